@@ -1,0 +1,3 @@
+//! The `umbrella` binary.
+
+fn main() {}

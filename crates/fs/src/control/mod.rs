@@ -1,0 +1,3 @@
+//! The control socket: one Unix socket a mount, owner-only, JSON lines.
+
+pub mod protocol;

@@ -1,0 +1,310 @@
+//! What is said over the control socket. One JSON object a line: the client sends one [`Request`]; the daemon answers with any
+//! number of [`Reply::Progress`] lines and then exactly one [`Reply::Done`] or [`Reply::Error`].
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use umbrella_policy::placement::spec::RulesSpec;
+use umbrella_units::{ByteSize, Timestamp};
+
+use crate::spec::BranchSpec;
+
+/// A question or command.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "request", rename_all = "snake_case")]
+pub enum Request {
+    /// Answered with [`Answer::Status`].
+    Status,
+    /// Answered with [`Answer::Explain`]. The path is inside the pool and begins with `/`.
+    Explain {
+        /// Bytes of the path, lossless also when it is not UTF-8.
+        path: Vec<u8>,
+    },
+    /// Walk the tree and move what is in the wrong place. Answered with [`Answer::Enforce`].
+    Enforce {
+        /// Only say what would move.
+        dry_run: bool,
+        /// Limit for this run; `None`: the configuration's.
+        bandwidth: Option<ByteSize>,
+    },
+    /// Answered with [`Answer::Branches`].
+    BranchList,
+    /// Take a branch in. Answered with [`Answer::Ok`].
+    BranchAdd {
+        /// The branch.
+        branch: BranchSpec,
+    },
+    /// Forget a branch (its files vanish from the tree, and stay on the branch). Answered with [`Answer::Ok`].
+    BranchRemove {
+        /// Name.
+        name: String,
+        /// Also when it still holds files.
+        force: bool,
+    },
+    /// Move every file elsewhere and place nothing new there. Answered with [`Answer::Enforce`].
+    BranchDrain {
+        /// Name.
+        name: String,
+    },
+    /// Use these rules from now on. Answered with [`Answer::Ok`].
+    RulesReload {
+        /// The rules.
+        rules: RulesSpec,
+    },
+    /// Finish or drop the relocation under way, then unmount. Answered with [`Answer::Ok`].
+    Unmount,
+}
+
+/// One line from the daemon.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "reply", rename_all = "snake_case")]
+pub enum Reply {
+    /// Long work goes on.
+    Progress(Progress),
+    /// It is done.
+    Done {
+        /// The answer.
+        answer: Answer,
+    },
+    /// It failed; nothing follows.
+    Error {
+        /// What went wrong, lower case, with what to do next.
+        message: String,
+    },
+}
+
+/// How far a walk is.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// Files looked at.
+    pub files_seen: u64,
+    /// Estimate of all files (from the branches' used inodes); 0 when unknown.
+    pub files_total: u64,
+    /// Files moved so far.
+    pub files_moved: u64,
+    /// Bytes moved so far.
+    pub bytes_moved: ByteSize,
+    /// What is being looked at, for people.
+    pub current: String,
+    /// A line for people about one file (moved, would move, failed); empty for a plain tick.
+    pub event: Option<MoveEvent>,
+}
+
+/// What happened, or would happen, to one file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MoveEvent {
+    /// Path in the pool, lossy.
+    pub path: String,
+    /// From branch.
+    pub from: String,
+    /// To branch.
+    pub to: String,
+    /// Size.
+    pub size: ByteSize,
+    /// Name of the rule, or `default`.
+    pub rule: String,
+    /// `moved`, `would_move`, `busy`, `failed`.
+    pub outcome: MoveOutcome,
+    /// Why it is busy or failed.
+    pub detail: Option<String>,
+}
+
+/// See [`MoveEvent`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MoveOutcome {
+    /// It is on its branch now.
+    Moved,
+    /// It would move (dry run).
+    WouldMove,
+    /// Open, or changed while it was copied; it stays for now.
+    Busy,
+    /// It could not be moved; it is where it was.
+    Failed,
+}
+
+/// A final answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "snake_case")]
+pub enum Answer {
+    /// Nothing to report.
+    Ok,
+    /// See [`Request::Status`].
+    Status(Box<Status>),
+    /// See [`Request::Explain`].
+    Explain(Box<Explanation>),
+    /// See [`Request::BranchList`].
+    Branches {
+        /// In the pool's order.
+        branches: Vec<BranchStatus>,
+    },
+    /// What a walk did.
+    Enforce(EnforceSummary),
+}
+
+/// Totals of a walk.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct EnforceSummary {
+    /// Files looked at.
+    pub files_seen: u64,
+    /// Files moved, or that would move.
+    pub files_moved: u64,
+    /// Their bytes.
+    pub bytes_moved: ByteSize,
+    /// Files that were busy.
+    pub files_busy: u64,
+    /// Files that could not be moved.
+    pub files_failed: u64,
+    /// Files in the wrong place because their right branches have no room.
+    pub files_no_room: u64,
+}
+
+/// The whole pool at a glance.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// Mount point.
+    pub mount: PathBuf,
+    /// Version of the daemon.
+    pub version: String,
+    /// Process id of the daemon.
+    pub pid: u32,
+    /// Time since the mount.
+    pub uptime: Duration,
+    /// Branches in order.
+    pub branches: Vec<BranchStatus>,
+    /// Rules in order, the name table's entries each as one, and the default last.
+    pub rules: Vec<RuleStatus>,
+    /// Handles open now.
+    pub open_files: u64,
+    /// Of those, in passthrough.
+    pub open_passthrough: u64,
+    /// Inodes the kernel remembers.
+    pub inodes: u64,
+    /// Counters by metric name (see the table of metrics).
+    pub metrics: BTreeMap<String, u64>,
+    /// Things a person should look at: duplicates found, relocations that failed.
+    pub warnings: Vec<String>,
+    /// Whether the kernel gives passthrough.
+    pub passthrough: bool,
+}
+
+/// One branch.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BranchStatus {
+    /// Name.
+    pub name: String,
+    /// Path.
+    pub path: PathBuf,
+    /// Online, or why not.
+    pub state: BranchState,
+    /// File system type as the kernel names it (`ext4`, `xfs`, `fuse.sshfs`...).
+    pub fs_type: String,
+    /// Size in bytes.
+    pub total: ByteSize,
+    /// Free bytes for unprivileged users.
+    pub free: ByteSize,
+    /// Kept free, in bytes.
+    pub keep_free: ByteSize,
+    /// Nothing is written there.
+    pub read_only: bool,
+    /// Nothing new is placed there.
+    pub draining: bool,
+    /// What the file system can keep.
+    pub abilities: Abilities,
+    /// Files that moved here since the mount.
+    pub files_moved_in: u64,
+    /// Files that moved away since the mount.
+    pub files_moved_out: u64,
+}
+
+/// Whether a branch can be used.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum BranchState {
+    /// In use.
+    Online,
+    /// Not in use.
+    Offline {
+        /// Why, for people.
+        reason: String,
+        /// Since when.
+        since: Timestamp,
+    },
+}
+
+/// What the file system of a branch can keep; found by trying when the branch comes online.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "a list of independent abilities")]
+pub struct Abilities {
+    /// Extended attributes in the user namespace.
+    pub xattr: bool,
+    /// POSIX ACLs.
+    pub acl: bool,
+    /// Holes in files.
+    pub holes: bool,
+    /// Hard links.
+    pub hard_links: bool,
+    /// Symbolic links.
+    pub symlinks: bool,
+    /// Owner and mode of files.
+    pub ownership: bool,
+    /// Device nodes, pipes and sockets.
+    pub special_files: bool,
+    /// Times in nanoseconds.
+    pub nanoseconds: bool,
+    /// `O_TMPFILE`.
+    pub tmpfile: bool,
+    /// FUSE passthrough works on it.
+    pub passthrough: bool,
+    /// `renameat2` with `RENAME_EXCHANGE` and `RENAME_NOREPLACE`.
+    pub rename_flags: bool,
+}
+
+/// One rule and how often it decided.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RuleStatus {
+    /// Name; for an entry of the name table, its pattern.
+    pub name: String,
+    /// Where it sends files.
+    pub to: Vec<String>,
+    /// How often it decided since the mount.
+    pub hits: u64,
+    /// Why it is inactive just now (its first branch is offline), if it is.
+    pub inactive: Option<String>,
+}
+
+/// Why a file is, or would be, where it is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Explanation {
+    /// Path in the pool, lossy.
+    pub path: String,
+    /// Whether it exists now.
+    pub exists: bool,
+    /// Branch that holds it now; all of them for a directory.
+    pub on: Vec<String>,
+    /// Branch it belongs on; `None`: no branch of its rule has room.
+    pub belongs: Option<String>,
+    /// The rule that decides (`default` when none matches).
+    pub rule: String,
+    /// Rule by rule, in order: what it asked and why it did not, or did, decide.
+    pub steps: Vec<ExplainStep>,
+    /// Facts the decision used, as shown to people: size, owner, mode, ages...
+    pub facts: Vec<(String, String)>,
+    /// One sentence: what happens next (moves at the next enforce; stays because of `min_stay`; and so on).
+    pub outcome: String,
+    /// Other branches that hold a file of the same name (out-of-band); the newest is used.
+    pub duplicates: Vec<String>,
+}
+
+/// One rule as seen by `explain`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ExplainStep {
+    /// Rule or pattern.
+    pub rule: String,
+    /// Whether it matched.
+    pub matched: bool,
+    /// Why or why not.
+    pub reason: String,
+}

@@ -1,0 +1,4 @@
+//! The merged tree over many branches. Everything except `fuse` works, and is tested, without FUSE.
+
+pub mod control;
+pub mod spec;

@@ -1,0 +1,74 @@
+//! What a pool is made of, as the configuration says it: typed, resolved, free of file formats.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use umbrella_policy::placement::spec::RulesSpec;
+use umbrella_units::{Amount, ByteSize};
+
+/// A whole pool.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PoolSpec {
+    /// Where the tree appears.
+    pub mount: PathBuf,
+    /// In the order of the configuration.
+    pub branches: Vec<BranchSpec>,
+    /// Rules and the default list.
+    pub rules: RulesSpec,
+    /// What a listing does when a branch fails.
+    pub on_branch_error: OnBranchError,
+    /// How long the kernel may keep names and attributes. Zero for pools whose branches are changed behind the mount's back.
+    pub cache_timeout: Duration,
+    /// Schedule and limits of the enforcer.
+    pub enforce: EnforceSpec,
+    /// How often branches are asked whether they live; an answer that takes longer than `probe_timeout` takes them offline.
+    pub probe_interval: Duration,
+    /// See `probe_interval`.
+    pub probe_timeout: Duration,
+    /// Daemon threads; 0 means one a core, at least two.
+    pub threads: u16,
+}
+
+/// One branch.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BranchSpec {
+    /// Unique, as used in rules.
+    pub name: String,
+    /// Absolute path of the directory (usually a mount point).
+    pub path: PathBuf,
+    /// New files are not placed here when less than this is free.
+    pub keep_free: Amount,
+    /// Below this much free space, files are not opened in passthrough for writing, so that they can still move when the
+    /// branch fills up. `None`: a tenth of the branch, at least 1 GiB, never less than `keep_free`.
+    pub headroom: Option<Amount>,
+    /// Nothing is written, moved or deleted here.
+    pub read_only: bool,
+    /// The pool starts without it when it is missing.
+    pub optional: bool,
+    /// The path must be a mount point; `None`: it must be one if it was one when the branch was first used.
+    pub require_mount: Option<bool>,
+    /// A file that came to this branch stays at least so long before a rule moves it again.
+    pub min_stay: Duration,
+    /// Whether reads and writes may go to the branch past the daemon.
+    pub passthrough: bool,
+}
+
+/// What a listing does when one of its branches fails (UmbrellaFS: OR and AND semantics).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnBranchError {
+    /// Any error fails the listing.
+    Fail,
+    /// Errors are hidden while some branch answers.
+    Skip,
+}
+
+/// When and how the enforcer walks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EnforceSpec {
+    /// Local time of day, minutes after midnight, from and to (may wrap); `None`: only on demand.
+    pub window: Option<(u16, u16)>,
+    /// At most so many bytes a second are moved; `None`: no limit.
+    pub bandwidth: Option<ByteSize>,
+}
