@@ -71,6 +71,7 @@ pub use crate::reply::ReplyLseek;
 pub use crate::reply::ReplyOpen;
 pub use crate::reply::ReplyPoll;
 pub use crate::reply::ReplyStatfs;
+pub use crate::reply::ReplyStatx;
 pub use crate::reply::ReplyWrite;
 pub use crate::reply::ReplyXattr;
 pub use crate::request_param::Request;
@@ -464,6 +465,34 @@ pub trait Filesystem: Send + Sync + 'static {
         reply.error(Errno::ENOSYS);
     }
 
+    /// Set file attributes, and clear suid and sgid if `kill_suidgid` says so (the kernel asks for
+    /// it only with `InitFlags::FUSE_HANDLE_KILLPRIV_V2`). The session calls this method; it calls
+    /// [`setattr`](Self::setattr) unless it is overridden.
+    fn setattr_killpriv(
+        &self,
+        req: &Request,
+        ino: INodeNo,
+        _kill_suidgid: bool,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        ctime: Option<SystemTime>,
+        fh: Option<FileHandle>,
+        crtime: Option<SystemTime>,
+        chgtime: Option<SystemTime>,
+        bkuptime: Option<SystemTime>,
+        flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        self.setattr(
+            req, ino, mode, uid, gid, size, atime, mtime, ctime, fh, crtime, chgtime, bkuptime,
+            flags, reply,
+        );
+    }
+
     /// Read symbolic link.
     fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
         warn!("[Not Implemented] readlink(ino: {ino:#x?})");
@@ -575,6 +604,20 @@ pub trait Filesystem: Send + Sync + 'static {
     /// structure in <`fuse_common.h`> for more details.
     fn open(&self, _req: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
         reply.opened(FileHandle(0), FopenFlags::empty());
+    }
+
+    /// Open a file, and clear suid and sgid if `kill_suidgid` says so (the kernel asks for it only
+    /// with `InitFlags::FUSE_HANDLE_KILLPRIV_V2`, on `O_TRUNC`). The session calls this method; it
+    /// calls [`open`](Self::open) unless it is overridden.
+    fn open_killpriv(
+        &self,
+        req: &Request,
+        ino: INodeNo,
+        _kill_suidgid: bool,
+        flags: OpenFlags,
+        reply: ReplyOpen,
+    ) {
+        self.open(req, ino, flags, reply);
     }
 
     /// Read data.
@@ -1002,6 +1045,45 @@ pub trait Filesystem: Send + Sync + 'static {
             offset_in: {offset_in}, ino_out: {ino_out:#x?}, fh_out: {fh_out}, \
             offset_out: {offset_out}, len: {len}, flags: {flags:?})"
         );
+        reply.error(Errno::ENOSYS);
+    }
+
+    /// Create and open a file without a name in `parent`'s file system (`O_TMPFILE`). It may get a
+    /// name later by `link`. `ENOSYS` makes the kernel answer `EOPNOTSUPP` from then on.
+    fn tmpfile(
+        &self,
+        _req: &Request,
+        parent: INodeNo,
+        mode: u32,
+        umask: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
+        warn!(
+            "[Not Implemented] tmpfile(parent: {parent:#x?}, mode: {mode}, umask: {umask:#x?}, \
+            flags: {flags:#x?})"
+        );
+        reply.error(Errno::ENOSYS);
+    }
+
+    /// Get file attributes together with the birth time. `flags` are `AT_STATX_*`, `mask` the
+    /// `STATX_*` fields asked for. `ENOSYS` makes the kernel use `getattr` from then on, which
+    /// knows no birth time.
+    fn statx(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: Option<FileHandle>,
+        _flags: u32,
+        _mask: u32,
+        reply: ReplyStatx,
+    ) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    /// Make everything written so far durable (`syncfs()`). Linux sends it to block-device and
+    /// virtiofs mounts only.
+    fn syncfs(&self, _req: &Request, _ino: INodeNo, reply: ReplyEmpty) {
         reply.error(Errno::ENOSYS);
     }
 

@@ -74,6 +74,27 @@ impl Notifier {
         self.send_inval(notify_code::FUSE_NOTIFY_INVAL_ENTRY, &notif)
     }
 
+    /// Let the timeout of a directory entry run out, so that its next use asks the file system
+    /// again. Unlike [`inval_entry`](Self::inval_entry) it drops no dentry, so it neither waits for
+    /// the directory's lock nor detaches what is mounted or open below. Since ABI 7.38.
+    /// # Errors
+    /// Returns an error if the notification data is too large.
+    /// Returns an error if the kernel rejects the notification.
+    pub fn expire_entry(&self, parent: INodeNo, name: &OsStr) -> io::Result<()> {
+        let notif = Notification::new_expire_entry(parent, name).map_err(Self::too_big_err)?;
+        self.send_inval(notify_code::FUSE_NOTIFY_INVAL_ENTRY, &notif)
+    }
+
+    /// Let the timeouts of all directory entries of the mount run out at once. Since ABI 7.44.
+    /// # Errors
+    /// Returns an error (`EINVAL`) if the kernel does not know this notification.
+    pub fn inc_epoch(&self) -> io::Result<()> {
+        self.send(
+            notify_code::FUSE_NOTIFY_INC_EPOCH,
+            &Notification::new_inc_epoch(),
+        )
+    }
+
     /// Invalidate the kernel cache for a given inode (metadata and
     /// data in the given range)
     /// # Errors

@@ -11,8 +11,8 @@ use std::ffi::OsStr;
 use std::io::IoSlice;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
-#[cfg(target_os = "macos")]
 use std::time::SystemTime;
+use std::time::UNIX_EPOCH;
 
 use log::error;
 use log::warn;
@@ -243,6 +243,48 @@ impl ReplyEntry {
         ));
     }
 
+    /// Reply to a request with an entry whose node id is not its inode number: the kernel names
+    /// `nodeid` in later requests, `stat()` shows `attr.ino`.
+    pub fn entry_for(
+        self,
+        nodeid: INodeNo,
+        attr_ttl: &Duration,
+        entry_ttl: &Duration,
+        attr: &FileAttr,
+        generation: Generation,
+    ) {
+        self.reply.send_ll(&ll::ResponseStruct::new_entry(
+            nodeid,
+            generation,
+            &attr.into(),
+            *attr_ttl,
+            *entry_ttl,
+        ));
+    }
+
+    /// Reply that the name does not exist, and let the kernel remember that for `ttl`.
+    /// (An `ENOENT` error says the same and is not remembered.)
+    pub fn negative(self, ttl: &Duration) {
+        let attr = FileAttr {
+            ino: INodeNo(0),
+            size: 0,
+            blocks: 0,
+            atime: UNIX_EPOCH,
+            mtime: UNIX_EPOCH,
+            ctime: UNIX_EPOCH,
+            crtime: UNIX_EPOCH,
+            kind: FileType::RegularFile,
+            perm: 0,
+            nlink: 0,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            blksize: 0,
+            flags: 0,
+        };
+        self.entry_for(INodeNo(0), &Duration::ZERO, ttl, &attr, Generation(0));
+    }
+
     /// Reply to a request with the given entry.
     ///
     /// Use this function instead of `ReplyEntry::entry` if the
@@ -297,6 +339,35 @@ impl ReplyAttr {
     pub fn attr(self, ttl: &Duration, attr: &FileAttr) {
         self.reply
             .send_ll(&ll::ResponseStruct::new_attr(ttl, &attr.into()));
+    }
+
+    /// Reply to a request with the given error code
+    pub fn error(self, err: Errno) {
+        self.reply.error(err);
+    }
+}
+
+///
+/// Statx Reply
+///
+#[derive(Debug)]
+pub struct ReplyStatx {
+    reply: ReplyRaw,
+}
+
+impl Reply for ReplyStatx {
+    fn new(unique: ll::RequestId, sender: ReplySender) -> ReplyStatx {
+        ReplyStatx {
+            reply: Reply::new(unique, sender),
+        }
+    }
+}
+
+impl ReplyStatx {
+    /// Reply to a request with the given attributes and, where known, the birth time.
+    pub fn statx(self, ttl: &Duration, attr: &FileAttr, btime: Option<SystemTime>) {
+        self.reply
+            .send_ll(&ll::ResponseStruct::new_statx(ttl, attr, btime));
     }
 
     /// Reply to a request with the given error code
@@ -508,8 +579,29 @@ impl ReplyCreate {
         flags: FopenFlags,
     ) {
         assert!(!flags.contains(FopenFlags::FOPEN_PASSTHROUGH));
+        self.created_for(attr.ino, ttl, ttl, attr, generation, fh, flags);
+    }
+
+    /// Reply to a request with a newly created file whose node id is not its inode number, and its
+    /// newly open file handle. See [`ReplyEntry::entry_for`].
+    /// # Panics
+    /// When attempting to use kernel passthrough. Use `created_passthrough_for()` instead.
+    #[allow(clippy::too_many_arguments)]
+    pub fn created_for(
+        self,
+        nodeid: INodeNo,
+        attr_ttl: &Duration,
+        entry_ttl: &Duration,
+        attr: &FileAttr,
+        generation: Generation,
+        fh: ll::FileHandle,
+        flags: FopenFlags,
+    ) {
+        assert!(!flags.contains(FopenFlags::FOPEN_PASSTHROUGH));
         self.reply.send_ll(&ll::ResponseStruct::new_create(
-            ttl,
+            nodeid,
+            attr_ttl,
+            entry_ttl,
             &attr.into(),
             generation,
             fh,
@@ -561,8 +653,27 @@ impl ReplyCreate {
         flags: FopenFlags,
         backing_id: &BackingId,
     ) {
+        self.created_passthrough_for(attr.ino, ttl, ttl, attr, generation, fh, flags, backing_id);
+    }
+
+    /// [`created_passthrough`](Self::created_passthrough) for a file whose node id is not its
+    /// inode number. See [`ReplyEntry::entry_for`].
+    #[allow(clippy::too_many_arguments)]
+    pub fn created_passthrough_for(
+        self,
+        nodeid: INodeNo,
+        attr_ttl: &Duration,
+        entry_ttl: &Duration,
+        attr: &FileAttr,
+        generation: Generation,
+        fh: ll::FileHandle,
+        flags: FopenFlags,
+        backing_id: &BackingId,
+    ) {
         self.reply.send_ll(&ll::ResponseStruct::new_create(
-            ttl,
+            nodeid,
+            attr_ttl,
+            entry_ttl,
             &attr.into(),
             generation,
             fh,
@@ -762,22 +873,43 @@ impl ReplyDirectoryPlus {
     /// value to request the next entries in further readdir calls
     pub fn add<T: AsRef<OsStr>>(
         &mut self,
-        ino: INodeNo,
+        _ino: INodeNo,
         offset: u64,
         name: T,
         ttl: &Duration,
         attr: &FileAttr,
         generation: Generation,
     ) -> bool {
+        self.add_for(attr.ino, attr.ino, offset, name, ttl, ttl, attr, generation)
+    }
+
+    /// Add an entry whose node id is not its inode number. Returns true if the buffer is full.
+    ///
+    /// `dirent_ino` is what `readdir()` shows (`d_ino`), `attr.ino` what `stat()` shows. With
+    /// `nodeid` 0 the entry is only listed: the kernel looks nothing up and sends no `FORGET`
+    /// (what `.` and `..` need).
+    #[allow(clippy::too_many_arguments)]
+    pub fn add_for<T: AsRef<OsStr>>(
+        &mut self,
+        nodeid: INodeNo,
+        dirent_ino: INodeNo,
+        offset: u64,
+        name: T,
+        entry_ttl: &Duration,
+        attr_ttl: &Duration,
+        attr: &FileAttr,
+        generation: Generation,
+    ) -> bool {
         let name = name.as_ref();
         self.buf.push(&DirEntryPlus::new(
-            ino,
+            nodeid,
+            dirent_ino,
             generation,
             DirEntOffset(offset),
             name,
-            *ttl,
+            *entry_ttl,
             attr.into(),
-            *ttl,
+            *attr_ttl,
         ))
     }
 

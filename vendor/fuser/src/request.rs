@@ -6,6 +6,8 @@
 //! TODO: This module is meant to go away soon in favor of `ll::Request`.
 
 use std::convert::TryFrom;
+use std::panic;
+use std::panic::AssertUnwindSafe;
 use std::path::Path;
 
 use log::debug;
@@ -57,7 +59,15 @@ impl<'a> RequestWithSender<'a> {
     /// request and sends back the returned reply to the kernel
     pub(crate) fn dispatch<FS: Filesystem>(&self, se: &SessionEventLoop<FS>) {
         debug!("{} thread={}", self.request, se.thread_name);
-        match self.dispatch_req(se) {
+        // A panicking handler must cost its caller an error, not the mount one of its threads (and,
+        // with the last of them, every caller a hang). The reply it held was dropped while unwinding,
+        // and a dropped reply answers EIO.
+        let outcome = panic::catch_unwind(AssertUnwindSafe(|| self.dispatch_req(se)));
+        let Ok(outcome) = outcome else {
+            error!("handler panicked: {}", self.request);
+            return;
+        };
+        match outcome {
             Ok(Some(resp)) => self.reply::<ReplyRaw>().send_ll(&resp),
             Ok(None) => {}
             Err(errno) => self.reply::<ReplyRaw>().send_ll(&ResponseErrno(errno)),
@@ -87,6 +97,7 @@ impl<'a> RequestWithSender<'a> {
                     | ll::Operation::Write(_)
                     | ll::Operation::FSync(_)
                     | ll::Operation::FSyncDir(_)
+                    | ll::Operation::SyncFs(_)
                     | ll::Operation::Release(_)
                     | ll::Operation::ReleaseDir(_) => {}
                     ll::Operation::ReadDirPlus(_) => {}
@@ -139,9 +150,10 @@ impl<'a> RequestWithSender<'a> {
                 );
             }
             ll::Operation::SetAttr(x) => {
-                filesystem.setattr(
+                filesystem.setattr_killpriv(
                     self.request_header(),
                     self.request.nodeid(),
+                    x.kill_suidgid(),
                     x.mode(),
                     x.uid(),
                     x.gid(),
@@ -227,9 +239,10 @@ impl<'a> RequestWithSender<'a> {
                 );
             }
             ll::Operation::Open(x) => {
-                filesystem.open(
+                filesystem.open_killpriv(
                     self.request_header(),
                     self.request.nodeid(),
+                    x.kill_suidgid(),
                     x.flags(),
                     self.reply(),
                 );
@@ -517,6 +530,29 @@ impl<'a> RequestWithSender<'a> {
                     o.offset,
                     x.len(),
                     x.flags(),
+                    self.reply(),
+                );
+            }
+            ll::Operation::SyncFs(_) => {
+                filesystem.syncfs(self.request_header(), self.request.nodeid(), self.reply());
+            }
+            ll::Operation::TmpFile(x) => {
+                filesystem.tmpfile(
+                    self.request_header(),
+                    self.request.nodeid(),
+                    x.mode(),
+                    x.umask(),
+                    x.flags(),
+                    self.reply(),
+                );
+            }
+            ll::Operation::Statx(x) => {
+                filesystem.statx(
+                    self.request_header(),
+                    self.request.nodeid(),
+                    x.file_handle(),
+                    x.flags(),
+                    x.mask(),
                     self.reply(),
                 );
             }

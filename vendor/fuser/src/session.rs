@@ -50,9 +50,9 @@ use crate::reply::ReplySender;
 use crate::request::RequestWithSender;
 
 /// The max size of write requests from the kernel. The absolute minimum is 4k,
-/// FUSE recommends at least 128k, max 16M. The FUSE default is 16M on macOS
-/// and 128k on other systems.
-pub(crate) const MAX_WRITE_SIZE: usize = 16 * 1024 * 1024;
+/// FUSE recommends at least 128k. Linux sends at most 256 pages (1 MiB) unless
+/// `fs.fuse.max_pages_limit` is raised, and each thread has a buffer of this size.
+pub(crate) const MAX_WRITE_SIZE: usize = 1024 * 1024;
 
 #[derive(Default, Debug, Eq, PartialEq, Clone, Copy)]
 /// How requests should be filtered based on the calling UID.

@@ -38,13 +38,17 @@ pub(crate) fn time_from_system_time(system_time: &SystemTime) -> (i64, u32) {
 ///
 /// This handles negative seconds (times before the Unix epoch).
 pub(crate) fn system_time_from_time(secs: i64, nsecs: u32) -> SystemTime {
-    if secs >= 0 {
-        SystemTime::UNIX_EPOCH + Duration::new(secs as u64, nsecs)
+    // The nanoseconds count forward from the second, before the epoch too.
+    let nsecs = nsecs.min(999_999_999);
+    let whole = Duration::new(secs.unsigned_abs(), 0);
+    let time = if secs >= 0 {
+        UNIX_EPOCH.checked_add(whole)
     } else {
-        // TODO: overflow
-        // TODO: 1_000_000_000 - nsec
-        SystemTime::UNIX_EPOCH - Duration::new((-secs) as u64, nsecs)
-    }
+        UNIX_EPOCH.checked_sub(whole)
+    };
+    // Where `SystemTime` is narrower than `i64` seconds: the epoch rather than a panic.
+    time.and_then(|time| time.checked_add(Duration::new(0, nsecs)))
+        .unwrap_or(UNIX_EPOCH)
 }
 
 #[cfg(test)]
@@ -52,7 +56,32 @@ mod test {
     use std::time::Duration;
     use std::time::UNIX_EPOCH;
 
+    use crate::time::system_time_from_time;
     use crate::time::time_from_system_time;
+
+    #[test]
+    fn every_timespec_survives_the_round_trip() {
+        for secs in [i64::MIN, i64::MIN + 1, -2, -1, 0, 1, i64::MAX] {
+            for nsecs in [0, 1, 800_000_000, 999_999_999] {
+                let time = system_time_from_time(secs, nsecs);
+                assert_eq!(time_from_system_time(&time), (secs, nsecs));
+            }
+        }
+    }
+
+    #[test]
+    fn nanoseconds_before_the_epoch_count_forward() {
+        let time = system_time_from_time(-2, 800_000_000);
+        assert_eq!(time, UNIX_EPOCH - Duration::new(1, 200_000_000));
+    }
+
+    #[test]
+    fn nanoseconds_out_of_range_do_not_panic() {
+        assert_eq!(
+            system_time_from_time(i64::MAX, u32::MAX),
+            system_time_from_time(i64::MAX, 999_999_999)
+        );
+    }
 
     #[test]
     fn test_time_from_system_time_negative() {

@@ -40,7 +40,7 @@ pub(crate) const FUSE_KERNEL_MINOR_VERSION: u32 = if cfg!(target_os = "macos") {
     // So let's declare protocol version 19 to be safe.
     19
 } else {
-    40
+    44
 };
 
 #[repr(C)]
@@ -105,6 +105,12 @@ pub mod consts {
     // Lock flags
     pub const FUSE_LK_FLOCK: u32 = 1 << 0;
 
+    /// In `fuse_notify_inval_entry_out.flags`: let the entry's timeout run out, keep the dentry.
+    pub(crate) const FUSE_EXPIRE_ONLY: u32 = 1 << 0;
+
+    /// In `fuse_open_in.open_flags`: the file system has to clear suid and sgid.
+    pub(crate) const FUSE_OPEN_KILL_SUIDGID: u32 = 1 << 0;
+
     // IOCTL constant
     pub const FUSE_IOCTL_MAX_IOV: u32 = 256; // maximum of in_iovecs + out_iovecs
 
@@ -161,6 +167,9 @@ pub(crate) enum fuse_opcode {
     FUSE_RENAME2 = 45,
     FUSE_LSEEK = 46,
     FUSE_COPY_FILE_RANGE = 47,
+    FUSE_SYNCFS = 50,
+    FUSE_TMPFILE = 51,
+    FUSE_STATX = 52,
 
     #[cfg(target_os = "macos")]
     FUSE_SETVOLNAME = 61,
@@ -182,6 +191,7 @@ pub(crate) enum fuse_notify_code {
     FUSE_NOTIFY_STORE = 4,
     FUSE_NOTIFY_RETRIEVE = 5,
     FUSE_NOTIFY_DELETE = 6,
+    FUSE_NOTIFY_INC_EPOCH = 8,
 }
 
 #[repr(C)]
@@ -231,6 +241,66 @@ pub(crate) struct fuse_attr_out {
     pub(crate) attr_valid_nsec: u32,
     pub(crate) dummy: u32,
     pub(crate) attr: fuse_attr,
+}
+
+#[repr(C)]
+#[derive(Debug, FromBytes, KnownLayout, Immutable)]
+pub(crate) struct fuse_statx_in {
+    pub(crate) getattr_flags: u32,
+    pub(crate) reserved: u32,
+    pub(crate) fh: u64,
+    pub(crate) sx_flags: u32,
+    pub(crate) sx_mask: u32,
+}
+
+#[repr(C)]
+#[derive(Debug, IntoBytes, KnownLayout, Immutable)]
+pub(crate) struct fuse_sx_time {
+    pub(crate) tv_sec: i64,
+    pub(crate) tv_nsec: u32,
+    pub(crate) reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Debug, IntoBytes, KnownLayout, Immutable)]
+pub(crate) struct fuse_statx {
+    pub(crate) mask: u32,
+    pub(crate) blksize: u32,
+    pub(crate) attributes: u64,
+    pub(crate) nlink: u32,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) mode: u16,
+    pub(crate) spare0: [u16; 1],
+    pub(crate) ino: u64,
+    pub(crate) size: u64,
+    pub(crate) blocks: u64,
+    pub(crate) attributes_mask: u64,
+    pub(crate) atime: fuse_sx_time,
+    pub(crate) btime: fuse_sx_time,
+    pub(crate) ctime: fuse_sx_time,
+    pub(crate) mtime: fuse_sx_time,
+    pub(crate) rdev_major: u32,
+    pub(crate) rdev_minor: u32,
+    pub(crate) dev_major: u32,
+    pub(crate) dev_minor: u32,
+    pub(crate) spare2: [u64; 14],
+}
+
+#[repr(C)]
+#[derive(Debug, IntoBytes, KnownLayout, Immutable)]
+pub(crate) struct fuse_statx_out {
+    pub(crate) attr_valid: u64,
+    pub(crate) attr_valid_nsec: u32,
+    pub(crate) flags: u32,
+    pub(crate) spare: [u64; 2],
+    pub(crate) stat: fuse_statx,
+}
+
+#[repr(C)]
+#[derive(Debug, FromBytes, KnownLayout, Immutable)]
+pub(crate) struct fuse_syncfs_in {
+    pub(crate) padding: u64,
 }
 
 #[cfg(target_os = "macos")]
@@ -349,7 +419,7 @@ pub(crate) struct fuse_open_in {
     // NOTE: this field is defined as u32 in fuse_kernel.h in libfuse. However, it is then cast
     // to an i32 when invoking the filesystem's open method and this matches the open() syscall
     pub(crate) flags: i32,
-    pub(crate) unused: u32,
+    pub(crate) open_flags: u32, // FUSE_OPEN_*, used since ABI 7.33
 }
 
 #[repr(C)]
@@ -535,6 +605,7 @@ pub(crate) struct fuse_init_out {
 }
 
 #[repr(C)]
+#[allow(dead_code)]
 #[derive(Debug, FromBytes, KnownLayout, Immutable)]
 pub(crate) struct cuse_init_in {
     pub(crate) major: u32,
@@ -544,6 +615,7 @@ pub(crate) struct cuse_init_in {
 }
 
 #[repr(C)]
+#[allow(dead_code)]
 #[derive(Debug, KnownLayout, Immutable)]
 pub(crate) struct cuse_init_out {
     pub(crate) major: u32,
@@ -589,6 +661,7 @@ pub(crate) struct fuse_ioctl_in {
 }
 
 #[repr(C)]
+#[allow(dead_code)]
 #[derive(Debug, KnownLayout, Immutable)]
 pub(crate) struct fuse_ioctl_iovec {
     pub(crate) base: u64,
@@ -688,7 +761,7 @@ pub(crate) struct fuse_notify_inval_inode_out {
 pub(crate) struct fuse_notify_inval_entry_out {
     pub(crate) parent: u64,
     pub(crate) namelen: u32,
-    pub(crate) padding: u32,
+    pub(crate) flags: u32, // FUSE_EXPIRE_ONLY, used since ABI 7.38
 }
 
 #[repr(C)]
@@ -710,6 +783,7 @@ pub(crate) struct fuse_notify_store_out {
 }
 
 #[repr(C)]
+#[allow(dead_code)]
 #[derive(Debug, KnownLayout, Immutable)]
 pub(crate) struct fuse_notify_retrieve_out {
     pub(crate) notify_unique: u64,
@@ -720,6 +794,7 @@ pub(crate) struct fuse_notify_retrieve_out {
 }
 
 #[repr(C)]
+#[allow(dead_code)]
 #[derive(Debug, FromBytes, KnownLayout, Immutable)]
 pub(crate) struct fuse_notify_retrieve_in {
     // matches the size of fuse_write_in

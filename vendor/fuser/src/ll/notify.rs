@@ -69,12 +69,31 @@ impl<'a> Notification<'a> {
         parent: INodeNo,
         name: &'a OsStr,
     ) -> Result<Self, TryFromIntError> {
+        Self::inval_entry_with_flags(parent, name, 0)
+    }
+
+    pub(crate) fn new_expire_entry(
+        parent: INodeNo,
+        name: &'a OsStr,
+    ) -> Result<Self, TryFromIntError> {
+        Self::inval_entry_with_flags(parent, name, abi::consts::FUSE_EXPIRE_ONLY)
+    }
+
+    fn inval_entry_with_flags(
+        parent: INodeNo,
+        name: &'a OsStr,
+        flags: u32,
+    ) -> Result<Self, TryFromIntError> {
         let r = abi::fuse_notify_inval_entry_out {
             parent: parent.0,
             namelen: name.len().try_into()?,
-            padding: 0,
+            flags,
         };
         Ok(Self::from_struct_with_name(&r, name.as_bytes()))
+    }
+
+    pub(crate) fn new_inc_epoch() -> Self {
+        Self::Bare(NotificationBuf::new())
     }
 
     pub(crate) fn new_inval_inode(ino: INodeNo, offset: i64, len: i64) -> Self {
@@ -153,6 +172,34 @@ mod test {
             0x00, 0x00, 0x42, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x03, 0x00, 0x00, 0x00,
             0x00, 0x00, 0x00, 0x00, 0x61, 0x62, 0x63, 0x00,
         ];
+        assert_eq!(n, expected);
+    }
+
+    #[test]
+    fn expire_entry_differs_from_inval_entry_in_the_flag_only() {
+        let bytes = |n: Notification<'_>| {
+            n.with_iovec(
+                abi::fuse_notify_code::FUSE_NOTIFY_INVAL_ENTRY,
+                ioslice_to_vec,
+            )
+            .unwrap()
+        };
+        let expire =
+            bytes(Notification::new_expire_entry(INodeNo(0x42), OsStr::new("abc")).unwrap());
+        let mut expected =
+            bytes(Notification::new_inval_entry(INodeNo(0x42), OsStr::new("abc")).unwrap());
+        expected[28] = 1;
+        assert_eq!(expire, expected);
+    }
+
+    #[test]
+    fn inc_epoch_is_a_header_alone() {
+        let n = Notification::new_inc_epoch()
+            .with_iovec(abi::fuse_notify_code::FUSE_NOTIFY_INC_EPOCH, ioslice_to_vec)
+            .unwrap();
+        let mut expected = vec![0; 16];
+        expected[0] = 16;
+        expected[4] = 8;
         assert_eq!(n, expected);
     }
 

@@ -120,6 +120,56 @@ impl ResponseStruct<abi::fuse_attr_out> {
     }
 }
 
+impl ResponseStruct<abi::fuse_statx_out> {
+    pub(crate) fn new_statx(
+        ttl: &Duration,
+        attr: &crate::FileAttr,
+        btime: Option<std::time::SystemTime>,
+    ) -> Self {
+        const STATX_BASIC_STATS: u32 = 0x7ff;
+        const STATX_BTIME: u32 = 0x800;
+
+        let sx_time = |time: &std::time::SystemTime| {
+            let (tv_sec, tv_nsec) = time_from_system_time(time);
+            abi::fuse_sx_time {
+                tv_sec,
+                tv_nsec,
+                reserved: 0,
+            }
+        };
+        ResponseStruct(abi::fuse_statx_out {
+            attr_valid: ttl.as_secs(),
+            attr_valid_nsec: ttl.subsec_nanos(),
+            flags: 0,
+            spare: [0; 2],
+            stat: abi::fuse_statx {
+                mask: STATX_BASIC_STATS | btime.map_or(0, |_| STATX_BTIME),
+                blksize: attr.blksize,
+                attributes: 0,
+                nlink: attr.nlink,
+                uid: attr.uid,
+                gid: attr.gid,
+                mode: mode_from_kind_and_perm(attr.kind, attr.perm) as u16,
+                spare0: [0],
+                ino: attr.ino.0,
+                size: attr.size,
+                blocks: attr.blocks,
+                attributes_mask: 0,
+                atime: sx_time(&attr.atime),
+                btime: sx_time(&btime.unwrap_or(std::time::UNIX_EPOCH)),
+                ctime: sx_time(&attr.ctime),
+                mtime: sx_time(&attr.mtime),
+                // `FileAttr::rdev` is the kernel's 32-bit device number (`new_encode_dev`).
+                rdev_major: (attr.rdev & 0xf_ff00) >> 8,
+                rdev_minor: (attr.rdev & 0xff) | ((attr.rdev >> 12) & 0xf_ff00),
+                dev_major: 0,
+                dev_minor: 0,
+                spare2: [0; 14],
+            },
+        })
+    }
+}
+
 #[cfg(target_os = "macos")]
 impl ResponseStruct<abi::fuse_getxtimes_out> {
     pub(crate) fn new_xtimes(bkuptime: SystemTime, crtime: SystemTime) -> Self {
@@ -202,8 +252,11 @@ impl ResponseStruct<abi::fuse_statfs_out> {
 }
 
 impl ResponseStruct<abi::fuse_create_out> {
+    #[allow(clippy::too_many_arguments)]
     pub(crate) fn new_create(
-        ttl: &Duration,
+        nodeid: INodeNo,
+        attr_ttl: &Duration,
+        entry_ttl: &Duration,
         attr: &Attr,
         generation: Generation,
         fh: FileHandle,
@@ -212,12 +265,12 @@ impl ResponseStruct<abi::fuse_create_out> {
     ) -> Self {
         ResponseStruct(abi::fuse_create_out(
             abi::fuse_entry_out {
-                nodeid: attr.attr.ino,
+                nodeid: nodeid.into(),
                 generation: generation.into(),
-                entry_valid: ttl.as_secs(),
-                attr_valid: ttl.as_secs(),
-                entry_valid_nsec: ttl.subsec_nanos(),
-                attr_valid_nsec: ttl.subsec_nanos(),
+                entry_valid: entry_ttl.as_secs(),
+                attr_valid: attr_ttl.as_secs(),
+                entry_valid_nsec: entry_ttl.subsec_nanos(),
+                attr_valid_nsec: attr_ttl.subsec_nanos(),
                 attr: attr.attr,
             },
             abi::fuse_open_out {
@@ -464,8 +517,8 @@ impl DirEntList {
 
 #[derive(Debug)]
 pub(crate) struct DirEntryPlus<T: AsRef<Path>> {
-    #[allow(unused)] // We use `attr.ino` instead
-    ino: INodeNo,
+    nodeid: INodeNo,
+    dirent_ino: INodeNo,
     generation: Generation,
     offset: DirEntOffset,
     name: T,
@@ -475,8 +528,10 @@ pub(crate) struct DirEntryPlus<T: AsRef<Path>> {
 }
 
 impl<T: AsRef<Path>> DirEntryPlus<T> {
+    #[allow(clippy::too_many_arguments)]
     pub(crate) fn new(
-        ino: INodeNo,
+        nodeid: INodeNo,
+        dirent_ino: INodeNo,
         generation: Generation,
         offset: DirEntOffset,
         name: T,
@@ -485,7 +540,8 @@ impl<T: AsRef<Path>> DirEntryPlus<T> {
         attr_valid: Duration,
     ) -> Self {
         Self {
-            ino,
+            nodeid,
+            dirent_ino,
             generation,
             offset,
             name,
@@ -518,7 +574,7 @@ impl DirEntPlusList {
         let name = x.name.as_ref().as_os_str().as_bytes();
         let header = abi::fuse_direntplus {
             entry_out: abi::fuse_entry_out {
-                nodeid: x.attr.attr.ino,
+                nodeid: x.nodeid.into(),
                 generation: x.generation.into(),
                 entry_valid: x.entry_valid.as_secs(),
                 attr_valid: x.attr_valid.as_secs(),
@@ -527,7 +583,7 @@ impl DirEntPlusList {
                 attr: x.attr.attr,
             },
             dirent: abi::fuse_dirent {
-                ino: x.attr.attr.ino,
+                ino: x.dirent_ino.into(),
                 off: x.offset.0,
                 namelen: name.len().try_into().expect("Name too long"),
                 typ: x.attr.attr.mode >> 12,
@@ -819,6 +875,8 @@ mod test {
             blksize: 0xdd,
         };
         let r = ResponseStruct::new_create(
+            attr.ino,
+            &ttl,
             &ttl,
             &attr.into(),
             Generation(0xaa),
