@@ -3,4 +3,21 @@
 //! Source: UmbrellaFS, chapter III. Rules are looked at in order and the first match wins; the name table stands at one
 //! place in that order, and inside it the pattern with the longest overall match wins. No match: the default list.
 
+mod choose;
+mod compile;
+mod condition;
+mod error;
+mod explain;
+mod facts;
+mod glob;
+mod name_table;
+mod reach;
+mod rules;
 pub mod spec;
+
+pub use error::RuleError;
+pub use explain::{Explained, Step};
+pub use facts::{BranchView, FileFacts, Resident, Stage};
+pub use glob::GlobError;
+pub use reach::Unreachable;
+pub use rules::{Choice, Decision, EntryId, EntryInfo, Rules};

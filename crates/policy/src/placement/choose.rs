@@ -1,0 +1,106 @@
+//! Which branch of a preference list: the first that can take the file, with as little moving as the list allows.
+//!
+//! A file that is on a branch of its list leaves it only for an earlier branch that has room for it. A file that had to spill
+//! stays where it is until a branch of its list has room again. A branch that takes nothing new (draining) is left in any case.
+
+use umbrella_units::{BranchId, ByteSize, Timestamp};
+
+use super::facts::{BranchView, Resident, view};
+use super::rules::Choice;
+
+/// Where an entry sends its files.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Destination<'a> {
+    /// Order of preference.
+    pub(super) to: &'a [BranchId],
+    /// The default list, when the entry may spill.
+    pub(super) spill: Option<&'a [BranchId]>,
+}
+
+/// Where a file of `need` bytes belongs.
+pub(super) fn choose(
+    destination: Destination<'_>,
+    need: ByteSize,
+    now: Timestamp,
+    branches: &[BranchView],
+    resident: Option<&Resident>,
+) -> Choice {
+    // Nothing can be fetched from a branch that is offline.
+    let home = match resident {
+        None => None,
+        Some(resident) => match view(branches, resident.branch) {
+            Some(home) if home.online && !home.writable => None,
+            Some(home) if home.online => {
+                if resident.is_held(now) {
+                    return Choice::Stay;
+                }
+                Some(resident.branch)
+            }
+            _ => return Choice::Stay,
+        },
+    };
+    for &branch in destination.to {
+        if home == Some(branch) {
+            return Choice::Stay;
+        }
+        if takes(branches, branch, need) {
+            return Choice::Place(branch);
+        }
+    }
+    let Some(default) = destination.spill else {
+        return Choice::NoRoom;
+    };
+    if home.is_some() {
+        return Choice::Stay;
+    }
+    let listed = default
+        .iter()
+        .copied()
+        .find(|&branch| takes(branches, branch, need));
+    listed
+        .or_else(|| roomiest(branches, |branch| branch.has_room(need), &[]))
+        .map_or(Choice::NoRoom, Choice::Place)
+}
+
+/// The next branch for a file that has to leave those in `excluding`.
+pub(super) fn next(
+    destination: Destination<'_>,
+    need: ByteSize,
+    branches: &[BranchView],
+    excluding: &[BranchId],
+) -> Option<BranchId> {
+    let first_with = |fits: &dyn Fn(&BranchView) -> bool| {
+        let listed = destination
+            .to
+            .iter()
+            .chain(destination.spill.unwrap_or_default())
+            .copied();
+        let mut open = listed.filter(|branch| !excluding.contains(branch));
+        open.find(|&branch| view(branches, branch).is_some_and(|view| view.open() && fits(view)))
+            .or_else(|| {
+                destination
+                    .spill
+                    .and_then(|_| roomiest(branches, fits, excluding))
+            })
+    };
+    first_with(&|branch| branch.has_room(need))
+        .or_else(|| first_with(&|branch| branch.free >= need))
+}
+
+fn takes(branches: &[BranchView], branch: BranchId, need: ByteSize) -> bool {
+    view(branches, branch).is_some_and(|branch| branch.open() && branch.has_room(need))
+}
+
+/// The open branch with most free space, the lowest id on a tie.
+fn roomiest(
+    branches: &[BranchView],
+    fits: impl Fn(&BranchView) -> bool,
+    excluding: &[BranchId],
+) -> Option<BranchId> {
+    (0..=u16::MAX)
+        .map(BranchId)
+        .zip(branches)
+        .filter(|(id, branch)| branch.open() && fits(branch) && !excluding.contains(id))
+        .max_by_key(|(id, branch)| (branch.free, std::cmp::Reverse(*id)))
+        .map(|(id, _)| id)
+}

@@ -1,0 +1,354 @@
+//! Conditions of metadata rules, compiled: branch names are ids, sets are sorted, thresholds are numbers.
+//!
+//! Hysteresis: for a file that lives on one of the rule's own branches, `band` moves the threshold outwards, so that it comes at
+//! the threshold and leaves only beyond threshold and band (a Schmitt trigger).
+
+use std::time::Duration;
+
+use umbrella_units::{Amount, BranchId, ByteSize};
+
+use super::facts::{BranchView, FileFacts, Stage, view};
+use super::spec::{Access, Comparison, Condition, FileKind, SpaceField, TimeField};
+
+/// A condition, ready to be tested.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Test {
+    Size {
+        is: Comparison,
+        value: u64,
+        band: u64,
+    },
+    Uid {
+        is: Comparison,
+        value: u32,
+    },
+    Gid {
+        is: Comparison,
+        value: u32,
+    },
+    Mode {
+        is: Comparison,
+        value: u32,
+        mask: u32,
+    },
+    Access {
+        equal: bool,
+        value: Access,
+    },
+    Kind {
+        any_of: u8,
+        negated: bool,
+    },
+    Extension {
+        any_of: Box<[Box<[u8]>]>,
+        negated: bool,
+    },
+    Age {
+        of: TimeField,
+        is: Comparison,
+        value: Duration,
+        band: Duration,
+    },
+    Links {
+        is: Comparison,
+        value: u32,
+    },
+    Space {
+        branch: BranchId,
+        of: SpaceField,
+        is: Comparison,
+        value: Amount,
+        band: Amount,
+    },
+    Online {
+        branch: BranchId,
+        value: bool,
+    },
+}
+
+/// What a test says of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Holds,
+    Fails,
+    /// The file is new and what the test looks at is not known yet.
+    NotYetKnown,
+    /// The branch it looks at cannot be asked.
+    Unreachable,
+}
+
+impl From<bool> for Verdict {
+    fn from(holds: bool) -> Self {
+        if holds {
+            Verdict::Holds
+        } else {
+            Verdict::Fails
+        }
+    }
+}
+
+/// Why a condition cannot be compiled.
+pub(super) enum BadCondition<'a> {
+    UnknownBranch(&'a str),
+    BadComparison(&'static str),
+}
+
+impl Test {
+    pub(super) fn compile<'a>(
+        condition: &'a Condition,
+        resolve: &dyn Fn(&str) -> Option<BranchId>,
+    ) -> Result<Test, BadCondition<'a>> {
+        let find = |branch: &'a str| resolve(branch).ok_or(BadCondition::UnknownBranch(branch));
+        Ok(match condition {
+            Condition::Size { is, value, band } => Test::Size {
+                is: *is,
+                value: value.0,
+                band: band.0,
+            },
+            Condition::Uid { is, value } => Test::Uid {
+                is: *is,
+                value: *value,
+            },
+            Condition::Gid { is, value } => Test::Gid {
+                is: *is,
+                value: *value,
+            },
+            Condition::Mode { is, value, mask } => Test::Mode {
+                is: *is,
+                value: value & mask & 0o7777,
+                mask: mask & 0o7777,
+            },
+            Condition::Access { is, value } => match is {
+                Comparison::Equal => Test::Access {
+                    equal: true,
+                    value: *value,
+                },
+                Comparison::NotEqual => Test::Access {
+                    equal: false,
+                    value: *value,
+                },
+                _ => return Err(BadCondition::BadComparison("access")),
+            },
+            Condition::Kind { any_of, negated } => Test::Kind {
+                any_of: any_of.iter().fold(0, |set, kind| set | bit(*kind)),
+                negated: *negated,
+            },
+            Condition::Extension { any_of, negated } => {
+                let mut set: Vec<Box<[u8]>> = any_of
+                    .iter()
+                    .map(|extension| extension.to_ascii_lowercase().into_bytes().into())
+                    .collect();
+                set.sort_unstable();
+                set.dedup();
+                Test::Extension {
+                    any_of: set.into(),
+                    negated: *negated,
+                }
+            }
+            Condition::Age {
+                of,
+                is,
+                value,
+                band,
+            } => Test::Age {
+                of: *of,
+                is: *is,
+                value: *value,
+                band: *band,
+            },
+            Condition::Links { is, value } => Test::Links {
+                is: *is,
+                value: *value,
+            },
+            Condition::Space {
+                branch,
+                of,
+                is,
+                value,
+                band,
+            } => Test::Space {
+                branch: find(branch)?,
+                of: *of,
+                is: *is,
+                value: *value,
+                band: *band,
+            },
+            Condition::Online { branch, value } => Test::Online {
+                branch: find(branch)?,
+                value: *value,
+            },
+        })
+    }
+
+    /// Whether a file's being at home on the rule's branches makes a difference.
+    pub(super) fn has_band(&self) -> bool {
+        match self {
+            Test::Size { band, .. } => *band > 0,
+            Test::Age { band, .. } => *band > Duration::ZERO,
+            Test::Space { band, .. } => {
+                !matches!(band, Amount::Bytes(ByteSize(0)) | Amount::MilliPercent(0))
+            }
+            _ => false,
+        }
+    }
+
+    /// Tests a file. `home`: it lives on one of the rule's own branches.
+    pub(super) fn verdict(
+        &self,
+        facts: &FileFacts<'_>,
+        branches: &[BranchView],
+        home: bool,
+    ) -> Verdict {
+        match self {
+            Test::Size { .. } | Test::Access { .. } if facts.stage == Stage::New => {
+                Verdict::NotYetKnown
+            }
+            Test::Size { is, value, band } => within(
+                *is,
+                facts.size.0,
+                *value,
+                if home { *band } else { 0 },
+                u64::saturating_sub,
+                u64::saturating_add,
+            ),
+            Test::Uid { is, value } => compare(*is, &facts.uid, value).into(),
+            Test::Gid { is, value } => compare(*is, &facts.gid, value).into(),
+            Test::Mode { is, value, mask } => compare(*is, &(facts.mode & mask), value).into(),
+            Test::Access { equal, value } => (has_access(facts.mode, *value) == *equal).into(),
+            Test::Kind { any_of, negated } => ((any_of & bit(facts.kind) != 0) != *negated).into(),
+            Test::Extension { any_of, negated } => {
+                let found = extension(facts.path).is_some_and(|own| {
+                    any_of
+                        .binary_search_by(|known| {
+                            known
+                                .iter()
+                                .copied()
+                                .cmp(own.iter().map(u8::to_ascii_lowercase))
+                        })
+                        .is_ok()
+                });
+                (found != *negated).into()
+            }
+            Test::Age {
+                of,
+                is,
+                value,
+                band,
+            } => {
+                let band = if home { *band } else { Duration::ZERO };
+                within(
+                    *is,
+                    age(facts, *of),
+                    *value,
+                    band,
+                    Duration::saturating_sub,
+                    Duration::saturating_add,
+                )
+            }
+            Test::Links { is, value } => compare(*is, &facts.links, value).into(),
+            Test::Space {
+                branch,
+                of,
+                is,
+                value,
+                band,
+            } => {
+                let Some(view) = view(branches, *branch).filter(|view| view.online) else {
+                    return Verdict::Unreachable;
+                };
+                let band = if home { band.of(view.total).0 } else { 0 };
+                let threshold = value.of(view.total).0;
+                within(
+                    *is,
+                    space(view, *of).0,
+                    threshold,
+                    band,
+                    u64::saturating_sub,
+                    u64::saturating_add,
+                )
+            }
+            Test::Online { branch, value } => {
+                (super::facts::is_online(branches, *branch) == *value).into()
+            }
+        }
+    }
+}
+
+/// The size of one of a branch's spaces.
+pub(super) fn space(view: &BranchView, of: SpaceField) -> ByteSize {
+    match of {
+        SpaceField::Free => view.free,
+        SpaceField::Used => ByteSize(view.total.0.saturating_sub(view.free.0)),
+    }
+}
+
+/// The age of one of a file's times.
+pub(super) fn age(facts: &FileFacts<'_>, of: TimeField) -> Duration {
+    let time = match of {
+        TimeField::Atime => facts.atime,
+        TimeField::Mtime => facts.mtime,
+        TimeField::Ctime => facts.ctime,
+    };
+    time.age(facts.now)
+}
+
+/// Whether permission bits give an access type.
+pub(super) fn has_access(mode: u32, access: Access) -> bool {
+    match access {
+        Access::ReadOnly => mode & 0o222 == 0,
+        Access::Writable => mode & 0o222 != 0,
+        Access::Executable => mode & 0o111 != 0,
+    }
+}
+
+/// What follows the last dot of a file's name; `None` without a dot, or when the only dot is the first character.
+pub(super) fn extension(path: &[u8]) -> Option<&[u8]> {
+    let name = path.rsplit(|byte| *byte == b'/').next()?;
+    let dot = name.iter().rposition(|byte| *byte == b'.')?;
+    if dot == 0 { None } else { name.get(dot + 1..) }
+}
+
+/// A type's place in a set of types.
+pub(super) fn bit(kind: FileKind) -> u8 {
+    1 << match kind {
+        FileKind::File => 0,
+        FileKind::Directory => 1,
+        FileKind::Symlink => 2,
+        FileKind::Fifo => 3,
+        FileKind::Socket => 4,
+        FileKind::CharDevice => 5,
+        FileKind::BlockDevice => 6,
+    }
+}
+
+/// Compares two values of one kind.
+pub(super) fn compare<T: Ord>(is: Comparison, value: &T, threshold: &T) -> bool {
+    match is {
+        Comparison::Less => value < threshold,
+        Comparison::LessOrEqual => value <= threshold,
+        Comparison::Equal => value == threshold,
+        Comparison::NotEqual => value != threshold,
+        Comparison::GreaterOrEqual => value >= threshold,
+        Comparison::Greater => value > threshold,
+    }
+}
+
+/// Compares with a threshold that is moved outwards by `band`; `!=` has no outside.
+fn within<T: Ord + Copy>(
+    is: Comparison,
+    value: T,
+    threshold: T,
+    band: T,
+    minus: fn(T, T) -> T,
+    plus: fn(T, T) -> T,
+) -> Verdict {
+    let low = minus(threshold, band);
+    let high = plus(threshold, band);
+    match is {
+        Comparison::Less | Comparison::LessOrEqual => compare(is, &value, &high),
+        Comparison::GreaterOrEqual | Comparison::Greater => compare(is, &value, &low),
+        Comparison::Equal => low <= value && value <= high,
+        Comparison::NotEqual => value != threshold,
+    }
+    .into()
+}

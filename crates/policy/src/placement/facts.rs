@@ -1,0 +1,111 @@
+//! What a decision looks at: the file, the branches, and where the file is now. Filled in by the caller; nothing here is asked of a disk.
+
+use std::time::Duration;
+
+use umbrella_units::{BranchId, ByteSize, Timestamp};
+
+use super::spec::FileKind;
+
+/// Facts about one file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileFacts<'a> {
+    /// Absolute inside the pool (`/home/dave/x.avi`), bytes, not necessarily UTF-8.
+    pub path: &'a [u8],
+    /// Type.
+    pub kind: FileKind,
+    /// Size in bytes; not looked at while the file is new.
+    pub size: ByteSize,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Permission bits, 07777.
+    pub mode: u32,
+    /// Number of hard links.
+    pub links: u32,
+    /// Last access.
+    pub atime: Timestamp,
+    /// Last change of the data.
+    pub mtime: Timestamp,
+    /// Last change of the inode.
+    pub ctime: Timestamp,
+    /// The time of the decision.
+    pub now: Timestamp,
+    /// How far the file is in its life.
+    pub stage: Stage,
+}
+
+impl FileFacts<'_> {
+    /// The room the file takes on a branch it moves to; nothing while its size is not known.
+    pub(super) fn need(&self) -> ByteSize {
+        match self.stage {
+            Stage::New => ByteSize(0),
+            Stage::Settled => self.size,
+        }
+    }
+}
+
+/// How far a file is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// Being created: size and access type are not known yet, rules that need them are passed over.
+    New,
+    /// Closed at least once.
+    Settled,
+}
+
+/// What placement needs to know of a branch; one for each [`BranchId`], at that index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BranchView {
+    /// Whether it can be reached.
+    pub online: bool,
+    /// False: read-only, draining or removed; nothing new comes here.
+    pub writable: bool,
+    /// Size.
+    pub total: ByteSize,
+    /// Free space.
+    pub free: ByteSize,
+    /// Space that placement leaves free.
+    pub keep_free: ByteSize,
+}
+
+impl BranchView {
+    /// Whether a file may be put here at all.
+    pub(super) fn open(&self) -> bool {
+        self.online && self.writable
+    }
+
+    /// Whether `need` more bytes leave `keep_free` untouched.
+    pub(super) fn has_room(&self, need: ByteSize) -> bool {
+        self.free.0 >= self.keep_free.0.saturating_add(need.0)
+    }
+}
+
+/// Where a file is now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Resident {
+    /// Its branch.
+    pub branch: BranchId,
+    /// On that branch since; `None`: not known.
+    pub since: Option<Timestamp>,
+    /// How long a file stays on that branch before it may move again.
+    pub min_stay: Duration,
+}
+
+impl Resident {
+    /// Whether the file came so recently that it has to stay. A time in the future counts as just now.
+    pub(super) fn is_held(&self, now: Timestamp) -> bool {
+        self.since
+            .is_some_and(|since| since.age(now) < self.min_stay)
+    }
+}
+
+/// The view of a branch; `None` for an id that the caller does not list.
+pub(super) fn view(branches: &[BranchView], id: BranchId) -> Option<&BranchView> {
+    branches.get(id.index())
+}
+
+/// Whether a branch can be reached; a branch that is not listed cannot.
+pub(super) fn is_online(branches: &[BranchView], id: BranchId) -> bool {
+    view(branches, id).is_some_and(|branch| branch.online)
+}

@@ -1,0 +1,216 @@
+//! Compiled rules and the decision: which entry a file falls under, and which branch of that entry's list it belongs on.
+//!
+//! An entry is what can decide: a metadata rule, a pattern of the name table, or the default list. The first rule that matches
+//! wins. An entry whose first branch is offline is inactive: it is passed over, and revives when the branch returns.
+
+use umbrella_units::{BranchId, ByteSize};
+
+use super::choose::{self, Destination};
+use super::compile;
+use super::condition::{Test, Verdict};
+use super::error::RuleError;
+use super::facts::{BranchView, FileFacts, Resident, is_online};
+use super::glob::Glob;
+use super::name_table::NameTable;
+use super::spec::RulesSpec;
+
+/// An index into [`Rules::entries`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EntryId(pub u32);
+
+impl EntryId {
+    /// The entry's place in a slice that holds one item an entry.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// One thing that can decide: a metadata rule, a pattern of the name table, or the default.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EntryInfo {
+    /// The rule's name; for a pattern, the table's name and the pattern; `default` for the default list.
+    pub name: String,
+    /// Order of preference.
+    pub to: Vec<BranchId>,
+    /// Whether the default list and then any other branch may be used when none of `to` has room.
+    pub spill: bool,
+}
+
+/// Where a file belongs, and what says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Decision {
+    /// The deciding entry.
+    pub entry: EntryId,
+    /// What it comes to.
+    pub choice: Choice,
+}
+
+/// What a decision comes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Choice {
+    /// It is where it may be and should be.
+    Stay,
+    /// It belongs on this branch; a new file is created here.
+    Place(BranchId),
+    /// No branch of its list (or, with spill, of the pool) has room; a resident file stays where it is.
+    NoRoom,
+}
+
+/// All rules of a pool, compiled.
+#[derive(Debug, Clone)]
+pub struct Rules {
+    pub(super) rules: Vec<Rule>,
+    pub(super) entries: Vec<EntryInfo>,
+    /// Names of branches that the rules use.
+    pub(super) names: Vec<(BranchId, String)>,
+}
+
+/// A rule, or the name table.
+#[derive(Debug, Clone)]
+pub(super) enum Rule {
+    When(When),
+    Names(Names),
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct When {
+    pub(super) entry: EntryId,
+    pub(super) first: BranchId,
+    pub(super) has_band: bool,
+    pub(super) tests: Box<[Test]>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Names {
+    /// The table's name.
+    pub(super) name: String,
+    /// Entry of its first pattern; the others follow.
+    pub(super) first_entry: u32,
+    /// As they were written.
+    pub(super) globs: Vec<(String, Glob)>,
+    pub(super) table: NameTable,
+}
+
+impl Names {
+    pub(super) fn entry(&self, pattern: u32) -> EntryId {
+        EntryId(self.first_entry + pattern)
+    }
+}
+
+impl Rules {
+    /// Compiles rules. `resolve` gives the id of a branch name.
+    pub fn compile(
+        spec: &RulesSpec,
+        resolve: &dyn Fn(&str) -> Option<BranchId>,
+    ) -> Result<Rules, RuleError> {
+        compile::compile(spec, resolve)
+    }
+
+    /// What can decide, in order: each metadata rule, each pattern of the name table, the default last.
+    pub fn entries(&self) -> &[EntryInfo] {
+        &self.entries
+    }
+
+    /// Whether an entry is passed over because its first branch is offline. The default never is.
+    pub fn inactive(&self, entry: EntryId, branches: &[BranchView]) -> bool {
+        entry != self.default_entry()
+            && self
+                .entries
+                .get(entry.index())
+                .and_then(|info| info.to.first())
+                .is_some_and(|first| !is_online(branches, *first))
+    }
+
+    /// Decides where a file belongs. Allocates nothing.
+    pub fn decide(
+        &self,
+        facts: &FileFacts<'_>,
+        branches: &[BranchView],
+        resident: Option<&Resident>,
+    ) -> Decision {
+        let entry = self.entry_for(facts, branches, resident);
+        let choice = choose::choose(
+            self.destination(entry),
+            facts.need(),
+            facts.now,
+            branches,
+            resident,
+        );
+        Decision { entry, choice }
+    }
+
+    /// The next branch for a file that has to leave those in `excluding`, because they are full: the first of its list (then, if the
+    /// entry may spill, of the default list, then the one with most free space) that has `need` bytes above its `keep_free`; when
+    /// there is none, the first that has them at all.
+    pub fn next_choice(
+        &self,
+        facts: &FileFacts<'_>,
+        branches: &[BranchView],
+        excluding: &[BranchId],
+        need: ByteSize,
+    ) -> Option<BranchId> {
+        let entry = self.entry_for(facts, branches, None);
+        choose::next(self.destination(entry), need, branches, excluding)
+    }
+
+    /// The entry that a file falls under.
+    pub(super) fn entry_for(
+        &self,
+        facts: &FileFacts<'_>,
+        branches: &[BranchView],
+        resident: Option<&Resident>,
+    ) -> EntryId {
+        for rule in &self.rules {
+            match rule {
+                Rule::When(when) => {
+                    if self.matches(when, facts, branches, resident) {
+                        return when.entry;
+                    }
+                }
+                Rule::Names(names) => {
+                    let usable = |pattern| !self.inactive(names.entry(pattern), branches);
+                    if let Some(pattern) = names.table.find(facts.path, usable) {
+                        return names.entry(pattern);
+                    }
+                }
+            }
+        }
+        self.default_entry()
+    }
+
+    pub(super) fn default_entry(&self) -> EntryId {
+        EntryId(self.entries.len() as u32 - 1)
+    }
+
+    pub(super) fn is_home(&self, when: &When, resident: Option<&Resident>) -> bool {
+        when.has_band
+            && resident.is_some_and(|resident| {
+                self.entries[when.entry.index()]
+                    .to
+                    .contains(&resident.branch)
+            })
+    }
+
+    pub(super) fn destination(&self, entry: EntryId) -> Destination<'_> {
+        let info = &self.entries[entry.index()];
+        let default = &self.entries[self.default_entry().index()].to;
+        Destination {
+            to: &info.to,
+            spill: info.spill.then_some(default),
+        }
+    }
+
+    fn matches(
+        &self,
+        when: &When,
+        facts: &FileFacts<'_>,
+        branches: &[BranchView],
+        resident: Option<&Resident>,
+    ) -> bool {
+        let home = self.is_home(when, resident);
+        when.tests
+            .iter()
+            .all(|test| test.verdict(facts, branches, home) == Verdict::Holds)
+            && is_online(branches, when.first)
+    }
+}
