@@ -1,0 +1,201 @@
+//! Reading and setting what a file is besides its data. Every object is held by an `O_PATH` descriptor and reached through
+//! `/proc/thread-self/fd`, so that no name is looked up twice and no symbolic link is followed.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use rustix::fs::{
+    AtFlags, CWD, FileType, Gid, IFlags, Mode, OFlags, Uid, XattrFlags, chmodat, chownat, fstatvfs, fsync, getxattr,
+    ioctl_getflags, ioctl_setflags, listxattr, openat, setxattr, utimensat,
+};
+use rustix::io::Errno;
+
+use super::error::Doing;
+use super::fingerprint::{Seen, look_fd};
+use super::{Loss, Place, RelocateError};
+
+/// Attributes that describe the file system more than the file: copied where the target takes them, not missed where not.
+const OF_THE_FILE_SYSTEM: [&str; 9] = [
+    "security.selinux",
+    "security.evm",
+    "system.nfs4_",
+    "system.cifs_",
+    "system.smb3_",
+    "system.ntfs_",
+    "btrfs.",
+    "ceph.",
+    "glusterfs.",
+];
+const ACL_ACCESS: &str = "system.posix_acl_access";
+const ACL_DEFAULT: &str = "system.posix_acl_default";
+
+/// Flags (`lsattr`) that a copy takes over where its file system knows them.
+const KEPT_FLAGS: IFlags = IFlags::NODUMP
+    .union(IFlags::NOATIME)
+    .union(IFlags::SYNC)
+    .union(IFlags::DIRSYNC)
+    .union(IFlags::NOCOW)
+    .union(IFlags::COMPRESSED);
+
+/// The extended attributes of a file, ACLs among them.
+pub(super) type Xattrs = Vec<(OsString, Vec<u8>)>;
+
+/// Holds the object of a name itself, whatever its kind.
+pub(super) fn hold(place: Place<'_>) -> Result<OwnedFd, Errno> {
+    openat(place.dir, place.name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// The path of an object that is held open.
+pub(super) fn proc_path(fd: BorrowedFd<'_>) -> CString {
+    CString::new(format!("/proc/thread-self/fd/{}", fd.as_raw_fd())).unwrap_or_default()
+}
+
+pub(super) fn is_acl(name: &OsStr) -> bool {
+    name == ACL_ACCESS || name == ACL_DEFAULT
+}
+
+fn of_the_file_system(name: &OsStr) -> bool {
+    OF_THE_FILE_SYSTEM.iter().any(|prefix| name.as_bytes().starts_with(prefix.as_bytes()))
+}
+
+/// What must be set after the data, since a write drops it.
+fn is_late(name: &OsStr) -> bool {
+    name.as_bytes().starts_with(b"security.")
+}
+
+/// All extended attributes; none where the file system has none.
+pub(super) fn xattrs(fd: BorrowedFd<'_>) -> Result<Xattrs, Errno> {
+    let path = proc_path(fd);
+    let names = match growing(|buf| listxattr(&path, buf)) {
+        Err(Errno::NOTSUP | Errno::NOSYS) => return Ok(Vec::new()),
+        names => names?,
+    };
+    let mut found = Vec::new();
+    for name in names.split(|&b| b == 0).filter(|name| !name.is_empty()) {
+        match growing(|buf| getxattr(&path, name, buf)) {
+            Ok(value) => found.push((OsString::from_vec(name.to_vec()), value)),
+            // Removed meanwhile (then the change time tells), or a name that is listed but not for reading.
+            Err(Errno::NODATA | Errno::NOTSUP) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(found)
+}
+
+fn growing(read: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>, Errno> {
+    let mut buf = vec![0; 512];
+    loop {
+        match read(&mut buf) {
+            Ok(len) => {
+                buf.truncate(len);
+                return Ok(buf);
+            }
+            Err(Errno::RANGE) if buf.len() < 1 << 20 => buf.resize(buf.len() * 4, 0),
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// Which of a file's attributes are set: those a write leaves alone, or those it drops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum When {
+    BeforeData,
+    AfterData,
+}
+
+/// Sets the attributes of one turn; adds to `left_behind` what only the source's file system has a use for.
+pub(super) fn set_xattrs(
+    fd: BorrowedFd<'_>,
+    xattrs: &Xattrs,
+    when: When,
+    left_behind: &mut Vec<OsString>,
+) -> Result<(), RelocateError> {
+    let path = proc_path(fd);
+    let mut lost = Vec::new();
+    for (name, value) in xattrs.iter().filter(|(name, _)| is_late(name) == (when == When::AfterData)) {
+        match setxattr(&path, name.as_os_str(), value, XattrFlags::empty()) {
+            Ok(()) => {}
+            Err(_) if of_the_file_system(name) => left_behind.push(name.clone()),
+            Err(Errno::NOTSUP | Errno::PERM | Errno::INVAL | Errno::TOOBIG | Errno::RANGE | Errno::NOSYS) => {
+                lost.push(if is_acl(name) { Loss::Acl } else { Loss::Xattr(name.clone()) });
+            }
+            // Ext4 says "no space" also when an attribute is larger than it can ever keep.
+            Err(Errno::NOSPC) if has_room(fd, value.len()) => lost.push(Loss::Xattr(name.clone())),
+            Err(errno) => return Err(errno).doing("set an extended attribute"),
+        }
+    }
+    if lost.is_empty() { Ok(()) } else { Err(RelocateError::WouldLose { what: lost }) }
+}
+
+fn has_room(fd: BorrowedFd<'_>, bytes: usize) -> bool {
+    fstatvfs(fd).is_ok_and(|stat| stat.f_bavail.saturating_mul(stat.f_frsize) > bytes as u64 + (1 << 20))
+}
+
+/// Attributes that a target without the ability would drop.
+pub(super) fn lost_xattrs(xattrs: &Xattrs, xattr_ability: bool, acl_ability: bool) -> Vec<Loss> {
+    let mut lost = Vec::new();
+    for (name, _) in xattrs {
+        if is_acl(name) {
+            if !acl_ability && !lost.contains(&Loss::Acl) {
+                lost.push(Loss::Acl);
+            }
+        } else if !xattr_ability && !of_the_file_system(name) {
+            lost.push(Loss::Xattr(name.clone()));
+        }
+    }
+    lost
+}
+
+pub(super) fn set_owner(fd: BorrowedFd<'_>, like: &Seen) -> Result<(), Errno> {
+    let now = look_fd(fd)?.print;
+    if (now.uid, now.gid) == (like.print.uid, like.print.gid) {
+        return Ok(());
+    }
+    chownat(fd, c"", Some(Uid::from_raw(like.print.uid)), Some(Gid::from_raw(like.print.gid)), AtFlags::EMPTY_PATH)
+}
+
+/// Sets the permissions, setuid bits among them; a symbolic link has none.
+pub(super) fn set_mode(fd: BorrowedFd<'_>, like: &Seen) -> Result<(), Errno> {
+    if like.print.file_type() == FileType::Symlink {
+        return Ok(());
+    }
+    chmodat(CWD, proc_path(fd).as_c_str(), Mode::from_raw_mode(like.print.mode), AtFlags::empty())
+}
+
+pub(super) fn set_times(fd: BorrowedFd<'_>, like: &Seen) -> Result<(), Errno> {
+    match utimensat(fd, c"", &like.times(), AtFlags::EMPTY_PATH) {
+        // Kernels before 5.8.
+        Err(Errno::INVAL) => utimensat(CWD, proc_path(fd).as_c_str(), &like.times(), AtFlags::empty()),
+        done => done,
+    }
+}
+
+/// Immutable and append-only files cannot be unlinked, so they are not copied either.
+pub(super) fn is_pinned(file: BorrowedFd<'_>) -> bool {
+    ioctl_getflags(file).is_ok_and(|flags| flags.intersects(IFlags::IMMUTABLE | IFlags::APPEND))
+}
+
+/// Takes over what the target's file system knows of the flags; needs real descriptors.
+pub(super) fn copy_flags(from: BorrowedFd<'_>, to: BorrowedFd<'_>) {
+    let (Ok(source), Ok(target)) = (ioctl_getflags(from), ioctl_getflags(to)) else { return };
+    let wanted = source & KEPT_FLAGS;
+    if target & KEPT_FLAGS == wanted {
+        return;
+    }
+    if ioctl_setflags(to, target | wanted).is_err() {
+        for flag in wanted.iter() {
+            let _best_effort = ioctl_setflags(to, target | flag);
+        }
+    }
+}
+
+/// Makes the names in a directory durable; the descriptor may be `O_PATH`.
+pub(super) fn sync_dir(dir: BorrowedFd<'_>) -> Result<(), Errno> {
+    let open = openat(dir, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    match fsync(open.as_fd()) {
+        // File systems that keep no order between directories do not know the call.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => Ok(()),
+        done => done,
+    }
+}

@@ -1,0 +1,305 @@
+//! Steps 1 and 2: the copy in the hidden place.
+
+use std::ffi::OsString;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, SeekFrom, fsync, ftruncate, mknodat, openat, readlinkat, seek, symlinkat,
+    unlinkat,
+};
+use rustix::io::{Errno, pread, retry_on_intr};
+use umbrella_units::ByteSize;
+
+use super::attrs::{self, When};
+use super::error::Doing;
+use super::fingerprint::{Fingerprint, Seen, look_fd};
+use super::{Limits, Loss, Place, RelocateError};
+use crate::control::protocol::Abilities;
+
+const BUFFER: usize = 1 << 20;
+const KERNEL_SLICE: u64 = 8 << 20;
+
+/// A finished, durable copy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Copied {
+    /// What the source was.
+    pub source: Fingerprint,
+    /// What the copy is.
+    pub target: Fingerprint,
+    /// Data copied; holes do not count.
+    pub bytes: ByteSize,
+    /// Extended attributes that only mean something to the source's file system (labels, NFS ACLs) and were not taken.
+    pub left_behind: Vec<OsString>,
+}
+
+/// Copies any file but a directory to `temp`, whole and durable; the source's access time stays as it is.
+///
+/// On any error `temp` is gone again. What the target cannot keep is refused before data is written.
+pub fn copy(
+    source: Place<'_>,
+    temp: Place<'_>,
+    abilities: &Abilities,
+    limits: &Limits<'_>,
+) -> Result<Copied, RelocateError> {
+    let held = attrs::hold(source).doing("open the source")?;
+    copy_from_fd(held.as_fd(), temp, abilities, limits)
+}
+
+/// [`copy`] of what a descriptor holds (any mode, also `O_PATH`): for a file that is unlinked, or about to outgrow its branch.
+///
+/// The descriptor's own offset is not moved.
+pub fn copy_from_fd(
+    source: BorrowedFd<'_>,
+    temp: Place<'_>,
+    abilities: &Abilities,
+    limits: &Limits<'_>,
+) -> Result<Copied, RelocateError> {
+    let seen = look_fd(source).doing("look at the source")?;
+    if seen.print.file_type() == FileType::Directory {
+        return Err(RelocateError::IsDirectory);
+    }
+    let xattrs = attrs::xattrs(source).doing("read extended attributes")?;
+    let what = lost(&seen, &xattrs, abilities, limits.coarse_times);
+    if !what.is_empty() {
+        return Err(RelocateError::WouldLose { what });
+    }
+    let copied = Copying { source, seen, xattrs, temp, limits, left_behind: Vec::new() }.run();
+    if copied.is_err() {
+        let _already_failing = unlinkat(temp.dir, temp.name, AtFlags::empty());
+    }
+    copied
+}
+
+/// What a target with these abilities could not keep of the file at `source`. Empty: nothing.
+pub fn losses(source: Place<'_>, abilities: &Abilities, limits: &Limits<'_>) -> Result<Vec<Loss>, RelocateError> {
+    let held = attrs::hold(source).doing("open the source")?;
+    let seen = look_fd(held.as_fd()).doing("look at the source")?;
+    let xattrs = attrs::xattrs(held.as_fd()).doing("read extended attributes")?;
+    Ok(lost(&seen, &xattrs, abilities, limits.coarse_times))
+}
+
+fn lost(seen: &Seen, xattrs: &attrs::Xattrs, abilities: &Abilities, coarse_times: bool) -> Vec<Loss> {
+    let mut what = Vec::new();
+    match seen.print.file_type() {
+        FileType::RegularFile | FileType::Directory => {}
+        FileType::Symlink if !abilities.symlinks => what.push(Loss::Symlink),
+        FileType::Symlink => {}
+        _ if !abilities.special_files => what.push(Loss::SpecialFile),
+        _ => {}
+    }
+    if !abilities.ownership {
+        what.push(Loss::Ownership);
+    }
+    let fine = seen.print.mtime.nanos != 0 || seen.atime.nanos != 0;
+    if fine && !abilities.nanoseconds && !coarse_times {
+        what.push(Loss::Times);
+    }
+    if seen.print.nlink > 1 && !abilities.hard_links && seen.print.file_type() != FileType::Directory {
+        what.push(Loss::HardLinks);
+    }
+    what.extend(attrs::lost_xattrs(xattrs, abilities.xattr, abilities.acl));
+    what
+}
+
+struct Copying<'a> {
+    source: BorrowedFd<'a>,
+    seen: Seen,
+    xattrs: attrs::Xattrs,
+    temp: Place<'a>,
+    limits: &'a Limits<'a>,
+    left_behind: Vec<OsString>,
+}
+
+impl Copying<'_> {
+    fn run(mut self) -> Result<Copied, RelocateError> {
+        let mut bytes = 0;
+        let target = if self.seen.print.file_type() == FileType::RegularFile {
+            let input = reopen(self.source).map_err(|errno| RelocateError::Read { offset: 0, errno })?;
+            if attrs::is_pinned(input.as_fd()) {
+                return Err(RelocateError::Pinned);
+            }
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let output = openat(self.temp.dir, self.temp.name, flags, Mode::RUSR | Mode::WUSR).doing("make the copy")?;
+            attrs::copy_flags(input.as_fd(), output.as_fd());
+            self.dress(output.as_fd(), When::BeforeData)?;
+            bytes = self.data(input.as_fd(), output.as_fd())?;
+            self.dress(output.as_fd(), When::AfterData)?;
+            retry_on_intr(|| fsync(output.as_fd())).doing("flush the copy")?;
+            output
+        } else {
+            self.make_special()?;
+            let output = attrs::hold(self.temp).doing("open the copy")?;
+            self.dress(output.as_fd(), When::BeforeData)?;
+            self.dress(output.as_fd(), When::AfterData)?;
+            attrs::sync_dir(self.temp.dir).doing("flush the copy's directory")?;
+            output
+        };
+        let target = self.check(target.as_fd())?;
+        Ok(Copied { source: self.seen.print, target, bytes: ByteSize(bytes), left_behind: self.left_behind })
+    }
+
+    fn make_special(&self) -> Result<(), RelocateError> {
+        let Place { dir, name } = self.temp;
+        if self.seen.print.file_type() == FileType::Symlink {
+            let target = readlinkat(self.source, c"", Vec::new()).doing("read the symbolic link")?;
+            return symlinkat(target.as_c_str(), dir, name).doing("make the symbolic link");
+        }
+        let mode = Mode::RUSR | Mode::WUSR;
+        mknodat(dir, name, self.seen.print.file_type(), mode, self.seen.print.rdev).doing("make the special file")
+    }
+
+    /// Sets everything besides data, in an order in which no step undoes an earlier one.
+    fn dress(&mut self, target: BorrowedFd<'_>, when: When) -> Result<(), RelocateError> {
+        if when == When::BeforeData {
+            attrs::set_owner(target, &self.seen).map_err(|errno| match errno {
+                Errno::PERM | Errno::INVAL | Errno::NOTSUP => RelocateError::WouldLose { what: vec![Loss::Ownership] },
+                errno => RelocateError::Io { doing: "set the owner", errno },
+            })?;
+            return attrs::set_xattrs(target, &self.xattrs, when, &mut self.left_behind);
+        }
+        attrs::set_mode(target, &self.seen).doing("set the mode")?;
+        attrs::set_xattrs(target, &self.xattrs, when, &mut self.left_behind)?;
+        attrs::set_times(target, &self.seen).doing("set the times")
+    }
+
+    /// The copy's fingerprint, after comparing it with the source's: a target may keep less than it said.
+    fn check(&self, target: BorrowedFd<'_>) -> Result<Fingerprint, RelocateError> {
+        let made = look_fd(target).doing("look at the copy")?.print;
+        let source = &self.seen.print;
+        let mut what = Vec::new();
+        let keeps_mode = source.file_type() == FileType::Symlink || made.mode == source.mode;
+        if (made.uid, made.gid) != (source.uid, source.gid) || !keeps_mode {
+            what.push(Loss::Ownership);
+        }
+        let apart = (made.mtime.secs - source.mtime.secs).abs();
+        if made.mtime != source.mtime && (!self.limits.coarse_times || apart > 2) {
+            what.push(Loss::Times);
+        }
+        if source.file_type() == FileType::RegularFile && made.size != source.size {
+            return Err(RelocateError::Write { offset: made.size, errno: Errno::IO });
+        }
+        if what.is_empty() { Ok(made) } else { Err(RelocateError::WouldLose { what }) }
+    }
+
+    /// Copies the data, hole by hole; returns the bytes copied.
+    fn data(&self, input: BorrowedFd<'_>, output: BorrowedFd<'_>) -> Result<u64, RelocateError> {
+        let size = self.seen.print.size;
+        let mut pump = Pump { input, output, limits: self.limits, buffer: Vec::new(), in_kernel: true, done: 0 };
+        let mut offset = 0;
+        while offset < size {
+            let (start, end) = match segment(input, offset, size) {
+                Ok(Some(segment)) => segment,
+                Ok(None) => break,
+                Err(errno) => return Err(RelocateError::Read { offset, errno }),
+            };
+            pump.copy(start, end)?;
+            offset = end;
+        }
+        if self.limits.cancelled() {
+            return Err(RelocateError::Cancelled);
+        }
+        ftruncate(output, size).doing("set the size")?;
+        Ok(pump.done)
+    }
+}
+
+/// A reading descriptor of its own, that leaves the access time alone where the kernel allows.
+fn reopen(fd: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    let path = attrs::proc_path(fd);
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    match openat(CWD, path.as_c_str(), flags | OFlags::NOATIME, Mode::empty()) {
+        Err(Errno::PERM) => openat(CWD, path.as_c_str(), flags, Mode::empty()),
+        opened => opened,
+    }
+}
+
+/// The next run of data at or after `offset`; `None` when only a hole is left.
+fn segment(input: BorrowedFd<'_>, offset: u64, size: u64) -> Result<Option<(u64, u64)>, Errno> {
+    let start = match seek(input, SeekFrom::Data(offset)) {
+        Ok(start) => start,
+        Err(Errno::NXIO) => return Ok(None),
+        Err(Errno::INVAL | Errno::NOTSUP | Errno::NOSYS) => return Ok(Some((offset, size))),
+        Err(errno) => return Err(errno),
+    };
+    if start >= size {
+        return Ok(None);
+    }
+    let end = seek(input, SeekFrom::Hole(start))?.min(size);
+    Ok(Some((start, if end > start { end } else { size })))
+}
+
+struct Pump<'a> {
+    input: BorrowedFd<'a>,
+    output: BorrowedFd<'a>,
+    limits: &'a Limits<'a>,
+    buffer: Vec<u8>,
+    /// Until the kernel says that it cannot copy between these two.
+    in_kernel: bool,
+    done: u64,
+}
+
+impl Pump<'_> {
+    fn copy(&mut self, start: u64, end: u64) -> Result<(), RelocateError> {
+        let mut at = start;
+        while at < end {
+            if self.limits.cancelled() {
+                return Err(RelocateError::Cancelled);
+            }
+            let slice = self.limits.throttle.map_or(KERNEL_SLICE, super::Throttle::slice).min(end - at);
+            let copied = match self.kernel_slice(at, slice) {
+                Some(copied) => copied?,
+                None => self.buffered_slice(at, slice)?,
+            };
+            at += copied;
+            self.done += copied;
+            if let Some(throttle) = self.limits.throttle {
+                throttle.take(ByteSize(copied), self.limits.cancel)?;
+            }
+            if let Some(progress) = self.limits.progress {
+                progress(self.done);
+            }
+        }
+        Ok(())
+    }
+
+    /// `None`: the kernel cannot, or it failed in a way that the buffered copy will tell more exactly.
+    fn kernel_slice(&mut self, at: u64, len: u64) -> Option<Result<u64, RelocateError>> {
+        if !self.in_kernel {
+            return None;
+        }
+        let (mut from, mut to) = (at, at);
+        match rustix::fs::copy_file_range(self.input, Some(&mut from), self.output, Some(&mut to), len as usize) {
+            Ok(copied) if copied > 0 => Some(Ok(copied as u64)),
+            Err(Errno::INTR) => Some(Ok(0)),
+            Err(Errno::NOSPC | Errno::DQUOT) => Some(Err(RelocateError::NoSpace)),
+            _ => {
+                self.in_kernel = false;
+                None
+            }
+        }
+    }
+
+    fn buffered_slice(&mut self, at: u64, len: u64) -> Result<u64, RelocateError> {
+        let len = (len as usize).min(BUFFER);
+        self.buffer.resize(BUFFER, 0);
+        let buffer = self.buffer.get_mut(..len).unwrap_or_default();
+        let read = retry_on_intr(|| pread(self.input, &mut *buffer, at))
+            .map_err(|errno| RelocateError::Read { offset: at, errno })?;
+        if read == 0 {
+            // It is shorter than it was.
+            return Err(RelocateError::Changed);
+        }
+        let mut written = 0;
+        while let Some(rest) = buffer.get(written..read).filter(|rest| !rest.is_empty()) {
+            let offset = at + written as u64;
+            match retry_on_intr(|| rustix::io::pwrite(self.output, rest, offset)) {
+                Ok(0) => return Err(RelocateError::Write { offset, errno: Errno::IO }),
+                Ok(count) => written += count,
+                Err(Errno::NOSPC | Errno::DQUOT) => return Err(RelocateError::NoSpace),
+                Err(Errno::FBIG) => return Err(RelocateError::TooLarge),
+                Err(errno) => return Err(RelocateError::Write { offset, errno }),
+            }
+        }
+        Ok(read as u64)
+    }
+}

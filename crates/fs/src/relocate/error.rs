@@ -1,0 +1,174 @@
+use std::ffi::OsString;
+use std::fmt;
+
+use rustix::io::Errno;
+use thiserror::Error;
+
+use super::Step;
+
+/// Something of a file that its target cannot keep.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Loss {
+    /// An extended attribute.
+    Xattr(OsString),
+    /// A POSIX ACL.
+    Acl,
+    /// Owner and mode.
+    Ownership,
+    /// Times finer than a second.
+    Times,
+    /// It is a device, pipe or socket.
+    SpecialFile,
+    /// It is a symbolic link.
+    Symlink,
+    /// It has several names.
+    HardLinks,
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Loss::Xattr(name) => write!(f, "extended attribute {}", name.display()),
+            Loss::Acl => f.write_str("ACL"),
+            Loss::Ownership => f.write_str("owner and mode"),
+            Loss::Times => f.write_str("times finer than a second"),
+            Loss::SpecialFile => f.write_str("device, pipe or socket"),
+            Loss::Symlink => f.write_str("symbolic link"),
+            Loss::HardLinks => f.write_str("hard links"),
+        }
+    }
+}
+
+struct List<'a>(&'a [Loss]);
+
+impl fmt::Display for List<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, loss) in self.0.iter().enumerate() {
+            if i > 0 {
+                f.write_str(", ")?;
+            }
+            loss.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+/// Why a file was not moved. Except for `InDoubt` and `Stopped`, it is where and as it was, and the copy is gone.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum RelocateError {
+    /// The caller gave up.
+    #[error("cancelled")]
+    Cancelled,
+    /// The source is no longer what was copied.
+    #[error("the file changed while it was copied")]
+    Changed,
+    /// The target is full.
+    #[error("no space left on the target branch")]
+    NoSpace,
+    /// The target's file system cannot hold a file of this size.
+    #[error("the file is too large for the target's file system")]
+    TooLarge,
+    /// The target cannot keep the file whole.
+    #[error("the target branch cannot keep: {}", List(what))]
+    WouldLose {
+        /// What would be lost.
+        what: Vec<Loss>,
+    },
+    /// A directory where another kind is needed.
+    #[error("it is a directory")]
+    IsDirectory,
+    /// Another kind where a directory is needed.
+    #[error("it is not a directory")]
+    NotDirectory,
+    /// The file is immutable or append-only.
+    #[error("the file is immutable or append-only (chattr -ia to let it move)")]
+    Pinned,
+    /// The file has names that the caller did not list.
+    #[error("the file has {nlink} names, {named} of them known in the pool")]
+    OtherLinks {
+        /// Names it has.
+        nlink: u64,
+        /// Names given.
+        named: usize,
+    },
+    /// The name is in use on the target branch.
+    #[error("the name is in use on the target branch")]
+    Taken,
+    /// The source cannot be read.
+    #[error("reading at byte {offset}: {errno}")]
+    Read {
+        /// Where.
+        offset: u64,
+        /// Why.
+        errno: Errno,
+    },
+    /// The copy cannot be written.
+    #[error("writing at byte {offset}: {errno}")]
+    Write {
+        /// Where.
+        offset: u64,
+        /// Why.
+        errno: Errno,
+    },
+    /// Something else failed.
+    #[error("cannot {doing}: {errno}")]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// Why.
+        errno: Errno,
+    },
+    /// It failed halfway and could not be undone; the intent stays, and the next recovery decides.
+    #[error("stopped halfway ({errno}); it is finished or undone at the next mount")]
+    InDoubt {
+        /// Why.
+        errno: Errno,
+    },
+    /// An intent too long to write.
+    #[error("too many or too long names for one intent")]
+    IntentTooLong,
+    /// A step hook stopped it.
+    #[error("stopped by a step hook after {after:?}")]
+    Stopped {
+        /// The last step done.
+        after: Step,
+    },
+}
+
+impl RelocateError {
+    /// The nearest errno, for a caller that must answer with one.
+    pub fn errno(&self) -> Errno {
+        match self {
+            RelocateError::Cancelled => Errno::INTR,
+            RelocateError::Changed | RelocateError::OtherLinks { .. } => Errno::BUSY,
+            RelocateError::NoSpace => Errno::NOSPC,
+            RelocateError::TooLarge => Errno::FBIG,
+            RelocateError::WouldLose { .. } => Errno::NOTSUP,
+            RelocateError::IsDirectory => Errno::ISDIR,
+            RelocateError::NotDirectory => Errno::NOTDIR,
+            RelocateError::Pinned => Errno::PERM,
+            RelocateError::Taken => Errno::EXIST,
+            RelocateError::IntentTooLong => Errno::TOOBIG,
+            RelocateError::Stopped { .. } => Errno::IO,
+            RelocateError::Read { errno, .. }
+            | RelocateError::Write { errno, .. }
+            | RelocateError::Io { errno, .. }
+            | RelocateError::InDoubt { errno } => *errno,
+        }
+    }
+}
+
+/// Names what was tried when a system call fails, and picks out a full disk.
+pub(super) trait Doing<T> {
+    fn doing(self, doing: &'static str) -> Result<T, RelocateError>;
+}
+
+impl<T> Doing<T> for Result<T, Errno> {
+    fn doing(self, doing: &'static str) -> Result<T, RelocateError> {
+        self.map_err(|errno| match errno {
+            Errno::NOSPC | Errno::DQUOT => RelocateError::NoSpace,
+            Errno::FBIG => RelocateError::TooLarge,
+            errno => RelocateError::Io { doing, errno },
+        })
+    }
+}
