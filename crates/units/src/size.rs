@@ -32,9 +32,7 @@ impl Amount {
     pub fn of(self, total: ByteSize) -> ByteSize {
         match self {
             Amount::Bytes(bytes) => bytes,
-            Amount::MilliPercent(share) => {
-                ByteSize((u128::from(total.0) * u128::from(share) / 100_000) as u64)
-            }
+            Amount::MilliPercent(share) => ByteSize((u128::from(total.0) * u128::from(share) / 100_000) as u64),
         }
     }
 }
@@ -65,7 +63,11 @@ impl FromStr for ByteSize {
             return whole.checked_mul(scale).map(ByteSize).ok_or_else(bad);
         }
         let value = number.parse::<f64>().map_err(|_| bad())? * scale as f64;
-        if value.is_finite() && value >= 0.0 && value < u64::MAX as f64 { Ok(ByteSize(value as u64)) } else { Err(bad()) }
+        if value.is_finite() && value >= 0.0 && value < u64::MAX as f64 {
+            Ok(ByteSize(value as u64))
+        } else {
+            Err(bad())
+        }
     }
 }
 
@@ -78,7 +80,11 @@ impl FromStr for Amount {
         };
         let bad = || ParseSizeError { input: input.to_owned() };
         let value: f64 = share.trim().parse().map_err(|_| bad())?;
-        if (0.0..=100.0).contains(&value) { Ok(Amount::MilliPercent((value * 1000.0).round() as u32)) } else { Err(bad()) }
+        if (0.0..=100.0).contains(&value) {
+            Ok(Amount::MilliPercent((value * 1000.0).round() as u32))
+        } else {
+            Err(bad())
+        }
     }
 }
 

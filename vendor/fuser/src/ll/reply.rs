@@ -697,6 +697,106 @@ mod test {
         );
     }
 
+    fn file_attr(ino: u64) -> crate::FileAttr {
+        let time = UNIX_EPOCH + Duration::new(0x1234, 0x5678);
+        crate::FileAttr {
+            ino: INodeNo(ino),
+            size: 0x22,
+            blocks: 0x33,
+            atime: time,
+            mtime: time,
+            ctime: time,
+            crtime: time,
+            kind: FileType::CharDevice,
+            perm: 0o644,
+            nlink: 0x55,
+            uid: 0x66,
+            gid: 0x77,
+            rdev: 0x1230_45ab,
+            flags: 0,
+            blksize: 0xbb,
+        }
+    }
+
+    fn u64_at(bytes: &[u8], offset: usize) -> u64 {
+        u64::from_ne_bytes(bytes[offset..offset + 8].try_into().unwrap())
+    }
+
+    fn u32_at(bytes: &[u8], offset: usize) -> u32 {
+        u32::from_ne_bytes(bytes[offset..offset + 4].try_into().unwrap())
+    }
+
+    const OUT_HEADER: usize = 16;
+
+    #[test]
+    fn reply_statx_follows_the_kernel_layout() {
+        let ttl = Duration::new(0x8765, 0x4321);
+        let btime = UNIX_EPOCH - Duration::new(1, 200_000_000);
+        let bytes = ResponseStruct::new_statx(&ttl, &file_attr(0x11), Some(btime))
+            .with_iovec(RequestId(0xdeadbeef), ioslice_to_vec);
+
+        assert_eq!(bytes.len(), OUT_HEADER + 32 + 256);
+        assert_eq!(u64_at(&bytes, OUT_HEADER), 0x8765);
+        let stat = &bytes[OUT_HEADER + 32..];
+        assert_eq!(u32_at(stat, 0), 0xfff); // mask
+        assert_eq!(u32_at(stat, 4), 0xbb); // blksize
+        assert_eq!(u32_at(stat, 16), 0x55); // nlink
+        assert_eq!(u32_at(stat, 28), libc::S_IFCHR as u32 | 0o644); // mode
+        assert_eq!(u64_at(stat, 32), 0x11); // ino
+        assert_eq!(u64_at(stat, 64), 0x1234); // atime
+        assert_eq!(u64_at(stat, 80) as i64, -2); // btime
+        assert_eq!(u32_at(stat, 88), 800_000_000);
+        assert_eq!(u32_at(stat, 128), 0x45); // rdev_major
+        assert_eq!(u32_at(stat, 132), 0x1_23ab); // rdev_minor
+    }
+
+    #[test]
+    fn reply_statx_without_birth_time_does_not_claim_one() {
+        let bytes = ResponseStruct::new_statx(&Duration::ZERO, &file_attr(0x11), None)
+            .with_iovec(RequestId(0xdeadbeef), ioslice_to_vec);
+        assert_eq!(u32_at(&bytes, OUT_HEADER + 32), 0x7ff);
+    }
+
+    #[test]
+    fn node_id_and_inode_number_go_out_apart() {
+        let attr = file_attr(0x11);
+        let (attr_ttl, entry_ttl) = (Duration::from_secs(3), Duration::from_secs(4));
+        let bytes = ResponseStruct::new_create(
+            INodeNo(0x99),
+            &attr_ttl,
+            &entry_ttl,
+            &attr.into(),
+            Generation(1),
+            FileHandle(2),
+            FopenFlags::empty(),
+            0,
+        )
+        .with_iovec(RequestId(0xdeadbeef), ioslice_to_vec);
+        let entry = &bytes[OUT_HEADER..];
+        assert_eq!(u64_at(entry, 0), 0x99); // nodeid
+        assert_eq!(u64_at(entry, 16), 4); // entry_valid
+        assert_eq!(u64_at(entry, 24), 3); // attr_valid
+        assert_eq!(u64_at(entry, 40), 0x11); // attr.ino
+
+        let mut list = DirEntPlusList::new(4096);
+        assert!(!list.push(&DirEntryPlus::new(
+            INodeNo(0x99),
+            INodeNo(0x11),
+            Generation(1),
+            DirEntOffset(7),
+            "name",
+            entry_ttl,
+            attr.into(),
+            attr_ttl,
+        )));
+        let list: ResponseData = list.into();
+        let bytes = list.with_iovec(RequestId(0xdeadbeef), ioslice_to_vec);
+        let dirent = OUT_HEADER + size_of::<abi::fuse_entry_out>();
+        assert_eq!(u64_at(&bytes, OUT_HEADER), 0x99);
+        assert_eq!(u64_at(&bytes, dirent), 0x11); // d_ino
+        assert_eq!(u64_at(&bytes, dirent + 8), 7);
+    }
+
     #[test]
     fn reply_attr() {
         let mut expected = if cfg!(target_os = "macos") {

@@ -2396,4 +2396,84 @@ mod tests {
             _ => panic!("Unexpected request operation"),
         }
     }
+
+    /// A request with its header filled in.
+    fn request(opcode: u32, body: &[u8]) -> AlignedData<[u8; 128]> {
+        let mut data = AlignedData([0; 128]);
+        let len = size_of::<fuse_in_header>() + body.len();
+        data[0..4].copy_from_slice(&(len as u32).to_ne_bytes());
+        data[4..8].copy_from_slice(&opcode.to_ne_bytes());
+        data[16..24].copy_from_slice(&0x42u64.to_ne_bytes());
+        data[size_of::<fuse_in_header>()..len].copy_from_slice(body);
+        data
+    }
+
+    fn words(words: &[u32]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+    }
+
+    #[test]
+    fn tmpfile_is_read_like_create() {
+        let mut body = words(&[libc::O_RDWR as u32, 0o644, 0o022, 0]);
+        body.extend_from_slice(b"/\0");
+        let data = request(51, &body);
+        let request = AnyRequest::try_from(&data[..]).unwrap();
+        assert_eq!(request.nodeid(), INodeNo(0x42));
+        match request.operation().unwrap() {
+            Operation::TmpFile(x) => {
+                assert_eq!(
+                    (x.flags(), x.mode(), x.umask()),
+                    (libc::O_RDWR, 0o644, 0o022)
+                );
+            }
+            other => panic!("unexpected operation {other}"),
+        }
+    }
+
+    #[test]
+    fn statx_has_a_file_handle_only_when_the_flag_says_so() {
+        for (getattr_flags, expected) in [(1, Some(FileHandle(7))), (0, None)] {
+            let mut body = words(&[getattr_flags, 0]);
+            body.extend_from_slice(&7u64.to_ne_bytes());
+            body.extend_from_slice(&words(&[0x100, 0xfff]));
+            let data = request(52, &body);
+            match AnyRequest::try_from(&data[..])
+                .unwrap()
+                .operation()
+                .unwrap()
+            {
+                Operation::Statx(x) => {
+                    assert_eq!(x.file_handle(), expected);
+                    assert_eq!((x.flags(), x.mask()), (0x100, 0xfff));
+                }
+                other => panic!("unexpected operation {other}"),
+            };
+        }
+    }
+
+    #[test]
+    fn a_short_statx_is_refused() {
+        let data = request(52, &words(&[0, 0, 7, 0]));
+        assert!(
+            AnyRequest::try_from(&data[..])
+                .unwrap()
+                .operation()
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn open_says_whether_suid_and_sgid_go() {
+        for (open_flags, expected) in [(0, false), (1, true)] {
+            let data = request(14, &words(&[0, open_flags]));
+            match AnyRequest::try_from(&data[..])
+                .unwrap()
+                .operation()
+                .unwrap()
+            {
+                Operation::Open(x) => assert_eq!(x.kill_suidgid(), expected),
+                other => panic!("unexpected operation {other}"),
+            };
+        }
+    }
 }

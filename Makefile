@@ -1,0 +1,58 @@
+# `make demo` and `make test` do all of their set-up on a fresh Debian 12, as root. See `make help`.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-build demo test test-vendored lint bench-fs build install uninstall clean
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+UNITDIR ?= /etc/systemd/system
+SBINDIR ?= /sbin
+ARGS ?=
+
+# Where rustup puts cargo when `make setup` had to fetch it.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+help: ## list what there is to make
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## everything that building and testing need: Debian packages, Rust, test programs
+	@scripts/setup.sh test
+
+setup-build:
+	@scripts/setup.sh build
+
+demo: setup-build ## a pool over three small disks: see which file goes where, and why
+	@cargo build --release --locked --bin umbrella
+	@demo/demo.sh target/release/umbrella
+
+build: ## the release binary
+	cargo build --release --locked --bin umbrella
+
+test: test-vendored ## every test, on real mounts (root)
+	cargo test --workspace --locked
+
+test-vendored: setup
+	cargo test --manifest-path vendor/fuser/Cargo.toml --target-dir target/vendored --lib
+
+lint: ## formatting, clippy and documentation, with warnings as errors
+	cargo fmt --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
+
+bench-fs: setup ## what the mount costs, beside the file system below it and mergerfs (ARGS="--help" for its options)
+	cargo bench --locked -p umbrella --bench fs -- $(ARGS)
+
+install: build ## the binary, the names that mount(8) looks for, and a systemd unit
+	install -D -m 755 target/release/umbrella "$(DESTDIR)$(PREFIX)/bin/umbrella"
+	install -d "$(DESTDIR)$(SBINDIR)" "$(DESTDIR)$(UNITDIR)" "$(DESTDIR)/etc/umbrella"
+	ln -sfn "$(PREFIX)/bin/umbrella" "$(DESTDIR)$(SBINDIR)/mount.fuse.umbrella"
+	ln -sfn "$(PREFIX)/bin/umbrella" "$(DESTDIR)$(SBINDIR)/mount.umbrella"
+	sed 's|@BINDIR@|$(PREFIX)/bin|g' packaging/umbrella@.service > "$(DESTDIR)$(UNITDIR)/umbrella@.service"
+
+uninstall: ## take away what `make install` put in place; configurations stay
+	rm -f "$(DESTDIR)$(PREFIX)/bin/umbrella" "$(DESTDIR)$(SBINDIR)/mount.fuse.umbrella" \
+	    "$(DESTDIR)$(SBINDIR)/mount.umbrella" "$(DESTDIR)$(UNITDIR)/umbrella@.service"
+
+clean: ## what was built, the test programs too
+	cargo clean
