@@ -114,3 +114,105 @@ impl fmt::Display for Amount {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn every_unit_of_a_size_is_read() {
+        let cases = [
+            ("0", 0),
+            ("4096", 4096),
+            ("512 B", 512),
+            ("1k", 1 << 10),
+            ("1KiB", 1 << 10),
+            ("1kB", 1_000),
+            ("4m", 4 << 20),
+            ("4MiB", 4 << 20),
+            ("10MB", 10_000_000),
+            ("4 GiB", 4 << 30),
+            ("2gb", 2_000_000_000),
+            ("1TiB", 1 << 40),
+            ("1TB", 1_000_000_000_000),
+            ("3PiB", 3 << 50),
+            ("3pb", 3_000_000_000_000_000),
+            ("1.5 KiB", 1536),
+            (" 7 ", 7),
+            ("18446744073709551615", u64::MAX),
+        ];
+        for (text, bytes) in cases {
+            assert_eq!(text.parse(), Ok(ByteSize(bytes)), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_size_is_refused_and_quoted() {
+        for text in
+            ["", "MiB", "-1", "1 XB", "5%", "1..5", ".", "1e3", "16777216 TiB", "99999999999999999999", "\u{e9}"]
+        {
+            assert_eq!(text.parse::<ByteSize>(), Err(ParseSizeError { input: text.to_owned() }), "{text:?}");
+        }
+        assert!("1 XB".parse::<ByteSize>().unwrap_err().to_string().contains("\"1 XB\" is not a size"));
+    }
+
+    #[test]
+    fn sizes_are_written_with_one_decimal_rounded_down() {
+        let cases = [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1 KiB"),
+            (1536, "1.5 KiB"),
+            (2047, "1.9 KiB"),
+            (u64::MAX, "16383.9 PiB"),
+        ];
+        for (bytes, text) in cases {
+            assert_eq!(ByteSize(bytes).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn an_amount_is_bytes_or_a_share_of_the_whole() {
+        assert_eq!("10KiB".parse(), Ok(Amount::Bytes(ByteSize(10_240))));
+        assert_eq!("5%".parse(), Ok(Amount::MilliPercent(5_000)));
+        assert_eq!(" 0.125 % ".parse(), Ok(Amount::MilliPercent(125)));
+        assert_eq!(Amount::Bytes(ByteSize(7)).of(ByteSize(1)), ByteSize(7));
+        assert_eq!(Amount::MilliPercent(5_000).of(ByteSize(1_000)), ByteSize(50));
+        assert_eq!(Amount::MilliPercent(33_333).of(ByteSize(10)), ByteSize(3));
+    }
+
+    #[test]
+    fn a_share_below_nothing_or_above_everything_is_refused() {
+        for text in ["-1%", "100.5%", "NaN%", "inf%", "%", "x%"] {
+            assert!(text.parse::<Amount>().is_err(), "{text:?}");
+        }
+        assert_eq!("100%".parse::<Amount>().unwrap().of(ByteSize(u64::MAX)), ByteSize(u64::MAX));
+    }
+
+    proptest! {
+        #[test]
+        fn a_written_size_is_read_back_within_a_tenth_of_its_unit(bytes in any::<u64>()) {
+            let back: ByteSize = ByteSize(bytes).to_string().parse().unwrap();
+            prop_assert!(back.0 <= bytes);
+            prop_assert!(bytes - back.0 <= bytes / 10 + 1, "{} came back as {}", bytes, back.0);
+        }
+
+        #[test]
+        fn a_written_share_is_read_back(share in 0u32..=100_000) {
+            let amount = Amount::MilliPercent(share);
+            prop_assert_eq!(amount.to_string().parse(), Ok(amount));
+        }
+
+        #[test]
+        fn a_share_is_never_more_than_the_whole(share in 0u32..=100_000, total in any::<u64>()) {
+            prop_assert!(Amount::MilliPercent(share).of(ByteSize(total)).0 <= total);
+        }
+
+        #[test]
+        fn any_text_is_read_or_refused(text in "[ 0-9a-zA-Z.%é-]{0,24}|.{0,12}") {
+            let _ = text.parse::<ByteSize>();
+            let _ = text.parse::<Amount>();
+        }
+    }
+}
