@@ -1,0 +1,193 @@
+//! What the file system of a branch can keep: tried in its hidden folder, never assumed, except where nothing can be written.
+//!
+//! Whatever is tried is read back, because some file systems accept what they do not keep.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, SeekFrom, Timespec, Timestamps, Uid, XattrFlags};
+use rustix::io::Result;
+
+use super::identity::random_name;
+use crate::control::protocol::Abilities;
+
+/// An owner that no account has.
+const SOMEBODY: u32 = 12345;
+const MIB: u64 = 1 << 20;
+
+/// Tries everything in `tmp`, and cleans up.
+pub(super) fn probe(tmp: BorrowedFd<'_>) -> Abilities {
+    let Ok(trial) = Trial::begin(tmp) else {
+        return Abilities::default();
+    };
+    Abilities {
+        xattr: trial.xattr().is_ok_and(|kept| kept),
+        acl: trial.acl().is_ok_and(|kept| kept),
+        holes: trial.holes().is_ok_and(|kept| kept),
+        hard_links: trial.hard_links().is_ok_and(|kept| kept),
+        symlinks: trial.symlinks().is_ok_and(|kept| kept),
+        ownership: trial.ownership().is_ok_and(|kept| kept),
+        special_files: trial.special_files().is_ok_and(|kept| kept),
+        nanoseconds: trial.nanoseconds().is_ok_and(|kept| kept),
+        tmpfile: trial.tmpfile().is_ok(),
+        passthrough: false,
+        rename_flags: trial.rename_flags().is_ok_and(|kept| kept),
+    }
+}
+
+/// What file systems of this type surely have, for branches on which nothing can be tried.
+pub(super) fn of_type(fs_type: &str) -> Abilities {
+    let full = Abilities {
+        xattr: true,
+        acl: true,
+        holes: true,
+        hard_links: true,
+        symlinks: true,
+        ownership: true,
+        special_files: true,
+        nanoseconds: true,
+        tmpfile: false,
+        passthrough: false,
+        rename_flags: false,
+    };
+    match fs_type {
+        "xfs" | "btrfs" | "f2fs" => full,
+        // ext4 with 128-byte inodes keeps seconds only.
+        "ext4" => Abilities { nanoseconds: false, ..full },
+        "tmpfs" => Abilities { acl: false, xattr: false, ..full },
+        "squashfs" | "erofs" => Abilities { acl: false, holes: false, nanoseconds: false, ..full },
+        _ => Abilities::default(),
+    }
+}
+
+/// A folder to try things in; removed with what is in it.
+struct Trial<'a> {
+    tmp: BorrowedFd<'a>,
+    name: String,
+    dir: OwnedFd,
+}
+
+/// Everything a trial may leave behind.
+const NAMES: [&str; 14] = [
+    "xattr", "acl", "holes", "first", "second", "target", "symlink", "owned", "fifo", "times", "this", "that",
+    "linked", "data",
+];
+
+impl<'a> Trial<'a> {
+    fn begin(tmp: BorrowedFd<'a>) -> Result<Trial<'a>> {
+        let name = format!("trial-{}", random_name()?);
+        rustix::fs::mkdirat(tmp, &name, Mode::RWXU)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        match rustix::fs::openat(tmp, &name, flags, Mode::empty()) {
+            Ok(dir) => Ok(Trial { tmp, name, dir }),
+            Err(error) => {
+                let _ = rustix::fs::unlinkat(tmp, &name, AtFlags::REMOVEDIR);
+                Err(error)
+            }
+        }
+    }
+
+    fn file(&self, name: &str) -> Result<OwnedFd> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::openat(&self.dir, name, flags, Mode::RUSR | Mode::WUSR)
+    }
+
+    fn keeps_attribute(file: &OwnedFd, name: &str, value: &[u8]) -> Result<bool> {
+        rustix::fs::fsetxattr(file, name, value, XattrFlags::empty())?;
+        let mut kept = [0u8; 64];
+        let length = rustix::fs::fgetxattr(file, name, &mut kept[..])?;
+        Ok(kept.get(..length) == Some(value))
+    }
+
+    fn xattr(&self) -> Result<bool> {
+        Self::keeps_attribute(&self.file("xattr")?, "user.umbrella.trial", b"kept")
+    }
+
+    /// u::rw- u:12345:r-- g::--- m::r-- o::---
+    fn acl(&self) -> Result<bool> {
+        const NOBODY: u32 = u32::MAX;
+        let mut acl = 2u32.to_le_bytes().to_vec();
+        for (tag, rights, who) in
+            [(1u16, 6u16, NOBODY), (2, 4, SOMEBODY), (4, 0, NOBODY), (16, 4, NOBODY), (32, 0, NOBODY)]
+        {
+            acl.extend_from_slice(&tag.to_le_bytes());
+            acl.extend_from_slice(&rights.to_le_bytes());
+            acl.extend_from_slice(&who.to_le_bytes());
+        }
+        Self::keeps_attribute(&self.file("acl")?, "system.posix_acl_access", &acl)
+    }
+
+    /// A megabyte of nothing, then a block: the nothing must neither take room nor be called data.
+    fn holes(&self) -> Result<bool> {
+        let file = self.file("holes")?;
+        rustix::fs::ftruncate(&file, 2 * MIB)?;
+        rustix::io::pwrite(&file, &[1u8; 4096], MIB)?;
+        let _ = rustix::fs::fsync(&file);
+        let data = rustix::fs::seek(&file, SeekFrom::Data(0));
+        let blocks = rustix::fs::fstat(&file)?.st_blocks;
+        Ok(data == Ok(MIB) || (data.is_err() && u64::try_from(blocks).unwrap_or(u64::MAX) * 512 < MIB))
+    }
+
+    fn hard_links(&self) -> Result<bool> {
+        let first = self.file("first")?;
+        rustix::fs::linkat(&self.dir, "first", &self.dir, "second", AtFlags::empty())?;
+        let second = rustix::fs::statat(&self.dir, "second", AtFlags::SYMLINK_NOFOLLOW)?;
+        let first = rustix::fs::fstat(&first)?;
+        Ok(first.st_ino == second.st_ino && second.st_nlink == 2)
+    }
+
+    fn symlinks(&self) -> Result<bool> {
+        rustix::fs::symlinkat("no/where", &self.dir, "symlink")?;
+        let target = rustix::fs::readlinkat(&self.dir, "symlink", Vec::new())?;
+        Ok(target.as_bytes() == b"no/where")
+    }
+
+    fn ownership(&self) -> Result<bool> {
+        let file = self.file("owned")?;
+        let somebody = (Uid::from_raw(SOMEBODY), Gid::from_raw(SOMEBODY));
+        let mode = Mode::RUSR | Mode::WGRP | Mode::XOTH;
+        rustix::fs::fchown(&file, Some(somebody.0), Some(somebody.1))?;
+        rustix::fs::fchmod(&file, mode)?;
+        let stat = rustix::fs::statat(&self.dir, "owned", AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok(stat.st_uid == SOMEBODY && stat.st_gid == SOMEBODY && stat.st_mode & 0o7777 == mode.as_raw_mode())
+    }
+
+    fn special_files(&self) -> Result<bool> {
+        rustix::fs::mknodat(&self.dir, "fifo", FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
+        let stat = rustix::fs::statat(&self.dir, "fifo", AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok(FileType::from_raw_mode(stat.st_mode) == FileType::Fifo)
+    }
+
+    fn nanoseconds(&self) -> Result<bool> {
+        let file = self.file("times")?;
+        let at = |tv_nsec| Timespec { tv_sec: 1_000_000_000, tv_nsec };
+        let times = Timestamps { last_access: at(123_456_789), last_modification: at(987_654_321) };
+        rustix::fs::futimens(&file, &times)?;
+        let stat = rustix::fs::fstat(&file)?;
+        Ok(stat.st_mtime == 1_000_000_000 && stat.st_mtime_nsec == 987_654_321 && stat.st_atime_nsec == 123_456_789)
+    }
+
+    fn tmpfile(&self) -> Result<OwnedFd> {
+        let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+        rustix::fs::openat(&self.dir, ".", flags, Mode::RUSR | Mode::WUSR)
+    }
+
+    fn rename_flags(&self) -> Result<bool> {
+        let this = rustix::fs::fstat(self.file("this")?)?.st_ino;
+        let that = rustix::fs::fstat(self.file("that")?)?.st_ino;
+        let rename = |flags| rustix::fs::renameat_with(&self.dir, "this", &self.dir, "that", flags);
+        rename(RenameFlags::EXCHANGE)?;
+        let ino = |name: &str| rustix::fs::statat(&self.dir, name, AtFlags::empty()).map(|stat| stat.st_ino);
+        let exchanged = ino("this")? == that && ino("that")? == this;
+        let refused = rename(RenameFlags::NOREPLACE) == Err(rustix::io::Errno::EXIST);
+        Ok(exchanged && refused)
+    }
+}
+
+impl Drop for Trial<'_> {
+    fn drop(&mut self) {
+        for name in NAMES {
+            let _ = rustix::fs::unlinkat(self.dir.as_fd(), name, AtFlags::empty());
+        }
+        let _ = rustix::fs::unlinkat(self.tmp, &self.name, AtFlags::REMOVEDIR);
+    }
+}

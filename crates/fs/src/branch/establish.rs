@@ -1,0 +1,238 @@
+//! What happens, in order, when a branch comes online:
+//!
+//! 1. Open the path; tell the type of its file system and whether it is a mount point.
+//! 2. Mount rules: must it be one, by configuration or by memory?
+//! 3. Identity: marker against memory. Nothing is written before this is settled, so that nothing is ever written into the
+//!    empty directory below a missing mount.
+//! 4. Claim the identity, lock the hidden folder, choose a slot, write the marker, write the memory.
+//! 5. Try what the file system can keep.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+use rustix::fs::{FlockOperation, Mode, OFlags, StatVfsMountFlags};
+use rustix::io::Errno;
+
+use super::identity::{self, HiddenError, Marker, MarkerError};
+use super::mounts::{FsKind, fs_kind};
+use super::state::{Remembered, StateDir, Uuid, new_uuid, uuid_text};
+use super::workers::Workers;
+use super::{BranchError, Hidden, Online, abilities, beneath};
+use crate::spec::BranchSpec;
+
+/// What is needed to bring a branch online, on whichever thread.
+pub(super) struct Plan {
+    pub(super) spec: BranchSpec,
+    pub(super) state: Arc<StateDir>,
+    /// Guarded whatever the file system.
+    pub(super) guarded: bool,
+    /// The branch's previous life.
+    pub(super) last: Weak<Online>,
+    pub(super) threads: Arc<AtomicUsize>,
+}
+
+/// A branch that may come online.
+pub(super) struct Candidate {
+    pub(super) online: Online,
+    /// The file system refuses writes.
+    pub(super) read_only: bool,
+}
+
+/// Who the branch is, before anything is written.
+struct Identity {
+    uuid: Uuid,
+    marker: Option<Marker>,
+    known: Option<Remembered>,
+}
+
+static EPOCH: AtomicU64 = AtomicU64::new(1);
+
+impl Plan {
+    pub(super) fn run(self) -> Result<Candidate, BranchError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(&self.spec.path, flags, Mode::empty())
+            .map_err(|source| BranchError::Open { path: self.path(), source })?;
+        if !beneath::supported(root.as_fd()) {
+            return Err(BranchError::NoOpenat2);
+        }
+        let kind = fs_kind(root.as_fd()).map_err(self.io("asking for its file system"))?;
+        let stat = rustix::fs::fstat(&root).map_err(self.io("looking at it"))?;
+        let vfs = rustix::fs::fstatvfs(&root).map_err(self.io("asking for its space"))?;
+        let read_only = vfs.f_flag.contains(StatVfsMountFlags::RDONLY);
+        self.check_mount(&kind)?;
+
+        let fsid = lasting_fsid(&kind).then_some(vfs.f_fsid);
+        let identity = self.identify(root.as_fd(), &kind, fsid)?;
+        let claim = self.state.claim(identity.uuid, &self.spec.name);
+        let claim = claim.map_err(|other| BranchError::Twin { path: self.path(), other })?;
+        let writable = !read_only && !self.spec.read_only;
+        let hidden = if writable { Some(self.open_hidden(root.as_fd())?) } else { None };
+        let slot = self.settle(&identity, hidden.as_ref(), &kind, fsid)?;
+        let abilities = match &hidden {
+            Some(hidden) => abilities::probe(hidden.tmp.as_fd()),
+            None => abilities::of_type(&kind.fs_type),
+        };
+        let guarded = kind.guarded || self.guarded;
+        let online = Online {
+            root: Arc::new(root),
+            hidden,
+            uuid: identity.uuid,
+            slot,
+            dev: stat.st_dev,
+            root_ino: stat.st_ino,
+            fs_type: kind.fs_type,
+            abilities,
+            guarded,
+            is_mount: kind.is_mount,
+            epoch: EPOCH.fetch_add(1, Ordering::Relaxed),
+            workers: guarded.then(|| Workers::new(Arc::clone(&self.threads))),
+            _claim: claim,
+        };
+        Ok(Candidate { online, read_only })
+    }
+
+    fn path(&self) -> PathBuf {
+        self.spec.path.clone()
+    }
+
+    fn io(&self, step: &'static str) -> impl Fn(Errno) -> BranchError {
+        let path = self.path();
+        move |source| BranchError::Io { path: path.clone(), step, source }
+    }
+
+    /// What is remembered, as far as it speaks of this path: who points a branch at another place means another place.
+    fn remembered_here(&self) -> Option<Remembered> {
+        self.state.branch(&self.spec.name).filter(|known| known.path == self.spec.path)
+    }
+
+    fn check_mount(&self, kind: &FsKind) -> Result<(), BranchError> {
+        let must = match self.spec.require_mount {
+            Some(must) => must,
+            None => self.remembered_here().is_some_and(|known| known.was_mount),
+        };
+        if must && !kind.is_mount { Err(BranchError::NotMounted { path: self.path() }) } else { Ok(()) }
+    }
+
+    fn identify(&self, root: BorrowedFd<'_>, kind: &FsKind, fsid: Option<u64>) -> Result<Identity, BranchError> {
+        let hidden = identity::find_hidden(root);
+        let marker = match hidden {
+            Ok(Some(dir)) => Marker::read(dir.as_fd()).map_err(|error| self.marker_error(error))?,
+            Ok(None) => None,
+            // On a file system of one owner only `open_hidden` can tell whether the folder is ours.
+            Err(HiddenError::Wrong(super::HiddenProblem::Owner { .. })) => self.read_foreign(root)?,
+            Err(error) => return Err(self.hidden_error(error)),
+        };
+        let known = self.remembered_here();
+        if let Some(known) = &known {
+            self.compare(known, marker.as_ref(), kind, fsid)?;
+        }
+        let uuid = match (&marker, &known) {
+            (Some(marker), _) => marker.uuid,
+            (None, Some(known)) => known.uuid,
+            (None, None) => new_uuid()
+                .map_err(|error| self.io("making an identity")(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?,
+        };
+        Ok(Identity { uuid, marker, known })
+    }
+
+    /// Whether what is at the path is what was there.
+    fn compare(
+        &self,
+        known: &Remembered,
+        marker: Option<&Marker>,
+        kind: &FsKind,
+        fsid: Option<u64>,
+    ) -> Result<(), BranchError> {
+        let another = |found: String| {
+            let name = self.spec.name.clone();
+            Err(BranchError::Another { path: self.path(), name, found })
+        };
+        match marker {
+            Some(marker) if marker.uuid == known.uuid => Ok(()),
+            Some(marker) => another(format!("its marker says {}", uuid_text(&marker.uuid))),
+            None if known.has_marker && kind.is_mount => another("it has no marker".to_owned()),
+            None if known.has_marker => Err(BranchError::NotMounted { path: self.path() }),
+            None => match (known.fsid, fsid) {
+                (Some(old), Some(new)) if old != new => another(format!("file system id {new:x}")),
+                (Some(_), None) => another(format!("a {}", kind.fs_type)),
+                _ => Ok(()),
+            },
+        }
+    }
+
+    /// The marker in a hidden folder whose owner is not the daemon's user. Believed only once `open_hidden` has accepted the folder.
+    fn read_foreign(&self, root: BorrowedFd<'_>) -> Result<Option<Marker>, BranchError> {
+        if self.spec.read_only {
+            return Ok(None);
+        }
+        let hidden = identity::make_hidden(root).map_err(|error| self.hidden_error(error))?;
+        Marker::read(hidden.dir.as_fd()).map_err(|error| self.marker_error(error))
+    }
+
+    fn open_hidden(&self, root: BorrowedFd<'_>) -> Result<Hidden, BranchError> {
+        let hidden = identity::make_hidden(root).map_err(|error| self.hidden_error(error))?;
+        self.lock(&hidden.dir)?;
+        Ok(hidden)
+    }
+
+    /// Keeps a second daemon away. Our own previous life may still hold the lock.
+    fn lock(&self, dir: &OwnedFd) -> Result<(), BranchError> {
+        match rustix::fs::flock(dir, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) if self.last.strong_count() == 0 => Err(BranchError::InUse { path: self.path() }),
+            // Not every file system has locks.
+            _ => Ok(()),
+        }
+    }
+
+    /// Chooses the slot and makes the identity last. The marker comes first: a memory without it would say "not mounted".
+    fn settle(
+        &self,
+        identity: &Identity,
+        hidden: Option<&Hidden>,
+        kind: &FsKind,
+        fsid: Option<u64>,
+    ) -> Result<u16, BranchError> {
+        let brought = identity.marker.as_ref().map(|marker| marker.slot);
+        let slot = match &identity.known {
+            Some(known) => known.slot,
+            None => self.state.slot_for(&self.spec.name, brought)?,
+        };
+        let marker = Marker::new(identity.uuid, slot, self.state.pool_id());
+        if let Some(hidden) = hidden
+            && identity.marker.as_ref() != Some(&marker)
+        {
+            marker.write(hidden).map_err(self.io("writing its marker"))?;
+        }
+        let what = Remembered {
+            uuid: identity.uuid,
+            slot,
+            was_mount: identity.known.as_ref().map_or(kind.is_mount, |known| known.was_mount),
+            path: self.path(),
+            has_marker: hidden.is_some() || identity.marker.is_some(),
+            fsid,
+        };
+        self.state.remember(&self.spec.name, &what)?;
+        Ok(slot)
+    }
+
+    fn hidden_error(&self, error: HiddenError) -> BranchError {
+        match error {
+            HiddenError::Io(source) => self.io("opening its hidden folder")(source),
+            HiddenError::Wrong(problem) => BranchError::Hidden { path: self.path(), problem },
+        }
+    }
+
+    fn marker_error(&self, error: MarkerError) -> BranchError {
+        match error {
+            MarkerError::Io(source) => self.io("reading its marker")(source),
+            MarkerError::Damaged(detail) => BranchError::Marker { path: self.path(), detail },
+        }
+    }
+}
+
+/// Types whose `f_fsid` is the same after a remount.
+fn lasting_fsid(kind: &FsKind) -> bool {
+    matches!(kind.fs_type.as_str(), "ext2" | "ext3" | "ext4" | "xfs" | "btrfs" | "f2fs")
+}

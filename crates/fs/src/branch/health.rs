@@ -1,0 +1,271 @@
+//! Coming online, and staying there: probes with a time limit.
+//!
+//! A probe opens the branch's path anew, on a thread of its own, and compares what it finds with what is open. At most one such
+//! thread a branch: while it hangs, the branch is offline and further probes only wait for it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
+use rustix::io::Errno;
+
+use super::establish::{Candidate, Plan};
+use super::{Branch, BranchError, Online, mounts};
+
+/// What a probe found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ProbeResult {
+    /// Online, as before.
+    Healthy,
+    /// Online, but it cannot be written any more (or, again).
+    Writable(bool),
+    /// It was online.
+    WentOffline {
+        /// Why.
+        reason: String,
+    },
+    /// It was offline; it has a new [`Online`].
+    CameBack,
+    /// Offline, as before.
+    StillOffline {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Runs one thing at a time on a thread of its own.
+#[derive(Debug, Default)]
+pub(super) struct Prober {
+    busy: Arc<Mutex<bool>>,
+    free: Arc<Condvar>,
+    #[cfg(test)]
+    pub(super) before: Mutex<Option<Hook>>,
+}
+
+/// Runs at the start of each probe: tests let it hang.
+#[cfg(test)]
+pub(super) struct Hook(pub(super) Arc<dyn Fn() + Send + Sync>);
+
+#[cfg(test)]
+impl std::fmt::Debug for Hook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Hook")
+    }
+}
+
+type Reply<T> = Arc<(Mutex<Option<T>>, Condvar)>;
+
+impl Prober {
+    /// The result of `ask`, or `None` when it, or one before it, does not return in time.
+    fn run<T: Send + 'static>(&self, timeout: Duration, ask: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        let deadline = std::time::Instant::now() + timeout;
+        {
+            let mut busy = self.busy.lock();
+            while *busy {
+                if self.free.wait_until(&mut busy, deadline).timed_out() {
+                    return None;
+                }
+            }
+            *busy = true;
+        }
+        let reply: Reply<T> = Arc::default();
+        let theirs = Arc::clone(&reply);
+        let (busy, free) = (Arc::clone(&self.busy), Arc::clone(&self.free));
+        #[cfg(test)]
+        let hook = self.before.lock().as_ref().map(|hook| Arc::clone(&hook.0));
+        let release = Release { busy, free };
+        let work = move || {
+            let _release = release;
+            #[cfg(test)]
+            if let Some(hook) = hook {
+                hook();
+            }
+            let found = ask();
+            *theirs.0.lock() = Some(found);
+            theirs.1.notify_one();
+        };
+        // Without a thread the branch is as good as hung; `Release` was dropped with the closure.
+        std::thread::Builder::new().name("branch-probe".to_owned()).spawn(work).ok()?;
+        let mut found = reply.0.lock();
+        while found.is_none() {
+            if reply.1.wait_until(&mut found, deadline).timed_out() {
+                break;
+            }
+        }
+        found.take()
+    }
+}
+
+/// Frees the prober however its thread ends.
+struct Release {
+    busy: Arc<Mutex<bool>>,
+    free: Arc<Condvar>,
+}
+
+impl Drop for Release {
+    fn drop(&mut self) {
+        *self.busy.lock() = false;
+        self.free.notify_one();
+    }
+}
+
+/// What the path looks like now, against what is open.
+enum Look {
+    /// The same directory of the same file system.
+    Same { read_only: bool },
+    /// Something else, or an error.
+    Gone(BranchError),
+}
+
+impl Branch {
+    /// Opens the branch: root, mount rules, identity, abilities. Does nothing when it is online. On failure the branch is offline
+    /// with the error's text as the reason. Waits at most the timeout.
+    pub fn bring_online(&self) -> Result<(), BranchError> {
+        self.establish(self.timeout())
+    }
+
+    fn establish(&self, timeout: Duration) -> Result<(), BranchError> {
+        if self.is_online() {
+            return Ok(());
+        }
+        let plan = Plan {
+            spec: self.spec.clone(),
+            state: Arc::clone(&self.state),
+            guarded: self.always_guarded.load(Ordering::Relaxed),
+            last: self.last.lock().clone(),
+            threads: Arc::clone(&self.threads),
+        };
+        let found = self.prober.run(timeout, move || plan.run()).unwrap_or_else(|| {
+            let waited_ms = timeout.as_millis() as u64;
+            Err(BranchError::Hung { path: self.spec.path.clone(), waited_ms })
+        });
+        let _changing = self.changing.lock();
+        if self.is_online() {
+            return Ok(());
+        }
+        match found {
+            Ok(candidate) => {
+                self.install(candidate);
+                Ok(())
+            }
+            Err(error) => {
+                self.drop_online(error.to_string());
+                Err(error)
+            }
+        }
+    }
+
+    fn install(&self, candidate: Candidate) {
+        let online = Arc::new(candidate.online);
+        *self.last.lock() = Arc::downgrade(&online);
+        self.refuses_writes.store(candidate.read_only && !self.spec.read_only, Ordering::Relaxed);
+        self.suspect.store(false, Ordering::Relaxed);
+        tracing::info!(branch = %self.spec.name, fs_type = %online.fs_type, slot = online.slot, "branch is online");
+        self.online.store(Some(online));
+        self.invalidate_space();
+    }
+
+    /// Asks whether the branch lives. Takes it offline when it hangs, is gone, is another one or fails; when it is offline, tries
+    /// to bring it online. Takes about `timeout` at most.
+    pub fn probe(&self, timeout: Duration) -> ProbeResult {
+        let Some(online) = self.online() else {
+            return match self.establish(timeout) {
+                Ok(()) => ProbeResult::CameBack,
+                Err(error) => ProbeResult::StillOffline { reason: error.to_string() },
+            };
+        };
+        let suspect = self.suspect.swap(false, Ordering::Relaxed);
+        let (path, seen) = (self.spec.path.clone(), Arc::clone(&online));
+        let look = self.prober.run(timeout, move || look(path, &seen, suspect)).unwrap_or_else(|| {
+            let waited_ms = timeout.as_millis() as u64;
+            Look::Gone(BranchError::Hung { path: self.spec.path.clone(), waited_ms })
+        });
+        match look {
+            Look::Same { read_only } => self.note_read_only(&online, read_only, timeout),
+            Look::Gone(error) => {
+                let reason = error.to_string();
+                self.take_offline_if(&online, reason.clone());
+                let changed = !matches!(error, BranchError::Hung { .. });
+                drop(online);
+                // It may be the same branch, mounted anew.
+                if changed && self.establish(timeout).is_ok() {
+                    return ProbeResult::CameBack;
+                }
+                ProbeResult::WentOffline { reason }
+            }
+        }
+    }
+
+    fn note_read_only(&self, online: &Online, read_only: bool, timeout: Duration) -> ProbeResult {
+        if self.spec.read_only || self.refuses_writes.load(Ordering::Relaxed) == read_only {
+            return ProbeResult::Healthy;
+        }
+        if read_only {
+            tracing::warn!(branch = %self.spec.name, "the file system has become read-only: nothing is written there now");
+        } else if online.hidden.is_none() {
+            // It came online without its hidden folder; now it can have one.
+            self.take_offline_if(online, "it can be written again and is opened anew".to_owned());
+            return match self.establish(timeout) {
+                Ok(()) => ProbeResult::CameBack,
+                Err(error) => ProbeResult::WentOffline { reason: error.to_string() },
+            };
+        }
+        self.refuses_writes.store(read_only, Ordering::Relaxed);
+        ProbeResult::Writable(!read_only)
+    }
+}
+
+fn look(path: std::path::PathBuf, online: &Online, suspect: bool) -> Look {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let dir = match rustix::fs::open(&path, flags, Mode::empty()) {
+        Ok(dir) => dir,
+        Err(source) => return Look::Gone(BranchError::Open { path, source }),
+    };
+    let fail = |step, source| Look::Gone(BranchError::Io { path: path.clone(), step, source });
+    let stat = match rustix::fs::fstat(&dir) {
+        Ok(stat) => stat,
+        Err(error) => return fail("looking at it", error),
+    };
+    if (stat.st_dev, stat.st_ino) != (online.dev, online.root_ino) {
+        let is_mount = mounts::fs_kind(std::os::fd::AsFd::as_fd(&dir)).is_ok_and(|it| it.is_mount);
+        return Look::Gone(if online.is_mount && !is_mount {
+            BranchError::NotMounted { path }
+        } else {
+            BranchError::Replaced { path }
+        });
+    }
+    let vfs = match rustix::fs::fstatvfs(&dir) {
+        Ok(vfs) => vfs,
+        Err(error) => return fail("asking for its space", error),
+    };
+    if suspect && let Err(error) = read_uncached(online) {
+        return fail("reading its marker", error);
+    }
+    Look::Same { read_only: vfs.f_flag.contains(StatVfsMountFlags::RDONLY) }
+}
+
+/// Reads the marker past the page cache, which would hide a dead disk.
+fn read_uncached(online: &Online) -> rustix::io::Result<()> {
+    let Some(hidden) = &online.hidden else {
+        return Ok(());
+    };
+    let open = |flags| {
+        let flags = flags | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::openat(&hidden.dir, super::identity::MARKER, flags, Mode::empty())
+    };
+    let file = match open(OFlags::DIRECT) {
+        Err(Errno::INVAL) => open(OFlags::empty())?,
+        other => other?,
+    };
+    let mut room = AlignedBlock([0; 4096]);
+    match rustix::io::pread(&file, &mut room.0, 0) {
+        Err(Errno::INVAL) => Ok(()),
+        other => other.map(|_| ()),
+    }
+}
+
+/// `O_DIRECT` wants aligned memory.
+#[repr(align(4096))]
+struct AlignedBlock([u8; 4096]);

@@ -1,0 +1,536 @@
+//! A branch: a directory on some file system that holds a part of the tree.
+//!
+//! What a branch does here: say who it is (a marker in `.umbrella/branch.json`, and the memory of the pool outside of it), whether
+//! it lives, how much room it has, what its file system can keep, and run calls that may hang away from those who wait for them.
+//!
+//! A branch is online while it has an [`Online`]: descriptors of its root and of its hidden folder, and facts that cannot change
+//! while they are open. Whatever begins with an `Arc<Online>` may end with it, also when the branch went offline meanwhile.
+
+mod abilities;
+pub mod beneath;
+mod establish;
+mod health;
+mod identity;
+pub mod mounts;
+pub mod state;
+mod workers;
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, SystemTime};
+
+use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
+use rustix::io::Errno;
+use thiserror::Error;
+use umbrella_policy::placement::BranchView;
+use umbrella_units::{BranchId, ByteSize, Timestamp};
+
+use crate::control::protocol::{Abilities, BranchState, BranchStatus};
+use crate::spec::BranchSpec;
+
+pub use health::ProbeResult;
+pub use state::{StateDir, StateError};
+
+use health::Prober;
+use workers::{Lost, Workers};
+
+/// Name of the hidden folder in the root of every writable branch. Never shown in the tree.
+pub const HIDDEN: &str = ".umbrella";
+
+/// Errno of calls to a branch that is offline.
+pub const OFFLINE: Errno = Errno::NOTCONN;
+
+/// How long calls to a guarded branch may take unless [`Branch::set_timeout`] says otherwise.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How old a figure of [`Branch::space`] may be.
+const SPACE_AGE: Duration = Duration::from_millis(100);
+/// Least headroom of a branch whose configuration names none.
+const LEAST_HEADROOM: u64 = 1 << 30;
+
+/// Why a branch does not come online. The text is for people and is what `umbrella status` shows.
+#[derive(Debug, Error)]
+pub enum BranchError {
+    /// The path is gone or cannot be opened.
+    #[error("{path:?} cannot be opened: {source}")]
+    Open {
+        /// Path of the branch.
+        path: PathBuf,
+        /// Why.
+        source: Errno,
+    },
+    /// The directory is there, but the file system that should be mounted on it is not.
+    #[error("{path:?} is not mounted (the directory is there but is not the branch)")]
+    NotMounted {
+        /// Path of the branch.
+        path: PathBuf,
+    },
+    /// Something is mounted there, but it is not what was there before.
+    #[error(
+        "{path:?} holds another file system than before ({found}; to take it in as a new branch, remove branch {name:?} from the pool and add it again)"
+    )]
+    Another {
+        /// Path of the branch.
+        path: PathBuf,
+        /// Name of the branch.
+        name: String,
+        /// What is there.
+        found: String,
+    },
+    /// While the branch was online, something else came to be at its path.
+    #[error("{path:?} is not the directory any more that was opened there")]
+    Replaced {
+        /// Path of the branch.
+        path: PathBuf,
+    },
+    /// Another branch of the pool has the same identity: a cloned disk, or the same directory twice.
+    #[error(
+        "{path:?} has the same identity as branch {other:?} (a copied disk, or the same directory twice; remove {path:?}/.umbrella from the copy)"
+    )]
+    Twin {
+        /// Path of the branch.
+        path: PathBuf,
+        /// The branch that has it.
+        other: String,
+    },
+    /// Another daemon uses the branch.
+    #[error("{path:?} is in use by another mount (unmount that one first)")]
+    InUse {
+        /// Path of the branch.
+        path: PathBuf,
+    },
+    /// The hidden folder is not ours.
+    #[error(
+        "{path:?}/.umbrella {problem} (it holds what a crash needs to be undone, so it must be a folder that only the daemon can write; look at it, then move it away)"
+    )]
+    Hidden {
+        /// Path of the branch.
+        path: PathBuf,
+        /// What is wrong.
+        problem: HiddenProblem,
+    },
+    /// The marker is damaged.
+    #[error(
+        "{path:?}/.umbrella/branch.json cannot be read: {detail} (restore it, or remove it to take the branch in as a new one)"
+    )]
+    Marker {
+        /// Path of the branch.
+        path: PathBuf,
+        /// What the reader said.
+        detail: String,
+    },
+    /// Some call failed on the way.
+    #[error("{path:?}: {step}: {source}")]
+    Io {
+        /// Path of the branch.
+        path: PathBuf,
+        /// What was tried.
+        step: &'static str,
+        /// Why it failed.
+        source: Errno,
+    },
+    /// The kernel is too old.
+    #[error("{}", beneath::MISSING)]
+    NoOpenat2,
+    /// The pool's memory failed.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// No answer in time.
+    #[error("{path:?} does not answer (waited {waited_ms} ms)")]
+    Hung {
+        /// Path of the branch.
+        path: PathBuf,
+        /// How long.
+        waited_ms: u64,
+    },
+}
+
+/// See [`BranchError::Hidden`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum HiddenProblem {
+    /// A symbolic link, or not a directory.
+    #[error("is a symbolic link or not a directory")]
+    NotADirectory,
+    /// Somebody else's.
+    #[error("belongs to user {owner}, not to the daemon's")]
+    Owner {
+        /// Whose.
+        owner: u32,
+    },
+}
+
+/// Room on a branch.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Space {
+    /// Size.
+    pub total: ByteSize,
+    /// Free for unprivileged users.
+    pub free: ByteSize,
+    /// Inodes the file system has; 0 when it does not count them.
+    pub files_total: u64,
+    /// Free inodes for unprivileged users.
+    pub files_free: u64,
+}
+
+/// The hidden folder of a branch and what is in it. Created 0700.
+#[derive(Debug)]
+pub struct Hidden {
+    /// `.umbrella`.
+    pub dir: OwnedFd,
+    /// `.umbrella/tmp`: files on their way in.
+    pub tmp: OwnedFd,
+    /// `.umbrella/intents`: what is being done, for the next mount.
+    pub intents: OwnedFd,
+}
+
+/// What holds while a branch is online.
+#[derive(Debug)]
+pub struct Online {
+    /// The directory that is the branch.
+    pub root: Arc<OwnedFd>,
+    /// `None` when nothing may or can be written on the branch.
+    pub hidden: Option<Hidden>,
+    /// Identity.
+    pub uuid: [u8; 16],
+    /// Range of inode numbers: 1 to [`state::MAX_SLOT`], unique in the pool, the same at every mount.
+    pub slot: u16,
+    /// Device of the root.
+    pub dev: u64,
+    /// Inode of the root.
+    pub root_ino: u64,
+    /// Type of the file system, as the kernel names it.
+    pub fs_type: String,
+    /// What it can keep. `passthrough` is false here: see [`Branch::abilities`].
+    pub abilities: Abilities,
+    /// Calls go through [`Branch::io`]'s own threads.
+    pub guarded: bool,
+    /// The root was a mount point.
+    pub is_mount: bool,
+    /// Greater each time any branch of the process comes online.
+    pub epoch: u64,
+    workers: Option<Workers>,
+    _claim: state::Claim,
+}
+
+impl Online {
+    /// The root.
+    pub fn root(&self) -> BorrowedFd<'_> {
+        self.root.as_fd()
+    }
+}
+
+/// One branch of a pool. Shared by all threads; every method takes `&self`.
+#[derive(Debug)]
+pub struct Branch {
+    /// Place in the pool.
+    pub id: BranchId,
+    /// As configured.
+    pub spec: BranchSpec,
+    state: Arc<StateDir>,
+    online: ArcSwapOption<Online>,
+    /// Why and since when it is offline; meaningless while online.
+    offline: Mutex<(String, Timestamp)>,
+    /// The last [`Online`], to tell our own lock on the branch from another daemon's.
+    last: Mutex<Weak<Online>>,
+    /// Held while the branch goes from one state to the other.
+    changing: Mutex<()>,
+    prober: Prober,
+    threads: Arc<AtomicUsize>,
+    timeout_ms: AtomicU64,
+    /// The file system refuses writes although the configuration allows them.
+    refuses_writes: AtomicBool,
+    always_guarded: AtomicBool,
+    suspect: AtomicBool,
+    passthrough: AtomicBool,
+    draining: AtomicBool,
+    moved_in: AtomicU64,
+    moved_out: AtomicU64,
+    space: Mutex<CachedSpace>,
+}
+
+#[derive(Debug, Default)]
+struct CachedSpace {
+    value: Space,
+    read_at: Option<std::time::Instant>,
+    /// Counts calls of `invalidate_space`, so that a reading that began before one is not taken for fresh.
+    changes: u64,
+    refreshing: bool,
+}
+
+impl Branch {
+    /// A branch that is offline; [`Branch::bring_online`] tries it.
+    pub fn new(id: BranchId, spec: BranchSpec, state: Arc<StateDir>) -> Arc<Branch> {
+        Arc::new(Branch {
+            id,
+            spec,
+            state,
+            online: ArcSwapOption::empty(),
+            offline: Mutex::new(("not tried yet".to_owned(), now())),
+            last: Mutex::default(),
+            changing: Mutex::default(),
+            prober: Prober::default(),
+            threads: Arc::default(),
+            timeout_ms: AtomicU64::new(DEFAULT_TIMEOUT.as_millis() as u64),
+            refuses_writes: AtomicBool::new(false),
+            always_guarded: AtomicBool::new(false),
+            suspect: AtomicBool::new(false),
+            passthrough: AtomicBool::new(false),
+            draining: AtomicBool::new(false),
+            moved_in: AtomicU64::new(0),
+            moved_out: AtomicU64::new(0),
+            space: Mutex::default(),
+        })
+    }
+
+    /// What holds while the branch is online; `None` when it is offline. Cheap.
+    pub fn online(&self) -> Option<Arc<Online>> {
+        self.online.load_full()
+    }
+
+    /// Whether it is online. Cheaper than [`Branch::online`].
+    pub fn is_online(&self) -> bool {
+        self.online.load().is_some()
+    }
+
+    /// Uses the branch no more until a probe finds it well. Calls that wait for it fail at once.
+    pub fn take_offline(&self, reason: String) {
+        let _changing = self.changing.lock();
+        self.drop_online(reason);
+    }
+
+    fn drop_online(&self, reason: String) {
+        let Some(old) = self.online.swap(None) else {
+            let mut offline = self.offline.lock();
+            if offline.0 != reason {
+                offline.0 = reason;
+            }
+            return;
+        };
+        tracing::warn!(branch = %self.spec.name, %reason, "branch is offline");
+        *self.offline.lock() = (reason, now());
+        if let Some(workers) = &old.workers {
+            workers.close();
+        }
+        self.invalidate_space();
+    }
+
+    /// As [`Branch::take_offline`], unless the branch has come online anew since `seen`.
+    fn take_offline_if(&self, seen: &Online, reason: String) {
+        let _changing = self.changing.lock();
+        if self.online.load().as_ref().is_some_and(|it| it.epoch == seen.epoch) {
+            self.drop_online(reason);
+        }
+    }
+
+    /// How long a call to a guarded branch, or a probe without a time of its own, may take.
+    pub fn set_timeout(&self, timeout: Duration) {
+        self.timeout_ms.store(timeout.as_millis().max(1) as u64, Ordering::Relaxed);
+    }
+
+    fn timeout(&self) -> Duration {
+        Duration::from_millis(self.timeout_ms.load(Ordering::Relaxed))
+    }
+
+    /// Treat the branch as one whose calls may hang, whatever its file system, from the next time it comes online.
+    pub fn set_always_guarded(&self, guarded: bool) {
+        self.always_guarded.store(guarded, Ordering::Relaxed);
+    }
+
+    /// Runs file-system calls for this branch. On a local file system: here and now. On a guarded one: on a thread of the
+    /// branch, for at most the timeout; then the branch goes offline and the answer is ETIMEDOUT, though what `call` does may
+    /// still happen. [`OFFLINE`] when the branch is offline, or goes offline for another reason meanwhile.
+    pub fn io<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&Online) -> rustix::io::Result<T> + Send + 'static,
+    ) -> rustix::io::Result<T> {
+        self.io_within(self.timeout(), call)
+    }
+
+    /// As [`Branch::io`] with a time of its own, for calls that are known to take long (fsync of a big file).
+    pub fn io_within<T: Send + 'static>(
+        &self,
+        patience: Duration,
+        call: impl FnOnce(&Online) -> rustix::io::Result<T> + Send + 'static,
+    ) -> rustix::io::Result<T> {
+        let online = self.online().ok_or(OFFLINE)?;
+        let Some(workers) = &online.workers else {
+            return self.watch(&online, call(&online));
+        };
+        let theirs = Arc::clone(&online);
+        match workers.call(patience, move || call(&theirs)) {
+            Ok(result) => self.watch(&online, result),
+            Err(Lost::Closed) => Err(OFFLINE),
+            Err(lost) => {
+                let what = match lost {
+                    Lost::Exhausted => "does not answer: too many calls hang",
+                    _ => "does not answer",
+                };
+                let waited = patience.as_millis();
+                let reason = format!("{:?} {what} (waited {waited} ms)", self.spec.path);
+                self.take_offline_if(&online, reason);
+                Err(Errno::TIMEDOUT)
+            }
+        }
+    }
+
+    /// Notes errors that say more of the branch than of the file.
+    fn watch<T>(&self, online: &Online, result: rustix::io::Result<T>) -> rustix::io::Result<T> {
+        if let Err(error) = &result {
+            match *error {
+                Errno::NOTCONN | Errno::SHUTDOWN | Errno::NODEV | Errno::HOSTDOWN => {
+                    self.take_offline_if(online, format!("{:?}: {error}", self.spec.path));
+                }
+                Errno::IO | Errno::STALE | Errno::ROFS | Errno::NXIO => self.note_suspect(),
+                _ => {}
+            }
+        }
+        result
+    }
+
+    /// Asks the next probe to look closer: a call that went past [`Branch::io`] failed in a way that smells of the disk.
+    pub fn note_suspect(&self) {
+        self.suspect.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether something failed since the last probe, so that the next should come soon.
+    pub fn is_suspect(&self) -> bool {
+        self.suspect.load(Ordering::Relaxed)
+    }
+
+    /// Room on the branch, at most 100 ms old; older while the branch does not answer, and zero before it ever did.
+    pub fn space(&self) -> Space {
+        let changes = {
+            let mut cache = self.space.lock();
+            let fresh = cache.read_at.is_some_and(|at| at.elapsed() < SPACE_AGE);
+            if fresh || (cache.refreshing && cache.value.total.0 > 0) {
+                return cache.value;
+            }
+            cache.refreshing = true;
+            cache.changes
+        };
+        let read = self.io(|online| rustix::fs::fstatvfs(online.root()));
+        let mut cache = self.space.lock();
+        cache.refreshing = false;
+        if let Ok(stat) = read {
+            let block = stat.f_frsize.max(1);
+            cache.value = Space {
+                total: ByteSize(stat.f_blocks.saturating_mul(block)),
+                free: ByteSize(stat.f_bavail.saturating_mul(block)),
+                files_total: stat.f_files,
+                files_free: stat.f_favail,
+            };
+        }
+        // Also after a failure: an offline branch is not asked again for each file.
+        if cache.changes == changes {
+            cache.read_at = Some(std::time::Instant::now());
+        }
+        cache.value
+    }
+
+    /// The next [`Branch::space`] asks the file system.
+    pub fn invalidate_space(&self) {
+        let mut cache = self.space.lock();
+        cache.read_at = None;
+        cache.changes += 1;
+    }
+
+    /// What placement wants to know.
+    pub fn view(&self) -> BranchView {
+        let online = self.is_online();
+        let space = self.space();
+        BranchView {
+            online,
+            writable: online && self.is_writable() && !self.draining(),
+            total: space.total,
+            free: space.free,
+            keep_free: self.spec.keep_free.of(space.total),
+        }
+    }
+
+    /// Whether anything may and can be written here now. A draining branch is writable.
+    pub fn is_writable(&self) -> bool {
+        !self.spec.read_only
+            && !self.refuses_writes.load(Ordering::Relaxed)
+            && self.online.load().as_ref().is_some_and(|it| it.hidden.is_some())
+    }
+
+    /// Below this much free space nothing is opened in passthrough for writing.
+    pub fn headroom(&self) -> ByteSize {
+        let total = self.space().total;
+        let wanted = match self.spec.headroom {
+            Some(amount) => amount.of(total),
+            None => ByteSize((total.0 / 10).max(LEAST_HEADROOM)),
+        };
+        wanted.max(self.spec.keep_free.of(total))
+    }
+
+    /// What the file system can keep, with passthrough as [`Branch::set_passthrough`] left it.
+    pub fn abilities(&self) -> Abilities {
+        let mut abilities = self.online.load().as_ref().map(|it| it.abilities).unwrap_or_default();
+        abilities.passthrough = self.passthrough.load(Ordering::Relaxed) && self.spec.passthrough;
+        abilities
+    }
+
+    /// Said by the FUSE layer when it knows whether the kernel takes files of this branch.
+    pub fn set_passthrough(&self, works: bool) {
+        self.passthrough.store(works, Ordering::Relaxed);
+    }
+
+    /// Nothing new is placed on a draining branch.
+    pub fn set_draining(&self, draining: bool) {
+        self.draining.store(draining, Ordering::Relaxed);
+    }
+
+    /// See [`Branch::set_draining`].
+    pub fn draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// A file moved here.
+    pub fn note_moved_in(&self) {
+        self.moved_in.fetch_add(1, Ordering::Relaxed);
+        self.invalidate_space();
+    }
+
+    /// A file moved away.
+    pub fn note_moved_out(&self) {
+        self.moved_out.fetch_add(1, Ordering::Relaxed);
+        self.invalidate_space();
+    }
+
+    /// Online, or why not and since when.
+    pub fn branch_state(&self) -> BranchState {
+        if self.is_online() {
+            return BranchState::Online;
+        }
+        let (reason, since) = self.offline.lock().clone();
+        BranchState::Offline { reason, since }
+    }
+
+    /// The branch at a glance.
+    pub fn status(&self) -> BranchStatus {
+        let space = self.space();
+        let online = self.online();
+        BranchStatus {
+            name: self.spec.name.clone(),
+            path: self.spec.path.clone(),
+            state: self.branch_state(),
+            fs_type: online.as_ref().map(|it| it.fs_type.clone()).unwrap_or_default(),
+            total: space.total,
+            free: space.free,
+            keep_free: self.spec.keep_free.of(space.total),
+            read_only: self.spec.read_only || (online.is_some() && !self.is_writable()),
+            draining: self.draining(),
+            abilities: self.abilities(),
+            files_moved_in: self.moved_in.load(Ordering::Relaxed),
+            files_moved_out: self.moved_out.load(Ordering::Relaxed),
+        }
+    }
+}
+
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Timestamp { secs: since.as_secs() as i64, nanos: since.subsec_nanos() }
+}

@@ -1,0 +1,137 @@
+//! What kind of file system a directory is on, whether it is a mount point, and whether calls to it may hang.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::fs::{AtFlags, Mode, OFlags, StatxAttributes, StatxFlags};
+
+/// What is known of the file system below a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FsKind {
+    /// As the kernel names it: `ext4`, `fuse.sshfs`...
+    pub fs_type: String,
+    /// Calls can hang on somebody else: another machine, or a daemon.
+    pub guarded: bool,
+    /// The directory is the root of a mount.
+    pub is_mount: bool,
+}
+
+/// Looks at an open directory.
+pub fn fs_kind(dir: BorrowedFd<'_>) -> rustix::io::Result<FsKind> {
+    let stat = rustix::fs::statx(dir, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;
+    let known_id = stat.stx_mask & StatxFlags::MNT_ID.bits() != 0;
+    let listed = if known_id { type_of_mount(stat.stx_mnt_id) } else { None };
+    let fs_type = match listed {
+        Some(name) => name,
+        None => type_of_magic(rustix::fs::fstatfs(dir)?.f_type as u64).to_owned(),
+    };
+    let is_mount = if stat.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT) {
+        stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)
+    } else {
+        differs_from_parent(dir, known_id.then_some(stat.stx_mnt_id))?
+    };
+    Ok(FsKind { guarded: is_guarded(&fs_type), fs_type, is_mount })
+}
+
+/// Before Linux 5.8: a mount point has another mount id, or at least another device, than its parent.
+fn differs_from_parent(dir: BorrowedFd<'_>, mount: Option<u64>) -> rustix::io::Result<bool> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let parent = rustix::fs::openat(dir, "..", flags, Mode::empty())?;
+    if let Some(mount) = mount {
+        let above = rustix::fs::statx(parent.as_fd(), "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;
+        return Ok(above.stx_mnt_id != mount);
+    }
+    let (here, above) = (rustix::fs::fstat(dir)?, rustix::fs::fstat(&parent)?);
+    Ok(here.st_dev != above.st_dev || here.st_ino == above.st_ino)
+}
+
+/// Whether a file system of this type can hang its callers.
+pub fn is_guarded(fs_type: &str) -> bool {
+    const NETWORK: [&str; 20] = [
+        "nfs",
+        "nfs4",
+        "cifs",
+        "smb3",
+        "smbfs",
+        "9p",
+        "ceph",
+        "glusterfs",
+        "afs",
+        "autofs",
+        "coda",
+        "ncpfs",
+        "orangefs",
+        "pvfs2",
+        "lustre",
+        "gfs2",
+        "ocfs2",
+        "beegfs",
+        "sshfs",
+        "davfs",
+    ];
+    fs_type == "fuse" || fs_type == "fuseblk" || fs_type.starts_with("fuse.") || NETWORK.contains(&fs_type)
+}
+
+fn type_of_mount(id: u64) -> Option<String> {
+    let table = std::fs::read("/proc/self/mountinfo").ok()?;
+    find_mount(&table, id)
+}
+
+/// The type of mount `id` in the text of `/proc/self/mountinfo`.
+fn find_mount(table: &[u8], id: u64) -> Option<String> {
+    let table = String::from_utf8_lossy(table);
+    let line =
+        table.lines().rev().find(|line| line.split(' ').next().and_then(|word| word.parse().ok()) == Some(id))?;
+    let (_, after) = line.split_once(" - ")?;
+    Some(after.split(' ').next()?.to_owned())
+}
+
+fn type_of_magic(magic: u64) -> &'static str {
+    match magic & 0xffff_ffff {
+        0xef53 => "ext4",
+        0x5846_5342 => "xfs",
+        0x9123_683e => "btrfs",
+        0x0102_1994 => "tmpfs",
+        0x6573_5546 => "fuse",
+        0x6969 => "nfs",
+        0xff53_4d42 => "cifs",
+        0xfe53_4d42 => "smb3",
+        0x517b => "smbfs",
+        0x0102_1997 => "9p",
+        0x00c3_6400 => "ceph",
+        0x0187 => "autofs",
+        0x5346_414f => "afs",
+        0x4d44 => "vfat",
+        0x2011_bab0 => "exfat",
+        0x2fc1_2fc1 => "zfs",
+        0xf2f5_2010 => "f2fs",
+        0x794c_7630 => "overlay",
+        0x9660 => "iso9660",
+        0x7371_7368 => "squashfs",
+        _ => "unknown",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &[u8] = b"22 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n\
+        40 22 0:35 / /mnt/far rw,nosuid shared:3 - fuse.sshfs me@far: rw,user_id=0\n";
+
+    #[test]
+    fn the_type_of_a_mount_is_read_from_the_mount_table() {
+        assert_eq!(find_mount(TABLE, 22).as_deref(), Some("ext4"));
+        assert_eq!(find_mount(TABLE, 40).as_deref(), Some("fuse.sshfs"));
+        assert_eq!(find_mount(TABLE, 4), None);
+    }
+
+    #[test]
+    fn daemons_and_networks_are_guarded_and_disks_are_not() {
+        for name in ["fuse", "fuse.sshfs", "fuseblk", "nfs4", "cifs", "9p", "ceph", "autofs"] {
+            assert!(is_guarded(name), "{name}");
+        }
+        for name in ["ext4", "xfs", "btrfs", "tmpfs", "fusectl", "overlay"] {
+            assert!(!is_guarded(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! What a pool remembers of its branches outside of them, so that a missing disk is not taken for an empty one.
+//!
+//! One JSON file a pool, `pools/<hash of the mount path>.json`, replaced as a whole: write, fsync, rename, fsync of the folder.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Highest slot a branch can have; inode numbers keep two bits for other purposes.
+pub const MAX_SLOT: u16 = 0x3fff;
+const VERSION: u32 = 1;
+
+/// The folder of pool states cannot be used.
+#[derive(Debug, Error)]
+pub enum StateError {
+    /// A file could not be read or written.
+    #[error("{}: {source} (the daemon keeps there what it knows of its branches)", path.display())]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file is damaged or from a newer version.
+    #[error("{}: cannot be read as the state of a pool: {detail} (move it away to start with a fresh one; then check that every branch is mounted)", path.display())]
+    Damaged {
+        /// Which.
+        path: PathBuf,
+        /// What the reader said.
+        detail: String,
+    },
+    /// Every slot was used at some time.
+    #[error("the pool has had {MAX_SLOT} branches; there is no inode number range left for another")]
+    NoSlot,
+}
+
+/// Sixteen random bytes that name a pool or a branch; text form: 32 hexadecimal digits.
+pub type Uuid = [u8; 16];
+
+/// What is remembered of one branch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Remembered {
+    /// Identity.
+    #[serde(with = "hex")]
+    pub uuid: Uuid,
+    /// Its range of inode numbers.
+    pub slot: u16,
+    /// It was a mount point when it was first used.
+    pub was_mount: bool,
+    /// Where it was.
+    pub path: PathBuf,
+    /// It carries a marker; otherwise (it could never be written) `fsid` is all that tells it from another.
+    pub has_marker: bool,
+    /// `f_fsid`, on file systems where it outlives a remount.
+    pub fsid: Option<u64>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct PoolFile {
+    version: u32,
+    mount: PathBuf,
+    #[serde(with = "hex")]
+    pool: Uuid,
+    branches: BTreeMap<String, Remembered>,
+    /// Slots of branches that are gone. Their numbers may live on in files that moved, so they are not used again.
+    #[serde(default)]
+    retired_slots: BTreeSet<u16>,
+}
+
+/// The memory of one pool. Thread-safe.
+#[derive(Debug)]
+pub struct StateDir {
+    file: PathBuf,
+    pool: Mutex<PoolFile>,
+    reserved: Mutex<HashMap<String, u16>>,
+    claims: Mutex<HashMap<Uuid, (String, usize)>>,
+}
+
+/// While it lives, no other branch of the pool may come online with the same uuid.
+#[derive(Debug)]
+pub struct Claim {
+    state: Arc<StateDir>,
+    uuid: Uuid,
+}
+
+impl StateDir {
+    /// Where states are kept unless the user says otherwise.
+    pub const DEFAULT: &str = "/var/lib/umbrella";
+
+    /// Opens, or begins, the state of the pool that is mounted at `mount`.
+    pub fn open(dir: &Path, mount: &Path) -> Result<Arc<StateDir>, StateError> {
+        let folder = dir.join("pools");
+        let file = folder.join(format!("{:016x}.json", path_hash(mount)));
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&folder)
+            .map_err(|source| StateError::Io { path: folder, source })?;
+        let pool = match std::fs::read(&file) {
+            Ok(text) => read_pool(&file, mount, &text)?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => PoolFile {
+                version: VERSION,
+                mount: mount.to_owned(),
+                pool: new_uuid().map_err(|source| StateError::Io { path: URANDOM.into(), source })?,
+                branches: BTreeMap::new(),
+                retired_slots: BTreeSet::new(),
+            },
+            Err(source) => return Err(StateError::Io { path: file, source }),
+        };
+        Ok(Arc::new(StateDir { file, pool: Mutex::new(pool), reserved: Mutex::default(), claims: Mutex::default() }))
+    }
+
+    /// Identity of the pool.
+    pub fn pool_id(&self) -> Uuid {
+        self.pool.lock().pool
+    }
+
+    /// What is known of a branch.
+    pub fn branch(&self, name: &str) -> Option<Remembered> {
+        self.pool.lock().branches.get(name).cloned()
+    }
+
+    /// Notes what a branch is. Returns when it is on disk; does nothing when that was known.
+    pub fn remember(&self, name: &str, what: &Remembered) -> Result<(), StateError> {
+        let mut pool = self.pool.lock();
+        if pool.branches.get(name) == Some(what) {
+            return Ok(());
+        }
+        let mut next = pool.clone();
+        let old = next.branches.insert(name.to_owned(), what.clone());
+        if let Some(old) = old.filter(|old| old.slot != what.slot) {
+            next.retired_slots.insert(old.slot);
+        }
+        next.retired_slots.remove(&what.slot);
+        self.save(&next)?;
+        *pool = next;
+        self.reserved.lock().remove(name);
+        Ok(())
+    }
+
+    /// The branch left the pool, or was replaced on purpose: whatever is at its path next is taken as new.
+    pub fn forget(&self, name: &str) -> Result<(), StateError> {
+        let mut pool = self.pool.lock();
+        let mut next = pool.clone();
+        if let Some(old) = next.branches.remove(name) {
+            next.retired_slots.insert(old.slot);
+            self.save(&next)?;
+            *pool = next;
+        }
+        Ok(())
+    }
+
+    /// A slot for a branch: the one it brings if no other branch has it, else the smallest that was never used.
+    pub fn slot_for(&self, name: &str, brings: Option<u16>) -> Result<u16, StateError> {
+        let pool = self.pool.lock();
+        let mut reserved = self.reserved.lock();
+        let taken = |slot: u16| {
+            pool.branches.iter().any(|(other, it)| other != name && it.slot == slot)
+                || reserved.iter().any(|(other, &it)| other != name && it == slot)
+        };
+        let own = brings.filter(|&slot| (1..=MAX_SLOT).contains(&slot) && !taken(slot));
+        let slot = own
+            .or_else(|| (1..=MAX_SLOT).find(|&s| !taken(s) && !pool.retired_slots.contains(&s)))
+            .or_else(|| (1..=MAX_SLOT).find(|&s| !taken(s)))
+            .ok_or(StateError::NoSlot)?;
+        reserved.insert(name.to_owned(), slot);
+        Ok(slot)
+    }
+
+    /// Says that branch `name` is online with this uuid; `Err` names the other branch that is. The same branch may claim again.
+    pub fn claim(self: &Arc<Self>, uuid: Uuid, name: &str) -> Result<Claim, String> {
+        let mut claims = self.claims.lock();
+        let (holder, count) = claims.entry(uuid).or_insert_with(|| (name.to_owned(), 0));
+        if holder != name {
+            return Err(holder.clone());
+        }
+        *count += 1;
+        Ok(Claim { state: Arc::clone(self), uuid })
+    }
+
+    fn save(&self, pool: &PoolFile) -> Result<(), StateError> {
+        let write = || -> std::io::Result<()> {
+            let next = self.file.with_extension("json.new");
+            let mut file = File::create(&next)?;
+            file.write_all(&serde_json::to_vec_pretty(pool)?)?;
+            file.sync_all()?;
+            std::fs::rename(&next, &self.file)?;
+            match self.file.parent() {
+                Some(folder) => File::open(folder)?.sync_all(),
+                None => Ok(()),
+            }
+        };
+        write().map_err(|source| StateError::Io { path: self.file.clone(), source })
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let mut claims = self.state.claims.lock();
+        if let Some((_, count)) = claims.get_mut(&self.uuid) {
+            *count -= 1;
+            if *count == 0 {
+                claims.remove(&self.uuid);
+            }
+        }
+    }
+}
+
+fn read_pool(file: &Path, mount: &Path, text: &[u8]) -> Result<PoolFile, StateError> {
+    let damaged = |detail: String| StateError::Damaged { path: file.to_owned(), detail };
+    let pool: PoolFile = serde_json::from_slice(text).map_err(|error| damaged(error.to_string()))?;
+    if pool.version != VERSION {
+        return Err(damaged(format!("version {} is not known", pool.version)));
+    }
+    if pool.mount != mount {
+        return Err(damaged(format!("it belongs to the pool at {}", pool.mount.display())));
+    }
+    Ok(pool)
+}
+
+const URANDOM: &str = "/dev/urandom";
+
+/// A fresh random identity (RFC 9562, version 4).
+pub fn new_uuid() -> std::io::Result<Uuid> {
+    let mut uuid = [0; 16];
+    File::open(URANDOM)?.read_exact(&mut uuid)?;
+    uuid[6] = uuid[6] & 0x0f | 0x40;
+    uuid[8] = uuid[8] & 0x3f | 0x80;
+    Ok(uuid)
+}
+
+/// FNV-1a.
+fn path_hash(path: &Path) -> u64 {
+    path.as_os_str()
+        .as_bytes()
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// A uuid as 32 hexadecimal digits.
+pub fn uuid_text(uuid: &Uuid) -> String {
+    uuid.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Serde form of a uuid.
+pub(super) mod hex {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    use super::Uuid;
+
+    pub(in crate::branch) fn serialize<S: Serializer>(uuid: &Uuid, out: S) -> Result<S::Ok, S::Error> {
+        out.serialize_str(&super::uuid_text(uuid))
+    }
+
+    pub(in crate::branch) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Uuid, D::Error> {
+        let text = String::deserialize(from)?;
+        let bad = || D::Error::custom("a uuid has 32 hexadecimal digits");
+        if text.len() != 32 || !text.is_ascii() {
+            return Err(bad());
+        }
+        let mut uuid = [0; 16];
+        for (byte, digits) in uuid.iter_mut().zip(text.as_bytes().chunks(2)) {
+            let digits = std::str::from_utf8(digits).map_err(|_| bad())?;
+            *byte = u8::from_str_radix(digits, 16).map_err(|_| bad())?;
+        }
+        Ok(uuid)
+    }
+}

@@ -1,0 +1,217 @@
+//! Threads that make calls which may never return, so that their callers do.
+//!
+//! A call that takes longer than it may is left to its thread; the caller goes on with an error. Threads are counted per
+//! branch over all its lives, so that a branch that hangs again and again cannot eat the machine.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+/// Threads of one pool, and of a branch with all the pools it had whose threads still hang.
+const MAX_IN_POOL: usize = 8;
+const MAX_IN_BRANCH: usize = 24;
+/// A thread with nothing to do ends after this.
+const IDLE: Duration = Duration::from_secs(20);
+/// How often a waiting caller looks whether the pool was closed.
+const GLANCE: Duration = Duration::from_millis(50);
+
+/// Why a call has no result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lost {
+    /// It took too long. It may still happen.
+    TimedOut,
+    /// The branch went offline. It may still happen if it had begun.
+    Closed,
+    /// Too many threads hang already.
+    Exhausted,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Workers {
+    shared: Arc<Shared>,
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+struct Shared {
+    queue: Mutex<Queue>,
+    wake: Condvar,
+    in_branch: Arc<AtomicUsize>,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    idle: usize,
+    live: usize,
+    finished: u64,
+    closed: bool,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("live", &self.queue.lock().live).finish_non_exhaustive()
+    }
+}
+
+/// Where the result of one call is put.
+struct Slot<T> {
+    state: Mutex<CallState<T>>,
+    ready: Condvar,
+}
+
+enum CallState<T> {
+    Queued,
+    Running,
+    Done(std::thread::Result<T>),
+    Abandoned,
+}
+
+impl Workers {
+    /// A pool without threads yet; `in_branch` counts the threads of all pools of the branch.
+    pub(super) fn new(in_branch: Arc<AtomicUsize>) -> Workers {
+        let shared = Shared { queue: Mutex::default(), wake: Condvar::new(), in_branch };
+        Workers { shared: Arc::new(shared) }
+    }
+
+    /// Runs `call` on a thread of the pool and waits at most `patience` for it. A call that is queued behind others waits on
+    /// as long as those come to an end. A panic in `call` is the caller's.
+    pub(super) fn call<T: Send + 'static>(
+        &self,
+        patience: Duration,
+        call: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Lost> {
+        let slot = Arc::new(Slot { state: Mutex::new(CallState::Queued), ready: Condvar::new() });
+        let filled = Arc::clone(&slot);
+        self.submit(Box::new(move || {
+            {
+                let mut state = filled.state.lock();
+                if matches!(*state, CallState::Abandoned) {
+                    return;
+                }
+                *state = CallState::Running;
+            }
+            let result = catch_unwind(AssertUnwindSafe(call));
+            let mut state = filled.state.lock();
+            // An abandoned result is dropped here, on the thread that may hang.
+            if !matches!(*state, CallState::Abandoned) {
+                *state = CallState::Done(result);
+                filled.ready.notify_one();
+            }
+        }))?;
+        self.wait(patience, &slot)
+    }
+
+    fn wait<T>(&self, patience: Duration, slot: &Slot<T>) -> Result<T, Lost> {
+        let mut deadline = Instant::now() + patience;
+        let mut finished = self.shared.queue.lock().finished;
+        let mut state = slot.state.lock();
+        loop {
+            if let CallState::Done(_) = *state {
+                let CallState::Done(result) = std::mem::replace(&mut *state, CallState::Abandoned) else {
+                    return Err(Lost::Closed);
+                };
+                return result.map_err(|panic| resume_unwind(panic));
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            let (closed, progress) = {
+                let queue = self.shared.queue.lock();
+                (queue.closed, queue.finished)
+            };
+            if closed {
+                *state = CallState::Abandoned;
+                return Err(Lost::Closed);
+            }
+            if left.is_zero() {
+                if matches!(*state, CallState::Queued) && progress != finished {
+                    finished = progress;
+                    deadline = Instant::now() + patience;
+                    continue;
+                }
+                *state = CallState::Abandoned;
+                return Err(Lost::TimedOut);
+            }
+            slot.ready.wait_for(&mut state, left.min(GLANCE));
+        }
+    }
+
+    /// Ends the pool: callers get [`Lost::Closed`], threads end as soon as their calls return.
+    pub(super) fn close(&self) {
+        let mut queue = self.shared.queue.lock();
+        queue.closed = true;
+        queue.jobs.clear();
+        self.shared.wake.notify_all();
+    }
+
+    fn submit(&self, job: Job) -> Result<(), Lost> {
+        let mut queue = self.shared.queue.lock();
+        if queue.closed {
+            return Err(Lost::Closed);
+        }
+        if queue.idle <= queue.jobs.len() && queue.live < MAX_IN_POOL {
+            let started = self.shared.start();
+            if started {
+                queue.live += 1;
+            } else if queue.live == 0 {
+                return Err(Lost::Exhausted);
+            }
+        }
+        queue.jobs.push_back(job);
+        self.shared.wake.notify_one();
+        Ok(())
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Shared {
+    /// Starts a thread, if the branch may have another.
+    fn start(self: &Arc<Self>) -> bool {
+        if self.in_branch.fetch_add(1, Ordering::Relaxed) >= MAX_IN_BRANCH {
+            self.in_branch.fetch_sub(1, Ordering::Relaxed);
+            return false;
+        }
+        let shared = Arc::clone(self);
+        let work = move || {
+            shared.work();
+            shared.in_branch.fetch_sub(1, Ordering::Relaxed);
+        };
+        let started = std::thread::Builder::new().name("branch-io".to_owned()).spawn(work).is_ok();
+        if !started {
+            self.in_branch.fetch_sub(1, Ordering::Relaxed);
+        }
+        started
+    }
+
+    fn work(&self) {
+        let mut queue = self.queue.lock();
+        loop {
+            if let Some(job) = queue.jobs.pop_front() {
+                drop(queue);
+                job();
+                queue = self.queue.lock();
+                queue.finished += 1;
+                continue;
+            }
+            if queue.closed {
+                break;
+            }
+            queue.idle += 1;
+            let waited = self.wake.wait_for(&mut queue, IDLE);
+            queue.idle -= 1;
+            if waited.timed_out() && queue.jobs.is_empty() {
+                break;
+            }
+        }
+        queue.live -= 1;
+    }
+}
