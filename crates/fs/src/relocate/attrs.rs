@@ -55,7 +55,7 @@ pub(super) fn is_acl(name: &OsStr) -> bool {
     name == ACL_ACCESS || name == ACL_DEFAULT
 }
 
-fn of_the_file_system(name: &OsStr) -> bool {
+pub(super) fn of_the_file_system(name: &OsStr) -> bool {
     OF_THE_FILE_SYSTEM.iter().any(|prefix| name.as_bytes().starts_with(prefix.as_bytes()))
 }
 

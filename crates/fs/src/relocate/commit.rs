@@ -1,18 +1,22 @@
-//! Steps 3 to 9.
+//! Steps 3 to 9: the copy takes the place of its source.
 
 use std::os::fd::BorrowedFd;
 
-use rustix::fs::{AtFlags, RenameFlags, linkat, renameat_with, unlinkat};
+use rustix::fs::{AtFlags, RenameFlags, linkat, renameat, renameat_with, unlinkat};
+use rustix::io::Errno;
+use tracing::warn;
 
 use super::error::Doing;
-use super::{BranchUuid, Copied, Fingerprint, Place, RelocateError, StepHook, attrs};
+use super::fingerprint::{Seen, look_fd, look_maybe};
+use super::journal::record;
+use super::{BranchUuid, Copied, Fingerprint, Intent, Loss, Place, RelocateError, Step, StepHook, attrs, told};
 
 /// One name of a file that moves.
 #[derive(Debug, Clone, Copy)]
 pub struct MovedName<'a> {
     /// Where it is.
     pub source: Place<'a>,
-    /// Where it goes; the directory exists.
+    /// Where it goes; the directory exists and is durable.
     pub target: Place<'a>,
     /// Its path in the pool.
     pub path: &'a [u8],
@@ -29,7 +33,7 @@ pub struct Move<'a> {
     pub names: &'a [MovedName<'a>],
     /// The copy, in the new branch's [`super::TEMP_DIR`].
     pub temp: Place<'a>,
-    /// The [`super::INTENTS_DIR`] of either branch.
+    /// The [`super::INTENTS_DIR`] of either branch; the old branch's is the better place.
     pub intents: BorrowedFd<'a>,
     /// What [`super::copy`] returned.
     pub copied: &'a Copied,
@@ -41,7 +45,7 @@ pub struct Move<'a> {
 pub fn verify_unchanged(source: Place<'_>, copied: &Copied) -> Result<(), RelocateError> {
     match Fingerprint::at(source) {
         Ok(now) if now == copied.source => Ok(()),
-        Ok(_) | Err(rustix::io::Errno::NOENT) => Err(RelocateError::Changed),
+        Ok(_) | Err(Errno::NOENT | Errno::NOTDIR) => Err(RelocateError::Changed),
         Err(errno) => Err(errno).doing("look at the source"),
     }
 }
@@ -51,14 +55,186 @@ pub fn verify_unchanged(source: Place<'_>, copied: &Copied) -> Result<(), Reloca
 /// The times of the parent directories stay as they were. On an error the copy is gone and the file as it was, except
 /// for [`RelocateError::InDoubt`].
 pub fn commit(m: &Move<'_>) -> Result<(), RelocateError> {
-    let Some((first, others)) = m.names.split_first() else { return Err(RelocateError::Changed) };
-    renameat_with(m.temp.dir, m.temp.name, first.target.dir, first.target.name, RenameFlags::NOREPLACE).doing("rename")?;
-    for other in others {
-        linkat(first.target.dir, first.target.name, other.target.dir, other.target.name, AtFlags::empty()).doing("link")?;
+    match commit_steps(m) {
+        Err(stopped @ RelocateError::Stopped { .. }) => Err(stopped),
+        Err(error) => {
+            let _already_failing = unlinkat(m.temp.dir, m.temp.name, AtFlags::empty());
+            Err(error)
+        }
+        Ok(()) => Ok(()),
     }
-    attrs::sync_dir(first.target.dir).doing("flush")?;
-    for name in m.names {
-        unlinkat(name.source.dir, name.source.name, AtFlags::empty()).doing("unlink")?;
+}
+
+fn commit_steps(m: &Move<'_>) -> Result<(), RelocateError> {
+    told(m.hook, Step::Start)?;
+    let nlink = m.copied.source.nlink;
+    if m.names.is_empty() || nlink > m.names.len() as u64 {
+        return Err(RelocateError::OtherLinks { nlink, named: m.names.len() });
     }
-    Ok(())
+    m.verify()?;
+    let recorded = record(m.intents, &m.intent())?;
+    told(m.hook, Step::IntentWritten)?;
+    let mut done = Progress::default();
+    match m.place_and_remove(&mut done) {
+        Ok(()) => {}
+        Err(stopped @ RelocateError::Stopped { .. }) => return Err(stopped),
+        Err(error) => {
+            m.undo(&done).map_err(|errno| RelocateError::InDoubt { errno })?;
+            // An intent that stays finds nothing to do.
+            let _already_failing = recorded.remove_lazily();
+            return Err(error);
+        }
+    }
+    if let Err(errno) = m.sync_sources() {
+        // The file is in its new place; the intent stays and sees to the old one after a power loss.
+        warn!(%errno, "cannot flush the directory a file was moved from");
+        return Ok(());
+    }
+    told(m.hook, Step::RemovalSynced)?;
+    if let Err(error) = recorded.remove_lazily() {
+        warn!(%error, "an intent stays although its move is complete");
+    }
+    told(m.hook, Step::IntentRemoved)
+}
+
+#[derive(Default)]
+struct Progress {
+    placed: usize,
+    removed: usize,
+}
+
+impl<'a> Move<'a> {
+    fn intent(&self) -> Intent {
+        Intent::Move {
+            from: self.from,
+            to: self.to,
+            names: self.names.iter().map(|name| super::intent::relative(name.path).to_vec()).collect(),
+            temp: self.temp.name.as_encoded_bytes().to_vec(),
+            source: self.copied.source,
+            target: self.copied.target,
+        }
+    }
+
+    fn verify(&self) -> Result<(), RelocateError> {
+        self.names.iter().try_for_each(|name| verify_unchanged(name.source, self.copied))
+    }
+
+    fn targets(&self) -> impl Iterator<Item = BorrowedFd<'a>> {
+        self.names.iter().map(|name| name.target.dir)
+    }
+
+    fn sources(&self) -> impl Iterator<Item = BorrowedFd<'a>> {
+        self.names.iter().map(|name| name.source.dir)
+    }
+
+    fn place_and_remove(&self, done: &mut Progress) -> Result<(), RelocateError> {
+        let target_times = ParentTimes::of(self.targets());
+        let mut first: Option<Place<'_>> = None;
+        for name in self.names {
+            match first {
+                None => place_new(self.temp, name.target)?,
+                Some(first) => link_new(first, name.target)?,
+            }
+            first = first.or(Some(name.target));
+            done.placed += 1;
+            told(self.hook, Step::Placed(done.placed - 1))?;
+        }
+        target_times.restore();
+        target_times.sync().doing("flush the new directory")?;
+        attrs::sync_dir(self.temp.dir).doing("flush the directory of copies")?;
+        told(self.hook, Step::Synced)?;
+        self.verify()?;
+        let source_times = ParentTimes::of(self.sources());
+        for name in self.names {
+            unlinkat(name.source.dir, name.source.name, AtFlags::empty()).doing("unlink the source")?;
+            done.removed += 1;
+            told(self.hook, Step::Removed(done.removed - 1))?;
+        }
+        source_times.restore();
+        Ok(())
+    }
+
+    fn sync_sources(&self) -> Result<(), Errno> {
+        ParentTimes::of(self.sources()).sync()
+    }
+
+    /// Gives every source name back before any target name goes.
+    fn undo(&self, done: &Progress) -> Result<(), Errno> {
+        let source_times = ParentTimes::of(self.sources());
+        let (removed, kept) = self.names.split_at(done.removed.min(self.names.len()));
+        if !removed.is_empty() {
+            let kept = kept.first().ok_or(Errno::NOENT)?;
+            for name in removed {
+                linkat(kept.source.dir, kept.source.name, name.source.dir, name.source.name, AtFlags::empty())?;
+            }
+            source_times.restore();
+            source_times.sync()?;
+        }
+        let target_times = ParentTimes::of(self.targets());
+        for name in self.names.iter().take(done.placed) {
+            unlinkat(name.target.dir, name.target.name, AtFlags::empty())?;
+        }
+        target_times.restore();
+        target_times.sync()
+    }
+}
+
+/// Renames without ever replacing; where the file system lacks the flag, by link and unlink, or by looking first.
+pub(super) fn place_new(from: Place<'_>, to: Place<'_>) -> Result<(), RelocateError> {
+    match renameat_with(from.dir, from.name, to.dir, to.name, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {}
+        Err(Errno::EXIST) => return Err(RelocateError::Taken),
+        done => return done.doing("put the copy in place"),
+    }
+    match linkat(from.dir, from.name, to.dir, to.name, AtFlags::empty()) {
+        Ok(()) => {
+            let _leftover = unlinkat(from.dir, from.name, AtFlags::empty());
+            return Ok(());
+        }
+        Err(Errno::EXIST) => return Err(RelocateError::Taken),
+        Err(_) => {}
+    }
+    match look_maybe(to).doing("look at the target")? {
+        Some(_) => Err(RelocateError::Taken),
+        None => renameat(from.dir, from.name, to.dir, to.name).doing("put the copy in place"),
+    }
+}
+
+pub(super) fn link_new(from: Place<'_>, to: Place<'_>) -> Result<(), RelocateError> {
+    match linkat(from.dir, from.name, to.dir, to.name, AtFlags::empty()) {
+        Err(Errno::EXIST) => Err(RelocateError::Taken),
+        Err(Errno::PERM | Errno::NOTSUP | Errno::NOSYS | Errno::MLINK) => {
+            Err(RelocateError::WouldLose { what: vec![Loss::HardLinks] })
+        }
+        done => done.doing("link another name"),
+    }
+}
+
+/// Directories whose names change although, to users, nothing changes: their times are put back.
+pub(super) struct ParentTimes<'a>(Vec<(BorrowedFd<'a>, Seen)>);
+
+impl<'a> ParentTimes<'a> {
+    /// The times now; each directory once.
+    pub(super) fn of(dirs: impl IntoIterator<Item = BorrowedFd<'a>>) -> Self {
+        let mut distinct: Vec<(BorrowedFd<'a>, Seen)> = Vec::new();
+        for dir in dirs {
+            let Ok(seen) = look_fd(dir) else { continue };
+            let same = |known: &Seen| (known.print.dev, known.print.ino) == (seen.print.dev, seen.print.ino);
+            if !distinct.iter().any(|(_, known)| same(known)) {
+                distinct.push((dir, seen));
+            }
+        }
+        ParentTimes(distinct)
+    }
+
+    pub(super) fn restore(&self) {
+        for (dir, seen) in &self.0 {
+            // A directory whose times cannot be set looks changed; nothing is lost.
+            let _cosmetic = attrs::set_times(*dir, seen);
+        }
+    }
+
+    pub(super) fn sync(&self) -> Result<(), Errno> {
+        self.0.iter().try_for_each(|(dir, _)| attrs::sync_dir(*dir))
+    }
 }

@@ -119,7 +119,8 @@ impl Copying<'_> {
                 return Err(RelocateError::Pinned);
             }
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let output = openat(self.temp.dir, self.temp.name, flags, Mode::RUSR | Mode::WUSR).doing("make the copy")?;
+            let output =
+                openat(self.temp.dir, self.temp.name, flags, Mode::RUSR | Mode::WUSR).doing("make the copy")?;
             attrs::copy_flags(input.as_fd(), output.as_fd());
             self.dress(output.as_fd(), When::BeforeData)?;
             bytes = self.data(input.as_fd(), output.as_fd())?;

@@ -1,23 +1,32 @@
 //! Directories that look the same on every branch.
 
-use std::ffi::OsStr;
-use std::os::fd::BorrowedFd;
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 
-use super::{Loss, RelocateError};
+use rustix::fs::{Mode, OFlags, XattrFlags, mkdirat, openat, removexattr, setxattr};
+use rustix::io::Errno;
+
+use super::commit::ParentTimes;
+use super::error::Doing;
+use super::fingerprint::look_fd;
+use super::{Loss, RelocateError, attrs};
 use crate::control::protocol::Abilities;
+
+/// Attributes that say something about a branch itself.
+const OF_THE_BRANCH: [&str; 2] = ["user.umbrella.", "trusted.umbrella."];
 
 /// Makes `to_parent/name` look like the directory `from` (owner, mode, attributes, ACLs, times); says whether it is new.
 ///
-/// Safe to repeat: an existing directory only gets the attributes. Not durable when this returns. What the branch cannot keep of a
-/// directory is left out.
+/// Safe to repeat: an existing directory only gets the attributes. Not durable when this returns. What the branch
+/// cannot keep of a directory is left out; [`sync_dir_attrs`] tells what. The times of `to_parent` stay.
 pub fn clone_dir(
     from: BorrowedFd<'_>,
     to_parent: BorrowedFd<'_>,
     name: &OsStr,
     abilities: &Abilities,
 ) -> Result<bool, RelocateError> {
-    let _ = (from, to_parent, name, abilities);
-    Ok(true)
+    make(from, to_parent, name, abilities).map(|(_, created)| created)
 }
 
 /// [`clone_dir`], durable when this returns: needed before a file's only copy is put there.
@@ -27,7 +36,34 @@ pub fn clone_dir_durably(
     name: &OsStr,
     abilities: &Abilities,
 ) -> Result<bool, RelocateError> {
-    clone_dir(from, to_parent, name, abilities)
+    let (dir, created) = make(from, to_parent, name, abilities)?;
+    attrs::sync_dir(dir.as_fd()).doing("flush the new directory")?;
+    attrs::sync_dir(to_parent).doing("flush the new directory's parent")?;
+    Ok(created)
+}
+
+fn make(
+    from: BorrowedFd<'_>,
+    to_parent: BorrowedFd<'_>,
+    name: &OsStr,
+    abilities: &Abilities,
+) -> Result<(OwnedFd, bool), RelocateError> {
+    let times = ParentTimes::of([to_parent]);
+    let created = match mkdirat(to_parent, name, Mode::RWXU) {
+        Ok(()) => true,
+        Err(Errno::EXIST) => false,
+        Err(errno) => return Err(errno).doing("make a directory"),
+    };
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let dir = match openat(to_parent, name, flags, Mode::empty()) {
+        Err(Errno::NOTDIR | Errno::LOOP) => return Err(RelocateError::NotDirectory),
+        dir => dir.doing("open the directory")?,
+    };
+    if created {
+        times.restore();
+    }
+    sync_dir_attrs(from, dir.as_fd(), abilities)?;
+    Ok((dir, created))
 }
 
 /// Gives the directory `to` the owner, mode, attributes, ACLs and times of `from`; returns what its branch cannot keep.
@@ -36,6 +72,60 @@ pub fn sync_dir_attrs(
     to: BorrowedFd<'_>,
     abilities: &Abilities,
 ) -> Result<Vec<Loss>, RelocateError> {
-    let _ = (from, to, abilities);
-    Ok(Vec::new())
+    let wanted = look_fd(from).doing("look at the directory")?;
+    let mut lost = Vec::new();
+    if !abilities.ownership || attrs::set_owner(to, &wanted).is_err() {
+        lost.push(Loss::Ownership);
+    }
+    sync_xattrs(from, to, abilities, &mut lost)?;
+    let now = look_fd(to).doing("look at the copy of the directory")?;
+    if now.print.mode != wanted.print.mode && (!abilities.ownership || attrs::set_mode(to, &wanted).is_err()) {
+        note(&mut lost, Loss::Ownership);
+    }
+    if (now.print.mtime, now.atime) != (wanted.print.mtime, wanted.atime) && attrs::set_times(to, &wanted).is_err() {
+        note(&mut lost, Loss::Times);
+    }
+    Ok(lost)
+}
+
+fn sync_xattrs(
+    from: BorrowedFd<'_>,
+    to: BorrowedFd<'_>,
+    abilities: &Abilities,
+    lost: &mut Vec<Loss>,
+) -> Result<(), RelocateError> {
+    let mine = |(name, _): &(OsString, Vec<u8>)| !is_of_the_branch(name) && !attrs::of_the_file_system(name);
+    let mut wanted = attrs::xattrs(from).doing("read extended attributes")?;
+    wanted.retain(mine);
+    let mut present = attrs::xattrs(to).doing("read extended attributes")?;
+    present.retain(mine);
+    let path = attrs::proc_path(to);
+    for (name, _) in present.iter().filter(|(name, _)| !wanted.iter().any(|(other, _)| other == name)) {
+        if removexattr(&path, name.as_os_str()).is_err() {
+            note(lost, loss_of(name));
+        }
+    }
+    for (name, value) in wanted.iter().filter(|attribute| !present.contains(attribute)) {
+        let able = if attrs::is_acl(name) { abilities.acl } else { abilities.xattr };
+        match setxattr(&path, name.as_os_str(), value, XattrFlags::empty()) {
+            Ok(()) => {}
+            Err(Errno::NOSPC | Errno::DQUOT) if able => return Err(RelocateError::NoSpace),
+            Err(_) => note(lost, loss_of(name)),
+        }
+    }
+    Ok(())
+}
+
+fn is_of_the_branch(name: &OsStr) -> bool {
+    OF_THE_BRANCH.iter().any(|prefix| name.as_bytes().starts_with(prefix.as_bytes()))
+}
+
+fn loss_of(name: &OsStr) -> Loss {
+    if attrs::is_acl(name) { Loss::Acl } else { Loss::Xattr(name.to_owned()) }
+}
+
+fn note(lost: &mut Vec<Loss>, loss: Loss) {
+    if !lost.contains(&loss) {
+        lost.push(loss);
+    }
 }

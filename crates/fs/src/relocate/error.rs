@@ -4,7 +4,7 @@ use std::fmt;
 use rustix::io::Errno;
 use thiserror::Error;
 
-use super::Step;
+use super::{DecodeError, Step};
 
 /// Something of a file that its target cannot keep.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -127,6 +127,12 @@ pub enum RelocateError {
     /// An intent too long to write.
     #[error("too many or too long names for one intent")]
     IntentTooLong,
+    /// An intent that recovery would not accept: a path or name is not allowed.
+    #[error("cannot be recorded: {reason}")]
+    BadIntent {
+        /// Why.
+        reason: DecodeError,
+    },
     /// A step hook stopped it.
     #[error("stopped by a step hook after {after:?}")]
     Stopped {
@@ -149,6 +155,7 @@ impl RelocateError {
             RelocateError::Pinned => Errno::PERM,
             RelocateError::Taken => Errno::EXIST,
             RelocateError::IntentTooLong => Errno::TOOBIG,
+            RelocateError::BadIntent { .. } => Errno::INVAL,
             RelocateError::Stopped { .. } => Errno::IO,
             RelocateError::Read { errno, .. }
             | RelocateError::Write { errno, .. }

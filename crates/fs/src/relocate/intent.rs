@@ -1,9 +1,27 @@
-//! The format of intent files.
+//! The format of intent files, version 1. All numbers are little-endian.
+//!
+//! ```text
+//! "UMBRINT\0"   8   magic
+//! version       2
+//! kind          1   1 move, 2 directory rename, 3 supersede
+//! zero          1
+//! length        4   of the payload
+//! payload           the fields in the order of the enum; byte strings and lists with a u32 count before
+//! checksum      4   CRC32C of all before
+//! ```
 
 use std::fmt;
 
-use super::Fingerprint;
-use super::RelocateError;
+use umbrella_units::Timestamp;
+
+use super::{Fingerprint, HIDDEN_DIR, RelocateError};
+
+const MAGIC: &[u8] = b"UMBRINT\0";
+const VERSION: u16 = 1;
+const HEADER: usize = 16;
+const CHECKSUM: usize = 4;
+/// No intent file is longer.
+pub(super) const MAX_INTENT: usize = 1 << 20;
 
 /// The identity that a branch keeps for life.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -43,6 +61,8 @@ pub enum Intent {
         branches: Vec<BranchUuid>,
         /// An empty directory of the new name may be replaced.
         replaced: bool,
+        /// It is done on the other branches, so it must be done on these.
+        decided: bool,
     },
     /// A file gets a name that a file on another branch had.
     Supersede {
@@ -92,11 +112,248 @@ pub enum DecodeError {
 impl Intent {
     /// The bytes of the file.
     pub fn encode(&self) -> Result<Vec<u8>, RelocateError> {
-        Err(RelocateError::IntentTooLong)
+        let (kind, payload) = self.payload();
+        let mut bytes = Vec::with_capacity(HEADER + payload.len() + CHECKSUM);
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&[kind, 0]);
+        bytes.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&payload);
+        bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
+        // What recovery would refuse is not written.
+        match Intent::decode(&bytes) {
+            Ok(_) => Ok(bytes),
+            Err(DecodeError::Long) => Err(RelocateError::IntentTooLong),
+            Err(reason) => Err(RelocateError::BadIntent { reason }),
+        }
     }
 
     /// Reads the bytes of a file; never panics, whatever they are.
-    pub fn decode(_bytes: &[u8]) -> Result<Self, DecodeError> {
-        Err(DecodeError::Magic)
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        if bytes.len() > MAX_INTENT {
+            return Err(DecodeError::Long);
+        }
+        let mut header = Reader(bytes);
+        if header.take(MAGIC.len())? != MAGIC {
+            return Err(DecodeError::Magic);
+        }
+        let version = u16::from_le_bytes(header.array()?);
+        if version != VERSION {
+            return Err(DecodeError::Version(version));
+        }
+        let [kind, reserved] = header.array()?;
+        let len = header.u32()? as usize;
+        let payload = header.take(len)?;
+        let checksum = header.u32()?;
+        header.end()?;
+        let covered = bytes.get(..bytes.len() - CHECKSUM).ok_or(DecodeError::Short)?;
+        if crc32c::crc32c(covered) != checksum {
+            return Err(DecodeError::Checksum);
+        }
+        if reserved != 0 {
+            return Err(DecodeError::Field);
+        }
+        let mut reader = Reader(payload);
+        let intent = match kind {
+            1 => reader.a_move()?,
+            2 => reader.rename_dir()?,
+            3 => reader.supersede()?,
+            _ => return Err(DecodeError::Field),
+        };
+        reader.end()?;
+        Ok(intent)
+    }
+
+    /// The branches it speaks of.
+    pub fn branches(&self) -> Vec<BranchUuid> {
+        match self {
+            Intent::Move { from, to, .. } => vec![*from, *to],
+            Intent::RenameDir { branches, .. } => branches.clone(),
+            Intent::Supersede { winner, loser, .. } => vec![*winner, *loser],
+        }
+    }
+
+    fn payload(&self) -> (u8, Vec<u8>) {
+        let mut out = Vec::new();
+        let kind = match self {
+            Intent::Move { from, to, names, temp, source, target } => {
+                out.extend_from_slice(&from.0);
+                out.extend_from_slice(&to.0);
+                out.extend_from_slice(&(names.len() as u32).to_le_bytes());
+                names.iter().for_each(|name| put_bytes(&mut out, relative(name)));
+                put_bytes(&mut out, temp);
+                put_fingerprint(&mut out, source);
+                put_fingerprint(&mut out, target);
+                1
+            }
+            Intent::RenameDir { from, to, branches, replaced, decided } => {
+                put_bytes(&mut out, relative(from));
+                put_bytes(&mut out, relative(to));
+                out.extend_from_slice(&(branches.len() as u32).to_le_bytes());
+                branches.iter().for_each(|branch| out.extend_from_slice(&branch.0));
+                out.extend_from_slice(&[u8::from(*replaced), u8::from(*decided)]);
+                2
+            }
+            Intent::Supersede { from, to, winner, winner_file, loser, loser_file, decided } => {
+                put_bytes(&mut out, relative(from));
+                put_bytes(&mut out, relative(to));
+                out.extend_from_slice(&winner.0);
+                put_fingerprint(&mut out, winner_file);
+                out.extend_from_slice(&loser.0);
+                put_fingerprint(&mut out, loser_file);
+                out.push(u8::from(*decided));
+                3
+            }
+        };
+        (kind, out)
+    }
+}
+
+/// A pool path without its leading slash.
+pub(super) fn relative(path: &[u8]) -> &[u8] {
+    path.strip_prefix(b"/").unwrap_or(path)
+}
+
+fn is_component(name: &[u8]) -> bool {
+    !name.is_empty()
+        && name.len() <= 255
+        && name != b"."
+        && name != b".."
+        && !name.contains(&0)
+        && !name.contains(&b'/')
+}
+
+fn is_pool_path(path: &[u8]) -> bool {
+    path.split(|&b| b == b'/').all(is_component) && path.split(|&b| b == b'/').next() != Some(HIDDEN_DIR.as_bytes())
+}
+
+fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+    out.extend_from_slice(bytes);
+}
+
+fn put_time(out: &mut Vec<u8>, time: Timestamp) {
+    out.extend_from_slice(&time.secs.to_le_bytes());
+    out.extend_from_slice(&time.nanos.to_le_bytes());
+}
+
+fn put_fingerprint(out: &mut Vec<u8>, print: &Fingerprint) {
+    for number in [print.dev, print.ino, print.size, print.nlink, print.rdev] {
+        out.extend_from_slice(&number.to_le_bytes());
+    }
+    for number in [print.mode, print.uid, print.gid] {
+        out.extend_from_slice(&number.to_le_bytes());
+    }
+    put_time(out, print.mtime);
+    put_time(out, print.ctime);
+    out.push(u8::from(print.btime.is_some()));
+    put_time(out, print.btime.unwrap_or_default());
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, len: usize) -> Result<&'a [u8], DecodeError> {
+        let (head, rest) = self.0.split_at_checked(len).ok_or(DecodeError::Short)?;
+        self.0 = rest;
+        Ok(head)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+        self.take(N)?.try_into().map_err(|_| DecodeError::Short)
+    }
+
+    fn end(&self) -> Result<(), DecodeError> {
+        if self.0.is_empty() { Ok(()) } else { Err(DecodeError::Long) }
+    }
+
+    fn u32(&mut self) -> Result<u32, DecodeError> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Result<u64, DecodeError> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    fn flag(&mut self) -> Result<bool, DecodeError> {
+        match self.array()? {
+            [0] => Ok(false),
+            [1] => Ok(true),
+            _ => Err(DecodeError::Field),
+        }
+    }
+
+    fn uuid(&mut self) -> Result<BranchUuid, DecodeError> {
+        self.array().map(BranchUuid)
+    }
+
+    /// A count of items of at least `least` bytes each: never more than there is room for.
+    fn count(&mut self, least: usize) -> Result<usize, DecodeError> {
+        let count = self.u32()? as usize;
+        if count == 0 {
+            return Err(DecodeError::Field);
+        }
+        if count > self.0.len() / least { Err(DecodeError::Short) } else { Ok(count) }
+    }
+
+    fn bytes(&mut self) -> Result<Vec<u8>, DecodeError> {
+        let len = self.u32()? as usize;
+        self.take(len).map(<[u8]>::to_vec)
+    }
+
+    fn path(&mut self) -> Result<Vec<u8>, DecodeError> {
+        self.bytes().and_then(|path| if is_pool_path(&path) { Ok(path) } else { Err(DecodeError::Path) })
+    }
+
+    fn time(&mut self) -> Result<Timestamp, DecodeError> {
+        let secs = i64::from_le_bytes(self.array()?);
+        let nanos = self.u32()?;
+        if nanos < 1_000_000_000 { Ok(Timestamp { secs, nanos }) } else { Err(DecodeError::Field) }
+    }
+
+    fn fingerprint(&mut self) -> Result<Fingerprint, DecodeError> {
+        let mut print = Fingerprint {
+            dev: self.u64()?,
+            ino: self.u64()?,
+            size: self.u64()?,
+            nlink: self.u64()?,
+            rdev: self.u64()?,
+            mode: self.u32()?,
+            uid: self.u32()?,
+            gid: self.u32()?,
+            mtime: self.time()?,
+            ctime: self.time()?,
+            btime: None,
+        };
+        let born = self.flag()?;
+        let btime = self.time()?;
+        print.btime = born.then_some(btime);
+        Ok(print)
+    }
+
+    fn a_move(&mut self) -> Result<Intent, DecodeError> {
+        let (from, to) = (self.uuid()?, self.uuid()?);
+        let names = (0..self.count(5)?).map(|_| self.path()).collect::<Result<_, _>>()?;
+        let temp = self.bytes()?;
+        if from == to || !is_component(&temp) {
+            return Err(DecodeError::Field);
+        }
+        Ok(Intent::Move { from, to, names, temp, source: self.fingerprint()?, target: self.fingerprint()? })
+    }
+
+    fn rename_dir(&mut self) -> Result<Intent, DecodeError> {
+        let (from, to) = (self.path()?, self.path()?);
+        let branches = (0..self.count(16)?).map(|_| self.uuid()).collect::<Result<_, _>>()?;
+        Ok(Intent::RenameDir { from, to, branches, replaced: self.flag()?, decided: self.flag()? })
+    }
+
+    fn supersede(&mut self) -> Result<Intent, DecodeError> {
+        let (from, to) = (self.path()?, self.path()?);
+        let (winner, winner_file) = (self.uuid()?, self.fingerprint()?);
+        let (loser, loser_file) = (self.uuid()?, self.fingerprint()?);
+        if winner == loser || from == to {
+            return Err(DecodeError::Field);
+        }
+        Ok(Intent::Supersede { from, to, winner, winner_file, loser, loser_file, decided: self.flag()? })
     }
 }

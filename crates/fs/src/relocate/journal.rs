@@ -1,28 +1,107 @@
-//! Intent files on disk.
+//! Intent files on disk: whole and durable, or not there.
 
-use std::ffi::OsString;
-use std::os::fd::BorrowedFd;
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
 
-use super::{Intent, RelocateError};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, fsync, openat, renameat, unlinkat};
+use rustix::io::{Errno, read, retry_on_intr, write};
+
+use super::error::Doing;
+use super::intent::MAX_INTENT;
+use super::{Intent, RelocateError, attrs};
+
+/// Begins the name of an intent that is being written.
+pub(super) const NEW: &str = "new-";
+/// Begins the name of an intent that could not be read.
+pub(super) const BAD: &str = "bad-";
+
+static COUNTER: AtomicU64 = AtomicU64::new(0);
 
 /// An intent on disk.
 #[derive(Debug)]
 #[must_use = "an intent that is not removed is acted on at the next mount"]
 pub struct Recorded<'a> {
-    #[expect(dead_code)]
     dir: BorrowedFd<'a>,
-    #[expect(dead_code)]
     name: OsString,
 }
 
 /// Writes an intent, durable when this returns.
-pub fn record<'a>(intents: BorrowedFd<'a>, _intent: &Intent) -> Result<Recorded<'a>, RelocateError> {
-    Ok(Recorded { dir: intents, name: OsString::new() })
+///
+/// Steps: write under another name, fsync, rename, fsync the directory.
+pub fn record<'a>(intents: BorrowedFd<'a>, intent: &Intent) -> Result<Recorded<'a>, RelocateError> {
+    let bytes = intent.encode()?;
+    let name = fresh_name();
+    let mut temp = OsString::from(NEW);
+    temp.push(&name);
+    let written = write_file(intents, &temp, &bytes).and_then(|()| renameat(intents, &temp, intents, &name));
+    if let Err(errno) = written {
+        let _already_failing = unlinkat(intents, &temp, AtFlags::empty());
+        return Err(errno).doing("write an intent");
+    }
+    if let Err(errno) = attrs::sync_dir(intents) {
+        let _already_failing = unlinkat(intents, &name, AtFlags::empty());
+        return Err(errno).doing("flush an intent");
+    }
+    Ok(Recorded { dir: intents, name })
 }
 
 impl Recorded<'_> {
     /// Removes it, durable when this returns: the change is complete.
     pub fn remove(self) -> Result<(), RelocateError> {
-        Ok(())
+        unlinkat(self.dir, &self.name, AtFlags::empty()).doing("remove an intent")?;
+        attrs::sync_dir(self.dir).doing("flush the removal of an intent")
     }
+
+    /// Removes it, durable some time later: enough for a kind whose recovery does nothing once the change is complete.
+    pub(super) fn remove_lazily(self) -> Result<(), RelocateError> {
+        unlinkat(self.dir, &self.name, AtFlags::empty()).doing("remove an intent")
+    }
+}
+
+/// Sorts by time, so that recovery acts in the order of the changes.
+fn fresh_name() -> OsString {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+    let count = COUNTER.fetch_add(1, Ordering::Relaxed);
+    format!("{now:016x}-{count:08x}-{:x}", std::process::id()).into()
+}
+
+fn write_file(dir: BorrowedFd<'_>, name: &OsStr, bytes: &[u8]) -> Result<(), Errno> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = openat(dir, name, flags, Mode::RUSR | Mode::WUSR)?;
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let written = retry_on_intr(|| write(&file, rest))?;
+        rest = rest.get(written..).filter(|_| written > 0).ok_or(Errno::IO)?;
+    }
+    retry_on_intr(|| fsync(file.as_fd()))
+}
+
+/// The bytes of an intent file; `None` if it cannot be one: another kind of file, or too long.
+pub(super) fn read_file(dir: BorrowedFd<'_>, name: &OsStr) -> Result<Option<Vec<u8>>, Errno> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = match openat(dir, name, flags, Mode::empty()) {
+        Err(Errno::LOOP | Errno::NXIO) => return Ok(None),
+        file => file?,
+    };
+    let stat = fstat(&file)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || stat.st_size > MAX_INTENT as i64 {
+        return Ok(None);
+    }
+    let mut bytes = Vec::new();
+    let mut chunk = [0; 4096];
+    while bytes.len() <= MAX_INTENT {
+        let count = retry_on_intr(|| read(&file, &mut chunk))?;
+        if count == 0 {
+            return Ok(Some(bytes));
+        }
+        bytes.extend_from_slice(chunk.get(..count).unwrap_or_default());
+    }
+    Ok(None)
+}
+
+pub(super) fn is_intent_name(name: &OsStr) -> bool {
+    !name.as_bytes().starts_with(BAD.as_bytes()) && !name.as_bytes().starts_with(NEW.as_bytes())
 }

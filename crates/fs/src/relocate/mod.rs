@@ -1,6 +1,7 @@
 //! Moves files between branches so that no crash loses or doubles one. Works on raw directory descriptors; knows neither FUSE nor nodes.
 
 mod attrs;
+mod beneath;
 mod commit;
 mod copy;
 mod dirs;

@@ -31,6 +31,20 @@ pub struct Recovery {
 }
 
 /// Finishes or undoes what a crash interrupted, and deletes copies nobody waits for. At mount, before anything is served.
+pub(super) const EVERYTHING: crate::control::protocol::Abilities = crate::control::protocol::Abilities {
+    xattr: true,
+    acl: true,
+    holes: true,
+    hard_links: true,
+    symlinks: true,
+    ownership: true,
+    special_files: true,
+    nanoseconds: true,
+    tmpfile: true,
+    passthrough: true,
+    rename_flags: true,
+};
+
 pub fn recover(branches: &[RecoverBranch<'_>]) -> Recovery {
     let _ = branches;
     Recovery::default()

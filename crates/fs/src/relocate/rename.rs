@@ -1,8 +1,24 @@
-//! Renames that touch more than one branch.
+//! Renames that touch more than one branch, each as one operation.
+//!
+//! A directory: 1. check every branch; 2. intent; 3. rename on one branch after the other; 4. fsync all parents; 5. remove the intent.
+//! Recovery goes on if any branch has been renamed, else it drops the intent.
+//!
+//! A file over a file of another branch: 1. intent; 2. rename; 3. fsync both parents; 4. unlink the old file; 5. fsync its parent;
+//! 6. remove the intent. Recovery unlinks the old file if the rename happened, else it drops the intent.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use super::{BranchUuid, Place, RelocateError, StepHook};
+use rustix::fs::{AtFlags, FileType, renameat, unlinkat};
+use rustix::io::Errno;
+use tracing::warn;
+
+use super::commit::{ParentTimes, place_new};
+use super::dirs::clone_dir;
+use super::error::Doing;
+use super::fingerprint::{look, look_maybe};
+use super::journal::{Recorded, record};
+use super::recover::EVERYTHING;
+use super::{BranchUuid, Intent, Place, RelocateError, Step, StepHook, attrs, told};
 
 /// One branch of a directory that is renamed.
 #[derive(Debug, Clone, Copy)]
@@ -55,14 +71,143 @@ pub struct Supersede<'a> {
     pub hook: Option<StepHook<'a>>,
 }
 
-/// Renames a directory on all its branches as one operation.
+/// Renames a directory on all its branches as one operation. With one branch it is a plain rename, without intent or fsync.
 pub fn rename_dir(r: &DirRename<'_>) -> Result<(), RelocateError> {
-    let _ = r;
-    Ok(())
+    told(r.hook, Step::Start)?;
+    if let [site] = r.sites {
+        return rename_one(site, r.replaced);
+    }
+    let mut replaced_dirs = Vec::new();
+    for site in r.sites {
+        replaced_dirs.push(r.look_at_target(site)?);
+    }
+    let recorded = record(
+        r.intents,
+        &Intent::RenameDir {
+            from: super::intent::relative(r.from_path).to_vec(),
+            to: super::intent::relative(r.to_path).to_vec(),
+            branches: r.sites.iter().map(|site| site.branch).collect(),
+            replaced: r.replaced,
+            decided: false,
+        },
+    )?;
+    told(r.hook, Step::IntentWritten)?;
+    for (done, site) in r.sites.iter().enumerate() {
+        if let Err(error) = rename_one(site, r.replaced) {
+            r.undo(done, &replaced_dirs).map_err(|error| RelocateError::InDoubt { errno: error.errno() })?;
+            recorded.remove()?;
+            return Err(error);
+        }
+        told(r.hook, Step::Placed(done))?;
+    }
+    if let Err(errno) = r.parents().sync() {
+        // Done for all to see; the intent stays and makes it so after a power loss too.
+        warn!(%errno, "cannot flush a directory that was renamed");
+        return Ok(());
+    }
+    told(r.hook, Step::Synced)?;
+    settle(recorded);
+    told(r.hook, Step::IntentRemoved)
+}
+
+impl<'a> DirRename<'a> {
+    /// Checks one branch; holds the empty directory that is to be replaced there.
+    fn look_at_target(&self, site: &DirSite<'_>) -> Result<Option<OwnedFd>, RelocateError> {
+        if look(site.from).doing("look at the directory")?.print.file_type() != FileType::Directory {
+            return Err(RelocateError::NotDirectory);
+        }
+        match look_maybe(site.to).doing("look at the new name")? {
+            None => Ok(None),
+            Some(_) if !self.replaced => Err(RelocateError::Taken),
+            Some(seen) if seen.print.file_type() != FileType::Directory => Err(RelocateError::NotDirectory),
+            Some(_) => attrs::hold(site.to).map(Some).doing("open the directory to replace"),
+        }
+    }
+
+    fn parents(&self) -> ParentTimes<'a> {
+        ParentTimes::of(self.sites.iter().flat_map(|site| [site.from.dir, site.to.dir]))
+    }
+
+    fn undo(&self, done: usize, replaced: &[Option<OwnedFd>]) -> Result<(), RelocateError> {
+        for (site, replaced) in self.sites.iter().zip(replaced).take(done) {
+            place_new(site.to, site.from)?;
+            if let Some(old) = replaced {
+                clone_dir(old.as_fd(), site.to.dir, site.to.name, &EVERYTHING)?;
+            }
+        }
+        self.parents().sync().doing("flush the directories")
+    }
+}
+
+pub(super) fn rename_one(site: &DirSite<'_>, replaced: bool) -> Result<(), RelocateError> {
+    if replaced {
+        return match renameat(site.from.dir, site.from.name, site.to.dir, site.to.name) {
+            Err(Errno::NOTEMPTY | Errno::EXIST) => Err(RelocateError::Taken),
+            done => done.doing("rename a directory"),
+        };
+    }
+    place_new(site.from, site.to)
 }
 
 /// Renames a file and removes the one it replaces on another branch, as one operation.
 pub fn supersede(s: &Supersede<'_>) -> Result<(), RelocateError> {
-    let _ = s;
-    Ok(())
+    told(s.hook, Step::Start)?;
+    let winner_file = look(s.from).doing("look at the file")?.print;
+    let loser_file = look(s.replaced).doing("look at the file to replace")?.print;
+    if winner_file.file_type() == FileType::Directory || loser_file.file_type() == FileType::Directory {
+        return Err(RelocateError::IsDirectory);
+    }
+    let second = look_maybe(s.to).doing("look at the new name")?.is_some();
+    let recorded = record(
+        s.intents,
+        &Intent::Supersede {
+            from: super::intent::relative(s.from_path).to_vec(),
+            to: super::intent::relative(s.to_path).to_vec(),
+            winner: s.winner,
+            winner_file,
+            loser: s.loser,
+            loser_file,
+            decided: false,
+        },
+    )?;
+    told(s.hook, Step::IntentWritten)?;
+    if let Err(errno) = renameat(s.from.dir, s.from.name, s.to.dir, s.to.name) {
+        recorded.remove()?;
+        return Err(errno).doing("rename a file");
+    }
+    told(s.hook, Step::Placed(0))?;
+    let winners = ParentTimes::of([s.from.dir, s.to.dir]);
+    let removed = winners.sync().and_then(|()| {
+        if told(s.hook, Step::Synced).is_err() {
+            return Ok(false);
+        }
+        unlinkat(s.replaced.dir, s.replaced.name, AtFlags::empty()).map(|()| true)
+    });
+    match removed {
+        Ok(true) => {}
+        Ok(false) => return Err(RelocateError::Stopped { after: Step::Synced }),
+        Err(errno) => {
+            // With a second file already replaced on the winner's branch there is no way back.
+            let undone = if second { Err(RelocateError::InDoubt { errno }) } else { place_new(s.to, s.from) };
+            undone.map_err(|_| RelocateError::InDoubt { errno })?;
+            winners.sync().map_err(|errno| RelocateError::InDoubt { errno })?;
+            recorded.remove()?;
+            return Err(errno).doing("remove the file that is replaced");
+        }
+    }
+    told(s.hook, Step::Removed(0))?;
+    if let Err(errno) = attrs::sync_dir(s.replaced.dir) {
+        warn!(%errno, "cannot flush the directory of a file that was replaced");
+        return Ok(());
+    }
+    told(s.hook, Step::RemovalSynced)?;
+    settle(recorded);
+    told(s.hook, Step::IntentRemoved)
+}
+
+/// The change is complete whether or not its intent can be removed.
+fn settle(recorded: Recorded<'_>) {
+    if let Err(error) = recorded.remove() {
+        warn!(%error, "an intent stays although its rename is complete");
+    }
 }
