@@ -1,0 +1,86 @@
+//! What POSIX and Linux promise of a file system, on a mounted pool. Where the promise leaves room, a plain ext4
+//! directory is asked the same, and the answers are compared.
+
+mod files;
+mod metadata;
+mod names;
+mod suites;
+#[path = "../support/mod.rs"]
+mod support;
+mod users;
+
+use std::ops::Deref;
+use std::path::PathBuf;
+
+use support::MIB;
+use support::disk::Disk;
+use support::pool::Pool;
+
+/// Names that end in `.b` belong on branch `b`, all others on `a`.
+const B_BY_NAME: &str = r#"
+[[rule]]
+name = "by name"
+match = [{ glob = "/**.b", to = ["b"] }]
+"#;
+
+/// A pool over two ext4 images, and a plain ext4 directory to compare with.
+#[derive(Debug)]
+struct Two {
+    pool: Pool,
+    plain: Disk,
+    _disks: [Disk; 2],
+}
+
+/// How reads and writes reach the branches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Data {
+    /// Past the daemon where the kernel can.
+    Passthrough,
+    /// Through the daemon.
+    Mediated,
+}
+
+impl Data {
+    const BOTH: [Self; 2] = [Self::Passthrough, Self::Mediated];
+
+    fn keys(self) -> &'static str {
+        match self {
+            Self::Passthrough => "passthrough = true\nheadroom = 0",
+            Self::Mediated => "passthrough = false",
+        }
+    }
+}
+
+impl Two {
+    fn new(data: Data) -> Self {
+        let disks = [Disk::ext4(64 * MIB), Disk::ext4(64 * MIB)];
+        let pool = Pool::builder()
+            .branch_with("a", disks[0].path(), data.keys())
+            .branch_with("b", disks[1].path(), data.keys())
+            .default(&["a"])
+            .rules(B_BY_NAME)
+            .mount();
+        Self { pool, plain: Disk::ext4(64 * MIB), _disks: disks }
+    }
+
+    /// The mount and the plain directory.
+    fn both(&self) -> [PathBuf; 2] {
+        [self.pool.mount_point(), self.plain.path()]
+    }
+
+    /// Does the same in the mount and in the plain directory, and fails unless both give the same.
+    #[track_caller]
+    fn same<T: PartialEq + std::fmt::Debug>(&self, what: &str, work: impl Fn(&std::path::Path) -> T) {
+        let [pool, plain] = self.both();
+        let expected = work(&plain);
+        assert_eq!(work(&pool), expected, "{what}: left is the pool, right is plain ext4");
+    }
+}
+
+impl Deref for Two {
+    type Target = Pool;
+
+    fn deref(&self) -> &Pool {
+        &self.pool
+    }
+}

@@ -1,0 +1,147 @@
+//! Test programs from elsewhere: `pjdfstest` and `fsx`.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use crate::support::disk::Disk;
+use crate::support::pool::Pool;
+use crate::support::tools::tool;
+use crate::support::{KIB, MIB, number_from_env, temp_dir};
+use crate::{Data, Two};
+
+/// What one run of `pjdfstest` said.
+#[derive(Debug)]
+struct Verdict {
+    failed: BTreeSet<String>,
+    skipped: BTreeSet<String>,
+    passed: usize,
+    output: String,
+}
+
+/// Everything that Linux has is switched on; the second file system serves the tests that expect EXDEV.
+fn pjdfstest(path: &Path, other: &Path) -> Verdict {
+    let config = temp_dir("pjdfstest");
+    let file = config.path().join("pjdfstest.toml");
+    fs::write(
+        &file,
+        "[features]\nposix_fallocate = {}\nrename_ctime = {}\nutime_now = {}\nutimensat = {}\n\
+         [settings]\nnaptime = 0.01\n\
+         [dummy_auth]\nentries = [[\"nobody\", \"nogroup\"], [\"daemon\", \"daemon\"]]\n",
+    )
+    .unwrap();
+    let output = Command::new(tool("pjdfstest")).arg("-c").arg(&file).arg("-s").arg(other).arg("-p").arg(path).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let cases = |verdict: &str| {
+        text.lines()
+            .filter(|line| !line.starts_with(char::is_whitespace))
+            .filter_map(|line| line.strip_suffix(verdict))
+            .map(|name| name.trim().to_owned())
+            .collect::<BTreeSet<_>>()
+    };
+    let verdict = Verdict { failed: cases("FAILED"), skipped: cases("skipped"), passed: cases(" ok").len(), output: text.clone() };
+    assert!(verdict.passed > 300, "pjdfstest ran: {text}\n{}", String::from_utf8_lossy(&output.stderr));
+    verdict
+}
+
+fn pjdfstest_passes_as_on_plain_ext4(data: Data) {
+    let two = Two::new(data);
+    let other = Disk::tmpfs(16 * MIB);
+    let expected = pjdfstest(&two.plain.path(), &other.path());
+    assert_eq!(expected.failed, BTreeSet::new(), "plain ext4 passes");
+    let actual = pjdfstest(&two.mount_point(), &other.path());
+    assert_eq!(actual.failed, BTreeSet::new(), "{}", actual.output);
+    assert!(actual.skipped.is_subset(&expected.skipped), "skipped too many: {:?}", &actual.skipped - &expected.skipped);
+    assert!(actual.passed >= expected.passed, "{} passed, on plain ext4 {}", actual.passed, expected.passed);
+}
+
+#[test]
+fn pjdfstest_passes_with_passthrough() {
+    pjdfstest_passes_as_on_plain_ext4(Data::Passthrough);
+}
+
+#[test]
+fn pjdfstest_passes_without_passthrough() {
+    pjdfstest_passes_as_on_plain_ext4(Data::Mediated);
+}
+
+/// Every operation that fsx knows, so that none is left out; closes are rarer because each may move the file.
+const FSX: &str = "flen = 262144\n\
+    [opsize]\nmin = 0\nmax = 65536\nalign = 1\n\
+    [weights]\nclose_open = 2\ninvalidate = 1\nmapread = 10\nmapwrite = 10\nread = 10\nwrite = 10\ntruncate = 10\nfsync = 1\n\
+    fdatasync = 1\nposix_fallocate = 4\npunch_hole = 6\nsendfile = 4\nposix_fadvise = 1\ncopy_file_range = 4\n";
+
+/// Ten seeds, two at a time. `UMBRELLA_FSX_OPS` sets the number of operations of each.
+fn fsx(pool: &Pool) {
+    let operations = number_from_env("UMBRELLA_FSX_OPS", 10_000);
+    let folder = temp_dir("fsx");
+    let config = folder.path().join("fsx.toml");
+    fs::write(&config, FSX).unwrap();
+    let run = |seed: u64| {
+        let file = pool.join(format!("file-{seed}"));
+        let output = Command::new(tool("fsx"))
+            .args(["-N", &operations.to_string(), "-S", &seed.to_string(), "-f"])
+            .arg(&config)
+            .arg("-P")
+            .arg(folder.path())
+            .arg(&file)
+            .output()
+            .unwrap();
+        let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let lines: Vec<_> = said.lines().collect();
+        let end = lines[lines.len().saturating_sub(40)..].join("\n");
+        assert!(output.status.success(), "fsx -N {operations} -S {seed} failed ({}):\n{end}", output.status);
+        fs::remove_file(&file).unwrap();
+    };
+    thread::scope(|scope| {
+        let halves = [1..=5, 6..=10].map(|seeds: std::ops::RangeInclusive<u64>| {
+            let run = &run;
+            scope.spawn(move || seeds.for_each(run))
+        });
+        for half in halves {
+            half.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        }
+    });
+}
+
+/// Seeds run for as long as the operations take.
+fn fsx_limit() -> Duration {
+    Duration::from_secs(120 + number_from_env("UMBRELLA_FSX_OPS", 10_000) / 25)
+}
+
+fn fsx_over_a_size_rule(keys: &str) {
+    let disks = [Disk::ext4(64 * MIB), Disk::ext4(64 * MIB)];
+    let pool = Pool::builder()
+        .branch_with("small", disks[0].path(), keys)
+        .branch_with("large", disks[1].path(), keys)
+        .rules("[[rule]]\nname = \"large files\"\nwhen = { size = \">= 128KiB\" }\nto = [\"large\"]\n")
+        .limit(fsx_limit())
+        .mount();
+    fsx(&pool);
+    assert!(pool.moves() > 10, "files crossed the rule's border: {} moves", pool.moves());
+}
+
+#[test]
+fn fsx_passes_where_a_size_rule_moves_the_file_at_close() {
+    fsx_over_a_size_rule("passthrough = false");
+}
+
+#[test]
+fn fsx_passes_where_a_size_rule_moves_the_file_at_close_with_passthrough() {
+    fsx_over_a_size_rule("passthrough = true\nheadroom = 0");
+}
+
+#[test]
+fn fsx_passes_where_the_first_branch_overflows() {
+    let tiny = Disk::tmpfs(192 * KIB);
+    let large = Disk::ext4(64 * MIB);
+    let pool = Pool::builder().branch("tiny", tiny.path()).branch("large", large.path()).limit(fsx_limit()).mount();
+    fsx(&pool);
+    assert!(pool.moves() > 5, "files overflowed: {} moves", pool.moves());
+    assert_eq!(pool.branch_status("tiny").files_moved_in, 0, "nothing moves to a full branch");
+    let left: [Vec<PathBuf>; 2] = [tiny.files(), large.files()];
+    assert_eq!(left, [Vec::<PathBuf>::new(), Vec::new()], "nothing is left behind");
+}

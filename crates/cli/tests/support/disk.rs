@@ -1,0 +1,132 @@
+//! Throw-away file systems: loop images and tmpfs, unmounted when they are dropped, also after a panic.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::{MIB, poll, require_root_and_fuse, run, temp_dir};
+
+/// A mounted file system of its own.
+#[derive(Debug)]
+pub struct Disk {
+    dir: TempDir,
+    kind: &'static str,
+    options: String,
+}
+
+impl Disk {
+    /// ext4 in a sparse file.
+    pub fn ext4(size: u64) -> Self {
+        Self::image("ext4", size, &["-q", "-F", "-m", "0", "-E", "lazy_itable_init=0,nodiscard"])
+    }
+
+    /// xfs in a sparse file; its smallest size is 300 MiB.
+    pub fn xfs(size: u64) -> Self {
+        Self::image("xfs", size.max(300 * MIB), &["-q", "-f"])
+    }
+
+    /// btrfs in a sparse file; its smallest size is about 110 MiB.
+    pub fn btrfs(size: u64) -> Self {
+        Self::image("btrfs", size.max(128 * MIB), &["-q", "-f", "-M"])
+    }
+
+    /// tmpfs of exactly this size.
+    pub fn tmpfs(size: u64) -> Self {
+        require_root_and_fuse();
+        let disk = Self { dir: temp_dir("disk"), kind: "tmpfs", options: format!("size={size},mode=755") };
+        fs::create_dir(disk.path()).unwrap();
+        disk.mount();
+        disk
+    }
+
+    fn image(kind: &'static str, size: u64, mkfs_options: &[&str]) -> Self {
+        require_root_and_fuse();
+        let disk = Self { dir: temp_dir("disk"), kind, options: "loop".to_owned() };
+        File::create(disk.image_path()).unwrap().set_len(size).unwrap();
+        let mut args: Vec<_> = mkfs_options.iter().map(std::ffi::OsString::from).collect();
+        args.push(disk.image_path().into());
+        run(&format!("mkfs.{kind}"), args);
+        fs::create_dir(disk.path()).unwrap();
+        disk.mount();
+        let _ = fs::remove_dir(disk.path().join("lost+found"));
+        disk
+    }
+
+    fn image_path(&self) -> PathBuf {
+        self.dir.path().join("image")
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> PathBuf {
+        self.dir.path().join("mnt")
+    }
+
+    /// A file or directory on it.
+    pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.path().join(name)
+    }
+
+    /// Mounts it (again).
+    pub fn mount(&self) {
+        let source = if self.kind == "tmpfs" { PathBuf::from("tmpfs") } else { self.image_path() };
+        let mounted = poll(Duration::from_secs(5), || {
+            let output = Command::new("mount")
+                .args(["-t", self.kind, "-o", &self.options])
+                .arg(&source)
+                .arg(self.path())
+                .output()
+                .expect("mount can be started");
+            // Two tests that ask for a free loop device at the same moment may get the same one.
+            output.status.success().then_some(())
+        });
+        assert!(mounted.is_some(), "cannot mount {} with {} (loop devices missing?)", self.path().display(), self.options);
+    }
+
+    /// Takes it away at once, also while it is in use: the mount point stays behind as an empty directory.
+    pub fn vanish(&self) {
+        run("umount", ["-l".as_ref(), self.path().as_os_str()]);
+    }
+
+    /// Free bytes for unprivileged users.
+    pub fn free(&self) -> u64 {
+        let stat = rustix::fs::statvfs(self.path()).unwrap();
+        stat.f_bavail * stat.f_frsize
+    }
+
+    /// Files (not directories) on it whose names do not belong to the pool's own bookkeeping.
+    pub fn files(&self) -> Vec<PathBuf> {
+        super::tree::files_below(&self.path())
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        unmount(&self.path());
+    }
+}
+
+/// Whether something is mounted exactly there.
+pub fn is_mount_point(path: &Path) -> bool {
+    let wanted = path.to_string_lossy();
+    fs::read_to_string("/proc/self/mountinfo")
+        .unwrap_or_default()
+        .lines()
+        .any(|line| line.split(' ').nth(4).is_some_and(|mounted| mounted == wanted))
+}
+
+/// Unmounts; lazily if it stays busy.
+pub fn unmount(path: &Path) {
+    let gone = poll(Duration::from_secs(2), || {
+        if !is_mount_point(path) {
+            return Some(());
+        }
+        let _ = Command::new("umount").arg("-q").arg(path).output();
+        (!is_mount_point(path)).then_some(())
+    });
+    if gone.is_none() {
+        let _ = Command::new("umount").arg("-l").arg(path).output();
+    }
+}

@@ -1,0 +1,511 @@
+//! A pool on a real mount: made from branches and rules, spoken with through the binary, taken down when dropped.
+
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use tempfile::TempDir;
+use umbrella_fs::control::protocol::{BranchState, BranchStatus, EnforceSummary, Explanation, MoveEvent, Status};
+
+use super::disk::{is_mount_point, unmount};
+use super::{poll, process, require_root_and_fuse, temp_dir};
+
+/// The binary under test.
+pub const UMBRELLA: &str = env!("CARGO_BIN_EXE_umbrella");
+
+/// How long a mount may take, and how long a command may.
+const READY: Duration = Duration::from_secs(20);
+
+/// What is mounted instead of a pool when `UMBRELLA_TEST_STAND_IN` asks for it: a way to tell mistakes of a test from
+/// mistakes of the file system. Nothing is moved then, and where files are is not checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum StandIn {
+    /// `plain`: the first branch itself.
+    Plain,
+    /// `mergerfs`: all branches.
+    Mergerfs,
+}
+
+fn stand_in() -> Option<StandIn> {
+    let name = std::env::var("UMBRELLA_TEST_STAND_IN").ok()?;
+    match name.as_str() {
+        "plain" => Some(StandIn::Plain),
+        "mergerfs" => Some(StandIn::Mergerfs),
+        _ => panic!("UMBRELLA_TEST_STAND_IN={name:?} is neither plain nor mergerfs"),
+    }
+}
+
+/// What a pool is made of.
+#[derive(Debug)]
+pub struct Builder {
+    dir: TempDir,
+    branches: Vec<(String, PathBuf, String)>,
+    default: Option<Vec<String>>,
+    top: String,
+    rules: String,
+    limit: Duration,
+}
+
+impl Builder {
+    /// Adds a branch.
+    pub fn branch(self, name: &str, path: impl AsRef<Path>) -> Self {
+        self.branch_with(name, path, "")
+    }
+
+    /// Adds a branch with further keys, as TOML lines.
+    pub fn branch_with(mut self, name: &str, path: impl AsRef<Path>, keys: &str) -> Self {
+        self.branches.push((name.to_owned(), path.as_ref().to_owned(), keys.to_owned()));
+        self
+    }
+
+    /// The default list; without it, all branches in order.
+    pub fn default(mut self, branches: &[&str]) -> Self {
+        self.default = Some(branches.iter().map(|name| (*name).to_owned()).collect());
+        self
+    }
+
+    /// Keys of the pool itself, as TOML lines.
+    pub fn keys(mut self, keys: &str) -> Self {
+        self.top.push_str(keys);
+        self.top.push('\n');
+        self
+    }
+
+    /// `[[rule]]` tables.
+    pub fn rules(mut self, rules: &str) -> Self {
+        rules.clone_into(&mut self.rules);
+        self
+    }
+
+    /// After this time the daemon is killed, so that a test that hangs fails instead.
+    pub fn limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// The configuration as text.
+    fn config(&self, mount: &Path) -> String {
+        let default = self
+            .default
+            .clone()
+            .unwrap_or_else(|| self.branches.iter().map(|(name, _, _)| name.clone()).collect());
+        let mut text = format!("mount = {mount:?}\ndefault = {default:?}\n{}\n", self.top);
+        for (name, path, keys) in &self.branches {
+            write!(text, "[[branch]]\nname = {name:?}\npath = {path:?}\n{keys}\n").unwrap();
+        }
+        text + "\n" + &self.rules + "\n"
+    }
+
+    /// Writes the configuration, mounts it, and waits until it can be used.
+    #[track_caller]
+    pub fn mount(self) -> Pool {
+        let mut pool = self.prepare();
+        pool.start();
+        pool
+    }
+
+    /// Writes the configuration only.
+    pub fn prepare(self) -> Pool {
+        require_root_and_fuse();
+        let mount = self.dir.path().join("mnt");
+        for folder in ["mnt", "run", "state"] {
+            fs::create_dir(self.dir.path().join(folder)).unwrap();
+        }
+        fs::write(self.dir.path().join("pool.toml"), self.config(&mount)).unwrap();
+        Pool { spec: self, daemon: None, guard: Arc::default() }
+    }
+}
+
+/// A pool and, while it is mounted, its daemon.
+#[derive(Debug)]
+pub struct Pool {
+    spec: Builder,
+    daemon: Option<Child>,
+    /// The daemon that the guard has to kill when time is up; 0 for none.
+    guard: Arc<AtomicU32>,
+}
+
+impl Pool {
+    /// Begins a pool.
+    pub fn builder() -> Builder {
+        Builder {
+            dir: temp_dir("pool"),
+            branches: Vec::new(),
+            default: None,
+            top: String::new(),
+            rules: String::new(),
+            limit: Duration::from_secs(240),
+        }
+    }
+
+    /// The folder that holds the configuration, the mount point, the sockets and the log.
+    pub fn dir(&self) -> &Path {
+        self.spec.dir.path()
+    }
+
+    /// Where the tree appears.
+    pub fn mount_point(&self) -> PathBuf {
+        self.dir().join("mnt")
+    }
+
+    /// A path inside the mount.
+    pub fn join(&self, path: impl AsRef<Path>) -> PathBuf {
+        self.mount_point().join(path)
+    }
+
+    /// The same path on a branch.
+    pub fn on(&self, branch: &str, path: impl AsRef<Path>) -> PathBuf {
+        let found = self.spec.branches.iter().find(|(name, _, _)| name == branch);
+        found.unwrap_or_else(|| panic!("the pool has no branch {branch:?}")).1.join(path)
+    }
+
+    /// The configuration file.
+    pub fn config_path(&self) -> PathBuf {
+        self.dir().join("pool.toml")
+    }
+
+    /// Replaces the rules in the configuration file (and nothing else).
+    pub fn write_rules(&mut self, rules: &str) {
+        rules.clone_into(&mut self.spec.rules);
+        fs::write(self.config_path(), self.spec.config(&self.mount_point())).unwrap();
+    }
+
+    /// What the daemon said.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.dir().join("log")).unwrap_or_default()
+    }
+
+    /// The binary with the environment of this pool.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(UMBRELLA);
+        command
+            .env("UMBRELLA_RUN_DIR", self.dir().join("run"))
+            .env("UMBRELLA_STATE_DIR", self.dir().join("state"))
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Starts the daemon in the foreground of a process that the test knows, and waits for the mount.
+    #[track_caller]
+    pub fn start(&mut self) {
+        if let Err(error) = self.try_start() {
+            panic!("the pool cannot be mounted: {error}\n{}", self.log());
+        }
+    }
+
+    /// As [`Pool::start`]; the error is what the daemon printed.
+    pub fn try_start(&mut self) -> Result<(), String> {
+        assert!(self.daemon.is_none(), "the pool is mounted already");
+        if let Some(stand_in) = stand_in() {
+            self.mount_stand_in(stand_in);
+            return Ok(());
+        }
+        let log = File::options().create(true).append(true).open(self.dir().join("log")).unwrap();
+        let before = log.metadata().unwrap().len() as usize;
+        let child = self
+            .command()
+            .arg("mount")
+            .arg(self.config_path())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let pid = child.id();
+        self.guard.store(pid, Ordering::SeqCst);
+        let (guard, limit, name) = (Arc::clone(&self.guard), self.spec.limit, thread::current().name().map(str::to_owned));
+        thread::spawn(move || {
+            let start = Instant::now();
+            while start.elapsed() < limit {
+                if guard.load(Ordering::SeqCst) != pid {
+                    return;
+                }
+                thread::sleep(Duration::from_millis(100));
+            }
+            eprintln!("{}: still mounted after {limit:?}; killing the daemon so that nothing hangs", name.unwrap_or_default());
+            process::signal(pid, Signal::SIGKILL);
+        });
+        self.daemon = Some(child);
+        let mount = self.mount_point();
+        let ready = poll(READY, || {
+            let over = self.daemon.as_mut().is_some_and(|child| !matches!(child.try_wait(), Ok(None)));
+            if over {
+                return Some(false);
+            }
+            (is_mount_point(&mount) && self.umbrella(["status", "--json"]).status.success()).then_some(true)
+        });
+        if ready == Some(true) {
+            return Ok(());
+        }
+        self.kill_9();
+        unmount(&mount);
+        let log = self.log();
+        Err(log.get(before..).unwrap_or_default().to_owned())
+    }
+
+    fn mount_stand_in(&self, stand_in: StandIn) {
+        let paths: Vec<_> = self.spec.branches.iter().map(|(_, path, _)| path.display().to_string()).collect();
+        let mount = self.mount_point();
+        match stand_in {
+            StandIn::Plain => super::run("mount", ["--bind".as_ref(), paths[0].as_ref(), mount.as_os_str()]),
+            StandIn::Mergerfs => {
+                let options = "cache.files=off,category.create=ff,minfreespace=0,use_ino,allow_other,default_permissions";
+                super::run("mergerfs", ["-o".as_ref(), options.as_ref(), paths.join(":").as_ref(), mount.as_os_str()])
+            }
+        };
+    }
+
+    /// Process id of the daemon.
+    pub fn pid(&self) -> u32 {
+        self.daemon.as_ref().expect("the pool is mounted").id()
+    }
+
+    /// Kills the daemon without warning and removes the dead mount.
+    pub fn kill_9(&mut self) {
+        self.guard.store(0, Ordering::SeqCst);
+        if let Some(mut child) = self.daemon.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        let _ = Command::new("umount").arg("-q").arg("-l").arg(self.mount_point()).output();
+    }
+
+    /// Waits for the daemon to end by itself; whether it ended well.
+    pub fn wait_for_end(&mut self) -> Option<bool> {
+        let mut child = self.daemon.take().expect("the pool is mounted");
+        let end = poll(Duration::from_secs(30), || child.try_wait().unwrap());
+        if end.is_none() {
+            self.daemon = Some(child);
+            return None;
+        }
+        self.guard.store(0, Ordering::SeqCst);
+        end.map(|status| status.success())
+    }
+
+    /// Unmounts through the binary, and waits until the daemon is gone.
+    #[track_caller]
+    pub fn stop(&mut self) {
+        if stand_in().is_some() {
+            return unmount(&self.mount_point());
+        }
+        let output = self.umbrella(["unmount"]);
+        assert!(output.status.success(), "umbrella unmount: {}", text(&output));
+        assert_eq!(self.wait_for_end(), Some(true), "the daemon ends well after umbrella unmount\n{}", self.log());
+        assert!(!is_mount_point(&self.mount_point()), "umbrella unmount leaves no mount");
+    }
+
+    /// Unmounts and mounts again.
+    #[track_caller]
+    pub fn remount(&mut self) {
+        self.stop();
+        self.start();
+    }
+
+    /// Runs the binary.
+    pub fn umbrella<I, S>(&self, args: I) -> Output
+    where
+        I: IntoIterator<Item = S>,
+        S: AsRef<OsStr>,
+    {
+        self.command().args(args).output().expect("the binary can be started")
+    }
+
+    /// Runs the binary, which must succeed, and gives what it printed.
+    #[track_caller]
+    pub fn say<I, S>(&self, args: I) -> String
+    where
+        I: IntoIterator<Item = S>,
+        S: AsRef<OsStr>,
+    {
+        let args: Vec<_> = args.into_iter().map(|arg| arg.as_ref().to_owned()).collect();
+        let output = self.umbrella(&args);
+        assert!(output.status.success(), "umbrella {args:?} failed: {}\n{}", text(&output), self.log());
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// Runs the binary with `--json`, which must succeed, and gives every object it printed.
+    #[track_caller]
+    pub fn json<I, S>(&self, args: I) -> Vec<Value>
+    where
+        I: IntoIterator<Item = S>,
+        S: AsRef<OsStr>,
+    {
+        let mut args: Vec<_> = args.into_iter().map(|arg| arg.as_ref().to_owned()).collect();
+        args.push("--json".into());
+        let printed = self.say(&args);
+        serde_json::Deserializer::from_str(&printed)
+            .into_iter::<Value>()
+            .collect::<Result<Vec<_>, _>>()
+            .unwrap_or_else(|error| panic!("umbrella {args:?} prints no JSON ({error}): {printed}"))
+    }
+
+    /// The last object that a command printed.
+    #[track_caller]
+    fn answer<T: serde::de::DeserializeOwned>(&self, args: &[&OsStr]) -> T {
+        let last = self.json(args).pop().unwrap_or_else(|| panic!("umbrella {args:?} printed nothing"));
+        serde_json::from_value(last.clone()).unwrap_or_else(|error| panic!("umbrella {args:?}: {error} in {last}"))
+    }
+
+    /// `umbrella status`.
+    #[track_caller]
+    pub fn status(&self) -> Status {
+        self.answer(&["status".as_ref()])
+    }
+
+    /// One branch in `umbrella status`.
+    #[track_caller]
+    pub fn branch_status(&self, name: &str) -> BranchStatus {
+        let branches = self.status().branches;
+        branches.into_iter().find(|branch| branch.name == name).unwrap_or_else(|| panic!("no branch {name:?} in the status"))
+    }
+
+    /// Whether a branch is in use.
+    pub fn is_online(&self, name: &str) -> bool {
+        self.branch_status(name).state == BranchState::Online
+    }
+
+    /// A counter of `umbrella status`.
+    #[track_caller]
+    pub fn metric(&self, name: &str) -> u64 {
+        let metrics = self.status().metrics;
+        *metrics.get(name).unwrap_or_else(|| panic!("no metric {name:?}; there are {:?}", metrics.keys()))
+    }
+
+    /// Files that moved since the mount, over all branches.
+    pub fn moves(&self) -> u64 {
+        self.status().branches.iter().map(|branch| branch.files_moved_in).sum()
+    }
+
+    /// `umbrella explain`.
+    #[track_caller]
+    pub fn explain(&self, path: impl AsRef<Path>) -> Explanation {
+        let path = self.join(path);
+        self.answer(&["explain".as_ref(), path.as_os_str()])
+    }
+
+    /// The branch that holds a file, and no other does.
+    #[track_caller]
+    pub fn branch_of(&self, path: impl AsRef<Path>) -> String {
+        let explanation = self.explain(path.as_ref());
+        assert_eq!(explanation.on.len(), 1, "{} is on one branch: {explanation:?}", path.as_ref().display());
+        explanation.on[0].clone()
+    }
+
+    /// Branches whose directory holds this name, seen past the mount.
+    pub fn found_on(&self, path: impl AsRef<Path>) -> Vec<String> {
+        let holds = |(name, root, _): &(String, PathBuf, String)| {
+            fs::symlink_metadata(root.join(path.as_ref())).is_ok().then(|| name.clone())
+        };
+        self.spec.branches.iter().filter_map(holds).collect()
+    }
+
+    /// Fails unless the file comes to be on this branch alone (a close reports before its relocation begins).
+    #[track_caller]
+    pub fn expect_on(&self, branch: &str, path: impl AsRef<Path>) {
+        if stand_in().is_some() {
+            return;
+        }
+        let path = path.as_ref();
+        let arrived = poll(Duration::from_secs(15), || (self.found_on(path) == [branch]).then_some(()));
+        if arrived.is_none() {
+            let explanation = self.umbrella(["explain".as_ref(), self.join(path).as_os_str()]);
+            panic!(
+                "{} is on {:?}, expected {branch:?} alone\n{}\n{}",
+                path.display(),
+                self.found_on(path),
+                text(&explanation),
+                self.log()
+            );
+        }
+        assert_eq!(self.branch_of(path), branch, "explain says where {} is", path.display());
+    }
+
+    /// Fails unless the file is on this branch alone, also after everything that was pending is done.
+    #[track_caller]
+    pub fn expect_stays_on(&self, branch: &str, path: impl AsRef<Path>) {
+        self.settle();
+        assert_eq!(self.found_on(path.as_ref()), [branch], "{} stays where it is", path.as_ref().display());
+    }
+
+    /// Waits until no relocation is pending. The kernel reports the last close a moment after `close` returned, so
+    /// several quiet looks in a row are asked for.
+    #[track_caller]
+    pub fn settle(&self) {
+        if stand_in().is_some() {
+            return;
+        }
+        let mut quiet = 0;
+        let mut seen = None;
+        let settled = poll(Duration::from_secs(60), || {
+            let status = self.status();
+            let pending = *status
+                .metrics
+                .get("umbrella_relocations_pending_count")
+                .expect("the status counts pending relocations");
+            let now = (pending, status.open_files);
+            quiet = if pending == 0 && seen == Some(now) { quiet + 1 } else { 0 };
+            seen = Some(now);
+            (quiet >= 3).then_some(())
+        });
+        assert!(settled.is_some(), "relocations are still pending after 60 s: {seen:?}\n{}", self.log());
+    }
+
+    /// `umbrella enforce`: its totals.
+    #[track_caller]
+    pub fn enforce(&self) -> EnforceSummary {
+        self.answer(&["enforce".as_ref()])
+    }
+
+    /// `umbrella enforce --dry-run`: what would move, and the totals.
+    #[track_caller]
+    pub fn enforce_dry_run(&self) -> (Vec<MoveEvent>, EnforceSummary) {
+        let mut printed = self.json(["enforce", "--dry-run"]);
+        let last = printed.pop().expect("umbrella enforce --dry-run prints its totals");
+        let summary = serde_json::from_value(last).expect("the totals come last");
+        let events = printed
+            .into_iter()
+            .filter_map(|value| {
+                let event = value.get("event").cloned().unwrap_or(value);
+                serde_json::from_value(event).ok()
+            })
+            .collect();
+        (events, summary)
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        if thread::panicking() || std::env::var_os("UMBRELLA_TEST_KEEP_LOG").is_some() {
+            let log = self.log();
+            let lines: Vec<_> = log.lines().collect();
+            let tail = lines.len().saturating_sub(60);
+            eprintln!("--- the end of the daemon's log\n{}\n---", lines[tail..].join("\n"));
+        }
+        if self.daemon.is_some() {
+            if let Ok(mut child) = self.command().arg("unmount").stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
+                poll(Duration::from_secs(10), || child.try_wait().ok().flatten());
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+            if let Some(mut daemon) = self.daemon.take() {
+                poll(Duration::from_secs(5), || daemon.try_wait().ok().flatten());
+                let _ = daemon.kill();
+                let _ = daemon.wait();
+            }
+        }
+        self.guard.store(0, Ordering::SeqCst);
+        unmount(&self.mount_point());
+    }
+}
+
+/// What a command printed, both streams.
+pub fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
