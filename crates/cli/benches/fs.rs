@@ -1,0 +1,101 @@
+//! What the mount costs, as ratios to the file system below it: `make bench-fs`, or `cargo bench -p umbrella --bench fs -- --help`.
+//!
+//! One run gives one table. Each system gets the same fresh ext4 image for each measurement, systems take turns inside a row
+//! (A B C A B C), every ratio compares two neighbours in time, and the table shows the median with the smallest and largest.
+//! All mounts live in a private mount namespace, so that nothing is left behind however the run ends.
+
+#[path = "fs/args.rs"]
+mod args;
+#[path = "fs/disk.rs"]
+mod disk;
+#[path = "fs/host.rs"]
+mod host;
+#[path = "fs/report.rs"]
+mod report;
+#[path = "fs/rows.rs"]
+mod rows;
+#[path = "fs/system.rs"]
+mod system;
+#[path = "fs/work/mod.rs"]
+mod work;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+
+use crate::args::Args;
+use crate::report::Results;
+use crate::rows::Group;
+use crate::system::{Stack, System};
+use crate::work::{Lab, Samples};
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    match run(&args) {
+        Ok(results) if results.has_own_failures() => ExitCode::FAILURE,
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bench-fs: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<Results> {
+    let groups = rows::select(&args.only)?;
+    if args.list {
+        rows::print_list();
+        return Ok(Results::default());
+    }
+    let systems = args.systems();
+    host::require_tools(&systems)?;
+    // Before any thread exists: a mount namespace belongs to a thread.
+    host::enter_private_mounts()?;
+    host::start_guard().context("cannot watch for signals")?;
+
+    let lab = Lab::new(args)?;
+    let mut results = Results::new(args, &lab, &systems);
+    let mut outcome = Ok(());
+    'all: for group in groups {
+        eprintln!("{}: {}", group.name, group.about);
+        warm_up(&lab, group);
+        for round in 1..=args.rounds() {
+            for &system in systems.iter().filter(|system| group.runs_on(**system)) {
+                let begin = Instant::now();
+                let mut samples = Samples::new();
+                let ending = measure(&lab, group, system, &mut samples);
+                outcome = host::check();
+                if outcome.is_err() {
+                    break 'all;
+                }
+                let failed = ending.as_ref().err().map(|error| format!("  failed: {error:#}")).unwrap_or_default();
+                eprintln!("  round {round} {:<18}{:>7.1} s{failed}", system.name(), begin.elapsed().as_secs_f64());
+                results.add(group, system, round, samples, ending.err());
+            }
+        }
+    }
+    results.print(&args.only);
+    if let Some(path) = &args.json {
+        results.save(path)?;
+    }
+    outcome.map(|()| results)
+}
+
+/// One run below the mount that is thrown away: the image's blocks exist afterwards, and programs are in memory.
+fn warm_up(lab: &Lab, group: &Group) {
+    if let Err(error) = measure(lab, group, System::Native, &mut Samples::new()) {
+        eprintln!("  warm-up failed: {error:#}");
+    }
+}
+
+fn measure(lab: &Lab, group: &Group, system: System, samples: &mut Samples) -> Result<()> {
+    host::check()?;
+    let deadline = host::Deadline::after(lab.limit);
+    let stack = Stack::new(lab, system, group.rules)?;
+    let outcome = (group.work)(lab, &stack, samples);
+    deadline.check()?;
+    let stopped = stack.stop();
+    outcome.and(stopped)
+}

@@ -1,0 +1,93 @@
+//! The disk image that every system gets: sparse, 16 GiB, ext4 made anew for each measurement with fixed ids, so that the
+//! allocator and the directory hashes do the same each time. The file behind it stays, so that its blocks exist after the warm-up.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+
+use crate::host;
+
+const SIZE: u64 = 16 << 30;
+const UUID: &str = "a5a5a5a5-0000-4000-8000-000000000001";
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A mounted image; unmounted and detached on drop.
+pub(crate) struct Disk {
+    root: PathBuf,
+    loop_device: PathBuf,
+}
+
+impl Disk {
+    /// Formats the image and mounts it at `root`.
+    pub(crate) fn new(image: &Path, root: &Path) -> Result<Self> {
+        let file = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(image)
+            .with_context(|| format!("cannot create {}", image.display()))?;
+        file.set_len(SIZE).context("cannot size the image")?;
+        drop(file);
+        let options = format!("nodiscard,lazy_itable_init=1,lazy_journal_init=1,hash_seed={UUID}");
+        host::run(Command::new("mkfs.ext4").args(["-q", "-F", "-U", UUID, "-E", &options]).arg(image))?;
+        let loop_device = attach(image)?;
+        fs::create_dir_all(root).context("cannot make the mount point of the image")?;
+        let mounted = mount(Some(&loop_device), root, Some("ext4"), MsFlags::empty(), Some("noinit_itable"));
+        // The device detaches by itself when the last user, the mount, is gone.
+        let detached = host::run(Command::new("losetup").arg("--detach").arg(&loop_device));
+        mounted.context("cannot mount the image")?;
+        let disk = Self { root: root.to_owned(), loop_device };
+        detached?;
+        Ok(disk)
+    }
+
+    /// Where it is mounted.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    fn is_attached(&self) -> bool {
+        let name = self.loop_device.file_name().unwrap_or_default();
+        Path::new("/sys/block").join(name).join("loop/backing_file").exists()
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        unmount(&self.root);
+        let begin = Instant::now();
+        while self.is_attached() && begin.elapsed() < PATIENCE {
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// Without the page cache of the file system that holds the image, where it can be bypassed.
+fn attach(image: &Path) -> Result<PathBuf> {
+    let direct = host::run(Command::new("losetup").args(["--find", "--show", "--direct-io=on"]).arg(image));
+    let output = match direct {
+        Ok(output) => output,
+        Err(_) => host::run(Command::new("losetup").args(["--find", "--show"]).arg(image))?,
+    };
+    let name = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    ensure!(name.starts_with("/dev/"), "losetup gave no device");
+    Ok(PathBuf::from(name))
+}
+
+/// Unmounts, waiting for the last users to go; in the end by force.
+pub(crate) fn unmount(root: &Path) {
+    let begin = Instant::now();
+    while begin.elapsed() < PATIENCE {
+        match umount2(root, MntFlags::empty()) {
+            Err(nix::errno::Errno::EBUSY) => thread::sleep(Duration::from_millis(20)),
+            _ => return,
+        }
+    }
+    eprintln!("  {} stays busy: detached", root.display());
+    let _ = umount2(root, MntFlags::MNT_DETACH);
+}
