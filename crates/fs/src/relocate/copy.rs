@@ -81,9 +81,8 @@ pub fn losses(source: Place<'_>, abilities: &Abilities, limits: &Limits<'_>) -> 
 fn lost(seen: &Seen, xattrs: &attrs::Xattrs, abilities: &Abilities, coarse_times: bool) -> Vec<Loss> {
     let mut what = Vec::new();
     match seen.print.file_type() {
-        FileType::RegularFile | FileType::Directory => {}
         FileType::Symlink if !abilities.symlinks => what.push(Loss::Symlink),
-        FileType::Symlink => {}
+        FileType::RegularFile | FileType::Directory | FileType::Symlink => {}
         _ if !abilities.special_files => what.push(Loss::SpecialFile),
         _ => {}
     }
@@ -205,7 +204,7 @@ impl Copying<'_> {
 }
 
 /// A reading descriptor of its own, that leaves the access time alone where the kernel allows.
-fn reopen(fd: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+pub(super) fn reopen(fd: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     let path = attrs::proc_path(fd);
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     match openat(CWD, path.as_c_str(), flags | OFlags::NOATIME, Mode::empty()) {

@@ -180,7 +180,9 @@ impl Intent {
                 out.extend_from_slice(&from.0);
                 out.extend_from_slice(&to.0);
                 out.extend_from_slice(&(names.len() as u32).to_le_bytes());
-                names.iter().for_each(|name| put_bytes(&mut out, relative(name)));
+                for name in names {
+                    put_bytes(&mut out, relative(name));
+                }
                 put_bytes(&mut out, temp);
                 put_fingerprint(&mut out, source);
                 put_fingerprint(&mut out, target);
@@ -190,7 +192,9 @@ impl Intent {
                 put_bytes(&mut out, relative(from));
                 put_bytes(&mut out, relative(to));
                 out.extend_from_slice(&(branches.len() as u32).to_le_bytes());
-                branches.iter().for_each(|branch| out.extend_from_slice(&branch.0));
+                for branch in branches {
+                    out.extend_from_slice(&branch.0);
+                }
                 out.extend_from_slice(&[u8::from(*replaced), u8::from(*decided)]);
                 2
             }

@@ -2,7 +2,6 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
@@ -100,8 +99,4 @@ pub(super) fn read_file(dir: BorrowedFd<'_>, name: &OsStr) -> Result<Option<Vec<
         bytes.extend_from_slice(chunk.get(..count).unwrap_or_default());
     }
     Ok(None)
-}
-
-pub(super) fn is_intent_name(name: &OsStr) -> bool {
-    !name.as_bytes().starts_with(BAD.as_bytes()) && !name.as_bytes().starts_with(NEW.as_bytes())
 }

@@ -1,4 +1,50 @@
 //! Moves files between branches so that no crash loses or doubles one. Works on raw directory descriptors; knows neither FUSE nor nodes.
+//!
+//! Every writable branch has a hidden directory `.umbrella` (0700) with `tmp/` (copies under way) and `intents/` (one file for each
+//! change of several steps). Users never see it.
+//!
+//! # A relocation, step by step
+//!
+//! 1. [`copy`]: the source is held open, its attributes are read; what the target cannot keep is refused. A file is made in `tmp/`
+//!    with the owner and the attributes, then the data (holes stay holes), then what a write would drop: mode, capabilities, times.
+//! 2. fsync of the copy. It is compared with what was asked for.
+//! 3. [`verify_unchanged`]: inode, size, times, mode, owner and link count of the source are what they were at step 1.
+//! 4. [`commit`]: an intent is written as `intents/new-*`, fsynced, renamed, and `intents/` fsynced.
+//! 5. The copy is renamed to its name without ever replacing a file; further names are linked.
+//! 6. fsync of the directories that got a name, then of `tmp/`.
+//! 7. Step 3 once more; then every old name is unlinked.
+//! 8. fsync of the directories that lost a name.
+//! 9. The intent is unlinked. No fsync: found again after a power loss, it has nothing left to do.
+//!
+//! The times of the directories are put back at 5 and 7, since nothing changed for users.
+//!
+//! # What can go wrong
+//!
+//! | when | what is left | what happens |
+//! | --- | --- | --- |
+//! | crash in 1-3 | a copy in `tmp/` | [`recover`] deletes it |
+//! | crash in 4 | the same, maybe `new-*` | deleted |
+//! | crash after 4 | intent, copy, source | undone: the copy is deleted |
+//! | crash in 5-6 | some names in place, source | finished: missing names are linked, fsync, source unlinked |
+//! | crash in 7-8 | names in place, part of the source | finished |
+//! | crash after 8 | intent only | dropped |
+//! | power loss, directory updates out of order | a source name that was unlinked is back; a copy in `tmp/` beside its name | the same rules: every state is looked at, none is inferred from the step |
+//! | power loss, source rolled back to an earlier state | older source, whole copy | finished: the copy was durable, and the source cannot be newer |
+//! | source changed after the crash | newer source, untouched copy | undone: the copy is deleted |
+//! | both changed | two files | both stay, with a warning |
+//! | target full, at any time in 1-6 | nothing | [`RelocateError::NoSpace`], the copy is deleted |
+//! | name taken at the target | the other file | [`RelocateError::Taken`], the copy is deleted |
+//! | source changed while it is copied | nothing | [`RelocateError::Changed`], the copy is deleted |
+//! | a name the caller did not list | nothing | [`RelocateError::OtherLinks`] |
+//! | source cannot be unlinked (immutable, read-only) | nothing | the new names are taken back; if that fails too: [`RelocateError::InDoubt`], and the intent stays |
+//! | a branch is missing at the mount | intent | pending until it is there |
+//! | hidden directory missing | nothing | no intents, nothing to do |
+//! | damaged or hostile intent | the file | moved aside to `bad-*` with a warning, never guessed; no copy is deleted while one is there |
+//!
+//! Lookups of recovery go through `openat2` below the branch's root, and follow no symbolic link.
+//!
+//! What this cannot see: before Linux 6.13 times have the grain of a timer tick, so a change past the mount within the tick of the step
+//! that looks is missed. Birth times are the copy's own. Flags (`lsattr`) are taken over where the target knows them.
 
 mod attrs;
 mod beneath;
@@ -97,3 +143,6 @@ fn told(hook: Option<StepHook<'_>>, step: Step) -> Result<(), RelocateError> {
         ControlFlow::Break(()) => Err(RelocateError::Stopped { after: step }),
     }
 }
+
+#[cfg(test)]
+mod tests;

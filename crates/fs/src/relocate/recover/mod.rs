@@ -1,0 +1,413 @@
+//! What a crash left behind: every intent is finished or undone, copies nobody waits for are deleted.
+//!
+//! Recovery may itself be cut short anywhere: each of its steps leaves a state that it understands. It deletes a file only when another
+//! is shown to be the same (by the identities in the intent, or byte for byte), and keeps both with a warning otherwise.
+
+mod moves;
+mod renames;
+
+use std::ffi::{OsStr, OsString};
+use std::ops::ControlFlow;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, RenameFlags, openat, renameat_with, unlinkat};
+use rustix::io::Errno;
+
+use super::beneath::{self, Found};
+use super::journal::{BAD, NEW, read_file, record};
+use super::{BranchUuid, DecodeError, HIDDEN_DIR, INTENTS_DIR, Intent, Place, RelocateError, TEMP_DIR, attrs, dirs};
+use crate::control::protocol::Abilities;
+
+/// Recovery does not know what a branch can keep: it tries.
+pub(super) const EVERYTHING: Abilities = Abilities {
+    xattr: true,
+    acl: true,
+    holes: true,
+    hard_links: true,
+    symlinks: true,
+    ownership: true,
+    special_files: true,
+    nanoseconds: true,
+    tmpfile: true,
+    passthrough: true,
+    rename_flags: true,
+};
+
+/// A branch that is there.
+#[derive(Debug, Clone, Copy)]
+pub struct RecoverBranch<'a> {
+    /// Its identity.
+    pub uuid: BranchUuid,
+    /// Its root.
+    pub root: BorrowedFd<'a>,
+    /// Whether anything may be changed on it.
+    pub writable: bool,
+}
+
+/// What recovery did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// Changes brought to their end.
+    pub finished: usize,
+    /// Changes taken back, or that had not begun.
+    pub undone: usize,
+    /// Changes that wait for a branch that is missing, read-only or failing.
+    pub pending: usize,
+    /// Copies without an intent that were deleted.
+    pub leftovers: usize,
+    /// For people.
+    pub warnings: Vec<String>,
+}
+
+/// Finishes or undoes what a crash interrupted, and deletes copies nobody waits for. At mount, before anything is served.
+pub fn recover(branches: &[RecoverBranch<'_>]) -> Recovery {
+    Recovering { branches, returned: None, stop: None, report: Recovery::default() }.run()
+}
+
+/// [`recover`] for a branch that came back while others are in use: only what concerns it.
+///
+/// The caller keeps users away from the paths of the branch's intents, or serves the branch only afterwards.
+pub fn recover_returned(branches: &[RecoverBranch<'_>], returned: BranchUuid) -> Recovery {
+    Recovering { branches, returned: Some(returned), stop: None, report: Recovery::default() }.run()
+}
+
+/// Asked before every change; `Break` ends recovery there, as a crash would.
+type Stop<'a> = &'a dyn Fn() -> ControlFlow<()>;
+
+#[cfg(test)]
+pub(super) fn recover_until(branches: &[RecoverBranch<'_>], stop: Stop<'_>) -> Recovery {
+    Recovering { branches, returned: None, stop: Some(stop), report: Recovery::default() }.run()
+}
+
+/// Names in the [`TEMP_DIR`] of branches.
+type Copies = Vec<(BranchUuid, Vec<u8>)>;
+
+/// How an intent ended.
+enum Outcome {
+    Finished,
+    Undone,
+    /// It is replaced by one that says what is left to do.
+    Narrowed(Box<Intent>),
+}
+
+/// Why an intent stays for now.
+enum Halt {
+    /// A branch it needs is not there or may not be changed.
+    Waiting,
+    Failed(Errno),
+    Stopped,
+}
+
+impl From<Errno> for Halt {
+    fn from(errno: Errno) -> Self {
+        Halt::Failed(errno)
+    }
+}
+
+impl From<RelocateError> for Halt {
+    fn from(error: RelocateError) -> Self {
+        Halt::Failed(error.errno())
+    }
+}
+
+struct Recovering<'a> {
+    branches: &'a [RecoverBranch<'a>],
+    returned: Option<BranchUuid>,
+    stop: Option<Stop<'a>>,
+    report: Recovery,
+}
+
+impl<'a> Recovering<'a> {
+    fn run(mut self) -> Recovery {
+        let _stopped = self.intents().and_then(|kept| self.leftovers(kept.as_ref()));
+        self.report
+    }
+
+    fn warn(&mut self, message: String) {
+        self.report.warnings.push(message);
+    }
+
+    /// Before every change.
+    fn act(&self) -> Result<(), Halt> {
+        match self.stop.map_or(ControlFlow::Continue(()), |stop| stop()) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(Halt::Stopped),
+        }
+    }
+
+    fn writable(&self, uuid: BranchUuid) -> Result<BorrowedFd<'a>, Halt> {
+        let branch = self.branches.iter().find(|branch| branch.uuid == uuid && branch.writable);
+        branch.map(|branch| branch.root).ok_or(Halt::Waiting)
+    }
+
+    fn present(&self, uuid: BranchUuid) -> Option<&'a RecoverBranch<'a>> {
+        self.branches.iter().find(|branch| branch.uuid == uuid)
+    }
+
+    /// One of the hidden directories of a branch; `None` with a warning if it is not what it should be.
+    fn hidden(&mut self, branch: &RecoverBranch<'_>, which: &str) -> Option<OwnedFd> {
+        match beneath::open_dir(branch.root, format!("{HIDDEN_DIR}/{which}").as_bytes()) {
+            Ok(dir) => Some(dir),
+            Err(Errno::NOENT) => None,
+            Err(errno) => {
+                self.warn(format!(
+                    "branch {}: {HIDDEN_DIR}/{which} cannot be opened ({errno}); look at it",
+                    branch.uuid
+                ));
+                None
+            }
+        }
+    }
+
+    /// Acts on every intent, the oldest first; returns the copies that intents still need, `None` if that is not known.
+    fn intents(&mut self) -> Result<Option<Copies>, Halt> {
+        let mut files = Vec::new();
+        for branch in self.branches {
+            let Some(dir) = self.hidden(branch, INTENTS_DIR) else { continue };
+            match names(dir.as_fd()) {
+                Ok(names) => files.extend(names.into_iter().map(|name| (name, branch))),
+                Err(errno) => self.warn(format!("branch {}: intents cannot be listed: {errno}", branch.uuid)),
+            }
+        }
+        files.sort_by(|a, b| a.0.cmp(&b.0));
+        let mut needed = Some(Vec::new());
+        for (name, branch) in files {
+            let Some(dir) = self.hidden(branch, INTENTS_DIR) else { continue };
+            match self.file(branch, dir.as_fd(), &name)? {
+                Kept::Nothing => {}
+                Kept::Copy(uuid, temp) => {
+                    if let Some(needed) = &mut needed {
+                        needed.push((uuid, temp));
+                    }
+                }
+                Kept::Unknown => needed = None,
+            }
+        }
+        Ok(needed)
+    }
+
+    fn file(&mut self, branch: &RecoverBranch<'_>, dir: BorrowedFd<'_>, name: &OsStr) -> Result<Kept, Halt> {
+        let shown = name.display().to_string();
+        if shown.starts_with(BAD) {
+            self.warn(format!(
+                "branch {}: unreadable intent {shown} is kept aside; delete it when looked at",
+                branch.uuid
+            ));
+            return Ok(Kept::Unknown);
+        }
+        if shown.starts_with(NEW) {
+            // It was never whole, so nothing was done. On a branch in use it may be under way.
+            if branch.writable && self.returned.is_none_or(|returned| returned == branch.uuid) {
+                self.act()?;
+                let _next_time = unlinkat(dir, name, AtFlags::empty());
+            }
+            return Ok(Kept::Nothing);
+        }
+        let intent = match read_file(dir, name) {
+            Ok(bytes) => bytes.map_or(Err(DecodeError::Long), |bytes| Intent::decode(&bytes)),
+            Err(errno) => {
+                self.report.pending += 1;
+                self.warn(format!("branch {}: intent {shown} cannot be read: {errno}", branch.uuid));
+                return Ok(Kept::Unknown);
+            }
+        };
+        match intent {
+            Ok(intent) => self.intent(branch, dir, name, &intent),
+            Err(reason @ DecodeError::Version(_)) => {
+                self.report.pending += 1;
+                self.warn(format!("branch {}: intent {shown}: {reason} (mount with the newer program)", branch.uuid));
+                Ok(Kept::Unknown)
+            }
+            Err(reason) => self.set_aside(branch, dir, name, &reason.to_string()),
+        }
+    }
+
+    fn intent(
+        &mut self,
+        branch: &RecoverBranch<'_>,
+        dir: BorrowedFd<'_>,
+        name: &OsStr,
+        intent: &Intent,
+    ) -> Result<Kept, Halt> {
+        if self.returned.is_some_and(|returned| returned != branch.uuid && !intent.branches().contains(&returned)) {
+            return Ok(kept(intent));
+        }
+        let outcome = if branch.writable { self.settle(intent) } else { Err(Halt::Waiting) };
+        match outcome {
+            Ok(Outcome::Finished) => self.report.finished += 1,
+            Ok(Outcome::Undone) => self.report.undone += 1,
+            Ok(Outcome::Narrowed(left)) => {
+                self.report.pending += 1;
+                if *left == *intent {
+                    return Ok(kept(intent));
+                }
+                self.act()?;
+                if record(dir, &left).is_err() {
+                    return Ok(kept(intent));
+                }
+            }
+            Err(Halt::Waiting) => {
+                self.report.pending += 1;
+                return Ok(kept(intent));
+            }
+            Err(Halt::Stopped) => return Err(Halt::Stopped),
+            Err(Halt::Failed(errno @ (Errno::LOOP | Errno::XDEV))) => {
+                return self.set_aside(branch, dir, name, &format!("a path leaves the branch ({errno})"));
+            }
+            Err(Halt::Failed(errno)) => {
+                self.report.pending += 1;
+                self.warn(format!(
+                    "branch {}: intent {}: {errno}; tried again at the next mount",
+                    branch.uuid,
+                    name.display()
+                ));
+                return Ok(kept(intent));
+            }
+        }
+        self.act()?;
+        if let Err(errno) = unlinkat(dir, name, AtFlags::empty()).and_then(|()| attrs::sync_dir(dir)) {
+            self.warn(format!("branch {}: intent {} cannot be removed: {errno}", branch.uuid, name.display()));
+        }
+        Ok(Kept::Nothing)
+    }
+
+    fn settle(&mut self, intent: &Intent) -> Result<Outcome, Halt> {
+        match intent {
+            Intent::Move { .. } => self.settle_move(intent),
+            Intent::RenameDir { from, to, branches, replaced, decided } => {
+                self.settle_rename_dir(from, to, branches, *replaced, *decided)
+            }
+            Intent::Supersede { .. } => self.settle_supersede(intent),
+        }
+    }
+
+    /// Keeps an intent that cannot be trusted for a person to look at.
+    fn set_aside(
+        &mut self,
+        branch: &RecoverBranch<'_>,
+        dir: BorrowedFd<'_>,
+        name: &OsStr,
+        reason: &str,
+    ) -> Result<Kept, Halt> {
+        self.warn(format!("branch {}: intent {} is set aside: {reason}", branch.uuid, name.display()));
+        if branch.writable {
+            self.act()?;
+            for attempt in 0..100 {
+                let mut aside = OsString::from(BAD);
+                // A name of 255 bytes has no room for the prefix.
+                aside.push(OsStr::from_bytes(name.as_bytes().get(..200).unwrap_or(name.as_bytes())));
+                if attempt > 0 {
+                    aside.push(format!(".{attempt}"));
+                }
+                match renameat_with(dir, name, dir, &aside, RenameFlags::NOREPLACE) {
+                    Err(Errno::EXIST) => {}
+                    Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+                        let _next_time = super::commit::place_new(Place { dir, name }, Place { dir, name: &aside });
+                        break;
+                    }
+                    _ => break,
+                }
+            }
+        }
+        Ok(Kept::Unknown)
+    }
+
+    /// Deletes copies that no intent needs. While an unreadable intent is there, any copy may be needed.
+    fn leftovers(&mut self, needed: Option<&Copies>) -> Result<(), Halt> {
+        for branch in self.branches {
+            if !branch.writable || self.returned.is_some_and(|returned| returned != branch.uuid) {
+                continue;
+            }
+            let Some(dir) = self.hidden(branch, TEMP_DIR) else { continue };
+            let Ok(names) = names(dir.as_fd()) else { continue };
+            let Some(needed) = needed else {
+                if !names.is_empty() {
+                    self.warn(format!(
+                        "branch {}: {} unfinished copies stay while intents are unclear",
+                        branch.uuid,
+                        names.len()
+                    ));
+                }
+                continue;
+            };
+            for name in names {
+                if needed.iter().any(|(uuid, temp)| *uuid == branch.uuid && temp == name.as_bytes()) {
+                    continue;
+                }
+                self.act()?;
+                match unlinkat(&dir, &name, AtFlags::empty()) {
+                    Err(Errno::ISDIR) => match unlinkat(&dir, &name, AtFlags::REMOVEDIR) {
+                        Ok(()) => self.report.leftovers += 1,
+                        Err(errno) => self.warn(format!("branch {}: {}: {errno}", branch.uuid, name.display())),
+                    },
+                    Err(errno) => self.warn(format!("branch {}: copy {}: {errno}", branch.uuid, name.display())),
+                    Ok(()) => self.report.leftovers += 1,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The name below a branch, with its directory made like another branch's if it is missing.
+    fn find_or_make(&self, root: BorrowedFd<'_>, path: &[u8]) -> Result<Found, Halt> {
+        if let Some(found) = beneath::find(root, path)? {
+            return Ok(found);
+        }
+        let (parent, _) = beneath::split(path);
+        let ends = parent.iter().enumerate().filter(|&(_, &b)| b == b'/').map(|(at, _)| at).chain([parent.len()]);
+        for end in ends {
+            let dir = parent.get(..end).unwrap_or_default();
+            match beneath::open_dir(root, dir) {
+                Ok(_) => continue,
+                Err(Errno::NOENT) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+            let like = self.branches.iter().find_map(|branch| beneath::open_dir(branch.root, dir).ok());
+            let like = like.ok_or(Errno::NOENT)?;
+            let (above, name) = beneath::split(dir);
+            let above = beneath::open_dir(root, above)?;
+            self.act()?;
+            dirs::clone_dir_durably(like.as_fd(), above.as_fd(), OsStr::from_bytes(name), &EVERYTHING)?;
+        }
+        beneath::find(root, path)?.ok_or(Halt::Failed(Errno::NOENT))
+    }
+}
+
+/// What of the hidden directories an intent file that stays needs.
+enum Kept {
+    Nothing,
+    Copy(BranchUuid, Vec<u8>),
+    Unknown,
+}
+
+fn kept(intent: &Intent) -> Kept {
+    match intent {
+        Intent::Move { to, temp, .. } => Kept::Copy(*to, temp.clone()),
+        Intent::RenameDir { .. } | Intent::Supersede { .. } => Kept::Nothing,
+    }
+}
+
+fn names(dir: BorrowedFd<'_>) -> Result<Vec<OsString>, Errno> {
+    let open = openat(dir, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let mut names = Vec::new();
+    for entry in Dir::read_from(&open)? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if name != b"." && name != b".." {
+            names.push(OsStr::from_bytes(name).to_owned());
+        }
+    }
+    Ok(names)
+}
+
+fn show(path: &[u8]) -> String {
+    format!("/{}", String::from_utf8_lossy(path))
+}
+
+fn unlink(place: Place<'_>) -> Result<(), Errno> {
+    match unlinkat(place.dir, place.name, AtFlags::empty()) {
+        Err(Errno::NOENT) => Ok(()),
+        done => done,
+    }
+}

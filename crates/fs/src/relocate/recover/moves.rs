@@ -1,0 +1,259 @@
+//! A file that was moving: after this exactly one whole copy is there, at every one of its names.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::fs::FileType;
+use rustix::io::{Errno, pread, retry_on_intr};
+
+use super::super::beneath::{self, Found};
+use super::super::commit::{ParentTimes, link_new, place_new};
+use super::super::copy::reopen;
+use super::super::fingerprint::Seen;
+use super::super::{Fingerprint, HIDDEN_DIR, Intent, Place, TEMP_DIR, attrs};
+use super::{Halt, Outcome, Recovering, show, unlink};
+
+/// One name on both branches.
+struct Pair<'i> {
+    path: &'i [u8],
+    source: Option<(Found, Seen)>,
+    target: Option<(Found, Seen)>,
+}
+
+/// What a file at a target name is to the intent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Claim {
+    /// The copy, untouched.
+    Copy,
+    /// The copy, changed since: the source was not seen as the file any more.
+    ChangedCopy,
+    /// Byte for byte what the source is (file systems that number inodes anew at each mount).
+    Equal,
+    /// Something else, or nothing.
+    None,
+}
+
+impl Recovering<'_> {
+    pub(super) fn settle_move(&mut self, intent: &Intent) -> Result<Outcome, Halt> {
+        let Intent::Move { from, to, names, temp, source, target } = intent else { return Ok(Outcome::Undone) };
+        let (from, to) = (self.writable(*from)?, self.writable(*to)?);
+        let temp_path = [HIDDEN_DIR.as_bytes(), b"/", TEMP_DIR.as_bytes(), b"/", temp.as_slice()].concat();
+        let temp = beneath::find(to, &temp_path)?;
+        let mut pairs = Vec::with_capacity(names.len());
+        for path in names {
+            pairs.push(Pair { path, source: present(from, path)?, target: present(to, path)? });
+        }
+        if pairs.iter().all(|pair| pair.source.is_none()) {
+            return self.settle_without_source(to, &pairs, temp.as_ref());
+        }
+        let claims = pairs.iter().map(|pair| pair.claim(target)).collect::<Result<Vec<_>, _>>()?;
+        let Some(placed) = claims.iter().position(|claim| *claim != Claim::None) else {
+            return self.undo_move(&pairs, &claims, temp.as_ref());
+        };
+        let superseded = |pair: &Pair<'_>, claim| match &pair.source {
+            Some((_, seen)) => claim == Claim::Equal || is_not_newer(&seen.print, source),
+            None => true,
+        };
+        if pairs.iter().zip(&claims).all(|(pair, claim)| superseded(pair, *claim)) {
+            return self.finish_move(to, &pairs, placed, temp.as_ref());
+        }
+        let untouched = |(pair, claim): (&Pair<'_>, &Claim)| {
+            *claim == Claim::None || (*claim == Claim::Copy && pair.source.is_some())
+        };
+        if pairs.iter().zip(&claims).all(untouched) {
+            return self.undo_move(&pairs, &claims, temp.as_ref());
+        }
+        for pair in pairs.iter().filter(|pair| pair.source.is_some() && pair.target.is_some()) {
+            self.warn(format!(
+                "{}: changed on both branches since a move was cut short; both files stay",
+                show(pair.path)
+            ));
+        }
+        Ok(Outcome::Undone)
+    }
+
+    /// Every source name is gone: the move was complete, or the copy is the only one.
+    fn settle_without_source(
+        &mut self,
+        to: BorrowedFd<'_>,
+        pairs: &[Pair<'_>],
+        temp: Option<&Found>,
+    ) -> Result<Outcome, Halt> {
+        let Some(temp) = temp else { return Ok(Outcome::Finished) };
+        let Some(copy) = temp.look()? else { return Ok(Outcome::Finished) };
+        let is_copy = |seen: &Seen| seen.print.ino == copy.print.ino;
+        if pairs.iter().all(|pair| pair.target.as_ref().is_none_or(|(_, seen)| is_copy(seen))) {
+            for pair in pairs.iter().filter(|pair| pair.target.is_none()) {
+                let target = self.find_or_make(to, pair.path)?;
+                self.act()?;
+                if pairs.len() == 1 {
+                    place_new(temp.place(), target.place())?;
+                } else {
+                    link_new(temp.place(), target.place())?;
+                }
+                attrs::sync_dir(target.dir.as_fd())?;
+            }
+        }
+        self.drop_copy(Some(temp))?;
+        Ok(Outcome::Finished)
+    }
+
+    fn drop_copy(&mut self, temp: Option<&Found>) -> Result<(), Halt> {
+        let Some(temp) = temp else { return Ok(()) };
+        if temp.look()?.is_some() {
+            self.act()?;
+            unlink(temp.place())?;
+        }
+        Ok(attrs::sync_dir(temp.dir.as_fd())?)
+    }
+
+    /// The sources stay; the copy goes, also from names it already had.
+    fn undo_move(&mut self, pairs: &[Pair<'_>], claims: &[Claim], temp: Option<&Found>) -> Result<Outcome, Halt> {
+        for (pair, claim) in pairs.iter().zip(claims) {
+            let Some((target, _)) = &pair.target else { continue };
+            if *claim == Claim::None {
+                self.warn(format!("{}: another file took the name while it moved; both stay", show(pair.path)));
+                continue;
+            }
+            let times = ParentTimes::of([target.dir.as_fd()]);
+            self.act()?;
+            unlink(target.place())?;
+            times.restore();
+            times.sync()?;
+        }
+        self.drop_copy(temp)?;
+        Ok(Outcome::Undone)
+    }
+
+    /// The copy gets every name that is missing, then the sources go.
+    fn finish_move(
+        &mut self,
+        to: BorrowedFd<'_>,
+        pairs: &[Pair<'_>],
+        placed: usize,
+        temp: Option<&Found>,
+    ) -> Result<Outcome, Halt> {
+        let Some((copy, copy_seen)) = pairs.get(placed).and_then(|pair| pair.target.as_ref()) else {
+            return Err(Halt::Failed(Errno::NOENT));
+        };
+        let mut obsolete = Vec::new();
+        for pair in pairs {
+            let Some((source, _)) = &pair.source else { continue };
+            match &pair.target {
+                Some((target, seen)) if seen.print.ino == copy_seen.print.ino => {
+                    attrs::sync_dir(target.dir.as_fd())?;
+                    obsolete.push(source);
+                }
+                Some(_) => {
+                    self.warn(format!("{}: another file took the name while it moved; both stay", show(pair.path)));
+                }
+                None => {
+                    let target = self.find_or_make(to, pair.path)?;
+                    let times = ParentTimes::of([target.dir.as_fd()]);
+                    self.act()?;
+                    link_new(copy.place(), target.place())?;
+                    times.restore();
+                    times.sync()?;
+                    obsolete.push(source);
+                }
+            }
+        }
+        self.drop_copy(temp)?;
+        for source in obsolete {
+            let times = ParentTimes::of([source.dir.as_fd()]);
+            self.act()?;
+            unlink(source.place())?;
+            times.restore();
+            times.sync()?;
+        }
+        Ok(Outcome::Finished)
+    }
+}
+
+impl Pair<'_> {
+    fn claim(&self, copy: &Fingerprint) -> Result<Claim, Halt> {
+        let Some((target, seen)) = &self.target else { return Ok(Claim::None) };
+        let now = &seen.print;
+        if now.ino == copy.ino && now.file_type() == copy.file_type() {
+            if (now.size, now.mtime) == (copy.size, copy.mtime) {
+                return Ok(Claim::Copy);
+            }
+            if now.btime.is_some() && now.btime == copy.btime {
+                return Ok(Claim::ChangedCopy);
+            }
+        }
+        match &self.source {
+            Some((source, source_seen)) if is_equal(source.place(), source_seen, target.place(), seen)? => {
+                Ok(Claim::Equal)
+            }
+            _ => Ok(Claim::None),
+        }
+    }
+}
+
+fn present(root: BorrowedFd<'_>, path: &[u8]) -> Result<Option<(Found, Seen)>, Errno> {
+    let Some(found) = beneath::find(root, path)? else { return Ok(None) };
+    let seen = found.look()?;
+    Ok(seen.map(|seen| (found, seen)))
+}
+
+/// Whether a file is what it was, or an earlier state of it that a power loss brought back.
+pub(super) fn is_not_newer(now: &Fingerprint, then: &Fingerprint) -> bool {
+    let same_file = now.ino == then.ino && now.file_type() == then.file_type();
+    let data = now.mtime < then.mtime || (now.mtime == then.mtime && now.size == then.size);
+    // Losing a name counts as a change of the file, and that is what a move does to it.
+    let rest = if now.nlink < then.nlink {
+        (now.mode, now.uid, now.gid) == (then.mode, then.uid, then.gid)
+    } else {
+        now.ctime <= then.ctime
+    };
+    same_file && data && rest
+}
+
+/// Whether two files are the same in everything but their place.
+fn is_equal(a: Place<'_>, seen_a: &Seen, b: Place<'_>, seen_b: &Seen) -> Result<bool, Errno> {
+    let face = |print: &Fingerprint| (print.mode, print.uid, print.gid, print.rdev, print.size);
+    if face(&seen_a.print) != face(&seen_b.print) {
+        return Ok(false);
+    }
+    let (held_a, held_b) = (attrs::hold(a)?, attrs::hold(b)?);
+    let mut xattrs = [attrs::xattrs(held_a.as_fd())?, attrs::xattrs(held_b.as_fd())?];
+    for list in &mut xattrs {
+        list.retain(|(name, _)| !attrs::of_the_file_system(name));
+        list.sort();
+    }
+    if xattrs[0] != xattrs[1] {
+        return Ok(false);
+    }
+    match seen_a.print.file_type() {
+        FileType::RegularFile => is_equal_data(held_a.as_fd(), held_b.as_fd(), seen_a.print.size),
+        FileType::Symlink => {
+            let target = |held| rustix::fs::readlinkat(held, c"", Vec::new());
+            Ok(target(held_a.as_fd())? == target(held_b.as_fd())?)
+        }
+        FileType::Directory => Ok(false),
+        _ => Ok(true),
+    }
+}
+
+fn is_equal_data(a: BorrowedFd<'_>, b: BorrowedFd<'_>, size: u64) -> Result<bool, Errno> {
+    let (a, b) = (reopen(a)?, reopen(b)?);
+    let mut buffers = [vec![0; 1 << 17], vec![0; 1 << 17]];
+    let mut at = 0;
+    while at < size {
+        let [first, second] = &mut buffers;
+        let count = retry_on_intr(|| pread(&a, first.as_mut_slice(), at))?;
+        let Some(second) = second.get_mut(..count).filter(|part| !part.is_empty()) else { return Ok(false) };
+        let mut filled = 0;
+        while let Some(rest) = second.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+            match retry_on_intr(|| pread(&b, &mut *rest, at + filled as u64))? {
+                0 => return Ok(false),
+                more => filled += more,
+            }
+        }
+        if first.get(..count) != Some(&*second) {
+            return Ok(false);
+        }
+        at += count as u64;
+    }
+    Ok(true)
+}

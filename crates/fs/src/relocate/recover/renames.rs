@@ -1,0 +1,134 @@
+//! Renames over several branches that were cut short.
+
+use std::os::fd::AsFd;
+
+use rustix::fs::FileType;
+use rustix::io::Errno;
+
+use super::super::beneath;
+use super::super::commit::ParentTimes;
+use super::super::rename::{DirSite, rename_one};
+use super::super::{BranchUuid, Fingerprint, Intent, RelocateError};
+use super::moves::is_not_newer;
+use super::{Halt, Outcome, Recovering, show, unlink};
+
+impl Recovering<'_> {
+    /// Goes on with the rename if it has begun anywhere, or may have begun on a branch that is not there.
+    pub(super) fn settle_rename_dir(
+        &mut self,
+        from: &[u8],
+        to: &[u8],
+        branches: &[BranchUuid],
+        replaced: bool,
+        decided: bool,
+    ) -> Result<Outcome, Halt> {
+        let mut waiting = Vec::new();
+        let mut ahead = Vec::new();
+        let mut begun = decided;
+        for uuid in branches {
+            let Some(branch) = self.present(*uuid) else {
+                begun = true;
+                waiting.push(*uuid);
+                continue;
+            };
+            let old = match beneath::find(branch.root, from)? {
+                Some(found) if found.look()?.is_some() => found,
+                _ => {
+                    begun = true;
+                    continue;
+                }
+            };
+            ahead.push((branch, old));
+        }
+        if !begun {
+            return Ok(Outcome::Undone);
+        }
+        for (branch, old) in ahead {
+            if !branch.writable {
+                waiting.push(branch.uuid);
+                continue;
+            }
+            let new = self.find_or_make(branch.root, to)?;
+            let site = DirSite { branch: branch.uuid, from: old.place(), to: new.place() };
+            self.act()?;
+            match rename_one(&site, replaced) {
+                Ok(()) => {}
+                Err(RelocateError::Taken) => {
+                    self.warn(format!("branch {}: {} stays, since {} is in use", branch.uuid, show(from), show(to)));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        for branch in self.branches.iter().filter(|branch| branches.contains(&branch.uuid) && branch.writable) {
+            for path in [from, to] {
+                if let Some(found) = beneath::find(branch.root, path)? {
+                    ParentTimes::of([found.dir.as_fd()]).sync()?;
+                }
+            }
+        }
+        if waiting.is_empty() {
+            return Ok(Outcome::Finished);
+        }
+        Ok(Outcome::Narrowed(Box::new(Intent::RenameDir {
+            from: from.to_vec(),
+            to: to.to_vec(),
+            branches: waiting,
+            replaced,
+            decided: true,
+        })))
+    }
+
+    /// Removes the replaced file if the winner has its name.
+    pub(super) fn settle_supersede(&mut self, intent: &Intent) -> Result<Outcome, Halt> {
+        let Intent::Supersede { from, to, winner, winner_file, loser, loser_file, decided } = intent else {
+            return Ok(Outcome::Undone);
+        };
+        if !decided {
+            let root = self.present(*winner).ok_or(Halt::Waiting)?.root;
+            let at = |path: &[u8]| -> Result<Option<Fingerprint>, Errno> {
+                let found = beneath::find(root, path)?;
+                Ok(found.map(|found| found.look()).transpose()?.flatten().map(|seen| seen.print))
+            };
+            let (old, new) = (at(from)?, at(to)?);
+            let renamed = match new {
+                Some(new) if is_winner(&new, winner_file) => true,
+                // Inodes are numbered anew at each mount on some file systems.
+                Some(new) => old.is_none() && is_like(&new, winner_file),
+                None => false,
+            };
+            if !renamed {
+                return Ok(Outcome::Undone);
+            }
+            if let Some(found) = beneath::find(root, to)? {
+                ParentTimes::of([found.dir.as_fd()]).sync()?;
+            }
+        }
+        let Ok(root) = self.writable(*loser) else {
+            let mut left = intent.clone();
+            if let Intent::Supersede { decided, .. } = &mut left {
+                *decided = true;
+            }
+            return Ok(Outcome::Narrowed(Box::new(left)));
+        };
+        let Some(found) = beneath::find(root, to)? else { return Ok(Outcome::Finished) };
+        let Some(seen) = found.look()? else { return Ok(Outcome::Finished) };
+        if !is_not_newer(&seen.print, loser_file) && !is_like(&seen.print, loser_file) {
+            self.warn(format!("{}: the file that was to be replaced has changed since; both stay", show(to)));
+            return Ok(Outcome::Undone);
+        }
+        self.act()?;
+        unlink(found.place())?;
+        ParentTimes::of([found.dir.as_fd()]).sync()?;
+        Ok(Outcome::Finished)
+    }
+}
+
+fn is_winner(now: &Fingerprint, then: &Fingerprint) -> bool {
+    now.ino == then.ino && now.file_type() == then.file_type() && (now.btime == then.btime || now.mtime == then.mtime)
+}
+
+/// The same to all appearances but the inode number.
+fn is_like(now: &Fingerprint, then: &Fingerprint) -> bool {
+    let face = |print: &Fingerprint| (print.mode, print.uid, print.gid, print.size, print.mtime, print.rdev);
+    now.file_type() != FileType::Directory && face(now) == face(then)
+}
