@@ -17,49 +17,66 @@ pub(super) struct Destination<'a> {
     pub(super) spill: Option<&'a [BranchId]>,
 }
 
-/// Where a file of `need` bytes belongs.
+/// Why a choice is what it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Because {
+    /// Its branch is offline: nothing can be fetched from there.
+    HomeOffline,
+    /// It came too recently.
+    Held,
+    /// It is on its list, and no earlier branch has room.
+    Home,
+    /// The first of its list with room.
+    Listed,
+    /// No branch of its list has room; it has spilled already.
+    Spilled,
+    /// No branch of its list has room; the first of the default list with room.
+    Default,
+    /// No branch of either list has room; the one with most free space.
+    Roomiest,
+    /// No branch has room.
+    Full,
+}
+
+/// Where a file of `need` bytes belongs, and why.
 pub(super) fn choose(
     destination: Destination<'_>,
     need: ByteSize,
     now: Timestamp,
     branches: &[BranchView],
     resident: Option<&Resident>,
-) -> Choice {
-    // Nothing can be fetched from a branch that is offline.
-    let home = match resident {
-        None => None,
-        Some(resident) => match view(branches, resident.branch) {
-            Some(home) if home.online && !home.writable => None,
-            Some(home) if home.online => {
-                if resident.is_held(now) {
-                    return Choice::Stay;
-                }
-                Some(resident.branch)
-            }
-            _ => return Choice::Stay,
-        },
-    };
+) -> (Choice, Because) {
+    let mut home = None;
+    if let Some(resident) = resident {
+        match view(branches, resident.branch) {
+            Some(branch) if branch.open() && resident.is_held(now) => return (Choice::Stay, Because::Held),
+            Some(branch) if branch.open() => home = Some(resident.branch),
+            // It is being drained: as good as nowhere.
+            Some(branch) if branch.online => {}
+            _ => return (Choice::Stay, Because::HomeOffline),
+        }
+    }
     for &branch in destination.to {
         if home == Some(branch) {
-            return Choice::Stay;
+            return (Choice::Stay, Because::Home);
         }
         if takes(branches, branch, need) {
-            return Choice::Place(branch);
+            return (Choice::Place(branch), Because::Listed);
         }
     }
     let Some(default) = destination.spill else {
-        return Choice::NoRoom;
+        return (Choice::NoRoom, Because::Full);
     };
     if home.is_some() {
-        return Choice::Stay;
+        return (Choice::Stay, Because::Spilled);
     }
-    let listed = default
-        .iter()
-        .copied()
-        .find(|&branch| takes(branches, branch, need));
-    listed
-        .or_else(|| roomiest(branches, |branch| branch.has_room(need), &[]))
-        .map_or(Choice::NoRoom, Choice::Place)
+    if let Some(&branch) = default.iter().find(|&&branch| takes(branches, branch, need)) {
+        return (Choice::Place(branch), Because::Default);
+    }
+    match roomiest(branches, |branch| branch.has_room(need), &[]) {
+        Some(branch) => (Choice::Place(branch), Because::Roomiest),
+        None => (Choice::NoRoom, Because::Full),
+    }
 }
 
 /// The next branch for a file that has to leave those in `excluding`.
@@ -70,21 +87,12 @@ pub(super) fn next(
     excluding: &[BranchId],
 ) -> Option<BranchId> {
     let first_with = |fits: &dyn Fn(&BranchView) -> bool| {
-        let listed = destination
-            .to
-            .iter()
-            .chain(destination.spill.unwrap_or_default())
-            .copied();
+        let listed = destination.to.iter().chain(destination.spill.unwrap_or_default()).copied();
         let mut open = listed.filter(|branch| !excluding.contains(branch));
         open.find(|&branch| view(branches, branch).is_some_and(|view| view.open() && fits(view)))
-            .or_else(|| {
-                destination
-                    .spill
-                    .and_then(|_| roomiest(branches, fits, excluding))
-            })
+            .or_else(|| destination.spill.and_then(|_| roomiest(branches, fits, excluding)))
     };
-    first_with(&|branch| branch.has_room(need))
-        .or_else(|| first_with(&|branch| branch.free >= need))
+    first_with(&|branch| branch.has_room(need)).or_else(|| first_with(&|branch| branch.free >= need))
 }
 
 fn takes(branches: &[BranchView], branch: BranchId, need: ByteSize) -> bool {
@@ -92,11 +100,7 @@ fn takes(branches: &[BranchView], branch: BranchId, need: ByteSize) -> bool {
 }
 
 /// The open branch with most free space, the lowest id on a tie.
-fn roomiest(
-    branches: &[BranchView],
-    fits: impl Fn(&BranchView) -> bool,
-    excluding: &[BranchId],
-) -> Option<BranchId> {
+fn roomiest(branches: &[BranchView], fits: impl Fn(&BranchView) -> bool, excluding: &[BranchId]) -> Option<BranchId> {
     (0..=u16::MAX)
         .map(BranchId)
         .zip(branches)

@@ -15,24 +15,15 @@ pub(super) const DEFAULT: &str = "default";
 type Resolve<'a> = &'a dyn Fn(&str) -> Option<BranchId>;
 
 pub(super) fn compile(spec: &RulesSpec, resolve: Resolve<'_>) -> Result<Rules, RuleError> {
-    let mut compiler = Compiler {
-        spec,
-        resolve,
-        entries: Vec::new(),
-    };
-    let mut rules = Vec::with_capacity(spec.rules.len());
+    let mut compiler = Compiler { spec, resolve, entries: Vec::new() };
+    let mut ordered = Vec::with_capacity(spec.rules.len());
     let mut table: Option<&str> = None;
     for rule in &spec.rules {
-        rules.push(match &rule.kind {
-            RuleKindSpec::When { conditions, to } => {
-                Rule::When(compiler.when(&rule.name, conditions, to)?)
-            }
+        ordered.push(match &rule.kind {
+            RuleKindSpec::When { conditions, to } => Rule::When(compiler.when(&rule.name, conditions, to)?),
             RuleKindSpec::Names(patterns) => {
                 if let Some(first) = table.replace(&rule.name) {
-                    return Err(RuleError::SecondNameTable {
-                        rule: rule.name.clone(),
-                        first: first.to_owned(),
-                    });
+                    return Err(RuleError::SecondNameTable { rule: rule.name.clone(), first: first.to_owned() });
                 }
                 Rule::Names(compiler.names(&rule.name, patterns)?)
             }
@@ -44,11 +35,7 @@ pub(super) fn compile(spec: &RulesSpec, resolve: Resolve<'_>) -> Result<Rules, R
     let to = compiler.branches(DEFAULT, &spec.default)?;
     compiler.entry(DEFAULT.to_owned(), to, true);
     let names = known_names(spec, resolve);
-    Ok(Rules {
-        rules,
-        entries: compiler.entries,
-        names,
-    })
+    Ok(Rules { ordered, entries: compiler.entries, names })
 }
 
 struct Compiler<'a> {
@@ -58,30 +45,17 @@ struct Compiler<'a> {
 }
 
 impl Compiler<'_> {
-    fn when(
-        &mut self,
-        rule: &str,
-        conditions: &[Condition],
-        to: &DestinationSpec,
-    ) -> Result<When, RuleError> {
+    fn when(&mut self, rule: &str, conditions: &[Condition], to: &DestinationSpec) -> Result<When, RuleError> {
         let tests = conditions
             .iter()
             .map(|condition| Test::compile(condition, self.resolve))
             .collect::<Result<Box<[Test]>, BadCondition<'_>>>()
             .map_err(|bad| match bad {
                 BadCondition::UnknownBranch(branch) => self.unknown(rule, branch),
-                BadCondition::BadComparison(condition) => RuleError::BadComparison {
-                    rule: rule.to_owned(),
-                    condition,
-                },
+                BadCondition::BadComparison(condition) => RuleError::BadComparison { rule: rule.to_owned(), condition },
             })?;
         let (entry, first) = self.destination(rule, rule.to_owned(), to)?;
-        Ok(When {
-            entry,
-            first,
-            has_band: tests.iter().any(Test::has_band),
-            tests,
-        })
+        Ok(When { entry, first, has_band: tests.iter().any(Test::has_band), tests })
     }
 
     fn names(&mut self, rule: &str, patterns: &[NameEntrySpec]) -> Result<Names, RuleError> {
@@ -97,12 +71,7 @@ impl Compiler<'_> {
             self.destination(rule, format!("{rule}: {}", pattern.glob), &pattern.to)?;
         }
         let table = NameTable::new(&globs);
-        Ok(Names {
-            name: rule.to_owned(),
-            first_entry,
-            globs,
-            table,
-        })
+        Ok(Names { name: rule.to_owned(), first_entry, globs, table })
     }
 
     fn destination(
@@ -128,10 +97,7 @@ impl Compiler<'_> {
         for name in names {
             let id = (self.resolve)(name).ok_or_else(|| self.unknown(rule, name))?;
             if ids.contains(&id) {
-                return Err(RuleError::DuplicateBranch {
-                    rule: rule.to_owned(),
-                    branch: name.clone(),
-                });
+                return Err(RuleError::DuplicateBranch { rule: rule.to_owned(), branch: name.clone() });
             }
             ids.push(id);
         }
@@ -139,15 +105,8 @@ impl Compiler<'_> {
     }
 
     fn unknown(&self, rule: &str, branch: &str) -> RuleError {
-        let known = known_names(self.spec, self.resolve)
-            .into_iter()
-            .map(|(_, name)| name)
-            .collect();
-        RuleError::UnknownBranch {
-            rule: rule.to_owned(),
-            branch: branch.to_owned(),
-            known,
-        }
+        let known = known_names(self.spec, self.resolve).into_iter().map(|(_, name)| name).collect();
+        RuleError::UnknownBranch { rule: rule.to_owned(), branch: branch.to_owned(), known }
     }
 }
 
@@ -167,18 +126,13 @@ fn known_names(spec: &RulesSpec, resolve: Resolve<'_>) -> Vec<(BranchId, String)
             RuleKindSpec::When { conditions, to } => {
                 to.branches.iter().for_each(&mut note);
                 for condition in conditions {
-                    if let Condition::Space { branch, .. } | Condition::Online { branch, .. } =
-                        condition
-                    {
+                    if let Condition::Space { branch, .. } | Condition::Online { branch, .. } = condition {
                         note(branch);
                     }
                 }
             }
             RuleKindSpec::Names(patterns) => {
-                patterns
-                    .iter()
-                    .flat_map(|pattern| &pattern.to.branches)
-                    .for_each(&mut note);
+                patterns.iter().flat_map(|pattern| &pattern.to.branches).for_each(&mut note);
             }
         }
     }

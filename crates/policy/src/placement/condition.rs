@@ -13,57 +13,17 @@ use super::spec::{Access, Comparison, Condition, FileKind, SpaceField, TimeField
 /// A condition, ready to be tested.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Test {
-    Size {
-        is: Comparison,
-        value: u64,
-        band: u64,
-    },
-    Uid {
-        is: Comparison,
-        value: u32,
-    },
-    Gid {
-        is: Comparison,
-        value: u32,
-    },
-    Mode {
-        is: Comparison,
-        value: u32,
-        mask: u32,
-    },
-    Access {
-        equal: bool,
-        value: Access,
-    },
-    Kind {
-        any_of: u8,
-        negated: bool,
-    },
-    Extension {
-        any_of: Box<[Box<[u8]>]>,
-        negated: bool,
-    },
-    Age {
-        of: TimeField,
-        is: Comparison,
-        value: Duration,
-        band: Duration,
-    },
-    Links {
-        is: Comparison,
-        value: u32,
-    },
-    Space {
-        branch: BranchId,
-        of: SpaceField,
-        is: Comparison,
-        value: Amount,
-        band: Amount,
-    },
-    Online {
-        branch: BranchId,
-        value: bool,
-    },
+    Size { is: Comparison, value: u64, band: u64 },
+    Uid { is: Comparison, value: u32 },
+    Gid { is: Comparison, value: u32 },
+    Mode { is: Comparison, value: u32, mask: u32 },
+    Access { equal: bool, value: Access },
+    Kind { any_of: u8, negated: bool },
+    Extension { any_of: Box<[Box<[u8]>]>, negated: bool },
+    Age { of: TimeField, is: Comparison, value: Duration, band: Duration },
+    Links { is: Comparison, value: u32 },
+    Space { branch: BranchId, of: SpaceField, is: Comparison, value: Amount, band: Amount },
+    Online { branch: BranchId, value: bool },
 }
 
 /// What a test says of a file.
@@ -79,11 +39,7 @@ pub(super) enum Verdict {
 
 impl From<bool> for Verdict {
     fn from(holds: bool) -> Self {
-        if holds {
-            Verdict::Holds
-        } else {
-            Verdict::Fails
-        }
+        if holds { Verdict::Holds } else { Verdict::Fails }
     }
 }
 
@@ -100,83 +56,33 @@ impl Test {
     ) -> Result<Test, BadCondition<'a>> {
         let find = |branch: &'a str| resolve(branch).ok_or(BadCondition::UnknownBranch(branch));
         Ok(match condition {
-            Condition::Size { is, value, band } => Test::Size {
-                is: *is,
-                value: value.0,
-                band: band.0,
-            },
-            Condition::Uid { is, value } => Test::Uid {
-                is: *is,
-                value: *value,
-            },
-            Condition::Gid { is, value } => Test::Gid {
-                is: *is,
-                value: *value,
-            },
-            Condition::Mode { is, value, mask } => Test::Mode {
-                is: *is,
-                value: value & mask & 0o7777,
-                mask: mask & 0o7777,
-            },
+            Condition::Size { is, value, band } => Test::Size { is: *is, value: value.0, band: band.0 },
+            Condition::Uid { is, value } => Test::Uid { is: *is, value: *value },
+            Condition::Gid { is, value } => Test::Gid { is: *is, value: *value },
+            Condition::Mode { is, value, mask } => {
+                Test::Mode { is: *is, value: value & mask & 0o7777, mask: mask & 0o7777 }
+            }
             Condition::Access { is, value } => match is {
-                Comparison::Equal => Test::Access {
-                    equal: true,
-                    value: *value,
-                },
-                Comparison::NotEqual => Test::Access {
-                    equal: false,
-                    value: *value,
-                },
+                Comparison::Equal => Test::Access { equal: true, value: *value },
+                Comparison::NotEqual => Test::Access { equal: false, value: *value },
                 _ => return Err(BadCondition::BadComparison("access")),
             },
-            Condition::Kind { any_of, negated } => Test::Kind {
-                any_of: any_of.iter().fold(0, |set, kind| set | bit(*kind)),
-                negated: *negated,
-            },
+            Condition::Kind { any_of, negated } => {
+                Test::Kind { any_of: any_of.iter().fold(0, |set, kind| set | bit(*kind)), negated: *negated }
+            }
             Condition::Extension { any_of, negated } => {
-                let mut set: Vec<Box<[u8]>> = any_of
-                    .iter()
-                    .map(|extension| extension.to_ascii_lowercase().into_bytes().into())
-                    .collect();
+                let mut set: Vec<Box<[u8]>> =
+                    any_of.iter().map(|extension| extension.to_ascii_lowercase().into_bytes().into()).collect();
                 set.sort_unstable();
                 set.dedup();
-                Test::Extension {
-                    any_of: set.into(),
-                    negated: *negated,
-                }
+                Test::Extension { any_of: set.into(), negated: *negated }
             }
-            Condition::Age {
-                of,
-                is,
-                value,
-                band,
-            } => Test::Age {
-                of: *of,
-                is: *is,
-                value: *value,
-                band: *band,
-            },
-            Condition::Links { is, value } => Test::Links {
-                is: *is,
-                value: *value,
-            },
-            Condition::Space {
-                branch,
-                of,
-                is,
-                value,
-                band,
-            } => Test::Space {
-                branch: find(branch)?,
-                of: *of,
-                is: *is,
-                value: *value,
-                band: *band,
-            },
-            Condition::Online { branch, value } => Test::Online {
-                branch: find(branch)?,
-                value: *value,
-            },
+            Condition::Age { of, is, value, band } => Test::Age { of: *of, is: *is, value: *value, band: *band },
+            Condition::Links { is, value } => Test::Links { is: *is, value: *value },
+            Condition::Space { branch, of, is, value, band } => {
+                Test::Space { branch: find(branch)?, of: *of, is: *is, value: *value, band: *band }
+            }
+            Condition::Online { branch, value } => Test::Online { branch: find(branch)?, value: *value },
         })
     }
 
@@ -185,24 +91,15 @@ impl Test {
         match self {
             Test::Size { band, .. } => *band > 0,
             Test::Age { band, .. } => *band > Duration::ZERO,
-            Test::Space { band, .. } => {
-                !matches!(band, Amount::Bytes(ByteSize(0)) | Amount::MilliPercent(0))
-            }
+            Test::Space { band, .. } => !matches!(band, Amount::Bytes(ByteSize(0)) | Amount::MilliPercent(0)),
             _ => false,
         }
     }
 
     /// Tests a file. `home`: it lives on one of the rule's own branches.
-    pub(super) fn verdict(
-        &self,
-        facts: &FileFacts<'_>,
-        branches: &[BranchView],
-        home: bool,
-    ) -> Verdict {
+    pub(super) fn verdict(&self, facts: &FileFacts<'_>, branches: &[BranchView], home: bool) -> Verdict {
         match self {
-            Test::Size { .. } | Test::Access { .. } if facts.stage == Stage::New => {
-                Verdict::NotYetKnown
-            }
+            Test::Size { .. } | Test::Access { .. } if facts.stage == Stage::New => Verdict::NotYetKnown,
             Test::Size { is, value, band } => within(
                 *is,
                 facts.size.0,
@@ -219,57 +116,25 @@ impl Test {
             Test::Extension { any_of, negated } => {
                 let found = extension(facts.path).is_some_and(|own| {
                     any_of
-                        .binary_search_by(|known| {
-                            known
-                                .iter()
-                                .copied()
-                                .cmp(own.iter().map(u8::to_ascii_lowercase))
-                        })
+                        .binary_search_by(|known| known.iter().copied().cmp(own.iter().map(u8::to_ascii_lowercase)))
                         .is_ok()
                 });
                 (found != *negated).into()
             }
-            Test::Age {
-                of,
-                is,
-                value,
-                band,
-            } => {
+            Test::Age { of, is, value, band } => {
                 let band = if home { *band } else { Duration::ZERO };
-                within(
-                    *is,
-                    age(facts, *of),
-                    *value,
-                    band,
-                    Duration::saturating_sub,
-                    Duration::saturating_add,
-                )
+                within(*is, age(facts, *of), *value, band, Duration::saturating_sub, Duration::saturating_add)
             }
             Test::Links { is, value } => compare(*is, &facts.links, value).into(),
-            Test::Space {
-                branch,
-                of,
-                is,
-                value,
-                band,
-            } => {
+            Test::Space { branch, of, is, value, band } => {
                 let Some(view) = view(branches, *branch).filter(|view| view.online) else {
                     return Verdict::Unreachable;
                 };
                 let band = if home { band.of(view.total).0 } else { 0 };
                 let threshold = value.of(view.total).0;
-                within(
-                    *is,
-                    space(view, *of).0,
-                    threshold,
-                    band,
-                    u64::saturating_sub,
-                    u64::saturating_add,
-                )
+                within(*is, space(view, *of).0, threshold, band, u64::saturating_sub, u64::saturating_add)
             }
-            Test::Online { branch, value } => {
-                (super::facts::is_online(branches, *branch) == *value).into()
-            }
+            Test::Online { branch, value } => (super::facts::is_online(branches, *branch) == *value).into(),
         }
     }
 }

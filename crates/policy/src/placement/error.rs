@@ -35,9 +35,7 @@ pub enum RuleError {
         branch: String,
     },
     /// More than one name table.
-    #[error(
-        "rule \"{rule}\": a second name table (the first is \"{first}\"; put all patterns there)"
-    )]
+    #[error("rule \"{rule}\": a second name table (the first is \"{first}\"; put all patterns there)")]
     SecondNameTable {
         /// The second.
         rule: String,

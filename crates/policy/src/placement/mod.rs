@@ -6,6 +6,7 @@
 mod choose;
 mod compile;
 mod condition;
+mod domain;
 mod error;
 mod explain;
 mod facts;
@@ -14,6 +15,10 @@ mod name_table;
 mod reach;
 mod rules;
 pub mod spec;
+mod words;
+
+#[cfg(test)]
+mod tests;
 
 pub use error::RuleError;
 pub use explain::{Explained, Step};

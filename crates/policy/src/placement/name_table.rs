@@ -30,25 +30,15 @@ impl NameTable {
         });
         let mut flats: Vec<(u32, &Flat)> = Vec::new();
         for (rank, &entry) in by_rank.iter().enumerate() {
-            flats.extend(
-                globs[entry as usize]
-                    .1
-                    .alternatives
-                    .iter()
-                    .map(|flat| (rank as u32, flat)),
-            );
+            flats.extend(globs[entry as usize].1.alternatives.iter().map(|flat| (rank as u32, flat)));
         }
         let prefixes = Chains::group(
             flats,
             |(_, flat)| flat.prefix.to_vec(),
             |same_prefix| {
-                let reversed =
-                    |(_, flat): &(u32, &Flat)| flat.suffix.iter().rev().copied().collect();
+                let reversed = |(_, flat): &(u32, &Flat)| flat.suffix.iter().rev().copied().collect();
                 Chains::group(same_prefix, reversed, |same_ends| {
-                    same_ends
-                        .into_iter()
-                        .map(|(rank, flat)| (rank, flat.clone()))
-                        .collect()
+                    same_ends.into_iter().map(|(rank, flat)| (rank, flat.clone())).collect()
                 })
             },
         );
@@ -58,10 +48,7 @@ impl NameTable {
     /// The most specific entry that matches and is usable.
     pub(super) fn find(&self, path: &[u8], usable: impl Fn(u32) -> bool) -> Option<u32> {
         let mut best = u32::MAX;
-        for by_suffix in self
-            .prefixes
-            .beginning(|key| compare(key.iter(), path.iter()))
-        {
+        for by_suffix in self.prefixes.beginning(|key| compare(key.iter(), path.iter())) {
             for flats in by_suffix.beginning(|key| compare(key.iter(), path.iter().rev())) {
                 for (rank, flat) in flats {
                     if *rank >= best {
@@ -80,25 +67,14 @@ impl NameTable {
     /// Every entry that matches, most specific first.
     pub(super) fn find_all(&self, path: &[u8]) -> Vec<u32> {
         let mut ranks: Vec<u32> = Vec::new();
-        for by_suffix in self
-            .prefixes
-            .beginning(|key| compare(key.iter(), path.iter()))
-        {
+        for by_suffix in self.prefixes.beginning(|key| compare(key.iter(), path.iter())) {
             for flats in by_suffix.beginning(|key| compare(key.iter(), path.iter().rev())) {
-                ranks.extend(
-                    flats
-                        .iter()
-                        .filter(|(_, flat)| flat.matches_between(path))
-                        .map(|(rank, _)| *rank),
-                );
+                ranks.extend(flats.iter().filter(|(_, flat)| flat.matches_between(path)).map(|(rank, _)| *rank));
             }
         }
         ranks.sort_unstable();
         ranks.dedup();
-        ranks
-            .into_iter()
-            .map(|rank| self.by_rank[rank as usize])
-            .collect()
+        ranks.into_iter().map(|rank| self.by_rank[rank as usize]).collect()
     }
 
     /// Entries, most specific first.
@@ -119,10 +95,7 @@ enum Place {
 
 fn compare<'a>(key: impl Iterator<Item = &'a u8>, mut text: impl Iterator<Item = &'a u8>) -> Place {
     for byte in key {
-        match text
-            .next()
-            .map_or(Ordering::Greater, |other| byte.cmp(other))
-        {
+        match text.next().map_or(Ordering::Greater, |other| byte.cmp(other)) {
             Ordering::Less => return Place::Before,
             Ordering::Greater => return Place::After,
             Ordering::Equal => {}
@@ -146,11 +119,7 @@ struct Node<T> {
 
 impl<T> Chains<T> {
     /// Groups items by key; items of one key keep their order.
-    fn group<I>(
-        mut items: Vec<I>,
-        key: impl Fn(&I) -> Vec<u8>,
-        value: impl Fn(Vec<I>) -> T,
-    ) -> Chains<T> {
+    fn group<I>(mut items: Vec<I>, key: impl Fn(&I) -> Vec<u8>, value: impl Fn(Vec<I>) -> T) -> Chains<T> {
         items.sort_by_cached_key(&key);
         let mut nodes: Vec<Node<T>> = Vec::new();
         let mut items = items.into_iter().peekable();
@@ -168,11 +137,7 @@ impl<T> Chains<T> {
                 shorter = nodes[index].shorter.map(|index| index as usize);
             }
             let shorter = shorter.map(|index| index as u32);
-            nodes.push(Node {
-                key: shared.into(),
-                shorter,
-                value: value(same),
-            });
+            nodes.push(Node { key: shared.into(), shorter, value: value(same) });
         }
         Chains { nodes }
     }
@@ -180,9 +145,7 @@ impl<T> Chains<T> {
     /// Values of the keys that begin a text, longest key first.
     fn beginning(&self, compare: impl Fn(&[u8]) -> Place) -> impl Iterator<Item = &T> {
         // The longest of them is the last key not after the text, or one of those that begin that key.
-        let end = self
-            .nodes
-            .partition_point(|node| !matches!(compare(&node.key), Place::After));
+        let end = self.nodes.partition_point(|node| !matches!(compare(&node.key), Place::After));
         let mut next = end.checked_sub(1);
         while let Some(index) = next {
             if matches!(compare(&self.nodes[index].key), Place::Begins) {

@@ -59,7 +59,8 @@ pub enum Choice {
 /// All rules of a pool, compiled.
 #[derive(Debug, Clone)]
 pub struct Rules {
-    pub(super) rules: Vec<Rule>,
+    /// As they were written: the first that matches wins.
+    pub(super) ordered: Vec<Rule>,
     pub(super) entries: Vec<EntryInfo>,
     /// Names of branches that the rules use.
     pub(super) names: Vec<(BranchId, String)>,
@@ -99,10 +100,7 @@ impl Names {
 
 impl Rules {
     /// Compiles rules. `resolve` gives the id of a branch name.
-    pub fn compile(
-        spec: &RulesSpec,
-        resolve: &dyn Fn(&str) -> Option<BranchId>,
-    ) -> Result<Rules, RuleError> {
+    pub fn compile(spec: &RulesSpec, resolve: &dyn Fn(&str) -> Option<BranchId>) -> Result<Rules, RuleError> {
         compile::compile(spec, resolve)
     }
 
@@ -122,20 +120,9 @@ impl Rules {
     }
 
     /// Decides where a file belongs. Allocates nothing.
-    pub fn decide(
-        &self,
-        facts: &FileFacts<'_>,
-        branches: &[BranchView],
-        resident: Option<&Resident>,
-    ) -> Decision {
+    pub fn decide(&self, facts: &FileFacts<'_>, branches: &[BranchView], resident: Option<&Resident>) -> Decision {
         let entry = self.entry_for(facts, branches, resident);
-        let choice = choose::choose(
-            self.destination(entry),
-            facts.need(),
-            facts.now,
-            branches,
-            resident,
-        );
+        let (choice, _) = choose::choose(self.destination(entry), facts.need(), facts.now, branches, resident);
         Decision { entry, choice }
     }
 
@@ -160,7 +147,7 @@ impl Rules {
         branches: &[BranchView],
         resident: Option<&Resident>,
     ) -> EntryId {
-        for rule in &self.rules {
+        for rule in &self.ordered {
             match rule {
                 Rule::When(when) => {
                     if self.matches(when, facts, branches, resident) {
@@ -183,21 +170,13 @@ impl Rules {
     }
 
     pub(super) fn is_home(&self, when: &When, resident: Option<&Resident>) -> bool {
-        when.has_band
-            && resident.is_some_and(|resident| {
-                self.entries[when.entry.index()]
-                    .to
-                    .contains(&resident.branch)
-            })
+        when.has_band && resident.is_some_and(|resident| self.entries[when.entry.index()].to.contains(&resident.branch))
     }
 
     pub(super) fn destination(&self, entry: EntryId) -> Destination<'_> {
         let info = &self.entries[entry.index()];
         let default = &self.entries[self.default_entry().index()].to;
-        Destination {
-            to: &info.to,
-            spill: info.spill.then_some(default),
-        }
+        Destination { to: &info.to, spill: info.spill.then_some(default) }
     }
 
     fn matches(
@@ -208,9 +187,7 @@ impl Rules {
         resident: Option<&Resident>,
     ) -> bool {
         let home = self.is_home(when, resident);
-        when.tests
-            .iter()
-            .all(|test| test.verdict(facts, branches, home) == Verdict::Holds)
+        when.tests.iter().all(|test| test.verdict(facts, branches, home) == Verdict::Holds)
             && is_online(branches, when.first)
     }
 }

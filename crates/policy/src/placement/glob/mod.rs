@@ -10,8 +10,16 @@
 //! prefix and a suffix with one gap between, and are matched by comparing bytes; the others become an anchored `regex::bytes`.
 //! Length, alternatives and compiled size are bounded, and matching is linear in the path.
 
+#[cfg(test)]
+pub(super) mod naive;
+mod read;
+#[cfg(test)]
+mod tests;
+
 use regex::bytes::{Regex, RegexBuilder};
 use thiserror::Error;
+
+use read::Reader;
 
 const MAX_PATTERN: usize = 4096;
 const MAX_ALTERNATIVES: usize = 256;
@@ -94,6 +102,8 @@ pub(super) enum Piece {
 pub(super) struct ByteSet([bool; 256]);
 
 impl ByteSet {
+    const EMPTY: ByteSet = ByteSet([false; 256]);
+
     pub(super) fn contains(&self, byte: u8) -> bool {
         self.0[usize::from(byte)]
     }
@@ -157,10 +167,28 @@ impl Glob {
                 alternatives.push(flat);
             }
         }
-        Ok(Glob {
-            alternatives,
-            literals,
+        Ok(Glob { alternatives, literals })
+    }
+
+    /// Whether every path matches.
+    pub(super) fn is_everything(&self) -> bool {
+        self.alternatives.iter().any(|flat| matches!(flat.pieces.as_slice(), [Piece::Byte(b'/'), Piece::Cross]))
+    }
+
+    /// Whether it is sure that no path matches: a set without a byte, or a `.` or `..` between slashes.
+    pub(super) fn is_impossible(&self) -> bool {
+        self.alternatives.iter().all(|flat| {
+            let dots =
+                |component: &[Piece]| matches!(component, [Piece::Byte(b'.')] | [Piece::Byte(b'.'), Piece::Byte(b'.')]);
+            flat.pieces.iter().any(|piece| matches!(piece, Piece::Class(set) if **set == ByteSet::EMPTY))
+                || flat.pieces.split(|piece| *piece == Piece::Byte(b'/')).any(dots)
         })
+    }
+
+    /// Whether it is sure that every path that `other` matches matches this one.
+    pub(super) fn covers(&self, other: &Glob) -> bool {
+        self.is_everything()
+            || other.alternatives.iter().all(|flat| self.alternatives.iter().any(|own| own.pieces == flat.pieces))
     }
 
     /// Whether the pattern matches a whole path.
@@ -172,9 +200,7 @@ impl Glob {
 
 fn count_literals(raw: &[Piece]) -> usize {
     // A character of several bytes counts once.
-    raw.iter()
-        .filter(|piece| matches!(piece, Piece::Byte(byte) if byte & 0xC0 != 0x80))
-        .count()
+    raw.iter().filter(|piece| matches!(piece, Piece::Byte(byte) if byte & 0xC0 != 0x80)).count()
 }
 
 impl Flat {
@@ -183,10 +209,8 @@ impl Flat {
         if pieces.last() == Some(&Piece::Byte(b'/')) || matches!(pieces.last(), Some(Piece::Dirs)) {
             return Err(GlobError::TrailingSlash);
         }
-        if pieces
-            .windows(2)
-            .any(|pair| pair == [Piece::Byte(b'/'), Piece::Byte(b'/')])
-        {
+        let doubled = |pair: &[Piece]| matches!(pair, [Piece::Byte(b'/') | Piece::Dirs, Piece::Byte(b'/')]);
+        if pieces.windows(2).any(doubled) {
             return Err(GlobError::EmptyComponent);
         }
         let prefix = literal_run(pieces.iter());
@@ -204,15 +228,11 @@ impl Flat {
             [Piece::Dirs] => Middle::Dirs,
             _ => Middle::Regex(compile(&pieces)?),
         };
-        Ok(Flat {
-            pieces,
-            prefix: prefix.into(),
-            suffix: suffix.into(),
-            middle,
-        })
+        Ok(Flat { pieces, prefix: prefix.into(), suffix: suffix.into(), middle })
     }
 
     /// Whether it matches a whole path.
+    #[cfg(test)]
     pub(super) fn matches(&self, path: &[u8]) -> bool {
         path.starts_with(&self.prefix) && path.ends_with(&self.suffix) && self.matches_between(path)
     }
@@ -235,15 +255,7 @@ impl Flat {
 }
 
 fn literal_run<'a>(pieces: impl Iterator<Item = &'a Piece>) -> Vec<u8> {
-    pieces
-        .map_while(|piece| {
-            if let Piece::Byte(byte) = piece {
-                Some(*byte)
-            } else {
-                None
-            }
-        })
-        .collect()
+    pieces.map_while(|piece| if let Piece::Byte(byte) = piece { Some(*byte) } else { None }).collect()
 }
 
 /// Anchors a pattern at the root and joins neighbouring wildcards that together are one.
@@ -317,151 +329,4 @@ fn push_byte(text: &mut String, byte: u8) {
     text.push_str(r"\x");
     text.push(char::from(HEX[usize::from(byte >> 4)]));
     text.push(char::from(HEX[usize::from(byte & 15)]));
-}
-
-/// Reads a pattern into its alternatives.
-struct Reader<'a> {
-    rest: std::iter::Peekable<std::str::Chars<'a>>,
-}
-
-impl<'a> Reader<'a> {
-    fn new(pattern: &'a str) -> Self {
-        Reader {
-            rest: pattern.chars().peekable(),
-        }
-    }
-
-    fn read(mut self) -> Result<Vec<Vec<Piece>>, GlobError> {
-        self.alternative(0)
-    }
-
-    /// Reads up to the end, or inside braces up to (not including) the `,` or `}` that ends the alternative.
-    fn alternative(&mut self, depth: usize) -> Result<Vec<Vec<Piece>>, GlobError> {
-        let mut all: Vec<Vec<Piece>> = vec![Vec::new()];
-        while let Some(&next) = self.rest.peek() {
-            if depth > 0 && (next == ',' || next == '}') {
-                return Ok(all);
-            }
-            self.rest.next();
-            match next {
-                '}' => return Err(GlobError::UnbalancedBraces),
-                '{' => all = product(&all, &self.braces(depth + 1)?)?,
-                '*' if self.rest.next_if_eq(&'*').is_some() => append(&mut all, Piece::Cross),
-                '*' => append(&mut all, Piece::Star),
-                '?' => append(&mut all, Piece::One),
-                '[' => {
-                    let set = self.class()?;
-                    append(&mut all, Piece::Class(Box::new(set)));
-                }
-                '\\' => append_char(&mut all, self.rest.next().ok_or(GlobError::DanglingEscape)?),
-                character => append_char(&mut all, character),
-            }
-            if all.iter().map(Vec::len).sum::<usize>() > MAX_EXPANDED {
-                return Err(GlobError::TooManyAlternatives);
-            }
-        }
-        if depth > 0 {
-            Err(GlobError::UnbalancedBraces)
-        } else {
-            Ok(all)
-        }
-    }
-
-    fn braces(&mut self, depth: usize) -> Result<Vec<Vec<Piece>>, GlobError> {
-        if depth > MAX_NESTING {
-            return Err(GlobError::NestedTooDeep);
-        }
-        let mut all = Vec::new();
-        loop {
-            all.extend(self.alternative(depth)?);
-            if all.len() > MAX_ALTERNATIVES {
-                return Err(GlobError::TooManyAlternatives);
-            }
-            if self.rest.next() == Some('}') {
-                return Ok(all);
-            }
-        }
-    }
-
-    fn class(&mut self) -> Result<ByteSet, GlobError> {
-        let negated = self.rest.next_if(|c| matches!(c, '!' | '^')).is_some();
-        let mut set = [false; 256];
-        let mut first = true;
-        loop {
-            let character = self.rest.next().ok_or(GlobError::UnclosedClass)?;
-            if character == ']' && !first {
-                break;
-            }
-            first = false;
-            let from = self.class_byte(character)?;
-            let mut to = from;
-            if self.rest.peek() == Some(&'-') {
-                self.rest.next();
-                match self.rest.peek() {
-                    // A dash at the end is a dash.
-                    Some(']') => set[usize::from(b'-')] = true,
-                    _ => {
-                        let last = self.rest.next().ok_or(GlobError::UnclosedClass)?;
-                        to = self.class_byte(last)?;
-                    }
-                }
-            }
-            if from > to {
-                return Err(GlobError::BadRange {
-                    from: from.into(),
-                    to: to.into(),
-                });
-            }
-            set[usize::from(from)..=usize::from(to)].fill(true);
-        }
-        if negated {
-            for member in &mut set {
-                *member = !*member;
-            }
-        }
-        set[usize::from(b'/')] = false;
-        Ok(ByteSet(set))
-    }
-
-    fn class_byte(&mut self, character: char) -> Result<u8, GlobError> {
-        let character = if character == '\\' {
-            self.rest.next().ok_or(GlobError::UnclosedClass)?
-        } else {
-            character
-        };
-        if character.is_ascii() {
-            Ok(character as u8)
-        } else {
-            Err(GlobError::WideCharacterInClass { character })
-        }
-    }
-}
-
-fn append(all: &mut [Vec<Piece>], piece: Piece) {
-    if let Some((last, others)) = all.split_last_mut() {
-        for pieces in others {
-            pieces.push(piece.clone());
-        }
-        last.push(piece);
-    }
-}
-
-fn append_char(all: &mut [Vec<Piece>], character: char) {
-    for byte in character.encode_utf8(&mut [0; 4]).bytes() {
-        append(all, Piece::Byte(byte));
-    }
-}
-
-fn product(heads: &[Vec<Piece>], tails: &[Vec<Piece>]) -> Result<Vec<Vec<Piece>>, GlobError> {
-    let bytes: usize = heads.iter().map(Vec::len).sum::<usize>() * tails.len()
-        + tails.iter().map(Vec::len).sum::<usize>() * heads.len();
-    if heads.len() * tails.len() > MAX_ALTERNATIVES || bytes > MAX_EXPANDED {
-        return Err(GlobError::TooManyAlternatives);
-    }
-    let pairs = heads.iter().flat_map(|head| {
-        tails
-            .iter()
-            .map(move |tail| [head.as_slice(), tail].concat())
-    });
-    Ok(pairs.collect())
 }

@@ -1,0 +1,270 @@
+//! Which files a conjunction of conditions admits, one set per fact: enough to see that a rule can never match.
+//!
+//! `Widest` takes conditions with their bands (no file outside can ever match), `Surest` without (every file inside does match).
+
+use std::time::Duration;
+
+use umbrella_units::{Amount, BranchId, ByteSize};
+
+use super::condition::{Test, bit, compare, has_access};
+use super::spec::{Comparison, FileKind, SpaceField, TimeField};
+
+/// Whether bands count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// With bands: what can match at all.
+    Widest,
+    /// Without: what matches in any case.
+    Surest,
+}
+
+/// A fact with an order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Quantity {
+    Size,
+    Uid,
+    Gid,
+    Links,
+    Age(TimeField),
+    /// In bytes.
+    Space(BranchId, SpaceField),
+    /// In percent.
+    Share(BranchId, SpaceField),
+}
+
+/// A fact of any kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fact {
+    Quantity(Quantity),
+    Mode,
+    Kind,
+    Extension,
+    Online(BranchId),
+}
+
+/// Numbers from `low` to `high` without `holes`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Range {
+    low: i128,
+    high: i128,
+    holes: Vec<i128>,
+}
+
+/// Extensions: these, or all but these.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Extensions {
+    Only(Vec<Box<[u8]>>),
+    AllBut(Vec<Box<[u8]>>),
+}
+
+/// The files that a conjunction admits.
+#[derive(Debug, Clone)]
+pub(super) struct Domain {
+    ranges: Vec<(Quantity, Range)>,
+    /// For each of the 4096 modes whether it is admitted.
+    modes: Box<[bool]>,
+    kinds: u8,
+    extensions: Extensions,
+    /// Branches that have to be online (true) or offline (false).
+    online: Vec<(BranchId, bool)>,
+    /// A branch that would have to be both.
+    torn: Option<BranchId>,
+    /// Whether only files that were closed once are admitted.
+    settled_only: bool,
+}
+
+impl Domain {
+    /// The files that all of `tests` admit. Directories are never placed, so no domain holds one.
+    pub(super) fn new(tests: &[Test], reading: Reading) -> Domain {
+        let mut domain = Domain {
+            ranges: Vec::new(),
+            modes: vec![true; 0o10000].into(),
+            kinds: 0x7F & !bit(FileKind::Directory),
+            extensions: Extensions::AllBut(Vec::new()),
+            online: Vec::new(),
+            torn: None,
+            settled_only: false,
+        };
+        for test in tests {
+            domain.narrow(test, reading);
+        }
+        domain
+    }
+
+    fn narrow(&mut self, test: &Test, reading: Reading) {
+        let widest = reading == Reading::Widest;
+        match test {
+            Test::Size { is, value, band } => {
+                self.settled_only = true;
+                let band = if widest { *band } else { 0 };
+                self.range(Quantity::Size, u64::MAX.into(), *is, (*value).into(), band.into());
+            }
+            Test::Uid { is, value } => self.range(Quantity::Uid, u32::MAX.into(), *is, (*value).into(), 0),
+            Test::Gid { is, value } => self.range(Quantity::Gid, u32::MAX.into(), *is, (*value).into(), 0),
+            Test::Links { is, value } => self.range(Quantity::Links, u32::MAX.into(), *is, (*value).into(), 0),
+            Test::Age { of, is, value, band } => {
+                let band = if widest { *band } else { Duration::ZERO };
+                let nanos = |duration: Duration| duration.as_nanos() as i128;
+                self.range(Quantity::Age(*of), nanos(Duration::MAX), *is, nanos(*value), nanos(band));
+            }
+            Test::Mode { is, value, mask } => self.keep_modes(|mode| compare(*is, &(mode & mask), value)),
+            Test::Access { equal, value } => {
+                self.settled_only = true;
+                self.keep_modes(|mode| has_access(mode, *value) == *equal);
+            }
+            Test::Kind { any_of, negated } => self.kinds &= if *negated { !any_of } else { *any_of },
+            Test::Extension { any_of, negated } => self.extensions.narrow(any_of, *negated),
+            Test::Space { branch, of, is, value, band } => {
+                self.require(*branch, true);
+                self.space(*branch, *of, *is, *value, widest.then_some(*band));
+            }
+            Test::Online { branch, value } => self.require(*branch, *value),
+        }
+    }
+
+    fn space(&mut self, branch: BranchId, of: SpaceField, is: Comparison, value: Amount, band: Option<Amount>) {
+        let band = band.unwrap_or(Amount::Bytes(ByteSize(0)));
+        match (value, band) {
+            (Amount::Bytes(value), Amount::Bytes(band)) => {
+                self.range(Quantity::Space(branch, of), u64::MAX.into(), is, value.0.into(), band.0.into());
+            }
+            // Between two shares there is always room for another number of bytes, so shares count in halves of the unit.
+            (Amount::MilliPercent(value), Amount::MilliPercent(band)) => {
+                let double = |share: u32| i128::from(share) * 2;
+                self.range(Quantity::Share(branch, of), i128::MAX, is, double(value), double(band));
+            }
+            (Amount::MilliPercent(value), Amount::Bytes(ByteSize(0))) => {
+                self.range(Quantity::Share(branch, of), i128::MAX, is, i128::from(value) * 2, 0);
+            }
+            // Without the branch's size nothing is known.
+            _ => {}
+        }
+    }
+
+    fn range(&mut self, quantity: Quantity, max: i128, is: Comparison, value: i128, band: i128) {
+        let index = self.ranges.iter().position(|(other, _)| *other == quantity).unwrap_or_else(|| {
+            self.ranges.push((quantity, Range { low: 0, high: max, holes: Vec::new() }));
+            self.ranges.len() - 1
+        });
+        self.ranges[index].1.narrow(is, value, band);
+    }
+
+    fn keep_modes(&mut self, keep: impl Fn(u32) -> bool) {
+        for (mode, admitted) in (0..).zip(self.modes.iter_mut()) {
+            *admitted &= keep(mode);
+        }
+    }
+
+    /// Admits only what is asked while a branch is online, or offline.
+    pub(super) fn require(&mut self, branch: BranchId, online: bool) {
+        match self.online.iter().find(|(other, _)| *other == branch) {
+            Some((_, other)) if *other != online => self.torn = Some(branch),
+            Some(_) => {}
+            None => self.online.push((branch, online)),
+        }
+    }
+
+    /// Whether it admits anything only while a branch is online.
+    pub(super) fn needs_online(&self, branch: BranchId) -> bool {
+        self.online.contains(&(branch, true))
+    }
+
+    /// A fact of which no value is admitted; `None` when there is no such fact.
+    pub(super) fn contradiction(&self) -> Option<Fact> {
+        if let Some((quantity, _)) = self.ranges.iter().find(|(_, range)| range.is_empty()) {
+            return Some(Fact::Quantity(*quantity));
+        }
+        if !self.modes.contains(&true) {
+            return Some(Fact::Mode);
+        }
+        if self.kinds == 0 {
+            return Some(Fact::Kind);
+        }
+        if matches!(&self.extensions, Extensions::Only(none) if none.is_empty()) {
+            return Some(Fact::Extension);
+        }
+        self.torn.map(Fact::Online)
+    }
+
+    /// Whether everything that this admits is admitted by the other.
+    pub(super) fn is_within(&self, wider: &Domain) -> bool {
+        let full = |quantity| Range { low: 0, high: largest(quantity), holes: Vec::new() };
+        (self.settled_only || !wider.settled_only)
+            && wider.ranges.iter().all(|(quantity, range)| {
+                let own = self.ranges.iter().find(|(other, _)| other == quantity);
+                own.map_or_else(|| full(*quantity).is_within(range), |(_, own)| own.is_within(range))
+            })
+            && self.modes.iter().zip(&wider.modes).all(|(own, wider)| !own || *wider)
+            && self.kinds & !wider.kinds == 0
+            && self.extensions.is_within(&wider.extensions)
+            && wider.online.iter().all(|required| self.online.contains(required))
+    }
+}
+
+fn largest(quantity: Quantity) -> i128 {
+    match quantity {
+        Quantity::Size | Quantity::Space(..) => u64::MAX.into(),
+        Quantity::Uid | Quantity::Gid | Quantity::Links => u32::MAX.into(),
+        Quantity::Age(_) => Duration::MAX.as_nanos() as i128,
+        Quantity::Share(..) => i128::MAX,
+    }
+}
+
+impl Range {
+    fn narrow(&mut self, is: Comparison, value: i128, band: i128) {
+        match is {
+            Comparison::Less => self.high = self.high.min(value + band - 1),
+            Comparison::LessOrEqual => self.high = self.high.min(value + band),
+            Comparison::GreaterOrEqual => self.low = self.low.max(value - band),
+            Comparison::Greater => self.low = self.low.max(value - band + 1),
+            Comparison::Equal => {
+                self.low = self.low.max(value - band);
+                self.high = self.high.min(value + band);
+            }
+            Comparison::NotEqual => {
+                self.holes.push(value);
+                self.holes.sort_unstable();
+            }
+        }
+        while self.holes.contains(&self.low) && self.low <= self.high {
+            self.low += 1;
+        }
+        while self.holes.contains(&self.high) && self.low <= self.high {
+            self.high -= 1;
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.low > self.high
+    }
+
+    fn is_within(&self, wider: &Range) -> bool {
+        self.is_empty()
+            || (self.low >= wider.low
+                && self.high <= wider.high
+                && wider.holes.iter().all(|hole| *hole < self.low || *hole > self.high || self.holes.contains(hole)))
+    }
+}
+
+impl Extensions {
+    fn narrow(&mut self, any_of: &[Box<[u8]>], negated: bool) {
+        *self = match (&*self, negated) {
+            (Extensions::Only(own), _) => {
+                Extensions::Only(own.iter().filter(|own| any_of.contains(own) != negated).cloned().collect())
+            }
+            (Extensions::AllBut(out), false) => {
+                Extensions::Only(any_of.iter().filter(|one| !out.contains(one)).cloned().collect())
+            }
+            (Extensions::AllBut(out), true) => Extensions::AllBut(out.iter().chain(any_of).cloned().collect()),
+        }
+    }
+
+    fn is_within(&self, wider: &Extensions) -> bool {
+        match (self, wider) {
+            (Extensions::Only(own), Extensions::Only(wider)) => own.iter().all(|one| wider.contains(one)),
+            (Extensions::Only(own), Extensions::AllBut(out)) => own.iter().all(|one| !out.contains(one)),
+            (Extensions::AllBut(_), Extensions::Only(_)) => false,
+            (Extensions::AllBut(own), Extensions::AllBut(out)) => out.iter().all(|one| own.contains(one)),
+        }
+    }
+}

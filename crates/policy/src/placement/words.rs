@@ -1,0 +1,167 @@
+//! Conditions, values and branches in words, for `explain` and for the list of rules that can never match.
+
+use std::fmt::Display;
+
+use umbrella_units::{Amount, BranchId, ByteSize, format_duration};
+
+use super::condition::{Test, age, bit, extension, space};
+use super::facts::{BranchView, FileFacts, view};
+use super::rules::Rules;
+use super::spec::{Access, Comparison, FileKind, SpaceField, TimeField};
+
+const KINDS: [(FileKind, &str); 7] = [
+    (FileKind::File, "file"),
+    (FileKind::Directory, "directory"),
+    (FileKind::Symlink, "symlink"),
+    (FileKind::Fifo, "fifo"),
+    (FileKind::Socket, "socket"),
+    (FileKind::CharDevice, "char-device"),
+    (FileKind::BlockDevice, "block-device"),
+];
+
+impl Rules {
+    /// A branch by its name, quoted; by its number when no rule names it.
+    pub(super) fn branch_name(&self, id: BranchId) -> String {
+        let found = self.names.iter().find(|(other, _)| *other == id);
+        found.map_or_else(|| id.to_string(), |(_, name)| format!("\"{name}\""))
+    }
+
+    /// What a test looks at: `size`.
+    pub(super) fn subject(&self, test: &Test) -> String {
+        match test {
+            Test::Size { .. } => "size".to_owned(),
+            Test::Uid { .. } => "uid".to_owned(),
+            Test::Gid { .. } => "gid".to_owned(),
+            Test::Mode { mask: 0o7777, .. } => "mode".to_owned(),
+            Test::Mode { mask, .. } => format!("mode & {mask:04o}"),
+            Test::Access { .. } => "access".to_owned(),
+            Test::Kind { .. } => "type".to_owned(),
+            Test::Extension { .. } => "extension".to_owned(),
+            Test::Age { of, .. } => format!("age of {}", time_name(*of)),
+            Test::Links { .. } => "link count".to_owned(),
+            Test::Space { branch, of: SpaceField::Free, .. } => format!("free space of {}", self.branch_name(*branch)),
+            Test::Space { branch, of: SpaceField::Used, .. } => format!("used space of {}", self.branch_name(*branch)),
+            Test::Online { branch, .. } => self.branch_name(*branch),
+        }
+    }
+
+    /// The condition as a whole: `size >= 1 MiB`.
+    pub(super) fn condition(&self, test: &Test) -> String {
+        let joint = if matches!(test, Test::Online { .. }) { "is " } else { "" };
+        format!("{} {joint}{}", self.subject(test), wanted(test))
+    }
+}
+
+/// What a test asks for: `>= 1 MiB`.
+pub(super) fn wanted(test: &Test) -> String {
+    match test {
+        Test::Size { is, value, .. } => compared(*is, exact(ByteSize(*value))),
+        Test::Uid { is, value } | Test::Gid { is, value } | Test::Links { is, value } => compared(*is, value),
+        Test::Mode { is, value, .. } => compared(*is, format_args!("{value:04o}")),
+        Test::Access { equal, value } => format!("{} {}", equal_sign(*equal), access_name(*value)),
+        Test::Kind { any_of, negated } => {
+            let named = KINDS.iter().filter(|(kind, _)| any_of & bit(*kind) != 0).map(|(_, name)| (*name).to_owned());
+            format!("{} {}", equal_sign(!negated), list(&named.collect::<Vec<_>>()))
+        }
+        Test::Extension { any_of, negated } => {
+            let named = any_of.iter().map(|extension| String::from_utf8_lossy(extension).into_owned());
+            format!("{} {}", equal_sign(!negated), list(&named.collect::<Vec<_>>()))
+        }
+        Test::Age { is, value, .. } => compared(*is, format_duration(*value)),
+        Test::Space { is, value: Amount::Bytes(bytes), .. } => compared(*is, exact(*bytes)),
+        Test::Space { is, value, .. } => compared(*is, value),
+        Test::Online { value, .. } => online_name(*value).to_owned(),
+    }
+}
+
+/// How far beyond the threshold a file stays once it is on the rule's branches; `None` when no further.
+pub(super) fn band(test: &Test) -> Option<String> {
+    if !test.has_band() {
+        return None;
+    }
+    match test {
+        Test::Size { band, .. } => Some(exact(ByteSize(*band))),
+        Test::Age { band, .. } => Some(format_duration(*band)),
+        Test::Space { band, .. } => Some(band.to_string()),
+        _ => None,
+    }
+}
+
+/// What the file or branch has: `12 KiB`.
+pub(super) fn actual(test: &Test, facts: &FileFacts<'_>, branches: &[BranchView]) -> String {
+    match test {
+        Test::Size { .. } => exact(facts.size),
+        Test::Uid { .. } => facts.uid.to_string(),
+        Test::Gid { .. } => facts.gid.to_string(),
+        Test::Mode { mask, .. } => format!("{:04o}", facts.mode & mask),
+        Test::Access { .. } => format!("{} (mode {:04o})", accesses(facts.mode), facts.mode),
+        Test::Kind { .. } => {
+            KINDS.iter().find(|(kind, _)| *kind == facts.kind).map_or("unknown", |(_, name)| name).to_owned()
+        }
+        Test::Extension { .. } => extension(facts.path)
+            .map_or_else(|| "none".to_owned(), |own| String::from_utf8_lossy(own).to_ascii_lowercase()),
+        Test::Age { of, .. } => format_duration(age(facts, *of)),
+        Test::Links { .. } => facts.links.to_string(),
+        Test::Space { branch, of, value, .. } => match (view(branches, *branch), value) {
+            (None, _) => "unknown".to_owned(),
+            (Some(view), Amount::Bytes(_)) => exact(space(view, *of)),
+            (Some(view), Amount::MilliPercent(_)) => {
+                let part = space(view, *of);
+                let share = part.0 as f64 * 100.0 / view.total.0.max(1) as f64;
+                format!("{part} ({share:.1}% of {})", view.total)
+            }
+        },
+        Test::Online { branch, .. } => online_name(super::facts::is_online(branches, *branch)).to_owned(),
+    }
+}
+
+/// A size as people write it, with the bytes when that rounds.
+pub(super) fn exact(size: ByteSize) -> String {
+    let text = size.to_string();
+    if text.parse() == Ok(size) { text } else { format!("{text} ({} bytes)", size.0) }
+}
+
+fn compared(is: Comparison, value: impl Display) -> String {
+    let sign = match is {
+        Comparison::Less => "<",
+        Comparison::LessOrEqual => "<=",
+        Comparison::Equal => "=",
+        Comparison::NotEqual => "!=",
+        Comparison::GreaterOrEqual => ">=",
+        Comparison::Greater => ">",
+    };
+    format!("{sign} {value}")
+}
+
+fn equal_sign(equal: bool) -> &'static str {
+    if equal { "=" } else { "!=" }
+}
+
+fn list(names: &[String]) -> String {
+    if names.is_empty() { "none of an empty list".to_owned() } else { names.join(" or ") }
+}
+
+fn time_name(of: TimeField) -> &'static str {
+    match of {
+        TimeField::Atime => "atime",
+        TimeField::Mtime => "mtime",
+        TimeField::Ctime => "ctime",
+    }
+}
+
+fn access_name(access: Access) -> &'static str {
+    match access {
+        Access::ReadOnly => "read-only",
+        Access::Writable => "writable",
+        Access::Executable => "executable",
+    }
+}
+
+fn accesses(mode: u32) -> String {
+    let write = if mode & 0o222 == 0 { "read-only" } else { "writable" };
+    if mode & 0o111 == 0 { write.to_owned() } else { format!("{write} and executable") }
+}
+
+fn online_name(online: bool) -> &'static str {
+    if online { "online" } else { "offline" }
+}
