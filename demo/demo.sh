@@ -77,9 +77,10 @@ pending() {
 
 # Files move after their last close, in the background: waits until all have.
 settle() {
-    local quiet=0 tries
+    local quiet=0 tries moving
     for ((tries = 0; tries < 300; tries++)); do
-        if [[ $(pending) == 0 ]]; then quiet=$((quiet + 1)); else quiet=0; fi
+        moving=$(pending) || fail "umbrella status does not say how many files are still to move"
+        if ((moving == 0)); then quiet=$((quiet + 1)); else quiet=0; fi
         ((quiet < 3)) || return 0
         sleep 0.1
     done
@@ -151,7 +152,9 @@ df -h --output=target,size,avail "$work/disk" "$work/flash" "$work/crypt" "$pool
 heading "files of every kind are copied in"
 say "this repository's own tree, as /src, and a few files that the rules name"
 mkdir -p "$pool/src" "$pool/home/dave/films" "$pool/home/erin" "$pool/music"
-tar -C "$repository" --exclude=./target --exclude=./.git -cf - . | tar -C "$pool/src" -xf -
+mkdir "$work/original"
+tar -C "$repository" --exclude=./target --exclude=./.git -cf - . | tar -C "$work/original" -xf -
+cp -a "$work/original/." "$pool/src/"
 data 2000 >"$pool/home/dave/letter.txt"
 data $((3 * MIB)) >"$pool/home/dave/films/holiday.avi"
 data 9000 >"$pool/home/erin/notes.txt"
@@ -161,7 +164,7 @@ chmod a-w "$pool/manual.pdf"
 ln -s manual.pdf "$pool/readme"
 settle
 "$umbrella" enforce "$pool" >/dev/null 2>&1
-diff -r --exclude=target --exclude=.git "$repository" "$pool/src" || fail "the copy of the repository differs from the original"
+diff -r "$work/original" "$pool/src" || fail "the copy of the repository differs from the original"
 say "the copy is equal to the original; the branches hold:"
 for branch in "${branches[@]}"; do
     printf '  %-6s %5d files\n' "$branch" "$(find "$work/$branch" -xdev -type f -not -path '*/.umbrella*' | wc -l)"

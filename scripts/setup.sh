@@ -68,7 +68,7 @@ require_machine() {
     done
 }
 
-export PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin
+export PATH=$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
 case $goal in
     build)
         install_packages "${build_packages[@]}"
