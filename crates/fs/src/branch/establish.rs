@@ -9,8 +9,8 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
@@ -19,7 +19,7 @@ use super::identity::{self, HiddenError, Marker, MarkerError};
 use super::mounts::{FsKind, fs_kind};
 use super::state::{Remembered, StateDir, Uuid, new_uuid, uuid_text};
 use super::workers::Workers;
-use super::{BranchError, Hidden, Online, abilities, beneath};
+use super::{BranchError, Hidden, HiddenProblem, Online, abilities, beneath};
 use crate::spec::BranchSpec;
 
 /// What is needed to bring a branch online, on whichever thread.
@@ -28,8 +28,8 @@ pub(super) struct Plan {
     pub(super) state: Arc<StateDir>,
     /// Guarded whatever the file system.
     pub(super) guarded: bool,
-    /// The branch's previous life.
-    pub(super) last: Weak<Online>,
+    /// Shared with the branch, its earlier lives and other plans of it.
+    pub(super) lives: Arc<()>,
     pub(super) threads: Arc<AtomicUsize>,
 }
 
@@ -61,13 +61,17 @@ impl Plan {
         let stat = rustix::fs::fstat(&root).map_err(self.io("looking at it"))?;
         let vfs = rustix::fs::fstatvfs(&root).map_err(self.io("asking for its space"))?;
         let read_only = vfs.f_flag.contains(StatVfsMountFlags::RDONLY);
+        let writable = !read_only && !self.spec.read_only;
+        self.state.adopt_renamed(&self.spec.name, &self.spec.path)?;
         self.check_mount(&kind)?;
 
         let fsid = lasting_fsid(&kind).then_some(vfs.f_fsid);
-        let identity = self.identify(root.as_fd(), &kind, fsid)?;
-        let claim = self.state.claim(identity.uuid, &self.spec.name);
-        let claim = claim.map_err(|other| BranchError::Twin { path: self.path(), other })?;
-        let writable = !read_only && !self.spec.read_only;
+        let identity = self.identify(root.as_fd(), &kind, fsid, writable)?;
+        let twin = |other| BranchError::Twin { path: self.path(), other };
+        let claim = self.state.claim(identity.uuid, &self.spec.name).map_err(twin)?;
+        if let Some(other) = self.absent_twin(&identity) {
+            return Err(twin(other));
+        }
         let hidden = if writable { Some(self.open_hidden(root.as_fd())?) } else { None };
         let slot = self.settle(&identity, hidden.as_ref(), &kind, fsid)?;
         let abilities = match &hidden {
@@ -89,6 +93,7 @@ impl Plan {
             epoch: EPOCH.fetch_add(1, Ordering::Relaxed),
             workers: guarded.then(|| Workers::new(Arc::clone(&self.threads))),
             _claim: claim,
+            _life: Arc::clone(&self.lives),
         };
         Ok(Candidate { online, read_only })
     }
@@ -115,13 +120,19 @@ impl Plan {
         if must && !kind.is_mount { Err(BranchError::NotMounted { path: self.path() }) } else { Ok(()) }
     }
 
-    fn identify(&self, root: BorrowedFd<'_>, kind: &FsKind, fsid: Option<u64>) -> Result<Identity, BranchError> {
+    fn identify(
+        &self,
+        root: BorrowedFd<'_>,
+        kind: &FsKind,
+        fsid: Option<u64>,
+        writable: bool,
+    ) -> Result<Identity, BranchError> {
         let hidden = identity::find_hidden(root);
         let marker = match hidden {
             Ok(Some(dir)) => Marker::read(dir.as_fd()).map_err(|error| self.marker_error(error))?,
-            Ok(None) => None,
             // On a file system of one owner only `open_hidden` can tell whether the folder is ours.
-            Err(HiddenError::Wrong(super::HiddenProblem::Owner { .. })) => self.read_foreign(root)?,
+            Err(HiddenError::Wrong(HiddenProblem::Owner { .. })) if writable => self.read_foreign(root)?,
+            Ok(None) | Err(HiddenError::Wrong(HiddenProblem::Owner { .. })) => None,
             Err(error) => return Err(self.hidden_error(error)),
         };
         let known = self.remembered_here();
@@ -164,11 +175,20 @@ impl Plan {
 
     /// The marker in a hidden folder whose owner is not the daemon's user. Believed only once `open_hidden` has accepted the folder.
     fn read_foreign(&self, root: BorrowedFd<'_>) -> Result<Option<Marker>, BranchError> {
-        if self.spec.read_only {
-            return Ok(None);
-        }
         let hidden = identity::make_hidden(root).map_err(|error| self.hidden_error(error))?;
         Marker::read(hidden.dir.as_fd()).map_err(|error| self.marker_error(error))
+    }
+
+    /// A branch of the same identity elsewhere that is not online just now, but is still where it was.
+    fn absent_twin(&self, identity: &Identity) -> Option<String> {
+        let others = self.state.others_with(&identity.uuid, &self.spec.name);
+        let still_there = |path: &PathBuf| {
+            let root =
+                rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+            let dir = identity::find_hidden(root.as_fd()).ok()??;
+            Marker::read(dir.as_fd()).ok()?.filter(|marker| marker.uuid == identity.uuid)
+        };
+        others.into_iter().find(|(_, path)| still_there(path).is_some()).map(|(name, _)| name)
     }
 
     fn open_hidden(&self, root: BorrowedFd<'_>) -> Result<Hidden, BranchError> {
@@ -180,7 +200,10 @@ impl Plan {
     /// Keeps a second daemon away. Our own previous life may still hold the lock.
     fn lock(&self, dir: &OwnedFd) -> Result<(), BranchError> {
         match rustix::fs::flock(dir, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) if self.last.strong_count() == 0 => Err(BranchError::InUse { path: self.path() }),
+            // The branch has one share, this plan another.
+            Err(Errno::WOULDBLOCK) if Arc::strong_count(&self.lives) <= 2 => {
+                Err(BranchError::InUse { path: self.path() })
+            }
             // Not every file system has locks.
             _ => Ok(()),
         }

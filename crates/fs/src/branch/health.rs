@@ -134,7 +134,7 @@ impl Branch {
             spec: self.spec.clone(),
             state: Arc::clone(&self.state),
             guarded: self.always_guarded.load(Ordering::Relaxed),
-            last: self.last.lock().clone(),
+            lives: Arc::clone(&self.lives),
             threads: Arc::clone(&self.threads),
         };
         let found = self.prober.run(timeout, move || plan.run()).unwrap_or_else(|| {
@@ -159,7 +159,6 @@ impl Branch {
 
     fn install(&self, candidate: Candidate) {
         let online = Arc::new(candidate.online);
-        *self.last.lock() = Arc::downgrade(&online);
         self.refuses_writes.store(candidate.read_only && !self.spec.read_only, Ordering::Relaxed);
         self.suspect.store(false, Ordering::Relaxed);
         tracing::info!(branch = %self.spec.name, fs_type = %online.fs_type, slot = online.slot, "branch is online");

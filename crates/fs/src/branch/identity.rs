@@ -42,7 +42,7 @@ impl From<Errno> for MarkerError {
 }
 
 /// Why there is no hidden folder.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(super) enum HiddenError {
     /// A call failed.
     Io(Errno),

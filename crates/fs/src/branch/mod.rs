@@ -8,6 +8,7 @@
 
 mod abilities;
 pub mod beneath;
+mod error;
 mod establish;
 mod health;
 mod identity;
@@ -15,22 +16,24 @@ pub mod mounts;
 pub mod state;
 mod workers;
 
+#[cfg(test)]
+mod tests;
+
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use rustix::io::Errno;
-use thiserror::Error;
 use umbrella_policy::placement::BranchView;
 use umbrella_units::{BranchId, ByteSize, Timestamp};
 
 use crate::control::protocol::{Abilities, BranchState, BranchStatus};
 use crate::spec::BranchSpec;
 
+pub use error::{BranchError, HiddenProblem};
 pub use health::ProbeResult;
 pub use state::{StateDir, StateError};
 
@@ -49,117 +52,6 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
 const SPACE_AGE: Duration = Duration::from_millis(100);
 /// Least headroom of a branch whose configuration names none.
 const LEAST_HEADROOM: u64 = 1 << 30;
-
-/// Why a branch does not come online. The text is for people and is what `umbrella status` shows.
-#[derive(Debug, Error)]
-pub enum BranchError {
-    /// The path is gone or cannot be opened.
-    #[error("{path:?} cannot be opened: {source}")]
-    Open {
-        /// Path of the branch.
-        path: PathBuf,
-        /// Why.
-        source: Errno,
-    },
-    /// The directory is there, but the file system that should be mounted on it is not.
-    #[error("{path:?} is not mounted (the directory is there but is not the branch)")]
-    NotMounted {
-        /// Path of the branch.
-        path: PathBuf,
-    },
-    /// Something is mounted there, but it is not what was there before.
-    #[error(
-        "{path:?} holds another file system than before ({found}; to take it in as a new branch, remove branch {name:?} from the pool and add it again)"
-    )]
-    Another {
-        /// Path of the branch.
-        path: PathBuf,
-        /// Name of the branch.
-        name: String,
-        /// What is there.
-        found: String,
-    },
-    /// While the branch was online, something else came to be at its path.
-    #[error("{path:?} is not the directory any more that was opened there")]
-    Replaced {
-        /// Path of the branch.
-        path: PathBuf,
-    },
-    /// Another branch of the pool has the same identity: a cloned disk, or the same directory twice.
-    #[error(
-        "{path:?} has the same identity as branch {other:?} (a copied disk, or the same directory twice; remove {path:?}/.umbrella from the copy)"
-    )]
-    Twin {
-        /// Path of the branch.
-        path: PathBuf,
-        /// The branch that has it.
-        other: String,
-    },
-    /// Another daemon uses the branch.
-    #[error("{path:?} is in use by another mount (unmount that one first)")]
-    InUse {
-        /// Path of the branch.
-        path: PathBuf,
-    },
-    /// The hidden folder is not ours.
-    #[error(
-        "{path:?}/.umbrella {problem} (it holds what a crash needs to be undone, so it must be a folder that only the daemon can write; look at it, then move it away)"
-    )]
-    Hidden {
-        /// Path of the branch.
-        path: PathBuf,
-        /// What is wrong.
-        problem: HiddenProblem,
-    },
-    /// The marker is damaged.
-    #[error(
-        "{path:?}/.umbrella/branch.json cannot be read: {detail} (restore it, or remove it to take the branch in as a new one)"
-    )]
-    Marker {
-        /// Path of the branch.
-        path: PathBuf,
-        /// What the reader said.
-        detail: String,
-    },
-    /// Some call failed on the way.
-    #[error("{path:?}: {step}: {source}")]
-    Io {
-        /// Path of the branch.
-        path: PathBuf,
-        /// What was tried.
-        step: &'static str,
-        /// Why it failed.
-        source: Errno,
-    },
-    /// The kernel is too old.
-    #[error("{}", beneath::MISSING)]
-    NoOpenat2,
-    /// The pool's memory failed.
-    #[error(transparent)]
-    State(#[from] StateError),
-    /// No answer in time.
-    #[error("{path:?} does not answer (waited {waited_ms} ms)")]
-    Hung {
-        /// Path of the branch.
-        path: PathBuf,
-        /// How long.
-        waited_ms: u64,
-    },
-}
-
-/// See [`BranchError::Hidden`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum HiddenProblem {
-    /// A symbolic link, or not a directory.
-    #[error("is a symbolic link or not a directory")]
-    NotADirectory,
-    /// Somebody else's.
-    #[error("belongs to user {owner}, not to the daemon's")]
-    Owner {
-        /// Whose.
-        owner: u32,
-    },
-}
 
 /// Room on a branch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -212,6 +104,7 @@ pub struct Online {
     pub epoch: u64,
     workers: Option<Workers>,
     _claim: state::Claim,
+    _life: Arc<()>,
 }
 
 impl Online {
@@ -232,8 +125,8 @@ pub struct Branch {
     online: ArcSwapOption<Online>,
     /// Why and since when it is offline; meaningless while online.
     offline: Mutex<(String, Timestamp)>,
-    /// The last [`Online`], to tell our own lock on the branch from another daemon's.
-    last: Mutex<Weak<Online>>,
+    /// Shared with every [`Online`] there was, to tell our own lock on the branch from another daemon's.
+    lives: Arc<()>,
     /// Held while the branch goes from one state to the other.
     changing: Mutex<()>,
     prober: Prober,
@@ -268,7 +161,7 @@ impl Branch {
             state,
             online: ArcSwapOption::empty(),
             offline: Mutex::new(("not tried yet".to_owned(), now())),
-            last: Mutex::default(),
+            lives: Arc::default(),
             changing: Mutex::default(),
             prober: Prober::default(),
             threads: Arc::default(),
@@ -341,6 +234,8 @@ impl Branch {
     /// Runs file-system calls for this branch. On a local file system: here and now. On a guarded one: on a thread of the
     /// branch, for at most the timeout; then the branch goes offline and the answer is ETIMEDOUT, though what `call` does may
     /// still happen. [`OFFLINE`] when the branch is offline, or goes offline for another reason meanwhile.
+    ///
+    /// `call` must speak to this branch only: another branch's errors, and its slowness, would count as this one's.
     pub fn io<T: Send + 'static>(
         &self,
         call: impl FnOnce(&Online) -> rustix::io::Result<T> + Send + 'static,
@@ -368,7 +263,7 @@ impl Branch {
                     _ => "does not answer",
                 };
                 let waited = patience.as_millis();
-                let reason = format!("{:?} {what} (waited {waited} ms)", self.spec.path);
+                let reason = format!("\"{}\" {what} (waited {waited} ms)", self.spec.path.display());
                 self.take_offline_if(&online, reason);
                 Err(Errno::TIMEDOUT)
             }
@@ -379,10 +274,10 @@ impl Branch {
     fn watch<T>(&self, online: &Online, result: rustix::io::Result<T>) -> rustix::io::Result<T> {
         if let Err(error) = &result {
             match *error {
-                Errno::NOTCONN | Errno::SHUTDOWN | Errno::NODEV | Errno::HOSTDOWN => {
-                    self.take_offline_if(online, format!("{:?}: {error}", self.spec.path));
+                Errno::NOTCONN | Errno::SHUTDOWN | Errno::HOSTDOWN => {
+                    self.take_offline_if(online, format!("\"{}\": {error}", self.spec.path.display()));
                 }
-                Errno::IO | Errno::STALE | Errno::ROFS | Errno::NXIO => self.note_suspect(),
+                Errno::IO | Errno::STALE | Errno::ROFS => self.note_suspect(),
                 _ => {}
             }
         }

@@ -158,6 +158,33 @@ impl StateDir {
         Ok(())
     }
 
+    /// A branch that has another name in the configuration than before, at the same path, stays the branch it was.
+    pub(super) fn adopt_renamed(&self, name: &str, path: &Path) -> Result<(), StateError> {
+        let mut pool = self.pool.lock();
+        if pool.branches.contains_key(name) {
+            return Ok(());
+        }
+        let claims = self.claims.lock();
+        let old = pool.branches.iter().find(|(_, it)| it.path == path && !claims.contains_key(&it.uuid));
+        let Some((old_name, what)) = old.map(|(old_name, what)| (old_name.clone(), what.clone())) else {
+            return Ok(());
+        };
+        drop(claims);
+        let mut next = pool.clone();
+        next.branches.remove(&old_name);
+        next.branches.insert(name.to_owned(), what);
+        self.save(&next)?;
+        *pool = next;
+        Ok(())
+    }
+
+    /// Names and paths of other branches that were known by this identity.
+    pub(super) fn others_with(&self, uuid: &Uuid, name: &str) -> Vec<(String, PathBuf)> {
+        let pool = self.pool.lock();
+        let others = pool.branches.iter().filter(|(other, it)| *other != name && it.uuid == *uuid);
+        others.map(|(other, it)| (other.clone(), it.path.clone())).collect()
+    }
+
     /// A slot for a branch: the one it brings if no other branch has it, else the smallest that was never used.
     pub fn slot_for(&self, name: &str, brings: Option<u16>) -> Result<u16, StateError> {
         let pool = self.pool.lock();
@@ -247,7 +274,7 @@ fn path_hash(path: &Path) -> u64 {
 
 /// A uuid as 32 hexadecimal digits.
 pub fn uuid_text(uuid: &Uuid) -> String {
-    uuid.iter().map(|byte| format!("{byte:02x}")).collect()
+    format!("{:032x}", u128::from_be_bytes(*uuid))
 }
 
 /// Serde form of a uuid.

@@ -144,8 +144,11 @@ impl Workers {
     pub(super) fn close(&self) {
         let mut queue = self.shared.queue.lock();
         queue.closed = true;
-        queue.jobs.clear();
+        let jobs = std::mem::take(&mut queue.jobs);
         self.shared.wake.notify_all();
+        drop(queue);
+        // What a job holds may do anything when it is dropped.
+        drop(jobs);
     }
 
     fn submit(&self, job: Job) -> Result<(), Lost> {

@@ -1,0 +1,120 @@
+//! Why a branch does not come online.
+
+use std::path::PathBuf;
+
+use rustix::io::Errno;
+use thiserror::Error;
+
+use super::beneath;
+use super::state::StateError;
+
+/// Why a branch does not come online. The text is for people and is what `umbrella status` shows.
+#[derive(Debug, Error)]
+pub enum BranchError {
+    /// The path is gone or cannot be opened.
+    #[error("{path:?} cannot be opened: {source}")]
+    Open {
+        /// Path of the branch.
+        path: PathBuf,
+        /// Why.
+        source: Errno,
+    },
+    /// The directory is there, but the file system that should be mounted on it is not.
+    #[error("{path:?} is not mounted (the directory is there but is not the branch)")]
+    NotMounted {
+        /// Path of the branch.
+        path: PathBuf,
+    },
+    /// Something is mounted there, but it is not what was there before.
+    #[error(
+        "{path:?} holds another file system than before ({found}; to take it in as a new branch, remove branch {name:?} from the pool and add it again)"
+    )]
+    Another {
+        /// Path of the branch.
+        path: PathBuf,
+        /// Name of the branch.
+        name: String,
+        /// What is there.
+        found: String,
+    },
+    /// While the branch was online, something else came to be at its path.
+    #[error("{path:?} is not the directory any more that was opened there")]
+    Replaced {
+        /// Path of the branch.
+        path: PathBuf,
+    },
+    /// Another branch of the pool has the same identity: a cloned disk, or the same directory twice.
+    #[error(
+        "{path:?} has the same identity as branch {other:?} (a copied disk, or the same directory twice; remove {path:?}/.umbrella from the copy)"
+    )]
+    Twin {
+        /// Path of the branch.
+        path: PathBuf,
+        /// The branch that has it.
+        other: String,
+    },
+    /// Another daemon uses the branch.
+    #[error("{path:?} is in use by another mount (unmount that one first)")]
+    InUse {
+        /// Path of the branch.
+        path: PathBuf,
+    },
+    /// The hidden folder is not ours.
+    #[error(
+        "{path:?}/.umbrella {problem} (it holds what a crash needs to be undone, so it must be a folder that only the daemon can write; look at it, then move it away)"
+    )]
+    Hidden {
+        /// Path of the branch.
+        path: PathBuf,
+        /// What is wrong.
+        problem: HiddenProblem,
+    },
+    /// The marker is damaged.
+    #[error(
+        "{path:?}/.umbrella/branch.json cannot be read: {detail} (restore it, or remove it to take the branch in as a new one)"
+    )]
+    Marker {
+        /// Path of the branch.
+        path: PathBuf,
+        /// What the reader said.
+        detail: String,
+    },
+    /// Some call failed on the way.
+    #[error("{path:?}: {step}: {source}")]
+    Io {
+        /// Path of the branch.
+        path: PathBuf,
+        /// What was tried.
+        step: &'static str,
+        /// Why it failed.
+        source: Errno,
+    },
+    /// The kernel is too old.
+    #[error("{}", beneath::MISSING)]
+    NoOpenat2,
+    /// The pool's memory failed.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// No answer in time.
+    #[error("{path:?} does not answer (waited {waited_ms} ms)")]
+    Hung {
+        /// Path of the branch.
+        path: PathBuf,
+        /// How long.
+        waited_ms: u64,
+    },
+}
+
+/// See [`BranchError::Hidden`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum HiddenProblem {
+    /// A symbolic link, or not a directory.
+    #[error("is a symbolic link or not a directory")]
+    NotADirectory,
+    /// Somebody else's.
+    #[error("belongs to user {owner}, not to the daemon's")]
+    Owner {
+        /// Whose.
+        owner: u32,
+    },
+}

@@ -1,0 +1,133 @@
+//! What the map knows of one branch.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::InodeMapError;
+use super::log::LogFile;
+use super::record::{Entry, RECORD, Record, decode_record, encode};
+
+/// Records that wait for a log that cannot be written; beyond this the oldest knowledge is given up.
+const MOST_PENDING: usize = 256 << 20;
+
+/// How far counters leap when a log is read: more numbers than are made up between two write-backs of the kernel.
+const LEAP: u64 = 1 << 20;
+
+/// One branch: its entries, the numbers of its range that are shown elsewhere, and its log.
+#[derive(Debug, Default)]
+pub(super) struct Shard {
+    /// There is an entry or a lent number.
+    busy: AtomicBool,
+    pub(super) state: RwLock<State>,
+    /// Counter of the next made-up number.
+    next_fresh: AtomicU64,
+    /// Locked before `state`, never after it.
+    log: Mutex<Option<LogFile>>,
+    /// Records go to the log at once; otherwise only when asked (its file system may hang).
+    at_once: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) entries: FxHashMap<(u64, u64), Entry>,
+    pub(super) lent: FxHashSet<u64>,
+    /// Bytes of records that are not in the log yet.
+    pending: Vec<u8>,
+}
+
+impl Shard {
+    /// Whether every file of the branch has the number of its place.
+    pub(super) fn is_plain(&self) -> bool {
+        !self.busy.load(Ordering::Acquire)
+    }
+
+    /// Changes the state, notes `records` and writes them as soon as that is safe.
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut State, &mut Vec<Record>) -> T) -> T {
+        let mut records = Vec::new();
+        let (result, wrote) = {
+            let mut state = self.state.write();
+            let result = change(&mut state, &mut records);
+            if !(state.entries.is_empty() && state.lent.is_empty()) {
+                self.busy.store(true, Ordering::Release);
+            }
+            for record in &records {
+                state.pending.extend_from_slice(&encode(record));
+            }
+            if state.pending.len() > MOST_PENDING {
+                state.pending.clear();
+            }
+            (result, !records.is_empty())
+        };
+        if wrote && self.at_once.load(Ordering::Relaxed) {
+            // What cannot be written now stays pending.
+            let _ = self.flush();
+        }
+        result
+    }
+
+    /// A counter that no number of the branch's range has.
+    pub(super) fn take_counter(&self) -> u64 {
+        self.next_fresh.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Counters below `counter` are used.
+    pub(super) fn raise_counter(&self, counter: u64) {
+        self.next_fresh.fetch_max(counter, Ordering::Relaxed);
+    }
+
+    /// Goes far past every counter that may have been used, also by records that a crash has lost; gives the new one.
+    pub(super) fn leap(&self, used: u64) -> u64 {
+        self.raise_counter(used);
+        self.next_fresh.fetch_add(LEAP, Ordering::Relaxed) + LEAP
+    }
+
+    /// Writes what is pending.
+    fn flush(&self) -> Result<(), InodeMapError> {
+        let mut log = self.log.lock();
+        let Some(file) = log.as_mut() else {
+            return Ok(());
+        };
+        let bytes = std::mem::take(&mut self.state.write().pending);
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        file.append(&bytes).map_err(|error| {
+            let mut state = self.state.write();
+            let later = std::mem::replace(&mut state.pending, bytes);
+            state.pending.extend_from_slice(&later);
+            error.into()
+        })
+    }
+
+    /// Writes what is pending and waits for the disk.
+    pub(super) fn sync(&self) -> Result<(), InodeMapError> {
+        self.flush()?;
+        let file = self.log.lock().as_ref().map(LogFile::file);
+        match file {
+            Some(file) => rustix::fs::fdatasync(file).map_err(InodeMapError::Io),
+            None => Ok(()),
+        }
+    }
+
+    /// Records that were never written, of an earlier life of the branch.
+    pub(super) fn unwritten(&self) -> Vec<Record> {
+        self.state.read().pending.chunks_exact(RECORD).map_while(decode_record).collect()
+    }
+
+    /// Keeps a log from now on.
+    pub(super) fn attach(&self, log: LogFile, at_once: bool) {
+        *self.log.lock() = Some(log);
+        self.at_once.store(at_once, Ordering::Relaxed);
+    }
+
+    /// Lets the log go, and forgets the entries that are in it. Lent numbers stay lent.
+    pub(super) fn detach(&self) {
+        if self.at_once.load(Ordering::Relaxed) {
+            let _ = self.flush();
+        }
+        *self.log.lock() = None;
+        self.state.write().entries = FxHashMap::default();
+    }
+}
