@@ -145,7 +145,7 @@ CONFIG
 cat "$work/pool.toml"
 printf '\n'
 show "$umbrella" check "$work/pool.toml"
-show "$umbrella" mount "$work/pool.toml" --daemon 2>"$work/daemon.log"
+show "$umbrella" mount "$work/pool.toml" --daemon --log "$work/daemon.log"
 mountpoint -q "$pool" || fail "mount --daemon returned before the pool was mounted"
 df -h --output=target,size,avail "$work/disk" "$work/flash" "$work/crypt" "$pool"
 
