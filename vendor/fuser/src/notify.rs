@@ -57,6 +57,13 @@ impl Notifier {
         Self(cs)
     }
 
+    /// Registers a file for passthrough, outside of a reply.
+    /// # Errors
+    /// Returns an error if the kernel refuses the file.
+    pub fn open_backing(&self, fd: impl std::os::fd::AsFd) -> io::Result<crate::BackingId> {
+        self.0.open_backing(fd.as_fd())
+    }
+
     /// Notify poll clients of I/O readiness
     /// # Errors
     /// Returns an error if the kernel rejects the notification.
@@ -75,8 +82,11 @@ impl Notifier {
     }
 
     /// Let the timeout of a directory entry run out, so that its next use asks the file system
-    /// again. Unlike [`inval_entry`](Self::inval_entry) it drops no dentry, so it neither waits for
-    /// the directory's lock nor detaches what is mounted or open below. Since ABI 7.38.
+    /// again. Unlike [`inval_entry`](Self::inval_entry) it keeps the dentry and so detaches nothing
+    /// that is mounted below. Since ABI 7.38.
+    ///
+    /// Like `inval_entry` it takes the directory's lock in the kernel: never send it from a handler
+    /// of a request on that directory, nor while holding a lock that such a handler waits for.
     /// # Errors
     /// Returns an error if the notification data is too large.
     /// Returns an error if the kernel rejects the notification.
@@ -86,6 +96,7 @@ impl Notifier {
     }
 
     /// Let the timeouts of all directory entries of the mount run out at once. Since ABI 7.44.
+    /// Takes no lock of a file or directory, so it may be sent from anywhere.
     /// # Errors
     /// Returns an error (`EINVAL`) if the kernel does not know this notification.
     pub fn inc_epoch(&self) -> io::Result<()> {

@@ -59,8 +59,8 @@ impl<'a> RequestWithSender<'a> {
     /// request and sends back the returned reply to the kernel
     pub(crate) fn dispatch<FS: Filesystem>(&self, se: &SessionEventLoop<FS>) {
         debug!("{} thread={}", self.request, se.thread_name);
-        // A panicking handler must cost its caller an error, not the mount one of its threads (and,
-        // with the last of them, every caller a hang). The reply it held was dropped while unwinding,
+        // A panicking handler must cost its caller an error, not the mount one of its threads (or,
+        // if it is the first of them, the session). The reply it held was dropped while unwinding,
         // and a dropped reply answers EIO.
         let outcome = panic::catch_unwind(AssertUnwindSafe(|| self.dispatch_req(se)));
         let Ok(outcome) = outcome else {
