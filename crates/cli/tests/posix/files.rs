@@ -50,7 +50,9 @@ fn an_unnamed_file_opened_exclusively_cannot_be_linked() {
         let flags = OFlags::TMPFILE | OFlags::EXCL | OFlags::RDWR;
         let unnamed = rustix::fs::open(root, flags, Mode::from(0o600)).unwrap();
         let link = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&unnamed));
-        rustix::fs::linkat(CWD, link, CWD, root.join("x"), AtFlags::SYMLINK_FOLLOW).err().map(|error| error.raw_os_error())
+        rustix::fs::linkat(CWD, link, CWD, root.join("x"), AtFlags::SYMLINK_FOLLOW)
+            .err()
+            .map(|error| error.raw_os_error())
     });
 }
 
@@ -178,7 +180,8 @@ fn copy_file_range_copies_within_and_across_branches() {
             let (mut at_from, mut at_to) = (100, 7);
             let mut left = 250 * KIB as usize;
             while left > 0 {
-                let copied = rustix::fs::copy_file_range(&from, Some(&mut at_from), &to, Some(&mut at_to), left).unwrap();
+                let copied =
+                    rustix::fs::copy_file_range(&from, Some(&mut at_from), &to, Some(&mut at_to), left).unwrap();
                 assert!(copied > 0, "{target} is copied to its end");
                 left -= copied;
             }
@@ -342,7 +345,11 @@ fn record_locks_are_seen_by_other_processes() {
         assert!(lock(0, 10).is_ok(), "bytes that are not locked can be locked");
         let mut asked = range(libc::F_WRLCK, 0, 100);
         fcntl(file.as_fd(), FcntlArg::F_GETLK(&mut asked)).unwrap();
-        assert_eq!((i32::from(asked.l_type), asked.l_start, asked.l_len), (libc::F_WRLCK, 10, 20), "F_GETLK says what is locked");
+        assert_eq!(
+            (i32::from(asked.l_type), asked.l_start, asked.l_len),
+            (libc::F_WRLCK, 10, 20),
+            "F_GETLK says what is locked"
+        );
         child.say(b'u');
         assert_eq!(child.hear(), Some(b'u'));
         assert!(lock(15, 1).is_ok(), "what was unlocked can be locked");

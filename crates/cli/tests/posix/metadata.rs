@@ -14,7 +14,8 @@ use crate::support::{KIB, MIB, bytes, run};
 use crate::{Data, Two};
 
 fn birth(path: &Path) -> (i64, u32) {
-    let stat = rustix::fs::statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BTIME | StatxFlags::BASIC_STATS).unwrap();
+    let stat =
+        rustix::fs::statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BTIME | StatxFlags::BASIC_STATS).unwrap();
     assert!(stat.stx_mask & StatxFlags::BTIME.bits() != 0, "{} has a birth time", path.display());
     (stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec)
 }
@@ -77,14 +78,15 @@ fn extended_attributes_do_what_they_do_on_ext4() {
             };
             let get = |key: &str, room: usize| {
                 let mut value = vec![0_u8; room];
-                rustix::fs::getxattr(&path, key, &mut value[..]).map(|n| value[..n].to_vec()).map_err(Errno::raw_os_error)
+                rustix::fs::getxattr(&path, key, &mut value[..])
+                    .map(|n| value[..n].to_vec())
+                    .map_err(Errno::raw_os_error)
             };
             let list = |room: usize| {
                 let mut names = vec![0_u8; room];
-                rustix::fs::listxattr(&path, &mut names[..]).map(|n| {
-                    names[..n].split(|byte| *byte == 0).map(<[u8]>::to_vec).collect::<BTreeSet<_>>()
-                })
-                .map_err(Errno::raw_os_error)
+                rustix::fs::listxattr(&path, &mut names[..])
+                    .map(|n| names[..n].split(|byte| *byte == 0).map(<[u8]>::to_vec).collect::<BTreeSet<_>>())
+                    .map_err(Errno::raw_os_error)
             };
             let none = XattrFlags::empty();
             let changed = [
@@ -141,11 +143,17 @@ fn everything_about_a_file_survives_a_relocation() {
     rustix::fs::setxattr(&path, "user.comment", b"kept \0 whole", XattrFlags::empty()).unwrap();
     rustix::fs::setxattr(&path, "trusted.t", b"t", XattrFlags::empty()).unwrap();
     run("setfacl", ["-m".as_ref(), "u:65534:r,g:5:rw".as_ref(), path.as_os_str()]);
-    set_times(&path, Timespec { tv_sec: 1_111, tv_nsec: 222 }, Timespec { tv_sec: 1_333_333_333, tv_nsec: 444_444_444 }).unwrap();
+    set_times(
+        &path,
+        Timespec { tv_sec: 1_111, tv_nsec: 222 },
+        Timespec { tv_sec: 1_333_333_333, tv_nsec: 444_444_444 },
+    )
+    .unwrap();
     let before = (entry(&path, Times::Kept), fs::metadata(&path).unwrap().ino());
     let blocks = fs::metadata(&path).unwrap().blocks();
 
-    set_times(&path, Timespec { tv_sec: 1_111, tv_nsec: 222 }, Timespec { tv_sec: 0, tv_nsec: libc::UTIME_OMIT }).unwrap();
+    set_times(&path, Timespec { tv_sec: 1_111, tv_nsec: 222 }, Timespec { tv_sec: 0, tv_nsec: libc::UTIME_OMIT })
+        .unwrap();
     fs::rename(&path, two.join("file.b")).unwrap();
     two.expect_on("b", "file.b");
     let moved = two.join("file.b");
@@ -162,7 +170,8 @@ fn links_pipes_and_devices_survive_a_relocation() {
     symlink("some/where", two.join("link")).unwrap();
     let mode = nix::sys::stat::Mode::from_bits_truncate(0o640);
     nix::unistd::mkfifo(&two.join("pipe"), mode).unwrap();
-    nix::sys::stat::mknod(&two.join("device"), nix::sys::stat::SFlag::S_IFCHR, mode, nix::sys::stat::makedev(1, 3)).unwrap();
+    nix::sys::stat::mknod(&two.join("device"), nix::sys::stat::SFlag::S_IFCHR, mode, nix::sys::stat::makedev(1, 3))
+        .unwrap();
     for name in ["link", "pipe", "device"] {
         let path = two.join(name);
         rustix::fs::chownat(
@@ -199,7 +208,10 @@ fn inode_numbers_are_unique_and_survive_relocations_and_remounts() {
             .map(|entry| {
                 let entry = entry.unwrap();
                 let name = entry.file_name().into_string().unwrap();
-                (name.trim_end_matches(".b").to_owned() + if name.ends_with(".b") { " in dir" } else { "" }, entry.metadata().unwrap().ino())
+                (
+                    name.trim_end_matches(".b").to_owned() + if name.ends_with(".b") { " in dir" } else { "" },
+                    entry.metadata().unwrap().ino(),
+                )
             })
             .collect()
     };

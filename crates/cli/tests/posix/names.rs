@@ -35,7 +35,10 @@ fn rename_without_replacing_refuses_a_name_that_another_branch_holds() {
     fs::write(two.join("from"), "1").unwrap();
     fs::write(two.join("to.b"), "2").unwrap();
     assert_errno(rename_with(&two.join("from"), &two.join("to.b"), RenameFlags::NOREPLACE), libc::EEXIST);
-    assert_eq!((fs::read(two.join("from")).unwrap(), fs::read(two.join("to.b")).unwrap()), (b"1".to_vec(), b"2".to_vec()));
+    assert_eq!(
+        (fs::read(two.join("from")).unwrap(), fs::read(two.join("to.b")).unwrap()),
+        (b"1".to_vec(), b"2".to_vec())
+    );
     rename_with(&two.join("from"), &two.join("free.b"), RenameFlags::NOREPLACE).unwrap();
     two.expect_on("b", "free.b");
 }
@@ -312,7 +315,8 @@ fn names_are_bytes() {
         let explanation = two.umbrella([OsStr::new("explain"), path.as_os_str()]);
         assert!(explanation.status.success(), "explain of {}", name.escape_ascii());
     }
-    let listed: BTreeSet<_> = fs::read_dir(two.mount_point()).unwrap().map(|entry| entry.unwrap().file_name().into_vec()).collect();
+    let listed: BTreeSet<_> =
+        fs::read_dir(two.mount_point()).unwrap().map(|entry| entry.unwrap().file_name().into_vec()).collect();
     assert_eq!(listed, names.iter().map(|name| name.to_vec()).collect());
     two.settle();
     for name in names {

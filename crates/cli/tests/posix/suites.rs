@@ -33,7 +33,8 @@ fn pjdfstest(path: &Path, other: &Path) -> Verdict {
          [dummy_auth]\nentries = [[\"nobody\", \"nogroup\"], [\"daemon\", \"daemon\"]]\n",
     )
     .unwrap();
-    let output = Command::new(tool("pjdfstest")).arg("-c").arg(&file).arg("-s").arg(other).arg("-p").arg(path).output().unwrap();
+    let output =
+        Command::new(tool("pjdfstest")).arg("-c").arg(&file).arg("-s").arg(other).arg("-p").arg(path).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let cases = |verdict: &str| {
         text.lines()
@@ -42,7 +43,12 @@ fn pjdfstest(path: &Path, other: &Path) -> Verdict {
             .map(|name| name.trim().to_owned())
             .collect::<BTreeSet<_>>()
     };
-    let verdict = Verdict { failed: cases("FAILED"), skipped: cases("skipped"), passed: cases(" ok").len(), output: text.clone() };
+    let verdict = Verdict {
+        failed: cases("FAILED"),
+        skipped: cases("skipped"),
+        passed: cases(" ok").len(),
+        output: text.clone(),
+    };
     assert!(verdict.passed > 300, "pjdfstest ran: {text}\n{}", String::from_utf8_lossy(&output.stderr));
     verdict
 }

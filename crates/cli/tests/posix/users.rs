@@ -200,14 +200,16 @@ fn umask_and_default_acls_decide_the_mode_of_new_files() {
         setfacl("d:u::rwx,d:g::rx,d:o::-,d:u:4711:rwx", &root.join("acl"));
         let mut child = Process::start(|_| {
             rustix::process::umask(rustix::fs::Mode::from(0o027));
-            let make = |name: &str| OpenOptions::new().write(true).create_new(true).mode(0o666).open(root.join(name)).is_ok();
+            let make =
+                |name: &str| OpenOptions::new().write(true).create_new(true).mode(0o666).open(root.join(name)).is_ok();
             let made = make("file")
                 && make("file.b")
                 && make("acl/file")
                 && make("acl/file.b")
                 && fs::create_dir(root.join("dir")).is_ok()
                 && fs::create_dir(root.join("acl/dir")).is_ok()
-                && nix::unistd::mkfifo(&root.join("acl/pipe.b"), nix::sys::stat::Mode::from_bits_truncate(0o666)).is_ok();
+                && nix::unistd::mkfifo(&root.join("acl/pipe.b"), nix::sys::stat::Mode::from_bits_truncate(0o666))
+                    .is_ok();
             u8::from(!made)
         });
         assert_eq!(child.exit_code(), Some(0));

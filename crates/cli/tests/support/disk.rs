@@ -35,8 +35,17 @@ impl Disk {
 
     /// tmpfs of exactly this size.
     pub fn tmpfs(size: u64) -> Self {
+        Self::memory(format!("size={size},mode=755"))
+    }
+
+    /// tmpfs that also runs out of inodes; its root is one of them.
+    pub fn tmpfs_with_inodes(size: u64, inodes: u64) -> Self {
+        Self::memory(format!("size={size},nr_inodes={inodes},mode=755"))
+    }
+
+    fn memory(options: String) -> Self {
         require_root_and_fuse();
-        let disk = Self { dir: temp_dir("disk"), kind: "tmpfs", options: format!("size={size},mode=755") };
+        let disk = Self { dir: temp_dir("disk"), kind: "tmpfs", options };
         fs::create_dir(disk.path()).unwrap();
         disk.mount();
         disk
@@ -82,7 +91,12 @@ impl Disk {
             // Two tests that ask for a free loop device at the same moment may get the same one.
             output.status.success().then_some(())
         });
-        assert!(mounted.is_some(), "cannot mount {} with {} (loop devices missing?)", self.path().display(), self.options);
+        assert!(
+            mounted.is_some(),
+            "cannot mount {} with {} (loop devices missing?)",
+            self.path().display(),
+            self.options
+        );
     }
 
     /// Takes it away at once, also while it is in use: the mount point stays behind as an empty directory.

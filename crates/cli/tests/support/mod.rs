@@ -50,9 +50,15 @@ where
 {
     let mut command = Command::new(program);
     command.args(args);
-    let output =
-        command.output().unwrap_or_else(|error| panic!("{program} cannot be started ({error}): run `make setup` first"));
-    assert!(output.status.success(), "{command:?} failed ({}):\n{}", output.status, String::from_utf8_lossy(&output.stderr));
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("{program} cannot be started ({error}): run `make setup` first"));
+    assert!(
+        output.status.success(),
+        "{command:?} failed ({}):\n{}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
     output
 }
 

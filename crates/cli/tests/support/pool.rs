@@ -93,10 +93,8 @@ impl Builder {
 
     /// The configuration as text.
     fn config(&self, mount: &Path) -> String {
-        let default = self
-            .default
-            .clone()
-            .unwrap_or_else(|| self.branches.iter().map(|(name, _, _)| name.clone()).collect());
+        let default =
+            self.default.clone().unwrap_or_else(|| self.branches.iter().map(|(name, _, _)| name.clone()).collect());
         let mut text = format!("mount = {mount:?}\ndefault = {default:?}\n{}\n", self.top);
         for (name, path, keys) in &self.branches {
             write!(text, "[[branch]]\nname = {name:?}\npath = {path:?}\n{keys}\n").unwrap();
@@ -220,7 +218,8 @@ impl Pool {
             .unwrap();
         let pid = child.id();
         self.guard.store(pid, Ordering::SeqCst);
-        let (guard, limit, name) = (Arc::clone(&self.guard), self.spec.limit, thread::current().name().map(str::to_owned));
+        let (guard, limit, name) =
+            (Arc::clone(&self.guard), self.spec.limit, thread::current().name().map(str::to_owned));
         thread::spawn(move || {
             let start = Instant::now();
             while start.elapsed() < limit {
@@ -229,7 +228,10 @@ impl Pool {
                 }
                 thread::sleep(Duration::from_millis(100));
             }
-            eprintln!("{}: still mounted after {limit:?}; killing the daemon so that nothing hangs", name.unwrap_or_default());
+            eprintln!(
+                "{}: still mounted after {limit:?}; killing the daemon so that nothing hangs",
+                name.unwrap_or_default()
+            );
             process::signal(pid, Signal::SIGKILL);
         });
         self.daemon = Some(child);
@@ -256,7 +258,8 @@ impl Pool {
         match stand_in {
             StandIn::Plain => super::run("mount", ["--bind".as_ref(), paths[0].as_ref(), mount.as_os_str()]),
             StandIn::Mergerfs => {
-                let options = "cache.files=off,category.create=ff,minfreespace=0,use_ino,allow_other,default_permissions";
+                let options =
+                    "cache.files=off,category.create=ff,minfreespace=0,use_ino,allow_other,default_permissions";
                 super::run("mergerfs", ["-o".as_ref(), options.as_ref(), paths.join(":").as_ref(), mount.as_os_str()])
             }
         };
@@ -363,7 +366,10 @@ impl Pool {
     #[track_caller]
     pub fn branch_status(&self, name: &str) -> BranchStatus {
         let branches = self.status().branches;
-        branches.into_iter().find(|branch| branch.name == name).unwrap_or_else(|| panic!("no branch {name:?} in the status"))
+        branches
+            .into_iter()
+            .find(|branch| branch.name == name)
+            .unwrap_or_else(|| panic!("no branch {name:?} in the status"))
     }
 
     /// Whether a branch is in use.

@@ -12,9 +12,7 @@ pub fn tool(name: &str) -> PathBuf {
     if let Some(path) = std::env::var_os("PATH") {
         folders.extend(std::env::split_paths(&path));
     }
-    folders
-        .iter()
-        .map(|folder| folder.join(name))
-        .find(|path| path.is_file())
-        .unwrap_or_else(|| panic!("{name} is not installed: run `make setup`, or set UMBRELLA_TOOLS to the folder it is in"))
+    folders.iter().map(|folder| folder.join(name)).find(|path| path.is_file()).unwrap_or_else(|| {
+        panic!("{name} is not installed: run `make setup`, or set UMBRELLA_TOOLS to the folder it is in")
+    })
 }

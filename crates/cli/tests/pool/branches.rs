@@ -1,0 +1,282 @@
+//! Branches that are added, removed and drained on a live mount; rules that are reloaded; directories that are equal
+//! everywhere; changes behind the mount's back.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, XattrFlags};
+
+use crate::support::disk::Disk;
+use crate::support::pool::{Pool, text};
+use crate::support::tree::{Times, entry};
+use crate::support::{MIB, assert_errno, bytes, eventually, run};
+use crate::{LARGE_FILES, disks, names, pool};
+
+const B_BY_NAME: &str = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\"] }]\n";
+
+#[test]
+fn a_branch_is_added_to_a_live_mount() {
+    let pool = pool(["a"], "");
+    let new = Disk::tmpfs(16 * MIB);
+    fs::write(new.join("already there"), "seen at once").unwrap();
+    let before = rustix::fs::statvfs(pool.mount_point()).unwrap();
+    pool.say(["branch".as_ref(), "add".as_ref(), "b".as_ref(), new.path().as_os_str()]);
+    assert_eq!(fs::read(pool.join("already there")).unwrap(), b"seen at once");
+    let after = rustix::fs::statvfs(pool.mount_point()).unwrap();
+    assert_eq!(after.f_blocks * after.f_frsize - before.f_blocks * before.f_frsize, 16 * MIB, "statfs counts it");
+    let listed: Vec<_> = pool.status().branches.into_iter().map(|branch| branch.name).collect();
+    assert_eq!(listed, ["a", "b"]);
+    let for_people = pool.say(["branch", "list"]);
+    assert!(for_people.contains('b') && for_people.contains(&*new.path().to_string_lossy()), "{for_people}");
+    let again = pool.umbrella(["branch".as_ref(), "add".as_ref(), "b".as_ref(), new.path().as_os_str()]);
+    assert!(!again.status.success(), "a second branch of the same name is refused");
+    let inside = pool.on("a", "");
+    let overlapping = pool.umbrella(["branch".as_ref(), "add".as_ref(), "c".as_ref(), inside.as_os_str()]);
+    assert!(!overlapping.status.success(), "a directory that is a branch already is refused");
+}
+
+#[test]
+fn a_branch_is_removed_only_by_force_while_it_holds_files() {
+    let pool = pool(["a", "b"], B_BY_NAME);
+    fs::write(pool.join("on-a"), "a").unwrap();
+    fs::write(pool.join("on.b"), "b").unwrap();
+    let refused = pool.umbrella(["branch", "remove", "b"]);
+    assert!(!refused.status.success());
+    assert!(text(&refused).contains('b'), "{}", text(&refused));
+    assert_eq!(fs::read(pool.join("on.b")).unwrap(), b"b", "a refused removal changes nothing");
+    pool.say(["branch", "remove", "b", "--force"]);
+    assert_errno(fs::read(pool.join("on.b")), libc::ENOENT);
+    assert_eq!(names(&pool.mount_point()), ["on-a"]);
+    assert_eq!(fs::read(pool.on("b", "on.b")).unwrap(), b"b", "its files stay on the branch");
+    fs::write(pool.join("new.b"), "x").expect("the rule whose branch is gone is passed over");
+    assert_eq!(pool.found_on("new.b"), ["a"]);
+    assert!(!pool.umbrella(["branch", "remove", "none"]).status.success());
+}
+
+#[test]
+fn a_drained_branch_gives_its_files_away_and_takes_none() {
+    let pool = pool(["a", "b"], B_BY_NAME);
+    fs::create_dir(pool.join("dir")).unwrap();
+    for i in 0..30 {
+        fs::write(pool.join(format!("dir/{i}.b")), bytes(i, 5_000)).unwrap();
+    }
+    fs::hard_link(pool.join("dir/0.b"), pool.join("dir/link.b")).unwrap();
+    std::os::unix::fs::symlink("0.b", pool.join("dir/symlink.b")).unwrap();
+    assert_eq!(pool.found_on("dir/7.b"), ["b"]);
+    pool.say(["branch", "drain", "b"]);
+    pool.settle();
+    assert_eq!(pool.disks[1].files().len(), 0, "nothing is left: {:?}", pool.disks[1].files());
+    for i in 0..30 {
+        assert!(fs::read(pool.join(format!("dir/{i}.b"))).unwrap() == bytes(i, 5_000));
+    }
+    assert_eq!(fs::metadata(pool.join("dir/link.b")).unwrap().nlink(), 2);
+    fs::write(pool.join("late.b"), "x").unwrap();
+    assert_eq!(pool.found_on("late.b"), ["a"], "nothing new is placed there");
+    assert!(pool.branch_status("b").draining);
+    assert_eq!(pool.enforce().files_moved, 0, "the enforcer brings nothing back");
+    pool.say(["branch", "remove", "b"]);
+    assert_eq!(names(&pool.join("dir")).len(), 32, "an empty branch goes without force");
+}
+
+#[test]
+fn rules_are_reloaded_from_the_file() {
+    let mut pool = pool(["small", "large"], "");
+    fs::write(pool.join("file"), bytes(1, MIB)).unwrap();
+    pool.expect_stays_on("small", "file");
+    pool.pool.write_rules(LARGE_FILES);
+    let config = pool.config_path();
+    pool.say(["rules".as_ref(), "reload".as_ref(), config.as_os_str()]);
+    assert_eq!(pool.explain("file").rule, "large files");
+    pool.enforce();
+    pool.expect_on("large", "file");
+
+    pool.pool.write_rules("[[rule]]\nname = \"bad\"\nwhen = { size = \"> 1\" }\nto = [\"nowhere\"]\n");
+    let refused = pool.umbrella(["rules".as_ref(), "reload".as_ref(), config.as_os_str()]);
+    assert!(!refused.status.success() && text(&refused).contains("nowhere"), "{}", text(&refused));
+    assert_eq!(pool.explain("file").rule, "large files", "wrong rules change nothing");
+}
+
+/// Mode, owner, times, extended attributes and ACLs of a directory, on every branch that has it.
+fn copies(pool: &Pool, name: &str) -> Vec<crate::support::tree::Entry> {
+    pool.found_on(name).iter().map(|branch| entry(&pool.on(branch, name), Times::Kept)).collect()
+}
+
+#[test]
+fn a_directory_is_the_same_on_every_branch() {
+    let disks = [Disk::ext4(32 * MIB), Disk::ext4(32 * MIB)];
+    let pool = Pool::builder()
+        .branch("a", disks[0].path())
+        .branch("b", disks[1].path())
+        .default(&["a"])
+        .rules(B_BY_NAME)
+        .mount();
+    let dir = pool.join("dir");
+    fs::create_dir(&dir).unwrap();
+    fs::write(pool.join("dir/one"), "").unwrap();
+    fs::set_permissions(&dir, fs::Permissions::from_mode(0o2751)).unwrap();
+    rustix::fs::setxattr(&dir, "user.before", b"x", XattrFlags::empty()).unwrap();
+    run("setfacl", ["-m".as_ref(), "u:4711:rwx,d:u:4711:rwx".as_ref(), dir.as_os_str()]);
+    fs::write(pool.join("dir/two.b"), "").unwrap();
+    let check = |what: &str| {
+        let copies = copies(&pool, "dir");
+        assert_eq!(copies.len(), 2, "{what}");
+        assert_eq!(copies[0], copies[1], "{what}");
+        let seen = entry(&dir, Times::Kept);
+        assert_eq!(seen, copies[0], "{what}: as the mount shows it");
+        seen
+    };
+    let seen = check("made for its second file");
+    assert!(
+        seen.xattrs.contains_key(&b"user.before"[..]) && seen.xattrs.contains_key(&b"system.posix_acl_default"[..])
+    );
+
+    fs::set_permissions(&dir, fs::Permissions::from_mode(0o1700)).unwrap();
+    check("chmod");
+    chown(&dir, Some(4711), Some(4712)).unwrap();
+    check("chown");
+    rustix::fs::setxattr(&dir, "user.after", b"y", XattrFlags::empty()).unwrap();
+    rustix::fs::removexattr(&dir, "user.before").unwrap();
+    check("setxattr and removexattr");
+    run("setfacl", ["-k".as_ref(), dir.as_os_str()]);
+    check("a default ACL removed");
+    let times = Timestamps {
+        last_access: Timespec { tv_sec: 1, tv_nsec: 2 },
+        last_modification: Timespec { tv_sec: 1_234_567_890, tv_nsec: 123_456_789 },
+    };
+    rustix::fs::utimensat(CWD, &dir, &times, AtFlags::empty()).unwrap();
+    assert_eq!(check("utimensat").mtime, (1_234_567_890, 123_456_789));
+    let before = fs::metadata(&dir).unwrap().mtime();
+    fs::write(pool.join("dir/three.b"), "").unwrap();
+    assert!(fs::metadata(&dir).unwrap().mtime() > before, "a new file changes the time of its directory");
+    let now = fs::metadata(&dir).unwrap();
+    fs::remove_file(pool.join("dir/one")).unwrap();
+    let later = fs::metadata(&dir).unwrap();
+    assert!((later.mtime(), later.mtime_nsec()) >= (now.mtime(), now.mtime_nsec()), "and time does not run backwards");
+}
+
+#[test]
+fn an_overflow_makes_the_directories_it_needs_as_they_are() {
+    let (tiny, large) = (Disk::tmpfs(MIB), Disk::tmpfs(32 * MIB));
+    let pool = Pool::builder().branch("tiny", tiny.path()).branch("large", large.path()).mount();
+    fs::create_dir_all(pool.join("outer/inner")).unwrap();
+    chown(pool.join("outer"), Some(1), Some(2)).unwrap();
+    fs::set_permissions(pool.join("outer"), fs::Permissions::from_mode(0o711)).unwrap();
+    fs::set_permissions(pool.join("outer/inner"), fs::Permissions::from_mode(0o1700)).unwrap();
+    fs::write(pool.join("outer/inner/file"), bytes(1, 4 * MIB)).unwrap();
+    pool.expect_on("large", "outer/inner/file");
+    for name in ["outer", "outer/inner"] {
+        let copies = copies(&pool, name);
+        assert_eq!(copies.len(), 2);
+        assert_eq!(
+            (copies[0].mode, copies[0].uid, copies[0].gid),
+            (copies[1].mode, copies[1].uid, copies[1].gid),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn a_read_only_branch_is_read_and_never_changed() {
+    let (one, archive) = (Disk::tmpfs(16 * MIB), Disk::tmpfs(16 * MIB));
+    fs::create_dir(archive.join("dir")).unwrap();
+    fs::write(archive.join("dir/old.b"), "old").unwrap();
+    let before = crate::support::tree::snapshot(&archive.path(), Times::Kept);
+    let pool = Pool::builder()
+        .branch("a", one.path())
+        .branch_with("b", archive.path(), "read_only = true")
+        .default(&["a"])
+        .rules(B_BY_NAME)
+        .mount();
+    assert_eq!(fs::read(pool.join("dir/old.b")).unwrap(), b"old");
+    assert_errno(crate::append(&pool.join("dir/old.b"), b"x"), libc::EROFS);
+    assert_errno(fs::remove_file(pool.join("dir/old.b")), libc::EROFS);
+    assert_errno(fs::set_permissions(pool.join("dir/old.b"), fs::Permissions::from_mode(0o600)), libc::EROFS);
+    fs::write(pool.join("dir/new.b"), "new").unwrap();
+    assert_eq!(pool.found_on("dir/new.b"), ["a"], "new files go elsewhere");
+    pool.enforce();
+    assert_eq!(names(&pool.join("dir")), ["new.b", "old.b"]);
+    drop(pool);
+    let after = crate::support::tree::snapshot(&archive.path(), Times::Kept);
+    crate::support::tree::assert_same(&before, &after, "the read-only branch");
+}
+
+#[test]
+fn changes_behind_the_mount_are_seen_when_nothing_may_be_cached() {
+    let (disks, builder) = disks(["a", "b"]);
+    let pool = builder.keys("cache_timeout = \"0s\"").mount();
+    fs::create_dir(pool.join("dir")).unwrap();
+    fs::write(pool.join("dir/file"), "one").unwrap();
+    fs::read(pool.join("dir/file")).unwrap();
+    assert!(!pool.join("dir/new").exists());
+
+    fs::write(disks[0].join("dir/new"), "from outside").unwrap();
+    assert_eq!(fs::read(pool.join("dir/new")).unwrap(), b"from outside", "a new file");
+    assert_eq!(names(&pool.join("dir")), ["file", "new"]);
+    fs::write(disks[0].join("dir/file"), "longer than before").unwrap();
+    assert_eq!(fs::metadata(pool.join("dir/file")).unwrap().len(), 18, "a changed file");
+    assert_eq!(fs::read(pool.join("dir/file")).unwrap(), b"longer than before");
+    fs::remove_file(disks[0].join("dir/new")).unwrap();
+    assert_errno(fs::read(pool.join("dir/new")), libc::ENOENT);
+    assert_eq!(names(&pool.join("dir")), ["file"]);
+    fs::create_dir(disks[1].join("dir")).unwrap();
+    fs::rename(disks[0].join("dir/file"), disks[0].join("dir/renamed")).unwrap();
+    fs::copy(disks[0].join("dir/renamed"), disks[1].join("dir/renamed")).unwrap();
+    fs::remove_file(disks[0].join("dir/renamed")).unwrap();
+    assert_eq!(fs::read(pool.join("dir/renamed")).unwrap(), b"longer than before", "moved to another branch");
+    assert_eq!(pool.branch_of("dir/renamed"), "b");
+    fs::remove_dir(disks[0].join("dir")).unwrap();
+    fs::write(pool.join("dir/made"), "x").expect("a directory that vanished from a branch is made again");
+}
+
+#[test]
+fn the_newest_of_two_files_of_one_name_is_shown_and_none_is_deleted() {
+    let (disks, builder) = disks(["a", "b"]);
+    let times = |path: &std::path::Path, tv_sec| {
+        let time = Timespec { tv_sec, tv_nsec: 0 };
+        let times = Timestamps { last_access: time, last_modification: time };
+        rustix::fs::utimensat(CWD, path, &times, AtFlags::empty()).unwrap();
+    };
+    for (disk, name, content, time) in [
+        (0, "newer-on-b", "old", 1_000_000_000),
+        (1, "newer-on-b", "new", 1_100_000_000),
+        (0, "newer-on-a", "new", 1_100_000_000),
+        (1, "newer-on-a", "old", 1_000_000_000),
+    ] {
+        fs::write(disks[disk].join(name), content).unwrap();
+        times(&disks[disk].join(name), time);
+    }
+    let pool = builder.rules("").mount();
+    for name in ["newer-on-a", "newer-on-b"] {
+        assert_eq!(fs::read(pool.join(name)).unwrap(), b"new", "{name}");
+        assert_eq!(fs::metadata(pool.join(name)).unwrap().mtime(), 1_100_000_000);
+        let explanation = pool.explain(name);
+        assert_eq!((explanation.on.len(), explanation.duplicates.len()), (1, 1), "{explanation:?}");
+    }
+    assert_eq!(pool.explain("newer-on-b").on, ["b"]);
+    assert_eq!(names(&pool.mount_point()), ["newer-on-a", "newer-on-b"], "each is listed once");
+    pool.enforce();
+    pool.settle();
+    eventually("the status warns of both", || {
+        let warnings = pool.status().warnings.join("\n");
+        warnings.contains("newer-on-a") && warnings.contains("newer-on-b")
+    });
+    for name in ["newer-on-a", "newer-on-b"] {
+        assert_eq!(pool.found_on(name), ["a", "b"], "no copy of {name} was deleted");
+        assert_eq!(fs::read(pool.join(name)).unwrap(), b"new");
+    }
+}
+
+#[test]
+fn a_file_and_a_directory_of_one_name_do_not_break_the_pool() {
+    let (disks, builder) = disks(["a", "b"]);
+    fs::create_dir(disks[0].join("clash")).unwrap();
+    fs::write(disks[0].join("clash/inside"), "x").unwrap();
+    fs::write(disks[1].join("clash"), "a file").unwrap();
+    let pool = builder.mount();
+    assert_eq!(names(&pool.mount_point()), ["clash"]);
+    let meta = fs::metadata(pool.join("clash")).unwrap();
+    assert_eq!(fs::symlink_metadata(pool.join("clash/inside")).is_ok(), meta.is_dir());
+    pool.enforce();
+    assert_eq!(fs::read(disks[0].join("clash/inside")).unwrap(), b"x");
+    assert_eq!(fs::read(disks[1].join("clash")).unwrap(), b"a file");
+}

@@ -1,0 +1,308 @@
+//! The binary: wrong configurations, the control socket, mount(8), signals.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use crate::support::disk::{Disk, is_mount_point};
+use crate::support::pool::{Pool, UMBRELLA, text};
+use crate::support::process::{as_nobody, is_alive, signal};
+use crate::support::{MIB, bytes, eventually, poll, temp_dir};
+use crate::{disks, last_read_days_ago, pool};
+
+/// What `umbrella check` says of this text, and whether it succeeds. `DIR` stands for a folder with branches `a` and `b`.
+fn check(config: &str) -> (bool, String) {
+    let dir = temp_dir("check");
+    for name in ["a", "b", "mnt", "a/inside", "mnt/inside"] {
+        fs::create_dir(dir.path().join(name)).unwrap();
+    }
+    std::os::unix::fs::symlink("a", dir.path().join("alias")).unwrap();
+    let file = dir.path().join("pool.toml");
+    fs::write(&file, config.replace("DIR", dir.path().to_str().unwrap())).unwrap();
+    let output = Command::new(UMBRELLA).arg("check").arg(&file).output().unwrap();
+    (output.status.success(), text(&output))
+}
+
+const GOOD: &str = r#"mount = "DIR/mnt"
+default = ["a"]
+[[branch]]
+name = "a"
+path = "DIR/a"
+[[branch]]
+name = "b"
+path = "DIR/b"
+[[rule]]
+name = "large"
+when = { size = ">= 1MiB" }
+to = ["b"]
+"#;
+
+#[test]
+fn a_good_configuration_passes() {
+    let (good, said) = check(GOOD);
+    assert!(good, "{said}");
+}
+
+#[test]
+fn every_mistake_is_named_with_its_place() {
+    let cases = [
+        ("not TOML", GOOD.replace("default = [\"a\"]", "default = [\"a\""), vec![":2"]),
+        ("an unknown key", GOOD.replace("to = [\"b\"]", "too = [\"b\"]"), vec![":12", "too", "to"]),
+        ("an unknown branch in a rule", GOOD.replace("to = [\"b\"]", "to = [\"c\"]"), vec![":12", "\"c\"", "\"b\""]),
+        (
+            "an unknown branch in the default",
+            GOOD.replace("default = [\"a\"]", "default = [\"x\"]"),
+            vec![":2", "\"x\""],
+        ),
+        ("a branch inside another", GOOD.replace("DIR/b", "DIR/a/inside"), vec![":8", "inside"]),
+        ("a branch twice", GOOD.replace("DIR/b", "DIR/a"), vec![":8", "same"]),
+        ("a branch twice by a link", GOOD.replace("DIR/b", "DIR/alias"), vec![":8", "same"]),
+        ("a branch inside the mount", GOOD.replace("DIR/b", "DIR/mnt/inside"), vec![":8", "mount"]),
+        ("the mount inside a branch", GOOD.replace("DIR/mnt", "DIR/a/inside"), vec![":1", "inside"]),
+        ("a bad size", GOOD.replace("1MiB", "1 banana"), vec![":11", "banana"]),
+        ("a bad share", GOOD.replace("path = \"DIR/a\"", "path = \"DIR/a\"\nkeep_free = \"500%\""), vec![":6", "500%"]),
+        (
+            "a bad pattern",
+            GOOD.replace("when = { size = \">= 1MiB\" }\nto = [\"b\"]", "match = [{ glob = \"/[\", to = \"b\" }]"),
+            vec![":11", "/["],
+        ),
+        ("no destination", GOOD.replace("to = [\"b\"]\n", ""), vec!["to"]),
+        ("a relative path", GOOD.replace("DIR/b", "b"), vec![":8", "absolute"]),
+        ("two branches of one name", GOOD.replace("name = \"b\"", "name = \"a\""), vec![":7", "\"a\""]),
+        ("no mount", GOOD.replace("mount = \"DIR/mnt\"\n", ""), vec!["mount"]),
+    ];
+    for (what, config, expected) in cases {
+        assert_ne!(config, GOOD, "{what}");
+        let (good, said) = check(&config);
+        assert!(!good, "{what} is refused: {said}");
+        for word in expected {
+            assert!(said.contains(word), "{what}: {word:?} is in: {said}");
+        }
+        assert!(!said.contains("panicked"), "{what}: {said}");
+    }
+}
+
+#[test]
+fn a_configuration_that_is_not_text_is_refused() {
+    let dir = temp_dir("check");
+    fs::write(dir.path().join("pool.toml"), b"mount = \"/x\xff\"").unwrap();
+    let output = Command::new(UMBRELLA).arg("check").arg(dir.path().join("pool.toml")).output().unwrap();
+    assert!(!output.status.success() && text(&output).contains("UTF-8"), "{}", text(&output));
+    let missing = Command::new(UMBRELLA).args(["check", "/does/not/exist"]).output().unwrap();
+    assert!(!missing.status.success() && text(&missing).contains("/does/not/exist"), "{}", text(&missing));
+}
+
+#[test]
+fn rules_that_can_never_match_are_listed() {
+    let never = GOOD.to_owned()
+        + "[[rule]]\nname = \"shadowed\"\nwhen = { size = \">= 2MiB\" }\nto = [\"a\"]\n\
+           [[rule]]\nname = \"contradiction\"\nwhen = { size = [\"> 10\", \"< 5\"] }\nto = [\"a\"]\n";
+    let (_, said) = check(&never);
+    assert!(said.contains("shadowed") && said.contains("contradiction"), "{said}");
+    assert!(!said.contains("\"large\" can never"), "{said}");
+}
+
+#[test]
+fn a_wrong_configuration_does_not_mount() {
+    let (_disks, builder) = disks(["a"]);
+    let mut pool = builder.rules("[[rule]]\nname = \"r\"\nwhen = {}\nto = [\"zzz\"]\n").prepare();
+    let error = pool.try_start().expect_err("the rule names no branch");
+    assert!(error.contains("zzz"), "{error}");
+    assert!(!is_mount_point(&pool.mount_point()));
+}
+
+/// Unix sockets below the folder of a pool.
+fn sockets(pool: &Pool) -> Vec<PathBuf> {
+    let entries = fs::read_dir(pool.dir().join("run")).unwrap().flatten();
+    entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_socket())).map(|entry| entry.path()).collect()
+}
+
+#[test]
+fn the_control_socket_is_for_the_owner_only() {
+    let pool = pool(["a"], "");
+    let sockets = sockets(&pool);
+    assert_eq!(sockets.len(), 1);
+    let mode = fs::metadata(&sockets[0]).unwrap().permissions().mode();
+    assert_eq!(mode & 0o077, 0, "mode {mode:o}");
+    assert!(UnixStream::connect(&sockets[0]).is_ok());
+    assert!(as_nobody(|| UnixStream::connect(&sockets[0])).is_err());
+    // Also when somebody opens its mode by mistake, only the owner is answered.
+    fs::set_permissions(&sockets[0], fs::Permissions::from_mode(0o666)).unwrap();
+    let heard = as_nobody(|| {
+        use std::io::{Read, Write};
+        let mut socket = UnixStream::connect(&sockets[0])?;
+        socket.set_read_timeout(Some(Duration::from_secs(5)))?;
+        socket.write_all(b"{\"request\":\"status\"}\n")?;
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).map(|_| answer)
+    });
+    assert!(!heard.as_ref().is_ok_and(|answer| answer.contains("branches")), "nobody is told the status: {heard:?}");
+}
+
+#[test]
+fn rubbish_on_the_control_socket_harms_nobody() {
+    use std::io::{Read, Write};
+    let pool = pool(["a"], "");
+    let socket = &sockets(&pool)[0];
+    let long = [b'x'; 200_000];
+    for rubbish in
+        [&b"\n"[..], b"{}\n", b"\xff\xfe\0\n", b"{\"request\":\"no such\"}\n", b"{\"request\":\"status\"", &long]
+    {
+        let mut stream = UnixStream::connect(socket).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let _ = stream.write_all(rubbish);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+    }
+    let _silent = UnixStream::connect(socket).unwrap();
+    assert_eq!(pool.status().branches.len(), 1, "the daemon answers, also beside a client that says nothing");
+}
+
+#[test]
+fn a_second_mount_of_the_same_pool_is_refused() {
+    let pool = pool(["a"], "");
+    fs::write(pool.join("file"), "x").unwrap();
+    let second = pool.command().arg("mount").arg(pool.config_path()).output().unwrap();
+    assert!(!second.status.success());
+    assert!(text(&second).contains("mounted"), "{}", text(&second));
+    assert_eq!(fs::read(pool.join("file")).unwrap(), b"x", "the first goes on");
+    assert_eq!(pool.status().pid, pool.pid());
+}
+
+#[test]
+fn a_branch_of_a_mounted_pool_cannot_serve_another() {
+    let first = pool(["a"], "");
+    let mut second = Pool::builder().branch("stolen", first.disks[0].path()).prepare();
+    let error = second.try_start().expect_err("two daemons on one branch would not know of each other");
+    assert!(error.contains("stolen"), "{error}");
+    fs::write(first.join("file"), "x").unwrap();
+}
+
+#[test]
+fn a_daemon_detaches_once_the_mount_is_ready() {
+    let (_disks, builder) = disks(["a"]);
+    let pool = builder.prepare();
+    let start = Instant::now();
+    let output = pool.command().arg("mount").arg(pool.config_path()).arg("--daemon").output().unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    assert!(start.elapsed() < Duration::from_secs(10));
+    fs::write(pool.join("file"), "at once").expect("it is ready when the command returns");
+    let pid = pool.status().pid;
+    assert!(is_alive(pid));
+    pool.say(["unmount"]);
+    assert!(!is_mount_point(&pool.mount_point()));
+    eventually("the daemon ends", || !is_alive(pid));
+    assert_eq!(fs::read(pool.on("a", "file")).unwrap(), b"at once");
+}
+
+#[test]
+fn a_daemon_that_cannot_mount_says_so_before_it_returns() {
+    let (_disks, builder) = disks(["a"]);
+    let pool = builder.branch("gone", "/does/not/exist").prepare();
+    let output = pool.command().arg("mount").arg(pool.config_path()).arg("--daemon").output().unwrap();
+    assert!(!output.status.success());
+    assert!(text(&output).contains("gone"), "{}", text(&output));
+}
+
+/// `mount -t fuse.umbrella CONFIG DIR`, as a line in /etc/fstab does it: mount(8) finds the binary in `PATH`.
+#[test]
+fn mount_8_mounts_a_pool() {
+    let (_disks, builder) = disks(["a"]);
+    let pool = builder.prepare();
+    let folder = Path::new(UMBRELLA).parent().unwrap().display().to_string();
+    let path = format!("{folder}:{}", std::env::var("PATH").unwrap_or_default());
+    let output = Command::new("mount")
+        .args(["-t", "fuse.umbrella", "-o", "nosuid,noatime"])
+        .arg(pool.config_path())
+        .arg(pool.mount_point())
+        .env("PATH", path)
+        .env("UMBRELLA_RUN_DIR", pool.dir().join("run"))
+        .env("UMBRELLA_STATE_DIR", pool.dir().join("state"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    fs::write(pool.join("file"), "through mount(8)").unwrap();
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let line = mounts.lines().find(|line| line.contains(&*pool.mount_point().to_string_lossy())).unwrap();
+    assert!(line.contains("fuse.umbrella") && line.contains("nosuid"), "{line}");
+    let pid = pool.status().pid;
+    crate::support::run("umount", [pool.mount_point()]);
+    eventually("the daemon ends after umount(8)", || !is_alive(pid));
+    assert_eq!(fs::read(pool.on("a", "file")).unwrap(), b"through mount(8)");
+}
+
+#[test]
+fn signals_unmount_cleanly() {
+    for stop in [Signal::SIGTERM, Signal::SIGINT] {
+        let mut pool = pool(["a"], "");
+        fs::write(pool.join("file"), "x").unwrap();
+        signal(pool.pid(), stop);
+        assert_eq!(pool.pool.wait_for_end(), Some(true), "{stop}");
+        assert!(!is_mount_point(&pool.mount_point()), "{stop}");
+        pool.pool.start();
+        assert_eq!(fs::read(pool.join("file")).unwrap(), b"x");
+    }
+}
+
+#[test]
+fn sigterm_during_a_relocation_leaves_one_whole_copy() {
+    let (disks, builder) = disks(["warm", "cold"]);
+    let mut pool = builder
+        .rules("[[rule]]\nname = \"cold\"\nwhen = { atime = \"> 30d\" }\nto = [\"cold\"]\n")
+        .keys("[enforce]\nbandwidth = \"2MiB\"")
+        .mount();
+    let data = bytes(1, 16 * MIB);
+    fs::write(pool.join("file"), &data).unwrap();
+    last_read_days_ago(&pool.join("file"), 40);
+    pool.settle();
+    let mut walk = pool
+        .command()
+        .args(["enforce", "--json"])
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(1_500));
+    let start = Instant::now();
+    signal(pool.pid(), Signal::SIGTERM);
+    assert_eq!(pool.wait_for_end(), Some(true));
+    assert!(start.elapsed() < Duration::from_secs(12), "it took {:?}", start.elapsed());
+    assert!(poll(Duration::from_secs(5), || walk.try_wait().unwrap()).is_some(), "the command ends with the daemon");
+    assert!(!is_mount_point(&pool.mount_point()));
+    let copies: Vec<_> = disks.iter().flat_map(Disk::files).collect();
+    assert_eq!(copies, [PathBuf::from("file")], "one copy, and nothing half-made beside it");
+    assert!(disks[1].free() > 31 * MIB || disks[0].free() > 31 * MIB, "no space is lost");
+    pool.start();
+    assert!(fs::read(pool.join("file")).unwrap() == data);
+}
+
+#[test]
+fn commands_without_a_pool_say_what_to_do() {
+    let dir = temp_dir("none");
+    for args in [&["status"][..], &["unmount"], &["enforce"], &["branch", "list"], &["explain", "/x"]] {
+        let output = Command::new(UMBRELLA).args(args).env("UMBRELLA_RUN_DIR", dir.path()).output().unwrap();
+        assert!(!output.status.success(), "{args:?}");
+        assert!(text(&output).contains("umbrella mount"), "{args:?}: {}", text(&output));
+    }
+}
+
+#[test]
+fn the_daemon_survives_what_its_mount_point_held_before() {
+    let (_disks, builder) = disks(["a"]);
+    let mut pool = builder.prepare();
+    fs::write(pool.mount_point().join("hidden"), "below").unwrap();
+    match pool.try_start() {
+        Ok(()) => {
+            assert!(!pool.join("hidden").exists());
+            pool.stop();
+        }
+        Err(error) => assert!(error.contains("empty"), "{error}"),
+    }
+    assert_eq!(fs::read(pool.mount_point().join("hidden")).unwrap(), b"below");
+}

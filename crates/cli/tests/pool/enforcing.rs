@@ -1,0 +1,320 @@
+//! The enforcer, and what keeps files from moving too often.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, Instant};
+
+use umbrella_fs::control::protocol::MoveOutcome;
+
+use crate::support::pool::Pool;
+use crate::support::{KIB, MIB, bytes, poll};
+use crate::{LARGE_FILES, append, disks, last_read_days_ago, names, pool};
+
+const COLD_FILES: &str = r#"
+[[rule]]
+name = "cold files"
+when = { atime = "> 30d" }
+to = ["cold"]
+"#;
+
+#[test]
+fn the_enforcer_moves_what_was_not_read_for_long_and_touches_no_access_time() {
+    let pool = pool(["warm", "cold"], COLD_FILES);
+    fs::create_dir(pool.join("dir")).unwrap();
+    for i in 0..20 {
+        let path = pool.join(format!("dir/{i}"));
+        fs::write(&path, bytes(i, 10_000)).unwrap();
+        last_read_days_ago(&path, if i % 2 == 0 { 40 } else { 5 });
+    }
+    last_read_days_ago(&pool.join("dir"), 50);
+    pool.settle();
+    let times = || -> Vec<_> {
+        let files = (0..20).map(|i| pool.join(format!("dir/{i}")));
+        files
+            .chain([pool.join("dir")])
+            .map(|path| fs::metadata(path).unwrap())
+            .map(|m| (m.atime(), m.atime_nsec()))
+            .collect()
+    };
+    let before = times();
+    let summary = pool.enforce();
+    assert_eq!((summary.files_seen, summary.files_moved, summary.files_failed), (20, 10, 0), "{summary:?}");
+    assert_eq!(summary.bytes_moved.0, 100_000);
+    for i in 0..20 {
+        pool.expect_on(if i % 2 == 0 { "cold" } else { "warm" }, format!("dir/{i}"));
+    }
+    assert_eq!(times(), before, "access times, of the moved and of the others");
+    let again = pool.enforce();
+    assert_eq!((again.files_seen, again.files_moved), (20, 0), "the second walk finds everything in its place");
+    assert_eq!(times(), before);
+
+    fs::read(pool.join("dir/0")).unwrap();
+    pool.enforce();
+    pool.expect_on("warm", "dir/0");
+}
+
+#[test]
+fn a_dry_run_says_what_would_move_and_moves_nothing() {
+    let pool = pool(["warm", "cold"], COLD_FILES);
+    for (name, days) in [("old", 100), ("new", 1)] {
+        fs::write(pool.join(name), bytes(1, 5_000)).unwrap();
+        last_read_days_ago(&pool.join(name), days);
+    }
+    pool.settle();
+    let (events, summary) = pool.enforce_dry_run();
+    assert_eq!((summary.files_seen, summary.files_moved, summary.bytes_moved.0), (2, 1, 5_000));
+    let events: Vec<_> = events
+        .iter()
+        .map(|event| (event.path.as_str(), event.from.as_str(), event.to.as_str(), event.rule.as_str(), event.outcome))
+        .collect();
+    assert_eq!(events, [("/old", "warm", "cold", "cold files", MoveOutcome::WouldMove)]);
+    assert_eq!(pool.found_on("old"), ["warm"]);
+    assert_eq!(pool.moves(), 0);
+    let for_people = pool.say(["enforce", "--dry-run"]);
+    assert!(for_people.contains("/old") && !for_people.contains("/new"), "{for_people}");
+}
+
+#[test]
+fn a_file_open_for_writing_is_busy_and_moves_later() {
+    let pool = pool(["warm", "cold"], COLD_FILES);
+    fs::write(pool.join("file"), "x").unwrap();
+    let writer = OpenOptions::new().append(true).open(pool.join("file")).unwrap();
+    last_read_days_ago(&pool.join("file"), 40);
+    let summary = pool.enforce();
+    assert_eq!((summary.files_moved, summary.files_busy), (0, 1), "{summary:?}");
+    assert_eq!(pool.found_on("file"), ["warm"]);
+    drop(writer);
+    pool.settle();
+    pool.enforce();
+    pool.expect_on("cold", "file");
+}
+
+/// Starts a walk that moves a file of 12 MiB at 2 MiB a second, and gives the running command.
+fn slow_walk(pool: &Pool) -> std::process::Child {
+    let data = bytes(1, 12 * MIB);
+    fs::write(pool.join("file"), &data).unwrap();
+    last_read_days_ago(&pool.join("file"), 40);
+    pool.settle();
+    let walk = pool.command().args(["enforce", "--json"]).stdout(std::process::Stdio::null()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(1_500));
+    walk
+}
+
+#[test]
+fn a_writer_that_opens_during_the_copy_cancels_it() {
+    let (_disks, builder) = disks(["warm", "cold"]);
+    let pool = builder.rules(COLD_FILES).keys("[enforce]\nbandwidth = \"2MiB\"").mount();
+    let mut walk = slow_walk(&pool);
+    assert!(walk.try_wait().unwrap().is_none(), "the copy takes six seconds");
+    let start = Instant::now();
+    let mut file = OpenOptions::new().append(true).open(pool.join("file")).unwrap();
+    file.write_all(b"written meanwhile").unwrap();
+    assert!(start.elapsed() < Duration::from_secs(2), "the writer does not wait for the copy: {:?}", start.elapsed());
+    let ended = poll(Duration::from_secs(20), || walk.try_wait().unwrap());
+    assert!(ended.is_some_and(|status| status.success()), "the walk goes on without the file");
+    let mut expected = bytes(1, 12 * MIB);
+    expected.extend(b"written meanwhile");
+    assert!(fs::read(pool.join("file")).unwrap() == expected);
+    assert_eq!(pool.found_on("file"), ["warm"]);
+    drop(file);
+    pool.settle();
+    assert!(fs::read(pool.join("file")).unwrap() == expected);
+    assert_eq!(pool.found_on("file").len(), 1);
+}
+
+#[test]
+fn readers_read_on_and_names_change_during_the_copy() {
+    let (_disks, builder) = disks(["warm", "cold"]);
+    let pool = builder.rules(COLD_FILES).keys("[enforce]\nbandwidth = \"4MiB\"").mount();
+    let mut walk = slow_walk(&pool);
+    assert!(fs::read(pool.join("file")).unwrap() == bytes(1, 12 * MIB), "a reader during the copy");
+    fs::rename(pool.join("file"), pool.join("renamed")).unwrap();
+    assert!(poll(Duration::from_secs(20), || walk.try_wait().unwrap()).is_some());
+    pool.settle();
+    assert_eq!(names(&pool.mount_point()), ["renamed"]);
+    assert!(fs::read(pool.join("renamed")).unwrap() == bytes(1, 12 * MIB));
+    assert_eq!(pool.found_on("renamed").len(), 1, "one whole copy");
+    assert_eq!(pool.found_on("file").len(), 0);
+}
+
+#[test]
+fn a_file_removed_during_the_copy_stays_removed() {
+    let (disks, builder) = disks(["warm", "cold"]);
+    let pool = builder.rules(COLD_FILES).keys("[enforce]\nbandwidth = \"4MiB\"").mount();
+    let mut walk = slow_walk(&pool);
+    fs::remove_file(pool.join("file")).unwrap();
+    assert!(poll(Duration::from_secs(20), || walk.try_wait().unwrap()).is_some());
+    pool.settle();
+    assert_eq!(names(&pool.mount_point()), Vec::<String>::new());
+    for disk in &disks {
+        assert_eq!(disk.files().len(), 0);
+        assert!(disk.free() > 31 * MIB, "its space is free again");
+    }
+}
+
+#[test]
+fn the_bandwidth_is_limited() {
+    let pool = pool(["warm", "cold"], COLD_FILES);
+    for i in 0..6 {
+        fs::write(pool.join(format!("{i}")), bytes(i, MIB)).unwrap();
+        last_read_days_ago(&pool.join(format!("{i}")), 40);
+    }
+    pool.settle();
+    let start = Instant::now();
+    pool.say(["enforce", "--bandwidth", "2MiB"]);
+    let took = start.elapsed();
+    assert!(took >= Duration::from_millis(1_800), "6 MiB at 2 MiB a second took {took:?}");
+    assert!(took < Duration::from_secs(15), "6 MiB at 2 MiB a second took {took:?}");
+    assert_eq!(pool.moves(), 6);
+}
+
+/// Grows and shrinks a file around 64 KiB; how often it moved.
+fn oscillate(pool: &Pool) -> u64 {
+    let before = pool.moves();
+    fs::write(pool.join("file"), bytes(1, 60 * KIB)).unwrap();
+    for _ in 0..10 {
+        append(&pool.join("file"), &bytes(2, 8 * KIB)).unwrap();
+        pool.settle();
+        OpenOptions::new().write(true).open(pool.join("file")).unwrap().set_len(60 * KIB).unwrap();
+        pool.settle();
+    }
+    assert!(fs::read(pool.join("file")).unwrap() == bytes(1, 60 * KIB));
+    pool.moves() - before
+}
+
+#[test]
+fn without_hysteresis_a_file_oscillates() {
+    let moved = oscillate(&pool(["small", "large"], LARGE_FILES));
+    assert_eq!(moved, 20);
+}
+
+#[test]
+fn a_band_stops_the_oscillation() {
+    let rules = LARGE_FILES.replace("\">= 64KiB\"", "\">= 64KiB\", band = \"16KiB\"");
+    let pool = pool(["small", "large"], &rules);
+    let moved = oscillate(&pool);
+    assert!(moved <= 1, "moved {moved} times");
+    nix::unistd::truncate(&pool.join("file"), 10 * KIB as i64).unwrap();
+    pool.expect_on("small", "file");
+}
+
+#[test]
+fn a_least_stay_stops_the_oscillation() {
+    let disks = [crate::Disk::tmpfs(32 * MIB), crate::Disk::tmpfs(32 * MIB)];
+    let pool = Pool::builder()
+        .branch("small", disks[0].path())
+        .branch_with("large", disks[1].path(), "min_stay = \"1h\"")
+        .default(&["small"])
+        .rules(LARGE_FILES)
+        .mount();
+    assert_eq!(oscillate(&pool), 1);
+    let explanation = pool.explain("file");
+    assert_eq!((explanation.on, explanation.belongs.as_deref()), (vec!["large".to_owned()], Some("small")));
+    assert!(explanation.outcome.contains("stay"), "{}", explanation.outcome);
+    assert_eq!(pool.enforce().files_moved, 0);
+}
+
+#[test]
+fn the_names_of_one_file_move_together() {
+    let pool = pool(["small", "large"], LARGE_FILES);
+    fs::create_dir(pool.join("dir")).unwrap();
+    fs::write(pool.join("one"), "x").unwrap();
+    fs::hard_link(pool.join("one"), pool.join("dir/two")).unwrap();
+    fs::hard_link(pool.join("one"), pool.join("dir/three")).unwrap();
+    let inode = fs::metadata(pool.join("one")).unwrap().ino();
+    append(&pool.join("dir/two"), &bytes(1, MIB)).unwrap();
+    pool.settle();
+    pool.enforce();
+    let on = pool.found_on("one");
+    assert_eq!(on.len(), 1);
+    for name in ["one", "dir/two", "dir/three"] {
+        assert_eq!(pool.found_on(name), on, "all names on one branch");
+        let meta = fs::metadata(pool.join(name)).unwrap();
+        assert_eq!((meta.ino(), meta.nlink(), meta.len()), (inode, 3, MIB + 1), "{name}");
+    }
+    assert_eq!(on, ["large"]);
+}
+
+#[test]
+fn names_of_one_file_that_belong_apart_come_to_rest() {
+    let rules = "[[rule]]\nname = \"n\"\nmatch = [{ glob = \"/**.b\", to = [\"b\"] }]\n";
+    let pool = pool(["a", "b"], rules);
+    fs::write(pool.join("one"), "shared").unwrap();
+    fs::hard_link(pool.join("one"), pool.join("two.b")).unwrap();
+    pool.settle();
+    pool.enforce();
+    let on = pool.found_on("one");
+    assert_eq!((on.len(), pool.found_on("two.b")), (1, on.clone()), "one file, one branch");
+    for _ in 0..3 {
+        assert_eq!(pool.enforce().files_moved, 0, "it does not go to and fro");
+    }
+    assert_eq!(fs::metadata(pool.join("two.b")).unwrap().nlink(), 2);
+}
+
+#[test]
+fn the_enforcer_runs_by_itself_in_its_window() {
+    let (_disks, builder) = disks(["warm", "cold"]);
+    // All day but one minute that is far away.
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec;
+    let minute = (now / 60 + 12 * 60) % (24 * 60);
+    let end = format!("{:02}:{:02}", minute / 60, minute % 60);
+    let begin = format!("{:02}:{:02}", (minute + 1) % (24 * 60) / 60, (minute + 1) % 60);
+    fs::write(_disks[0].join("file"), "x").unwrap();
+    last_read_days_ago(&_disks[0].join("file"), 40);
+    let pool = builder.rules(COLD_FILES).keys(&format!("[enforce]\nwindow = \"{begin}-{end}\"")).mount();
+    let moved = poll(Duration::from_secs(90), || (pool.found_on("file") == ["cold"]).then_some(()));
+    assert!(moved.is_some(), "the file is on {:?} after 90 s inside the window", pool.found_on("file"));
+}
+
+#[test]
+fn what_has_no_room_where_it_belongs_is_counted_and_stays() {
+    let (warm, cold) = (crate::Disk::tmpfs(32 * MIB), crate::Disk::tmpfs(MIB));
+    let rules = COLD_FILES.replace("to = [\"cold\"]", "to = [\"cold\"]\nspill = false");
+    let pool = Pool::builder()
+        .branch("warm", warm.path())
+        .branch("cold", cold.path())
+        .default(&["warm"])
+        .rules(&rules)
+        .mount();
+    fs::write(pool.join("huge"), bytes(1, 4 * MIB)).unwrap();
+    last_read_days_ago(&pool.join("huge"), 40);
+    pool.settle();
+    let summary = pool.enforce();
+    assert_eq!((summary.files_moved, summary.files_no_room, summary.files_failed), (0, 1, 0), "{summary:?}");
+    pool.expect_stays_on("warm", "huge");
+    assert!(fs::read(pool.join("huge")).unwrap() == bytes(1, 4 * MIB));
+    assert_eq!(cold.files().len(), 0, "no piece of it is left");
+}
+
+#[test]
+fn a_file_read_while_the_enforcer_walks_can_be_removed_at_once() {
+    let pool = pool(["warm", "cold"], COLD_FILES);
+    for i in 0..300 {
+        let path = pool.join(format!("{i}"));
+        fs::write(&path, bytes(i, 3_000)).unwrap();
+        last_read_days_ago(&path, 40);
+    }
+    let mut walk = pool.command().args(["enforce", "--json"]).stdout(std::process::Stdio::null()).spawn().unwrap();
+    for i in 0..300 {
+        let path = pool.join(format!("{i}"));
+        assert!(io_read(&path) == bytes(i, 3_000), "file {i}");
+        if i % 3 == 0 {
+            fs::remove_file(&path).unwrap();
+        }
+    }
+    assert!(poll(Duration::from_secs(30), || walk.try_wait().unwrap()).is_some());
+    pool.settle();
+    assert_eq!(names(&pool.mount_point()).len(), 200);
+    for i in (0..300).filter(|i| i % 3 != 0) {
+        assert!(io_read(&pool.join(format!("{i}"))) == bytes(i, 3_000));
+        assert_eq!(pool.found_on(format!("{i}")).len(), 1);
+    }
+}
+
+fn io_read(path: &std::path::Path) -> Vec<u8> {
+    let mut file = File::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let mut data = Vec::new();
+    std::io::Read::read_to_end(&mut file, &mut data).unwrap();
+    data
+}

@@ -1,0 +1,315 @@
+//! Branches that disappear, hang and return.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use crate::support::disk::{Disk, is_mount_point, unmount};
+use crate::support::pool::{Pool, text};
+use crate::support::process;
+use crate::support::{MIB, eventually, poll, run, temp_dir};
+use crate::{last_read_days_ago, names};
+
+/// Looks often, so that tests need not wait.
+const PROBES: &str = "probe_interval = \"200ms\"\nprobe_timeout = \"1s\"\n";
+const B_BY_NAME: &str = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\"] }]\n";
+
+#[derive(Debug)]
+struct Two {
+    pool: Pool,
+    b: Disk,
+    a: Disk,
+}
+
+impl std::ops::Deref for Two {
+    type Target = Pool;
+
+    fn deref(&self) -> &Pool {
+        &self.pool
+    }
+}
+
+fn two(keys: &str) -> Two {
+    let (a, b) = (Disk::tmpfs(32 * MIB), Disk::ext4(32 * MIB));
+    let pool = Pool::builder()
+        .branch("a", a.path())
+        .branch_with("b", b.path(), "optional = true")
+        .default(&["a"])
+        .rules(B_BY_NAME)
+        .keys(PROBES)
+        .keys(keys)
+        .mount();
+    fs::write(pool.join("on-a"), "a").unwrap();
+    fs::write(pool.join("on.b"), "b").unwrap();
+    pool.expect_on("b", "on.b");
+    Two { pool, b, a }
+}
+
+fn wait_until(pool: &Pool, branch: &str, online: bool) {
+    eventually(&format!("branch {branch} is {}", if online { "online" } else { "offline" }), || {
+        pool.is_online(branch) == online
+    });
+}
+
+#[test]
+fn a_vanished_branch_goes_offline_and_the_rest_works_on() {
+    let two = two("on_branch_error = \"skip\"");
+    two.b.vanish();
+    wait_until(&two, "b", false);
+    assert_eq!(names(&two.mount_point()), ["on-a"], "its files are not listed");
+    assert!(fs::read(two.join("on.b")).is_err());
+    assert_eq!(fs::read(two.join("on-a")).unwrap(), b"a");
+    fs::write(two.join("new.b"), "made meanwhile").unwrap();
+    assert!(two.a.join("new.b").exists(), "new files go to a branch that is there");
+    assert_eq!(names(&two.b.path()), Vec::<String>::new(), "nothing is written under the missing mount point");
+    let rules = two.status().rules;
+    assert!(rules.iter().any(|rule| rule.inactive.is_some()), "the rule is inactive: {rules:?}");
+
+    two.b.mount();
+    wait_until(&two, "b", true);
+    eventually("its files are back", || fs::read(two.join("on.b")).is_ok_and(|data| data == b"b"));
+    assert_eq!(names(&two.mount_point()), ["new.b", "on-a", "on.b"]);
+    assert!(two.status().rules.iter().all(|rule| rule.inactive.is_none()), "the rule is active again");
+    fs::write(two.join("later.b"), "x").unwrap();
+    two.expect_on("b", "later.b");
+    two.enforce();
+    two.expect_on("b", "new.b");
+    assert_eq!(fs::read(two.join("new.b")).unwrap(), b"made meanwhile");
+}
+
+#[test]
+fn a_listing_fails_with_a_missing_branch_where_that_is_asked_for() {
+    let two = two("on_branch_error = \"fail\"");
+    assert_eq!(names(&two.mount_point()), ["on-a", "on.b"]);
+    two.b.vanish();
+    wait_until(&two, "b", false);
+    let listed: std::io::Result<Vec<_>> = fs::read_dir(two.mount_point()).and_then(Iterator::collect);
+    assert_eq!(crate::support::errno(&listed), libc::EIO, "{listed:?}");
+    assert_eq!(fs::read(two.join("on-a")).unwrap(), b"a", "a single file is on one branch, which is there");
+    two.b.mount();
+    wait_until(&two, "b", true);
+    assert_eq!(names(&two.mount_point()), ["on-a", "on.b"]);
+}
+
+#[test]
+fn files_open_on_a_vanished_branch_fail_cleanly_and_the_pool_lives() {
+    let two = two("on_branch_error = \"skip\"");
+    let open = fs::File::options().read(true).write(true).open(two.join("on.b")).unwrap();
+    two.b.vanish();
+    wait_until(&two, "b", false);
+    // The kernel keeps the lazily unmounted file system alive for who has it open: either answer is right.
+    let _ = std::os::unix::fs::FileExt::write_all_at(&open, b"x", 0);
+    drop(open);
+    fs::write(two.join("still"), "x").unwrap();
+    two.settle();
+    assert_eq!(names(&two.mount_point()), ["on-a", "still"]);
+}
+
+#[test]
+fn a_missing_mount_point_is_an_offline_branch_and_never_an_empty_one() {
+    let mut two = two("");
+    two.pool.stop();
+    unmount(&two.b.path());
+    two.pool.start();
+    assert!(!two.is_online("b"), "the directory is there, the disk is not");
+    assert_eq!(names(&two.mount_point()), ["on-a"]);
+    fs::create_dir_all(two.join("some/dir")).unwrap();
+    fs::write(two.join("some/dir/new.b"), "x").unwrap();
+    two.enforce();
+    assert_eq!(names(&two.b.path()), Vec::<String>::new(), "nothing is written to the directory under the mount point");
+    two.b.mount();
+    wait_until(&two, "b", true);
+    assert_eq!(names(&two.mount_point()), ["on-a", "on.b", "some"]);
+    two.enforce();
+    two.expect_on("b", "some/dir/new.b");
+}
+
+#[test]
+fn a_pool_does_not_start_without_a_branch_that_it_needs() {
+    let (a, b) = (Disk::tmpfs(MIB), Disk::tmpfs(MIB));
+    let mut pool = Pool::builder().branch("a", a.path()).branch("ssd", b.path()).mount();
+    pool.stop();
+    unmount(&b.path());
+    let error = pool.try_start().expect_err("a branch is missing");
+    assert!(error.contains("ssd") && error.contains("--allow-missing"), "{error}");
+    let output = pool
+        .command()
+        .arg("mount")
+        .arg(pool.config_path())
+        .args(["--daemon", "--allow-missing", "ssd"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    assert!(!pool.is_online("ssd"));
+    assert!(pool.umbrella(["unmount"]).status.success());
+}
+
+#[test]
+fn a_branch_directory_moved_away_is_offline_until_it_returns() {
+    let disk = Disk::tmpfs(32 * MIB);
+    for name in ["a", "b"] {
+        fs::create_dir(disk.join(name)).unwrap();
+    }
+    let pool = Pool::builder()
+        .branch("a", disk.join("a"))
+        .branch("b", disk.join("b"))
+        .default(&["a"])
+        .rules(B_BY_NAME)
+        .keys(PROBES)
+        .mount();
+    fs::write(pool.join("on.b"), "b").unwrap();
+    fs::rename(disk.join("b"), disk.join("away")).unwrap();
+    wait_until(&pool, "b", false);
+    assert!(fs::read(pool.join("on.b")).is_err());
+    fs::write(pool.join("new.b"), "x").unwrap();
+    assert!(disk.join("a/new.b").exists());
+    assert!(!disk.join("b").exists(), "the missing directory is not made again");
+    fs::rename(disk.join("away"), disk.join("b")).unwrap();
+    wait_until(&pool, "b", true);
+    eventually("its file is back", || fs::read(pool.join("on.b")).is_ok());
+}
+
+/// The paper's scenario: what was read today lives on the local disk, everything else on the remote one.
+#[test]
+fn work_goes_on_while_the_remote_branch_is_away() {
+    let (local, remote) = (Disk::ext4(64 * MIB), Disk::ext4(64 * MIB));
+    let pool = Pool::builder()
+        .branch("local", local.path())
+        .branch_with("remote", remote.path(), "optional = true")
+        .default(&["remote", "local"])
+        .rules("[[rule]]\nname = \"accessed today\"\nwhen = { atime = \"< 1d\" }\nto = [\"local\"]\n")
+        .keys(PROBES)
+        .keys("on_branch_error = \"skip\"")
+        .mount();
+    fs::create_dir(pool.join("project")).unwrap();
+    for (name, days) in [("used", 0), ("also-used", 0), ("old", 10), ("older", 100)] {
+        fs::write(pool.join("project").join(name), name).unwrap();
+        last_read_days_ago(&pool.join("project").join(name), days);
+    }
+    pool.settle();
+    pool.enforce();
+    for (name, branch) in [("used", "local"), ("also-used", "local"), ("old", "remote"), ("older", "remote")] {
+        pool.expect_on(branch, format!("project/{name}"));
+    }
+
+    remote.vanish();
+    wait_until(&pool, "remote", false);
+    assert_eq!(names(&pool.join("project")), ["also-used", "used"], "what was used today is here");
+    crate::append(&pool.join("project/used"), b", and changed on the road").unwrap();
+    fs::write(pool.join("project/report"), "written on the road").unwrap();
+    fs::rename(pool.join("project/also-used"), pool.join("project/renamed")).unwrap();
+    fs::create_dir(pool.join("new-dir")).unwrap();
+    fs::write(pool.join("new-dir/file"), "x").unwrap();
+
+    remote.mount();
+    wait_until(&pool, "remote", true);
+    eventually("the rest is back", || pool.join("project/old").exists());
+    assert_eq!(names(&pool.join("project")), ["old", "older", "renamed", "report", "used"]);
+    assert_eq!(fs::read_to_string(pool.join("project/used")).unwrap(), "used, and changed on the road");
+    for name in ["project/used", "project/renamed", "project/report", "new-dir/file"] {
+        last_read_days_ago(&pool.join(name), 3);
+    }
+    pool.settle();
+    pool.enforce();
+    for name in ["project/used", "project/renamed", "project/report", "new-dir/file", "project/old"] {
+        pool.expect_on("remote", name);
+    }
+    assert_eq!(fs::read_to_string(pool.join("project/report")).unwrap(), "written on the road");
+}
+
+/// A FUSE file system whose daemon can be stopped: gocryptfs without encrypted names.
+#[derive(Debug)]
+struct Stoppable {
+    dir: tempfile::TempDir,
+    daemon: Child,
+}
+
+impl Stoppable {
+    fn new() -> Self {
+        let dir = temp_dir("stoppable");
+        let (cipher, mount, key) = (dir.path().join("cipher"), dir.path().join("mnt"), dir.path().join("key"));
+        fs::create_dir(&cipher).unwrap();
+        fs::create_dir(&mount).unwrap();
+        fs::write(&key, "secret").unwrap();
+        run(
+            "gocryptfs",
+            [
+                "-q".as_ref(),
+                "-init".as_ref(),
+                "-scryptn=10".as_ref(),
+                "-passfile".as_ref(),
+                key.as_os_str(),
+                cipher.as_os_str(),
+            ],
+        );
+        let daemon = Command::new("gocryptfs")
+            .args(["-q", "-fg", "-allow_other", "-passfile"])
+            .args([&key, &cipher, &mount])
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let stoppable = Self { dir, daemon };
+        assert!(poll(Duration::from_secs(10), || is_mount_point(&stoppable.path()).then_some(())).is_some());
+        stoppable
+    }
+
+    fn path(&self) -> PathBuf {
+        self.dir.path().join("mnt")
+    }
+}
+
+impl Drop for Stoppable {
+    fn drop(&mut self) {
+        let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(self.daemon.id() as i32), Signal::SIGCONT);
+        unmount(&self.path());
+        let _ = self.daemon.kill();
+        let _ = self.daemon.wait();
+    }
+}
+
+#[test]
+fn a_hung_branch_does_not_hang_the_others() {
+    let a = Disk::tmpfs(32 * MIB);
+    let hung = Stoppable::new();
+    let pool = Pool::builder()
+        .branch("a", a.path())
+        .branch("b", hung.path())
+        .default(&["a"])
+        .rules(B_BY_NAME)
+        .keys(PROBES)
+        .keys("on_branch_error = \"skip\"\ncache_timeout = \"0s\"")
+        .mount();
+    fs::create_dir(pool.join("dir")).unwrap();
+    fs::write(pool.join("dir/on-a"), "a").unwrap();
+    fs::write(pool.join("dir/on.b"), "b").unwrap();
+    pool.expect_on("b", "dir/on.b");
+
+    process::signal(hung.daemon.id(), Signal::SIGSTOP);
+    // More callers than the daemon has threads run into the hung branch.
+    let stuck: Vec<_> = (0..12)
+        .map(|_| {
+            Command::new("cat").arg(pool.join("dir/on.b")).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+        })
+        .collect();
+    let start = Instant::now();
+    wait_until(&pool, "b", false);
+    for i in 0..20 {
+        fs::write(pool.join(format!("dir/new-{i}")), "x").unwrap();
+        assert_eq!(fs::read(pool.join("dir/on-a")).unwrap(), b"a");
+    }
+    assert_eq!(names(&pool.join("dir")).len(), 21);
+    fs::write(pool.join("dir/new.b"), "x").unwrap();
+    assert!(start.elapsed() < Duration::from_secs(15), "the other branch answered after {:?}", start.elapsed());
+    let reason = format!("{:?}", pool.branch_status("b").state);
+    assert!(reason.contains("reason"), "{reason}");
+
+    process::signal(hung.daemon.id(), Signal::SIGCONT);
+    wait_until(&pool, "b", true);
+    eventually("its file is back", || fs::read(pool.join("dir/on.b")).is_ok_and(|data| data == b"b"));
+    for mut child in stuck {
+        assert!(poll(Duration::from_secs(10), || child.try_wait().unwrap()).is_some(), "who was stuck is free");
+    }
+}

@@ -1,0 +1,83 @@
+//! What the pool does with files and branches: placement, relocation, overflow, the enforcer, branches that come and go,
+//! and the binary itself.
+
+mod branches;
+mod commands;
+mod enforcing;
+mod failures;
+mod overflow;
+mod placement;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::fs::{self, OpenOptions};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps};
+use support::MIB;
+use support::disk::Disk;
+use support::pool::{Builder, Pool};
+
+/// Small files on `small`, files of 64 KiB and more on `large`.
+const LARGE_FILES: &str = r#"
+[[rule]]
+name = "large files"
+when = { size = ">= 64KiB" }
+to = ["large"]
+"#;
+
+/// A pool with the disks it stands on.
+#[derive(Debug)]
+struct On<const N: usize> {
+    pool: Pool,
+    disks: [Disk; N],
+}
+
+impl<const N: usize> std::ops::Deref for On<N> {
+    type Target = Pool;
+
+    fn deref(&self) -> &Pool {
+        &self.pool
+    }
+}
+
+/// Branches of these names, each a disk of its own; the first is the default.
+fn disks<const N: usize>(names: [&str; N]) -> ([Disk; N], Builder) {
+    let disks = names.map(|_| Disk::tmpfs(32 * MIB));
+    let mut builder = Pool::builder().default(&names[..1]);
+    for (name, disk) in names.iter().zip(&disks) {
+        builder = builder.branch(name, disk.path());
+    }
+    (disks, builder)
+}
+
+/// A mounted pool over disks of its own.
+fn pool<const N: usize>(names: [&str; N], rules: &str) -> On<N> {
+    let (disks, builder) = disks(names);
+    On { pool: builder.rules(rules).mount(), disks }
+}
+
+fn append(path: &Path, data: &[u8]) -> std::io::Result<()> {
+    use std::io::Write;
+    OpenOptions::new().append(true).open(path)?.write_all(data)
+}
+
+/// Sets the access time so many days back, and leaves the modification time alone.
+fn last_read_days_ago(path: &Path, days: i64) {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() as i64;
+    let times = Timestamps {
+        last_access: Timespec { tv_sec: now - days * 86_400, tv_nsec: 123_456_789 },
+        last_modification: Timespec { tv_sec: 0, tv_nsec: libc::UTIME_OMIT },
+    };
+    rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
+}
+
+/// Names in a directory, sorted.
+fn names(path: &Path) -> Vec<String> {
+    let mut names: Vec<_> = fs::read_dir(path)
+        .unwrap_or_else(|error| panic!("cannot list {}: {error}", path.display()))
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}

@@ -1,0 +1,301 @@
+//! Where a file comes to be: at create, at close, after a rename or chmod.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, chown, symlink};
+
+use crate::support::process::{NOBODY, as_nobody};
+use crate::support::{KIB, MIB, bytes};
+use crate::{LARGE_FILES, append, disks, names, pool};
+
+/// The worked example of the paper: figure 8.
+const FIGURE_8: &str = r#"
+[[rule]]
+name = "read-only files on flash"
+when = { access = "read-only" }
+to = ["fs2", "fs1"]
+[[rule]]
+name = "by name"
+match = [
+  { glob = "/home/dave/**", to = ["fs3"], spill = false },
+  { glob = "/home/dave/**.avi", to = ["fs1", "fs3"] },
+  { glob = "/**", to = ["fs1"] },
+]
+"#;
+
+#[test]
+fn figure_8_sends_each_file_where_the_paper_says() {
+    let pool = pool(["fs1", "fs2", "fs3"], FIGURE_8);
+    fs::create_dir_all(pool.join("home/dave/films")).unwrap();
+    for (name, branch, rule) in [
+        ("home/dave/letter", "fs3", "/home/dave/**"),
+        ("home/dave/holiday.avi", "fs1", "/home/dave/**.avi"),
+        ("home/dave/films/deep.avi", "fs1", "/home/dave/**.avi"),
+        ("home/dave/films/notes", "fs3", "/home/dave/**"),
+        ("home/other", "fs1", "/**"),
+    ] {
+        fs::write(pool.join(name), name).unwrap();
+        pool.expect_on(branch, name);
+        let explanation = pool.explain(name);
+        assert_eq!(explanation.belongs.as_deref(), Some(branch), "{name}");
+        assert!(explanation.rule.contains(rule), "{name}: {explanation:?}");
+        assert_eq!(fs::read_to_string(pool.join(name)).unwrap(), name);
+    }
+    let none_moved = pool.moves();
+    assert_eq!(none_moved, 0, "names are known at create: nothing had to move");
+
+    // "If user Dave creates a read only .avi file in his home directory, it will be placed on /fs2."
+    let film = "home/dave/read-only.avi";
+    OpenOptions::new().write(true).create_new(true).mode(0o444).open(pool.join(film)).unwrap().write_all(b"x").unwrap();
+    pool.expect_on("fs2", film);
+    assert_eq!(pool.explain(film).rule, "read-only files on flash");
+}
+
+#[test]
+fn chmod_moves_a_file_and_back_again() {
+    let pool = pool(["fs1", "fs2", "fs3"], FIGURE_8);
+    fs::write(pool.join("paper"), "x").unwrap();
+    pool.expect_on("fs1", "paper");
+    fs::set_permissions(pool.join("paper"), fs::Permissions::from_mode(0o444)).unwrap();
+    pool.expect_on("fs2", "paper");
+    fs::set_permissions(pool.join("paper"), fs::Permissions::from_mode(0o644)).unwrap();
+    pool.expect_on("fs1", "paper");
+    assert_eq!(pool.moves(), 2);
+    assert_eq!(fs::read(pool.join("paper")).unwrap(), b"x");
+}
+
+#[test]
+fn a_rule_on_size_waits_for_close() {
+    let pool = pool(["small", "large"], LARGE_FILES);
+    let mut file = File::create(pool.join("file")).unwrap();
+    file.write_all(&bytes(1, MIB)).unwrap();
+    pool.settle();
+    assert_eq!(pool.found_on("file"), ["small"], "an open file stays");
+    drop(file);
+    pool.expect_on("large", "file");
+    assert!(fs::read(pool.join("file")).unwrap() == bytes(1, MIB));
+    File::create(pool.join("file")).unwrap().write_all(b"short").unwrap();
+    pool.expect_on("small", "file");
+    assert_eq!(fs::read(pool.join("file")).unwrap(), b"short");
+}
+
+#[test]
+fn truncating_by_path_is_judged_too() {
+    let pool = pool(["small", "large"], LARGE_FILES);
+    fs::write(pool.join("file"), bytes(1, MIB)).unwrap();
+    pool.expect_on("large", "file");
+    nix::unistd::truncate(&pool.join("file"), 10).unwrap();
+    pool.expect_on("small", "file");
+}
+
+#[test]
+fn a_file_made_read_only_is_written_before_it_moves() {
+    let pool = pool(["fs1", "fs2", "fs3"], FIGURE_8);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o400).open(pool.join("f")).unwrap();
+    for i in 0..10 {
+        file.write_all(&bytes(i, 10_000)).unwrap();
+    }
+    assert_eq!(pool.found_on("f"), ["fs1"]);
+    drop(file);
+    pool.expect_on("fs2", "f");
+    assert_eq!(fs::metadata(pool.join("f")).unwrap().len(), 100_000);
+}
+
+#[test]
+fn every_attribute_can_decide() {
+    let rules = r#"
+[[rule]]
+name = "links and pipes"
+when = { type = ["symlink", "fifo"] }
+to = ["special"]
+[[rule]]
+name = "films"
+when = { extension = ["avi", "mkv"] }
+to = ["films"]
+[[rule]]
+name = "nobody's"
+when = { user = "nobody" }
+to = ["nobody"]
+[[rule]]
+name = "group 4242"
+when = { gid = 4242 }
+to = ["group"]
+[[rule]]
+name = "programs"
+when = { mode = { bits = "0111", is = "!= 0" } }
+to = ["programs"]
+[[rule]]
+name = "linked often"
+when = { links = ">= 3" }
+to = ["linked"]
+[[rule]]
+name = "middle-sized"
+when = { size = [">= 10KiB", "< 100KiB"], uid = 0 }
+to = ["middle"]
+"#;
+    let mut pool = pool(["disk", "special", "films", "nobody", "group", "programs", "linked", "middle"], rules);
+    fs::set_permissions(pool.mount_point(), fs::Permissions::from_mode(0o777)).unwrap();
+    symlink("x", pool.join("link")).unwrap();
+    nix::unistd::mkfifo(&pool.join("pipe"), nix::sys::stat::Mode::from_bits_truncate(0o600)).unwrap();
+    for name in ["a.avi", "b.MKV", "plain", "theirs", "program", "linked"] {
+        fs::write(pool.join(name), "x").unwrap();
+    }
+    as_nobody(|| fs::write(pool.join("nobodys"), "x")).unwrap();
+    chown(pool.join("theirs"), None, Some(4242)).unwrap();
+    fs::set_permissions(pool.join("program"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(pool.join("middle"), bytes(1, 20 * KIB)).unwrap();
+    fs::write(pool.join("too-large"), bytes(1, 100 * KIB)).unwrap();
+    for name in ["linked-2", "linked-3"] {
+        fs::hard_link(pool.join("linked"), pool.join(name)).unwrap();
+    }
+    let expected = [
+        ("link", "special"),
+        ("pipe", "special"),
+        ("a.avi", "films"),
+        ("b.MKV", "films"),
+        ("nobodys", "nobody"),
+        ("theirs", "group"),
+        ("program", "programs"),
+        ("middle", "middle"),
+        ("plain", "disk"),
+        ("too-large", "disk"),
+    ];
+    for (name, branch) in expected {
+        pool.expect_on(branch, name);
+    }
+    pool.enforce();
+    for name in ["linked", "linked-2", "linked-3"] {
+        pool.expect_on("linked", name);
+    }
+    chown(pool.join("plain"), Some(NOBODY), None).unwrap();
+    pool.expect_on("nobody", "plain");
+    pool.pool.remount();
+    assert_eq!(pool.enforce().files_moved, 0, "everything is in its place");
+}
+
+#[test]
+fn a_rule_on_the_state_of_a_branch_decides_by_its_free_space() {
+    let rules = r#"
+[[rule]]
+name = "flash while it is emptyish"
+when = { free = { flash = ">= 50%" } }
+to = ["flash"]
+"#;
+    let pool = pool(["disk", "flash"], rules);
+    fs::write(pool.join("first"), "x").unwrap();
+    pool.expect_on("flash", "first");
+    fs::write(pool.on("flash", "filler"), bytes(1, 20 * MIB)).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    fs::write(pool.join("second"), "x").unwrap();
+    pool.expect_on("disk", "second");
+}
+
+#[test]
+fn the_first_branch_with_room_is_taken() {
+    let (disks, builder) = disks(["disk"]);
+    let (one, two) = (crate::Disk::tmpfs(4 * MIB), crate::Disk::tmpfs(16 * MIB));
+    let pool = builder
+        .branch_with("one", one.path(), "keep_free = \"50%\"")
+        .branch("two", two.path())
+        .rules("[[rule]]\nname = \"all\"\nwhen = {}\nto = [\"one\", \"two\"]\n")
+        .mount();
+    for i in 0..8 {
+        fs::write(pool.join(format!("file-{i}")), bytes(i, 512 * KIB)).unwrap();
+    }
+    pool.settle();
+    assert!(one.free() >= 2 * MIB - 256 * KIB, "keep_free is kept: {} bytes are free", one.free());
+    assert!(one.free() < 3 * MIB, "the first choice is used: {} bytes are free", one.free());
+    let (on_one, on_two) = (names(&one.path()), two.files());
+    assert!(on_two.len() >= 4, "the rest is on the second choice: {on_one:?} {on_two:?}");
+    assert_eq!(disks[0].files().len(), 0, "and none on the default");
+    for i in 0..8 {
+        assert!(fs::read(pool.join(format!("file-{i}"))).unwrap() == bytes(i, 512 * KIB));
+    }
+}
+
+#[test]
+fn a_rename_is_judged_by_the_new_name() {
+    let pool = pool(["fs1", "fs2", "fs3"], FIGURE_8);
+    fs::create_dir_all(pool.join("home/dave")).unwrap();
+    fs::write(pool.join("letter"), "to dave").unwrap();
+    fs::rename(pool.join("letter"), pool.join("home/dave/letter")).unwrap();
+    pool.expect_on("fs3", "home/dave/letter");
+    fs::rename(pool.join("home/dave/letter"), pool.join("letter")).unwrap();
+    pool.expect_on("fs1", "letter");
+    assert_eq!(fs::read(pool.join("letter")).unwrap(), b"to dave");
+}
+
+#[test]
+fn the_files_of_a_renamed_directory_follow_at_the_latest_with_the_enforcer() {
+    let pool = pool(["fs1", "fs2", "fs3"], FIGURE_8);
+    fs::create_dir_all(pool.join("home/dave")).unwrap();
+    fs::create_dir_all(pool.join("work/deep")).unwrap();
+    for name in ["work/a", "work/deep/b", "work/c.avi"] {
+        fs::write(pool.join(name), name).unwrap();
+    }
+    fs::rename(pool.join("work"), pool.join("home/dave/work")).unwrap();
+    pool.enforce();
+    pool.expect_on("fs3", "home/dave/work/a");
+    pool.expect_on("fs3", "home/dave/work/deep/b");
+    pool.expect_on("fs1", "home/dave/work/c.avi");
+    assert_eq!(fs::read_to_string(pool.join("home/dave/work/deep/b")).unwrap(), "work/deep/b");
+}
+
+#[test]
+fn explain_tells_of_files_directories_and_names_that_do_not_exist() {
+    let pool = pool(["fs1", "fs2", "fs3"], FIGURE_8);
+    fs::create_dir_all(pool.join("home/dave")).unwrap();
+    let future = pool.explain("home/dave/not-yet");
+    assert!(!future.exists && future.on.is_empty());
+    assert_eq!(future.belongs.as_deref(), Some("fs3"));
+    fs::write(pool.join("home/dave/film.avi"), "").unwrap();
+    fs::write(pool.join("home/dave/text"), "").unwrap();
+    let directory = pool.explain("home/dave");
+    assert!(directory.exists);
+    assert_eq!(directory.on, ["fs1", "fs3"], "a directory is where its files are");
+    let steps = pool.explain("home/dave/text").steps;
+    assert!(steps.iter().any(|step| !step.matched && step.rule.contains("read-only")), "{steps:?}");
+    assert!(steps.iter().any(|step| step.matched && step.rule.contains("/home/dave/**")), "{steps:?}");
+    let for_people = pool.say(["explain".as_ref(), pool.join("home/dave/text").as_os_str()]);
+    assert!(for_people.contains("fs3"), "{for_people}");
+}
+
+#[test]
+fn status_counts_hits_moves_and_open_files() {
+    let pool = pool(["small", "large"], LARGE_FILES);
+    fs::write(pool.join("a"), bytes(1, 100 * KIB)).unwrap();
+    fs::write(pool.join("b"), "x").unwrap();
+    pool.expect_on("large", "a");
+    let open = [File::open(pool.join("a")).unwrap(), File::open(pool.join("b")).unwrap()];
+    let status = pool.status();
+    assert_eq!(status.mount, pool.mount_point());
+    assert_eq!(status.pid, pool.pid());
+    assert_eq!(status.open_files, 2);
+    let rules: Vec<_> = status.rules.iter().map(|rule| rule.name.as_str()).collect();
+    assert_eq!(rules, ["large files", "default"]);
+    assert!(status.rules.iter().all(|rule| rule.hits > 0), "{:?}", status.rules);
+    assert_eq!((status.branches[1].files_moved_in, status.branches[0].files_moved_out), (1, 1));
+    assert!(status.branches.iter().all(|branch| branch.total.0 == 32 * MIB && branch.fs_type == "tmpfs"));
+    drop(open);
+    pool.settle();
+    assert_eq!(pool.status().open_files, 0);
+    let for_people = pool.say(["status"]);
+    for word in ["small", "large", "large files"] {
+        assert!(for_people.contains(word), "{word:?} is in:\n{for_people}");
+    }
+}
+
+#[test]
+fn a_file_that_is_read_while_it_would_move_is_whole() {
+    let pool = pool(["small", "large"], LARGE_FILES);
+    for round in 0..20 {
+        let (short, long) = (bytes(round, KIB), bytes(round + 100, 300 * KIB));
+        fs::write(pool.join("file"), &short).unwrap();
+        append(&pool.join("file"), &long).unwrap();
+        for _ in 0..5 {
+            let seen = fs::read(pool.join("file")).unwrap();
+            assert!(seen[..short.len()] == short[..] && seen[short.len()..] == long[..], "round {round}");
+        }
+    }
+    pool.expect_on("large", "file");
+}
