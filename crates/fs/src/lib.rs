@@ -1,7 +1,25 @@
 //! The merged tree over many branches. Everything except `fuse` works, and is tested, without FUSE.
 
+mod at;
 pub mod branch;
 pub mod control;
+mod creds;
+pub mod error;
+mod fuse;
+mod handle;
 pub mod inode_map;
+mod listing;
+mod meta;
+pub mod metrics;
+pub mod mount;
+mod node;
+pub mod pool;
 pub mod relocate;
 pub mod spec;
+
+pub use creds::Caller;
+pub use error::{Error, OpError, OpResult};
+pub use handle::{DataPath, HandleId};
+pub use listing::{Entry, Listing};
+pub use meta::Meta;
+pub use node::{NodeId, PassthroughToken};

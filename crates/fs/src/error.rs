@@ -1,0 +1,127 @@
+//! What can go wrong. Operations of the tree return [`OpError`], which `fuse.rs` alone turns into an errno; setting a pool up
+//! and long work return [`Error`], which is shown to people.
+
+use std::path::PathBuf;
+
+use rustix::io::Errno;
+use thiserror::Error;
+
+use crate::relocate::RelocateError;
+
+/// Why one operation on the tree failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum OpError {
+    /// The branch's file system said so.
+    #[error("{0}")]
+    Sys(#[from] Errno),
+    /// The node or handle is not known (any more).
+    #[error("stale node")]
+    Stale,
+    /// The file's branch is offline.
+    #[error("the branch is offline")]
+    Offline,
+    /// No branch that the rules allow has room.
+    #[error("no branch that the rules allow has room")]
+    NoRoom,
+    /// The name belongs to Umbrella itself.
+    #[error("the name is reserved")]
+    Reserved,
+}
+
+impl OpError {
+    /// Whether the branch had no room (or no quota) left.
+    pub(crate) fn is_full(self) -> bool {
+        matches!(self, OpError::Sys(Errno::NOSPC | Errno::DQUOT))
+    }
+
+    /// Whether the name does not exist.
+    pub(crate) fn is_missing(self) -> bool {
+        matches!(self, OpError::Sys(Errno::NOENT))
+    }
+}
+
+/// Result of an operation on the tree.
+pub type OpResult<T> = Result<T, OpError>;
+
+/// Why the pool as a whole, or long work on it, failed.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// A branch that is not optional cannot be used.
+    #[error("branch {name:?}: {reason} (start with --allow-missing {name} to go on without it)")]
+    BranchMissing {
+        /// Name of the branch.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+    /// No such branch.
+    #[error("no branch is called {name:?}; the branches are: {known}")]
+    UnknownBranch {
+        /// What was asked for.
+        name: String,
+        /// The known ones, joined.
+        known: String,
+    },
+    /// A branch of that name is there already.
+    #[error("a branch called {name:?} is already in the pool")]
+    BranchExists {
+        /// Name of the branch.
+        name: String,
+    },
+    /// The branch still holds files.
+    #[error(
+        "branch {name:?} still holds files (for example {example}): run `umbrella branch drain {name}` first, or remove it with --force to hide them"
+    )]
+    BranchNotEmpty {
+        /// Name of the branch.
+        name: String,
+        /// One of the files.
+        example: String,
+    },
+    /// The rules do not fit the branches.
+    #[error(transparent)]
+    Rules(#[from] umbrella_policy::placement::RuleError),
+    /// The mount point cannot be used.
+    #[error("cannot mount on {path}: {source}", path = path.display())]
+    Mount {
+        /// Mount point.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The pool is mounted already.
+    #[error("{path} is already mounted by process {pid} (see `umbrella status {path}`)", path = path.display())]
+    AlreadyMounted {
+        /// Mount point.
+        path: PathBuf,
+        /// The other daemon.
+        pid: u32,
+    },
+    /// The control socket cannot be made.
+    #[error("control socket {path}: {source}", path = path.display())]
+    Control {
+        /// The socket.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A path that does not lead to anything in the pool.
+    #[error("{path} is not in the pool: {source}")]
+    Path {
+        /// Pool path, lossy.
+        path: String,
+        /// Why.
+        source: OpError,
+    },
+    /// A relocation failed.
+    #[error(transparent)]
+    Relocate(#[from] RelocateError),
+    /// Anything else from the system.
+    #[error("{doing}: {source}")]
+    Io {
+        /// What was being done.
+        doing: String,
+        /// Why it failed.
+        source: std::io::Error,
+    },
+}

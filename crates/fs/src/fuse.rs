@@ -1,0 +1,765 @@
+//! The kernel's side: FUSE requests to operations of the pool and back. The only place that knows FUSE, and the only map from
+//! errors to errno. Holds no state of its own beyond how long the kernel may keep what it is told.
+
+use std::ffi::OsStr;
+use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use fuser::{
+    BackingId, BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
+    Generation, INodeNo, InitFlags, KernelConfig, LockOwner, Notifier, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
+    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
+    ReplyStatx, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+};
+use rustix::fs::{FallocateFlags, SeekFrom, XattrFlags};
+use umbrella_policy::placement::spec::FileKind;
+use umbrella_units::Timestamp;
+
+use crate::creds::Caller;
+use crate::error::{OpError, OpResult};
+use crate::handle::{DataPath, HandleId};
+use crate::node::{NodeId, PassthroughToken};
+use crate::pool::{Attr, Change, Kernel, NewTime, OpenRequest, Opened, Pool, Replace};
+
+/// Protocol minor with FUSE_NOTIFY_INC_EPOCH: all names can be dropped at once.
+const MINOR_WITH_EPOCH: u32 = 44;
+/// How long absent names are kept where the kernel cannot be told that a branch came back.
+const BLIND_NEGATIVE_TTL: Duration = Duration::from_secs(1);
+
+/// A write that waits for its file to move, with its reply.
+pub(crate) type SlowCall = Box<dyn FnOnce() + Send>;
+
+/// See the module.
+pub(crate) struct Fuse {
+    pool: Arc<Pool>,
+    ttl: Duration,
+    negative_ttl: Duration,
+    /// Takes calls that may last: they must not keep a thread that serves the kernel.
+    slow: Sender<SlowCall>,
+    scratch: Scratch,
+}
+
+impl Fuse {
+    pub(crate) fn new(pool: Arc<Pool>, slow: Sender<SlowCall>) -> Fuse {
+        let ttl = pool.spec().cache_timeout;
+        Fuse { pool, ttl, negative_ttl: ttl, slow, scratch: Scratch }
+    }
+
+    fn later(&self, call: impl FnOnce() + Send + 'static) {
+        // The receiver ends only after the last request.
+        let _ = self.slow.send(Box::new(call));
+    }
+
+    fn entry(&self, result: OpResult<Attr>, reply: ReplyEntry) {
+        match result {
+            Ok(attr) => reply.entry_for(INodeNo(attr.node.0), &self.ttl, &self.ttl, &file_attr(&attr), Generation(0)),
+            Err(OpError::Sys(rustix::io::Errno::NOENT)) if !self.negative_ttl.is_zero() => {
+                reply.negative(&self.negative_ttl)
+            }
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    fn made(&self, result: OpResult<Attr>, reply: ReplyEntry) {
+        match result {
+            Ok(attr) => reply.entry_for(INodeNo(attr.node.0), &self.ttl, &self.ttl, &file_attr(&attr), Generation(0)),
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    fn created(&self, result: OpResult<(Attr, Opened)>, reply: ReplyCreate) {
+        let (attr, opened) = match result {
+            Ok(created) => created,
+            Err(error) => return reply.error(errno(error)),
+        };
+        let (node, handle) = (INodeNo(attr.node.0), FileHandle(opened.handle.0));
+        let shown = file_attr(&attr);
+        match backing_id(&opened) {
+            Some(id) => reply.created_passthrough_for(
+                node,
+                &self.ttl,
+                &self.ttl,
+                &shown,
+                Generation(0),
+                handle,
+                open_flags(&opened),
+                id,
+            ),
+            None => reply.created_for(node, &self.ttl, &self.ttl, &shown, Generation(0), handle, open_flags(&opened)),
+        }
+    }
+
+    fn do_open(&self, ino: INodeNo, drop_set_id: bool, flags: OpenFlags, reply: ReplyOpen) {
+        match self.pool.open(NodeId(ino.0), open_request(flags.0, drop_set_id)) {
+            Err(error) => reply.error(errno(error)),
+            Ok(opened) => match backing_id(&opened) {
+                Some(id) => reply.opened_passthrough(FileHandle(opened.handle.0), open_flags(&opened), id),
+                None => reply.opened(FileHandle(opened.handle.0), open_flags(&opened)),
+            },
+        }
+    }
+
+    fn list_plus(&self, ino: INodeNo, offset: u64, reply: &mut ReplyDirectoryPlus) -> OpResult<()> {
+        let node = NodeId(ino.0);
+        let zero = Duration::ZERO;
+        for (name, cookie) in [(".", 1), ("..", 2)] {
+            if offset < cookie {
+                let own = self.pool.ino_of(node)?;
+                let shown = if cookie == 1 { own } else { self.pool.parent_of(node)?.1 };
+                let attr = dot_attr(INodeNo(shown.0));
+                // Node id zero: the kernel takes it as a name only.
+                if reply.add_for(INodeNo(0), INodeNo(shown.0), cookie, name, &zero, &zero, &attr, Generation(0)) {
+                    return Ok(());
+                }
+            }
+        }
+        let listing = self.pool.list(node, offset.max(2))?;
+        for entry in listing.after(offset) {
+            let Ok(attr) = self.pool.lookup_entry(node, &listing, entry) else { continue };
+            let (id, ino) = (INodeNo(attr.node.0), INodeNo(attr.ino.0));
+            let full = reply.add_for(
+                id,
+                ino,
+                entry.cookie,
+                &entry.name,
+                &self.ttl,
+                &self.ttl,
+                &file_attr(&attr),
+                Generation(0),
+            );
+            if full {
+                self.pool.forget(attr.node, 1);
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn list(&self, ino: INodeNo, offset: u64, reply: &mut ReplyDirectory) -> OpResult<()> {
+        let node = NodeId(ino.0);
+        if offset < 1 && reply.add(INodeNo(self.pool.ino_of(node)?.0), 1, FileType::Directory, ".") {
+            return Ok(());
+        }
+        if offset < 2 && reply.add(INodeNo(self.pool.parent_of(node)?.1.0), 2, FileType::Directory, "..") {
+            return Ok(());
+        }
+        let listing = self.pool.list(node, if offset <= 2 { 0 } else { offset })?;
+        for entry in listing.after(offset) {
+            if reply.add(INodeNo(entry.ino.0), entry.cookie, file_type(entry.kind), &entry.name) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Buffers for reads, one a thread.
+struct Scratch;
+
+thread_local! {
+    static BUFFER: std::cell::RefCell<Vec<u8>> = const { std::cell::RefCell::new(Vec::new()) };
+}
+
+impl Scratch {
+    fn with<T>(&self, size: usize, call: impl FnOnce(&mut [u8]) -> T) -> T {
+        BUFFER.with_borrow_mut(|buffer| {
+            if buffer.len() < size {
+                buffer.resize(size, 0);
+            }
+            call(buffer.get_mut(..size).unwrap_or_default())
+        })
+    }
+}
+
+impl Filesystem for Fuse {
+    fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
+        let offered = config.capabilities();
+        let wanted = InitFlags::FUSE_PARALLEL_DIROPS
+            | InitFlags::FUSE_DO_READDIRPLUS
+            | InitFlags::FUSE_READDIRPLUS_AUTO
+            | InitFlags::FUSE_ATOMIC_O_TRUNC
+            | InitFlags::FUSE_CACHE_SYMLINKS
+            | InitFlags::FUSE_POSIX_ACL
+            | InitFlags::FUSE_DONT_MASK
+            | InitFlags::FUSE_HANDLE_KILLPRIV_V2
+            | InitFlags::FUSE_NO_OPENDIR_SUPPORT
+            | InitFlags::FUSE_ASYNC_DIO
+            | InitFlags::FUSE_SETXATTR_EXT
+            | InitFlags::FUSE_BIG_WRITES;
+        let _ = config.add_capabilities(wanted & offered);
+        let passthrough = offered.contains(InitFlags::FUSE_PASSTHROUGH)
+            && config.set_max_stack_depth(1).is_ok()
+            && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok();
+        self.pool.set_passthrough(passthrough);
+        let _ = config.set_max_background(64);
+        if config.kernel_abi().1 < MINOR_WITH_EPOCH {
+            self.negative_ttl = self.ttl.min(BLIND_NEGATIVE_TTL);
+        }
+        Ok(())
+    }
+
+    fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        self.entry(self.pool.lookup(NodeId(parent.0), name), reply);
+    }
+
+    fn forget(&self, _request: &Request, ino: INodeNo, count: u64) {
+        self.pool.forget(NodeId(ino.0), count);
+    }
+
+    fn getattr(&self, _request: &Request, ino: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {
+        match self.pool.getattr(NodeId(ino.0)) {
+            Ok(attr) => reply.attr(&self.ttl, &file_attr(&attr)),
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    fn statx(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        _handle: Option<FileHandle>,
+        _flags: u32,
+        _mask: u32,
+        reply: ReplyStatx,
+    ) {
+        match self.pool.getattr(NodeId(ino.0)) {
+            Ok(attr) => reply.statx(&self.ttl, &file_attr(&attr), attr.meta.btime.map(system_time)),
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    fn setattr(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        ctime: Option<SystemTime>,
+        handle: Option<FileHandle>,
+        crtime: Option<SystemTime>,
+        chgtime: Option<SystemTime>,
+        bkuptime: Option<SystemTime>,
+        flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        self.setattr_killpriv(
+            request, ino, false, mode, uid, gid, size, atime, mtime, ctime, handle, crtime, chgtime, bkuptime, flags,
+            reply,
+        );
+    }
+
+    fn setattr_killpriv(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        kill_suidgid: bool,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        _ctime: Option<SystemTime>,
+        handle: Option<FileHandle>,
+        _crtime: Option<SystemTime>,
+        _chgtime: Option<SystemTime>,
+        _bkuptime: Option<SystemTime>,
+        _flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let change = Change {
+            perm: mode.map(|mode| mode & 0o7777),
+            uid,
+            gid,
+            size,
+            atime: atime.map(new_time),
+            mtime: mtime.map(new_time),
+            handle: handle.map(|handle| HandleId(handle.0)),
+            drop_set_id: kill_suidgid,
+        };
+        match self.pool.setattr(NodeId(ino.0), &change) {
+            Ok(attr) => reply.attr(&self.ttl, &file_attr(&attr)),
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    fn readlink(&self, _request: &Request, ino: INodeNo, reply: ReplyData) {
+        match self.pool.readlink(NodeId(ino.0)) {
+            Ok(target) => reply.data(&target),
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    fn mknod(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        rdev: u32,
+        reply: ReplyEntry,
+    ) {
+        let made = self.pool.mknod(NodeId(parent.0), name, mode, decode_rdev(rdev), caller(request, umask));
+        self.made(made, reply);
+    }
+
+    fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
+        self.made(self.pool.mkdir(NodeId(parent.0), name, mode & 0o7777, caller(request, umask)), reply);
+    }
+
+    fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+        let made = self.pool.symlink(NodeId(parent.0), name, target.as_os_str(), caller(request, 0));
+        self.made(made, reply);
+    }
+
+    fn link(&self, _request: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        self.made(self.pool.link(NodeId(ino.0), NodeId(parent.0), name), reply);
+    }
+
+    fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        done(self.pool.unlink(NodeId(parent.0), name), reply);
+    }
+
+    fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        done(self.pool.rmdir(NodeId(parent.0), name), reply);
+    }
+
+    fn rename(
+        &self,
+        _request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        to: INodeNo,
+        to_name: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        let replace = match flags {
+            RenameFlags::RENAME_NOREPLACE => Replace::No,
+            RenameFlags::RENAME_EXCHANGE => Replace::Exchange,
+            flags if flags.is_empty() => Replace::Yes,
+            _ => return reply.error(Errno::EINVAL),
+        };
+        done(self.pool.rename(NodeId(parent.0), name, NodeId(to.0), to_name, replace), reply);
+    }
+
+    fn open(&self, _request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        self.do_open(ino, false, flags, reply);
+    }
+
+    fn open_killpriv(&self, _request: &Request, ino: INodeNo, kill_suidgid: bool, flags: OpenFlags, reply: ReplyOpen) {
+        self.do_open(ino, kill_suidgid, flags, reply);
+    }
+
+    fn create(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
+        let created =
+            self.pool.create(NodeId(parent.0), name, mode & 0o7777, caller(request, umask), open_request(flags, false));
+        self.created(created, reply);
+    }
+
+    fn tmpfile(&self, request: &Request, parent: INodeNo, mode: u32, umask: u32, flags: i32, reply: ReplyCreate) {
+        let made = self.pool.create_unnamed(
+            NodeId(parent.0),
+            mode & 0o7777,
+            caller(request, umask),
+            open_request(flags, false),
+        );
+        self.created(made, reply);
+    }
+
+    fn read(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        size: u32,
+        _flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        self.scratch.with(size as usize, |buffer| match self.pool.read(HandleId(handle.0), buffer, offset) {
+            Ok(got) => reply.data(buffer.get(..got).unwrap_or_default()),
+            Err(error) => reply.error(errno(error)),
+        });
+    }
+
+    fn write(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        data: &[u8],
+        write_flags: WriteFlags,
+        _flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let handle = HandleId(handle.0);
+        let drop_bits = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        let before = match self.pool.write(handle, data, offset, drop_bits) {
+            Ok(written) if written == data.len() => return reply.written(written as u32),
+            Ok(written) => written,
+            Err(error) if error.is_full() => 0,
+            Err(error) => return reply.error(errno(error)),
+        };
+        // The branch is full: the file moves first, and other requests are served meanwhile.
+        let rest = data.get(before..).unwrap_or_default().to_vec();
+        let pool = Arc::clone(&self.pool);
+        self.later(move || match pool.write_moving(handle, &rest, offset + before as u64, drop_bits) {
+            Ok(written) => reply.written((before + written) as u32),
+            Err(_) if before > 0 => reply.written(before as u32),
+            Err(error) => reply.error(errno(error)),
+        });
+    }
+
+    fn flush(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
+        done(self.pool.flush(HandleId(handle.0)), reply);
+    }
+
+    fn release(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        handle: FileHandle,
+        _flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        _flush: bool,
+        reply: ReplyEmpty,
+    ) {
+        done(self.pool.release(HandleId(handle.0)), reply);
+    }
+
+    fn fsync(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, data_only: bool, reply: ReplyEmpty) {
+        let pool = Arc::clone(&self.pool);
+        // A disk takes its time; the threads that serve the kernel have better to do.
+        self.later(move || done(pool.fsync(HandleId(handle.0), data_only), reply));
+    }
+
+    fn opendir(&self, _request: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        // "Not needed": the kernel stops asking, and caches listings.
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn readdir(&self, _request: &Request, ino: INodeNo, _handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        match self.list(ino, offset, &mut reply) {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    fn readdirplus(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        _handle: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
+        match self.list_plus(ino, offset, &mut reply) {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    fn fsyncdir(&self, _request: &Request, ino: INodeNo, _handle: FileHandle, data_only: bool, reply: ReplyEmpty) {
+        let pool = Arc::clone(&self.pool);
+        self.later(move || done(pool.fsync_dir(NodeId(ino.0), data_only), reply));
+    }
+
+    fn syncfs(&self, _request: &Request, _ino: INodeNo, reply: ReplyEmpty) {
+        let pool = Arc::clone(&self.pool);
+        self.later(move || done(pool.sync_all(), reply));
+    }
+
+    fn statfs(&self, _request: &Request, _ino: INodeNo, reply: ReplyStatfs) {
+        const UNIT: u64 = 4096;
+        let space = self.pool.space();
+        let (total, free) = (space.total / UNIT, space.free / UNIT);
+        reply.statfs(total, free, free, space.files_total, space.files_free, UNIT as u32, 255, UNIT as u32);
+    }
+
+    fn setxattr(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _position: u32,
+        reply: ReplyEmpty,
+    ) {
+        let flags = XattrFlags::from_bits_truncate(flags as u32);
+        done(self.pool.setxattr(NodeId(ino.0), name, value, flags), reply);
+    }
+
+    fn getxattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        give(self.pool.getxattr(NodeId(ino.0), name), size, reply);
+    }
+
+    fn listxattr(&self, _request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        give(self.pool.listxattr(NodeId(ino.0)), size, reply);
+    }
+
+    fn removexattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        done(self.pool.removexattr(NodeId(ino.0), name), reply);
+    }
+
+    fn fallocate(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        let pool = Arc::clone(&self.pool);
+        let mode = FallocateFlags::from_bits_retain(mode as u32);
+        self.later(move || done(pool.fallocate(HandleId(handle.0), mode, offset, length), reply));
+    }
+
+    fn lseek(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        handle: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        let Ok(at) = u64::try_from(offset) else { return reply.error(Errno::ENXIO) };
+        let to = match whence {
+            libc::SEEK_DATA => SeekFrom::Data(at),
+            libc::SEEK_HOLE => SeekFrom::Hole(at),
+            _ => return reply.error(Errno::EINVAL),
+        };
+        match self.pool.seek(HandleId(handle.0), to) {
+            Ok(found) => reply.offset(found as i64),
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    fn copy_file_range(
+        &self,
+        _request: &Request,
+        _ino_in: INodeNo,
+        from: FileHandle,
+        offset: u64,
+        _ino_out: INodeNo,
+        to: FileHandle,
+        at: u64,
+        length: u64,
+        _flags: CopyFileRangeFlags,
+        reply: ReplyWrite,
+    ) {
+        let pool = Arc::clone(&self.pool);
+        let length = length.min(1 << 30) as usize;
+        self.later(move || match pool.copy_range(HandleId(from.0), offset, HandleId(to.0), at, length) {
+            Ok(copied) => reply.written(copied as u32),
+            Err(error) => reply.error(errno(error)),
+        });
+    }
+}
+
+/// What the pool tells the kernel unasked.
+pub(crate) struct Tell {
+    pub(crate) notifier: Notifier,
+}
+
+impl Kernel for Tell {
+    fn drop_attributes(&self, node: NodeId) {
+        let _ = self.notifier.inval_inode(INodeNo(node.0), -1, 0);
+    }
+
+    fn drop_contents(&self, node: NodeId) {
+        let _ = self.notifier.inval_inode(INodeNo(node.0), 0, 0);
+    }
+
+    fn drop_names(&self) {
+        if let Err(error) = self.notifier.inc_epoch() {
+            tracing::debug!(%error, "this kernel keeps names until they time out");
+        }
+    }
+
+    fn register(&self, file: BorrowedFd<'_>) -> std::io::Result<PassthroughToken> {
+        Ok(Arc::new(self.notifier.open_backing(file)?))
+    }
+}
+
+fn backing_id(opened: &Opened) -> Option<&BackingId> {
+    if opened.data == DataPath::Passthrough { opened.token.as_ref()?.downcast_ref() } else { None }
+}
+
+fn open_flags(opened: &Opened) -> FopenFlags {
+    let mut flags = FopenFlags::empty();
+    if opened.data == DataPath::Mediated {
+        flags |= FopenFlags::FOPEN_KEEP_CACHE;
+    }
+    if !opened.wants_flush {
+        flags |= FopenFlags::FOPEN_NOFLUSH;
+    }
+    flags
+}
+
+fn open_request(flags: i32, drop_set_id: bool) -> OpenRequest {
+    let access = flags & libc::O_ACCMODE;
+    OpenRequest {
+        read: access != libc::O_WRONLY,
+        write: access != libc::O_RDONLY,
+        truncate: flags & libc::O_TRUNC != 0,
+        exclusive: flags & libc::O_EXCL != 0,
+        drop_set_id,
+    }
+}
+
+fn caller(request: &Request, umask: u32) -> Caller {
+    Caller { uid: request.uid(), gid: request.gid(), umask: umask & 0o777 }
+}
+
+/// Errors to errno: here and nowhere else.
+fn errno(error: OpError) -> Errno {
+    let raw = match error {
+        OpError::Sys(rustix::io::Errno::TIMEDOUT | rustix::io::Errno::NOTCONN) | OpError::Offline => libc::EIO,
+        OpError::Sys(errno) => errno.raw_os_error(),
+        OpError::Stale => libc::ESTALE,
+        OpError::NoRoom => libc::ENOSPC,
+        OpError::Reserved => libc::EPERM,
+    };
+    Errno::from_i32(raw)
+}
+
+fn done(result: OpResult<()>, reply: ReplyEmpty) {
+    match result {
+        Ok(()) => reply.ok(),
+        Err(error) => reply.error(errno(error)),
+    }
+}
+
+fn give(result: OpResult<Vec<u8>>, size: u32, reply: ReplyXattr) {
+    match result {
+        Ok(value) if size == 0 => reply.size(value.len() as u32),
+        Ok(value) if value.len() > size as usize => reply.error(Errno::ERANGE),
+        Ok(value) => reply.data(&value),
+        Err(error) => reply.error(errno(error)),
+    }
+}
+
+fn file_type(kind: FileKind) -> FileType {
+    match kind {
+        FileKind::File => FileType::RegularFile,
+        FileKind::Directory => FileType::Directory,
+        FileKind::Symlink => FileType::Symlink,
+        FileKind::Fifo => FileType::NamedPipe,
+        FileKind::Socket => FileType::Socket,
+        FileKind::CharDevice => FileType::CharDevice,
+        FileKind::BlockDevice => FileType::BlockDevice,
+    }
+}
+
+fn file_attr(attr: &Attr) -> FileAttr {
+    let meta = &attr.meta;
+    FileAttr {
+        ino: INodeNo(attr.ino.0),
+        size: meta.size,
+        blocks: meta.blocks,
+        atime: system_time(meta.atime),
+        mtime: system_time(meta.mtime),
+        ctime: system_time(meta.ctime),
+        crtime: UNIX_EPOCH,
+        kind: file_type(meta.kind),
+        perm: meta.perm as u16,
+        nlink: meta.nlink,
+        uid: meta.uid,
+        gid: meta.gid,
+        rdev: encode_rdev(meta.rdev),
+        blksize: meta.blksize,
+        flags: 0,
+    }
+}
+
+fn dot_attr(ino: INodeNo) -> FileAttr {
+    FileAttr {
+        ino,
+        size: 0,
+        blocks: 0,
+        atime: UNIX_EPOCH,
+        mtime: UNIX_EPOCH,
+        ctime: UNIX_EPOCH,
+        crtime: UNIX_EPOCH,
+        kind: FileType::Directory,
+        perm: 0,
+        nlink: 1,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        blksize: 4096,
+        flags: 0,
+    }
+}
+
+fn system_time(time: Timestamp) -> SystemTime {
+    let whole = if time.secs >= 0 {
+        UNIX_EPOCH.checked_add(Duration::from_secs(time.secs as u64))
+    } else {
+        UNIX_EPOCH.checked_sub(Duration::from_secs(time.secs.unsigned_abs()))
+    };
+    whole.and_then(|whole| whole.checked_add(Duration::from_nanos(u64::from(time.nanos)))).unwrap_or(UNIX_EPOCH)
+}
+
+fn new_time(time: TimeOrNow) -> NewTime {
+    let at = match time {
+        TimeOrNow::Now => return NewTime::Now,
+        TimeOrNow::SpecificTime(at) => at,
+    };
+    NewTime::At(match at.duration_since(UNIX_EPOCH) {
+        Ok(after) => Timestamp { secs: after.as_secs() as i64, nanos: after.subsec_nanos() },
+        Err(before) => {
+            let before = before.duration();
+            let nanos = before.subsec_nanos();
+            let secs = -(before.as_secs() as i64);
+            if nanos == 0 {
+                Timestamp { secs, nanos }
+            } else {
+                Timestamp { secs: secs - 1, nanos: 1_000_000_000 - nanos }
+            }
+        }
+    })
+}
+
+/// The kernel's 32-bit encoding of device numbers (`new_encode_dev`).
+fn encode_rdev(rdev: u64) -> u32 {
+    let (major, minor) = (rustix::fs::major(rdev), rustix::fs::minor(rdev));
+    (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)
+}
+
+fn decode_rdev(rdev: u32) -> u64 {
+    let major = (rdev & 0xf_ff00) >> 8;
+    let minor = (rdev & 0xff) | ((rdev >> 12) & 0xf_ff00);
+    rustix::fs::makedev(major, minor)
+}
+
+/// Name of a pool in the table of mounts.
+pub(crate) fn fs_name(path: &Path) -> String {
+    String::from_utf8_lossy(path.as_os_str().as_bytes()).into_owned()
+}

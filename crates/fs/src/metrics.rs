@@ -1,0 +1,67 @@
+//! Every figure that the file system counts: one table with name, unit and meaning.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! metrics {
+    ($($variant:ident = $name:literal, $help:literal;)*) => {
+        /// A counter or gauge. Names are `umbrella_<part>_<noun>_<unit>`.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[repr(usize)]
+        pub enum Metric {
+            $(#[doc = $help] $variant,)*
+        }
+
+        /// Name and meaning of each metric, in the order of [`Metric`].
+        pub const TABLE: &[(&str, &str)] = &[$(($name, $help),)*];
+    };
+}
+
+metrics! {
+    Relocations = "umbrella_relocations_done_count", "files moved to another branch";
+    RelocationBytes = "umbrella_relocations_moved_bytes", "bytes moved to another branch";
+    RelocationsPending = "umbrella_relocations_pending_count", "files waiting to be moved or being moved now (gauge)";
+    RelocationsBusy = "umbrella_relocations_busy_count", "moves put off because the file was open or changing";
+    RelocationsFailed = "umbrella_relocations_failed_count", "moves that failed; the file stayed where it was";
+    Overflows = "umbrella_overflows_done_count", "files moved under an open writer because their branch was full";
+    NoRoom = "umbrella_placements_refused_count", "writes and creations refused because no allowed branch had room";
+    Creates = "umbrella_files_created_count", "files created";
+    Duplicates = "umbrella_duplicates_seen_count", "names found on more than one branch";
+    BranchesLost = "umbrella_branches_lost_count", "times a branch went offline";
+    BranchesFound = "umbrella_branches_found_count", "times a branch came online";
+    CopiesCancelled = "umbrella_copies_cancelled_count", "copies dropped because somebody wrote to the file";
+}
+
+/// The live figures of one pool.
+pub struct Metrics {
+    values: Vec<AtomicU64>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Metrics { values: TABLE.iter().map(|_| AtomicU64::new(0)).collect() }
+    }
+}
+
+impl Metrics {
+    /// Adds to a metric.
+    pub fn add(&self, metric: Metric, amount: u64) {
+        self.values[metric as usize].fetch_add(amount, Ordering::Relaxed);
+    }
+
+    /// Takes from a gauge.
+    pub fn sub(&self, metric: Metric, amount: u64) {
+        self.values[metric as usize].fetch_sub(amount, Ordering::Relaxed);
+    }
+
+    /// The value now.
+    pub fn get(&self, metric: Metric) -> u64 {
+        self.values[metric as usize].load(Ordering::Relaxed)
+    }
+
+    /// All of them by name.
+    pub fn all(&self) -> BTreeMap<String, u64> {
+        let values = self.values.iter().map(|value| value.load(Ordering::Relaxed));
+        TABLE.iter().map(|(name, _)| (*name).to_owned()).zip(values).collect()
+    }
+}

@@ -1,0 +1,120 @@
+//! A pool, mounted: opens it, connects it with the kernel, runs its threads, and ends in order.
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use fuser::{Config, MountOption, Session, SessionACL};
+
+use crate::control::server;
+use crate::error::Error;
+use crate::fuse::{Fuse, SlowCall, Tell, fs_name};
+use crate::pool::Pool;
+use crate::spec::PoolSpec;
+
+/// How a pool is mounted.
+pub struct Options {
+    /// Where commands come in.
+    pub control_socket: PathBuf,
+    /// What is remembered of pools and branches outside of them.
+    pub state_dir: PathBuf,
+    /// Called once the tree can be used.
+    pub ready: Box<dyn FnOnce() + Send>,
+    /// Branches that may be missing besides the optional ones.
+    pub allow_missing: Vec<String>,
+}
+
+/// Threads for calls that last: fsync, copies, writes that wait for their file to move.
+const SLOW_THREADS: usize = 8;
+
+/// Mounts a pool and returns when it was unmounted.
+///
+/// Order of the end: 1. the kernel has no more requests (unmounted); 2. the mover drops the copy under way, or finishes its commit;
+/// 3. branches and control socket are let go.
+pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
+    raise_file_limit();
+    let control = server::Listener::bind(&options.control_socket, &spec.mount)?;
+    let pool = Pool::assemble(spec, &options.state_dir, &options.allow_missing)?;
+    let mount = pool.spec().mount.clone();
+    let (slow, slow_calls) = channel();
+    let mut config = Config::default();
+    config.mount_options = vec![
+        MountOption::FSName(fs_name(&mount)),
+        MountOption::Subtype("umbrella".to_owned()),
+        MountOption::DefaultPermissions,
+        MountOption::Dev,
+        MountOption::Suid,
+    ];
+    config.acl = SessionACL::All;
+    config.n_threads = Some(threads(pool.spec().threads));
+    let mut session = Session::new(Fuse::new(Arc::clone(&pool), slow), &mount, &config)
+        .map_err(|source| Error::Mount { path: mount.clone(), source })?;
+    pool.set_kernel(Box::new(Tell { notifier: session.notifier() }));
+    pool.announce_passthrough();
+    let unmounter = Mutex::new(session.unmount_callable());
+    let slow_calls = Arc::new(Mutex::new(slow_calls));
+    let mut helpers = Vec::new();
+    for number in 0..SLOW_THREADS {
+        let calls = Arc::clone(&slow_calls);
+        helpers.push(spawn(&format!("slow-{number}"), move || run_slow(&calls))?);
+    }
+    let mover = Arc::clone(&pool);
+    helpers.push(spawn("mover", move || mover.run_mover())?);
+    let monitor = Arc::clone(&pool);
+    helpers.push(spawn("monitor", move || monitor.run_monitor())?);
+    let clock = Arc::clone(&pool);
+    helpers.push(spawn("enforcer", move || clock.run_schedule())?);
+    let unmount = move || unmounter.lock().map_or_else(|_| Ok(()), |mut unmounter| unmounter.unmount());
+    let serving = control.serve(Arc::clone(&pool), Box::new(unmount));
+    (options.ready)();
+    tracing::info!(mount = %mount.display(), passthrough = pool.passthrough.load(Ordering::Relaxed), "mounted");
+    let ended = session.run();
+    pool.shut_down();
+    drop(serving);
+    for helper in helpers {
+        // A panic of a helper was logged when it happened; the tree is unmounted either way.
+        let _ = helper.join();
+    }
+    tracing::info!(mount = %mount.display(), "unmounted");
+    ended.map_err(|source| Error::Mount { path: mount, source })
+}
+
+fn threads(configured: u16) -> usize {
+    if configured > 0 {
+        return usize::from(configured);
+    }
+    thread::available_parallelism().map_or(2, usize::from).max(2)
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<thread::JoinHandle<()>, Error> {
+    thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(run)
+        .map_err(|source| Error::Io { doing: format!("start thread {name}"), source })
+}
+
+fn run_slow(calls: &Mutex<Receiver<SlowCall>>) {
+    loop {
+        let call = match calls.lock() {
+            Ok(calls) => calls.recv(),
+            Err(_) => return,
+        };
+        match call {
+            Ok(call) => call(),
+            Err(_) => return,
+        }
+    }
+}
+
+/// Directories and open files hold descriptors.
+fn raise_file_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    const WANTED: u64 = 1 << 20;
+    let now = getrlimit(Resource::Nofile);
+    let maximum = now.maximum.map_or(WANTED, |maximum| maximum.max(WANTED));
+    if setrlimit(Resource::Nofile, Rlimit { current: Some(WANTED), maximum: Some(maximum) }).is_err() {
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: now.maximum, maximum: now.maximum });
+    }
+}

@@ -1,0 +1,223 @@
+//! Nodes: what the kernel holds on to. A node is one file or directory of the merged tree; its id is made here and never
+//! used twice, so that a file may change its branch (and its inode there) without the kernel noticing.
+//!
+//! Lock order: `Pool::rename_lock` -> a directory's `commit` -> a file's `io` -> a file's `state` -> a directory's `state`.
+
+mod table;
+
+use std::any::Any;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::{Mutex, RwLock};
+use smallvec::SmallVec;
+use umbrella_policy::placement::spec::FileKind;
+use umbrella_units::{BranchId, Ino, Timestamp};
+
+pub(crate) use table::NodeTable;
+
+use crate::handle::Handle;
+
+/// Identity of a node towards the kernel; never reused while the pool is mounted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u64);
+
+impl NodeId {
+    /// The root of the tree.
+    pub const ROOT: NodeId = NodeId(1);
+}
+
+/// An inode on a branch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Backing {
+    pub(crate) branch: BranchId,
+    pub(crate) dev: u64,
+    pub(crate) ino: u64,
+}
+
+/// One file or directory of the merged tree.
+pub(crate) struct Node {
+    pub(crate) id: NodeId,
+    pub(crate) ino: Ino,
+    pub(crate) kind: FileKind,
+    /// Birth of the file as users see it.
+    pub(crate) born: Option<Timestamp>,
+    /// References by the kernel (lookups) and by walks of our own.
+    refs: AtomicU64,
+    pub(crate) body: Body,
+}
+
+/// What differs between directories and everything else.
+pub(crate) enum Body {
+    Dir(Dir),
+    File(File),
+}
+
+/// A directory.
+pub(crate) struct Dir {
+    pub(crate) state: RwLock<DirState>,
+    /// Odd while a relocation moves an entry from one branch's copy to another's.
+    pub(crate) moves: AtomicU64,
+    /// Held while such a move is committed.
+    pub(crate) commit: Mutex<()>,
+    /// The merged listing, kept from one batch to the next.
+    pub(crate) listing: Mutex<Option<Arc<crate::listing::Listing>>>,
+}
+
+/// Where a directory is.
+pub(crate) struct DirState {
+    /// `None` for the root.
+    pub(crate) place: Option<(Arc<Node>, OsString)>,
+    /// Its copies, in the order of the branches.
+    pub(crate) copies: SmallVec<[DirCopy; 2]>,
+    /// Topology of the pool when the copies were last looked for.
+    pub(crate) topology: u64,
+    pub(crate) removed: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DirCopy {
+    pub(crate) branch: BranchId,
+    pub(crate) backing: Backing,
+}
+
+/// A file of any kind but a directory.
+pub(crate) struct File {
+    /// Shared by reads and writes that go through the daemon; exclusive while the file changes its branch under them.
+    pub(crate) io: RwLock<()>,
+    pub(crate) state: RwLock<FileState>,
+}
+
+/// What keeps passthrough registered with the kernel; dropped, it ends.
+pub type PassthroughToken = Arc<dyn Any + Send + Sync>;
+
+/// Where a file is and who has it open.
+pub(crate) struct FileState {
+    pub(crate) backing: Backing,
+    /// Known names; all of them only when there are as many as the file has links.
+    pub(crate) names: SmallVec<[(Arc<Node>, OsString); 1]>,
+    /// Open handles.
+    pub(crate) handles: SmallVec<[Weak<Handle>; 2]>,
+    /// Handles open for writing.
+    pub(crate) writers: u32,
+    /// Handles whose data goes past the daemon.
+    pub(crate) passthrough: u32,
+    /// Handles whose data goes through the daemon and the kernel's page cache.
+    pub(crate) cached: u32,
+    pub(crate) token: Option<PassthroughToken>,
+    /// Written, or changed in what rules look at, since its place was last judged.
+    pub(crate) unjudged: bool,
+    /// Set to stop the copy under way.
+    pub(crate) copying: Option<Arc<AtomicBool>>,
+    /// No name is left (or there never was one).
+    pub(crate) unlinked: bool,
+}
+
+impl FileState {
+    /// Stops a relocation that is copying: the file is about to change.
+    pub(crate) fn disturb(&mut self) {
+        if let Some(cancel) = self.copying.take() {
+            cancel.store(true, Ordering::Relaxed);
+            self.unjudged = true;
+        }
+    }
+
+    /// An open handle, if there is one.
+    pub(crate) fn any_handle(&self) -> Option<Arc<Handle>> {
+        self.handles.iter().find_map(Weak::upgrade)
+    }
+}
+
+impl Node {
+    pub(crate) fn new_dir(id: NodeId, ino: Ino, born: Option<Timestamp>, state: DirState) -> Arc<Node> {
+        let dir = Dir {
+            state: RwLock::new(state),
+            moves: AtomicU64::new(0),
+            commit: Mutex::new(()),
+            listing: Mutex::new(None),
+        };
+        Arc::new(Node { id, ino, kind: FileKind::Directory, born, refs: AtomicU64::new(1), body: Body::Dir(dir) })
+    }
+
+    pub(crate) fn new_file(
+        id: NodeId,
+        ino: Ino,
+        kind: FileKind,
+        born: Option<Timestamp>,
+        state: FileState,
+    ) -> Arc<Node> {
+        let file = File { io: RwLock::new(()), state: RwLock::new(state) };
+        Arc::new(Node { id, ino, kind, born, refs: AtomicU64::new(1), body: Body::File(file) })
+    }
+
+    pub(crate) fn dir(&self) -> Option<&Dir> {
+        match &self.body {
+            Body::Dir(dir) => Some(dir),
+            Body::File(_) => None,
+        }
+    }
+
+    pub(crate) fn file(&self) -> Option<&File> {
+        match &self.body {
+            Body::File(file) => Some(file),
+            Body::Dir(_) => None,
+        }
+    }
+
+    /// One more reference; only while another one is held, or under the table's lock.
+    pub(crate) fn retain(&self) {
+        self.refs.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A place in the tree: parent and name. `None` for the root and for files without a name.
+    pub(crate) fn place(&self) -> Option<(Arc<Node>, OsString)> {
+        match &self.body {
+            Body::Dir(dir) => dir.state.read().place.clone(),
+            Body::File(file) => file.state.read().names.first().cloned(),
+        }
+    }
+
+    /// The path in the pool, beginning with `/`; for a file with several names, one of them.
+    pub(crate) fn path(&self) -> Vec<u8> {
+        match self.place() {
+            None => b"/".to_vec(),
+            Some((parent, name)) => path_of(&parent, &name),
+        }
+    }
+}
+
+/// The path in the pool of a name in a directory.
+pub(crate) fn path_of(parent: &Arc<Node>, name: &OsStr) -> Vec<u8> {
+    let mut names: SmallVec<[OsString; 16]> = SmallVec::new();
+    let mut at = Arc::clone(parent);
+    while let Some((above, name)) = at.place() {
+        names.push(name);
+        at = above;
+    }
+    let mut path = Vec::with_capacity(names.iter().map(|n| n.len() + 1).sum::<usize>() + name.len() + 1);
+    for part in names.iter().rev() {
+        path.push(b'/');
+        path.extend_from_slice(part.as_bytes());
+    }
+    path.push(b'/');
+    path.extend_from_slice(name.as_bytes());
+    path
+}
+
+impl Drop for Node {
+    /// Lets go of the parents one after the other: a deep tree must not recurse.
+    fn drop(&mut self) {
+        let mut next = match &mut self.body {
+            Body::Dir(dir) => dir.state.get_mut().place.take().map(|(parent, _)| parent),
+            Body::File(_) => None,
+        };
+        while let Some(node) = next {
+            next = Arc::into_inner(node).and_then(|mut node| match &mut node.body {
+                Body::Dir(dir) => dir.state.get_mut().place.take().map(|(parent, _)| parent),
+                Body::File(_) => None,
+            });
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Branches that come and go while the pool is mounted, and rules that change.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use umbrella_policy::placement::Rules;
+use umbrella_policy::placement::spec::RulesSpec;
+use umbrella_units::BranchId;
+
+use super::{ActiveRules, Pool};
+use crate::at::DirAt;
+use crate::branch::{Branch, Online};
+use crate::error::Error;
+use crate::metrics::Metric;
+use crate::node::Body;
+use crate::relocate::{self, BranchUuid, RecoverBranch, Recovery};
+use crate::spec::BranchSpec;
+
+impl Pool {
+    /// At the start: finishes what a crash left half done, then takes every branch in.
+    pub(super) fn load_branches(&self) {
+        let online = self.online_branches();
+        let recovery = relocate::recover(&recoverable(&online));
+        self.report_recovery(&recovery);
+        for (branch, online) in &online {
+            self.take_in(branch, online);
+        }
+        *self.told.lock() = self.branches.load().iter().map(|branch| epoch(branch)).collect();
+    }
+
+    fn online_branches(&self) -> Vec<(Arc<Branch>, Arc<Online>)> {
+        let branches = self.branches.load();
+        branches.iter().filter_map(|branch| Some((Arc::clone(branch), branch.online()?))).collect()
+    }
+
+    fn report_recovery(&self, recovery: &Recovery) {
+        for warning in &recovery.warnings {
+            self.warn(format!("recovery {warning}"), warning.clone());
+        }
+        if recovery.finished + recovery.undone + recovery.leftovers > 0 {
+            tracing::info!(
+                finished = recovery.finished,
+                undone = recovery.undone,
+                leftovers = recovery.leftovers,
+                "put right what the last run left half done"
+            );
+        }
+        if recovery.pending > 0 {
+            tracing::warn!(pending = recovery.pending, "half-done changes wait for a branch that is missing");
+        }
+    }
+
+    fn take_in(&self, branch: &Arc<Branch>, online: &Arc<Online>) {
+        branch.set_timeout(self.spec.probe_timeout);
+        branch.set_passthrough(self.passthrough.load(Ordering::Relaxed));
+        let slot = online.slot;
+        let loaded = match &online.hidden {
+            Some(hidden) => self.inodes.load(slot, hidden.dir.as_fd()),
+            None => self.inodes.load_read_only(slot, online.root()),
+        };
+        if let Err(error) = loaded {
+            self.warn(
+                format!("inodes {}", branch.spec.name),
+                format!("branch {:?}: {error}; files that moved there may show new inode numbers", branch.spec.name),
+            );
+        }
+        if let (Some(dir), Ok(at)) = (self.root.dir(), DirAt::root(branch))
+            && let Ok(meta) = at.stat_self()
+        {
+            self.add_copy(&self.root, dir, branch, &meta);
+        }
+        if branch.spec.read_only {
+            return;
+        }
+        if let Ok(at) = DirAt::root(branch) {
+            self.equalise_root(&at);
+        }
+    }
+
+    /// A branch that joins takes the root's mode and owner from the first branch.
+    fn equalise_root(&self, at: &DirAt) {
+        let first = self.branches.load().iter().find(|branch| branch.is_online()).cloned();
+        let Some(Ok(first)) = first.map(|branch| DirAt::root(&branch)) else { return };
+        if first.id() == at.id() {
+            return;
+        }
+        if let Err(error) = relocate::sync_dir_attrs(first.fd.as_fd(), at.fd.as_fd(), &at.branch.abilities()) {
+            tracing::info!(branch = %at.branch.spec.name, %error, "the root's attributes cannot be kept on this branch");
+        }
+    }
+
+    /// The kernel's passthrough became known: branches online before are told.
+    pub fn announce_passthrough(&self) {
+        let offered = self.passthrough.load(Ordering::Relaxed);
+        for branch in self.branches.load().iter() {
+            branch.set_passthrough(offered);
+        }
+    }
+
+    /// A branch came online or went offline: everything that was known of names is looked for anew.
+    pub(super) fn branch_changed(&self, branch: &Arc<Branch>, now: Option<&Arc<Online>>) {
+        {
+            let _names = self.rename_lock.write();
+            if let Some(online) = now {
+                self.count(Metric::BranchesFound);
+                let all = self.online_branches();
+                let recovery = relocate::recover_returned(&recoverable(&all), BranchUuid(online.uuid));
+                self.report_recovery(&recovery);
+                self.take_in(branch, online);
+            } else {
+                self.count(Metric::BranchesLost);
+            }
+            self.topology.fetch_add(1, Ordering::AcqRel);
+            self.dir_fds.drop_branch(branch.id);
+        }
+        self.forget_listings();
+    }
+
+    fn forget_listings(&self) {
+        let kernel = self.kernel.get();
+        for node in self.nodes.snapshot() {
+            if let Body::Dir(dir) = &node.body {
+                *dir.listing.lock() = None;
+                if let Some(kernel) = kernel {
+                    kernel.drop_contents(node.id);
+                }
+            }
+        }
+        if let Some(kernel) = kernel {
+            kernel.drop_names();
+        }
+    }
+
+    /// A branch by name; removed ones are no longer found.
+    pub(crate) fn branch_named(&self, name: &str) -> Result<Arc<Branch>, Error> {
+        let branches = self.branches.load();
+        branches.iter().find(|branch| branch.spec.name == name).cloned().ok_or_else(|| Error::UnknownBranch {
+            name: name.to_owned(),
+            known: branches
+                .iter()
+                .map(|branch| branch.spec.name.as_str())
+                .filter(|name| !name.is_empty())
+                .collect::<Vec<_>>()
+                .join(", "),
+        })
+    }
+
+    /// Takes a branch in.
+    pub fn add_branch(&self, spec: BranchSpec) -> Result<(), Error> {
+        let mut told = self.told.lock();
+        if self.branch_named(&spec.name).is_ok() {
+            return Err(Error::BranchExists { name: spec.name });
+        }
+        let mut branches = Vec::clone(&self.branches.load());
+        let branch = Branch::new(BranchId(branches.len() as u16), spec, Arc::clone(&self.state));
+        branch
+            .bring_online()
+            .map_err(|error| Error::BranchMissing { name: branch.spec.name.clone(), reason: error.to_string() })?;
+        branches.push(Arc::clone(&branch));
+        self.branches.store(Arc::new(branches));
+        told.push(epoch(&branch));
+        self.branch_changed(&branch, branch.online().as_ref());
+        Ok(())
+    }
+
+    /// Forgets a branch. Its files stay on it and vanish from the tree.
+    pub fn remove_branch(&self, name: &str, force: bool) -> Result<(), Error> {
+        let mut told = self.told.lock();
+        let branch = self.branch_named(name)?;
+        if !force && let Some(example) = self.file_on(&branch) {
+            return Err(Error::BranchNotEmpty { name: name.to_owned(), example });
+        }
+        let mut branches = Vec::clone(&self.branches.load());
+        let gone = BranchSpec { name: String::new(), optional: true, ..branch.spec.clone() };
+        if let Some(place) = branches.get_mut(branch.id.index()) {
+            // A tombstone: never online, found by no name, keeping the id.
+            *place = Branch::new(branch.id, gone, Arc::clone(&self.state));
+        }
+        self.branches.store(Arc::new(branches));
+        if let Some(told) = told.get_mut(branch.id.index()) {
+            *told = None;
+        }
+        branch.take_offline("removed from the pool".to_owned());
+        self.branch_changed(&branch, None);
+        if let Err(error) = self.state.forget(name) {
+            tracing::warn!(branch = name, %error, "the pool's memory of the branch could not be removed");
+        }
+        Ok(())
+    }
+
+    /// Any file on a branch, for a message.
+    fn file_on(&self, branch: &Arc<Branch>) -> Option<String> {
+        let mut stack = vec![(DirAt::root(branch).ok()?, Vec::<u8>::new())];
+        while let Some((dir, path)) = stack.pop() {
+            for entry in dir.list(true).ok()? {
+                if path.is_empty() && entry.name == super::HIDDEN {
+                    continue;
+                }
+                let mut below = path.clone();
+                below.push(b'/');
+                below.extend_from_slice(std::os::unix::ffi::OsStrExt::as_bytes(entry.name.as_os_str()));
+                match dir.stat(&entry.name) {
+                    Ok(meta) if meta.kind == umbrella_policy::placement::spec::FileKind::Directory => {
+                        if let Ok(inner) = dir.descend(&entry.name) {
+                            stack.push((inner, below));
+                        }
+                    }
+                    Ok(_) => return Some(String::from_utf8_lossy(&below).into_owned()),
+                    Err(_) => {}
+                }
+            }
+        }
+        None
+    }
+
+    /// Uses other rules from now on. Their counters begin at zero.
+    pub fn reload_rules(&self, spec: &RulesSpec) -> Result<(), Error> {
+        let branches = self.branches.load();
+        let resolve = |name: &str| branches.iter().find(|branch| branch.spec.name == name).map(|branch| branch.id);
+        let rules = Rules::compile(spec, &resolve)?;
+        self.rules.store(Arc::new(ActiveRules::new(rules)));
+        Ok(())
+    }
+}
+
+/// Which time online this is, if it is.
+pub(super) fn epoch(branch: &Branch) -> Option<u64> {
+    branch.online().map(|online| online.epoch)
+}
+
+fn recoverable(online: &[(Arc<Branch>, Arc<Online>)]) -> Vec<RecoverBranch<'_>> {
+    online
+        .iter()
+        .map(|(branch, online)| RecoverBranch {
+            uuid: BranchUuid(online.uuid),
+            root: online.root(),
+            writable: !branch.spec.read_only && online.hidden.is_some(),
+        })
+        .collect()
+}

@@ -1,0 +1,195 @@
+//! Changes of attributes, and extended attributes. A directory's are changed on all its copies.
+
+use std::ffi::OsStr;
+use std::sync::Arc;
+
+use rustix::fs::{OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, XattrFlags};
+use rustix::io::Errno;
+use umbrella_units::Timestamp;
+
+use super::{Attr, Pool};
+use crate::at::FileAt;
+use crate::error::{OpError, OpResult};
+use crate::handle::HandleId;
+use crate::node::{File, FileState, Node, NodeId};
+
+/// A new access or modification time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NewTime {
+    /// The time of the call.
+    Now,
+    /// This one.
+    At(Timestamp),
+}
+
+/// What is to change.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Change {
+    /// Permission bits, 07777.
+    pub perm: Option<u32>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Length.
+    pub size: Option<u64>,
+    /// Last access.
+    pub atime: Option<NewTime>,
+    /// Last modification.
+    pub mtime: Option<NewTime>,
+    /// An open handle to work through.
+    pub handle: Option<HandleId>,
+    /// A change of length must take set-user-id and set-group-id away.
+    pub drop_set_id: bool,
+}
+
+impl Change {
+    fn times(&self) -> Option<Timestamps> {
+        if self.atime.is_none() && self.mtime.is_none() {
+            return None;
+        }
+        let spec = |time: Option<NewTime>| match time {
+            None => Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+            Some(NewTime::Now) => Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
+            Some(NewTime::At(at)) => Timespec { tv_sec: at.secs, tv_nsec: i64::from(at.nanos) },
+        };
+        Some(Timestamps { last_access: spec(self.atime), last_modification: spec(self.mtime) })
+    }
+
+    fn apply(&self, file: &FileAt) -> OpResult<()> {
+        if self.uid.is_some() || self.gid.is_some() {
+            file.chown(self.uid, self.gid)?;
+        }
+        if let Some(perm) = self.perm {
+            file.chmod(perm & 0o7777)?;
+        }
+        if let Some(times) = self.times() {
+            file.set_times(times)?;
+        }
+        Ok(())
+    }
+}
+
+impl Pool {
+    /// Changes attributes.
+    pub fn setattr(&self, node: NodeId, change: &Change) -> OpResult<Attr> {
+        let _names = self.rename_lock.read();
+        let node = self.node(node)?;
+        match node.file() {
+            None => self.on_copies(&node, |copy| change.apply(copy))?,
+            Some(file) => self.change_file(&node, file, change)?,
+        }
+        self.attr_of(&node)
+    }
+
+    fn change_file(&self, node: &Arc<Node>, file: &File, change: &Change) -> OpResult<()> {
+        {
+            let _io = change.size.is_some().then(|| file.io.read());
+            let mut state = file.state.write();
+            state.disturb();
+            let target = self.reach(&state)?;
+            if let Some(size) = change.size {
+                self.truncate(&state, &target, size, change)?;
+            }
+            change.apply(&target)?;
+            state.unjudged = true;
+        }
+        self.judge_soon(node);
+        Ok(())
+    }
+
+    fn truncate(&self, state: &FileState, target: &FileAt, size: u64, change: &Change) -> OpResult<()> {
+        let writer = state.handles.iter().filter_map(std::sync::Weak::upgrade).find(|handle| handle.writer);
+        match writer {
+            Some(handle) => handle.current().truncate(size)?,
+            None => target.reopen(OFlags::WRONLY)?.truncate(size)?,
+        }
+        if change.drop_set_id {
+            drop_set_id(target)?;
+        }
+        Ok(())
+    }
+
+    /// A descriptor of the file to change its inode by: an open handle's, or a reference by name.
+    pub(crate) fn reach(&self, state: &FileState) -> OpResult<FileAt> {
+        if let Some(handle) = state.any_handle() {
+            return Ok(FileAt::clone(&handle.current()));
+        }
+        let (parent, name) = state.names.first().ok_or(OpError::Stale)?;
+        let file = self.dir_at(parent, state.backing.branch)?.refer(name)?;
+        let meta = file.stat()?;
+        if (meta.dev, meta.ino) == (state.backing.dev, state.backing.ino) { Ok(file) } else { Err(OpError::Stale) }
+    }
+
+    /// Does the same to every writable copy of a directory.
+    fn on_copies(&self, node: &Arc<Node>, call: impl Fn(&FileAt) -> OpResult<()>) -> OpResult<()> {
+        let mut done = false;
+        let mut failure = None;
+        for copy in self.copies(node)? {
+            match call(&copy.as_file()) {
+                Ok(()) => done = true,
+                Err(error) => {
+                    failure.get_or_insert(error);
+                }
+            }
+        }
+        match failure {
+            // A read-only copy cannot follow; the writable ones rule.
+            Some(OpError::Sys(Errno::ROFS)) if done => Ok(()),
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    fn on_node<T>(&self, node: NodeId, call: impl Fn(&FileAt) -> OpResult<T>) -> OpResult<T> {
+        let _names = self.rename_lock.read();
+        let node = self.node(node)?;
+        match node.file() {
+            Some(file) => call(&self.reach(&file.state.read())?),
+            None => call(&self.copies(&node)?.first().ok_or(OpError::Offline)?.as_file()),
+        }
+    }
+
+    fn change_node(&self, node: NodeId, call: impl Fn(&FileAt) -> OpResult<()>) -> OpResult<()> {
+        let _names = self.rename_lock.read();
+        let node = self.node(node)?;
+        match node.file() {
+            Some(file) => {
+                let mut state = file.state.write();
+                state.disturb();
+                call(&self.reach(&state)?)
+            }
+            None => self.on_copies(&node, call),
+        }
+    }
+
+    /// Value of an extended attribute.
+    pub fn getxattr(&self, node: NodeId, name: &OsStr) -> OpResult<Vec<u8>> {
+        self.on_node(node, |file| file.get_xattr(name))
+    }
+
+    /// Names of all extended attributes, each ended by a zero byte.
+    pub fn listxattr(&self, node: NodeId) -> OpResult<Vec<u8>> {
+        self.on_node(node, FileAt::list_xattr)
+    }
+
+    /// Sets an extended attribute.
+    pub fn setxattr(&self, node: NodeId, name: &OsStr, value: &[u8], flags: XattrFlags) -> OpResult<()> {
+        self.change_node(node, |file| file.set_xattr(name, value, flags))
+    }
+
+    /// Removes an extended attribute.
+    pub fn removexattr(&self, node: NodeId, name: &OsStr) -> OpResult<()> {
+        self.change_node(node, |file| file.remove_xattr(name))
+    }
+}
+
+/// What a write by anybody but root does to a set-user-id program.
+pub(crate) fn drop_set_id(file: &FileAt) -> OpResult<()> {
+    let meta = file.stat()?;
+    if meta.is_set_id() {
+        let group = if meta.perm & 0o010 != 0 { 0o2000 } else { 0 };
+        file.chmod(meta.perm & !(0o4000 | group))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,209 @@
+//! New names: files, directories, links, device nodes, and files without a name.
+
+use std::ffi::OsStr;
+use std::sync::Arc;
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use smallvec::SmallVec;
+use umbrella_policy::placement::spec::FileKind;
+use umbrella_units::BranchId;
+
+use super::lookup::{Found, file_state};
+use super::open::{OpenRequest, Opened};
+use super::place::NewFile;
+use super::{Attr, Pool, is_reserved};
+use crate::at::{DirAt, FileAt};
+use crate::creds::Caller;
+use crate::error::{OpError, OpResult};
+use crate::meta::Meta;
+use crate::metrics::Metric;
+use crate::node::{Node, NodeId};
+
+impl Pool {
+    /// Creates and opens a file; opens it when it appeared meanwhile and `exclusive` is not asked for.
+    pub fn create(
+        &self,
+        parent: NodeId,
+        name: &OsStr,
+        perm: u32,
+        caller: Caller,
+        request: OpenRequest,
+    ) -> OpResult<(Attr, Opened)> {
+        let _names = self.rename_lock.read();
+        let parent = self.dir_node(parent)?;
+        if let Some(found) = self.probe_new(&parent, name)? {
+            if request.exclusive {
+                return Err(OpError::Sys(Errno::EXIST));
+            }
+            let (node, attr) = self.intern(&parent, name, &found)?;
+            let opened = self.open_node(&node, request).inspect_err(|_| self.nodes.release(&node, 1))?;
+            return Ok((attr, opened));
+        }
+        let new = NewFile { parent: &parent, name, kind: FileKind::File, perm, caller };
+        let (dir, file) = self.make(&new, |dir| dir.create(name, OFlags::RDWR, perm, caller.umask))?;
+        let meta = self.give_to(&file, &dir, caller)?;
+        let node = self.intern_file(&parent, name, &dir, &meta);
+        self.count(Metric::Creates);
+        let opened = self.add_open(&node, file, OFlags::RDWR, request, &meta)?;
+        Ok((self.attr_with(&node, meta), opened))
+    }
+
+    /// Creates and opens a file without a name (`O_TMPFILE`).
+    pub fn create_unnamed(
+        &self,
+        parent: NodeId,
+        perm: u32,
+        caller: Caller,
+        request: OpenRequest,
+    ) -> OpResult<(Attr, Opened)> {
+        let _names = self.rename_lock.read();
+        let parent = self.dir_node(parent)?;
+        let name = OsStr::new("#unnamed");
+        let new = NewFile { parent: &parent, name, kind: FileKind::File, perm, caller };
+        let exclusive = if request.exclusive { OFlags::EXCL } else { OFlags::empty() };
+        let (dir, file) = self.make(&new, |dir| dir.create_unnamed(OFlags::RDWR | exclusive, perm, caller.umask))?;
+        let meta = self.give_to(&file, &dir, caller)?;
+        let backing = Pool::backing(&dir.branch, &meta);
+        let (ino, born) = self.identity(&dir.online, &meta);
+        let node = Node::new_file(self.nodes.next_id(), ino, meta.kind, born, file_state(backing, None));
+        self.nodes.insert(&node);
+        self.nodes.add_backing(backing, &node);
+        let opened = self.add_open(&node, file, OFlags::RDWR, request, &meta)?;
+        Ok((self.attr_with(&node, meta), opened))
+    }
+
+    /// Makes a directory.
+    pub fn mkdir(&self, parent: NodeId, name: &OsStr, perm: u32, caller: Caller) -> OpResult<Attr> {
+        self.make_named(parent, name, FileKind::Directory, perm, caller, |dir| {
+            dir.mkdir(name, perm & 0o7777, caller.umask)
+        })
+    }
+
+    /// Makes a device node, a pipe, a socket or an empty file.
+    pub fn mknod(&self, parent: NodeId, name: &OsStr, mode: u32, rdev: u64, caller: Caller) -> OpResult<Attr> {
+        let kind = crate::meta::kind_of_mode(mode);
+        self.make_named(parent, name, kind, mode & 0o7777, caller, |dir| dir.mknod(name, mode, caller.umask, rdev))
+    }
+
+    /// Makes a symbolic link.
+    pub fn symlink(&self, parent: NodeId, name: &OsStr, target: &OsStr, caller: Caller) -> OpResult<Attr> {
+        self.make_named(parent, name, FileKind::Symlink, 0o777, caller, |dir| dir.symlink(name, target))
+    }
+
+    fn make_named(
+        &self,
+        parent: NodeId,
+        name: &OsStr,
+        kind: FileKind,
+        perm: u32,
+        caller: Caller,
+        call: impl Fn(&DirAt) -> OpResult<()>,
+    ) -> OpResult<Attr> {
+        let _names = self.rename_lock.read();
+        let parent = self.dir_node(parent)?;
+        if self.probe_new(&parent, name)?.is_some() {
+            return Err(OpError::Sys(Errno::EXIST));
+        }
+        let new = NewFile { parent: &parent, name, kind, perm, caller };
+        let (dir, ()) = self.make(&new, call)?;
+        let made = dir.refer(name)?;
+        let meta = self.give_to(&made, &dir, caller)?;
+        let found = Found { at: smallvec::smallvec![(dir, meta)] };
+        if kind != FileKind::Directory {
+            self.count(Metric::Creates);
+        }
+        self.intern(&parent, name, &found).map(|(_, attr)| attr)
+    }
+
+    /// Another name for a file, on the branch where it is.
+    pub fn link(&self, node: NodeId, parent: NodeId, name: &OsStr) -> OpResult<Attr> {
+        let _names = self.rename_lock.read();
+        let node = self.node(node)?;
+        let parent = self.dir_node(parent)?;
+        let file = node.file().ok_or(OpError::Sys(Errno::PERM))?;
+        if self.probe_new(&parent, name)?.is_some() {
+            return Err(OpError::Sys(Errno::EXIST));
+        }
+        // The directory's copy is made before the file is locked (see the order of locks), for the branch it is on then.
+        let (branch, to, mut state) = loop {
+            let branch = file.state.read().backing.branch;
+            let to = self.ensure_dir(&parent, branch)?;
+            let state = file.state.write();
+            if state.backing.branch == branch {
+                break (branch, to, state);
+            }
+        };
+        state.disturb();
+        match (state.names.first().cloned(), state.any_handle()) {
+            (Some((from, old_name)), _) => self.dir_at(&from, branch)?.link(&old_name, &to, name)?,
+            (None, Some(handle)) => to.link_open(&handle.current(), name)?,
+            (None, None) => return Err(OpError::Stale),
+        }
+        state.names.push((Arc::clone(&parent), name.to_owned()));
+        if state.unlinked {
+            state.unlinked = false;
+            state.unjudged = true;
+        }
+        drop(state);
+        node.retain();
+        let meta = to.stat(name)?;
+        Ok(self.attr_with(&node, meta))
+    }
+
+    /// Looks for a name that is about to be made.
+    fn probe_new(&self, parent: &Arc<Node>, name: &OsStr) -> OpResult<Option<Found>> {
+        if is_reserved(parent, name) {
+            return Err(OpError::Reserved);
+        }
+        self.probe(parent, name)
+    }
+
+    /// Makes something on the branch that the rules choose, and on the next one when that is full.
+    fn make<T>(&self, new: &NewFile<'_>, call: impl Fn(&DirAt) -> OpResult<T>) -> OpResult<(DirAt, T)> {
+        let mut full: SmallVec<[BranchId; 4]> = SmallVec::new();
+        let mut first_refusal = None;
+        loop {
+            let branch = match self.place_new(new, &full) {
+                Ok(branch) => branch,
+                Err(error) => return Err(first_refusal.unwrap_or(error)),
+            };
+            match self.ensure_dir(new.parent, branch).and_then(|dir| call(&dir).map(|made| (dir, made))) {
+                Ok(made) => return Ok(made),
+                Err(error) if error.is_full() || error == OpError::Sys(Errno::ROFS) || error == OpError::Offline => {
+                    self.branch(branch)?.invalidate_space();
+                    full.push(branch);
+                    first_refusal.get_or_insert(if error.is_full() { OpError::NoRoom } else { error });
+                }
+                // The branch cannot hold such a thing (a device node on a FUSE branch, a link on FAT).
+                Err(error @ OpError::Sys(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS))
+                    if new.kind != FileKind::File =>
+                {
+                    full.push(branch);
+                    first_refusal.get_or_insert(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Gives what was just made to the caller. A set-group-id directory has already given it its group.
+    fn give_to(&self, made: &FileAt, dir: &DirAt, caller: Caller) -> OpResult<Meta> {
+        let meta = made.stat()?;
+        if caller.uid == 0 && caller.gid == 0 {
+            return Ok(meta);
+        }
+        let inherits = meta.gid != 0 || (caller.gid != 0 && dir.stat_self()?.perm & 0o2000 != 0);
+        let gid = (!inherits).then_some(caller.gid);
+        made.chown(Some(caller.uid), gid)?;
+        // chown clears set-user-id and set-group-id of files.
+        if meta.perm & 0o6000 != 0 && meta.kind != FileKind::Symlink {
+            made.chmod(meta.perm)?;
+        }
+        Ok(Meta { uid: caller.uid, gid: gid.unwrap_or(meta.gid), ..meta })
+    }
+
+    pub(crate) fn attr_with(&self, node: &Node, meta: Meta) -> Attr {
+        Attr { node: node.id, ino: node.ino, meta: Meta { btime: node.born, ..meta } }
+    }
+}

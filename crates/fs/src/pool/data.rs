@@ -1,0 +1,197 @@
+//! Contents of open files, as far as the daemon sees them, and what makes them durable.
+
+use std::sync::Arc;
+
+use rustix::fs::{FallocateFlags, SeekFrom};
+use rustix::io::Errno;
+use umbrella_units::ByteSize;
+
+use super::Pool;
+use super::attr::drop_set_id;
+use crate::error::{OpError, OpResult};
+use crate::handle::{Handle, HandleId};
+use crate::node::{File, NodeId};
+
+/// Room in the tree: all branches together, file systems that hold several counted once.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TreeSpace {
+    /// Size in bytes.
+    pub total: u64,
+    /// Free for everybody.
+    pub free: u64,
+    /// Inodes.
+    pub files_total: u64,
+    /// Free inodes.
+    pub files_free: u64,
+}
+
+/// Bytes copied by one call at most, so that a call cannot keep a thread for long.
+const COPY_SLICE: usize = 8 << 20;
+
+impl Pool {
+    fn file_of<'a>(&self, handle: &'a Handle) -> OpResult<&'a File> {
+        handle.node.file().ok_or(OpError::Sys(Errno::ISDIR))
+    }
+
+    /// Reads; short only at the end of the file.
+    pub fn read(&self, handle: HandleId, buffer: &mut [u8], offset: u64) -> OpResult<usize> {
+        let handle = self.handle(handle)?;
+        let _io = self.file_of(&handle)?.io.read();
+        handle.current().read(buffer, offset)
+    }
+
+    /// Writes what fits. `NoSpace` as an error means nothing was written: the caller may go on with `write_moving`.
+    pub fn write(&self, handle: HandleId, data: &[u8], offset: u64, drop_bits: bool) -> OpResult<usize> {
+        let handle = self.handle(handle)?;
+        let _io = self.file_of(&handle)?.io.read();
+        let file = handle.current();
+        if drop_bits {
+            drop_set_id(&file)?;
+        }
+        let mut done = 0;
+        while done < data.len() {
+            match file.write(&data[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(written) => done += written,
+                Err(_) if done > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        handle.note_write();
+        Ok(done)
+    }
+
+    /// As `write`, and when the branch is full the file is moved to the next one that its rule allows, and the write goes on there.
+    pub fn write_moving(&self, handle: HandleId, data: &[u8], offset: u64, drop_bits: bool) -> OpResult<usize> {
+        let mut done = 0;
+        while done < data.len() {
+            let rest = &data[done..];
+            let written =
+                self.moving(handle, rest.len() as u64, || self.write(handle, rest, offset + done as u64, drop_bits));
+            match written {
+                Ok(0) => break,
+                Ok(written) => done += written,
+                Err(_) if done > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    /// Tries again on another branch as long as the present one is full.
+    fn moving<T>(&self, handle: HandleId, need: u64, call: impl Fn() -> OpResult<T>) -> OpResult<T> {
+        let mut full = smallvec::SmallVec::<[umbrella_units::BranchId; 4]>::new();
+        loop {
+            let branch = self.handle(handle)?.current().branch.id;
+            match call() {
+                Err(error) if error.is_full() => {
+                    let handle = self.handle(handle)?;
+                    if !full.contains(&branch) {
+                        full.push(branch);
+                    }
+                    self.overflow(&handle, branch, &full, ByteSize(need))?;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Allocates or frees space in a file.
+    pub fn fallocate(&self, handle: HandleId, mode: FallocateFlags, offset: u64, length: u64) -> OpResult<()> {
+        self.moving(handle, length, || {
+            let handle = self.handle(handle)?;
+            let _io = self.file_of(&handle)?.io.read();
+            handle.current().fallocate(mode, offset, length)?;
+            handle.note_write();
+            Ok(())
+        })
+    }
+
+    /// Finds data or a hole.
+    pub fn seek(&self, handle: HandleId, to: SeekFrom) -> OpResult<u64> {
+        let handle = self.handle(handle)?;
+        let _io = self.file_of(&handle)?.io.read();
+        handle.current().seek(to)
+    }
+
+    /// Copies between two open files, of one branch or of two.
+    pub fn copy_range(&self, from: HandleId, offset: u64, to: HandleId, at: u64, length: usize) -> OpResult<usize> {
+        self.moving(to, length as u64, || self.copy_once(from, offset, to, at, length.min(COPY_SLICE)))
+    }
+
+    fn copy_once(&self, from: HandleId, offset: u64, to: HandleId, at: u64, length: usize) -> OpResult<usize> {
+        let (from, to) = (self.handle(from)?, self.handle(to)?);
+        let (source, target) = (from.current(), to.current());
+        let one_node = Arc::ptr_eq(&from.node, &to.node);
+        // Two locks of one kind in the order of the nodes.
+        let (first, second) = if from.node.id <= to.node.id { (&from, &to) } else { (&to, &from) };
+        let _first = self.file_of(first)?.io.read();
+        let _second = if one_node { None } else { Some(self.file_of(second)?.io.read()) };
+        let copied = match source.copy_range(offset, &target, at, length) {
+            Err(OpError::Sys(Errno::XDEV | Errno::NOSYS | Errno::OPNOTSUPP)) => {
+                let mut buffer = vec![0; length.min(1 << 20)];
+                let got = source.read(&mut buffer, offset)?;
+                target.write(buffer.get(..got).unwrap_or_default(), at)?
+            }
+            done => done?,
+        };
+        to.note_write();
+        Ok(copied)
+    }
+
+    /// Makes a file's contents durable.
+    pub fn fsync(&self, handle: HandleId, data_only: bool) -> OpResult<()> {
+        let handle = self.handle(handle)?;
+        let _io = self.file_of(&handle)?.io.read();
+        handle.current().fsync(data_only)
+    }
+
+    /// What closing a file on this branch may still report.
+    pub fn flush(&self, handle: HandleId) -> OpResult<()> {
+        let handle = self.handle(handle)?;
+        let file = handle.current();
+        if file.online.guarded && handle.writer { file.flush() } else { Ok(()) }
+    }
+
+    /// Makes the names in a directory durable, on every branch that has it.
+    pub fn fsync_dir(&self, node: NodeId, data_only: bool) -> OpResult<()> {
+        let _names = self.rename_lock.read();
+        let node = self.dir_node(node)?;
+        for copy in self.copies(&node)? {
+            if !copy.branch.spec.read_only {
+                copy.fsync(data_only)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes everything durable.
+    pub fn sync_all(&self) -> OpResult<()> {
+        for branch in self.branches.load().iter() {
+            if let Some(online) = branch.online() {
+                let root = Arc::clone(&online.root);
+                branch.io(move |_| rustix::fs::syncfs(&*root))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Room in the whole tree.
+    pub fn space(&self) -> TreeSpace {
+        let mut seen = smallvec::SmallVec::<[u64; 8]>::new();
+        let mut sum = TreeSpace::default();
+        for branch in self.branches.load().iter() {
+            let Some(online) = branch.online() else { continue };
+            if seen.contains(&online.dev) {
+                continue;
+            }
+            seen.push(online.dev);
+            let space = branch.space();
+            sum.total = sum.total.saturating_add(space.total.0);
+            sum.free = sum.free.saturating_add(space.free.0);
+            sum.files_total = sum.files_total.saturating_add(space.files_total);
+            sum.files_free = sum.files_free.saturating_add(space.files_free);
+        }
+        sum
+    }
+}

@@ -1,0 +1,302 @@
+//! Copies of a directory on the branches, and the descriptors that lead to them.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use lru::LruCache;
+use parking_lot::Mutex;
+use rustc_hash::FxBuildHasher;
+use rustix::io::Errno;
+use smallvec::SmallVec;
+use umbrella_units::BranchId;
+
+use super::Pool;
+use crate::at::DirAt;
+use crate::error::{OpError, OpResult};
+use crate::node::{Dir, DirCopy, Node, NodeId};
+
+/// Copies of one directory that can be used now.
+pub(crate) type Copies = SmallVec<[DirAt; 2]>;
+
+const SHARDS: usize = 16;
+/// Descriptors kept open at most, all shards together.
+const CAPACITY: usize = 16 << 10;
+
+type Shard = Mutex<LruCache<(NodeId, BranchId), DirAt, FxBuildHasher>>;
+
+/// Open descriptors of directories, least recently used closed first.
+pub(crate) struct DirFds {
+    shards: Vec<Shard>,
+}
+
+impl DirFds {
+    pub(crate) fn new() -> DirFds {
+        let each = NonZeroUsize::new(CAPACITY / SHARDS).unwrap_or(NonZeroUsize::MIN);
+        let shard = || Mutex::new(LruCache::with_hasher(each, FxBuildHasher));
+        DirFds { shards: (0..SHARDS).map(|_| shard()).collect() }
+    }
+
+    fn shard(&self, node: NodeId) -> &Shard {
+        &self.shards[node.0 as usize % SHARDS]
+    }
+
+    fn get(&self, node: NodeId, branch: BranchId, epoch: u64) -> Option<DirAt> {
+        let mut shard = self.shard(node).lock();
+        shard.get(&(node, branch)).filter(|at| at.online.epoch == epoch).cloned()
+    }
+
+    fn put(&self, node: NodeId, at: &DirAt) {
+        self.shard(node).lock().put((node, at.id()), at.clone());
+    }
+
+    pub(crate) fn drop_node(&self, node: NodeId, branch: BranchId) {
+        self.shard(node).lock().pop(&(node, branch));
+    }
+
+    /// Closes everything on a branch, so that it can be unmounted.
+    pub(crate) fn drop_branch(&self, branch: BranchId) {
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            let stale: Vec<_> = shard.iter().map(|(key, _)| *key).filter(|key| key.1 == branch).collect();
+            for key in stale {
+                shard.pop(&key);
+            }
+        }
+    }
+}
+
+impl Pool {
+    /// A directory's copy on a branch where it is known to be.
+    ///
+    /// Cost: one cache lookup; one `openat2` for each level that is not cached.
+    pub(crate) fn dir_at(&self, node: &Arc<Node>, branch: BranchId) -> OpResult<DirAt> {
+        let found = self.branch(branch)?;
+        let online = found.online().ok_or(OpError::Offline)?;
+        let mut missing: SmallVec<[(Arc<Node>, std::ffi::OsString); 4]> = SmallVec::new();
+        let mut at = Arc::clone(node);
+        let mut dir = loop {
+            if at.id == NodeId::ROOT {
+                break DirAt::root(&found)?;
+            }
+            if let Some(dir) = self.dir_fds.get(at.id, branch, online.epoch) {
+                break dir;
+            }
+            let (parent, name) = at.place().ok_or(OpError::Stale)?;
+            missing.push((at, name));
+            at = parent;
+        };
+        for (node, name) in missing.iter().rev() {
+            dir = dir.descend(name)?;
+            self.dir_fds.put(node.id, &dir);
+        }
+        Ok(dir)
+    }
+
+    /// All usable copies of a directory, in the order of the branches. Copies that vanished behind our back are dropped.
+    pub(crate) fn copies(&self, node: &Arc<Node>) -> OpResult<Copies> {
+        let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
+        self.refresh(node, dir)?;
+        let known: SmallVec<[DirCopy; 2]> = {
+            let state = dir.state.read();
+            if state.removed {
+                return Err(OpError::Sys(Errno::NOENT));
+            }
+            state.copies.clone()
+        };
+        let mut copies = Copies::new();
+        let mut offline = false;
+        for copy in &known {
+            match self.dir_at(node, copy.branch) {
+                Ok(at) => copies.push(at),
+                Err(OpError::Offline | OpError::Sys(Errno::TIMEDOUT)) => offline = true,
+                Err(OpError::Sys(Errno::NOENT | Errno::NOTDIR | Errno::LOOP)) => self.drop_copy(node, dir, *copy),
+                Err(error) if self.is_strict() => return Err(error),
+                Err(error) => {
+                    tracing::warn!(branch = %self.branch_name(copy.branch), %error, "directory cannot be opened")
+                }
+            }
+        }
+        if offline && self.is_strict() {
+            return Err(OpError::Offline);
+        }
+        if copies.is_empty() {
+            return Err(if offline { OpError::Offline } else { OpError::Sys(Errno::NOENT) });
+        }
+        Ok(copies)
+    }
+
+    fn drop_copy(&self, node: &Arc<Node>, dir: &Dir, copy: DirCopy) {
+        dir.state.write().copies.retain(|known| *known != copy);
+        self.nodes.remove_backing(copy.backing, node);
+        self.dir_fds.drop_node(node.id, copy.branch);
+    }
+
+    /// Looks for copies on branches that came online since they were last looked for, from the root downwards.
+    fn refresh(&self, node: &Arc<Node>, dir: &Dir) -> OpResult<()> {
+        let topology = self.topology.load(Ordering::Acquire);
+        if dir.state.read().topology == topology {
+            return Ok(());
+        }
+        let mut chain: SmallVec<[Arc<Node>; 8]> = SmallVec::new();
+        let mut at = Arc::clone(node);
+        loop {
+            let fresh = at.dir().is_none_or(|dir| dir.state.read().topology == topology);
+            let above = at.place();
+            if fresh {
+                break;
+            }
+            chain.push(at);
+            match above {
+                Some((parent, _)) => at = parent,
+                None => break,
+            }
+        }
+        for node in chain.iter().rev() {
+            self.refresh_one(node, topology)?;
+        }
+        Ok(())
+    }
+
+    fn refresh_one(&self, node: &Arc<Node>, topology: u64) -> OpResult<()> {
+        let Some(dir) = node.dir() else { return Ok(()) };
+        for branch in self.branches.load().iter() {
+            if dir.state.read().copies.iter().any(|copy| copy.branch == branch.id) || branch.online().is_none() {
+                continue;
+            }
+            let found = match node.place() {
+                None => DirAt::root(branch).and_then(|root| root.stat_self()).map(Some),
+                Some((parent, name)) => {
+                    let on_branch = parent
+                        .dir()
+                        .is_some_and(|dir| dir.state.read().copies.iter().any(|copy| copy.branch == branch.id));
+                    if on_branch { self.dir_at(&parent, branch.id).and_then(|at| at.find(&name)) } else { Ok(None) }
+                }
+            };
+            match found {
+                Ok(Some(meta)) if meta.kind == node.kind => self.add_copy(node, dir, branch, &meta),
+                Ok(_) => {}
+                Err(error) if self.is_strict() => return Err(error),
+                Err(error) => tracing::warn!(branch = %branch.spec.name, %error, "directory cannot be looked for"),
+            }
+        }
+        dir.state.write().topology = topology;
+        Ok(())
+    }
+
+    /// Notes a copy of a directory; the order of the branches is kept.
+    pub(crate) fn add_copy(
+        &self,
+        node: &Arc<Node>,
+        dir: &Dir,
+        branch: &crate::branch::Branch,
+        meta: &crate::meta::Meta,
+    ) {
+        let backing = Pool::backing(branch, meta);
+        let mut state = dir.state.write();
+        if let Some(old) = state.copies.iter_mut().find(|copy| copy.branch == branch.id) {
+            if old.backing == backing {
+                return;
+            }
+            let stale = old.backing;
+            old.backing = backing;
+            drop(state);
+            self.nodes.remove_backing(stale, node);
+            self.dir_fds.drop_node(node.id, branch.id);
+        } else {
+            let at = state.copies.iter().position(|copy| copy.branch > branch.id).unwrap_or(state.copies.len());
+            state.copies.insert(at, DirCopy { branch: branch.id, backing });
+            drop(state);
+        }
+        if node.id != NodeId::ROOT {
+            self.nodes.add_backing(backing, node);
+        }
+    }
+
+    /// The directory's copy on `branch`, made there (with its parents) if it is not there yet: same mode, owner, times,
+    /// attributes and ACLs.
+    pub(crate) fn ensure_dir(&self, node: &Arc<Node>, branch: BranchId) -> OpResult<DirAt> {
+        let mut missing: SmallVec<[Arc<Node>; 4]> = SmallVec::new();
+        let mut at = Arc::clone(node);
+        let mut dir = loop {
+            let here = at.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
+            self.refresh(&at, here)?;
+            let known = {
+                let state = here.state.read();
+                if state.removed {
+                    return Err(OpError::Sys(Errno::NOENT));
+                }
+                state.copies.iter().any(|copy| copy.branch == branch)
+            };
+            if known {
+                match self.dir_at(&at, branch) {
+                    Ok(dir) => break dir,
+                    Err(OpError::Sys(Errno::NOENT)) if at.id != NodeId::ROOT => {
+                        let stale = here.state.read().copies.iter().find(|copy| copy.branch == branch).copied();
+                        if let Some(copy) = stale {
+                            self.drop_copy(&at, here, copy);
+                        }
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            let Some((parent, _)) = at.place() else { return Err(OpError::Offline) };
+            missing.push(at);
+            at = parent;
+        };
+        for node in missing.iter().rev() {
+            dir = self.clone_dir(node, &dir)?;
+        }
+        Ok(dir)
+    }
+
+    /// Makes the copy of one directory in its parent's copy.
+    fn clone_dir(&self, node: &Arc<Node>, parent: &DirAt) -> OpResult<DirAt> {
+        let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
+        let source = self.copies(node)?.into_iter().next().ok_or(OpError::Offline)?;
+        let (_, name) = node.place().ok_or(OpError::Stale)?;
+        // Nobody may remove the directory while it is made: its removal takes the same lock.
+        let _commit = dir.commit.lock();
+        if dir.state.read().removed {
+            return Err(OpError::Sys(Errno::NOENT));
+        }
+        let (from, to, new_name) = (Arc::clone(&source.fd), Arc::clone(&parent.fd), name.clone());
+        let abilities = parent.branch.abilities();
+        let before = parent.stat_self()?;
+        let call = move || {
+            crate::relocate::clone_dir(
+                std::os::fd::AsFd::as_fd(&*from),
+                std::os::fd::AsFd::as_fd(&*to),
+                &new_name,
+                &abilities,
+            )
+        };
+        if parent.online.guarded || source.online.guarded {
+            parent.branch.io(move |_| call().map_err(|error| error.errno()))?;
+        } else {
+            call().map_err(|error| OpError::Sys(error.errno()))?;
+        }
+        let made = parent.descend(&name)?;
+        let meta = made.stat_self()?;
+        // A copy is no change of the tree: the parent's time stays what users saw.
+        parent.as_file().set_times(times_of(&before))?;
+        if let (Some(original), Some(copy)) = (self.inode_key_of(&source), Pool::inode_key(&made.online, &meta)) {
+            self.inodes.alias(original, copy);
+        }
+        self.add_copy(node, dir, &made.branch, &meta);
+        self.dir_fds.put(node.id, &made);
+        Ok(made)
+    }
+
+    fn inode_key_of(&self, dir: &DirAt) -> Option<crate::inode_map::BackingKey> {
+        let meta = dir.stat_self().ok()?;
+        Pool::inode_key(&dir.online, &meta)
+    }
+}
+
+/// The access and modification times of a file, to set them again.
+pub(crate) fn times_of(meta: &crate::meta::Meta) -> rustix::fs::Timestamps {
+    let spec =
+        |time: umbrella_units::Timestamp| rustix::fs::Timespec { tv_sec: time.secs, tv_nsec: i64::from(time.nanos) };
+    rustix::fs::Timestamps { last_access: spec(meta.atime), last_modification: spec(meta.mtime) }
+}

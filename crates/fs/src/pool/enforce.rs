@@ -1,0 +1,300 @@
+//! The enforcer: walks the whole tree and moves what is in the wrong place. Needed for rules on age and on the state of
+//! branches, for hard links, after rules changed, and to empty a branch. Leaves access times alone.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustc_hash::FxHashMap;
+use umbrella_policy::placement::spec::FileKind;
+use umbrella_policy::placement::{Choice, Rules};
+use umbrella_units::{BranchId, ByteSize};
+
+use super::Pool;
+use super::mover::{Cause, NotMoved};
+use super::place::settled_facts;
+use crate::at::DirAt;
+use crate::control::protocol::{EnforceSummary, MoveEvent, MoveOutcome, Progress};
+use crate::error::{Error, OpResult};
+use crate::meta::Meta;
+use crate::node::{Backing, Node, NodeId, path_of};
+use crate::relocate::Throttle;
+
+/// What a walk is to do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Walk {
+    /// Only say what would move.
+    pub dry_run: bool,
+    /// Bytes a second at most.
+    pub bandwidth: Option<ByteSize>,
+    /// Only files on this branch.
+    pub only: Option<BranchId>,
+}
+
+/// One name of a file with several.
+type Name = (Arc<Node>, OsString);
+
+struct Walker<'a> {
+    pool: &'a Pool,
+    walk: Walk,
+    throttle: Option<Throttle>,
+    /// Told each step; false ends the walk.
+    tell: &'a mut dyn FnMut(&Progress) -> bool,
+    progress: Progress,
+    summary: EnforceSummary,
+    /// Files with several links that are in the wrong place, and their names as far as met.
+    linked: FxHashMap<Backing, (Meta, Vec<Name>)>,
+    stopped: bool,
+}
+
+impl Pool {
+    /// Walks the tree. `tell` hears of each file that moves and, now and then, how far the walk is; it ends the walk by
+    /// returning false.
+    pub fn enforce(&self, walk: Walk, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<EnforceSummary, Error> {
+        let branches = self.branches.load();
+        let files_total = branches.iter().filter(|branch| branch.is_online()).map(|branch| {
+            let space = branch.space();
+            space.files_total.saturating_sub(space.files_free)
+        });
+        let progress = Progress { files_total: files_total.sum(), ..Progress::default() };
+        let mut walker = Walker {
+            pool: self,
+            walk,
+            throttle: walk.bandwidth.map(Throttle::new),
+            tell,
+            progress,
+            summary: EnforceSummary::default(),
+            linked: FxHashMap::default(),
+            stopped: false,
+        };
+        walker.run();
+        Ok(walker.summary)
+    }
+
+    /// Empties a branch: nothing new goes there, and every file moves to where else it may be. `Branch::set_draining` stays on.
+    pub fn drain(&self, name: &str, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<EnforceSummary, Error> {
+        let branch = self.branch_named(name)?;
+        branch.set_draining(true);
+        let bandwidth = self.spec.enforce.bandwidth;
+        let summary = self.enforce(Walk { dry_run: false, bandwidth, only: Some(branch.id) }, tell)?;
+        self.keep_dirs(&branch)?;
+        Ok(summary)
+    }
+
+    /// Directories that only a drained branch has get a copy elsewhere, so that none vanishes with it.
+    fn keep_dirs(&self, branch: &crate::branch::Branch) -> Result<(), Error> {
+        let Some(other) =
+            self.branches.load().iter().find(|other| other.id != branch.id && other.is_writable()).cloned()
+        else {
+            return Ok(());
+        };
+        let path_error = |node: &Arc<Node>| {
+            let path = String::from_utf8_lossy(&node.path()).into_owned();
+            move |source| Error::Path { path, source }
+        };
+        let mut stack = vec![Pinned::root(self)];
+        while let Some(dir) = stack.pop() {
+            let copies = self.copies(&dir.node).map_err(path_error(&dir.node))?;
+            if copies.iter().all(|copy| copy.id() == branch.id) {
+                let _names = self.rename_lock.read();
+                self.ensure_dir(&dir.node, other.id).map_err(path_error(&dir.node))?;
+            }
+            for entry in self.listing_of(&dir.node, 0).map_err(path_error(&dir.node))?.after(0) {
+                if entry.kind == FileKind::Directory
+                    && let Ok(below) = Pinned::lookup(self, &dir.node, &entry.name)
+                {
+                    stack.push(below);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A node that is kept for as long as a walk needs it.
+struct Pinned<'a> {
+    pool: &'a Pool,
+    node: Arc<Node>,
+}
+
+impl<'a> Pinned<'a> {
+    fn root(pool: &'a Pool) -> Pinned<'a> {
+        pool.root.retain();
+        Pinned { pool, node: Arc::clone(&pool.root) }
+    }
+
+    fn lookup(pool: &'a Pool, parent: &Arc<Node>, name: &std::ffi::OsStr) -> OpResult<Pinned<'a>> {
+        let _names = pool.rename_lock.read();
+        let (node, _) = pool.lookup_in(parent, name)?;
+        Ok(Pinned { pool, node })
+    }
+}
+
+impl Drop for Pinned<'_> {
+    fn drop(&mut self) {
+        if self.node.id != NodeId::ROOT {
+            self.pool.nodes.release(&self.node, 1);
+        }
+    }
+}
+
+impl Walker<'_> {
+    fn run(&mut self) {
+        let pool = self.pool;
+        let mut stack = vec![Pinned::root(pool)];
+        while let Some(dir) = stack.pop() {
+            self.visit(&dir.node, &mut |name| {
+                if let Ok(below) = Pinned::lookup(pool, &dir.node, name) {
+                    stack.push(below);
+                }
+            });
+            if self.stopped {
+                return;
+            }
+        }
+        self.move_linked();
+    }
+
+    /// Looks at one directory: each copy's files where they are.
+    fn visit(&mut self, dir: &Arc<Node>, descend: &mut dyn FnMut(&std::ffi::OsStr)) {
+        self.progress.current = String::from_utf8_lossy(&dir.path()).into_owned();
+        let copies = {
+            let _names = self.pool.rename_lock.read();
+            self.pool.copies(dir)
+        };
+        let Ok(copies) = copies else { return };
+        let mut seen = rustc_hash::FxHashSet::default();
+        for copy in copies {
+            for entry in copy.list(true).unwrap_or_default() {
+                if dir.id == NodeId::ROOT && entry.name == super::HIDDEN {
+                    continue;
+                }
+                let Ok(meta) = copy.stat(&entry.name) else { continue };
+                if meta.kind == FileKind::Directory {
+                    if seen.insert(entry.name.clone()) {
+                        descend(&entry.name);
+                    }
+                    continue;
+                }
+                self.progress.files_seen += 1;
+                self.summary.files_seen += 1;
+                if !self.stopped && self.walk.only.is_none_or(|only| only == copy.id()) && !copy.branch.spec.read_only {
+                    self.look_at(dir, entry.name, &copy, &meta);
+                }
+                if self.progress.files_seen.is_multiple_of(256) {
+                    self.tick(None);
+                }
+                if self.stopped {
+                    return;
+                }
+            }
+        }
+        self.tick(None);
+    }
+
+    fn tick(&mut self, event: Option<MoveEvent>) {
+        self.progress.event = event;
+        let go_on = (self.tell)(&self.progress) && !self.pool.stopping.load(Ordering::Relaxed);
+        self.progress.event = None;
+        self.stopped |= !go_on;
+    }
+
+    fn look_at(&mut self, dir: &Arc<Node>, name: OsString, copy: &DirAt, meta: &Meta) {
+        let path = path_of(dir, &name);
+        let rules = self.pool.rules.load();
+        let resident = self.pool.resident(&copy.branch, meta);
+        let decision = rules.rules.decide(&settled_facts(&path, meta), &self.pool.views(), Some(&resident));
+        let target = match decision.choice {
+            Choice::Stay => return,
+            Choice::NoRoom => {
+                self.summary.files_no_room += 1;
+                return;
+            }
+            Choice::Place(target) => target,
+        };
+        let event = self.event(&path, copy.id(), target, meta, &rules.rules, decision.entry.index());
+        if meta.nlink > 1 {
+            let backing = Pool::backing(&copy.branch, meta);
+            self.linked.entry(backing).or_insert_with(|| (*meta, Vec::new())).1.push((Arc::clone(dir), name));
+            return;
+        }
+        if self.walk.dry_run {
+            self.note_moved(meta, MoveEvent { outcome: MoveOutcome::WouldMove, ..event });
+            return;
+        }
+        let moved = match Pinned::lookup(self.pool, dir, &name) {
+            Ok(file) => self.pool.transfer(&file.node, target, Cause::Rule, self.throttle.as_ref()),
+            Err(error) => Err(NotMoved::from(error)),
+        };
+        self.note(meta, event, moved);
+    }
+
+    fn note(&mut self, meta: &Meta, event: MoveEvent, moved: Result<ByteSize, NotMoved>) {
+        match moved {
+            Ok(_) => self.note_moved(meta, event),
+            Err(NotMoved::NoRoom) => {
+                self.summary.files_no_room += 1;
+                let detail = Some("the branch has no room".to_owned());
+                self.tick(Some(MoveEvent { outcome: MoveOutcome::Failed, detail, ..event }));
+            }
+            Err(NotMoved::Busy(why)) => {
+                self.summary.files_busy += 1;
+                self.tick(Some(MoveEvent { outcome: MoveOutcome::Busy, detail: Some(why.to_owned()), ..event }));
+            }
+            Err(why) => {
+                self.summary.files_failed += 1;
+                self.tick(Some(MoveEvent { outcome: MoveOutcome::Failed, detail: Some(why.to_string()), ..event }));
+            }
+        }
+    }
+
+    fn note_moved(&mut self, meta: &Meta, event: MoveEvent) {
+        let size = ByteSize(meta.size);
+        self.summary.files_moved += 1;
+        self.summary.bytes_moved.0 += size.0;
+        self.progress.files_moved += 1;
+        self.progress.bytes_moved.0 += size.0;
+        self.tick(Some(event));
+    }
+
+    fn event(&self, path: &[u8], from: BranchId, to: BranchId, meta: &Meta, rules: &Rules, entry: usize) -> MoveEvent {
+        MoveEvent {
+            path: String::from_utf8_lossy(path).into_owned(),
+            from: self.pool.branch_name(from),
+            to: self.pool.branch_name(to),
+            size: ByteSize(meta.size),
+            rule: rules.entries().get(entry).map_or_else(String::new, |entry| entry.name.clone()),
+            outcome: MoveOutcome::Moved,
+            detail: None,
+        }
+    }
+
+    /// Files with several links move when all their names are known, all together.
+    fn move_linked(&mut self) {
+        for (backing, (meta, names)) in std::mem::take(&mut self.linked) {
+            if self.stopped {
+                return;
+            }
+            let Some((dir, name)) = names.first() else { continue };
+            let path = path_of(dir, name);
+            let Ok(branch) = self.pool.branch(backing.branch) else { continue };
+            let rules = self.pool.rules.load();
+            let resident = self.pool.resident(&branch, &meta);
+            let decision = rules.rules.decide(&settled_facts(&path, &meta), &self.pool.views(), Some(&resident));
+            let Choice::Place(target) = decision.choice else { continue };
+            let event = self.event(&path, backing.branch, target, &meta, &rules.rules, decision.entry.index());
+            if self.walk.dry_run {
+                self.note_moved(&meta, MoveEvent { outcome: MoveOutcome::WouldMove, ..event });
+                continue;
+            }
+            // Looking every name up tells the node of all of them.
+            let pinned: Vec<_> =
+                names.iter().filter_map(|(dir, name)| Pinned::lookup(self.pool, dir, name).ok()).collect();
+            let moved = match pinned.first() {
+                Some(file) => self.pool.transfer(&file.node, target, Cause::Rule, self.throttle.as_ref()),
+                None => Err(NotMoved::Busy("it is gone")),
+            };
+            self.note(&meta, event, moved);
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! Names to nodes, and what users see of a node.
+
+use std::ffi::OsStr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustix::io::Errno;
+use smallvec::SmallVec;
+use umbrella_policy::placement::spec::FileKind;
+use umbrella_units::Ino;
+
+use super::dirs::Copies;
+use super::{Pool, is_reserved};
+use crate::at::DirAt;
+use crate::branch::Online;
+use crate::error::{OpError, OpResult};
+use crate::inode_map::BackingKey;
+use crate::meta::Meta;
+use crate::metrics::Metric;
+use crate::node::{Backing, DirState, FileState, Node, NodeId};
+
+/// Attributes of a node as users see them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attr {
+    /// The node.
+    pub node: NodeId,
+    /// Inode number.
+    pub ino: Ino,
+    /// Everything else; `dev` and `ino` in it are the branch's own.
+    pub meta: Meta,
+}
+
+/// An entry as found on the branches: several only for directories and for names that more than one branch holds.
+pub(crate) struct Found {
+    pub(crate) at: SmallVec<[(DirAt, Meta); 2]>,
+}
+
+impl Found {
+    /// Where a file is.
+    pub(crate) fn first(&self) -> OpResult<&(DirAt, Meta)> {
+        self.at.first().ok_or(OpError::Sys(Errno::NOENT))
+    }
+
+    pub(crate) fn kind(&self) -> FileKind {
+        self.at.first().map_or(FileKind::File, |(_, meta)| meta.kind)
+    }
+}
+
+impl Pool {
+    /// Finds a name and gives its node one more reference.
+    pub fn lookup(&self, parent: NodeId, name: &OsStr) -> OpResult<Attr> {
+        let _names = self.rename_lock.read();
+        let parent = self.dir_node(parent)?;
+        self.lookup_in(&parent, name).map(|(_, attr)| attr)
+    }
+
+    /// As `lookup`, for callers that hold the rename lock.
+    pub(crate) fn lookup_in(&self, parent: &Arc<Node>, name: &OsStr) -> OpResult<(Arc<Node>, Attr)> {
+        let found = self.probe(parent, name)?.ok_or(OpError::Sys(Errno::NOENT))?;
+        self.intern(parent, name, &found)
+    }
+
+    /// Looks for a name on every branch that has the directory. A relocation that takes the file from one branch to the
+    /// other meanwhile is waited for.
+    ///
+    /// Cost: one `statx` a copy of the directory.
+    pub(crate) fn probe(&self, parent: &Arc<Node>, name: &OsStr) -> OpResult<Option<Found>> {
+        if is_reserved(parent, name) {
+            return Ok(None);
+        }
+        let dir = parent.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
+        loop {
+            let moves = dir.moves.load(Ordering::Acquire);
+            let found = self.probe_copies(&self.copies(parent)?, name)?;
+            let unsure = found.at.is_empty() || (found.at.len() > 1 && found.kind() != FileKind::Directory);
+            if unsure && (moves % 2 == 1 || dir.moves.load(Ordering::Acquire) != moves) {
+                drop(dir.commit.lock());
+                continue;
+            }
+            if found.at.is_empty() {
+                return Ok(None);
+            }
+            return Ok(Some(self.settle(parent, name, found)));
+        }
+    }
+
+    fn probe_copies(&self, copies: &Copies, name: &OsStr) -> OpResult<Found> {
+        let mut at = SmallVec::new();
+        let mut failure = None;
+        for dir in copies {
+            match dir.find(name) {
+                Ok(Some(meta)) => at.push((dir.clone(), meta)),
+                Ok(None) => {}
+                Err(error @ OpError::Sys(Errno::NAMETOOLONG | Errno::INVAL)) => return Err(error),
+                Err(error) if self.is_strict() => return Err(error),
+                Err(error) => failure = Some(error),
+            }
+        }
+        match failure {
+            // Not found where we could look, and we could not look everywhere.
+            Some(error) if at.is_empty() && copies.len() == 1 => Err(error),
+            _ => Ok(Found { at }),
+        }
+    }
+
+    /// Of several finds, keeps what users see: all copies of a directory; of files the newest, and the others are reported.
+    fn settle(&self, parent: &Arc<Node>, name: &OsStr, mut found: Found) -> Found {
+        let directories = found.at.iter().filter(|(_, meta)| meta.kind == FileKind::Directory).count();
+        if found.at.len() == 1 || directories == found.at.len() {
+            return found;
+        }
+        let path = String::from_utf8_lossy(&crate::node::path_of(parent, name)).into_owned();
+        let holders: Vec<_> = found.at.iter().map(|(dir, _)| dir.branch.spec.name.clone()).collect();
+        self.count(Metric::Duplicates);
+        if directories > 0 {
+            self.warn(
+                format!("duplicate {path}"),
+                format!(
+                    "{path} is a directory on one branch and a file on another ({}); the directory is shown",
+                    holders.join(", ")
+                ),
+            );
+            found.at.retain(|(_, meta)| meta.kind == FileKind::Directory);
+            return found;
+        }
+        // Newest first; on a tie the order of the branches.
+        found.at.sort_by_key(|(dir, meta)| (std::cmp::Reverse((meta.mtime, meta.ctime)), dir.id()));
+        let shown = found.at.first().map_or("", |(dir, _)| dir.branch.spec.name.as_str());
+        self.warn(
+            format!("duplicate {path}"),
+            format!(
+                "{path} is on several branches ({}); the newest, on {shown:?}, is used and the others are left alone",
+                holders.join(", ")
+            ),
+        );
+        found.at.truncate(1);
+        found
+    }
+
+    /// The node of what was found, with one more reference.
+    pub(crate) fn intern(&self, parent: &Arc<Node>, name: &OsStr, found: &Found) -> OpResult<(Arc<Node>, Attr)> {
+        let (dir, meta) = found.first()?;
+        if meta.kind == FileKind::Directory {
+            let node = self.intern_dir(parent, name, found)?;
+            let attr = self.merged_attr(&node, found.at.iter().map(|(_, meta)| *meta));
+            return Ok((node, attr));
+        }
+        let node = self.intern_file(parent, name, dir, meta);
+        let attr = Attr { node: node.id, ino: node.ino, meta: Meta { btime: node.born, ..*meta } };
+        Ok((node, attr))
+    }
+
+    pub(crate) fn intern_file(&self, parent: &Arc<Node>, name: &OsStr, dir: &DirAt, meta: &Meta) -> Arc<Node> {
+        let backing = Pool::backing(&dir.branch, meta);
+        let (ino, born) = self.identity(&dir.online, meta);
+        let fits = |node: &Node| {
+            node.kind == meta.kind && node.born == born && node.file().is_some_and(|file| !file.state.read().unlinked)
+        };
+        let (node, new) = self.nodes.intern(backing, fits, |id| {
+            Node::new_file(id, ino, meta.kind, born, file_state(backing, Some((Arc::clone(parent), name.to_owned()))))
+        });
+        if !new && let Some(file) = node.file() {
+            let known = |names: &SmallVec<[(Arc<Node>, std::ffi::OsString); 1]>| {
+                names.iter().any(|(known, known_name)| known.id == parent.id && known_name == name)
+            };
+            if !known(&file.state.read().names) {
+                let mut state = file.state.write();
+                if !known(&state.names) && state.backing == backing {
+                    if meta.nlink <= 1 {
+                        state.names.clear();
+                    }
+                    state.names.push((Arc::clone(parent), name.to_owned()));
+                }
+            }
+        }
+        node
+    }
+
+    fn intern_dir(&self, parent: &Arc<Node>, name: &OsStr, found: &Found) -> OpResult<Arc<Node>> {
+        let backings: SmallVec<[Backing; 2]> =
+            found.at.iter().map(|(dir, meta)| Pool::backing(&dir.branch, meta)).collect();
+        let key = backings.iter().copied().find(|backing| self.nodes.find(*backing).is_some());
+        let key = key.or_else(|| backings.first().copied()).ok_or(OpError::Sys(Errno::NOENT))?;
+        let topology = self.topology.load(Ordering::Acquire);
+        let (first, meta) = found.first()?;
+        let (ino, born) = self.identity(&first.online, meta);
+        let (node, _) = self.nodes.intern(
+            key,
+            |node| node.dir().is_some_and(|dir| !dir.state.read().removed),
+            |id| {
+                let place = Some((Arc::clone(parent), name.to_owned()));
+                Node::new_dir(id, ino, born, DirState { place, copies: SmallVec::new(), topology, removed: false })
+            },
+        );
+        if let Some(dir) = node.dir() {
+            let moved =
+                dir.state.read().place.as_ref().is_none_or(|(above, known)| above.id != parent.id || known != name);
+            if moved {
+                dir.state.write().place = Some((Arc::clone(parent), name.to_owned()));
+            }
+            for (at, meta) in &found.at {
+                self.add_copy(&node, dir, &at.branch, meta);
+            }
+        }
+        Ok(node)
+    }
+
+    /// Inode number and birth time of an inode on a branch.
+    pub(crate) fn identity(&self, online: &Online, meta: &Meta) -> (Ino, Option<umbrella_units::Timestamp>) {
+        match Pool::inode_key(online, meta) {
+            Some(key) => (self.inodes.ino(key), self.inodes.born(key).or(meta.btime)),
+            None => (Ino(meta.ino), meta.btime),
+        }
+    }
+
+    pub(crate) fn inode_key(online: &Online, meta: &Meta) -> Option<BackingKey> {
+        let foreign_dev = if meta.dev == online.dev { 0 } else { meta.dev };
+        Some(BackingKey { slot: online.slot, foreign_dev, ino: meta.ino })
+    }
+
+    /// What users see of a node.
+    pub fn getattr(&self, node: NodeId) -> OpResult<Attr> {
+        let _names = self.rename_lock.read();
+        let node = self.node(node)?;
+        self.attr_of(&node)
+    }
+
+    pub(crate) fn attr_of(&self, node: &Arc<Node>) -> OpResult<Attr> {
+        let Some(file) = node.file() else {
+            let mut metas: SmallVec<[Meta; 2]> = SmallVec::new();
+            let mut failure = OpError::Sys(Errno::NOENT);
+            for copy in self.copies(node)? {
+                match copy.stat_self() {
+                    Ok(meta) => metas.push(meta),
+                    Err(error) => failure = error,
+                }
+            }
+            if metas.is_empty() {
+                return Err(failure);
+            }
+            return Ok(self.merged_attr(node, metas.into_iter()));
+        };
+        loop {
+            let (handle, name, backing) = {
+                let state = file.state.read();
+                (state.any_handle(), state.names.first().cloned(), state.backing)
+            };
+            let meta = match (handle, name) {
+                (Some(handle), _) => handle.current().stat()?,
+                (None, Some((parent, name))) => match self.dir_at(&parent, backing.branch)?.stat(&name) {
+                    Ok(meta) if (meta.dev, meta.ino) == (backing.dev, backing.ino) => meta,
+                    // It moved between the two looks.
+                    _ if file.state.read().backing != backing => continue,
+                    Ok(_) => return Err(OpError::Stale),
+                    Err(error) if error.is_missing() => return Err(OpError::Stale),
+                    Err(error) => return Err(error),
+                },
+                (None, None) => return Err(OpError::Stale),
+            };
+            return Ok(Attr { node: node.id, ino: node.ino, meta: Meta { btime: node.born, ..meta } });
+        }
+    }
+
+    /// One directory out of its copies: mode and owner of the first, the newest times.
+    fn merged_attr(&self, node: &Node, metas: impl Iterator<Item = Meta>) -> Attr {
+        let mut merged: Option<Meta> = None;
+        for meta in metas {
+            match &mut merged {
+                None => merged = Some(meta),
+                Some(all) => {
+                    all.atime = all.atime.max(meta.atime);
+                    all.mtime = all.mtime.max(meta.mtime);
+                    all.ctime = all.ctime.max(meta.ctime);
+                    all.size = all.size.max(meta.size);
+                    all.blocks += meta.blocks;
+                    // "Not counted", as btrfs says it: a number below the truth would hide directories from `find`.
+                    all.nlink = 1;
+                }
+            }
+        }
+        let mut meta = merged.unwrap_or(Meta {
+            kind: FileKind::Directory,
+            perm: 0o755,
+            uid: 0,
+            gid: 0,
+            nlink: 1,
+            size: 0,
+            blocks: 0,
+            blksize: 4096,
+            rdev: 0,
+            dev: 0,
+            ino: 0,
+            atime: umbrella_units::Timestamp::default(),
+            mtime: umbrella_units::Timestamp::default(),
+            ctime: umbrella_units::Timestamp::default(),
+            btime: None,
+        });
+        meta.btime = node.born.or(meta.btime);
+        Attr { node: node.id, ino: node.ino, meta }
+    }
+
+    /// Target of a symbolic link.
+    pub fn readlink(&self, node: NodeId) -> OpResult<Vec<u8>> {
+        let _names = self.rename_lock.read();
+        let node = self.node(node)?;
+        let (dir, name) = self.locate(&node)?;
+        Ok(dir.readlink(&name)?.into_bytes())
+    }
+
+    /// A file's branch directory and name there.
+    pub(crate) fn locate(&self, node: &Arc<Node>) -> OpResult<(DirAt, std::ffi::OsString)> {
+        let file = node.file().ok_or(OpError::Sys(Errno::ISDIR))?;
+        let (branch, place) = {
+            let state = file.state.read();
+            (state.backing.branch, state.names.first().cloned())
+        };
+        let (parent, name) = place.ok_or(OpError::Stale)?;
+        Ok((self.dir_at(&parent, branch)?, name))
+    }
+}
+
+/// State of a file nobody has open.
+pub(crate) fn file_state(backing: Backing, name: Option<(Arc<Node>, std::ffi::OsString)>) -> FileState {
+    FileState {
+        backing,
+        unlinked: name.is_none(),
+        names: name.into_iter().collect(),
+        handles: SmallVec::new(),
+        writers: 0,
+        passthrough: 0,
+        cached: 0,
+        token: None,
+        unjudged: false,
+        copying: None,
+    }
+}

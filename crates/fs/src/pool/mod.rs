@@ -1,0 +1,275 @@
+//! The pool: branches, rules and the merged tree over them. Knows nothing of FUSE.
+//!
+//! - `dirs`: copies of a directory on the branches, and their descriptors
+//! - `lookup`: names to nodes, attributes
+//! - `create`, `remove`, `rename`: changes of names
+//! - `attr`, `open`, `data`: changes and contents of one file
+//! - `place`: which branch; `mover`: getting it there; `overflow`: when a branch is full; `enforce`: the whole tree
+//! - `admin`, `monitor`: branches that come and go; `report`: what `status` and `explain` say
+
+mod admin;
+mod attr;
+mod create;
+mod data;
+mod dirs;
+mod enforce;
+mod lookup;
+mod monitor;
+mod mover;
+mod open;
+mod overflow;
+mod place;
+mod remove;
+mod rename;
+mod report;
+mod schedule;
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use arc_swap::ArcSwap;
+use parking_lot::{Mutex, RwLock};
+use rustc_hash::FxHashMap;
+use umbrella_policy::placement::Rules;
+use umbrella_units::{BranchId, Ino};
+
+pub use attr::{Change, NewTime};
+pub use data::TreeSpace;
+pub use enforce::Walk;
+pub use lookup::Attr;
+pub(crate) use lookup::Found;
+pub use open::{OpenRequest, Opened};
+pub use rename::Replace;
+
+use crate::branch::{Branch, StateDir};
+use crate::error::{Error, OpError, OpResult};
+use crate::handle::{Handle, HandleId};
+use crate::inode_map::InodeMap;
+use crate::metrics::{Metric, Metrics};
+use crate::node::{Backing, DirState, Node, NodeId, NodeTable, PassthroughToken};
+use crate::spec::{OnBranchError, PoolSpec};
+
+/// Name of the directory at each branch's root that belongs to Umbrella.
+pub const HIDDEN: &str = ".umbrella";
+
+/// What the pool asks of the kernel's side of the mount. Never called with a lock held, but for `register`.
+pub trait Kernel: Send + Sync {
+    /// Forget the attributes of one node.
+    fn drop_attributes(&self, node: NodeId);
+    /// Forget attributes and contents (for a directory: the listing) of one node.
+    fn drop_contents(&self, node: NodeId);
+    /// Forget every name in the tree.
+    fn drop_names(&self);
+    /// Lets the kernel reach this file past the daemon for as long as the token lives.
+    fn register(&self, file: std::os::fd::BorrowedFd<'_>) -> std::io::Result<PassthroughToken>;
+}
+
+/// Rules in force, with their counters.
+pub(crate) struct ActiveRules {
+    pub(crate) rules: Rules,
+    pub(crate) hits: Vec<AtomicU64>,
+}
+
+impl ActiveRules {
+    pub(crate) fn new(rules: Rules) -> ActiveRules {
+        let hits = rules.entries().iter().map(|_| AtomicU64::new(0)).collect();
+        ActiveRules { rules, hits }
+    }
+}
+
+/// See the module.
+pub struct Pool {
+    pub(crate) spec: PoolSpec,
+    pub(crate) state: Arc<StateDir>,
+    pub(crate) started: Instant,
+    /// By id; a removed branch stays as a tombstone, so that ids are never reused.
+    pub(crate) branches: ArcSwap<Vec<Arc<Branch>>>,
+    /// One change of the branches at a time; by branch the epoch that the tree has been told of.
+    pub(crate) told: Mutex<Vec<Option<u64>>>,
+    /// Counts changes of which branches are online.
+    pub(crate) topology: AtomicU64,
+    pub(crate) rules: ArcSwap<ActiveRules>,
+    pub(crate) nodes: NodeTable,
+    pub(crate) root: Arc<Node>,
+    pub(crate) inodes: InodeMap,
+    pub(crate) dir_fds: dirs::DirFds,
+    handles: Vec<RwLock<FxHashMap<HandleId, Arc<Handle>>>>,
+    next_handle: AtomicU64,
+    /// Exclusive while a directory changes its place; shared by everything that resolves names.
+    pub(crate) rename_lock: RwLock<()>,
+    pub(crate) mover: mover::Mover,
+    pub(crate) metrics: Metrics,
+    pub(crate) kernel: OnceLock<Box<dyn Kernel>>,
+    /// Things a person should look at, by subject.
+    warnings: Mutex<BTreeMap<String, String>>,
+    /// The kernel gives passthrough.
+    pub(crate) passthrough: AtomicBool,
+    pub(crate) stopping: Arc<AtomicBool>,
+}
+
+const HANDLE_SHARDS: usize = 16;
+
+impl Pool {
+    /// Takes in all branches and finishes what a crash left half done. `missing` names branches that may be absent
+    /// besides the optional ones.
+    pub fn assemble(spec: PoolSpec, state_dir: &Path, missing: &[String]) -> Result<Arc<Pool>, Error> {
+        let state = StateDir::open(state_dir, &spec.mount).map_err(|error| Error::Io {
+            doing: format!("state directory {}", state_dir.display()),
+            source: std::io::Error::other(error),
+        })?;
+        let inodes = InodeMap::new();
+        let mut branches = Vec::with_capacity(spec.branches.len());
+        for (index, branch_spec) in spec.branches.iter().enumerate() {
+            let branch = Branch::new(BranchId(index as u16), branch_spec.clone(), Arc::clone(&state));
+            if let Err(error) = branch.bring_online() {
+                if !branch_spec.optional && !missing.contains(&branch_spec.name) {
+                    return Err(Error::BranchMissing { name: branch_spec.name.clone(), reason: error.to_string() });
+                }
+                tracing::warn!(branch = %branch_spec.name, %error, "branch is missing; going on without it");
+            }
+            branches.push(branch);
+        }
+        let resolve = |name: &str| branches.iter().find(|branch| branch.spec.name == name).map(|branch| branch.id);
+        let rules = Rules::compile(&spec.rules, &resolve)?;
+        let root_state = DirState { place: None, copies: smallvec::SmallVec::new(), topology: 0, removed: false };
+        let root = Node::new_dir(NodeId::ROOT, Ino(1), None, root_state);
+        let pool = Arc::new(Pool {
+            spec,
+            state,
+            started: Instant::now(),
+            branches: ArcSwap::from_pointee(branches),
+            told: Mutex::default(),
+            topology: AtomicU64::new(1),
+            rules: ArcSwap::from_pointee(ActiveRules::new(rules)),
+            nodes: NodeTable::new(Arc::clone(&root)),
+            root,
+            inodes,
+            dir_fds: dirs::DirFds::new(),
+            handles: (0..HANDLE_SHARDS).map(|_| RwLock::default()).collect(),
+            next_handle: AtomicU64::new(1),
+            rename_lock: RwLock::new(()),
+            mover: mover::Mover::new(),
+            metrics: Metrics::default(),
+            kernel: OnceLock::new(),
+            warnings: Mutex::default(),
+            passthrough: AtomicBool::new(false),
+            stopping: Arc::new(AtomicBool::new(false)),
+        });
+        pool.load_branches();
+        Ok(pool)
+    }
+
+    /// Connects the pool with the kernel's side of its mount; without it (in tests) there is nobody to tell.
+    pub fn set_kernel(&self, kernel: Box<dyn Kernel>) {
+        // Set once, by the mount; a second call would be a second mount of one pool.
+        let _ = self.kernel.set(kernel);
+    }
+
+    /// Whether the kernel offers passthrough.
+    pub fn set_passthrough(&self, offered: bool) {
+        self.passthrough.store(offered, Ordering::Relaxed);
+    }
+
+    /// How the pool was configured at its start.
+    pub fn spec(&self) -> &PoolSpec {
+        &self.spec
+    }
+
+    /// The figures.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// A branch by id.
+    pub(crate) fn branch(&self, id: BranchId) -> OpResult<Arc<Branch>> {
+        self.branches.load().get(id.index()).cloned().ok_or(OpError::Offline)
+    }
+
+    pub(crate) fn branch_name(&self, id: BranchId) -> String {
+        self.branch(id).map_or_else(|_| id.to_string(), |branch| branch.spec.name.clone())
+    }
+
+    pub(crate) fn node(&self, id: NodeId) -> OpResult<Arc<Node>> {
+        if id == NodeId::ROOT {
+            return Ok(Arc::clone(&self.root));
+        }
+        self.nodes.get(id).ok_or(OpError::Stale)
+    }
+
+    pub(crate) fn dir_node(&self, id: NodeId) -> OpResult<Arc<Node>> {
+        let node = self.node(id)?;
+        if node.dir().is_some() { Ok(node) } else { Err(OpError::Sys(rustix::io::Errno::NOTDIR)) }
+    }
+
+    /// Gives `count` references to a node back (the kernel's FORGET).
+    pub fn forget(&self, id: NodeId, count: u64) {
+        if let Some(node) = self.nodes.get(id) {
+            self.nodes.release(&node, count);
+        }
+    }
+
+    fn handle_shard(&self, id: HandleId) -> &RwLock<FxHashMap<HandleId, Arc<Handle>>> {
+        &self.handles[id.0 as usize % HANDLE_SHARDS]
+    }
+
+    pub(crate) fn add_handle(&self, handle: &Arc<Handle>) -> HandleId {
+        let id = HandleId(self.next_handle.fetch_add(1, Ordering::Relaxed));
+        self.handle_shard(id).write().insert(id, Arc::clone(handle));
+        id
+    }
+
+    pub(crate) fn handle(&self, id: HandleId) -> OpResult<Arc<Handle>> {
+        self.handle_shard(id).read().get(&id).cloned().ok_or(OpError::Stale)
+    }
+
+    pub(crate) fn take_handle(&self, id: HandleId) -> OpResult<Arc<Handle>> {
+        self.handle_shard(id).write().remove(&id).ok_or(OpError::Stale)
+    }
+
+    pub(crate) fn open_handles(&self) -> Vec<Arc<Handle>> {
+        self.handles.iter().flat_map(|shard| shard.read().values().cloned().collect::<Vec<_>>()).collect()
+    }
+
+    /// Keeps something for `umbrella status`; the newest text of a subject wins, and their number is bounded.
+    pub(crate) fn warn(&self, subject: impl Into<String>, text: impl Into<String>) {
+        let (subject, text) = (subject.into(), text.into());
+        let mut warnings = self.warnings.lock();
+        if warnings.len() >= 1000 && !warnings.contains_key(&subject) {
+            return;
+        }
+        if warnings.get(&subject) != Some(&text) {
+            tracing::warn!("{text}");
+            warnings.insert(subject, text);
+        }
+    }
+
+    pub(crate) fn unwarn(&self, subject: &str) {
+        self.warnings.lock().remove(subject);
+    }
+
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        self.warnings.lock().values().cloned().collect()
+    }
+
+    /// Any error of a branch fails a listing.
+    pub(crate) fn is_strict(&self) -> bool {
+        self.spec.on_branch_error == OnBranchError::Fail
+    }
+
+    pub(crate) fn count(&self, metric: Metric) {
+        self.metrics.add(metric, 1);
+    }
+
+    pub(crate) fn backing(branch: &Branch, meta: &crate::meta::Meta) -> Backing {
+        Backing { branch: branch.id, dev: meta.dev, ino: meta.ino }
+    }
+}
+
+/// Whether a name at the root is Umbrella's own.
+pub(crate) fn is_reserved(parent: &Node, name: &OsStr) -> bool {
+    parent.id == NodeId::ROOT && name == HIDDEN
+}

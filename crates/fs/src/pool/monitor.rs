@@ -1,0 +1,51 @@
+//! Watches the branches: asks each from time to time whether it lives, and tells the tree when one came or went.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::Pool;
+use super::admin::epoch;
+
+/// How often it is looked whether a failed call took a branch offline.
+const TICK: Duration = Duration::from_millis(200);
+
+impl Pool {
+    /// The monitor's thread.
+    pub(crate) fn run_monitor(&self) {
+        let mut asked = Instant::now();
+        while !self.stopping.load(Ordering::Relaxed) {
+            std::thread::sleep(TICK);
+            let suspect = self.branches.load().iter().any(|branch| branch.is_suspect());
+            if suspect || asked.elapsed() >= self.spec.probe_interval {
+                self.probe_all();
+                asked = Instant::now();
+            }
+            self.tell_changes();
+        }
+    }
+
+    /// Asks every branch at once, so that one that hangs does not keep the others from being asked.
+    fn probe_all(&self) {
+        let timeout = self.spec.probe_timeout;
+        std::thread::scope(|scope| {
+            for branch in self.branches.load().iter().filter(|branch| !branch.spec.name.is_empty()) {
+                let branch = Arc::clone(branch);
+                scope.spawn(move || branch.probe(timeout));
+            }
+        });
+    }
+
+    fn tell_changes(&self) {
+        let mut told = self.told.lock();
+        let branches = self.branches.load();
+        for (branch, told) in branches.iter().zip(told.iter_mut()) {
+            let now = epoch(branch);
+            if *told != now {
+                *told = now;
+                tracing::info!(branch = %branch.spec.name, online = now.is_some(), "branch changed");
+                self.branch_changed(branch, branch.online().as_ref());
+            }
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Opening and closing, and how the data of an open file travels.
+//!
+//! The kernel wants all opens of one inode to agree: while one is in passthrough all are, with the same backing file; while one is
+//! cached none is in passthrough. So the first open decides, by the room on the branch: a file on a branch below its headroom goes
+//! through the daemon, which can move it when the branch is full.
+
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+use arc_swap::ArcSwap;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use umbrella_policy::placement::spec::FileKind;
+
+use super::Pool;
+use crate::at::FileAt;
+use crate::error::{OpError, OpResult};
+use crate::handle::{DataPath, Handle, HandleId};
+use crate::meta::Meta;
+use crate::node::{FileState, Node, NodeId, PassthroughToken};
+
+/// How a file is to be opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "the flags of open(2)")]
+pub struct OpenRequest {
+    /// The data will be read.
+    pub read: bool,
+    /// The data will be written.
+    pub write: bool,
+    /// The length becomes zero.
+    pub truncate: bool,
+    /// The name must be new.
+    pub exclusive: bool,
+    /// Set-user-id and set-group-id go with the old contents.
+    pub drop_set_id: bool,
+}
+
+/// An open file, for the kernel's side.
+pub struct Opened {
+    /// Number of the handle.
+    pub handle: HandleId,
+    /// How the data travels.
+    pub data: DataPath,
+    /// For passthrough: what was registered with the kernel.
+    pub token: Option<PassthroughToken>,
+    /// Closing may report errors of earlier writes, so the daemon wants to see each close.
+    pub wants_flush: bool,
+}
+
+impl Pool {
+    /// Opens a file.
+    pub fn open(&self, node: NodeId, request: OpenRequest) -> OpResult<Opened> {
+        let _names = self.rename_lock.read();
+        let node = self.node(node)?;
+        self.open_node(&node, request)
+    }
+
+    pub(crate) fn open_node(&self, node: &Arc<Node>, request: OpenRequest) -> OpResult<Opened> {
+        let file = node.file().ok_or(OpError::Sys(Errno::ISDIR))?;
+        let mut state = file.state.write();
+        if self.branch(state.backing.branch)?.spec.read_only && (request.write || request.truncate) {
+            return Err(OpError::Sys(Errno::ROFS));
+        }
+        if request.write || request.truncate {
+            state.disturb();
+        }
+        let access = if request.write || request.truncate { OFlags::RDWR } else { OFlags::RDONLY };
+        let flags = if request.truncate { access | OFlags::TRUNC } else { access };
+        let opened = match state.names.first() {
+            Some((parent, name)) => self.dir_at(parent, state.backing.branch)?.open(name, flags | OFlags::NONBLOCK)?,
+            None => state.any_handle().ok_or(OpError::Stale)?.current().reopen(flags)?,
+        };
+        let meta = opened.stat()?;
+        if (meta.dev, meta.ino) != (state.backing.dev, state.backing.ino) {
+            return Err(OpError::Stale);
+        }
+        if request.truncate {
+            state.unjudged = true;
+            if request.drop_set_id {
+                super::attr::drop_set_id(&opened)?;
+            }
+        }
+        Ok(self.register(node, &mut state, opened, access, request, &meta))
+    }
+
+    /// Takes in a file that was opened as it was created.
+    pub(crate) fn add_open(
+        &self,
+        node: &Arc<Node>,
+        opened: FileAt,
+        access: OFlags,
+        request: OpenRequest,
+        meta: &Meta,
+    ) -> OpResult<Opened> {
+        let file = node.file().ok_or(OpError::Stale)?;
+        let mut state = file.state.write();
+        state.unjudged = true;
+        Ok(self.register(node, &mut state, opened, access, request, meta))
+    }
+
+    fn register(
+        &self,
+        node: &Arc<Node>,
+        state: &mut FileState,
+        opened: FileAt,
+        access: OFlags,
+        request: OpenRequest,
+        meta: &Meta,
+    ) -> Opened {
+        let wants_flush = opened.online.guarded;
+        let data = self.data_path(node, state, &opened, meta);
+        let writer = request.write || request.truncate;
+        let handle = Arc::new(Handle {
+            node: Arc::clone(node),
+            file: ArcSwap::from_pointee(opened),
+            flags: access,
+            data,
+            writer,
+            wrote: AtomicBool::new(writer && data == DataPath::Passthrough),
+        });
+        state.handles.retain(|handle| handle.strong_count() > 0);
+        state.handles.push(Arc::downgrade(&handle));
+        state.writers += u32::from(writer);
+        match data {
+            DataPath::Passthrough => state.passthrough += 1,
+            DataPath::Mediated => state.cached += 1,
+        }
+        let token = if data == DataPath::Passthrough { state.token.clone() } else { None };
+        Opened { handle: self.add_handle(&handle), data, token, wants_flush }
+    }
+
+    fn data_path(&self, node: &Node, state: &mut FileState, opened: &FileAt, meta: &Meta) -> DataPath {
+        if state.passthrough > 0 {
+            return DataPath::Passthrough;
+        }
+        let branch = &opened.branch;
+        let allowed = self.passthrough.load(Ordering::Relaxed)
+            && state.cached == 0
+            && node.kind == FileKind::File
+            && branch.spec.passthrough
+            && branch.abilities().passthrough
+            // The daemon takes the bits away when such a file is written; in passthrough nobody would.
+            && !meta.is_set_id()
+            && (branch.space().free >= branch.headroom() || branch.spec.read_only);
+        if !allowed {
+            return DataPath::Mediated;
+        }
+        let Some(kernel) = self.kernel.get() else { return DataPath::Mediated };
+        match kernel.register(opened.fd.as_fd()) {
+            Ok(token) => {
+                state.token = Some(token);
+                DataPath::Passthrough
+            }
+            Err(error) => {
+                tracing::info!(branch = %branch.spec.name, %error, "no passthrough on this branch");
+                branch.set_passthrough(false);
+                DataPath::Mediated
+            }
+        }
+    }
+
+    /// Closes a handle. The last writer gone, the file's place is judged.
+    pub fn release(&self, handle: HandleId) -> OpResult<()> {
+        let handle = self.take_handle(handle)?;
+        let node = Arc::clone(&handle.node);
+        let Some(file) = node.file() else { return Ok(()) };
+        let ended;
+        let judge = {
+            let mut state = file.state.write();
+            state.writers -= u32::from(handle.writer);
+            match handle.data {
+                DataPath::Passthrough => state.passthrough -= 1,
+                DataPath::Mediated => state.cached -= 1,
+            }
+            ended = if state.passthrough == 0 { state.token.take() } else { None };
+            let this = Arc::downgrade(&handle);
+            state.handles.retain(|other| !Weak::ptr_eq(other, &this));
+            if handle.wrote.load(Ordering::Relaxed) {
+                state.unjudged = true;
+            }
+            state.unjudged && state.writers == 0 && state.passthrough == 0 && !state.unlinked
+        };
+        // Unregistering is a system call: not under the lock.
+        drop(ended);
+        if judge {
+            let _names = self.rename_lock.read();
+            self.judge_closed(&node, &handle.current());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,73 @@
+//! A branch is full and somebody writes: the file goes to the next branch that its rule allows, with everybody who has it open.
+
+use std::sync::Arc;
+
+use umbrella_units::{BranchId, ByteSize};
+
+use super::Pool;
+use super::mover::{Cause, NotMoved};
+use crate::error::{OpError, OpResult};
+use crate::handle::Handle;
+use crate::metrics::Metric;
+
+/// How often a copy begins anew because attributes changed meanwhile.
+const ATTEMPTS: usize = 3;
+
+impl Pool {
+    /// Takes the file behind a handle away from `branch`, which had no room for `need` more bytes, to one that is not in `full`.
+    /// Afterwards the caller tries again. `NoRoom`: it is where it was.
+    ///
+    /// Reads and writes of this file wait meanwhile; everything else goes on.
+    pub(crate) fn overflow(
+        &self,
+        handle: &Arc<Handle>,
+        branch: BranchId,
+        full: &[BranchId],
+        need: ByteSize,
+    ) -> OpResult<()> {
+        let node = &handle.node;
+        let file = node.file().ok_or(OpError::Stale)?;
+        let _io = file.io.write();
+        let here = handle.current();
+        if here.branch.id != branch {
+            return Ok(()); // Another writer of the same file was faster.
+        }
+        here.branch.invalidate_space();
+        let mut full: smallvec::SmallVec<[BranchId; 4]> = full.iter().copied().collect();
+        let mut attempts = 0;
+        loop {
+            let meta = here.stat()?;
+            let path = node.path();
+            // What the file occupies moves along; holes do not.
+            let room = ByteSize((meta.blocks * 512).saturating_add(need.0));
+            let Some(target) = self.place_next(&path, &meta, &full, room) else {
+                self.count(Metric::NoRoom);
+                return Err(OpError::NoRoom);
+            };
+            match self.transfer(node, target, Cause::Full, None) {
+                Ok(_) => {
+                    self.count(Metric::Overflows);
+                    tracing::info!(
+                        path = %String::from_utf8_lossy(&path),
+                        from = %here.branch.spec.name,
+                        to = %self.branch_name(target),
+                        "branch is full; moved under its writer"
+                    );
+                    return Ok(());
+                }
+                Err(NotMoved::Busy(why)) => {
+                    attempts += 1;
+                    if attempts >= ATTEMPTS {
+                        tracing::warn!(path = %String::from_utf8_lossy(&path), why, "branch is full and the file cannot be moved");
+                        self.count(Metric::NoRoom);
+                        return Err(OpError::NoRoom);
+                    }
+                }
+                Err(why) => {
+                    tracing::info!(path = %String::from_utf8_lossy(&path), to = %self.branch_name(target), %why, "next branch");
+                    full.push(target);
+                }
+            }
+        }
+    }
+}

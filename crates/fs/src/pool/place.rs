@@ -1,0 +1,128 @@
+//! Which branch: the facts of the real world, put before the rules.
+
+use std::ffi::OsStr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use smallvec::SmallVec;
+use umbrella_policy::placement::spec::FileKind;
+use umbrella_policy::placement::{BranchView, Choice, FileFacts, Resident, Stage};
+use umbrella_units::{BranchId, ByteSize};
+
+use super::Pool;
+use crate::branch::Branch;
+use crate::creds::Caller;
+use crate::error::{OpError, OpResult};
+use crate::meta::{Meta, now};
+use crate::metrics::Metric;
+use crate::node::Node;
+
+/// One view a branch.
+pub(crate) type Views = SmallVec<[BranchView; 8]>;
+
+/// What a creation asks the rules.
+pub(crate) struct NewFile<'a> {
+    pub(crate) parent: &'a Arc<Node>,
+    pub(crate) name: &'a OsStr,
+    pub(crate) kind: FileKind,
+    pub(crate) perm: u32,
+    pub(crate) caller: Caller,
+}
+
+impl Pool {
+    pub(crate) fn views(&self) -> Views {
+        self.branches.load().iter().map(|branch| branch.view()).collect()
+    }
+
+    /// Where a settled file of these attributes belongs, judged where it is now.
+    pub(crate) fn judge(&self, path: &[u8], meta: &Meta, branch: &Branch) -> Choice {
+        let rules = self.rules.load();
+        let views = self.views();
+        let facts = settled_facts(path, meta);
+        let resident = self.resident(branch, meta);
+        let decision = rules.rules.decide(&facts, &views, Some(&resident));
+        if let Some(hits) = rules.hits.get(decision.entry.0 as usize) {
+            hits.fetch_add(1, Ordering::Relaxed);
+        }
+        decision.choice
+    }
+
+    /// A file where it is. It came there when the branch's file system made its inode.
+    pub(crate) fn resident(&self, branch: &Branch, meta: &Meta) -> Resident {
+        Resident { branch: branch.id, since: meta.btime, min_stay: branch.spec.min_stay }
+    }
+
+    /// The branch to create a new file on, not one of `full`.
+    pub(crate) fn place_new(&self, new: &NewFile<'_>, full: &[BranchId]) -> OpResult<BranchId> {
+        let path = crate::node::path_of(new.parent, new.name);
+        let time = now();
+        let facts = FileFacts {
+            path: &path,
+            kind: new.kind,
+            size: ByteSize(0),
+            uid: new.caller.uid,
+            gid: new.caller.gid,
+            mode: new.perm & 0o7777 & !new.caller.umask,
+            links: 1,
+            atime: time,
+            mtime: time,
+            ctime: time,
+            now: time,
+            stage: Stage::New,
+        };
+        let rules = self.rules.load();
+        let views = self.views();
+        let decision = rules.rules.decide(&facts, &views, None);
+        if full.is_empty()
+            && let Some(hits) = rules.hits.get(decision.entry.0 as usize)
+        {
+            hits.fetch_add(1, Ordering::Relaxed);
+        }
+        let chosen = match decision.choice {
+            Choice::Place(branch) if !full.contains(&branch) => Some(branch),
+            // Below keep_free everywhere, or full against what was thought: any room that is left serves.
+            _ => rules.rules.next_choice(&facts, &views, full, ByteSize(0)),
+        };
+        if chosen.is_none() {
+            self.count(Metric::NoRoom);
+        }
+        chosen.ok_or_else(|| self.refusal())
+    }
+
+    /// What a refused creation is told: read-only when nothing at all can be written, else no room.
+    fn refusal(&self) -> OpError {
+        let views = self.views();
+        let any = |test: fn(&BranchView) -> bool| views.iter().any(test);
+        if any(|view| view.online && view.writable) {
+            OpError::NoRoom
+        } else if any(|view| view.online) {
+            OpError::Sys(rustix::io::Errno::ROFS)
+        } else {
+            OpError::Offline
+        }
+    }
+
+    /// The next branch for a file that needs `need` bytes and must leave those in `full`.
+    pub(crate) fn place_next(&self, path: &[u8], meta: &Meta, full: &[BranchId], need: ByteSize) -> Option<BranchId> {
+        self.rules.load().rules.next_choice(&settled_facts(path, meta), &self.views(), full, need)
+    }
+}
+
+/// The facts of a file that exists.
+pub(crate) fn settled_facts<'a>(path: &'a [u8], meta: &Meta) -> FileFacts<'a> {
+    FileFacts {
+        path,
+        kind: meta.kind,
+        // What it occupies, for sparse files, is what matters to room; what users see is what rules speak of.
+        size: ByteSize(meta.size),
+        uid: meta.uid,
+        gid: meta.gid,
+        mode: meta.perm,
+        links: meta.nlink,
+        atime: meta.atime,
+        mtime: meta.mtime,
+        ctime: meta.ctime,
+        now: now(),
+        stage: Stage::Settled,
+    }
+}

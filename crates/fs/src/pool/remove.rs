@@ -1,0 +1,141 @@
+//! Names that go: files and directories.
+
+use std::ffi::OsStr;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use umbrella_policy::placement::spec::FileKind;
+
+use super::{Pool, is_reserved};
+use crate::at::DirAt;
+use crate::error::{OpError, OpResult};
+use crate::meta::Meta;
+use crate::node::{Node, NodeId};
+
+impl Pool {
+    /// Removes a file's name.
+    pub fn unlink(&self, parent: NodeId, name: &OsStr) -> OpResult<()> {
+        let _names = self.rename_lock.read();
+        let parent = self.dir_node(parent)?;
+        if is_reserved(&parent, name) {
+            return Err(OpError::Reserved);
+        }
+        loop {
+            let found = self.probe(&parent, name)?.ok_or(OpError::Sys(Errno::NOENT))?;
+            let (dir, meta) = found.first()?;
+            if meta.kind == FileKind::Directory {
+                return Err(OpError::Sys(Errno::ISDIR));
+            }
+            if self.unlink_at(&parent, name, dir, meta)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Removes a name from one branch and from what is known of its node. False: the file moved meanwhile, look again.
+    pub(crate) fn unlink_at(&self, parent: &Arc<Node>, name: &OsStr, dir: &DirAt, meta: &Meta) -> OpResult<bool> {
+        let backing = Pool::backing(&dir.branch, meta);
+        let node = self.nodes.find(backing);
+        let file = node.as_ref().and_then(|node| node.file());
+        let Some((node, file)) = node.as_ref().zip(file) else {
+            // Nobody knows it, so nothing relocates it: a relocation holds its node.
+            dir.unlink(name)?;
+            self.forget_inode(dir, meta);
+            return Ok(true);
+        };
+        let mut state = file.state.write();
+        if state.backing != backing {
+            return Ok(false);
+        }
+        state.disturb();
+        dir.unlink(name)?;
+        state.names.retain(|(known, known_name)| known.id != parent.id || known_name != name);
+        if meta.nlink <= 1 {
+            state.names.clear();
+            state.unlinked = true;
+            drop(state);
+            self.nodes.remove_backing(backing, node);
+            self.forget_inode(dir, meta);
+        }
+        Ok(true)
+    }
+
+    fn forget_inode(&self, dir: &DirAt, meta: &Meta) {
+        if meta.nlink <= 1
+            && let Some(key) = Pool::inode_key(&dir.online, meta)
+        {
+            self.inodes.forget(key);
+        }
+    }
+
+    /// Removes an empty directory from every branch that has it, or from none.
+    pub fn rmdir(&self, parent: NodeId, name: &OsStr) -> OpResult<()> {
+        let _names = self.rename_lock.read();
+        let parent = self.dir_node(parent)?;
+        if is_reserved(&parent, name) {
+            return Err(OpError::Reserved);
+        }
+        let (node, _) = self.lookup_in(&parent, name)?;
+        let done = self.remove_dir(&node, name);
+        self.nodes.release(&node, 1);
+        done
+    }
+
+    /// Steps: 1. look into every copy; 2. remove the copies one after the other; 3. when one will not go (somebody put
+    /// something there behind our back), make the removed ones again. A crash between leaves an empty directory, which is
+    /// the same as not having removed it.
+    pub(crate) fn remove_dir(&self, node: &Arc<Node>, name: &OsStr) -> OpResult<()> {
+        let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
+        // Relocations into the directory, and copies of it being made, wait or have finished.
+        let _commit = dir.commit.lock();
+        let copies = self.copies(node)?;
+        for copy in &copies {
+            if !copy.is_empty()? {
+                return Err(OpError::Sys(Errno::NOTEMPTY));
+            }
+        }
+        let (parent, _) = node.place().ok_or(OpError::Sys(Errno::BUSY))?;
+        let mut removed = Vec::with_capacity(copies.len());
+        for copy in &copies {
+            let above = self.dir_at(&parent, copy.id())?;
+            let meta = copy.stat_self()?;
+            match above.rmdir(name) {
+                Ok(()) | Err(OpError::Sys(Errno::NOENT)) => removed.push((above, meta)),
+                Err(error) => {
+                    for (above, meta) in &removed {
+                        self.restore_dir(above, name, meta);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        let gone = {
+            let mut state = dir.state.write();
+            state.removed = true;
+            state.copies.clone()
+        };
+        *dir.listing.lock() = None;
+        for copy in &gone {
+            self.nodes.remove_backing(copy.backing, node);
+            self.dir_fds.drop_node(node.id, copy.branch);
+        }
+        for (above, meta) in &removed {
+            if let Some(key) = Pool::inode_key(&above.online, meta) {
+                self.inodes.forget(key);
+            }
+        }
+        Ok(())
+    }
+
+    fn restore_dir(&self, above: &DirAt, name: &OsStr, meta: &Meta) {
+        let restored = above.mkdir(name, meta.perm, 0).and_then(|()| {
+            let made = above.refer(name)?;
+            made.chown(Some(meta.uid), Some(meta.gid))?;
+            made.chmod(meta.perm)?;
+            made.set_times(super::dirs::times_of(meta))
+        });
+        if let Err(error) = restored {
+            tracing::warn!(branch = %above.branch.spec.name, %error, "a directory's copy could not be made again");
+        }
+    }
+}

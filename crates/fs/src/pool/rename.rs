@@ -1,0 +1,336 @@
+//! Renames. A rename within one branch is one system call; one that concerns several branches is recorded first, so that a crash
+//! halfway is finished or undone at the next mount (see `relocate`).
+
+use std::ffi::OsStr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use rustix::fs::RenameFlags;
+use rustix::io::Errno;
+use umbrella_policy::placement::spec::FileKind;
+
+use super::lookup::Found;
+use super::{Pool, is_reserved};
+use crate::at::DirAt;
+use crate::error::{OpError, OpResult};
+use crate::meta::Meta;
+use crate::node::{FileState, Node, NodeId, path_of};
+use crate::relocate::{BranchUuid, DirRename, DirSite, Place, Supersede};
+
+/// What happens to an entry that has the new name already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replace {
+    /// It is replaced.
+    Yes,
+    /// The rename fails.
+    No,
+    /// The two change names.
+    Exchange,
+}
+
+/// What became of a rename as one of files; the nodes come with a reference.
+enum Renamed {
+    /// Done; the file that has the new name now.
+    Done(Arc<Node>),
+    /// A file must come to this branch first.
+    MoveFirst(Arc<Node>, umbrella_units::BranchId),
+    /// A directory is concerned.
+    Directory,
+}
+
+/// One end of a rename.
+struct End<'a> {
+    parent: Arc<Node>,
+    name: &'a OsStr,
+}
+
+impl Pool {
+    /// Gives an entry another name.
+    pub fn rename(&self, parent: NodeId, name: &OsStr, to: NodeId, to_name: &OsStr, replace: Replace) -> OpResult<()> {
+        let from = End { parent: self.dir_node(parent)?, name };
+        let to = End { parent: self.dir_node(to)?, name: to_name };
+        if is_reserved(&from.parent, name) || is_reserved(&to.parent, to_name) {
+            return Err(OpError::Reserved);
+        }
+        loop {
+            let names = self.rename_lock.read();
+            match self.rename_file(&from, &to, replace)? {
+                Renamed::Done(node) => {
+                    self.judge_soon(&node);
+                    self.nodes.release(&node, 1);
+                    return Ok(());
+                }
+                // First onto one branch, so that the exchange itself is one system call.
+                Renamed::MoveFirst(node, branch) => {
+                    drop(names);
+                    let moved = self.move_now(&node, branch);
+                    self.nodes.release(&node, 1);
+                    moved?;
+                }
+                Renamed::Directory => break,
+            }
+        }
+        let _names = self.rename_lock.write();
+        self.rename_dir(&from, &to, replace)
+    }
+
+    fn both(&self, from: &End<'_>, to: &End<'_>) -> OpResult<(Found, Option<Found>)> {
+        let source = self.probe(&from.parent, from.name)?.ok_or(OpError::Sys(Errno::NOENT))?;
+        Ok((source, self.probe(&to.parent, to.name)?))
+    }
+
+    fn rename_file(&self, from: &End<'_>, to: &End<'_>, replace: Replace) -> OpResult<Renamed> {
+        loop {
+            let (source, target) = self.both(from, to)?;
+            if source.kind() == FileKind::Directory
+                || (replace == Replace::Exchange && target.as_ref().is_some_and(|it| it.kind() == FileKind::Directory))
+            {
+                return Ok(Renamed::Directory);
+            }
+            match (&target, replace) {
+                (Some(_), Replace::No) => return Err(OpError::Sys(Errno::EXIST)),
+                (None, Replace::Exchange) => return Err(OpError::Sys(Errno::NOENT)),
+                (Some(target), _) if target.kind() == FileKind::Directory => return Err(OpError::Sys(Errno::ISDIR)),
+                _ => {}
+            }
+            let (node, _) = self.intern(&from.parent, from.name, &source)?;
+            let other = match &target {
+                Some(target) => Some(self.intern(&to.parent, to.name, target)?.0),
+                None => None,
+            };
+            if let (Replace::Exchange, Some(other), Some(target)) = (replace, &other, &target)
+                && other.id != node.id
+                && target.first()?.0.id() != source.first()?.0.id()
+            {
+                self.nodes.release(&node, 1);
+                return Ok(Renamed::MoveFirst(Arc::clone(other), source.first()?.0.id()));
+            }
+            let done = self.rename_nodes(from, to, replace, (&node, &source), other.as_ref().zip(target.as_ref()));
+            if let Some(other) = &other {
+                self.nodes.release(other, 1);
+            }
+            match done {
+                Ok(true) => return Ok(Renamed::Done(node)),
+                Ok(false) => self.nodes.release(&node, 1),
+                Err(error) => {
+                    self.nodes.release(&node, 1);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// False: something moved meanwhile, look again.
+    fn rename_nodes(
+        &self,
+        from: &End<'_>,
+        to: &End<'_>,
+        replace: Replace,
+        (node, source): (&Arc<Node>, &Found),
+        target: Option<(&Arc<Node>, &Found)>,
+    ) -> OpResult<bool> {
+        let (dir, meta) = source.first()?;
+        let target = match target {
+            Some((other, _)) if other.id == node.id => return Ok(true),
+            Some((other, found)) => Some((other, found.first()?)),
+            None => None,
+        };
+        let to_dir = self.ensure_dir(&to.parent, dir.id())?;
+        let file = node.file().ok_or(OpError::Stale)?;
+        let other = target.and_then(|(other, _)| other.file().map(|file| (other, file)));
+        // Both files are locked in the order of their ids.
+        let (mut state, mut other_state) = match &other {
+            Some((other, other_file)) if other.id < node.id => {
+                let other_state = other_file.state.write();
+                (file.state.write(), Some(other_state))
+            }
+            Some((_, other_file)) => {
+                let state = file.state.write();
+                (state, Some(other_file.state.write()))
+            }
+            None => (file.state.write(), None),
+        };
+        let unchanged = |state: &FileState, dir: &DirAt, meta: &Meta| state.backing == Pool::backing(&dir.branch, meta);
+        if !unchanged(&state, dir, meta) {
+            return Ok(false);
+        }
+        if let Some((_, (target_dir, target_meta))) = target
+            && !other_state.as_ref().is_some_and(|state| unchanged(state, target_dir, target_meta))
+        {
+            return Ok(false);
+        }
+        state.disturb();
+        if let Some(state) = other_state.as_mut() {
+            state.disturb();
+        }
+        match target {
+            Some((_, (target_dir, _))) if target_dir.id() != dir.id() => {
+                self.supersede(from, to, dir, &to_dir, target_dir)?
+            }
+            _ => dir.rename(from.name, &to_dir, to.name, flags_of(replace))?,
+        }
+        rename_known(&mut state, from, to);
+        state.unjudged = true;
+        if let (Some(state), Some((other, (target_dir, target_meta)))) = (other_state.as_mut(), target) {
+            if replace == Replace::Exchange {
+                rename_known(state, to, from);
+                state.unjudged = true;
+            } else {
+                forget_name(state, to);
+                if target_meta.nlink <= 1 {
+                    state.names.clear();
+                    state.unlinked = true;
+                    self.nodes.remove_backing(state.backing, other);
+                    if let Some(key) = Pool::inode_key(&target_dir.online, target_meta) {
+                        self.inodes.forget(key);
+                    }
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Renames over a file that is on another branch.
+    fn supersede(&self, from: &End<'_>, to: &End<'_>, dir: &DirAt, to_dir: &DirAt, target_dir: &DirAt) -> OpResult<()> {
+        let hidden = dir.online.hidden.as_ref().ok_or(OpError::Sys(Errno::ROFS))?;
+        if target_dir.online.hidden.is_none() {
+            return Err(OpError::Sys(Errno::ROFS));
+        }
+        crate::relocate::supersede(&Supersede {
+            winner: BranchUuid(dir.online.uuid),
+            from: Place { dir: dir.fd.as_fd(), name: from.name },
+            to: Place { dir: to_dir.fd.as_fd(), name: to.name },
+            loser: BranchUuid(target_dir.online.uuid),
+            replaced: Place { dir: target_dir.fd.as_fd(), name: to.name },
+            from_path: &path_of(&from.parent, from.name),
+            to_path: &path_of(&to.parent, to.name),
+            intents: hidden.intents.as_fd(),
+            hook: None,
+        })
+        .map_err(|error| OpError::Sys(error.errno()))
+    }
+
+    /// Renames a directory on every branch that has it. The caller holds the rename lock exclusively.
+    fn rename_dir(&self, from: &End<'_>, to: &End<'_>, replace: Replace) -> OpResult<()> {
+        let (source, target) = self.both(from, to)?;
+        match (&target, replace) {
+            (Some(_), Replace::No) => return Err(OpError::Sys(Errno::EXIST)),
+            (None, Replace::Exchange) => return Err(OpError::Sys(Errno::NOENT)),
+            (Some(target), Replace::Yes) if target.kind() != FileKind::Directory => {
+                return Err(OpError::Sys(Errno::NOTDIR));
+            }
+            _ => {}
+        }
+        if source.kind() != FileKind::Directory && replace != Replace::Exchange {
+            return Err(OpError::Sys(Errno::BUSY)); // It was a directory a moment ago; the caller may try again.
+        }
+        let (node, _) = self.intern(&from.parent, from.name, &source)?;
+        let other = match &target {
+            Some(target) => Some(self.intern(&to.parent, to.name, target)?.0),
+            None => None,
+        };
+        let done = match (&other, &target) {
+            (Some(other), Some(target)) if other.id != node.id && replace == Replace::Exchange => {
+                self.exchange_dirs(from, to, (&node, &source), (other, target))
+            }
+            (Some(other), _) if other.id == node.id => Ok(()),
+            _ => self.replace_dir(from, to, &node, other.as_ref()),
+        };
+        self.nodes.release(&node, 1);
+        if let Some(other) = &other {
+            self.nodes.release(other, 1);
+        }
+        done
+    }
+
+    fn replace_dir(&self, from: &End<'_>, to: &End<'_>, node: &Arc<Node>, other: Option<&Arc<Node>>) -> OpResult<()> {
+        let copies = self.copies(node)?;
+        if let Some(other) = other {
+            for copy in self.copies(other)? {
+                if !copy.is_empty()? {
+                    return Err(OpError::Sys(Errno::NOTEMPTY));
+                }
+            }
+        }
+        let mut places = Vec::with_capacity(copies.len());
+        for copy in &copies {
+            places.push((self.dir_at(&from.parent, copy.id())?, self.ensure_dir(&to.parent, copy.id())?));
+        }
+        if let Some(other) = other {
+            // An empty directory: losing it in a crash here loses nothing.
+            self.remove_dir(other, to.name)?;
+        }
+        if let [(old, new)] = places.as_slice() {
+            old.rename(from.name, new, to.name, RenameFlags::empty())?;
+        } else {
+            let sites: Vec<_> = places
+                .iter()
+                .map(|(old, new)| DirSite {
+                    branch: BranchUuid(old.online.uuid),
+                    from: Place { dir: old.fd.as_fd(), name: from.name },
+                    to: Place { dir: new.fd.as_fd(), name: to.name },
+                })
+                .collect();
+            if places.iter().any(|(old, _)| old.online.hidden.is_none()) {
+                return Err(OpError::Sys(Errno::ROFS));
+            }
+            let hidden =
+                places.iter().find_map(|(old, _)| old.online.hidden.as_ref()).ok_or(OpError::Sys(Errno::ROFS))?;
+            crate::relocate::rename_dir(&DirRename {
+                sites: &sites,
+                from_path: &path_of(&from.parent, from.name),
+                to_path: &path_of(&to.parent, to.name),
+                replaced: other.is_some(),
+                intents: hidden.intents.as_fd(),
+                hook: None,
+            })
+            .map_err(|error| OpError::Sys(error.errno()))?;
+        }
+        if let Some(dir) = node.dir() {
+            dir.state.write().place = Some((Arc::clone(&to.parent), to.name.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Exchanges two entries of which one at least is a directory: one system call, so both must be whole on one branch.
+    fn exchange_dirs(
+        &self,
+        from: &End<'_>,
+        to: &End<'_>,
+        (node, source): (&Arc<Node>, &Found),
+        (other, target): (&Arc<Node>, &Found),
+    ) -> OpResult<()> {
+        let ([(dir, _)], [(to_dir, _)]) = (source.at.as_slice(), target.at.as_slice()) else {
+            return Err(OpError::Sys(Errno::INVAL));
+        };
+        if dir.id() != to_dir.id() {
+            return Err(OpError::Sys(Errno::INVAL));
+        }
+        dir.rename(from.name, to_dir, to.name, RenameFlags::EXCHANGE)?;
+        for (node, old, new) in [(node, from, to), (other, to, from)] {
+            match &node.body {
+                crate::node::Body::Dir(dir) => {
+                    dir.state.write().place = Some((Arc::clone(&new.parent), new.name.to_owned()))
+                }
+                crate::node::Body::File(file) => rename_known(&mut file.state.write(), old, new),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn flags_of(replace: Replace) -> RenameFlags {
+    match replace {
+        Replace::Yes | Replace::No => RenameFlags::empty(),
+        Replace::Exchange => RenameFlags::EXCHANGE,
+    }
+}
+
+fn rename_known(state: &mut FileState, from: &End<'_>, to: &End<'_>) {
+    forget_name(state, from);
+    state.names.push((Arc::clone(&to.parent), to.name.to_owned()));
+}
+
+fn forget_name(state: &mut FileState, end: &End<'_>) {
+    state.names.retain(|(parent, name)| parent.id != end.parent.id || name != end.name);
+}

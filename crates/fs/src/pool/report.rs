@@ -1,0 +1,202 @@
+//! What `umbrella status` and `umbrella explain` say.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use umbrella_policy::placement::Choice;
+use umbrella_policy::placement::spec::FileKind;
+use umbrella_units::{ByteSize, Timestamp, format_duration};
+
+use super::Pool;
+use super::place::settled_facts;
+use crate::control::protocol::{BranchState, BranchStatus, ExplainStep, Explanation, RuleStatus, Status};
+use crate::error::{Error, OpError};
+use crate::handle::DataPath;
+use crate::meta::{Meta, now};
+use crate::node::{Node, NodeId, path_of};
+
+impl Pool {
+    /// The pool at a glance.
+    pub fn status(&self) -> Status {
+        let handles = self.open_handles();
+        let passthrough = handles.iter().filter(|handle| handle.data == DataPath::Passthrough).count();
+        Status {
+            mount: self.spec.mount.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            uptime: self.started.elapsed(),
+            branches: self.branch_statuses(),
+            rules: self.rule_statuses(),
+            open_files: handles.len() as u64,
+            open_passthrough: passthrough as u64,
+            inodes: self.nodes.len() as u64,
+            metrics: self.metrics.all(),
+            warnings: self.warnings(),
+            passthrough: self.passthrough.load(Ordering::Relaxed),
+        }
+    }
+
+    /// All branches.
+    pub fn branch_statuses(&self) -> Vec<BranchStatus> {
+        let branches = self.branches.load();
+        branches.iter().filter(|branch| !branch.spec.name.is_empty()).map(|branch| branch.status()).collect()
+    }
+
+    fn rule_statuses(&self) -> Vec<RuleStatus> {
+        let active = self.rules.load();
+        let views = self.views();
+        let entries = active.rules.entries().iter().zip(&active.hits).enumerate();
+        entries
+            .map(|(index, (entry, hits))| {
+                let inactive = active.rules.inactive(umbrella_policy::placement::EntryId(index as u32), &views);
+                let first = entry.to.first().map(|id| self.branch_name(*id)).unwrap_or_default();
+                RuleStatus {
+                    name: entry.name.clone(),
+                    to: entry.to.iter().map(|id| self.branch_name(*id)).collect(),
+                    hits: hits.load(Ordering::Relaxed),
+                    inactive: inactive.then(|| format!("its first branch, {first:?}, is offline")),
+                }
+            })
+            .collect()
+    }
+
+    /// Why a file is where it is. The path begins with `/`.
+    pub fn explain(&self, path: &[u8]) -> Result<Explanation, Error> {
+        let shown = String::from_utf8_lossy(path).into_owned();
+        let failed = |source| Error::Path { path: shown.clone(), source };
+        let _names = self.rename_lock.read();
+        let parts: Vec<&[u8]> = path.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).collect();
+        let mut at = Arc::clone(&self.root);
+        at.retain();
+        let Some((last, above)) = parts.split_last() else {
+            return self.explain_dir(&self.root, shown).map_err(|source| Error::Path { path: "/".to_owned(), source });
+        };
+        for part in above {
+            let name = std::os::unix::ffi::OsStrExt::from_bytes(part);
+            let next = self.lookup_in(&at, name);
+            self.release_walked(&at);
+            at = next.map_err(failed)?.0;
+        }
+        let name: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(last);
+        let explained = self.explain_entry(&at, name, shown.clone());
+        self.release_walked(&at);
+        explained.map_err(failed)
+    }
+
+    fn release_walked(&self, node: &Arc<Node>) {
+        if node.id != NodeId::ROOT {
+            self.nodes.release(node, 1);
+        }
+    }
+
+    fn explain_entry(&self, parent: &Arc<Node>, name: &std::ffi::OsStr, shown: String) -> Result<Explanation, OpError> {
+        let all = self.holders(parent, name)?;
+        let found = self.probe(parent, name)?;
+        let Some(found) = found else {
+            return Err(OpError::Sys(rustix::io::Errno::NOENT));
+        };
+        if found.kind() == FileKind::Directory {
+            let (node, _) = self.intern(parent, name, &found)?;
+            let explained = self.explain_dir(&node, shown);
+            self.nodes.release(&node, 1);
+            return explained;
+        }
+        let (dir, meta) = found.first()?;
+        let path = path_of(parent, name);
+        let active = self.rules.load();
+        let resident = self.resident(&dir.branch, meta);
+        let facts = settled_facts(&path, meta);
+        let explained = active.rules.explain(&facts, &self.views(), Some(&resident));
+        let here = dir.branch.spec.name.clone();
+        let belongs = match explained.decision.choice {
+            Choice::Stay => Some(here.clone()),
+            Choice::Place(id) => Some(self.branch_name(id)),
+            Choice::NoRoom => None,
+        };
+        let node = self.nodes.find(Pool::backing(&dir.branch, meta));
+        let open_for_writing =
+            node.as_ref().and_then(|node| node.file()).is_some_and(|file| file.state.read().writers > 0);
+        let outcome = outcome(&here, &explained.decision.choice, &belongs, open_for_writing, &explained.why);
+        let entry = active.rules.entries().get(explained.decision.entry.index());
+        Ok(Explanation {
+            path: shown,
+            exists: true,
+            on: vec![here.clone()],
+            belongs,
+            rule: entry.map(|entry| entry.name.clone()).unwrap_or_default(),
+            steps: explained
+                .steps
+                .into_iter()
+                .map(|step| ExplainStep { rule: step.rule, matched: step.matched, reason: step.reason })
+                .collect(),
+            facts: facts_shown(meta),
+            outcome,
+            duplicates: all.into_iter().filter(|branch| *branch != here).collect(),
+        })
+    }
+
+    /// Branches that hold a file of this name.
+    fn holders(&self, parent: &Arc<Node>, name: &std::ffi::OsStr) -> Result<Vec<String>, OpError> {
+        let mut holders = Vec::new();
+        for copy in self.copies(parent)? {
+            if copy.find(name)?.is_some() {
+                holders.push(copy.branch.spec.name.clone());
+            }
+        }
+        Ok(holders)
+    }
+
+    fn explain_dir(&self, node: &Arc<Node>, shown: String) -> Result<Explanation, OpError> {
+        let on: Vec<String> = self.copies(node)?.iter().map(|copy| copy.branch.spec.name.clone()).collect();
+        let attr = self.attr_of(node)?;
+        Ok(Explanation {
+            path: shown,
+            exists: true,
+            outcome: "a directory exists on every branch that holds something below it".to_owned(),
+            on,
+            belongs: None,
+            rule: String::new(),
+            steps: Vec::new(),
+            facts: facts_shown(&attr.meta),
+            duplicates: Vec::new(),
+        })
+    }
+
+    /// Whether any branch is offline.
+    pub fn has_offline(&self) -> bool {
+        self.branch_statuses().iter().any(|branch| matches!(branch.state, BranchState::Offline { .. }))
+    }
+}
+
+fn outcome(here: &str, choice: &Choice, belongs: &Option<String>, open: bool, why: &str) -> String {
+    match (choice, belongs) {
+        (Choice::Place(_), Some(there)) if open => {
+            format!("it moves from {here} to {there} when its last writer closes it ({why})")
+        }
+        (Choice::Place(_), Some(there)) => {
+            format!("it moves from {here} to {there} at its next close or at the next `umbrella enforce` ({why})")
+        }
+        (Choice::NoRoom, _) => format!("it stays on {here}: {why}"),
+        _ => format!("it stays on {here} ({why})"),
+    }
+}
+
+fn facts_shown(meta: &Meta) -> Vec<(String, String)> {
+    let now = now();
+    let age = |time: Timestamp| {
+        let age = std::time::Duration::from_secs(time.age(now).as_secs());
+        format!("{} ago", format_duration(age))
+    };
+    let fact = |name: &str, value: String| (name.to_owned(), value);
+    vec![
+        fact("type", format!("{:?}", meta.kind).to_lowercase()),
+        fact("size", ByteSize(meta.size).to_string()),
+        fact("uid", meta.uid.to_string()),
+        fact("gid", meta.gid.to_string()),
+        fact("mode", format!("{:04o}", meta.perm)),
+        fact("links", meta.nlink.to_string()),
+        fact("atime", age(meta.atime)),
+        fact("mtime", age(meta.mtime)),
+        fact("ctime", age(meta.ctime)),
+    ]
+}

@@ -1,0 +1,90 @@
+//! When the enforcer walks by itself: once a day, inside the configured hours.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::{Pool, Walk};
+
+/// How often the clock is looked at.
+const TICK: Duration = Duration::from_millis(200);
+
+impl Pool {
+    /// The schedule's thread.
+    pub(crate) fn run_schedule(self: &Arc<Self>) {
+        let Some(window) = self.spec.enforce.window else { return };
+        let mut done_inside = false;
+        while !self.stopping.load(Ordering::Relaxed) {
+            std::thread::sleep(TICK);
+            let inside = minute_of_day().is_some_and(|minute| is_inside(window, minute));
+            if !inside {
+                done_inside = false;
+            } else if !done_inside {
+                done_inside = true;
+                self.walk_in(window);
+            }
+        }
+    }
+
+    fn walk_in(&self, window: (u16, u16)) {
+        let walk = Walk { dry_run: false, bandwidth: self.spec.enforce.bandwidth, only: None };
+        tracing::info!("the enforcer begins its walk");
+        // The hours over, the walk ends; the next one goes on with what is left.
+        let walked = self.enforce(walk, &mut |_| minute_of_day().is_none_or(|minute| is_inside(window, minute)));
+        match walked {
+            Ok(summary) => tracing::info!(?summary, "the enforcer ends its walk"),
+            Err(error) => tracing::warn!(%error, "the enforcer's walk failed"),
+        }
+    }
+
+    /// Ends the pool's threads. A copy under way is dropped; a commit under way is finished.
+    pub fn shut_down(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+        for node in self.nodes.snapshot() {
+            if let Some(file) = node.file()
+                && let Some(cancel) = &file.state.read().copying
+            {
+                cancel.store(true, Ordering::Relaxed);
+            }
+        }
+        self.stop_mover();
+        for branch in self.branches.load().iter() {
+            if let Some(online) = branch.online()
+                && let Err(error) = self.inodes.sync(online.slot)
+            {
+                tracing::warn!(branch = %branch.spec.name, %error, "inode numbers could not be kept");
+            }
+        }
+    }
+}
+
+/// Whether a minute of the day lies in a window that may wrap around midnight.
+fn is_inside((from, to): (u16, u16), minute: u16) -> bool {
+    if from <= to { (from..to).contains(&minute) } else { minute >= from || minute < to }
+}
+
+/// Minutes after local midnight.
+fn minute_of_day() -> Option<u16> {
+    let now = crate::meta::now().secs;
+    // SAFETY: localtime_r fills the struct it is given and keeps no reference; a zeroed tm is valid.
+    let local = unsafe {
+        let mut local: libc::tm = std::mem::zeroed();
+        if libc::localtime_r(&raw const now, &raw mut local).is_null() {
+            return None;
+        }
+        local
+    };
+    u16::try_from(local.tm_hour * 60 + local.tm_min).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_inside;
+
+    #[test]
+    fn a_window_may_wrap_around_midnight() {
+        let (night, day) = ((23 * 60, 5 * 60), (2 * 60, 5 * 60));
+        assert!(is_inside(night, 23 * 60 + 30) && is_inside(night, 60) && !is_inside(night, 12 * 60));
+        assert!(is_inside(day, 3 * 60) && !is_inside(day, 60) && !is_inside(day, 5 * 60));
+    }
+}

@@ -1,0 +1,137 @@
+use proptest::collection::vec;
+use proptest::prelude::*;
+use umbrella_units::Timestamp;
+
+use super::*;
+
+fn name() -> impl Strategy<Value = Vec<u8>> {
+    vec(prop_oneof![1_u8..=46, 48_u8..=255], 1..=255).prop_filter("dots", |name| name != b"." && name != b"..")
+}
+
+fn path() -> impl Strategy<Value = Vec<u8>> {
+    vec(name(), 1..6).prop_map(|names| names.join(&b'/')).prop_filter("hidden", |path| !path.starts_with(b".umbrella"))
+}
+
+fn time() -> impl Strategy<Value = Timestamp> {
+    (any::<i64>(), 0..1_000_000_000_u32).prop_map(|(secs, nanos)| Timestamp { secs, nanos })
+}
+
+fn fingerprint() -> impl Strategy<Value = Fingerprint> {
+    (any::<[u64; 5]>(), any::<[u32; 3]>(), time(), time(), proptest::option::of(time())).prop_map(
+        |([dev, ino, size, nlink, rdev], [mode, uid, gid], mtime, ctime, btime)| Fingerprint {
+            dev,
+            ino,
+            size,
+            mtime,
+            ctime,
+            btime,
+            mode,
+            uid,
+            gid,
+            nlink,
+            rdev,
+        },
+    )
+}
+
+fn uuid() -> impl Strategy<Value = BranchUuid> {
+    any::<[u8; 16]>().prop_map(BranchUuid)
+}
+
+fn intent() -> impl Strategy<Value = Intent> {
+    prop_oneof![
+        (uuid(), uuid(), vec(path(), 1..5), name(), fingerprint(), fingerprint())
+            .prop_filter("two branches", |(from, to, ..)| from != to)
+            .prop_map(|(from, to, names, temp, source, target)| Intent::Move { from, to, names, temp, source, target }),
+        (path(), path(), vec(uuid(), 1..9), any::<bool>(), any::<bool>()).prop_map(
+            |(from, to, branches, replaced, decided)| Intent::RenameDir { from, to, branches, replaced, decided }
+        ),
+        (path(), path(), uuid(), fingerprint(), uuid(), fingerprint(), any::<bool>())
+            .prop_filter("two of each", |(from, to, winner, _, loser, ..)| from != to && winner != loser)
+            .prop_map(|(from, to, winner, winner_file, loser, loser_file, decided)| Intent::Supersede {
+                from,
+                to,
+                winner,
+                winner_file,
+                loser,
+                loser_file,
+                decided
+            }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn an_intent_reads_as_it_was_written(intent in intent()) {
+        prop_assert_eq!(Intent::decode(&intent.encode().unwrap()), Ok(intent));
+    }
+
+    #[test]
+    fn any_bytes_are_an_answer(bytes in vec(any::<u8>(), 0..2000)) {
+        prop_assert!(Intent::decode(&bytes).is_err());
+    }
+
+    #[test]
+    fn any_damage_is_noticed(intent in intent(), at in any::<prop::sample::Index>(), bit in 0..8) {
+        let mut bytes = intent.encode().unwrap();
+        let at = at.index(bytes.len());
+        bytes[at] ^= 1_u8 << bit;
+        prop_assert!(Intent::decode(&bytes).is_err());
+    }
+
+    #[test]
+    fn a_cut_is_noticed(intent in intent(), at in any::<prop::sample::Index>()) {
+        let bytes = intent.encode().unwrap();
+        prop_assert!(Intent::decode(&bytes[..at.index(bytes.len())]).is_err());
+    }
+
+    #[test]
+    fn fields_of_nonsense_under_a_right_checksum_are_an_answer(kind in 0..5_u8, payload in vec(any::<u8>(), 0..600)) {
+        let mut bytes = b"UMBRINT\0\x01\0".to_vec();
+        bytes.extend_from_slice(&[kind, 0]);
+        bytes.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&payload);
+        bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
+        if let Ok(intent) = Intent::decode(&bytes) {
+            prop_assert_eq!(intent.encode().unwrap(), bytes);
+        }
+    }
+}
+
+fn rename_to(to: &[u8]) -> Intent {
+    Intent::RenameDir { from: b"x".to_vec(), to: to.to_vec(), branches: vec![A], replaced: false, decided: false }
+}
+
+#[test]
+fn paths_that_leave_the_branch_are_not_recorded() {
+    for path in ["..", "a/../b", ".", "a//b", "", "/", "a/", ".umbrella", ".umbrella/tmp/x", "a\0b"] {
+        let result = rename_to(path.as_bytes()).encode();
+        assert_eq!(result, Err(RelocateError::BadIntent { reason: DecodeError::Path }), "{path:?}");
+    }
+    assert!(rename_to(&[b'n'; 256]).encode().is_err());
+    assert!(rename_to(b".umbrella2/a..b/...").encode().is_ok());
+}
+
+#[test]
+fn a_newer_format_is_told_apart() {
+    let mut bytes = rename_to(b"a").encode().unwrap();
+    bytes[8] = 2;
+    assert_eq!(Intent::decode(&bytes), Err(DecodeError::Version(2)));
+}
+
+#[test]
+fn an_intent_has_a_limit() {
+    let long = vec![vec![b'd'; 200]; 10_000].join(&b'/');
+    assert_eq!(rename_to(&long).encode(), Err(RelocateError::IntentTooLong));
+}
+
+/// Version 1, forever.
+#[test]
+fn version_1_stays_readable() {
+    let bytes = b"UMBRINT\0\x01\0\x02\0\x20\0\0\0\x01\0\0\0x\x01\0\0\0y\x01\0\0\0\xaa\xaa\xaa\xaa\xaa\xaa\xaa\xaa\xaa\xaa\xaa\xaa\xaa\xaa\xaa\xaa\x01\0";
+    let mut bytes = bytes.to_vec();
+    bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
+    let intent =
+        Intent::RenameDir { from: b"x".to_vec(), to: b"y".to_vec(), branches: vec![A], replaced: true, decided: false };
+    assert_eq!(Intent::decode(&bytes), Ok(intent));
+}
