@@ -1,3 +1,79 @@
-//! The `umbrella` binary.
+//! The `umbrella` binary: reads configurations, mounts pools, and speaks to the daemons of mounted ones.
+//!
+//! One file per subcommand under `commands`. Exit codes: 0 done, 1 failed, 2 wrong usage.
 
-fn main() {}
+mod client;
+mod commands;
+mod config;
+mod daemon;
+mod mount;
+mod mount_helper;
+mod mounts;
+mod output;
+mod pool;
+mod render;
+mod text;
+
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use clap::{ArgAction, Parser};
+use tracing_subscriber::EnvFilter;
+
+use commands::Command;
+
+/// One directory tree over all the disks of a machine.
+#[derive(Debug, Parser)]
+#[command(name = "umbrella", version, about, long_about = None, max_term_width = 100, after_help = EXAMPLES)]
+struct Cli {
+    /// Say more in the log; twice for everything (the variable RUST_LOG overrides it).
+    #[arg(short, long, action = ArgAction::Count, global = true)]
+    verbose: u8,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+EXAMPLES:
+  umbrella check pool.toml              is the configuration right?
+  umbrella mount pool.toml --daemon     mount it, return when it is ready
+  umbrella status                       branches, space, rules
+  umbrella explain /srv/pool/film.avi   where is it, where does it belong, why?
+  umbrella unmount                      finish what is under way, and unmount";
+
+fn main() -> ExitCode {
+    let args: Vec<OsString> = std::env::args_os().collect();
+    let cli = match mount_helper::command_line(&args) {
+        Some(Ok(args)) => Cli::parse_from(args),
+        Some(Err(error)) => {
+            eprintln!("umbrella: {error}");
+            return ExitCode::from(2);
+        }
+        None => Cli::parse_from(args),
+    };
+    log_to_stderr(cli.verbose);
+    match cli.command.run(cli.verbose) {
+        Ok(code) => code,
+        Err(error) if output::nobody_reads(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("umbrella: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn log_to_stderr(verbose: u8) {
+    let level = match verbose {
+        0 => "info",
+        1 => "debug",
+        _ => "trace",
+    };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(verbose > 0)
+        .init();
+}

@@ -1,0 +1,249 @@
+//! Speaks to a pool's daemon: one request a connection, any number of progress lines, one final answer.
+//!
+//! What comes back is not trusted: lines have a greatest length, anything that is no reply ends the conversation, and short
+//! questions have a deadline. Long work has none; it ends with the daemon or with Ctrl-C.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use thiserror::Error;
+use umbrella_fs::control::protocol::{Answer, Progress, Reply, Request};
+
+use crate::text::{visible, visible_path};
+
+/// No honest line is longer: a status of a thousand branches and rules takes a megabyte.
+const LONGEST_LINE: u64 = 16 << 20;
+/// How long a short question may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A conversation that failed.
+#[derive(Debug, Error)]
+pub(crate) enum ClientError {
+    /// Nobody listens.
+    #[error("no daemon answers at {} (start the pool with `umbrella mount CONFIG`)", visible_path(socket))]
+    NotRunning {
+        /// The socket.
+        socket: PathBuf,
+    },
+    /// The socket belongs to somebody else.
+    #[error(
+        "{}: permission denied (only the user that mounted the pool may speak to its daemon)",
+        visible_path(socket)
+    )]
+    NotAllowed {
+        /// The socket.
+        socket: PathBuf,
+    },
+    /// The daemon did not answer in time.
+    #[error("the daemon did not answer within {} s (see its log; `umbrella unmount --force` detaches a pool that hangs)", waited.as_secs())]
+    Silent {
+        /// How long it was given.
+        waited: Duration,
+    },
+    /// The daemon hung up before it answered.
+    #[error("the daemon closed the connection without an answer (see its log)")]
+    HungUp,
+    /// The answer is no reply.
+    #[error("the daemon's answer cannot be read ({reason}); is it of another version?")]
+    Garbled {
+        /// Why.
+        reason: String,
+    },
+    /// A reply of another kind than the question.
+    #[error("the daemon answered another question; is it of another version?")]
+    Unexpected,
+    /// The daemon refuses or failed.
+    #[error("{}", visible(message))]
+    Refused {
+        /// In its words.
+        message: String,
+    },
+    /// The connection failed.
+    #[error("speaking to the daemon at {}: {source}", visible_path(socket))]
+    Io {
+        /// The socket.
+        socket: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+/// The way to one daemon.
+#[derive(Debug, Clone)]
+pub(crate) struct Client {
+    socket: PathBuf,
+    patience: Duration,
+}
+
+impl Client {
+    /// For the daemon at this socket.
+    pub(crate) fn new(socket: &Path) -> Client {
+        Client { socket: socket.to_owned(), patience: PATIENCE }
+    }
+
+    /// Waits no longer than this for the answer to a short question.
+    pub(crate) fn patience(self, patience: Duration) -> Client {
+        Client { patience, ..self }
+    }
+
+    /// Asks a short question.
+    pub(crate) fn ask(&self, request: &Request) -> Result<Answer, ClientError> {
+        self.converse(request, Some(Instant::now() + self.patience), &mut |_| {})
+    }
+
+    /// Starts long work, and shows how far it is.
+    pub(crate) fn work(&self, request: &Request, on_progress: &mut dyn FnMut(Progress)) -> Result<Answer, ClientError> {
+        self.converse(request, None, on_progress)
+    }
+
+    fn converse(
+        &self,
+        request: &Request,
+        deadline: Option<Instant>,
+        on_progress: &mut dyn FnMut(Progress),
+    ) -> Result<Answer, ClientError> {
+        let mut stream = UnixStream::connect(&self.socket).map_err(|error| self.no_connection(error))?;
+        let mut line =
+            serde_json::to_vec(request).map_err(|error| ClientError::Garbled { reason: error.to_string() })?;
+        line.push(b'\n');
+        stream.set_write_timeout(Some(self.patience)).map_err(|error| self.failed(error))?;
+        stream.write_all(&line).map_err(|error| self.failed(error))?;
+        let mut replies = BufReader::new(stream);
+        loop {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Err(ClientError::Silent { waited: self.patience });
+            }
+            replies.get_ref().set_read_timeout(left).map_err(|error| self.failed(error))?;
+            line.clear();
+            // One byte more than allowed tells a line that is too long from one that just fits.
+            let mut limited = replies.by_ref().take(LONGEST_LINE + 1);
+            let length = limited.read_until(b'\n', &mut line).map_err(|error| self.failed(error))?;
+            if length == 0 {
+                return Err(ClientError::HungUp);
+            }
+            if length as u64 > LONGEST_LINE {
+                return Err(ClientError::Garbled { reason: format!("a line of more than {LONGEST_LINE} bytes") });
+            }
+            match parse_reply(&line)? {
+                Reply::Progress(progress) => on_progress(progress),
+                Reply::Done { answer } => return Ok(answer),
+                Reply::Error { message } => return Err(ClientError::Refused { message }),
+            }
+        }
+    }
+
+    fn no_connection(&self, error: std::io::Error) -> ClientError {
+        use std::io::ErrorKind::{ConnectionRefused, NotFound, PermissionDenied};
+        let socket = self.socket.clone();
+        match error.kind() {
+            NotFound | ConnectionRefused => ClientError::NotRunning { socket },
+            PermissionDenied => ClientError::NotAllowed { socket },
+            _ => ClientError::Io { socket, source: error },
+        }
+    }
+
+    fn failed(&self, error: std::io::Error) -> ClientError {
+        use std::io::ErrorKind::{BrokenPipe, ConnectionReset, TimedOut, WouldBlock};
+        match error.kind() {
+            WouldBlock | TimedOut => ClientError::Silent { waited: self.patience },
+            BrokenPipe | ConnectionReset => ClientError::HungUp,
+            _ => ClientError::Io { socket: self.socket.clone(), source: error },
+        }
+    }
+}
+
+fn parse_reply(line: &[u8]) -> Result<Reply, ClientError> {
+    serde_json::from_slice(line).map_err(|error| ClientError::Garbled { reason: visible(&error.to_string()) })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    /// Lets a daemon of one conversation say `reply`; gives the client's outcome, its progress and what the daemon heard.
+    fn converse(reply: &'static [u8]) -> (Result<Answer, ClientError>, Vec<u64>, Request) {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("s");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let daemon = std::thread::spawn(move || {
+            let (stream, _) = listener.accept().unwrap();
+            let mut heard = String::new();
+            BufReader::new(&stream).read_line(&mut heard).unwrap();
+            let _ = (&stream).write_all(reply);
+            serde_json::from_str(&heard).unwrap()
+        });
+        let mut seen = Vec::new();
+        let answer = Client::new(&socket).work(&Request::Status, &mut |progress| seen.push(progress.files_seen));
+        (answer, seen, daemon.join().unwrap())
+    }
+
+    fn progress(files_seen: u64) -> Progress {
+        Progress { files_seen, ..Progress::default() }
+    }
+
+    #[test]
+    fn progress_comes_before_the_answer() {
+        let mut said = Vec::new();
+        for reply in [Reply::Progress(progress(1)), Reply::Progress(progress(2)), Reply::Done { answer: Answer::Ok }] {
+            said.extend(serde_json::to_vec(&reply).unwrap());
+            said.push(b'\n');
+        }
+        let (answer, seen, heard) = converse(said.leak());
+        assert_eq!(answer.unwrap(), Answer::Ok);
+        assert_eq!(seen, [1, 2]);
+        assert_eq!(heard, Request::Status);
+    }
+
+    #[test]
+    fn a_refusal_is_told_in_the_daemons_words_without_its_escapes() {
+        let (answer, ..) = converse(b"{\"reply\":\"error\",\"message\":\"no \\u001b[31mway\"}\n");
+        assert_eq!(answer.unwrap_err().to_string(), r"no \u{1b}[31mway");
+    }
+
+    #[test]
+    fn hostile_answers_end_in_errors() {
+        for said in [
+            &b"\n"[..],
+            b"{}\n",
+            b"\xff\xfe\n",
+            b"[[[[[[[[",
+            b"{\"reply\":\"done\",\"answer\":{\"answer\":\"what\"}}\n",
+        ] {
+            let (answer, ..) = converse(said);
+            assert!(matches!(answer, Err(ClientError::Garbled { .. })), "{said:?}: {answer:?}");
+        }
+        let (answer, ..) = converse(b"");
+        assert!(matches!(answer, Err(ClientError::HungUp)), "{answer:?}");
+    }
+
+    #[test]
+    fn a_line_without_end_is_cut_off() {
+        let (answer, ..) = converse(vec![b'['; LONGEST_LINE as usize + 2].leak());
+        assert!(answer.unwrap_err().to_string().contains("a line of more than"));
+    }
+
+    #[test]
+    fn a_silent_daemon_is_given_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("s");
+        let _listener = UnixListener::bind(&socket).unwrap();
+        let client = Client::new(&socket).patience(Duration::from_millis(50));
+        assert!(matches!(client.ask(&Request::Status), Err(ClientError::Silent { .. })));
+    }
+
+    #[test]
+    fn a_missing_or_dead_socket_says_what_to_do() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("s");
+        let missing = Client::new(&socket).ask(&Request::Status).unwrap_err().to_string();
+        drop(UnixListener::bind(&socket).unwrap());
+        let dead = Client::new(&socket).ask(&Request::Status).unwrap_err().to_string();
+        assert_eq!(missing, dead);
+        assert!(missing.contains("umbrella mount CONFIG"), "{missing}");
+    }
+}

@@ -1,0 +1,237 @@
+//! `umbrella branch`: takes branches in and out while the pool is mounted.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::bail;
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use umbrella_fs::control::protocol::{Answer, BranchStatus, Request};
+use umbrella_fs::spec::BranchSpec;
+use umbrella_units::{Amount, ByteSize, ParseDurationError, format_duration, parse_duration};
+
+use super::{PoolOption, enforce};
+use crate::client::{Client, ClientError};
+use crate::config::resolve;
+use crate::text::{quoted, visible_path};
+use crate::{output, pool, render};
+
+/// Add, remove, drain and list branches of a mounted pool.
+#[derive(Debug, Args)]
+pub(crate) struct BranchArgs {
+    #[command(subcommand)]
+    command: BranchCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum BranchCommand {
+    Add(AddArgs),
+    /// Forget a branch. Its files vanish from the tree and stay on the branch.
+    ///
+    /// A branch that still holds files is only forgotten with --force; `umbrella branch drain` empties it first.
+    #[command(after_help = "\
+EXAMPLES:
+  umbrella branch drain usb && umbrella branch remove usb
+  umbrella branch remove usb --force")]
+    Remove {
+        /// Name of the branch.
+        name: String,
+        /// Also when it still holds files.
+        #[arg(short, long)]
+        force: bool,
+        #[command(flatten)]
+        pool: PoolOption,
+    },
+    /// Move every file of a branch elsewhere, and place nothing new there.
+    #[command(after_help = "\
+EXAMPLES:
+  umbrella branch drain usb
+  umbrella branch drain usb --json")]
+    Drain {
+        /// Name of the branch.
+        name: String,
+        #[command(flatten)]
+        pool: PoolOption,
+        /// Print JSON: one object a line for each file, the totals last.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show the branches and their space.
+    #[command(after_help = "\
+EXAMPLES:
+  umbrella branch list
+  umbrella branch list --json | jq '.[].name'")]
+    List {
+        #[command(flatten)]
+        pool: PoolOption,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Take a directory into the pool. Its files appear in the tree at once.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  umbrella branch add usb /mnt/usb --keep-free 5%
+  umbrella branch add archive /mnt/tape --read-only --optional
+
+The configuration is not changed: what to add to it is printed.")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
+struct AddArgs {
+    /// Name of the branch, as used in rules.
+    name: String,
+    /// Its directory.
+    path: PathBuf,
+    /// Place nothing new here when less than this is free ("10GiB" or "5%").
+    #[arg(long, value_name = "AMOUNT")]
+    keep_free: Option<Amount>,
+    /// Below this much free space, writes go through the daemon.
+    #[arg(long, value_name = "AMOUNT")]
+    headroom: Option<Amount>,
+    /// Write, move and delete nothing here.
+    #[arg(long)]
+    read_only: bool,
+    /// The pool starts without it when it is missing.
+    #[arg(long)]
+    optional: bool,
+    /// Whether the path must be a mount point [default: if it is one now].
+    #[arg(long, value_name = "BOOL")]
+    require_mount: Option<bool>,
+    /// A file that came here stays at least so long before a rule moves it ("1d").
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    min_stay: Option<Duration>,
+    /// All reads and writes go through the daemon.
+    #[arg(long)]
+    no_passthrough: bool,
+    #[command(flatten)]
+    pool: PoolOption,
+}
+
+fn duration(text: &str) -> Result<Duration, ParseDurationError> {
+    parse_duration(text)
+}
+
+impl BranchArgs {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        match self.command {
+            BranchCommand::Add(args) => args.run(),
+            BranchCommand::Remove { name, force, pool } => {
+                let (_, client) = super::reach(pool.pool.as_deref())?;
+                client.ask(&Request::BranchRemove { name: name.clone(), force })?;
+                output::line(&format!("branch {} is forgotten; remove it from the configuration too", quoted(&name)))?;
+                Ok(ExitCode::SUCCESS)
+            }
+            BranchCommand::Drain { name, pool, json } => {
+                let (_, client) = super::reach(pool.pool.as_deref())?;
+                enforce::walk(&client, &Request::BranchDrain { name }, false, json)
+            }
+            BranchCommand::List { pool, json } => {
+                let (_, client) = super::reach(pool.pool.as_deref())?;
+                let branches = list(&client)?;
+                if json {
+                    output::json(&branches)?
+                } else {
+                    output::print(&render::branches(&branches))?
+                }
+                Ok(ExitCode::SUCCESS)
+            }
+        }
+    }
+}
+
+fn list(client: &Client) -> Result<Vec<BranchStatus>, ClientError> {
+    match client.ask(&Request::BranchList)? {
+        Answer::Branches { branches } => Ok(branches),
+        _ => Err(ClientError::Unexpected),
+    }
+}
+
+impl AddArgs {
+    fn run(self) -> anyhow::Result<ExitCode> {
+        let (pool, client) = super::reach(self.pool.pool.as_deref())?;
+        let branch = BranchSpec {
+            path: pool::absolute(&self.path)?,
+            name: self.name,
+            keep_free: self.keep_free.unwrap_or(Amount::Bytes(ByteSize(0))),
+            headroom: self.headroom,
+            read_only: self.read_only,
+            optional: self.optional,
+            require_mount: self.require_mount,
+            min_stay: self.min_stay.unwrap_or_default(),
+            passthrough: !self.no_passthrough,
+        };
+        no_overlap(&branch, &pool.mount, &list(&client)?)?;
+        let lines = configuration(&branch)?;
+        client.ask(&Request::BranchAdd { branch })?;
+        output::line(&format!("the branch is in the pool; to keep it, add to the configuration:\n\n{lines}"))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// A branch inside another would show its files twice.
+fn no_overlap(new: &BranchSpec, mount: &Path, branches: &[BranchStatus]) -> anyhow::Result<()> {
+    let path = resolve(&new.path);
+    let shown = visible_path(&new.path);
+    let overlap = |other: &Path| path.starts_with(other) || other.starts_with(&path);
+    if overlap(mount) {
+        bail!("{shown} and the mount point {} lie one inside the other", visible_path(mount));
+    }
+    match branches.iter().find(|branch| overlap(&resolve(&branch.path))) {
+        Some(other) => bail!(
+            "{shown} and the branch {} ({}) lie one inside the other; every file would be there twice",
+            quoted(&other.name),
+            visible_path(&other.path)
+        ),
+        None => Ok(()),
+    }
+}
+
+/// The branch as the configuration says it.
+fn configuration(branch: &BranchSpec) -> anyhow::Result<String> {
+    #[derive(Serialize)]
+    struct Lines<'a> {
+        branch: [Line<'a>; 1],
+    }
+    #[derive(Serialize)]
+    struct Line<'a> {
+        name: &'a str,
+        path: &'a Path,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        keep_free: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        headroom: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        read_only: Option<bool>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        optional: Option<bool>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        require_mount: Option<bool>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        min_stay: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        passthrough: Option<bool>,
+    }
+    let line = Line {
+        name: &branch.name,
+        path: &branch.path,
+        keep_free: (branch.keep_free != Amount::Bytes(ByteSize(0))).then(|| amount(branch.keep_free)),
+        headroom: branch.headroom.map(amount),
+        read_only: branch.read_only.then_some(true),
+        optional: branch.optional.then_some(true),
+        require_mount: branch.require_mount,
+        min_stay: (!branch.min_stay.is_zero()).then(|| format_duration(branch.min_stay)),
+        passthrough: (!branch.passthrough).then_some(false),
+    };
+    Ok(toml::to_string(&Lines { branch: [line] })?)
+}
+
+/// Exactly: what is shown to people is rounded.
+fn amount(amount: Amount) -> String {
+    match amount {
+        Amount::Bytes(bytes) => bytes.0.to_string(),
+        Amount::MilliPercent(_) => amount.to_string(),
+    }
+}

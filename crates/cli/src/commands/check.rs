@@ -1,0 +1,99 @@
+//! `umbrella check`: is a configuration right, and does every rule have a use?
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use serde::Serialize;
+use umbrella_policy::placement::Rules;
+use umbrella_units::BranchId;
+
+use crate::config::{self, Config, ErrorReport, Finding};
+use crate::output;
+use crate::text::{count, quoted, visible, visible_path};
+
+/// Check a configuration: errors, oddities, and rules that can never match.
+///
+/// Ends with 1 when there are errors; warnings alone end with 0.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  umbrella check /etc/umbrella/pool.toml
+  umbrella check pool.toml --json | jq '.errors[].message'")]
+pub(crate) struct CheckArgs {
+    /// The configuration file.
+    config: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was found, as `--json` prints it.
+#[derive(Debug, Serialize)]
+struct Report {
+    config: String,
+    ok: bool,
+    errors: Vec<ErrorReport>,
+    warnings: Vec<ErrorReport>,
+    /// Rules and patterns that can never match.
+    unreachable: Vec<UnreachableReport>,
+}
+
+#[derive(Debug, Serialize)]
+struct UnreachableReport {
+    rule: String,
+    #[serde(flatten)]
+    report: ErrorReport,
+}
+
+impl CheckArgs {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let name = visible_path(&self.config);
+        match config::load(&self.config, None) {
+            Ok((config, findings)) => {
+                let report = report(name, &config, &findings);
+                if self.json {
+                    output::json(&report)?
+                } else {
+                    output::print(&summary(&report, &config))?
+                }
+                Ok(ExitCode::SUCCESS)
+            }
+            Err(errors) => {
+                if self.json {
+                    let errors = errors.reports();
+                    output::json(&Report { config: name, ok: false, errors, warnings: vec![], unreachable: vec![] })?;
+                } else {
+                    eprintln!("{errors}");
+                }
+                Ok(ExitCode::FAILURE)
+            }
+        }
+    }
+}
+
+fn report(name: String, config: &Config, findings: &[Finding]) -> Report {
+    let warnings = findings.iter().map(|finding| config.report(&finding.span, finding.notice.to_string())).collect();
+    Report { config: name, ok: true, errors: Vec::new(), warnings, unreachable: unreachable(config) }
+}
+
+fn unreachable(config: &Config) -> Vec<UnreachableReport> {
+    let position = |name: &str| config.spec.branches.iter().position(|branch| branch.name == name);
+    let resolve = |name: &str| position(name).map(|index| BranchId(index as u16));
+    let Ok(rules) = Rules::compile(&config.spec.rules, &resolve) else { return Vec::new() };
+    let reports = rules.unreachable().into_iter().map(|found| {
+        let message = format!("rule {} can never match: {}", quoted(&found.rule), visible(&found.reason));
+        UnreachableReport { report: config.report(&config.span_of_rule(&found.rule), message), rule: found.rule }
+    });
+    reports.collect()
+}
+
+fn summary(report: &Report, config: &Config) -> String {
+    let unreachable = report.unreachable.iter().map(|unreachable| &unreachable.report);
+    let mut lines: Vec<String> = report.warnings.iter().chain(unreachable).map(|report| report.as_warning()).collect();
+    let branches = count(config.spec.branches.len() as u64, "branch").replace("branchs", "branches");
+    let rules = count(config.spec.rules.rules.len() as u64, "rule");
+    let warnings = count(lines.len() as u64, "warning");
+    lines.push(format!("{}: ok ({branches}, {rules}, {warnings})\n", report.config));
+    lines.join("\n")
+}

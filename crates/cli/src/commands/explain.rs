@@ -1,0 +1,90 @@
+//! `umbrella explain`: where a file is, where it belongs, and which rule says so.
+
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::bail;
+use clap::Args;
+use umbrella_fs::control::protocol::{Answer, Request};
+
+use super::PoolOption;
+use crate::client::{Client, ClientError};
+use crate::pool::{self, Pool};
+use crate::text::visible_path;
+use crate::{output, render};
+
+/// Say where a file is, where it belongs, and which rule decides.
+///
+/// The file need not exist: a path that does not is explained as a new file. With --pool, a path that is not inside the mount is
+/// taken as one inside the pool, beginning at its root.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  umbrella explain /srv/pool/films/a.avi
+  umbrella explain --pool /srv/pool /films/a.avi
+  umbrella explain --json /srv/pool/* | jq -r 'select(.on[0] != .belongs) | .path'")]
+pub(crate) struct ExplainArgs {
+    /// Paths in a mounted pool.
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    #[command(flatten)]
+    pool: PoolOption,
+    /// Print JSON, one object a line for each path.
+    #[arg(long)]
+    json: bool,
+}
+
+impl ExplainArgs {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let named = self.pool.pool.as_deref().map(|pool| pool::find(Some(pool))).transpose()?;
+        let mut failed = false;
+        for (index, path) in self.paths.iter().enumerate() {
+            match self.explain(named.as_ref(), path) {
+                Ok(text) if self.json || index == 0 => output::print(&text)?,
+                Ok(text) => output::print(&format!("\n{text}"))?,
+                Err(error) => {
+                    eprintln!("umbrella: {}: {error:#}", visible_path(path));
+                    failed = true;
+                }
+            }
+        }
+        Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+
+    fn explain(&self, named: Option<&Pool>, path: &Path) -> anyhow::Result<String> {
+        let (pool, path) = locate(named, path)?;
+        let request = Request::Explain { path: path.into_os_string().into_vec() };
+        let Answer::Explain(explanation) = Client::new(&pool.socket).ask(&request)? else {
+            return Err(ClientError::Unexpected.into());
+        };
+        if self.json {
+            return Ok(format!("{}\n", serde_json::to_string(&explanation)?));
+        }
+        Ok(render::explanation(&explanation))
+    }
+}
+
+/// The pool and the path inside it.
+fn locate(named: Option<&Pool>, path: &Path) -> anyhow::Result<(Pool, PathBuf)> {
+    if let Some(pool) = named {
+        let inside = pool::inside(pool, path)?;
+        return match inside {
+            Some(inside) => Ok((pool.clone(), inside)),
+            None if path.as_os_str().as_bytes().starts_with(b"/") => Ok((pool.clone(), pool::absolute(path)?)),
+            None => {
+                bail!("not in the pool at {} (a path inside the pool begins with \"/\")", visible_path(&pool.mount))
+            }
+        };
+    }
+    // The directory decides which pool it is: the last part may be a link that leads elsewhere.
+    let plain = pool::absolute(path)?;
+    let found = match pool::holding(&plain)? {
+        Some(pool) => pool::inside(&pool, &plain)?.map(|inside| (pool, inside)),
+        None => None,
+    };
+    match found {
+        Some(found) => Ok(found),
+        None => bail!("in no mounted pool (name the pool with --pool; `umbrella status` shows it)"),
+    }
+}

@@ -1,0 +1,73 @@
+//! The subcommands, one file each.
+
+mod branch;
+mod check;
+mod completions;
+mod enforce;
+mod explain;
+mod mount;
+mod rules;
+mod status;
+mod unmount;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+
+use crate::client::Client;
+use crate::pool::{self, Pool, PoolError};
+
+/// What the program is asked to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Mount(mount::MountArgs),
+    Unmount(unmount::UnmountArgs),
+    Status(status::StatusArgs),
+    Check(check::CheckArgs),
+    Explain(explain::ExplainArgs),
+    Enforce(enforce::EnforceArgs),
+    Branch(branch::BranchArgs),
+    Rules(rules::RulesArgs),
+    Completions(completions::CompletionsArgs),
+}
+
+impl Command {
+    /// Does it. `verbose` is passed on to a daemon.
+    pub(crate) fn run(self, verbose: u8) -> anyhow::Result<ExitCode> {
+        match self {
+            Command::Mount(args) => args.run(verbose),
+            Command::Unmount(args) => args.run(),
+            Command::Status(args) => args.run(),
+            Command::Check(args) => args.run(),
+            Command::Explain(args) => args.run(),
+            Command::Enforce(args) => args.run(),
+            Command::Branch(args) => args.run(),
+            Command::Rules(args) => args.run(),
+            Command::Completions(args) => args.run(),
+        }
+    }
+}
+
+/// `[POOL]`, for commands whose subject is the pool.
+#[derive(Debug, Args)]
+struct PoolArg {
+    /// Mount point, any path inside the mount, or configuration file; may be left out when one pool is mounted.
+    #[arg(value_name = "POOL")]
+    pool: Option<PathBuf>,
+}
+
+/// `--pool POOL`, for commands whose subject is something else.
+#[derive(Debug, Args)]
+struct PoolOption {
+    /// Mount point, any path inside the mount, or configuration file; may be left out when one pool is mounted.
+    #[arg(short, long, value_name = "POOL")]
+    pool: Option<PathBuf>,
+}
+
+/// The pool and the way to its daemon.
+fn reach(pool: Option<&Path>) -> Result<(Pool, Client), PoolError> {
+    let pool = pool::find(pool)?;
+    let client = Client::new(&pool.socket);
+    Ok((pool, client))
+}

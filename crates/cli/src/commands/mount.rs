@@ -1,0 +1,136 @@
+//! `umbrella mount`: mounts a pool, in the foreground or as a daemon.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::Args;
+
+use crate::config::{self, Config, nearest};
+use crate::daemon::{self, Starter};
+use crate::mount::{self, MountFlag, Session};
+use crate::pool::{self, Pool};
+use crate::text::{quoted, quoted_list, visible_path};
+
+/// Mount a pool.
+///
+/// Stays in the foreground and logs to standard error, until it is unmounted (`umbrella unmount`, Ctrl-C or SIGTERM). The first
+/// signal finishes or drops the relocation under way and unmounts; the second detaches at once.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  umbrella mount pool.toml                          in the foreground
+  umbrella mount pool.toml --daemon                 return when the mount is ready
+  umbrella mount pool.toml --allow-missing usb      go on without the branch \"usb\"
+  mount -t fuse.umbrella /etc/umbrella/pool.toml /srv/pool
+                                                    the same from fstab (docs/mounting.md)")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
+pub(crate) struct MountArgs {
+    /// The configuration file.
+    config: PathBuf,
+    /// Go to the background once the mount is ready; if it fails, say why and end with 1.
+    #[arg(short, long)]
+    daemon: bool,
+    /// Stay in the foreground (the default).
+    #[arg(short, long, conflicts_with = "daemon")]
+    foreground: bool,
+    /// Start without this branch if it is missing (may be repeated).
+    #[arg(long, value_name = "BRANCH")]
+    allow_missing: Vec<String>,
+    /// Where a daemon logs [default: /var/log/umbrella/MOUNT.log].
+    #[arg(long, value_name = "FILE", requires = "daemon")]
+    log: Option<PathBuf>,
+    /// Mount here and not at the place that the configuration names.
+    #[arg(long, value_name = "DIR")]
+    at: Option<PathBuf>,
+    /// Mount options: ro, nosuid, nodev, noexec, noatime (separated by commas).
+    #[arg(short, long, value_name = "OPTIONS", value_delimiter = ',')]
+    options: Vec<MountFlag>,
+    /// This is the daemon, and its standard output is the pipe to the process that started it.
+    #[arg(long, hide = true)]
+    announce: bool,
+}
+
+impl MountArgs {
+    pub(crate) fn run(self, verbose: u8) -> anyhow::Result<ExitCode> {
+        if self.announce {
+            let starter = Starter::leave()?;
+            return self.serve(Some(starter.clone())).inspect_err(|error| starter.failed(error));
+        }
+        if self.daemon {
+            return self.start(verbose);
+        }
+        self.serve(None)
+    }
+
+    /// Starts the daemon and waits for its word.
+    fn start(self, verbose: u8) -> anyhow::Result<ExitCode> {
+        let config = self.load()?;
+        let log = self.log.clone().unwrap_or_else(|| pool::log_file(&config.spec.mount));
+        let mut args = vec!["mount".into(), "--announce".into()];
+        // The daemon does not keep the directory it was started in.
+        args.push(std::path::absolute(&self.config)?.into_os_string());
+        args.extend(["--at".into(), config.spec.mount.clone().into_os_string()]);
+        for branch in self.allow_missing {
+            args.extend(["--allow-missing".into(), branch.into()]);
+        }
+        for option in self.options {
+            args.extend(["--options".into(), option.name().into()]);
+        }
+        args.extend((0..verbose).map(|_| "--verbose".into()));
+        daemon::start(&args, &log)?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn serve(self, starter: Option<Starter>) -> anyhow::Result<ExitCode> {
+        let config = self.load()?;
+        let mount = config.spec.mount.clone();
+        let session = Session {
+            pool: Pool::at(&mount),
+            state_dir: pool::state_dir(&mount),
+            config: self.config,
+            allow_missing: self.allow_missing,
+            flags: self.options,
+            starter,
+        };
+        mount::serve(config.spec, session)?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn load(&self) -> anyhow::Result<Config> {
+        let at = self.at.as_deref().map(pool::absolute).transpose()?;
+        let (config, findings) = config::load(&self.config, at.as_deref())?;
+        allowed_branches(&config, &self.allow_missing)?;
+        if !self.daemon {
+            for finding in findings.iter().filter(|finding| !finding.is_remark()) {
+                tracing::warn!("{}", config.report(&finding.span, finding.notice.to_string()));
+            }
+        }
+        usable_mount_point(&config.spec.mount)?;
+        Ok(config)
+    }
+}
+
+fn allowed_branches(config: &Config, allowed: &[String]) -> anyhow::Result<()> {
+    let names = || config.spec.branches.iter().map(|branch| branch.name.as_str());
+    let Some(unknown) = allowed.iter().find(|name| names().all(|known| known != name.as_str())) else { return Ok(()) };
+    let hint = nearest(unknown, names()).map_or_else(String::new, |near| format!(" (did you mean {near:?}?)"));
+    bail!("--allow-missing: unknown branch {}{hint}; branches: {}", quoted(unknown), quoted_list(names()));
+}
+
+/// The mount point is a directory. One whose daemon died is taken away first.
+fn usable_mount_point(mount: &Path) -> anyhow::Result<()> {
+    let shown = visible_path(mount);
+    if crate::mounts::is_dead(mount) {
+        tracing::warn!("the daemon of {shown} is gone: detaching the dead mount");
+        crate::mounts::detach(mount, false).with_context(|| format!("detaching the dead mount at {shown}"))?;
+    }
+    match std::fs::metadata(mount) {
+        Ok(data) if data.is_dir() => Ok(()),
+        Ok(_) => bail!("the mount point {shown} is not a directory"),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            bail!("the mount point {shown} does not exist (create it with `mkdir -p`)")
+        }
+        Err(error) => Err(error).with_context(|| format!("the mount point {shown}")),
+    }
+}

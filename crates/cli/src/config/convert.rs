@@ -1,0 +1,270 @@
+//! From the shape of the file to a [`PoolSpec`]; every mistake is collected, so that one run shows them all.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
+
+use toml::Spanned;
+use umbrella_fs::spec::{BranchSpec, EnforceSpec, OnBranchError, PoolSpec};
+use umbrella_policy::placement::spec::RulesSpec;
+use umbrella_units::{Amount, ByteSize, parse_duration};
+
+use super::file::{BranchFile, EnforceFile, PoolFile};
+use super::problem::{ConfigErrors, Located, Problem};
+use super::rules;
+use super::source::Source;
+use super::values::{Names, Scalar, all_names};
+use super::{Config, Spans};
+
+/// A branch has a number of 16 bits, and every one costs a look at each listing.
+const MOST_BRANCHES: usize = 1024;
+/// Names stand in tables and messages.
+const LONGEST_NAME: usize = 64;
+const DEFAULT_CACHE_TIMEOUT: Duration = Duration::from_secs(3600);
+const DEFAULT_PROBE: Duration = Duration::from_secs(5);
+const MOST_THREADS: i64 = 256;
+
+/// What conversion works with: the text, what went wrong so far, and the names of the branches.
+pub(super) struct Conversion {
+    pub(super) source: Source,
+    pub(super) errors: Vec<Located>,
+    pub(super) branches: Vec<String>,
+    pub(super) spans: Spans,
+}
+
+impl Conversion {
+    pub(super) fn fail(&mut self, span: Range<usize>, problem: Problem) {
+        self.errors.push(Located { problem, span });
+    }
+
+    /// The line of a span, for "the first is at line 3".
+    pub(super) fn line(&self, span: &Range<usize>) -> usize {
+        self.source.place(span.start).line
+    }
+
+    /// A list of branch names: known, not empty, none twice.
+    pub(super) fn branch_list(&mut self, names: &Spanned<Names>) -> Vec<String> {
+        let named = all_names(names);
+        if named.is_empty() {
+            self.fail(names.span(), Problem::EmptyList { what: "branch" });
+        }
+        let mut list: Vec<String> = Vec::with_capacity(named.len());
+        for (span, name) in named {
+            self.known_branch(span.clone(), name);
+            if list.iter().any(|earlier| earlier == name) {
+                self.fail(span, Problem::Repeated { name: name.to_owned() });
+            } else {
+                list.push(name.to_owned());
+            }
+        }
+        list
+    }
+
+    /// Complains about a branch that does not exist.
+    pub(super) fn known_branch(&mut self, span: Range<usize>, name: &str) {
+        if !self.branches.iter().any(|known| known == name) {
+            let valid = self.branches.clone();
+            self.fail(span, Problem::UnknownBranch { name: name.to_owned(), valid });
+        }
+    }
+
+    /// A name for people: a branch's or a rule's.
+    pub(super) fn name(&mut self, what: &'static str, name: &Spanned<String>) -> String {
+        let text = name.get_ref();
+        let bad = text.is_empty()
+            || text.trim() != text
+            || text.chars().count() > LONGEST_NAME
+            || text.chars().any(|c| c.is_control() || (c == '/' && what == "a branch"));
+        if bad {
+            self.fail(name.span(), Problem::BadName { what, limit: LONGEST_NAME });
+        }
+        text.clone()
+    }
+
+    fn duration(&mut self, key: &'static str, value: Option<&Spanned<Scalar>>, default: Duration) -> Duration {
+        let Some(value) = value else { return default };
+        parse_duration(&value.get_ref().text()).unwrap_or_else(|error| {
+            self.fail(value.span(), Problem::Duration { key, error });
+            default
+        })
+    }
+
+    /// A duration that must not be zero.
+    fn interval(&mut self, key: &'static str, value: Option<&Spanned<Scalar>>) -> Duration {
+        let interval = self.duration(key, value, DEFAULT_PROBE);
+        if let (true, Some(value)) = (interval.is_zero(), value) {
+            let given = value.get_ref().text();
+            self.fail(value.span(), Problem::OutOfRange { key, given, valid: "longer than zero" });
+        }
+        interval
+    }
+
+    fn amount(&mut self, key: &'static str, value: Option<&Spanned<Scalar>>) -> Option<Amount> {
+        let value = value?;
+        match value.get_ref().text().parse() {
+            Ok(amount) => Some(amount),
+            Err(error) => {
+                self.fail(value.span(), Problem::Size { key, error });
+                None
+            }
+        }
+    }
+
+    fn absolute_path(&mut self, key: &'static str, path: &Spanned<String>) -> PathBuf {
+        let given = Path::new(path.get_ref());
+        let bad = !given.is_absolute()
+            || path.get_ref().contains('\0')
+            || given.components().any(|part| part == Component::ParentDir);
+        if bad {
+            self.fail(path.span(), Problem::BadPath { key, path: path.get_ref().clone() });
+        }
+        // Without "." and doubled or trailing slashes, so that one path has one spelling.
+        given.components().collect()
+    }
+}
+
+/// Turns the shape into a pool.
+pub(super) fn pool(file: PoolFile, source: Source) -> Result<Config, ConfigErrors> {
+    let mut conversion = Conversion { source, errors: Vec::new(), branches: Vec::new(), spans: Spans::default() };
+    let c = &mut conversion;
+    let mount = c.absolute_path("mount", &file.mount);
+    c.spans.mount = file.mount.span();
+    if mount == Path::new("/") {
+        c.fail(file.mount.span(), Problem::BadPath { key: "mount", path: "/".to_owned() });
+    }
+    let branches = branches(c, &file);
+    let default = default_list(c, &file);
+    let rules = RulesSpec { rules: rules::rules(c, &file.rule), default };
+    let spec = PoolSpec {
+        mount,
+        branches,
+        rules,
+        on_branch_error: file.on_branch_error.unwrap_or(OnBranchError::Skip),
+        cache_timeout: c.duration("cache_timeout", file.cache_timeout.as_ref(), DEFAULT_CACHE_TIMEOUT),
+        enforce: enforce(c, &file.enforce),
+        probe_interval: c.interval("probe_interval", file.probe_interval.as_ref()),
+        probe_timeout: c.interval("probe_timeout", file.probe_timeout.as_ref()),
+        threads: threads(c, file.threads.as_ref()),
+    };
+    if conversion.errors.is_empty() {
+        rules::compile(&mut conversion, &spec);
+    }
+    let Conversion { source, errors, spans, .. } = conversion;
+    match ConfigErrors::all(&source, errors) {
+        Some(errors) => Err(errors),
+        None => Ok(Config { spec, source, spans }),
+    }
+}
+
+fn branches(c: &mut Conversion, file: &PoolFile) -> Vec<BranchSpec> {
+    if file.branch.is_empty() {
+        c.fail(0..0, Problem::NoBranch);
+    }
+    if let Some(surplus) = file.branch.get(MOST_BRANCHES) {
+        c.fail(surplus.span(), Problem::TooManyBranches { limit: MOST_BRANCHES });
+    }
+    let mut first_lines: HashMap<String, usize> = HashMap::new();
+    let mut branches = Vec::with_capacity(file.branch.len().min(MOST_BRANCHES));
+    for branch in file.branch.iter().take(MOST_BRANCHES).map(Spanned::get_ref) {
+        let name = c.name("a branch", &branch.name);
+        let line = c.line(&branch.name.span());
+        if let Some(&first_line) = first_lines.get(&name) {
+            c.fail(branch.name.span(), Problem::DuplicateBranch { name: name.clone(), first_line });
+        } else {
+            first_lines.insert(name.clone(), line);
+        }
+        c.branches.push(name.clone());
+        c.spans.branches.push(branch.path.span());
+        branches.push(branch_spec(c, name, branch));
+    }
+    branches
+}
+
+fn branch_spec(c: &mut Conversion, name: String, branch: &BranchFile) -> BranchSpec {
+    BranchSpec {
+        name,
+        path: c.absolute_path("path", &branch.path),
+        keep_free: c.amount("keep_free", branch.keep_free.as_ref()).unwrap_or(Amount::Bytes(ByteSize(0))),
+        headroom: c.amount("headroom", branch.headroom.as_ref()),
+        read_only: branch.read_only,
+        optional: branch.optional,
+        require_mount: branch.require_mount,
+        min_stay: c.duration("min_stay", branch.min_stay.as_ref(), Duration::ZERO),
+        passthrough: branch.passthrough.unwrap_or(true),
+    }
+}
+
+/// The default list; the only branch when there is one.
+fn default_list(c: &mut Conversion, file: &PoolFile) -> Vec<String> {
+    if let Some(names) = &file.default {
+        c.spans.default = names.span();
+        return c.branch_list(names);
+    }
+    if c.branches.len() > 1 {
+        let branches = c.branches.clone();
+        c.fail(0..0, Problem::NoDefault { branches });
+    }
+    c.branches.clone()
+}
+
+fn enforce(c: &mut Conversion, file: &EnforceFile) -> EnforceSpec {
+    let window = file.window.as_ref().and_then(|window| {
+        let parsed = time_window(window.get_ref());
+        if parsed.is_none() {
+            let given = window.get_ref().clone();
+            let problem = Problem::BadValue {
+                key: "window",
+                given,
+                what: "two different times of the day",
+                examples: "\"02:00-05:00\" or \"22:30-06:00\"",
+            };
+            c.fail(window.span(), problem);
+        }
+        parsed
+    });
+    let bandwidth = file.bandwidth.as_ref().and_then(|given| match given.get_ref().text().parse() {
+        Ok(ByteSize(0)) => {
+            let problem = Problem::OutOfRange {
+                key: "bandwidth",
+                given: given.get_ref().text(),
+                valid: "more than 0 bytes a second (leave it out for no limit)",
+            };
+            c.fail(given.span(), problem);
+            None
+        }
+        Ok(bandwidth) => Some(bandwidth),
+        Err(error) => {
+            c.fail(given.span(), Problem::Size { key: "bandwidth", error });
+            None
+        }
+    });
+    EnforceSpec { window, bandwidth }
+}
+
+/// Reads `"02:00-05:00"` into minutes after midnight.
+fn time_window(text: &str) -> Option<(u16, u16)> {
+    let minutes = |time: &str| {
+        let (hours, minutes) = time.trim().split_once(':')?;
+        let digits = |text: &str| text.len() <= 2 && !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        if !digits(hours) || minutes.len() != 2 || !digits(minutes) {
+            return None;
+        }
+        let (hours, minutes): (u16, u16) = (hours.parse().ok()?, minutes.parse().ok()?);
+        (hours < 24 && minutes < 60).then_some(hours * 60 + minutes)
+    };
+    let (from, to) = text.split_once('-')?;
+    let window = (minutes(from)?, minutes(to)?);
+    (window.0 != window.1).then_some(window)
+}
+
+fn threads(c: &mut Conversion, given: Option<&Spanned<i64>>) -> u16 {
+    let Some(given) = given else { return 0 };
+    let number = *given.get_ref();
+    if (0..=MOST_THREADS).contains(&number) {
+        return number as u16;
+    }
+    let problem = Problem::OutOfRange { key: "threads", given: number.to_string(), valid: "0 (one a core) to 256" };
+    c.fail(given.span(), problem);
+    0
+}

@@ -1,0 +1,342 @@
+//! What only the real paths can tell: directories inside each other, missing mount points, odd sizes.
+//!
+//! Directories are compared by device and inode number as well as by name, so that a bind mount or a symbolic link hides
+//! nothing. Each path is looked at in a thread of its own with a deadline: a hung branch delays the start, but cannot stop it.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags};
+use thiserror::Error;
+use umbrella_policy::placement::spec::{Comparison, Condition, DestinationSpec, RuleKindSpec};
+use umbrella_units::{Amount, ByteSize};
+
+use super::Config;
+use super::problem::{ConfigErrors, Located, Problem};
+use crate::text::{quoted, visible_path};
+
+/// No longer than this for all paths together.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Something odd that is no error, and where it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Finding {
+    pub(crate) span: Range<usize>,
+    pub(crate) notice: Notice,
+}
+
+/// What is odd.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub(crate) enum Notice {
+    #[error(
+        "branch {}: {} does not exist; mount stops here unless --allow-missing is given or the branch is optional",
+        quoted(name),
+        visible_path(path)
+    )]
+    BranchMissing { name: String, path: PathBuf },
+    #[error("branch {}: {} does not answer (waited {} s); is the disk or server well?", quoted(name), visible_path(path), PATIENCE.as_secs())]
+    BranchSilent { name: String, path: PathBuf },
+    #[error("branch {}: {} cannot be looked at: {reason}", quoted(name), visible_path(path))]
+    BranchUnreadable { name: String, path: PathBuf, reason: String },
+    #[error("branch {}: {} is not a directory", quoted(name), visible_path(path))]
+    BranchNotDirectory { name: String, path: PathBuf },
+    #[error(
+        "branch {}: {} is not mounted, and require_mount asks for it: the branch would be offline",
+        quoted(name),
+        visible_path(path)
+    )]
+    NotMounted { name: String, path: PathBuf },
+    #[error(
+        "branch {}: {} is a plain directory, not a mount point; if that is meant, say require_mount = false",
+        quoted(name),
+        visible_path(path)
+    )]
+    PlainDirectory { name: String, path: PathBuf },
+    #[error(
+        "branch {}: keep_free is {keep_free}, but the whole branch has {total}: nothing will be placed here",
+        quoted(name)
+    )]
+    KeepFreeTooLarge { name: String, keep_free: Amount, total: ByteSize },
+    #[error("branch {}: headroom ({headroom}) is less than keep_free ({keep_free}), which then counts", quoted(name))]
+    HeadroomBelowKeepFree { name: String, headroom: ByteSize, keep_free: ByteSize },
+    #[error(
+        "branches {} and {} lie on one file system: its space is counted twice, and one is lost with the other",
+        quoted(first),
+        quoted(second)
+    )]
+    SameFileSystem { first: String, second: String },
+    #[error("every branch of the default list is read-only: files that no rule names cannot be created")]
+    DefaultReadOnly,
+    #[error("the default list begins with the read-only branch {}, where nothing can be placed", quoted(name))]
+    DefaultBeginsReadOnly { name: String },
+    #[error("rule {}: all of its branches are read-only, so nothing can be placed by it", quoted(rule))]
+    RuleReadOnly { rule: String },
+    #[error(
+        "rule {}: an age is never equal to a duration to the nanosecond; write \"> 30d\" or \"< 30d\"",
+        quoted(rule)
+    )]
+    AgeEquality { rule: String },
+    #[error("the mount point {} does not exist; create it with mkdir -p", visible_path(mount))]
+    MountMissing { mount: PathBuf },
+    #[error("the mount point {} is not a directory", visible_path(mount))]
+    MountNotDirectory { mount: PathBuf },
+}
+
+impl Finding {
+    /// Whether it is only a remark, which `mount` need not repeat.
+    pub(crate) fn is_remark(&self) -> bool {
+        matches!(self.notice, Notice::PlainDirectory { .. } | Notice::SameFileSystem { .. })
+    }
+}
+
+/// A directory's identity.
+type Id = (u64, u64);
+
+/// What was seen of one path.
+#[derive(Debug, Default)]
+struct Seen {
+    /// Without symbolic links, as far as the path exists.
+    resolved: PathBuf,
+    /// The path itself, if it exists.
+    id: Option<Id>,
+    /// Its parents that exist.
+    parents: Vec<Id>,
+    directory: bool,
+    mount_root: bool,
+    total: Option<ByteSize>,
+    failure: Option<Failure>,
+}
+
+#[derive(Debug)]
+enum Failure {
+    Missing,
+    Silent,
+    Other(String),
+}
+
+/// Looks at every path of the pool; makes the mount point's path canonical.
+pub(super) fn look(config: &mut Config) -> Result<Vec<Finding>, ConfigErrors> {
+    let mut paths: Vec<PathBuf> = config.spec.branches.iter().map(|branch| branch.path.clone()).collect();
+    paths.push(config.spec.mount.clone());
+    let mut seen = see_all(paths);
+    let mount = seen.pop().unwrap_or_default();
+    if let Some(errors) = ConfigErrors::all(&config.source, overlaps(config, &mount, &seen)) {
+        return Err(errors);
+    }
+    let findings = findings(config, &mount, &seen);
+    config.spec.mount = mount.resolved;
+    Ok(findings)
+}
+
+fn see_all(paths: Vec<PathBuf>) -> Vec<Seen> {
+    let deadline = Instant::now() + PATIENCE;
+    let waiting: Vec<_> = paths
+        .into_iter()
+        .map(|path| {
+            let (sender, receiver) = mpsc::channel();
+            let looked_at = path.clone();
+            // Nobody waits for the thread: one that hangs in the kernel ends with the process.
+            std::thread::spawn(move || sender.send(see(&looked_at)));
+            (path, receiver)
+        })
+        .collect();
+    waiting
+        .into_iter()
+        .map(|(path, receiver)| {
+            let left = deadline.saturating_duration_since(Instant::now());
+            receiver.recv_timeout(left).unwrap_or_else(|_| Seen {
+                resolved: path,
+                failure: Some(Failure::Silent),
+                ..Seen::default()
+            })
+        })
+        .collect()
+}
+
+fn see(path: &Path) -> Seen {
+    let resolved = resolve(path);
+    let id = |path: &Path| std::fs::metadata(path).ok().map(|data| (data.dev(), data.ino()));
+    let mut seen = Seen { parents: resolved.ancestors().skip(1).filter_map(id).collect(), ..Seen::default() };
+    match std::fs::metadata(path) {
+        Ok(data) => {
+            seen.id = Some((data.dev(), data.ino()));
+            seen.directory = data.is_dir();
+            seen.mount_root = is_mount_root(path);
+            seen.total =
+                rustix::fs::statvfs(path).ok().map(|space| ByteSize(space.f_blocks.saturating_mul(space.f_frsize)));
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => seen.failure = Some(Failure::Missing),
+        Err(error) => seen.failure = Some(Failure::Other(error.to_string())),
+    }
+    Seen { resolved, ..seen }
+}
+
+/// The path without symbolic links; the part that does not exist (or is a dead mount) is kept as it is.
+pub(crate) fn resolve(path: &Path) -> PathBuf {
+    for known in path.ancestors() {
+        if let (Ok(real), Ok(rest)) = (known.canonicalize(), path.strip_prefix(known)) {
+            return if rest.as_os_str().is_empty() { real } else { real.join(rest) };
+        }
+    }
+    path.to_owned()
+}
+
+fn is_mount_root(path: &Path) -> bool {
+    rustix::fs::statx(CWD, path, AtFlags::empty(), StatxFlags::BASIC_STATS)
+        .is_ok_and(|data| data.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
+}
+
+/// Branches inside each other, inside the mount point, or around it.
+fn overlaps(config: &Config, mount: &Seen, branches: &[Seen]) -> Vec<Located> {
+    let mut ids: HashMap<Id, usize> = HashMap::new();
+    let mut paths: HashMap<&Path, usize> = HashMap::new();
+    let mut errors = Vec::new();
+    for (index, seen) in branches.iter().enumerate() {
+        let twin = seen.id.and_then(|id| ids.get(&id)).or_else(|| paths.get(seen.resolved.as_path())).copied();
+        if let Some(other) = twin.and_then(|twin| config.spec.branches.get(twin)) {
+            report(config, index, &mut errors, |name, path| Problem::SameDirectory {
+                name,
+                path,
+                other: other.name.clone(),
+            });
+            continue;
+        }
+        if let Some(id) = seen.id {
+            ids.insert(id, index);
+        }
+        paths.insert(&seen.resolved, index);
+    }
+    // The innermost branch that holds a path, by identity or by name.
+    let holder = |seen: &Seen| {
+        let by_id = seen.parents.iter().find_map(|id| ids.get(id));
+        by_id.or_else(|| seen.resolved.ancestors().skip(1).find_map(|path| paths.get(path))).copied()
+    };
+    for (index, seen) in branches.iter().enumerate() {
+        if let Some(outer) = holder(seen).and_then(|outer| config.spec.branches.get(outer)) {
+            report(config, index, &mut errors, |inner, inner_path| Problem::BranchInsideBranch {
+                inner,
+                inner_path,
+                outer: outer.name.clone(),
+                outer_path: outer.path.clone(),
+            });
+        }
+        let same = mount.id.is_some_and(|id| seen.id == Some(id) || seen.parents.contains(&id));
+        if same || seen.resolved.starts_with(&mount.resolved) {
+            let mount = mount.resolved.clone();
+            report(config, index, &mut errors, |name, path| Problem::BranchInsideMount { name, path, mount });
+        }
+    }
+    if let Some(outer) = holder(mount).and_then(|outer| config.spec.branches.get(outer)) {
+        let problem = Problem::MountInsideBranch {
+            name: outer.name.clone(),
+            path: outer.path.clone(),
+            mount: mount.resolved.clone(),
+        };
+        errors.push(Located { problem, span: config.spans.mount.clone() });
+    }
+    errors
+}
+
+fn report(config: &Config, index: usize, errors: &mut Vec<Located>, problem: impl FnOnce(String, PathBuf) -> Problem) {
+    let Some(branch) = config.spec.branches.get(index) else { return };
+    let span = config.spans.branches.get(index).cloned().unwrap_or_default();
+    errors.push(Located { problem: problem(branch.name.clone(), branch.path.clone()), span });
+}
+
+fn findings(config: &Config, mount: &Seen, seen: &[Seen]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let at_mount = |notice| Finding { span: config.spans.mount.clone(), notice };
+    match &mount.failure {
+        Some(Failure::Missing) => findings.push(at_mount(Notice::MountMissing { mount: mount.resolved.clone() })),
+        None if !mount.directory => {
+            findings.push(at_mount(Notice::MountNotDirectory { mount: mount.resolved.clone() }))
+        }
+        _ => {}
+    }
+    let mut devices: HashMap<u64, &str> = HashMap::new();
+    for ((branch, seen), span) in config.spec.branches.iter().zip(seen).zip(&config.spans.branches) {
+        for notice in branch_notices(branch, seen) {
+            findings.push(Finding { span: span.clone(), notice });
+        }
+        let Some((device, _)) = seen.id else { continue };
+        if let Some(first) = devices.get(&device) {
+            let notice = Notice::SameFileSystem { first: (*first).to_owned(), second: branch.name.clone() };
+            findings.push(Finding { span: span.clone(), notice });
+        } else {
+            devices.insert(device, &branch.name);
+        }
+    }
+    findings.extend(rule_findings(config));
+    findings.sort_by_key(|finding| finding.span.start);
+    findings
+}
+
+fn branch_notices(branch: &umbrella_fs::spec::BranchSpec, seen: &Seen) -> Vec<Notice> {
+    let (name, path) = (branch.name.clone(), branch.path.clone());
+    match &seen.failure {
+        Some(Failure::Missing) => return vec![Notice::BranchMissing { name, path }],
+        Some(Failure::Silent) => return vec![Notice::BranchSilent { name, path }],
+        Some(Failure::Other(reason)) => {
+            return vec![Notice::BranchUnreadable { name, path, reason: reason.clone() }];
+        }
+        None if !seen.directory => return vec![Notice::BranchNotDirectory { name, path }],
+        None => {}
+    }
+    let mut notices = Vec::new();
+    if !seen.mount_root {
+        match branch.require_mount {
+            Some(true) => notices.push(Notice::NotMounted { name: name.clone(), path }),
+            None => notices.push(Notice::PlainDirectory { name: name.clone(), path }),
+            Some(false) => {}
+        }
+    }
+    let Some(total) = seen.total else { return notices };
+    let keep_free = branch.keep_free.of(total);
+    if total.0 > 0 && keep_free >= total {
+        notices.push(Notice::KeepFreeTooLarge { name: name.clone(), keep_free: branch.keep_free, total });
+    }
+    if let Some(headroom) = branch.headroom.map(|headroom| headroom.of(total)).filter(|headroom| *headroom < keep_free)
+    {
+        notices.push(Notice::HeadroomBelowKeepFree { name, headroom, keep_free });
+    }
+    notices
+}
+
+fn rule_findings(config: &Config) -> Vec<Finding> {
+    let read_only = |name: &String| config.spec.branches.iter().any(|branch| branch.name == *name && branch.read_only);
+    let only_read_only = |to: &DestinationSpec| !to.branches.is_empty() && to.branches.iter().all(read_only);
+    let mut findings = Vec::new();
+    let default = &config.spec.rules.default;
+    let at_default = |notice| Finding { span: config.spans.default.clone(), notice };
+    match default.first().filter(|name| read_only(name)) {
+        Some(_) if default.iter().all(read_only) => findings.push(at_default(Notice::DefaultReadOnly)),
+        Some(name) => findings.push(at_default(Notice::DefaultBeginsReadOnly { name: name.clone() })),
+        None => {}
+    }
+    for (rule, span) in config.spec.rules.rules.iter().zip(&config.spans.rules) {
+        let at_rule = |notice| Finding { span: span.clone(), notice };
+        match &rule.kind {
+            RuleKindSpec::When { conditions, to } => {
+                if only_read_only(to) {
+                    findings.push(at_rule(Notice::RuleReadOnly { rule: rule.name.clone() }));
+                }
+                let equality =
+                    |condition: &Condition| matches!(condition, Condition::Age { is: Comparison::Equal, .. });
+                if conditions.iter().any(equality) {
+                    findings.push(at_rule(Notice::AgeEquality { rule: rule.name.clone() }));
+                }
+            }
+            RuleKindSpec::Names(entries) => {
+                for entry in entries.iter().filter(|entry| only_read_only(&entry.to)) {
+                    let span = config.spans.globs.get(&entry.glob).cloned().unwrap_or_else(|| span.clone());
+                    findings.push(Finding { span, notice: Notice::RuleReadOnly { rule: entry.glob.clone() } });
+                }
+            }
+        }
+    }
+    findings
+}

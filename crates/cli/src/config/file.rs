@@ -1,0 +1,120 @@
+//! The shape of the file: typed structs that refuse every unknown key. Values keep their place in the text.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use serde::Deserialize;
+use toml::Spanned;
+use umbrella_fs::spec::OnBranchError;
+
+use super::problem::Problem;
+use super::values::{ModeValues, Names, Scalar, Values};
+
+/// The whole file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PoolFile {
+    pub(super) mount: Spanned<String>,
+    pub(super) default: Option<Spanned<Names>>,
+    pub(super) on_branch_error: Option<OnBranchError>,
+    pub(super) cache_timeout: Option<Spanned<Scalar>>,
+    pub(super) probe_interval: Option<Spanned<Scalar>>,
+    pub(super) probe_timeout: Option<Spanned<Scalar>>,
+    pub(super) threads: Option<Spanned<i64>>,
+    #[serde(default)]
+    pub(super) enforce: EnforceFile,
+    #[serde(default)]
+    pub(super) branch: Vec<Spanned<BranchFile>>,
+    #[serde(default)]
+    pub(super) rule: Vec<Spanned<RuleFile>>,
+}
+
+/// `[enforce]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EnforceFile {
+    pub(super) window: Option<Spanned<String>>,
+    pub(super) bandwidth: Option<Spanned<Scalar>>,
+}
+
+/// `[[branch]]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BranchFile {
+    pub(super) name: Spanned<String>,
+    pub(super) path: Spanned<String>,
+    pub(super) keep_free: Option<Spanned<Scalar>>,
+    pub(super) headroom: Option<Spanned<Scalar>>,
+    #[serde(default)]
+    pub(super) read_only: bool,
+    #[serde(default)]
+    pub(super) optional: bool,
+    pub(super) require_mount: Option<bool>,
+    pub(super) min_stay: Option<Spanned<Scalar>>,
+    pub(super) passthrough: Option<bool>,
+}
+
+/// `[[rule]]`: either `when`, `to` and `spill`, or `match`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RuleFile {
+    pub(super) name: Option<Spanned<String>>,
+    pub(super) when: Option<Spanned<WhenFile>>,
+    pub(super) to: Option<Spanned<Names>>,
+    pub(super) spill: Option<Spanned<bool>>,
+    #[serde(rename = "match")]
+    pub(super) names: Option<Spanned<Vec<EntryFile>>>,
+}
+
+/// One line of a name table.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EntryFile {
+    pub(super) glob: Spanned<String>,
+    pub(super) to: Spanned<Names>,
+    pub(super) spill: Option<bool>,
+}
+
+/// A map whose keys are branch names.
+pub(super) type PerBranch = BTreeMap<Spanned<String>, Spanned<Values>>;
+
+/// The conditions of a metadata rule.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WhenFile {
+    pub(super) size: Option<Spanned<Values>>,
+    pub(super) uid: Option<Spanned<Values>>,
+    pub(super) gid: Option<Spanned<Values>>,
+    pub(super) user: Option<Spanned<String>>,
+    pub(super) group: Option<Spanned<String>>,
+    pub(super) mode: Option<Spanned<ModeValues>>,
+    pub(super) access: Option<Spanned<String>>,
+    #[serde(rename = "type")]
+    pub(super) kind: Option<Spanned<Names>>,
+    pub(super) extension: Option<Spanned<Names>>,
+    pub(super) atime: Option<Spanned<Values>>,
+    pub(super) mtime: Option<Spanned<Values>>,
+    pub(super) ctime: Option<Spanned<Values>>,
+    pub(super) links: Option<Spanned<Values>>,
+    #[serde(default)]
+    pub(super) free: PerBranch,
+    #[serde(default)]
+    pub(super) used: PerBranch,
+    pub(super) online: Option<Spanned<Names>>,
+    pub(super) offline: Option<Spanned<Names>>,
+    pub(super) band: Option<Spanned<Scalar>>,
+}
+
+/// Reads the text into its shape, or says what is wrong and where.
+pub(super) fn parse(text: &str) -> Result<PoolFile, (Problem, Range<usize>)> {
+    toml::from_str(text).map_err(|error| {
+        let mut span = error.span().unwrap_or(0..0);
+        let problem = Problem::from_toml(error.message());
+        // An unfinished table is reported at its whole extent: its first line is enough.
+        if let Problem::MissingKey { .. } = problem {
+            span.end =
+                text.get(span.clone()).and_then(|table| table.find('\n')).map_or(span.end, |end| span.start + end);
+        }
+        (problem, span)
+    })
+}

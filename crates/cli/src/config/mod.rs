@@ -1,0 +1,109 @@
+//! The configuration: one TOML file, read into a [`PoolSpec`].
+//!
+//! Three steps, each with its own kind of complaint. `file` gives the text a typed shape (unknown keys and wrong types end
+//! here); `convert` turns it into the plain types that the file system and the rules work with, and collects every mistake
+//! it finds; `disks` looks at the real paths (branches inside each other, missing mount points). A configuration is input
+//! from outside: nothing in here panics, and every error names file, line and column.
+
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]
+
+mod convert;
+mod disks;
+mod file;
+mod hint;
+mod problem;
+mod rules;
+mod source;
+#[cfg(test)]
+mod tests;
+mod values;
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
+use std::ops::Range;
+use std::path::Path;
+
+use umbrella_fs::spec::PoolSpec;
+
+pub(crate) use disks::{Finding, resolve};
+pub(crate) use hint::nearest;
+pub(crate) use problem::{ConfigErrors, ErrorReport, Problem};
+pub(crate) use source::Source;
+
+/// The largest configuration that is read.
+pub(crate) const MAX_BYTES: u64 = 1 << 20;
+
+/// A configuration that can be used.
+#[derive(Debug)]
+pub(crate) struct Config {
+    /// The pool.
+    pub(crate) spec: PoolSpec,
+    /// The text it came from.
+    pub(crate) source: Source,
+    /// Where each rule (or pattern of the name table), branch and setting stands.
+    pub(crate) spans: Spans,
+}
+
+impl Config {
+    /// A message about a place in the file.
+    pub(crate) fn report(&self, span: &Range<usize>, message: String) -> ErrorReport {
+        ErrorReport::at(&self.source, span, message)
+    }
+
+    /// Where a rule, or a pattern of the name table, stands.
+    pub(crate) fn span_of_rule(&self, name: &str) -> Range<usize> {
+        let rule = self.spec.rules.rules.iter().position(|rule| rule.name == name);
+        let span = rule.and_then(|index| self.spans.rules.get(index)).or_else(|| self.spans.globs.get(name));
+        span.cloned().unwrap_or_default()
+    }
+}
+
+/// Where things stand in the text.
+#[derive(Debug, Default)]
+pub(crate) struct Spans {
+    /// The value of `mount`.
+    pub(crate) mount: Range<usize>,
+    /// The default list.
+    pub(crate) default: Range<usize>,
+    /// Each branch's path, in order.
+    pub(crate) branches: Vec<Range<usize>>,
+    /// Each rule, in order; for the name table, its name.
+    pub(crate) rules: Vec<Range<usize>>,
+    /// Each pattern of the name table.
+    pub(crate) globs: HashMap<String, Range<usize>>,
+}
+
+/// Reads a configuration and checks everything that can be known without looking at the disks.
+pub(crate) fn read(path: &Path) -> Result<Config, ConfigErrors> {
+    let unread = |problem| ConfigErrors::whole_file(path, problem);
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
+        .map_err(|error| unread(Problem::unreadable(&error)))?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(unread(Problem::TooLarge { limit: MAX_BYTES }));
+    }
+    parse(path, bytes)
+}
+
+/// As [`read`], and looks at the disks too: paths inside each other are errors. What is only odd comes back as findings.
+/// The pool is to be mounted `at` a place other than the one in the file, if one is given.
+pub(crate) fn load(path: &Path, at: Option<&Path>) -> Result<(Config, Vec<Finding>), ConfigErrors> {
+    let mut config = read(path)?;
+    if let Some(at) = at {
+        at.clone_into(&mut config.spec.mount);
+    }
+    let findings = disks::look(&mut config)?;
+    Ok((config, findings))
+}
+
+/// Parses the text of a configuration. `name` is only used in messages.
+pub(crate) fn parse(name: &Path, bytes: Vec<u8>) -> Result<Config, ConfigErrors> {
+    let source = Source::new(name, bytes)?;
+    let shape = match file::parse(source.text()) {
+        Ok(shape) => shape,
+        Err((problem, span)) => return Err(ConfigErrors::one(source, problem, span)),
+    };
+    convert::pool(shape, source)
+}

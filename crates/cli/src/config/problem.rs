@@ -1,0 +1,295 @@
+//! What can be wrong with a configuration, and how it is said.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use thiserror::Error;
+use umbrella_policy::placement::{GlobError, RuleError};
+use umbrella_units::{ParseDurationError, ParseSizeError};
+
+use super::hint::nearest;
+use super::source::Source;
+use crate::text::{self, quoted, quoted_list, visible_path};
+
+/// One mistake. The texts are lower case and say what to write instead.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub(crate) enum Problem {
+    #[error("cannot be read: {reason}")]
+    Unreadable { reason: String },
+    #[error("does not exist; name a configuration file (docs/configuration.md describes it)")]
+    Missing,
+    #[error("is larger than {limit} bytes, the most that is read; is it a configuration?")]
+    TooLarge { limit: u64 },
+    #[error("not UTF-8: the byte 0x{byte:02x} begins no character; save the file as UTF-8")]
+    NotUtf8 { byte: u8 },
+    /// What the TOML reader says, in its words.
+    #[error("{message}")]
+    Toml { message: String },
+    #[error("unknown key {}{}; valid keys: {}", quoted(key), did_you_mean(key, valid), valid.join(", "))]
+    UnknownKey { key: String, valid: Vec<String> },
+    #[error("missing key {key:?}")]
+    MissingKey { key: String },
+    #[error(
+        "{} is not valid here{}; valid values: {}",
+        quoted(value),
+        did_you_mean(value, valid),
+        quoted_strings(valid)
+    )]
+    UnknownValue { value: String, valid: Vec<String> },
+    #[error("no branch: write at least one [[branch]] with a name and a path")]
+    NoBranch,
+    #[error("more than {limit} branches")]
+    TooManyBranches { limit: usize },
+    #[error("unknown branch {}{}; branches: {}", quoted(name), did_you_mean(name, valid), quoted_strings(valid))]
+    UnknownBranch { name: String, valid: Vec<String> },
+    #[error("a second branch {}; the first is at line {first_line}, and names must differ", quoted(name))]
+    DuplicateBranch { name: String, first_line: usize },
+    #[error("a second rule {}; the first is at line {first_line}, and names must differ", quoted(name))]
+    DuplicateRule { name: String, first_line: usize },
+    #[error("branch {} stands twice in the list", quoted(name))]
+    Repeated { name: String },
+    #[error("{what} needs a name: 1 to {limit} characters, no slash, no control characters, no space at either end")]
+    BadName { what: &'static str, limit: usize },
+    #[error("no rule may be named \"default\": that is what the default list is called in reports")]
+    ReservedName,
+    #[error("{key} must be an absolute path without \"..\" (it begins with \"/\"), not {}", quoted(path))]
+    BadPath { key: &'static str, path: String },
+    #[error("the list is empty; name at least one {what}")]
+    EmptyList { what: &'static str },
+    #[error(
+        "default is missing; with more than one branch, say where files go that no rule names: default = [{}]",
+        quoted_strings(branches)
+    )]
+    NoDefault { branches: Vec<String> },
+    #[error("a rule needs either \"when\" and \"to\", or \"match\" (the name table)")]
+    RuleWithoutKind,
+    #[error("\"when\" and \"match\" cannot stand in one rule; make two rules of it")]
+    RuleWithBothKinds,
+    #[error(
+        "missing key \"to\": say which branches the rule sends its files to, for example to = [{}]",
+        quoted_strings(branches)
+    )]
+    RuleWithoutTo { branches: Vec<String> },
+    #[error("{key:?} of a name table belongs inside each pattern: {{ glob = \"/**\", {key} = ... }}")]
+    KeyBesideMatch { key: &'static str },
+    #[error(
+        "a second name table; the first is at line {first_line}. There is one, since the longest match of all decides: put these patterns there"
+    )]
+    SecondNameTable { first_line: usize },
+    #[error("the pattern {} stands twice in the name table; the first is at line {first_line}", quoted(glob))]
+    DuplicateGlob { glob: String, first_line: usize },
+    #[error("{key}: {error}")]
+    Size { key: &'static str, error: ParseSizeError },
+    #[error("{key}: {error}")]
+    Duration { key: &'static str, error: ParseDurationError },
+    #[error("{key} must be {valid}, not {}", quoted(given))]
+    OutOfRange { key: &'static str, given: String, valid: &'static str },
+    #[error("{key}: {} is not {what}; write for example {examples}", quoted(given))]
+    BadValue { key: &'static str, given: String, what: &'static str, examples: &'static str },
+    #[error("{key} takes only \"=\" (which may be left out) and \"!=\"")]
+    OnlyEquality { key: &'static str },
+    #[error("{key}: either all values of the list begin with \"!=\", or none")]
+    MixedNegation { key: &'static str },
+    #[error("this machine has no {what} {}; use {number_key} with a number for one that is not here", quoted(name))]
+    UnknownAccount { what: &'static str, name: String, number_key: &'static str },
+    #[error("the {what} {} cannot be looked up: {reason}", quoted(name))]
+    AccountLookup { what: &'static str, name: String, reason: String },
+    #[error("mode: {value:04o} has bits that are not in bits = {mask:04o}, so it can never be equal")]
+    OutsideMask { value: u32, mask: u32 },
+    #[error(
+        "band does nothing here: it needs a condition on size, on an age (atime, mtime, ctime) or on space (free, used) in the same rule"
+    )]
+    BandWithoutThreshold,
+    #[error(
+        "band: {} is neither a size (\"64KiB\"), a duration (\"1d\") nor a share (\"2%\") that fits the conditions of this rule",
+        quoted(given)
+    )]
+    BadBand { given: String },
+    #[error(
+        "band: {} may mean minutes or MiB, and this rule has conditions of both kinds; write \"min\" or \"MiB\"",
+        quoted(given)
+    )]
+    AmbiguousBand { given: String },
+    #[error("pattern {} {reason}", quoted(glob))]
+    BadGlob { glob: String, reason: GlobError },
+    #[error("{error}")]
+    Rules { error: RuleError },
+    #[error(
+        "branch {}: {} lies inside the branch {} ({}); every file would be there twice",
+        quoted(inner),
+        visible_path(inner_path),
+        quoted(outer),
+        visible_path(outer_path)
+    )]
+    BranchInsideBranch { inner: String, inner_path: PathBuf, outer: String, outer_path: PathBuf },
+    #[error(
+        "branch {}: {} is the same directory as the branch {}; every file would be there twice",
+        quoted(name),
+        visible_path(path),
+        quoted(other)
+    )]
+    SameDirectory { name: String, path: PathBuf, other: String },
+    #[error(
+        "branch {}: {} is or lies inside the mount point {}; the pool would hide its own branch",
+        quoted(name),
+        visible_path(path),
+        visible_path(mount)
+    )]
+    BranchInsideMount { name: String, path: PathBuf, mount: PathBuf },
+    #[error(
+        "the mount point {} lies inside the branch {} ({}); the pool would contain itself",
+        visible_path(mount),
+        quoted(name),
+        visible_path(path)
+    )]
+    MountInsideBranch { name: String, path: PathBuf, mount: PathBuf },
+}
+
+impl Problem {
+    /// A file that cannot be opened or read.
+    pub(crate) fn unreadable(error: &std::io::Error) -> Problem {
+        match error.kind() {
+            std::io::ErrorKind::NotFound => Problem::Missing,
+            _ => Problem::Unreadable { reason: error.to_string() },
+        }
+    }
+
+    /// The TOML reader's complaint, with hints where it names the words it knows.
+    ///
+    /// serde reports unknown keys and values as text only, with every word in backquotes: the unknown one first.
+    pub(super) fn from_toml(message: &str) -> Problem {
+        let mut words = message.split('`').skip(1).step_by(2).map(str::to_owned);
+        let mut split = || (words.next().unwrap_or_default(), words.by_ref().collect());
+        if message.starts_with("unknown field `") {
+            let (key, valid) = split();
+            return Problem::UnknownKey { key, valid };
+        }
+        if message.starts_with("unknown variant `") {
+            let (value, valid) = split();
+            return Problem::UnknownValue { value, valid };
+        }
+        if message.starts_with("missing field `") {
+            return Problem::MissingKey { key: split().0 };
+        }
+        Problem::Toml { message: text::visible(&message.replace('`', "\"")) }
+    }
+}
+
+/// ` (did you mean "x"?)`, or nothing.
+fn did_you_mean(word: &str, valid: &[String]) -> String {
+    nearest(word, valid.iter().map(String::as_str))
+        .map_or_else(String::new, |near| format!(" (did you mean {near:?}?)"))
+}
+
+fn quoted_strings(words: &[String]) -> String {
+    quoted_list(words.iter().map(String::as_str))
+}
+
+/// A mistake and where it is.
+#[derive(Debug)]
+pub(crate) struct Located {
+    pub(crate) problem: Problem,
+    pub(crate) span: Range<usize>,
+}
+
+/// Everything that is wrong with one configuration, in the order of the text. Never empty.
+#[derive(Debug)]
+pub(crate) struct ConfigErrors {
+    source: Source,
+    errors: Vec<Located>,
+    about_file: bool,
+}
+
+/// One mistake as `check --json` prints it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct ErrorReport {
+    /// The configuration.
+    pub(crate) file: String,
+    /// From 1; absent when the whole file is meant.
+    pub(crate) line: Option<usize>,
+    /// From 1, in characters.
+    pub(crate) column: Option<usize>,
+    /// What is wrong.
+    pub(crate) message: String,
+}
+
+impl ConfigErrors {
+    /// One mistake at one place.
+    pub(crate) fn one(source: Source, problem: Problem, span: Range<usize>) -> ConfigErrors {
+        ConfigErrors { source, errors: vec![Located { problem, span }], about_file: false }
+    }
+
+    /// A mistake of the file as such.
+    pub(crate) fn whole_file(path: &Path, problem: Problem) -> ConfigErrors {
+        ConfigErrors { about_file: true, ..ConfigErrors::one(Source::unread(path), problem, 0..0) }
+    }
+
+    /// All mistakes of a file; `None` when there is none.
+    pub(super) fn all(source: &Source, mut errors: Vec<Located>) -> Option<ConfigErrors> {
+        errors.sort_by_key(|error| error.span.start);
+        (!errors.is_empty()).then(|| ConfigErrors { source: source.clone(), errors, about_file: false })
+    }
+
+    /// The mistakes as data.
+    pub(crate) fn reports(&self) -> Vec<ErrorReport> {
+        let report = |error: &Located| {
+            let report = ErrorReport::at(&self.source, &error.span, error.problem.to_string());
+            if self.about_file { ErrorReport { line: None, column: None, ..report } } else { report }
+        };
+        self.errors.iter().map(report).collect()
+    }
+
+    #[cfg(test)]
+    pub(super) fn problems(&self) -> Vec<&Problem> {
+        self.errors.iter().map(|error| &error.problem).collect()
+    }
+}
+
+/// `pool.toml:3:1: what is wrong`, each followed by the line it is about.
+impl fmt::Display for ConfigErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 20;
+        for (index, (error, report)) in self.errors.iter().zip(self.reports()).take(SHOWN).enumerate() {
+            if index > 0 {
+                writeln!(f)?;
+            }
+            write!(f, "{report}")?;
+            let excerpt = self.source.excerpt(&error.span);
+            if !excerpt.is_empty() {
+                write!(f, "\n{}", excerpt.trim_end())?;
+            }
+        }
+        if self.errors.len() > SHOWN {
+            write!(f, "\nand {} more", self.errors.len() - SHOWN)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ConfigErrors {}
+
+impl ErrorReport {
+    /// A message about a place in a file.
+    pub(super) fn at(source: &Source, span: &Range<usize>, message: String) -> ErrorReport {
+        let place = source.place(span.start);
+        let file = visible_path(source.name());
+        ErrorReport { file, line: Some(place.line), column: Some(place.column), message }
+    }
+
+    /// `pool.toml:3:1: warning: ...`
+    pub(crate) fn as_warning(&self) -> String {
+        ErrorReport { message: format!("warning: {}", self.message), ..self.clone() }.to_string()
+    }
+}
+
+impl fmt::Display for ErrorReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        if let (Some(line), Some(column)) = (self.line, self.column) {
+            write!(f, ":{line}:{column}")?;
+        }
+        write!(f, ": {}", self.message)
+    }
+}

@@ -1,0 +1,642 @@
+use std::path::Path;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use umbrella_fs::spec::OnBranchError;
+use umbrella_policy::placement::spec::{
+    Access, Comparison, Condition, DestinationSpec, FileKind, RuleKindSpec, SpaceField, TimeField,
+};
+use umbrella_units::{Amount, ByteSize};
+
+use super::*;
+
+/// The paper's figure 8, as the documentation shows it.
+const FIGURE_8: &str = r#"mount = "/srv/pool"
+default = ["disk"]                       # where a file goes that no rule names
+[[branch]]
+name = "disk"
+path = "/mnt/disk1"
+[[branch]]
+name = "flash"
+path = "/mnt/ssd"
+keep_free = "5%"
+[[branch]]
+name = "crypt"
+path = "/mnt/crypt"
+[[rule]]
+name = "read-only files on flash"
+when = { access = "read-only" }
+to = ["flash", "disk"]
+[[rule]]
+name = "by name"
+match = [                                # the name table: the longest match wins
+  { glob = "/home/dave/**",     to = ["crypt"], spill = false },
+  { glob = "/home/dave/**.avi", to = ["disk", "crypt"] },
+]
+"#;
+
+/// Two branches; what a test adds begins at line 8.
+const TWO: &str = "mount = \"/pool\"\n[[branch]]\nname = \"disk\"\npath = \"/mnt/disk\"\n[[branch]]\nname = \"flash\"\n\
+                   path = \"/mnt/flash\"\n";
+
+fn read_text(text: &str) -> Result<Config, ConfigErrors> {
+    parse(Path::new("pool.toml"), text.as_bytes().to_vec())
+}
+
+fn with_default(text: &str) -> String {
+    format!("default = \"disk\"\n{TWO}{text}")
+}
+
+fn error(text: &str) -> String {
+    let errors = read_text(text).expect_err("the configuration is wrong");
+    errors.reports().iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
+/// The conditions of one rule with this `when`.
+fn when(inside: &str) -> Vec<Condition> {
+    let text = with_default(&format!("[[rule]]\nwhen = {{ {inside} }}\nto = \"flash\"\n"));
+    let config = read_text(&text).unwrap_or_else(|errors| panic!("{errors}"));
+    match config.spec.rules.rules.into_iter().next().unwrap().kind {
+        RuleKindSpec::When { conditions, .. } => conditions,
+        RuleKindSpec::Names(_) => panic!("not a name table"),
+    }
+}
+
+/// The message about one rule with this `when`, without its place.
+fn when_error(inside: &str) -> String {
+    let message = error(&with_default(&format!("[[rule]]\nwhen = {{ {inside} }}\nto = \"flash\"\n")));
+    let place = "pool.toml:10:";
+    assert!(message.starts_with(place), "{message}");
+    message.splitn(4, ':').nth(3).unwrap().trim().to_owned()
+}
+
+fn list(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+#[test]
+fn figure_8_is_read_as_it_stands() {
+    let spec = read_text(FIGURE_8).unwrap().spec;
+    assert_eq!(spec.mount, Path::new("/srv/pool"));
+    assert_eq!(spec.rules.default, ["disk"]);
+    let branches: Vec<_> = spec.branches.iter().map(|branch| (branch.name.as_str(), branch.keep_free)).collect();
+    let none = Amount::Bytes(ByteSize(0));
+    assert_eq!(branches, [("disk", none), ("flash", Amount::MilliPercent(5000)), ("crypt", none)]);
+    let to = |branches: &[&str], spill| DestinationSpec { branches: list(branches), spill };
+    assert_eq!(
+        spec.rules.rules[0].kind,
+        RuleKindSpec::When {
+            conditions: vec![Condition::Access { is: Comparison::Equal, value: Access::ReadOnly }],
+            to: to(&["flash", "disk"], true),
+        }
+    );
+    let RuleKindSpec::Names(table) = &spec.rules.rules[1].kind else { panic!("the second rule is the name table") };
+    assert_eq!(table[0].glob, "/home/dave/**");
+    assert_eq!(table[0].to, to(&["crypt"], false));
+    assert_eq!(table[1].to, to(&["disk", "crypt"], true));
+}
+
+#[test]
+fn what_is_left_out_has_a_default_that_works() {
+    let spec = read_text("mount = \"/pool\"\n[[branch]]\nname = \"disk\"\npath = \"/mnt/disk/\"\n").unwrap().spec;
+    assert_eq!(spec.rules.default, ["disk"]);
+    assert_eq!(spec.on_branch_error, OnBranchError::Skip);
+    assert_eq!(spec.cache_timeout, Duration::from_secs(3600));
+    assert_eq!((spec.probe_interval, spec.probe_timeout), (Duration::from_secs(5), Duration::from_secs(5)));
+    assert_eq!(spec.threads, 0);
+    assert_eq!((spec.enforce.window, spec.enforce.bandwidth), (None, None));
+    let branch = &spec.branches[0];
+    assert_eq!(branch.path.as_os_str(), "/mnt/disk");
+    assert_eq!(branch.min_stay, Duration::ZERO);
+    assert!(branch.passthrough && !branch.read_only && !branch.optional);
+    assert_eq!((branch.require_mount, branch.headroom), (None, None));
+}
+
+#[test]
+fn every_setting_reaches_the_pool() {
+    let text = r#"
+mount = "/pool"
+default = "disk"
+on_branch_error = "fail"
+cache_timeout = "0"
+probe_interval = "1m"
+probe_timeout = "500ms"
+threads = 4
+enforce = { window = "22:30-06:00", bandwidth = "50MiB" }
+[[branch]]
+name = "disk"
+path = "/mnt/disk"
+keep_free = "10GiB"
+headroom = "10%"
+read_only = true
+optional = true
+require_mount = false
+min_stay = "1d"
+passthrough = false
+"#;
+    let spec = read_text(text).unwrap().spec;
+    assert_eq!(spec.on_branch_error, OnBranchError::Fail);
+    assert_eq!(spec.cache_timeout, Duration::ZERO);
+    assert_eq!((spec.probe_interval, spec.probe_timeout), (Duration::from_secs(60), Duration::from_millis(500)));
+    assert_eq!(spec.threads, 4);
+    assert_eq!(spec.enforce.window, Some((22 * 60 + 30, 6 * 60)));
+    assert_eq!(spec.enforce.bandwidth, Some(ByteSize(50 << 20)));
+    let branch = &spec.branches[0];
+    assert_eq!(branch.keep_free, Amount::Bytes(ByteSize(10 << 30)));
+    assert_eq!(branch.headroom, Some(Amount::MilliPercent(10_000)));
+    assert!(branch.read_only && branch.optional && !branch.passthrough);
+    assert_eq!((branch.require_mount, branch.min_stay), (Some(false), Duration::from_secs(86_400)));
+}
+
+#[test]
+fn each_operator_is_understood() {
+    use Comparison::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
+    for (text, is) in [
+        ("\"< 10\"", Less),
+        ("\"<=10\"", LessOrEqual),
+        ("\"= 10\"", Equal),
+        ("\"== 10\"", Equal),
+        ("\"!= 10\"", NotEqual),
+        ("\" >=  10 \"", GreaterOrEqual),
+        ("\">10\"", Greater),
+        ("\"10\"", Equal),
+        ("10", Equal),
+    ] {
+        let value = ByteSize(10);
+        assert_eq!(when(&format!("size = {text}")), [Condition::Size { is, value, band: ByteSize(0) }], "{text}");
+    }
+}
+
+#[test]
+fn a_list_of_comparisons_is_a_range() {
+    let bound = |is, value| Condition::Size { is, value: ByteSize(value), band: ByteSize(0) };
+    assert_eq!(
+        when("size = [\">= 1MiB\", \"< 1GiB\"]"),
+        [bound(Comparison::GreaterOrEqual, 1 << 20), bound(Comparison::Less, 1 << 30)]
+    );
+}
+
+#[test]
+fn owners_are_numbers_or_names() {
+    let uid = |is, value| Condition::Uid { is, value };
+    let gid = |is, value| Condition::Gid { is, value };
+    assert_eq!(when("uid = 1000"), [uid(Comparison::Equal, 1000)]);
+    assert_eq!(when("uid = \">= 1000\""), [uid(Comparison::GreaterOrEqual, 1000)]);
+    assert_eq!(when("gid = [\"> 5\", \"!= 7\"]"), [gid(Comparison::Greater, 5), gid(Comparison::NotEqual, 7)]);
+    assert_eq!(when("user = \"root\""), [uid(Comparison::Equal, 0)]);
+    assert_eq!(when("user = \"!= root\", group = \"root\""), [uid(Comparison::NotEqual, 0), gid(Comparison::Equal, 0)]);
+}
+
+#[test]
+fn modes_are_octal() {
+    let mode = |is, value, mask| Condition::Mode { is, value, mask };
+    assert_eq!(when("mode = \"0644\""), [mode(Comparison::Equal, 0o644, 0o7777)]);
+    assert_eq!(when("mode = \">= 700\""), [mode(Comparison::GreaterOrEqual, 0o700, 0o7777)]);
+    assert_eq!(when("mode = { bits = \"0111\", is = \"!= 0\" }"), [mode(Comparison::NotEqual, 0, 0o111)]);
+}
+
+#[test]
+fn access_types_kinds_and_extensions_are_words() {
+    let access = |is, value| Condition::Access { is, value };
+    assert_eq!(when("access = \"!= writable\""), [access(Comparison::NotEqual, Access::Writable)]);
+    let kind = |any_of, negated| Condition::Kind { any_of, negated };
+    assert_eq!(when("type = \"symlink\""), [kind(vec![FileKind::Symlink], false)]);
+    assert_eq!(
+        when("type = [\"!= fifo\", \"!= char-device\"]"),
+        [kind(vec![FileKind::Fifo, FileKind::CharDevice], true)]
+    );
+    let extension = |any_of: &[&str], negated| Condition::Extension { any_of: list(any_of), negated };
+    assert_eq!(when("extension = [\".AVI\", \"mkv\"]"), [extension(&["avi", "mkv"], false)]);
+    assert_eq!(when("extension = \"!= .tmp\""), [extension(&["tmp"], true)]);
+}
+
+#[test]
+fn ages_links_space_and_states_are_conditions() {
+    let day = Duration::from_secs(86_400);
+    let age = |of, is, days| Condition::Age { of, is, value: day * days, band: Duration::ZERO };
+    assert_eq!(
+        when("atime = \"< 1d\", mtime = \"> 30d\", ctime = \">= 2w\""),
+        [
+            age(TimeField::Atime, Comparison::Less, 1),
+            age(TimeField::Mtime, Comparison::Greater, 30),
+            age(TimeField::Ctime, Comparison::GreaterOrEqual, 14),
+        ]
+    );
+    assert_eq!(when("links = \"> 1\""), [Condition::Links { is: Comparison::Greater, value: 1 }]);
+    let space = |branch: &str, of, is, value| {
+        let branch = branch.to_owned();
+        Condition::Space { branch, of, is, value, band: Amount::Bytes(ByteSize(0)) }
+    };
+    assert_eq!(
+        when("free = { flash = \"< 10%\", disk = \"> 1GiB\" }, used = { disk = \"> 50%\" }"),
+        [
+            space("flash", SpaceField::Free, Comparison::Less, Amount::MilliPercent(10_000)),
+            space("disk", SpaceField::Free, Comparison::Greater, Amount::Bytes(ByteSize(1 << 30))),
+            space("disk", SpaceField::Used, Comparison::Greater, Amount::MilliPercent(50_000)),
+        ]
+    );
+    let online = |branch: &str, value| Condition::Online { branch: branch.to_owned(), value };
+    assert_eq!(when("online = \"flash\", offline = [\"disk\"]"), [online("flash", true), online("disk", false)]);
+}
+
+#[test]
+fn conditions_may_be_a_table_of_their_own() {
+    let text = with_default("[[rule]]\nto = \"flash\"\n[rule.when]\nlinks = 2\n[rule.when.free]\nflash = \"< 1%\"\n");
+    let RuleKindSpec::When { conditions, .. } = &read_text(&text).unwrap().spec.rules.rules[0].kind else {
+        panic!("a metadata rule")
+    };
+    assert_eq!(conditions.len(), 2);
+}
+
+#[test]
+fn a_band_goes_to_the_threshold_of_its_kind() {
+    let bands = |inside: &str| -> (ByteSize, Duration, Amount) {
+        let mut bands = (ByteSize(0), Duration::ZERO, Amount::Bytes(ByteSize(0)));
+        for condition in when(inside) {
+            match condition {
+                Condition::Size { band, .. } => bands.0 = band,
+                Condition::Age { band, .. } => bands.1 = band,
+                Condition::Space { band, .. } => bands.2 = band,
+                _ => {}
+            }
+        }
+        bands
+    };
+    let none = Amount::Bytes(ByteSize(0));
+    assert_eq!(bands("size = \"> 1M\", band = \"5m\""), (ByteSize(5 << 20), Duration::ZERO, none));
+    assert_eq!(bands("atime = \"> 1d\", band = \"5m\""), (ByteSize(0), Duration::from_secs(300), none));
+    assert_eq!(
+        bands("size = \"> 1M\", atime = \"> 1d\", band = \"1h\""),
+        (ByteSize(0), Duration::from_secs(3600), none)
+    );
+    assert_eq!(
+        bands("size = \"> 1M\", free = { disk = \"< 5%\" }, band = \"2%\""),
+        (ByteSize(0), Duration::ZERO, Amount::MilliPercent(2000))
+    );
+}
+
+#[test]
+fn an_empty_when_matches_every_file() {
+    assert_eq!(when(""), []);
+}
+
+#[test]
+fn a_rule_without_a_name_is_called_by_its_number() {
+    let text = with_default("[[rule]]\nwhen = {}\nto = \"disk\"\n");
+    assert_eq!(read_text(&text).unwrap().spec.rules.rules[0].name, "rule 1");
+}
+
+#[test]
+fn an_unknown_key_comes_with_its_place_a_hint_and_the_valid_keys() {
+    assert_eq!(
+        error("mount = \"/pool\"\n[[branch]]\nname = \"a\"\n path = \"/a\"\n  keepfree = \"5%\"\n"),
+        "pool.toml:5:3: unknown key \"keepfree\" (did you mean \"keep_free\"?); valid keys: name, path, keep_free, \
+         headroom, read_only, optional, require_mount, min_stay, passthrough"
+    );
+    assert!(when_error("sise = 5").starts_with("unknown key \"sise\" (did you mean \"size\"?); valid keys: size, uid"));
+    assert!(error(&with_default("[rules]\n")).contains("unknown key \"rules\" (did you mean \"rule\"?)"));
+    assert!(
+        error(&with_default("[enforce]\nwindows = \"1\"\n"))
+            .contains("(did you mean \"window\"?); valid keys: window, bandwidth")
+    );
+}
+
+#[test]
+fn an_unknown_branch_comes_with_its_place_a_hint_and_the_branches() {
+    assert_eq!(
+        error(&format!("default = [\"disk\", \"flsah\"]\n{TWO}")),
+        "pool.toml:1:20: unknown branch \"flsah\" (did you mean \"flash\"?); branches: \"disk\", \"flash\""
+    );
+    assert_eq!(
+        when_error("free = { flahs = \"< 10%\" }"),
+        "unknown branch \"flahs\" (did you mean \"flash\"?); branches: \"disk\", \"flash\""
+    );
+    assert!(when_error("online = \"remote\"").starts_with("unknown branch \"remote\"; branches"));
+}
+
+#[test]
+fn all_mistakes_are_told_at_once_in_order() {
+    let text = "mount = \"pool\"\nthreads = -1\n[[branch]]\nname = \"\"\npath = \"x\"\n";
+    let errors = read_text(text).unwrap_err();
+    let lines: Vec<_> = errors.reports().iter().map(|report| report.line).collect();
+    assert_eq!(lines, [Some(1), Some(2), Some(4), Some(5)]);
+}
+
+#[test]
+fn an_error_shows_the_line_with_a_mark() {
+    let errors =
+        read_text("mount = \"/pool\"\nthreads\t= 1000\n[[branch]]\nname = \"a\"\npath = \"/a\"\n").unwrap_err();
+    assert_eq!(
+        errors.to_string(),
+        "pool.toml:2:11: threads must be 0 (one a core) to 256, not \"1000\"\n  |\n2 | threads = 1000\n  |           ^^^^"
+    );
+}
+
+#[test]
+fn columns_count_characters() {
+    let text = "mount = \"/pool\"\n[[branch]]\nname = \"a\"\npath = \"/a\"\n# ä\n[[rule]]\nname = \"ü\"\nwhen = { \"ö\" = 1 }\n";
+    assert!(error(text).starts_with("pool.toml:8:10: unknown key \"ö\""), "{}", error(text));
+}
+
+#[test]
+fn text_that_is_not_utf_8_is_refused_at_its_place() {
+    let errors = parse(Path::new("pool.toml"), b"mount = \"/pool\"\nx = \"\xff\"\n".to_vec()).unwrap_err();
+    assert_eq!(errors.problems(), [&Problem::NotUtf8 { byte: 0xff }]);
+    assert!(errors.to_string().starts_with("pool.toml:2:6: not UTF-8: the byte 0xff"), "{errors}");
+}
+
+#[test]
+fn a_huge_file_is_not_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool.toml");
+    std::fs::write(&path, FIGURE_8.to_owned() + &"#".repeat(MAX_BYTES as usize)).unwrap();
+    assert_eq!(read(&path).unwrap_err().problems(), [&Problem::TooLarge { limit: MAX_BYTES }]);
+}
+
+#[test]
+fn a_missing_file_and_a_directory_are_told_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let missing = read(&dir.path().join("no.toml")).unwrap_err();
+    assert_eq!(missing.problems(), [&Problem::Missing]);
+    assert!(missing.to_string().contains("no.toml: does not exist"), "{missing}");
+    assert!(read(dir.path()).unwrap_err().to_string().contains("cannot be read: Is a directory"));
+}
+
+#[test]
+fn a_name_with_escapes_does_not_reach_the_terminal_raw() {
+    let text = "mount = \"/pool\"\n[[branch]]\nname = \"\\u001b[31m\"\npath = \"/a\"\n\"\\u001b[2J\" = 1\n";
+    let shown = read_text(text).unwrap_err().to_string();
+    assert!(!shown.contains('\u{1b}'), "{shown:?}");
+}
+
+/// Every kind of mistake and what is said about it, in one file that a reviewer can read. Written anew with UPDATE_GOLDEN=1.
+#[test]
+fn the_texts_of_all_errors_are_as_agreed() {
+    let rule = |text: &str| with_default(&format!("[[rule]]\n{text}\n"));
+    let when = |text: &str| rule(&format!("when = {{ {text} }}\nto = \"flash\""));
+    let branch = |text: &str| format!("mount = \"/pool\"\n[[branch]]\n{text}\n");
+    let top = |text: &str| format!("{text}\n{TWO}");
+    let table = |text: &str| rule(&format!("match = [{text}]"));
+    let cases = [
+        String::new(),
+        "mount = ".to_owned(),
+        "mount = \"/pool\"\nmount = \"/pool\"".to_owned(),
+        "mount = \"/pool\"".to_owned(),
+        "mount = 5".to_owned(),
+        branch("path = \"/a\""),
+        branch("name = \"a\"\npath = \"a\""),
+        branch("name = \"a\"\npath = \"/a/../b\""),
+        branch("name = \"a/b\"\npath = \"/a\""),
+        branch("name = \"a\"\npath = \"/a\"\nkeep_free = \"lots\""),
+        branch("name = \"a\"\npath = \"/a\"\nkeep_free = \"101%\""),
+        branch("name = \"a\"\npath = \"/a\"\nkeep_free = 1.5"),
+        branch("name = \"a\"\npath = \"/a\"\nmin_stay = \"soon\""),
+        branch("name = \"a\"\npath = \"/a\"\nread_only = \"yes\""),
+        branch("name = \"a\"\npath = \"/a\"\n[[branch]]\nname = \"a\"\npath = \"/b\""),
+        TWO.to_owned(),
+        TWO.replacen("/pool", "/", 1),
+        top("default = []"),
+        top("default = [\"disk\", \"disk\"]"),
+        top("default = \"dsik\""),
+        top("default = 1"),
+        top("default = \"disk\"\non_branch_error = \"skp\""),
+        top("default = \"disk\"\ncache_timeout = \"long\""),
+        top("default = \"disk\"\nprobe_interval = \"0s\""),
+        top("default = \"disk\"\nthreads = 257"),
+        with_default("[enforce]\nwindow = \"2-5\"\nbandwidth = \"0\""),
+        with_default("[enforce]\nwindow = \"02:00-02:00\"\nbandwidth = \"fast\""),
+        rule("name = \"x\""),
+        rule("name = \"x\"\nwhen = {}"),
+        rule("name = \"default\"\nwhen = {}\nto = \"disk\""),
+        rule("name = \" x\"\nwhen = {}\nto = \"disk\""),
+        rule("name = \"x\"\nwhen = {}\nto = \"disk\"\n[[rule]]\nname = \"x\"\nwhen = {}\nto = \"disk\""),
+        rule("name = \"x\"\nwhen = {}\nto = []"),
+        rule("name = \"x\"\nwhen = {}\nmatch = []"),
+        rule("name = \"x\"\nmatch = []\nto = \"disk\"\nspill = true"),
+        table("{ glob = \"/a/**\", to = \"disk\" }, { glob = \"/a/**\", to = \"flash\" }"),
+        table("{ glob = \"/[a\", to = \"disk\" }, { glob = \"\", to = \"flash\" }"),
+        table("{ glob = \"/a\" }"),
+        table("{ golb = \"/a\", to = \"disk\" }"),
+        table("{ glob = \"/a\", to = \"disk\" }")
+            + "[[rule]]\nname = \"y\"\nmatch = [{ glob = \"/b\", to = \"disk\" }]",
+        when("size = \"about 10\""),
+        when("size = \">= \""),
+        when("size = []"),
+        when("size = true"),
+        when("uid = \"dave\""),
+        when("uid = -1"),
+        when("user = \"no-such-user-here\""),
+        when("user = \"> root\""),
+        when("group = \"no-such-group-here\""),
+        when("mode = 644"),
+        when("mode = \"0888\""),
+        when("mode = \"10000\""),
+        when("mode = { bits = \"0111\", is = \"= 0200\" }"),
+        when("mode = { bits = \"0\", is = \"0\" }"),
+        when("mode = { bit = \"0111\" }"),
+        when("access = \"readonly\""),
+        when("access = \"< writable\""),
+        when("type = \"directory\""),
+        when("type = [\"file\", \"!= fifo\"]"),
+        when("type = []"),
+        when("extension = \"tar.gz\""),
+        when("extension = \"> a\""),
+        when("mtime = \"> 30\""),
+        when("links = \"many\""),
+        when("free = \"< 10%\""),
+        when("free = { flash = \"< 110%\" }"),
+        when("online = []"),
+        when("band = \"1MiB\""),
+        when("size = \"> 1\", band = \"1d\""),
+        when("size = \"> 1\", mtime = \"> 1d\", band = \"5m\""),
+    ];
+    let mut said = String::new();
+    for (number, text) in cases.iter().enumerate() {
+        let errors = read_text(text).map(|config| config.spec).expect_err(text);
+        said += &format!("--- {}\n{errors}\n", number + 1);
+    }
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/config/errors.golden");
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&golden, &said).unwrap();
+    }
+    let agreed = std::fs::read_to_string(&golden).unwrap();
+    for (said, agreed) in said.split("--- ").zip(agreed.split("--- ")) {
+        assert_eq!(said, agreed);
+    }
+    assert_eq!(said.len(), agreed.len());
+}
+
+mod on_disk {
+    use super::*;
+
+    /// A directory with `a`, `a/inside`, `b`, `mount`, and a link `to-a`.
+    fn place() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["a/inside", "b", "mount"] {
+            std::fs::create_dir_all(dir.path().join(name)).unwrap();
+        }
+        std::os::unix::fs::symlink("a", dir.path().join("to-a")).unwrap();
+        dir
+    }
+
+    fn look_at(dir: &Path, mount: &str, one: &str, two: &str) -> Result<(Config, Vec<Finding>), ConfigErrors> {
+        let shown = dir.display();
+        let text = format!(
+            "mount = \"{shown}/{mount}\"\ndefault = \"one\"\n[[branch]]\nname = \"one\"\npath = \"{shown}/{one}\"\n\
+             [[branch]]\nname = \"two\"\npath = \"{shown}/{two}\"\n"
+        );
+        let file = dir.join("pool.toml");
+        std::fs::write(&file, text).unwrap();
+        load(&file, None)
+    }
+
+    fn one_error(mount: &str, one: &str, two: &str) -> (Option<usize>, Problem) {
+        let dir = place();
+        let errors = look_at(dir.path(), mount, one, two).unwrap_err();
+        assert_eq!(errors.problems().len(), 1, "{errors}");
+        (errors.reports()[0].line, errors.problems()[0].clone())
+    }
+
+    #[test]
+    fn a_branch_inside_another_is_an_error() {
+        for (one, two) in [("a", "a/inside"), ("a", "to-a/inside"), ("a", "a/not/there"), ("no", "no/where")] {
+            let (line, problem) = one_error("mount", one, two);
+            assert!(matches!(&problem, Problem::BranchInsideBranch { inner, .. } if inner == "two"), "{problem}");
+            assert_eq!(line, Some(8));
+        }
+    }
+
+    #[test]
+    fn two_branches_of_one_directory_are_an_error() {
+        for two in ["a", "to-a", "a/./"] {
+            let (line, problem) = one_error("mount", "a", two);
+            assert!(matches!(problem, Problem::SameDirectory { .. }), "{problem}");
+            assert_eq!(line, Some(8));
+        }
+    }
+
+    #[test]
+    fn a_branch_inside_the_mount_point_is_an_error() {
+        for one in ["mount", "mount/x"] {
+            let (line, problem) = one_error("mount", one, "b");
+            assert!(matches!(&problem, Problem::BranchInsideMount { name, .. } if name == "one"), "{problem}");
+            assert_eq!(line, Some(5));
+        }
+    }
+
+    #[test]
+    fn a_mount_point_inside_a_branch_is_an_error() {
+        for mount in ["a/inside", "to-a/inside", "a/not-there"] {
+            let (line, problem) = one_error(mount, "a", "b");
+            assert!(matches!(&problem, Problem::MountInsideBranch { name, .. } if name == "one"), "{problem}");
+            assert_eq!(line, Some(1));
+        }
+    }
+
+    #[test]
+    fn oddities_are_told_and_are_no_errors() {
+        let dir = place();
+        let (_, findings) = look_at(dir.path(), "nowhere", "a", "gone").unwrap();
+        let told: Vec<_> = findings.iter().map(|finding| finding.notice.to_string()).collect();
+        assert_eq!(told.len(), 3, "{told:?}");
+        assert!(told[0].contains("nowhere does not exist"), "{told:?}");
+        assert!(told[1].contains("branch \"one\"") && told[1].contains("is a plain directory"), "{told:?}");
+        assert!(told[2].contains("branch \"two\"") && told[2].contains("gone does not exist"), "{told:?}");
+    }
+
+    #[test]
+    fn the_mount_point_is_known_by_its_real_path() {
+        let dir = place();
+        std::os::unix::fs::symlink("mount", dir.path().join("link")).unwrap();
+        let (config, _) = look_at(dir.path(), "link", "a", "b").unwrap();
+        assert_eq!(config.spec.mount, dir.path().canonicalize().unwrap().join("mount"));
+    }
+
+    #[test]
+    fn rules_that_can_place_nothing_are_told() {
+        let dir = place();
+        let shown = dir.path().display();
+        let text = format!(
+            "mount = \"{shown}/mount\"\n[[branch]]\nname = \"a\"\npath = \"{shown}/a\"\nread_only = true\n\
+             require_mount = false\n[[rule]]\nname = \"r\"\nwhen = {{ mtime = \"30d\" }}\nto = \"a\"\n"
+        );
+        let file = dir.path().join("pool.toml");
+        std::fs::write(&file, text).unwrap();
+        let (_, findings) = load(&file, None).unwrap();
+        let told: Vec<_> = findings.into_iter().map(|finding| finding.notice).collect();
+        let rule = "r".to_owned();
+        assert_eq!(
+            told,
+            [
+                disks::Notice::DefaultReadOnly,
+                disks::Notice::RuleReadOnly { rule: rule.clone() },
+                disks::Notice::AgeEquality { rule }
+            ]
+        );
+    }
+}
+
+/// Pieces that mutated configurations are made of.
+const PIECES: [&str; 30] = [
+    "mount",
+    "=",
+    "\"",
+    "/",
+    "[[branch]]",
+    "[[rule]]",
+    "\n",
+    "name",
+    "path",
+    "{",
+    "}",
+    "[",
+    "]",
+    ",",
+    "size",
+    "\">= 1MiB\"",
+    "match",
+    "glob",
+    "\"/**{a,b}[c]*\"",
+    "to",
+    "when",
+    "band",
+    "\u{1b}",
+    "\u{202e}ü",
+    "99999999999999999999",
+    "-1",
+    "1.5",
+    "true",
+    "1979-05-27",
+    ".",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_mutation_of_a_configuration_causes_a_panic(
+        edits in proptest::collection::vec((0usize..2000, 0usize..40, 0usize..PIECES.len()), 1..6)
+    ) {
+        let mut text = with_default(FIGURE_8.split_once("[[rule]]").unwrap().1);
+        text += "[[rule]]\nwhen = { size = [\"> 1\"], mode = { bits = \"0111\", is = \"0\" }, free = { disk = \"< 5%\" }, band = 1 }\nto = \"disk\"\n";
+        for (at, length, piece) in edits {
+            let mut start = at % (text.len() + 1);
+            while !text.is_char_boundary(start) { start -= 1; }
+            let mut end = (start + length).min(text.len());
+            while !text.is_char_boundary(end) { end -= 1; }
+            text.replace_range(start..end.max(start), PIECES[piece]);
+        }
+        if let Err(errors) = read_text(&text) {
+            let shown = errors.to_string();
+            prop_assert!(shown.starts_with("pool.toml:"), "{shown}");
+            prop_assert!(!shown.contains('\u{1b}') && !shown.contains('\u{202e}'), "{shown:?}");
+        }
+    }
+
+    #[test]
+    fn no_bytes_cause_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        if let Err(errors) = parse(Path::new("pool.toml"), bytes) {
+            prop_assert!(!errors.reports().is_empty());
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Going to the background: the starter runs the program again as the leader of its own session, with standard output as a pipe
+//! and standard error as the log, and waits until the mount is ready or has failed.
+//!
+//! Starting afresh rather than forking keeps threads, locks and open files of the starter out of the daemon. The pipe carries one
+//! line of JSON. When the starter is gone before the mount is ready, the daemon unmounts again: nobody waits for it.
+
+use std::ffi::OsString;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use serde::{Deserialize, Serialize};
+
+use crate::text::{visible, visible_path};
+
+/// Longest line that is read from the daemon.
+const LONGEST_LINE: u64 = 1 << 20;
+
+/// The one line in the pipe.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Word {
+    Ready { pid: u32 },
+    Failed { error: String },
+}
+
+/// Runs this program with `args` in the background; returns once it says that it is ready.
+pub(crate) fn start(args: &[OsString], log: &Path) -> anyhow::Result<()> {
+    let program = std::env::current_exe().context("finding the program itself")?;
+    let log_file =
+        open_log(log).with_context(|| format!("the log {} (choose another with --log)", visible_path(log)))?;
+    let mut daemon = Command::new(program)
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(log_file)
+        .spawn()
+        .context("starting the daemon")?;
+    let mut line = Vec::new();
+    if let Some(pipe) = daemon.stdout.take() {
+        BufReader::new(pipe.take(LONGEST_LINE)).read_until(b'\n', &mut line)?;
+    }
+    match serde_json::from_slice(&line) {
+        Ok(Word::Ready { .. }) => Ok(()),
+        Ok(Word::Failed { error }) => bail!("{}", shown(&error)),
+        Err(_) => {
+            let status = daemon.wait()?;
+            bail!("the daemon ended ({status}) before the mount was ready; see {}", visible_path(log))
+        }
+    }
+}
+
+/// Line ends of an error stay (it may show several places of a configuration), other control characters do not.
+fn shown(error: &str) -> String {
+    error.lines().map(visible).collect::<Vec<_>>().join("\n")
+}
+
+fn open_log(path: &Path) -> io::Result<File> {
+    if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
+        DirBuilder::new().recursive(true).mode(0o755).create(dir)?;
+    }
+    OpenOptions::new().create(true).append(true).mode(0o640).open(path)
+}
+
+/// The process that started this daemon, which waits for one word.
+#[derive(Debug, Clone)]
+pub(crate) struct Starter {
+    pipe: Arc<File>,
+}
+
+impl Starter {
+    /// Leaves the starter's session and directory, and keeps the pipe; standard output leads nowhere from now on.
+    pub(crate) fn leave() -> anyhow::Result<Starter> {
+        let pipe = rustix::io::fcntl_dupfd_cloexec(io::stdout(), 3).context("keeping the pipe to the starter")?;
+        let nowhere = OpenOptions::new().write(true).open("/dev/null").context("opening /dev/null")?;
+        nix::unistd::dup2_stdout(&nowhere).context("closing standard output")?;
+        rustix::process::setsid().context("starting a session")?;
+        std::env::set_current_dir("/").context("leaving the directory")?;
+        Ok(Starter { pipe: Arc::new(File::from(pipe)) })
+    }
+
+    /// The mount is ready. Fails when the starter is gone.
+    pub(crate) fn ready(&self) -> io::Result<()> {
+        self.say(&Word::Ready { pid: std::process::id() })
+    }
+
+    /// There is no mount, and why. After [`Starter::ready`] nobody listens; the log has it too.
+    pub(crate) fn failed(&self, error: &anyhow::Error) {
+        let _ = self.say(&Word::Failed { error: format!("{error:#}") });
+    }
+
+    fn say(&self, word: &Word) -> io::Result<()> {
+        let mut line = serde_json::to_vec(word)?;
+        line.push(b'\n');
+        (&*self.pipe).write_all(&line)
+    }
+}

@@ -1,0 +1,208 @@
+//! One mounted pool, from the first look at its directories to the last signal.
+//!
+//! The file system itself is one call, [`run`]. Around it: the directories it needs, a thread that turns signals into requests to
+//! the pool's own control socket, and what happens once the mount is ready (mount flags, word to systemd and to the starter).
+
+use std::fs::DirBuilder;
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::ValueEnum;
+use rustix::mount::MountFlags;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use umbrella_fs::control::protocol::Request;
+use umbrella_fs::spec::PoolSpec;
+
+use crate::client::{Client, ClientError};
+use crate::daemon::Starter;
+use crate::pool::Pool;
+use crate::text::visible_path;
+use crate::{config, mounts};
+
+/// How long the daemon may take to finish what is under way when it is asked to unmount.
+pub(crate) const UNMOUNT_PATIENCE: Duration = Duration::from_secs(600);
+
+/// What a mount forbids or leaves out, besides what the pool says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MountFlag {
+    /// Nothing can be written through the mount.
+    Ro,
+    /// Set-user-id and set-group-id bits have no effect.
+    Nosuid,
+    /// Device nodes have no effect.
+    Nodev,
+    /// Programs cannot be started.
+    Noexec,
+    /// Reading does not change access times.
+    Noatime,
+}
+
+impl MountFlag {
+    /// As it is written in `-o` and fstab.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            MountFlag::Ro => "ro",
+            MountFlag::Nosuid => "nosuid",
+            MountFlag::Nodev => "nodev",
+            MountFlag::Noexec => "noexec",
+            MountFlag::Noatime => "noatime",
+        }
+    }
+
+    fn kernel(self) -> MountFlags {
+        match self {
+            MountFlag::Ro => MountFlags::RDONLY,
+            MountFlag::Nosuid => MountFlags::NOSUID,
+            MountFlag::Nodev => MountFlags::NODEV,
+            MountFlag::Noexec => MountFlags::NOEXEC,
+            MountFlag::Noatime => MountFlags::NOATIME,
+        }
+    }
+}
+
+/// What a mount needs besides its pool.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) pool: Pool,
+    pub(crate) state_dir: PathBuf,
+    /// Read again on SIGHUP.
+    pub(crate) config: PathBuf,
+    pub(crate) allow_missing: Vec<String>,
+    pub(crate) flags: Vec<MountFlag>,
+    /// Waits for word that the mount is ready.
+    pub(crate) starter: Option<Starter>,
+}
+
+/// Mounts, and serves until the pool is unmounted.
+pub(crate) fn serve(spec: PoolSpec, session: Session) -> anyhow::Result<()> {
+    if let Some(dir) = session.pool.socket.parent() {
+        private_dir(dir)?;
+    }
+    private_dir(&session.state_dir)?;
+    heed_signals(&session)?;
+    let Session { pool, state_dir, allow_missing, flags, starter, .. } = session;
+    let socket = pool.socket.clone();
+    let ready = move || {
+        if let Err(error) = after_mount(&pool, &flags, starter.as_ref()) {
+            tracing::error!("{error:#}; unmounting");
+            if let Some(starter) = &starter {
+                starter.failed(&error);
+            }
+            ask_to_unmount(pool);
+        }
+    };
+    run(spec, socket, state_dir, allow_missing, Box::new(ready))
+}
+
+/// The file system: returns when it is unmounted.
+fn run(
+    spec: PoolSpec,
+    control_socket: PathBuf,
+    state_dir: PathBuf,
+    allow_missing: Vec<String>,
+    ready: Box<dyn FnOnce() + Send>,
+) -> anyhow::Result<()> {
+    let options = umbrella_fs::mount::Options { control_socket, state_dir, ready, allow_missing };
+    Ok(umbrella_fs::mount::run(spec, options)?)
+}
+
+fn private_dir(dir: &Path) -> anyhow::Result<()> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir)
+        .with_context(|| format!("the directory {}", visible_path(dir)))
+}
+
+fn after_mount(pool: &Pool, flags: &[MountFlag], starter: Option<&Starter>) -> anyhow::Result<()> {
+    let shown = visible_path(&pool.mount);
+    if !flags.is_empty() {
+        // A change of flags names them all: those that are set already stay.
+        let set = mounts::at(&pool.mount).map(|mounted| mounted.options).unwrap_or_default();
+        let kept = MountFlag::value_variants().iter().filter(|flag| set.iter().any(|name| name == flag.name()));
+        let flags = flags.iter().chain(kept).fold(MountFlags::BIND, |all, flag| all | flag.kernel());
+        rustix::mount::mount_remount(&pool.mount, flags, c"")
+            .map_err(io::Error::from)
+            .with_context(|| format!("setting the mount options of {shown}"))?;
+    }
+    if let Some(starter) = starter {
+        starter.ready().context("the process that started the daemon is gone")?;
+    }
+    tell_systemd("READY=1");
+    tracing::info!("{shown} is mounted");
+    Ok(())
+}
+
+/// Asks in a thread of its own: the caller may be the one that has to answer.
+fn ask_to_unmount(pool: Pool) {
+    std::thread::spawn(move || unmount(&pool));
+}
+
+fn unmount(pool: &Pool) {
+    tell_systemd("STOPPING=1");
+    match Client::new(&pool.socket).patience(UNMOUNT_PATIENCE).ask(&Request::Unmount) {
+        // A daemon that is already gone may hang up before it answers.
+        Ok(_) | Err(ClientError::HungUp) => {}
+        // Before the mount there is nothing to unmount.
+        Err(ClientError::NotRunning { .. }) => std::process::exit(1),
+        Err(error) => tracing::error!("unmounting: {error}; a second signal detaches the mount at once"),
+    }
+}
+
+/// SIGTERM and SIGINT unmount; a second one detaches the mount and ends the program. SIGHUP reloads the rules of a daemon, and
+/// ends a foreground mount, whose terminal is gone.
+fn heed_signals(session: &Session) -> anyhow::Result<()> {
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("catching signals")?;
+    let pool = session.pool.clone();
+    let config = session.config.clone();
+    let in_background = session.starter.is_some() || std::env::var_os("NOTIFY_SOCKET").is_some();
+    let heed = move || {
+        let mut asked = false;
+        for signal in signals.forever() {
+            if signal == SIGHUP && in_background {
+                reload(&pool, &config);
+            } else if asked {
+                tracing::warn!("second signal: detaching {}", visible_path(&pool.mount));
+                let _ = mounts::detach(&pool.mount, true);
+                std::process::exit(128 + signal);
+            } else {
+                asked = true;
+                tracing::info!("signal: finishing what is under way, then unmounting (again to detach at once)");
+                ask_to_unmount(pool.clone());
+            }
+        }
+    };
+    std::thread::Builder::new().name("signals".to_owned()).spawn(heed).context("starting a thread")?;
+    Ok(())
+}
+
+fn reload(pool: &Pool, path: &Path) {
+    let rules = match config::read(path) {
+        Ok(config) => config.spec.rules,
+        Err(errors) => return tracing::error!("the rules stay as they were: {errors}"),
+    };
+    match Client::new(&pool.socket).ask(&Request::RulesReload { rules }) {
+        Ok(_) => tracing::info!("rules reloaded"),
+        Err(error) => tracing::error!("the rules stay as they were: {error}"),
+    }
+}
+
+/// Says where the service is, when systemd wants to know (`Type=notify`); see sd_notify(3).
+fn tell_systemd(state: &str) {
+    let Some(address) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    let address = match address.as_bytes().strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name),
+        None => SocketAddr::from_pathname(&address),
+    };
+    let sent = address.and_then(|address| UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address));
+    if let Err(error) = sent {
+        tracing::warn!("telling systemd {state}: {error}");
+    }
+}

@@ -1,0 +1,219 @@
+//! Called by mount(8): `mount -t fuse.umbrella CONFIG DIR -o OPTIONS`, by hand or from fstab.
+//!
+//! mount(8) runs `/sbin/mount.fuse.umbrella CONFIG DIR [-sfnv] [-o OPTIONS] [-t TYPE]` if that exists (a link to this program);
+//! otherwise mount.fuse runs `umbrella CONFIG DIR -o OPTIONS`. Both become `umbrella mount CONFIG --daemon --at DIR`. Options for
+//! mount(8), fstab and systemd are known and passed over; an unknown one is an error, unless `-s` asks for tolerance.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use thiserror::Error;
+
+use crate::config::nearest;
+use crate::text::quoted;
+
+/// Options that reach the mount.
+const FLAGS: [&str; 5] = ["ro", "nosuid", "nodev", "noexec", "noatime"];
+/// Options with a value that become arguments.
+const VALUES: [&str; 2] = ["allow-missing", "log"];
+/// Options that are the default here, or concern others.
+const PASSED_OVER: [&str; 24] = [
+    "rw",
+    "suid",
+    "dev",
+    "exec",
+    "async",
+    "atime",
+    "diratime",
+    "relatime",
+    "norelatime",
+    "nodiratime",
+    "defaults",
+    "auto",
+    "noauto",
+    "user",
+    "nouser",
+    "users",
+    "owner",
+    "group",
+    "nofail",
+    "_netdev",
+    "allow_other",
+    "default_permissions",
+    "nonempty",
+    "silent",
+];
+/// Beginnings of options that concern others.
+const PASSED_OVER_BEGINNINGS: [&str; 7] = ["x-", "X-", "comment=", "fsname=", "subtype=", "user=", "uhelper="];
+
+/// A call by mount(8) that cannot be understood.
+#[derive(Debug, PartialEq, Eq, Error)]
+pub(crate) enum HelperError {
+    #[error(
+        "mount -t fuse.umbrella takes a configuration and a directory: mount -t fuse.umbrella /etc/umbrella/pool.toml /srv/pool"
+    )]
+    Usage,
+    #[error(
+        "mount option {} is not known{}; known: ro, nosuid, nodev, noexec, noatime, allow-missing=BRANCH, log=FILE, and those of mount(8) and systemd",
+        quoted(option),
+        did_you_mean(option)
+    )]
+    UnknownOption { option: String },
+    #[error("{option} needs a value")]
+    NoValue { option: String },
+}
+
+fn did_you_mean(option: &str) -> String {
+    let known = FLAGS.iter().chain(&VALUES).copied();
+    nearest(option, known).map_or_else(String::new, |near| format!(" (did you mean {near:?}?)"))
+}
+
+/// The command line that such a call stands for; `None` when it is an ordinary one.
+pub(crate) fn command_line(args: &[OsString]) -> Option<Result<Vec<OsString>, HelperError>> {
+    let (program, rest) = args.split_first()?;
+    let name = Path::new(program).file_name().unwrap_or_default().as_bytes();
+    let as_helper = [&b"mount.umbrella"[..], b"mount.fuse.umbrella", b"mount.fuse3.umbrella"].contains(&name);
+    (as_helper || as_program(rest)).then(|| translate(rest))
+}
+
+/// `CONFIG DIR -o ...`: a file and a directory that exist, where a subcommand would stand.
+fn as_program(args: &[OsString]) -> bool {
+    let [config, directory, options, ..] = args else { return false };
+    options.as_bytes().starts_with(b"-o") && Path::new(config).is_file() && !starts_with_dash(directory)
+}
+
+fn starts_with_dash(word: &OsStr) -> bool {
+    word.as_bytes().starts_with(b"-")
+}
+
+fn translate(args: &[OsString]) -> Result<Vec<OsString>, HelperError> {
+    let (mut places, mut options) = (Vec::new(), Vec::new());
+    let (mut tolerant, mut dry_run, mut verbose) = (false, false, false);
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        let Some(switches) = arg.as_bytes().strip_prefix(b"-").filter(|switches| !switches.is_empty()) else {
+            places.push(arg);
+            continue;
+        };
+        for (index, switch) in switches.iter().enumerate() {
+            match switch {
+                b's' => tolerant = true,
+                b'f' => dry_run = true,
+                b'v' => verbose = true,
+                b'r' => options.push(b"ro".to_vec()),
+                b'n' | b'w' => {}
+                // The value follows in the same word or in the next.
+                b'o' | b't' | b'N' => {
+                    let attached = switches.get(index + 1..).filter(|value| !value.is_empty());
+                    let next = || args.next().map(|value| value.as_bytes());
+                    let option = || format!("-{}", char::from(*switch));
+                    let value = attached.or_else(next).ok_or_else(|| HelperError::NoValue { option: option() })?;
+                    if *switch == b'o' {
+                        options.extend(value.split(|byte| *byte == b',').map(<[u8]>::to_vec));
+                    }
+                    break;
+                }
+                _ => return Err(HelperError::UnknownOption { option: arg.to_string_lossy().into_owned() }),
+            }
+        }
+    }
+    let [config, directory] = places.as_slice() else { return Err(HelperError::Usage) };
+    // A trial run of mount(8) mounts nothing: the configuration is checked.
+    let mut line: Vec<OsString> = vec!["umbrella".into()];
+    if dry_run {
+        line.extend(["check".into(), (*config).clone()]);
+        return Ok(line);
+    }
+    line.extend(["mount".into(), (*config).clone(), "--daemon".into(), "--at".into(), (*directory).clone()]);
+    if verbose {
+        line.push("--verbose".into());
+    }
+    for option in options {
+        line.extend(arguments(&option, tolerant)?);
+    }
+    Ok(line)
+}
+
+/// The arguments that one mount option stands for.
+fn arguments(option: &[u8], tolerant: bool) -> Result<Vec<OsString>, HelperError> {
+    let text = String::from_utf8_lossy(option);
+    if FLAGS.contains(&text.as_ref()) {
+        return Ok(vec!["--options".into(), OsStr::from_bytes(option).to_owned()]);
+    }
+    if let Some((name, value)) = text.split_once('=').filter(|(name, _)| VALUES.contains(name)) {
+        let value = option.get(name.len() + 1..).filter(|_| !value.is_empty());
+        let value = value.ok_or_else(|| HelperError::NoValue { option: name.to_owned() })?;
+        return Ok(vec![format!("--{name}").into(), OsStr::from_bytes(value).to_owned()]);
+    }
+    let known = text.is_empty()
+        || PASSED_OVER.contains(&text.as_ref())
+        || PASSED_OVER_BEGINNINGS.iter().any(|beginning| text.starts_with(beginning));
+    if known || tolerant { Ok(Vec::new()) } else { Err(HelperError::UnknownOption { option: text.into_owned() }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<OsString> {
+        line.split_whitespace().map(OsString::from).collect()
+    }
+
+    fn translated(line: &str) -> String {
+        let line = command_line(&words(line)).expect("a call by mount(8)").unwrap();
+        line.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_call_by_mount_becomes_a_daemon_at_the_given_place() {
+        assert_eq!(
+            translated("/sbin/mount.fuse.umbrella pool.toml /srv/pool -o rw,nosuid,_netdev,x-systemd.automount"),
+            "umbrella mount pool.toml --daemon --at /srv/pool --options nosuid"
+        );
+        assert_eq!(
+            translated("mount.umbrella pool.toml /srv/pool -n -v -o allow-missing=usb,log=/tmp/x -t fuse.umbrella"),
+            "umbrella mount pool.toml --daemon --at /srv/pool --verbose --allow-missing usb --log /tmp/x"
+        );
+        assert_eq!(translated("mount.umbrella a /b -r"), "umbrella mount a --daemon --at /b --options ro");
+        assert_eq!(translated("mount.umbrella a /b"), "umbrella mount a --daemon --at /b");
+    }
+
+    #[test]
+    fn mount_fuse_calls_the_program_itself() {
+        let config = tempfile::NamedTempFile::new().unwrap();
+        let config = config.path().display();
+        assert_eq!(
+            translated(&format!("umbrella {config} /srv/pool -o rw,dev,suid")),
+            format!("umbrella mount {config} --daemon --at /srv/pool")
+        );
+    }
+
+    #[test]
+    fn a_trial_run_checks_the_configuration() {
+        assert_eq!(translated("mount.umbrella pool.toml /srv/pool -f -o rw"), "umbrella check pool.toml");
+    }
+
+    #[test]
+    fn an_unknown_option_is_an_error_unless_tolerance_is_asked_for() {
+        let error = command_line(&words("mount.umbrella a /b -o noexc")).unwrap().unwrap_err();
+        assert!(error.to_string().contains("did you mean \"noexec\"?"), "{error}");
+        assert_eq!(translated("mount.umbrella a /b -s -o noexc"), "umbrella mount a --daemon --at /b");
+    }
+
+    #[test]
+    fn ordinary_command_lines_are_left_alone() {
+        for line in
+            ["umbrella", "umbrella status /srv/pool -o x", "umbrella mount a --daemon", "umbrella nosuchfile /x -o rw"]
+        {
+            assert_eq!(command_line(&words(line)), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn incomplete_calls_are_errors() {
+        assert_eq!(command_line(&words("mount.umbrella a")).unwrap(), Err(HelperError::Usage));
+        let no_value = HelperError::NoValue { option: "-o".to_owned() };
+        assert_eq!(command_line(&words("mount.umbrella a b -o")).unwrap(), Err(no_value));
+    }
+}

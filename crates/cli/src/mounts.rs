@@ -1,0 +1,109 @@
+//! What the kernel says is mounted, and taking a mount away when its daemon cannot.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
+
+/// One mount.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Mounted {
+    /// Type of the file system, for example `ext4` or `fuse.umbrella`.
+    pub(crate) kind: String,
+    /// Options of this mount: `rw`, `nosuid`...
+    pub(crate) options: Vec<String>,
+}
+
+/// What was mounted last at exactly this path, if anything was. Asks the kernel only, never the file system.
+pub(crate) fn at(path: &Path) -> Option<Mounted> {
+    let table = std::fs::read("/proc/self/mountinfo").ok()?;
+    last_at(&table, path)
+}
+
+/// Whether a FUSE file system is mounted there whose daemon is gone.
+pub(crate) fn is_dead(path: &Path) -> bool {
+    let gone = std::fs::metadata(path).is_err_and(|error| error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()));
+    gone && at(path).is_some_and(|mounted| mounted.kind.starts_with("fuse"))
+}
+
+/// Takes the tree away; with `force`, requests that hang fail at once. Users other than root go through `fusermount3`.
+pub(crate) fn detach(path: &Path, force: bool) -> io::Result<()> {
+    let flags = if force { UnmountFlags::DETACH | UnmountFlags::FORCE } else { UnmountFlags::DETACH };
+    match rustix::mount::unmount(path, flags | UnmountFlags::NOFOLLOW) {
+        Err(Errno::PERM) => fusermount(path),
+        other => other.map_err(io::Error::from),
+    }
+}
+
+fn fusermount(path: &Path) -> io::Result<()> {
+    let status = Command::new("fusermount3").args(["-u", "-z", "--"]).arg(path).stdin(Stdio::null()).status()?;
+    if status.success() { Ok(()) } else { Err(io::Error::other(format!("fusermount3 ended with {status}"))) }
+}
+
+/// `36 35 98:0 /mnt1 /mnt\040two rw,noatime master:1 - ext3 /dev/root rw`: the mount point is the fifth word, the options of the
+/// mount are the sixth, and the type is the first after the lone dash.
+fn last_at(table: &[u8], path: &Path) -> Option<Mounted> {
+    let text = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
+    let mounted = |line: &[u8]| {
+        let mut words = line.split(|byte| *byte == b' ');
+        let mount_point = unescape(words.nth(4)?);
+        let options = words.next()?.split(|byte| *byte == b',').map(text).collect();
+        let kind = text(words.skip_while(|word| *word != b"-").nth(1)?);
+        (mount_point == path).then_some(Mounted { kind, options })
+    };
+    table.split(|byte| *byte == b'\n').filter_map(mounted).next_back()
+}
+
+/// The kernel writes blanks, newlines and backslashes of a path as three octal digits.
+fn unescape(word: &[u8]) -> PathBuf {
+    let mut path = Vec::with_capacity(word.len());
+    let mut rest = word;
+    while let Some((&byte, after)) = rest.split_first() {
+        let code = after.get(..3).filter(|_| byte == b'\\').and_then(|digits| std::str::from_utf8(digits).ok());
+        if let Some(code) = code.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            path.push(code);
+            rest = after.get(3..).unwrap_or_default();
+        } else {
+            path.push(byte);
+            rest = after;
+        }
+    }
+    PathBuf::from(OsString::from_vec(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &[u8] = b"22 1 0:20 / / rw - ext4 /dev/vda rw\n\
+        36 22 98:0 / /srv/my\\040pool rw,noatime master:1 opt:2 - ext3 /dev/root rw\n\
+        40 36 0:44 / /srv/my\\040pool rw - fuse.umbrella pool rw\ngarbage\n\n";
+
+    #[test]
+    fn the_topmost_mount_counts() {
+        let kind = |path: &str| last_at(TABLE, Path::new(path)).map(|mounted| mounted.kind);
+        assert_eq!(kind("/srv/my pool").as_deref(), Some("fuse.umbrella"));
+        assert_eq!(kind("/").as_deref(), Some("ext4"));
+    }
+
+    #[test]
+    fn the_options_are_those_of_the_mount() {
+        let table = &TABLE[..TABLE.windows(4).position(|word| word == b"\n40 ").unwrap()];
+        assert_eq!(last_at(table, Path::new("/srv/my pool")).unwrap().options, ["rw", "noatime"]);
+    }
+
+    #[test]
+    fn a_directory_in_a_mount_is_no_mount() {
+        assert_eq!(last_at(TABLE, Path::new("/srv")), None);
+    }
+
+    #[test]
+    fn detaching_what_is_not_mounted_fails() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(detach(dir.path(), false).is_err());
+    }
+}

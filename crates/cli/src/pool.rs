@@ -1,0 +1,299 @@
+//! Which pool is meant, and where its daemon is spoken to.
+//!
+//! A POOL on the command line is a mount point, any path inside a mount, or a configuration file; with exactly one pool mounted
+//! it may be left out. The control socket of the pool at `/srv/pool` is `/run/umbrella/srv-pool.sock`: the mount point escaped
+//! as `systemd-escape --path` does it, so that no two mount points share a name.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
+
+use thiserror::Error;
+use umbrella_fs::control::protocol::{Answer, Request};
+
+use crate::client::Client;
+use crate::config;
+use crate::text::visible_path;
+
+/// Longest path of a Unix socket, without the final NUL.
+const LONGEST_SOCKET: usize = 107;
+
+/// A pool that cannot be found.
+#[derive(Debug, Error)]
+pub(crate) enum PoolError {
+    /// Nothing is mounted.
+    #[error("no pool is mounted (start one with `umbrella mount CONFIG`)")]
+    NoneMounted,
+    /// More than one is.
+    #[error("{} pools are mounted; say which: {}", .mounts.len(), mounts.join(", "))]
+    Several {
+        /// Their mount points.
+        mounts: Vec<String>,
+    },
+    /// The path leads to no mount.
+    #[error("{path} is neither in a mounted pool nor a configuration file{mounted}")]
+    NotAPool {
+        /// As given.
+        path: String,
+        /// What is mounted, for people.
+        mounted: String,
+    },
+    /// A configuration was named, and it is wrong.
+    #[error(transparent)]
+    Config(#[from] config::ConfigErrors),
+    /// The current directory is gone.
+    #[error("the current directory cannot be read: {source}")]
+    CurrentDirectory {
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+/// A pool that is meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Pool {
+    /// Its mount point.
+    pub(crate) mount: PathBuf,
+    /// Its daemon's socket.
+    pub(crate) socket: PathBuf,
+}
+
+impl Pool {
+    /// The pool mounted, or to be mounted, at `mount`.
+    pub(crate) fn at(mount: &Path) -> Pool {
+        Pool { mount: mount.to_owned(), socket: socket_in(&run_dir(), mount) }
+    }
+}
+
+/// The pool that `given` names, or the only one mounted.
+pub(crate) fn find(given: Option<&Path>) -> Result<Pool, PoolError> {
+    let Some(given) = given else { return only_mounted() };
+    if let Some(pool) = holding(given)? {
+        return Ok(pool);
+    }
+    if given.is_file() {
+        let config = config::read(given)?;
+        return Ok(Pool::at(&config::resolve(&config.spec.mount)));
+    }
+    let mounts = mounted();
+    let mounted = if mounts.is_empty() {
+        "; no pool is mounted (start one with `umbrella mount CONFIG`)".to_owned()
+    } else {
+        let mounts: Vec<String> = mounts.iter().map(|mount| visible_path(mount)).collect();
+        format!("; mounted: {}", mounts.join(", "))
+    };
+    Err(PoolError::NotAPool { path: visible_path(given), mounted })
+}
+
+/// The pool whose mount holds `path`, if its socket exists.
+pub(crate) fn holding(path: &Path) -> Result<Option<Pool>, PoolError> {
+    let plain = absolute(path)?;
+    // The plain path first: looking at a path in a mount whose daemon hangs would hang too.
+    let held = |path: &Path| path.ancestors().map(Pool::at).find(|pool| pool.socket.exists());
+    Ok(held(&plain).or_else(|| held(&config::resolve(&plain))))
+}
+
+/// The path inside the pool's mount, beginning with `/`; links in the last part are not followed.
+pub(crate) fn inside(pool: &Pool, path: &Path) -> Result<Option<PathBuf>, PoolError> {
+    let plain = absolute(path)?;
+    let within = |path: &Path| path.strip_prefix(&pool.mount).ok().map(|rest| Path::new("/").join(rest));
+    if let Some(found) = within(&plain) {
+        return Ok(Some(found));
+    }
+    let (Some(parent), Some(name)) = (plain.parent(), plain.file_name()) else { return Ok(None) };
+    Ok(within(&config::resolve(parent).join(name)))
+}
+
+fn only_mounted() -> Result<Pool, PoolError> {
+    let mounts = mounted();
+    match mounts.len() {
+        0 => Err(PoolError::NoneMounted),
+        1 => mounts.first().map(|mount| Pool::at(mount)).ok_or(PoolError::NoneMounted),
+        _ => Err(PoolError::Several { mounts: mounts.iter().map(|mount| visible_path(mount)).collect() }),
+    }
+}
+
+/// Mount points of all daemons that listen.
+fn mounted() -> BTreeSet<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(run_dir()) else { return BTreeSet::new() };
+    entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "sock"))
+        .filter(|socket| UnixStream::connect(socket).is_ok())
+        .filter_map(|socket| mount_of(&socket))
+        .collect()
+}
+
+/// The mount point that a socket's name says; the daemon is asked only when the name was cut.
+fn mount_of(socket: &Path) -> Option<PathBuf> {
+    let mount = unescape(socket.file_stem()?.to_str()?)?;
+    if Pool::at(&mount).socket == socket {
+        return Some(mount);
+    }
+    match Client::new(socket).patience(Duration::from_secs(3)).ask(&Request::Status) {
+        Ok(Answer::Status(status)) => Some(status.mount),
+        _ => None,
+    }
+}
+
+/// Absolute, without `.` and `..` (which are taken as written, not through links).
+pub(crate) fn absolute(path: &Path) -> Result<PathBuf, PoolError> {
+    let path = std::path::absolute(path).map_err(|source| PoolError::CurrentDirectory { source })?;
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        if part == Component::ParentDir {
+            plain.pop();
+        } else {
+            plain.push(part);
+        }
+    }
+    Ok(plain)
+}
+
+/// Where control sockets are: `/run/umbrella`, the user's own run directory without root, or `UMBRELLA_RUN_DIR`.
+pub(crate) fn run_dir() -> PathBuf {
+    own_dir("UMBRELLA_RUN_DIR", "/run/umbrella", "XDG_RUNTIME_DIR", None)
+}
+
+/// Where a pool keeps what must survive a restart; `UMBRELLA_STATE_DIR` overrides `/var/lib/umbrella`.
+pub(crate) fn state_dir(mount: &Path) -> PathBuf {
+    own_dir("UMBRELLA_STATE_DIR", "/var/lib/umbrella", "XDG_STATE_HOME", Some(".local/state")).join(short_name(mount))
+}
+
+/// Where a daemon logs when nothing else is said.
+pub(crate) fn log_file(mount: &Path) -> PathBuf {
+    let dir = own_dir("UMBRELLA_LOG_DIR", "/var/log/umbrella", "XDG_STATE_HOME", Some(".local/state"));
+    dir.join(format!("{}.log", short_name(mount)))
+}
+
+/// `variable` if set; the system's directory for root; else the user's, from `user_variable` or below the home directory.
+fn own_dir(variable: &str, system: &str, user_variable: &str, below_home: Option<&str>) -> PathBuf {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    if let Some(dir) = set(variable) {
+        return dir;
+    }
+    if rustix::process::geteuid().is_root() {
+        return PathBuf::from(system);
+    }
+    let home = || below_home.and_then(|below| set("HOME").map(|home| home.join(below)));
+    set(user_variable).or_else(home).map_or_else(|| PathBuf::from(system), |dir| dir.join("umbrella"))
+}
+
+/// The socket of a mount point. A name too long for a socket's address is cut and told apart by a checksum.
+fn socket_in(dir: &Path, mount: &Path) -> PathBuf {
+    let whole = dir.join(format!("{}.sock", escape(mount)));
+    if whole.as_os_str().len() <= LONGEST_SOCKET {
+        return whole;
+    }
+    let ending = format!("-{:016x}.sock", fnv1a(mount.as_os_str().as_bytes()));
+    let room = LONGEST_SOCKET.saturating_sub(dir.as_os_str().len() + 1 + ending.len());
+    dir.join(format!("{}{ending}", cut(&escape(mount), room)))
+}
+
+/// The escaped mount point, cut to what a directory entry can hold.
+fn short_name(mount: &Path) -> String {
+    const LONGEST_NAME: usize = 200;
+    let escaped = escape(mount);
+    if escaped.len() <= LONGEST_NAME {
+        return escaped;
+    }
+    format!("{}-{:016x}", cut(&escaped, LONGEST_NAME), fnv1a(mount.as_os_str().as_bytes()))
+}
+
+/// The first `room` bytes. The text is ASCII, as [`escape`] makes it.
+fn cut(escaped: &str, room: usize) -> &str {
+    escaped.get(..room.min(escaped.len())).unwrap_or_default()
+}
+
+/// A path as a file name, as `systemd-escape --path` writes it.
+pub(crate) fn escape(path: &Path) -> String {
+    let mut escaped = String::new();
+    for part in path.components() {
+        let Component::Normal(part) = part else { continue };
+        if !escaped.is_empty() {
+            escaped.push('-');
+        }
+        for &byte in part.as_bytes() {
+            let plain =
+                byte.is_ascii_alphanumeric() || matches!(byte, b':' | b'_') || (byte == b'.' && !escaped.is_empty());
+            if plain {
+                escaped.push(char::from(byte));
+            } else {
+                let _ = write!(escaped, "\\x{byte:02x}");
+            }
+        }
+    }
+    if escaped.is_empty() { "-".to_owned() } else { escaped }
+}
+
+/// The path that [`escape`] made the name of; `None` for a name that it never makes.
+fn unescape(name: &str) -> Option<PathBuf> {
+    let mut path = vec![b'/'];
+    let mut rest = if name == "-" { "" } else { name };
+    while let Some(c) = rest.chars().next() {
+        if let Some(code) = rest.strip_prefix("\\x") {
+            path.push(u8::from_str_radix(code.get(..2)?, 16).ok()?);
+            rest = code.get(2..)?;
+            continue;
+        }
+        path.push(if c == '-' { b'/' } else { u8::try_from(c).ok()? });
+        rest = rest.get(c.len_utf8()..)?;
+    }
+    Some(PathBuf::from(OsString::from_vec(path)))
+}
+
+/// The same on every machine and in every version, unlike the standard library's hashes.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mount_points_are_escaped_as_systemd_does() {
+        for (path, name) in [
+            ("/", "-"),
+            ("/srv/pool", "srv-pool"),
+            ("/srv//pool/", "srv-pool"),
+            ("/srv/my-pool", r"srv-my\x2dpool"),
+            ("/.hidden/a.b", r"\x2ehidden-a.b"),
+            ("/srv/a b/ü", r"srv-a\x20b-\xc3\xbc"),
+            (r"/srv/a\b", r"srv-a\x5cb"),
+        ] {
+            assert_eq!(escape(Path::new(path)), name, "{path}");
+            assert_eq!(unescape(name).unwrap(), Path::new(path), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_socket_of_a_very_long_mount_point_fits_an_address_and_is_its_own() {
+        let (one, other) = (format!("/{}1", "long/".repeat(500)), format!("/{}2", "long/".repeat(500)));
+        let one = socket_in(Path::new("/run/umbrella"), Path::new(&one));
+        let other = socket_in(Path::new("/run/umbrella"), Path::new(&other));
+        assert_eq!(one.as_os_str().len(), LONGEST_SOCKET);
+        assert_ne!(one, other);
+        assert!(one.starts_with("/run/umbrella") && one.extension().is_some_and(|end| end == "sock"));
+    }
+
+    #[test]
+    fn paths_are_made_absolute_as_written() {
+        assert_eq!(absolute(Path::new("/a/./b/../c/")).unwrap(), Path::new("/a/c"));
+        assert_eq!(absolute(Path::new("/../..")).unwrap(), Path::new("/"));
+        assert!(absolute(Path::new("x")).unwrap().ends_with("x"));
+    }
+
+    #[test]
+    fn a_path_in_the_mount_is_told_as_the_pool_sees_it() {
+        let pool = Pool::at(Path::new("/srv/pool"));
+        assert_eq!(inside(&pool, Path::new("/srv/pool/a/../b")).unwrap().unwrap(), Path::new("/b"));
+        assert_eq!(inside(&pool, Path::new("/srv/pool")).unwrap().unwrap(), Path::new("/"));
+        assert_eq!(inside(&pool, Path::new("/srv/pool2/x")).unwrap(), None);
+    }
+}

@@ -1,0 +1,246 @@
+//! What people read: tables of a pool's state, and why a file is where it is. Pure: answers in, text out.
+
+use std::fmt::Write as _;
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use umbrella_fs::control::protocol::{
+    Abilities, BranchState, BranchStatus, EnforceSummary, Explanation, MoveEvent, MoveOutcome, RuleStatus, Status,
+};
+use umbrella_units::{ByteSize, format_duration};
+
+use crate::text::{count, quoted, visible, visible_path};
+
+const BAR_WIDTH: u64 = 10;
+
+/// The whole pool.
+pub(crate) fn status(status: &Status) -> String {
+    let mut text = String::new();
+    let uptime = format_duration(std::time::Duration::from_secs(status.uptime.as_secs()));
+    let _ = writeln!(
+        text,
+        "{}  up {uptime}, process {}, version {}",
+        visible_path(&status.mount),
+        status.pid,
+        visible(&status.version)
+    );
+    let _ = writeln!(
+        text,
+        "{} open ({} in passthrough), {} known to the kernel{}",
+        count(status.open_files, "file"),
+        status.open_passthrough,
+        count(status.inodes, "inode"),
+        if status.passthrough { "" } else { "; the kernel gives no passthrough" },
+    );
+    let _ = writeln!(text, "\n{}", branches(&status.branches));
+    let _ = writeln!(text, "{}", rules(&status.rules));
+    for warning in &status.warnings {
+        let _ = writeln!(text, "warning: {}", visible(warning));
+    }
+    text
+}
+
+/// Branches with their space, and below the table why one is not in use.
+pub(crate) fn branches(branches: &[BranchStatus]) -> String {
+    let mut table =
+        new_table(&["BRANCH", "STATE", "USED", "FREE", "SIZE", "KEEP FREE", "IN", "OUT", "TYPE", "LACKS", "PATH"]);
+    for branch in branches {
+        table.add_row([
+            visible(&branch.name),
+            state(branch),
+            bar(branch.total, branch.free),
+            branch.free.to_string(),
+            branch.total.to_string(),
+            branch.keep_free.to_string(),
+            branch.files_moved_in.to_string(),
+            branch.files_moved_out.to_string(),
+            visible(&branch.fs_type),
+            lacks(branch),
+            visible_path(&branch.path),
+        ]);
+    }
+    for column in [3, 4, 5, 6, 7] {
+        align_right(&mut table, column);
+    }
+    let mut text = lines(&table);
+    for branch in branches {
+        if let BranchState::Offline { reason, .. } = &branch.state {
+            let _ = writeln!(text, "branch {} is offline: {}", quoted(&branch.name), visible(reason));
+        }
+    }
+    text
+}
+
+/// Rules in order, with how often each decided.
+fn rules(rules: &[RuleStatus]) -> String {
+    let mut table = new_table(&["RULE", "TO", "HITS", ""]);
+    for rule in rules {
+        table.add_row([
+            visible(&rule.name),
+            visible(&rule.to.join(", ")),
+            rule.hits.to_string(),
+            rule.inactive.as_ref().map(|why| format!("inactive: {}", visible(why))).unwrap_or_default(),
+        ]);
+    }
+    align_right(&mut table, 2);
+    lines(&table)
+}
+
+/// Where a file is, where it belongs, and why.
+pub(crate) fn explanation(explanation: &Explanation) -> String {
+    let mut text = String::new();
+    let _ = writeln!(text, "{}", visible(&explanation.path));
+    let mut fact = |name: &str, value: &str| {
+        let _ = writeln!(text, "  {name:<12}{}", visible(value));
+    };
+    match (explanation.exists, explanation.on.as_slice()) {
+        (false, _) => fact("is on", "no branch: it does not exist (shown is where a new file of this name would go)"),
+        (true, []) => fact("is on", "no branch that is online"),
+        (true, on) => fact("is on", &on.join(", ")),
+    }
+    fact("belongs on", explanation.belongs.as_deref().unwrap_or("no branch: none that its rule allows has room"));
+    fact(
+        "decided by",
+        &if explanation.rule == "default" { "the default list".to_owned() } else { quoted(&explanation.rule) },
+    );
+    fact("next", &explanation.outcome);
+    if !explanation.duplicates.is_empty() {
+        fact("also on", &format!("{} (of the same name; the newest is used)", explanation.duplicates.join(", ")));
+    }
+    if !explanation.steps.is_empty() {
+        let _ = writeln!(text, "\n  rules, in order");
+        for (index, step) in explanation.steps.iter().enumerate() {
+            let verdict = if step.matched { "yes" } else { "no" };
+            let _ =
+                writeln!(text, "  {:>3}. {verdict:<4}{}: {}", index + 1, visible(&step.rule), visible(&step.reason));
+        }
+    }
+    if !explanation.facts.is_empty() {
+        let _ = writeln!(text, "\n  what was known of the file");
+        let width = explanation.facts.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0).min(24);
+        for (name, value) in &explanation.facts {
+            let _ = writeln!(text, "  {:<width$}  {}", visible(name), visible(value));
+        }
+    }
+    text
+}
+
+/// One file of a walk.
+pub(crate) fn move_event(event: &MoveEvent) -> String {
+    let outcome = match event.outcome {
+        MoveOutcome::Moved => "moved",
+        MoveOutcome::WouldMove => "would move",
+        MoveOutcome::Busy => "busy",
+        MoveOutcome::Failed => "failed",
+    };
+    let detail = event.detail.as_ref().map(|detail| format!(": {}", visible(detail))).unwrap_or_default();
+    format!(
+        "{outcome:<10}  {} -> {}  {:>9}  {}  (rule {}){detail}",
+        visible(&event.from),
+        visible(&event.to),
+        event.size.to_string(),
+        visible(&event.path),
+        quoted(&event.rule),
+    )
+}
+
+/// The totals of a walk, in one line.
+pub(crate) fn summary(summary: &EnforceSummary, dry_run: bool) -> String {
+    let mut text = format!(
+        "{} looked at, {} ({}) {}",
+        count(summary.files_seen, "file"),
+        count(summary.files_moved, "file"),
+        summary.bytes_moved,
+        if dry_run { "would move" } else { "moved" },
+    );
+    for (number, what) in [
+        (summary.files_busy, "busy"),
+        (summary.files_failed, "failed"),
+        (summary.files_no_room, "without room on their branches"),
+    ] {
+        if number > 0 {
+            let _ = write!(text, ", {number} {what}");
+        }
+    }
+    text
+}
+
+fn state(branch: &BranchStatus) -> String {
+    let mut words = vec![match branch.state {
+        BranchState::Online => "online",
+        BranchState::Offline { .. } => "OFFLINE",
+    }];
+    if branch.draining {
+        words.push("draining");
+    }
+    if branch.read_only {
+        words.push("read-only");
+    }
+    words.join(", ")
+}
+
+/// `[####......]  42%`
+fn bar(total: ByteSize, free: ByteSize) -> String {
+    let used = total.0.saturating_sub(free.0);
+    let percent = u64::try_from(u128::from(used) * 100 / u128::from(total.0.max(1))).unwrap_or(100).min(100);
+    let filled = (percent * BAR_WIDTH).div_ceil(100);
+    let bar: String = (0..BAR_WIDTH).map(|cell| if cell < filled { '#' } else { '.' }).collect();
+    format!("[{bar}] {percent:>3}%")
+}
+
+/// Abilities that the branch's file system lacks. What is not known of an offline branch is not said.
+fn lacks(branch: &BranchStatus) -> String {
+    if branch.state != BranchState::Online {
+        return "?".to_owned();
+    }
+    let Abilities {
+        xattr,
+        acl,
+        holes,
+        hard_links,
+        symlinks,
+        ownership,
+        special_files,
+        nanoseconds,
+        tmpfile,
+        passthrough,
+        rename_flags,
+    } = branch.abilities;
+    let abilities = [
+        (xattr, "xattr"),
+        (acl, "acl"),
+        (holes, "holes"),
+        (hard_links, "hard links"),
+        (symlinks, "symlinks"),
+        (ownership, "ownership"),
+        (special_files, "special files"),
+        (nanoseconds, "nanoseconds"),
+        (tmpfile, "tmpfile"),
+        (passthrough, "passthrough"),
+        (rename_flags, "rename flags"),
+    ];
+    let missing: Vec<&str> = abilities.iter().filter(|(has, _)| !has).map(|(_, name)| *name).collect();
+    if missing.is_empty() { "-".to_owned() } else { missing.join(", ") }
+}
+
+fn new_table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(header);
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    table
+}
+
+fn align_right(table: &mut Table, column: usize) {
+    if let Some(column) = table.column_mut(column) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+}
+
+/// The table without blanks at the ends of lines.
+fn lines(table: &Table) -> String {
+    table.lines().fold(String::new(), |text, line| text + line.trim_end() + "\n")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,189 @@
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use umbrella_fs::control::protocol::ExplainStep;
+use umbrella_units::Timestamp;
+
+use super::*;
+
+fn branch(name: &str) -> BranchStatus {
+    BranchStatus {
+        name: name.to_owned(),
+        path: format!("/mnt/{name}").into(),
+        state: BranchState::Online,
+        fs_type: "ext4".to_owned(),
+        total: ByteSize(100 << 30),
+        free: ByteSize(58 << 30),
+        keep_free: ByteSize(5 << 30),
+        read_only: false,
+        draining: false,
+        abilities: Abilities {
+            xattr: true,
+            acl: true,
+            holes: true,
+            hard_links: true,
+            symlinks: true,
+            ownership: true,
+            special_files: true,
+            nanoseconds: true,
+            tmpfile: true,
+            passthrough: true,
+            rename_flags: true,
+        },
+        files_moved_in: 3,
+        files_moved_out: 12,
+    }
+}
+
+fn pool() -> Status {
+    let lost = BranchStatus {
+        state: BranchState::Offline { reason: "not mounted".to_owned(), since: Timestamp { secs: 0, nanos: 0 } },
+        ..branch("usb")
+    };
+    let mut remote = BranchStatus { fs_type: "fuse.sshfs".to_owned(), read_only: true, ..branch("remote") };
+    remote.abilities.xattr = false;
+    remote.abilities.passthrough = false;
+    Status {
+        mount: "/srv/pool".into(),
+        version: "0.1.0".to_owned(),
+        pid: 4711,
+        uptime: Duration::from_millis(5_400_250),
+        branches: vec![branch("disk"), remote, lost],
+        rules: vec![
+            RuleStatus {
+                name: "recent".to_owned(),
+                to: vec!["usb".to_owned(), "disk".to_owned()],
+                hits: 0,
+                inactive: Some("usb is offline".to_owned()),
+            },
+            RuleStatus { name: "default".to_owned(), to: vec!["disk".to_owned()], hits: 1234, inactive: None },
+        ],
+        open_files: 1,
+        open_passthrough: 1,
+        inodes: 20,
+        metrics: BTreeMap::new(),
+        warnings: vec!["/a\x1b[2Jb is on two branches".to_owned()],
+        passthrough: true,
+    }
+}
+
+#[test]
+fn a_status_shows_space_states_lacks_and_warnings() {
+    assert_eq!(
+        status(&pool()),
+        r#"/srv/pool  up 1h30m, process 4711, version 0.1.0
+1 file open (1 in passthrough), 20 inodes known to the kernel
+
+BRANCH  STATE              USED                 FREE     SIZE  KEEP FREE  IN  OUT  TYPE        LACKS               PATH
+disk    online             [#####.....]  42%  58 GiB  100 GiB      5 GiB   3   12  ext4        -                   /mnt/disk
+remote  online, read-only  [#####.....]  42%  58 GiB  100 GiB      5 GiB   3   12  fuse.sshfs  xattr, passthrough  /mnt/remote
+usb     OFFLINE            [#####.....]  42%  58 GiB  100 GiB      5 GiB   3   12  ext4        ?                   /mnt/usb
+branch "usb" is offline: not mounted
+
+RULE     TO         HITS
+recent   usb, disk     0  inactive: usb is offline
+default  disk       1234
+
+warning: /a\u{1b}[2Jb is on two branches
+"#
+    );
+}
+
+#[test]
+fn a_bar_never_leaves_its_frame() {
+    for (total, free, shown) in [
+        (0, 0, "[..........]   0%"),
+        (100, 100, "[..........]   0%"),
+        (100, 99, "[#.........]   1%"),
+        (100, 0, "[##########] 100%"),
+        (100, 200, "[..........]   0%"),
+        (u64::MAX, 0, "[##########] 100%"),
+    ] {
+        assert_eq!(bar(ByteSize(total), ByteSize(free)), shown, "{free} free of {total}");
+    }
+}
+
+fn explained() -> Explanation {
+    Explanation {
+        path: "/home/dave/a.avi".to_owned(),
+        exists: true,
+        on: vec!["crypt".to_owned()],
+        belongs: Some("disk".to_owned()),
+        rule: "/home/dave/**.avi".to_owned(),
+        steps: vec![
+            ExplainStep {
+                rule: "read-only files on flash".to_owned(),
+                matched: false,
+                reason: "mode 0644 is writable".to_owned(),
+            },
+            ExplainStep { rule: "/home/dave/**.avi".to_owned(), matched: true, reason: "longest match".to_owned() },
+        ],
+        facts: vec![("size".to_owned(), "3 MiB".to_owned()), ("owner".to_owned(), "dave".to_owned())],
+        outcome: "moves at the next enforce".to_owned(),
+        duplicates: Vec::new(),
+    }
+}
+
+#[test]
+fn an_explanation_says_where_and_why() {
+    assert_eq!(
+        explanation(&explained()),
+        r#"/home/dave/a.avi
+  is on       crypt
+  belongs on  disk
+  decided by  "/home/dave/**.avi"
+  next        moves at the next enforce
+
+  rules, in order
+    1. no  read-only files on flash: mode 0644 is writable
+    2. yes /home/dave/**.avi: longest match
+
+  what was known of the file
+  size   3 MiB
+  owner  dave
+"#
+    );
+}
+
+#[test]
+fn a_file_that_fits_nowhere_is_said_to() {
+    let text = explanation(&Explanation { belongs: None, exists: false, on: Vec::new(), ..explained() });
+    assert!(text.contains("belongs on  no branch: none that its rule allows has room"), "{text}");
+    assert!(text.contains("is on       no branch: it does not exist"), "{text}");
+}
+
+#[test]
+fn duplicates_are_named() {
+    let text = explanation(&Explanation { duplicates: vec!["flash".to_owned()], ..explained() });
+    assert!(text.contains("also on     flash (of the same name; the newest is used)"), "{text}");
+}
+
+#[test]
+fn a_name_cannot_steer_the_terminal() {
+    let event = MoveEvent {
+        path: "/a\u{1b}]0;x\u{7}\u{202e}b\n".to_owned(),
+        from: "disk".to_owned(),
+        to: "flash".to_owned(),
+        size: ByteSize(10),
+        rule: "small".to_owned(),
+        outcome: MoveOutcome::Failed,
+        detail: Some("no room".to_owned()),
+    };
+    assert_eq!(
+        move_event(&event),
+        r#"failed      disk -> flash       10 B  /a\u{1b}]0;x\u{7}\u{202e}b\n  (rule "small"): no room"#
+    );
+}
+
+#[test]
+fn totals_name_only_what_there_was() {
+    let mut totals =
+        EnforceSummary { files_seen: 10, files_moved: 1, bytes_moved: ByteSize(2048), ..Default::default() };
+    assert_eq!(summary(&totals, true), "10 files looked at, 1 file (2 KiB) would move");
+    totals.files_busy = 2;
+    totals.files_no_room = 1;
+    assert_eq!(
+        summary(&totals, false),
+        "10 files looked at, 1 file (2 KiB) moved, 2 busy, 1 without room on their branches"
+    );
+}
