@@ -400,15 +400,15 @@ fn a_call_that_hangs_takes_its_branch_offline_and_frees_everybody_who_waits() {
 #[test]
 fn a_branch_that_hangs_again_and_again_has_a_bounded_number_of_threads() {
     let place = Place::new();
-    let branch = guarded(&place, 10);
+    let branch = guarded(&place, 5000);
     let gate = Gate::closed();
     let mut refused_at_once = false;
     for _ in 0..40 {
-        let _ = branch.bring_online();
+        branch.bring_online().unwrap();
         let hang = gate.waiter();
         let begun = Arc::new(AtomicBool::new(false));
         let ran = Arc::clone(&begun);
-        let _ = branch.io(move |_| {
+        let _ = branch.io_within(Duration::from_millis(20), move |_| {
             ran.store(true, Ordering::Relaxed);
             hang();
             Ok(())
@@ -422,7 +422,6 @@ fn a_branch_that_hangs_again_and_again_has_a_bounded_number_of_threads() {
     while branch.threads.load(Ordering::Relaxed) > 0 && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(10));
     }
-    branch.set_timeout(Duration::from_secs(5));
     branch.bring_online().unwrap();
     branch.io(|_| Ok(())).unwrap();
 }
