@@ -28,6 +28,11 @@ pub struct ParseSizeError {
 }
 
 impl Amount {
+    /// Whether it is nothing, of whatever whole.
+    pub fn is_zero(self) -> bool {
+        matches!(self, Amount::Bytes(ByteSize(0)) | Amount::MilliPercent(0))
+    }
+
     /// The amount in bytes, for a branch of `total` bytes; rounded down.
     pub fn of(self, total: ByteSize) -> ByteSize {
         match self {
@@ -177,6 +182,8 @@ mod tests {
         assert_eq!("10KiB".parse(), Ok(Amount::Bytes(ByteSize(10_240))));
         assert_eq!("5%".parse(), Ok(Amount::MilliPercent(5_000)));
         assert_eq!(" 0.125 % ".parse(), Ok(Amount::MilliPercent(125)));
+        assert!("0".parse::<Amount>().unwrap().is_zero() && "0%".parse::<Amount>().unwrap().is_zero());
+        assert!(!"1".parse::<Amount>().unwrap().is_zero() && !"1%".parse::<Amount>().unwrap().is_zero());
         assert_eq!(Amount::Bytes(ByteSize(7)).of(ByteSize(1)), ByteSize(7));
         assert_eq!(Amount::MilliPercent(5_000).of(ByteSize(1_000)), ByteSize(50));
         assert_eq!(Amount::MilliPercent(33_333).of(ByteSize(10)), ByteSize(3));

@@ -1,6 +1,7 @@
 //! Which branch of a preference list: the first that can take the file, with as little moving as the list allows.
 //!
-//! A file that is on a branch of its list leaves it only for an earlier branch that has room for it. A file that had to spill
+//! A file that only a band still holds to its list stays where it is, so a move is never undone by the next decision.
+//! Any other file that is on a branch of its list leaves it only for an earlier branch that has room for it. A file that had to spill
 //! stays where it is until a branch of its list has room again. A branch that takes nothing new (draining) is left in any case.
 
 use umbrella_units::{BranchId, ByteSize, Timestamp};
@@ -15,6 +16,8 @@ pub(super) struct Destination<'a> {
     pub(super) to: &'a [BranchId],
     /// The default list, when the entry may spill.
     pub(super) spill: Option<&'a [BranchId]>,
+    /// Only a band keeps the file here.
+    pub(super) by_band: bool,
 }
 
 /// Why a choice is what it is.
@@ -24,6 +27,8 @@ pub(super) enum Because {
     HomeOffline,
     /// It came too recently.
     Held,
+    /// It is on its list, within the band of a rule that it would not come under any more.
+    Band,
     /// It is on its list, and no earlier branch has room.
     Home,
     /// The first of its list with room.
@@ -55,6 +60,9 @@ pub(super) fn choose(
             Some(branch) if branch.online => {}
             _ => return (Choice::Stay, Because::HomeOffline),
         }
+    }
+    if home.is_some() && destination.by_band {
+        return (Choice::Stay, Because::Band);
     }
     for &branch in destination.to {
         if home == Some(branch) {

@@ -91,7 +91,7 @@ impl Test {
         match self {
             Test::Size { band, .. } => *band > 0,
             Test::Age { band, .. } => *band > Duration::ZERO,
-            Test::Space { band, .. } => !matches!(band, Amount::Bytes(ByteSize(0)) | Amount::MilliPercent(0)),
+            Test::Space { band, .. } => !band.is_zero(),
             _ => false,
         }
     }

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use umbrella_units::{Amount, BranchId, ByteSize};
+use umbrella_units::{Amount, BranchId};
 
 use super::condition::{Test, bit, compare, has_access};
 use super::spec::{Comparison, FileKind, SpaceField, TimeField};
@@ -123,21 +123,24 @@ impl Domain {
     }
 
     fn space(&mut self, branch: BranchId, of: SpaceField, is: Comparison, value: Amount, band: Option<Amount>) {
-        let band = band.unwrap_or(Amount::Bytes(ByteSize(0)));
+        // Between two shares there is always room for another number of bytes, so shares count in halves of the unit.
+        let double = |share: u32| i128::from(share) * 2;
+        let band = band.filter(|band| !band.is_zero());
         match (value, band) {
-            (Amount::Bytes(value), Amount::Bytes(band)) => {
+            (Amount::Bytes(value), None) => {
+                self.range(Quantity::Space(branch, of), u64::MAX.into(), is, value.0.into(), 0);
+            }
+            (Amount::Bytes(value), Some(Amount::Bytes(band))) => {
                 self.range(Quantity::Space(branch, of), u64::MAX.into(), is, value.0.into(), band.0.into());
             }
-            // Between two shares there is always room for another number of bytes, so shares count in halves of the unit.
-            (Amount::MilliPercent(value), Amount::MilliPercent(band)) => {
-                let double = |share: u32| i128::from(share) * 2;
+            (Amount::MilliPercent(value), None) => {
+                self.range(Quantity::Share(branch, of), i128::MAX, is, double(value), 0);
+            }
+            (Amount::MilliPercent(value), Some(Amount::MilliPercent(band))) => {
                 self.range(Quantity::Share(branch, of), i128::MAX, is, double(value), double(band));
             }
-            (Amount::MilliPercent(value), Amount::Bytes(ByteSize(0))) => {
-                self.range(Quantity::Share(branch, of), i128::MAX, is, i128::from(value) * 2, 0);
-            }
             // Without the branch's size nothing is known.
-            _ => {}
+            (Amount::Bytes(_), Some(Amount::MilliPercent(_))) | (Amount::MilliPercent(_), Some(Amount::Bytes(_))) => {}
         }
     }
 

@@ -5,7 +5,7 @@ use umbrella_units::{BranchId, format_duration};
 use super::choose::{Because, choose};
 use super::condition::Verdict;
 use super::facts::{BranchView, FileFacts, Resident, is_online, view};
-use super::rules::{Choice, Decision, EntryId, Names, Rule, Rules, When};
+use super::rules::{Choice, Decision, EntryId, Found, Names, Rule, Rules, When};
 use super::words;
 
 /// A decision and how it came about.
@@ -34,10 +34,10 @@ impl Rules {
     /// Decides as [`Rules::decide`] does, and says why.
     pub fn explain(&self, facts: &FileFacts<'_>, branches: &[BranchView], resident: Option<&Resident>) -> Explained {
         let mut steps = Vec::new();
-        let entry = self.entry_by_steps(facts, branches, resident, &mut steps);
-        let (choice, because) = choose(self.destination(entry), facts.need(), facts.now, branches, resident);
-        let why = self.why(entry, choice, because, facts, branches, resident);
-        Explained { decision: Decision { entry, choice }, steps, why }
+        let found = self.entry_by_steps(facts, branches, resident, &mut steps);
+        let (choice, because) = choose(self.destination(found), facts.need(), facts.now, branches, resident);
+        let why = self.why(found.entry, choice, because, facts, branches, resident);
+        Explained { decision: Decision { entry: found.entry, choice }, steps, why }
     }
 
     fn entry_by_steps(
@@ -46,19 +46,19 @@ impl Rules {
         branches: &[BranchView],
         resident: Option<&Resident>,
         steps: &mut Vec<Step>,
-    ) -> EntryId {
+    ) -> Found {
         for rule in &self.ordered {
             let decided = match rule {
                 Rule::When(when) => self.step_of_rule(when, facts, branches, resident, steps),
-                Rule::Names(names) => self.steps_of_table(names, facts, branches, steps),
+                Rule::Names(names) => self.steps_of_table(names, facts, branches, steps).map(Found::outright),
             };
-            if let Some(entry) = decided {
-                return entry;
+            if let Some(found) = decided {
+                return found;
             }
         }
         let entry = self.default_entry();
         steps.push(self.step(entry, true, "no rule matches".to_owned()));
-        entry
+        Found::outright(entry)
     }
 
     fn step(&self, entry: EntryId, matched: bool, reason: String) -> Step {
@@ -72,8 +72,9 @@ impl Rules {
         branches: &[BranchView],
         resident: Option<&Resident>,
         steps: &mut Vec<Step>,
-    ) -> Option<EntryId> {
+    ) -> Option<Found> {
         let home = self.is_home(when, resident);
+        let mut by_band = false;
         let mut held = Vec::new();
         let mut missed = Vec::new();
         for test in &when.tests {
@@ -82,12 +83,15 @@ impl Rules {
                 Verdict::Holds if test.verdict(facts, branches, false) == Verdict::Holds => {
                     held.push(format!("{subject} is {}", words::actual(test, facts, branches)));
                 }
-                Verdict::Holds => held.push(format!(
-                    "{subject} is {}, within the band of {} around {}",
-                    words::actual(test, facts, branches),
-                    words::band(test).unwrap_or_default(),
-                    words::wanted(test)
-                )),
+                Verdict::Holds => {
+                    by_band = true;
+                    held.push(format!(
+                        "{subject} is {}, within the band of {} around {}",
+                        words::actual(test, facts, branches),
+                        words::band(test).unwrap_or_default(),
+                        words::wanted(test)
+                    ));
+                }
                 Verdict::Fails => missed.push(format!(
                     "{subject} is {}, the rule wants {}",
                     words::actual(test, facts, branches),
@@ -109,7 +113,7 @@ impl Rules {
         }
         let reason = if held.is_empty() { "it has no conditions".to_owned() } else { held.join("; ") };
         steps.push(self.step(when.entry, true, reason));
-        Some(when.entry)
+        Some(Found { entry: when.entry, by_band })
     }
 
     fn steps_of_table(
@@ -182,6 +186,7 @@ impl Rules {
                 let stays = resident.map_or_else(String::new, |resident| format_duration(resident.min_stay));
                 format!("it came to {home} less than {stays} ago and stays that long (min_stay)")
             }
+            Because::Band => format!("it is on {home} and stays there while it is within the band"),
             Because::Home => after(format!("it is on {home}")),
             Because::Listed => after(format!("{chosen} has room")),
             Because::Spilled => after(format!("it has spilled to {home} and stays there until its list has room")),

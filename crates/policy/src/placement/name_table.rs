@@ -1,7 +1,8 @@
 //! The name table: of the patterns that match a path, the most specific one decides.
 //!
-//! Most specific is the longest overall match: the pattern with most literal characters (wildcards and classes count nothing,
-//! of braces the shortest alternative counts); on a tie the longer pattern, then the earlier one.
+//! Most specific is the longest overall match: the pattern with most literal characters. Wildcards and classes count nothing, nor does
+//! the slash of `**/`, which may stand for no directory; of braces the alternative with fewest counts. On a tie a pattern without
+//! wildcards comes first, then the longer pattern, then the earlier one.
 //!
 //! Patterns are found through their fixed ends: first those whose literal prefix begins the path, of these the ones whose literal
 //! suffix ends it, so the cost grows with the number of patterns that nearly match, not with the size of the table.
@@ -26,7 +27,7 @@ impl NameTable {
         let mut by_rank: Vec<u32> = (0..globs.len() as u32).collect();
         by_rank.sort_by_key(|&entry| {
             let (text, glob) = &globs[entry as usize];
-            (Reverse(glob.literals), Reverse(text.chars().count()), entry)
+            (Reverse(glob.literals), Reverse(glob.is_exact()), Reverse(text.chars().count()), entry)
         });
         let mut flats: Vec<(u32, &Flat)> = Vec::new();
         for (rank, &entry) in by_rank.iter().enumerate() {

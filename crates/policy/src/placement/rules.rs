@@ -56,6 +56,20 @@ pub enum Choice {
     NoRoom,
 }
 
+/// The entry that a file falls under.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Found {
+    pub(super) entry: EntryId,
+    /// Only a band makes it match: the file stays where it is, but would not come here.
+    pub(super) by_band: bool,
+}
+
+impl Found {
+    pub(super) fn outright(entry: EntryId) -> Found {
+        Found { entry, by_band: false }
+    }
+}
+
 /// All rules of a pool, compiled.
 #[derive(Debug, Clone)]
 pub struct Rules {
@@ -121,9 +135,9 @@ impl Rules {
 
     /// Decides where a file belongs. Allocates nothing.
     pub fn decide(&self, facts: &FileFacts<'_>, branches: &[BranchView], resident: Option<&Resident>) -> Decision {
-        let entry = self.entry_for(facts, branches, resident);
-        let (choice, _) = choose::choose(self.destination(entry), facts.need(), facts.now, branches, resident);
-        Decision { entry, choice }
+        let found = self.entry_for(facts, branches, resident);
+        let (choice, _) = choose::choose(self.destination(found), facts.need(), facts.now, branches, resident);
+        Decision { entry: found.entry, choice }
     }
 
     /// The next branch for a file that has to leave those in `excluding`, because they are full: the first of its list (then, if the
@@ -136,33 +150,28 @@ impl Rules {
         excluding: &[BranchId],
         need: ByteSize,
     ) -> Option<BranchId> {
-        let entry = self.entry_for(facts, branches, None);
-        choose::next(self.destination(entry), need, branches, excluding)
+        let found = self.entry_for(facts, branches, None);
+        choose::next(self.destination(found), need, branches, excluding)
     }
 
     /// The entry that a file falls under.
-    pub(super) fn entry_for(
-        &self,
-        facts: &FileFacts<'_>,
-        branches: &[BranchView],
-        resident: Option<&Resident>,
-    ) -> EntryId {
+    fn entry_for(&self, facts: &FileFacts<'_>, branches: &[BranchView], resident: Option<&Resident>) -> Found {
         for rule in &self.ordered {
             match rule {
                 Rule::When(when) => {
-                    if self.matches(when, facts, branches, resident) {
-                        return when.entry;
+                    if let Some(found) = self.matches(when, facts, branches, resident) {
+                        return found;
                     }
                 }
                 Rule::Names(names) => {
                     let usable = |pattern| !self.inactive(names.entry(pattern), branches);
                     if let Some(pattern) = names.table.find(facts.path, usable) {
-                        return names.entry(pattern);
+                        return Found::outright(names.entry(pattern));
                     }
                 }
             }
         }
-        self.default_entry()
+        Found::outright(self.default_entry())
     }
 
     pub(super) fn default_entry(&self) -> EntryId {
@@ -173,10 +182,10 @@ impl Rules {
         when.has_band && resident.is_some_and(|resident| self.entries[when.entry.index()].to.contains(&resident.branch))
     }
 
-    pub(super) fn destination(&self, entry: EntryId) -> Destination<'_> {
-        let info = &self.entries[entry.index()];
+    pub(super) fn destination(&self, found: Found) -> Destination<'_> {
+        let info = &self.entries[found.entry.index()];
         let default = &self.entries[self.default_entry().index()].to;
-        Destination { to: &info.to, spill: info.spill.then_some(default) }
+        Destination { to: &info.to, spill: info.spill.then_some(default), by_band: found.by_band }
     }
 
     fn matches(
@@ -185,9 +194,11 @@ impl Rules {
         facts: &FileFacts<'_>,
         branches: &[BranchView],
         resident: Option<&Resident>,
-    ) -> bool {
-        let home = self.is_home(when, resident);
-        when.tests.iter().all(|test| test.verdict(facts, branches, home) == Verdict::Holds)
-            && is_online(branches, when.first)
+    ) -> Option<Found> {
+        let all_hold = |home| when.tests.iter().all(|test| test.verdict(facts, branches, home) == Verdict::Holds);
+        let outright = all_hold(false);
+        let by_band = !outright && self.is_home(when, resident) && all_hold(true);
+        let matched = (outright || by_band) && is_online(branches, when.first);
+        matched.then_some(Found { entry: when.entry, by_band })
     }
 }

@@ -161,13 +161,18 @@ impl Glob {
         let mut alternatives: Vec<Flat> = Vec::with_capacity(expanded.len());
         let mut literals = usize::MAX;
         for raw in expanded {
-            literals = literals.min(count_literals(&raw));
             let flat = Flat::new(&raw)?;
+            literals = literals.min(flat.literals(raw.first() != Some(&Piece::Byte(b'/'))));
             if !alternatives.iter().any(|other| other.pieces == flat.pieces) {
                 alternatives.push(flat);
             }
         }
         Ok(Glob { alternatives, literals })
+    }
+
+    /// Whether it has no wildcards.
+    pub(super) fn is_exact(&self) -> bool {
+        self.alternatives.iter().all(|flat| matches!(flat.middle, Middle::Exact))
     }
 
     /// Whether every path matches.
@@ -198,11 +203,6 @@ impl Glob {
     }
 }
 
-fn count_literals(raw: &[Piece]) -> usize {
-    // A character of several bytes counts once.
-    raw.iter().filter(|piece| matches!(piece, Piece::Byte(byte) if byte & 0xC0 != 0x80)).count()
-}
-
 impl Flat {
     fn new(raw: &[Piece]) -> Result<Flat, GlobError> {
         let pieces = canonical(raw);
@@ -229,6 +229,13 @@ impl Flat {
             _ => Middle::Regex(compile(&pieces)?),
         };
         Ok(Flat { pieces, prefix: prefix.into(), suffix: suffix.into(), middle })
+    }
+
+    /// Literal characters; the slash of `**/` belongs to the wildcard, and so does the first one when it was not written.
+    fn literals(&self, relative: bool) -> usize {
+        // A character of several bytes counts once.
+        let literal = |piece: &&Piece| matches!(piece, Piece::Byte(byte) if byte & 0xC0 != 0x80);
+        self.pieces.iter().filter(literal).count() - usize::from(relative)
     }
 
     /// Whether it matches a whole path.

@@ -30,7 +30,7 @@ pub(in crate::placement) fn text(parts: &[Part]) -> String {
             Part::Cross => text.push_str("**"),
             Part::Braces(all) => {
                 let all: Vec<String> = all.iter().map(|one| super::naive::text(one)).collect();
-                text.push_str(&format!("{{{}}}", all.join(",")));
+                text.extend(["{", &all.join(","), "}"]);
             }
         }
     }
@@ -39,8 +39,18 @@ pub(in crate::placement) fn text(parts: &[Part]) -> String {
 
 /// Literal characters of the alternative that has fewest.
 pub(in crate::placement) fn literals(parts: &[Part]) -> usize {
-    let count = |flat: &Vec<Part>| flat.iter().filter(|part| matches!(part, Part::Literal(_))).count();
+    let slash = Part::Literal('/');
+    let count = |flat: &Vec<Part>| {
+        let optional = |at: usize| at > 0 && flat[at - 1] == Part::Cross && (at == 1 || flat[at - 2] == slash);
+        (0..flat.len()).filter(|at| matches!(flat[*at], Part::Literal(c) if c != '/' || !optional(*at))).count()
+    };
     expand(parts).iter().map(count).min().unwrap()
+}
+
+/// Whether there is more than literal characters and braces.
+pub(in crate::placement) fn wildcards(parts: &[Part]) -> bool {
+    let rooted = |flat: &Vec<Part>| flat.first() == Some(&Part::Literal('/'));
+    expand(parts).iter().any(|flat| !rooted(flat) || flat.iter().any(|part| !matches!(part, Part::Literal(_))))
 }
 
 /// Whether a path matches.
@@ -132,7 +142,7 @@ fn separate_stars(parts: Vec<Part>) -> Vec<Part> {
 /// Paths over the same alphabet, and beyond it.
 pub(in crate::placement) fn paths() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop::sample::select(b"aaabbb..z*\xff\n".to_vec());
-    let component = prop::collection::vec(byte, 1..4);
+    let component = prop::collection::vec(byte, 1..4).prop_filter("no name", |name| name != b"." && name != b"..");
     prop::collection::vec(component, 1..4)
         .prop_map(|components| components.iter().flat_map(|component| [b"/".as_slice(), component].concat()).collect())
 }

@@ -97,6 +97,9 @@ fn literal_characters_are_counted_in_the_shortest_alternative() {
         ("*.{jpeg,gi}", 3),
         ("/[abc]?", 1),
         ("/é", 2),
+        ("/**/*", 1),
+        ("**", 0),
+        ("/a/**/b/**", 5),
         (r"/\*", 2),
     ] {
         assert_eq!(Glob::new(pattern).unwrap().literals, literals, "{pattern}");

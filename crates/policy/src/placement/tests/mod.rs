@@ -1,1 +1,135 @@
+//! Placement as a user meets it: rules as they are written, files, branches, and what is decided.
 
+mod choice;
+mod conditions;
+mod errors;
+mod explain;
+mod figure8;
+mod hysteresis;
+mod model;
+mod names;
+mod reach;
+
+use std::time::Duration;
+
+use umbrella_units::{BranchId, ByteSize, Timestamp};
+
+use super::spec::{
+    Access, Comparison, Condition, DestinationSpec, FileKind, NameEntrySpec, RuleKindSpec, RuleSpec, RulesSpec,
+};
+use super::*;
+
+/// Branches of the tests, in order of their ids.
+const NAMES: [&str; 4] = ["disk", "flash", "crypt", "spare"];
+const DISK: BranchId = BranchId(0);
+const FLASH: BranchId = BranchId(1);
+const CRYPT: BranchId = BranchId(2);
+const SPARE: BranchId = BranchId(3);
+
+fn resolve(name: &str) -> Option<BranchId> {
+    NAMES.iter().position(|known| *known == name).map(|index| BranchId(index as u16))
+}
+
+fn compile(rules: Vec<RuleSpec>, default: &[&str]) -> Rules {
+    try_compile(rules, default).unwrap()
+}
+
+fn try_compile(rules: Vec<RuleSpec>, default: &[&str]) -> Result<Rules, RuleError> {
+    let default = default.iter().map(|&name| name.to_owned()).collect();
+    Rules::compile(&RulesSpec { rules, default }, &resolve)
+}
+
+fn to(branches: &[&str]) -> DestinationSpec {
+    DestinationSpec { branches: branches.iter().map(|&name| name.to_owned()).collect(), spill: true }
+}
+
+fn only(branches: &[&str]) -> DestinationSpec {
+    DestinationSpec { spill: false, ..to(branches) }
+}
+
+fn when(name: &str, conditions: Vec<Condition>, to: DestinationSpec) -> RuleSpec {
+    RuleSpec { name: name.to_owned(), kind: RuleKindSpec::When { conditions, to } }
+}
+
+fn table(name: &str, patterns: Vec<(&str, DestinationSpec)>) -> RuleSpec {
+    let entries = patterns.into_iter().map(|(glob, to)| NameEntrySpec { glob: glob.to_owned(), to });
+    RuleSpec { name: name.to_owned(), kind: RuleKindSpec::Names(entries.collect()) }
+}
+
+fn size(is: Comparison, value: u64) -> Condition {
+    size_band(is, value, 0)
+}
+
+fn size_band(is: Comparison, value: u64, band: u64) -> Condition {
+    Condition::Size { is, value: ByteSize(value), band: ByteSize(band) }
+}
+
+fn access(value: Access) -> Condition {
+    Condition::Access { is: Comparison::Equal, value }
+}
+
+fn extension(any_of: &[&str]) -> Condition {
+    Condition::Extension { any_of: any_of.iter().map(|&name| name.to_owned()).collect(), negated: false }
+}
+
+fn online(branch: &str, value: bool) -> Condition {
+    Condition::Online { branch: branch.to_owned(), value }
+}
+
+const fn at(secs: i64) -> Timestamp {
+    Timestamp { secs, nanos: 0 }
+}
+
+/// A closed, ordinary file of 1000 bytes, a day old.
+fn file(path: &str) -> FileFacts<'_> {
+    FileFacts {
+        path: path.as_bytes(),
+        kind: FileKind::File,
+        size: ByteSize(1000),
+        uid: 1000,
+        gid: 100,
+        mode: 0o644,
+        links: 1,
+        atime: at(1_000_000),
+        mtime: at(1_000_000),
+        ctime: at(1_000_000),
+        now: at(1_086_400),
+        stage: Stage::Settled,
+    }
+}
+
+fn new_file(path: &str) -> FileFacts<'_> {
+    FileFacts { stage: Stage::New, size: ByteSize(0), ..file(path) }
+}
+
+fn sized(bytes: u64) -> FileFacts<'static> {
+    FileFacts { size: ByteSize(bytes), ..file("/x") }
+}
+
+/// Half empty, with nothing kept free.
+const ROOMY: BranchView = BranchView {
+    online: true,
+    writable: true,
+    total: ByteSize(1_000_000),
+    free: ByteSize(500_000),
+    keep_free: ByteSize(0),
+};
+const OFFLINE: BranchView = BranchView { online: false, ..ROOMY };
+const DRAINING: BranchView = BranchView { writable: false, ..ROOMY };
+const FULL: BranchView = BranchView { free: ByteSize(0), ..ROOMY };
+
+fn free(bytes: u64) -> BranchView {
+    BranchView { free: ByteSize(bytes), ..ROOMY }
+}
+
+fn on(branch: BranchId) -> Resident {
+    Resident { branch, since: None, min_stay: Duration::ZERO }
+}
+
+fn choice(rules: &Rules, facts: &FileFacts<'_>, branches: &[BranchView], resident: Option<BranchId>) -> Choice {
+    rules.decide(facts, branches, resident.map(on).as_ref()).choice
+}
+
+fn entry<'a>(rules: &'a Rules, facts: &FileFacts<'_>, branches: &[BranchView]) -> &'a str {
+    &rules.entries()[rules.decide(facts, branches, None).entry.index()].name
+}

@@ -1,0 +1,212 @@
+//! Every condition with every comparison, on both sides of its threshold.
+
+use umbrella_units::Amount;
+
+use super::*;
+use crate::placement::spec::{SpaceField, TimeField};
+
+const ALL: [Comparison; 6] = [
+    Comparison::Less,
+    Comparison::LessOrEqual,
+    Comparison::Equal,
+    Comparison::NotEqual,
+    Comparison::GreaterOrEqual,
+    Comparison::Greater,
+];
+
+/// What each comparison says of values below, at and above the threshold.
+const TRUTH: [[bool; 3]; 6] = [
+    [true, false, false],
+    [true, true, false],
+    [false, true, false],
+    [true, false, true],
+    [false, true, true],
+    [false, false, true],
+];
+
+fn holds(condition: Condition, facts: &FileFacts<'_>, branches: &[BranchView]) -> bool {
+    let rules = compile(vec![when("rule", vec![condition], to(&["flash"]))], &["disk"]);
+    entry(&rules, facts, branches) == "rule"
+}
+
+/// Checks a condition against a file or branches below, at and above its threshold.
+fn check(condition: impl Fn(Comparison) -> Condition, cases: &[(FileFacts<'_>, [BranchView; 4]); 3]) {
+    for (is, truth) in ALL.into_iter().zip(TRUTH) {
+        for ((facts, branches), expected) in cases.iter().zip(truth) {
+            assert_eq!(holds(condition(is), facts, branches), expected, "{is:?} {facts:?} {branches:?}");
+        }
+    }
+}
+
+fn files(of: impl Fn(u32) -> FileFacts<'static>) -> [(FileFacts<'static>, [BranchView; 4]); 3] {
+    [9, 10, 11].map(|value| (of(value), [ROOMY; 4]))
+}
+
+#[test]
+fn size_is_compared() {
+    let condition = |is| size(is, 10);
+    check(condition, &files(|value| sized(value.into())));
+}
+
+#[test]
+fn uid_gid_and_links_are_compared() {
+    check(|is| Condition::Uid { is, value: 10 }, &files(|uid| FileFacts { uid, ..file("/x") }));
+    check(|is| Condition::Gid { is, value: 10 }, &files(|gid| FileFacts { gid, ..file("/x") }));
+    check(|is| Condition::Links { is, value: 10 }, &files(|links| FileFacts { links, ..file("/x") }));
+}
+
+#[test]
+fn mode_is_compared_under_its_mask() {
+    let condition = |is| Condition::Mode { is, value: 0o12, mask: 0o777 };
+    check(condition, &[0o11, 0o12, 0o13].map(|mode| (FileFacts { mode, ..file("/x") }, [ROOMY; 4])));
+    let setuid = Condition::Mode { is: Comparison::Equal, value: 0o4000, mask: 0o4000 };
+    assert!(holds(setuid.clone(), &FileFacts { mode: 0o4755, ..file("/x") }, &[ROOMY; 4]));
+    assert!(!holds(setuid, &FileFacts { mode: 0o755, ..file("/x") }, &[ROOMY; 4]));
+}
+
+#[test]
+fn each_age_is_compared() {
+    let aged = |field: TimeField| {
+        move |age: u32| {
+            let then = at(1_086_400 - i64::from(age));
+            match field {
+                TimeField::Atime => FileFacts { atime: then, ..file("/x") },
+                TimeField::Mtime => FileFacts { mtime: then, ..file("/x") },
+                TimeField::Ctime => FileFacts { ctime: then, ..file("/x") },
+            }
+        }
+    };
+    for of in [TimeField::Atime, TimeField::Mtime, TimeField::Ctime] {
+        let condition = |is| Condition::Age { of, is, value: Duration::from_secs(10), band: Duration::ZERO };
+        check(condition, &files(aged(of)));
+    }
+}
+
+#[test]
+fn a_time_in_the_future_is_zero_old() {
+    let condition =
+        Condition::Age { of: TimeField::Mtime, is: Comparison::Equal, value: Duration::ZERO, band: Duration::ZERO };
+    assert!(holds(condition, &FileFacts { mtime: at(9_999_999), ..file("/x") }, &[ROOMY; 4]));
+}
+
+#[test]
+fn free_and_used_space_are_compared_in_bytes_and_percent() {
+    // 90,000, 100,000 and 110,000 of 1,000,000 bytes: below, at and above 10 %.
+    let free_space = [90_000, 100_000, 110_000].map(|bytes| (file("/x"), [ROOMY, ROOMY, ROOMY, free(bytes)]));
+    let used_space = [910_000, 900_000, 890_000].map(|bytes| (file("/x"), [ROOMY, ROOMY, ROOMY, free(bytes)]));
+    for value in [Amount::Bytes(ByteSize(100_000)), Amount::MilliPercent(10_000)] {
+        let condition = |of: SpaceField| {
+            move |is| Condition::Space { branch: "spare".to_owned(), of, is, value, band: Amount::MilliPercent(0) }
+        };
+        check(condition(SpaceField::Free), &free_space);
+        check(condition(SpaceField::Used), &used_space);
+    }
+}
+
+#[test]
+fn the_space_of_a_branch_that_is_offline_is_not_known() {
+    for is in ALL {
+        let condition = Condition::Space {
+            branch: "spare".to_owned(),
+            of: SpaceField::Free,
+            is,
+            value: Amount::MilliPercent(10_000),
+            band: Amount::MilliPercent(0),
+        };
+        assert!(!holds(condition, &file("/x"), &[ROOMY, ROOMY, ROOMY, OFFLINE]));
+    }
+}
+
+#[test]
+fn whether_a_branch_is_online_is_seen() {
+    let away = [ROOMY, ROOMY, ROOMY, OFFLINE];
+    assert!(holds(online("spare", true), &file("/x"), &[ROOMY; 4]));
+    assert!(!holds(online("spare", true), &file("/x"), &away));
+    assert!(holds(online("spare", false), &file("/x"), &away));
+    assert!(holds(online("spare", false), &file("/x"), &[ROOMY; 2]), "a branch that is not listed is offline");
+}
+
+#[test]
+fn access_follows_from_the_mode() {
+    let cases = [
+        (0o444, [true, false, false]),
+        (0o644, [false, true, false]),
+        (0o020, [false, true, false]),
+        (0o555, [true, false, true]),
+        (0o001, [true, false, true]),
+        (0o7000, [true, false, false]),
+        (0o755, [false, true, true]),
+    ];
+    for (mode, expected) in cases {
+        let facts = FileFacts { mode, ..file("/x") };
+        for (value, expected) in [Access::ReadOnly, Access::Writable, Access::Executable].into_iter().zip(expected) {
+            assert_eq!(holds(access(value), &facts, &[ROOMY; 4]), expected, "{value:?} {mode:o}");
+            let not = Condition::Access { is: Comparison::NotEqual, value };
+            assert_eq!(holds(not, &facts, &[ROOMY; 4]), !expected, "not {value:?} {mode:o}");
+        }
+    }
+}
+
+#[test]
+fn type_is_one_of_a_list_or_none() {
+    use FileKind::{BlockDevice, CharDevice, Directory, Fifo, File, Socket, Symlink};
+    for kind in [File, Directory, Symlink, Fifo, Socket, CharDevice, BlockDevice] {
+        let facts = FileFacts { kind, ..file("/x") };
+        for other in [File, Directory, Symlink, Fifo, Socket, CharDevice, BlockDevice] {
+            let any_of = vec![other];
+            assert_eq!(
+                holds(Condition::Kind { any_of: any_of.clone(), negated: false }, &facts, &[ROOMY; 4]),
+                kind == other
+            );
+            assert_eq!(holds(Condition::Kind { any_of, negated: true }, &facts, &[ROOMY; 4]), kind != other);
+        }
+    }
+}
+
+#[test]
+fn extension_is_what_follows_the_last_dot_in_any_case() {
+    let cases = [
+        ("/a/x.avi", true),
+        ("/x.AVI", true),
+        ("/x.tar.Avi", true),
+        ("/x.avi.gz", false),
+        ("/avi", false),
+        ("/x.avi/y", false),
+        ("/.avi", false),
+        ("/a/..avi", true),
+        ("/x.", false),
+        ("/x.avix", false),
+    ];
+    for (path, expected) in cases {
+        assert_eq!(holds(extension(&["mkv", "avi"]), &file(path), &[ROOMY; 4]), expected, "{path}");
+        let not = Condition::Extension { any_of: vec!["MKV".to_owned(), "Avi".to_owned()], negated: true };
+        assert_eq!(holds(not, &file(path), &[ROOMY; 4]), !expected, "not {path}");
+    }
+}
+
+#[test]
+fn all_conditions_of_a_rule_must_hold() {
+    let both = vec![size(Comparison::Greater, 10), extension(&["avi"])];
+    let rules = compile(vec![when("rule", both, to(&["flash"]))], &["disk"]);
+    let big = |path| FileFacts { size: ByteSize(11), ..file(path) };
+    assert_eq!(entry(&rules, &big("/x.avi"), &[ROOMY; 4]), "rule");
+    assert_eq!(entry(&rules, &big("/x"), &[ROOMY; 4]), "default");
+    assert_eq!(entry(&rules, &FileFacts { size: ByteSize(10), ..file("/x.avi") }, &[ROOMY; 4]), "default");
+}
+
+#[test]
+fn a_rule_without_conditions_matches_every_file() {
+    let rules = compile(vec![when("all", vec![], to(&["flash"]))], &["disk"]);
+    assert_eq!(entry(&rules, &file("/x"), &[ROOMY; 4]), "all");
+    assert_eq!(entry(&rules, &new_file("/x"), &[ROOMY; 4]), "all");
+}
+
+#[test]
+fn a_new_file_waits_for_close_where_size_or_access_is_asked() {
+    for condition in [size(Comparison::GreaterOrEqual, 0), access(Access::Writable)] {
+        assert!(!holds(condition.clone(), &new_file("/x"), &[ROOMY; 4]));
+        assert!(holds(condition, &file("/x"), &[ROOMY; 4]));
+    }
+    let mode = Condition::Mode { is: Comparison::Equal, value: 0o644, mask: 0o777 };
+    assert!(holds(mode, &new_file("/x"), &[ROOMY; 4]), "the mode is known from the start");
+}

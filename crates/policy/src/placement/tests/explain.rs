@@ -1,0 +1,128 @@
+//! What `explain` says.
+
+use super::*;
+
+fn steps(
+    rules: &Rules,
+    facts: &FileFacts<'_>,
+    branches: &[BranchView],
+    resident: Option<&Resident>,
+) -> Vec<(String, bool, String)> {
+    let explained = rules.explain(facts, branches, resident);
+    assert_eq!(explained.decision, rules.decide(facts, branches, resident));
+    explained.steps.into_iter().map(|step| (step.rule, step.matched, step.reason)).collect()
+}
+
+fn why(rules: &Rules, branches: &[BranchView], resident: Option<&Resident>) -> String {
+    rules.explain(&file("/x"), branches, resident).why
+}
+
+fn step(rule: &str, matched: bool, reason: &str) -> (String, bool, String) {
+    (rule.to_owned(), matched, reason.to_owned())
+}
+
+#[test]
+fn every_rule_up_to_the_deciding_one_says_why_or_why_not() {
+    let rules = compile(
+        vec![
+            when("big", vec![size(Comparison::GreaterOrEqual, 1 << 20)], to(&["disk"])),
+            when("films", vec![extension(&["avi", "mkv"])], to(&["flash"])),
+            table("names", vec![("/srv/**", to(&["disk"]))]),
+            when("daves", vec![Condition::Uid { is: Comparison::Equal, value: 1000 }], to(&["crypt"])),
+            when("never seen", vec![], to(&["disk"])),
+        ],
+        &["disk"],
+    );
+    let facts = FileFacts { size: ByteSize(12 << 10), ..file("/home/x.txt") };
+    assert_eq!(
+        steps(&rules, &facts, &[ROOMY; 4], None),
+        [
+            step("big", false, "size is 12 KiB, the rule wants >= 1 MiB"),
+            step("films", false, "extension is txt, the rule wants = avi or mkv"),
+            step("names", false, "no pattern matches"),
+            step("daves", true, "uid is 1000"),
+        ]
+    );
+}
+
+#[test]
+fn the_default_decides_when_no_rule_matches() {
+    let rules = compile(vec![], &["disk"]);
+    assert_eq!(steps(&rules, &file("/x"), &[ROOMY; 4], None), [step("default", true, "no rule matches")]);
+}
+
+#[test]
+fn a_new_file_lacks_facts() {
+    let rules = compile(vec![when("big", vec![size(Comparison::Greater, 5)], to(&["flash"]))], &["disk"]);
+    assert_eq!(
+        steps(&rules, &new_file("/x"), &[ROOMY; 4], None)[0],
+        step("big", false, "needs the size, which a new file does not have yet")
+    );
+}
+
+#[test]
+fn a_rule_that_is_passed_over_names_the_branch() {
+    let rules = compile(
+        vec![when("all", vec![], to(&["flash"])), table("t", vec![("/x", to(&["crypt"])), ("/**", to(&["disk"]))])],
+        &["disk"],
+    );
+    assert_eq!(
+        steps(&rules, &file("/x"), &[ROOMY, OFFLINE, OFFLINE, ROOMY], None),
+        [
+            step("all", false, "passed over: its first branch \"flash\" is offline"),
+            step("t: /x", false, "passed over: its first branch \"crypt\" is offline"),
+            step("t: /**", true, "1 literal characters match"),
+        ]
+    );
+}
+
+#[test]
+fn of_several_patterns_the_next_best_is_named_too() {
+    let rules = compile(vec![table("t", vec![("/home/**", to(&["disk"])), ("/home/x*", to(&["flash"]))])], &["disk"]);
+    assert_eq!(
+        steps(&rules, &file("/home/xy"), &[ROOMY; 4], None),
+        [step("t: /home/x*", true, "7 literal characters match, \"/home/**\" has 6")]
+    );
+}
+
+#[test]
+fn a_band_that_holds_a_file_is_named() {
+    let rules = compile(vec![when("small", vec![size_band(Comparison::Less, 1024, 512)], to(&["flash"]))], &["disk"]);
+    assert_eq!(
+        steps(&rules, &sized(1280), &[ROOMY; 4], Some(&on(FLASH))),
+        [step("small", true, "size is 1.2 KiB (1280 bytes), within the band of 512 B around < 1 KiB")]
+    );
+    let explained = rules.explain(&sized(1280), &[ROOMY; 4], Some(&on(FLASH)));
+    assert_eq!(explained.why, "it is on \"flash\" and stays there while it is within the band");
+}
+
+#[test]
+fn every_choice_says_why() {
+    let rules = compile(vec![when("all", vec![], to(&["flash", "crypt"]))], &["disk"]);
+    let flash_full = [ROOMY, FULL, ROOMY, ROOMY];
+    let full = "\"flash\" has no room (0 B free, 0 B kept free, 1000 B needed)";
+    assert_eq!(why(&rules, &[ROOMY; 4], None), "\"flash\" has room");
+    assert_eq!(why(&rules, &flash_full, None), format!("{full}; \"crypt\" has room"));
+    assert_eq!(why(&rules, &flash_full, Some(&on(CRYPT))), format!("{full}; it is on \"crypt\""));
+    let drained = why(&rules, &[ROOMY, DRAINING, DRAINING, ROOMY], None);
+    assert_eq!(
+        drained,
+        "\"flash\" takes nothing new; \"crypt\" takes nothing new; \"disk\" of the default list has room"
+    );
+    let nearly = [FULL, FULL, DRAINING, ROOMY];
+    assert!(why(&rules, &nearly, None).ends_with("#3 has most free space"));
+    assert!(
+        why(&rules, &nearly, Some(&on(SPARE)))
+            .ends_with("it has spilled to #3 and stays there until its list has room")
+    );
+    assert!(why(&rules, &[FULL; 4], None).ends_with("no other branch has room"));
+    let away = [ROOMY, ROOMY, ROOMY, OFFLINE];
+    assert_eq!(why(&rules, &away, Some(&on(SPARE))), "it is on #3, which is offline: nothing can be moved from there");
+    let held = Resident { branch: DISK, since: Some(at(1_086_399)), min_stay: Duration::from_secs(3600) };
+    assert_eq!(
+        why(&rules, &[ROOMY; 4], Some(&held)),
+        "it came to \"disk\" less than 1h ago and stays that long (min_stay)"
+    );
+    let strict = compile(vec![when("all", vec![], only(&["flash"]))], &["disk"]);
+    assert_eq!(why(&strict, &flash_full, None), format!("{full}; it may go nowhere else (spill = false)"));
+}

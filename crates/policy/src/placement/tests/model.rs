@@ -1,0 +1,393 @@
+//! Decisions compared with the obvious ones: a model that walks the rules as they are written.
+
+use proptest::prelude::*;
+use umbrella_units::Amount;
+
+use super::*;
+use crate::placement::glob::naive;
+use crate::placement::spec::{SpaceField, TimeField};
+
+/// A pattern of the name table: its parts, and its text in the rules.
+type Pattern = Vec<naive::Part>;
+
+#[derive(Debug, Clone)]
+struct World {
+    spec: RulesSpec,
+    patterns: Vec<Pattern>,
+    branches: Vec<BranchView>,
+    files: Vec<File>,
+}
+
+#[derive(Debug, Clone)]
+struct File {
+    path: Vec<u8>,
+    numbers: [u32; 8],
+    settled: bool,
+    kind: FileKind,
+    home: Option<Resident>,
+}
+
+impl File {
+    fn facts(&self) -> FileFacts<'_> {
+        let [size, uid, gid, mode, links, atime, mtime, ctime] = self.numbers;
+        FileFacts {
+            path: &self.path,
+            kind: self.kind,
+            size: ByteSize(size.into()),
+            uid,
+            gid,
+            mode: [0o444, 0o644, 0o755, 0o555, 0o4711][mode as usize % 5],
+            links,
+            atime: at(atime.into()),
+            mtime: at(mtime.into()),
+            ctime: at(ctime.into()),
+            now: at(6),
+            stage: if self.settled { Stage::Settled } else { Stage::New },
+        }
+    }
+}
+
+mod naively {
+    use super::*;
+
+    pub(super) fn decide(world: &World, facts: &FileFacts<'_>, home: Option<&Resident>) -> Decision {
+        let (entry, list, spill, by_band) = deciding(world, facts, home);
+        if by_band && home.is_some_and(|home| world.branches[home.branch.index()].writable) {
+            return Decision { entry: EntryId(entry as u32), choice: Choice::Stay };
+        }
+        Decision { entry: EntryId(entry as u32), choice: choose(world, &list, spill, facts, home) }
+    }
+
+    /// The number of the deciding entry, its list, whether it may spill, and whether it matches by its band only.
+    fn deciding(world: &World, facts: &FileFacts<'_>, home: Option<&Resident>) -> (usize, Vec<usize>, bool, bool) {
+        let ids = |names: &[String]| -> Vec<usize> {
+            names.iter().map(|name| NAMES.iter().position(|known| known == name).unwrap()).collect()
+        };
+        let mut entry = 0;
+        for rule in &world.spec.rules {
+            match &rule.kind {
+                RuleKindSpec::When { conditions, to } => {
+                    let list = ids(&to.branches);
+                    let at_home = home.is_some_and(|home| list.contains(&home.branch.index()));
+                    let all = |home| conditions.iter().all(|condition| holds(condition, facts, &world.branches, home));
+                    if all(at_home) && world.branches[list[0]].online {
+                        return (entry, list, to.spill, !all(false));
+                    }
+                    entry += 1;
+                }
+                RuleKindSpec::Names(entries) => {
+                    let mut matching: Vec<usize> = (0..entries.len())
+                        .filter(|index| naive::matches(&world.patterns[*index], facts.path))
+                        .filter(|index| world.branches[ids(&entries[*index].to.branches)[0]].online)
+                        .collect();
+                    // Stable, so the earlier stays first on a tie.
+                    matching.sort_by_key(|index| std::cmp::Reverse(entries[*index].glob.len()));
+                    matching.sort_by_key(|index| naive::wildcards(&world.patterns[*index]));
+                    matching.sort_by_key(|index| std::cmp::Reverse(naive::literals(&world.patterns[*index])));
+                    if let Some(&index) = matching.first() {
+                        return (entry + index, ids(&entries[index].to.branches), entries[index].to.spill, false);
+                    }
+                    entry += entries.len();
+                }
+            }
+        }
+        (entry, ids(&world.spec.default), true, false)
+    }
+
+    fn holds(condition: &Condition, facts: &FileFacts<'_>, branches: &[BranchView], home: bool) -> bool {
+        let new = facts.stage == Stage::New;
+        let find = |name: &String| &branches[NAMES.iter().position(|known| known == name).unwrap()];
+        let compared = |is: Comparison, value: i128, threshold: i128, band: i128| {
+            let band = if home { band } else { 0 };
+            // A threshold does not sink below nothing.
+            let low = (threshold - band).max(0);
+            match is {
+                Comparison::Less => value < threshold + band,
+                Comparison::LessOrEqual => value <= threshold + band,
+                Comparison::Equal => low <= value && value <= threshold + band,
+                Comparison::NotEqual => value != threshold,
+                Comparison::GreaterOrEqual => value >= low,
+                Comparison::Greater => value > low,
+            }
+        };
+        match condition {
+            Condition::Size { is, value, band } => {
+                !new && compared(*is, facts.size.0.into(), value.0.into(), band.0.into())
+            }
+            Condition::Uid { is, value } => compared(*is, facts.uid.into(), (*value).into(), 0),
+            Condition::Gid { is, value } => compared(*is, facts.gid.into(), (*value).into(), 0),
+            Condition::Links { is, value } => compared(*is, facts.links.into(), (*value).into(), 0),
+            Condition::Mode { is, value, mask } => compared(*is, (facts.mode & mask).into(), (value & mask).into(), 0),
+            Condition::Access { is, value } => {
+                let has = match value {
+                    Access::ReadOnly => facts.mode & 0o222 == 0,
+                    Access::Writable => facts.mode & 0o222 > 0,
+                    Access::Executable => facts.mode & 0o111 > 0,
+                };
+                !new && has == (*is == Comparison::Equal)
+            }
+            Condition::Kind { any_of, negated } => any_of.contains(&facts.kind) != *negated,
+            Condition::Extension { any_of, negated } => {
+                let path = String::from_utf8_lossy(facts.path).to_ascii_lowercase();
+                let name = path.rsplit_once('/').unwrap().1;
+                let own = name.rsplit_once('.').filter(|(stem, _)| !stem.is_empty()).map(|(_, own)| own.to_owned());
+                own.is_some_and(|own| any_of.contains(&own)) != *negated
+            }
+            Condition::Age { of, is, value, band } => {
+                let then = match of {
+                    TimeField::Atime => facts.atime,
+                    TimeField::Mtime => facts.mtime,
+                    TimeField::Ctime => facts.ctime,
+                };
+                let age = (facts.now.secs - then.secs).max(0);
+                compared(*is, age.into(), value.as_secs().into(), band.as_secs().into())
+            }
+            Condition::Space { branch, of, is, value, band } => {
+                let branch = find(branch);
+                let space = match of {
+                    SpaceField::Free => branch.free.0,
+                    SpaceField::Used => branch.total.0 - branch.free.0,
+                };
+                let bytes = |amount: &Amount| i128::from(amount.of(branch.total).0);
+                branch.online && compared(*is, space.into(), bytes(value), bytes(band))
+            }
+            Condition::Online { branch, value } => find(branch).online == *value,
+        }
+    }
+
+    fn choose(world: &World, list: &[usize], spill: bool, facts: &FileFacts<'_>, home: Option<&Resident>) -> Choice {
+        let need = if facts.stage == Stage::New { 0 } else { facts.size.0 };
+        let room = |id: usize| {
+            let view = &world.branches[id];
+            view.online && view.writable && view.free.0 >= view.keep_free.0 + need
+        };
+        let mut at_home = None;
+        if let Some(home) = home {
+            let view = &world.branches[home.branch.index()];
+            let lately = home.since.is_some_and(|since| since.age(facts.now) < home.min_stay);
+            if !view.online || (view.writable && lately) {
+                return Choice::Stay;
+            }
+            at_home = view.writable.then_some(home.branch.index());
+        }
+        let place = |id: usize| Choice::Place(BranchId(id as u16));
+        let listed = list.iter().copied().find(|&id| room(id) || at_home == Some(id));
+        match (listed, at_home) {
+            (Some(id), Some(home)) if id == home => Choice::Stay,
+            (Some(id), _) => place(id),
+            (None, _) if !spill => Choice::NoRoom,
+            (None, Some(_)) => Choice::Stay,
+            (None, None) => {
+                let default = world.spec.default.iter().map(|name| resolve(name).unwrap().index());
+                let mut any: Vec<usize> = (0..world.branches.len()).collect();
+                any.sort_by_key(|id| std::cmp::Reverse(world.branches[*id].free));
+                default.chain(any).find(|&id| room(id)).map_or(Choice::NoRoom, place)
+            }
+        }
+    }
+}
+
+fn names() -> impl Strategy<Value = Vec<String>> {
+    prop::sample::subsequence(NAMES.map(str::to_owned).to_vec(), 1..=4).prop_shuffle()
+}
+
+fn destinations() -> impl Strategy<Value = DestinationSpec> {
+    (names(), any::<bool>()).prop_map(|(branches, spill)| DestinationSpec { branches, spill })
+}
+
+fn comparisons() -> impl Strategy<Value = Comparison> {
+    use Comparison::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
+    prop::sample::select(vec![Less, LessOrEqual, Equal, NotEqual, GreaterOrEqual, Greater])
+}
+
+fn kinds() -> impl Strategy<Value = FileKind> {
+    prop::sample::select(vec![FileKind::File, FileKind::File, FileKind::Symlink, FileKind::Fifo, FileKind::Socket])
+}
+
+fn amounts() -> impl Strategy<Value = Amount> {
+    prop_oneof![(0u64..8).prop_map(|n| Amount::Bytes(ByteSize(n))), (0u32..100_001).prop_map(Amount::MilliPercent)]
+}
+
+/// Values are small, so that thresholds are met often.
+fn conditions() -> impl Strategy<Value = Condition> {
+    let is = comparisons;
+    let branch = || prop::sample::select(NAMES.map(str::to_owned).to_vec());
+    prop_oneof![
+        (is(), 0u64..7, 0u64..4).prop_map(|(is, value, band)| size_band(is, value, band)),
+        (is(), 0u32..7).prop_map(|(is, value)| Condition::Uid { is, value }),
+        (is(), 0u32..7).prop_map(|(is, value)| Condition::Gid { is, value }),
+        (is(), 0u32..7).prop_map(|(is, value)| Condition::Links { is, value }),
+        (is(), 0u32..0o10000, 0u32..0o10000).prop_map(|(is, value, mask)| Condition::Mode { is, value, mask }),
+        (any::<bool>(), prop::sample::select(vec![Access::ReadOnly, Access::Writable, Access::Executable])).prop_map(
+            |(equal, value)| Condition::Access {
+                is: if equal { Comparison::Equal } else { Comparison::NotEqual },
+                value
+            }
+        ),
+        (prop::collection::vec(kinds(), 0..3), any::<bool>())
+            .prop_map(|(any_of, negated)| Condition::Kind { any_of, negated }),
+        (prop::collection::vec("[ab]{1,2}", 0..3), any::<bool>())
+            .prop_map(|(any_of, negated)| Condition::Extension { any_of, negated }),
+        (prop::sample::select(vec![TimeField::Atime, TimeField::Mtime, TimeField::Ctime]), is(), 0u64..7, 0u64..4)
+            .prop_map(|(of, is, value, band)| Condition::Age {
+                of,
+                is,
+                value: Duration::from_secs(value),
+                band: Duration::from_secs(band)
+            }),
+        (branch(), prop::sample::select(vec![SpaceField::Free, SpaceField::Used]), is(), amounts(), amounts())
+            .prop_map(|(branch, of, is, value, band)| Condition::Space { branch, of, is, value, band }),
+        (branch(), any::<bool>()).prop_map(|(branch, value)| Condition::Online { branch, value }),
+    ]
+}
+
+/// Rules with one name table, in which every pattern can be read.
+fn specs() -> impl Strategy<Value = (RulesSpec, Vec<Pattern>)> {
+    let metadata = || prop::collection::vec((prop::collection::vec(conditions(), 0..3), destinations()), 0..4);
+    let readable = naive::patterns()
+        .prop_filter("must be readable", |pattern| crate::placement::glob::Glob::new(&naive::text(pattern)).is_ok());
+    let patterns = prop::collection::vec((readable, destinations()), 0..8);
+    (metadata(), patterns, metadata(), names()).prop_map(|(before, patterns, after, default)| {
+        let rule = |(index, (conditions, to))| when(&format!("rule {index}"), conditions, to);
+        let mut rules: Vec<RuleSpec> = before.into_iter().enumerate().map(rule).collect();
+        let (patterns, lists): (Vec<Pattern>, Vec<DestinationSpec>) = patterns.into_iter().unzip();
+        let entries = patterns.iter().zip(lists).map(|(pattern, to)| NameEntrySpec { glob: naive::text(pattern), to });
+        rules.push(RuleSpec { name: "names".to_owned(), kind: RuleKindSpec::Names(entries.collect()) });
+        rules.extend(after.into_iter().enumerate().map(rule));
+        (RulesSpec { rules, default }, patterns)
+    })
+}
+
+fn views() -> impl Strategy<Value = Vec<BranchView>> {
+    let view = (prop::bool::weighted(0.8), prop::bool::weighted(0.8), 0u64..8, 0u64..3).prop_map(
+        |(online, writable, free, keep_free)| BranchView {
+            online,
+            writable,
+            total: ByteSize(8),
+            free: ByteSize(free),
+            keep_free: ByteSize(keep_free),
+        },
+    );
+    prop::collection::vec(view, 4)
+}
+
+fn residents() -> impl Strategy<Value = Option<Resident>> {
+    let resident = (0u16..4, prop::option::of(0i64..8), 0u64..4).prop_map(|(branch, since, min_stay)| Resident {
+        branch: BranchId(branch),
+        since: since.map(at),
+        min_stay: Duration::from_secs(min_stay),
+    });
+    prop::option::of(resident)
+}
+
+fn files() -> impl Strategy<Value = Vec<File>> {
+    let file = (naive::paths(), prop::array::uniform8(0u32..8), prop::bool::weighted(0.8), kinds(), residents())
+        .prop_map(|(path, numbers, settled, kind, home)| File { path, numbers, settled, kind, home });
+    prop::collection::vec(file, 1..10)
+}
+
+fn worlds() -> impl Strategy<Value = World> {
+    (specs(), views(), files()).prop_map(|((spec, patterns), branches, files)| World {
+        spec,
+        patterns,
+        branches,
+        files,
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn decisions_are_those_of_the_model(world in worlds()) {
+        let rules = Rules::compile(&world.spec, &resolve).unwrap();
+        for file in &world.files {
+            let decision = rules.decide(&file.facts(), &world.branches, file.home.as_ref());
+            prop_assert_eq!(decision, naively::decide(&world, &file.facts(), file.home.as_ref()), "{:?}", file);
+        }
+    }
+
+    #[test]
+    fn explained_decisions_are_the_same_and_end_with_the_deciding_rule(world in worlds()) {
+        let rules = Rules::compile(&world.spec, &resolve).unwrap();
+        for file in &world.files {
+            let explained = rules.explain(&file.facts(), &world.branches, file.home.as_ref());
+            prop_assert_eq!(explained.decision, rules.decide(&file.facts(), &world.branches, file.home.as_ref()));
+            let (last, others) = explained.steps.split_last().unwrap();
+            prop_assert!(last.matched && others.iter().all(|step| !step.matched));
+            prop_assert_eq!(&last.rule, &rules.entries()[explained.decision.entry.index()].name);
+            prop_assert!(explained.steps.iter().all(|step| !step.reason.is_empty()) && !explained.why.is_empty());
+        }
+    }
+
+    #[test]
+    fn no_file_falls_under_a_rule_that_is_out_of_reach(world in worlds()) {
+        let rules = Rules::compile(&world.spec, &resolve).unwrap();
+        let unreachable = rules.unreachable();
+        let never: Vec<&str> = unreachable.iter().filter(|one| !one.only_as_fallback).map(|one| one.rule.as_str()).collect();
+        let ever: Vec<&str> = unreachable.iter().map(|one| one.rule.as_str()).collect();
+        for file in &world.files {
+            let entry = rules.decide(&file.facts(), &world.branches, file.home.as_ref()).entry;
+            let name = rules.entries()[entry.index()].name.as_str();
+            // Names may repeat in these rules; only a name that stands once is told for sure.
+            if rules.entries().iter().filter(|info| info.name == name).count() == 1 {
+                prop_assert!(!never.contains(&name), "{} decides, {:?}", name, unreachable);
+                if world.branches.iter().all(|branch| branch.online) {
+                    prop_assert!(!ever.contains(&name), "{} decides with all online, {:?}", name, unreachable);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn where_a_file_was_placed_it_stays(world in worlds()) {
+        let rules = Rules::compile(&world.spec, &resolve).unwrap();
+        for file in &world.files {
+            let facts = FileFacts { stage: Stage::Settled, ..file.facts() };
+            if let Choice::Place(branch) = rules.decide(&facts, &world.branches, file.home.as_ref()).choice {
+                // Once there it fills the branch; conditions on space may then speak against it, sizes may not.
+                if !asks_for_space(&world.spec) {
+                    let mut after = world.branches.clone();
+                    after[branch.index()].free.0 -= facts.size.0;
+                    let again = rules.decide(&facts, &after, Some(&on(branch))).choice;
+                    prop_assert!(matches!(again, Choice::Stay), "{:?} then {:?}", branch, again);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_next_choice_is_open_has_room_and_is_not_excluded(world in worlds(), excluding in prop::collection::vec((0u16..4).prop_map(BranchId), 0..4), need in 0u64..8) {
+        let rules = Rules::compile(&world.spec, &resolve).unwrap();
+        for file in &world.files {
+            let entry = rules.decide(&file.facts(), &world.branches, None).entry;
+            let info = &rules.entries()[entry.index()];
+            let fits = |id: &BranchId| {
+                let view = &world.branches[id.index()];
+                view.online && view.writable && view.free.0 >= need && !excluding.contains(id) && (info.spill || info.to.contains(id))
+            };
+            match rules.next_choice(&file.facts(), &world.branches, &excluding, ByteSize(need)) {
+                Some(branch) => prop_assert!(fits(&branch)),
+                None => prop_assert!(!(0..4).map(BranchId).any(|id| fits(&id))),
+            }
+        }
+    }
+
+    #[test]
+    fn any_facts_and_views_are_decided(world in worlds(), size in any::<u64>(), secs in any::<i64>(), now in any::<i64>(), views in prop::collection::vec((any::<bool>(), any::<bool>(), any::<u64>(), any::<u64>(), any::<u64>()), 0..6), branch in any::<u16>(), path in prop::collection::vec(any::<u8>(), 0..30)) {
+        let rules = Rules::compile(&world.spec, &resolve).unwrap();
+        let views: Vec<BranchView> = views.into_iter().map(|(online, writable, total, free, keep_free)| BranchView { online, writable, total: ByteSize(total), free: ByteSize(free), keep_free: ByteSize(keep_free) }).collect();
+        let facts = FileFacts { path: &path, size: ByteSize(size), atime: at(secs), now: at(now), ..file("/") };
+        let resident = Resident { branch: BranchId(branch), since: Some(at(secs)), min_stay: Duration::MAX };
+        rules.explain(&facts, &views, Some(&resident));
+        rules.explain(&facts, &views, Some(&Resident { branch: BranchId(branch % 6), since: None, ..resident }));
+        rules.next_choice(&facts, &views, &[BranchId(0)], ByteSize(size));
+    }
+}
+
+fn asks_for_space(spec: &RulesSpec) -> bool {
+    spec.rules.iter().any(|rule| match &rule.kind {
+        RuleKindSpec::When { conditions, .. } => conditions.iter().any(|one| matches!(one, Condition::Space { .. })),
+        RuleKindSpec::Names(_) => false,
+    })
+}
