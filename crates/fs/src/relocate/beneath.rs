@@ -76,7 +76,8 @@ fn first_chunk(path: &[u8]) -> (&[u8], &[u8]) {
 fn step(dir: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     for _ in 0..16 {
-        match openat2(dir, path, DIRECTORY, Mode::empty(), resolve) {
+        // Without O_NOFOLLOW, so that a link at the end is ELOOP like any other.
+        match openat2(dir, path, DIRECTORY.difference(OFlags::NOFOLLOW), Mode::empty(), resolve) {
             // A rename elsewhere got in the way.
             Err(Errno::AGAIN) => {}
             Err(Errno::NOSYS) => return step_by_step(dir, path),

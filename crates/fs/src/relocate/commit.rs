@@ -33,7 +33,7 @@ pub struct Move<'a> {
     pub names: &'a [MovedName<'a>],
     /// The copy, in the new branch's [`super::TEMP_DIR`].
     pub temp: Place<'a>,
-    /// The [`super::INTENTS_DIR`] of either branch; the old branch's is the better place.
+    /// The [`super::INTENTS_DIR`] of the new branch (the old one's works too, but may be full).
     pub intents: BorrowedFd<'a>,
     /// What [`super::copy`] returned.
     pub copied: &'a Copied,
@@ -186,6 +186,11 @@ pub(super) fn place_new(from: Place<'_>, to: Place<'_>) -> Result<(), RelocateEr
         Err(Errno::EXIST) => return Err(RelocateError::Taken),
         done => return done.doing("put the copy in place"),
     }
+    place_by_hand(from, to)
+}
+
+/// [`place_new`] without the flag.
+pub(super) fn place_by_hand(from: Place<'_>, to: Place<'_>) -> Result<(), RelocateError> {
     match linkat(from.dir, from.name, to.dir, to.name, AtFlags::empty()) {
         Ok(()) => {
             let _leftover = unlinkat(from.dir, from.name, AtFlags::empty());

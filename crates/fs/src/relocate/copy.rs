@@ -64,7 +64,8 @@ pub fn copy_from_fd(
         return Err(RelocateError::WouldLose { what });
     }
     let copied = Copying { source, seen, xattrs, temp, limits, left_behind: Vec::new() }.run();
-    if copied.is_err() {
+    // A file that was there before is not ours to delete.
+    if copied.is_err() && copied != Err(RelocateError::Taken) {
         let _already_failing = unlinkat(temp.dir, temp.name, AtFlags::empty());
     }
     copied
@@ -118,11 +119,12 @@ impl Copying<'_> {
                 return Err(RelocateError::Pinned);
             }
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let output =
-                openat(self.temp.dir, self.temp.name, flags, Mode::RUSR | Mode::WUSR).doing("make the copy")?;
+            let mode = Mode::RUSR | Mode::WUSR;
+            let output = openat(self.temp.dir, self.temp.name, flags, mode).map_err(not_made)?;
             attrs::copy_flags(input.as_fd(), output.as_fd());
             self.dress(output.as_fd(), When::BeforeData)?;
             bytes = self.data(input.as_fd(), output.as_fd())?;
+            self.put_access_time_back()?;
             self.dress(output.as_fd(), When::AfterData)?;
             retry_on_intr(|| fsync(output.as_fd())).doing("flush the copy")?;
             output
@@ -138,14 +140,29 @@ impl Copying<'_> {
         Ok(Copied { source: self.seen.print, target, bytes: ByteSize(bytes), left_behind: self.left_behind })
     }
 
-    fn make_special(&self) -> Result<(), RelocateError> {
+    fn make_special(&mut self) -> Result<(), RelocateError> {
         let Place { dir, name } = self.temp;
         if self.seen.print.file_type() == FileType::Symlink {
             let target = readlinkat(self.source, c"", Vec::new()).doing("read the symbolic link")?;
-            return symlinkat(target.as_c_str(), dir, name).doing("make the symbolic link");
+            self.put_access_time_back()?;
+            return symlinkat(target.as_c_str(), dir, name).map_err(not_made);
         }
         let mode = Mode::RUSR | Mode::WUSR;
-        mknodat(dir, name, self.seen.print.file_type(), mode, self.seen.print.rdev).doing("make the special file")
+        mknodat(dir, name, self.seen.print.file_type(), mode, self.seen.print.rdev).map_err(not_made)
+    }
+
+    /// Where reading counted as an access all the same. Setting a time changes the change time, and with it the fingerprint.
+    fn put_access_time_back(&mut self) -> Result<(), RelocateError> {
+        let now = look_fd(self.source).doing("look at the source")?;
+        if now.print != self.seen.print {
+            return Err(RelocateError::Changed);
+        }
+        // On a branch that is read-only or somebody else's it stays as it is.
+        if now.atime != self.seen.atime && attrs::set_times(self.source, &self.seen).is_ok() {
+            let ctime = look_fd(self.source).doing("look at the source")?.print.ctime;
+            self.seen.print.ctime = ctime;
+        }
+        Ok(())
     }
 
     /// Sets everything besides data, in an order in which no step undoes an earlier one.
@@ -184,7 +201,7 @@ impl Copying<'_> {
     /// Copies the data, hole by hole; returns the bytes copied.
     fn data(&self, input: BorrowedFd<'_>, output: BorrowedFd<'_>) -> Result<u64, RelocateError> {
         let size = self.seen.print.size;
-        let mut pump = Pump { input, output, limits: self.limits, buffer: Vec::new(), in_kernel: true, done: 0 };
+        let mut pump = Pump::new(input, output, self.limits);
         let mut offset = 0;
         while offset < size {
             let (start, end) = match segment(input, offset, size) {
@@ -200,6 +217,14 @@ impl Copying<'_> {
         }
         ftruncate(output, size).doing("set the size")?;
         Ok(pump.done)
+    }
+}
+
+fn not_made(errno: Errno) -> RelocateError {
+    match errno {
+        Errno::EXIST => RelocateError::Taken,
+        Errno::NOSPC | Errno::DQUOT => RelocateError::NoSpace,
+        errno => RelocateError::Io { doing: "make the copy", errno },
     }
 }
 
@@ -238,7 +263,21 @@ struct Pump<'a> {
     done: u64,
 }
 
-impl Pump<'_> {
+#[cfg(test)]
+pub(super) fn pump(
+    input: BorrowedFd<'_>,
+    output: BorrowedFd<'_>,
+    (start, end): (u64, u64),
+    limits: &Limits<'_>,
+) -> Result<(), RelocateError> {
+    Pump::new(input, output, limits).copy(start, end)
+}
+
+impl<'a> Pump<'a> {
+    fn new(input: BorrowedFd<'a>, output: BorrowedFd<'a>, limits: &'a Limits<'a>) -> Self {
+        Pump { input, output, limits, buffer: Vec::new(), in_kernel: true, done: 0 }
+    }
+
     fn copy(&mut self, start: u64, end: u64) -> Result<(), RelocateError> {
         let mut at = start;
         while at < end {

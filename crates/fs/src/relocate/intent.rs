@@ -137,22 +137,23 @@ impl Intent {
         if header.take(MAGIC.len())? != MAGIC {
             return Err(DecodeError::Magic);
         }
+        // Magic in front and checksum at the end are what all versions have in common.
+        let (covered, checksum) = bytes.split_last_chunk::<CHECKSUM>().ok_or(DecodeError::Short)?;
+        if crc32c::crc32c(covered) != u32::from_le_bytes(*checksum) {
+            return Err(DecodeError::Checksum);
+        }
         let version = u16::from_le_bytes(header.array()?);
         if version != VERSION {
             return Err(DecodeError::Version(version));
         }
         let [kind, reserved] = header.array()?;
-        let len = header.u32()? as usize;
-        let payload = header.take(len)?;
-        let checksum = header.u32()?;
-        header.end()?;
-        let covered = bytes.get(..bytes.len() - CHECKSUM).ok_or(DecodeError::Short)?;
-        if crc32c::crc32c(covered) != checksum {
-            return Err(DecodeError::Checksum);
-        }
         if reserved != 0 {
             return Err(DecodeError::Field);
         }
+        let len = header.u32()? as usize;
+        let payload = header.take(len)?;
+        header.take(CHECKSUM)?;
+        header.end()?;
         let mut reader = Reader(payload);
         let intent = match kind {
             1 => reader.a_move()?,

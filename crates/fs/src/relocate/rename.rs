@@ -42,7 +42,7 @@ pub struct DirRename<'a> {
     pub to_path: &'a [u8],
     /// An empty directory of the new name may be replaced.
     pub replaced: bool,
-    /// The [`super::INTENTS_DIR`] of any of the branches.
+    /// The [`super::INTENTS_DIR`] of any of the branches; with [`RelocateError::NoSpace`] try another.
     pub intents: BorrowedFd<'a>,
     /// For tests; `None` otherwise.
     pub hook: Option<StepHook<'a>>,
@@ -65,7 +65,7 @@ pub struct Supersede<'a> {
     pub from_path: &'a [u8],
     /// New path in the pool.
     pub to_path: &'a [u8],
-    /// The [`super::INTENTS_DIR`] of either branch.
+    /// The [`super::INTENTS_DIR`] of either branch; with [`RelocateError::NoSpace`] try the other.
     pub intents: BorrowedFd<'a>,
     /// For tests; `None` otherwise.
     pub hook: Option<StepHook<'a>>,

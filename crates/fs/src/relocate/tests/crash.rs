@@ -141,9 +141,11 @@ fn stopped_after(pool: &Pool, names: &[&str], last: Step) {
     assert_eq!(pool.relocate(names, Some(&hook)), Err(RelocateError::Stopped { after: last }));
 }
 
+type Change = fn(&Pool);
+
 #[test]
 fn an_intent_that_a_power_loss_brings_back_harms_nothing() {
-    let after: [(&str, fn(&Pool)); 5] = [
+    let after: [(&str, Change); 5] = [
         ("nothing", |_| {}),
         ("deleted", |pool| fs::remove_file(pool.b.join("file")).unwrap()),
         ("rewritten", |pool| fs::write(pool.b.join("file"), "new").unwrap()),
@@ -286,6 +288,21 @@ fn a_copy_that_is_the_only_one_is_put_in_place() {
 }
 
 #[test]
+fn a_copy_that_a_power_loss_brings_back_beside_its_name_is_deleted() {
+    for last in [Step::Synced, Step::Removed(0), Step::IntentRemoved] {
+        let pool = Pool::new();
+        make_file(&pool.a.join("file"));
+        let wanted = face(&pool.a.join("file"));
+        stopped_after(&pool, &["file"], last);
+        fs::hard_link(pool.b.join("file"), pool.temp()).unwrap();
+        pool.recover();
+        assert_eq!(face(&pool.only("file")), wanted);
+        assert_eq!(fs::metadata(pool.b.join("file")).unwrap().nlink(), 1);
+        assert!(pool.hidden_files().is_empty());
+    }
+}
+
+#[test]
 fn a_move_waits_for_a_missing_branch() {
     let pool = Pool::new();
     make_file(&pool.a.join("file"));
@@ -403,21 +420,15 @@ fn a_source_that_changes_during_the_commit_takes_the_copy_back() {
 // Renames over several branches.
 
 fn rename_dir_on(pool: &Pool, replaced: bool, hook: Option<StepHook<'_>>) -> Result<(), RelocateError> {
-    let open = [open(&pool.a), open(&pool.b), open(pool.a.join("p")), open(pool.b.join("p"))];
-    let site = |branch, root: &OwnedFd, parent: &OwnedFd| -> DirSite<'static> {
-        let fd = |fd: &OwnedFd| {
-            let fd = std::os::fd::AsRawFd::as_raw_fd(fd);
-            // SAFETY: `open` lives to the end of the caller.
-            unsafe { BorrowedFd::borrow_raw(fd) }
-        };
-        DirSite {
-            branch,
-            from: Place { dir: fd(root), name: OsStr::new("old") },
-            to: Place { dir: fd(parent), name: OsStr::new("new") },
-        }
+    let roots = [open(&pool.a), open(&pool.b)];
+    let parents = [open(pool.a.join("p")), open(pool.b.join("p"))];
+    let site = |at: usize, branch| DirSite {
+        branch,
+        from: Place { dir: roots[at].as_fd(), name: OsStr::new("old") },
+        to: Place { dir: parents[at].as_fd(), name: OsStr::new("new") },
     };
-    let sites = [site(A, &open[0], &open[2]), site(B, &open[1], &open[3])];
-    let intents = super::open(pool.b.join(".umbrella/intents"));
+    let sites = [site(0, A), site(1, B)];
+    let intents = open(pool.b.join(".umbrella/intents"));
     rename_dir(&DirRename {
         sites: &sites,
         from_path: b"/old",

@@ -53,12 +53,9 @@ fn a_second_damaged_intent_of_the_same_name_does_not_replace_the_first() {
 #[test]
 fn an_intent_of_a_newer_program_waits() {
     let pool = Pool::new();
-    let mut bytes =
-        Intent::RenameDir { from: b"a".into(), to: b"b".into(), branches: vec![A], replaced: false, decided: false }
-            .encode()
-            .unwrap();
-    bytes[8] = 9;
-    put(&pool, "1", &bytes);
+    let intent =
+        Intent::RenameDir { from: b"a".into(), to: b"b".into(), branches: vec![A], replaced: false, decided: false };
+    put(&pool, "1", &super::format::of_version_2(&intent));
     assert_eq!(pool.recover().pending, 1);
     assert_eq!(names(&pool), ["1"]);
 }
