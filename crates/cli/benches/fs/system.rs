@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 
@@ -134,7 +135,11 @@ impl Stack {
     pub(crate) fn sync(&self) -> Result<()> {
         for root in [&*self.root, self.disk.root()] {
             let directory = File::open(root).with_context(|| format!("cannot open {}", root.display()))?;
-            rustix::fs::syncfs(&directory).with_context(|| format!("cannot sync {}", root.display()))?;
+            match rustix::fs::syncfs(&directory) {
+                // Write-back caching under mergerfs reports pages of files that are deleted by now.
+                Err(Errno::STALE) => {}
+                other => other.with_context(|| format!("cannot sync {}", root.display()))?,
+            }
         }
         Ok(())
     }
@@ -169,6 +174,12 @@ impl Pool {
         if system.has_rules() {
             let config = lab.base().join("pool.toml");
             fs::write(&config, configuration(&mount, branches, rules, system == System::Umbrella))?;
+            // What the daemon remembers of a pool names branches that are gone by the next measurement.
+            let state = lab.base().join("state");
+            if state.exists() {
+                fs::remove_dir_all(&state).context("cannot clear the daemon's state")?;
+            }
+            command.env("UMBRELLA_STATE_DIR", &state).env("UMBRELLA_RUN_DIR", &state);
             command.args([env!("CARGO_BIN_EXE_umbrella"), "mount"]).arg(config);
         } else {
             let mut options = MERGERFS.to_owned();
@@ -251,9 +262,8 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        if let Err(error) = self.stop() {
-            eprintln!("  {error:#}");
-        }
+        // Only after another error, which has been reported.
+        let _ = self.stop();
     }
 }
 

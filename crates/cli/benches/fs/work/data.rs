@@ -34,6 +34,7 @@ impl Job<'_> {
                 "--fallocate=none",
                 "--invalidate=0",
                 "--gtod_reduce=1",
+                "--thread",
                 "--end_fsync=1",
             ])
             .arg(format!("--filename={}", self.file.display()))
