@@ -838,6 +838,23 @@ pub trait Filesystem: Send + Sync + 'static {
         reply.error(Errno::ENOSYS);
     }
 
+    /// Set an extended attribute (an ACL), and clear sgid if `kill_sgid` says so (the kernel asks for
+    /// it only with `InitFlags::FUSE_SETXATTR_EXT`). The session calls this method; it calls
+    /// [`setxattr`](Self::setxattr) unless it is overridden.
+    fn setxattr_killpriv(
+        &self,
+        req: &Request,
+        ino: INodeNo,
+        _kill_sgid: bool,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        position: u32,
+        reply: ReplyEmpty,
+    ) {
+        self.setxattr(req, ino, name, value, flags, position, reply);
+    }
+
     /// Get an extended attribute.
     /// If `size` is 0, the size of the value should be sent with `reply.size()`.
     /// If `size` is not 0, and the value fits, send it with `reply.data()`, or

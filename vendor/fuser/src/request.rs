@@ -58,13 +58,32 @@ impl<'a> RequestWithSender<'a> {
     /// This calls the appropriate filesystem operation method for the
     /// request and sends back the returned reply to the kernel
     pub(crate) fn dispatch<FS: Filesystem>(&self, se: &SessionEventLoop<FS>) {
-        debug!("{} thread={}", self.request, se.thread_name);
+        // Reading a request must not end a thread either, and nobody else would answer it.
+        let Ok(op) = panic::catch_unwind(AssertUnwindSafe(|| {
+            debug!("{} thread={}", self.request, se.thread_name);
+            self.request.operation()
+        })) else {
+            error!("request {} cannot be read", self.request.unique().0);
+            return self.reply::<ReplyRaw>().error(Errno::EIO);
+        };
+        let op = match op {
+            Ok(op) => op,
+            Err(err) => {
+                // The kernel takes ENOSYS as "never ask again": right for what is unknown only.
+                let errno = match err {
+                    ll::request::RequestError::UnknownOperation(_) => Errno::ENOSYS,
+                    _ => Errno::EIO,
+                };
+                debug!("request {}: {err}", self.request.unique().0);
+                return self.reply::<ReplyRaw>().error(errno);
+            }
+        };
         // A panicking handler must cost its caller an error, not the mount one of its threads (or,
         // if it is the first of them, the session). The reply it held was dropped while unwinding,
         // and a dropped reply answers EIO.
-        let outcome = panic::catch_unwind(AssertUnwindSafe(|| self.dispatch_req(se)));
+        let outcome = panic::catch_unwind(AssertUnwindSafe(|| self.dispatch_req(se, op)));
         let Ok(outcome) = outcome else {
-            error!("handler panicked: {}", self.request);
+            error!("handler panicked: request {}", self.request.unique().0);
             return;
         };
         match outcome {
@@ -77,8 +96,8 @@ impl<'a> RequestWithSender<'a> {
     fn dispatch_req<FS: Filesystem>(
         &self,
         se: &SessionEventLoop<FS>,
+        op: ll::Operation<'_>,
     ) -> Result<Option<ResponseData>, Errno> {
-        let op = self.request.operation().map_err(|_| Errno::ENOSYS)?;
         // Implement allow_root & access check for auto_unmount
         if (se.allowed == SessionACL::RootAndOwner
             && self.request.uid() != se.session_owner
@@ -344,9 +363,10 @@ impl<'a> RequestWithSender<'a> {
                 filesystem.statfs(self.request_header(), self.request.nodeid(), self.reply());
             }
             ll::Operation::SetXAttr(x) => {
-                filesystem.setxattr(
+                filesystem.setxattr_killpriv(
                     self.request_header(),
                     self.request.nodeid(),
+                    x.kill_sgid(),
                     x.name(),
                     x.value(),
                     x.flags(),

@@ -34,7 +34,6 @@ use crate::channel::Channel;
 use crate::channel::ChannelSender;
 use crate::dev_fuse::DevFuse;
 use crate::ll;
-use crate::ll::Operation;
 use crate::ll::ResponseErrno;
 use crate::ll::Version;
 use crate::ll::flags::init_flags::InitFlags;
@@ -106,9 +105,11 @@ struct UmountOnDrop {
 
 impl UmountOnDrop {
     fn umount(&self) -> io::Result<()> {
-        if let Some(mount) = self.mount.lock().take() {
+        let mut mount = self.mount.lock();
+        if let Some(mount) = mount.as_mut() {
             mount.umount()?;
         }
+        *mount = None;
         Ok(())
     }
 }
@@ -502,11 +503,13 @@ pub struct SessionUnmounter {
 }
 
 impl SessionUnmounter {
-    /// Unmount the filesystem
+    /// Unmount the filesystem. May be called again after an error (`EBUSY`).
     pub fn unmount(&mut self) -> io::Result<()> {
-        if let Some(mount) = std::mem::take(&mut *self.mount.lock()) {
+        let mut mount = self.mount.lock();
+        if let Some(mount) = mount.as_mut() {
             mount.umount()?;
         }
+        *mount = None;
         Ok(())
     }
 }
@@ -533,7 +536,7 @@ impl<FS: Filesystem> SessionEventLoop<FS> {
                 Ok(size) => match RequestWithSender::new(self.ch.sender(), &buf[..size]) {
                     // Dispatch request
                     Some(req) => {
-                        if let Ok(Operation::Destroy(_)) = req.request.operation() {
+                        if req.request.is_destroy() {
                             req.reply::<ReplyEmpty>().ok();
                             return Ok(());
                         } else {
@@ -569,7 +572,7 @@ pub struct BackgroundSession {
 impl BackgroundSession {
     /// Unmount the filesystem and join the background thread.
     pub fn umount_and_join(mut self) -> io::Result<()> {
-        if let Some(mount) = self.mount.take() {
+        if let Some(mut mount) = self.mount.take() {
             mount.umount()?;
         }
         self.join()

@@ -111,6 +111,9 @@ pub mod consts {
     /// In `fuse_open_in.open_flags`: the file system has to clear suid and sgid.
     pub(crate) const FUSE_OPEN_KILL_SUIDGID: u32 = 1 << 0;
 
+    /// In `fuse_setxattr_ext_in.setxattr_flags`: the file system has to clear sgid.
+    pub(crate) const FUSE_SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
+
     // IOCTL constant
     pub const FUSE_IOCTL_MAX_IOV: u32 = 256; // maximum of in_iovecs + out_iovecs
 
@@ -526,6 +529,14 @@ pub(crate) struct fuse_setxattr_in {
     #[cfg(target_os = "macos")]
     pub(crate) position: u32,
     #[cfg(target_os = "macos")]
+    pub(crate) padding: u32,
+}
+
+/// What follows `fuse_setxattr_in` with `FUSE_SETXATTR_EXT`.
+#[repr(C)]
+#[derive(Debug, FromBytes, KnownLayout, Immutable)]
+pub(crate) struct fuse_setxattr_ext_in {
+    pub(crate) setxattr_flags: u32,
     pub(crate) padding: u32,
 }
 

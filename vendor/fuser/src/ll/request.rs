@@ -840,10 +840,32 @@ mod op {
         #[expect(dead_code)]
         header: &'a fuse_in_header,
         arg: &'a fuse_setxattr_in,
+        ext: Option<&'a fuse_setxattr_ext_in>,
         name: &'a OsStr,
         value: &'a [u8],
     }
     impl<'a> SetXAttr<'a> {
+        /// `extended` is what `FUSE_SETXATTR_EXT` brings: eight bytes more before the name. The size of
+        /// the value tells the two apart: it fits one of them only.
+        fn parse(header: &'a fuse_in_header, data: &'a [u8], extended: bool) -> Option<Self> {
+            let mut data = ArgumentIterator::new(data);
+            let arg: &fuse_setxattr_in = data.fetch()?;
+            let ext = if extended { Some(data.fetch()?) } else { None };
+            let name = data.fetch_str()?;
+            let value = data.fetch_all();
+            (value.len() == arg.size as usize).then_some(SetXAttr {
+                header,
+                arg,
+                ext,
+                name,
+                value,
+            })
+        }
+        /// The file system has to clear sgid (`FUSE_SETXATTR_EXT`).
+        pub(crate) fn kill_sgid(&self) -> bool {
+            self.ext
+                .is_some_and(|ext| ext.setxattr_flags & consts::FUSE_SETXATTR_ACL_KILL_SGID != 0)
+        }
         pub(crate) fn name(&self) -> &'a OsStr {
             self.name
         }
@@ -1674,9 +1696,9 @@ mod op {
     pub(crate) fn parse<'a>(
         header: &'a fuse_in_header,
         opcode: &fuse_opcode,
-        data: &'a [u8],
+        all: &'a [u8],
     ) -> Option<Operation<'a>> {
-        let mut data = ArgumentIterator::new(data);
+        let mut data = ArgumentIterator::new(all);
         Some(match opcode {
             fuse_opcode::FUSE_LOOKUP => Operation::Lookup(Lookup {
                 header,
@@ -1744,7 +1766,9 @@ mod op {
                     arg: data.fetch()?,
                     data: data.fetch_all(),
                 };
-                assert!(out.data().len() == out.arg.size as usize);
+                if out.data().len() != out.arg.size as usize {
+                    return None;
+                }
                 out
             }),
             fuse_opcode::FUSE_STATFS => Operation::StatFs(StatFs { header }),
@@ -1756,16 +1780,10 @@ mod op {
                 header,
                 arg: data.fetch()?,
             }),
-            fuse_opcode::FUSE_SETXATTR => Operation::SetXAttr({
-                let out = SetXAttr {
-                    header,
-                    arg: data.fetch()?,
-                    name: data.fetch_str()?,
-                    value: data.fetch_all(),
-                };
-                assert!(out.value.len() == out.arg.size as usize);
-                out
-            }),
+            fuse_opcode::FUSE_SETXATTR => Operation::SetXAttr(
+                SetXAttr::parse(header, all, false)
+                    .or_else(|| SetXAttr::parse(header, all, true))?,
+            ),
             fuse_opcode::FUSE_GETXATTR => Operation::GetXAttr(GetXAttr {
                 header,
                 arg: data.fetch()?,
@@ -2201,6 +2219,11 @@ impl<'a> AnyRequest<'a> {
         RequestId(self.header.unique)
     }
 
+    /// Whether the session ends with this request.
+    pub(crate) fn is_destroy(&self) -> bool {
+        self.header.opcode == fuse_opcode::FUSE_DESTROY as u32
+    }
+
     /// Returns the node id of the inode this request is targeted to.
     pub(crate) fn nodeid(&self) -> INodeNo {
         INodeNo(self.header.nodeid)
@@ -2460,6 +2483,54 @@ mod tests {
                 .operation()
                 .is_err()
         );
+    }
+
+    #[test]
+    fn setxattr_is_read_with_and_without_the_extension() {
+        for value in [
+            &b""[..],
+            b"v",
+            b"sevenby",
+            b"eightbyt",
+            b"a value of some length",
+        ] {
+            for (ext, expected) in [(None, false), (Some(0), false), (Some(1), true)] {
+                let mut body = words(&[value.len() as u32, 1]);
+                body.extend_from_slice(&ext.map_or(vec![], |flags| words(&[flags, 0])));
+                body.extend_from_slice(b"user.name\0");
+                body.extend_from_slice(value);
+                let data = request(21, &body);
+                match AnyRequest::try_from(&data[..])
+                    .unwrap()
+                    .operation()
+                    .unwrap()
+                {
+                    Operation::SetXAttr(x) => {
+                        assert_eq!((x.name(), x.value()), (OsStr::new("user.name"), value));
+                        assert_eq!((x.flags(), x.kill_sgid()), (1, expected));
+                    }
+                    other => panic!("unexpected operation {other}"),
+                };
+            }
+        }
+    }
+
+    #[test]
+    fn sizes_that_do_not_fit_are_refused_without_a_panic() {
+        let mut setxattr = words(&[9, 0]);
+        setxattr.extend_from_slice(b"user.name\0value");
+        for (opcode, body) in [
+            (21, setxattr),
+            (16, words(&[0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 1])),
+        ] {
+            let data = request(opcode, &body);
+            assert!(
+                AnyRequest::try_from(&data[..])
+                    .unwrap()
+                    .operation()
+                    .is_err()
+            );
+        }
     }
 
     #[test]
