@@ -189,7 +189,15 @@ fn a_daemon_detaches_once_the_mount_is_ready() {
     let (_disks, builder) = disks(["a"]);
     let pool = builder.prepare();
     let start = Instant::now();
-    let output = pool.command().arg("mount").arg(pool.config_path()).arg("--daemon").output().unwrap();
+    let output = pool
+        .command()
+        .arg("mount")
+        .arg(pool.config_path())
+        .arg("--daemon")
+        .arg("--log")
+        .arg(pool.dir().join("log"))
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{}", text(&output));
     assert!(start.elapsed() < Duration::from_secs(10));
     fs::write(pool.join("file"), "at once").expect("it is ready when the command returns");
@@ -205,7 +213,15 @@ fn a_daemon_detaches_once_the_mount_is_ready() {
 fn a_daemon_that_cannot_mount_says_so_before_it_returns() {
     let (_disks, builder) = disks(["a"]);
     let pool = builder.branch("gone", "/does/not/exist").prepare();
-    let output = pool.command().arg("mount").arg(pool.config_path()).arg("--daemon").output().unwrap();
+    let output = pool
+        .command()
+        .arg("mount")
+        .arg(pool.config_path())
+        .arg("--daemon")
+        .arg("--log")
+        .arg(pool.dir().join("log"))
+        .output()
+        .unwrap();
     assert!(!output.status.success());
     assert!(text(&output).contains("gone"), "{}", text(&output));
 }

@@ -1,16 +1,16 @@
 //! Branches that disappear, hang and return.
 
 use std::fs;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use crate::support::disk::{Disk, is_mount_point, unmount};
+use crate::support::disk::{Disk, unmount};
+use crate::support::foreign::Encrypted;
 use crate::support::pool::{Pool, text};
 use crate::support::process;
-use crate::support::{MIB, eventually, poll, run, temp_dir};
+use crate::support::{MIB, eventually, poll};
 use crate::{last_read_days_ago, names};
 
 /// Looks often, so that tests need not wait.
@@ -139,7 +139,8 @@ fn a_pool_does_not_start_without_a_branch_that_it_needs() {
         .command()
         .arg("mount")
         .arg(pool.config_path())
-        .args(["--daemon", "--allow-missing", "ssd"])
+        .args(["--daemon", "--allow-missing", "ssd", "--log"])
+        .arg(pool.dir().join("log"))
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", text(&output));
@@ -220,60 +221,10 @@ fn work_goes_on_while_the_remote_branch_is_away() {
     assert_eq!(fs::read_to_string(pool.join("project/report")).unwrap(), "written on the road");
 }
 
-/// A FUSE file system whose daemon can be stopped: gocryptfs without encrypted names.
-#[derive(Debug)]
-struct Stoppable {
-    dir: tempfile::TempDir,
-    daemon: Child,
-}
-
-impl Stoppable {
-    fn new() -> Self {
-        let dir = temp_dir("stoppable");
-        let (cipher, mount, key) = (dir.path().join("cipher"), dir.path().join("mnt"), dir.path().join("key"));
-        fs::create_dir(&cipher).unwrap();
-        fs::create_dir(&mount).unwrap();
-        fs::write(&key, "secret").unwrap();
-        run(
-            "gocryptfs",
-            [
-                "-q".as_ref(),
-                "-init".as_ref(),
-                "-scryptn=10".as_ref(),
-                "-passfile".as_ref(),
-                key.as_os_str(),
-                cipher.as_os_str(),
-            ],
-        );
-        let daemon = Command::new("gocryptfs")
-            .args(["-q", "-fg", "-allow_other", "-passfile"])
-            .args([&key, &cipher, &mount])
-            .stdin(Stdio::null())
-            .spawn()
-            .unwrap();
-        let stoppable = Self { dir, daemon };
-        assert!(poll(Duration::from_secs(10), || is_mount_point(&stoppable.path()).then_some(())).is_some());
-        stoppable
-    }
-
-    fn path(&self) -> PathBuf {
-        self.dir.path().join("mnt")
-    }
-}
-
-impl Drop for Stoppable {
-    fn drop(&mut self) {
-        let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(self.daemon.id() as i32), Signal::SIGCONT);
-        unmount(&self.path());
-        let _ = self.daemon.kill();
-        let _ = self.daemon.wait();
-    }
-}
-
 #[test]
 fn a_hung_branch_does_not_hang_the_others() {
     let a = Disk::tmpfs(32 * MIB);
-    let hung = Stoppable::new();
+    let hung = Encrypted::new();
     let pool = Pool::builder()
         .branch("a", a.path())
         .branch("b", hung.path())
@@ -287,7 +238,7 @@ fn a_hung_branch_does_not_hang_the_others() {
     fs::write(pool.join("dir/on.b"), "b").unwrap();
     pool.expect_on("b", "dir/on.b");
 
-    process::signal(hung.daemon.id(), Signal::SIGSTOP);
+    process::signal(hung.pid(), Signal::SIGSTOP);
     // More callers than the daemon has threads run into the hung branch.
     let stuck: Vec<_> = (0..12)
         .map(|_| {
@@ -306,7 +257,7 @@ fn a_hung_branch_does_not_hang_the_others() {
     let reason = format!("{:?}", pool.branch_status("b").state);
     assert!(reason.contains("reason"), "{reason}");
 
-    process::signal(hung.daemon.id(), Signal::SIGCONT);
+    process::signal(hung.pid(), Signal::SIGCONT);
     wait_until(&pool, "b", true);
     eventually("its file is back", || fs::read(pool.join("dir/on.b")).is_ok_and(|data| data == b"b"));
     for mut child in stuck {

@@ -7,7 +7,9 @@
 //! - `UMBRELLA_TEST_KEEP_LOG`: print the daemon's log also when a test passes.
 #![allow(dead_code, unreachable_pub, reason = "shared by several test binaries, each of which uses a part")]
 
+pub mod dice;
 pub mod disk;
+pub mod foreign;
 pub mod pool;
 pub mod process;
 pub mod tools;

@@ -28,7 +28,7 @@ const READY: Duration = Duration::from_secs(20);
 /// mistakes of the file system. Nothing is moved then, and where files are is not checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StandIn {
-    /// `plain`: the first branch itself.
+    /// `plain`: the last branch itself.
     Plain,
     /// `mergerfs`: all branches.
     Mergerfs,
@@ -256,7 +256,7 @@ impl Pool {
         let paths: Vec<_> = self.spec.branches.iter().map(|(_, path, _)| path.display().to_string()).collect();
         let mount = self.mount_point();
         match stand_in {
-            StandIn::Plain => super::run("mount", ["--bind".as_ref(), paths[0].as_ref(), mount.as_os_str()]),
+            StandIn::Plain => super::run("mount", ["--bind".as_ref(), paths[paths.len() - 1].as_ref(), mount.as_os_str()]),
             StandIn::Mergerfs => {
                 let options =
                     "cache.files=off,category.create=ff,minfreespace=0,use_ino,allow_other,default_permissions";
@@ -463,10 +463,22 @@ impl Pool {
         assert!(settled.is_some(), "relocations are still pending after 60 s: {seen:?}\n{}", self.log());
     }
 
-    /// `umbrella enforce`: its totals.
+    /// `umbrella enforce`: its totals. It ends with 1 when a file could not be moved.
     #[track_caller]
     pub fn enforce(&self) -> EnforceSummary {
-        self.answer(&["enforce".as_ref()])
+        if stand_in().is_some() {
+            return EnforceSummary::default();
+        }
+        let output = self.umbrella(["enforce", "--json"]);
+        let printed = String::from_utf8_lossy(&output.stdout);
+        let summary: Option<EnforceSummary> = printed.lines().last().and_then(|line| serde_json::from_str(line).ok());
+        let summary = summary.unwrap_or_else(|| panic!("umbrella enforce --json: {}\n{}", text(&output), self.log()));
+        assert_eq!(
+            output.status.success(),
+            summary.files_failed == 0,
+            "the exit code says whether a file failed: {summary:?}"
+        );
+        summary
     }
 
     /// `umbrella enforce --dry-run`: what would move, and the totals.

@@ -165,18 +165,20 @@ pub fn assert_same(expected: &Tree, actual: &Tree, what: &str) {
     assert!(text.is_empty(), "{what}:\n{text}");
 }
 
-/// Files below a directory that are not directories, relative to it, without what the pool keeps for itself
-/// (names that begin with `.umbrella`).
+/// What the pool keeps for itself at the root of each branch.
+const HIDDEN: &str = ".umbrella";
+
+/// Files below a directory that are not directories, relative to it, without what the pool keeps for itself.
 pub fn files_below(root: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut open = vec![PathBuf::new()];
     while let Some(relative) = open.pop() {
         let Ok(names) = fs::read_dir(root.join(&relative)) else { continue };
         for name in names.flatten() {
-            if name.file_name().as_bytes().starts_with(b".umbrella") {
+            let path = relative.join(name.file_name());
+            if path == Path::new(HIDDEN) {
                 continue;
             }
-            let path = relative.join(name.file_name());
             if name.file_type().is_ok_and(|kind| kind.is_dir()) {
                 open.push(path);
             } else {

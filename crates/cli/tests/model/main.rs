@@ -1,0 +1,108 @@
+//! Random sequences of operations on a mounted pool and on a plain ext4 directory: after each, both answered the same and
+//! everything that can be seen is the same. The rules of the pool make files move at close, its first branch is tiny, and
+//! what only a pool has (walks of the enforcer, remounts) comes in between and must change nothing.
+//!
+//! `UMBRELLA_MODEL_SECONDS` sets how long (60), `UMBRELLA_MODEL_SEED` where it begins. A failure is printed with its seed and
+//! the shortest sequence found that still fails. Failures that were found become named tests in `regressions.rs`.
+
+mod operation;
+mod regressions;
+#[path = "../support/mod.rs"]
+mod support;
+mod world;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use operation::Operation;
+use support::dice::Dice;
+use support::number_from_env;
+use world::{Twins, World};
+
+/// Operations in one sequence.
+const LENGTH: usize = 80;
+
+/// Runs a sequence on both; what differs, and after how many operations.
+fn run(twins: &mut Twins, operations: &[Operation]) -> Result<(), (usize, String)> {
+    twins.empty();
+    let mut worlds = [World::new(twins.pool.mount_point()), World::new(twins.plain.path())];
+    for (index, operation) in operations.iter().enumerate() {
+        let [pool, plain] = worlds.each_mut().map(|world| world.apply(operation));
+        twins.beside(operation, &mut worlds);
+        if pool != plain {
+            return Err((index + 1, format!("{operation:?}\n  gives {pool:?}\n  on plain ext4 {plain:?}")));
+        }
+        let difference = twins.difference();
+        if !difference.is_empty() {
+            return Err((index + 1, format!("after {operation:?}\n{difference}")));
+        }
+    }
+    drop(worlds);
+    twins.at_rest().map_err(|difference| (operations.len(), format!("at rest\n{difference}")))
+}
+
+/// Leaves out what is not needed for the failure, for a while.
+fn shrink(twins: &mut Twins, operations: Vec<Operation>) -> Vec<Operation> {
+    let start = Instant::now();
+    let mut shortest = operations;
+    let mut size = shortest.len() / 2;
+    while size > 0 && start.elapsed() < Duration::from_secs(60) {
+        let mut at = 0;
+        while at < shortest.len() {
+            let mut shorter = shortest.clone();
+            shorter.drain(at..(at + size).min(shortest.len()));
+            match run(twins, &shorter) {
+                Err((used, _)) => {
+                    shorter.truncate(used);
+                    shortest = shorter;
+                }
+                Ok(()) => at += size,
+            }
+        }
+        size /= 2;
+    }
+    shortest
+}
+
+/// Fails with the sequence, as short as it could be made.
+fn check(twins: &mut Twins, what: &str, mut operations: Vec<Operation>) {
+    let Err((used, first)) = run(twins, &operations) else { return };
+    eprintln!("{what} fails: {first}\nlooking for a shorter sequence");
+    operations.truncate(used);
+    let shortest = shrink(twins, operations);
+    let again =
+        run(twins, &shortest).err().map_or_else(|| format!("(not every time) {first}"), |(_, difference)| difference);
+    let list: Vec<_> = shortest.iter().map(|operation| format!("    {operation:?},")).collect();
+    panic!("{what}:\n{}\n{again}", list.join("\n"));
+}
+
+fn random_sequences(data: &str, first_seed: u64) {
+    let seconds = number_from_env("UMBRELLA_MODEL_SECONDS", 60) / 2;
+    let first_seed = number_from_env("UMBRELLA_MODEL_SEED", first_seed);
+    let mut twins = Twins::new(data, Duration::from_secs(seconds + 240));
+    let start = Instant::now();
+    let mut seed = first_seed;
+    while start.elapsed() < Duration::from_secs(seconds) || seed == first_seed {
+        let mut dice = Dice::new(seed);
+        let operations = (0..LENGTH).map(|_| Operation::random(&mut dice)).collect();
+        let what = format!("UMBRELLA_MODEL_SEED={seed}");
+        let checked = catch_unwind(AssertUnwindSafe(|| check(&mut twins, &what, operations)));
+        if let Err(panic) = checked {
+            eprintln!("in {what}");
+            std::panic::resume_unwind(panic);
+        }
+        seed += 1;
+    }
+    eprintln!("{} sequences of {LENGTH} operations were the same", seed - first_seed);
+    assert!(twins.pool.moves() > 0, "files moved between branches");
+}
+
+#[test]
+fn a_pool_and_a_plain_directory_cannot_be_told_apart() {
+    random_sequences("passthrough = false", 1);
+}
+
+#[test]
+fn a_pool_with_passthrough_and_a_plain_directory_cannot_be_told_apart() {
+    random_sequences("passthrough = true", 1_000_000);
+}

@@ -1,0 +1,181 @@
+//! File systems of other kinds: an encrypted one (gocryptfs) and a network one (sshfs to a server of our own).
+
+use std::ffi::OsStr;
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use tempfile::TempDir;
+
+use super::disk::{is_mount_point, unmount};
+use super::{poll, require_root_and_fuse, run, temp_dir};
+
+/// A process that is ended when it is dropped, also while it is stopped.
+#[derive(Debug)]
+struct Daemon(Child);
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(self.0.id() as i32), Signal::SIGCONT);
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn start(program: &str, args: &[&OsStr], log: &Path) -> Daemon {
+    let log = fs::File::options().create(true).append(true).open(log).unwrap();
+    let child = Command::new(program)
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().unwrap())
+        .stderr(log)
+        .spawn()
+        .unwrap_or_else(|error| panic!("{program} cannot be started ({error}): run `make setup` first"));
+    Daemon(child)
+}
+
+/// Waits for the mount, or fails with what the daemon said.
+fn wait_for_mount(mount: &Path, log: &Path) {
+    let mounted = poll(Duration::from_secs(15), || is_mount_point(mount).then_some(()));
+    assert!(mounted.is_some(), "{} is not mounted: {}", mount.display(), fs::read_to_string(log).unwrap_or_default());
+}
+
+/// A directory whose files are encrypted in another.
+#[derive(Debug)]
+pub struct Encrypted {
+    dir: TempDir,
+    daemon: Daemon,
+}
+
+impl Encrypted {
+    pub fn new() -> Self {
+        require_root_and_fuse();
+        let dir = temp_dir("encrypted");
+        let [cipher, mount, key, log] = ["cipher", "mnt", "key", "log"].map(|name| dir.path().join(name));
+        fs::create_dir(&cipher).unwrap();
+        fs::create_dir(&mount).unwrap();
+        fs::write(&key, "a long enough secret").unwrap();
+        let quiet: &OsStr = "-q".as_ref();
+        run(
+            "gocryptfs",
+            [quiet, "-init".as_ref(), "-scryptn=10".as_ref(), "-passfile".as_ref(), key.as_ref(), cipher.as_ref()],
+        );
+        let daemon = start(
+            "gocryptfs",
+            &[
+                quiet,
+                "-fg".as_ref(),
+                "-allow_other".as_ref(),
+                "-passfile".as_ref(),
+                key.as_ref(),
+                cipher.as_ref(),
+                mount.as_ref(),
+            ],
+            &log,
+        );
+        let encrypted = Self { dir, daemon };
+        wait_for_mount(&mount, &log);
+        encrypted
+    }
+
+    /// Where the files are seen in the clear.
+    pub fn path(&self) -> PathBuf {
+        self.dir.path().join("mnt")
+    }
+
+    /// Where they are encrypted.
+    pub fn cipher(&self) -> PathBuf {
+        self.dir.path().join("cipher")
+    }
+
+    /// Process id of the daemon, to stop it.
+    pub fn pid(&self) -> u32 {
+        self.daemon.0.id()
+    }
+}
+
+impl Drop for Encrypted {
+    fn drop(&mut self) {
+        let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(self.pid() as i32), Signal::SIGCONT);
+        unmount(&self.path());
+    }
+}
+
+/// A directory seen through sshfs, served by an sshd on the loopback interface with keys of its own.
+#[derive(Debug)]
+pub struct Remote {
+    dir: TempDir,
+    _client: Daemon,
+    _server: Daemon,
+}
+
+impl Remote {
+    pub fn new() -> Self {
+        require_root_and_fuse();
+        let dir = temp_dir("remote");
+        let [remote, mount, host_key, user_key, config, log] =
+            ["remote", "mnt", "host_key", "user_key", "sshd_config", "log"].map(|name| dir.path().join(name));
+        fs::create_dir(&remote).unwrap();
+        fs::create_dir(&mount).unwrap();
+        for key in [&host_key, &user_key] {
+            run(
+                "ssh-keygen",
+                [
+                    "-q".as_ref(),
+                    "-t".as_ref(),
+                    "ed25519".as_ref(),
+                    "-N".as_ref(),
+                    "".as_ref(),
+                    "-f".as_ref(),
+                    key.as_os_str(),
+                ],
+            );
+        }
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        fs::write(
+            &config,
+            format!(
+                "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}.pub\nPermitRootLogin yes\n\
+                 PasswordAuthentication no\nStrictModes no\nUsePAM no\nPidFile none\nSubsystem sftp internal-sftp\n",
+                host_key.display(),
+                user_key.display()
+            ),
+        )
+        .unwrap();
+        // Where sshd changes its root to before a login.
+        fs::create_dir_all("/run/sshd").unwrap();
+        let server = start("/usr/sbin/sshd", &["-D".as_ref(), "-e".as_ref(), "-f".as_ref(), config.as_ref()], &log);
+        let listens = poll(Duration::from_secs(10), || TcpStream::connect(("127.0.0.1", port)).ok());
+        assert!(listens.is_some(), "sshd does not listen: {}", fs::read_to_string(&log).unwrap_or_default());
+        let options = format!(
+            "port={port},IdentityFile={},StrictHostKeyChecking=no,UserKnownHostsFile=/dev/null,LogLevel=ERROR,\
+             allow_other,default_permissions",
+            user_key.display()
+        );
+        let source = format!("root@127.0.0.1:{}", remote.display());
+        let client =
+            start("sshfs", &["-f".as_ref(), "-o".as_ref(), options.as_ref(), source.as_ref(), mount.as_ref()], &log);
+        let remote = Self { dir, _client: client, _server: server };
+        wait_for_mount(&mount, &log);
+        remote
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> PathBuf {
+        self.dir.path().join("mnt")
+    }
+
+    /// The directory that the server serves.
+    pub fn served(&self) -> PathBuf {
+        self.dir.path().join("remote")
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        unmount(&self.path());
+    }
+}
