@@ -71,6 +71,13 @@ pub fn is_guarded(fs_type: &str) -> bool {
     fs_type == "fuse" || fs_type == "fuseblk" || fs_type.starts_with("fuse.") || NETWORK.contains(&fs_type)
 }
 
+/// Whether a file has the same inode number at the next mount. Those that do not make numbers up as files are looked at.
+pub fn has_lasting_inodes(fs_type: &str) -> bool {
+    const MADE_UP: [&str; 9] =
+        ["vfat", "msdos", "exfat", "davfs", "fuse.sshfs", "fuse.rclone", "fuse.s3fs", "fuse.curlftpfs", "fuse.davfs2"];
+    !MADE_UP.contains(&fs_type)
+}
+
 fn type_of_mount(id: u64) -> Option<String> {
     let table = std::fs::read("/proc/self/mountinfo").ok()?;
     find_mount(&table, id)

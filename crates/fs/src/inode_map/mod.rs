@@ -31,11 +31,16 @@ use rustix::io::Errno;
 use thiserror::Error;
 use umbrella_units::{Ino, Timestamp};
 
+use crate::branch::mounts;
+
 use number::{FOREIGN_DEVICES, Range};
 use shard::Shard;
 use sum::Sum;
 
 pub use record::{Decoded, Entry, HeaderError, Record, decode};
+
+/// A birth time that no file has.
+const NEVER: Timestamp = Timestamp { secs: i64::MIN, nanos: u32::MAX };
 
 /// A file as its branch knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -232,7 +237,8 @@ impl InodeMap {
     /// A directory's copy on another branch shows the number of the original. Cheap when it does already.
     ///
     /// Whoever removes a copy calls [`InodeMap::forget`] for it; where copies vanish behind the mount's back, only
-    /// [`InodeMap::ino_checked`] keeps the next file with that inode from showing the directory's number.
+    /// [`InodeMap::ino_checked`] keeps the next file with that inode from showing the directory's number. Call that for the copy
+    /// soon: a copy whose birth time was never told is not believed at the next mount when it is asked for with one.
     pub fn alias(&self, original: BackingKey, copy: BackingKey) {
         if original == copy {
             return;
@@ -282,16 +288,28 @@ impl InodeMap {
     /// Reads the log in a branch's hidden folder, and keeps it from now on. Call it through [`crate::branch::Branch::io`] when
     /// the branch came online, before the first of its numbers is asked for.
     ///
+    /// Where inode numbers do not outlive a mount (sshfs, vfat), neither do the numbers of files that moved there.
     /// On a guarded file system records are only collected, and written by [`InodeMap::sync`]: call that now and then.
     pub fn load(&self, slot: u16, hidden: BorrowedFd<'_>) -> Result<(), InodeMapError> {
-        let (file, records) = log::open(hidden, |records| Sum::of(slot, records).records())?;
-        let at_once = !crate::branch::mounts::fs_kind(hidden)?.guarded;
+        let kind = mounts::fs_kind(hidden)?;
+        let lasting = mounts::has_lasting_inodes(&kind.fs_type);
+        let of = |records: &[Record]| {
+            let mut sum = Sum::of(slot, records);
+            if !lasting {
+                // They speak of inode numbers that other files have now.
+                sum.entries.clear();
+            }
+            sum
+        };
+        let (file, records) = log::open(hidden, |records| of(records).records())?;
         let shard = self.shard(slot);
-        let mut sum = Sum::of(slot, &records);
-        sum.add(&shard.unwritten());
+        let mut sum = of(&records);
+        if lasting {
+            sum.add(&shard.unwritten());
+        }
         {
             let mut holders = self.holders.lock();
-            shard.attach(file, at_once);
+            shard.attach(file, !kind.guarded);
             self.take_in(&mut holders, slot, sum, true);
         }
         shard.sync()
@@ -320,7 +338,7 @@ impl InodeMap {
         let shard = self.shard(slot);
         let mut kept = Vec::with_capacity(sum.entries.len());
         let mut beaten = Vec::new();
-        for ((foreign_dev, ino), entry) in sum.entries {
+        for ((foreign_dev, ino), mut entry) in sum.entries {
             let key = BackingKey { slot, foreign_dev, ino };
             if !entry.shared {
                 match holders.get(&entry.number).copied() {
@@ -332,6 +350,9 @@ impl InodeMap {
                     _ => {}
                 }
                 holders.insert(entry.number, (key, entry.hops));
+            } else if entry.guard.is_none() {
+                // A crash may have lost that the copy went, and here nothing else would show two files with one number.
+                entry.guard = Some(NEVER);
             }
             self.lend(entry.number, slot);
             kept.push((key, entry));
