@@ -227,6 +227,18 @@ fn a_source_that_changed_after_the_crash_wins_over_the_untouched_copy() {
 }
 
 #[test]
+fn a_source_whose_attributes_alone_changed_after_the_crash_wins_too() {
+    let pool = Pool::new();
+    make_file(&pool.a.join("file"));
+    cut_short(&pool, |_| {});
+    std::thread::sleep(std::time::Duration::from_millis(15));
+    set_xattr(&pool.a.join("file"), "user.a", b"newer");
+    let newer = face(&pool.a.join("file"));
+    assert_eq!(pool.recover().undone, 1);
+    assert_eq!(face(&pool.only("file")), newer);
+}
+
+#[test]
 fn a_copy_that_changed_after_the_crash_wins_over_the_untouched_source() {
     let pool = Pool::new();
     make_file(&pool.a.join("file"));
