@@ -319,12 +319,12 @@ fn a_daemon_that_stops_answering_takes_its_branch_offline_and_gives_it_back() {
     };
     bench.mounts.push(far);
     let branch = bench.branch("far");
-    branch.set_timeout(Duration::from_millis(500));
     branch.bring_online().unwrap();
     assert!(branch.online().unwrap().guarded);
     assert!(branch.online().unwrap().fs_type.starts_with("fuse"));
     branch.io(|online| rustix::fs::fstatvfs(online.root())).unwrap();
 
+    branch.set_timeout(Duration::from_millis(500));
     daemon.signal(rustix::process::Signal::STOP);
     let begun = Instant::now();
     let hung = branch.io(|online| rustix::fs::fstatvfs(online.root()).map(drop));
