@@ -79,7 +79,6 @@ EXAMPLES:
   umbrella branch add archive /mnt/tape --read-only --optional
 
 The configuration is not changed: what to add to it is printed.")]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 struct AddArgs {
     /// Name of the branch, as used in rules.
     name: String,
@@ -132,9 +131,9 @@ impl BranchArgs {
                 let (_, client) = super::reach(pool.pool.as_deref())?;
                 let branches = list(&client)?;
                 if json {
-                    output::json(&branches)?
+                    output::json(&branches)?;
                 } else {
-                    output::print(&render::branches(&branches))?
+                    output::print(&render::branches(&branches))?;
                 }
                 Ok(ExitCode::SUCCESS)
             }

@@ -53,9 +53,9 @@ impl CheckArgs {
             Ok((config, findings)) => {
                 let report = report(name, &config, &findings);
                 if self.json {
-                    output::json(&report)?
+                    output::json(&report)?;
                 } else {
-                    output::print(&summary(&report, &config))?
+                    output::print(&summary(&report, &config))?;
                 }
                 Ok(ExitCode::SUCCESS)
             }
@@ -90,7 +90,7 @@ fn unreachable(config: &Config) -> Vec<UnreachableReport> {
 
 fn summary(report: &Report, config: &Config) -> String {
     let unreachable = report.unreachable.iter().map(|unreachable| &unreachable.report);
-    let mut lines: Vec<String> = report.warnings.iter().chain(unreachable).map(|report| report.as_warning()).collect();
+    let mut lines: Vec<String> = report.warnings.iter().chain(unreachable).map(ErrorReport::as_warning).collect();
     let branches = count(config.spec.branches.len() as u64, "branch").replace("branchs", "branches");
     let rules = count(config.spec.rules.rules.len() as u64, "rule");
     let warnings = count(lines.len() as u64, "warning");

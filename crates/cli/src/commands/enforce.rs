@@ -57,9 +57,9 @@ pub(super) fn walk(client: &Client, request: &Request, dry_run: bool, json: bool
     view.outcome?;
     let Answer::Enforce(summary) = answer? else { return Err(ClientError::Unexpected.into()) };
     if json {
-        output::json_line(&summary)?
+        output::json_line(&summary)?;
     } else {
-        output::line(&render::summary(&summary, dry_run))?
+        output::line(&render::summary(&summary, dry_run))?;
     }
     Ok(exit_code(&summary))
 }

@@ -24,7 +24,6 @@ EXAMPLES:
   umbrella mount pool.toml --allow-missing usb      go on without the branch \"usb\"
   mount -t fuse.umbrella /etc/umbrella/pool.toml /srv/pool
                                                     the same from fstab (docs/mounting.md)")]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub(crate) struct MountArgs {
     /// The configuration file.
     config: PathBuf,

@@ -29,9 +29,9 @@ impl StatusArgs {
         let (_, client) = super::reach(self.pool.pool.as_deref())?;
         let Answer::Status(status) = client.ask(&Request::Status)? else { return Err(ClientError::Unexpected.into()) };
         if self.json {
-            output::json(&status)?
+            output::json(&status)?;
         } else {
-            output::print(&render::status(&status))?
+            output::print(&render::status(&status))?;
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -1,12 +1,15 @@
 //! `umbrella unmount`: takes a pool away.
 
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::Args;
-use umbrella_fs::control::protocol::Request;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags};
+use umbrella_fs::control::protocol::{Answer, Request};
 
 use super::PoolArg;
 use crate::client::{Client, ClientError};
@@ -60,9 +63,11 @@ impl UnmountArgs {
 
     fn ask(&self, pool: &Pool) -> anyhow::Result<()> {
         let patience = if self.force { FORCED_PATIENCE } else { UNMOUNT_PATIENCE };
-        match Client::new(&pool.socket).patience(patience).ask(&Request::Unmount) {
+        let client = Client::new(&pool.socket).patience(patience);
+        let daemon = process_of(&client);
+        match client.ask(&Request::Unmount) {
             // The daemon may be gone before its last word is heard.
-            Ok(_) | Err(ClientError::HungUp) => wait_until_gone(&pool.mount, pool),
+            Ok(_) | Err(ClientError::HungUp) => wait_until_gone(&pool.mount, daemon),
             // What a daemon that was killed leaves behind is taken away.
             Err(ClientError::NotRunning { .. }) if mounts::is_dead(&pool.mount) => {
                 mounts::detach(&pool.mount, false).context("the daemon is gone; detaching the dead mount")
@@ -72,22 +77,29 @@ impl UnmountArgs {
     }
 }
 
-/// Waits until the tree is away and the daemon's socket with it, so that a mount right after this one works.
-fn wait_until_gone(mount: &Path, pool: &Pool) -> anyhow::Result<()> {
+/// A handle on the daemon's process, which tells when it ends. There is none in another process namespace.
+fn process_of(client: &Client) -> Option<OwnedFd> {
+    let Ok(Answer::Status(status)) = client.ask(&Request::Status) else { return None };
+    let pid = Pid::from_raw(i32::try_from(status.pid).ok()?)?;
+    rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()
+}
+
+/// Waits until the tree is away and the daemon has ended, so that a mount right after this one finds the branches free.
+fn wait_until_gone(mount: &Path, daemon: Option<OwnedFd>) -> anyhow::Result<()> {
     let deadline = Instant::now() + FAREWELL;
-    let is_there = || mounts::at(mount).is_some_and(|mounted| mounted.kind.starts_with("fuse"));
-    while is_there() || pool.socket.exists() {
+    while mounts::at(mount).is_some_and(|mounted| mounted.kind.starts_with("fuse")) {
         if Instant::now() > deadline {
-            // A socket that stays is no harm, a mount is.
-            if !is_there() {
-                return Ok(());
-            }
-            bail!(
-                "{} is still mounted: files in it are open (see `lsof +f -- {0}`, or use --lazy)",
-                visible_path(mount)
-            );
+            let shown = visible_path(mount);
+            bail!("{shown} is still mounted: files in it are open (see `lsof +f -- {shown}`, or use --lazy)");
         }
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let Some(daemon) = daemon else { return Ok(()) };
+    let left = Timespec { tv_sec: FAREWELL.as_secs() as i64, tv_nsec: 0 };
+    let ended =
+        poll(&mut [PollFd::new(&daemon, PollFlags::IN)], Some(&left)).context("waiting for the daemon to end")?;
+    if ended == 0 {
+        tracing::warn!("the daemon goes on: files that were opened before are still in use");
     }
     Ok(())
 }

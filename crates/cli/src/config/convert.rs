@@ -125,16 +125,16 @@ impl Conversion {
 }
 
 /// Turns the shape into a pool.
-pub(super) fn pool(file: PoolFile, source: Source) -> Result<Config, ConfigErrors> {
+pub(super) fn pool(file: &PoolFile, source: Source) -> Result<Config, ConfigErrors> {
     let mut conversion = Conversion { source, errors: Vec::new(), branches: Vec::new(), spans: Spans::default() };
     let c = &mut conversion;
     let mount = c.absolute_path("mount", &file.mount);
     c.spans.mount = file.mount.span();
     if mount == Path::new("/") {
-        c.fail(file.mount.span(), Problem::BadPath { key: "mount", path: "/".to_owned() });
+        c.fail(file.mount.span(), Problem::MountOnRoot);
     }
-    let branches = branches(c, &file);
-    let default = default_list(c, &file);
+    let branches = branches(c, file);
+    let default = default_list(c, file);
     let rules = RulesSpec { rules: rules::rules(c, &file.rule), default };
     let spec = PoolSpec {
         mount,

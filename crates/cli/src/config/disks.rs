@@ -253,7 +253,7 @@ fn findings(config: &Config, mount: &Seen, seen: &[Seen]) -> Vec<Finding> {
     match &mount.failure {
         Some(Failure::Missing) => findings.push(at_mount(Notice::MountMissing { mount: mount.resolved.clone() })),
         None if !mount.directory => {
-            findings.push(at_mount(Notice::MountNotDirectory { mount: mount.resolved.clone() }))
+            findings.push(at_mount(Notice::MountNotDirectory { mount: mount.resolved.clone() }));
         }
         _ => {}
     }

@@ -105,5 +105,5 @@ pub(crate) fn parse(name: &Path, bytes: Vec<u8>) -> Result<Config, ConfigErrors>
         Ok(shape) => shape,
         Err((problem, span)) => return Err(ConfigErrors::one(source, problem, span)),
     };
-    convert::pool(shape, source)
+    convert::pool(&shape, source)
 }

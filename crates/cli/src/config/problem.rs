@@ -56,6 +56,10 @@ pub(crate) enum Problem {
     ReservedName,
     #[error("{key} must be an absolute path without \"..\" (it begins with \"/\"), not {}", quoted(path))]
     BadPath { key: &'static str, path: String },
+    #[error(
+        "the root directory cannot be the mount point; mount the pool at a directory of its own, for example \"/srv/pool\""
+    )]
+    MountOnRoot,
     #[error("the list is empty; name at least one {what}")]
     EmptyList { what: &'static str },
     #[error(
@@ -112,7 +116,7 @@ pub(crate) enum Problem {
         quoted(given)
     )]
     AmbiguousBand { given: String },
-    #[error("pattern {} {reason}", quoted(glob))]
+    #[error("pattern {}: {reason}", quoted(glob))]
     BadGlob { glob: String, reason: GlobError },
     #[error("{error}")]
     Rules { error: RuleError },
@@ -173,7 +177,8 @@ impl Problem {
         if message.starts_with("missing field `") {
             return Problem::MissingKey { key: split().0 };
         }
-        Problem::Toml { message: text::visible(&message.replace('`', "\"")) }
+        let message = message.replace('`', "\"").replace("expected a map", "expected a table ({ ... = ... })");
+        Problem::Toml { message: text::visible(&message) }
     }
 }
 

@@ -273,7 +273,7 @@ fn modes(c: &mut Conversion, mode: &Spanned<ModeValues>, conditions: &mut Vec<Co
             let is = Scalar::Text(mask.is.get_ref().clone());
             match octal(&bits) {
                 Some((Comparison::Equal, bits)) if bits != 0 => {
-                    conditions.extend(mode_value(c, mask.is.span(), &is, bits))
+                    conditions.extend(mode_value(c, mask.is.span(), &is, bits));
                 }
                 _ => c.fail(mask.bits.span(), bad_mode(&bits)),
             }
@@ -360,8 +360,11 @@ fn extension(c: &mut Conversion, given: &Spanned<Names>) -> Option<Condition> {
     Some(Condition::Extension { any_of, negated })
 }
 
+/// A word and where it stands.
+type Word = (Range<usize>, String);
+
 /// Words that are all wanted or (with `!=`) all unwanted.
-fn words(c: &mut Conversion, key: &'static str, given: &Spanned<Names>) -> Option<(bool, Vec<(Range<usize>, String)>)> {
+fn words(c: &mut Conversion, key: &'static str, given: &Spanned<Names>) -> Option<(bool, Vec<Word>)> {
     let mut negated = None;
     let mut words = Vec::new();
     for (span, text) in all_names(given) {
