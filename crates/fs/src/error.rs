@@ -89,6 +89,14 @@ pub enum Error {
         /// Why.
         source: std::io::Error,
     },
+    /// The mount cannot be taken away.
+    #[error("cannot unmount {path}: {source}", path = path.display())]
+    Unmount {
+        /// Mount point.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
     /// The pool is mounted already.
     #[error("{path} is already mounted by process {pid} (see `umbrella status {path}`)", path = path.display())]
     AlreadyMounted {

@@ -157,7 +157,7 @@ fn carry_out(request: Request, client: &UnixStream, pool: &Arc<Pool>, unmount: &
             Answer::Ok
         }
         Request::Unmount => {
-            unmount().map_err(|source| Error::Mount { path: pool.spec().mount.clone(), source })?;
+            unmount().map_err(|source| Error::Unmount { path: pool.spec().mount.clone(), source })?;
             Answer::Ok
         }
     })

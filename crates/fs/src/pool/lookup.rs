@@ -1,6 +1,7 @@
 //! Names to nodes, and what users see of a node.
 
 use std::ffi::OsStr;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -202,6 +203,7 @@ impl Pool {
                 self.add_copy(&node, dir, &at.branch, meta);
             }
         }
+        heal(found);
         Ok(node)
     }
 
@@ -261,13 +263,16 @@ impl Pool {
         }
     }
 
-    /// One directory out of its copies: mode and owner of the first, the newest times.
+    /// One directory out of its copies: mode and owner of the one that changed last, the newest times.
     fn merged_attr(&self, node: &Node, metas: impl Iterator<Item = Meta>) -> Attr {
         let mut merged: Option<Meta> = None;
         for meta in metas {
             match &mut merged {
                 None => merged = Some(meta),
                 Some(all) => {
+                    if meta.ctime > all.ctime {
+                        (all.perm, all.uid, all.gid) = (meta.perm, meta.uid, meta.gid);
+                    }
                     all.atime = all.atime.max(meta.atime);
                     all.mtime = all.mtime.max(meta.mtime);
                     all.ctime = all.ctime.max(meta.ctime);
@@ -316,6 +321,22 @@ impl Pool {
         };
         let (parent, name) = place.ok_or(OpError::Stale)?;
         Ok((self.dir_at(&parent, branch)?, name))
+    }
+}
+
+/// Copies of a directory that differ in mode or owner (one was offline when the others were changed) become equal to the one that
+/// changed last.
+fn heal(found: &Found) {
+    let of = |meta: &Meta| (meta.perm, meta.uid, meta.gid);
+    let Some((newest, wanted)) = found.at.iter().max_by_key(|(_, meta)| meta.ctime) else { return };
+    for (at, meta) in &found.at {
+        if of(meta) == of(wanted) || at.branch.spec.read_only {
+            continue;
+        }
+        let healed = crate::relocate::sync_dir_attrs(newest.fd.as_fd(), at.fd.as_fd(), &at.branch.abilities());
+        if let Err(error) = healed {
+            tracing::info!(branch = %at.branch.spec.name, %error, "a directory's copy could not be made like the others");
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use umbrella_policy::placement::Choice;
+use umbrella_policy::placement::{Choice, FileFacts, Stage};
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::{ByteSize, Timestamp, format_duration};
 
@@ -93,7 +93,7 @@ impl Pool {
         let all = self.holders(parent, name)?;
         let found = self.probe(parent, name)?;
         let Some(found) = found else {
-            return Err(OpError::Sys(rustix::io::Errno::NOENT));
+            return Ok(self.explain_absent(parent, name, shown));
         };
         if found.kind() == FileKind::Directory {
             let (node, _) = self.intern(parent, name, &found)?;
@@ -124,15 +124,50 @@ impl Pool {
             on: vec![here.clone()],
             belongs,
             rule: entry.map(|entry| entry.name.clone()).unwrap_or_default(),
-            steps: explained
-                .steps
-                .into_iter()
-                .map(|step| ExplainStep { rule: step.rule, matched: step.matched, reason: step.reason })
-                .collect(),
+            steps: steps_shown(explained.steps),
             facts: facts_shown(meta),
             outcome,
             duplicates: all.into_iter().filter(|branch| *branch != here).collect(),
         })
+    }
+
+    /// Where a new file of this name, made by root, would go.
+    fn explain_absent(&self, parent: &Arc<Node>, name: &std::ffi::OsStr, shown: String) -> Explanation {
+        let path = path_of(parent, name);
+        let time = now();
+        let facts = FileFacts {
+            path: &path,
+            kind: FileKind::File,
+            size: ByteSize(0),
+            uid: 0,
+            gid: 0,
+            mode: 0o644,
+            links: 1,
+            atime: time,
+            mtime: time,
+            ctime: time,
+            now: time,
+            stage: Stage::New,
+        };
+        let active = self.rules.load();
+        let explained = active.rules.explain(&facts, &self.views(), None);
+        let belongs = match explained.decision.choice {
+            Choice::Place(id) => Some(self.branch_name(id)),
+            Choice::Stay | Choice::NoRoom => None,
+        };
+        let entry = active.rules.entries().get(explained.decision.entry.index());
+        let place = belongs.clone().unwrap_or_else(|| "no branch".to_owned());
+        Explanation {
+            path: shown,
+            exists: false,
+            on: Vec::new(),
+            belongs,
+            rule: entry.map(|entry| entry.name.clone()).unwrap_or_default(),
+            steps: steps_shown(explained.steps),
+            facts: Vec::new(),
+            outcome: format!("it does not exist; a new file of this name begins on {place} ({})", explained.why),
+            duplicates: Vec::new(),
+        }
     }
 
     /// Branches that hold a file of this name.
@@ -179,6 +214,15 @@ fn outcome(here: &str, choice: &Choice, belongs: &Option<String>, open: bool, wh
         (Choice::NoRoom, _) => format!("it stays on {here}: {why}"),
         _ => format!("it stays on {here} ({why})"),
     }
+}
+
+fn steps_shown(steps: Vec<umbrella_policy::placement::Step>) -> Vec<ExplainStep> {
+    let shown = |step: umbrella_policy::placement::Step| ExplainStep {
+        rule: step.rule,
+        matched: step.matched,
+        reason: step.reason,
+    };
+    steps.into_iter().map(shown).collect()
 }
 
 fn facts_shown(meta: &Meta) -> Vec<(String, String)> {
