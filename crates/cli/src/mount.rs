@@ -10,6 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -89,16 +90,17 @@ pub(crate) fn serve(spec: PoolSpec, session: Session) -> anyhow::Result<()> {
     heed_signals(&session)?;
     let Session { pool, state_dir, allow_missing, flags, starter, .. } = session;
     let socket = pool.socket.clone();
+    let failure = Arc::new(OnceLock::new());
+    let setback = Arc::clone(&failure);
     let ready = move || {
         if let Err(error) = after_mount(&pool, &flags, starter.as_ref()) {
             tracing::error!("{error:#}; unmounting");
-            if let Some(starter) = &starter {
-                starter.failed(&error);
-            }
+            let _ = setback.set(error);
             ask_to_unmount(pool);
         }
     };
-    run(spec, socket, state_dir, allow_missing, Box::new(ready))
+    run(spec, socket, state_dir, allow_missing, Box::new(ready))?;
+    Arc::into_inner(failure).and_then(OnceLock::into_inner).map_or(Ok(()), Err)
 }
 
 /// The file system: returns when it is unmounted.
@@ -122,7 +124,6 @@ fn private_dir(dir: &Path) -> anyhow::Result<()> {
 }
 
 fn after_mount(pool: &Pool, flags: &[MountFlag], starter: Option<&Starter>) -> anyhow::Result<()> {
-    let shown = visible_path(&pool.mount);
     if !flags.is_empty() {
         // A change of flags names them all: those that are set already stay.
         let set = mounts::at(&pool.mount).map(|mounted| mounted.options).unwrap_or_default();
@@ -130,13 +131,12 @@ fn after_mount(pool: &Pool, flags: &[MountFlag], starter: Option<&Starter>) -> a
         let flags = flags.iter().chain(kept).fold(MountFlags::BIND, |all, flag| all | flag.kernel());
         rustix::mount::mount_remount(&pool.mount, flags, c"")
             .map_err(io::Error::from)
-            .with_context(|| format!("setting the mount options of {shown}"))?;
+            .with_context(|| format!("setting the mount options of {}", visible_path(&pool.mount)))?;
     }
     if let Some(starter) = starter {
         starter.ready().context("the process that started the daemon is gone")?;
     }
     tell_systemd("READY=1");
-    tracing::info!("{shown} is mounted");
     Ok(())
 }
 

@@ -3,30 +3,50 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
+use thiserror::Error;
+
+/// Standard output cannot be written.
+#[derive(Debug, Error)]
+#[error("writing the output: {source}")]
+pub(crate) struct OutputError {
+    source: io::Error,
+}
 
 /// Writes the text as it is.
-pub(crate) fn print(text: &str) -> io::Result<()> {
+pub(crate) fn print(text: &str) -> Result<(), OutputError> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|source| OutputError { source })
 }
 
 /// Writes the text and ends the line.
-pub(crate) fn line(text: &str) -> io::Result<()> {
+pub(crate) fn line(text: &str) -> Result<(), OutputError> {
     print(&format!("{text}\n"))
 }
 
 /// Writes a value as one JSON document, indented for people.
-pub(crate) fn json(value: &impl Serialize) -> io::Result<()> {
-    line(&serde_json::to_string_pretty(value)?)
+pub(crate) fn json(value: &impl Serialize) -> Result<(), OutputError> {
+    line(&serde_json::to_string_pretty(value).map_err(|error| OutputError { source: error.into() })?)
 }
 
 /// Writes a value as one line of JSON.
-pub(crate) fn json_line(value: &impl Serialize) -> io::Result<()> {
-    line(&serde_json::to_string(value)?)
+pub(crate) fn json_line(value: &impl Serialize) -> Result<(), OutputError> {
+    line(&serde_json::to_string(value).map_err(|error| OutputError { source: error.into() })?)
 }
 
 /// Whether the reason for an error is only that nobody reads any more.
 pub(crate) fn nobody_reads(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    error.downcast_ref::<OutputError>().is_some_and(|error| error.source.kind() == io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_broken_pipe_of_the_output_is_quiet() {
+        let broken = || io::Error::from(io::ErrorKind::BrokenPipe);
+        assert!(nobody_reads(&OutputError { source: broken() }.into()));
+        assert!(!nobody_reads(&broken().into()));
+        assert!(!nobody_reads(&OutputError { source: io::ErrorKind::StorageFull.into() }.into()));
+    }
 }

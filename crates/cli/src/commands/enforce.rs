@@ -74,7 +74,7 @@ struct View {
     json: bool,
     on_terminal: bool,
     last_line: Instant,
-    outcome: std::io::Result<()>,
+    outcome: Result<(), output::OutputError>,
 }
 
 impl View {
