@@ -1,3 +1,4 @@
+use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -453,7 +454,7 @@ fn the_texts_of_all_errors_are_as_agreed() {
     let mut said = String::new();
     for (number, text) in cases.iter().enumerate() {
         let errors = read_text(text).map(|config| config.spec).expect_err(text);
-        said += &format!("--- {}\n{errors}\n", number + 1);
+        writeln!(said, "--- {}\n{errors}", number + 1).unwrap();
     }
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/config/errors.golden");
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
