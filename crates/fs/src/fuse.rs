@@ -1,29 +1,32 @@
 //! The kernel's side: FUSE requests to operations of the pool and back. The only place that knows FUSE, and the only map from
 //! errors to errno. Holds no state of its own beyond how long the kernel may keep what it is told.
 
+mod convert;
+mod list;
+mod tell;
+
 use std::ffi::OsStr;
-use std::os::fd::BorrowedFd;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use fuser::{
-    BackingId, BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
-    Generation, INodeNo, InitFlags, KernelConfig, LockOwner, Notifier, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
-    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
-    ReplyStatx, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, Generation, INodeNo, InitFlags, KernelConfig,
+    LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
+    ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyStatx, ReplyWrite, ReplyXattr, Request, TimeOrNow,
+    WriteFlags,
 };
 use rustix::fs::{FallocateFlags, SeekFrom, XattrFlags};
-use umbrella_policy::placement::spec::FileKind;
-use umbrella_units::Timestamp;
 
-use crate::creds::Caller;
+pub(crate) use convert::fs_name;
+use convert::{backing_id, caller, decode_rdev, file_attr, new_time, open_flags, open_request, system_time};
+pub(crate) use tell::Tell;
+
 use crate::error::{OpError, OpResult};
-use crate::handle::{DataPath, HandleId};
-use crate::node::{NodeId, PassthroughToken};
-use crate::pool::{Attr, Change, Kernel, NewTime, OpenRequest, Opened, Pool, Replace};
+use crate::handle::HandleId;
+use crate::node::NodeId;
+use crate::pool::{Attr, Change, Opened, Pool, Replace};
 
 /// Protocol minor with FUSE_NOTIFY_INC_EPOCH: all names can be dropped at once.
 const MINOR_WITH_EPOCH: u32 = 44;
@@ -101,59 +104,6 @@ impl Fuse {
                 None => reply.opened(FileHandle(opened.handle.0), open_flags(&opened)),
             },
         }
-    }
-
-    fn list_plus(&self, ino: INodeNo, offset: u64, reply: &mut ReplyDirectoryPlus) -> OpResult<()> {
-        let node = NodeId(ino.0);
-        let zero = Duration::ZERO;
-        for (name, cookie) in [(".", 1), ("..", 2)] {
-            if offset < cookie {
-                let own = self.pool.ino_of(node)?;
-                let shown = if cookie == 1 { own } else { self.pool.parent_of(node)?.1 };
-                let attr = dot_attr(INodeNo(shown.0));
-                // Node id zero: the kernel takes it as a name only.
-                if reply.add_for(INodeNo(0), INodeNo(shown.0), cookie, name, &zero, &zero, &attr, Generation(0)) {
-                    return Ok(());
-                }
-            }
-        }
-        let listing = self.pool.list(node, offset.max(2))?;
-        for entry in listing.after(offset) {
-            let Ok(attr) = self.pool.lookup_entry(node, &listing, entry) else { continue };
-            let (id, ino) = (INodeNo(attr.node.0), INodeNo(attr.ino.0));
-            let full = reply.add_for(
-                id,
-                ino,
-                entry.cookie,
-                &entry.name,
-                &self.ttl,
-                &self.ttl,
-                &file_attr(&attr),
-                Generation(0),
-            );
-            if full {
-                self.pool.forget(attr.node, 1);
-                return Ok(());
-            }
-        }
-        Ok(())
-    }
-
-    fn list(&self, ino: INodeNo, offset: u64, reply: &mut ReplyDirectory) -> OpResult<()> {
-        let node = NodeId(ino.0);
-        if offset < 1 && reply.add(INodeNo(self.pool.ino_of(node)?.0), 1, FileType::Directory, ".") {
-            return Ok(());
-        }
-        if offset < 2 && reply.add(INodeNo(self.pool.parent_of(node)?.1.0), 2, FileType::Directory, "..") {
-            return Ok(());
-        }
-        let listing = self.pool.list(node, if offset <= 2 { 0 } else { offset })?;
-        for entry in listing.after(offset) {
-            if reply.add(INodeNo(entry.ino.0), entry.cookie, file_type(entry.kind), &entry.name) {
-                break;
-            }
-        }
-        Ok(())
     }
 }
 
@@ -582,61 +532,6 @@ impl Filesystem for Fuse {
     }
 }
 
-/// What the pool tells the kernel unasked.
-pub(crate) struct Tell {
-    pub(crate) notifier: Notifier,
-}
-
-impl Kernel for Tell {
-    fn drop_attributes(&self, node: NodeId) {
-        let _ = self.notifier.inval_inode(INodeNo(node.0), -1, 0);
-    }
-
-    fn drop_contents(&self, node: NodeId) {
-        let _ = self.notifier.inval_inode(INodeNo(node.0), 0, 0);
-    }
-
-    fn drop_names(&self) {
-        if let Err(error) = self.notifier.inc_epoch() {
-            tracing::debug!(%error, "this kernel keeps names until they time out");
-        }
-    }
-
-    fn register(&self, file: BorrowedFd<'_>) -> std::io::Result<PassthroughToken> {
-        Ok(Arc::new(self.notifier.open_backing(file)?))
-    }
-}
-
-fn backing_id(opened: &Opened) -> Option<&BackingId> {
-    if opened.data == DataPath::Passthrough { opened.token.as_ref()?.downcast_ref() } else { None }
-}
-
-fn open_flags(opened: &Opened) -> FopenFlags {
-    let mut flags = FopenFlags::empty();
-    if opened.data == DataPath::Mediated {
-        flags |= FopenFlags::FOPEN_KEEP_CACHE;
-    }
-    if !opened.wants_flush {
-        flags |= FopenFlags::FOPEN_NOFLUSH;
-    }
-    flags
-}
-
-fn open_request(flags: i32, drop_set_id: bool) -> OpenRequest {
-    let access = flags & libc::O_ACCMODE;
-    OpenRequest {
-        read: access != libc::O_WRONLY,
-        write: access != libc::O_RDONLY,
-        truncate: flags & libc::O_TRUNC != 0,
-        exclusive: flags & libc::O_EXCL != 0,
-        drop_set_id,
-    }
-}
-
-fn caller(request: &Request, umask: u32) -> Caller {
-    Caller { uid: request.uid(), gid: request.gid(), umask: umask & 0o777 }
-}
-
 /// Errors to errno: here and nowhere else.
 fn errno(error: OpError) -> Errno {
     let raw = match error {
@@ -663,103 +558,4 @@ fn give(result: OpResult<Vec<u8>>, size: u32, reply: ReplyXattr) {
         Ok(value) => reply.data(&value),
         Err(error) => reply.error(errno(error)),
     }
-}
-
-fn file_type(kind: FileKind) -> FileType {
-    match kind {
-        FileKind::File => FileType::RegularFile,
-        FileKind::Directory => FileType::Directory,
-        FileKind::Symlink => FileType::Symlink,
-        FileKind::Fifo => FileType::NamedPipe,
-        FileKind::Socket => FileType::Socket,
-        FileKind::CharDevice => FileType::CharDevice,
-        FileKind::BlockDevice => FileType::BlockDevice,
-    }
-}
-
-fn file_attr(attr: &Attr) -> FileAttr {
-    let meta = &attr.meta;
-    FileAttr {
-        ino: INodeNo(attr.ino.0),
-        size: meta.size,
-        blocks: meta.blocks,
-        atime: system_time(meta.atime),
-        mtime: system_time(meta.mtime),
-        ctime: system_time(meta.ctime),
-        crtime: UNIX_EPOCH,
-        kind: file_type(meta.kind),
-        perm: meta.perm as u16,
-        nlink: meta.nlink,
-        uid: meta.uid,
-        gid: meta.gid,
-        rdev: encode_rdev(meta.rdev),
-        blksize: meta.blksize,
-        flags: 0,
-    }
-}
-
-fn dot_attr(ino: INodeNo) -> FileAttr {
-    FileAttr {
-        ino,
-        size: 0,
-        blocks: 0,
-        atime: UNIX_EPOCH,
-        mtime: UNIX_EPOCH,
-        ctime: UNIX_EPOCH,
-        crtime: UNIX_EPOCH,
-        kind: FileType::Directory,
-        perm: 0,
-        nlink: 1,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        blksize: 4096,
-        flags: 0,
-    }
-}
-
-fn system_time(time: Timestamp) -> SystemTime {
-    let whole = if time.secs >= 0 {
-        UNIX_EPOCH.checked_add(Duration::from_secs(time.secs as u64))
-    } else {
-        UNIX_EPOCH.checked_sub(Duration::from_secs(time.secs.unsigned_abs()))
-    };
-    whole.and_then(|whole| whole.checked_add(Duration::from_nanos(u64::from(time.nanos)))).unwrap_or(UNIX_EPOCH)
-}
-
-fn new_time(time: TimeOrNow) -> NewTime {
-    let at = match time {
-        TimeOrNow::Now => return NewTime::Now,
-        TimeOrNow::SpecificTime(at) => at,
-    };
-    NewTime::At(match at.duration_since(UNIX_EPOCH) {
-        Ok(after) => Timestamp { secs: after.as_secs() as i64, nanos: after.subsec_nanos() },
-        Err(before) => {
-            let before = before.duration();
-            let nanos = before.subsec_nanos();
-            let secs = -(before.as_secs() as i64);
-            if nanos == 0 {
-                Timestamp { secs, nanos }
-            } else {
-                Timestamp { secs: secs - 1, nanos: 1_000_000_000 - nanos }
-            }
-        }
-    })
-}
-
-/// The kernel's 32-bit encoding of device numbers (`new_encode_dev`).
-fn encode_rdev(rdev: u64) -> u32 {
-    let (major, minor) = (rustix::fs::major(rdev), rustix::fs::minor(rdev));
-    (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)
-}
-
-fn decode_rdev(rdev: u32) -> u64 {
-    let major = (rdev & 0xf_ff00) >> 8;
-    let minor = (rdev & 0xff) | ((rdev >> 12) & 0xf_ff00);
-    rustix::fs::makedev(major, minor)
-}
-
-/// Name of a pool in the table of mounts.
-pub(crate) fn fs_name(path: &Path) -> String {
-    String::from_utf8_lossy(path.as_os_str().as_bytes()).into_owned()
 }

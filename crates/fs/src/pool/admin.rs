@@ -23,8 +23,8 @@ impl Pool {
         let online = self.online_branches();
         let recovery = relocate::recover(&recoverable(&online));
         self.report_recovery(&recovery);
-        for (branch, online) in &online {
-            self.take_in(branch, online);
+        for (branch, _) in &online {
+            self.take_in(branch);
         }
         *self.told.lock() = self.branches.load().iter().map(|branch| epoch(branch)).collect();
     }
@@ -51,15 +51,18 @@ impl Pool {
         }
     }
 
-    fn take_in(&self, branch: &Arc<Branch>, online: &Arc<Online>) {
+    fn take_in(&self, branch: &Arc<Branch>) {
         branch.set_timeout(self.spec.probe_timeout);
         branch.set_passthrough(self.passthrough.load(Ordering::Relaxed));
-        let slot = online.slot;
-        let loaded = match &online.hidden {
-            Some(hidden) => self.inodes.load(slot, hidden.dir.as_fd()),
-            None => self.inodes.load_read_only(slot, online.root()),
-        };
-        if let Err(error) = loaded {
+        let inodes = Arc::clone(&self.inodes);
+        let loaded = branch.io(move |online| {
+            Ok(match &online.hidden {
+                Some(hidden) => inodes.load(online.slot, hidden.dir.as_fd()),
+                None => inodes.load_read_only(online.slot, online.root()),
+            }
+            .map_err(|error| error.to_string()))
+        });
+        if let Err(error) = loaded.map_err(|errno| errno.to_string()).and_then(|loaded| loaded) {
             self.warn(
                 format!("inodes {}", branch.spec.name),
                 format!("branch {:?}: {error}; files that moved there may show new inode numbers", branch.spec.name),
@@ -107,9 +110,12 @@ impl Pool {
                 let all = self.online_branches();
                 let recovery = relocate::recover_returned(&recoverable(&all), BranchUuid(online.uuid));
                 self.report_recovery(&recovery);
-                self.take_in(branch, online);
+                self.take_in(branch);
             } else {
                 self.count(Metric::BranchesLost);
+                if let Some(slot) = self.state.branch(&branch.spec.name).map(|known| known.slot) {
+                    self.inodes.unload(slot);
+                }
             }
             self.topology.fetch_add(1, Ordering::AcqRel);
             self.dir_fds.drop_branch(branch.id);

@@ -25,6 +25,13 @@ const CAPACITY: usize = 16 << 10;
 
 type Shard = Mutex<LruCache<(NodeId, BranchId), DirAt, FxBuildHasher>>;
 
+/// When a new copy of a directory must be on the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Durable {
+    AtOnce,
+    WithItsFirstFile,
+}
+
 /// Open descriptors of directories, least recently used closed first.
 pub(crate) struct DirFds {
     shards: Vec<Shard>,
@@ -216,6 +223,15 @@ impl Pool {
     /// The directory's copy on `branch`, made there (with its parents) if it is not there yet: same mode, owner, times,
     /// attributes and ACLs.
     pub(crate) fn ensure_dir(&self, node: &Arc<Node>, branch: BranchId) -> OpResult<DirAt> {
+        self.make_copies(node, branch, Durable::WithItsFirstFile)
+    }
+
+    /// As `ensure_dir`, for a file that exists elsewhere and must not be the only thing that a crash takes back.
+    pub(crate) fn ensure_dir_durably(&self, node: &Arc<Node>, branch: BranchId) -> OpResult<DirAt> {
+        self.make_copies(node, branch, Durable::AtOnce)
+    }
+
+    fn make_copies(&self, node: &Arc<Node>, branch: BranchId, durable: Durable) -> OpResult<DirAt> {
         let mut missing: SmallVec<[Arc<Node>; 4]> = SmallVec::new();
         let mut at = Arc::clone(node);
         let mut dir = loop {
@@ -245,13 +261,13 @@ impl Pool {
             at = parent;
         };
         for node in missing.iter().rev() {
-            dir = self.clone_dir(node, &dir)?;
+            dir = self.clone_dir(node, &dir, durable)?;
         }
         Ok(dir)
     }
 
     /// Makes the copy of one directory in its parent's copy.
-    fn clone_dir(&self, node: &Arc<Node>, parent: &DirAt) -> OpResult<DirAt> {
+    fn clone_dir(&self, node: &Arc<Node>, parent: &DirAt, durable: Durable) -> OpResult<DirAt> {
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
         let source = self.copies(node)?.into_iter().next().ok_or(OpError::Offline)?;
         let (_, name) = node.place().ok_or(OpError::Stale)?;
@@ -264,12 +280,11 @@ impl Pool {
         let abilities = parent.branch.abilities();
         let before = parent.stat_self()?;
         let call = move || {
-            crate::relocate::clone_dir(
-                std::os::fd::AsFd::as_fd(&*from),
-                std::os::fd::AsFd::as_fd(&*to),
-                &new_name,
-                &abilities,
-            )
+            let clone_dir = match durable {
+                Durable::AtOnce => crate::relocate::clone_dir_durably,
+                Durable::WithItsFirstFile => crate::relocate::clone_dir,
+            };
+            clone_dir(std::os::fd::AsFd::as_fd(&*from), std::os::fd::AsFd::as_fd(&*to), &new_name, &abilities)
         };
         if parent.online.guarded || source.online.guarded {
             parent.branch.io(move |_| call().map_err(|error| error.errno()))?;

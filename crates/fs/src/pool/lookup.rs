@@ -210,7 +210,7 @@ impl Pool {
     /// Inode number and birth time of an inode on a branch.
     pub(crate) fn identity(&self, online: &Online, meta: &Meta) -> (Ino, Option<umbrella_units::Timestamp>) {
         match Pool::inode_key(online, meta) {
-            Some(key) => (self.inodes.ino(key), self.inodes.born(key).or(meta.btime)),
+            Some(key) => (self.inodes.ino_checked(key, meta.btime), self.inodes.born(key).or(meta.btime)),
             None => (Ino(meta.ino), meta.btime),
         }
     }

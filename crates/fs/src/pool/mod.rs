@@ -95,7 +95,7 @@ pub struct Pool {
     pub(crate) rules: ArcSwap<ActiveRules>,
     pub(crate) nodes: NodeTable,
     pub(crate) root: Arc<Node>,
-    pub(crate) inodes: InodeMap,
+    pub(crate) inodes: Arc<InodeMap>,
     pub(crate) dir_fds: dirs::DirFds,
     handles: Vec<RwLock<FxHashMap<HandleId, Arc<Handle>>>>,
     next_handle: AtomicU64,
@@ -121,7 +121,7 @@ impl Pool {
             doing: format!("state directory {}", state_dir.display()),
             source: std::io::Error::other(error),
         })?;
-        let inodes = InodeMap::new();
+        let inodes = Arc::new(InodeMap::new());
         let mut branches = Vec::with_capacity(spec.branches.len());
         for (index, branch_spec) in spec.branches.iter().enumerate() {
             let branch = Branch::new(BranchId(index as u16), branch_spec.clone(), Arc::clone(&state));

@@ -19,6 +19,7 @@ impl Pool {
             let suspect = self.branches.load().iter().any(|branch| branch.is_suspect());
             if suspect || asked.elapsed() >= self.spec.probe_interval {
                 self.probe_all();
+                self.keep_numbers();
                 asked = Instant::now();
             }
             self.tell_changes();
@@ -34,6 +35,20 @@ impl Pool {
                 scope.spawn(move || branch.probe(timeout));
             }
         });
+    }
+
+    /// Writes down the inode numbers that changed on branches where each record would be a round trip.
+    fn keep_numbers(&self) {
+        for branch in self.branches.load().iter() {
+            let Some(online) = branch.online().filter(|online| online.guarded && online.hidden.is_some()) else {
+                continue;
+            };
+            let (inodes, slot) = (Arc::clone(&self.inodes), online.slot);
+            let kept = branch.io(move |_| Ok(inodes.sync(slot).map_err(|error| error.to_string())));
+            if let Ok(Err(error)) = kept {
+                tracing::warn!(branch = %branch.spec.name, error, "inode numbers could not be kept");
+            }
+        }
     }
 
     fn tell_changes(&self) {

@@ -267,7 +267,7 @@ impl Pool {
             for (parent, name) in names {
                 places.push(Name {
                     from: self.dir_at(parent, backing.branch)?,
-                    to: self.ensure_dir(parent, target)?,
+                    to: self.ensure_dir_durably(parent, target)?,
                     parent: Arc::clone(parent),
                     name: name.clone(),
                 });
@@ -289,6 +289,8 @@ impl Pool {
         let source = Place { dir: first.from.fd.as_fd(), name: &first.name };
         let mut limits = Limits::new(cancel);
         limits.throttle = throttle;
+        // A branch that rounds times can still take files; `status` names the missing ability.
+        limits.coarse_times = !branch.abilities().nanoseconds;
         let copied = relocate::copy(source, temp, &branch.abilities(), &limits)?;
         let done = self.commit_copy(node, backing, &places, &branch, temp, &copied, cause, cancel);
         if done.is_err() {
@@ -360,7 +362,12 @@ impl Pool {
             })
             .collect();
         let hidden = online.hidden.as_ref().ok_or(OpError::Sys(rustix::io::Errno::ROFS))?;
-        relocate::commit(&Move {
+        // The number is passed on before the old inode is free to be used again.
+        let new = Backing { branch: target.id, dev: online.dev, ino: copied.target.ino };
+        let keys = (key_of(&first.from.online, backing), key_of(&online, new));
+        self.inodes.moved(keys.0, keys.1, node.born);
+        self.nodes.add_backing(new, node);
+        let committed = relocate::commit(&Move {
             from: BranchUuid(first.from.online.uuid),
             to: BranchUuid(online.uuid),
             names: &names,
@@ -368,17 +375,15 @@ impl Pool {
             intents: hidden.intents.as_fd(),
             copied,
             hook: None,
-        })?;
-        let meta = first.to.stat(&first.name)?;
-        let new = Pool::backing(target, &meta);
-        self.nodes.add_backing(new, node);
-        let old_key = crate::inode_map::BackingKey {
-            slot: first.from.online.slot,
-            foreign_dev: if backing.dev == first.from.online.dev { 0 } else { backing.dev },
-            ino: backing.ino,
-        };
-        if let Some(new_key) = Pool::inode_key(&first.to.online, &meta) {
-            self.inodes.moved(old_key, new_key, node.born);
+        });
+        if let Err(error) = committed {
+            self.nodes.remove_backing(new, node);
+            self.inodes.moved(keys.1, keys.0, node.born);
+            if matches!(error, RelocateError::InDoubt { .. }) {
+                // Whether the copy has its name is for recovery to say: until then its branch is not looked at.
+                target.take_offline(format!("a move to it {error}"));
+            }
+            return Err(error.into());
         }
         state.backing = new;
         state.copying = None;
@@ -414,6 +419,11 @@ impl Drop for Moving<'_> {
     fn drop(&mut self) {
         self.step();
     }
+}
+
+fn key_of(online: &crate::branch::Online, backing: Backing) -> crate::inode_map::BackingKey {
+    let foreign_dev = if backing.dev == online.dev { 0 } else { backing.dev };
+    crate::inode_map::BackingKey { slot: online.slot, foreign_dev, ino: backing.ino }
 }
 
 fn may_move(state: &FileState, cause: Cause) -> Result<(), NotMoved> {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use umbrella_policy::placement::{Choice, FileFacts, Stage};
 use umbrella_policy::placement::spec::FileKind;
+use umbrella_policy::placement::{Choice, FileFacts, Stage};
 use umbrella_units::{ByteSize, Timestamp, format_duration};
 
 use super::Pool;

@@ -1,0 +1,34 @@
+//! What the pool tells the kernel unasked.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use fuser::{INodeNo, Notifier};
+
+use crate::node::{NodeId, PassthroughToken};
+use crate::pool::Kernel;
+
+/// See the module.
+pub(crate) struct Tell {
+    pub(crate) notifier: Notifier,
+}
+
+impl Kernel for Tell {
+    fn drop_attributes(&self, node: NodeId) {
+        let _ = self.notifier.inval_inode(INodeNo(node.0), -1, 0);
+    }
+
+    fn drop_contents(&self, node: NodeId) {
+        let _ = self.notifier.inval_inode(INodeNo(node.0), 0, 0);
+    }
+
+    fn drop_names(&self) {
+        if let Err(error) = self.notifier.inc_epoch() {
+            tracing::debug!(%error, "this kernel keeps names until they time out");
+        }
+    }
+
+    fn register(&self, file: BorrowedFd<'_>) -> std::io::Result<PassthroughToken> {
+        Ok(Arc::new(self.notifier.open_backing(file)?))
+    }
+}
