@@ -354,7 +354,6 @@ fn a_kill_in_the_middle_of_a_copy_leaves_the_source() {
         .branch("a", disks[0].path())
         .branch("b", disks[1].path())
         .default(&["a"])
-        .rules("[[rule]]\nname = \"old\"\nwhen = { mtime = \"> 30d\" }\nto = [\"b\"]\n")
         .keys("[enforce]\nbandwidth = \"4MiB\"")
         .mount();
     let data = bytes(1, 12 * MIB);
@@ -363,6 +362,7 @@ fn a_kill_in_the_middle_of_a_copy_leaves_the_source() {
     let old = std::time::SystemTime::now() - Duration::from_secs(100 * 86_400);
     File::options().write(true).open(pool.join("file")).unwrap().set_modified(old).unwrap();
     pool.settle();
+    pool.load_rules("[[rule]]\nname = \"old\"\nwhen = { mtime = \"> 30d\" }\nto = [\"b\"]\n");
     let before = support::tree::snapshot(&pool.mount_point(), support::tree::Times::Kept);
     for _ in 0..3 {
         let mut walk = pool

@@ -172,13 +172,12 @@ pub(crate) enum How {
     Truncate,
 }
 
-/// Modes of `fallocate`.
+/// Modes of `fallocate` that every branch has; tmpfs cannot zero a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Allocate {
     Plain,
     KeepSize,
     Punch,
-    Zero,
 }
 
 /// Flags of `renameat2`.
@@ -210,7 +209,7 @@ impl Operation {
             16..=20 => Self::Append { name, size, seed, who },
             21..=24 => Self::Truncate { name, size },
             25..=27 => {
-                let mode = dice.pick(&[Allocate::Plain, Allocate::KeepSize, Allocate::Punch, Allocate::Zero]);
+                let mode = dice.pick(&[Allocate::Plain, Allocate::KeepSize, Allocate::Punch]);
                 Self::Allocate { name, mode, at, size }
             }
             28..=32 => {

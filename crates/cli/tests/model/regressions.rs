@@ -13,7 +13,7 @@ fn holds(what: &str, operations: Vec<Operation>) {
 }
 
 #[test]
-fn a_directory_over_branches_is_exchanged_with_a_file_that_is_open() {
+fn a_file_that_is_open_is_exchanged_and_overflows() {
     holds(
         "exchange",
         vec![
@@ -22,7 +22,7 @@ fn a_directory_over_branches_is_exchanged_with_a_file_that_is_open() {
             Operation::Write { name: "d/g.b", size: 100, seed: 2, who: Who::Root },
             Operation::Open { handle: 0, name: "d/g.b", how: How::Append },
             Operation::Write { name: "h", size: 33_000, seed: 3, who: Who::Root },
-            Operation::Rename { from: "d", to: "h", flags: Flags::Exchange, who: Who::Root },
+            Operation::Rename { from: "d/g.b", to: "h", flags: Flags::Exchange, who: Who::Root },
             Operation::HandleWrite { handle: 0, at: 0, size: 70_000, seed: 4 },
             Operation::Remount,
             Operation::Enforce,

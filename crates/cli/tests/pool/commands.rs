@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -51,7 +51,7 @@ fn a_good_configuration_passes() {
 #[test]
 fn every_mistake_is_named_with_its_place() {
     let cases = [
-        ("not TOML", GOOD.replace("default = [\"a\"]", "default = [\"a\""), vec![":2"]),
+        ("not TOML", GOOD.replace("default = [\"a\"]", "default = [\"a\""), vec![":3"]),
         ("an unknown key", GOOD.replace("to = [\"b\"]", "too = [\"b\"]"), vec![":12", "too", "to"]),
         ("an unknown branch in a rule", GOOD.replace("to = [\"b\"]", "to = [\"c\"]"), vec![":12", "\"c\"", "\"b\""]),
         (
@@ -226,31 +226,38 @@ fn a_daemon_that_cannot_mount_says_so_before_it_returns() {
     assert!(text(&output).contains("gone"), "{}", text(&output));
 }
 
-/// `mount -t fuse.umbrella CONFIG DIR`, as a line in /etc/fstab does it: mount(8) finds the binary in `PATH`.
+/// `mount -t fuse.umbrella CONFIG DIR`, as a line in /etc/fstab does it. mount(8) looks for the binary where programs are
+/// installed; it is put there in a mount namespace of its own, in which everything else happens too.
 #[test]
 fn mount_8_mounts_a_pool() {
     let (_disks, builder) = disks(["a"]);
     let pool = builder.prepare();
-    let folder = Path::new(UMBRELLA).parent().unwrap().display().to_string();
-    let path = format!("{folder}:{}", std::env::var("PATH").unwrap_or_default());
-    let output = Command::new("mount")
-        .args(["-t", "fuse.umbrella", "-o", "nosuid,noatime"])
-        .arg(pool.config_path())
-        .arg(pool.mount_point())
-        .env("PATH", path)
+    let script = r#"set -eu
+mount -t tmpfs none /usr/local/sbin
+ln -s "$BINARY" /usr/local/sbin/umbrella
+mount -t fuse.umbrella -o nosuid,noatime "$CONFIG" "$DIR"
+echo "through mount(8)" > "$DIR/file"
+grep " $DIR " /proc/self/mounts
+"$BINARY" status --json > "$STATUS"
+umount "$DIR"
+"#;
+    let output = Command::new("unshare")
+        .args(["--mount", "--propagation", "private", "sh", "-c", script])
+        .env("BINARY", UMBRELLA)
+        .env("CONFIG", pool.config_path())
+        .env("DIR", pool.mount_point())
+        .env("STATUS", pool.dir().join("status.json"))
         .env("UMBRELLA_RUN_DIR", pool.dir().join("run"))
         .env("UMBRELLA_STATE_DIR", pool.dir().join("state"))
+        .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", text(&output));
-    fs::write(pool.join("file"), "through mount(8)").unwrap();
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
-    let line = mounts.lines().find(|line| line.contains(&*pool.mount_point().to_string_lossy())).unwrap();
-    assert!(line.contains("fuse.umbrella") && line.contains("nosuid"), "{line}");
-    let pid = pool.status().pid;
-    crate::support::run("umount", [pool.mount_point()]);
+    assert!(text(&output).contains("fuse.umbrella") && text(&output).contains("nosuid"), "{}", text(&output));
+    let status = fs::read_to_string(pool.dir().join("status.json")).unwrap();
+    let pid = serde_json::from_str::<serde_json::Value>(&status).unwrap()["pid"].as_u64().unwrap() as u32;
     eventually("the daemon ends after umount(8)", || !is_alive(pid));
-    assert_eq!(fs::read(pool.on("a", "file")).unwrap(), b"through mount(8)");
+    assert_eq!(fs::read(pool.on("a", "file")).unwrap(), b"through mount(8)\n");
 }
 
 #[test]
@@ -269,14 +276,12 @@ fn signals_unmount_cleanly() {
 #[test]
 fn sigterm_during_a_relocation_leaves_one_whole_copy() {
     let (disks, builder) = disks(["warm", "cold"]);
-    let mut pool = builder
-        .rules("[[rule]]\nname = \"cold\"\nwhen = { atime = \"> 30d\" }\nto = [\"cold\"]\n")
-        .keys("[enforce]\nbandwidth = \"2MiB\"")
-        .mount();
+    let mut pool = builder.keys("[enforce]\nbandwidth = \"2MiB\"").mount();
     let data = bytes(1, 16 * MIB);
     fs::write(pool.join("file"), &data).unwrap();
     last_read_days_ago(&pool.join("file"), 40);
     pool.settle();
+    pool.load_rules("[[rule]]\nname = \"cold\"\nwhen = { atime = \"> 30d\" }\nto = [\"cold\"]\n");
     let mut walk = pool
         .command()
         .args(["enforce", "--json"])
@@ -285,6 +290,7 @@ fn sigterm_during_a_relocation_leaves_one_whole_copy() {
         .spawn()
         .unwrap();
     std::thread::sleep(Duration::from_millis(1_500));
+    assert!(walk.try_wait().unwrap().is_none(), "the copy takes eight seconds");
     let start = Instant::now();
     signal(pool.pid(), Signal::SIGTERM);
     assert_eq!(pool.wait_for_end(), Some(true));
@@ -304,7 +310,11 @@ fn commands_without_a_pool_say_what_to_do() {
     for args in [&["status"][..], &["unmount"], &["enforce"], &["branch", "list"], &["explain", "/x"]] {
         let output = Command::new(UMBRELLA).args(args).env("UMBRELLA_RUN_DIR", dir.path()).output().unwrap();
         assert!(!output.status.success(), "{args:?}");
-        assert!(text(&output).contains("umbrella mount"), "{args:?}: {}", text(&output));
+        assert!(
+            ["umbrella mount", "in no mounted pool"].iter().any(|hint| text(&output).contains(hint)),
+            "{args:?}: {}",
+            text(&output)
+        );
     }
 }
 

@@ -31,7 +31,8 @@ fn a_write_by_somebody_else_clears_the_setuid_bits() {
         let two = Two::new(data);
         for name in ["suid", "suid.b"] {
             two.same("mode after a write", |root| {
-                [0o6777, 0o4777, 0o2777, 0o2767, 0o6666].map(|before| {
+                // Without a right to execute for the group, the kernel's FUSE client keeps the setgid bit.
+                [0o6777, 0o4777, 0o2777, 0o4666].map(|before| {
                     let path = root.join(name);
                     fs::write(&path, "x").unwrap();
                     set_mode(&path, before);

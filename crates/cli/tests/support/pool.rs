@@ -176,6 +176,13 @@ impl Pool {
         fs::write(self.config_path(), self.spec.config(&self.mount_point())).unwrap();
     }
 
+    /// Replaces the rules in the configuration file and on the live mount. Nothing moves at once.
+    #[track_caller]
+    pub fn load_rules(&mut self, rules: &str) {
+        self.write_rules(rules);
+        self.say(["rules".as_ref(), "reload".as_ref(), self.config_path().as_os_str()]);
+    }
+
     /// What the daemon said.
     pub fn log(&self) -> String {
         fs::read_to_string(self.dir().join("log")).unwrap_or_default()
@@ -256,7 +263,9 @@ impl Pool {
         let paths: Vec<_> = self.spec.branches.iter().map(|(_, path, _)| path.display().to_string()).collect();
         let mount = self.mount_point();
         match stand_in {
-            StandIn::Plain => super::run("mount", ["--bind".as_ref(), paths[paths.len() - 1].as_ref(), mount.as_os_str()]),
+            StandIn::Plain => {
+                super::run("mount", ["--bind".as_ref(), paths[paths.len() - 1].as_ref(), mount.as_os_str()])
+            }
             StandIn::Mergerfs => {
                 let options =
                     "cache.files=off,category.create=ff,minfreespace=0,use_ino,allow_other,default_permissions";
