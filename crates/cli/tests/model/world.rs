@@ -228,6 +228,8 @@ pub(crate) struct Twins {
     pub(crate) pool: Pool,
     pub(crate) plain: Disk,
     branches: [Disk; 3],
+    /// Files that moved before the last remount.
+    moved: u64,
 }
 
 impl Twins {
@@ -245,7 +247,7 @@ impl Twins {
             )
             .limit(limit)
             .mount();
-        let twins = Self { pool, plain: Disk::ext4(64 * MIB), branches };
+        let twins = Self { pool, plain: Disk::ext4(64 * MIB), branches, moved: 0 };
         for root in [twins.pool.mount_point(), twins.plain.path()] {
             fs::set_permissions(root, fs::Permissions::from_mode(0o777)).unwrap();
         }
@@ -279,10 +281,16 @@ impl Twins {
             }
             Operation::Remount => {
                 worlds.iter_mut().for_each(World::close);
+                self.moved = self.moves();
                 self.pool.remount();
             }
             _ => {}
         }
+    }
+
+    /// How often a file moved.
+    pub(crate) fn moves(&self) -> u64 {
+        self.moved + self.pool.moves()
     }
 
     /// Everything that can be seen and differs.

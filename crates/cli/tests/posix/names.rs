@@ -146,6 +146,21 @@ fn hard_links_are_one_file_after_a_remount_too() {
 }
 
 #[test]
+fn a_file_has_as_many_names_as_its_branch_allows() {
+    let two = two();
+    two.same("the largest number of links", |root| {
+        let dir = root.join("names");
+        fs::create_dir(&dir).unwrap();
+        fs::write(dir.join("0"), "x").unwrap();
+        let refused = (1..70_000).find_map(|i| match fs::hard_link(dir.join("0"), dir.join(i.to_string())) {
+            Ok(()) => None,
+            result => Some((i, errno(&result))),
+        });
+        (refused, fs::metadata(dir.join("0")).unwrap().nlink())
+    });
+}
+
+#[test]
 fn a_symbolic_link_can_be_hard_linked() {
     let two = two();
     two.same("link of a symlink", |root| {

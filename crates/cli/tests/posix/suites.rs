@@ -60,8 +60,12 @@ fn pjdfstest_passes_as_on_plain_ext4(data: Data) {
     assert_eq!(expected.failed, BTreeSet::new(), "plain ext4 passes");
     let actual = pjdfstest(&two.mount_point(), &other.path());
     assert_eq!(actual.failed, BTreeSet::new(), "{}", actual.output);
-    assert!(actual.skipped.is_subset(&expected.skipped), "skipped too many: {:?}", &actual.skipped - &expected.skipped);
-    assert!(actual.passed >= expected.passed, "{} passed, on plain ext4 {}", actual.passed, expected.passed);
+    // The C library knows the largest number of links of a few file systems, and of FUSE it does not; see
+    // `names::a_file_has_as_many_names_as_its_branch_allows`.
+    let unknown = BTreeSet::from(["link::link_count_max".to_owned()]);
+    let skipped = &(&actual.skipped - &expected.skipped) - &unknown;
+    assert_eq!(skipped, BTreeSet::new(), "skipped here and not on plain ext4");
+    assert!(actual.passed + 1 >= expected.passed, "{} passed, on plain ext4 {}", actual.passed, expected.passed);
 }
 
 #[test]
@@ -80,15 +84,32 @@ const FSX: &str = "flen = 262144\n\
     [weights]\nclose_open = 2\ninvalidate = 1\nmapread = 10\nmapwrite = 10\nread = 10\nwrite = 10\ntruncate = 10\nfsync = 1\n\
     fdatasync = 1\nposix_fallocate = 4\npunch_hole = 6\nsendfile = 4\nposix_fadvise = 1\ncopy_file_range = 4\n";
 
+/// What fsx does between a close and the next open of its file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BetweenOpens {
+    Nothing,
+    /// It waits long enough for the file to move: a file that is open again for writing stays. strace makes it wait.
+    Waits,
+}
+
 /// Ten seeds, two at a time. `UMBRELLA_FSX_OPS` sets the number of operations of each.
-fn fsx(pool: &Pool) {
+fn fsx(pool: &Pool, between: BetweenOpens) {
     let operations = number_from_env("UMBRELLA_FSX_OPS", 10_000);
     let folder = temp_dir("fsx");
     let config = folder.path().join("fsx.toml");
     fs::write(&config, FSX).unwrap();
     let run = |seed: u64| {
         let file = pool.join(format!("file-{seed}"));
-        let output = Command::new(tool("fsx"))
+        let mut command = match between {
+            BetweenOpens::Nothing => Command::new(tool("fsx")),
+            BetweenOpens::Waits => {
+                let mut strace = Command::new("strace");
+                strace.args(["-f", "--seccomp-bpf", "-o", "/dev/null", "-e", "trace=openat"]);
+                strace.args(["-e", "inject=openat:delay_enter=40ms"]).arg(tool("fsx"));
+                strace
+            }
+        };
+        let output = command
             .args(["-N", &operations.to_string(), "-S", &seed.to_string(), "-f"])
             .arg(&config)
             .arg("-P")
@@ -115,7 +136,7 @@ fn fsx(pool: &Pool) {
 
 /// Seeds run for as long as the operations take.
 fn fsx_limit() -> Duration {
-    Duration::from_secs(120 + number_from_env("UMBRELLA_FSX_OPS", 10_000) / 25)
+    Duration::from_secs(180 + number_from_env("UMBRELLA_FSX_OPS", 10_000) / 50)
 }
 
 fn fsx_over_a_size_rule(keys: &str) {
@@ -126,8 +147,8 @@ fn fsx_over_a_size_rule(keys: &str) {
         .rules("[[rule]]\nname = \"large files\"\nwhen = { size = \">= 128KiB\" }\nto = [\"large\"]\n")
         .limit(fsx_limit())
         .mount();
-    fsx(&pool);
-    assert!(pool.moves() > 10, "files crossed the rule's border: {} moves", pool.moves());
+    fsx(&pool, BetweenOpens::Waits);
+    assert!(pool.moves() > 100, "files crossed the rule's border: {} moves", pool.moves());
 }
 
 #[test]
@@ -145,7 +166,7 @@ fn fsx_passes_where_the_first_branch_overflows() {
     let tiny = Disk::tmpfs(192 * KIB);
     let large = Disk::ext4(64 * MIB);
     let pool = Pool::builder().branch("tiny", tiny.path()).branch("large", large.path()).limit(fsx_limit()).mount();
-    fsx(&pool);
+    fsx(&pool, BetweenOpens::Nothing);
     assert!(pool.moves() > 5, "files overflowed: {} moves", pool.moves());
     assert_eq!(pool.branch_status("tiny").files_moved_in, 0, "nothing moves to a full branch");
     let left: [Vec<PathBuf>; 2] = [tiny.files(), large.files()];
