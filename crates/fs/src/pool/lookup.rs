@@ -203,7 +203,7 @@ impl Pool {
                 self.add_copy(&node, dir, &at.branch, meta);
             }
         }
-        heal(found);
+        heal(found, name);
         Ok(node)
     }
 
@@ -325,15 +325,19 @@ impl Pool {
 }
 
 /// Copies of a directory that differ in mode or owner (one was offline when the others were changed) become equal to the one that
-/// changed last.
-fn heal(found: &Found) {
+/// changed last. What was found is named by the directories above.
+fn heal(found: &Found, name: &OsStr) {
     let of = |meta: &Meta| (meta.perm, meta.uid, meta.gid);
-    let Some((newest, wanted)) = found.at.iter().max_by_key(|(_, meta)| meta.ctime) else { return };
+    let Some((above, wanted)) = found.at.iter().max_by_key(|(_, meta)| meta.ctime) else { return };
     for (at, meta) in &found.at {
         if of(meta) == of(wanted) || at.branch.spec.read_only {
             continue;
         }
-        let healed = crate::relocate::sync_dir_attrs(newest.fd.as_fd(), at.fd.as_fd(), &at.branch.abilities());
+        let healed = above.descend(name).and_then(|newest| {
+            let copy = at.descend(name)?;
+            crate::relocate::sync_dir_attrs(newest.fd.as_fd(), copy.fd.as_fd(), &at.branch.abilities())
+                .map_err(|error| OpError::Sys(error.errno()))
+        });
         if let Err(error) = healed {
             tracing::info!(branch = %at.branch.spec.name, %error, "a directory's copy could not be made like the others");
         }
