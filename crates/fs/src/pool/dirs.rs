@@ -295,17 +295,17 @@ impl Pool {
         let meta = made.stat_self()?;
         // A copy is no change of the tree: the parent's time stays what users saw.
         parent.as_file().set_times(times_of(&before))?;
-        if let (Some(original), Some(copy)) = (self.inode_key_of(&source), Pool::inode_key(&made.online, &meta)) {
-            self.inodes.alias(original, copy);
+        let original = source.stat_self()?;
+        let keys = (Pool::inode_key(&source.online, &original), Pool::inode_key(&made.online, &meta));
+        if let (Some(original_key), Some(copy_key)) = keys {
+            self.inodes.alias(original_key, copy_key);
+            // Says which directories the number is for: without it the next mount would not believe it.
+            self.inodes.ino_checked(original_key, original.btime);
+            self.inodes.ino_checked(copy_key, meta.btime);
         }
         self.add_copy(node, dir, &made.branch, &meta);
         self.dir_fds.put(node.id, &made);
         Ok(made)
-    }
-
-    fn inode_key_of(&self, dir: &DirAt) -> Option<crate::inode_map::BackingKey> {
-        let meta = dir.stat_self().ok()?;
-        Pool::inode_key(&dir.online, &meta)
     }
 }
 
