@@ -1,7 +1,7 @@
 //! All live nodes: by id, and by the inode on a branch that they stand for.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
@@ -13,8 +13,39 @@ const SHARDS: usize = 32;
 /// See the module.
 pub(crate) struct NodeTable {
     by_id: Vec<RwLock<FxHashMap<NodeId, Arc<Node>>>>,
-    by_backing: Vec<Mutex<FxHashMap<Backing, Arc<Node>>>>,
+    by_backing: Vec<Mutex<Backings>>,
     next: AtomicU64,
+}
+
+/// Nodes by inode.
+#[derive(Default)]
+struct Backings {
+    live: FxHashMap<Backing, Arc<Node>>,
+    /// Directories without a reference. As long as something below one is in use (another name of an open file, a file that waits for
+    /// its move), the directory found again must be the same node: a second one would change its place without the first.
+    lingering: FxHashMap<Backing, Weak<Node>>,
+    sweep_at: usize,
+}
+
+const LEAST_SWEEP: usize = 64;
+
+impl Backings {
+    fn find(&self, backing: Backing) -> Option<Arc<Node>> {
+        self.live.get(&backing).cloned().or_else(|| self.lingering.get(&backing).and_then(Weak::upgrade))
+    }
+
+    fn remove(&mut self, backing: Backing, id: NodeId) -> Option<Arc<Node>> {
+        if self.live.get(&backing).is_some_and(|found| found.id == id) { self.live.remove(&backing) } else { None }
+    }
+
+    /// The directory may still be in use; those that are not are dropped now and then.
+    fn linger(&mut self, backing: Backing, node: &Arc<Node>) {
+        self.lingering.insert(backing, Arc::downgrade(node));
+        if self.lingering.len() > self.sweep_at {
+            self.lingering.retain(|_, node| node.strong_count() > 0);
+            self.sweep_at = LEAST_SWEEP.max(2 * self.lingering.len());
+        }
+    }
 }
 
 impl NodeTable {
@@ -32,7 +63,7 @@ impl NodeTable {
         &self.by_id[id.0 as usize % SHARDS]
     }
 
-    fn backings(&self, backing: Backing) -> &Mutex<FxHashMap<Backing, Arc<Node>>> {
+    fn backings(&self, backing: Backing) -> &Mutex<Backings> {
         &self.by_backing[(backing.ino ^ u64::from(backing.branch.0)) as usize % SHARDS]
     }
 
@@ -52,14 +83,19 @@ impl NodeTable {
         make: impl FnOnce(NodeId) -> Arc<Node>,
     ) -> (Arc<Node>, bool) {
         let mut shard = self.backings(backing).lock();
-        if let Some(node) = shard.get(&backing)
-            && fits(node)
+        if let Some(node) = shard.find(backing)
+            && fits(&node)
         {
             node.retain();
-            return (Arc::clone(node), false);
+            if shard.lingering.remove(&backing).is_some() {
+                shard.live.insert(backing, Arc::clone(&node));
+                self.ids(node.id).write().insert(node.id, Arc::clone(&node));
+            }
+            return (node, false);
         }
         let node = make(self.next_id());
-        shard.insert(backing, Arc::clone(&node));
+        shard.lingering.remove(&backing);
+        shard.live.insert(backing, Arc::clone(&node));
         self.ids(node.id).write().insert(node.id, Arc::clone(&node));
         (node, true)
     }
@@ -71,19 +107,22 @@ impl NodeTable {
 
     /// The node of an inode, without a new reference.
     pub(crate) fn find(&self, backing: Backing) -> Option<Arc<Node>> {
-        self.backings(backing).lock().get(&backing).cloned()
+        self.backings(backing).lock().find(backing)
     }
 
     /// From now on the node also stands for this inode.
     pub(crate) fn add_backing(&self, backing: Backing, node: &Arc<Node>) {
-        self.backings(backing).lock().insert(backing, Arc::clone(node));
+        let mut shard = self.backings(backing).lock();
+        shard.lingering.remove(&backing);
+        shard.live.insert(backing, Arc::clone(node));
     }
 
     /// The node no longer stands for this inode.
     pub(crate) fn remove_backing(&self, backing: Backing, node: &Node) {
         let mut shard = self.backings(backing).lock();
-        if shard.get(&backing).is_some_and(|found| found.id == node.id) {
-            shard.remove(&backing);
+        shard.remove(backing, node.id);
+        if shard.lingering.get(&backing).is_some_and(|found| std::ptr::eq(found.as_ptr(), node)) {
+            shard.lingering.remove(&backing);
         }
     }
 
@@ -105,12 +144,14 @@ impl NodeTable {
             if node.refs.load(Ordering::Acquire) != 0 {
                 return;
             }
-            if shard.get(&backing).is_some_and(|found| found.id == node.id) {
-                shard.remove(&backing);
+            if shard.remove(backing, node.id).is_some() && node.dir().is_some() {
+                shard.linger(backing, node);
             }
         }
+        let mut ids = self.ids(node.id).write();
+        // Looked at under the lock: who finds a lingering directory counts first and puts it back afterwards.
         if node.refs.load(Ordering::Acquire) == 0 {
-            self.ids(node.id).write().remove(&node.id);
+            ids.remove(&node.id);
         }
     }
 
