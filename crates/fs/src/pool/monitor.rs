@@ -26,6 +26,12 @@ impl Pool {
         }
     }
 
+    /// Asks every branch now, and tells the tree of those that came or went.
+    pub fn probe_now(&self) {
+        self.probe_all();
+        self.tell_changes();
+    }
+
     /// Asks every branch at once, so that one that hangs does not keep the others from being asked.
     fn probe_all(&self) {
         let timeout = self.spec.probe_timeout;
