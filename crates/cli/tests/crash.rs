@@ -287,23 +287,15 @@ fn crash_again_and_again(data: &str, seed: u64, rounds: u64) {
                 scope.spawn(move || {
                     while !dead.load(Ordering::SeqCst) {
                         if let Err(error) = worker.step(mount) {
-                            let gone = [libc::ENOTCONN, libc::ECONNABORTED, libc::EIO, libc::ENOENT];
-                            let number = error.raw_os_error().unwrap_or_default();
-                            // The mount goes a moment after the daemon does.
-                            for _ in 0..500 {
-                                if dead.load(Ordering::SeqCst) {
-                                    break;
-                                }
-                                thread::sleep(Duration::from_millis(2));
-                            }
-                            assert!(dead.load(Ordering::SeqCst) && gone.contains(&number), "a step failed: {error}");
+                            // The flag is set before the kill, so what fails earlier is a failure.
+                            assert!(dead.load(Ordering::SeqCst), "a step failed: {error}");
                             return;
                         }
                     }
                 });
             }
             thread::sleep(wait);
-            // The flag first: whatever fails from now on may fail.
+            // From now on anything may fail.
             dead.store(true, Ordering::SeqCst);
             pool.kill_9();
         });
