@@ -15,6 +15,9 @@ use crate::meta::{Meta, WANTED};
 
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
 
+/// How long a guarded branch may take to write everything out.
+const SYNC_PATIENCE: std::time::Duration = std::time::Duration::from_secs(120);
+
 /// A directory's copy on one branch. The descriptor may be `O_PATH`.
 #[derive(Clone)]
 pub(crate) struct DirAt {
@@ -312,7 +315,17 @@ impl FileAt {
     }
 
     pub(crate) fn fsync(&self, data_only: bool) -> OpResult<()> {
-        self.run(move |fd| if data_only { rustix::fs::fdatasync(fd) } else { rustix::fs::fsync(fd) })
+        let sync = move |fd: BorrowedFd<'_>| if data_only { rustix::fs::fdatasync(fd) } else { rustix::fs::fsync(fd) };
+        if !self.online.guarded {
+            return Ok(sync(self.fd.as_fd())?);
+        }
+        let fd = Arc::clone(&self.fd);
+        Ok(self.branch.io_within(SYNC_PATIENCE, move |_| sync(fd.as_fd()))?)
+    }
+
+    /// Whether somebody but us has the file open, mappings included. `None`: this file system cannot say.
+    pub(crate) fn is_open_elsewhere(&self) -> Option<bool> {
+        crate::lease::is_open_elsewhere(self.fd.as_fd())
     }
 
     /// What `close` would report: late write errors of network file systems.

@@ -1,8 +1,11 @@
 //! The kernel's side: FUSE requests to operations of the pool and back. The only place that knows FUSE, and the only map from
 //! errors to errno. Holds no state of its own beyond how long the kernel may keep what it is told.
 
+mod answer;
 mod convert;
 mod list;
+mod scratch;
+mod session;
 mod tell;
 
 use std::ffi::OsStr;
@@ -12,21 +15,21 @@ use std::sync::mpsc::Sender;
 use std::time::{Duration, SystemTime};
 
 use fuser::{
-    BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, Generation, INodeNo, InitFlags, KernelConfig,
-    LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
-    ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyStatx, ReplyWrite, ReplyXattr, Request, TimeOrNow,
-    WriteFlags,
+    BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, INodeNo, InitFlags, KernelConfig, LockOwner,
+    OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
+    ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyStatx, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use rustix::fs::{FallocateFlags, SeekFrom, XattrFlags};
 
-pub(crate) use convert::fs_name;
-use convert::{backing_id, caller, decode_rdev, file_attr, new_time, open_flags, open_request, system_time};
-pub(crate) use tell::Tell;
+use answer::{done, errno, give};
+use convert::{caller, decode_rdev, file_attr, new_time, open_request, system_time};
+pub(crate) use session::mount;
 
-use crate::error::{OpError, OpResult};
+use scratch::with_buffer;
+
 use crate::handle::HandleId;
 use crate::node::NodeId;
-use crate::pool::{Attr, Change, Opened, Pool, Replace};
+use crate::pool::{Change, Pool, Replace};
 
 /// Protocol minor with FUSE_NOTIFY_INC_EPOCH: all names can be dropped at once.
 const MINOR_WITH_EPOCH: u32 = 44;
@@ -43,85 +46,17 @@ pub(crate) struct Fuse {
     negative_ttl: Duration,
     /// Takes calls that may last: they must not keep a thread that serves the kernel.
     slow: Sender<SlowCall>,
-    scratch: Scratch,
 }
 
 impl Fuse {
     pub(crate) fn new(pool: Arc<Pool>, slow: Sender<SlowCall>) -> Fuse {
         let ttl = pool.spec().cache_timeout;
-        Fuse { pool, ttl, negative_ttl: ttl, slow, scratch: Scratch }
+        Fuse { pool, ttl, negative_ttl: ttl, slow }
     }
 
     fn later(&self, call: impl FnOnce() + Send + 'static) {
         // The receiver ends only after the last request.
         let _ = self.slow.send(Box::new(call));
-    }
-
-    fn entry(&self, result: OpResult<Attr>, reply: ReplyEntry) {
-        match result {
-            Ok(attr) => reply.entry_for(INodeNo(attr.node.0), &self.ttl, &self.ttl, &file_attr(&attr), Generation(0)),
-            Err(OpError::Sys(rustix::io::Errno::NOENT)) if !self.negative_ttl.is_zero() => {
-                reply.negative(&self.negative_ttl)
-            }
-            Err(error) => reply.error(errno(error)),
-        }
-    }
-
-    fn made(&self, result: OpResult<Attr>, reply: ReplyEntry) {
-        match result {
-            Ok(attr) => reply.entry_for(INodeNo(attr.node.0), &self.ttl, &self.ttl, &file_attr(&attr), Generation(0)),
-            Err(error) => reply.error(errno(error)),
-        }
-    }
-
-    fn created(&self, result: OpResult<(Attr, Opened)>, reply: ReplyCreate) {
-        let (attr, opened) = match result {
-            Ok(created) => created,
-            Err(error) => return reply.error(errno(error)),
-        };
-        let (node, handle) = (INodeNo(attr.node.0), FileHandle(opened.handle.0));
-        let shown = file_attr(&attr);
-        match backing_id(&opened) {
-            Some(id) => reply.created_passthrough_for(
-                node,
-                &self.ttl,
-                &self.ttl,
-                &shown,
-                Generation(0),
-                handle,
-                open_flags(&opened),
-                id,
-            ),
-            None => reply.created_for(node, &self.ttl, &self.ttl, &shown, Generation(0), handle, open_flags(&opened)),
-        }
-    }
-
-    fn do_open(&self, ino: INodeNo, drop_set_id: bool, flags: OpenFlags, reply: ReplyOpen) {
-        match self.pool.open(NodeId(ino.0), open_request(flags.0, drop_set_id)) {
-            Err(error) => reply.error(errno(error)),
-            Ok(opened) => match backing_id(&opened) {
-                Some(id) => reply.opened_passthrough(FileHandle(opened.handle.0), open_flags(&opened), id),
-                None => reply.opened(FileHandle(opened.handle.0), open_flags(&opened)),
-            },
-        }
-    }
-}
-
-/// Buffers for reads, one a thread.
-struct Scratch;
-
-thread_local! {
-    static BUFFER: std::cell::RefCell<Vec<u8>> = const { std::cell::RefCell::new(Vec::new()) };
-}
-
-impl Scratch {
-    fn with<T>(&self, size: usize, call: impl FnOnce(&mut [u8]) -> T) -> T {
-        BUFFER.with_borrow_mut(|buffer| {
-            if buffer.len() < size {
-                buffer.resize(size, 0);
-            }
-            call(buffer.get_mut(..size).unwrap_or_default())
-        })
     }
 }
 
@@ -346,7 +281,7 @@ impl Filesystem for Fuse {
         _owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        self.scratch.with(size as usize, |buffer| match self.pool.read(HandleId(handle.0), buffer, offset) {
+        with_buffer(size as usize, |buffer| match self.pool.read(HandleId(handle.0), buffer, offset) {
             Ok(got) => reply.data(buffer.get(..got).unwrap_or_default()),
             Err(error) => reply.error(errno(error)),
         });
@@ -444,8 +379,8 @@ impl Filesystem for Fuse {
     fn statfs(&self, _request: &Request, _ino: INodeNo, reply: ReplyStatfs) {
         const UNIT: u64 = 4096;
         let space = self.pool.space();
-        let (total, free) = (space.total / UNIT, space.free / UNIT);
-        reply.statfs(total, free, free, space.files_total, space.files_free, UNIT as u32, 255, UNIT as u32);
+        let (total, free, for_root) = (space.total / UNIT, space.free / UNIT, space.free_for_root / UNIT);
+        reply.statfs(total, for_root, free, space.files_total, space.files_free, UNIT as u32, 255, UNIT as u32);
     }
 
     fn setxattr(
@@ -460,6 +395,24 @@ impl Filesystem for Fuse {
     ) {
         let flags = XattrFlags::from_bits_truncate(flags as u32);
         done(self.pool.setxattr(NodeId(ino.0), name, value, flags), reply);
+    }
+
+    fn setxattr_killpriv(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        kill_sgid: bool,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        position: u32,
+        reply: ReplyEmpty,
+    ) {
+        // An ACL set by somebody who is not in the file's group takes set-group-id away.
+        if kill_sgid && let Err(error) = self.pool.drop_set_gid(NodeId(ino.0)) {
+            return reply.error(errno(error));
+        }
+        self.setxattr(request, ino, name, value, flags, position, reply);
     }
 
     fn getxattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
@@ -529,33 +482,5 @@ impl Filesystem for Fuse {
             Ok(copied) => reply.written(copied as u32),
             Err(error) => reply.error(errno(error)),
         });
-    }
-}
-
-/// Errors to errno: here and nowhere else.
-fn errno(error: OpError) -> Errno {
-    let raw = match error {
-        OpError::Sys(rustix::io::Errno::TIMEDOUT | rustix::io::Errno::NOTCONN) | OpError::Offline => libc::EIO,
-        OpError::Sys(errno) => errno.raw_os_error(),
-        OpError::Stale => libc::ESTALE,
-        OpError::NoRoom => libc::ENOSPC,
-        OpError::Reserved => libc::EPERM,
-    };
-    Errno::from_i32(raw)
-}
-
-fn done(result: OpResult<()>, reply: ReplyEmpty) {
-    match result {
-        Ok(()) => reply.ok(),
-        Err(error) => reply.error(errno(error)),
-    }
-}
-
-fn give(result: OpResult<Vec<u8>>, size: u32, reply: ReplyXattr) {
-    match result {
-        Ok(value) if size == 0 => reply.size(value.len() as u32),
-        Ok(value) if value.len() > size as usize => reply.error(Errno::ERANGE),
-        Ok(value) => reply.data(&value),
-        Err(error) => reply.error(errno(error)),
     }
 }

@@ -8,6 +8,7 @@ pub mod error;
 mod fuse;
 mod handle;
 pub mod inode_map;
+mod lease;
 mod listing;
 mod meta;
 pub mod metrics;

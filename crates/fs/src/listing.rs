@@ -100,6 +100,9 @@ impl Pool {
 
     fn make_listing(&self, node: &Arc<Node>, topology: u64) -> OpResult<Listing> {
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
+        if self.is_incomplete() {
+            return Err(OpError::Offline);
+        }
         loop {
             let moves = dir.moves.load(Ordering::Acquire);
             let copies: Vec<DirAt> = self.copies(node)?.into_iter().collect();

@@ -6,11 +6,9 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use fuser::{Config, MountOption, Session, SessionACL};
-
 use crate::control::server;
 use crate::error::Error;
-use crate::fuse::{Fuse, SlowCall, Tell, fs_name};
+use crate::fuse::{self, SlowCall};
 use crate::pool::Pool;
 use crate::spec::PoolSpec;
 
@@ -35,25 +33,13 @@ const SLOW_THREADS: usize = 8;
 /// 3. branches and control socket are let go.
 pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     raise_file_limit();
+    crate::lease::ignore_signal();
     let control = server::Listener::bind(&options.control_socket, &spec.mount)?;
     let pool = Pool::assemble(spec, &options.state_dir, &options.allow_missing)?;
     let mount = pool.spec().mount.clone();
     let (slow, slow_calls) = channel();
-    let mut config = Config::default();
-    config.mount_options = vec![
-        MountOption::FSName(fs_name(&mount)),
-        MountOption::Subtype("umbrella".to_owned()),
-        MountOption::DefaultPermissions,
-        MountOption::Dev,
-        MountOption::Suid,
-    ];
-    config.acl = SessionACL::All;
-    config.n_threads = Some(threads(pool.spec().threads));
-    let mut session = Session::new(Fuse::new(Arc::clone(&pool), slow), &mount, &config)
-        .map_err(|source| Error::Mount { path: mount.clone(), source })?;
-    pool.set_kernel(Box::new(Tell { notifier: session.notifier() }));
-    pool.announce_passthrough();
-    let unmounter = Mutex::new(session.unmount_callable());
+    let failed = |source| Error::Mount { path: mount.clone(), source };
+    let mut mounted = fuse::mount(&pool, &mount, threads(pool.spec().threads), slow).map_err(failed)?;
     let slow_calls = Arc::new(Mutex::new(slow_calls));
     let mut helpers = Vec::new();
     for number in 0..SLOW_THREADS {
@@ -66,11 +52,10 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     helpers.push(spawn("monitor", move || monitor.run_monitor())?);
     let clock = Arc::clone(&pool);
     helpers.push(spawn("enforcer", move || clock.run_schedule())?);
-    let unmount = move || unmounter.lock().map_or_else(|_| Ok(()), |mut unmounter| unmounter.unmount());
-    let serving = control.serve(Arc::clone(&pool), Box::new(unmount));
+    let serving = control.serve(Arc::clone(&pool), Box::new(mounted.unmounter()));
     (options.ready)();
     tracing::info!(mount = %mount.display(), passthrough = pool.passthrough.load(Ordering::Relaxed), "mounted");
-    let ended = session.run();
+    let ended = mounted.serve();
     pool.shut_down();
     drop(serving);
     for helper in helpers {
@@ -78,7 +63,7 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
         let _ = helper.join();
     }
     tracing::info!(mount = %mount.display(), "unmounted");
-    ended.map_err(|source| Error::Mount { path: mount, source })
+    ended.map_err(failed)
 }
 
 fn threads(configured: u16) -> usize {

@@ -60,6 +60,8 @@ pub struct Space {
     pub total: ByteSize,
     /// Free for unprivileged users.
     pub free: ByteSize,
+    /// Free, with what is kept for root.
+    pub free_for_root: ByteSize,
     /// Inodes the file system has; 0 when it does not count them.
     pub files_total: u64,
     /// Free inodes for unprivileged users.
@@ -313,6 +315,7 @@ impl Branch {
             cache.value = Space {
                 total: ByteSize(stat.f_blocks.saturating_mul(block)),
                 free: ByteSize(stat.f_bavail.saturating_mul(block)),
+                free_for_root: ByteSize(stat.f_bfree.saturating_mul(block)),
                 files_total: stat.f_files,
                 files_free: stat.f_favail,
             };

@@ -107,6 +107,8 @@ pub(crate) struct FileState {
     /// Handles whose data goes through the daemon and the kernel's page cache.
     pub(crate) cached: u32,
     pub(crate) token: Option<PassthroughToken>,
+    /// Was open in passthrough: a mapping may live on after the last handle is closed.
+    pub(crate) past_us: bool,
     /// Written, or changed in what rules look at, since its place was last judged.
     pub(crate) unjudged: bool,
     /// Set to stop the copy under way.
@@ -177,6 +179,13 @@ impl Node {
             Body::Dir(dir) => dir.state.read().place.clone(),
             Body::File(file) => file.state.read().names.first().cloned(),
         }
+    }
+
+    /// The path that rules look at: of several names the first in alphabetical order, so that it is always the same one.
+    pub(crate) fn judged_path(&self) -> Vec<u8> {
+        let Some(file) = self.file() else { return self.path() };
+        let names = file.state.read().names.clone();
+        names.iter().map(|(parent, name)| path_of(parent, name)).min().unwrap_or_else(|| self.path())
     }
 
     /// The path in the pool, beginning with `/`; for a file with several names, one of them.

@@ -173,6 +173,14 @@ impl Pool {
         self.on_node(node, FileAt::list_xattr)
     }
 
+    /// Takes set-group-id away.
+    pub fn drop_set_gid(&self, node: NodeId) -> OpResult<()> {
+        self.change_node(node, |file| {
+            let meta = file.stat()?;
+            if meta.perm & 0o2000 == 0 { Ok(()) } else { file.chmod(meta.perm & !0o2000) }
+        })
+    }
+
     /// Sets an extended attribute.
     pub fn setxattr(&self, node: NodeId, name: &OsStr, value: &[u8], flags: XattrFlags) -> OpResult<()> {
         self.change_node(node, |file| file.set_xattr(name, value, flags))

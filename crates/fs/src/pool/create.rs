@@ -163,6 +163,7 @@ impl Pool {
     fn make<T>(&self, new: &NewFile<'_>, call: impl Fn(&DirAt) -> OpResult<T>) -> OpResult<(DirAt, T)> {
         let mut full: SmallVec<[BranchId; 4]> = SmallVec::new();
         let mut first_refusal = None;
+        let mut looked_again = false;
         loop {
             let branch = match self.place_new(new, &full) {
                 Ok(branch) => branch,
@@ -181,6 +182,11 @@ impl Pool {
                 {
                     full.push(branch);
                     first_refusal.get_or_insert(error);
+                }
+                // The directory's copy vanished behind the mount's back: another one, or a new one, serves.
+                Err(error) if error.is_missing() && !looked_again => {
+                    looked_again = true;
+                    self.drop_vanished(new.parent);
                 }
                 Err(error) => return Err(error),
             }

@@ -19,6 +19,8 @@ pub struct TreeSpace {
     pub total: u64,
     /// Free for everybody.
     pub free: u64,
+    /// Free, with what is kept for root.
+    pub free_for_root: u64,
     /// Inodes.
     pub files_total: u64,
     /// Free inodes.
@@ -189,6 +191,7 @@ impl Pool {
             let space = branch.space();
             sum.total = sum.total.saturating_add(space.total.0);
             sum.free = sum.free.saturating_add(space.free.0);
+            sum.free_for_root = sum.free_for_root.saturating_add(space.free_for_root.0);
             sum.files_total = sum.files_total.saturating_add(space.files_total);
             sum.files_free = sum.files_free.saturating_add(space.files_free);
         }

@@ -103,7 +103,7 @@ impl Pool {
     /// All usable copies of a directory, in the order of the branches. Copies that vanished behind our back are dropped.
     pub(crate) fn copies(&self, node: &Arc<Node>) -> OpResult<Copies> {
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
-        self.refresh(node, dir)?;
+        self.refresh(node, dir);
         let known: SmallVec<[DirCopy; 2]> = {
             let state = dir.state.read();
             if state.removed {
@@ -118,19 +118,30 @@ impl Pool {
                 Ok(at) => copies.push(at),
                 Err(OpError::Offline | OpError::Sys(Errno::TIMEDOUT)) => offline = true,
                 Err(OpError::Sys(Errno::NOENT | Errno::NOTDIR | Errno::LOOP)) => self.drop_copy(node, dir, *copy),
-                Err(error) if self.is_strict() => return Err(error),
                 Err(error) => {
-                    tracing::warn!(branch = %self.branch_name(copy.branch), %error, "directory cannot be opened")
+                    tracing::warn!(branch = %self.branch_name(copy.branch), %error, "directory cannot be opened");
                 }
             }
-        }
-        if offline && self.is_strict() {
-            return Err(OpError::Offline);
         }
         if copies.is_empty() {
             return Err(if offline { OpError::Offline } else { OpError::Sys(Errno::NOENT) });
         }
         Ok(copies)
+    }
+
+    /// Forgets copies of a directory that were removed on their branch.
+    pub(crate) fn drop_vanished(&self, node: &Arc<Node>) {
+        let Some(dir) = node.dir() else { return };
+        let known = dir.state.read().copies.clone();
+        for copy in known {
+            let gone = match self.dir_at(node, copy.branch).and_then(|at| at.stat_self()) {
+                Ok(meta) => meta.nlink == 0,
+                Err(error) => error.is_missing(),
+            };
+            if gone {
+                self.drop_copy(node, dir, copy);
+            }
+        }
     }
 
     fn drop_copy(&self, node: &Arc<Node>, dir: &Dir, copy: DirCopy) {
@@ -140,10 +151,10 @@ impl Pool {
     }
 
     /// Looks for copies on branches that came online since they were last looked for, from the root downwards.
-    fn refresh(&self, node: &Arc<Node>, dir: &Dir) -> OpResult<()> {
+    fn refresh(&self, node: &Arc<Node>, dir: &Dir) {
         let topology = self.topology.load(Ordering::Acquire);
         if dir.state.read().topology == topology {
-            return Ok(());
+            return;
         }
         let mut chain: SmallVec<[Arc<Node>; 8]> = SmallVec::new();
         let mut at = Arc::clone(node);
@@ -160,13 +171,12 @@ impl Pool {
             }
         }
         for node in chain.iter().rev() {
-            self.refresh_one(node, topology)?;
+            self.refresh_one(node, topology);
         }
-        Ok(())
     }
 
-    fn refresh_one(&self, node: &Arc<Node>, topology: u64) -> OpResult<()> {
-        let Some(dir) = node.dir() else { return Ok(()) };
+    fn refresh_one(&self, node: &Arc<Node>, topology: u64) {
+        let Some(dir) = node.dir() else { return };
         for branch in self.branches.load().iter() {
             if dir.state.read().copies.iter().any(|copy| copy.branch == branch.id) || branch.online().is_none() {
                 continue;
@@ -183,12 +193,10 @@ impl Pool {
             match found {
                 Ok(Some(meta)) if meta.kind == node.kind => self.add_copy(node, dir, branch, &meta),
                 Ok(_) => {}
-                Err(error) if self.is_strict() => return Err(error),
                 Err(error) => tracing::warn!(branch = %branch.spec.name, %error, "directory cannot be looked for"),
             }
         }
         dir.state.write().topology = topology;
-        Ok(())
     }
 
     /// Notes a copy of a directory; the order of the branches is kept.
@@ -236,7 +244,7 @@ impl Pool {
         let mut at = Arc::clone(node);
         let mut dir = loop {
             let here = at.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
-            self.refresh(&at, here)?;
+            self.refresh(&at, here);
             let known = {
                 let state = here.state.read();
                 if state.removed {
@@ -297,12 +305,10 @@ impl Pool {
         parent.as_file().set_times(times_of(&before))?;
         let original = source.stat_self()?;
         let keys = (Pool::inode_key(&source.online, &original), Pool::inode_key(&made.online, &meta));
-        if let (Some(original_key), Some(copy_key)) = keys {
-            self.inodes.alias(original_key, copy_key);
-            // Says which directories the number is for: without it the next mount would not believe it.
-            self.inodes.ino_checked(original_key, original.btime);
-            self.inodes.ino_checked(copy_key, meta.btime);
-        }
+        self.inodes.alias(keys.0, keys.1);
+        // Says which directories the number is for: without it the next mount would not believe it.
+        self.inodes.ino_checked(keys.0, original.btime);
+        self.inodes.ino_checked(keys.1, meta.btime);
         self.add_copy(node, dir, &made.branch, &meta);
         self.dir_fds.put(node.id, &made);
         Ok(made)

@@ -11,8 +11,8 @@ use umbrella_policy::placement::{Choice, Rules};
 use umbrella_units::{BranchId, ByteSize};
 
 use super::Pool;
-use super::mover::{Cause, NotMoved};
 use super::place::settled_facts;
+use super::transfer::{Cause, NotMoved};
 use crate::at::DirAt;
 use crate::control::protocol::{EnforceSummary, MoveEvent, MoveOutcome, Progress};
 use crate::error::{Error, OpResult};
@@ -42,7 +42,7 @@ struct Walker<'a> {
     tell: &'a mut dyn FnMut(&Progress) -> bool,
     progress: Progress,
     summary: EnforceSummary,
-    /// Files with several links that are in the wrong place, and their names as far as met.
+    /// Files with several links, and their names as far as met.
     linked: FxHashMap<Backing, (Meta, Vec<Name>)>,
     stopped: bool,
 }
@@ -200,6 +200,12 @@ impl Walker<'_> {
     }
 
     fn look_at(&mut self, dir: &Arc<Node>, name: OsString, copy: &DirAt, meta: &Meta) {
+        if meta.nlink > 1 {
+            // Judged when all its names are known.
+            let backing = Pool::backing(&copy.branch, meta);
+            self.linked.entry(backing).or_insert_with(|| (*meta, Vec::new())).1.push((Arc::clone(dir), name));
+            return;
+        }
         let path = path_of(dir, &name);
         let rules = self.pool.rules.load();
         let resident = self.pool.resident(&copy.branch, meta);
@@ -213,11 +219,6 @@ impl Walker<'_> {
             Choice::Place(target) => target,
         };
         let event = self.event(&path, copy.id(), target, meta, &rules.rules, decision.entry.index());
-        if meta.nlink > 1 {
-            let backing = Pool::backing(&copy.branch, meta);
-            self.linked.entry(backing).or_insert_with(|| (*meta, Vec::new())).1.push((Arc::clone(dir), name));
-            return;
-        }
         if self.walk.dry_run {
             self.note_moved(meta, MoveEvent { outcome: MoveOutcome::WouldMove, ..event });
             return;
@@ -237,9 +238,9 @@ impl Walker<'_> {
                 let detail = Some("the branch has no room".to_owned());
                 self.tick(Some(MoveEvent { outcome: MoveOutcome::Failed, detail, ..event }));
             }
-            Err(NotMoved::Busy(why)) => {
+            Err(why @ (NotMoved::Busy(_) | NotMoved::Mapped)) => {
                 self.summary.files_busy += 1;
-                self.tick(Some(MoveEvent { outcome: MoveOutcome::Busy, detail: Some(why.to_owned()), ..event }));
+                self.tick(Some(MoveEvent { outcome: MoveOutcome::Busy, detail: Some(why.to_string()), ..event }));
             }
             Err(why) => {
                 self.summary.files_failed += 1;
@@ -275,13 +276,19 @@ impl Walker<'_> {
             if self.stopped {
                 return;
             }
-            let Some((dir, name)) = names.first() else { continue };
-            let path = path_of(dir, name);
+            let Some(path) = names.iter().map(|(dir, name)| path_of(dir, name)).min() else { continue };
             let Ok(branch) = self.pool.branch(backing.branch) else { continue };
             let rules = self.pool.rules.load();
             let resident = self.pool.resident(&branch, &meta);
             let decision = rules.rules.decide(&settled_facts(&path, &meta), &self.pool.views(), Some(&resident));
-            let Choice::Place(target) = decision.choice else { continue };
+            let target = match decision.choice {
+                Choice::Place(target) => target,
+                Choice::Stay => continue,
+                Choice::NoRoom => {
+                    self.summary.files_no_room += 1;
+                    continue;
+                }
+            };
             let event = self.event(&path, backing.branch, target, &meta, &rules.rules, decision.entry.index());
             if self.walk.dry_run {
                 self.note_moved(&meta, MoveEvent { outcome: MoveOutcome::WouldMove, ..event });

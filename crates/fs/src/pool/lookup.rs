@@ -79,7 +79,8 @@ impl Pool {
                 continue;
             }
             if found.at.is_empty() {
-                return Ok(None);
+                // What is not found may be on the branch that is missing.
+                return if self.is_incomplete() { Err(OpError::Offline) } else { Ok(None) };
             }
             return Ok(Some(self.settle(parent, name, found)));
         }
@@ -93,7 +94,6 @@ impl Pool {
                 Ok(Some(meta)) => at.push((dir.clone(), meta)),
                 Ok(None) => {}
                 Err(error @ OpError::Sys(Errno::NAMETOOLONG | Errno::INVAL)) => return Err(error),
-                Err(error) if self.is_strict() => return Err(error),
                 Err(error) => failure = Some(error),
             }
         }
@@ -209,15 +209,13 @@ impl Pool {
 
     /// Inode number and birth time of an inode on a branch.
     pub(crate) fn identity(&self, online: &Online, meta: &Meta) -> (Ino, Option<umbrella_units::Timestamp>) {
-        match Pool::inode_key(online, meta) {
-            Some(key) => (self.inodes.ino_checked(key, meta.btime), self.inodes.born(key).or(meta.btime)),
-            None => (Ino(meta.ino), meta.btime),
-        }
+        let key = Pool::inode_key(online, meta);
+        (self.inodes.ino_checked(key, meta.btime), self.inodes.born(key).or(meta.btime))
     }
 
-    pub(crate) fn inode_key(online: &Online, meta: &Meta) -> Option<BackingKey> {
+    pub(crate) fn inode_key(online: &Online, meta: &Meta) -> BackingKey {
         let foreign_dev = if meta.dev == online.dev { 0 } else { meta.dev };
-        Some(BackingKey { slot: online.slot, foreign_dev, ino: meta.ino })
+        BackingKey { slot: online.slot, foreign_dev, ino: meta.ino }
     }
 
     /// What users see of a node.
@@ -355,6 +353,7 @@ pub(crate) fn file_state(backing: Backing, name: Option<(Arc<Node>, std::ffi::Os
         passthrough: 0,
         cached: 0,
         token: None,
+        past_us: false,
         unjudged: false,
         copying: None,
     }

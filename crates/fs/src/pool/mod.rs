@@ -4,7 +4,7 @@
 //! - `lookup`: names to nodes, attributes
 //! - `create`, `remove`, `rename`: changes of names
 //! - `attr`, `open`, `data`: changes and contents of one file
-//! - `place`: which branch; `mover`: getting it there; `overflow`: when a branch is full; `enforce`: the whole tree
+//! - `place`: which branch; `mover`: whose turn it is; `transfer`: getting it there; `overflow`: when a branch is full; `enforce`: the whole tree
 //! - `admin`, `monitor`: branches that come and go; `report`: what `status` and `explain` say
 
 mod admin;
@@ -23,6 +23,7 @@ mod remove;
 mod rename;
 mod report;
 mod schedule;
+mod transfer;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -258,6 +259,11 @@ impl Pool {
     /// Any error of a branch fails a listing.
     pub(crate) fn is_strict(&self) -> bool {
         self.spec.on_branch_error == OnBranchError::Fail
+    }
+
+    /// A branch is missing, and that is to be seen (UmbrellaFS: OR semantics). Branches that may be missing do not count.
+    pub(crate) fn is_incomplete(&self) -> bool {
+        self.is_strict() && self.branches.load().iter().any(|branch| !branch.spec.optional && !branch.is_online())
     }
 
     pub(crate) fn count(&self, metric: Metric) {

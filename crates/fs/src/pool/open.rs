@@ -15,6 +15,7 @@ use umbrella_policy::placement::spec::FileKind;
 
 use super::Pool;
 use crate::at::FileAt;
+use crate::branch::Branch;
 use crate::error::{OpError, OpResult};
 use crate::handle::{DataPath, Handle, HandleId};
 use crate::meta::Meta;
@@ -67,6 +68,8 @@ impl Pool {
         }
         let access = if request.write || request.truncate { OFlags::RDWR } else { OFlags::RDONLY };
         let flags = if request.truncate { access | OFlags::TRUNC } else { access };
+        let branch = self.branch(state.backing.branch)?;
+        let mapped = self.is_mapped_past_us(&mut state, &branch);
         let opened = match state.names.first() {
             Some((parent, name)) => self.dir_at(parent, state.backing.branch)?.open(name, flags | OFlags::NONBLOCK)?,
             None => state.any_handle().ok_or(OpError::Stale)?.current().reopen(flags)?,
@@ -80,6 +83,9 @@ impl Pool {
             if request.drop_set_id {
                 super::attr::drop_set_id(&opened)?;
             }
+        }
+        if mapped && self.register_passthrough(&mut state, &opened) == DataPath::Passthrough {
+            return Ok(self.add(node, &mut state, opened, access, request, DataPath::Passthrough));
         }
         Ok(self.register(node, &mut state, opened, access, request, &meta))
     }
@@ -108,8 +114,20 @@ impl Pool {
         request: OpenRequest,
         meta: &Meta,
     ) -> Opened {
-        let wants_flush = opened.online.guarded;
         let data = self.data_path(node, state, &opened, meta);
+        self.add(node, state, opened, access, request, data)
+    }
+
+    fn add(
+        &self,
+        node: &Arc<Node>,
+        state: &mut FileState,
+        opened: FileAt,
+        access: OFlags,
+        request: OpenRequest,
+        data: DataPath,
+    ) -> Opened {
+        let wants_flush = opened.online.guarded;
         let writer = request.write || request.truncate;
         let handle = Arc::new(Handle {
             node: Arc::clone(node),
@@ -140,16 +158,39 @@ impl Pool {
             && node.kind == FileKind::File
             && branch.spec.passthrough
             && branch.abilities().passthrough
+            // Past the daemon, a branch that hangs would hang its callers for good.
+            && !opened.online.guarded
             // The daemon takes the bits away when such a file is written; in passthrough nobody would.
             && !meta.is_set_id()
             && (branch.space().free >= branch.headroom() || branch.spec.read_only);
-        if !allowed {
-            return DataPath::Mediated;
+        if allowed { self.register_passthrough(state, opened) } else { DataPath::Mediated }
+    }
+
+    /// Whether somebody still has the file mapped from an earlier passthrough open, although every handle is closed: then all must
+    /// use the branch's page cache, as the mapping does. Asked only where the daemon would otherwise serve the file.
+    fn is_mapped_past_us(&self, state: &mut FileState, branch: &Branch) -> bool {
+        if !state.past_us || !state.handles.is_empty() || branch.space().free >= branch.headroom() {
+            return false;
         }
+        let mapped = self.held_elsewhere(state) != Some(false);
+        state.past_us = mapped;
+        mapped
+    }
+
+    /// Whether anybody but the mount has the file open. `None`: its file system cannot say.
+    pub(crate) fn held_elsewhere(&self, state: &FileState) -> Option<bool> {
+        let (parent, name) = state.names.first()?;
+        let dir = self.dir_at(parent, state.backing.branch).ok()?;
+        dir.open(name, OFlags::RDONLY | OFlags::NOATIME | OFlags::NONBLOCK).ok()?.is_open_elsewhere()
+    }
+
+    fn register_passthrough(&self, state: &mut FileState, opened: &FileAt) -> DataPath {
+        let branch = &opened.branch;
         let Some(kernel) = self.kernel.get() else { return DataPath::Mediated };
         match kernel.register(opened.fd.as_fd()) {
             Ok(token) => {
                 state.token = Some(token);
+                state.past_us = true;
                 DataPath::Passthrough
             }
             Err(error) => {

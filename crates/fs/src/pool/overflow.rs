@@ -5,7 +5,7 @@ use std::sync::Arc;
 use umbrella_units::{BranchId, ByteSize};
 
 use super::Pool;
-use super::mover::{Cause, NotMoved};
+use super::transfer::{Cause, NotMoved};
 use crate::error::{OpError, OpResult};
 use crate::handle::Handle;
 use crate::metrics::Metric;
@@ -44,7 +44,13 @@ impl Pool {
                 self.count(Metric::NoRoom);
                 return Err(OpError::NoRoom);
             };
-            match self.transfer(node, target, Cause::Full, None) {
+            let unlinked = file.state.read().unlinked;
+            let moved = if unlinked {
+                self.transfer_unnamed(node, &here, target)
+            } else {
+                self.transfer(node, target, Cause::Full, None)
+            };
+            match moved {
                 Ok(_) => {
                     self.count(Metric::Overflows);
                     tracing::info!(
@@ -55,10 +61,10 @@ impl Pool {
                     );
                     return Ok(());
                 }
-                Err(NotMoved::Busy(why)) => {
+                Err(why @ (NotMoved::Busy(_) | NotMoved::Mapped)) => {
                     attempts += 1;
                     if attempts >= ATTEMPTS {
-                        tracing::warn!(path = %String::from_utf8_lossy(&path), why, "branch is full and the file cannot be moved");
+                        tracing::warn!(path = %String::from_utf8_lossy(&path), %why, "branch is full and the file cannot be moved");
                         self.count(Metric::NoRoom);
                         return Err(OpError::NoRoom);
                     }

@@ -61,10 +61,8 @@ impl Pool {
     }
 
     fn forget_inode(&self, dir: &DirAt, meta: &Meta) {
-        if meta.nlink <= 1
-            && let Some(key) = Pool::inode_key(&dir.online, meta)
-        {
-            self.inodes.forget(key);
+        if meta.nlink <= 1 {
+            self.inodes.forget(Pool::inode_key(&dir.online, meta));
         }
     }
 
@@ -120,9 +118,7 @@ impl Pool {
             self.dir_fds.drop_node(node.id, copy.branch);
         }
         for (above, meta) in &removed {
-            if let Some(key) = Pool::inode_key(&above.online, meta) {
-                self.inodes.forget(key);
-            }
+            self.inodes.forget(Pool::inode_key(&above.online, meta));
         }
         Ok(())
     }

@@ -165,7 +165,7 @@ impl Pool {
         }
         match target {
             Some((_, (target_dir, _))) if target_dir.id() != dir.id() => {
-                self.supersede(from, to, dir, &to_dir, target_dir)?
+                self.supersede(from, to, dir, &to_dir, target_dir)?;
             }
             _ => dir.rename(from.name, &to_dir, to.name, flags_of(replace))?,
         }
@@ -181,9 +181,7 @@ impl Pool {
                     state.names.clear();
                     state.unlinked = true;
                     self.nodes.remove_backing(state.backing, other);
-                    if let Some(key) = Pool::inode_key(&target_dir.online, target_meta) {
-                        self.inodes.forget(key);
-                    }
+                    self.inodes.forget(Pool::inode_key(&target_dir.online, target_meta));
                 }
             }
         }
@@ -310,7 +308,7 @@ impl Pool {
         for (node, old, new) in [(node, from, to), (other, to, from)] {
             match &node.body {
                 crate::node::Body::Dir(dir) => {
-                    dir.state.write().place = Some((Arc::clone(&new.parent), new.name.to_owned()))
+                    dir.state.write().place = Some((Arc::clone(&new.parent), new.name.to_owned()));
                 }
                 crate::node::Body::File(file) => rename_known(&mut file.state.write(), old, new),
             }

@@ -116,7 +116,7 @@ impl Pool {
         let node = self.nodes.find(Pool::backing(&dir.branch, meta));
         let open_for_writing =
             node.as_ref().and_then(|node| node.file()).is_some_and(|file| file.state.read().writers > 0);
-        let outcome = outcome(&here, &explained.decision.choice, &belongs, open_for_writing, &explained.why);
+        let outcome = outcome(&here, explained.decision.choice, belongs.as_deref(), open_for_writing, &explained.why);
         let entry = active.rules.entries().get(explained.decision.entry.index());
         Ok(Explanation {
             path: shown,
@@ -203,7 +203,7 @@ impl Pool {
     }
 }
 
-fn outcome(here: &str, choice: &Choice, belongs: &Option<String>, open: bool, why: &str) -> String {
+fn outcome(here: &str, choice: Choice, belongs: Option<&str>, open: bool, why: &str) -> String {
     match (choice, belongs) {
         (Choice::Place(_), Some(there)) if open => {
             format!("it moves from {here} to {there} when its last writer closes it ({why})")

@@ -1,0 +1,48 @@
+//! A pool connected with the kernel.
+
+use std::path::Path;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex};
+
+use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
+
+use super::convert::fs_name;
+use super::tell::Tell;
+use super::{Fuse, SlowCall};
+use crate::pool::Pool;
+
+/// A mount that nobody serves yet.
+pub(crate) struct Mounted {
+    session: Session<Fuse>,
+}
+
+/// Mounts a pool on a directory, to be served by so many threads.
+pub(crate) fn mount(pool: &Arc<Pool>, at: &Path, threads: usize, slow: Sender<SlowCall>) -> std::io::Result<Mounted> {
+    let mut config = Config::default();
+    config.mount_options = vec![
+        MountOption::FSName(fs_name(at)),
+        MountOption::Subtype("umbrella".to_owned()),
+        MountOption::DefaultPermissions,
+        MountOption::Dev,
+        MountOption::Suid,
+    ];
+    config.acl = SessionACL::All;
+    config.n_threads = Some(threads);
+    let session = Session::new(Fuse::new(Arc::clone(pool), slow), at, &config)?;
+    pool.set_kernel(Box::new(Tell { notifier: session.notifier() }));
+    pool.announce_passthrough();
+    Ok(Mounted { session })
+}
+
+impl Mounted {
+    /// Takes the mount away; fails while it is in use.
+    pub(crate) fn unmounter(&mut self) -> impl Fn() -> std::io::Result<()> + Send + Sync + 'static {
+        let unmounter: Mutex<SessionUnmounter> = Mutex::new(self.session.unmount_callable());
+        move || unmounter.lock().map_or_else(|_| Ok(()), |mut unmounter| unmounter.unmount())
+    }
+
+    /// Serves the kernel until the mount is gone.
+    pub(crate) fn serve(self) -> std::io::Result<()> {
+        self.session.run()
+    }
+}

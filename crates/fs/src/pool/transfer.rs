@@ -1,0 +1,383 @@
+//! One move of one file to another branch, from the first look to the last fsync. Nobody sees it: names, inode number, contents
+//! and open handles stay.
+//!
+//! Steps of one move (`transfer`); the durable ones are in `relocate`:
+//! 1. under the file's lock: nobody writes, maps or copies it; leave a flag that a writer sets;
+//! 2. without locks: make the directories on the target, copy to a hidden name there, fsync;
+//! 3. under the locks of its directories and of the file: the flag is not set, the source is what was copied; open the copy once
+//!    for each reader; record the intent, rename into place, unlink the source, sync both directories;
+//! 4. the node now stands for the new inode; readers are handed over.
+
+use std::ffi::OsString;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::OFlags;
+use smallvec::SmallVec;
+use umbrella_units::{BranchId, ByteSize};
+
+use super::Pool;
+use super::mover::show;
+use crate::at::{DirAt, FileAt};
+use crate::branch::{Branch, Online};
+use crate::error::OpError;
+use crate::handle::Handle;
+use crate::metrics::Metric;
+use crate::node::{Backing, FileState, Node, path_of};
+use crate::relocate::{self, BranchUuid, Limits, Move, MovedName, Place, RelocateError, Throttle};
+
+/// Why a file was not moved. It is where it was.
+#[derive(Debug)]
+pub(crate) enum NotMoved {
+    /// Open, changing, or with names that are not all known.
+    Busy(&'static str),
+    /// Mapped into memory, or open past the mount.
+    Mapped,
+    /// The target has no room.
+    NoRoom,
+    /// Something failed.
+    Failed(RelocateError),
+    /// Something failed on the way.
+    Op(OpError),
+}
+
+impl From<OpError> for NotMoved {
+    fn from(error: OpError) -> Self {
+        if error.is_full() { NotMoved::NoRoom } else { NotMoved::Op(error) }
+    }
+}
+
+impl From<RelocateError> for NotMoved {
+    fn from(error: RelocateError) -> Self {
+        match error {
+            RelocateError::NoSpace => NotMoved::NoRoom,
+            RelocateError::Changed | RelocateError::Cancelled => NotMoved::Busy("it changed while it was copied"),
+            other => NotMoved::Failed(other),
+        }
+    }
+}
+
+impl std::fmt::Display for NotMoved {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            NotMoved::Busy(why) => f.write_str(why),
+            NotMoved::Mapped => f.write_str("it is mapped into memory, or open on the branch itself"),
+            NotMoved::NoRoom => f.write_str("the branch has no room"),
+            NotMoved::Failed(error) => error.fmt(f),
+            NotMoved::Op(error) => error.fmt(f),
+        }
+    }
+}
+
+/// Why a file moves: what its users may be doing meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// A rule says so. Not while somebody writes.
+    Rule,
+    /// Its branch is full and a writer waits. The caller holds the file's `io` lock exclusively.
+    Full,
+}
+
+/// One name of a file that moves.
+struct Leg {
+    parent: Arc<Node>,
+    name: OsString,
+    from: DirAt,
+    to: DirAt,
+}
+
+impl Pool {
+    /// Moves a file to another branch; bytes copied. The caller does not hold the rename lock: it is taken, shared, only while names
+    /// are resolved and while the move is committed, so that a long copy holds nobody up.
+    pub(crate) fn transfer(
+        &self,
+        node: &Arc<Node>,
+        target: BranchId,
+        cause: Cause,
+        throttle: Option<&Throttle>,
+    ) -> Result<ByteSize, NotMoved> {
+        let file = node.file().ok_or(NotMoved::Busy("it is a directory"))?;
+        let cancel = Arc::new(AtomicBool::new(false));
+        let (backing, names) = {
+            let mut state = file.state.write();
+            may_move(&mut state, cause)?;
+            if state.copying.is_some() {
+                return Err(NotMoved::Busy("it is being copied already"));
+            }
+            if state.backing.branch == target {
+                return Ok(ByteSize(0));
+            }
+            if state.past_us {
+                self.not_mapped(&mut state)?;
+            }
+            state.copying = Some(Arc::clone(&cancel));
+            (state.backing, state.names.clone())
+        };
+        let moved = self.copy_and_commit(node, backing, &names, target, cause, &cancel, throttle);
+        if moved.is_err() {
+            let mut state = file.state.write();
+            if state.copying.as_ref().is_some_and(|flag| Arc::ptr_eq(flag, &cancel)) {
+                state.copying = None;
+            }
+        }
+        moved
+    }
+
+    /// Moves a file that has no name (any more) but is open: its copy has none either. The caller holds the file's `io` lock
+    /// exclusively; a crash loses nothing that anybody could find.
+    pub(super) fn transfer_unnamed(
+        &self,
+        node: &Arc<Node>,
+        here: &FileAt,
+        target: BranchId,
+    ) -> Result<ByteSize, NotMoved> {
+        let file = node.file().ok_or(NotMoved::Busy("it is a directory"))?;
+        let branch = self.branch(target)?;
+        let online = branch.online().ok_or(OpError::Offline)?;
+        let hidden = online.hidden.as_ref().ok_or(OpError::Sys(rustix::io::Errno::ROFS))?;
+        let temp_name = self.mover.temp_name();
+        let temp = Place { dir: hidden.tmp.as_fd(), name: &temp_name };
+        let mut state = file.state.write();
+        if state.passthrough > 0 || !state.unlinked {
+            return Err(NotMoved::Busy("it is open, or has a name again"));
+        }
+        let stop = AtomicBool::new(false);
+        let copied = relocate::copy_from_fd(here.fd.as_fd(), temp, &branch.abilities(), &Limits::new(&stop))?;
+        let handles: Vec<_> = state.handles.iter().filter_map(std::sync::Weak::upgrade).collect();
+        let reopened = reopen_all(&handles, temp, &branch, &online);
+        let _ = rustix::fs::unlinkat(temp.dir, temp.name, rustix::fs::AtFlags::empty());
+        for (handle, file) in handles.iter().zip(reopened?) {
+            handle.file.store(Arc::new(file));
+        }
+        let old = state.backing;
+        state.backing = Backing { branch: target, dev: online.dev, ino: copied.target.ino };
+        self.nodes.add_backing(state.backing, node);
+        drop(state);
+        self.nodes.remove_backing(old, node);
+        Ok(copied.bytes)
+    }
+
+    /// A mapping of an earlier passthrough open would go on with the old inode.
+    fn not_mapped(&self, state: &mut FileState) -> Result<(), NotMoved> {
+        match self.held_elsewhere(state) {
+            Some(false) => {
+                state.past_us = false;
+                Ok(())
+            }
+            Some(true) => Err(NotMoved::Mapped),
+            None => Err(NotMoved::Busy("its file system cannot say whether it is mapped into memory")),
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one step of `transfer`, split for reading")]
+    fn copy_and_commit(
+        &self,
+        node: &Arc<Node>,
+        backing: Backing,
+        names: &[(Arc<Node>, OsString)],
+        target: BranchId,
+        cause: Cause,
+        cancel: &AtomicBool,
+        throttle: Option<&Throttle>,
+    ) -> Result<ByteSize, NotMoved> {
+        let branch = self.branch(target)?;
+        let online = branch.online().ok_or(OpError::Offline)?;
+        let hidden = online.hidden.as_ref().ok_or(OpError::Sys(rustix::io::Errno::ROFS))?;
+        let mut places = Vec::with_capacity(names.len());
+        {
+            let _names = self.rename_lock.read_recursive();
+            for (parent, name) in names {
+                places.push(Leg {
+                    from: self.dir_at(parent, backing.branch)?,
+                    to: self.ensure_dir_durably(parent, target)?,
+                    parent: Arc::clone(parent),
+                    name: name.clone(),
+                });
+            }
+        }
+        let first = places.first().ok_or(NotMoved::Busy("it has no name"))?;
+        if first.from.branch.spec.read_only {
+            return Err(NotMoved::Op(OpError::Sys(rustix::io::Errno::ROFS)));
+        }
+        let meta = first.from.stat(&first.name)?;
+        if (meta.dev, meta.ino) != (backing.dev, backing.ino) {
+            return Err(NotMoved::Busy("it changed behind the mount's back"));
+        }
+        if meta.nlink as usize != names.len() {
+            return Err(NotMoved::Busy("it has other hard links; `umbrella enforce` moves them together"));
+        }
+        let temp_name = self.mover.temp_name();
+        let temp = Place { dir: hidden.tmp.as_fd(), name: &temp_name };
+        let source = Place { dir: first.from.fd.as_fd(), name: &first.name };
+        let mut limits = Limits::new(cancel);
+        limits.throttle = throttle;
+        // A branch that rounds times can still take files; `status` names the missing ability.
+        limits.coarse_times = !branch.abilities().nanoseconds;
+        let copied = relocate::copy(source, temp, &branch.abilities(), &limits)?;
+        let done = self.commit_copy(node, backing, &places, &branch, temp, &copied, cause, cancel);
+        if done.is_err() {
+            // After the rename there is nothing left under this name.
+            let _ = rustix::fs::unlinkat(hidden.tmp.as_fd(), &temp_name, rustix::fs::AtFlags::empty());
+        }
+        done?;
+        self.count(Metric::Relocations);
+        self.metrics.add(Metric::RelocationBytes, copied.bytes.0);
+        first.from.branch.note_moved_out();
+        branch.note_moved_in();
+        self.unwarn(&format!("move {}", show(node)));
+        if let Some(kernel) = self.kernel.get() {
+            kernel.drop_attributes(node.id);
+        }
+        Ok(copied.bytes)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one step of `copy_and_commit`, split for reading")]
+    fn commit_copy(
+        &self,
+        node: &Arc<Node>,
+        backing: Backing,
+        places: &[Leg],
+        target: &Arc<Branch>,
+        temp: Place<'_>,
+        copied: &relocate::Copied,
+        cause: Cause,
+        cancel: &AtomicBool,
+    ) -> Result<(), NotMoved> {
+        let first = places.first().ok_or(NotMoved::Busy("it has no name"))?;
+        let file = node.file().ok_or(NotMoved::Busy("it is a directory"))?;
+        let mut parents: SmallVec<[&Arc<Node>; 2]> = places.iter().map(|place| &place.parent).collect();
+        parents.sort_by_key(|parent| parent.id);
+        parents.dedup_by_key(|parent| parent.id);
+        // Recursive: a writer of the file may hold it shared and wait for us.
+        let _names = self.rename_lock.read_recursive();
+        let paths: Vec<_> = places.iter().map(|place| path_of(&place.parent, &place.name)).collect();
+        let _commits: SmallVec<[_; 2]> =
+            parents.iter().filter_map(|parent| parent.dir()).map(|dir| dir.commit.lock()).collect();
+        let _moving = Moving::begin(&parents);
+        let mut state = file.state.write();
+        let same_names = state.names.len() == places.len()
+            && places.iter().all(|place| {
+                state.names.iter().any(|(parent, name)| parent.id == place.parent.id && *name == place.name)
+            });
+        if cancel.load(Ordering::Relaxed) || state.backing != backing || !same_names {
+            self.count(Metric::CopiesCancelled);
+            return Err(NotMoved::Busy("somebody changed it while it was copied"));
+        }
+        may_move(&mut state, cause)?;
+        if state.past_us {
+            self.not_mapped(&mut state)?;
+        }
+        relocate::verify_unchanged(Place { dir: first.from.fd.as_fd(), name: &first.name }, copied)?;
+        // Every open handle gets the copy before it has its name: after the commit nothing may fail.
+        let handles: Vec<_> = state.handles.iter().filter_map(std::sync::Weak::upgrade).collect();
+        let online = target.online().ok_or(OpError::Offline)?;
+        let reopened = reopen_all(&handles, temp, target, &online)?;
+        let names: Vec<_> = places
+            .iter()
+            .zip(&paths)
+            .map(|(place, path)| MovedName {
+                source: Place { dir: place.from.fd.as_fd(), name: &place.name },
+                target: Place { dir: place.to.fd.as_fd(), name: &place.name },
+                path,
+            })
+            .collect();
+        let hidden = online.hidden.as_ref().ok_or(OpError::Sys(rustix::io::Errno::ROFS))?;
+        // The number is passed on before the old inode is free to be used again.
+        let new = Backing { branch: target.id, dev: online.dev, ino: copied.target.ino };
+        let keys = (key_of(&first.from.online, backing), key_of(&online, new));
+        self.inodes.moved(keys.0, keys.1, node.born);
+        self.nodes.add_backing(new, node);
+        let committed = relocate::commit(&Move {
+            from: BranchUuid(first.from.online.uuid),
+            to: BranchUuid(online.uuid),
+            names: &names,
+            temp,
+            intents: hidden.intents.as_fd(),
+            copied,
+            hook: None,
+        });
+        if let Err(error) = committed {
+            self.nodes.remove_backing(new, node);
+            self.inodes.moved(keys.1, keys.0, node.born);
+            if matches!(error, RelocateError::InDoubt { .. }) {
+                // Whether the copy has its name is for recovery to say: until then its branch is not looked at.
+                target.take_offline(format!("a move to it {error}"));
+            }
+            return Err(error.into());
+        }
+        state.backing = new;
+        state.copying = None;
+        for (handle, file) in handles.iter().zip(reopened) {
+            handle.file.store(Arc::new(file));
+        }
+        drop(state);
+        self.nodes.remove_backing(backing, node);
+        Ok(())
+    }
+}
+
+/// While it lives, lookups in these directories that find nothing, or too much, wait.
+struct Moving<'a> {
+    parents: SmallVec<[&'a Arc<Node>; 2]>,
+}
+
+impl<'a> Moving<'a> {
+    fn begin(parents: &[&'a Arc<Node>]) -> Moving<'a> {
+        let moving = Moving { parents: parents.iter().copied().collect() };
+        moving.step();
+        moving
+    }
+
+    fn step(&self) {
+        for dir in self.parents.iter().filter_map(|parent| parent.dir()) {
+            dir.moves.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+}
+
+impl Drop for Moving<'_> {
+    fn drop(&mut self) {
+        self.step();
+    }
+}
+
+/// The copy, opened once for each handle, as that is open.
+fn reopen_all(
+    handles: &[Arc<Handle>],
+    copy: Place<'_>,
+    branch: &Arc<Branch>,
+    online: &Arc<Online>,
+) -> Result<Vec<FileAt>, OpError> {
+    let reopen = |handle: &Arc<Handle>| {
+        let flags = handle.flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(copy.dir, copy.name, flags, rustix::fs::Mode::empty()).map_err(OpError::Sys)?;
+        Ok(FileAt { branch: Arc::clone(branch), online: Arc::clone(online), fd: Arc::new(fd) })
+    };
+    handles.iter().map(reopen).collect()
+}
+
+fn key_of(online: &Online, backing: Backing) -> crate::inode_map::BackingKey {
+    let foreign_dev = if backing.dev == online.dev { 0 } else { backing.dev };
+    crate::inode_map::BackingKey { slot: online.slot, foreign_dev, ino: backing.ino }
+}
+
+/// Whether the file may move now; otherwise it is judged again when it is closed.
+fn may_move(state: &mut FileState, cause: Cause) -> Result<(), NotMoved> {
+    let may = may_move_now(state, cause);
+    state.unjudged |= may.is_err();
+    may
+}
+
+fn may_move_now(state: &FileState, cause: Cause) -> Result<(), NotMoved> {
+    if state.unlinked || state.names.is_empty() {
+        return Err(NotMoved::Busy("it has no name"));
+    }
+    if state.passthrough > 0 {
+        return Err(NotMoved::Busy("it is open"));
+    }
+    if cause == Cause::Rule && state.writers > 0 {
+        return Err(NotMoved::Busy("it is open for writing"));
+    }
+    Ok(())
+}
