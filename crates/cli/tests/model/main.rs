@@ -4,6 +4,11 @@
 //!
 //! `UMBRELLA_MODEL_SECONDS` sets how long (60), `UMBRELLA_MODEL_SEED` where it begins. A failure is printed with its seed and
 //! the shortest sequence found that still fails. Failures that were found become named tests in `regressions.rs`.
+#![allow(
+    clippy::too_many_lines,
+    clippy::unnecessary_debug_formatting,
+    reason = "one arm for each operation; paths are quoted as they are"
+)]
 
 mod operation;
 mod regressions;

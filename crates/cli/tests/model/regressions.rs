@@ -6,9 +6,9 @@ use crate::check;
 use crate::operation::{Flags, How, Operation, Who};
 use crate::world::Twins;
 
-fn holds(what: &str, operations: Vec<Operation>) {
+fn holds(what: &str, operations: &[Operation]) {
     for data in ["passthrough = false", "passthrough = true"] {
-        check(&mut Twins::new(data, Duration::from_secs(120)), what, operations.clone());
+        check(&mut Twins::new(data, Duration::from_secs(120)), what, operations.to_vec());
     }
 }
 
@@ -16,7 +16,7 @@ fn holds(what: &str, operations: Vec<Operation>) {
 fn a_file_that_is_open_is_exchanged_and_overflows() {
     holds(
         "exchange",
-        vec![
+        &[
             Operation::MakeDir { name: "d", mode: 0o755, who: Who::Root },
             Operation::Write { name: "d/f", size: 5_000, seed: 1, who: Who::Root },
             Operation::Write { name: "d/g.b", size: 100, seed: 2, who: Who::Root },
@@ -34,7 +34,7 @@ fn a_file_that_is_open_is_exchanged_and_overflows() {
 fn a_file_with_two_names_overflows_through_a_handle_and_loses_one() {
     holds(
         "links",
-        vec![
+        &[
             Operation::Write { name: "f", size: 30_000, seed: 1, who: Who::Root },
             Operation::Link { from: "f", to: "g.b", who: Who::Root },
             Operation::Open { handle: 1, name: "f", how: How::Create },

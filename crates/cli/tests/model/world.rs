@@ -78,10 +78,10 @@ impl World {
                 io::Write::write_all(&mut file, &bytes(seed, size))?;
                 told(&file)
             }),
-            Operation::Truncate { name, size } => Ok(nix::unistd::truncate(&at(name), size as i64)?).map(done),
+            Operation::Truncate { name, size } => Ok(done(nix::unistd::truncate(&at(name), size as i64)?)),
             Operation::Allocate { name, mode, at: offset, size } => {
                 let file = open(&at(name), OpenOptions::new().write(true))?;
-                Ok(rustix::fs::fallocate(&file, flags(mode), offset, size)?).map(done)
+                Ok(done(rustix::fs::fallocate(&file, flags(mode), offset, size)?))
             }
             Operation::Open { handle, name, how } => {
                 let mut options = OpenOptions::new();
@@ -105,7 +105,7 @@ impl World {
             Operation::LinkUnnamed { handle, name } => {
                 let number = std::os::fd::AsRawFd::as_raw_fd(self.handle(handle)?);
                 let link = format!("/proc/self/fd/{number}");
-                Ok(rustix::fs::linkat(CWD, link, CWD, at(name), AtFlags::SYMLINK_FOLLOW)?).map(done)
+                Ok(done(rustix::fs::linkat(CWD, link, CWD, at(name), AtFlags::SYMLINK_FOLLOW)?))
             }
             Operation::HandleWrite { handle, at: offset, size, seed } => {
                 self.handle(handle)?.write_all_at(&bytes(seed, size), offset).map(done)
@@ -149,7 +149,7 @@ impl World {
             Operation::Link { from, to, who } => by(who, || fs::hard_link(at(from), at(to))).map(done),
             Operation::Symlink { target, name } => symlink(target, at(name)).map(done),
             Operation::Pipe { name } => {
-                Ok(nix::unistd::mkfifo(&at(name), nix::sys::stat::Mode::from_bits_truncate(0o644))?).map(done)
+                Ok(done(nix::unistd::mkfifo(&at(name), nix::sys::stat::Mode::from_bits_truncate(0o644))?))
             }
             Operation::Mode { name, mode, who } => {
                 by(who, || fs::set_permissions(at(name), fs::Permissions::from_mode(mode))).map(done)
@@ -165,9 +165,9 @@ impl World {
                 Ok(format!("{} {} {} {}", meta.atime(), meta.atime_nsec(), meta.mtime(), meta.mtime_nsec()))
             }
             Operation::SetXattr { name, key, size } => {
-                Ok(rustix::fs::lsetxattr(at(name), key, &bytes(7, size), XattrFlags::empty())?).map(done)
+                Ok(done(rustix::fs::lsetxattr(at(name), key, &bytes(7, size), XattrFlags::empty())?))
             }
-            Operation::RemoveXattr { name, key } => Ok(rustix::fs::lremovexattr(at(name), key)?).map(done),
+            Operation::RemoveXattr { name, key } => Ok(done(rustix::fs::lremovexattr(at(name), key)?)),
             Operation::Read { name, who } => {
                 by(who, || content(&open(&at(name), OpenOptions::new().read(true).custom_flags_nonblock())?))
             }

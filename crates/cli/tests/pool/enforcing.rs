@@ -258,14 +258,14 @@ fn names_of_one_file_that_belong_apart_come_to_rest() {
 
 #[test]
 fn the_enforcer_runs_by_itself_in_its_window() {
-    let (_disks, builder) = disks(["warm", "cold"]);
+    let (disks, builder) = disks(["warm", "cold"]);
     // All day but one minute that is far away.
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec;
     let minute = (now / 60 + 12 * 60) % (24 * 60);
     let end = format!("{:02}:{:02}", minute / 60, minute % 60);
     let begin = format!("{:02}:{:02}", (minute + 1) % (24 * 60) / 60, (minute + 1) % 60);
-    fs::write(_disks[0].join("file"), "x").unwrap();
-    last_read_days_ago(&_disks[0].join("file"), 40);
+    fs::write(disks[0].join("file"), "x").unwrap();
+    last_read_days_ago(&disks[0].join("file"), 40);
     let pool = builder.rules(COLD_FILES).keys(&format!("[enforce]\nwindow = \"{begin}-{end}\"")).mount();
     let moved = poll(Duration::from_secs(90), || (pool.found_on("file") == ["cold"]).then_some(()));
     assert!(moved.is_some(), "the file is on {:?} after 90 s inside the window", pool.found_on("file"));

@@ -52,7 +52,7 @@ fn an_unnamed_file_opened_exclusively_cannot_be_linked() {
         let link = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&unnamed));
         rustix::fs::linkat(CWD, link, CWD, root.join("x"), AtFlags::SYMLINK_FOLLOW)
             .err()
-            .map(|error| error.raw_os_error())
+            .map(rustix::io::Errno::raw_os_error)
     });
 }
 
@@ -128,7 +128,8 @@ fn fallocate_does_what_ext4_does() {
                 file.set_len(0).unwrap();
                 file.write_all_at(&bytes(3, 200 * KIB), 0).unwrap();
                 file.sync_all().unwrap();
-                let result = rustix::fs::fallocate(&file, mode, offset, length).map_err(|error| error.raw_os_error());
+                let result =
+                    rustix::fs::fallocate(&file, mode, offset, length).map_err(rustix::io::Errno::raw_os_error);
                 file.sync_all().unwrap();
                 let meta = file.metadata().unwrap();
                 (result, meta.len(), meta.blocks(), fs::read(&path).unwrap())
@@ -160,7 +161,7 @@ fn holes_and_data_are_found_where_they_are() {
             file.write_all_at(&[2; 4096], 128 * KIB).unwrap();
             file.set_len(MIB).unwrap();
             file.sync_all().unwrap();
-            let seek = |to| rustix::fs::seek(&file, to).map_err(|error| error.raw_os_error());
+            let seek = |to| rustix::fs::seek(&file, to).map_err(rustix::io::Errno::raw_os_error);
             let mut found = Vec::new();
             for at in [0, 4095, 4096, 64 * KIB, 128 * KIB, 132 * KIB, MIB - 1, MIB, 2 * MIB] {
                 found.push((seek(rustix::fs::SeekFrom::Data(at)), seek(rustix::fs::SeekFrom::Hole(at))));

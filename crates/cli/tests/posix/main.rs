@@ -1,5 +1,11 @@
 //! What POSIX and Linux promise of a file system, on a mounted pool. Where the promise leaves room, a plain ext4
 //! directory is asked the same, and the answers are compared.
+#![allow(
+    clippy::large_stack_arrays,
+    clippy::unnecessary_debug_formatting,
+    clippy::case_sensitive_file_extension_comparisons,
+    reason = "a block for direct I/O; names end in exactly .b"
+)]
 
 mod files;
 mod metadata;

@@ -244,7 +244,7 @@ fn listings_stay_whole_while_files_come_and_go() {
     }
     let (stop, made) = (AtomicBool::new(false), AtomicU64::new(0));
     let root = two.join("many");
-    let name = |i: u64| root.join(if i % 2 == 0 { format!("churn-{i}") } else { format!("churn-{i}.b") });
+    let name = |i: u64| root.join(if i.is_multiple_of(2) { format!("churn-{i}") } else { format!("churn-{i}.b") });
     thread::scope(|scope| {
         let churn = scope.spawn(|| {
             for i in 0.. {

@@ -6,6 +6,7 @@
 //! - `UMBRELLA_TEST_STAND_IN`: `plain` or `mergerfs` mounts that instead of a pool, to check the tests themselves;
 //! - `UMBRELLA_TEST_KEEP_LOG`: print the daemon's log also when a test passes.
 #![allow(dead_code, unreachable_pub, reason = "shared by several test binaries, each of which uses a part")]
+#![allow(clippy::unnecessary_debug_formatting, reason = "quoted paths are what TOML reads")]
 
 pub mod dice;
 pub mod disk;
