@@ -15,7 +15,7 @@ use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
 use crate::meta::Meta;
 use crate::node::{FileState, Node, NodeId, path_of};
-use crate::relocate::{BranchUuid, DirRename, DirSite, Place, Supersede};
+use crate::relocate::{BranchUuid, DirRename, DirSite, Place, RelocateError, Supersede};
 
 /// What happens to an entry that has the new name already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -190,22 +190,20 @@ impl Pool {
 
     /// Renames over a file that is on another branch.
     fn supersede(&self, from: &End<'_>, to: &End<'_>, dir: &DirAt, to_dir: &DirAt, target_dir: &DirAt) -> OpResult<()> {
-        let hidden = dir.online.hidden.as_ref().ok_or(OpError::Sys(Errno::ROFS))?;
-        if target_dir.online.hidden.is_none() {
-            return Err(OpError::Sys(Errno::ROFS));
-        }
-        crate::relocate::supersede(&Supersede {
-            winner: BranchUuid(dir.online.uuid),
-            from: Place { dir: dir.fd.as_fd(), name: from.name },
-            to: Place { dir: to_dir.fd.as_fd(), name: to.name },
-            loser: BranchUuid(target_dir.online.uuid),
-            replaced: Place { dir: target_dir.fd.as_fd(), name: to.name },
-            from_path: &path_of(&from.parent, from.name),
-            to_path: &path_of(&to.parent, to.name),
-            intents: hidden.intents.as_fd(),
-            hook: None,
+        let (from_path, to_path) = (path_of(&from.parent, from.name), path_of(&to.parent, to.name));
+        recorded_on(&[dir, target_dir], |intents| {
+            crate::relocate::supersede(&Supersede {
+                winner: BranchUuid(dir.online.uuid),
+                from: Place { dir: dir.fd.as_fd(), name: from.name },
+                to: Place { dir: to_dir.fd.as_fd(), name: to.name },
+                loser: BranchUuid(target_dir.online.uuid),
+                replaced: Place { dir: target_dir.fd.as_fd(), name: to.name },
+                from_path: &from_path,
+                to_path: &to_path,
+                intents,
+                hook: None,
+            })
         })
-        .map_err(|error| OpError::Sys(error.errno()))
     }
 
     /// Renames a directory on every branch that has it. The caller holds the rename lock exclusively.
@@ -269,20 +267,18 @@ impl Pool {
                     to: Place { dir: new.fd.as_fd(), name: to.name },
                 })
                 .collect();
-            if places.iter().any(|(old, _)| old.online.hidden.is_none()) {
-                return Err(OpError::Sys(Errno::ROFS));
-            }
-            let hidden =
-                places.iter().find_map(|(old, _)| old.online.hidden.as_ref()).ok_or(OpError::Sys(Errno::ROFS))?;
-            crate::relocate::rename_dir(&DirRename {
-                sites: &sites,
-                from_path: &path_of(&from.parent, from.name),
-                to_path: &path_of(&to.parent, to.name),
-                replaced: other.is_some(),
-                intents: hidden.intents.as_fd(),
-                hook: None,
-            })
-            .map_err(|error| OpError::Sys(error.errno()))?;
+            let (from_path, to_path) = (path_of(&from.parent, from.name), path_of(&to.parent, to.name));
+            let branches: Vec<_> = places.iter().map(|(old, _)| old).collect();
+            recorded_on(&branches, |intents| {
+                crate::relocate::rename_dir(&DirRename {
+                    sites: &sites,
+                    from_path: &from_path,
+                    to_path: &to_path,
+                    replaced: other.is_some(),
+                    intents,
+                    hook: None,
+                })
+            })?;
         }
         if let Some(dir) = node.dir() {
             dir.state.write().place = Some((Arc::clone(&to.parent), to.name.to_owned()));
@@ -315,6 +311,24 @@ impl Pool {
         }
         Ok(())
     }
+}
+
+/// Does a change that is recorded on one of these branches; on the next one where there is no room for the record.
+fn recorded_on(
+    branches: &[&DirAt],
+    call: impl Fn(std::os::fd::BorrowedFd<'_>) -> Result<(), RelocateError>,
+) -> OpResult<()> {
+    if branches.iter().any(|dir| dir.online.hidden.is_none()) {
+        return Err(OpError::Sys(Errno::ROFS));
+    }
+    let mut done = Err(RelocateError::NoSpace);
+    for hidden in branches.iter().filter_map(|dir| dir.online.hidden.as_ref()) {
+        done = call(hidden.intents.as_fd());
+        if done != Err(RelocateError::NoSpace) {
+            break;
+        }
+    }
+    done.map_err(|error| OpError::Sys(error.errno()))
 }
 
 fn flags_of(replace: Replace) -> RenameFlags {
