@@ -173,6 +173,7 @@ impl Pool {
     pub fn lookup_entry(&self, parent: NodeId, listing: &Listing, entry: &Entry) -> OpResult<Attr> {
         let _names = self.rename_lock.read();
         let parent = self.dir_node(parent)?;
+        let moves = parent.dir().map(|dir| dir.moves.load(Ordering::Acquire));
         let found = match entry.copy.and_then(|copy| listing.copies.get(copy)) {
             // Where it was listed, unless it moved since.
             Some(at) if entry.kind != FileKind::Directory => at
@@ -180,7 +181,7 @@ impl Pool {
                 .ok()
                 .flatten()
                 .filter(|meta| meta.kind != FileKind::Directory)
-                .map(|meta| found_one(at, meta)),
+                .map(|meta| found_one(at, meta, moves)),
             _ => None,
         };
         let found = match found {
@@ -216,6 +217,6 @@ fn kind_of(at: &DirAt, name: &OsStr, kind: FileType) -> FileKind {
 }
 
 /// See [`Pool::lookup_entry`].
-pub(crate) fn found_one(at: &DirAt, meta: crate::meta::Meta) -> crate::pool::Found {
-    crate::pool::Found { at: smallvec![(at.clone(), meta)] }
+pub(crate) fn found_one(at: &DirAt, meta: crate::meta::Meta, moves: Option<u64>) -> crate::pool::Found {
+    crate::pool::Found { at: smallvec![(at.clone(), meta)], moves }
 }

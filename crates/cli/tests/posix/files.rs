@@ -236,6 +236,26 @@ fn a_file_renamed_while_open_keeps_working_and_moves_after_its_close() {
 }
 
 #[test]
+fn a_file_stays_while_a_mapping_outlives_its_descriptor_and_moves_after_it() {
+    in_both_modes(|two| {
+        fs::write(two.join("mapped"), vec![b'-'; 8192]).unwrap();
+        let file = open_rw(two.join("mapped"));
+        let mut mapping = Mapping::new(&file, 8192).unwrap();
+        mapping.close_file();
+        drop(file);
+        fs::rename(two.join("mapped"), two.join("mapped.b")).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        mapping.set(5000, b'x');
+        mapping.sync().unwrap();
+        let read = || fs::read(two.join("mapped.b")).unwrap()[5000];
+        assert_eq!(read(), b'x', "what is written through the mapping is in the file");
+        drop(mapping);
+        two.expect_on("b", "mapped.b");
+        assert_eq!(read(), b'x');
+    });
+}
+
+#[test]
 fn a_reader_goes_on_while_its_file_moves() {
     in_both_modes(|two| {
         let data = bytes(6, 2 * MIB);

@@ -135,7 +135,7 @@ impl Drop for Process {
 pub struct Mapping {
     start: *mut u8,
     len: usize,
-    _file: OwnedFd,
+    file: Option<OwnedFd>,
 }
 
 impl Mapping {
@@ -156,7 +156,12 @@ impl Mapping {
         if start == libc::MAP_FAILED {
             return Err(std::io::Error::last_os_error());
         }
-        Ok(Self { start: start.cast(), len, _file: file })
+        Ok(Self { start: start.cast(), len, file: Some(file) })
+    }
+
+    /// Closes the mapping's own descriptor; the mapping lives on.
+    pub fn close_file(&mut self) {
+        self.file = None;
     }
 
     /// Reads one byte.

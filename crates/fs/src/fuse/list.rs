@@ -24,7 +24,7 @@ impl Fuse {
                 }
             }
         }
-        let listing = self.pool.list(node, offset.max(2))?;
+        let listing = self.pool.list(node, if offset <= 2 { 0 } else { offset })?;
         for entry in listing.after(offset) {
             let Ok(attr) = self.pool.lookup_entry(node, &listing, entry) else { continue };
             let (id, ino) = (INodeNo(attr.node.0), INodeNo(attr.ino.0));

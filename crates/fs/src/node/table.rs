@@ -75,29 +75,57 @@ impl NodeTable {
         self.ids(id).read().get(&id).cloned()
     }
 
-    /// The node of an inode on a branch, with one more reference; made by `make` when there is none that `fits`.
+    /// The node of an inode on a branch, with one more reference; made by `make` when there is none that `fits`. `None`: `make` would
+    /// not. `fits` may lock the node, as the table is not locked then; `make` may not.
     pub(crate) fn intern(
         &self,
         backing: Backing,
-        fits: impl FnOnce(&Node) -> bool,
-        make: impl FnOnce(NodeId) -> Arc<Node>,
-    ) -> (Arc<Node>, bool) {
-        let mut shard = self.backings(backing).lock();
-        if let Some(node) = shard.find(backing)
-            && fits(&node)
-        {
-            node.retain();
-            if shard.lingering.remove(&backing).is_some() {
-                shard.live.insert(backing, Arc::clone(&node));
-                self.ids(node.id).write().insert(node.id, Arc::clone(&node));
+        fits: impl Fn(&Node) -> bool,
+        make: impl FnOnce(NodeId) -> Option<Arc<Node>>,
+    ) -> Option<(Arc<Node>, bool)> {
+        loop {
+            let found = self.take(backing);
+            if let Some(node) = &found
+                && fits(node)
+            {
+                return Some((Arc::clone(node), false));
             }
-            return (node, false);
+            let mut shard = self.backings(backing).lock();
+            let now = shard.find(backing).map(|node| node.id);
+            let raced = now.is_some() && now != found.as_ref().map(|node| node.id);
+            if raced {
+                drop(shard);
+                self.let_go(found.as_ref());
+                continue;
+            }
+            let made = make(self.next_id());
+            if let Some(node) = &made {
+                shard.lingering.remove(&backing);
+                shard.live.insert(backing, Arc::clone(node));
+                self.ids(node.id).write().insert(node.id, Arc::clone(node));
+            }
+            drop(shard);
+            self.let_go(found.as_ref());
+            return made.map(|node| (node, true));
         }
-        let node = make(self.next_id());
-        shard.lingering.remove(&backing);
-        shard.live.insert(backing, Arc::clone(&node));
-        self.ids(node.id).write().insert(node.id, Arc::clone(&node));
-        (node, true)
+    }
+
+    fn let_go(&self, unfit: Option<&Arc<Node>>) {
+        if let Some(node) = unfit {
+            self.release(node, 1);
+        }
+    }
+
+    /// The node of an inode, with one more reference.
+    fn take(&self, backing: Backing) -> Option<Arc<Node>> {
+        let mut shard = self.backings(backing).lock();
+        let node = shard.find(backing)?;
+        node.retain();
+        if shard.lingering.remove(&backing).is_some() {
+            shard.live.insert(backing, Arc::clone(&node));
+            self.ids(node.id).write().insert(node.id, Arc::clone(&node));
+        }
+        Some(node)
     }
 
     /// Puts a node without an inode of its own in the index (a file without a name).

@@ -43,7 +43,7 @@ impl Pool {
         let new = NewFile { parent: &parent, name, kind: FileKind::File, perm, caller };
         let (dir, file) = self.make(&new, |dir| dir.create(name, OFlags::RDWR, perm, caller.umask))?;
         let meta = self.give_to(&file, &dir, caller)?;
-        let node = self.intern_file(&parent, name, &dir, &meta);
+        let node = self.intern_file(&parent, name, &dir, &meta, None).ok_or(OpError::Stale)?;
         self.count(Metric::Creates);
         let opened = self.add_open(&node, file, OFlags::RDWR, request, &meta)?;
         Ok((self.attr_with(&node, meta), opened))
@@ -109,7 +109,7 @@ impl Pool {
         let (dir, ()) = self.make(&new, call)?;
         let made = dir.refer(name)?;
         let meta = self.give_to(&made, &dir, caller)?;
-        let found = Found { at: smallvec::smallvec![(dir, meta)] };
+        let found = Found { at: smallvec::smallvec![(dir, meta)], moves: None };
         if kind != FileKind::Directory {
             self.count(Metric::Creates);
         }

@@ -188,6 +188,8 @@ impl Pool {
                 continue;
             }
             seen.push(online.dev);
+            // Who asks wants to see what was just written.
+            branch.invalidate_space();
             let space = branch.space();
             sum.total = sum.total.saturating_add(space.total.0);
             sum.free = sum.free.saturating_add(space.free.0);

@@ -1,6 +1,7 @@
 //! Copies of a directory on the branches, and the descriptors that lead to them.
 
 use std::num::NonZeroUsize;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -287,17 +288,19 @@ impl Pool {
         let (from, to, new_name) = (Arc::clone(&source.fd), Arc::clone(&parent.fd), name.clone());
         let abilities = parent.branch.abilities();
         let before = parent.stat_self()?;
+        let (online, temp_name) = (Arc::clone(&parent.online), self.mover.temp_name());
         let call = move || {
-            let clone_dir = match durable {
-                Durable::AtOnce => crate::relocate::clone_dir_durably,
-                Durable::WithItsFirstFile => crate::relocate::clone_dir,
-            };
-            clone_dir(std::os::fd::AsFd::as_fd(&*from), std::os::fd::AsFd::as_fd(&*to), &new_name, &abilities)
+            use crate::relocate::{Place, clone_dir_whole};
+            let hidden = online.hidden.as_ref().ok_or(Errno::ROFS)?;
+            let temp = Place { dir: hidden.tmp.as_fd(), name: &temp_name };
+            let place = Place { dir: to.as_fd(), name: &new_name };
+            clone_dir_whole(from.as_fd(), temp, place, &abilities, durable == Durable::AtOnce)
+                .map_err(|error| error.errno())
         };
         if parent.online.guarded || source.online.guarded {
-            parent.branch.io(move |_| call().map_err(|error| error.errno()))?;
+            parent.branch.io(move |_| call())?;
         } else {
-            call().map_err(|error| OpError::Sys(error.errno()))?;
+            call().map_err(OpError::Sys)?;
         }
         let made = parent.descend(&name)?;
         let meta = made.stat_self()?;

@@ -34,6 +34,8 @@ pub struct Attr {
 /// An entry as found on the branches: several only for directories and for names that more than one branch holds.
 pub(crate) struct Found {
     pub(crate) at: SmallVec<[(DirAt, Meta); 2]>,
+    /// The directory's count of moves before it was looked at; `None` for what cannot have moved since: it is new.
+    pub(crate) moves: Option<u64>,
 }
 
 impl Found {
@@ -72,7 +74,8 @@ impl Pool {
         let dir = parent.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
         loop {
             let moves = dir.moves.load(Ordering::Acquire);
-            let found = self.probe_copies(&self.copies(parent)?, name)?;
+            let mut found = self.probe_copies(&self.copies(parent)?, name)?;
+            found.moves = Some(moves);
             let unsure = found.at.is_empty() || (found.at.len() > 1 && found.kind() != FileKind::Directory);
             if unsure && (moves % 2 == 1 || dir.moves.load(Ordering::Acquire) != moves) {
                 drop(dir.commit.lock());
@@ -100,7 +103,7 @@ impl Pool {
         match failure {
             // Not found where we could look, and we could not look everywhere.
             Some(error) if at.is_empty() && copies.len() == 1 => Err(error),
-            _ => Ok(Found { at }),
+            _ => Ok(Found { at, moves: None }),
         }
     }
 
@@ -138,43 +141,81 @@ impl Pool {
         found
     }
 
-    /// The node of what was found, with one more reference.
+    /// The node of what was found, with one more reference. What was found may have moved since: then it is looked for again.
     pub(crate) fn intern(&self, parent: &Arc<Node>, name: &OsStr, found: &Found) -> OpResult<(Arc<Node>, Attr)> {
-        let (dir, meta) = found.first()?;
-        if meta.kind == FileKind::Directory {
-            let node = self.intern_dir(parent, name, found)?;
-            let attr = self.merged_attr(&node, found.at.iter().map(|(_, meta)| *meta));
-            return Ok((node, attr));
+        let mut again;
+        let mut found = found;
+        loop {
+            let (dir, meta) = found.first()?;
+            if meta.kind == FileKind::Directory {
+                let node = self.intern_dir(parent, name, found)?;
+                let attr = self.merged_attr(&node, found.at.iter().map(|(_, meta)| *meta));
+                return Ok((node, attr));
+            }
+            if let Some(node) = self.intern_file(parent, name, dir, meta, found.moves) {
+                let attr = Attr { node: node.id, ino: node.ino, meta: Meta { btime: node.born, ..*meta } };
+                return Ok((node, attr));
+            }
+            if let Some(above) = parent.dir() {
+                drop(above.commit.lock());
+            }
+            again = self.probe(parent, name)?.ok_or(OpError::Sys(Errno::NOENT))?;
+            found = &again;
         }
-        let node = self.intern_file(parent, name, dir, meta);
-        let attr = Attr { node: node.id, ino: node.ino, meta: Meta { btime: node.born, ..*meta } };
-        Ok((node, attr))
     }
 
-    pub(crate) fn intern_file(&self, parent: &Arc<Node>, name: &OsStr, dir: &DirAt, meta: &Meta) -> Arc<Node> {
+    /// `None`: nobody knows the file, and something in the directory moved since `moves` was read, perhaps this.
+    pub(crate) fn intern_file(
+        &self,
+        parent: &Arc<Node>,
+        name: &OsStr,
+        dir: &DirAt,
+        meta: &Meta,
+        moves: Option<u64>,
+    ) -> Option<Arc<Node>> {
         let backing = Pool::backing(&dir.branch, meta);
-        let (ino, born) = self.identity(&dir.online, meta);
+        // A move changes the place and the birth time that is kept under the file's lock.
         let fits = |node: &Node| {
-            node.kind == meta.kind && node.born == born && node.file().is_some_and(|file| !file.state.read().unlinked)
+            node.kind == meta.kind
+                && node.file().is_some_and(|file| {
+                    let state = file.state.read();
+                    !state.unlinked && state.backing == backing && node.born == self.identity(&dir.online, meta).1
+                })
+        };
+        let still = || {
+            moves.is_none_or(|moves| {
+                moves.is_multiple_of(2) && parent.dir().is_some_and(|dir| dir.moves.load(Ordering::Acquire) == moves)
+            })
         };
         let (node, new) = self.nodes.intern(backing, fits, |id| {
-            Node::new_file(id, ino, meta.kind, born, file_state(backing, Some((Arc::clone(parent), name.to_owned()))))
-        });
+            if !still() {
+                return None;
+            }
+            let (ino, born) = self.identity(&dir.online, meta);
+            let place = Some((Arc::clone(parent), name.to_owned()));
+            let node = Node::new_file(id, ino, meta.kind, born, file_state(backing, place));
+            still().then_some(node)
+        })?;
         if !new && let Some(file) = node.file() {
             let known = |names: &SmallVec<[(Arc<Node>, std::ffi::OsString); 1]>| {
                 names.iter().any(|(known, known_name)| known.id == parent.id && known_name == name)
             };
             if !known(&file.state.read().names) {
                 let mut state = file.state.write();
-                if !known(&state.names) && state.backing == backing {
-                    if meta.nlink <= 1 {
+                // It was seen before the lock was held; whoever gave the file another name since holds the lock as well.
+                if !known(&state.names)
+                    && state.backing == backing
+                    && let Ok(now) = dir.stat(name)
+                    && Pool::backing(&dir.branch, &now) == backing
+                {
+                    if now.nlink <= 1 {
                         state.names.clear();
                     }
                     state.names.push((Arc::clone(parent), name.to_owned()));
                 }
             }
         }
-        node
+        Some(node)
     }
 
     fn intern_dir(&self, parent: &Arc<Node>, name: &OsStr, found: &Found) -> OpResult<Arc<Node>> {
@@ -185,14 +226,16 @@ impl Pool {
         let topology = self.topology.load(Ordering::Acquire);
         let (first, meta) = found.first()?;
         let (ino, born) = self.identity(&first.online, meta);
-        let (node, _) = self.nodes.intern(
+        let interned = self.nodes.intern(
             key,
             |node| node.dir().is_some_and(|dir| !dir.state.read().removed),
             |id| {
                 let place = Some((Arc::clone(parent), name.to_owned()));
-                Node::new_dir(id, ino, born, DirState { place, copies: SmallVec::new(), topology, removed: false })
+                let state = DirState { place, copies: SmallVec::new(), topology, removed: false };
+                Some(Node::new_dir(id, ino, born, state))
             },
         );
+        let (node, _) = interned.ok_or(OpError::Stale)?;
         if let Some(dir) = node.dir() {
             let moved =
                 dir.state.read().place.as_ref().is_none_or(|(above, known)| above.id != parent.id || known != name);

@@ -261,9 +261,10 @@ impl Pool {
         self.spec.on_branch_error == OnBranchError::Fail
     }
 
-    /// A branch is missing, and that is to be seen (UmbrellaFS: OR semantics). Branches that may be missing do not count.
+    /// A branch is missing, and that is to be seen (UmbrellaFS: OR semantics).
     pub(crate) fn is_incomplete(&self) -> bool {
-        self.is_strict() && self.branches.load().iter().any(|branch| !branch.spec.optional && !branch.is_online())
+        self.is_strict()
+            && self.branches.load().iter().any(|branch| !branch.spec.name.is_empty() && !branch.is_online())
     }
 
     pub(crate) fn count(&self, metric: Metric) {

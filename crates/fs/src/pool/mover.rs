@@ -182,6 +182,8 @@ impl Pool {
     pub(crate) fn move_now(&self, node: &Arc<Node>, target: BranchId) -> OpResult<()> {
         let file = node.file().ok_or(OpError::Sys(rustix::io::Errno::ISDIR))?;
         let _io = file.io.write();
+        // A relocation under way gives way.
+        file.state.write().disturb();
         match self.transfer(node, target, Cause::Full, None) {
             Ok(_) => Ok(()),
             Err(NotMoved::Busy(_) | NotMoved::Mapped) => Err(OpError::Sys(rustix::io::Errno::BUSY)),

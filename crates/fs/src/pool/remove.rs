@@ -38,8 +38,11 @@ impl Pool {
         let node = self.nodes.find(backing);
         let file = node.as_ref().and_then(|node| node.file());
         let Some((node, file)) = node.as_ref().zip(file) else {
-            // Nobody knows it, so nothing relocates it: a relocation holds its node.
-            dir.unlink(name)?;
+            // Nobody knew it a moment ago, and a relocation holds its node; one that began since may have taken it away.
+            match dir.unlink(name) {
+                Err(error) if error.is_missing() => return Ok(false),
+                done => done?,
+            }
             self.forget_inode(dir, meta);
             return Ok(true);
         };
@@ -85,7 +88,7 @@ impl Pool {
     pub(crate) fn remove_dir(&self, node: &Arc<Node>, name: &OsStr) -> OpResult<()> {
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
         // Relocations into the directory, and copies of it being made, wait or have finished.
-        let _commit = dir.commit.lock();
+        let commit = dir.commit.lock();
         let copies = self.copies(node)?;
         for copy in &copies {
             if !copy.is_empty()? {
@@ -112,6 +115,8 @@ impl Pool {
             state.removed = true;
             state.copies.clone()
         };
+        // Who makes a listing holds it, and may wait for a commit.
+        drop(commit);
         *dir.listing.lock() = None;
         for copy in &gone {
             self.nodes.remove_backing(copy.backing, node);

@@ -4,13 +4,15 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
-use rustix::fs::{Mode, OFlags, XattrFlags, mkdirat, openat, removexattr, setxattr};
+use rustix::fs::{
+    AtFlags, Mode, OFlags, RenameFlags, XattrFlags, mkdirat, openat, removexattr, renameat_with, setxattr, unlinkat,
+};
 use rustix::io::Errno;
 
 use super::commit::ParentTimes;
 use super::error::Doing;
 use super::fingerprint::look_fd;
-use super::{Loss, RelocateError, attrs};
+use super::{Loss, Place, RelocateError, attrs};
 use crate::control::protocol::Abilities;
 
 /// Attributes that say something about a branch itself.
@@ -40,6 +42,30 @@ pub fn clone_dir_durably(
     attrs::sync_dir(dir.as_fd()).doing("flush the new directory")?;
     attrs::sync_dir(to_parent).doing("flush the new directory's parent")?;
     Ok(created)
+}
+
+/// [`clone_dir`] or [`clone_dir_durably`] by way of `temp`, so that no crash leaves a directory that looks unlike `from` under the
+/// name. Where that is not possible (another file system is mounted below the branch), made in place.
+pub fn clone_dir_whole(
+    from: BorrowedFd<'_>,
+    temp: Place<'_>,
+    to: Place<'_>,
+    abilities: &Abilities,
+    durably: bool,
+) -> Result<bool, RelocateError> {
+    let (dir, _) = make(from, temp.dir, temp.name, abilities)?;
+    if durably {
+        attrs::sync_dir(dir.as_fd()).doing("flush the new directory")?;
+    }
+    match renameat_with(temp.dir, temp.name, to.dir, to.name, RenameFlags::NOREPLACE) {
+        Ok(()) if durably => attrs::sync_dir(to.dir).doing("flush the new directory's parent").map(|()| true),
+        Ok(()) => Ok(true),
+        Err(_) => {
+            let _leftover = unlinkat(temp.dir, temp.name, AtFlags::REMOVEDIR);
+            let make = if durably { clone_dir_durably } else { clone_dir };
+            make(from, to.dir, to.name, abilities)
+        }
+    }
 }
 
 fn make(

@@ -66,7 +66,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use commit::{Move, MovedName, commit, verify_unchanged};
 pub use copy::{Copied, copy, copy_from_fd, losses};
-pub use dirs::{clone_dir, clone_dir_durably, sync_dir_attrs};
+pub use dirs::{clone_dir, clone_dir_durably, clone_dir_whole, sync_dir_attrs};
 pub use error::{Loss, RelocateError};
 pub use fingerprint::Fingerprint;
 pub use intent::{BranchUuid, DecodeError, Intent};
