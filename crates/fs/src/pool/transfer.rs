@@ -287,6 +287,8 @@ impl Pool {
         let new = Backing { branch: target.id, dev: online.dev, ino: copied.target.ino };
         let keys = (key_of(&first.from.online, backing), key_of(&online, new));
         self.inodes.moved(keys.0, keys.1, node.born);
+        // Says which file the number is for: after a crash it would not be believed without.
+        self.inodes.ino_checked(keys.1, copied.target.btime);
         self.nodes.add_backing(new, node);
         let committed = relocate::commit(&Move {
             from: BranchUuid(first.from.online.uuid),
