@@ -51,6 +51,8 @@ impl Pool {
             return Ok(false);
         }
         state.disturb();
+        // Counted anew: while a file moves, its links are fewer for a moment.
+        let meta = &dir.stat(name)?;
         dir.unlink(name)?;
         state.names.retain(|(known, known_name)| known.id != parent.id || known_name != name);
         if meta.nlink <= 1 {

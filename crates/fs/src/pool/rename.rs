@@ -163,6 +163,11 @@ impl Pool {
         if let Some(state) = other_state.as_mut() {
             state.disturb();
         }
+        // Counted anew: while a file moves, its links are fewer for a moment.
+        let last_link = match target {
+            Some((_, (target_dir, _))) => target_dir.stat(to.name)?.nlink <= 1,
+            None => false,
+        };
         match target {
             Some((_, (target_dir, _))) if target_dir.id() != dir.id() => {
                 self.supersede(from, to, dir, &to_dir, target_dir)?;
@@ -177,7 +182,7 @@ impl Pool {
                 state.unjudged = true;
             } else {
                 forget_name(state, to);
-                if target_meta.nlink <= 1 {
+                if last_link {
                     state.names.clear();
                     state.unlinked = true;
                     self.nodes.remove_backing(state.backing, other);
