@@ -1,0 +1,172 @@
+//! Branches to test on: two directories and a tmpfs that is soon full. All is unmounted and removed at the end.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::mount::{MountFlags, UnmountFlags};
+use umbrella_fs::pool::Pool;
+use umbrella_fs::spec::{BranchSpec, EnforceSpec, OnBranchError, PoolSpec};
+use umbrella_policy::placement::spec::{Comparison, Condition, DestinationSpec, RuleKindSpec, RuleSpec, RulesSpec};
+use umbrella_units::{Amount, ByteSize};
+
+/// In the order of the configuration.
+pub(crate) const BRANCHES: [&str; 3] = ["fast", "slow", "tiny"];
+/// Files above this move from `fast` to `slow` under most of the rules.
+pub(crate) const BIG: u64 = 4096;
+/// Room on `tiny`.
+const TINY_KIB: u32 = 512;
+
+/// Where the branches are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ground {
+    /// The file system of the temporary directory, which may use inode numbers again at once.
+    Disk,
+    /// A tmpfs: fast.
+    Memory,
+}
+
+/// See the module.
+pub(crate) struct Bench {
+    root: PathBuf,
+    /// Removed at the end; `None` in a child process, which only uses it.
+    dir: Option<tempfile::TempDir>,
+    mounts: Vec<PathBuf>,
+}
+
+impl Bench {
+    pub(crate) fn new(ground: Ground) -> Bench {
+        assert!(rustix::process::geteuid().is_root(), "these tests mount file systems: run them as root");
+        let dir = tempfile::tempdir().unwrap();
+        let mut bench = Bench { root: dir.path().to_owned(), dir: Some(dir), mounts: Vec::new() };
+        if ground == Ground::Memory {
+            bench.tmpfs(&bench.root(), "size=256m");
+        }
+        for name in ["fast", "slow", "tiny", "tiny.store", "state"] {
+            std::fs::create_dir(bench.root().join(name)).unwrap();
+        }
+        bench.tmpfs(&bench.root().join("tiny.store"), &format!("size={TINY_KIB}k"));
+        bench.bind_tiny();
+        bench
+    }
+
+    /// A bench that another process made.
+    pub(crate) fn of_parent(root: PathBuf) -> Bench {
+        Bench { root, dir: None, mounts: Vec::new() }
+    }
+
+    fn tmpfs(&mut self, at: &Path, options: &str) {
+        let options = std::ffi::CString::new(options).unwrap();
+        rustix::mount::mount("none", at, "tmpfs", MountFlags::empty(), Some(options.as_c_str())).unwrap();
+        self.mounts.push(at.to_owned());
+    }
+
+    fn bind_tiny(&mut self) {
+        let at = self.branch(2);
+        rustix::mount::mount_bind(self.root().join("tiny.store"), &at).unwrap();
+        self.mounts.push(at);
+    }
+
+    /// The folder that holds everything.
+    pub(crate) fn root(&self) -> PathBuf {
+        self.root.clone()
+    }
+
+    /// A branch's directory.
+    pub(crate) fn branch(&self, branch: usize) -> PathBuf {
+        self.root().join(BRANCHES[branch])
+    }
+
+    /// Takes a branch away: the tmpfs is unmounted, a directory gets another name.
+    pub(crate) fn take_away(&mut self, branch: usize) {
+        let at = self.branch(branch);
+        if branch == 2 {
+            rustix::mount::unmount(&at, UnmountFlags::DETACH).unwrap();
+            self.mounts.retain(|mount| *mount != at);
+        } else {
+            std::fs::rename(&at, self.root().join("away")).unwrap();
+        }
+    }
+
+    /// Gives it back.
+    pub(crate) fn give_back(&mut self, branch: usize) {
+        if branch == 2 {
+            self.bind_tiny();
+        } else {
+            std::fs::rename(self.root().join("away"), self.branch(branch)).unwrap();
+        }
+    }
+
+    /// Mounts the pool, so to speak.
+    pub(crate) fn assemble(&self, rules: usize) -> Arc<Pool> {
+        assemble(&self.root(), rules)
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        for mount in self.mounts.iter().rev() {
+            let _ = rustix::mount::unmount(mount, UnmountFlags::DETACH);
+        }
+        drop(self.dir.take());
+    }
+}
+
+/// The pool over the branches in a bench's folder.
+pub(crate) fn assemble(root: &Path, rules: usize) -> Arc<Pool> {
+    let branch = |name: &&str| BranchSpec {
+        name: (*name).to_owned(),
+        path: root.join(name),
+        keep_free: Amount::Bytes(ByteSize(0)),
+        headroom: None,
+        read_only: false,
+        optional: true,
+        require_mount: None,
+        min_stay: Duration::ZERO,
+        passthrough: true,
+    };
+    let spec = PoolSpec {
+        mount: PathBuf::from("/srv/model"),
+        branches: BRANCHES.iter().map(branch).collect(),
+        rules: rule_set(rules),
+        on_branch_error: OnBranchError::Skip,
+        cache_timeout: Duration::ZERO,
+        enforce: EnforceSpec { window: None, bandwidth: None },
+        probe_interval: Duration::from_secs(1),
+        probe_timeout: Duration::from_secs(10),
+        threads: 2,
+    };
+    Pool::assemble(spec, &root.join("state"), &[]).unwrap()
+}
+
+/// How many sets of rules there are.
+pub(crate) const RULE_SETS: usize = 4;
+
+/// Rules to mount with or to change to.
+pub(crate) fn rule_set(number: usize) -> RulesSpec {
+    let size = |is| Condition::Size { is, value: ByteSize(BIG), band: ByteSize(0) };
+    let extension = |name: &str| Condition::Extension { any_of: vec![name.to_owned()], negated: false };
+    let (rules, default) = match number % RULE_SETS {
+        0 => (vec![when("big", size(Comparison::Greater), "slow")], ["fast", "slow", "tiny"]),
+        1 => (vec![when("small", size(Comparison::LessOrEqual), "fast")], ["slow", "fast", "tiny"]),
+        2 => (
+            vec![
+                when("users", Condition::Uid { is: Comparison::Equal, value: 1000 }, "slow"),
+                when("logs", extension("log"), "tiny"),
+            ],
+            ["fast", "slow", "tiny"],
+        ),
+        _ => (vec![when("logs", extension("log"), "slow")], ["tiny", "fast", "slow"]),
+    };
+    RulesSpec { rules, default: default.map(str::to_owned).to_vec() }
+}
+
+/// Whether a set of rules sends nothing to the branch that is soon full.
+pub(crate) fn has_room_always(rules: usize) -> bool {
+    rules % RULE_SETS < 2
+}
+
+fn when(name: &str, condition: Condition, to: &str) -> RuleSpec {
+    let to = DestinationSpec { branches: vec![to.to_owned()], spill: true };
+    RuleSpec { name: name.to_owned(), kind: RuleKindSpec::When { conditions: vec![condition], to } }
+}

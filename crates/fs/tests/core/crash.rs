@@ -1,0 +1,177 @@
+//! Kills: a child process runs operations, with its mover's work among them, and is killed at a random moment. Assembled again, the
+//! pool must show what the model says after the last operation that ended, or after the one that was under way.
+//!
+//! The child is this test binary again, running `child` alone; it writes the number of each operation before and after it.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use crate::bench::Ground;
+use crate::check;
+use crate::model::{Model, Ref};
+use crate::ops::{Op, generate};
+use crate::sequences::{budget, first_seed};
+use crate::world::{Done, World, fail};
+
+/// Where the child finds its branches, and what it is to do.
+const ROOT: &str = "UMBRELLA_MODEL_CHILD_ROOT";
+const SEED: &str = "UMBRELLA_MODEL_CHILD_SEED";
+
+/// Operations whose effect the model knows beforehand, and that a child can do: mounts are the parent's.
+fn operations(seed: u64) -> Vec<Op> {
+    let fits = |op: &Op| {
+        !matches!(op, Op::TakeAway { .. } | Op::GiveBack | Op::Exchange { .. } | Op::Remount { .. } | Op::Drain { .. })
+    };
+    // A mover as busy as it would be with a thread of its own. Root's files, as those of others get their owner in a second step.
+    let with_moves = |op: Op| match op {
+        Op::Put { dir, name, perm, len, .. } => [Op::Put { dir, name, perm, uid: 0, len }, Op::Settle],
+        op => [op, Op::Settle],
+    };
+    generate(seed, 150).into_iter().filter(fits).flat_map(with_moves).collect()
+}
+
+/// Not a test of its own: does nothing unless it is asked to.
+#[test]
+fn child() {
+    let (Ok(root), Ok(seed)) = (std::env::var(ROOT), std::env::var(SEED)) else { return };
+    let seed: u64 = seed.parse().unwrap();
+    let mut world = World::in_folder(PathBuf::from(root), seed as usize);
+    let mut out = std::io::stdout();
+    for (number, op) in operations(seed).into_iter().enumerate() {
+        // One system call, so that what was said was said before the kill.
+        out.write_all(format!("at {number}\n").as_bytes()).unwrap();
+        out.flush().unwrap();
+        world.apply(op).unwrap();
+    }
+    println!("at end");
+    std::thread::sleep(Duration::from_secs(60));
+}
+
+/// Models after `count` operations and after one more; the second may be between the two where an operation has several steps.
+fn expected(seed: u64, count: usize) -> Done<Vec<Model>> {
+    let mut world = World::new(Ground::Memory, seed as usize);
+    let operations = operations(seed);
+    let done = |op: Op, world: &mut World| world.apply(op).map_err(|text| format!("{op:?}: {text}"));
+    for op in &operations[..count] {
+        done(*op, &mut world)?;
+    }
+    let mut models = vec![world.model.clone()];
+    match operations.get(count) {
+        // Created, but not written yet.
+        Some(Op::Put { .. }) => {
+            let before = world.model.files.len();
+            done(operations[count], &mut world)?;
+            models.push(world.model.clone());
+            if world.model.files.len() > before
+                && let Some((_, file)) = world.model.files.last_key_value()
+                && file.data().is_some()
+            {
+                world.model.files.last_entry().unwrap().get_mut().data_mut().unwrap().clear();
+                models.push(world.model.clone());
+            }
+        }
+        Some(op) => {
+            done(*op, &mut world)?;
+            models.push(world.model.clone());
+        }
+        None => {}
+    }
+    Ok(models)
+}
+
+/// A write that was cut short: each byte is the old or the new one.
+fn allow_half_writes(world: &World, before: &Model, after: &mut Model) {
+    for (_, _, path, what) in after.names() {
+        let Ref::File(key) = what else { continue };
+        // A file that was made by the operation was empty before it.
+        let old = before.files.get(&key).map_or(Some(&[][..]), |file| file.data().map(Vec::as_slice));
+        let (Some(old), Some(new)) = (old, after.files[&key].data()) else { continue };
+        let found = (0..3).find_map(|branch| std::fs::read(world.bench.branch(branch).join(&path[1..])).ok());
+        let Some(found) = found.filter(|_| old != new) else { continue };
+        let at = |data: &[u8], at: usize| data.get(at).copied().unwrap_or(0);
+        let mixed = (0..found.len()).all(|i| found[i] == at(old, i) || found[i] == at(new, i));
+        let (shorter, longer) = (old.len().min(new.len()), old.len().max(new.len()));
+        if mixed && (shorter..=longer).contains(&found.len()) {
+            *after.files.get_mut(&key).unwrap().data_mut().unwrap() = found;
+        }
+    }
+}
+
+fn kill_once(seed: u64) -> Done<usize> {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let mut world = World::new(if seed % 2 == 0 { Ground::Memory } else { Ground::Disk }, seed as usize);
+    world.unmount();
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "crash::child", "--nocapture", "--test-threads=1"])
+        .env(ROOT, world.bench.root())
+        .env(SEED, seed.to_string())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let stop_at = rng.random_range(5..200);
+    let mut reached = None;
+    for line in lines.by_ref() {
+        let line = line.unwrap();
+        let Some((_, at)) = line.split_once("at ").filter(|(before, _)| !before.contains("panicked")) else { continue };
+        reached = at.parse::<usize>().ok();
+        if reached.is_none_or(|at| at >= stop_at) {
+            break;
+        }
+    }
+    // Somewhere in the operation, or in one of the next.
+    std::thread::sleep(Duration::from_micros(rng.random_range(0..3000)));
+    let ended = child.try_wait().unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    if let Some(status) = ended {
+        return fail(format!("the child ended by itself: {status}, in operation {reached:?}"));
+    }
+    for line in lines {
+        if let Some(at) = line.unwrap().strip_prefix("at ") {
+            reached = at.parse().ok();
+        }
+    }
+    let done = reached.unwrap_or_else(|| operations(seed).len());
+    world.pool = Some(world.bench.assemble(world.rules));
+    let mut failures = Vec::new();
+    let mut models = expected(seed, done)?;
+    let before = models[0].clone();
+    models.iter_mut().for_each(|model| allow_half_writes(&world, &before, model));
+    for mut model in models {
+        model.bury(&BTreeSet::new());
+        world.drop_caches();
+        world.model = model;
+        match check::all(&mut world) {
+            Ok(()) => return world.finish().map(|()| done).map_err(|text| format!("killed in {done}, then {text}")),
+            Err(text) => failures.push(text),
+        }
+    }
+    let under_way = operations(seed).get(done).copied();
+    fail(format!(
+        "killed in operation {done}, {under_way:?}; compared with before and after it:\n{}",
+        failures.join("\n")
+    ))
+}
+
+#[test]
+fn a_kill_at_any_moment_leaves_what_was_there_before_the_operation_or_after_it() {
+    let until = Instant::now() + budget(8);
+    let mut seed = first_seed();
+    let mut operations = 0;
+    while Instant::now() < until {
+        match kill_once(seed) {
+            Ok(done) => operations += done,
+            Err(text) => panic!("seed {seed}: {text}"),
+        }
+        seed += 1;
+    }
+    println!("{} kills after {operations} operations", seed - first_seed());
+}

@@ -1,0 +1,18 @@
+//! The core against a model, without FUSE: `Pool` is driven directly, on plain directories and small tmpfs mounts.
+//!
+//! - `model`: what users should see; `world`: a pool beside a model, and the operations on both
+//! - `ops`: operations and their generator; `check`: comparing the two, and what must hold on the branches
+//! - `sequences`, `crash`, `threads`: generated runs; `races`, `regressions`: single statements
+//!
+//! Needs root. `UMBRELLA_MODEL_SECONDS` lengthens each generated run, `UMBRELLA_MODEL_SEED` says where its seeds begin.
+
+mod bench;
+mod check;
+mod crash;
+mod model;
+mod ops;
+mod races;
+mod regressions;
+mod sequences;
+mod threads;
+mod world;
