@@ -117,7 +117,7 @@ pub(crate) fn hidden_is_clean(world: &World) -> Done {
 
 /// The whole tree as the pool shows it.
 fn tree(world: &mut World, seen: &Model) -> Done {
-    let by_listing = world.steps % 2 == 0;
+    let by_listing = world.steps.is_multiple_of(2);
     let pool = world.pool();
     for (dir, path) in seen.dir_paths() {
         let node = world.dir_node(dir)?;
@@ -174,7 +174,7 @@ fn entry_is(world: &mut World, path: &str, what: Ref, attr: &Attr, listed_ino: u
                 return fail(format!("{path} leads elsewhere"));
             }
         }
-        Content::Data(data) if world.steps % 4 == 0 => {
+        Content::Data(data) if world.steps.is_multiple_of(4) => {
             let request = OpenRequest { read: true, ..OpenRequest::default() };
             let opened = pool.open(attr.node, request).map_err(|error| format!("open of {path}: {error:?}"))?;
             let read = contents(world, opened.handle, data.len());

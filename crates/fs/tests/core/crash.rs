@@ -105,7 +105,7 @@ fn allow_half_writes(world: &World, before: &Model, after: &mut Model) {
 
 fn kill_once(seed: u64) -> Done<usize> {
     let mut rng = StdRng::seed_from_u64(seed);
-    let mut world = World::new(if seed % 2 == 0 { Ground::Memory } else { Ground::Disk }, seed as usize);
+    let mut world = World::new(if seed.is_multiple_of(2) { Ground::Memory } else { Ground::Disk }, seed as usize);
     world.unmount();
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "crash::child", "--nocapture", "--test-threads=1"])
@@ -144,7 +144,9 @@ fn kill_once(seed: u64) -> Done<usize> {
     let mut failures = Vec::new();
     let mut models = expected(seed, done)?;
     let before = models[0].clone();
-    models.iter_mut().for_each(|model| allow_half_writes(&world, &before, model));
+    for model in &mut models {
+        allow_half_writes(&world, &before, model);
+    }
     for mut model in models {
         model.bury(&BTreeSet::new());
         world.drop_caches();

@@ -182,7 +182,9 @@ fn a_file_that_two_writers_fill_its_branch_with_moves_once_and_keeps_what_both_w
             })
         })
         .collect();
-    writers.into_iter().for_each(|writer| writer.join().unwrap());
+    for writer in writers {
+        writer.join().unwrap();
+    }
     assert!(!bench.branch(2).join("file").exists(), "it is still on the full branch");
     let there = std::fs::read(bench.branch(0).join("file")).unwrap();
     assert!(there == [pattern(0, half as u32), pattern(1, half as u32)].concat(), "contents differ");

@@ -53,3 +53,18 @@ fn a_directory_changed_while_a_branch_was_away_is_alike_on_all_branches_afterwar
     ];
     holds(0, &ops);
 }
+
+#[test]
+fn a_directory_made_alike_after_a_branch_was_away_does_not_look_older() {
+    let ops = [
+        Op::Mkdir { dir: 0, name: 0, perm: 0o755 },
+        Op::Put { dir: 1, name: 1, perm: 0o600, uid: 0, len: 10_000 },
+        Op::Settle,
+        // Its entries change last on the branch that goes away, its owner meanwhile.
+        Op::Put { dir: 1, name: 2, perm: 0o600, uid: 0, len: 10 },
+        Op::TakeAway { branch: 0 },
+        Op::Chown { what: 0, uid: 1000 },
+        Op::GiveBack,
+    ];
+    holds(0, &ops);
+}

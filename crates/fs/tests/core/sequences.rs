@@ -50,7 +50,7 @@ fn run_telling(ground: Ground, rules: usize, ops: &[Op], tell: &mut dyn FnMut(St
 /// What a failure is about: its words, without names and numbers.
 fn about(text: &str) -> String {
     let (_, text) = text.split_once("}: ").or_else(|| text.split_once(": ")).unwrap_or(("", text));
-    text.split(' ').filter(|word| word.chars().all(|c| c.is_alphabetic())).collect::<Vec<_>>().join(" ")
+    text.split(' ').filter(|word| word.chars().all(char::is_alphabetic)).collect::<Vec<_>>().join(" ")
 }
 
 /// Leaves operations out for as long as it still fails in the same way, in bounded time.
@@ -86,7 +86,8 @@ fn sequences(ground: Ground, seconds: u64) {
             let fewer = shrink(ground, rules, ops, &text);
             let mut steps = Vec::new();
             let again = run_telling(ground, rules, &fewer, &mut |step| steps.push(step)).err();
-            let steps = steps.join("\n  ");
+            // The end of the trace is what tells most.
+            let steps = steps[steps.len().saturating_sub(4)..].join("\n  ");
             let rules = rules % 4;
             panic!("seed {seed} on {ground:?}, rules {rules}: {text}\ncut down, {again:?}\n{fewer:?}\n  {steps}");
         }

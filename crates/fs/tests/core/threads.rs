@@ -62,7 +62,7 @@ fn read_all(pool: &Pool, handle: HandleId, len: usize) -> Done<Vec<u8>> {
 impl Worker {
     fn name(&mut self) -> String {
         self.made += 1;
-        let log = if self.made % 3 == 0 { ".log" } else { "" };
+        let log = if self.made.is_multiple_of(3) { ".log" } else { "" };
         format!("w{}-{}{log}", self.number, self.made)
     }
 
@@ -102,14 +102,13 @@ impl Worker {
         if attr.meta.size != own.data.len() as u64 {
             return fail(format!("{} has {} bytes, expected {}", own.name, attr.meta.size, own.data.len()));
         }
-        let read = match own.open {
-            Some(handle) => read_all(&self.pool, handle, own.data.len())?,
-            None => {
-                let opened = ok(&format!("open of {}", own.name), self.pool.open(own.node, READ))?;
-                let read = read_all(&self.pool, opened.handle, own.data.len());
-                ok("release", self.pool.release(opened.handle))?;
-                read?
-            }
+        let read = if let Some(handle) = own.open {
+            read_all(&self.pool, handle, own.data.len())?
+        } else {
+            let opened = ok(&format!("open of {}", own.name), self.pool.open(own.node, READ))?;
+            let read = read_all(&self.pool, opened.handle, own.data.len());
+            ok("release", self.pool.release(opened.handle))?;
+            read?
         };
         if read == own.data { Ok(()) } else { fail(format!("{} reads differently", own.name)) }
     }
@@ -132,12 +131,11 @@ impl Worker {
 
     fn close_or_open(&mut self, at: usize) -> Done {
         let own = &mut self.files[at];
-        match own.open.take() {
-            Some(handle) => ok("release", self.pool.release(handle)),
-            None => {
-                own.open = Some(ok(&format!("open of {}", own.name), self.pool.open(own.node, WRITE))?.handle);
-                Ok(())
-            }
+        if let Some(handle) = own.open.take() {
+            ok("release", self.pool.release(handle))
+        } else {
+            own.open = Some(ok(&format!("open of {}", own.name), self.pool.open(own.node, WRITE))?.handle);
+            Ok(())
         }
     }
 
@@ -321,7 +319,7 @@ fn watch(shared: &Shared, threads: Vec<std::thread::JoinHandle<()>>, until: Inst
 }
 
 fn together(seed: u64, until: Instant) -> u64 {
-    let bench = Bench::new(if seed % 2 == 0 { Ground::Disk } else { Ground::Memory });
+    let bench = Bench::new(if seed.is_multiple_of(2) { Ground::Disk } else { Ground::Memory });
     let pool = bench.assemble(seed as usize);
     let dirs = SHARED
         .map(|name| pool.mkdir(NodeId::ROOT, OsStr::new(name), 0o755, Caller::ROOT).expect("shared directory").node);

@@ -352,16 +352,13 @@ impl World {
         self.writes += 1;
         let number = self.writes;
         let xattrs = &mut self.model.attrs_mut(found.3).xattrs;
-        match len {
-            Some(len) => {
-                let value = pattern(number, len);
-                well("setxattr", pool.setxattr(node, OsStr::new(name), &value, XattrFlags::empty()))?;
-                xattrs.insert(name.to_owned(), value);
-            }
-            None => {
-                let expected = if xattrs.remove(name).is_some() { Ok(()) } else { Err(Errno::NODATA) };
-                same("removexattr", pool.removexattr(node, OsStr::new(name)), expected)?;
-            }
+        if let Some(len) = len {
+            let value = pattern(number, len);
+            well("setxattr", pool.setxattr(node, OsStr::new(name), &value, XattrFlags::empty()))?;
+            xattrs.insert(name.to_owned(), value);
+        } else {
+            let expected = if xattrs.remove(name).is_some() { Ok(()) } else { Err(Errno::NODATA) };
+            same("removexattr", pool.removexattr(node, OsStr::new(name)), expected)?;
         }
         Ok(())
     }
@@ -468,6 +465,8 @@ impl World {
             }
             Op::TakeAway { branch } if here && !self.draining => {
                 let branch = branch as usize % BRANCHES.len();
+                // What changes while it is away is younger, also by a clock that only ticks.
+                std::thread::sleep(std::time::Duration::from_millis(10));
                 self.bench.take_away(branch);
                 self.away = Some(branch);
                 self.pool().probe_now();
