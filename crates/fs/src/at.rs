@@ -51,11 +51,19 @@ impl DirAt {
         call: impl FnOnce(BorrowedFd<'_>, &OsStr) -> rustix::io::Result<T> + Send + 'static,
     ) -> OpResult<T> {
         if !self.online.guarded {
-            return Ok(call(self.fd.as_fd(), name)?);
+            return self.seen(call(self.fd.as_fd(), name));
         }
         let fd = Arc::clone(&self.fd);
         let name = name.to_owned();
         Ok(self.branch.io(move |_| call(fd.as_fd(), &name))?)
+    }
+
+    /// An error that speaks of the disk has the branch looked at soon.
+    fn seen<T>(&self, done: rustix::io::Result<T>) -> OpResult<T> {
+        if matches!(done, Err(Errno::IO | Errno::STALE | Errno::NODEV | Errno::NXIO)) {
+            self.branch.note_suspect();
+        }
+        Ok(done?)
     }
 
     fn change<T: Send + 'static>(

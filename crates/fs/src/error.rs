@@ -1,5 +1,5 @@
 //! What can go wrong. Operations of the tree return [`OpError`], which `fuse.rs` alone turns into an errno; setting a pool up
-//! and long work return [`Error`], which is shown to people.
+//! and long work return [`enum@Error`], which is shown to people.
 
 use std::path::PathBuf;
 
@@ -77,6 +77,16 @@ pub enum Error {
         name: String,
         /// One of the files.
         example: String,
+    },
+    /// It cannot be seen whether the branch holds files.
+    #[error(
+        "branch {name:?} cannot be looked through ({source}), so it may hold files; remove it with --force to hide them"
+    )]
+    BranchUnreadable {
+        /// Name of the branch.
+        name: String,
+        /// Why.
+        source: OpError,
     },
     /// The rules do not fit the branches.
     #[error(transparent)]

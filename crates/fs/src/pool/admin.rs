@@ -3,19 +3,23 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use umbrella_policy::placement::Rules;
-use umbrella_policy::placement::spec::RulesSpec;
+use umbrella_policy::placement::spec::{FileKind, RulesSpec};
 use umbrella_units::BranchId;
 
 use super::{ActiveRules, Pool};
 use crate::at::DirAt;
 use crate::branch::{Branch, Online};
-use crate::error::Error;
+use crate::error::{Error, OpResult};
 use crate::metrics::Metric;
 use crate::node::Body;
 use crate::relocate::{self, BranchUuid, RecoverBranch, Recovery};
 use crate::spec::BranchSpec;
+
+/// How long a branch that came back waits for those among names.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 
 impl Pool {
     /// At the start: finishes what a crash left half done, then takes every branch in.
@@ -53,7 +57,7 @@ impl Pool {
 
     fn take_in(&self, branch: &Arc<Branch>) {
         branch.set_timeout(self.spec.probe_timeout);
-        branch.set_passthrough(self.passthrough.load(Ordering::Relaxed));
+        branch.set_passthrough(self.passthrough_works(branch));
         let inodes = Arc::clone(&self.inodes);
         let loaded = branch.io(move |online| {
             Ok(match &online.hidden {
@@ -93,34 +97,47 @@ impl Pool {
         }
     }
 
-    /// The kernel's passthrough became known: branches online before are told.
+    /// The kernel's passthrough became known: branches that are online are tried.
     pub fn announce_passthrough(&self) {
-        let offered = self.passthrough.load(Ordering::Relaxed);
         for branch in self.branches.load().iter() {
-            branch.set_passthrough(offered);
+            branch.set_passthrough(self.passthrough_works(branch));
         }
     }
 
-    /// A branch came online or went offline: everything that was known of names is looked for anew.
-    pub(super) fn branch_changed(&self, branch: &Arc<Branch>, now: Option<&Arc<Online>>) {
-        {
-            let _names = self.rename_lock.write();
-            if let Some(online) = now {
-                self.count(Metric::BranchesFound);
-                let all = self.online_branches();
-                let recovery = relocate::recover_returned(&recoverable(&all), BranchUuid(online.uuid));
-                self.report_recovery(&recovery);
-                self.take_in(branch);
-            } else {
-                self.count(Metric::BranchesLost);
-                if let Some(slot) = self.state.branch(&branch.spec.name).map(|known| known.slot) {
-                    self.inodes.unload(slot);
-                }
+    /// Whether the kernel takes files of this branch: tried with one that has no name. Not where a branch may hang: past the
+    /// daemon, it would hang its callers for good.
+    fn passthrough_works(&self, branch: &Branch) -> bool {
+        let Some(online) = branch.online().filter(|online| !online.guarded) else { return false };
+        if !self.passthrough.load(Ordering::Relaxed) {
+            return false;
+        }
+        let (Some(kernel), Some(hidden)) = (self.kernel.get(), &online.hidden) else { return true };
+        let file = relocate::scratch_file(hidden.tmp.as_fd());
+        file.is_ok_and(|file| kernel.register(file.as_fd()).is_ok())
+    }
+
+    /// A branch came online or went offline: everything that was known of names is looked for anew. False: somebody is in the middle
+    /// of a change that lasts; try again.
+    pub(super) fn branch_changed(&self, branch: &Arc<Branch>, now: Option<&Arc<Online>>) -> bool {
+        if let Some(online) = now {
+            // Nobody may be among names while half-done changes on this branch are put right. Bounded: who waits here holds up others.
+            let Some(_names) = self.rename_lock.try_write_for(LOCK_PATIENCE) else { return false };
+            self.count(Metric::BranchesFound);
+            let all = self.online_branches();
+            let recovery = relocate::recover_returned(&recoverable(&all), BranchUuid(online.uuid));
+            self.report_recovery(&recovery);
+            self.take_in(branch);
+            self.topology.fetch_add(1, Ordering::AcqRel);
+        } else {
+            self.count(Metric::BranchesLost);
+            if let Some(slot) = self.state.branch(&branch.spec.name).map(|known| known.slot) {
+                self.inodes.unload(slot);
             }
             self.topology.fetch_add(1, Ordering::AcqRel);
-            self.dir_fds.drop_branch(branch.id);
         }
+        self.dir_fds.drop_branch(branch.id);
         self.forget_listings();
+        true
     }
 
     fn forget_listings(&self) {
@@ -165,8 +182,9 @@ impl Pool {
             .map_err(|error| Error::BranchMissing { name: branch.spec.name.clone(), reason: error.to_string() })?;
         branches.push(Arc::clone(&branch));
         self.branches.store(Arc::new(branches));
-        told.push(epoch(&branch));
-        self.branch_changed(&branch, branch.online().as_ref());
+        // If it cannot be told now, the monitor does it.
+        let known = self.branch_changed(&branch, branch.online().as_ref());
+        told.push(if known { epoch(&branch) } else { None });
         Ok(())
     }
 
@@ -174,8 +192,12 @@ impl Pool {
     pub fn remove_branch(&self, name: &str, force: bool) -> Result<(), Error> {
         let mut told = self.told.lock();
         let branch = self.branch_named(name)?;
-        if !force && let Some(example) = self.file_on(&branch) {
-            return Err(Error::BranchNotEmpty { name: name.to_owned(), example });
+        if !force {
+            let found =
+                self.file_on(&branch).map_err(|source| Error::BranchUnreadable { name: name.to_owned(), source })?;
+            if let Some(example) = found {
+                return Err(Error::BranchNotEmpty { name: name.to_owned(), example });
+            }
         }
         let mut branches = Vec::clone(&self.branches.load());
         let gone = BranchSpec { name: String::new(), optional: true, ..branch.spec.clone() };
@@ -195,29 +217,25 @@ impl Pool {
         Ok(())
     }
 
-    /// Any file on a branch, for a message.
-    fn file_on(&self, branch: &Arc<Branch>) -> Option<String> {
-        let mut stack = vec![(DirAt::root(branch).ok()?, Vec::<u8>::new())];
+    /// Any file on a branch, for a message. An error where the branch cannot be looked through to its last directory.
+    fn file_on(&self, branch: &Arc<Branch>) -> OpResult<Option<String>> {
+        let mut stack = vec![(DirAt::root(branch)?, Vec::<u8>::new())];
         while let Some((dir, path)) = stack.pop() {
-            for entry in dir.list(true).ok()? {
+            for entry in dir.list(true)? {
                 if path.is_empty() && entry.name == super::HIDDEN {
                     continue;
                 }
                 let mut below = path.clone();
                 below.push(b'/');
                 below.extend_from_slice(std::os::unix::ffi::OsStrExt::as_bytes(entry.name.as_os_str()));
-                match dir.stat(&entry.name) {
-                    Ok(meta) if meta.kind == umbrella_policy::placement::spec::FileKind::Directory => {
-                        if let Ok(inner) = dir.descend(&entry.name) {
-                            stack.push((inner, below));
-                        }
-                    }
-                    Ok(_) => return Some(String::from_utf8_lossy(&below).into_owned()),
-                    Err(_) => {}
+                let Some(meta) = dir.find(&entry.name)? else { continue };
+                if meta.kind != FileKind::Directory {
+                    return Ok(Some(String::from_utf8_lossy(&below).into_owned()));
                 }
+                stack.push((dir.descend(&entry.name)?, below));
             }
         }
-        None
+        Ok(None)
     }
 
     /// Uses other rules from now on. Their counters begin at zero.

@@ -15,7 +15,7 @@ use super::place::settled_facts;
 use super::transfer::{Cause, NotMoved};
 use crate::at::DirAt;
 use crate::control::protocol::{EnforceSummary, MoveEvent, MoveOutcome, Progress};
-use crate::error::{Error, OpResult};
+use crate::error::{Error, OpError, OpResult};
 use crate::meta::Meta;
 use crate::node::{Backing, Node, NodeId, path_of};
 use crate::relocate::Throttle;
@@ -162,10 +162,17 @@ impl Walker<'_> {
             let _names = self.pool.rename_lock.read();
             self.pool.copies(dir)
         };
-        let Ok(copies) = copies else { return };
+        let copies = match copies {
+            Ok(copies) => copies,
+            Err(error) => return self.note_unread(error),
+        };
         let mut seen = rustc_hash::FxHashSet::default();
         for copy in copies {
-            for entry in copy.list(true).unwrap_or_default() {
+            let entries = copy.list(true).unwrap_or_else(|error| {
+                self.note_unread(error);
+                Vec::new()
+            });
+            for entry in entries {
                 if dir.id == NodeId::ROOT && entry.name == super::HIDDEN {
                     continue;
                 }
@@ -190,6 +197,21 @@ impl Walker<'_> {
             }
         }
         self.tick(None);
+    }
+
+    /// A directory that cannot be read is not a directory without files.
+    fn note_unread(&mut self, error: OpError) {
+        self.summary.files_failed += 1;
+        let event = MoveEvent {
+            path: self.progress.current.clone(),
+            from: String::new(),
+            to: String::new(),
+            size: ByteSize(0),
+            rule: String::new(),
+            outcome: MoveOutcome::Failed,
+            detail: Some(format!("the directory cannot be read: {error}")),
+        };
+        self.tick(Some(event));
     }
 
     fn tick(&mut self, event: Option<MoveEvent>) {

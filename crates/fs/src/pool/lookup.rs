@@ -101,8 +101,12 @@ impl Pool {
             }
         }
         match failure {
-            // Not found where we could look, and we could not look everywhere.
-            Some(error) if at.is_empty() && copies.len() == 1 => Err(error),
+            // Not found where we could look, and we could not look everywhere: a branch that went away just now is skipped as one
+            // that is away, anything else must not become "there is none".
+            Some(OpError::Offline | OpError::Sys(Errno::NOTCONN | Errno::TIMEDOUT)) if copies.len() > 1 => {
+                Ok(Found { at, moves: None })
+            }
+            Some(error) if at.is_empty() => Err(error),
             _ => Ok(Found { at, moves: None }),
         }
     }
@@ -377,7 +381,12 @@ fn heal(found: &Found, name: &OsStr) {
         let healed = above.descend(name).and_then(|newest| {
             let copy = at.descend(name)?;
             crate::relocate::sync_dir_attrs(newest.fd.as_fd(), copy.fd.as_fd(), &at.branch.abilities())
-                .map_err(|error| OpError::Sys(error.errno()))
+                .map_err(|error| OpError::Sys(error.errno()))?;
+            if meta.mtime <= wanted.mtime {
+                return Ok(());
+            }
+            // Its entries changed later, if not its mode: the directory must not look older than before.
+            copy.as_file().set_times(super::dirs::times_of(meta))
         });
         if let Err(error) = healed {
             tracing::info!(branch = %at.branch.spec.name, %error, "a directory's copy could not be made like the others");

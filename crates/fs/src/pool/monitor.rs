@@ -63,9 +63,10 @@ impl Pool {
         for (branch, told) in branches.iter().zip(told.iter_mut()) {
             let now = epoch(branch);
             if *told != now {
-                *told = now;
                 tracing::info!(branch = %branch.spec.name, online = now.is_some(), "branch changed");
-                self.branch_changed(branch, branch.online().as_ref());
+                if self.branch_changed(branch, branch.online().as_ref()) {
+                    *told = now;
+                }
             }
         }
     }

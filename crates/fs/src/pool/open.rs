@@ -194,8 +194,7 @@ impl Pool {
                 DataPath::Passthrough
             }
             Err(error) => {
-                tracing::info!(branch = %branch.spec.name, %error, "no passthrough on this branch");
-                branch.set_passthrough(false);
+                tracing::debug!(branch = %branch.spec.name, %error, "no passthrough for this file");
                 DataPath::Mediated
             }
         }

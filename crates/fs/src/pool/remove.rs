@@ -88,6 +88,18 @@ impl Pool {
     /// something there behind our back), make the removed ones again. A crash between leaves an empty directory, which is
     /// the same as not having removed it.
     pub(crate) fn remove_dir(&self, node: &Arc<Node>, name: &OsStr) -> OpResult<()> {
+        self.remove_dir_for(node, name, &[], || Ok(()))
+    }
+
+    /// As `remove_dir`, for a directory that `rename` replaces on some branches: it is found empty first, then `rename` is called,
+    /// then the copies that it did not replace go. Nothing is gone when `rename` fails.
+    pub(crate) fn remove_dir_for(
+        &self,
+        node: &Arc<Node>,
+        name: &OsStr,
+        replaced: &[umbrella_units::BranchId],
+        rename: impl FnOnce() -> OpResult<()>,
+    ) -> OpResult<()> {
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
         // Relocations into the directory, and copies of it being made, wait or have finished.
         let commit = dir.commit.lock();
@@ -98,12 +110,15 @@ impl Pool {
             }
         }
         let (parent, _) = node.place().ok_or(OpError::Sys(Errno::BUSY))?;
+        rename()?;
         let mut removed = Vec::with_capacity(copies.len());
-        for copy in &copies {
+        for copy in copies.iter().filter(|copy| !replaced.contains(&copy.id())) {
             let above = self.dir_at(&parent, copy.id())?;
             let meta = copy.stat_self()?;
             match above.rmdir(name) {
                 Ok(()) | Err(OpError::Sys(Errno::NOENT)) => removed.push((above, meta)),
+                // The new directory has the name already; an empty copy of the old one is a copy of it from now on.
+                Err(_) if !replaced.is_empty() => {}
                 Err(error) => {
                     for (above, meta) in &removed {
                         self.restore_dir(above, name, meta);

@@ -74,6 +74,10 @@ impl Pool {
         self.rename_dir(&from, &to, replace)
     }
 
+    fn intern_end(&self, end: &End<'_>, found: Option<&Found>) -> OpResult<Option<Arc<Node>>> {
+        found.map(|found| self.intern(&end.parent, end.name, found).map(|(node, _)| node)).transpose()
+    }
+
     fn both(&self, from: &End<'_>, to: &End<'_>) -> OpResult<(Found, Option<Found>)> {
         let source = self.probe(&from.parent, from.name)?.ok_or(OpError::Sys(Errno::NOENT))?;
         Ok((source, self.probe(&to.parent, to.name)?))
@@ -94,9 +98,12 @@ impl Pool {
                 _ => {}
             }
             let (node, _) = self.intern(&from.parent, from.name, &source)?;
-            let other = match &target {
-                Some(target) => Some(self.intern(&to.parent, to.name, target)?.0),
-                None => None,
+            let other = match self.intern_end(to, target.as_ref()) {
+                Ok(other) => other,
+                Err(error) => {
+                    self.nodes.release(&node, 1);
+                    return Err(error);
+                }
             };
             if let (Replace::Exchange, Some(other), Some(target)) = (replace, &other, &target)
                 && other.id != node.id
@@ -172,7 +179,7 @@ impl Pool {
             Some((_, (target_dir, _))) if target_dir.id() != dir.id() => {
                 self.supersede(from, to, dir, &to_dir, target_dir)?;
             }
-            _ => dir.rename(from.name, &to_dir, to.name, flags_of(replace))?,
+            _ => dir.rename(from.name, &to_dir, to.name, flags_of(replace, &to_dir))?,
         }
         rename_known(&mut state, from, to);
         state.unjudged = true;
@@ -226,9 +233,12 @@ impl Pool {
             return Err(OpError::Sys(Errno::BUSY)); // It was a directory a moment ago; the caller may try again.
         }
         let (node, _) = self.intern(&from.parent, from.name, &source)?;
-        let other = match &target {
-            Some(target) => Some(self.intern(&to.parent, to.name, target)?.0),
-            None => None,
+        let other = match self.intern_end(to, target.as_ref()) {
+            Ok(other) => other,
+            Err(error) => {
+                self.nodes.release(&node, 1);
+                return Err(error);
+            }
         };
         let done = match (&other, &target) {
             (Some(other), Some(target)) if other.id != node.id && replace == Replace::Exchange => {
@@ -246,49 +256,48 @@ impl Pool {
 
     fn replace_dir(&self, from: &End<'_>, to: &End<'_>, node: &Arc<Node>, other: Option<&Arc<Node>>) -> OpResult<()> {
         let copies = self.copies(node)?;
-        if let Some(other) = other {
-            for copy in self.copies(other)? {
-                if !copy.is_empty()? {
-                    return Err(OpError::Sys(Errno::NOTEMPTY));
-                }
-            }
-        }
         let mut places = Vec::with_capacity(copies.len());
         for copy in &copies {
             places.push((self.dir_at(&from.parent, copy.id())?, self.ensure_dir(&to.parent, copy.id())?));
         }
-        if let Some(other) = other {
-            // An empty directory: losing it in a crash here loses nothing.
-            self.remove_dir(other, to.name)?;
-        }
-        if let [(old, new)] = places.as_slice() {
-            old.rename(from.name, new, to.name, RenameFlags::empty())?;
-        } else {
-            let sites: Vec<_> = places
-                .iter()
-                .map(|(old, new)| DirSite {
-                    branch: BranchUuid(old.online.uuid),
-                    from: Place { dir: old.fd.as_fd(), name: from.name },
-                    to: Place { dir: new.fd.as_fd(), name: to.name },
-                })
-                .collect();
-            let (from_path, to_path) = (path_of(&from.parent, from.name), path_of(&to.parent, to.name));
-            let branches: Vec<_> = places.iter().map(|(old, _)| old).collect();
-            recorded_on(&branches, |intents| {
-                crate::relocate::rename_dir(&DirRename {
-                    sites: &sites,
-                    from_path: &from_path,
-                    to_path: &to_path,
-                    replaced: other.is_some(),
-                    intents,
-                    hook: None,
-                })
-            })?;
+        let rename = || self.rename_copies(from, to, &places, other.is_some());
+        match other {
+            None => rename()?,
+            Some(other) => {
+                let replaced: Vec<_> = copies.iter().map(DirAt::id).collect();
+                self.remove_dir_for(other, to.name, &replaced, rename)?;
+            }
         }
         if let Some(dir) = node.dir() {
             dir.state.write().place = Some((Arc::clone(&to.parent), to.name.to_owned()));
         }
         Ok(())
+    }
+
+    fn rename_copies(&self, from: &End<'_>, to: &End<'_>, places: &[(DirAt, DirAt)], replaced: bool) -> OpResult<()> {
+        if let [(old, new)] = places {
+            return old.rename(from.name, new, to.name, RenameFlags::empty());
+        }
+        let sites: Vec<_> = places
+            .iter()
+            .map(|(old, new)| DirSite {
+                branch: BranchUuid(old.online.uuid),
+                from: Place { dir: old.fd.as_fd(), name: from.name },
+                to: Place { dir: new.fd.as_fd(), name: to.name },
+            })
+            .collect();
+        let (from_path, to_path) = (path_of(&from.parent, from.name), path_of(&to.parent, to.name));
+        let branches: Vec<_> = places.iter().map(|(old, _)| old).collect();
+        recorded_on(&branches, |intents| {
+            crate::relocate::rename_dir(&DirRename {
+                sites: &sites,
+                from_path: &from_path,
+                to_path: &to_path,
+                replaced,
+                intents,
+                hook: None,
+            })
+        })
     }
 
     /// Exchanges two entries of which one at least is a directory: one system call, so both must be whole on one branch.
@@ -336,8 +345,10 @@ fn recorded_on(
     done.map_err(|error| OpError::Sys(error.errno()))
 }
 
-fn flags_of(replace: Replace) -> RenameFlags {
+fn flags_of(replace: Replace, to: &DirAt) -> RenameFlags {
     match replace {
+        // It was looked for; the flag refuses what came behind the mount's back since.
+        Replace::No if to.branch.abilities().rename_flags => RenameFlags::NOREPLACE,
         Replace::Yes | Replace::No => RenameFlags::empty(),
         Replace::Exchange => RenameFlags::EXCHANGE,
     }

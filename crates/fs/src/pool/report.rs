@@ -9,7 +9,7 @@ use umbrella_units::{ByteSize, Timestamp, format_duration};
 
 use super::Pool;
 use super::place::settled_facts;
-use crate::control::protocol::{BranchState, BranchStatus, ExplainStep, Explanation, RuleStatus, Status};
+use crate::control::protocol::{BranchStatus, ExplainStep, Explanation, RuleStatus, Status};
 use crate::error::{Error, OpError};
 use crate::handle::DataPath;
 use crate::meta::{Meta, now};
@@ -196,11 +196,6 @@ impl Pool {
             duplicates: Vec::new(),
         })
     }
-
-    /// Whether any branch is offline.
-    pub fn has_offline(&self) -> bool {
-        self.branch_statuses().iter().any(|branch| matches!(branch.state, BranchState::Offline { .. }))
-    }
 }
 
 fn outcome(here: &str, choice: Choice, belongs: Option<&str>, open: bool, why: &str) -> String {
@@ -213,6 +208,19 @@ fn outcome(here: &str, choice: Choice, belongs: Option<&str>, open: bool, why: &
         }
         (Choice::NoRoom, _) => format!("it stays on {here}: {why}"),
         _ => format!("it stays on {here} ({why})"),
+    }
+}
+
+/// As rules say it.
+fn kind_shown(kind: FileKind) -> &'static str {
+    match kind {
+        FileKind::File => "file",
+        FileKind::Directory => "directory",
+        FileKind::Symlink => "symlink",
+        FileKind::Fifo => "fifo",
+        FileKind::Socket => "socket",
+        FileKind::CharDevice => "char-device",
+        FileKind::BlockDevice => "block-device",
     }
 }
 
@@ -233,7 +241,7 @@ fn facts_shown(meta: &Meta) -> Vec<(String, String)> {
     };
     let fact = |name: &str, value: String| (name.to_owned(), value);
     vec![
-        fact("type", format!("{:?}", meta.kind).to_lowercase()),
+        fact("type", kind_shown(meta.kind).to_owned()),
         fact("size", ByteSize(meta.size).to_string()),
         fact("uid", meta.uid.to_string()),
         fact("gid", meta.gid.to_string()),

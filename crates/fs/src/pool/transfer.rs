@@ -8,10 +8,11 @@
 //!    for each reader; record the intent, rename into place, unlink the source, sync both directories;
 //! 4. the node now stands for the new inode; readers are handed over.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use rustix::fs::OFlags;
 use smallvec::SmallVec;
@@ -108,7 +109,7 @@ impl Pool {
             if state.backing.branch == target {
                 return Ok(ByteSize(0));
             }
-            if state.past_us {
+            if self.may_be_mapped(&state) {
                 self.not_mapped(&mut state)?;
             }
             state.copying = Some(Arc::clone(&cancel));
@@ -158,6 +159,11 @@ impl Pool {
         Ok(copied.bytes)
     }
 
+    /// Whether a mapping could have outlived its descriptor: one of this mount, or of one before it that was killed.
+    fn may_be_mapped(&self, state: &FileState) -> bool {
+        state.past_us || (state.handles.is_empty() && self.passthrough.load(Ordering::Relaxed))
+    }
+
     /// A mapping of an earlier passthrough open would go on with the old inode.
     fn not_mapped(&self, state: &mut FileState) -> Result<(), NotMoved> {
         match self.held_elsewhere(state) {
@@ -166,7 +172,8 @@ impl Pool {
                 Ok(())
             }
             Some(true) => Err(NotMoved::Mapped),
-            None => Err(NotMoved::Busy("its file system cannot say whether it is mapped into memory")),
+            None if state.past_us => Err(NotMoved::Busy("its file system cannot say whether it is mapped into memory")),
+            None => Ok(()),
         }
     }
 
@@ -265,7 +272,7 @@ impl Pool {
             return Err(NotMoved::Busy("somebody changed it while it was copied"));
         }
         may_move(&mut state, cause)?;
-        if state.past_us {
+        if self.may_be_mapped(&state) {
             self.not_mapped(&mut state)?;
         }
         relocate::verify_unchanged(Place { dir: first.from.fd.as_fd(), name: &first.name }, copied)?;
@@ -273,16 +280,6 @@ impl Pool {
         let handles: Vec<_> = state.handles.iter().filter_map(std::sync::Weak::upgrade).collect();
         let online = target.online().ok_or(OpError::Offline)?;
         let reopened = reopen_all(&handles, temp, target, &online)?;
-        let names: Vec<_> = places
-            .iter()
-            .zip(&paths)
-            .map(|(place, path)| MovedName {
-                source: Place { dir: place.from.fd.as_fd(), name: &place.name },
-                target: Place { dir: place.to.fd.as_fd(), name: &place.name },
-                path,
-            })
-            .collect();
-        let hidden = online.hidden.as_ref().ok_or(OpError::Sys(rustix::io::Errno::ROFS))?;
         // The number is passed on before the old inode is free to be used again.
         let new = Backing { branch: target.id, dev: online.dev, ino: copied.target.ino };
         let keys = (key_of(&first.from.online, backing), key_of(&online, new));
@@ -290,16 +287,7 @@ impl Pool {
         // Says which file the number is for: after a crash it would not be believed without.
         self.inodes.ino_checked(keys.1, copied.target.btime);
         self.nodes.add_backing(new, node);
-        let committed = relocate::commit(&Move {
-            from: BranchUuid(first.from.online.uuid),
-            to: BranchUuid(online.uuid),
-            names: &names,
-            temp,
-            intents: hidden.intents.as_fd(),
-            copied,
-            hook: None,
-        });
-        if let Err(error) = committed {
+        if let Err(error) = commit_guarded(places, &paths, target, &online, temp.name, copied) {
             self.nodes.remove_backing(new, node);
             self.inodes.moved(keys.1, keys.0, node.born);
             if matches!(error, RelocateError::InDoubt { .. }) {
@@ -318,6 +306,56 @@ impl Pool {
         Ok(())
     }
 }
+
+/// Commits a move. Where a branch may hang, on its workers: the caller holds locks that others wait for, and what is not done
+/// in time is in doubt.
+fn commit_guarded(
+    legs: &[Leg],
+    paths: &[Vec<u8>],
+    target: &Arc<Branch>,
+    online: &Arc<Online>,
+    temp: &OsStr,
+    copied: &relocate::Copied,
+) -> Result<(), RelocateError> {
+    let first = legs.first().ok_or(RelocateError::Changed)?;
+    let source = &first.from;
+    let owned: Vec<_> = legs
+        .iter()
+        .zip(paths)
+        .map(|(leg, path)| (Arc::clone(&leg.from.fd), Arc::clone(&leg.to.fd), leg.name.clone(), path.clone()))
+        .collect();
+    let (from, to, temp, copied) = (source.online.uuid, Arc::clone(online), temp.to_owned(), copied.clone());
+    let commit = move || {
+        let hidden = to.hidden.as_ref().ok_or(RelocateError::Changed)?;
+        let names: Vec<_> = owned
+            .iter()
+            .map(|(from, to, name, path)| MovedName {
+                source: Place { dir: from.as_fd(), name },
+                target: Place { dir: to.as_fd(), name },
+                path,
+            })
+            .collect();
+        relocate::commit(&Move {
+            from: BranchUuid(from),
+            to: BranchUuid(to.uuid),
+            names: &names,
+            temp: Place { dir: hidden.tmp.as_fd(), name: &temp },
+            intents: hidden.intents.as_fd(),
+            copied: &copied,
+            hook: None,
+        })
+    };
+    let guarded = [target, &source.branch].into_iter().find(|branch| branch.online().is_some_and(|it| it.guarded));
+    match guarded {
+        None => commit(),
+        Some(branch) => branch
+            .io_within(COMMIT_PATIENCE, move |_| Ok(commit()))
+            .unwrap_or_else(|errno| Err(RelocateError::InDoubt { errno })),
+    }
+}
+
+/// How long a branch that may hang may take for a commit.
+const COMMIT_PATIENCE: Duration = Duration::from_secs(20);
 
 /// While it lives, lookups in these directories that find nothing, or too much, wait.
 struct Moving<'a> {

@@ -146,3 +146,13 @@ fn told(hook: Option<StepHook<'_>>, step: Step) -> Result<(), RelocateError> {
 
 #[cfg(test)]
 mod tests;
+
+/// A file without a name in a branch's [`TEMP_DIR`], to try things with.
+pub fn scratch_file(temp: BorrowedFd<'_>) -> Result<std::os::fd::OwnedFd, rustix::io::Errno> {
+    use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
+    let name = format!("scratch-{}", std::process::id());
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = openat(temp, name.as_str(), flags, Mode::RUSR | Mode::WUSR)?;
+    unlinkat(temp, name.as_str(), AtFlags::empty())?;
+    Ok(file)
+}
