@@ -9,6 +9,8 @@ DESTDIR ?=
 UNITDIR ?= /etc/systemd/system
 SBINDIR ?= /sbin
 ARGS ?=
+CARGO_TARGET_DIR ?= target
+BINARY = $(CARGO_TARGET_DIR)/release/umbrella
 
 # Where rustup puts cargo when `make setup` had to fetch it.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -24,7 +26,7 @@ setup-build:
 
 demo: setup-build ## a pool over three small disks: see which file goes where, and why
 	@cargo build --release --locked --bin umbrella
-	@demo/demo.sh target/release/umbrella
+	@demo/demo.sh "$(BINARY)"
 
 build: ## the release binary
 	cargo build --release --locked --bin umbrella
@@ -44,7 +46,7 @@ bench-fs: setup ## what the mount costs, beside the file system below it and mer
 	cargo bench --locked -p umbrella --bench fs -- $(ARGS)
 
 install: build ## the binary, the names that mount(8) looks for, and a systemd unit
-	install -D -m 755 target/release/umbrella "$(DESTDIR)$(PREFIX)/bin/umbrella"
+	install -D -m 755 "$(BINARY)" "$(DESTDIR)$(PREFIX)/bin/umbrella"
 	install -d "$(DESTDIR)$(SBINDIR)" "$(DESTDIR)$(UNITDIR)" "$(DESTDIR)/etc/umbrella"
 	ln -sfn "$(PREFIX)/bin/umbrella" "$(DESTDIR)$(SBINDIR)/mount.fuse.umbrella"
 	ln -sfn "$(PREFIX)/bin/umbrella" "$(DESTDIR)$(SBINDIR)/mount.umbrella"

@@ -25,9 +25,10 @@ pub(crate) fn status(status: &Status) -> String {
     );
     let _ = writeln!(
         text,
-        "{} open ({} in passthrough), {} known to the kernel{}",
+        "{} open ({} in passthrough), {} waiting to move, {} known to the kernel{}",
         count(status.open_files, "file"),
         status.open_passthrough,
+        count(status.metrics.get("umbrella_relocations_pending_count").copied().unwrap_or(0), "file"),
         count(status.inodes, "inode"),
         if status.passthrough { "" } else { "; the kernel gives no passthrough" },
     );
@@ -97,11 +98,14 @@ pub(crate) fn explanation(explanation: &Explanation) -> String {
         (true, []) => fact("is on", "no branch that is online"),
         (true, on) => fact("is on", &on.join(", ")),
     }
-    fact("belongs on", explanation.belongs.as_deref().unwrap_or("no branch: none that its rule allows has room"));
-    fact(
-        "decided by",
-        &if explanation.rule == "default" { "the default list".to_owned() } else { quoted(&explanation.rule) },
-    );
+    // No rule speaks of a directory: it is where something below it is.
+    if !explanation.rule.is_empty() {
+        fact("belongs on", explanation.belongs.as_deref().unwrap_or("no branch: none that its rule allows has room"));
+        fact(
+            "decided by",
+            &if explanation.rule == "default" { "the default list".to_owned() } else { quoted(&explanation.rule) },
+        );
+    }
     fact("next", &explanation.outcome);
     if !explanation.duplicates.is_empty() {
         fact("also on", &format!("{} (of the same name; the newest is used)", explanation.duplicates.join(", ")));

@@ -332,14 +332,14 @@ fn crash_again_and_again(data: &str, seed: u64, rounds: u64) {
 
 #[test]
 fn nothing_acknowledged_is_lost_when_the_daemon_is_killed() {
-    let (seed, rounds) = (number_from_env("UMBRELLA_CRASH_SEED", 1), number_from_env("UMBRELLA_CRASH_ROUNDS", 30));
+    let (seed, rounds) = (number_from_env("UMBRELLA_CRASH_SEED", 1), number_from_env("UMBRELLA_CRASH_ROUNDS", 200));
     crash_again_and_again("passthrough = false", seed, rounds.div_ceil(2));
 }
 
 #[test]
 fn nothing_acknowledged_is_lost_when_the_daemon_is_killed_with_passthrough() {
     let (seed, rounds) =
-        (number_from_env("UMBRELLA_CRASH_SEED", 1) + 1_000, number_from_env("UMBRELLA_CRASH_ROUNDS", 30));
+        (number_from_env("UMBRELLA_CRASH_SEED", 1) + 1_000, number_from_env("UMBRELLA_CRASH_ROUNDS", 200));
     crash_again_and_again("passthrough = true\nheadroom = 0", seed, rounds / 2);
 }
 

@@ -54,6 +54,30 @@ pub enum Error {
         /// Why.
         reason: String,
     },
+    /// A branch cannot be taken in.
+    #[error("branch {name:?}: {reason}")]
+    BranchUnusable {
+        /// Name of the branch.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+    /// A branch was to be emptied and is not empty.
+    #[error(
+        "branch {name:?} is not empty yet (for example {example}): {busy} files were busy, {no_room} found no room elsewhere, {failed} failed; run the command again when that is mended"
+    )]
+    NotDrained {
+        /// Name of the branch.
+        name: String,
+        /// One of the files.
+        example: String,
+        /// Files that were open.
+        busy: u64,
+        /// Files without room elsewhere.
+        no_room: u64,
+        /// Files that could not be moved.
+        failed: u64,
+    },
     /// No such branch.
     #[error("no branch is called {name:?}; the branches are: {known}")]
     UnknownBranch {
@@ -100,7 +124,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// The mount cannot be taken away.
-    #[error("cannot unmount {path}: {source}", path = path.display())]
+    #[error("cannot unmount {path}: {source} (who uses it: `fuser -vm {path}`; to detach it all the same: `umbrella unmount --lazy {path}`)", path = path.display())]
     Unmount {
         /// Mount point.
         path: PathBuf,

@@ -463,6 +463,20 @@ impl Filesystem for Fuse {
         }
     }
 
+    fn ioctl(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        _handle: FileHandle,
+        _flags: fuser::IoctlFlags,
+        _command: u32,
+        _data: &[u8],
+        _size: u32,
+        reply: fuser::ReplyIoctl,
+    ) {
+        reply.error(Errno::ENOTTY);
+    }
+
     fn copy_file_range(
         &self,
         _request: &Request,

@@ -72,7 +72,7 @@ fn a_status_shows_space_states_lacks_and_warnings() {
     assert_eq!(
         status(&pool()),
         r#"/srv/pool  up 1h30m, process 4711, version 0.1.0
-1 file open (1 in passthrough), 20 inodes known to the kernel
+1 file open (1 in passthrough), 0 files waiting to move, 20 inodes known to the kernel
 
 BRANCH  STATE              USED                 FREE     SIZE  KEEP FREE  IN  OUT  TYPE        LACKS               PATH
 disk    online             [#####.....]  42%  58 GiB  100 GiB      5 GiB   3   12  ext4        -                   /mnt/disk

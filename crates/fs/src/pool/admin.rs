@@ -179,7 +179,7 @@ impl Pool {
         let branch = Branch::new(BranchId(branches.len() as u16), spec, Arc::clone(&self.state));
         branch
             .bring_online()
-            .map_err(|error| Error::BranchMissing { name: branch.spec.name.clone(), reason: error.to_string() })?;
+            .map_err(|error| Error::BranchUnusable { name: branch.spec.name.clone(), reason: error.to_string() })?;
         branches.push(Arc::clone(&branch));
         self.branches.store(Arc::new(branches));
         // If it cannot be told now, the monitor does it.
@@ -218,7 +218,7 @@ impl Pool {
     }
 
     /// Any file on a branch, for a message. An error where the branch cannot be looked through to its last directory.
-    fn file_on(&self, branch: &Arc<Branch>) -> OpResult<Option<String>> {
+    pub(super) fn file_on(&self, branch: &Arc<Branch>) -> OpResult<Option<String>> {
         let mut stack = vec![(DirAt::root(branch)?, Vec::<u8>::new())];
         while let Some((dir, path)) = stack.pop() {
             for entry in dir.list(true)? {

@@ -78,7 +78,17 @@ impl Pool {
         let bandwidth = self.spec.enforce.bandwidth;
         let summary = self.enforce(Walk { dry_run: false, bandwidth, only: Some(branch.id) }, tell)?;
         self.keep_dirs(&branch)?;
-        Ok(summary)
+        let left = self.file_on(&branch).map_err(|source| Error::BranchUnreadable { name: name.to_owned(), source })?;
+        match left {
+            None => Ok(summary),
+            Some(example) => Err(Error::NotDrained {
+                name: name.to_owned(),
+                example,
+                busy: summary.files_busy,
+                no_room: summary.files_no_room,
+                failed: summary.files_failed,
+            }),
+        }
     }
 
     /// Directories that only a drained branch has get a copy elsewhere, so that none vanishes with it.
@@ -166,6 +176,7 @@ impl Walker<'_> {
             Ok(copies) => copies,
             Err(error) => return self.note_unread(error),
         };
+        // Directories on several branches are walked once; files that just moved are not met again on the next branch.
         let mut seen = rustc_hash::FxHashSet::default();
         for copy in copies {
             let entries = copy.list(true).unwrap_or_else(|error| {
@@ -181,6 +192,9 @@ impl Walker<'_> {
                     if seen.insert(entry.name.clone()) {
                         descend(&entry.name);
                     }
+                    continue;
+                }
+                if !seen.insert(entry.name.clone()) {
                     continue;
                 }
                 self.progress.files_seen += 1;

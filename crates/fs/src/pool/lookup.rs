@@ -183,9 +183,17 @@ impl Pool {
             node.kind == meta.kind
                 && node.file().is_some_and(|file| {
                     let state = file.state.read();
-                    !state.unlinked && state.backing == backing && node.born == self.identity(&dir.online, meta).1
+                    // Asked without a check: an old look at a name must not change what is known of its inode.
+                    let born = self.inodes.born(Pool::inode_key(&dir.online, meta)).or(meta.btime);
+                    !state.unlinked && state.backing == backing && node.born == born
                 })
         };
+        // A node that does not fit goes only for a file that is there: what was seen may be gone, and its inode another file's.
+        let unfit = self.nodes.find(backing).is_some_and(|node| !fits(&node));
+        if unfit && !dir.stat(name).is_ok_and(|now| (now.ino, now.btime, now.kind) == (meta.ino, meta.btime, meta.kind))
+        {
+            return None;
+        }
         let still = || {
             moves.is_none_or(|moves| {
                 moves.is_multiple_of(2) && parent.dir().is_some_and(|dir| dir.moves.load(Ordering::Acquire) == moves)

@@ -31,7 +31,6 @@ pub(crate) struct Mover {
 /// A file that is to move.
 struct Waiting {
     node: Arc<Node>,
-    target: BranchId,
     /// Not before this time.
     due: Option<Instant>,
     /// How often it was mapped when it was its turn.
@@ -115,10 +114,10 @@ impl Pool {
         if branch.spec.read_only {
             return;
         }
-        if let Choice::Place(target) = self.judge(&node.judged_path(), meta, &branch) {
+        if let Choice::Place(_) = self.judge(&node.judged_path(), meta, &branch) {
             node.retain();
             self.count(Metric::RelocationsPending);
-            self.mover.push(Waiting { node: Arc::clone(node), target, due: None, tries: 0 });
+            self.mover.push(Waiting { node: Arc::clone(node), due: None, tries: 0 });
         }
     }
 
@@ -138,7 +137,7 @@ impl Pool {
     }
 
     fn move_taken(&self, waiting: Waiting) {
-        if self.move_queued(&waiting.node, waiting.target) == Turn::Later && waiting.tries < RETRIES {
+        if self.move_queued(&waiting.node) == Turn::Later && waiting.tries < RETRIES {
             let due = Instant::now() + FIRST_RETRY * 2_u32.pow(waiting.tries);
             return self.mover.push(Waiting { due: Some(due), tries: waiting.tries + 1, ..waiting });
         }
@@ -150,7 +149,21 @@ impl Pool {
         self.mover.wake.notify_all();
     }
 
-    fn move_queued(&self, node: &Arc<Node>, target: BranchId) -> Turn {
+    /// Where a queued file belongs now: since it was queued it may have changed again.
+    fn judge_again(&self, node: &Arc<Node>) -> Option<BranchId> {
+        let meta = {
+            let _names = self.rename_lock.read();
+            self.attr_of(node).ok()?.meta
+        };
+        let branch = self.branch(node.file()?.state.read().backing.branch).ok()?;
+        match self.decide(&node.judged_path(), &meta, &branch).choice {
+            Choice::Place(target) => Some(target),
+            Choice::Stay | Choice::NoRoom => None,
+        }
+    }
+
+    fn move_queued(&self, node: &Arc<Node>) -> Turn {
+        let Some(target) = self.judge_again(node) else { return Turn::Over };
         match self.transfer(node, target, Cause::Rule, None) {
             Ok(bytes) => tracing::debug!(path = %show(node), to = %self.branch_name(target), %bytes, "moved"),
             Err(why @ (NotMoved::Busy(_) | NotMoved::Mapped)) => {

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 use umbrella_policy::placement::spec::FileKind;
-use umbrella_policy::placement::{BranchView, Choice, FileFacts, Resident, Stage};
+use umbrella_policy::placement::{BranchView, Choice, Decision, FileFacts, Resident, Stage};
 use umbrella_units::{BranchId, ByteSize};
 
 use super::Pool;
@@ -34,17 +34,19 @@ impl Pool {
         self.branches.load().iter().map(|branch| branch.view()).collect()
     }
 
-    /// Where a settled file of these attributes belongs, judged where it is now.
+    /// Where a settled file of these attributes belongs, judged where it is now; counted.
     pub(crate) fn judge(&self, path: &[u8], meta: &Meta, branch: &Branch) -> Choice {
-        let rules = self.rules.load();
-        let views = self.views();
-        let facts = settled_facts(path, meta);
-        let resident = self.resident(branch, meta);
-        let decision = rules.rules.decide(&facts, &views, Some(&resident));
-        if let Some(hits) = rules.hits.get(decision.entry.0 as usize) {
+        let decision = self.decide(path, meta, branch);
+        if let Some(hits) = self.rules.load().hits.get(decision.entry.index()) {
             hits.fetch_add(1, Ordering::Relaxed);
         }
         decision.choice
+    }
+
+    /// As `judge`, without counting.
+    pub(crate) fn decide(&self, path: &[u8], meta: &Meta, branch: &Branch) -> Decision {
+        let resident = self.resident(branch, meta);
+        self.rules.load().rules.decide(&settled_facts(path, meta), &self.views(), Some(&resident))
     }
 
     /// A file where it is. It came there when the branch's file system made its inode.

@@ -108,7 +108,8 @@ pub(crate) fn hidden_is_clean(world: &World) -> Done {
         for folder in ["tmp", "intents"] {
             let path = world.bench.branch(branch).join(".umbrella").join(folder);
             if let Some(entry) = std::fs::read_dir(&path).unwrap().next() {
-                return fail(format!("{:?} stays in {folder} of {name}", entry.unwrap().file_name()));
+                let left = entry.unwrap().file_name();
+                return fail(format!("{} stays in {folder} of {name}", left.display()));
             }
         }
     }

@@ -295,7 +295,7 @@ impl Shared {
 }
 
 /// Says so when nothing goes on.
-fn watch(shared: &Shared, threads: Vec<std::thread::JoinHandle<()>>, until: Instant, seed: u64) {
+fn watch(shared: &Shared, threads: &[std::thread::JoinHandle<()>], until: Instant, seed: u64) {
     let (mut seen, mut since) = (0, Instant::now());
     loop {
         std::thread::sleep(Duration::from_millis(20));
@@ -364,7 +364,7 @@ fn together(seed: u64, until: Instant) -> u64 {
         }
         Ok(())
     }));
-    watch(&shared, threads, until, seed);
+    watch(&shared, &threads, until, seed);
     if let Some(text) = shared.failed() {
         panic!("seed {seed}: {text}");
     }
@@ -399,9 +399,10 @@ fn settled(bench: &Bench, pool: &Pool, mut workers: Vec<Worker>) -> Done {
     }
     pool.move_all_queued();
     let (mut found, mut names) = (0, std::collections::BTreeSet::new());
-    for branch in 0..BRANCHES.len() {
+    for (number, name) in BRANCHES.iter().enumerate() {
+        let branch = bench.branch(number);
         for dir in SHARED {
-            for entry in std::fs::read_dir(bench.branch(branch).join(dir)).into_iter().flatten() {
+            for entry in std::fs::read_dir(branch.join(dir)).into_iter().flatten() {
                 found += 1;
                 let name = entry.unwrap().file_name().into_string().unwrap();
                 if !names.insert(name.clone()) {
@@ -410,8 +411,8 @@ fn settled(bench: &Bench, pool: &Pool, mut workers: Vec<Worker>) -> Done {
             }
         }
         for folder in ["tmp", "intents"] {
-            if !is_empty(&bench.branch(branch).join(".umbrella").join(folder)) {
-                return fail(format!("{folder} of {} is not empty", BRANCHES[branch]));
+            if !is_empty(&branch.join(".umbrella").join(folder)) {
+                return fail(format!("{folder} of {name} is not empty"));
             }
         }
     }

@@ -318,7 +318,7 @@ impl World {
         Ok(())
     }
 
-    fn exchange(&mut self, a: Name, b: Name) -> Done {
+    fn exchange(&mut self, a: &Name, b: &Name) -> Done {
         let below = |what, dir| matches!(what, Ref::Dir(key) if self.model.is_within(dir, key));
         if a.3 == b.3 || below(a.3, b.0) || below(b.3, a.0) {
             return Ok(());
@@ -432,7 +432,7 @@ impl World {
             }
             Op::Exchange { entry, other } if here => {
                 let names = (self.pick_name(entry, |_, _| true), self.pick_name(other, |_, _| true));
-                if let (Some(a), Some(b)) = names { self.exchange(a, b) } else { Ok(()) }
+                if let (Some(a), Some(b)) = names { self.exchange(&a, &b) } else { Ok(()) }
             }
             Op::Chmod { what, perm } => self.chmod(what, perm),
             Op::Chown { what, uid } => self.chown(what, uid),
