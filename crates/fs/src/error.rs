@@ -124,7 +124,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// The mount cannot be taken away.
-    #[error("cannot unmount {path}: {source} (who uses it: `fuser -vm {path}`; to detach it all the same: `umbrella unmount --lazy {path}`)", path = path.display())]
+    #[error("cannot unmount {path}: {source} (who uses it: `lsof {path}`; to detach it all the same: `umbrella unmount --lazy {path}`)", path = path.display())]
     Unmount {
         /// Mount point.
         path: PathBuf,

@@ -120,8 +120,9 @@ impl NodeTable {
     fn take(&self, backing: Backing) -> Option<Arc<Node>> {
         let mut shard = self.backings(backing).lock();
         let node = shard.find(backing)?;
-        node.retain();
-        if shard.lingering.remove(&backing).is_some() {
+        if node.refs.fetch_add(1, Ordering::AcqRel) == 0 {
+            // It was forgotten, or is about to be: it is known again.
+            shard.lingering.remove(&backing);
             shard.live.insert(backing, Arc::clone(&node));
             self.ids(node.id).write().insert(node.id, Arc::clone(&node));
         }
@@ -141,6 +142,10 @@ impl NodeTable {
     /// From now on the node also stands for this inode.
     pub(crate) fn add_backing(&self, backing: Backing, node: &Arc<Node>) {
         let mut shard = self.backings(backing).lock();
+        if node.dir().is_some() && node.refs.load(Ordering::Acquire) == 0 {
+            shard.live.remove(&backing);
+            return shard.linger(backing, node);
+        }
         shard.lingering.remove(&backing);
         shard.live.insert(backing, Arc::clone(node));
     }

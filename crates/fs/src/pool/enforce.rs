@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 use umbrella_policy::placement::spec::FileKind;
@@ -19,6 +20,9 @@ use crate::error::{Error, OpError, OpResult};
 use crate::meta::Meta;
 use crate::node::{Backing, Node, NodeId, path_of};
 use crate::relocate::Throttle;
+
+/// How long a walk waits for a file that is open past the mount.
+const MAPPED_PATIENCE: Duration = Duration::from_millis(100);
 
 /// What a walk is to do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -260,10 +264,21 @@ impl Walker<'_> {
             return;
         }
         let moved = match Pinned::lookup(self.pool, dir, &name) {
-            Ok(file) => self.pool.transfer(&file.node, target, Cause::Rule, self.throttle.as_ref()),
+            Ok(file) => self.transfer(&file.node, target),
             Err(error) => Err(NotMoved::from(error)),
         };
         self.note(meta, event, moved);
+    }
+
+    /// A file that is mapped stays; one that somebody had open a moment ago moves.
+    fn transfer(&self, node: &Arc<Node>, target: BranchId) -> Result<ByteSize, NotMoved> {
+        match self.pool.transfer(node, target, Cause::Rule, self.throttle.as_ref()) {
+            Err(NotMoved::Mapped) => {
+                let throttle = self.throttle.as_ref();
+                self.pool.transfer_patiently(node, target, Cause::Rule, throttle, MAPPED_PATIENCE)
+            }
+            done => done,
+        }
     }
 
     fn note(&mut self, meta: &Meta, event: MoveEvent, moved: Result<ByteSize, NotMoved>) {
@@ -334,7 +349,7 @@ impl Walker<'_> {
             let pinned: Vec<_> =
                 names.iter().filter_map(|(dir, name)| Pinned::lookup(self.pool, dir, name).ok()).collect();
             let moved = match pinned.first() {
-                Some(file) => self.pool.transfer(&file.node, target, Cause::Rule, self.throttle.as_ref()),
+                Some(file) => self.transfer(&file.node, target),
                 None => Err(NotMoved::Busy("it is gone")),
             };
             self.note(&meta, event, moved);

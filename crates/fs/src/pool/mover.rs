@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use umbrella_policy::placement::Choice;
-use umbrella_units::BranchId;
+use umbrella_units::{BranchId, ByteSize};
 
 use super::Pool;
 use super::transfer::{Cause, NotMoved};
@@ -20,6 +20,7 @@ use crate::at::FileAt;
 use crate::error::{OpError, OpResult};
 use crate::metrics::Metric;
 use crate::node::Node;
+use crate::relocate::Throttle;
 
 /// Files waiting for their move.
 pub(crate) struct Mover {
@@ -191,13 +192,35 @@ impl Pool {
         Turn::Over
     }
 
+    /// As `transfer`; a relocation of the same file that is under way gives way, and what still has the file open for a moment (that
+    /// relocation, a close that the kernel has not finished) is waited for.
+    pub(super) fn transfer_patiently(
+        &self,
+        node: &Arc<Node>,
+        target: BranchId,
+        cause: Cause,
+        throttle: Option<&Throttle>,
+        patience: Duration,
+    ) -> Result<ByteSize, NotMoved> {
+        let until = Instant::now() + patience;
+        loop {
+            if let Some(file) = node.file() {
+                file.state.write().disturb();
+            }
+            match self.transfer(node, target, cause, throttle) {
+                Err(NotMoved::Mapped | NotMoved::Busy(_)) if Instant::now() < until => {
+                    std::thread::sleep(FIRST_RETRY);
+                }
+                done => return done,
+            }
+        }
+    }
+
     /// Moves a file in the foreground, whatever the rules say; for an exchange of names.
     pub(crate) fn move_now(&self, node: &Arc<Node>, target: BranchId) -> OpResult<()> {
         let file = node.file().ok_or(OpError::Sys(rustix::io::Errno::ISDIR))?;
         let _io = file.io.write();
-        // A relocation under way gives way.
-        file.state.write().disturb();
-        match self.transfer(node, target, Cause::Full, None) {
+        match self.transfer_patiently(node, target, Cause::Full, None, Duration::from_secs(1)) {
             Ok(_) => Ok(()),
             Err(NotMoved::Busy(_) | NotMoved::Mapped) => Err(OpError::Sys(rustix::io::Errno::BUSY)),
             Err(NotMoved::NoRoom) => Err(OpError::NoRoom),

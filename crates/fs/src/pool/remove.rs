@@ -12,6 +12,12 @@ use crate::error::{OpError, OpResult};
 use crate::meta::Meta;
 use crate::node::{Node, NodeId};
 
+/// An inode of which something is known, kept from being used again.
+pub(super) struct HeldNumber {
+    key: crate::inode_map::BackingKey,
+    _open: crate::at::FileAt,
+}
+
 impl Pool {
     /// Removes a file's name.
     pub fn unlink(&self, parent: NodeId, name: &OsStr) -> OpResult<()> {
@@ -39,11 +45,12 @@ impl Pool {
         let file = node.as_ref().and_then(|node| node.file());
         let Some((node, file)) = node.as_ref().zip(file) else {
             // Nobody knew it a moment ago, and a relocation holds its node; one that began since may have taken it away.
+            let number = self.hold_number(dir, name, meta);
             match dir.unlink(name) {
                 Err(error) if error.is_missing() => return Ok(false),
                 done => done?,
             }
-            self.forget_inode(dir, meta);
+            self.drop_number(number);
             return Ok(true);
         };
         let mut state = file.state.write();
@@ -53,6 +60,7 @@ impl Pool {
         state.disturb();
         // Counted anew: while a file moves, its links are fewer for a moment.
         let meta = &dir.stat(name)?;
+        let number = self.hold_number(dir, name, meta);
         dir.unlink(name)?;
         state.names.retain(|(known, known_name)| known.id != parent.id || known_name != name);
         if meta.nlink <= 1 {
@@ -60,14 +68,25 @@ impl Pool {
             state.unlinked = true;
             drop(state);
             self.nodes.remove_backing(backing, node);
-            self.forget_inode(dir, meta);
+            self.drop_number(number);
         }
         Ok(true)
     }
 
-    fn forget_inode(&self, dir: &DirAt, meta: &Meta) {
-        if meta.nlink <= 1 {
-            self.inodes.forget(Pool::inode_key(&dir.online, meta));
+    /// Before the last name of a file goes: what is known of its inode is forgotten afterwards, and until then nobody may get that inode
+    /// for another file, so it is kept open. `None` when nothing is known of it, or names are left.
+    pub(super) fn hold_number(&self, dir: &DirAt, name: &OsStr, meta: &Meta) -> Option<HeldNumber> {
+        let key = Pool::inode_key(&dir.online, meta);
+        if meta.nlink > 1 || self.inodes.born(key).is_none() {
+            return None;
+        }
+        Some(HeldNumber { key, _open: dir.refer(name).ok()? })
+    }
+
+    /// See `hold_number`.
+    pub(super) fn drop_number(&self, held: Option<HeldNumber>) {
+        if let Some(held) = held {
+            self.inodes.forget(held.key);
         }
     }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 use umbrella_policy::placement::spec::FileKind;
+use umbrella_units::BranchId;
 
 use super::lookup::Found;
 use super::{Pool, is_reserved};
@@ -32,8 +33,8 @@ pub enum Replace {
 enum Renamed {
     /// Done; the file that has the new name now.
     Done(Arc<Node>),
-    /// A file must come to this branch first.
-    MoveFirst(Arc<Node>, umbrella_units::BranchId),
+    /// One of the two files must come to the other's branch first.
+    MoveFirst { node: Arc<Node>, other: Arc<Node>, here: BranchId, there: BranchId },
     /// A directory is concerned.
     Directory,
 }
@@ -60,11 +61,15 @@ impl Pool {
                     self.nodes.release(&node, 1);
                     return Ok(());
                 }
-                // First onto one branch, so that the exchange itself is one system call.
-                Renamed::MoveFirst(node, branch) => {
+                // First onto one branch, so that the exchange itself is one system call; if one cannot move, the other.
+                Renamed::MoveFirst { node, other, here, there } => {
                     drop(names);
-                    let moved = self.move_now(&node, branch);
+                    let mut moved = self.move_now(&other, here);
+                    if moved.is_err() {
+                        moved = self.move_now(&node, there);
+                    }
                     self.nodes.release(&node, 1);
+                    self.nodes.release(&other, 1);
                     moved?;
                 }
                 Renamed::Directory => break,
@@ -109,8 +114,8 @@ impl Pool {
                 && other.id != node.id
                 && target.first()?.0.id() != source.first()?.0.id()
             {
-                self.nodes.release(&node, 1);
-                return Ok(Renamed::MoveFirst(Arc::clone(other), source.first()?.0.id()));
+                let (here, there) = (source.first()?.0.id(), target.first()?.0.id());
+                return Ok(Renamed::MoveFirst { node, other: Arc::clone(other), here, there });
             }
             let done = self.rename_nodes(from, to, replace, (&node, &source), other.as_ref().zip(target.as_ref()));
             if let Some(other) = &other {
@@ -175,6 +180,9 @@ impl Pool {
             Some((_, (target_dir, _))) => target_dir.stat(to.name)?.nlink <= 1,
             None => false,
         };
+        let number = target
+            .filter(|_| replace != Replace::Exchange)
+            .and_then(|(_, (target_dir, target_meta))| self.hold_number(target_dir, to.name, target_meta));
         match target {
             Some((_, (target_dir, _))) if target_dir.id() != dir.id() => {
                 self.supersede(from, to, dir, &to_dir, target_dir)?;
@@ -183,7 +191,7 @@ impl Pool {
         }
         rename_known(&mut state, from, to);
         state.unjudged = true;
-        if let (Some(state), Some((other, (target_dir, target_meta)))) = (other_state.as_mut(), target) {
+        if let (Some(state), Some((other, _))) = (other_state.as_mut(), target) {
             if replace == Replace::Exchange {
                 rename_known(state, to, from);
                 state.unjudged = true;
@@ -193,7 +201,7 @@ impl Pool {
                     state.names.clear();
                     state.unlinked = true;
                     self.nodes.remove_backing(state.backing, other);
-                    self.inodes.forget(Pool::inode_key(&target_dir.online, target_meta));
+                    self.drop_number(number);
                 }
             }
         }
