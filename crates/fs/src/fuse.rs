@@ -307,7 +307,6 @@ impl Filesystem for Fuse {
             Err(error) if error.is_full() => 0,
             Err(error) => return reply.error(errno(error)),
         };
-        // The branch is full: the file moves first, and other requests are served meanwhile.
         let rest = data.get(before..).unwrap_or_default().to_vec();
         let pool = Arc::clone(&self.pool);
         self.later(move || match pool.write_moving(handle, &rest, offset + before as u64, drop_bits) {
@@ -336,13 +335,11 @@ impl Filesystem for Fuse {
 
     fn fsync(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, data_only: bool, reply: ReplyEmpty) {
         let pool = Arc::clone(&self.pool);
-        // A disk takes its time; the threads that serve the kernel have better to do.
         self.later(move || done(pool.fsync(HandleId(handle.0), data_only), reply));
     }
 
     fn opendir(&self, _request: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        // "Not needed": the kernel stops asking, and caches listings.
-        reply.error(Errno::ENOSYS);
+        reply.error(Errno::ENOSYS); // "Not needed": the kernel stops asking, and caches listings.
     }
 
     fn readdir(&self, _request: &Request, ino: INodeNo, _handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
@@ -429,7 +426,7 @@ impl Filesystem for Fuse {
 
     fn fallocate(
         &self,
-        _request: &Request,
+        request: &Request,
         _ino: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -437,9 +434,10 @@ impl Filesystem for Fuse {
         mode: i32,
         reply: ReplyEmpty,
     ) {
+        let drop_bits = request.uid() != 0;
         let pool = Arc::clone(&self.pool);
         let mode = FallocateFlags::from_bits_retain(mode as u32);
-        self.later(move || done(pool.fallocate(HandleId(handle.0), mode, offset, length), reply));
+        self.later(move || done(pool.fallocate(HandleId(handle.0), mode, offset, length, drop_bits), reply));
     }
 
     fn lseek(
@@ -479,7 +477,7 @@ impl Filesystem for Fuse {
 
     fn copy_file_range(
         &self,
-        _request: &Request,
+        request: &Request,
         _ino_in: INodeNo,
         from: FileHandle,
         offset: u64,
@@ -490,9 +488,10 @@ impl Filesystem for Fuse {
         _flags: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
+        let drop_bits = request.uid() != 0;
         let pool = Arc::clone(&self.pool);
         let length = length.min(1 << 30) as usize;
-        self.later(move || match pool.copy_range(HandleId(from.0), offset, HandleId(to.0), at, length) {
+        self.later(move || match pool.copy_range(HandleId(from.0), offset, HandleId(to.0), at, length, drop_bits) {
             Ok(copied) => reply.written(copied as u32),
             Err(error) => reply.error(errno(error)),
         });

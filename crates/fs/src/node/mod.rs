@@ -94,6 +94,7 @@ pub(crate) struct File {
 pub type PassthroughToken = Arc<dyn Any + Send + Sync>;
 
 /// Where a file is and who has it open.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts of one file")]
 pub(crate) struct FileState {
     pub(crate) backing: Backing,
     /// Known names; all of them only when there are as many as the file has links.
@@ -113,6 +114,8 @@ pub(crate) struct FileState {
     pub(crate) unjudged: bool,
     /// Set to stop the copy under way.
     pub(crate) copying: Option<Arc<AtomicBool>>,
+    /// Made without a name, to be given one: a copy could not be given one.
+    pub(crate) may_be_linked: bool,
     /// No name is left (or there never was one).
     pub(crate) unlinked: bool,
 }

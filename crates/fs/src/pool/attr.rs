@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rustix::fs::{OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, XattrFlags};
 use rustix::io::Errno;
+use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::Timestamp;
 
 use super::{Attr, Pool};
@@ -102,7 +103,9 @@ impl Pool {
         let writer = state.handles.iter().filter_map(std::sync::Weak::upgrade).find(|handle| handle.writer);
         match writer {
             Some(handle) => handle.current().truncate(size)?,
-            None => target.reopen(OFlags::WRONLY)?.truncate(size)?,
+            // Never waits: what a user put in the file's place on the branch may be a pipe.
+            None if target.stat()?.kind != FileKind::File => return Err(OpError::Stale),
+            None => target.reopen(OFlags::WRONLY | OFlags::NONBLOCK)?.truncate(size)?,
         }
         if change.drop_set_id {
             drop_set_id(target)?;

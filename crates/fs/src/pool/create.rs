@@ -66,7 +66,9 @@ impl Pool {
         let meta = self.give_to(&file, &dir, caller)?;
         let backing = Pool::backing(&dir.branch, &meta);
         let (ino, born) = self.identity(&dir.online, &meta);
-        let node = Node::new_file(self.nodes.next_id(), ino, meta.kind, born, file_state(backing, None));
+        let mut state = file_state(backing, None);
+        state.may_be_linked = !request.exclusive;
+        let node = Node::new_file(self.nodes.next_id(), ino, meta.kind, born, state);
         self.nodes.insert(&node);
         self.nodes.add_backing(backing, &node);
         let opened = self.add_open(&node, file, OFlags::RDWR, request, &meta)?;
@@ -135,14 +137,21 @@ impl Pool {
             }
         };
         state.disturb();
-        match (state.names.first().cloned(), state.any_handle()) {
-            (Some((from, old_name)), _) => self.dir_at(&from, branch)?.link(&old_name, &to, name)?,
-            (None, Some(handle)) => to.link_open(&handle.current(), name)?,
-            (None, None) => return Err(OpError::Stale),
+        loop {
+            let linked = match (state.names.first().cloned(), state.any_handle()) {
+                (Some((from, old_name)), _) => self.dir_at(&from, branch)?.link(&old_name, &to, name),
+                (None, Some(handle)) => to.link_open(&handle.current(), name),
+                (None, None) => return Err(OpError::Stale),
+            };
+            match linked {
+                Err(error) if error.is_missing() && self.prune_names(&mut state) => {}
+                done => break done?,
+            }
         }
         state.names.push((Arc::clone(&parent), name.to_owned()));
         if state.unlinked {
             state.unlinked = false;
+            state.may_be_linked = false;
             state.unjudged = true;
         }
         drop(state);

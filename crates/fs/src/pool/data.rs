@@ -99,10 +99,20 @@ impl Pool {
     }
 
     /// Allocates or frees space in a file.
-    pub fn fallocate(&self, handle: HandleId, mode: FallocateFlags, offset: u64, length: u64) -> OpResult<()> {
+    pub fn fallocate(
+        &self,
+        handle: HandleId,
+        mode: FallocateFlags,
+        offset: u64,
+        length: u64,
+        drop_bits: bool,
+    ) -> OpResult<()> {
         self.moving(handle, length, || {
             let handle = self.handle(handle)?;
             let _io = self.file_of(&handle)?.io.read();
+            if drop_bits {
+                drop_set_id(&handle.current())?;
+            }
             handle.current().fallocate(mode, offset, length)?;
             handle.note_write();
             Ok(())
@@ -117,11 +127,25 @@ impl Pool {
     }
 
     /// Copies between two open files, of one branch or of two.
-    pub fn copy_range(&self, from: HandleId, offset: u64, to: HandleId, at: u64, length: usize) -> OpResult<usize> {
-        self.moving(to, length as u64, || self.copy_once(from, offset, to, at, length.min(COPY_SLICE)))
+    pub fn copy_range(
+        &self,
+        from: HandleId,
+        offset: u64,
+        to: HandleId,
+        at: u64,
+        length: usize,
+        drop_bits: bool,
+    ) -> OpResult<usize> {
+        self.moving(to, length as u64, || self.copy_once((from, offset), (to, at), length.min(COPY_SLICE), drop_bits))
     }
 
-    fn copy_once(&self, from: HandleId, offset: u64, to: HandleId, at: u64, length: usize) -> OpResult<usize> {
+    fn copy_once(
+        &self,
+        (from, offset): (HandleId, u64),
+        (to, at): (HandleId, u64),
+        length: usize,
+        drop_bits: bool,
+    ) -> OpResult<usize> {
         let (from, to) = (self.handle(from)?, self.handle(to)?);
         let (source, target) = (from.current(), to.current());
         let one_node = Arc::ptr_eq(&from.node, &to.node);
@@ -137,6 +161,9 @@ impl Pool {
             }
             done => done?,
         };
+        if drop_bits {
+            drop_set_id(&target)?;
+        }
         to.note_write();
         Ok(copied)
     }

@@ -208,6 +208,11 @@ impl Pool {
             let node = Node::new_file(id, ino, meta.kind, born, file_state(backing, place));
             still().then_some(node)
         })?;
+        if !new && !still() {
+            // The name may have been seen before its file moved away, and the node may be that of the next file with that inode.
+            self.nodes.release(&node, 1);
+            return None;
+        }
         if !new && let Some(file) = node.file() {
             let known = |names: &SmallVec<[(Arc<Node>, std::ffi::OsString); 1]>| {
                 names.iter().any(|(known, known_name)| known.id == parent.id && known_name == name)
@@ -307,6 +312,7 @@ impl Pool {
                     // It moved between the two looks.
                     _ if file.state.read().backing != backing => continue,
                     Ok(_) => return Err(OpError::Stale),
+                    Err(error) if error.is_missing() && self.prune_names(&mut file.state.write()) => continue,
                     Err(error) if error.is_missing() => return Err(OpError::Stale),
                     Err(error) => return Err(error),
                 },
@@ -365,6 +371,19 @@ impl Pool {
         Ok(dir.readlink(&name)?.into_bytes())
     }
 
+    /// Drops names that a file does not have any more (changed behind the mount's back); whether there were such.
+    pub(crate) fn prune_names(&self, state: &mut FileState) -> bool {
+        let (known, backing) = (state.names.len(), state.backing);
+        state.names.retain(|(parent, name)| {
+            match self.dir_at(parent, backing.branch).and_then(|dir| dir.find(name)) {
+                Ok(found) => found.is_some_and(|meta| (meta.dev, meta.ino) == (backing.dev, backing.ino)),
+                // What cannot be looked at is not known to be gone.
+                Err(error) => !error.is_missing(),
+            }
+        });
+        state.names.len() < known
+    }
+
     /// A file's branch directory and name there.
     pub(crate) fn locate(&self, node: &Arc<Node>) -> OpResult<(DirAt, std::ffi::OsString)> {
         let file = node.file().ok_or(OpError::Sys(Errno::ISDIR))?;
@@ -414,6 +433,7 @@ pub(crate) fn file_state(backing: Backing, name: Option<(Arc<Node>, std::ffi::Os
         cached: 0,
         token: None,
         past_us: false,
+        may_be_linked: false,
         unjudged: false,
         copying: None,
     }

@@ -67,18 +67,27 @@ impl Pool {
             state.disturb();
         }
         let access = if request.write || request.truncate { OFlags::RDWR } else { OFlags::RDONLY };
-        let flags = if request.truncate { access | OFlags::TRUNC } else { access };
         let branch = self.branch(state.backing.branch)?;
         let mapped = self.is_mapped_past_us(&mut state, &branch);
-        let opened = match state.names.first() {
-            Some((parent, name)) => self.dir_at(parent, state.backing.branch)?.open(name, flags | OFlags::NONBLOCK)?,
-            None => state.any_handle().ok_or(OpError::Stale)?.current().reopen(flags)?,
+        let opened = loop {
+            let opened = match state.names.first() {
+                Some((parent, name)) => {
+                    self.dir_at(parent, state.backing.branch)?.open(name, access | OFlags::NONBLOCK)
+                }
+                None => state.any_handle().ok_or(OpError::Stale)?.current().reopen(access),
+            };
+            match opened {
+                Err(error) if error.is_missing() && self.prune_names(&mut state) => {}
+                done => break done?,
+            }
         };
         let meta = opened.stat()?;
-        if (meta.dev, meta.ino) != (state.backing.dev, state.backing.ino) {
+        if (meta.dev, meta.ino) != (state.backing.dev, state.backing.ino) || meta.kind != FileKind::File {
             return Err(OpError::Stale);
         }
         if request.truncate {
+            // Only now: what was opened is the file.
+            opened.truncate(0)?;
             state.unjudged = true;
             if request.drop_set_id {
                 super::attr::drop_set_id(&opened)?;

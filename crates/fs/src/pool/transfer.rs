@@ -140,7 +140,7 @@ impl Pool {
         let temp_name = self.mover.temp_name();
         let temp = Place { dir: hidden.tmp.as_fd(), name: &temp_name };
         let mut state = file.state.write();
-        if state.passthrough > 0 || !state.unlinked {
+        if state.passthrough > 0 || !state.unlinked || state.may_be_linked {
             return Err(NotMoved::Busy("it is open, or has a name again"));
         }
         let stop = AtomicBool::new(false);
@@ -159,9 +159,10 @@ impl Pool {
         Ok(copied.bytes)
     }
 
-    /// Whether a mapping could have outlived its descriptor: one of this mount, or of one before it that was killed.
+    /// Whether somebody could have the file open whom the node does not know: a mapping that outlived its descriptor, of this mount or
+    /// of one before it that was killed; or a creation that has made the file and not yet its node.
     fn may_be_mapped(&self, state: &FileState) -> bool {
-        state.past_us || (state.handles.is_empty() && self.passthrough.load(Ordering::Relaxed))
+        state.past_us || state.handles.is_empty()
     }
 
     /// A mapping of an earlier passthrough open would go on with the old inode.
@@ -210,6 +211,11 @@ impl Pool {
         let meta = first.from.stat(&first.name)?;
         if (meta.dev, meta.ino) != (backing.dev, backing.ino) {
             return Err(NotMoved::Busy("it changed behind the mount's back"));
+        }
+        if names.len() > meta.nlink as usize
+            && node.file().is_some_and(|file| self.prune_names(&mut file.state.write()))
+        {
+            return Err(NotMoved::Mapped); // Known better now: once more.
         }
         if meta.nlink as usize != names.len() {
             return Err(NotMoved::Busy("it has other hard links; `umbrella enforce` moves them together"));

@@ -528,7 +528,7 @@ impl World {
 
     fn allocate(&mut self, handle: Pick, len: u64) -> Done {
         let Some(open) = self.pick_open(handle, true) else { return Ok(()) };
-        well("fallocate", self.pool().fallocate(open.handle, FallocateFlags::empty(), 0, len))?;
+        well("fallocate", self.pool().fallocate(open.handle, FallocateFlags::empty(), 0, len, false))?;
         let file = self.model.files.get_mut(&open.file).unwrap();
         file.attrs.mtime = None;
         let data = file.data_mut().unwrap();
@@ -545,7 +545,7 @@ impl World {
         let mut done = 0;
         while done < data.len() {
             let left = data.len() - done;
-            match well("copy", self.pool().copy_range(from.handle, done as u64, to.handle, done as u64, left))? {
+            match well("copy", self.pool().copy_range(from.handle, done as u64, to.handle, done as u64, left, false))? {
                 0 => return fail("a copy ended early"),
                 copied => done += copied,
             }
