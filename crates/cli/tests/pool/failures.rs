@@ -264,3 +264,20 @@ fn a_hung_branch_does_not_hang_the_others() {
         assert!(poll(Duration::from_secs(10), || child.try_wait().unwrap()).is_some(), "who was stuck is free");
     }
 }
+
+#[test]
+fn a_pipe_put_in_a_files_place_on_the_branch_holds_nobody_up() {
+    let disk = Disk::ext4(32 * MIB);
+    let pool = Pool::builder().branch("a", disk.path()).default(&["a"]).mount();
+    fs::write(pool.join("other"), "x").unwrap();
+    for round in 0..5 {
+        let (name, on_disk) = (format!("f{round}"), disk.join(format!("f{round}")));
+        fs::write(pool.join(&name), "content").unwrap();
+        fs::metadata(pool.join(&name)).unwrap();
+        // The inode is usually used again at once, so that only the type tells the two apart.
+        fs::remove_file(&on_disk).unwrap();
+        nix::unistd::mkfifo(&on_disk, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert!(nix::unistd::truncate(&pool.join(&name), 3).is_err(), "a pipe has no length");
+        assert_eq!(fs::read(pool.join("other")).unwrap(), b"x");
+    }
+}
