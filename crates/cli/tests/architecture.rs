@@ -11,8 +11,10 @@ use cargo_metadata::{Metadata, MetadataCommand, Package};
 const FLOORS: &[(&str, &[&str])] = &[
     ("umbrella-units", &[]),
     ("umbrella-policy", &["umbrella-units"]),
+    ("umbrella-model", &["umbrella-units"]),
+    ("umbrella-lab", &["umbrella-units", "umbrella-policy", "umbrella-model"]),
     ("umbrella-fs", &["umbrella-units", "umbrella-policy"]),
-    ("umbrella", &["umbrella-units", "umbrella-policy", "umbrella-fs"]),
+    ("umbrella", &["umbrella-units", "umbrella-policy", "umbrella-model", "umbrella-lab", "umbrella-fs"]),
 ];
 
 /// What would let a decision see the world, or the same input decide twice.

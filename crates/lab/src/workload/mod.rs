@@ -1,0 +1,85 @@
+//! Workloads: what clients ask of a file system, one step after the other, from a seed.
+
+use umbrella_units::{ByteSize, FileId, Nanos};
+
+/// One client of a workload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientId(pub u32);
+
+/// One file operation. Files and directories are numbered by the workload, never reused, from 1; directory 1 is the root and always there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Makes a directory.
+    Mkdir {
+        /// The new directory.
+        dir: FileId,
+        /// Where it stands.
+        parent: FileId,
+    },
+    /// Makes an empty file.
+    Create {
+        /// The new file.
+        file: FileId,
+        /// Its directory.
+        dir: FileId,
+    },
+    /// Writes bytes; beyond the end the file grows.
+    Write {
+        /// The file.
+        file: FileId,
+        /// The first byte.
+        offset: ByteSize,
+        /// How many.
+        size: ByteSize,
+    },
+    /// Reads bytes.
+    Read {
+        /// The file.
+        file: FileId,
+        /// The first byte.
+        offset: ByteSize,
+        /// How many.
+        size: ByteSize,
+    },
+    /// Cuts or extends the file.
+    Truncate {
+        /// The file.
+        file: FileId,
+        /// Its new size.
+        size: ByteSize,
+    },
+    /// Removes a file, or an empty directory.
+    Delete {
+        /// Which one.
+        file: FileId,
+    },
+    /// Waits until the file is on disk.
+    Fsync {
+        /// Which one.
+        file: FileId,
+    },
+    /// Waits until everything is on disk.
+    Sync,
+    /// Does something that costs no I/O: computing, or waiting for a person.
+    Think {
+        /// For how long.
+        time: Nanos,
+    },
+    /// The client begins another phase; results are also kept by phase.
+    Phase {
+        /// Its name.
+        name: &'static str,
+    },
+}
+
+/// A workload: files that exist before it begins, and clients that each do one step after the other.
+pub trait Workload {
+    /// The next step of setting up: what is on disk, and in no cache, before time begins. `None` when all is there.
+    fn prepare(&mut self) -> Option<Step>;
+
+    /// How many clients there are.
+    fn clients(&self) -> u32;
+
+    /// The client's next step at `now`, asked for when its last one is done. `None`: it has finished.
+    fn next(&mut self, client: ClientId, now: Nanos) -> Option<Step>;
+}
