@@ -1,4 +1,21 @@
 //! Workloads: what clients ask of a file system, one step after the other, from a seed.
+//!
+//! One file a workload; [`WORKLOADS`] lists them with their parameters, [`build_workload`] makes one from a spec.
+
+mod draw;
+mod error;
+mod kinds;
+mod params;
+mod postmark;
+mod registry;
+mod rnd_write;
+mod script;
+mod seq_write;
+
+pub use draw::Seed;
+pub use error::WorkloadError;
+pub use params::{Param, ParamKind, Params, Scale, Value};
+pub use registry::{BoxedWorkload, WORKLOADS, WorkloadEntry, build_workload, workload};
 
 use umbrella_units::{ByteSize, FileId, Nanos};
 
@@ -32,7 +49,7 @@ pub enum Step {
         /// How many.
         size: ByteSize,
     },
-    /// Reads bytes.
+    /// Reads bytes; none when only the attributes are looked at.
     Read {
         /// The file.
         file: FileId,
@@ -82,4 +99,20 @@ pub trait Workload {
 
     /// The client's next step at `now`, asked for when its last one is done. `None`: it has finished.
     fn next(&mut self, client: ClientId, now: Nanos) -> Option<Step>;
+
+    /// When the step that [`Workload::next`] just gave was due, if that was before it was asked for: response times count
+    /// from there. Only a replayed trace has such times.
+    fn due(&self, _client: ClientId) -> Option<Nanos> {
+        None
+    }
+
+    /// How much of the workload is done, 0 to 1, where it can tell.
+    fn progress(&self, _now: Nanos) -> Option<f64> {
+        None
+    }
+
+    /// What the user should know about this run, for example that a stand-in was used for a file that is missing.
+    fn warnings(&self) -> &[String] {
+        &[]
+    }
 }
