@@ -1,0 +1,90 @@
+//! What can be wrong with a workload that a user asks for. Every message says what would have been right.
+
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// A workload that cannot be made.
+#[derive(Debug, Error)]
+pub enum WorkloadError {
+    /// Nobody knows the name.
+    #[error("there is no workload {name:?} (known: {known})")]
+    UnknownWorkload {
+        /// What was asked for.
+        name: String,
+        /// The names there are, separated by commas.
+        known: String,
+    },
+    /// The workload has no such parameter.
+    #[error("{workload} has no parameter {param:?} (known: {known})")]
+    UnknownParam {
+        /// The workload.
+        workload: &'static str,
+        /// What was given.
+        param: String,
+        /// The parameters it has, separated by commas.
+        known: String,
+    },
+    /// A parameter is given twice.
+    #[error("{workload}: {param} is given twice")]
+    Repeated {
+        /// The workload.
+        workload: &'static str,
+        /// The parameter.
+        param: &'static str,
+    },
+    /// A value cannot be read, or is out of range.
+    #[error("{workload}: {value:?} is no value of {param} (it is {wanted})")]
+    BadValue {
+        /// The workload.
+        workload: &'static str,
+        /// The parameter.
+        param: &'static str,
+        /// What was given.
+        value: String,
+        /// What it must be.
+        wanted: String,
+    },
+    /// Parameters that contradict each other.
+    #[error("{workload}: {reason}")]
+    Contradiction {
+        /// The workload.
+        workload: &'static str,
+        /// Which ones, and how they would fit.
+        reason: &'static str,
+    },
+    /// A spec that is not `name` or `name:param=value,param=value`.
+    #[error("{spec:?} is no workload: {part:?} should be param=value (for example \"postmark:files=20000,low=500\")")]
+    BadSpec {
+        /// What was given.
+        spec: String,
+        /// The part that cannot be read.
+        part: String,
+    },
+    /// A scale that is no number above 0 and at most 1.
+    #[error("{value:?} is no scale (it is a number above 0, at most 1)")]
+    BadScale {
+        /// What was given.
+        value: String,
+    },
+    /// The load file cannot be read.
+    #[error("{workload}: cannot read the load file {path}: {source}")]
+    LoadFile {
+        /// The workload.
+        workload: &'static str,
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A line of the load file makes no sense.
+    #[error("load file, line {line}: {reason}: {text:?}")]
+    LoadLine {
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        reason: &'static str,
+        /// The line, or its beginning.
+        text: String,
+    },
+}

@@ -1,0 +1,184 @@
+//! The mail server benchmark PostMark 1.5 (Katcher 1997), as its program does it: make the files, then transactions, each
+//! of them a read of a whole file or an append, followed by a creation or a deletion, then remove what is left.
+//!
+//! Of the program: sizes are drawn from `low` to below `high`; an append adds up to what is missing to `high`, and nothing
+//! to a file that has reached it; a creation does nothing while there are twice as many files as in the beginning; biases are
+//! tenths; directories exist before time begins and each file gets a random one. Files are removed in the order they were
+//! made, where the program goes through its table.
+//!
+//! TESA: 100,000 files, 100 directories, 200,000 transactions (the defaults here). UmbrellaFS, chapter V:
+//! `files=12500,low=8KiB,high=64KiB,dirs=200,transactions=25000`. MRAM, 4.4.2.1: `files=5000..55000,dirs=0`; 4.4.2.2:
+//! `files=500,low=2MiB,high=6MiB,dirs=0`.
+
+use umbrella_units::{FileId, Nanos};
+
+use super::draw::Dice;
+use super::kinds::{ANY, FILE, IO, SOME, param};
+use super::params::ParamKind;
+use super::registry::{BoxedWorkload, WorkloadEntry};
+use super::script::{Act, Ids, Play, Script, Scripted};
+use super::{ClientId, Params, Scale, Seed, WorkloadError};
+
+const BIAS: ParamKind = ParamKind::Count { min: 0, max: 10 };
+
+pub(super) const ENTRY: WorkloadEntry = WorkloadEntry {
+    name: "postmark",
+    summary: "a mail server: many small files are made, read, appended to and deleted",
+    source: "PostMark 1.5 (Katcher 1997); TESA, section IV.A; UmbrellaFS, chapter V; MRAM, 4.4.2",
+    scales: "files, directories and transactions",
+    params: &[
+        param("files", SOME, "100000", "TESA, section IV.A", "files in the beginning"),
+        param("transactions", ANY, "200000", "TESA, section IV.A; MRAM, 4.4.2.1", "transactions"),
+        param("dirs", ANY, "100", "TESA, section IV.A", "subdirectories; with 0 or 1 all files are in the root"),
+        param("low", FILE, "500B", "PostMark's default", "the smallest file"),
+        param("high", FILE, "10000B", "PostMark's default (9.77 KiB)", "files are smaller than this, or grow to it"),
+        param("read-bias", BIAS, "5", "PostMark's default", "of ten transactions so many read, the rest append"),
+        param("create-bias", BIAS, "5", "PostMark's default", "of ten transactions so many create, the rest delete"),
+        param(
+            "block",
+            IO,
+            "4KiB",
+            "UmbrellaFS, chapter V; PostMark's default of 512 B passes through a 4 KiB buffer of the C library",
+            "bytes of a read or write call",
+        ),
+    ],
+    build,
+};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Create,
+    Transactions,
+    Delete,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Mail {
+    file: FileId,
+    size: u64,
+}
+
+#[derive(Debug)]
+struct Postmark {
+    dice: Dice,
+    ids: Ids,
+    dirs: Vec<FileId>,
+    wanted_dirs: u64,
+    live: Vec<Mail>,
+    begin: u64,
+    to_create: u64,
+    transactions: u64,
+    low: u64,
+    high: u64,
+    read_bias: u64,
+    create_bias: u64,
+    block: u64,
+    phase: Option<Phase>,
+}
+
+fn build(seed: Seed, scale: Scale, params: &Params) -> Result<BoxedWorkload, WorkloadError> {
+    let (low, high) = (params.size("low").0, params.size("high").0);
+    if low > high {
+        return Err(WorkloadError::Contradiction { workload: ENTRY.name, reason: "low is larger than high" });
+    }
+    let files = scale.count(params.count("files"));
+    let dirs = params.count("dirs");
+    Ok(Box::new(Scripted::new(Postmark {
+        dice: Dice::new(seed, ENTRY.name, 0),
+        ids: Ids::new(),
+        dirs: Vec::new(),
+        wanted_dirs: if dirs > 1 { scale.count(dirs) } else { 0 },
+        live: Vec::new(),
+        begin: files,
+        to_create: files,
+        transactions: scale.count(params.count("transactions")),
+        low,
+        high,
+        read_bias: params.count("read-bias"),
+        create_bias: params.count("create-bias"),
+        block: params.size("block").0,
+        phase: None,
+    })))
+}
+
+impl Postmark {
+    fn create(&mut self, script: &mut Script) {
+        let dir = match self.dirs.as_slice() {
+            [] => Ids::ROOT,
+            dirs => dirs[self.dice.index(dirs.len())],
+        };
+        let size = self.low + self.dice.below(self.high - self.low);
+        let file = self.ids.next();
+        self.live.push(Mail { file, size });
+        script.create(file, dir, size, self.block);
+    }
+
+    fn transaction(&mut self, script: &mut Script) {
+        let at = self.dice.index(self.live.len());
+        let Mail { file, size } = self.live[at];
+        if self.dice.below(10) < self.read_bias {
+            script.read(file, 0, size, self.block);
+        } else if size < self.high {
+            let more = 1 + self.dice.below(self.high - size);
+            script.write(file, size, more, self.block);
+            self.live[at].size += more;
+        }
+        if self.dice.below(10) < self.create_bias {
+            if (self.live.len() as u64) < 2 * self.begin {
+                self.create(script);
+            }
+        } else {
+            let at = self.dice.index(self.live.len());
+            script.delete(self.live.swap_remove(at).file);
+        }
+    }
+
+    fn enter(&mut self, phase: Phase, script: &mut Script) {
+        self.phase = Some(phase);
+        script.phase(match phase {
+            Phase::Create => "create",
+            Phase::Transactions => "transactions",
+            Phase::Delete => {
+                self.live.sort_unstable_by_key(|mail| std::cmp::Reverse(mail.file));
+                "delete"
+            }
+        });
+    }
+}
+
+impl Play for Postmark {
+    fn set_up(&mut self, script: &mut Script) -> Act {
+        if self.dirs.len() as u64 == self.wanted_dirs {
+            return Act::Done;
+        }
+        let dir = self.ids.next();
+        self.dirs.push(dir);
+        script.mkdir(dir, Ids::ROOT);
+        Act::On
+    }
+
+    fn clients(&self) -> u32 {
+        1
+    }
+
+    fn play(&mut self, _client: ClientId, _now: Nanos, script: &mut Script) -> Act {
+        match self.phase {
+            None => self.enter(Phase::Create, script),
+            Some(Phase::Create) if self.to_create > 0 => {
+                self.to_create -= 1;
+                self.create(script);
+            }
+            Some(Phase::Create) => self.enter(Phase::Transactions, script),
+            Some(Phase::Transactions) if self.transactions > 0 && !self.live.is_empty() => {
+                self.transactions -= 1;
+                self.transaction(script);
+            }
+            Some(Phase::Transactions) => self.enter(Phase::Delete, script),
+            Some(Phase::Delete) => match self.live.pop() {
+                Some(mail) => script.delete(mail.file),
+                None => return Act::Done,
+            },
+        }
+        Act::On
+    }
+}

@@ -1,0 +1,61 @@
+//! The workloads by name, with their parameters: what `--workload postmark:files=20000` means.
+
+use super::{Param, Params, Scale, Seed, Workload, WorkloadError};
+use super::{postmark, rnd_write, seq_write};
+
+/// A workload that can be sent to another thread.
+pub type BoxedWorkload = Box<dyn Workload + Send>;
+
+/// A workload that can be asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct WorkloadEntry {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does, in one line.
+    pub summary: &'static str,
+    /// Where it comes from.
+    pub source: &'static str,
+    /// What a scale below 1 shrinks.
+    pub scales: &'static str,
+    /// Its parameters.
+    pub params: &'static [Param],
+    pub(super) build: fn(Seed, Scale, &Params) -> Result<BoxedWorkload, WorkloadError>,
+}
+
+impl WorkloadEntry {
+    /// Its parameters, with these given and the rest as by default.
+    pub fn params<'a>(&self, given: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Params, WorkloadError> {
+        Params::new(self.name, self.params, given)
+    }
+
+    /// Makes it. The parameters are of [`WorkloadEntry::params`].
+    pub fn build(&self, seed: Seed, scale: Scale, params: &Params) -> Result<BoxedWorkload, WorkloadError> {
+        assert_eq!(params.workload(), self.name, "parameters of another workload");
+        (self.build)(seed, scale, params)
+    }
+}
+
+/// All workloads, in the order in which the documents list them.
+pub static WORKLOADS: &[WorkloadEntry] = &[seq_write::ENTRY, rnd_write::ENTRY, postmark::ENTRY];
+
+/// The workload of this name.
+pub fn workload(name: &str) -> Result<&'static WorkloadEntry, WorkloadError> {
+    WORKLOADS.iter().find(|entry| entry.name == name).ok_or_else(|| {
+        let known: Vec<_> = WORKLOADS.iter().map(|entry| entry.name).collect();
+        WorkloadError::UnknownWorkload { name: name.to_owned(), known: known.join(", ") }
+    })
+}
+
+/// Makes a workload from a spec: `name`, or `name:param=value,param=value`.
+pub fn build_workload(spec: &str, seed: Seed, scale: Scale) -> Result<BoxedWorkload, WorkloadError> {
+    let (name, rest) = spec.split_once(':').unwrap_or((spec, ""));
+    let entry = workload(name.trim())?;
+    let parts = rest.split(',').map(str::trim).filter(|part| !part.is_empty());
+    let given = parts
+        .map(|part| match part.split_once('=') {
+            Some((param, value)) => Ok((param.trim(), value.trim())),
+            None => Err(WorkloadError::BadSpec { spec: spec.to_owned(), part: part.to_owned() }),
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    entry.build(seed, scale, &entry.params(given)?)
+}

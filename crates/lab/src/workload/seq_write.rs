@@ -1,0 +1,60 @@
+//! Appends to one file, without end: filebench's sequential write as TESA used it (section IV.A: an empty file, appends of
+//! 4 KB, 60 s).
+
+use umbrella_units::{ByteSize, FileId, Nanos};
+
+use super::kinds::{IO, param};
+use super::params::ParamKind;
+use super::registry::{BoxedWorkload, WorkloadEntry};
+use super::script::Ids;
+use super::{ClientId, Params, Scale, Seed, Step, Workload, WorkloadError};
+
+pub(super) const ENTRY: WorkloadEntry = WorkloadEntry {
+    name: "seq-write",
+    summary: "one client appends to one file",
+    source: "TESA, section IV.A (filebench)",
+    scales: "the duration",
+    params: &[
+        param("io", IO, "4KiB", "TESA, section IV.A", "bytes of an append"),
+        param("duration", ParamKind::Duration, "60s", "TESA, section IV.A", "how long it runs"),
+    ],
+    build,
+};
+
+#[derive(Debug)]
+struct SeqWrite {
+    file: FileId,
+    created: bool,
+    end: u64,
+    io: u64,
+    until: Nanos,
+}
+
+#[allow(clippy::unnecessary_wraps)] // The registry's signature.
+fn build(_seed: Seed, scale: Scale, params: &Params) -> Result<BoxedWorkload, WorkloadError> {
+    let file = Ids::new().next();
+    let until = scale.time(params.duration("duration"));
+    Ok(Box::new(SeqWrite { file, created: false, end: 0, io: params.size("io").0, until }))
+}
+
+impl Workload for SeqWrite {
+    fn prepare(&mut self) -> Option<Step> {
+        None
+    }
+
+    fn clients(&self) -> u32 {
+        1
+    }
+
+    fn next(&mut self, _client: ClientId, now: Nanos) -> Option<Step> {
+        if now >= self.until {
+            return None;
+        }
+        if !std::mem::replace(&mut self.created, true) {
+            return Some(Step::Create { file: self.file, dir: Ids::ROOT });
+        }
+        let offset = ByteSize(self.end);
+        self.end += self.io;
+        Some(Step::Write { file: self.file, offset, size: ByteSize(self.io) })
+    }
+}
