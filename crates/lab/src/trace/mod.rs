@@ -1,9 +1,55 @@
 //! Block traces: what was asked of a real device, and when.
+//!
+//! Traces come in many formats and are large, old and damaged. So a reader streams (memory does not grow with the file), finds
+//! out by itself what it reads ([`detect`](format), also through gzip and Zstandard), and answers anything odd with a typed
+//! error that names line and byte. Formats, one file each: [`Format`]. Steps of a read: decompress, cut into lines or fixed
+//! records, parse, put into the order of time, count times from the first record.
 
+mod ascii;
+mod blkparse;
+mod csv;
+mod cursor;
+mod devices;
+mod error;
+mod fio;
+mod format;
+mod frame;
+mod fuzz;
+mod input;
+mod iotrace;
+mod msr;
+mod order;
+mod pages;
+mod parse;
+mod reader;
+mod sort;
+mod spc;
+mod summary;
+mod tracefs;
+mod vscsi;
+mod writer;
+
+use serde::{Deserialize, Serialize};
 use umbrella_units::{ByteSize, Nanos};
 
+pub use blkparse::Event;
+pub use devices::{Devices, MAX_DEVICES};
+pub use error::{Excerpt, Place, Problem, TraceError};
+pub use format::{Format, UnknownFormatName};
+pub use frame::MAX_LINE;
+pub use fuzz::fuzz_one;
+pub use input::Compression;
+pub use pages::{PagePart, Pages, pages};
+pub use parse::MAX_TRANSFER;
+pub use reader::{OpenOptions, Order, Origin, Progress, Reader, Skipped, Strictness, from_reader, open, read_all};
+pub use sort::{Sorted, sort};
+pub use summary::{DeviceSummary, Gaps, Sizes, Summary};
+pub use tracefs::{BlockEvent, parse_trace_pipe};
+pub use writer::{Unwritable, WriteError, Writer};
+
 /// What a traced request did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum TraceOp {
     /// Read bytes.
     Read,
@@ -13,8 +59,8 @@ pub enum TraceOp {
     Discard,
 }
 
-/// One request of a trace. Any byte range: the replay splits it on page borders.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// One request of a trace. Any byte range: the replay splits it on page borders ([`pages`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Record {
     /// When it was issued, from the beginning of the trace.
     pub time: Nanos,
@@ -24,6 +70,6 @@ pub struct Record {
     pub op: TraceOp,
     /// The first byte.
     pub offset: ByteSize,
-    /// How many bytes; zero is possible.
+    /// How many bytes; zero is possible. The end, `offset + size`, fits.
     pub size: ByteSize,
 }

@@ -1,0 +1,30 @@
+//! Five numbers a line, as DiskSim's ASCII format has them, with times in nanoseconds: time, device, sector, sectors, and 0 for a
+//! write or 1 for a read. Read only.
+
+use super::cursor::Cursor;
+use super::devices::Devices;
+use super::error::{Excerpt, Problem};
+use super::parse::{Parse, record, sectors};
+use super::{Record, TraceOp};
+
+/// Reads it.
+#[derive(Debug, Default)]
+pub(super) struct Reader;
+
+impl Parse for Reader {
+    fn parse(&mut self, line: &[u8], devices: &mut Devices) -> Result<Option<Record>, Problem> {
+        let mut fields = Cursor::blanks(line);
+        let Some(time) = fields.next() else { return Ok(None) };
+        let time = super::cursor::whole(time, "the time")?;
+        let device = fields.field("the device")?;
+        let offset = sectors(fields.number("the sector")?, "the sector")?;
+        let size = sectors(fields.number("the sectors")?, "the sectors")?;
+        let op = match fields.field("the operation")? {
+            b"0" => TraceOp::Write,
+            b"1" => TraceOp::Read,
+            other => return Err(Problem::UnknownOp { found: Excerpt::new(other), known: "0 (write), 1 (read)" }),
+        };
+        let device = devices.number(device)?;
+        record(time, device, op, offset, size).map(Some)
+    }
+}

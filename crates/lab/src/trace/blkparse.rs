@@ -1,0 +1,137 @@
+//! Text of `blkparse`: `maj,min cpu sequence seconds pid action rwbs sector + sectors [process]`, and a summary at its end.
+//!
+//! A request appears once for each thing that happens to it; one kind of event is taken (default: queued, else issued, else
+//! inserted, else completed, whichever the beginning of the trace has). Requests without data (flushes, notes, plugs) are read
+//! over, as is the summary. Some recordings hold a record with the time of the wall clock; see [`super::Strictness`].
+
+use super::cursor::{Cursor, whole};
+use super::devices::Devices;
+use super::error::{Excerpt, Problem};
+use super::parse::{Parse, record, sectors};
+use super::{Record, TraceOp};
+
+/// Which of a request's events is taken for the request.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Event {
+    /// The first of the others that the beginning of the trace has, in this order.
+    #[default]
+    Auto,
+    /// Q: it was asked for.
+    Queue,
+    /// D: it went to the device.
+    Issue,
+    /// I: it went into the scheduler's queue.
+    Insert,
+    /// C: it was done.
+    Complete,
+}
+
+impl Event {
+    const BY_PREFERENCE: [Event; 4] = [Event::Queue, Event::Issue, Event::Insert, Event::Complete];
+
+    fn action(self) -> &'static [u8] {
+        match self {
+            Event::Auto | Event::Queue => b"Q",
+            Event::Issue => b"D",
+            Event::Insert => b"I",
+            Event::Complete => b"C",
+        }
+    }
+}
+
+/// Reads it.
+#[derive(Debug)]
+pub(super) struct Reader {
+    action: &'static [u8],
+    in_summary: bool,
+}
+
+impl Reader {
+    pub(super) fn new(event: Event, head: &[u8]) -> Self {
+        let chosen = if event == Event::Auto {
+            let has =
+                |event: &Event| head.split(|byte| *byte == b'\n').any(|line| action_of(line) == Some(event.action()));
+            Event::BY_PREFERENCE.into_iter().find(has).unwrap_or(Event::Queue)
+        } else {
+            event
+        };
+        Self { action: chosen.action(), in_summary: false }
+    }
+}
+
+/// `8,16` and the like.
+fn is_device(field: &[u8]) -> bool {
+    let mut parts = field.split(|byte| *byte == b',');
+    let number = |part: Option<&[u8]>| part.is_some_and(|part| whole(part, "").is_ok());
+    number(parts.next()) && number(parts.next()) && parts.next().is_none()
+}
+
+fn action_of(line: &[u8]) -> Option<&[u8]> {
+    let mut fields = Cursor::blanks(line);
+    let is_event = fields.next().is_some_and(is_device);
+    is_event.then(|| std::iter::from_fn(|| fields.next()).nth(4)).flatten()
+}
+
+/// Whether the line is an event.
+pub(super) fn looks_like(line: &[u8]) -> bool {
+    let mut fields = Cursor::blanks(line);
+    let is_event = fields.next().is_some_and(is_device);
+    is_event && fields.number("cpu").is_ok() && fields.number("sequence").is_ok() && fields.decimal("time", 9).is_ok()
+}
+
+/// Whether the line begins the summary.
+fn begins_summary(line: &[u8]) -> bool {
+    [&b"CPU"[..], b"Total (", b"Throughput", b"Events ("].iter().any(|start| line.starts_with(start))
+}
+
+/// What the letters of a request say; `None` if it moves no data.
+pub(super) fn op(rwbs: &[u8]) -> Option<TraceOp> {
+    // An F before the letter asks for a flush first.
+    let letter = rwbs.iter().find(|letter| **letter != b'F')?;
+    match letter {
+        b'R' => Some(TraceOp::Read),
+        b'W' => Some(TraceOp::Write),
+        b'D' => Some(TraceOp::Discard),
+        _ => None,
+    }
+}
+
+impl Parse for Reader {
+    fn parse(&mut self, line: &[u8], devices: &mut Devices) -> Result<Option<Record>, Problem> {
+        let mut fields = Cursor::blanks(line);
+        let Some(device) = fields.next() else { return Ok(None) };
+        if !is_device(device) {
+            self.in_summary |= begins_summary(line);
+            return if self.in_summary {
+                Ok(None)
+            } else {
+                Err(Problem::Unexpected { field: "the device", found: Excerpt::new(device), expected: "major,minor" })
+            };
+        }
+        self.in_summary = false;
+        fields.number("the CPU")?;
+        fields.number("the sequence")?;
+        let time = fields.decimal("the time", 9)?;
+        fields.number("the process")?;
+        if fields.field("the action")? != self.action {
+            return Ok(None);
+        }
+        let Some(op) = op(fields.field("the operation")?) else { return Ok(None) };
+        let Some(first) = fields.next().filter(|field| !field.starts_with(b"[")) else { return Ok(None) };
+        let offset = sectors(whole(first, "the sector")?, "the sector")?;
+        let plus = fields.field("the sectors")?;
+        if plus != b"+" {
+            return Err(Problem::Unexpected {
+                field: "the mark before the sectors",
+                found: Excerpt::new(plus),
+                expected: "+",
+            });
+        }
+        let size = sectors(fields.number("the sectors")?, "the sectors")?;
+        if size == 0 {
+            return Ok(None);
+        }
+        let device = devices.number(device)?;
+        record(time, device, op, offset, size).map(Some)
+    }
+}

@@ -1,0 +1,83 @@
+//! The shared CSV: `time_us,dev,op,offset_bytes,size_bytes,flags`, the format that all others can be converted to.
+//!
+//! Times are microseconds; a fraction is read (to the nanosecond) and written when there is one. `op` is R, W or D (discard).
+//! `flags` is free text that a replay does not need, and may be missing.
+
+use std::io::Write as _;
+
+use super::cursor::Cursor;
+use super::devices::Devices;
+use super::error::{Excerpt, Problem};
+use super::parse::{Parse, Render, record};
+use super::{Record, TraceOp, Unwritable};
+
+pub(super) const HEADER: &str = "time_us,dev,op,offset_bytes,size_bytes";
+
+/// Reads it.
+#[derive(Debug, Default)]
+pub(super) struct Reader {
+    begun: bool,
+}
+
+impl Parse for Reader {
+    fn parse(&mut self, line: &[u8], devices: &mut Devices) -> Result<Option<Record>, Problem> {
+        if !self.begun {
+            self.begun = true;
+            if line.starts_with(b"time") {
+                return header(line, HEADER.as_bytes(), HEADER);
+            }
+        }
+        let mut fields = Cursor::commas(line);
+        let time = fields.decimal("time_us", 3)?;
+        let device = fields.field("dev")?;
+        let op = op(fields.field("op")?)?;
+        let offset = fields.number("offset_bytes")?;
+        let size = fields.number("size_bytes")?;
+        let device = devices.number(device)?;
+        record(time, device, op, offset, size).map(Some)
+    }
+}
+
+/// Accepts a first line that begins as it must.
+pub(super) fn header(line: &[u8], begins: &[u8], expected: &'static str) -> Result<Option<Record>, Problem> {
+    if line.starts_with(begins) {
+        Ok(None)
+    } else {
+        Err(Problem::Unexpected { field: "the header", found: Excerpt::new(line), expected })
+    }
+}
+
+/// R, W or D.
+pub(super) fn op(field: &[u8]) -> Result<TraceOp, Problem> {
+    match field {
+        b"R" => Ok(TraceOp::Read),
+        b"W" => Ok(TraceOp::Write),
+        b"D" => Ok(TraceOp::Discard),
+        _ => Err(Problem::UnknownOp { found: Excerpt::new(field), known: "R, W, D" }),
+    }
+}
+
+/// Writes it.
+#[derive(Debug, Default)]
+pub(super) struct Writer;
+
+impl Render for Writer {
+    fn begin(&mut self, out: &mut Vec<u8>) {
+        let _ = writeln!(out, "{HEADER},flags");
+    }
+
+    fn record(&mut self, out: &mut Vec<u8>, record: &Record, name: &str) -> Result<(), Unwritable> {
+        let op = match record.op {
+            TraceOp::Read => 'R',
+            TraceOp::Write => 'W',
+            TraceOp::Discard => 'D',
+        };
+        let (micros, nanos) = (record.time.0 / 1_000, record.time.0 % 1_000);
+        let _ = write!(out, "{micros}");
+        if nanos > 0 {
+            let _ = write!(out, ".{nanos:03}");
+        }
+        let _ = writeln!(out, ",{name},{op},{},{},", record.offset.0, record.size.0);
+        Ok(())
+    }
+}

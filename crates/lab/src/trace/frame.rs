@@ -1,0 +1,168 @@
+//! Cuts a stream into lines or fixed records, in one buffer that never grows; knows line and byte of each.
+
+use std::io::{self, Read as _};
+use std::ops::Range;
+
+use super::error::{Place, Problem};
+use super::input::Source;
+
+/// The longest line, in bytes; more is an error, so that garbage cannot fill the memory.
+pub const MAX_LINE: usize = 64 << 10;
+
+const CAPACITY: usize = 512 << 10;
+
+/// A stream and the part of it that is in memory.
+pub(super) struct Frames {
+    source: Source,
+    buffer: Box<[u8]>,
+    start: usize,
+    end: usize,
+    ended: bool,
+    /// The byte of the stream at the start of the buffer.
+    base: u64,
+    line: u64,
+}
+
+/// What the stream holds next.
+#[derive(Debug)]
+pub(super) enum Frame {
+    /// These bytes of [`Frames::bytes`], without the line's end.
+    Unit(Place, Range<usize>),
+    /// Something that is no unit; it was skipped.
+    Bad(Place, Problem),
+    /// Nothing.
+    End,
+}
+
+impl Frames {
+    pub(super) fn new(source: Source) -> Self {
+        Self { source, buffer: vec![0; CAPACITY].into(), start: 0, end: 0, ended: false, base: 0, line: 0 }
+    }
+
+    /// Bytes of the stream that were read so far.
+    pub(super) fn read_bytes(&self) -> u64 {
+        self.base + self.end as u64
+    }
+
+    /// The bytes of a unit.
+    pub(super) fn bytes(&self, unit: Range<usize>) -> &[u8] {
+        self.buffer.get(unit).unwrap_or_default()
+    }
+
+    fn unread(&self) -> &[u8] {
+        self.buffer.get(self.start..self.end).unwrap_or_default()
+    }
+
+    fn place(&self) -> Place {
+        Place { line: self.line, byte: self.base + self.start as u64 }
+    }
+
+    /// Reads more, as long as there is more. What was not taken yet moves to the front.
+    fn fill(&mut self) -> io::Result<()> {
+        if self.start > 0 {
+            self.buffer.copy_within(self.start..self.end, 0);
+            self.base += self.start as u64;
+            self.end -= self.start;
+            self.start = 0;
+        }
+        loop {
+            let free = self.buffer.get_mut(self.end..).unwrap_or_default();
+            match self.source.read(free) {
+                Ok(count) => {
+                    self.end += count;
+                    self.ended = count == 0;
+                    return Ok(());
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The beginning of the stream, nothing of it taken; a byte order mark is.
+    pub(super) fn head(&mut self) -> io::Result<&[u8]> {
+        while !self.ended && self.end - self.start < MAX_LINE {
+            if let Err(error) = self.fill() {
+                // What came before a damaged place is still worth reading; the error comes back when it is reached.
+                if self.end == self.start {
+                    return Err(error);
+                }
+                break;
+            }
+        }
+        if self.unread().starts_with(b"\xef\xbb\xbf") {
+            self.start += 3;
+        }
+        Ok(self.unread())
+    }
+
+    /// The next line, without its end.
+    pub(super) fn line(&mut self) -> io::Result<Frame> {
+        let mut searched = 0;
+        let (length, ending) = loop {
+            let unread = self.unread();
+            if let Some(found) = memchr::memchr(b'\n', unread.get(searched..).unwrap_or_default()) {
+                break (searched + found, 1);
+            }
+            searched = unread.len();
+            if self.ended && searched == 0 {
+                return Ok(Frame::End);
+            }
+            if self.ended {
+                break (searched, 0);
+            }
+            if searched > MAX_LINE {
+                break (searched, 0);
+            }
+            self.fill()?;
+        };
+        self.line += 1;
+        let place = self.place();
+        if length > MAX_LINE {
+            self.start += length + ending;
+            if ending == 0 {
+                self.skip_line()?;
+            }
+            return Ok(Frame::Bad(place, Problem::LineTooLong));
+        }
+        let unit = self.start..self.start + length;
+        self.start += length + ending;
+        let carriage_return = self.bytes(unit.clone()).ends_with(b"\r");
+        Ok(Frame::Unit(place, unit.start..unit.end - usize::from(carriage_return)))
+    }
+
+    fn skip_line(&mut self) -> io::Result<()> {
+        loop {
+            let unread = self.unread();
+            if let Some(found) = memchr::memchr(b'\n', unread) {
+                self.start += found + 1;
+                return Ok(());
+            }
+            self.start = self.end;
+            if self.ended {
+                return Ok(());
+            }
+            self.fill()?;
+        }
+    }
+
+    /// The next record of so many bytes.
+    pub(super) fn record(&mut self, bytes: usize) -> io::Result<Frame> {
+        while self.end - self.start < bytes && !self.ended {
+            self.fill()?;
+        }
+        let found = self.end - self.start;
+        if found == 0 {
+            return Ok(Frame::End);
+        }
+        self.line += 1;
+        let place = self.place();
+        if found < bytes {
+            self.start = self.end;
+            return Ok(Frame::Bad(place, Problem::CutRecord { found, expected: bytes }));
+        }
+        let unit = self.start..self.start + bytes;
+        self.start += bytes;
+        Ok(Frame::Unit(place, unit))
+    }
+}

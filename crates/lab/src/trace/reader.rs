@@ -1,0 +1,354 @@
+//! Opens a trace and gives its records one after the other, in the order of time.
+
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use umbrella_units::Nanos;
+
+use super::blkparse::Event;
+use super::devices::Devices;
+use super::error::{Place, Problem, TraceError};
+use super::format::Format;
+use super::frame::{Frame, Frames};
+use super::input::{self, Compression, Counted};
+use super::order::{Ordered, Placed, Window};
+use super::parse::Parse;
+use super::{Record, Summary};
+
+/// What to do about records that are wrong.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Strictness {
+    /// Any of them is an error.
+    Strict,
+    /// A record alone with a corrupt time is left out and counted; all else is an error.
+    #[default]
+    Normal,
+    /// Lines that cannot be read and records that come too late are left out and counted as well.
+    Lenient,
+}
+
+/// In which order records are given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "there are no other orders")]
+pub enum Order {
+    /// Of time; a record may come this many records too late.
+    Time {
+        /// Records that wait.
+        window: usize,
+    },
+    /// Of the file. Nothing is judged by its time.
+    File,
+}
+
+/// From when times count.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Origin {
+    /// From the first record.
+    #[default]
+    FirstRecord,
+    /// As the format counts.
+    AsRecorded,
+}
+
+/// How to read a trace.
+#[derive(Debug, Clone)]
+pub struct OpenOptions {
+    /// The format; found out from the content if not given.
+    pub format: Option<Format>,
+    /// Which event of blkparse's text counts.
+    pub event: Event,
+    /// What to do about records that are wrong.
+    pub strictness: Strictness,
+    /// In which order records are given.
+    pub order: Order,
+    /// From when times count.
+    pub origin: Origin,
+    /// A longer time without a record is taken for a corrupt time.
+    pub max_gap: Nanos,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            format: None,
+            event: Event::Auto,
+            strictness: Strictness::Normal,
+            order: Order::Time { window: 1024 },
+            origin: Origin::FirstRecord,
+            max_gap: Nanos::from_secs(366 * 86_400),
+        }
+    }
+}
+
+/// What was left out, and the first place of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Skipped {
+    /// Lines that could not be read.
+    pub malformed: u64,
+    /// Records with a corrupt time.
+    pub times: u64,
+    /// Records that came too late.
+    pub late: u64,
+    /// Where the first of them stands.
+    pub first: Option<Place>,
+}
+
+impl Skipped {
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.malformed + self.times + self.late
+    }
+
+    fn note(&mut self, place: Place) {
+        self.first.get_or_insert(place);
+    }
+}
+
+/// How far a reader is in its file; may be asked from another thread.
+#[derive(Debug, Clone)]
+pub struct Progress {
+    read: Arc<AtomicU64>,
+    length: Option<u64>,
+}
+
+impl Progress {
+    /// Bytes of the file (as it is stored) that were read.
+    pub fn read(&self) -> u64 {
+        self.read.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of the file; `None` for pipes.
+    pub fn length(&self) -> Option<u64> {
+        self.length
+    }
+}
+
+/// A trace that is being read. After an error it gives nothing more.
+pub struct Reader {
+    frames: Frames,
+    parser: Box<dyn Parse>,
+    format: Format,
+    compression: Compression,
+    devices: Devices,
+    window: Option<Window>,
+    strictness: Strictness,
+    origin: Option<Nanos>,
+    origin_rule: Origin,
+    skipped: Skipped,
+    progress: Progress,
+    input: Input,
+}
+
+/// What is still to come from the input.
+enum Input {
+    Records,
+    Failed(TraceError),
+    Ended,
+}
+
+/// Opens a file, pipe or character device.
+pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Reader, TraceError> {
+    let (file, length) = input::open_file(path.as_ref())?;
+    reader(file, length, options)
+}
+
+/// Reads from anything that gives bytes.
+pub fn from_reader(source: impl Read + Send + 'static, options: &OpenOptions) -> Result<Reader, TraceError> {
+    reader(source, None, options)
+}
+
+/// Reads all records, and what they sum up to.
+pub fn read_all(path: impl AsRef<Path>, options: &OpenOptions) -> Result<(Vec<Record>, Summary), TraceError> {
+    let mut reader = open(path, options)?;
+    let mut records = Vec::new();
+    let mut summary = Summary::default();
+    for record in &mut reader {
+        let record = record?;
+        summary.add(&record);
+        records.push(record);
+    }
+    summary.finish(&reader);
+    Ok((records, summary))
+}
+
+fn reader(
+    source: impl Read + Send + 'static,
+    length: Option<u64>,
+    options: &OpenOptions,
+) -> Result<Reader, TraceError> {
+    let failed = |compression, byte| move |source| TraceError::Read { compression, byte, source };
+    let read = Arc::new(AtomicU64::new(0));
+    let counted = Counted { source, bytes: Arc::clone(&read) };
+    let (source, compression) = input::decompress(counted).map_err(failed(Compression::None, 0))?;
+    let mut frames = Frames::new(source);
+    let head = frames.head().map_err(failed(compression, 0))?;
+    if head.is_empty() {
+        return Err(TraceError::Empty);
+    }
+    let format = options.format.or_else(|| Format::detect(head)).ok_or(TraceError::UnknownFormat)?;
+    let parser = format.reader(options.event, head);
+    let window = match options.order {
+        Order::Time { window } => Some(Window::new(window, options.max_gap)),
+        Order::File => None,
+    };
+    Ok(Reader {
+        frames,
+        parser,
+        format,
+        compression,
+        devices: Devices::default(),
+        window,
+        strictness: options.strictness,
+        origin: None,
+        origin_rule: options.origin,
+        skipped: Skipped::default(),
+        progress: Progress { read, length },
+        input: Input::Records,
+    })
+}
+
+impl Reader {
+    /// The format it is read as.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// How it is compressed.
+    pub fn compression(&self) -> Compression {
+        self.compression
+    }
+
+    /// The devices that were seen so far.
+    pub fn devices(&self) -> &Devices {
+        &self.devices
+    }
+
+    /// What was left out so far.
+    pub fn skipped(&self) -> Skipped {
+        self.skipped
+    }
+
+    /// How far it is.
+    pub fn progress(&self) -> Progress {
+        self.progress.clone()
+    }
+
+    fn failure(&self, source: io::Error) -> TraceError {
+        TraceError::Read { compression: self.compression, byte: self.frames.read_bytes(), source }
+    }
+
+    /// The next record of the input, in the file's order.
+    fn parse_next(&mut self) -> Result<Option<Placed>, TraceError> {
+        loop {
+            let frame = match self.format.record_bytes() {
+                Some(bytes) => self.frames.record(bytes),
+                None => self.frames.line(),
+            };
+            let (place, result) = match frame.map_err(|source| self.failure(source))? {
+                Frame::End => return Ok(None),
+                Frame::Bad(place, problem) => (place, Err(problem)),
+                Frame::Unit(place, unit) => {
+                    let bytes = self.frames.bytes(unit);
+                    if bytes.is_empty() {
+                        continue;
+                    }
+                    (place, self.parser.parse(bytes, &mut self.devices))
+                }
+            };
+            match result {
+                Ok(Some(record)) => return Ok(Some(Placed { record, place })),
+                Ok(None) => {}
+                Err(problem) => self.malformed(place, problem)?,
+            }
+        }
+    }
+
+    fn malformed(&mut self, place: Place, problem: Problem) -> Result<(), TraceError> {
+        if self.strictness != Strictness::Lenient {
+            return Err(TraceError::Malformed { place, format: self.format, problem });
+        }
+        self.skipped.malformed += 1;
+        self.skipped.note(place);
+        Ok(())
+    }
+
+    /// Takes one record from the input into the window.
+    fn advance(&mut self) -> Result<(), TraceError> {
+        let Some(placed) = self.parse_next()? else {
+            self.input = Input::Ended;
+            return Ok(());
+        };
+        let Some(window) = &mut self.window else { return Ok(()) };
+        let Err(late) = window.push(placed) else { return Ok(()) };
+        if self.strictness != Strictness::Lenient {
+            return Err(TraceError::Unsorted { place: placed.place, time: late.time, latest: late.latest });
+        }
+        self.skipped.late += 1;
+        self.skipped.note(placed.place);
+        Ok(())
+    }
+
+    fn next_ordered(&mut self) -> Result<Option<Record>, TraceError> {
+        loop {
+            let last = !matches!(self.input, Input::Records);
+            match self.window.as_mut().and_then(|window| window.pop(last)) {
+                Some(Ordered::Record(record)) => return Ok(Some(record)),
+                Some(Ordered::LoneTime(place, gap)) if self.strictness == Strictness::Strict => {
+                    return Err(TraceError::TimeJump { place, gap });
+                }
+                Some(Ordered::LoneTime(place, _)) => {
+                    self.skipped.times += 1;
+                    self.skipped.note(place);
+                }
+                Some(Ordered::Jump(place, gap)) => return Err(TraceError::TimeJump { place, gap }),
+                None => match std::mem::replace(&mut self.input, Input::Ended) {
+                    Input::Records => {
+                        self.input = Input::Records;
+                        // What waits in the window comes before the error that stopped the input.
+                        if let Err(error) = self.advance() {
+                            self.input = Input::Failed(error);
+                        }
+                    }
+                    Input::Failed(error) => return Err(error),
+                    Input::Ended => return Ok(None),
+                },
+            }
+        }
+    }
+
+    fn next_in_file(&mut self) -> Result<Option<Record>, TraceError> {
+        if matches!(self.input, Input::Ended) {
+            return Ok(None);
+        }
+        let placed = self.parse_next()?;
+        if placed.is_none() {
+            self.input = Input::Ended;
+        }
+        Ok(placed.map(|placed| placed.record))
+    }
+}
+
+impl Iterator for Reader {
+    type Item = Result<Record, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = if self.window.is_some() { self.next_ordered() } else { self.next_in_file() };
+        match next {
+            Ok(record) => {
+                let mut record = record?;
+                if self.origin_rule == Origin::FirstRecord && self.window.is_some() {
+                    let origin = *self.origin.get_or_insert(record.time);
+                    record.time = record.time - origin;
+                }
+                Some(Ok(record))
+            }
+            Err(error) => {
+                self.input = Input::Ended;
+                self.window = None;
+                Some(Err(error))
+            }
+        }
+    }
+}

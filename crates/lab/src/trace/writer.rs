@@ -1,0 +1,120 @@
+//! Writes traces, so that other tools can read them.
+
+use std::io::{self, Write};
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use thiserror::Error;
+
+use super::parse::Render;
+use super::{Devices, Format, Record};
+
+/// Why a format cannot hold a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum Unwritable {
+    /// The format knows no discards.
+    #[error("it is a discard, which the format does not have")]
+    Discard,
+    /// The format counts in sectors.
+    #[error("it does not begin on a sector of 512 bytes, and the format counts in sectors")]
+    Misaligned,
+    /// The format's field is too small.
+    #[error("it is larger than the format can say")]
+    TooLarge,
+    /// The format's clock cannot say it, or the record is earlier than the one before.
+    #[error("its time cannot be said in the format, or it is earlier than the one before")]
+    Time,
+    /// The format is of one device only.
+    #[error("it is of a second device, and the format has only one (choose it: --device)")]
+    SecondDevice,
+}
+
+/// A trace cannot be written.
+#[derive(Debug, Error)]
+pub enum WriteError {
+    /// There is no writer of this format.
+    #[error("format {format} can only be read")]
+    ReadOnlyFormat {
+        /// Which one.
+        format: Format,
+    },
+    /// A record that the format cannot hold.
+    #[error("record {number} cannot be written as {format}: {why}")]
+    Unwritable {
+        /// The record, from 1.
+        number: u64,
+        /// The format.
+        format: Format,
+        /// Why.
+        why: Unwritable,
+    },
+    /// The output fails.
+    #[error("writing failed: {source}")]
+    Output {
+        /// Why.
+        #[from]
+        source: io::Error,
+    },
+}
+
+const FLUSH_BYTES: usize = 64 << 10;
+
+/// Writes records in one format. Nothing is complete before [`Writer::finish`].
+pub struct Writer<W: Write> {
+    out: W,
+    format: Format,
+    render: Box<dyn Render>,
+    buffer: Vec<u8>,
+    names: FxHashMap<u32, String>,
+    used: FxHashSet<String>,
+    records: u64,
+}
+
+impl<W: Write> Writer<W> {
+    /// A writer to `out`, which needs no buffer of its own.
+    pub fn new(out: W, format: Format) -> Result<Self, WriteError> {
+        let mut render = format.writer().ok_or(WriteError::ReadOnlyFormat { format })?;
+        let mut buffer = Vec::with_capacity(2 * FLUSH_BYTES);
+        render.begin(&mut buffer);
+        Ok(Self { out, format, render, buffer, names: FxHashMap::default(), used: FxHashSet::default(), records: 0 })
+    }
+
+    /// Writes a record; its device is called as in `devices`, or by its number.
+    pub fn write(&mut self, record: &Record, devices: &Devices) -> Result<(), WriteError> {
+        if !self.names.contains_key(&record.device) {
+            let name =
+                self.free_name(devices.name(record.device).unwrap_or_else(|| record.device.to_string()), record.device);
+            self.names.insert(record.device, name);
+        }
+        let name = self.names.get(&record.device).map_or("", String::as_str);
+        self.records += 1;
+        self.render.record(&mut self.buffer, record, name).map_err(|why| WriteError::Unwritable {
+            number: self.records,
+            format: self.format,
+            why,
+        })?;
+        if self.buffer.len() >= FLUSH_BYTES {
+            self.out.write_all(&self.buffer)?;
+            self.buffer.clear();
+        }
+        Ok(())
+    }
+
+    /// A name without what separates fields, that no other device has.
+    fn free_name(&mut self, name: String, device: u32) -> String {
+        let plain: String =
+            name.chars().map(|letter| if letter.is_ascii_graphic() && letter != ',' { letter } else { '_' }).collect();
+        // MSR splits the number off a name and reads back `disk` and 7 as `disk7`.
+        let taken = !self.used.insert(plain.clone())
+            || !self.used.insert(format!("disk{plain}"))
+            || !self.used.insert(format!("{plain}0"));
+        if taken { format!("{plain}_{device}") } else { plain }
+    }
+
+    /// Writes what is left, and gives the output back.
+    pub fn finish(mut self) -> Result<W, WriteError> {
+        self.render.end(&mut self.buffer);
+        self.out.write_all(&self.buffer)?;
+        self.out.flush()?;
+        Ok(self.out)
+    }
+}
