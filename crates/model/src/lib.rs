@@ -2,3 +2,4 @@
 //! Pure state machines in virtual time: no I/O, no clock, no threads, no randomness of their own (a seed comes in).
 
 pub mod device;
+pub mod scheduler;

@@ -1,7 +1,13 @@
 //! Devices that serve requests in virtual time. A device is driven by its own next moment: submit requests, ask when
 //! something will happen, advance to that time, collect what completed.
 
+pub mod disk;
+pub mod profiles;
+
+use thiserror::Error;
 use umbrella_units::{Lba, Nanos};
+
+pub use profiles::{Options, Profile, UnknownProfile, profile};
 
 /// What a request does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -33,6 +39,34 @@ pub struct Request {
     pub sectors: u32,
 }
 
+impl Request {
+    /// Its first sector and the one behind its last, as far as the device has them: nothing beyond `capacity` is transferred.
+    #[inline]
+    pub fn clamped(&self, capacity: Lba) -> (u64, u64) {
+        let start = self.lba.0.min(capacity.0);
+        (start, start.saturating_add(u64::from(self.sectors)).min(capacity.0))
+    }
+}
+
+/// A request that a device cannot take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum SubmitError {
+    /// It has no place for another one now.
+    #[error("the device has no room for another request; wait for a completion")]
+    Full,
+    /// Part of it lies beyond the end.
+    #[error("sectors {first} to {last} are not all on a device of {capacity} sectors", first = lba.0,
+        last = lba.0.saturating_add(u64::from(*sectors)).saturating_sub(1), capacity = capacity.0)]
+    BeyondEnd {
+        /// Its first sector.
+        lba: Lba,
+        /// How many sectors.
+        sectors: u32,
+        /// How many sectors the device has.
+        capacity: Lba,
+    },
+}
+
 /// A request that is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Completion {
@@ -43,12 +77,29 @@ pub struct Completion {
 }
 
 /// Something that serves requests in virtual time.
-pub trait Device {
+///
+/// No input makes it panic: sectors beyond its end are not transferred, requests beyond its room wait, and a `now` that goes back counts as
+/// the latest time it was told. Each request completes exactly once.
+pub trait Device: Send {
     /// How many more requests it takes now; a submitter never exceeds it.
     fn room(&self) -> usize;
 
     /// Hands a request over at `now`, which never goes back.
     fn submit(&mut self, now: Nanos, request: Request);
+
+    /// The same for requests from outside: takes it only if there is room and all its sectors exist.
+    fn try_submit(&mut self, now: Nanos, request: Request) -> Result<(), SubmitError> {
+        let (Request { lba, sectors, .. }, capacity) = (request, self.capacity());
+        let ranged = matches!(request.op, Op::Read | Op::Write | Op::Discard);
+        if ranged && lba.0.checked_add(u64::from(sectors)).is_none_or(|end| end > capacity.0) {
+            return Err(SubmitError::BeyondEnd { lba, sectors, capacity });
+        }
+        if self.room() == 0 {
+            return Err(SubmitError::Full);
+        }
+        self.submit(now, request);
+        Ok(())
+    }
 
     /// When it next has something to say; `None` while idle.
     fn next_event(&self) -> Option<Nanos>;

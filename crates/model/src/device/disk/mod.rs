@@ -1,0 +1,470 @@
+//! A rotating disk: heads that seek, a platter that turns, a buffer and a command queue.
+//!
+//! - The mechanism serves one thing at a time: position (seek or head switch, then wait for the sector), then pass over the sectors.
+//! - Of the commands in its queue it serves the one with the shortest positioning time, unless one has waited past the age limit.
+//! - With the write cache, a write completes once it is in the buffer; the buffer is written out by shortest positioning time among the
+//!   runs nearest to the heads, when nothing is to be read, when the buffer is half full, or when somebody waits for it.
+//! - After a read the heads go on reading ahead until something else is to be done or the segment is full.
+//!
+//! Nothing is random: where the platter stands follows from the time alone.
+
+mod buffer;
+mod geometry;
+mod seek;
+mod spec;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+
+use umbrella_units::{Lba, Nanos, SECTOR_BYTES};
+
+pub use geometry::{Angle, Geometry, Place};
+pub use seek::SeekCurve;
+pub use spec::{DiskSpec, Rate, SeekTimes};
+
+use super::{Completion, Device, DeviceStats, Op, Request, RequestId};
+use buffer::{DirtyRuns, ReadSegments};
+
+/// Runs looked at on either side of the heads when the buffer is written out.
+const DESTAGE_REACH: usize = 16;
+/// The longest run written out in one piece, in sectors: 1 MiB.
+const DESTAGE_SECTORS: u64 = 2048;
+
+/// A command that waits for the media.
+#[derive(Debug, Clone, Copy)]
+struct Command {
+    id: RequestId,
+    start: u64,
+    end: u64,
+    place: Place,
+    write: bool,
+    since: Nanos,
+}
+
+/// A command that waits for the buffer.
+#[derive(Debug, Clone, Copy)]
+enum Held {
+    Write { id: RequestId, start: u64, end: u64 },
+    Flush { id: RequestId },
+}
+
+/// What the mechanism is doing.
+#[derive(Debug, Clone, Copy)]
+enum Work {
+    Command(RequestId),
+    Destage { sectors: u64 },
+}
+
+/// The heads reading on behind a read.
+#[derive(Debug, Clone, Copy)]
+struct ReadAhead {
+    from: u64,
+    since: Nanos,
+    limit: u64,
+}
+
+/// A rotating disk.
+#[derive(Debug, Clone)]
+pub struct Disk {
+    geometry: Geometry,
+    read_seek: SeekCurve,
+    write_seek: SeekCurve,
+    read_switch: Nanos,
+    write_switch: Nanos,
+    overhead: Nanos,
+    /// A sector's time on the interface, in nanoseconds times 2^16.
+    interface: u64,
+    capacity: u64,
+    depth: usize,
+    age_limit: Nanos,
+    write_cache: bool,
+    write_room: u64,
+
+    now: Nanos,
+    queue: Vec<Command>,
+    held: VecDeque<Held>,
+    work: Option<(Nanos, Work)>,
+    transfers: VecDeque<Completion>,
+    interface_free: Nanos,
+    in_flight: usize,
+    cylinder: u32,
+    head: u32,
+    /// The sector behind the last one that passed.
+    at: u64,
+    ahead: Option<ReadAhead>,
+    segments: ReadSegments,
+    dirty: DirtyRuns,
+    destaging: u64,
+    busy_since: Option<Nanos>,
+    stats: DeviceStats,
+}
+
+impl Disk {
+    /// A disk that stands still at address 0, everything empty.
+    pub fn new(spec: &DiskSpec) -> Disk {
+        let geometry = Geometry::new(spec);
+        let buffer = spec.cache.0 / SECTOR_BYTES / 2;
+        Disk {
+            read_seek: SeekCurve::new(spec.read_seek, geometry.cylinders()),
+            write_seek: SeekCurve::new(spec.write_seek, geometry.cylinders()),
+            read_switch: spec.head_switch,
+            write_switch: Geometry::write_switch(spec),
+            overhead: spec.overhead,
+            interface: ((SECTOR_BYTES * 1_000_000_000) << 16) / spec.interface.0.max(1 << 16),
+            capacity: geometry.capacity().0,
+            depth: spec.queue_depth.clamp(1, 256) as usize,
+            age_limit: spec.age_limit,
+            write_cache: spec.write_cache && buffer > 0,
+            write_room: buffer,
+            now: Nanos(0),
+            queue: Vec::with_capacity(spec.queue_depth as usize),
+            held: VecDeque::new(),
+            work: None,
+            transfers: VecDeque::new(),
+            interface_free: Nanos(0),
+            in_flight: 0,
+            cylinder: 0,
+            head: 0,
+            at: 0,
+            ahead: None,
+            segments: ReadSegments::new(spec.read_segments, buffer),
+            dirty: DirtyRuns::default(),
+            destaging: 0,
+            busy_since: None,
+            stats: DeviceStats::default(),
+            geometry,
+        }
+    }
+
+    /// Makes the first `capacity` sectors all there is; the mechanics stay the same.
+    #[must_use]
+    pub fn with_capacity(mut self, capacity: Lba) -> Disk {
+        self.capacity = self.capacity.min(capacity.0.max(1));
+        self
+    }
+
+    /// Its layout.
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// Seek times before a read.
+    pub fn read_seek(&self) -> &SeekCurve {
+        &self.read_seek
+    }
+
+    #[inline]
+    fn transfer_done(&mut self, now: Nanos, id: RequestId, sectors: u64) {
+        let begin = (now + self.overhead).max(self.interface_free);
+        let at = begin + Nanos(sectors.saturating_mul(self.interface) >> 16);
+        self.interface_free = at;
+        self.transfers.push_back(Completion { id, at });
+    }
+
+    /// How long until the sector at `place` is under its head, starting at `now`.
+    #[inline]
+    fn positioning(&self, place: Place, write: bool, now: Nanos) -> Nanos {
+        let distance = self.cylinder.abs_diff(place.cylinder);
+        let moved = if distance == 0 {
+            match (place.head == self.head, write) {
+                (true, _) => Nanos(0),
+                (false, true) => self.write_switch,
+                (false, false) => self.read_switch,
+            }
+        } else if write {
+            self.write_seek.time(distance)
+        } else {
+            self.read_seek.time(distance)
+        };
+        moved + self.geometry.wait(place.angle, now + moved)
+    }
+
+    /// Where reading ahead has come to by `now`.
+    fn ahead_at(&self, ahead: ReadAhead, now: Nanos) -> u64 {
+        let passed = self.geometry.passed(Lba(ahead.from), now - ahead.since);
+        (ahead.from + passed).min(ahead.limit)
+    }
+
+    /// Notes how far reading ahead has come; the heads are there.
+    fn note_ahead(&mut self, now: Nanos) {
+        let Some(ahead) = self.ahead else { return };
+        let reached = self.ahead_at(ahead, now);
+        if reached > self.at {
+            self.segments.add(self.at, reached);
+            let place = self.geometry.place(Lba(reached - 1));
+            (self.cylinder, self.head, self.at) = (place.cylinder, place.head, reached);
+        }
+        if reached >= ahead.limit {
+            self.ahead = None;
+        }
+    }
+
+    /// How long the command takes to get to the media when the heads are already on their way there, reading ahead.
+    #[inline]
+    fn on_the_way(&self, command: &Command) -> Option<ReadAhead> {
+        let ahead = self.ahead?;
+        let near = command.start >= ahead.from && command.start <= self.at && command.end > self.at;
+        (near && !command.write).then_some(ahead)
+    }
+
+    /// The next command: one that waited too long, else the one with the shortest positioning time.
+    fn pick(&self, now: Nanos) -> Option<(usize, Nanos)> {
+        let mut oldest = (Nanos::NEVER, 0);
+        let mut best: Option<(usize, Nanos)> = None;
+        for (index, command) in self.queue.iter().enumerate() {
+            if command.since < oldest.0 {
+                oldest = (command.since, index);
+            }
+            let begin = now.max(command.since + self.overhead);
+            let cost = match self.on_the_way(command) {
+                Some(_) => Nanos(0),
+                None => (begin - now) + self.positioning(command.place, command.write, begin),
+            };
+            if best.is_none_or(|(_, least)| cost < least) {
+                best = Some((index, cost));
+            }
+        }
+        let (index, cost) = best?;
+        if index != oldest.1 && now.since(oldest.0) > self.age_limit {
+            let command = &self.queue[oldest.1];
+            return Some((oldest.1, self.positioning(command.place, command.write, now)));
+        }
+        Some((index, cost))
+    }
+
+    /// Starts the next piece of work if the mechanism has none.
+    fn start(&mut self, now: Nanos) {
+        if self.work.is_some() {
+            return;
+        }
+        let must_destage = !self.held.is_empty() || self.dirty.sectors() * 2 > self.write_room;
+        if self.queue.is_empty() && self.dirty.is_empty() {
+            return;
+        }
+        self.note_ahead(now);
+        let command = self.pick(now);
+        let destage = if command.is_none() || must_destage { self.pick_run(now) } else { None };
+        match (command, destage) {
+            (Some((index, cost)), run) if run.is_none_or(|(_, other)| cost <= other) => self.begin(now, index, cost),
+            (_, Some((first, cost))) => self.destage(now, first, cost),
+            _ => {}
+        }
+    }
+
+    fn begin(&mut self, now: Nanos, index: usize, cost: Nanos) {
+        let command = self.queue.swap_remove(index);
+        let sectors = command.end - command.start;
+        if let Some(ahead) = self.on_the_way(&command) {
+            let passed = ahead.since + self.geometry.transfer(Lba(ahead.from), command.end - ahead.from);
+            let earliest = command.since + self.overhead;
+            self.segments.add(command.start, command.end);
+            self.ahead = Some(ReadAhead { limit: self.ahead_limit(command.end), ..ahead });
+            self.arrive(command.end, 0);
+            self.work = Some((passed.max(earliest).max(now), Work::Command(command.id)));
+            return;
+        }
+        let done = now + cost + self.geometry.transfer(Lba(command.start), sectors);
+        let distance = self.cylinder.abs_diff(command.place.cylinder);
+        self.arrive(command.end, distance);
+        if command.write {
+            self.ahead = None;
+        } else {
+            self.segments.add(command.start, command.end);
+            let limit = self.ahead_limit(command.end);
+            self.ahead = (limit > command.end).then_some(ReadAhead { from: command.end, since: done, limit });
+        }
+        self.work = Some((done, Work::Command(command.id)));
+    }
+
+    fn ahead_limit(&self, end: u64) -> u64 {
+        (end + self.segments.segment_sectors() / 2).min(self.geometry.capacity().0)
+    }
+
+    /// The heads have passed up to `end`, having sought so far for it.
+    fn arrive(&mut self, end: u64, distance: u32) {
+        let last = self.geometry.place(Lba(end.saturating_sub(1)));
+        (self.cylinder, self.head, self.at) = (last.cylinder, last.head, end);
+        self.stats.seeks += u64::from(distance > 0);
+        self.stats.seek_cylinders += u64::from(distance);
+    }
+
+    /// The run of the buffer that is reached soonest.
+    fn pick_run(&self, now: Nanos) -> Option<(u64, Nanos)> {
+        let now = now.max(self.interface_free);
+        let costs = self.dirty.near(self.at, DESTAGE_REACH).map(|first| {
+            let place = self.geometry.place(Lba(first));
+            (first, self.positioning(place, true, now))
+        });
+        costs.min_by_key(|&(_, cost)| cost)
+    }
+
+    fn destage(&mut self, now: Nanos, first: u64, cost: Nanos) {
+        let begin = now.max(self.interface_free);
+        let end = self.dirty.take(first, DESTAGE_SECTORS);
+        let distance = self.cylinder.abs_diff(self.geometry.place(Lba(first)).cylinder);
+        let done = begin + cost + self.geometry.transfer(Lba(first), end - first);
+        self.ahead = None;
+        self.arrive(end, distance);
+        self.destaging = end - first;
+        self.work = Some((done, Work::Destage { sectors: end - first }));
+    }
+
+    /// Lets held commands in, in their order, as far as the buffer has room.
+    fn admit(&mut self, now: Nanos, done: &mut Vec<Completion>) {
+        while let Some(&held) = self.held.front() {
+            match held {
+                Held::Write { id, start, end } => {
+                    if !self.buffer_write(now, id, start, end) {
+                        return;
+                    }
+                }
+                Held::Flush { id } => {
+                    if !self.dirty.is_empty() || self.destaging > 0 {
+                        return;
+                    }
+                    self.in_flight -= 1;
+                    done.push(Completion { id, at: now });
+                }
+            }
+            self.held.pop_front();
+        }
+    }
+
+    /// Takes a write into the buffer if it has room; one larger than the whole buffer goes in when it is empty.
+    fn buffer_write(&mut self, now: Nanos, id: RequestId, start: u64, end: u64) -> bool {
+        let used = self.dirty.sectors() + self.destaging;
+        if used > 0 && used + (end - start) > self.write_room {
+            return false;
+        }
+        self.segments.forget(start, end);
+        self.dirty.add(start, end);
+        self.transfer_done(now, id, end - start);
+        true
+    }
+
+    fn queue_command(&mut self, now: Nanos, id: RequestId, range: (u64, u64), write: bool) {
+        let (start, end) = range;
+        let place = self.geometry.place(Lba(start));
+        self.queue.push(Command { id, start, end, place, write, since: now });
+    }
+
+    fn note_idle(&mut self, now: Nanos) {
+        if self.in_flight > 0 || self.work.is_some() {
+            return;
+        }
+        if let Some(since) = self.busy_since.take() {
+            self.stats.busy = self.stats.busy + now.since(since);
+        }
+    }
+}
+
+impl Device for Disk {
+    fn room(&self) -> usize {
+        self.depth.saturating_sub(self.in_flight)
+    }
+
+    fn submit(&mut self, now: Nanos, request: Request) {
+        let now = now.max(self.now);
+        self.now = now;
+        let (start, end) = request.clamped(Lba(self.capacity));
+        let sectors = end - start;
+        self.in_flight += 1;
+        self.busy_since.get_or_insert(now);
+        match request.op {
+            Op::Read => {
+                self.stats.reads += 1;
+                self.stats.sectors_read += sectors;
+                if sectors == 0 || self.segments.hit(start, end) || self.dirty.covers(start, end) {
+                    self.transfer_done(now, request.id, sectors);
+                    self.extend_ahead(end);
+                } else {
+                    self.queue_command(now, request.id, (start, end), false);
+                }
+            }
+            Op::Write => {
+                self.stats.writes += 1;
+                self.stats.sectors_written += sectors;
+                if sectors == 0 {
+                    self.transfer_done(now, request.id, 0);
+                } else if !self.write_cache {
+                    self.segments.forget(start, end);
+                    self.queue_command(now, request.id, (start, end), true);
+                } else if !self.held.is_empty() || !self.buffer_write(now, request.id, start, end) {
+                    self.held.push_back(Held::Write { id: request.id, start, end });
+                }
+            }
+            Op::Flush => {
+                if self.held.is_empty() && self.dirty.is_empty() && self.destaging == 0 {
+                    self.transfer_done(now, request.id, 0);
+                } else {
+                    self.held.push_back(Held::Flush { id: request.id });
+                }
+            }
+            Op::Discard => {
+                self.dirty.discard(start, end);
+                self.transfer_done(now, request.id, 0);
+            }
+        }
+        self.start(now);
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        let work = self.work.map(|(at, _)| at);
+        let transfer = self.transfers.front().map(|completion| completion.at);
+        match (work, transfer) {
+            (Some(work), Some(transfer)) => Some(work.min(transfer)),
+            (work, transfer) => work.or(transfer),
+        }
+    }
+
+    fn advance(&mut self, now: Nanos, done: &mut Vec<Completion>) {
+        while let Some(at) = self.next_event() {
+            if at > now {
+                break;
+            }
+            self.now = self.now.max(at);
+            if self.transfers.front().is_some_and(|completion| completion.at == at) {
+                done.extend(self.transfers.pop_front());
+                self.in_flight -= 1;
+            } else if let Some((_, work)) = self.work.take() {
+                match work {
+                    Work::Command(id) => {
+                        self.in_flight -= 1;
+                        done.push(Completion { id, at });
+                    }
+                    Work::Destage { sectors } => self.destaging -= sectors,
+                }
+                self.admit(at, done);
+                self.start(at);
+            }
+            self.note_idle(at);
+        }
+        self.now = self.now.max(now);
+    }
+
+    fn capacity(&self) -> Lba {
+        Lba(self.capacity)
+    }
+
+    fn stats(&self) -> DeviceStats {
+        let mut stats = self.stats;
+        if let Some(since) = self.busy_since {
+            stats.busy = stats.busy + self.now.since(since);
+        }
+        stats
+    }
+}
+
+impl Disk {
+    /// A stream that is read on goes on being read ahead.
+    fn extend_ahead(&mut self, end: u64) {
+        let limit = self.ahead_limit(end);
+        if let Some(ahead) = &mut self.ahead
+            && end > ahead.from.saturating_sub(1)
+            && end <= ahead.limit
+        {
+            ahead.limit = ahead.limit.max(limit);
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! What describes a rotating disk: the figures of a data sheet, from which everything else is computed.
+
+use umbrella_units::{ByteSize, Nanos};
+
+/// Seek times of a data sheet, settling included, command overhead not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SeekTimes {
+    /// To the next cylinder.
+    pub track_to_track: Nanos,
+    /// The mean over random pairs of cylinders.
+    pub average: Nanos,
+    /// From the first cylinder to the last.
+    pub full_stroke: Nanos,
+}
+
+/// Bytes a second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rate(pub u64);
+
+impl Rate {
+    /// So many million bytes a second.
+    pub const fn from_mb(megabytes: u64) -> Rate {
+        Rate(megabytes * 1_000_000)
+    }
+}
+
+/// A rotating disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiskSpec {
+    /// All of it.
+    pub capacity: ByteSize,
+    /// Turns a minute.
+    pub rpm: u32,
+    /// Surfaces that hold data.
+    pub heads: u32,
+    /// Bands of cylinders with the same number of sectors on each track.
+    pub zones: u32,
+    /// Sustained rate at the outer edge (track switches included), where address 0 is.
+    pub outer_rate: Rate,
+    /// Sustained rate at the inner edge.
+    pub inner_rate: Rate,
+    /// Seeks before a read.
+    pub read_seek: SeekTimes,
+    /// Seeks before a write, which settle more carefully.
+    pub write_seek: SeekTimes,
+    /// From one surface to another of the same cylinder, before a read.
+    pub head_switch: Nanos,
+    /// From a command's arrival to the first thing done for it.
+    pub overhead: Nanos,
+    /// What the interface carries.
+    pub interface: Rate,
+    /// The buffer.
+    pub cache: ByteSize,
+    /// Read streams that the buffer follows at once.
+    pub read_segments: u32,
+    /// Whether a write completes in the buffer.
+    pub write_cache: bool,
+    /// Commands that it takes at once.
+    pub queue_depth: u32,
+    /// A command that waited this long is served next, wherever it is.
+    pub age_limit: Nanos,
+}
