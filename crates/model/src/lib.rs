@@ -2,4 +2,5 @@
 //! Pure state machines in virtual time: no I/O, no clock, no threads, no randomness of their own (a seed comes in).
 
 pub mod device;
+pub mod page_cache;
 pub mod scheduler;

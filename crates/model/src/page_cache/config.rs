@@ -1,0 +1,77 @@
+//! What a page cache is built with: its size, and the constants of the kernel that it stands for.
+//!
+//! Sources: Linux 2.6.12 `mm/page-writeback.c` (`dirty_background_ratio`, `vm_dirty_ratio`, `dirty_writeback_centisecs`,
+//! `dirty_expire_centisecs`, `MAX_WRITEBACK_PAGES`) and `mm/vmscan.c` (how the two lists are scanned). Later values:
+//! UmbrellaFS, chapter IV (5 % and 10 %), Linux 2.6.30 and after (10 % and 20 %).
+
+use serde::{Deserialize, Serialize};
+use umbrella_units::Nanos;
+
+/// How reclaim keeps the active list from taking all memory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Balance {
+    /// Both lists are scanned at a rate in proportion to their length, so that a page of the active list is deactivated
+    /// for each `inactive / active` pages of the inactive list that reclaim looked at (Linux 2.6.12, `shrink_zone`).
+    #[default]
+    Proportional,
+    /// The inactive list keeps at least as many pages as the active one (Linux 2.6.31 and after, `inactive_file_is_low`).
+    Halves,
+}
+
+/// The constants of a [`super::PageCache`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The memory for file pages, in pages. At most `u32::MAX - 16`; what is beyond that is not used.
+    pub pages: u64,
+    /// Dirty pages above this share of memory are written in the background; in percent.
+    pub background_percent: u32,
+    /// Writers wait while dirty pages, and those on their way to disk, are above this share of memory; in percent.
+    pub foreground_percent: u32,
+    /// How often the periodic write-back looks for files that are dirty for too long.
+    pub wake_every: Nanos,
+    /// How long a file may be dirty before the periodic write-back writes it; `None` for non-volatile memory (MRAM,
+    /// chapter 3): never.
+    pub expire_after: Option<Nanos>,
+    /// The background write-back goes on in units of so many pages.
+    pub batch: u64,
+    /// How reclaim balances the two lists.
+    pub balance: Balance,
+}
+
+impl Default for Config {
+    /// Linux 2.6.12 with 512 MiB, the machine of MRAM.
+    fn default() -> Config {
+        Config {
+            pages: 512 << 8,
+            background_percent: 10,
+            foreground_percent: 40,
+            wake_every: Nanos::from_secs(5),
+            expire_after: Some(Nanos::from_secs(30)),
+            batch: 1024,
+            balance: Balance::Proportional,
+        }
+    }
+}
+
+impl Config {
+    /// The background threshold, in pages. As in the kernel it is half the foreground threshold when it is not below it.
+    pub fn background_pages(&self) -> u64 {
+        let percent = if self.background_percent >= self.foreground_percent {
+            self.foreground_percent / 2
+        } else {
+            self.background_percent
+        };
+        share(self.pages, percent)
+    }
+
+    /// The foreground threshold, in pages.
+    pub fn foreground_pages(&self) -> u64 {
+        share(self.pages, self.foreground_percent)
+    }
+}
+
+fn share(pages: u64, percent: u32) -> u64 {
+    (u128::from(pages) * u128::from(percent.min(100)) / 100) as u64
+}

@@ -1,0 +1,540 @@
+//! The page cache of a kernel, in virtual time: which pages are in memory, which of them are dirty, when they must be
+//! written, and which must leave.
+//!
+//! It follows Linux 2.6 (`mm/page-writeback.c`, `mm/vmscan.c`, `mm/swap.c`, `fs/fs-writeback.c`), the kernel of the
+//! papers, with its constants in a [`Config`]:
+//!
+//! - A page enters the inactive list. Its use is noted once; the second use moves it to the active list
+//!   (`mark_page_accessed`). Only reclaim moves pages back.
+//! - Dirty pages above the background threshold are to be written, in batches; which ones is not decided here: whoever
+//!   drives the cache asks a policy. Dirty pages and those on their way to disk above the foreground threshold hold up
+//!   the writers ([`PageCache::demand`]).
+//! - Every 5 s the files that are dirty for 30 s or more are written whole ([`PageCache::expired`]).
+//! - Reclaim takes clean pages from the back of the inactive list. A dirty one goes once around the list; when there are
+//!   only such pages, somebody must write some ([`NeedsWriteBack`]).
+//!
+//! What it does is told as a list of [`Change`]s, in order, so that write-back policies can follow. Left out: mapped
+//! pages, zones of memory, and the rate at which the kernel looks at its thresholds (it looks at every write here).
+
+mod config;
+mod files;
+mod slab;
+#[cfg(test)]
+mod tests;
+
+use umbrella_units::{FileId, Nanos, PageIndex, PageKey};
+
+pub use config::{Balance, Config};
+use files::Files;
+use slab::{Id, NONE, Slab, flag};
+
+/// What a read or a write found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// The page was in memory.
+    Hit,
+    /// The page was not in memory. A write put it there; after a read, read it from disk and [`PageCache::fill`] it in.
+    Miss,
+    /// The page was not in memory, and no clean page could leave for it: nothing happened. Ask [`PageCache::make_room`]
+    /// what to write.
+    Full,
+}
+
+/// Something that happened to a page; only dirty pages are told of, but for [`Change::Dropped`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// A clean page, or one on its way to disk, was written: it is dirty now.
+    Dirtied {
+        /// Which page.
+        page: PageKey,
+        /// Whether it is on the active list.
+        active: bool,
+    },
+    /// A dirty page was written again.
+    Rewritten {
+        /// Which page.
+        page: PageKey,
+    },
+    /// A dirty page was read.
+    Touched {
+        /// Which page.
+        page: PageKey,
+    },
+    /// A dirty page went to the active list.
+    Activated {
+        /// Which page.
+        page: PageKey,
+    },
+    /// A dirty page went to the inactive list.
+    Deactivated {
+        /// Which page.
+        page: PageKey,
+    },
+    /// A clean page left memory.
+    Dropped {
+        /// Which page.
+        page: PageKey,
+    },
+    /// A dirty page left memory and need not be written: its file was cut or deleted.
+    Cleaned {
+        /// Which page.
+        page: PageKey,
+    },
+}
+
+/// What the thresholds ask for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Demand {
+    /// Pages to write in the background now: whole batches until the dirty pages are not above the threshold; zero when
+    /// they are not.
+    pub background: u64,
+    /// Whether writers wait.
+    pub throttled: bool,
+}
+
+/// There is no room that could be had without writing. It is there once so many pages are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{pages} dirty pages must be written to make room, {on_their_way} more are being written")]
+pub struct NeedsWriteBack {
+    /// Dirty pages whose write-back must begin. Zero, and zero on their way: all memory is held
+    /// ([`PageCache::set_held`]), or more was asked for than there is.
+    pub pages: u64,
+    /// Pages whose write-back is under way and whose completion makes room as well.
+    pub on_their_way: u64,
+}
+
+/// Pages by state.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Pages in memory.
+    pub pages: u64,
+    /// Pages on the active list.
+    pub active: u64,
+    /// Pages that are dirty and whose write-back has not begun, or that were written again since it began.
+    pub dirty: u64,
+    /// Pages on their way to disk.
+    pub write_back: u64,
+}
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub struct PageCache {
+    config: Config,
+    background: u64,
+    foreground: u64,
+    slab: Slab,
+    files: Files,
+    /// Pages by [`flag::ACTIVE`] and [`flag::BUSY`].
+    by_class: [usize; 4],
+    dirty: u64,
+    write_back: u64,
+    /// Pages of memory that others hold.
+    held: u64,
+    /// What [`Balance::Proportional`] owes the active list, in pages times the length of the inactive list.
+    owed: usize,
+}
+
+const CLASS: u8 = flag::ACTIVE | flag::BUSY;
+const IDLE_INACTIVE: usize = 0;
+const IDLE_ACTIVE: usize = flag::ACTIVE as usize;
+
+/// Active pages that are deactivated together when the inactive list has nothing to give (`SWAP_CLUSTER_MAX`).
+const CLUSTER: usize = 32;
+
+impl PageCache {
+    /// An empty cache.
+    pub fn new(config: Config) -> PageCache {
+        let config = Config { pages: config.pages.min(u64::from(u32::MAX) - 16), ..config };
+        PageCache {
+            background: config.background_pages(),
+            foreground: config.foreground_pages(),
+            slab: Slab::new(),
+            files: Files::new(),
+            by_class: [0; 4],
+            dirty: 0,
+            write_back: 0,
+            held: 0,
+            owed: 0,
+            config,
+        }
+    }
+
+    /// What it was built with.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Pages by state.
+    pub fn counts(&self) -> Counts {
+        Counts {
+            pages: self.slab.len() as u64,
+            active: self.active() as u64,
+            dirty: self.dirty,
+            write_back: self.write_back,
+        }
+    }
+
+    /// Bytes that the model itself takes.
+    pub fn bytes(&self) -> usize {
+        self.slab.bytes() + self.files.bytes()
+    }
+
+    /// Says that others hold so many pages of the memory (staged files): the cache has as many fewer from now on, and
+    /// gives back what is too much with the next [`PageCache::make_room`].
+    pub fn set_held(&mut self, pages: u64) {
+        self.held = pages;
+    }
+
+    /// Whether the page is in memory.
+    pub fn holds(&self, page: PageKey) -> bool {
+        self.slab.find(page).is_some()
+    }
+
+    /// Whether the page is dirty.
+    pub fn is_dirty(&self, page: PageKey) -> bool {
+        self.slab.find(page).is_some_and(|id| self.slab.at(id).flags & flag::DIRTY != 0)
+    }
+
+    /// Whether the page is on its way to disk.
+    pub fn is_under_write_back(&self, page: PageKey) -> bool {
+        self.slab.find(page).is_some_and(|id| self.slab.at(id).flags & flag::WRITE_BACK != 0)
+    }
+
+    /// Whether the page is on the active list.
+    pub fn is_active(&self, page: PageKey) -> bool {
+        self.slab.find(page).is_some_and(|id| self.slab.at(id).flags & flag::ACTIVE != 0)
+    }
+
+    /// A page is written as a whole, or its rest is already in memory. A page that is absent enters, dirty, if there is
+    /// room or a clean page can leave.
+    pub fn write(&mut self, now: Nanos, page: PageKey, changes: &mut Vec<Change>) -> Access {
+        let (id, access) = match self.slab.find(page) {
+            Some(id) => (id, Access::Hit),
+            None if self.reclaim(1, changes).is_err() => return Access::Full,
+            None => (self.enter(page), Access::Miss),
+        };
+        let flags = self.slab.at(id).flags;
+        if flags & flag::DIRTY == 0 {
+            self.dirty_page(now, id);
+            changes.push(Change::Dirtied { page, active: flags & flag::ACTIVE != 0 });
+        } else {
+            changes.push(Change::Rewritten { page });
+        }
+        self.accessed(id, changes);
+        access
+    }
+
+    /// A page is read.
+    pub fn read(&mut self, _now: Nanos, page: PageKey, changes: &mut Vec<Change>) -> Access {
+        let Some(id) = self.slab.find(page) else { return Access::Miss };
+        if self.slab.at(id).flags & flag::DIRTY != 0 {
+            changes.push(Change::Touched { page });
+        }
+        self.accessed(id, changes);
+        Access::Hit
+    }
+
+    /// The page that a reader waits for came from disk: it enters, used once. Nothing changes if it is there already.
+    pub fn fill(&mut self, _now: Nanos, page: PageKey, changes: &mut Vec<Change>) -> Result<(), NeedsWriteBack> {
+        if self.slab.find(page).is_none() {
+            self.reclaim(1, changes)?;
+            let id = self.enter(page);
+            self.accessed(id, changes);
+        }
+        Ok(())
+    }
+
+    /// A page that nobody waits for came from disk (read-ahead): it enters, not used yet. Nothing changes if it is there
+    /// already.
+    pub fn fill_ahead(&mut self, page: PageKey, changes: &mut Vec<Change>) -> Result<(), NeedsWriteBack> {
+        if self.slab.find(page).is_none() {
+            self.reclaim(1, changes)?;
+            self.enter(page);
+        }
+        Ok(())
+    }
+
+    /// The file ends before page `from`: later pages leave, written or not. Cost: O(pages of the file in memory).
+    pub fn truncate(&mut self, file: FileId, from: PageIndex, changes: &mut Vec<Change>) {
+        let Some(place) = self.files.find(file) else { return };
+        let heads = [self.files.at(place).clean, self.files.at(place).dirty];
+        for head in heads {
+            let mut id = head;
+            while id != NONE {
+                let record = *self.slab.at(id);
+                let next = record.file_next;
+                if record.key.index >= from {
+                    let page = record.key;
+                    let dirty = record.flags & flag::DIRTY != 0;
+                    changes.push(if dirty { Change::Cleaned { page } } else { Change::Dropped { page } });
+                    self.drop_page(id);
+                }
+                id = next;
+            }
+        }
+    }
+
+    /// The file is gone, and its pages. Cost: O(pages of the file in memory).
+    pub fn delete(&mut self, file: FileId, changes: &mut Vec<Change>) {
+        self.truncate(file, PageIndex(0), changes);
+    }
+
+    /// A dirty page goes to disk from now on; false if it is not dirty, or still on its way from before (stable pages are
+    /// off: it may be written again meanwhile, and is dirty then, but goes to disk once at a time).
+    pub fn begin_write_back(&mut self, page: PageKey) -> bool {
+        let Some(id) = self.slab.find(page) else { return false };
+        let flags = self.slab.at(id).flags;
+        if flags & (flag::DIRTY | flag::WRITE_BACK) != flag::DIRTY {
+            return false;
+        }
+        self.clean_page(id);
+        self.set_flags(id, self.slab.at(id).flags | flag::WRITE_BACK);
+        self.write_back += 1;
+        let place = self.slab.at(id).file;
+        self.files.at_mut(place).write_back_pages += 1;
+        true
+    }
+
+    /// A page's write-back is done. Nothing happens if none was under way: the page may have been cut off its file.
+    pub fn complete_write_back(&mut self, page: PageKey) {
+        let Some(id) = self.slab.find(page) else { return };
+        let flags = self.slab.at(id).flags;
+        if flags & flag::WRITE_BACK == 0 {
+            return;
+        }
+        self.set_flags(id, flags & !(flag::WRITE_BACK | flag::RECLAIM));
+        self.write_back -= 1;
+        let place = self.slab.at(id).file;
+        self.files.at_mut(place).write_back_pages -= 1;
+        // Reclaim waited for this one: it goes next (`rotate_reclaimable_page`).
+        if flags & (flag::RECLAIM | flag::ACTIVE | flag::DIRTY) == flag::RECLAIM {
+            self.slab.unlink(id);
+            self.slab.push_back(slab::INACTIVE, id);
+        }
+    }
+
+    /// What the thresholds ask for now.
+    pub fn demand(&self, _now: Nanos) -> Demand {
+        let over = self.dirty.saturating_sub(self.background);
+        let batch = self.config.batch.max(1);
+        Demand {
+            background: over.div_ceil(batch).saturating_mul(batch).min(self.dirty),
+            throttled: self.dirty + self.write_back > self.foreground,
+        }
+    }
+
+    /// When the periodic write-back looks next; `None`: never.
+    pub fn next_wake(&self, now: Nanos) -> Option<Nanos> {
+        self.config.expire_after?;
+        let every = self.config.wake_every.0.max(1);
+        Some(Nanos((now.0 / every).saturating_add(1).saturating_mul(every)))
+    }
+
+    /// Adds the dirty pages of all files that are dirty for too long: files in the order in which they became dirty, pages
+    /// in index order. Whoever asks writes them all. A file counts as dirty since `now` if it stays dirty or becomes so
+    /// again, so that no page waits for longer than the time of expiry and one wake-up.
+    pub fn expired(&mut self, now: Nanos, out: &mut Vec<PageKey>) {
+        let Some(expire_after) = self.config.expire_after else { return };
+        while let Some(place) = self.files.dirtied_first() {
+            if self.files.at(place).since + expire_after > now || self.files.at(place).since >= now {
+                break;
+            }
+            self.add_dirty(place, out);
+            self.files.became_clean(place);
+            self.files.became_dirty(place, now);
+        }
+    }
+
+    /// Adds the file's dirty pages in index order, also those that are still on their way from before.
+    pub fn dirty_of(&self, file: FileId, out: &mut Vec<PageKey>) {
+        if let Some(place) = self.files.find(file) {
+            self.add_dirty(place, out);
+        }
+    }
+
+    /// How many of the file's pages are on their way to disk.
+    pub fn write_back_of(&self, file: FileId) -> u64 {
+        self.files.find(file).map_or(0, |place| u64::from(self.files.at(place).write_back_pages))
+    }
+
+    /// Dirty files, the one that is dirty for longest first.
+    pub fn dirty_files(&self) -> impl Iterator<Item = FileId> {
+        self.files.dirty().map(|file| file.id)
+    }
+
+    /// Adds up to `pages` dirty pages that are not on their way yet, the one that reclaim would like to have first first:
+    /// what `kswapd` writes. Active ones come last.
+    pub fn least_recent_dirty(&self, pages: usize, out: &mut Vec<PageKey>) {
+        let both = self.slab.from_back(slab::INACTIVE).chain(self.slab.from_back(slab::ACTIVE));
+        let dirty = both.filter(|record| record.flags & (flag::DIRTY | flag::WRITE_BACK) == flag::DIRTY);
+        out.extend(dirty.take(pages).map(|record| record.key));
+    }
+
+    /// Sees to it that `pages` pages can enter: clean pages leave, the least recently used first. Pages that are dirty or
+    /// on their way to disk never leave.
+    pub fn make_room(&mut self, pages: u64, changes: &mut Vec<Change>) -> Result<(), NeedsWriteBack> {
+        self.reclaim(pages, changes)
+    }
+
+    /// Moves up to `pages` pages from the back of the active list to the inactive one. Reclaim does so by itself; this is
+    /// for a driver whose policy never writes active pages when there are no others.
+    pub fn deactivate(&mut self, pages: usize, changes: &mut Vec<Change>) {
+        for _ in 0..pages {
+            let Some(id) = self.slab.back(slab::ACTIVE) else { return };
+            self.slab.unlink(id);
+            self.slab.push_front(slab::INACTIVE, id);
+            let flags = self.slab.at(id).flags;
+            self.set_flags(id, flags & !(flag::ACTIVE | flag::REFERENCED));
+            if flags & flag::DIRTY != 0 {
+                changes.push(Change::Deactivated { page: self.slab.at(id).key });
+            }
+        }
+    }
+
+    fn active(&self) -> usize {
+        self.by_class[usize::from(flag::ACTIVE)] + self.by_class[usize::from(flag::ACTIVE | flag::BUSY)]
+    }
+
+    fn inactive(&self) -> usize {
+        self.slab.len() - self.active()
+    }
+
+    /// Sets a page's flags, and its class with them.
+    fn set_flags(&mut self, id: Id, flags: u8) {
+        let busy = if flags & (flag::DIRTY | flag::WRITE_BACK) == 0 { 0 } else { flag::BUSY };
+        let flags = flags & !flag::BUSY | busy;
+        let record = self.slab.at_mut(id);
+        let before = record.flags & CLASS;
+        record.flags = flags;
+        self.by_class[usize::from(before)] -= 1;
+        self.by_class[usize::from(flags & CLASS)] += 1;
+    }
+
+    fn enter(&mut self, page: PageKey) -> Id {
+        let place = self.files.place(page.file);
+        let id = self.slab.insert(page, place, 0);
+        self.slab.push_front(slab::INACTIVE, id);
+        let file = self.files.at_mut(place);
+        file.pages += 1;
+        self.slab.file_push(&mut file.clean, id);
+        self.by_class[IDLE_INACTIVE] += 1;
+        id
+    }
+
+    fn drop_page(&mut self, id: Id) {
+        let record = *self.slab.at(id);
+        if record.flags & flag::DIRTY != 0 {
+            self.clean_page(id);
+        }
+        if record.flags & flag::WRITE_BACK != 0 {
+            self.write_back -= 1;
+            self.files.at_mut(record.file).write_back_pages -= 1;
+        }
+        let class = self.slab.at(id).flags & CLASS;
+        self.by_class[usize::from(class)] -= 1;
+        self.slab.unlink(id);
+        let file = self.files.at_mut(record.file);
+        self.slab.file_unlink(&mut file.clean, id);
+        file.pages -= 1;
+        let last = file.pages == 0;
+        self.slab.remove(id);
+        if last {
+            self.files.forget(record.file);
+        }
+    }
+
+    fn dirty_page(&mut self, now: Nanos, id: Id) {
+        self.set_flags(id, self.slab.at(id).flags | flag::DIRTY);
+        self.dirty += 1;
+        let place = self.slab.at(id).file;
+        let file = self.files.at_mut(place);
+        self.slab.file_unlink(&mut file.clean, id);
+        self.slab.file_push(&mut file.dirty, id);
+        file.dirty_pages += 1;
+        if file.dirty_pages == 1 {
+            self.files.became_dirty(place, now);
+        }
+    }
+
+    fn clean_page(&mut self, id: Id) {
+        self.set_flags(id, self.slab.at(id).flags & !flag::DIRTY);
+        self.dirty -= 1;
+        let place = self.slab.at(id).file;
+        let file = self.files.at_mut(place);
+        self.slab.file_unlink(&mut file.dirty, id);
+        self.slab.file_push(&mut file.clean, id);
+        file.dirty_pages -= 1;
+        if file.dirty_pages == 0 {
+            self.files.became_clean(place);
+        }
+    }
+
+    /// `mark_page_accessed`.
+    fn accessed(&mut self, id: Id, changes: &mut Vec<Change>) {
+        let record = self.slab.at_mut(id);
+        let flags = record.flags;
+        if flags & (flag::ACTIVE | flag::REFERENCED) != flag::REFERENCED {
+            record.flags = flags | flag::REFERENCED;
+            return;
+        }
+        let page = record.key;
+        self.slab.unlink(id);
+        self.slab.push_front(slab::ACTIVE, id);
+        self.set_flags(id, flags & !flag::REFERENCED | flag::ACTIVE);
+        if flags & flag::DIRTY != 0 {
+            changes.push(Change::Activated { page });
+        }
+    }
+
+    fn add_dirty(&self, place: u32, out: &mut Vec<PageKey>) {
+        let from = out.len();
+        out.extend(self.slab.file_pages(self.files.at(place).dirty).map(|(_, record)| record.key));
+        out[from..].sort_unstable();
+    }
+
+    /// Room for so many pages. Ends: each round a page leaves, or goes around the inactive list behind a clean one that
+    /// is in it, or the active list gets shorter.
+    fn reclaim(&mut self, pages: u64, changes: &mut Vec<Change>) -> Result<(), NeedsWriteBack> {
+        let wanted = (self.slab.len() as u64).saturating_add(self.held).saturating_add(pages);
+        let mut missing = wanted.saturating_sub(self.config.pages);
+        while missing > 0 {
+            if self.by_class[IDLE_INACTIVE] == 0 {
+                if self.by_class[IDLE_ACTIVE] == 0 {
+                    let pages = missing.saturating_sub(self.write_back).min(self.dirty);
+                    return Err(NeedsWriteBack { pages, on_their_way: self.write_back });
+                }
+                self.deactivate(CLUSTER, changes);
+                continue;
+            }
+            self.balance(changes);
+            let Some(id) = self.slab.back(slab::INACTIVE) else { continue };
+            let record = *self.slab.at(id);
+            if record.flags & flag::BUSY == 0 {
+                changes.push(Change::Dropped { page: record.key });
+                self.drop_page(id);
+                missing -= 1;
+            } else {
+                self.slab.at_mut(id).flags = record.flags & !flag::REFERENCED | flag::RECLAIM;
+                self.slab.unlink(id);
+                self.slab.push_front(slab::INACTIVE, id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves pages from the active list as the scan of one inactive page asks for.
+    fn balance(&mut self, changes: &mut Vec<Change>) {
+        let (active, inactive) = (self.active(), self.inactive());
+        let pages = match self.config.balance {
+            Balance::Proportional => {
+                self.owed += active;
+                let pages = self.owed / inactive.max(1);
+                self.owed %= inactive.max(1);
+                pages
+            }
+            Balance::Halves if active > inactive => CLUSTER.min(active - inactive),
+            Balance::Halves => 0,
+        };
+        self.deactivate(pages.min(CLUSTER), changes);
+    }
+}
