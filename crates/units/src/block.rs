@@ -19,6 +19,7 @@ pub struct BlockNo(pub u64);
 
 impl BlockNo {
     /// The block that follows.
+    #[must_use]
     pub fn next(self) -> BlockNo {
         BlockNo(self.0 + 1)
     }
@@ -77,6 +78,11 @@ impl FileId {
 #[serde(transparent)]
 pub struct PageIndex(pub u64);
 
+/// A number of pages.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Pages(pub u64);
+
 /// A page of the page cache: which file, which page of it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PageKey {
@@ -123,6 +129,7 @@ impl Nanos {
     }
 
     /// How long after `earlier` this is; zero when it is not.
+    #[must_use]
     pub fn since(self, earlier: Nanos) -> Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
     }

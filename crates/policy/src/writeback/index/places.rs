@@ -1,0 +1,120 @@
+//! Where the pages lie on disk: block -> page, segments, zones.
+//!
+//! Two pages may claim one block for a while (a remap that is half done, a block freed and given to another file). Then
+//! both stay: one in the table of blocks, the others in a map beside it. The block counts once in segments and zones,
+//! and whoever takes it takes all its pages.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use umbrella_units::PageKey;
+
+use super::runs::{Run, RunSet};
+use super::slab::Slab;
+use super::table::{Hash, SlotTable, hash};
+use super::zones::Zones;
+
+/// The pages by block.
+#[derive(Debug)]
+pub(super) struct Places {
+    by_block: SlotTable,
+    /// Further pages of blocks that more than one page claims.
+    others: BTreeMap<u64, BTreeSet<u32>>,
+    pub(super) runs: RunSet,
+    pub(super) zones: Option<Zones>,
+}
+
+fn block_hash(block: u64) -> Hash {
+    hash(1, block)
+}
+
+fn hash_in(pages: &Slab) -> impl Fn(u32) -> Hash {
+    |slot| block_hash(pages.get(slot).block().0)
+}
+
+impl Places {
+    /// No pages yet; `cut`: see [`RunSet::new`].
+    pub(super) fn new(cut: u64, zones: Option<Zones>) -> Places {
+        Places { by_block: SlotTable::default(), others: BTreeMap::new(), runs: RunSet::new(cut), zones }
+    }
+
+    /// The page that holds the block in the table.
+    pub(super) fn owner(&self, block: u64, pages: &Slab) -> Option<u32> {
+        self.by_block.find(block_hash(block), |slot| pages.get(slot).block().0 == block)
+    }
+
+    pub(super) fn add(&mut self, slot: u32, pages: &Slab) {
+        let block = pages.get(slot).block().0;
+        let Some(joined) = self.runs.insert(block) else {
+            self.others.entry(block).or_default().insert(slot);
+            return;
+        };
+        self.by_block.insert(block_hash(block), slot, pages.entries.len(), hash_in(pages));
+        let Some(zones) = &mut self.zones else { return };
+        let right = joined.right.map_or(0, |run| run.len as i64);
+        if right > 0 && joined.left.is_none() && (block + 1) / zones.size() == block / zones.size() {
+            zones.change(block, 1, 0);
+            return;
+        }
+        if right > 0 {
+            zones.change(block + 1, -right, -1);
+        }
+        match joined.left {
+            Some(left) => zones.change(left.start, 1 + right, 0),
+            None => zones.change(block, 1 + right, 1),
+        }
+    }
+
+    pub(super) fn remove(&mut self, slot: u32, pages: &Slab) {
+        let block = pages.get(slot).block().0;
+        if let Some(others) = self.others.get_mut(&block) {
+            if !others.remove(&slot)
+                && let Some(heir) = others.pop_first()
+            {
+                self.by_block.replace(block_hash(block), slot, heir);
+            }
+            if others.is_empty() {
+                self.others.remove(&block);
+            }
+            return;
+        }
+        self.by_block.remove(block_hash(block), slot, hash_in(pages));
+        self.remove_run(block, 1);
+    }
+
+    fn remove_run(&mut self, block: u64, len: u64) {
+        let (Some(run), Some(zones)) = (self.runs.remove(block, len), &mut self.zones) else { return };
+        let kept = block - run.start;
+        let rest = (run.len - kept - len) as i64;
+        let len = len as i64;
+        let next = block + len as u64;
+        if kept == 0 && rest > 0 && next / zones.size() == block / zones.size() {
+            zones.change(block, -len, 0);
+            return;
+        }
+        zones.change(run.start, -(len + rest), if kept == 0 { -1 } else { 0 });
+        if rest > 0 {
+            zones.change(next, rest, 1);
+        }
+    }
+
+    /// Takes out the pages of blocks that lie in one run; appends their slots in block order.
+    pub(super) fn take(&mut self, blocks: Run, pages: &Slab, key: impl Fn(u32) -> PageKey, out: &mut Vec<u32>) {
+        for block in blocks.start..blocks.end() {
+            let Some(owner) = self.owner(block, pages) else { continue };
+            let before = out.len();
+            out.push(owner);
+            if let Some(others) = self.others.remove(&block) {
+                out.extend(others);
+                out[before..].sort_by_key(|&slot| key(slot));
+            }
+            self.by_block.remove(block_hash(block), owner, hash_in(pages));
+        }
+        self.remove_run(blocks.start, blocks.len);
+    }
+
+    /// Bytes of the table of blocks, with what is beside it.
+    pub(super) fn table_bytes(&self) -> usize {
+        // A set of its own for each such block: a node of the map and one of the set, at least.
+        self.by_block.bytes() + self.others.values().map(|others| 120 + 8 * others.len()).sum::<usize>()
+    }
+}

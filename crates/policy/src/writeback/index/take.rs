@@ -1,0 +1,199 @@
+//! What policies ask of the index, and how they take pages out of it. Whatever is taken is appended to `out` in the order
+//! in which it is to be written, and is dirty no longer as far as the index knows.
+
+use umbrella_units::{BlockNo, Extent, FileId, Nanos, PageIndex, PageKey, Pages};
+
+use super::super::event::DirtyPage;
+use super::files::{DirtyFile, Tail};
+use super::runs::Run;
+use super::zones::Zone;
+use super::{DirtyIndex, Segments};
+
+impl From<Run> for Extent {
+    fn from(run: Run) -> Extent {
+        Extent { start: BlockNo(run.start), blocks: run.len }
+    }
+}
+
+impl DirtyIndex {
+    fn run(&self, find: impl FnOnce(&super::runs::RunSet) -> Option<Run>) -> Option<Extent> {
+        find(&self.places.as_ref()?.runs).map(Extent::from)
+    }
+
+    /// The first segment that starts at `block` or later. Needs [`super::Needs::blocks`].
+    pub fn segment_from(&self, block: BlockNo) -> Option<Extent> {
+        self.run(|runs| runs.from(block.0))
+    }
+
+    /// The segment that holds `block`, else the first after it. Needs [`super::Needs::blocks`].
+    pub fn segment_at_or_after(&self, block: BlockNo) -> Option<Extent> {
+        self.run(|runs| runs.at_or_after(block.0))
+    }
+
+    /// The segment that holds `block`. Needs [`super::Needs::blocks`].
+    pub fn segment_holding(&self, block: BlockNo) -> Option<Extent> {
+        self.run(|runs| runs.holding(block.0))
+    }
+
+    /// The longest segment; the first on a tie. Needs [`super::Needs::blocks`].
+    pub fn longest_segment(&self) -> Option<Extent> {
+        self.run(super::runs::RunSet::longest)
+    }
+
+    /// How many segments there are. Needs [`super::Needs::blocks`].
+    pub fn segments(&self) -> u64 {
+        self.places.as_ref().map_or(0, |places| places.runs.runs() as u64)
+    }
+
+    fn zones(&self) -> Option<&super::zones::Zones> {
+        self.places.as_ref()?.zones.as_ref()
+    }
+
+    /// The zone that holds `block`, if a segment of it is dirty. Needs [`super::BlockNeeds::zones`].
+    pub fn zone_of(&self, block: BlockNo) -> Option<Zone> {
+        let zones = self.zones()?;
+        zones.get(block.0 / zones.size())
+    }
+
+    /// The zone with most dirty pages; the lowest number on a tie. Needs [`super::ZoneOrder::Pages`].
+    pub fn fullest_zone(&self) -> Option<Zone> {
+        self.zones()?.fullest()
+    }
+
+    /// The zone with the greatest average segment length, if that is at least `shortest` pages; most dirty pages on a tie,
+    /// then the lowest number. With `above_average` only zones with at least as many dirty pages as the average zone
+    /// (TESA, equation 2). Needs [`super::ZoneOrder::Length`].
+    pub fn longest_zone(&self, shortest: Pages, above_average: bool) -> Option<Zone> {
+        self.zones()?.longest(shortest.0, above_average)
+    }
+
+    /// How many zones hold dirty pages. Needs [`super::BlockNeeds::zones`].
+    pub fn dirty_zones(&self) -> u64 {
+        self.zones().map_or(0, |zones| zones.totals().0)
+    }
+
+    /// Clears the mark that a page of the zone was written again. Needs [`super::BlockNeeds::zones`].
+    pub fn clear_rewritten(&mut self, zone: Zone) {
+        if let Some(zones) = self.places.as_mut().and_then(|places| places.zones.as_mut()) {
+            zones.set_rewritten(zone.number, false);
+        }
+    }
+
+    /// Takes the pages of blocks that lie in one segment, in block order. Needs [`super::Needs::blocks`].
+    pub fn take_blocks(&mut self, blocks: Extent, out: &mut Vec<DirtyPage>) {
+        let Some(places) = &mut self.places else { return };
+        let mut taken = std::mem::take(&mut self.taken);
+        let (pages, files) = (&self.pages, &self.files);
+        let key = |slot: u32| {
+            let entry = pages.get(slot);
+            PageKey { file: files.id(entry.file), index: PageIndex(entry.index) }
+        };
+        places.take(Run { start: blocks.start.0, len: blocks.blocks }, pages, key, &mut taken);
+        for slot in taken.drain(..) {
+            out.push(DirtyPage { page: self.key(slot), block: self.pages.get(slot).block() });
+            self.leave_lists(slot);
+            self.forget(slot);
+        }
+        self.taken = taken;
+        self.trim();
+    }
+
+    /// Takes all pages of a zone: of the segments that begin in it, in block order. Needs [`super::BlockNeeds::zones`].
+    pub fn take_zone(&mut self, zone: Zone, out: &mut Vec<DirtyPage>) {
+        let Some(size) = self.zones().map(super::zones::Zones::size) else { return };
+        let start = zone.number.saturating_mul(size);
+        while let Some(segment) = self.segment_from(BlockNo(start)).filter(|run| run.start.0 - start < size) {
+            self.take_blocks(segment, out);
+        }
+    }
+
+    /// Takes one page. Answers whether it was there and could be selected.
+    pub fn take_page(&mut self, page: PageKey, out: &mut Vec<DirtyPage>) -> bool {
+        let slot = self.find(page).filter(|&slot| self.pages.get(slot).is_placed());
+        slot.is_some_and(|slot| self.take(slot, out))
+    }
+
+    fn take(&mut self, slot: u32, out: &mut Vec<DirtyPage>) -> bool {
+        out.push(DirtyPage { page: self.key(slot), block: self.pages.get(slot).block() });
+        self.remove(slot);
+        true
+    }
+
+    /// Takes the page that was used longest ago. Needs [`super::Needs::recency`].
+    pub fn take_oldest(&mut self, out: &mut Vec<DirtyPage>) -> bool {
+        let oldest = self.recency.as_ref().map(|list| list.ends.first).filter(|&slot| slot != super::table::NONE);
+        oldest.is_some_and(|slot| self.take(slot, out))
+    }
+
+    /// Takes the page of the highest rank. Needs [`super::Needs::ranks`].
+    pub fn take_highest(&mut self, out: &mut Vec<DirtyPage>) -> bool {
+        let highest = self.ranks.as_ref().and_then(super::ranks::Ranks::highest);
+        highest.is_some_and(|slot| self.take(slot, out))
+    }
+
+    /// Gives a page a rank; nothing happens when it is not among those that can be selected. Needs
+    /// [`super::Needs::ranks`].
+    pub fn set_rank(&mut self, page: PageKey, rank: u64) {
+        let Some(slot) = self.find(page).filter(|&slot| self.pages.get(slot).is_placed()) else { return };
+        if let Some(ranks) = &mut self.ranks {
+            ranks.set(slot, rank, &self.pages);
+        }
+    }
+
+    /// The first file in order: files not marked before those marked. Needs [`super::Needs::files`].
+    pub fn first_file(&self) -> Option<DirtyFile> {
+        self.files.first()
+    }
+
+    /// Sets a file back behind all that are not marked, until it has no dirty pages. Needs [`super::Needs::files`].
+    pub fn mark_file(&mut self, file: FileId) {
+        self.files.mark(file);
+    }
+
+    /// Puts a file behind all others that are marked or not marked as it is. Needs [`super::FileOrder::FirstDirtied`].
+    pub fn send_file_back(&mut self, file: FileId) {
+        self.files.send_back(file);
+    }
+
+    /// Takes at most `most` pages of a file, in index order. Needs [`super::Needs::files`].
+    pub fn take_from_file(&mut self, file: FileId, most: Pages, out: &mut Vec<DirtyPage>) {
+        let mut left = most.0;
+        while left > 0 {
+            let Some(slot) = self.files.find(file) else { return };
+            let Tail::Run(run) = self.files.tail(slot, PageIndex(0)) else { return };
+            let run = Run { start: run.start, len: run.len.min(left) };
+            for index in run.start..run.end() {
+                let key = PageKey { file, index: PageIndex(index) };
+                let Some(page) = self.find(key) else { continue };
+                out.push(DirtyPage { page: key, block: self.pages.get(page).block() });
+                self.unplace(page);
+                self.forget_key(key, page);
+                self.pages.remove(page);
+            }
+            self.files.remove_run(slot, run);
+            left -= run.len;
+        }
+    }
+
+    /// Where a page lies and how long ago it was written ([`super::Needs::age`]), if it is dirty.
+    pub fn page(&self, page: PageKey, now: Nanos) -> Option<(BlockNo, Nanos)> {
+        self.find(page).map(|slot| (self.pages.get(slot).block(), self.pages.get(slot).age(now)))
+    }
+
+    /// How long ago the page at `block` was written ([`super::Needs::age`]). Needs [`super::Needs::blocks`].
+    pub fn age_at(&self, block: BlockNo, now: Nanos) -> Option<Nanos> {
+        self.places.as_ref()?.owner(block.0, &self.pages).map(|slot| self.pages.get(slot).age(now))
+    }
+
+    /// Whether segments end at the borders of zones.
+    pub fn cuts_segments(&self) -> bool {
+        self.needs.blocks.is_some_and(|blocks| blocks.segments == Segments::InZones)
+    }
+
+    fn trim(&mut self) {
+        const KEPT: usize = 4096;
+        if self.taken.capacity() > KEPT {
+            self.taken.shrink_to(KEPT);
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Zones: how many dirty blocks each holds, and in how many segments, with the zone to choose at hand.
+//!
+//! A segment belongs to the zone of its first block (TESA, III-C), with all its blocks, also those beyond the zone's end.
+//! Where runs are cut at the borders of zones (WASL, and TESA's `zone`) that is simply the zone they lie in.
+
+use std::cmp::Ordering;
+
+use super::heap::Heap;
+use super::table::{Hash, SlotTable, hash};
+
+/// Which choice among zones a policy asks for, so that only its order is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ZoneOrder {
+    /// None: zones are only counted.
+    Unordered,
+    /// The zone with most dirty pages ([`super::DirtyIndex::fullest_zone`]).
+    Pages,
+    /// The zone with the longest segments ([`super::DirtyIndex::longest_zone`]).
+    Length,
+    /// Both.
+    PagesAndLength,
+}
+
+/// A zone that holds dirty pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Zone {
+    /// Its number: block / zone size.
+    pub number: u64,
+    /// Dirty blocks of its segments (NB).
+    pub pages: u64,
+    /// Segments that begin in it (NS).
+    pub segments: u64,
+    /// Whether a dirty page of it was written again since the mark was last cleared (the recency bit of WOW).
+    pub rewritten: bool,
+}
+
+impl Zone {
+    /// Whether the average length of its segments is at least `length` pages.
+    pub fn has_length(&self, length: u64) -> bool {
+        u128::from(self.pages) >= u128::from(length) * u128::from(self.segments)
+    }
+
+    /// Orders by average length of segments, then by dirty pages; the lower number is the greater on a tie.
+    fn by_length(&self, other: &Zone) -> Ordering {
+        let (mine, others) = (self.pages * other.segments, other.pages * self.segments);
+        mine.cmp(&others).then(self.by_pages(other))
+    }
+
+    fn by_pages(&self, other: &Zone) -> Ordering {
+        self.pages.cmp(&other.pages).then(other.number.cmp(&self.number))
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    number: u64,
+    pages: u32,
+    /// The top bit: written again.
+    segments: u32,
+}
+
+const REWRITTEN: u32 = 1 << 31;
+
+impl Entry {
+    fn zone(self) -> Zone {
+        Zone {
+            number: self.number,
+            pages: u64::from(self.pages),
+            segments: u64::from(self.segments & !REWRITTEN),
+            rewritten: self.segments & REWRITTEN != 0,
+        }
+    }
+}
+
+/// All zones with dirty pages.
+#[derive(Debug)]
+pub(super) struct Zones {
+    /// Blocks of a zone.
+    size: u64,
+    entries: Vec<Entry>,
+    free: Vec<u32>,
+    table: SlotTable,
+    by_pages: Option<Heap>,
+    by_length: Option<Heap>,
+    /// Blocks in all zones.
+    pages: u64,
+    /// Zones with dirty pages.
+    used: u64,
+    /// The zone that was changed last.
+    latest: u32,
+}
+
+fn zone_hash(number: u64) -> Hash {
+    hash(2, number)
+}
+
+impl Zones {
+    pub(super) fn new(size: u64, order: ZoneOrder) -> Zones {
+        let pages = matches!(order, ZoneOrder::Pages | ZoneOrder::PagesAndLength);
+        let length = matches!(order, ZoneOrder::Length | ZoneOrder::PagesAndLength);
+        Zones {
+            size,
+            entries: Vec::new(),
+            free: Vec::new(),
+            table: SlotTable::default(),
+            by_pages: pages.then(Heap::default),
+            by_length: length.then(Heap::default),
+            pages: 0,
+            used: 0,
+            latest: 0,
+        }
+    }
+
+    /// Blocks of a zone.
+    pub(super) fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn slot(&self, number: u64) -> Option<u32> {
+        if self.entries.get(self.latest as usize).is_some_and(|entry| entry.number == number && entry.pages > 0) {
+            return Some(self.latest);
+        }
+        self.table.find(zone_hash(number), |slot| self.entries[slot as usize].number == number)
+    }
+
+    fn add_slot(&mut self, number: u64) -> u32 {
+        let entry = Entry { number, pages: 0, segments: 0 };
+        let slot = if let Some(slot) = self.free.pop() {
+            self.entries[slot as usize] = entry;
+            slot
+        } else {
+            if self.entries.len() == self.entries.capacity() {
+                self.entries.reserve_exact(self.entries.len() / 16 + 64);
+            }
+            self.entries.push(entry);
+            (self.entries.len() - 1) as u32
+        };
+        let entries = &self.entries;
+        self.table.insert(zone_hash(number), slot, entries.len(), |slot| zone_hash(entries[slot as usize].number));
+        slot
+    }
+
+    /// Changes the counts of the zone that holds `block`.
+    pub(super) fn change(&mut self, block: u64, pages: i64, segments: i64) {
+        let number = block / self.size;
+        let (slot, new) = self.slot(number).map_or_else(|| (self.add_slot(number), true), |slot| (slot, false));
+        let entry = &mut self.entries[slot as usize];
+        entry.pages = (i64::from(entry.pages) + pages) as u32;
+        entry.segments = (i64::from(entry.segments & !REWRITTEN) + segments) as u32 | (entry.segments & REWRITTEN);
+        let gone = entry.pages == 0;
+        self.pages = self.pages.wrapping_add_signed(pages);
+        self.used = self.used + u64::from(new) - u64::from(gone);
+        self.latest = slot;
+        if gone && !new {
+            // In the heaps it has its old place still; the comparison is not needed to find it.
+            self.entries[slot as usize].segments = 1;
+        }
+        let entries = &self.entries;
+        let more =
+            |a: u32, b: u32| entries[a as usize].zone().by_pages(&entries[b as usize].zone()) == Ordering::Greater;
+        let longer =
+            |a: u32, b: u32| entries[a as usize].zone().by_length(&entries[b as usize].zone()) == Ordering::Greater;
+        if let Some(heap) = &mut self.by_pages {
+            match (new, gone) {
+                (true, _) => heap.insert(slot, more),
+                (_, true) => heap.remove(slot, more),
+                _ => heap.changed(slot, more),
+            }
+        }
+        if let Some(heap) = &mut self.by_length {
+            match (new, gone) {
+                (true, _) => heap.insert(slot, longer),
+                (_, true) => heap.remove(slot, longer),
+                _ => heap.changed(slot, longer),
+            }
+        }
+        if gone {
+            self.table.remove(zone_hash(number), slot, |slot| zone_hash(entries[slot as usize].number));
+            self.free.push(slot);
+        }
+    }
+
+    /// Sets or clears the mark of the zone that holds `block`.
+    pub(super) fn set_rewritten(&mut self, number: u64, rewritten: bool) {
+        if let Some(slot) = self.slot(number) {
+            let entry = &mut self.entries[slot as usize];
+            entry.segments = if rewritten { entry.segments | REWRITTEN } else { entry.segments & !REWRITTEN };
+        }
+    }
+
+    /// The zone of this number, when it holds dirty pages.
+    pub(super) fn get(&self, number: u64) -> Option<Zone> {
+        self.slot(number).map(|slot| self.entries[slot as usize].zone())
+    }
+
+    /// The zone with most dirty pages.
+    pub(super) fn fullest(&self) -> Option<Zone> {
+        let slot = self.by_pages.as_ref()?.first()?;
+        Some(self.entries[slot as usize].zone())
+    }
+
+    /// The zone with the longest segments among those that have at least `shortest` pages per segment and, if
+    /// `above_average`, at least as many pages as the average zone.
+    ///
+    /// Goes down the heap from its top and leaves out whole branches that are too short: O(k log k) for k zones that are
+    /// long enough but have too few pages.
+    pub(super) fn longest(&self, shortest: u64, above_average: bool) -> Option<Zone> {
+        let heap = self.by_length.as_ref()?;
+        let zone_at = |place: usize| heap.at(place).map(|slot| self.entries[slot as usize].zone());
+        let mut open: Vec<(Zone, usize)> = zone_at(0).map(|zone| (zone, 0)).into_iter().collect();
+        loop {
+            let best = (0..open.len()).max_by(|&a, &b| open[a].0.by_length(&open[b].0))?;
+            let (zone, place) = open.swap_remove(best);
+            if !zone.has_length(shortest) {
+                return None;
+            }
+            if !above_average || u128::from(zone.pages) * u128::from(self.used) >= u128::from(self.pages) {
+                return Some(zone);
+            }
+            let children = [2 * place + 1, 2 * place + 2];
+            open.extend(children.into_iter().filter_map(|place| zone_at(place).map(|zone| (zone, place))));
+        }
+    }
+
+    /// How many zones hold dirty pages, and how many blocks they hold.
+    pub(super) fn totals(&self) -> (u64, u64) {
+        (self.used, self.pages)
+    }
+
+    /// Bytes held.
+    pub(super) fn bytes(&self) -> usize {
+        let heap = |heap: &Option<Heap>| heap.as_ref().map_or(0, Heap::bytes);
+        self.entries.capacity() * size_of::<Entry>()
+            + self.free.capacity() * size_of::<u32>()
+            + self.table.bytes()
+            + heap(&self.by_pages)
+            + heap(&self.by_length)
+    }
+}

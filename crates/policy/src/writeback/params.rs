@@ -1,0 +1,177 @@
+//! Parameters of policies: what each is and allows, and the values that a user gave.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use umbrella_units::{ByteSize, Nanos, PAGE_BYTES, Pages, parse_duration};
+
+use super::error::WriteBackError;
+
+/// What the value of a parameter is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ParamKind {
+    /// A size: `8MiB`. Rounded down to whole pages.
+    Bytes,
+    /// A whole number: `50`.
+    Number,
+    /// A time: `30s`, `500ms`.
+    Duration,
+    /// `true` or `false`.
+    Flag,
+}
+
+/// A parameter of a policy. The limits are written as a user would write a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ParamInfo {
+    /// Its name.
+    pub name: &'static str,
+    /// What its value is.
+    pub kind: ParamKind,
+    /// The value when none is given.
+    pub default: &'static str,
+    /// The least value; nothing for a flag.
+    pub min: &'static str,
+    /// The greatest value; nothing for a flag.
+    pub max: &'static str,
+    /// What it does, in a line.
+    pub help: &'static str,
+}
+
+impl ParamInfo {
+    /// What a user may give, in words.
+    pub fn allowed(&self) -> String {
+        let what = match self.kind {
+            ParamKind::Bytes => "a size",
+            ParamKind::Number => "a whole number",
+            ParamKind::Duration => "a time",
+            ParamKind::Flag => return "true or false".to_owned(),
+        };
+        format!("{what} from {} to {}, for example {}", self.min, self.max, self.default)
+    }
+
+    /// Reads a value, without looking at the limits.
+    fn read(&self, text: &str) -> Option<u64> {
+        match self.kind {
+            ParamKind::Bytes => text.parse::<ByteSize>().ok().map(|size| size.0),
+            ParamKind::Number => text.trim().parse().ok(),
+            ParamKind::Duration => parse_duration(text).ok().and_then(|time| u64::try_from(time.as_nanos()).ok()),
+            ParamKind::Flag => match text.trim() {
+                "true" => Some(1),
+                "false" => Some(0),
+                _ => None,
+            },
+        }
+    }
+
+    fn value(&self, text: &str) -> Option<u64> {
+        let value = self.read(text)?;
+        if self.kind == ParamKind::Flag {
+            return Some(value);
+        }
+        (self.read(self.min)?..=self.read(self.max)?).contains(&value).then_some(value)
+    }
+}
+
+/// Parameters as a user gave them; a policy's defaults stand in for the others.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Params {
+    given: BTreeMap<String, String>,
+}
+
+impl Params {
+    /// No parameter: all defaults.
+    pub fn new() -> Params {
+        Params::default()
+    }
+
+    /// Gives a parameter a value, in place of the one it has.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: &str) -> Params {
+        self.given.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
+    /// The parameters that were given, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.given.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// Checks the parameters against those that the policy has.
+    pub(super) fn check(&self, policy: &'static str, infos: &'static [ParamInfo]) -> Result<Values, WriteBackError> {
+        let mut values = BTreeMap::new();
+        for info in infos {
+            let text = self.given.get(info.name).map_or(info.default, String::as_str);
+            let bad = || WriteBackError::BadValue { policy, param: info, value: text.to_owned() };
+            values.insert(info.name, info.value(text).ok_or_else(bad)?);
+        }
+        match self.given.keys().find(|name| !values.contains_key(name.as_str())) {
+            None => Ok(Values { values }),
+            Some(name) => Err(WriteBackError::UnknownParam {
+                policy,
+                param: name.clone(),
+                known: infos.iter().map(|info| info.name).collect(),
+            }),
+        }
+    }
+}
+
+/// A policy's name with parameters: `zone_segment:alpha=50,zone=8MiB`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spec {
+    /// The name.
+    pub name: String,
+    /// The parameters.
+    pub params: Params,
+}
+
+impl FromStr for Spec {
+    type Err = WriteBackError;
+
+    fn from_str(text: &str) -> Result<Spec, WriteBackError> {
+        let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+        let policy = || name.trim().to_owned();
+        let mut params = Params::new();
+        for part in rest.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            let no_value = || WriteBackError::NoValue { policy: policy(), text: part.to_owned() };
+            let (param, value) = part.split_once('=').ok_or_else(no_value)?;
+            let param = param.trim().to_owned();
+            if params.given.contains_key(&param) {
+                return Err(WriteBackError::Twice { policy: policy(), param });
+            }
+            params.given.insert(param, value.trim().to_owned());
+        }
+        Ok(Spec { name: policy(), params })
+    }
+}
+
+/// A policy's parameters, all of them, checked. To ask for one that the policy has not declared gives zero.
+#[derive(Debug, Clone)]
+pub struct Values {
+    values: BTreeMap<&'static str, u64>,
+}
+
+impl Values {
+    fn get(&self, name: &str) -> u64 {
+        self.values.get(name).copied().unwrap_or(0)
+    }
+
+    /// A size, in whole pages.
+    pub fn pages(&self, name: &str) -> Pages {
+        Pages(self.get(name) / PAGE_BYTES)
+    }
+
+    /// A number.
+    pub fn number(&self, name: &str) -> u64 {
+        self.get(name)
+    }
+
+    /// A time.
+    pub fn duration(&self, name: &str) -> Nanos {
+        Nanos(self.get(name))
+    }
+
+    /// A flag.
+    pub fn flag(&self, name: &str) -> bool {
+        self.get(name) != 0
+    }
+}

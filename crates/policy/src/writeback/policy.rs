@@ -1,0 +1,65 @@
+//! What a policy is: it says what it needs of the index, and takes pages out of it when some are wanted.
+
+use umbrella_units::{FileId, Nanos, PageKey, Pages};
+
+use super::event::DirtyPage;
+use super::index::{DirtyIndex, Needs};
+
+/// Chooses the dirty pages that go to disk next.
+pub trait Policy: Send {
+    /// What the index is to keep.
+    fn needs(&self) -> Needs;
+
+    /// Takes pages out of the index, in the order in which they are to be written, until `want` are taken or no more can
+    /// be selected. A policy whose source writes whole zones, segments or files may take more.
+    fn select(&mut self, now: Nanos, want: Pages, index: &mut DirtyIndex, out: &mut Vec<DirtyPage>);
+
+    /// A page was written, for the so-manieth time since it became dirty (7: or more often).
+    fn written(&mut self, _page: PageKey, _writes: u8, _index: &mut DirtyIndex) {}
+
+    /// A file was deleted.
+    fn deleted(&mut self, _file: FileId) {}
+
+    /// The rank of a page among the dirty pages: the highest is selected first. Asked for when [`Needs::ranks`] is set: at
+    /// every write, and again when the next write is foretold.
+    fn rank(&self, _times: PageTimes) -> u64 {
+        0
+    }
+
+    /// Bytes that the policy holds beside the index.
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
+/// What is known of a page's writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PageTimes {
+    /// The last write, or the one that made the page dirty ([`super::Age`]); exact to a millisecond.
+    pub since: Nanos,
+    /// The next write, [`Nanos::NEVER`] when there is none or none is known.
+    pub next: Nanos,
+}
+
+/// Counts the pages that a selection has taken.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Goal {
+    until: usize,
+}
+
+impl Goal {
+    /// So many more than `out` holds already.
+    pub(super) fn new(want: Pages, out: &[DirtyPage]) -> Goal {
+        Goal { until: usize::try_from(want.0).unwrap_or(usize::MAX).saturating_add(out.len()) }
+    }
+
+    /// How many pages are still wanted.
+    pub(super) fn left(self, out: &[DirtyPage]) -> Pages {
+        Pages(self.until.saturating_sub(out.len()) as u64)
+    }
+
+    /// Whether enough are taken.
+    pub(super) fn is_met(self, out: &[DirtyPage]) -> bool {
+        out.len() >= self.until
+    }
+}

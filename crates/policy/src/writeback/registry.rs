@@ -1,0 +1,62 @@
+//! The list of policies. A new policy is one file, and one line here.
+
+use super::error::WriteBackError;
+use super::params::{ParamInfo, Values};
+use super::policies::{cscan, file, recency, zone, zone_segment};
+use super::policy::Policy;
+
+/// What there is to know of a policy.
+#[derive(Debug, Clone, Copy)]
+pub struct PolicyInfo {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub summary: &'static str,
+    /// The paper and section that it comes from.
+    pub source: &'static str,
+    /// Its parameters.
+    pub params: &'static [ParamInfo],
+    /// Whether it has to be told the future, which only the lab can.
+    pub offline: bool,
+    /// What it keeps of the dirty pages, in words.
+    pub keeps: &'static str,
+    /// Makes one.
+    pub build: fn(&Values) -> Box<dyn Policy>,
+}
+
+static POLICIES: &[PolicyInfo] = &[file::INFO, recency::INFO, zone::INFO, zone_segment::INFO, cscan::INFO];
+
+/// All policies, in the order of the documentation.
+pub fn policies() -> &'static [PolicyInfo] {
+    POLICIES
+}
+
+/// The policy of this name.
+pub fn find_policy(name: &str) -> Result<&'static PolicyInfo, WriteBackError> {
+    POLICIES.iter().find(|info| info.name == name).ok_or_else(|| WriteBackError::UnknownPolicy {
+        name: name.to_owned(),
+        nearest: nearest(name),
+        known: POLICIES.iter().map(|info| info.name).collect(),
+    })
+}
+
+/// The known name that differs from `name` in the fewest letters, if they are fewer than half of its own.
+fn nearest(name: &str) -> Option<&'static str> {
+    let close = |known: &&PolicyInfo| distance(name, known.name);
+    let best = POLICIES.iter().min_by_key(close)?;
+    (2 * close(&best) < best.name.len()).then_some(best.name)
+}
+
+/// Letters to insert, delete or change until one is the other.
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
+    for (i, x) in a.chars().take(64).enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.chars().enumerate() {
+            let change = diagonal + usize::from(x != y);
+            let fewest = change.min(row[j] + 1).min(row[j + 1] + 1);
+            diagonal = std::mem::replace(&mut row[j + 1], fewest);
+        }
+    }
+    row.last().copied().unwrap_or(0)
+}
