@@ -1,11 +1,8 @@
 //! Kinds of parameters that several workloads have.
 
-use umbrella_units::{ByteSize, Nanos};
+use umbrella_units::ByteSize;
 
 use super::params::{Param, ParamKind};
-
-/// One second.
-pub(super) const SECOND: Nanos = Nanos::from_secs(1);
 
 /// At least one of something.
 pub(super) const SOME: ParamKind = ParamKind::Count { min: 1, max: 100_000_000 };

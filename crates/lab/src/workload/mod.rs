@@ -2,8 +2,16 @@
 //!
 //! One file a workload; [`WORKLOADS`] lists them with their parameters, [`build_workload`] makes one from a spec.
 
+mod bonnie;
+mod data_backup;
+mod dbench;
+mod dbench_load;
 mod draw;
 mod error;
+mod fileserver;
+mod hot_cold;
+mod iozone;
+mod kernel_compile;
 mod kinds;
 mod params;
 mod postmark;
@@ -11,6 +19,9 @@ mod registry;
 mod rnd_write;
 mod script;
 mod seq_write;
+mod tree;
+mod untar;
+mod videoserver;
 
 pub use draw::Seed;
 pub use error::WorkloadError;

@@ -1,7 +1,10 @@
 //! The workloads by name, with their parameters: what `--workload postmark:files=20000` means.
 
 use super::{Param, Params, Scale, Seed, Workload, WorkloadError};
-use super::{postmark, rnd_write, seq_write};
+use super::{
+    bonnie, data_backup, dbench, fileserver, hot_cold, iozone, kernel_compile, postmark, rnd_write, seq_write, untar,
+    videoserver,
+};
 
 /// A workload that can be sent to another thread.
 pub type BoxedWorkload = Box<dyn Workload + Send>;
@@ -36,7 +39,20 @@ impl WorkloadEntry {
 }
 
 /// All workloads, in the order in which the documents list them.
-pub static WORKLOADS: &[WorkloadEntry] = &[seq_write::ENTRY, rnd_write::ENTRY, postmark::ENTRY];
+pub static WORKLOADS: &[WorkloadEntry] = &[
+    seq_write::ENTRY,
+    rnd_write::ENTRY,
+    fileserver::ENTRY,
+    videoserver::ENTRY,
+    postmark::ENTRY,
+    data_backup::ENTRY,
+    bonnie::ENTRY,
+    untar::ENTRY,
+    iozone::ENTRY,
+    dbench::ENTRY,
+    kernel_compile::ENTRY,
+    hot_cold::ENTRY,
+];
 
 /// The workload of this name.
 pub fn workload(name: &str) -> Result<&'static WorkloadEntry, WorkloadError> {

@@ -1,0 +1,252 @@
+//! dbench: clients that each do, over and over, what an office program did to a file server, as fast as they can. UmbrellaFS,
+//! chapter V: 100 clients, 300 s; the load file is the one that comes with dbench.
+//!
+//! That file is not ours to hand out: it is read from where Debian's package `dbench` puts it. Where it is missing, a stand-in
+//! of the same mix is used, with a warning; `load=stand-in` asks for that. Of dbench 4: a flush waits until the file is
+//! on disk (version 3 ignored it; `flush=false`), names do not mind case, the tree is removed at the end of a round.
+//! A renaming costs nothing here but the removal of a file that had the new name. Reads are cut at the end of the file.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use umbrella_units::{ByteSize, FileId, Nanos};
+
+use super::dbench_load::{Call, Load, PathNo, parse, stand_in};
+use super::kinds::{CLIENTS, param};
+use super::params::ParamKind;
+use super::registry::{BoxedWorkload, WorkloadEntry};
+use super::script::{Act, Ids, Play, Script, Scripted};
+use super::{ClientId, Params, Scale, Seed, Step, WorkloadError};
+
+/// Where Debian's package puts the load file.
+const DEBIAN: &str = "/usr/share/dbench/client.txt";
+
+/// The value of `load` that asks for the stand-in.
+const STAND_IN: &str = "stand-in";
+
+pub(super) const ENTRY: WorkloadEntry = WorkloadEntry {
+    name: "dbench",
+    summary: "clients do what an office program did to a file server",
+    source: "UmbrellaFS, chapter V (dbench 4)",
+    scales: "clients and the duration",
+    params: &[
+        param("clients", CLIENTS, "100", "UmbrellaFS, chapter V", "clients"),
+        param("duration", ParamKind::Duration, "300s", "UmbrellaFS, chapter V", "how long it runs"),
+        param(
+            "load",
+            ParamKind::Path,
+            DEBIAN,
+            "Debian's package dbench",
+            "the load file, or \"stand-in\" for a made-up one",
+        ),
+        param("flush", ParamKind::Flag, "true", "dbench 4", "whether a flush waits for the disk"),
+    ],
+    build,
+};
+
+/// What stands at a name.
+#[derive(Debug, Clone, Copy)]
+enum Thing {
+    Nothing,
+    File { file: FileId, size: u64 },
+    Directory(FileId),
+}
+
+#[derive(Debug)]
+struct Client {
+    dir: FileId,
+    at: usize,
+    things: Vec<Thing>,
+}
+
+#[derive(Debug)]
+struct Dbench {
+    ids: Ids,
+    load: Arc<Load>,
+    clients: Vec<Client>,
+    prepared: usize,
+    flush: bool,
+    warnings: Vec<String>,
+}
+
+fn build(_seed: Seed, scale: Scale, params: &Params) -> Result<BoxedWorkload, WorkloadError> {
+    let (load, warning) = load(params)?;
+    let clients = scale.count(params.count("clients"));
+    let things = vec![Thing::Nothing; load.parents.len()];
+    let mut ids = Ids::new();
+    let dbench = Dbench {
+        clients: (0..clients).map(|_| Client { dir: ids.next(), at: 0, things: things.clone() }).collect(),
+        ids,
+        load: Arc::new(load),
+        prepared: 0,
+        flush: params.flag("flush"),
+        warnings: warning.into_iter().collect(),
+    };
+    Ok(Box::new(Scripted::timed(dbench, scale.time(params.duration("duration")))))
+}
+
+/// The load, and what the user should know about it.
+fn load(params: &Params) -> Result<(Load, Option<String>), WorkloadError> {
+    let path = params.path("load");
+    if path == STAND_IN {
+        return Ok((stand_in(), None));
+    }
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok((parse(&text)?, None)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && !params.is_given("load") => {
+            let warning = format!(
+                "dbench: {path} is missing, so that a made-up load of the same mix is run (install the package dbench, or \
+                 give load=PATH)"
+            );
+            Ok((stand_in(), Some(warning)))
+        }
+        Err(source) => Err(WorkloadError::LoadFile { workload: ENTRY.name, path: Path::new(path).to_owned(), source }),
+    }
+}
+
+impl Client {
+    fn thing(&mut self, path: PathNo) -> &mut Thing {
+        &mut self.things[path.0 as usize]
+    }
+
+    /// The nearest directory above the name that is there.
+    fn dir_of(&self, load: &Load, path: PathNo) -> FileId {
+        let mut above = load.parents[path.0 as usize];
+        while let Some(parent) = above {
+            if let Thing::Directory(dir) = self.things[parent.0 as usize] {
+                return dir;
+            }
+            above = load.parents[parent.0 as usize];
+        }
+        self.dir
+    }
+
+    fn remove(&mut self, path: PathNo, script: &mut Script) {
+        if let Thing::File { file, .. } = *self.thing(path) {
+            script.delete(file);
+            *self.thing(path) = Thing::Nothing;
+        }
+    }
+
+    /// Files first, then directories, those below others before these.
+    fn remove_tree(&mut self, load: &Load, top: PathNo, script: &mut Script) {
+        let inside: Vec<_> =
+            (0..self.things.len() as u32).map(PathNo).filter(|path| is_below(load, *path, top)).collect();
+        for &path in &inside {
+            self.remove(path, script);
+        }
+        for &path in inside.iter().rev() {
+            if let Thing::Directory(dir) = *self.thing(path) {
+                script.delete(dir);
+                *self.thing(path) = Thing::Nothing;
+            }
+        }
+    }
+
+    fn make(&mut self, load: &Load, ids: &mut Ids, path: PathNo, script: &mut Script) -> (FileId, u64) {
+        match *self.thing(path) {
+            Thing::File { file, size } => (file, size),
+            Thing::Directory(_) | Thing::Nothing => {
+                let file = ids.next();
+                script.step(Step::Create { file, dir: self.dir_of(load, path) });
+                *self.thing(path) = Thing::File { file, size: 0 };
+                (file, 0)
+            }
+        }
+    }
+
+    fn call(&mut self, call: Call, load: &Load, ids: &mut Ids, flush: bool, script: &mut Script) {
+        match call {
+            Call::Mkdir(path) => {
+                if let Thing::Nothing = *self.thing(path) {
+                    let dir = ids.next();
+                    script.mkdir(dir, self.dir_of(load, path));
+                    *self.thing(path) = Thing::Directory(dir);
+                }
+            }
+            Call::Create { path, empties } => {
+                if let Thing::Directory(_) = *self.thing(path) {
+                    return;
+                }
+                let (file, size) = self.make(load, ids, path, script);
+                if empties && size > 0 {
+                    script.step(Step::Truncate { file, size: ByteSize(0) });
+                    *self.thing(path) = Thing::File { file, size: 0 };
+                }
+            }
+            Call::Read { path, offset, size } => {
+                if let Thing::File { file, size: end } = *self.thing(path)
+                    && offset < end
+                {
+                    let size = u64::from(size).min(end - offset);
+                    script.read(file, offset, size, size);
+                }
+            }
+            Call::Write { path, offset, size } => {
+                if let Thing::Directory(_) = *self.thing(path) {
+                    return;
+                }
+                let (file, end) = self.make(load, ids, path, script);
+                script.write(file, offset, u64::from(size), u64::from(size));
+                *self.thing(path) = Thing::File { file, size: end.max(offset + u64::from(size)) };
+            }
+            Call::Flush(path) => {
+                if let (true, Thing::File { file, .. }) = (flush, *self.thing(path)) {
+                    script.step(Step::Fsync { file });
+                }
+            }
+            Call::Delete(path) => self.remove(path, script),
+            Call::Rename { from, to } => {
+                if let (true, moved @ Thing::File { .. }) = (from != to, *self.thing(from)) {
+                    self.remove(to, script);
+                    *self.thing(to) = moved;
+                    *self.thing(from) = Thing::Nothing;
+                }
+            }
+            Call::DeleteTree(top) => self.remove_tree(load, top, script),
+        }
+    }
+}
+
+fn is_below(load: &Load, path: PathNo, top: PathNo) -> bool {
+    let mut at = Some(path);
+    while let Some(path) = at {
+        if path == top {
+            return true;
+        }
+        at = load.parents[path.0 as usize];
+    }
+    false
+}
+
+impl Play for Dbench {
+    fn set_up(&mut self, script: &mut Script) -> Act {
+        let Some(client) = self.clients.get(self.prepared) else {
+            return Act::Done;
+        };
+        script.mkdir(client.dir, Ids::ROOT);
+        self.prepared += 1;
+        Act::On
+    }
+
+    fn clients(&self) -> u32 {
+        self.clients.len() as u32
+    }
+
+    fn play(&mut self, client: ClientId, _now: Nanos, script: &mut Script) -> Act {
+        let client = &mut self.clients[client.0 as usize];
+        let call = self.load.calls[client.at];
+        client.at = (client.at + 1) % self.load.calls.len();
+        let round_ends = client.at == 0;
+        client.call(call, &self.load, &mut self.ids, self.flush, script);
+        if round_ends {
+            // A round of which nothing was left to do would never end.
+            script.think(Nanos::from_micros(1));
+        }
+        Act::On
+    }
+
+    fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+}

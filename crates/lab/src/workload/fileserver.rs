@@ -1,0 +1,245 @@
+//! A file server: each thread makes a file and writes it, appends to another, reads a third, deletes a fourth and looks at a
+//! fifth. filebench's `fileserver.f`, as TESA used it (section IV.A: 10,000 files of 128 KB on average, 1 MB a read or write
+//! call, appends of 16 KB, 60 s).
+//!
+//! Of filebench: 50 threads, 80 % of the files exist in the beginning, directories have 20 entries, an append adds from 1
+//! byte to the size of an append, sizes are gamma distributed (its default shape is 1.5). A file that one thread works on is
+//! not given to another. Assumed: any file is as likely as another.
+
+use umbrella_units::{FileId, Nanos};
+
+use super::draw::Dice;
+use super::kinds::{CLIENTS, IO, SHARE, SOME, param};
+use super::params::ParamKind;
+use super::registry::{BoxedWorkload, WorkloadEntry};
+use super::script::{Act, Ids, Play, Script, Scripted};
+use super::{ClientId, Params, Scale, Seed, WorkloadError};
+
+pub(super) const ENTRY: WorkloadEntry = WorkloadEntry {
+    name: "fileserver",
+    summary: "threads create, append to, read, delete and look at files",
+    source: "TESA, section IV.A (filebench's fileserver)",
+    scales: "files and the duration",
+    params: &[
+        param("files", SOME, "10000", "TESA, section IV.A", "files that the set has room for"),
+        param("size", IO, "128KiB", "TESA, section IV.A", "bytes of a file, on average"),
+        param(
+            "gamma",
+            ParamKind::Number { min: 1.0, max: 1000.0 },
+            "1.5",
+            "filebench",
+            "shape of the gamma distribution of sizes",
+        ),
+        param("io", IO, "1MiB", "TESA, section IV.A", "bytes of a read or write call"),
+        param("append", IO, "16KiB", "TESA, section IV.A", "bytes of an append at most"),
+        param(
+            "existing",
+            SHARE,
+            "0.8",
+            "filebench's fileserver.f (prealloc)",
+            "share of the files that exist in the beginning",
+        ),
+        param("dir-width", SOME, "20", "filebench's fileserver.f", "entries of a directory"),
+        param("threads", CLIENTS, "50", "filebench's fileserver.f", "threads"),
+        param("duration", ParamKind::Duration, "60s", "TESA, section IV.A", "how long it runs"),
+    ],
+    build,
+};
+
+/// A place of the file set: filled or not.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    dir: FileId,
+    /// What the file will have when it is made.
+    planned: u64,
+    size: u64,
+    file: FileId,
+}
+
+/// Places of one kind, each equally likely to be taken.
+#[derive(Debug, Default)]
+struct Pool(Vec<usize>);
+
+impl Pool {
+    fn take(&mut self, dice: &mut Dice) -> Option<usize> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let at = dice.index(self.0.len());
+        Some(self.0.swap_remove(at))
+    }
+
+    fn give(&mut self, place: usize) {
+        self.0.push(place);
+    }
+}
+
+/// What a thread does in turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Flow {
+    Create,
+    Append,
+    Read,
+    Delete,
+    Stat,
+}
+
+impl Flow {
+    fn after(self) -> Flow {
+        match self {
+            Flow::Create => Flow::Append,
+            Flow::Append => Flow::Read,
+            Flow::Read => Flow::Delete,
+            Flow::Delete => Flow::Stat,
+            Flow::Stat => Flow::Create,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Thread {
+    dice: Dice,
+    flow: Flow,
+    /// The place it works on, and whether a file will be there afterwards.
+    busy: Option<(usize, bool)>,
+}
+
+#[derive(Debug)]
+struct Fileserver {
+    ids: Ids,
+    dice: Dice,
+    mean: f64,
+    gamma: f64,
+    existing: f64,
+    width: u64,
+    files: u64,
+    dirs: Vec<FileId>,
+    places: Vec<Place>,
+    filled: Pool,
+    empty: Pool,
+    threads: Vec<Thread>,
+    io: u64,
+    append: u64,
+}
+
+#[allow(clippy::unnecessary_wraps)] // The registry's signature.
+fn build(seed: Seed, scale: Scale, params: &Params) -> Result<BoxedWorkload, WorkloadError> {
+    let threads = (1..=params.count("threads"))
+        .map(|stream| Thread { dice: Dice::new(seed, ENTRY.name, stream), flow: Flow::Create, busy: None })
+        .collect();
+    let server = Fileserver {
+        ids: Ids::new(),
+        dice: Dice::new(seed, ENTRY.name, 0),
+        mean: params.size("size").0 as f64,
+        gamma: params.number("gamma"),
+        existing: params.number("existing"),
+        width: params.count("dir-width"),
+        files: scale.count(params.count("files")),
+        dirs: Vec::new(),
+        places: Vec::new(),
+        filled: Pool::default(),
+        empty: Pool::default(),
+        threads,
+        io: params.size("io").0,
+        append: params.size("append").0,
+    };
+    Ok(Box::new(Scripted::timed(server, scale.time(params.duration("duration")))))
+}
+
+impl Fileserver {
+    /// Makes levels of directories, each `width` wide, until the last has room for all files.
+    fn set_up_dirs(&mut self, script: &mut Script) {
+        let leaves = self.files.div_ceil(self.width);
+        let mut levels = vec![leaves];
+        while let Some(&last) = levels.last()
+            && last > self.width
+            && self.width > 1
+        {
+            levels.push(last.div_ceil(self.width));
+        }
+        let mut above = vec![Ids::ROOT];
+        for &wanted in levels.iter().rev() {
+            let parents = std::mem::take(&mut above);
+            for at in 0..wanted as usize {
+                let dir = self.ids.next();
+                script.mkdir(dir, parents[at * parents.len() / wanted as usize]);
+                above.push(dir);
+            }
+        }
+        self.dirs = above;
+    }
+
+    /// Chooses the next file to work on, or nothing when there is none that nobody else works on.
+    fn flow(&mut self, thread: usize, script: &mut Script) {
+        let Thread { dice, flow, busy } = &mut self.threads[thread];
+        let now = *flow;
+        *flow = now.after();
+        let pool = if now == Flow::Create { &mut self.empty } else { &mut self.filled };
+        let Some(at) = pool.take(dice) else {
+            return;
+        };
+        *busy = Some((at, now != Flow::Delete));
+        let place = &mut self.places[at];
+        match now {
+            Flow::Create => {
+                place.file = self.ids.next();
+                place.size = place.planned;
+                script.create(place.file, place.dir, place.size, self.io);
+            }
+            Flow::Append => {
+                let more = 1 + dice.below(self.append);
+                script.write(place.file, place.size, more, more);
+                place.size += more;
+            }
+            Flow::Read => script.read(place.file, 0, place.size, self.io),
+            Flow::Delete => script.delete(place.file),
+            Flow::Stat => script.stat(place.file),
+        }
+    }
+}
+
+impl Play for Fileserver {
+    fn set_up(&mut self, script: &mut Script) -> Act {
+        if self.dirs.is_empty() {
+            self.set_up_dirs(script);
+        }
+        let at = self.places.len();
+        if at as u64 == self.files {
+            return Act::Done;
+        }
+        let dir = self.dirs[at / self.width as usize];
+        let planned = (self.dice.gamma(self.mean, self.gamma) as u64).max(1);
+        let mut place = Place { dir, planned, size: 0, file: FileId::default() };
+        if self.dice.chance(self.existing) {
+            place.file = self.ids.next();
+            place.size = planned;
+            script.create(place.file, dir, planned, planned);
+            self.filled.give(at);
+        } else {
+            self.empty.give(at);
+        }
+        self.places.push(place);
+        Act::On
+    }
+
+    fn clients(&self) -> u32 {
+        self.threads.len() as u32
+    }
+
+    fn play(&mut self, client: ClientId, _now: Nanos, script: &mut Script) -> Act {
+        let thread = client.0 as usize;
+        match self.threads[thread].busy.take() {
+            Some((place, true)) => self.filled.give(place),
+            Some((place, false)) => self.empty.give(place),
+            None => {}
+        }
+        for _ in 0..5 {
+            self.flow(thread, script);
+            if self.threads[thread].busy.is_some() {
+                return Act::On;
+            }
+        }
+        script.wait();
+        Act::On
+    }
+}

@@ -1,0 +1,149 @@
+//! IOzone's throughput test as UmbrellaFS changed it (chapter V, "Page Cache Evaluation"): 16 processes, each on a file of its
+//! own; some write at places drawn from a Zipf distribution, the others go through their file in order, reading and writing
+//! alike. 2, 4 or 8 of the 16 are Zipf writers.
+//!
+//! The text gives neither the size of the files nor the skew. Assumed: 256 MiB, so that the 16 files are twice the machine's
+//! memory of 2 GB; theta 1; the popular places are scattered over the file; a Zipf writer makes as many writes as its file
+//! has records. 4 KiB records are IOzone's default. The files exist when time begins.
+
+use umbrella_units::{ByteSize, FileId, Nanos};
+
+use super::draw::{Dice, Zipf};
+use super::kinds::{ANY, CLIENTS, FILE, IO, SHARE, SOME, param};
+use super::params::ParamKind;
+use super::registry::{BoxedWorkload, WorkloadEntry};
+use super::script::{Act, Ids, Play, Script, Scripted};
+use super::{ClientId, Params, Scale, Seed, Step, WorkloadError};
+
+pub(super) const ENTRY: WorkloadEntry = WorkloadEntry {
+    name: "iozone",
+    summary: "processes on files of their own: some write at Zipf places, the others read and write in order",
+    source: "UmbrellaFS, chapter V",
+    scales: "the files",
+    params: &[
+        param("procs", CLIENTS, "16", "UmbrellaFS, chapter V", "processes"),
+        param("writers", ANY, "4", "UmbrellaFS, chapter V (2, 4 and 8)", "how many of them are Zipf writers"),
+        param(
+            "theta",
+            ParamKind::Number { min: 0.0, max: 10.0 },
+            "1",
+            "assumed",
+            "skew of the Zipf distribution; 0 is uniform",
+        ),
+        param("file", FILE, "256MiB", "assumed", "bytes of each file"),
+        param("record", IO, "4KiB", "IOzone's default", "bytes of a read or write call"),
+        param(
+            "read",
+            SHARE,
+            "0.5",
+            "UmbrellaFS, chapter V (\"uniform mix\")",
+            "share of reads of a process that goes in order",
+        ),
+        param("passes", SOME, "1", "assumed", "how often a file is gone through"),
+    ],
+    build,
+};
+
+#[derive(Debug)]
+struct Process {
+    dice: Dice,
+    file: FileId,
+    done: u64,
+}
+
+#[derive(Debug)]
+struct Iozone {
+    processes: Vec<Process>,
+    prepared: usize,
+    writers: u32,
+    zipf: Zipf,
+    /// Place = (rank * stride + shift) mod records: a bijection, as the stride and the number of records share no factor.
+    stride: u64,
+    records: u64,
+    record: u64,
+    passes: u64,
+    read: f64,
+}
+
+fn build(seed: Seed, scale: Scale, params: &Params) -> Result<BoxedWorkload, WorkloadError> {
+    let (procs, writers) = (params.count("procs"), params.count("writers"));
+    let contradiction = |reason| Err(WorkloadError::Contradiction { workload: ENTRY.name, reason });
+    if writers > procs {
+        return contradiction("there are more writers than procs");
+    }
+    let record = params.size("record");
+    if record > params.size("file") {
+        return contradiction("record is larger than file");
+    }
+    let records = scale.size(params.size("file"), record).0 / record.0;
+    if records > 1 << 28 {
+        return contradiction("file has more than 2^28 records");
+    }
+    let zipf = Zipf::new(if writers > 0 { records } else { 1 }, params.number("theta"));
+    let mut ids = Ids::new();
+    let processes = (0..procs)
+        .map(|stream| Process { dice: Dice::new(seed, ENTRY.name, stream), file: ids.next(), done: 0 })
+        .collect();
+    Ok(Box::new(Scripted::new(Iozone {
+        processes,
+        prepared: 0,
+        writers: writers as u32,
+        zipf,
+        stride: stride(records),
+        records,
+        record: record.0,
+        passes: params.count("passes"),
+        read: params.number("read"),
+    })))
+}
+
+/// About the golden section of `n`, without a common factor.
+fn stride(n: u64) -> u64 {
+    let mut stride = (n as f64 * 0.618_033_988_75) as u64 | 1;
+    while gcd(stride, n) != 1 {
+        stride += 1;
+    }
+    stride
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+impl Play for Iozone {
+    fn set_up(&mut self, script: &mut Script) -> Act {
+        let Some(process) = self.processes.get(self.prepared) else {
+            return Act::Done;
+        };
+        let size = self.records * self.record;
+        script.create(process.file, Ids::ROOT, size, size);
+        self.prepared += 1;
+        Act::On
+    }
+
+    fn clients(&self) -> u32 {
+        self.processes.len() as u32
+    }
+
+    fn play(&mut self, client: ClientId, _now: Nanos, script: &mut Script) -> Act {
+        let Process { dice, file, done } = &mut self.processes[client.0 as usize];
+        if *done == self.records.saturating_mul(self.passes) {
+            return Act::Done;
+        }
+        let (file, size) = (*file, ByteSize(self.record));
+        if client.0 < self.writers {
+            let rank = u128::from(self.zipf.draw(dice));
+            let place = (rank * u128::from(self.stride) + u128::from(client.0)) % u128::from(self.records);
+            script.step(Step::Write { file, offset: ByteSize(place as u64 * self.record), size });
+        } else {
+            let offset = ByteSize(*done % self.records * self.record);
+            script.step(if dice.chance(self.read) {
+                Step::Read { file, offset, size }
+            } else {
+                Step::Write { file, offset, size }
+            });
+        }
+        *done += 1;
+        Act::On
+    }
+}
