@@ -3,6 +3,8 @@
 
 pub mod disk;
 pub mod profiles;
+pub mod raid5;
+pub mod ssd;
 
 use thiserror::Error;
 use umbrella_units::{Lba, Nanos};
@@ -80,7 +82,7 @@ pub struct Completion {
 ///
 /// No input makes it panic: sectors beyond its end are not transferred, requests beyond its room wait, and a `now` that goes back counts as
 /// the latest time it was told. Each request completes exactly once.
-pub trait Device: Send {
+pub trait Device {
     /// How many more requests it takes now; a submitter never exceeds it.
     fn room(&self) -> usize;
 

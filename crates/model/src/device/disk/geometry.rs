@@ -1,7 +1,7 @@
 //! Where a sector is: cylinder, head, and the angle at which it passes under the head.
 //!
 //! Sectors fill a track, then the other tracks of the cylinder, then the next cylinder inwards. Each track begins a little later in the turn
-//! than the one before it (skew), by as much as a switch before a write takes, so that a long transfer goes on without losing a turn.
+//! than the one before it (skew), by as much as the switch takes, so that a long transfer goes on without losing a turn.
 //! Angles are fractions of a turn in 32 bits, so that they wrap by themselves; divisions by constants are multiplications by
 //! a reciprocal (exact below 2^32: Lemire, Kaser, Kurz, "Faster remainder by direct computation", 2019).
 
@@ -87,8 +87,8 @@ impl Geometry {
     pub fn new(spec: &DiskSpec) -> Geometry {
         let turn = 60_000_000_000 / u64::from(spec.rpm.max(1));
         let heads = spec.heads.max(1);
-        let cylinder_skew = spec.write_seek.track_to_track.0;
-        let head_skew = Self::write_switch(spec).0;
+        let cylinder_skew = spec.cylinder_switch.max(spec.write_seek.track_to_track).0;
+        let head_skew = spec.head_switch.0;
         let skew = (f64::from(heads - 1) * head_skew as f64 + cylinder_skew as f64) / f64::from(heads);
         let period = turn as f64 + skew;
         let outer = f64::from(sectors_per_track(spec.outer_rate, period));
@@ -135,11 +135,6 @@ impl Geometry {
             head_skew_angle: angle(head_skew),
             cylinder_skew_angle: angle(cylinder_skew),
         }
-    }
-
-    /// From one surface to another before a write.
-    pub fn write_switch(spec: &DiskSpec) -> Nanos {
-        spec.head_switch + (spec.write_seek.track_to_track - spec.read_seek.track_to_track)
     }
 
     /// How many cylinders there are.

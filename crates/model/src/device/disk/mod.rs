@@ -45,14 +45,22 @@ struct Command {
 /// A command that waits for the buffer.
 #[derive(Debug, Clone, Copy)]
 enum Held {
-    Write { id: RequestId, start: u64, end: u64 },
-    Flush { id: RequestId },
+    Write { id: RequestId, start: u64, end: u64, since: Nanos },
+    Flush { id: RequestId, since: Nanos },
+}
+
+impl Held {
+    fn since(self) -> Nanos {
+        match self {
+            Held::Write { since, .. } | Held::Flush { since, .. } => since,
+        }
+    }
 }
 
 /// What the mechanism is doing.
 #[derive(Debug, Clone, Copy)]
 enum Work {
-    Command(RequestId),
+    Command { id: RequestId, read: Option<(u64, u64)> },
     Destage { sectors: u64 },
 }
 
@@ -70,8 +78,7 @@ pub struct Disk {
     geometry: Geometry,
     read_seek: SeekCurve,
     write_seek: SeekCurve,
-    read_switch: Nanos,
-    write_switch: Nanos,
+    head_switch: Nanos,
     overhead: Nanos,
     /// A sector's time on the interface, in nanoseconds times 2^16.
     interface: u64,
@@ -108,8 +115,7 @@ impl Disk {
         Disk {
             read_seek: SeekCurve::new(spec.read_seek, geometry.cylinders()),
             write_seek: SeekCurve::new(spec.write_seek, geometry.cylinders()),
-            read_switch: spec.head_switch,
-            write_switch: Geometry::write_switch(spec),
+            head_switch: spec.head_switch,
             overhead: spec.overhead,
             interface: ((SECTOR_BYTES * 1_000_000_000) << 16) / spec.interface.0.max(1 << 16),
             capacity: geometry.capacity().0,
@@ -167,11 +173,7 @@ impl Disk {
     fn positioning(&self, place: Place, write: bool, now: Nanos) -> Nanos {
         let distance = self.cylinder.abs_diff(place.cylinder);
         let moved = if distance == 0 {
-            match (place.head == self.head, write) {
-                (true, _) => Nanos(0),
-                (false, true) => self.write_switch,
-                (false, false) => self.read_switch,
-            }
+            if place.head == self.head { Nanos(0) } else { self.head_switch }
         } else if write {
             self.write_seek.time(distance)
         } else {
@@ -243,25 +245,27 @@ impl Disk {
             return;
         }
         self.note_ahead(now);
-        let command = self.pick(now);
+        let starving = self.held.front().is_some_and(|held| now.since(held.since()) > self.age_limit);
+        let command = if starving { None } else { self.pick(now) };
         let destage = if command.is_none() || must_destage { self.pick_run(now) } else { None };
         match (command, destage) {
             (Some((index, cost)), run) if run.is_none_or(|(_, other)| cost <= other) => self.begin(now, index, cost),
             (_, Some((first, cost))) => self.destage(now, first, cost),
-            _ => {}
+            (Some((index, cost)), None) => self.begin(now, index, cost),
+            (None, None) => {}
         }
     }
 
     fn begin(&mut self, now: Nanos, index: usize, cost: Nanos) {
         let command = self.queue.swap_remove(index);
         let sectors = command.end - command.start;
+        let work = Work::Command { id: command.id, read: (!command.write).then_some((command.start, command.end)) };
         if let Some(ahead) = self.on_the_way(&command) {
             let passed = ahead.since + self.geometry.transfer(Lba(ahead.from), command.end - ahead.from);
             let earliest = command.since + self.overhead;
-            self.segments.add(command.start, command.end);
             self.ahead = Some(ReadAhead { limit: self.ahead_limit(command.end), ..ahead });
             self.arrive(command.end, 0);
-            self.work = Some((passed.max(earliest).max(now), Work::Command(command.id)));
+            self.work = Some((passed.max(earliest).max(now), work));
             return;
         }
         let done = now + cost + self.geometry.transfer(Lba(command.start), sectors);
@@ -270,11 +274,10 @@ impl Disk {
         if command.write {
             self.ahead = None;
         } else {
-            self.segments.add(command.start, command.end);
             let limit = self.ahead_limit(command.end);
             self.ahead = (limit > command.end).then_some(ReadAhead { from: command.end, since: done, limit });
         }
-        self.work = Some((done, Work::Command(command.id)));
+        self.work = Some((done, work));
     }
 
     fn ahead_limit(&self, end: u64) -> u64 {
@@ -314,12 +317,12 @@ impl Disk {
     fn admit(&mut self, now: Nanos, done: &mut Vec<Completion>) {
         while let Some(&held) = self.held.front() {
             match held {
-                Held::Write { id, start, end } => {
+                Held::Write { id, start, end, .. } => {
                     if !self.buffer_write(now, id, start, end) {
                         return;
                     }
                 }
-                Held::Flush { id } => {
+                Held::Flush { id, .. } => {
                     if !self.dirty.is_empty() || self.destaging > 0 {
                         return;
                     }
@@ -375,6 +378,7 @@ impl Device for Disk {
             Op::Read => {
                 self.stats.reads += 1;
                 self.stats.sectors_read += sectors;
+                self.note_ahead(now);
                 if sectors == 0 || self.segments.hit(start, end) || self.dirty.covers(start, end) {
                     self.transfer_done(now, request.id, sectors);
                     self.extend_ahead(end);
@@ -391,14 +395,14 @@ impl Device for Disk {
                     self.segments.forget(start, end);
                     self.queue_command(now, request.id, (start, end), true);
                 } else if !self.held.is_empty() || !self.buffer_write(now, request.id, start, end) {
-                    self.held.push_back(Held::Write { id: request.id, start, end });
+                    self.held.push_back(Held::Write { id: request.id, start, end, since: now });
                 }
             }
             Op::Flush => {
                 if self.held.is_empty() && self.dirty.is_empty() && self.destaging == 0 {
                     self.transfer_done(now, request.id, 0);
                 } else {
-                    self.held.push_back(Held::Flush { id: request.id });
+                    self.held.push_back(Held::Flush { id: request.id, since: now });
                 }
             }
             Op::Discard => {
@@ -429,7 +433,10 @@ impl Device for Disk {
                 self.in_flight -= 1;
             } else if let Some((_, work)) = self.work.take() {
                 match work {
-                    Work::Command(id) => {
+                    Work::Command { id, read } => {
+                        if let Some((start, end)) = read {
+                            self.segments.add(start, end);
+                        }
                         self.in_flight -= 1;
                         done.push(Completion { id, at });
                     }

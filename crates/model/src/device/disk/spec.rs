@@ -43,8 +43,10 @@ pub struct DiskSpec {
     pub read_seek: SeekTimes,
     /// Seeks before a write, which settle more carefully.
     pub write_seek: SeekTimes,
-    /// From one surface to another of the same cylinder, before a read.
+    /// From the end of a track to the next one, on another surface of the same cylinder (head skew).
     pub head_switch: Nanos,
+    /// From the last track of a cylinder to the first one of the next (cylinder skew).
+    pub cylinder_switch: Nanos,
     /// From a command's arrival to the first thing done for it.
     pub overhead: Nanos,
     /// What the interface carries.

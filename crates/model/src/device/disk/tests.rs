@@ -3,7 +3,7 @@ use crate::device::{Options, profile};
 
 #[test]
 fn a_read_completes_once() {
-    let mut disk = profile("maxtor-80gb").unwrap().build(&Options::default());
+    let mut disk = profile("maxtor_80gb").unwrap().build(&Options::default());
     disk.submit(Nanos(0), Request { id: RequestId(7), op: Op::Read, lba: Lba(1_000_000), sectors: 8 });
     let mut done = Vec::new();
     while let Some(at) = disk.next_event() {

@@ -1,12 +1,15 @@
 //! Devices by name. Each profile names the document that its figures come from; a figure without one says "assumed".
 
 mod disks;
+mod flash;
 
 use thiserror::Error;
 use umbrella_units::{ByteSize, Lba, SECTOR_BYTES};
 
 use super::Device;
 use super::disk::{Disk, DiskSpec};
+use super::raid5::Raid5;
+use super::ssd::{Ssd, SsdSpec};
 
 /// A device that can be built.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +29,17 @@ pub struct Profile {
 pub enum Spec {
     /// A rotating disk.
     Disk(DiskSpec),
+    /// A flash drive.
+    Ssd(SsdSpec),
+    /// Disks with rotating parity.
+    Raid5 {
+        /// What each member is.
+        member: DiskSpec,
+        /// How many there are.
+        members: u32,
+        /// What lies on one member before the next follows.
+        chunk: ByteSize,
+    },
 }
 
 /// What may differ from the profile; by default nothing.
@@ -51,7 +65,10 @@ pub struct UnknownProfile {
 
 /// All profiles, in the order in which they are listed to users.
 pub fn profiles() -> Vec<Profile> {
-    disks::all()
+    let mut all = disks::all();
+    all.extend(flash::all());
+    all.push(raid5());
+    all
 }
 
 /// The profile of that name.
@@ -61,20 +78,38 @@ pub fn profile(name: &str) -> Result<Profile, UnknownProfile> {
     all.into_iter().find(|profile| profile.name == name).ok_or_else(|| UnknownProfile { name: name.to_owned(), known })
 }
 
+fn raid5() -> Profile {
+    Profile {
+        name: "raid5",
+        summary: "RAID 5 of five Cheetah 10K.7 (the dissertation's array)",
+        source: "UmbrellaFS dissertation (five Cheetah 10K.7 as a 4+P software RAID 5); chunk 64 KiB, left-symmetric: assumed, mdadm's defaults of \
+                 the time",
+        spec: Spec::Raid5 { member: disks::cheetah_spec(), members: 5, chunk: ByteSize(64 << 10) },
+    }
+}
+
+impl Options {
+    fn disk(&self, spec: &DiskSpec) -> Disk {
+        let queue_depth = self.queue_depth.unwrap_or(spec.queue_depth);
+        let write_cache = self.write_cache.unwrap_or(spec.write_cache);
+        Disk::new(&DiskSpec { write_cache, queue_depth, ..spec.clone() })
+    }
+}
+
 impl Profile {
-    /// A device of this kind, idle and empty, at time zero.
-    pub fn build(&self, options: &Options) -> Box<dyn Device> {
-        let sectors = options.capacity.map(|capacity| Lba(capacity.0 / SECTOR_BYTES));
+    /// A device of this kind, idle, at time zero.
+    pub fn build(&self, options: &Options) -> Box<dyn Device + Send> {
+        let sectors = options.capacity.map_or(Lba(u64::MAX), |capacity| Lba(capacity.0 / SECTOR_BYTES));
         match &self.spec {
-            Spec::Disk(spec) => {
-                let mut spec = spec.clone();
-                spec.queue_depth = options.queue_depth.unwrap_or(spec.queue_depth);
-                spec.write_cache = options.write_cache.unwrap_or(spec.write_cache);
-                let disk = Disk::new(&spec);
-                Box::new(match sectors {
-                    Some(sectors) => disk.with_capacity(sectors),
-                    None => disk,
-                })
+            Spec::Disk(spec) => Box::new(options.disk(spec).with_capacity(sectors)),
+            Spec::Ssd(spec) => {
+                let queue_depth = options.queue_depth.unwrap_or(spec.queue_depth);
+                Box::new(Ssd::new(&SsdSpec { queue_depth, ..spec.clone() }).with_capacity(sectors))
+            }
+            Spec::Raid5 { member, members, chunk } => {
+                let disk = options.disk(member);
+                let members = (0..*members).map(|_| Box::new(disk.clone()) as Box<dyn Device + Send>).collect();
+                Box::new(Raid5::new(members, *chunk).with_capacity(sectors))
             }
         }
     }
