@@ -10,6 +10,7 @@ mod blkparse;
 mod csv;
 mod cursor;
 mod devices;
+mod encoder;
 mod error;
 mod fio;
 mod format;
@@ -34,6 +35,7 @@ use umbrella_units::{ByteSize, Nanos};
 
 pub use blkparse::Event;
 pub use devices::{Devices, MAX_DEVICES};
+pub use encoder::Encoder;
 pub use error::{Excerpt, Place, Problem, TraceError};
 pub use format::{Format, UnknownFormatName};
 pub use frame::MAX_LINE;
@@ -44,7 +46,7 @@ pub use parse::MAX_TRANSFER;
 pub use reader::{OpenOptions, Order, Origin, Progress, Reader, Skipped, Strictness, from_reader, open, read_all};
 pub use sort::{Sorted, sort};
 pub use summary::{DeviceSummary, Gaps, Sizes, Summary};
-pub use tracefs::{BlockEvent, parse_trace_pipe};
+pub use tracefs::{BlockEvent, CSV_HEADER, lost_events, parse_trace_pipe};
 pub use writer::{Unwritable, WriteError, Writer};
 
 /// What a traced request did.

@@ -1,0 +1,525 @@
+//! Every format: what its fixture holds, that written traces are read back, and that bad input is told of and never worse.
+
+use std::io::{Cursor, Write as _};
+use std::path::{Path, PathBuf};
+
+use proptest::prelude::*;
+use umbrella_lab::trace::{
+    self, Compression, Devices, Encoder, Event, Format, MAX_LINE, OpenOptions, Order, Origin, Problem, Reader, Record,
+    Skipped, Strictness, Summary, TraceError, TraceOp, Unwritable, WriteError, Writer,
+};
+use umbrella_units::{ByteSize, Nanos};
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
+}
+
+const FIXTURES: [(&str, Format); 9] = [
+    ("sample.csv", Format::Csv),
+    ("sample.msr.csv", Format::Msr),
+    ("sample.spc", Format::Spc),
+    ("sample.ascii", Format::Ascii),
+    ("sample.iotrace.csv", Format::IoTrace),
+    ("sample.blkparse.txt", Format::Blkparse),
+    ("sample.fio2.iolog", Format::Fio2),
+    ("sample.fio3.iolog", Format::Fio3),
+    ("sample.vscsi", Format::Vscsi),
+];
+
+fn at(micros: u64, op: TraceOp, offset: u64, size: u64) -> Record {
+    Record { time: Nanos::from_micros(micros), device: 0, op, offset: ByteSize(offset), size: ByteSize(size) }
+}
+
+/// What all fixtures hold.
+fn sample() -> Vec<Record> {
+    use TraceOp::{Read, Write};
+    vec![
+        at(0, Write, 1 << 20, 4096),
+        at(250, Write, (1 << 20) + 4096, 8192),
+        at(1_000, Read, 0, 512),
+        at(1_500, Write, (1 << 20) + 512, 1024),
+        at(70_000_000, Write, 1 << 32, 65_536),
+        at(70_000_100, Read, 1 << 20, 4096),
+    ]
+}
+
+fn from_bytes(bytes: &[u8], options: &OpenOptions) -> Result<Reader, TraceError> {
+    trace::from_reader(Cursor::new(bytes.to_vec()), options)
+}
+
+fn read(bytes: &[u8], options: &OpenOptions) -> Result<Vec<Record>, TraceError> {
+    from_bytes(bytes, options)?.collect()
+}
+
+fn read_lenient(bytes: &[u8]) -> (Vec<Record>, Skipped) {
+    let options = OpenOptions { strictness: Strictness::Lenient, ..OpenOptions::default() };
+    let mut reader = from_bytes(bytes, &options).unwrap();
+    (reader.by_ref().map(Result::unwrap).collect(), reader.skipped())
+}
+
+fn error(bytes: &[u8]) -> TraceError {
+    read(bytes, &OpenOptions::default()).expect_err("the input is bad")
+}
+
+fn compress(bytes: &[u8], compression: Compression) -> Vec<u8> {
+    let mut encoder = Encoder::new(Vec::new(), compression).unwrap();
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[test]
+fn every_fixture_is_told_by_its_content_and_holds_the_same_records() {
+    for (name, format) in FIXTURES {
+        let mut reader = trace::open(fixture(name), &OpenOptions::default()).unwrap();
+        assert_eq!(reader.format(), format, "{name}");
+        let records: Vec<Record> =
+            reader.by_ref().collect::<Result<_, _>>().unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(records, sample(), "{name}");
+        assert_eq!(reader.skipped().total(), 0, "{name}");
+        assert_eq!(reader.devices().len(), 1, "{name}");
+    }
+}
+
+#[test]
+fn a_named_format_is_read_as_such() {
+    for (name, format) in FIXTURES {
+        let options = OpenOptions { format: Some(format), ..OpenOptions::default() };
+        assert_eq!(trace::read_all(fixture(name), &options).unwrap().0, sample(), "{name}");
+    }
+}
+
+#[test]
+fn compressed_traces_are_read_whatever_they_are_called() {
+    for (name, _) in FIXTURES {
+        let plain = std::fs::read(fixture(name)).unwrap();
+        for compression in [Compression::Gzip, Compression::Zstd] {
+            let packed = compress(&plain, compression);
+            assert_eq!(read(&packed, &OpenOptions::default()).unwrap(), sample(), "{name}, {compression}");
+            let twice = [compress(&plain[..33], compression), compress(&plain[33..], compression)].concat();
+            assert_eq!(read(&twice, &OpenOptions::default()).unwrap(), sample(), "{name}, {compression}, two parts");
+        }
+    }
+}
+
+#[test]
+fn any_event_of_blkparse_can_be_chosen() {
+    for (event, delay) in [(Event::Queue, 0), (Event::Insert, 500), (Event::Issue, 900), (Event::Complete, 90_000)] {
+        let options = OpenOptions { event, origin: Origin::AsRecorded, ..OpenOptions::default() };
+        let (records, _) = trace::read_all(fixture("sample.blkparse.txt"), &options).unwrap();
+        assert_eq!(records.len(), 6, "{event:?}");
+        assert_eq!(records[0].time, Nanos(5_000 + delay), "{event:?}");
+    }
+}
+
+#[test]
+fn a_blkparse_trace_without_queued_requests_is_taken_by_its_issued_ones() {
+    let text = std::fs::read_to_string(fixture("sample.blkparse.txt")).unwrap();
+    let without: String =
+        text.lines().filter(|line| !line.contains("  Q ")).fold(String::new(), |all, line| all + line + "\n");
+    assert_eq!(read(without.as_bytes(), &OpenOptions::default()).unwrap(), sample());
+}
+
+#[test]
+fn a_summary_counts_what_the_sample_holds() {
+    let (_, summary) = trace::read_all(fixture("sample.csv"), &OpenOptions::default()).unwrap();
+    assert_eq!((summary.records, summary.writes, summary.reads, summary.discards), (6, 4, 2, 0));
+    assert_eq!((summary.written, summary.read), (ByteSize(4096 + 8192 + 1024 + 65_536), ByteSize(4608)));
+    assert_eq!(summary.length, Nanos::from_micros(70_000_100));
+    assert_eq!((summary.page_writes, summary.partial_page_writes, summary.distinct_pages_written), (20, 1, 19));
+    assert_eq!(summary.sequential_writes, 1);
+    assert_eq!(summary.idle.over_60_s, 1);
+    assert_eq!(summary.idle.longest, Nanos::from_micros(69_998_500));
+    assert_eq!(summary.span(), ByteSize((1 << 32) + 65_536));
+    assert_eq!(summary.devices[0].name, "disk0");
+    assert_eq!((summary.write_sizes.min, summary.write_sizes.max), (ByteSize(1024), ByteSize(65_536)));
+    assert_eq!(&summary.write_sizes.up_to_512_doubling[..8], [0, 1, 0, 1, 1, 0, 0, 1]);
+}
+
+/// Records that all writers can hold: sectors, microseconds, no discards.
+fn plain_records() -> impl Strategy<Value = Vec<Record>> {
+    let one = (0u64..5_000_000_000, any::<bool>(), 0u64..1 << 40, 0u64..2048);
+    prop::collection::vec(one, 1..60).prop_map(|parts| {
+        let mut time = None;
+        parts
+            .into_iter()
+            .map(|(gap, write, sector, sectors)| {
+                time = Some(time.map_or(0, |time| time + gap));
+                let op = if write { TraceOp::Write } else { TraceOp::Read };
+                at(time.unwrap_or(0), op, sector * 512, sectors * 512)
+            })
+            .collect()
+    })
+}
+
+fn write(records: &[Record], format: Format) -> Result<Vec<u8>, WriteError> {
+    let mut writer = Writer::new(Vec::new(), format)?;
+    for record in records {
+        writer.write(record, &Devices::default())?;
+    }
+    writer.finish()
+}
+
+/// Devices numbered by first appearance, as a reader numbers them.
+fn renumbered(mut records: Vec<Record>) -> Vec<Record> {
+    let mut seen = Vec::new();
+    for record in &mut records {
+        if !seen.contains(&record.device) {
+            seen.push(record.device);
+        }
+        record.device = seen.iter().position(|device| *device == record.device).unwrap() as u32;
+    }
+    records
+}
+
+proptest! {
+    #[test]
+    fn records_written_in_any_format_are_read_back(records in plain_records()) {
+        for format in Format::writable() {
+            let bytes = write(&records, format).unwrap();
+            let options = OpenOptions { format: Some(format), ..OpenOptions::default() };
+            prop_assert_eq!(&read(&bytes, &options).unwrap(), &records, "{}", format);
+            prop_assert_eq!(&read(&bytes, &OpenOptions::default()).unwrap(), &records, "{}, told by content", format);
+        }
+    }
+
+    #[test]
+    fn formats_with_devices_keep_them(records in plain_records(), devices in prop::collection::vec(0u32..12, 60)) {
+        let records = records.into_iter().zip(devices).map(|(record, device)| Record { device, ..record }).collect();
+        let records = renumbered(records);
+        for format in [Format::Csv, Format::Msr, Format::Spc, Format::Fio2, Format::Fio3] {
+            let bytes = write(&records, format).unwrap();
+            prop_assert_eq!(&read(&bytes, &OpenOptions::default()).unwrap(), &records, "{}", format);
+        }
+    }
+
+    #[test]
+    fn nanoseconds_survive_where_the_format_has_them(gaps in prop::collection::vec(0u64..10_000, 1..40)) {
+        let mut time = 0;
+        let mut records: Vec<Record> = gaps.iter().map(|gap| { time += gap; Record { time: Nanos(time), ..at(0, TraceOp::Write, 0, 512) } }).collect();
+        records[0].time = Nanos(0);
+        for (format, resolution) in [(Format::Csv, 1), (Format::Spc, 1), (Format::Msr, 100), (Format::Fio3, 1000), (Format::Fio2, 1000), (Format::Vscsi, 1000)] {
+            let back = read(&write(&records, format).unwrap(), &OpenOptions::default()).unwrap();
+            let expected: Vec<Record> = records.iter().map(|record| Record { time: Nanos(record.time.0 / resolution * resolution), ..*record }).collect();
+            prop_assert_eq!(back, expected, "{}", format);
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..400), format in 0usize..9) {
+        trace::fuzz_one(Some(Format::ALL[format]), &bytes);
+        trace::fuzz_one(None, &bytes);
+    }
+
+    #[test]
+    fn records_within_the_window_come_out_in_order(order in Just((0u64..200).collect::<Vec<_>>()).prop_shuffle(), window in 1usize..8) {
+        // Blocks of the window's size, shuffled inside: none is further out of place than the window reaches.
+        let mut times: Vec<u64> = (0..200).collect();
+        for block in times.chunks_mut(window) {
+            block.sort_by_key(|time| order[*time as usize]);
+        }
+        let text = times.iter().fold(String::new(), |text, time| text + &format!("{time},0,W,0,512,\n"));
+        let options = OpenOptions { order: Order::Time { window }, ..OpenOptions::default() };
+        let records = read(text.as_bytes(), &options).unwrap();
+        prop_assert_eq!(records.iter().map(|record| record.time.0 / 1000).collect::<Vec<_>>(), (0..200).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn what_a_format_cannot_hold_is_said() {
+    let discard = at(0, TraceOp::Discard, 0, 4096);
+    let misaligned = at(0, TraceOp::Write, 100, 4096);
+    let why = |record: &Record, format| match write(std::slice::from_ref(record), format) {
+        Err(WriteError::Unwritable { number: 1, why, .. }) => Some(why),
+        Ok(_) => None,
+        Err(other) => panic!("{other}"),
+    };
+    for format in [Format::Msr, Format::Spc, Format::Vscsi] {
+        assert_eq!(why(&discard, format), Some(Unwritable::Discard), "{format}");
+    }
+    for format in [Format::Spc, Format::Vscsi] {
+        assert_eq!(why(&misaligned, format), Some(Unwritable::Misaligned), "{format}");
+    }
+    for format in [Format::Csv, Format::Fio2, Format::Fio3] {
+        assert_eq!(why(&discard, format), None, "{format}");
+        assert_eq!(why(&misaligned, format), None, "{format}");
+    }
+    let two = [at(0, TraceOp::Write, 0, 512), Record { device: 1, ..at(1, TraceOp::Write, 0, 512) }];
+    let error = write(&two, Format::Vscsi).unwrap_err();
+    assert!(matches!(error, WriteError::Unwritable { number: 2, why: Unwritable::SecondDevice, .. }), "{error}");
+    for format in [Format::Ascii, Format::IoTrace, Format::Blkparse] {
+        assert!(matches!(write(&two, format), Err(WriteError::ReadOnlyFormat { .. })), "{format}");
+    }
+}
+
+#[test]
+fn names_that_would_read_back_as_one_stay_apart() {
+    let text = "0,a b,W,0,512,\n1,a_b,W,0,512,\n2,7,W,0,512,\n3,disk7,W,0,512,\n4,x,W,0,512,\n5,x0,W,0,512,\n6,disk,W,0,512,\n";
+    let mut reader = from_bytes(text.as_bytes(), &OpenOptions::default()).unwrap();
+    let records: Vec<Record> = reader.by_ref().map(Result::unwrap).collect();
+    for format in [Format::Csv, Format::Msr, Format::Fio3] {
+        let mut writer = Writer::new(Vec::new(), format).unwrap();
+        records.iter().for_each(|record| writer.write(record, reader.devices()).unwrap());
+        assert_eq!(read(&writer.finish().unwrap(), &OpenOptions::default()).unwrap(), records, "{format}");
+    }
+}
+
+#[test]
+fn an_empty_trace_is_an_error_and_one_of_a_header_only_is_none() {
+    assert!(matches!(error(b""), TraceError::Empty));
+    assert!(matches!(error(b"\xef\xbb\xbf"), TraceError::Empty));
+    assert!(matches!(error(&compress(b"", Compression::Gzip)), TraceError::Empty));
+    assert_eq!(read(b"time_us,dev,op,offset_bytes,size_bytes,flags\n", &OpenOptions::default()).unwrap(), []);
+}
+
+#[test]
+fn garbage_is_of_no_known_format() {
+    for bytes in
+        [&b"\0\0\0\0\0\0\0\0"[..], b"hello, world\n", &[0; 100_000], b"\x89PNG\r\n\x1a\n", b"\xff\xfet\0i\0m\0e\0"]
+    {
+        assert!(matches!(error(bytes), TraceError::UnknownFormat), "{:?}", &bytes[..8]);
+    }
+}
+
+#[test]
+fn a_byte_order_mark_and_carriage_returns_do_not_matter() {
+    for (name, format) in FIXTURES.iter().filter(|(_, format)| *format != Format::Vscsi) {
+        let text = std::fs::read_to_string(fixture(name)).unwrap();
+        let windows = format!("\u{feff}{}", text.replace('\n', "\r\n"));
+        assert_eq!(read(windows.as_bytes(), &OpenOptions::default()).unwrap(), sample(), "{format}");
+        let without_end = text.trim_end();
+        assert_eq!(
+            read(without_end.as_bytes(), &OpenOptions::default()).unwrap(),
+            sample(),
+            "{format} without its last line's end"
+        );
+    }
+}
+
+#[test]
+fn an_error_names_line_byte_and_field() {
+    let text = b"time_us,dev,op,offset_bytes,size_bytes,flags\n0,0,W,0,512,\n5,0,W,zero,512,\n6,0,W,0,512,\n";
+    let mut reader = from_bytes(text, &OpenOptions::default()).unwrap();
+    assert_eq!(reader.next().unwrap().unwrap(), at(0, TraceOp::Write, 0, 512), "what comes before is still given");
+    let error = reader.next().unwrap().unwrap_err();
+    assert_eq!(error.to_string(), "line 3 (byte 58): offset_bytes is \"zero\", not a number (format csv)");
+    assert!(reader.next().is_none(), "nothing follows an error");
+}
+
+#[test]
+fn numbers_and_addresses_that_cannot_be_are_refused() {
+    let problem = |line: &str| match error(format!("0,0,W,0,512,\n{line}\n").as_bytes()) {
+        TraceError::Malformed { problem, place, .. } => {
+            assert_eq!((place.line, place.byte), (2, 13), "{line}");
+            problem
+        }
+        other => panic!("{line}: {other}"),
+    };
+    assert!(matches!(problem("99999999999999999999,0,W,0,512,"), Problem::Overflow { field: "time_us", .. }));
+    assert!(matches!(problem("18446744073709551615,0,W,0,512,"), Problem::Overflow { field: "time_us", .. }));
+    assert!(matches!(problem("1,0,W,18446744073709551616,512,"), Problem::Overflow { field: "offset_bytes", .. }));
+    assert!(matches!(problem("1,0,W,18446744073709551615,1,"), Problem::OutOfRange { .. }));
+    assert!(matches!(problem("1,0,W,0,4294967296,"), Problem::TooLarge { .. }));
+    assert!(matches!(problem("-1,0,W,0,512,"), Problem::NotANumber { field: "time_us", .. }));
+    assert!(matches!(problem("1,0,X,0,512,"), Problem::UnknownOp { .. }));
+    assert!(matches!(problem("1,0,W,0"), Problem::Missing { field: "size_bytes" }));
+    assert!(matches!(problem("1,,W,0,512,"), Problem::DeviceName { .. }));
+    assert!(matches!(problem("1,0,W,\0,512,"), Problem::NotANumber { .. }));
+    assert_eq!(
+        read(b"0,0,D,0,9223372036854775807,\n", &OpenOptions::default()).unwrap().len(),
+        1,
+        "a discard may be large"
+    );
+}
+
+#[test]
+fn a_sector_that_no_byte_address_reaches_is_refused_in_every_format() {
+    let last = u64::MAX / 512 + 1;
+    for text in [
+        format!("0,{last},512,W,0.0\n"),
+        format!("0 0 {last} 1 0\n"),
+        format!("time_us,op,lba_512,len_512\n0.0,W,{last},1\n"),
+        format!("8,0 0 1 0.000000001 1 Q W {last} + 8 [x]\n"),
+    ] {
+        let error = error(text.as_bytes());
+        assert!(matches!(error, TraceError::Malformed { problem: Problem::Overflow { .. }, .. }), "{text}: {error}");
+    }
+}
+
+#[test]
+fn a_line_without_end_is_refused_and_can_be_left_out() {
+    let mut bytes = b"0,0,W,0,512,\n".to_vec();
+    bytes.extend(std::iter::repeat_n(b'7', 40 * MAX_LINE));
+    bytes.extend(b"\n1,0,W,0,512,\n");
+    let error = error(&bytes);
+    assert!(
+        matches!(error, TraceError::Malformed { problem: Problem::LineTooLong, place, .. } if place.line == 2),
+        "{error}"
+    );
+    let (records, skipped) = read_lenient(&bytes);
+    assert_eq!((records.len(), skipped.malformed), (2, 1));
+}
+
+#[test]
+fn an_endless_line_takes_no_memory() {
+    // A gigabyte of digits, through a pipe that makes them up.
+    let endless = std::io::Read::take(std::io::repeat(b'1'), 1 << 30);
+    let head = Cursor::new(b"0,0,W,0,512,\n".to_vec());
+    let reader = trace::from_reader(std::io::Read::chain(head, endless), &OpenOptions::default()).unwrap();
+    let results: Vec<_> = reader.collect();
+    assert_eq!(results.len(), 2);
+    assert!(matches!(results[1], Err(TraceError::Malformed { problem: Problem::LineTooLong, .. })));
+}
+
+#[test]
+fn bad_lines_can_be_left_out_and_are_counted() {
+    let (records, skipped) = read_lenient(b"junk\n0,0,W,0,512,\n\0\0\0\n1,0,W,0,512,\n1,0,W\n");
+    assert_eq!(records.len(), 2);
+    assert_eq!((skipped.malformed, skipped.first.unwrap().line), (3, 1));
+}
+
+#[test]
+fn data_that_are_cut_short_are_told_of_after_what_is_whole() {
+    // Not compressible, so that the cut loses only the end.
+    let mut records = sample();
+    for number in 0u64..20_000 {
+        let offset = (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) / 512 * 512;
+        records.push(at(70_000_200 + number, TraceOp::Write, offset, 512));
+    }
+    let plain = write(&records, Format::Csv).unwrap();
+    for compression in [Compression::Gzip, Compression::Zstd] {
+        let packed = compress(&plain, compression);
+        let reader = from_bytes(&packed[..packed.len() * 3 / 4], &OpenOptions::default()).unwrap();
+        let results: Vec<_> = reader.collect();
+        let (last, whole) = results.split_last().unwrap();
+        let error = last.as_ref().unwrap_err();
+        assert!(matches!(error, TraceError::Read { .. }), "{error}");
+        assert!(error.to_string().contains(&format!("the {compression} data are cut short")), "{error}");
+        assert!(whole.len() > 1_000, "{compression}: {}", whole.len());
+        assert!(whole.iter().zip(&records).all(|(read, written)| read.as_ref().unwrap() == written));
+    }
+}
+
+#[test]
+fn compressed_data_that_are_damaged_are_told_of() {
+    let plain = std::fs::read(fixture("sample.blkparse.txt")).unwrap();
+    for compression in [Compression::Gzip, Compression::Zstd] {
+        let mut packed = compress(&plain, compression);
+        let middle = packed.len() / 2;
+        packed[middle..middle + 8].fill(0xff);
+        let error = error(&packed);
+        assert!(matches!(error, TraceError::Read { .. } | TraceError::Malformed { .. }), "{error}");
+    }
+    assert!(matches!(error(b"\x1f\x8b"), TraceError::Read { .. }));
+    assert!(matches!(error(b"\x28\xb5\x2f\xfd"), TraceError::Read { .. }));
+}
+
+#[test]
+fn a_cut_binary_record_is_told_of() {
+    let bytes = std::fs::read(fixture("sample.vscsi")).unwrap();
+    let error = error(&bytes[..bytes.len() - 5]);
+    assert_eq!(error.to_string(), "line 6 (byte 160): the file ends inside a record: 27 of 32 bytes (format vscsi)");
+}
+
+#[test]
+fn a_record_beyond_the_window_is_an_error_with_a_hint_or_is_left_out() {
+    let mut text = String::new();
+    for time in 1_000..4_000 {
+        text += &format!("{time},0,W,0,512,\n");
+    }
+    text += "7,0,W,0,512,\n";
+    let error = error(text.as_bytes());
+    assert!(matches!(error, TraceError::Unsorted { place, .. } if place.line == 3_001), "{error}");
+    assert!(error.to_string().contains("umbrella lab trace convert --sort"), "{error}");
+    let (records, skipped) = read_lenient(text.as_bytes());
+    assert_eq!((records.len(), skipped.late), (3_000, 1));
+}
+
+#[test]
+fn a_trace_in_any_order_can_be_sorted() {
+    let text =
+        (0..5_000).rev().fold(String::new(), |text, time| text + &format!("{},0,W,{},512,\n", time / 2, time * 512));
+    let options = OpenOptions { order: Order::File, ..OpenOptions::default() };
+    let sorted = trace::sort(from_bytes(text.as_bytes(), &options).unwrap(), &options, 5_000).unwrap();
+    assert_eq!(sorted.records.len(), 5_000);
+    assert!(sorted.records.windows(2).all(|pair| pair[0].time <= pair[1].time));
+    assert_eq!(sorted.records[0].offset, ByteSize(512), "equal times stay in the file's order");
+    let error = trace::sort(from_bytes(text.as_bytes(), &options).unwrap(), &options, 4_999).unwrap_err();
+    assert!(matches!(error, TraceError::TooManyToSort { limit: 4_999 }), "{error}");
+}
+
+#[test]
+fn one_corrupt_time_is_left_out_wherever_it_stands() {
+    let year_us = 400u64 * 86_400 * 1_000_000;
+    let lines: Vec<String> = (0..10).map(|number| format!("{},0,W,{},512,\n", 500 + number, number * 512)).collect();
+    for place in 0..=10 {
+        let mut with = lines.clone();
+        with.insert(place, format!("{year_us},0,W,99840,512,\n"));
+        let text = with.concat();
+        let mut reader = from_bytes(text.as_bytes(), &OpenOptions::default()).unwrap();
+        let records: Vec<Record> = reader.by_ref().map(Result::unwrap).collect();
+        assert_eq!(records.len(), 10, "corrupt time in line {}", place + 1);
+        assert_eq!(reader.skipped().times, 1);
+        assert_eq!(reader.skipped().first.unwrap().line, place as u64 + 1);
+        let strict = OpenOptions { strictness: Strictness::Strict, ..OpenOptions::default() };
+        assert!(
+            matches!(read(text.as_bytes(), &strict), Err(TraceError::TimeJump { place: at, .. }) if at.line == place as u64 + 1)
+        );
+    }
+    let early = format!("3,0,W,0,512,\n{}", lines.concat().replace("50", "9999999950"));
+    let mut reader =
+        from_bytes(early.as_bytes(), &OpenOptions { max_gap: Nanos::from_secs(1), ..OpenOptions::default() }).unwrap();
+    assert_eq!(reader.by_ref().map(Result::unwrap).count(), 10, "a time before all others");
+    assert_eq!(reader.skipped().times, 1);
+}
+
+#[test]
+fn a_clock_that_jumps_for_good_is_an_error_unless_allowed() {
+    let year_us = 400u64 * 86_400 * 1_000_000;
+    let text = format!("0,0,W,0,512,\n1,0,W,0,512,\n{year_us},0,W,0,512,\n{},0,W,0,512,\n", year_us + 1);
+    assert!(matches!(error(text.as_bytes()), TraceError::TimeJump { place, .. } if place.line == 3));
+    let options = OpenOptions { max_gap: Nanos::NEVER, ..OpenOptions::default() };
+    assert_eq!(read(text.as_bytes(), &options).unwrap().len(), 4);
+}
+
+#[test]
+fn what_is_no_file_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = |path: &Path| trace::open(path, &OpenOptions::default()).map(|_| ()).unwrap_err();
+    assert!(matches!(open(folder.path()), TraceError::NotAFile { kind: "a directory", .. }));
+    assert!(matches!(open(&folder.path().join("none")), TraceError::Open { .. }));
+    let socket = folder.path().join("socket");
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    assert!(matches!(open(&socket), TraceError::NotAFile { kind: "a socket", .. }));
+    assert!(matches!(open(Path::new("/dev/null")), TraceError::Empty));
+    assert!(matches!(open(Path::new("/dev/zero")), TraceError::UnknownFormat));
+}
+
+#[test]
+fn a_trace_can_come_through_a_pipe() {
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let plain = compress(&std::fs::read(fixture("sample.csv")).unwrap(), Compression::Gzip);
+    let feeder = std::thread::spawn(move || {
+        for piece in plain.chunks(7) {
+            writer.write_all(piece).unwrap();
+        }
+    });
+    let records: Result<Vec<_>, _> = trace::from_reader(reader, &OpenOptions::default()).unwrap().collect();
+    feeder.join().unwrap();
+    assert_eq!(records.unwrap(), sample());
+}
+
+#[test]
+fn a_trace_of_more_devices_than_there_can_be_is_refused() {
+    let text = (0..70_000).fold(String::new(), |text, number| text + &format!("{number},d{number},W,0,512,\n"));
+    let error = error(text.as_bytes());
+    assert!(matches!(error, TraceError::Malformed { problem: Problem::TooManyDevices, .. }), "{error}");
+}
+
+#[test]
+fn summaries_of_enormous_requests_stay_small() {
+    let mut summary = Summary::default();
+    for number in 0..100_000u64 {
+        summary.add(&at(number, TraceOp::Write, number << 33, u64::from(u32::MAX)));
+    }
+    assert_eq!(summary.distinct_pages_written, 100_000 << 20);
+}
