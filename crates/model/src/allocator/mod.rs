@@ -1,0 +1,626 @@
+//! Where files lie on disk: an allocator that fragments as the real ones do.
+//!
+//! [`Ext2`] follows the ext2 of Linux 2.6.12, the file system under MRAM (and, but for its journal, ext3 under TESA):
+//!
+//! - block groups with their bitmaps and inode tables; top directories are spread, others stay near their parents
+//!   (Orlov), a file's inode is the first free one in its directory's group;
+//! - a file's next block is the one behind its last if that is free, and seven more behind a newly found one are set aside
+//!   for it until it is closed: writers that take turns alternate in windows of eight;
+//! - the first block of a file is looked for at a place in its group that depends on the process (`ext2_find_near`'s
+//!   colour, [`Ext2::set_writer`]);
+//! - twelve direct blocks, then indirect ones, each allocated just before the first block it points to;
+//! - a full group spills to the next.
+//!
+//! With [`Config::delayed`] a page is only promised some block when it is written ([`Ext2::reserve`]), and the blocks of
+//! a whole run of pages are chosen together when it goes to disk ([`Ext2::allocate_run`]): contiguous if such a place is
+//! free anywhere. As in ext4 there are no indirect blocks then; the blocks of an extent tree, needed beyond four
+//! extents, are left out.
+//!
+//! Every operation adds the metadata blocks that it dirties to `touched`, so that a driver can dirty them in its page
+//! cache ([`umbrella_units::PageKey::device`]), and tells by [`Ext2::forgotten`] which ones need not be written any more.
+//! Left out: the superblock, symbolic and hard links, reserved blocks for the administrator.
+
+mod age;
+mod bitmap;
+mod delayed;
+mod error;
+mod groups;
+mod layout;
+mod map;
+mod random;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+use umbrella_units::{BlockNo, FileId, PAGE_BYTES, PageIndex};
+
+pub use age::Aging;
+pub use error::AllocError;
+use layout::Layout;
+use map::{HOLE, Indirect, Map, PROMISED};
+use random::Random;
+
+/// How a file system is made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Blocks of the disk.
+    pub blocks: u64,
+    /// One inode for so many bytes (`mke2fs -i`; 8,192 was its default for 4 KiB blocks in 2005).
+    pub inode_bytes: u64,
+    /// Bytes of a directory entry: eight and the name, rounded up to four. Assumed: names of up to sixteen letters.
+    pub entry_bytes: u64,
+    /// Blocks are chosen when pages go to disk, not when they are written.
+    pub delayed: bool,
+    /// A file that got no new window of blocks while so many others were given out counts as closed.
+    pub open_files: usize,
+}
+
+impl Default for Config {
+    /// MRAM's disk of 80 GB.
+    fn default() -> Config {
+        Config {
+            blocks: 80_000_000_000 / PAGE_BYTES,
+            inode_bytes: 8192,
+            entry_bytes: 24,
+            delayed: false,
+            open_files: 256,
+        }
+    }
+}
+
+/// An inode's number; from 1. In a group they are given out in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Inode(pub u32);
+
+/// Blocks that are set aside for a file besides the one it asked for (`EXT2_DEFAULT_PREALLOC_BLOCKS` - 1).
+const WINDOW: u8 = 7;
+
+/// Processes that start at different places of a group.
+const COLOURS: u64 = 16;
+
+/// Entries of a directory.
+#[derive(Debug, Clone, Default)]
+struct Entries {
+    /// Entries by block of the directory.
+    by_block: Vec<u32>,
+    /// No block before this one has room.
+    first_with_room: usize,
+    total: u64,
+}
+
+/// A file or a directory.
+#[derive(Debug, Clone)]
+struct Node {
+    id: FileId,
+    inode: Inode,
+    /// The directory's place among the nodes, and the block of it that has the entry.
+    parent: u32,
+    entry_block: u32,
+    map: Map,
+    /// Blocks set aside: the first, and how many.
+    window: u32,
+    window_left: u8,
+    /// The page behind the last one that got a block, and the block that would follow (`i_next_alloc_block`).
+    next_index: u64,
+    next_goal: u32,
+    directory: Option<Box<Entries>>,
+}
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub struct Ext2 {
+    config: Config,
+    layout: Layout,
+    nodes: Vec<Node>,
+    free_nodes: Vec<u32>,
+    places: FxHashMap<FileId, u32>,
+    random: Random,
+    writer: u32,
+    /// Places of files that have blocks set aside, or had them.
+    windows: VecDeque<u32>,
+    forgotten: Vec<BlockNo>,
+    /// For delayed allocation: where the next promise without a neighbour is looked for, by group.
+    promise_at: Vec<u32>,
+    /// Scratch space of truncation.
+    cut: Vec<u32>,
+    cut_indirects: Vec<u32>,
+}
+
+/// Adds a block unless it was among the last few.
+fn touch(touched: &mut Vec<BlockNo>, block: BlockNo) {
+    let recent = touched.len().saturating_sub(8);
+    if !touched[recent..].contains(&block) {
+        touched.push(block);
+    }
+}
+
+/// The root's place among the nodes.
+const ROOT_PLACE: u32 = 0;
+
+impl Ext2 {
+    /// The root directory: always there.
+    pub const ROOT: FileId = FileId(1);
+
+    /// An empty file system. The seed decides where top directories go.
+    pub fn new(config: Config, seed: u64) -> Result<Ext2, AllocError> {
+        let most = u64::from(PROMISED) - 1;
+        let bad = AllocError::BadSize { blocks: config.blocks, least: 1024, most };
+        if config.blocks > most || config.blocks < 1024 {
+            return Err(bad);
+        }
+        let layout = Layout::new(config.blocks, config.inode_bytes).ok_or(bad)?;
+        let root = Node {
+            id: Ext2::ROOT,
+            inode: Inode(2),
+            parent: ROOT_PLACE,
+            entry_block: 0,
+            map: Map::default(),
+            window: HOLE,
+            window_left: 0,
+            next_index: 0,
+            next_goal: HOLE,
+            directory: Some(Box::default()),
+        };
+        let mut new = Ext2 {
+            promise_at: vec![0; layout.groups.len()],
+            layout,
+            nodes: vec![root],
+            free_nodes: Vec::new(),
+            places: FxHashMap::from_iter([(Ext2::ROOT, ROOT_PLACE)]),
+            random: Random::new(seed),
+            writer: 0,
+            windows: VecDeque::new(),
+            forgotten: Vec::new(),
+            cut: Vec::new(),
+            cut_indirects: Vec::new(),
+            config,
+        };
+        new.layout.directories = 1;
+        new.layout.at_mut(0).directories = 1;
+        new.grow_directory(ROOT_PLACE, &mut Vec::new())?;
+        Ok(new)
+    }
+
+    /// What it was made with.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Blocks that are neither used, nor set aside, nor promised.
+    pub fn free_blocks(&self) -> u64 {
+        self.layout.free_blocks
+    }
+
+    /// Blocks of bitmaps, inode tables and group descriptors.
+    pub fn metadata_blocks(&self) -> u64 {
+        self.layout.metadata_blocks
+    }
+
+    /// Blocks of the file system: those of the disk, but for an end that is too small for a group.
+    pub fn blocks(&self) -> u64 {
+        self.layout.blocks
+    }
+
+    /// Which client writes from now on: new files of different clients start at different places of their group (by the
+    /// process number, modulo sixteen).
+    pub fn set_writer(&mut self, client: u32) {
+        self.writer = client;
+    }
+
+    /// Adds the metadata blocks that were freed since it was last asked: what is dirty of them need not be written.
+    pub fn forgotten(&mut self, out: &mut Vec<BlockNo>) {
+        out.append(&mut self.forgotten);
+    }
+
+    /// Makes a directory.
+    pub fn mkdir(&mut self, dir: FileId, parent: FileId, touched: &mut Vec<BlockNo>) -> Result<(), AllocError> {
+        let parent = self.directory(parent)?;
+        let group = if parent == ROOT_PLACE {
+            self.layout.group_for_top_directory(&mut self.random)
+        } else {
+            self.layout.group_for_directory(self.layout.group_of_inode(self.node(parent).inode))
+        };
+        let place = self.make(dir, parent, group, touched)?;
+        self.node_mut(place).directory = Some(Box::default());
+        if let Err(error) = self.grow_directory(place, touched) {
+            self.unmake(place, touched);
+            return Err(error);
+        }
+        let group = self.group_of(place);
+        self.layout.directories += 1;
+        let group = self.layout.at_mut(group);
+        group.directories += 1;
+        group.debt = group.debt.saturating_add(1);
+        Ok(())
+    }
+
+    /// Makes an empty file.
+    pub fn create(&mut self, file: FileId, dir: FileId, touched: &mut Vec<BlockNo>) -> Result<(), AllocError> {
+        let parent = self.directory(dir)?;
+        let inode = self.node(parent).inode;
+        let group = self.layout.group_for_file(self.layout.group_of_inode(inode), inode);
+        let place = self.make(file, parent, group, touched)?;
+        let group = self.group_of(place);
+        let group = self.layout.at_mut(group);
+        group.debt = group.debt.saturating_sub(1);
+        Ok(())
+    }
+
+    /// The block of a page; `None` for a hole, and for a page whose block is not chosen yet.
+    pub fn block_of(&self, file: FileId, index: PageIndex) -> Option<BlockNo> {
+        let block = self.node(*self.places.get(&file)?).map.get(index.0);
+        (block != HOLE && block & PROMISED == 0).then_some(BlockNo(u64::from(block)))
+    }
+
+    /// The page's block; a new one if it has none.
+    pub fn allocate(
+        &mut self,
+        file: FileId,
+        index: PageIndex,
+        touched: &mut Vec<BlockNo>,
+    ) -> Result<BlockNo, AllocError> {
+        let place = self.file(file)?;
+        let block = self.node(place).map.get(index.0);
+        if block != HOLE && block & PROMISED == 0 {
+            return Ok(BlockNo(u64::from(block)));
+        }
+        Map::check(file, index)?;
+        if self.config.delayed {
+            self.choose(place, index.0, 1, touched, &mut Vec::new())?;
+            return Ok(BlockNo(u64::from(self.node(place).map.get(index.0))));
+        }
+        let mut goal = self.goal(place, index.0);
+        let mut last = None;
+        for indirect in Map::way(index.0) {
+            let mut at = self.node(place).map.indirect(indirect);
+            if at == HOLE {
+                at = self.block_near(place, goal, touched)?;
+                self.node_mut(place).map.put_indirect(indirect, at);
+                goal = u64::from(at);
+                if let Some(above) = last {
+                    touch(touched, above);
+                }
+            }
+            last = Some(BlockNo(u64::from(at)));
+        }
+        let block = self.block_near(place, goal, touched)?;
+        let inode = self.inode_block(place);
+        touch(touched, inode);
+        if let Some(indirect) = last {
+            touch(touched, indirect);
+        }
+        let node = self.node_mut(place);
+        node.map.put(index.0, block);
+        node.next_index = index.0 + 1;
+        node.next_goal = block + 1;
+        Ok(BlockNo(u64::from(block)))
+    }
+
+    /// The file is closed: what was set aside for it is free again.
+    pub fn close(&mut self, file: FileId, touched: &mut Vec<BlockNo>) {
+        if let Some(&place) = self.places.get(&file) {
+            self.discard_window(place, touched);
+        }
+    }
+
+    /// Cuts the file to so many pages; a shorter one stays as it is.
+    pub fn truncate(&mut self, file: FileId, pages: PageIndex, touched: &mut Vec<BlockNo>) -> Result<(), AllocError> {
+        let place = self.file(file)?;
+        self.cut(place, pages.0, touched);
+        let inode = self.inode_block(place);
+        touch(touched, inode);
+        Ok(())
+    }
+
+    /// Removes a file, or an empty directory.
+    pub fn delete(&mut self, file: FileId, touched: &mut Vec<BlockNo>) -> Result<(), AllocError> {
+        let place = *self.places.get(&file).ok_or(AllocError::NoSuchFile { file })?;
+        if let Some(entries) = &self.node(place).directory {
+            if entries.total > 0 || place == ROOT_PLACE {
+                return Err(AllocError::InUse { directory: file });
+            }
+            let group = self.group_of(place);
+            self.layout.directories -= 1;
+            self.layout.at_mut(group).directories -= 1;
+        }
+        self.unmake(place, touched);
+        Ok(())
+    }
+
+    /// The file's inode number.
+    pub fn inode_of(&self, file: FileId) -> Option<Inode> {
+        self.places.get(&file).map(|&place| self.node(place).inode)
+    }
+
+    /// Adds the metadata blocks that must be read before a page of the file can be found: of its directory, its inode, its
+    /// indirect blocks.
+    pub fn metadata_of(&self, file: FileId, index: PageIndex, out: &mut Vec<BlockNo>) {
+        let Some(&place) = self.places.get(&file) else { return };
+        let node = self.node(place);
+        let entry = self.node(node.parent).map.get(u64::from(node.entry_block));
+        out.push(BlockNo(u64::from(entry)));
+        out.push(self.inode_block(place));
+        out.extend(node.map.way_blocks(index.0).map(|block| BlockNo(u64::from(block))));
+    }
+
+    /// How many runs of adjacent blocks the file's pages lie in; an indirect block in between ends a run.
+    pub fn fragments(&self, file: FileId) -> u64 {
+        let Some(&place) = self.places.get(&file) else { return 0 };
+        let mut runs = 0;
+        let mut expected = None;
+        for (_, block) in self.node(place).map.iter() {
+            runs += u64::from(expected != Some(block));
+            expected = Some(block + 1);
+        }
+        runs
+    }
+
+    /// Blocks between the file's first and its last page (MRAM, figure 4.6); `None` when it has no blocks.
+    pub fn distance(&self, file: FileId) -> Option<u64> {
+        let map = &self.node(*self.places.get(&file)?).map;
+        let mut blocks = map.iter().map(|(_, block)| block);
+        let first = blocks.next()?;
+        Some(u64::from(blocks.last().unwrap_or(first).abs_diff(first)))
+    }
+
+    fn node(&self, place: u32) -> &Node {
+        &self.nodes[place as usize]
+    }
+
+    fn node_mut(&mut self, place: u32) -> &mut Node {
+        &mut self.nodes[place as usize]
+    }
+
+    fn directory(&self, file: FileId) -> Result<u32, AllocError> {
+        let place = *self.places.get(&file).ok_or(AllocError::NoSuchFile { file })?;
+        self.node(place).directory.as_ref().map(|_| place).ok_or(AllocError::WrongKind { file })
+    }
+
+    fn file(&self, file: FileId) -> Result<u32, AllocError> {
+        let place = *self.places.get(&file).ok_or(AllocError::NoSuchFile { file })?;
+        if self.node(place).directory.is_some() { Err(AllocError::WrongKind { file }) } else { Ok(place) }
+    }
+
+    fn group_of(&self, place: u32) -> u32 {
+        self.layout.group_of_inode(self.node(place).inode)
+    }
+
+    fn inode_block(&self, place: u32) -> BlockNo {
+        self.layout.inode_block(self.node(place).inode)
+    }
+
+    fn no_space(&self) -> AllocError {
+        AllocError::NoSpace { blocks: self.layout.blocks }
+    }
+
+    /// Takes an inode in the group and an entry in the directory.
+    fn make(
+        &mut self,
+        id: FileId,
+        parent: u32,
+        group: Option<u32>,
+        touched: &mut Vec<BlockNo>,
+    ) -> Result<u32, AllocError> {
+        if self.places.contains_key(&id) {
+            return Err(AllocError::Exists { file: id });
+        }
+        let inodes = u64::from(self.layout.inodes_per_group) * u64::from(self.layout.len());
+        let group = group.ok_or(AllocError::NoInodes { inodes })?;
+        let entry_block = self.add_entry(parent, touched)?;
+        let inode = self.layout.take_inode(group).ok_or(AllocError::NoInodes { inodes })?;
+        touch(touched, self.layout.inode_bitmap(group));
+        touch(touched, self.layout.descriptor(group));
+        touch(touched, self.layout.inode_block(inode));
+        let node = Node {
+            id,
+            inode,
+            parent,
+            entry_block,
+            map: Map::default(),
+            window: HOLE,
+            window_left: 0,
+            next_index: 0,
+            next_goal: HOLE,
+            directory: None,
+        };
+        let place = if let Some(place) = self.free_nodes.pop() {
+            *self.node_mut(place) = node;
+            place
+        } else {
+            self.nodes.push(node);
+            (self.nodes.len() - 1) as u32
+        };
+        self.places.insert(id, place);
+        Ok(place)
+    }
+
+    /// Gives back all that a file or directory has, and its entry.
+    fn unmake(&mut self, place: u32, touched: &mut Vec<BlockNo>) {
+        self.cut(place, 0, touched);
+        let Node { id, inode, parent, entry_block, .. } = *self.node(place);
+        let group = self.layout.group_of_inode(inode);
+        self.layout.free_inode(inode);
+        touch(touched, self.layout.inode_bitmap(group));
+        touch(touched, self.layout.descriptor(group));
+        touch(touched, self.layout.inode_block(inode));
+        if let Some(entries) = &mut self.node_mut(parent).directory {
+            entries.by_block[entry_block as usize] -= 1;
+            entries.first_with_room = entries.first_with_room.min(entry_block as usize);
+            entries.total -= 1;
+        }
+        self.touch_entry(parent, entry_block, touched);
+        self.node_mut(place).directory = None;
+        self.places.remove(&id);
+        self.free_nodes.push(place);
+    }
+
+    /// Puts an entry into the first block of the directory with room.
+    fn add_entry(&mut self, directory: u32, touched: &mut Vec<BlockNo>) -> Result<u32, AllocError> {
+        let per_block = (PAGE_BYTES / self.config.entry_bytes.clamp(12, PAGE_BYTES)) as u32;
+        loop {
+            if let Some(entries) = &mut self.node_mut(directory).directory {
+                while entries.by_block.get(entries.first_with_room).is_some_and(|&used| used >= per_block) {
+                    entries.first_with_room += 1;
+                }
+                let block = entries.first_with_room;
+                if let Some(used) = entries.by_block.get_mut(block) {
+                    *used += 1;
+                    entries.total += 1;
+                    self.touch_entry(directory, block as u32, touched);
+                    return Ok(block as u32);
+                }
+            }
+            self.grow_directory(directory, touched)?;
+        }
+    }
+
+    fn touch_entry(&self, directory: u32, block: u32, touched: &mut Vec<BlockNo>) {
+        let node = self.node(directory);
+        touch(touched, BlockNo(u64::from(node.map.get(u64::from(block)))));
+        touch(touched, self.layout.inode_block(node.inode));
+    }
+
+    /// Adds a block to a directory. Directories beyond twelve blocks get their indirect blocks as files do.
+    fn grow_directory(&mut self, place: u32, touched: &mut Vec<BlockNo>) -> Result<(), AllocError> {
+        let index = self.node(place).directory.as_ref().map_or(0, |entries| entries.by_block.len()) as u64;
+        let mut goal = self.goal(place, index);
+        for indirect in Map::way(index) {
+            if self.node(place).map.indirect(indirect) == HOLE {
+                let at = self.block_near(place, goal, touched)?;
+                self.node_mut(place).map.put_indirect(indirect, at);
+                goal = u64::from(at);
+            }
+            touch(touched, BlockNo(u64::from(self.node(place).map.indirect(indirect))));
+        }
+        let block = self.block_near(place, goal, touched)?;
+        let node = self.node_mut(place);
+        node.map.put(index, block);
+        node.next_index = index + 1;
+        node.next_goal = block + 1;
+        if let Some(entries) = &mut node.directory {
+            entries.by_block.push(0);
+        }
+        Ok(())
+    }
+
+    /// `ext2_find_goal` and `ext2_find_near`.
+    fn goal(&self, place: u32, index: u64) -> u64 {
+        let node = self.node(place);
+        if node.next_goal != HOLE && node.next_index == index {
+            return u64::from(node.next_goal);
+        }
+        if let Some((_, block)) = node.map.before(index) {
+            return u64::from(block & !PROMISED);
+        }
+        if let Some(last @ Indirect::Leaf(_)) = Map::way(index).last() {
+            let block = node.map.indirect(last);
+            if block != HOLE {
+                return u64::from(block);
+            }
+        }
+        let group = self.layout.group_of_inode(node.inode);
+        let colour = u64::from(self.writer) % COLOURS;
+        self.layout.start(group) + colour * (layout::GROUP_BLOCKS / COLOURS)
+    }
+
+    /// `ext2_alloc_block`: from the file's window if it fits the goal, else a new block and a new window.
+    fn block_near(&mut self, place: u32, goal: u64, touched: &mut Vec<BlockNo>) -> Result<u32, AllocError> {
+        let node = self.node_mut(place);
+        let window = u64::from(node.window);
+        if node.window_left > 0 && (goal == window || goal + 1 == window) {
+            let block = node.window;
+            node.window += 1;
+            node.window_left -= 1;
+            return Ok(block);
+        }
+        let is_file = node.directory.is_none() && !self.config.delayed;
+        self.discard_window(place, touched);
+        let window = if is_file { WINDOW } else { 0 };
+        let (block, behind) = match self.layout.new_block(goal, window) {
+            Some(found) => found,
+            None => {
+                self.discard_all_windows(touched);
+                self.layout.new_block(goal, window).ok_or(self.no_space())?
+            }
+        };
+        let group = self.layout.group_of(block);
+        touch(touched, self.layout.block_bitmap(group));
+        touch(touched, self.layout.descriptor(group));
+        if behind > 0 {
+            let node = self.node_mut(place);
+            node.window = block as u32 + 1;
+            node.window_left = behind;
+            self.windows.push_back(place);
+            if self.windows.len() > self.config.open_files.max(1) {
+                self.close_one(touched);
+            }
+        }
+        Ok(block as u32)
+    }
+
+    /// Closes the file that got its window first. Its place may be in the list more than once.
+    fn close_one(&mut self, touched: &mut Vec<BlockNo>) {
+        if let Some(place) = self.windows.pop_front() {
+            if !self.windows.contains(&place) {
+                self.discard_window(place, touched);
+            }
+        }
+    }
+
+    fn discard_all_windows(&mut self, touched: &mut Vec<BlockNo>) {
+        while let Some(place) = self.windows.pop_front() {
+            self.discard_window(place, touched);
+        }
+    }
+
+    /// `ext2_discard_prealloc`.
+    fn discard_window(&mut self, place: u32, touched: &mut Vec<BlockNo>) {
+        let node = self.node_mut(place);
+        let (first, left) = (node.window, node.window_left);
+        node.window_left = 0;
+        for block in first..first + u32::from(left) {
+            self.free(block, touched);
+        }
+    }
+
+    fn free(&mut self, block: u32, touched: &mut Vec<BlockNo>) {
+        self.layout.free_block(u64::from(block));
+        let group = self.layout.group_of(u64::from(block));
+        touch(touched, self.layout.block_bitmap(group));
+        touch(touched, self.layout.descriptor(group));
+    }
+
+    /// Frees a file's blocks from page `pages` on.
+    fn cut(&mut self, place: u32, pages: u64, touched: &mut Vec<BlockNo>) {
+        self.discard_window(place, touched);
+        let mut data = std::mem::take(&mut self.cut);
+        let mut indirects = std::mem::take(&mut self.cut_indirects);
+        self.node_mut(place).map.truncate(pages, &mut data, &mut indirects);
+        let is_directory = self.node(place).directory.is_some();
+        for block in data.drain(..) {
+            if block & PROMISED != 0 {
+                self.layout.free_block(u64::from(block & !PROMISED));
+                continue;
+            }
+            self.free(block, touched);
+            if is_directory {
+                self.forgotten.push(BlockNo(u64::from(block)));
+            }
+        }
+        for block in indirects.drain(..) {
+            self.free(block, touched);
+            self.forgotten.push(BlockNo(u64::from(block)));
+        }
+        self.cut = data;
+        self.cut_indirects = indirects;
+        let kept = self.node(place).map.way_blocks(pages);
+        kept.for_each(|block| touch(touched, BlockNo(u64::from(block))));
+        let node = self.node_mut(place);
+        node.next_index = 0;
+        node.next_goal = HOLE;
+    }
+}
