@@ -5,6 +5,10 @@ pub mod disk;
 pub mod profiles;
 pub mod raid5;
 pub mod ssd;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 
 use thiserror::Error;
 use umbrella_units::{Lba, Nanos};

@@ -17,7 +17,7 @@ pub struct SchedulerInfo {
     pub summary: &'static str,
     /// Where it comes from.
     pub source: &'static str,
-    order: fn() -> Box<dyn Order>,
+    pub(super) order: fn() -> Box<dyn Order>,
 }
 
 /// A name that no scheduler has.

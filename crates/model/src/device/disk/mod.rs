@@ -28,7 +28,7 @@ use buffer::{DirtyRuns, ReadSegments};
 
 /// Runs looked at on either side of the heads when the buffer is written out.
 const DESTAGE_REACH: usize = 16;
-/// The longest run written out in one piece, in sectors: 1 MiB.
+/// The longest run written out in one piece, in sectors: 1 MiB, or an eighth of the buffer if that is less.
 const DESTAGE_SECTORS: u64 = 2048;
 
 /// A command that waits for the media.
@@ -94,6 +94,8 @@ pub struct Disk {
     work: Option<(Nanos, Work)>,
     transfers: VecDeque<Completion>,
     interface_free: Nanos,
+    /// Where the last write into the buffer begins, and when its first data came.
+    arriving: (u64, Nanos),
     in_flight: usize,
     cylinder: u32,
     head: u32,
@@ -129,6 +131,7 @@ impl Disk {
             work: None,
             transfers: VecDeque::new(),
             interface_free: Nanos(0),
+            arriving: (0, Nanos(0)),
             in_flight: 0,
             cylinder: 0,
             head: 0,
@@ -161,11 +164,12 @@ impl Disk {
     }
 
     #[inline]
-    fn transfer_done(&mut self, now: Nanos, id: RequestId, sectors: u64) {
+    fn transfer_done(&mut self, now: Nanos, id: RequestId, sectors: u64) -> Nanos {
         let begin = (now + self.overhead).max(self.interface_free);
         let at = begin + Nanos(sectors.saturating_mul(self.interface) >> 16);
         self.interface_free = at;
         self.transfers.push_back(Completion { id, at });
+        begin
     }
 
     /// How long until the sector at `place` is under its head, starting at `now`.
@@ -292,21 +296,25 @@ impl Disk {
         self.stats.seek_cylinders += u64::from(distance);
     }
 
+    /// From when on, at `now` or later, a run's first data is in the buffer; the rest comes faster than the media takes it.
+    fn present(&self, now: Nanos, first: u64) -> Nanos {
+        if first == self.arriving.0 { now.max(self.arriving.1) } else { now }
+    }
+
     /// The run of the buffer that is reached soonest.
     fn pick_run(&self, now: Nanos) -> Option<(u64, Nanos)> {
-        let now = now.max(self.interface_free);
         let costs = self.dirty.near(self.at, DESTAGE_REACH).map(|first| {
+            let begin = self.present(now, first);
             let place = self.geometry.place(Lba(first));
-            (first, self.positioning(place, true, now))
+            (first, (begin - now) + self.positioning(place, true, begin))
         });
         costs.min_by_key(|&(_, cost)| cost)
     }
 
     fn destage(&mut self, now: Nanos, first: u64, cost: Nanos) {
-        let begin = now.max(self.interface_free);
-        let end = self.dirty.take(first, DESTAGE_SECTORS);
+        let end = self.dirty.take(first, DESTAGE_SECTORS.min(self.write_room / 8).max(1));
         let distance = self.cylinder.abs_diff(self.geometry.place(Lba(first)).cylinder);
-        let done = begin + cost + self.geometry.transfer(Lba(first), end - first);
+        let done = now + cost + self.geometry.transfer(Lba(first), end - first);
         self.ahead = None;
         self.arrive(end, distance);
         self.destaging = end - first;
@@ -342,7 +350,7 @@ impl Disk {
         }
         self.segments.forget(start, end);
         self.dirty.add(start, end);
-        self.transfer_done(now, id, end - start);
+        self.arriving = (start, self.transfer_done(now, id, end - start));
         true
     }
 

@@ -3,7 +3,9 @@
 //! The curve is the usual one: `a + b * sqrt(d)` while the arm accelerates and brakes, linear where it coasts (Ruemmler and
 //! Wilkes, "An introduction to disk drive modeling", IEEE Computer 27(3), 1994). Both pieces meet with the same value and the
 //! same slope. That leaves one free number, the knee; it is found by bisection so that the mean over all pairs of cylinders is the data
-//! sheet's average. Nothing else is fitted.
+//! sheet's average. Where even the
+//! square root alone stays below that average, as with some fast arms, a part of a fourth root takes the place of the
+//! linear piece, again as much as gives the average. Only square roots are taken, which every machine rounds alike.
 
 use umbrella_units::Nanos;
 
@@ -24,26 +26,32 @@ pub struct SeekCurve {
 
 /// The curve's formula.
 #[derive(Debug, Clone, Copy)]
-struct Formula {
-    a: f64,
-    b: f64,
-    knee: f64,
+enum Formula {
+    /// `a + b * sqrt(d)` up to the knee, linear beyond.
+    Knee { a: f64, b: f64, knee: f64 },
+    /// From `first` to `full` along a mixture of the square and the fourth root.
+    Steep { first: f64, full: f64, stroke: f64, fourth: f64 },
 }
 
 impl Formula {
     /// The curve through `first` at distance 1 and `full` at `stroke` whose pieces meet at `knee`.
-    fn through(first: f64, full: f64, stroke: f64, knee: f64) -> Formula {
+    fn with_knee(first: f64, full: f64, stroke: f64, knee: f64) -> Formula {
         let root = knee.sqrt();
         let b = (full - first) / (root / 2.0 + stroke / (2.0 * root) - 1.0).max(f64::MIN_POSITIVE);
-        Formula { a: first - b, b, knee }
+        Formula::Knee { a: first - b, b, knee }
     }
 
     fn at(&self, distance: f64) -> f64 {
-        if distance <= self.knee {
-            return self.a + self.b * distance.sqrt();
+        match *self {
+            Formula::Knee { a, b, knee } if distance <= knee => a + b * distance.sqrt(),
+            Formula::Knee { a, b, knee } => a + b * knee.sqrt() / 2.0 + b * distance / (2.0 * knee.sqrt()),
+            Formula::Steep { first, full, stroke, fourth } => {
+                let (root, whole) = (distance.sqrt(), stroke.sqrt());
+                let square = (root - 1.0) / (whole - 1.0);
+                let steep = (root.sqrt() - 1.0) / (whole.sqrt() - 1.0);
+                first + (full - first) * ((1.0 - fourth) * square + fourth * steep)
+            }
         }
-        let root = self.knee.sqrt();
-        self.a + self.b * root / 2.0 + self.b * distance / (2.0 * root)
     }
 
     /// The mean over random pairs of cylinders: distance `d` has the weight `2 (stroke - d) / stroke^2`.
@@ -58,25 +66,38 @@ impl Formula {
         }
         sum / weights
     }
+
+    /// The curve of a data sheet.
+    fn of(times: SeekTimes, stroke: f64) -> Formula {
+        let [first, average, full] = [times.track_to_track, times.average, times.full_stroke].map(|t| t.0 as f64);
+        let knee = |knee: f64| Formula::with_knee(first, full, stroke, knee);
+        let steep = |fourth: f64| Formula::Steep { first, full, stroke, fourth };
+        if knee(stroke).mean(stroke) < average {
+            return steep(bisect(0.0, 1.0, |fourth| steep(fourth).mean(stroke) < average));
+        }
+        knee(bisect(1.0, stroke, |at| knee(at).mean(stroke) < average))
+    }
+}
+
+/// Where `below` turns from true to false between `low` and `high`.
+fn bisect(mut low: f64, mut high: f64, below: impl Fn(f64) -> bool) -> f64 {
+    for _ in 0..60 {
+        let middle = f64::midpoint(low, high);
+        if below(middle) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    f64::midpoint(low, high)
 }
 
 impl SeekCurve {
     /// The curve of a disk with `cylinders` cylinders.
     ///
-    /// An average that no such curve can have (below a third or above 53 % of the way from shortest to full stroke) gives the nearest.
+    /// An average that no such curve can have (below a third or above 70 % of the way from shortest to full stroke) gives the nearest.
     pub fn new(times: SeekTimes, cylinders: u32) -> SeekCurve {
-        let stroke = f64::from(cylinders.max(3) - 1);
-        let [first, average, full] = [times.track_to_track, times.average, times.full_stroke].map(|t| t.0 as f64);
-        let (mut low, mut high) = (1.0, stroke);
-        for _ in 0..60 {
-            let middle = f64::midpoint(low, high);
-            if Formula::through(first, full, stroke, middle).mean(stroke) < average {
-                low = middle;
-            } else {
-                high = middle;
-            }
-        }
-        let formula = Formula::through(first, full, stroke, f64::midpoint(low, high));
+        let formula = Formula::of(times, f64::from(cylinders.max(4) - 1));
         let time = |distance: u32| if distance == 0 { 0 } else { formula.at(f64::from(distance)).max(0.0) as u32 };
         let shift = (32 - (cylinders.max(2) - 1).leading_zeros()).saturating_sub(SAMPLES_LOG2);
         let samples = (cylinders >> shift) + 2;

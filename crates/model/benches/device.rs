@@ -1,0 +1,92 @@
+//! How many requests a second the device models serve on one core.
+
+use std::hint::black_box;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use umbrella_model::device::profiles::{Options, profile};
+use umbrella_model::device::{Completion, Device, Op, Request, RequestId};
+use umbrella_model::scheduler::scheduler;
+use umbrella_units::{Lba, Nanos};
+
+/// A client that keeps `depth` requests of 4 KiB under way, at random places or one behind the other.
+struct Client {
+    device: Box<dyn Device>,
+    op: Op,
+    random: bool,
+    depth: usize,
+    now: Nanos,
+    under_way: usize,
+    state: u64,
+    done: Vec<Completion>,
+}
+
+impl Client {
+    fn new(device: Box<dyn Device>, op: Op, random: bool, depth: usize) -> Client {
+        Client { device, op, random, depth, now: Nanos(0), under_way: 0, state: 1, done: Vec::new() }
+    }
+
+    fn place(&mut self) -> Lba {
+        let blocks = self.device.capacity().0 / 8;
+        self.state = self.state.wrapping_add(if self.random { 0x9e37_79b9_7f4a_7c15 } else { 1 });
+        if !self.random {
+            return Lba(self.state % blocks * 8);
+        }
+        let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        Lba(((u128::from(mixed) * u128::from(blocks)) >> 64) as u64 * 8)
+    }
+
+    fn run(&mut self, count: u64) {
+        let mut completed = 0;
+        while completed < count {
+            while self.under_way < self.depth && self.device.room() > 0 {
+                let lba = self.place();
+                self.device.submit(self.now, Request { id: RequestId(self.state), op: self.op, lba, sectors: 8 });
+                self.under_way += 1;
+            }
+            let Some(at) = self.device.next_event() else { return };
+            self.device.advance(at, &mut self.done);
+            self.now = at;
+            self.under_way -= self.done.len();
+            completed += black_box(&mut self.done).drain(..).count() as u64;
+        }
+    }
+}
+
+fn devices(criterion: &mut Criterion) {
+    const COUNT: u64 = 10_000;
+    let mut group = criterion.benchmark_group("device");
+    group.throughput(Throughput::Elements(COUNT));
+    let cases = [
+        ("deskstar_500gb", Op::Read, true, 1),
+        ("deskstar_500gb", Op::Read, true, 8),
+        ("deskstar_500gb", Op::Read, true, 32),
+        ("deskstar_500gb", Op::Read, false, 1),
+        ("deskstar_500gb", Op::Write, true, 1),
+        ("deskstar_500gb", Op::Write, false, 1),
+        ("cheetah_10k7", Op::Write, true, 1),
+        ("slc_memoright", Op::Write, true, 1),
+        ("raid5", Op::Write, true, 8),
+    ];
+    for (name, op, random, depth) in cases {
+        let device = profile(name).expect("a known profile").build(&Options::default());
+        let mut client = Client::new(device, op, random, depth);
+        let order = if random { "random" } else { "sequential" };
+        group.bench_function(format!("{name}/{order} {op:?}/depth {depth}"), |bencher| {
+            bencher.iter(|| client.run(COUNT))
+        });
+    }
+    for name in ["noop", "deadline", "elevator"] {
+        let device = profile("maxtor_80gb").expect("a known profile").build(&Options::default());
+        let device = scheduler(name).expect("a known scheduler").build(device, 128);
+        let mut client = Client::new(device, Op::Read, true, 64);
+        group.bench_function(format!("{name}/random Read/depth 64"), |bencher| bencher.iter(|| client.run(COUNT)));
+    }
+    group.finish();
+}
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default().sample_size(10).measurement_time(std::time::Duration::from_secs(2)).warm_up_time(std::time::Duration::from_millis(300));
+    targets = devices
+}
+criterion_main!(benches);
