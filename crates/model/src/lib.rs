@@ -5,3 +5,4 @@ pub mod allocator;
 pub mod device;
 pub mod page_cache;
 pub mod scheduler;
+pub mod staging;

@@ -27,9 +27,9 @@ const WRITERS: usize = 8;
 /// The most pages that a writer adds before the next one's turn.
 const TURN: u64 = 16;
 
-/// The next free number for an old file: they count down from the top, where no workload numbers its files.
 struct Ager {
     random: Random,
+    /// The number of the next old file: they count down from the top, where no workload numbers its files.
     next_id: u64,
     files: Vec<FileId>,
     directories: Vec<FileId>,
@@ -45,16 +45,16 @@ impl Ext2 {
     /// Ages the file system. What the old files' data and metadata dirtied is taken to be on disk. The same seed gives the
     /// same layout. Stops early when inodes run out. Costs time and four bytes of memory for each used block.
     pub fn age(&mut self, seed: u64, aging: Aging) -> Result<(), AllocError> {
-        let used = (self.layout.blocks as f64 * (1.0 - aging.fill.clamp(0.0, 0.95))) as u64;
+        let free = (self.layout.blocks as f64 * (1.0 - aging.fill.clamp(0.0, 0.95))) as u64;
         let mut ager =
             Ager { random: Random::new(seed), next_id: u64::MAX - 1, files: Vec::new(), directories: Vec::new() };
-        self.fill_up(&mut ager, used)?;
+        self.fill_up(&mut ager, free)?;
         for _ in 0..aging.rounds {
             for _ in 0..ager.files.len() / 5 {
                 let at = ager.random.below(ager.files.len() as u64) as usize;
                 self.delete(ager.files.swap_remove(at), &mut Vec::new())?;
             }
-            self.fill_up(&mut ager, used)?;
+            self.fill_up(&mut ager, free)?;
         }
         self.set_writer(0);
         self.forgotten.clear();
@@ -90,7 +90,9 @@ impl Ext2 {
             }
             touched.clear();
         }
-        writers.iter().for_each(|writer| self.close(writer.file, &mut touched));
+        for writer in writers {
+            self.close(writer.file, &mut touched);
+        }
         Ok(())
     }
 

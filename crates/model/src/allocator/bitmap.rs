@@ -36,7 +36,7 @@ fn next_zero_byte(bits: &[u64], from: usize, to: usize) -> Option<usize> {
             at = (at / 64 + 1) * 64;
             continue;
         }
-        if (word >> (at % 64)) & 0xFF == 0 {
+        if (word >> (at % 64)).trailing_zeros() >= 8 {
             return Some(at);
         }
         at += 8;
@@ -64,7 +64,7 @@ pub(super) fn grab(bits: &[u64], size: usize, goal: usize) -> Option<usize> {
         return Some(goal);
     }
     if goal > 0 {
-        let near = (goal + 63) / 64 * 64;
+        let near = goal.next_multiple_of(64);
         if let Some(found) = next_zero(bits, goal, near.min(size)) {
             return Some(found);
         }

@@ -91,13 +91,12 @@ impl Layout {
         } else {
             None
         };
-        let (group, at) = match near {
-            Some(at) => (first, at),
-            None => {
-                let others = self.groups_from((first + 1) % self.len());
-                let group = { others }.find(|&group| self.at(group).free_blocks > 0)?;
-                (group, bitmap::grab(self.block_bits(group), self.size(group), 0)?)
-            }
+        let (group, at) = if let Some(at) = near {
+            (first, at)
+        } else {
+            let mut others = self.groups_from((first + 1) % self.len());
+            let group = others.find(|&group| self.at(group).free_blocks > 0)?;
+            (group, bitmap::grab(self.block_bits(group), self.size(group), 0)?)
         };
         let block = self.start(group) + at as u64;
         self.take_block(block);

@@ -22,7 +22,9 @@
 
 mod age;
 mod bitmap;
+mod blocks;
 mod delayed;
+mod directory;
 mod error;
 mod groups;
 mod layout;
@@ -38,9 +40,10 @@ use serde::{Deserialize, Serialize};
 use umbrella_units::{BlockNo, FileId, PAGE_BYTES, PageIndex};
 
 pub use age::Aging;
+use directory::Entries;
 pub use error::AllocError;
 use layout::Layout;
-use map::{HOLE, Indirect, Map, PROMISED};
+use map::{HOLE, Map, PROMISED};
 use random::Random;
 
 /// How a file system is made.
@@ -75,22 +78,6 @@ impl Default for Config {
 /// An inode's number; from 1. In a group they are given out in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Inode(pub u32);
-
-/// Blocks that are set aside for a file besides the one it asked for (`EXT2_DEFAULT_PREALLOC_BLOCKS` - 1).
-const WINDOW: u8 = 7;
-
-/// Processes that start at different places of a group.
-const COLOURS: u64 = 16;
-
-/// Entries of a directory.
-#[derive(Debug, Clone, Default)]
-struct Entries {
-    /// Entries by block of the directory.
-    by_block: Vec<u32>,
-    /// No block before this one has room.
-    first_with_room: usize,
-    total: u64,
-}
 
 /// A file or a directory.
 #[derive(Debug, Clone)]
@@ -395,232 +382,5 @@ impl Ext2 {
 
     fn no_space(&self) -> AllocError {
         AllocError::NoSpace { blocks: self.layout.blocks }
-    }
-
-    /// Takes an inode in the group and an entry in the directory.
-    fn make(
-        &mut self,
-        id: FileId,
-        parent: u32,
-        group: Option<u32>,
-        touched: &mut Vec<BlockNo>,
-    ) -> Result<u32, AllocError> {
-        if self.places.contains_key(&id) {
-            return Err(AllocError::Exists { file: id });
-        }
-        let inodes = u64::from(self.layout.inodes_per_group) * u64::from(self.layout.len());
-        let group = group.ok_or(AllocError::NoInodes { inodes })?;
-        let entry_block = self.add_entry(parent, touched)?;
-        let inode = self.layout.take_inode(group).ok_or(AllocError::NoInodes { inodes })?;
-        touch(touched, self.layout.inode_bitmap(group));
-        touch(touched, self.layout.descriptor(group));
-        touch(touched, self.layout.inode_block(inode));
-        let node = Node {
-            id,
-            inode,
-            parent,
-            entry_block,
-            map: Map::default(),
-            window: HOLE,
-            window_left: 0,
-            next_index: 0,
-            next_goal: HOLE,
-            directory: None,
-        };
-        let place = if let Some(place) = self.free_nodes.pop() {
-            *self.node_mut(place) = node;
-            place
-        } else {
-            self.nodes.push(node);
-            (self.nodes.len() - 1) as u32
-        };
-        self.places.insert(id, place);
-        Ok(place)
-    }
-
-    /// Gives back all that a file or directory has, and its entry.
-    fn unmake(&mut self, place: u32, touched: &mut Vec<BlockNo>) {
-        self.cut(place, 0, touched);
-        let Node { id, inode, parent, entry_block, .. } = *self.node(place);
-        let group = self.layout.group_of_inode(inode);
-        self.layout.free_inode(inode);
-        touch(touched, self.layout.inode_bitmap(group));
-        touch(touched, self.layout.descriptor(group));
-        touch(touched, self.layout.inode_block(inode));
-        if let Some(entries) = &mut self.node_mut(parent).directory {
-            entries.by_block[entry_block as usize] -= 1;
-            entries.first_with_room = entries.first_with_room.min(entry_block as usize);
-            entries.total -= 1;
-        }
-        self.touch_entry(parent, entry_block, touched);
-        self.node_mut(place).directory = None;
-        self.places.remove(&id);
-        self.free_nodes.push(place);
-    }
-
-    /// Puts an entry into the first block of the directory with room.
-    fn add_entry(&mut self, directory: u32, touched: &mut Vec<BlockNo>) -> Result<u32, AllocError> {
-        let per_block = (PAGE_BYTES / self.config.entry_bytes.clamp(12, PAGE_BYTES)) as u32;
-        loop {
-            if let Some(entries) = &mut self.node_mut(directory).directory {
-                while entries.by_block.get(entries.first_with_room).is_some_and(|&used| used >= per_block) {
-                    entries.first_with_room += 1;
-                }
-                let block = entries.first_with_room;
-                if let Some(used) = entries.by_block.get_mut(block) {
-                    *used += 1;
-                    entries.total += 1;
-                    self.touch_entry(directory, block as u32, touched);
-                    return Ok(block as u32);
-                }
-            }
-            self.grow_directory(directory, touched)?;
-        }
-    }
-
-    fn touch_entry(&self, directory: u32, block: u32, touched: &mut Vec<BlockNo>) {
-        let node = self.node(directory);
-        touch(touched, BlockNo(u64::from(node.map.get(u64::from(block)))));
-        touch(touched, self.layout.inode_block(node.inode));
-    }
-
-    /// Adds a block to a directory. Directories beyond twelve blocks get their indirect blocks as files do.
-    fn grow_directory(&mut self, place: u32, touched: &mut Vec<BlockNo>) -> Result<(), AllocError> {
-        let index = self.node(place).directory.as_ref().map_or(0, |entries| entries.by_block.len()) as u64;
-        let mut goal = self.goal(place, index);
-        for indirect in Map::way(index) {
-            if self.node(place).map.indirect(indirect) == HOLE {
-                let at = self.block_near(place, goal, touched)?;
-                self.node_mut(place).map.put_indirect(indirect, at);
-                goal = u64::from(at);
-            }
-            touch(touched, BlockNo(u64::from(self.node(place).map.indirect(indirect))));
-        }
-        let block = self.block_near(place, goal, touched)?;
-        let node = self.node_mut(place);
-        node.map.put(index, block);
-        node.next_index = index + 1;
-        node.next_goal = block + 1;
-        if let Some(entries) = &mut node.directory {
-            entries.by_block.push(0);
-        }
-        Ok(())
-    }
-
-    /// `ext2_find_goal` and `ext2_find_near`.
-    fn goal(&self, place: u32, index: u64) -> u64 {
-        let node = self.node(place);
-        if node.next_goal != HOLE && node.next_index == index {
-            return u64::from(node.next_goal);
-        }
-        if let Some((_, block)) = node.map.before(index) {
-            return u64::from(block & !PROMISED);
-        }
-        if let Some(last @ Indirect::Leaf(_)) = Map::way(index).last() {
-            let block = node.map.indirect(last);
-            if block != HOLE {
-                return u64::from(block);
-            }
-        }
-        let group = self.layout.group_of_inode(node.inode);
-        let colour = u64::from(self.writer) % COLOURS;
-        self.layout.start(group) + colour * (layout::GROUP_BLOCKS / COLOURS)
-    }
-
-    /// `ext2_alloc_block`: from the file's window if it fits the goal, else a new block and a new window.
-    fn block_near(&mut self, place: u32, goal: u64, touched: &mut Vec<BlockNo>) -> Result<u32, AllocError> {
-        let node = self.node_mut(place);
-        let window = u64::from(node.window);
-        if node.window_left > 0 && (goal == window || goal + 1 == window) {
-            let block = node.window;
-            node.window += 1;
-            node.window_left -= 1;
-            return Ok(block);
-        }
-        let is_file = node.directory.is_none() && !self.config.delayed;
-        self.discard_window(place, touched);
-        let window = if is_file { WINDOW } else { 0 };
-        let (block, behind) = match self.layout.new_block(goal, window) {
-            Some(found) => found,
-            None => {
-                self.discard_all_windows(touched);
-                self.layout.new_block(goal, window).ok_or(self.no_space())?
-            }
-        };
-        let group = self.layout.group_of(block);
-        touch(touched, self.layout.block_bitmap(group));
-        touch(touched, self.layout.descriptor(group));
-        if behind > 0 {
-            let node = self.node_mut(place);
-            node.window = block as u32 + 1;
-            node.window_left = behind;
-            self.windows.push_back(place);
-            if self.windows.len() > self.config.open_files.max(1) {
-                self.close_one(touched);
-            }
-        }
-        Ok(block as u32)
-    }
-
-    /// Closes the file that got its window first. Its place may be in the list more than once.
-    fn close_one(&mut self, touched: &mut Vec<BlockNo>) {
-        if let Some(place) = self.windows.pop_front() {
-            if !self.windows.contains(&place) {
-                self.discard_window(place, touched);
-            }
-        }
-    }
-
-    fn discard_all_windows(&mut self, touched: &mut Vec<BlockNo>) {
-        while let Some(place) = self.windows.pop_front() {
-            self.discard_window(place, touched);
-        }
-    }
-
-    /// `ext2_discard_prealloc`.
-    fn discard_window(&mut self, place: u32, touched: &mut Vec<BlockNo>) {
-        let node = self.node_mut(place);
-        let (first, left) = (node.window, node.window_left);
-        node.window_left = 0;
-        for block in first..first + u32::from(left) {
-            self.free(block, touched);
-        }
-    }
-
-    fn free(&mut self, block: u32, touched: &mut Vec<BlockNo>) {
-        self.layout.free_block(u64::from(block));
-        let group = self.layout.group_of(u64::from(block));
-        touch(touched, self.layout.block_bitmap(group));
-        touch(touched, self.layout.descriptor(group));
-    }
-
-    /// Frees a file's blocks from page `pages` on.
-    fn cut(&mut self, place: u32, pages: u64, touched: &mut Vec<BlockNo>) {
-        self.discard_window(place, touched);
-        let mut data = std::mem::take(&mut self.cut);
-        let mut indirects = std::mem::take(&mut self.cut_indirects);
-        self.node_mut(place).map.truncate(pages, &mut data, &mut indirects);
-        let is_directory = self.node(place).directory.is_some();
-        for block in data.drain(..) {
-            if block & PROMISED != 0 {
-                self.layout.free_block(u64::from(block & !PROMISED));
-                continue;
-            }
-            self.free(block, touched);
-            if is_directory {
-                self.forgotten.push(BlockNo(u64::from(block)));
-            }
-        }
-        for block in indirects.drain(..) {
-            self.free(block, touched);
-            self.forgotten.push(BlockNo(u64::from(block)));
-        }
-        self.cut = data;
-        self.cut_indirects = indirects;
-        let kept = self.node(place).map.way_blocks(pages);
-        kept.for_each(|block| touch(touched, BlockNo(u64::from(block))));
-        let node = self.node_mut(place);
-        node.next_index = 0;
-        node.next_goal = HOLE;
     }
 }

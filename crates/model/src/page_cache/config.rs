@@ -20,7 +20,7 @@ pub enum Balance {
 }
 
 /// The constants of a [`super::PageCache`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// The memory for file pages, in pages. At most `u32::MAX - 16`; what is beyond that is not used.

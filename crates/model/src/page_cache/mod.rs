@@ -16,105 +16,22 @@
 //! What it does is told as a list of [`Change`]s, in order, so that write-back policies can follow. Left out: mapped
 //! pages, zones of memory, and the rate at which the kernel looks at its thresholds (it looks at every write here).
 
+mod change;
 mod config;
 mod files;
+#[cfg(test)]
+mod naive;
+mod reclaim;
 mod slab;
 #[cfg(test)]
 mod tests;
 
 use umbrella_units::{FileId, Nanos, PageIndex, PageKey};
 
+pub use change::{Access, Change, Counts, Demand, NeedsWriteBack};
 pub use config::{Balance, Config};
 use files::Files;
 use slab::{Id, NONE, Slab, flag};
-
-/// What a read or a write found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
-    /// The page was in memory.
-    Hit,
-    /// The page was not in memory. A write put it there; after a read, read it from disk and [`PageCache::fill`] it in.
-    Miss,
-    /// The page was not in memory, and no clean page could leave for it: nothing happened. Ask [`PageCache::make_room`]
-    /// what to write.
-    Full,
-}
-
-/// Something that happened to a page; only dirty pages are told of, but for [`Change::Dropped`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
-    /// A clean page, or one on its way to disk, was written: it is dirty now.
-    Dirtied {
-        /// Which page.
-        page: PageKey,
-        /// Whether it is on the active list.
-        active: bool,
-    },
-    /// A dirty page was written again.
-    Rewritten {
-        /// Which page.
-        page: PageKey,
-    },
-    /// A dirty page was read.
-    Touched {
-        /// Which page.
-        page: PageKey,
-    },
-    /// A dirty page went to the active list.
-    Activated {
-        /// Which page.
-        page: PageKey,
-    },
-    /// A dirty page went to the inactive list.
-    Deactivated {
-        /// Which page.
-        page: PageKey,
-    },
-    /// A clean page left memory.
-    Dropped {
-        /// Which page.
-        page: PageKey,
-    },
-    /// A dirty page left memory and need not be written: its file was cut or deleted.
-    Cleaned {
-        /// Which page.
-        page: PageKey,
-    },
-}
-
-/// What the thresholds ask for.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Demand {
-    /// Pages to write in the background now: whole batches until the dirty pages are not above the threshold; zero when
-    /// they are not.
-    pub background: u64,
-    /// Whether writers wait.
-    pub throttled: bool,
-}
-
-/// There is no room that could be had without writing. It is there once so many pages are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{pages} dirty pages must be written to make room, {on_their_way} more are being written")]
-pub struct NeedsWriteBack {
-    /// Dirty pages whose write-back must begin. Zero, and zero on their way: all memory is held
-    /// ([`PageCache::set_held`]), or more was asked for than there is.
-    pub pages: u64,
-    /// Pages whose write-back is under way and whose completion makes room as well.
-    pub on_their_way: u64,
-}
-
-/// Pages by state.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Pages in memory.
-    pub pages: u64,
-    /// Pages on the active list.
-    pub active: u64,
-    /// Pages that are dirty and whose write-back has not begun, or that were written again since it began.
-    pub dirty: u64,
-    /// Pages on their way to disk.
-    pub write_back: u64,
-}
 
 /// See the module.
 #[derive(Debug, Clone)]
@@ -136,10 +53,6 @@ pub struct PageCache {
 
 const CLASS: u8 = flag::ACTIVE | flag::BUSY;
 const IDLE_INACTIVE: usize = 0;
-const IDLE_ACTIVE: usize = flag::ACTIVE as usize;
-
-/// Active pages that are deactivated together when the inactive list has nothing to give (`SWAP_CLUSTER_MAX`).
-const CLUSTER: usize = 32;
 
 impl PageCache {
     /// An empty cache.
@@ -210,7 +123,7 @@ impl PageCache {
     pub fn write(&mut self, now: Nanos, page: PageKey, changes: &mut Vec<Change>) -> Access {
         let (id, access) = match self.slab.find(page) {
             Some(id) => (id, Access::Hit),
-            None if self.reclaim(1, changes).is_err() => return Access::Full,
+            None if self.make_room(1, changes).is_err() => return Access::Full,
             None => (self.enter(page), Access::Miss),
         };
         let flags = self.slab.at(id).flags;
@@ -237,7 +150,7 @@ impl PageCache {
     /// The page that a reader waits for came from disk: it enters, used once. Nothing changes if it is there already.
     pub fn fill(&mut self, _now: Nanos, page: PageKey, changes: &mut Vec<Change>) -> Result<(), NeedsWriteBack> {
         if self.slab.find(page).is_none() {
-            self.reclaim(1, changes)?;
+            self.make_room(1, changes)?;
             let id = self.enter(page);
             self.accessed(id, changes);
         }
@@ -248,7 +161,7 @@ impl PageCache {
     /// already.
     pub fn fill_ahead(&mut self, page: PageKey, changes: &mut Vec<Change>) -> Result<(), NeedsWriteBack> {
         if self.slab.find(page).is_none() {
-            self.reclaim(1, changes)?;
+            self.make_room(1, changes)?;
             self.enter(page);
         }
         Ok(())
@@ -277,6 +190,14 @@ impl PageCache {
     /// The file is gone, and its pages. Cost: O(pages of the file in memory).
     pub fn delete(&mut self, file: FileId, changes: &mut Vec<Change>) {
         self.truncate(file, PageIndex(0), changes);
+    }
+
+    /// The page leaves, written or not: nobody needs what it holds (a metadata block that was freed).
+    pub fn forget(&mut self, page: PageKey, changes: &mut Vec<Change>) {
+        let Some(id) = self.slab.find(page) else { return };
+        let dirty = self.slab.at(id).flags & flag::DIRTY != 0;
+        changes.push(if dirty { Change::Cleaned { page } } else { Change::Dropped { page } });
+        self.drop_page(id);
     }
 
     /// A dirty page goes to disk from now on; false if it is not dirty, or still on its way from before (stable pages are
@@ -360,35 +281,6 @@ impl PageCache {
     /// Dirty files, the one that is dirty for longest first.
     pub fn dirty_files(&self) -> impl Iterator<Item = FileId> {
         self.files.dirty().map(|file| file.id)
-    }
-
-    /// Adds up to `pages` dirty pages that are not on their way yet, the one that reclaim would like to have first first:
-    /// what `kswapd` writes. Active ones come last.
-    pub fn least_recent_dirty(&self, pages: usize, out: &mut Vec<PageKey>) {
-        let both = self.slab.from_back(slab::INACTIVE).chain(self.slab.from_back(slab::ACTIVE));
-        let dirty = both.filter(|record| record.flags & (flag::DIRTY | flag::WRITE_BACK) == flag::DIRTY);
-        out.extend(dirty.take(pages).map(|record| record.key));
-    }
-
-    /// Sees to it that `pages` pages can enter: clean pages leave, the least recently used first. Pages that are dirty or
-    /// on their way to disk never leave.
-    pub fn make_room(&mut self, pages: u64, changes: &mut Vec<Change>) -> Result<(), NeedsWriteBack> {
-        self.reclaim(pages, changes)
-    }
-
-    /// Moves up to `pages` pages from the back of the active list to the inactive one. Reclaim does so by itself; this is
-    /// for a driver whose policy never writes active pages when there are no others.
-    pub fn deactivate(&mut self, pages: usize, changes: &mut Vec<Change>) {
-        for _ in 0..pages {
-            let Some(id) = self.slab.back(slab::ACTIVE) else { return };
-            self.slab.unlink(id);
-            self.slab.push_front(slab::INACTIVE, id);
-            let flags = self.slab.at(id).flags;
-            self.set_flags(id, flags & !(flag::ACTIVE | flag::REFERENCED));
-            if flags & flag::DIRTY != 0 {
-                changes.push(Change::Deactivated { page: self.slab.at(id).key });
-            }
-        }
     }
 
     fn active(&self) -> usize {
@@ -490,51 +382,5 @@ impl PageCache {
         let from = out.len();
         out.extend(self.slab.file_pages(self.files.at(place).dirty).map(|(_, record)| record.key));
         out[from..].sort_unstable();
-    }
-
-    /// Room for so many pages. Ends: each round a page leaves, or goes around the inactive list behind a clean one that
-    /// is in it, or the active list gets shorter.
-    fn reclaim(&mut self, pages: u64, changes: &mut Vec<Change>) -> Result<(), NeedsWriteBack> {
-        let wanted = (self.slab.len() as u64).saturating_add(self.held).saturating_add(pages);
-        let mut missing = wanted.saturating_sub(self.config.pages);
-        while missing > 0 {
-            if self.by_class[IDLE_INACTIVE] == 0 {
-                if self.by_class[IDLE_ACTIVE] == 0 {
-                    let pages = missing.saturating_sub(self.write_back).min(self.dirty);
-                    return Err(NeedsWriteBack { pages, on_their_way: self.write_back });
-                }
-                self.deactivate(CLUSTER, changes);
-                continue;
-            }
-            self.balance(changes);
-            let Some(id) = self.slab.back(slab::INACTIVE) else { continue };
-            let record = *self.slab.at(id);
-            if record.flags & flag::BUSY == 0 {
-                changes.push(Change::Dropped { page: record.key });
-                self.drop_page(id);
-                missing -= 1;
-            } else {
-                self.slab.at_mut(id).flags = record.flags & !flag::REFERENCED | flag::RECLAIM;
-                self.slab.unlink(id);
-                self.slab.push_front(slab::INACTIVE, id);
-            }
-        }
-        Ok(())
-    }
-
-    /// Moves pages from the active list as the scan of one inactive page asks for.
-    fn balance(&mut self, changes: &mut Vec<Change>) {
-        let (active, inactive) = (self.active(), self.inactive());
-        let pages = match self.config.balance {
-            Balance::Proportional => {
-                self.owed += active;
-                let pages = self.owed / inactive.max(1);
-                self.owed %= inactive.max(1);
-                pages
-            }
-            Balance::Halves if active > inactive => CLUSTER.min(active - inactive),
-            Balance::Halves => 0,
-        };
-        self.deactivate(pages.min(CLUSTER), changes);
     }
 }

@@ -216,7 +216,7 @@ impl Slab {
     }
 
     /// From the back of an LRU list to its front.
-    pub(super) fn from_back(&self, list: Id) -> impl Iterator<Item = &Record> {
+    pub(super) fn backwards(&self, list: Id) -> impl Iterator<Item = &Record> {
         let mut id = self.at(list).prev;
         std::iter::from_fn(move || {
             let record = (id != list).then(|| self.at(id))?;

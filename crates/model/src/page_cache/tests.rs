@@ -1,6 +1,8 @@
+use proptest::prelude::*;
 use umbrella_units::{FileId, Nanos, PageIndex, PageKey};
 
-use super::{Access, Change, Config, Demand, NeedsWriteBack, PageCache};
+use super::naive::Naive;
+use super::{Access, Balance, Change, Config, Demand, NeedsWriteBack, PageCache};
 
 fn page(file: u64, index: u64) -> PageKey {
     PageKey { file: FileId(file), index: PageIndex(index) }
@@ -188,4 +190,221 @@ fn files_leave_with_all_their_pages() {
     cache.delete(FileId(1), &mut changes);
     assert_eq!(changes, [Change::Dropped { page: page(1, 1) }, Change::Cleaned { page: page(1, 0) }]);
     assert_eq!((cache.counts().pages, cache.counts().dirty), (1, 1));
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Write(PageKey),
+    Read(PageKey),
+    Fill(PageKey, bool),
+    Begin(PageKey),
+    Complete(PageKey),
+    Truncate(PageKey),
+    Delete(FileId),
+    Forget(PageKey),
+    Room(u64),
+    Hold(u64),
+    Deactivate(usize),
+    Expire,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let page = || (1u64..5, 0u64..12).prop_map(|(file, index)| super::tests::page(file, index));
+    prop_oneof![
+        8 => page().prop_map(Step::Write),
+        6 => page().prop_map(Step::Read),
+        6 => (page(), any::<bool>()).prop_map(|(page, ahead)| Step::Fill(page, ahead)),
+        6 => page().prop_map(Step::Begin),
+        6 => page().prop_map(Step::Complete),
+        1 => page().prop_map(Step::Truncate),
+        1 => (1u64..5).prop_map(|file| Step::Delete(FileId(file))),
+        1 => page().prop_map(Step::Forget),
+        1 => (0u64..12).prop_map(Step::Room),
+        1 => (0u64..10).prop_map(Step::Hold),
+        1 => (0usize..5).prop_map(Step::Deactivate),
+        1 => Just(Step::Expire),
+    ]
+}
+
+/// Does the step to both; what they tell must be the same.
+fn apply(cache: &mut PageCache, naive: &mut Naive, now: Nanos, step: &Step) {
+    let (mut told, mut expected) = (Vec::new(), Vec::new());
+    match *step {
+        Step::Write(page) => {
+            let known = naive.pages.contains_key(&page);
+            let access = cache.write(now, page, &mut told);
+            let written = naive.write(now, page, &mut expected);
+            assert_eq!(
+                access,
+                if known {
+                    Access::Hit
+                } else if written {
+                    Access::Miss
+                } else {
+                    Access::Full
+                }
+            );
+        }
+        Step::Read(page) => {
+            let hit = cache.read(now, page, &mut told) == Access::Hit;
+            assert_eq!(hit, naive.pages.contains_key(&page));
+            if hit {
+                if naive.pages[&page].dirty {
+                    expected.push(Change::Touched { page });
+                }
+                naive.used(page, &mut expected);
+            }
+        }
+        Step::Fill(page, ahead) => {
+            let known = naive.pages.contains_key(&page);
+            let filled = if ahead { cache.fill_ahead(page, &mut told) } else { cache.fill(now, page, &mut told) };
+            let entered = naive.enter(page, &mut expected);
+            assert_eq!(filled.is_ok(), entered);
+            if entered && !known && !ahead {
+                naive.used(page, &mut expected);
+            }
+        }
+        Step::Begin(page) => assert_eq!(cache.begin_write_back(page), naive.begin(page)),
+        Step::Complete(page) => {
+            cache.complete_write_back(page);
+            naive.complete(page);
+        }
+        Step::Truncate(PageKey { file, index }) => cut(cache, naive, file, index, &mut told, &mut expected),
+        Step::Delete(file) => cut(cache, naive, file, PageIndex(0), &mut told, &mut expected),
+        Step::Forget(page) => {
+            cache.forget(page, &mut told);
+            if let Some(state) = naive.pages.get(&page) {
+                expected.push(if state.dirty { Change::Cleaned { page } } else { Change::Dropped { page } });
+                naive.remove(page);
+            }
+        }
+        Step::Room(pages) => {
+            let room = cache.make_room(pages, &mut told);
+            assert_eq!(room.is_ok(), naive.reclaim(pages, &mut expected));
+        }
+        Step::Hold(pages) => {
+            cache.set_held(pages);
+            naive.held = pages;
+        }
+        Step::Deactivate(pages) => {
+            cache.deactivate(pages, &mut told);
+            naive.deactivate(pages, &mut expected);
+        }
+        Step::Expire => {
+            let mut out = Vec::new();
+            cache.expired(now, &mut out);
+            let old = |&(_, since): &(FileId, Nanos)| since + Nanos(30) <= now;
+            let files: Vec<FileId> = naive.dirty_files.iter().filter(|file| old(file)).map(|&(file, _)| file).collect();
+            let dirty = naive.pages.iter().filter(|(_, state)| state.dirty).map(|(&page, _)| page);
+            let dirty: Vec<PageKey> = dirty.collect();
+            let pages = files.iter().flat_map(|&file| dirty.iter().copied().filter(move |page| page.file == file));
+            assert_eq!(out, pages.collect::<Vec<_>>());
+            naive.dirty_files.retain(|file| !old(file));
+            naive.dirty_files.extend(files.iter().map(|&file| (file, now)));
+        }
+    }
+    assert_eq!(told, expected, "after {step:?}");
+}
+
+/// Which of a file's pages leaves first is not promised.
+fn cut(
+    cache: &mut PageCache,
+    naive: &mut Naive,
+    file: FileId,
+    from: PageIndex,
+    told: &mut Vec<Change>,
+    expected: &mut Vec<Change>,
+) {
+    if from.0 == 0 {
+        cache.delete(file, told);
+    } else {
+        cache.truncate(file, from, told);
+    }
+    let of = |change: &Change| match *change {
+        Change::Dropped { page } | Change::Cleaned { page } => page,
+        _ => panic!("{change:?} is no end"),
+    };
+    told.sort_by_key(of);
+    let gone: Vec<PageKey> =
+        naive.pages.keys().copied().filter(|page| page.file == file && page.index >= from).collect();
+    for page in gone {
+        let dirty = naive.pages[&page].dirty;
+        expected.push(if dirty { Change::Cleaned { page } } else { Change::Dropped { page } });
+        naive.remove(page);
+    }
+}
+
+fn compare(cache: &PageCache, naive: &Naive) {
+    let list = |end| cache.slab.backwards(end).map(|record| record.key).collect::<Vec<_>>();
+    let back = |list: &[PageKey]| list.iter().rev().copied().collect::<Vec<_>>();
+    assert_eq!(list(super::slab::INACTIVE), back(&naive.inactive));
+    assert_eq!(list(super::slab::ACTIVE), back(&naive.active));
+    let count =
+        |what: fn(&super::naive::State) -> bool| naive.pages.values().filter(|state| what(state)).count() as u64;
+    let counts = cache.counts();
+    assert_eq!(counts.pages, naive.pages.len() as u64);
+    assert_eq!(counts.dirty, count(|state| state.dirty));
+    assert_eq!(counts.write_back, count(|state| state.write_back));
+    let files: Vec<FileId> = naive.dirty_files.iter().map(|&(file, _)| file).collect();
+    assert_eq!(cache.dirty_files().collect::<Vec<_>>(), files);
+    for file in (1..5).map(FileId) {
+        let pages = || naive.pages.iter().filter(move |(page, _)| page.file == file);
+        let mut dirty = Vec::new();
+        cache.dirty_of(file, &mut dirty);
+        let expected: Vec<PageKey> = pages().filter(|(_, state)| state.dirty).map(|(&page, _)| page).collect();
+        assert_eq!(dirty, expected);
+        assert_eq!(cache.write_back_of(file), pages().filter(|(_, state)| state.write_back).count() as u64);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// Order of use, states, files in order of dirtying and all that is told agree with plain lists. As a dirty page leaves
+    /// the plain lists by write-back, truncation, deletion and forgetting only, none is lost here either.
+    #[test]
+    fn agrees_with_plain_lists(
+        pages in 4u64..40,
+        halves: bool,
+        steps in prop::collection::vec((step(), 0u64..4), 1..250),
+    ) {
+        let balance = if halves { Balance::Halves } else { Balance::Proportional };
+        let config = Config { pages, balance, expire_after: Some(Nanos(30)), wake_every: Nanos(5), ..Config::default() };
+        let mut cache = PageCache::new(config);
+        let mut naive = Naive { config, ..Naive::default() };
+        let mut now = Nanos(0);
+        for (step, later) in &steps {
+            now = now + Nanos(*later);
+            apply(&mut cache, &mut naive, now, step);
+            compare(&cache, &naive);
+        }
+    }
+
+    /// If all that is told as expired is written at once, no page is dirty for longer than the expiry and one wake-up.
+    #[test]
+    fn no_page_is_dirty_for_longer_than_the_expiry_and_a_wake_up(
+        writes in prop::collection::vec((1u64..6, 0u64..20, 0u64..8), 1..300),
+    ) {
+        let config = Config { expire_after: Some(Nanos(30)), wake_every: Nanos(5), ..Config::default() };
+        let mut cache = PageCache::new(config);
+        let mut since = std::collections::BTreeMap::new();
+        let (mut now, mut wake) = (Nanos(0), Nanos(5));
+        for (file, index, later) in writes {
+            let next = now + Nanos(later);
+            while wake <= next {
+                let mut out = Vec::new();
+                cache.expired(wake, &mut out);
+                for page in out {
+                    prop_assert!(cache.begin_write_back(page));
+                    cache.complete_write_back(page);
+                    since.remove(&page);
+                }
+                prop_assert!(since.values().all(|&since: &Nanos| since + Nanos(30) > wake));
+                wake = cache.next_wake(wake).unwrap();
+            }
+            now = next;
+            cache.write(now, page(file, index), &mut Vec::new());
+            since.entry(page(file, index)).or_insert(now);
+        }
+    }
 }

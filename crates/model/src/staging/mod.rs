@@ -1,0 +1,200 @@
+//! Staging of new files in memory (Temporary-ramfs): which new files have no place on disk yet, and when they get one.
+//!
+//! Source: MRAM, section 3.1. A new file lives in memory without inode and blocks. It leaves for its real file system
+//! (it is "transformed": inode first, then all blocks at once) when it passes the threshold, or, least recently used
+//! first, when memory is short. One that is deleted before never touches the disk. There is no limit to all of them
+//! together. Two reasons: most files that die young are small, and a file whose size is known gets adjacent blocks.
+//!
+//! This decides only; who drives it counts the pages ([`Staging::pages`]) against the page cache
+//! ([`crate::page_cache::PageCache::set_held`]) and does what a file that leaves needs.
+
+#[cfg(test)]
+mod tests;
+
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+use umbrella_units::{ByteSize, FileId, PAGE_BYTES};
+
+/// How staging works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// A file that is larger leaves.
+    pub threshold: ByteSize,
+}
+
+impl Default for Config {
+    /// 1 MiB (MRAM, section 3.1.3).
+    fn default() -> Config {
+        Config { threshold: ByteSize(1 << 20) }
+    }
+}
+
+/// What becomes of a file that was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Staged {
+    /// It stays in memory.
+    Kept,
+    /// It passed the threshold: [`Staging::leave`] it.
+    Transform,
+    /// It is not staged.
+    Elsewhere,
+}
+
+/// A file that left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StagedFile {
+    /// Its directory.
+    pub dir: FileId,
+    /// Its size.
+    pub size: ByteSize,
+}
+
+/// A file and its neighbours in order of use.
+#[derive(Debug, Clone, Copy)]
+struct Record {
+    file: FileId,
+    staged: StagedFile,
+    /// The one used before it, or the next free record.
+    older: u32,
+    /// The one used after it.
+    newer: u32,
+}
+
+/// The record that is no file: its `newer` is the file used longest ago, its `older` the one used last.
+const ENDS: u32 = 0;
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub struct Staging {
+    config: Config,
+    records: Vec<Record>,
+    places: FxHashMap<FileId, u32>,
+    free: u32,
+    pages: u64,
+}
+
+fn pages_of(size: ByteSize) -> u64 {
+    size.0.div_ceil(PAGE_BYTES)
+}
+
+impl Staging {
+    /// With no files.
+    pub fn new(config: Config) -> Staging {
+        let nobody = StagedFile { dir: FileId(0), size: ByteSize(0) };
+        let ends = Record { file: FileId(0), staged: nobody, older: ENDS, newer: ENDS };
+        Staging { config, records: vec![ends], places: FxHashMap::default(), free: ENDS, pages: 0 }
+    }
+
+    /// What it was built with.
+    pub fn config(&self) -> Config {
+        self.config
+    }
+
+    /// A new, empty file is staged. Nothing happens if it is already.
+    pub fn create(&mut self, file: FileId, dir: FileId) {
+        if self.places.contains_key(&file) {
+            return;
+        }
+        let record = Record { file, staged: StagedFile { dir, size: ByteSize(0) }, older: ENDS, newer: ENDS };
+        let place = if self.free == ENDS {
+            self.records.push(record);
+            (self.records.len() - 1) as u32
+        } else {
+            let place = self.free;
+            self.free = self.at(place).older;
+            *self.at(place) = record;
+            place
+        };
+        self.places.insert(file, place);
+        self.link(place);
+    }
+
+    /// Whether the file is staged.
+    pub fn holds(&self, file: FileId) -> bool {
+        self.places.contains_key(&file)
+    }
+
+    /// The file was written or cut, and has this size now. Holes count as if they were written.
+    pub fn write(&mut self, file: FileId, size: ByteSize) -> Staged {
+        let Some(&place) = self.places.get(&file) else { return Staged::Elsewhere };
+        self.used(place);
+        let staged = &mut self.at(place).staged;
+        let before = std::mem::replace(&mut staged.size, size);
+        self.pages = self.pages - pages_of(before) + pages_of(size);
+        if size > self.config.threshold { Staged::Transform } else { Staged::Kept }
+    }
+
+    /// The file was read.
+    pub fn touch(&mut self, file: FileId) {
+        if let Some(&place) = self.places.get(&file) {
+            self.used(place);
+        }
+    }
+
+    /// Which files must leave so that so many pages are no longer staged: the least recently used first. All, if they have
+    /// fewer. They stay until [`Staging::leave`].
+    pub fn pressure(&self, pages: u64) -> Vec<FileId> {
+        let mut files = Vec::new();
+        let mut found = 0;
+        let mut place = self.records[ENDS as usize].newer;
+        while place != ENDS && found < pages {
+            let record = &self.records[place as usize];
+            files.push(record.file);
+            found += pages_of(record.staged.size);
+            place = record.newer;
+        }
+        files
+    }
+
+    /// The file leaves for its file system; `None` if it was not staged.
+    pub fn leave(&mut self, file: FileId) -> Option<StagedFile> {
+        let place = self.places.remove(&file)?;
+        self.unlink(place);
+        let staged = self.at(place).staged;
+        self.at(place).older = self.free;
+        self.free = place;
+        self.pages -= pages_of(staged.size);
+        Some(staged)
+    }
+
+    /// The file is deleted; true if it was staged, and so never touches the disk.
+    pub fn delete(&mut self, file: FileId) -> bool {
+        self.leave(file).is_some()
+    }
+
+    /// Pages of all staged files.
+    pub fn pages(&self) -> u64 {
+        self.pages
+    }
+
+    /// How many files are staged.
+    pub fn files(&self) -> u64 {
+        self.places.len() as u64
+    }
+
+    fn at(&mut self, place: u32) -> &mut Record {
+        &mut self.records[place as usize]
+    }
+
+    fn used(&mut self, place: u32) {
+        self.unlink(place);
+        self.link(place);
+    }
+
+    /// Makes a file that is in no order the one used last.
+    fn link(&mut self, place: u32) {
+        let last = self.at(ENDS).older;
+        self.at(last).newer = place;
+        self.at(ENDS).older = place;
+        let record = self.at(place);
+        record.older = last;
+        record.newer = ENDS;
+    }
+
+    fn unlink(&mut self, place: u32) {
+        let Record { older, newer, .. } = *self.at(place);
+        self.at(older).newer = newer;
+        self.at(newer).older = older;
+    }
+}
