@@ -21,11 +21,11 @@ use umbrella_units::{Nanos, Pages};
 pub use error::WriteBackError;
 pub use event::{DirtyPage, Event};
 pub use index::{
-    Age, Applied, BlockNeeds, DirtyFile, DirtyIndex, FileOrder, Memory, Needs, Recency, Segments, Zone, ZoneNeeds,
-    ZoneOrder,
+    Age, Applied, BlockNeeds, DirtyFile, DirtyIndex, FileOrder, Memory, Needs, Recency, Segments, Usage, Zone,
+    ZoneNeeds, ZoneOrder,
 };
 pub use params::{ParamInfo, ParamKind, Params, Spec, Values};
-pub use policy::{PageTimes, Policy};
+pub use policy::{PageTimes, Policy, Write};
 pub use registry::{PolicyInfo, find_policy, policies};
 
 /// A policy with its index of dirty pages.
@@ -66,8 +66,8 @@ impl WriteBack {
         match (event, applied) {
             (Event::Delete { file }, _) => self.policy.deleted(file),
             (_, Applied::Nothing) => {}
-            (Event::Dirty { page, .. } | Event::Rewrite { page }, Applied::Written(writes)) => {
-                self.policy.written(page, writes, &mut self.index);
+            (Event::Dirty { page, .. } | Event::Rewrite { page }, Applied::Written { writes, block }) => {
+                self.policy.written(Write { page, block, writes }, &mut self.index);
                 self.rank(now, page, Nanos::NEVER);
             }
             (Event::Foresee { page, next_write }, _) => self.rank(now, page, next_write),

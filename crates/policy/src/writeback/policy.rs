@@ -1,6 +1,6 @@
 //! What a policy is: it says what it needs of the index, and takes pages out of it when some are wanted.
 
-use umbrella_units::{FileId, Nanos, PageKey, Pages};
+use umbrella_units::{BlockNo, FileId, Nanos, PageKey, Pages};
 
 use super::event::DirtyPage;
 use super::index::{DirtyIndex, Needs};
@@ -14,8 +14,8 @@ pub trait Policy: Send {
     /// be selected. A policy whose source writes whole zones, segments or files may take more.
     fn select(&mut self, now: Nanos, want: Pages, index: &mut DirtyIndex, out: &mut Vec<DirtyPage>);
 
-    /// A page was written, for the so-manieth time since it became dirty (7: or more often).
-    fn written(&mut self, _page: PageKey, _writes: u8, _index: &mut DirtyIndex) {}
+    /// A page was written.
+    fn written(&mut self, _write: Write, _index: &mut DirtyIndex) {}
 
     /// A file was deleted.
     fn deleted(&mut self, _file: FileId) {}
@@ -30,6 +30,17 @@ pub trait Policy: Send {
     fn bytes(&self) -> usize {
         0
     }
+}
+
+/// A write of a page that is dirty now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Write {
+    /// Which page.
+    pub page: PageKey,
+    /// Where it lies on disk.
+    pub block: BlockNo,
+    /// Its writes since it became dirty; 7: or more.
+    pub writes: u8,
 }
 
 /// What is known of a page's writes.

@@ -2,7 +2,10 @@
 
 use super::error::WriteBackError;
 use super::params::{ParamInfo, Values};
-use super::policies::{cscan, file, recency, zone, zone_segment};
+use super::policies::{
+    clairvoyant, cscan, file, lrw, recency, segment, sorted, stow, sweep, two_queue, two_queue_sorted, wasl_segment,
+    wasl_segment_zone, wasl_zone, wow, write_minimal, zone, zone_segment,
+};
 use super::policy::Policy;
 
 /// What there is to know of a policy.
@@ -24,7 +27,26 @@ pub struct PolicyInfo {
     pub build: fn(&Values) -> Box<dyn Policy>,
 }
 
-static POLICIES: &[PolicyInfo] = &[file::INFO, recency::INFO, zone::INFO, zone_segment::INFO, cscan::INFO];
+static POLICIES: &[PolicyInfo] = &[
+    file::INFO,
+    recency::INFO,
+    segment::INFO,
+    zone::INFO,
+    zone_segment::INFO,
+    wasl_zone::INFO,
+    wasl_segment::INFO,
+    wasl_segment_zone::INFO,
+    two_queue::INFO,
+    sorted::INFO,
+    two_queue_sorted::INFO,
+    lrw::INFO,
+    cscan::INFO,
+    wow::INFO,
+    stow::INFO,
+    sweep::INFO,
+    clairvoyant::INFO,
+    write_minimal::INFO,
+];
 
 /// All policies, in the order of the documentation.
 pub fn policies() -> &'static [PolicyInfo] {

@@ -31,6 +31,7 @@ mod tests;
 use umbrella_units::{BlockNo, ByteSize, FileId, Nanos, PageIndex, PageKey};
 
 pub use files::{DirtyFile, FileOrder};
+pub use take::Usage;
 pub use zones::{Zone, ZoneOrder};
 
 use self::files::{Files, Tail};
@@ -109,8 +110,13 @@ pub enum Age {
 pub enum Applied {
     /// Nothing: the page is not in the index.
     Nothing,
-    /// The page was written, for the so-manieth time since it became dirty (7: or more often).
-    Written(u8),
+    /// The page was written.
+    Written {
+        /// Its writes since it became dirty; 7: or more.
+        writes: u8,
+        /// Where it lies.
+        block: BlockNo,
+    },
     /// Something else.
     Changed,
 }
@@ -277,7 +283,7 @@ impl DirtyIndex {
         if !(active && self.needs.inactive_only) {
             self.place(slot);
         }
-        Applied::Written(1)
+        Applied::Written { writes: 1, block }
     }
 
     fn rewrite(&mut self, now: Nanos, slot: u32) -> Applied {
@@ -288,10 +294,7 @@ impl DirtyIndex {
         }
         let (writes, block) = (entry.writes(), entry.block());
         self.refresh(slot);
-        if let Some(zones) = self.places.as_mut().and_then(|places| places.zones.as_mut()) {
-            zones.set_rewritten(block.0 / zones.size(), true);
-        }
-        Applied::Written(writes)
+        Applied::Written { writes, block }
     }
 
     fn refresh(&mut self, slot: u32) {

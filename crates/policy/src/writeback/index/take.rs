@@ -4,10 +4,21 @@
 use umbrella_units::{BlockNo, Extent, FileId, Nanos, PageIndex, PageKey, Pages};
 
 use super::super::event::DirtyPage;
+use super::DirtyIndex;
 use super::files::{DirtyFile, Tail};
 use super::runs::Run;
 use super::zones::Zone;
-use super::{DirtyIndex, Segments};
+
+/// How a dirty page was used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Usage {
+    /// How long ago it was written ([`super::Age`]).
+    pub age: Nanos,
+    /// How often it was written since it became dirty; 7: or more often.
+    pub writes: u8,
+    /// Whether the page cache counts it as recently used.
+    pub active: bool,
+}
 
 impl From<Run> for Extent {
     fn from(run: Run) -> Extent {
@@ -72,10 +83,26 @@ impl DirtyIndex {
         self.zones().map_or(0, |zones| zones.totals().0)
     }
 
-    /// Clears the mark that a page of the zone was written again. Needs [`super::BlockNeeds::zones`].
-    pub fn clear_rewritten(&mut self, zone: Zone) {
+    /// The first zone with long segments (or with short ones, when not `long`) whose number is at least `number`. Needs
+    /// [`super::ZoneOrder::Classes`].
+    pub fn next_zone(&self, number: u64, long: bool) -> Option<Zone> {
+        self.zones()?.next_in_class(number, long)
+    }
+
+    /// Dirty blocks in zones with long segments. Needs [`super::ZoneOrder::Classes`].
+    pub fn pages_in_long_zones(&self) -> Pages {
+        Pages(self.zones().map_or(0, super::zones::Zones::long_pages))
+    }
+
+    /// Dirty blocks: fewer than pages when some block is claimed twice. Needs [`super::BlockNeeds::zones`].
+    pub fn dirty_blocks(&self) -> Pages {
+        Pages(self.zones().map_or(0, |zones| zones.totals().1))
+    }
+
+    /// Sets or clears a zone's mark that it was hit. Needs [`super::BlockNeeds::zones`].
+    pub fn set_hit(&mut self, zone: Zone, hit: bool) {
         if let Some(zones) = self.places.as_mut().and_then(|places| places.zones.as_mut()) {
-            zones.set_rewritten(zone.number, false);
+            zones.set_hit(zone.number, hit);
         }
     }
 
@@ -180,14 +207,11 @@ impl DirtyIndex {
         self.find(page).map(|slot| (self.pages.get(slot).block(), self.pages.get(slot).age(now)))
     }
 
-    /// How long ago the page at `block` was written ([`super::Needs::age`]). Needs [`super::Needs::blocks`].
-    pub fn age_at(&self, block: BlockNo, now: Nanos) -> Option<Nanos> {
-        self.places.as_ref()?.owner(block.0, &self.pages).map(|slot| self.pages.get(slot).age(now))
-    }
-
-    /// Whether segments end at the borders of zones.
-    pub fn cuts_segments(&self) -> bool {
-        self.needs.blocks.is_some_and(|blocks| blocks.segments == Segments::InZones)
+    /// How the page at `block` was used. Needs [`super::Needs::blocks`].
+    pub fn usage_at(&self, block: BlockNo, now: Nanos) -> Option<Usage> {
+        let slot = self.places.as_ref()?.owner(block.0, &self.pages)?;
+        let entry = self.pages.get(slot);
+        Some(Usage { age: entry.age(now), writes: entry.writes(), active: entry.is_active() })
     }
 
     fn trim(&mut self) {

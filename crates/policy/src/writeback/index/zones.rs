@@ -4,8 +4,12 @@
 //! Where runs are cut at the borders of zones (WASL, and TESA's `zone`) that is simply the zone they lie in.
 
 use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use umbrella_units::Pages;
 
 use super::heap::Heap;
+use super::runs::RunSet;
 use super::table::{Hash, SlotTable, hash};
 
 /// Which choice among zones a policy asks for, so that only its order is kept.
@@ -19,6 +23,12 @@ pub enum ZoneOrder {
     Length,
     /// Both.
     PagesAndLength,
+    /// The zones whose segments have at least so many pages on average, and the others, each in order of number
+    /// ([`super::DirtyIndex::next_zone`]).
+    Classes {
+        /// The length.
+        length: Pages,
+    },
 }
 
 /// A zone that holds dirty pages.
@@ -30,8 +40,8 @@ pub struct Zone {
     pub pages: u64,
     /// Segments that begin in it (NS).
     pub segments: u64,
-    /// Whether a dirty page of it was written again since the mark was last cleared (the recency bit of WOW).
-    pub rewritten: bool,
+    /// Whether it was hit since the mark was last cleared ([`super::DirtyIndex::set_hit`]; the recency bit of WOW).
+    pub hit: bool,
 }
 
 impl Zone {
@@ -55,19 +65,74 @@ impl Zone {
 struct Entry {
     number: u64,
     pages: u32,
-    /// The top bit: written again.
+    /// The top bit: hit.
     segments: u32,
 }
 
-const REWRITTEN: u32 = 1 << 31;
+const HIT: u32 = 1 << 31;
 
 impl Entry {
     fn zone(self) -> Zone {
         Zone {
             number: self.number,
             pages: u64::from(self.pages),
-            segments: u64::from(self.segments & !REWRITTEN),
-            rewritten: self.segments & REWRITTEN != 0,
+            segments: u64::from(self.segments & !HIT),
+            hit: self.segments & HIT != 0,
+        }
+    }
+}
+
+/// A zone on the way down its heap.
+#[derive(PartialEq, Eq)]
+struct ByLength {
+    zone: Zone,
+    place: usize,
+}
+
+impl Ord for ByLength {
+    fn cmp(&self, other: &ByLength) -> Ordering {
+        self.zone.by_length(&other.zone)
+    }
+}
+
+impl PartialOrd for ByLength {
+    fn partial_cmp(&self, other: &ByLength) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// The zones in two classes, each in order: those with long segments, and the others.
+#[derive(Debug)]
+struct Classes {
+    /// Pages per segment from which segments are long.
+    length: u64,
+    long: RunSet,
+    short: RunSet,
+    long_pages: u64,
+}
+
+impl Classes {
+    fn set(&mut self, long: bool) -> &mut RunSet {
+        if long { &mut self.long } else { &mut self.short }
+    }
+
+    fn change(&mut self, before: Option<Zone>, after: Option<Zone>) {
+        let class = |zone: Option<Zone>| zone.map(|zone| (zone.number, zone.has_length(self.length), zone.pages));
+        let (before, after) = (class(before), class(after));
+        for (sign, class) in [(-1, before), (1, after)] {
+            if let Some((_, true, pages)) = class {
+                self.long_pages = self.long_pages.wrapping_add_signed(sign * pages as i64);
+            }
+        }
+        let place = |class: Option<(u64, bool, u64)>| class.map(|(number, long, _)| (number, long));
+        if place(before) == place(after) {
+            return;
+        }
+        if let Some((number, long)) = place(before) {
+            self.set(long).remove(number, 1);
+        }
+        if let Some((number, long)) = place(after) {
+            self.set(long).insert(number);
         }
     }
 }
@@ -82,6 +147,7 @@ pub(super) struct Zones {
     table: SlotTable,
     by_pages: Option<Heap>,
     by_length: Option<Heap>,
+    classes: Option<Classes>,
     /// Blocks in all zones.
     pages: u64,
     /// Zones with dirty pages.
@@ -96,6 +162,12 @@ fn zone_hash(number: u64) -> Hash {
 
 impl Zones {
     pub(super) fn new(size: u64, order: ZoneOrder) -> Zones {
+        let classes = match order {
+            ZoneOrder::Classes { length } => {
+                Some(Classes { length: length.0, long: RunSet::new(0), short: RunSet::new(0), long_pages: 0 })
+            }
+            _ => None,
+        };
         let pages = matches!(order, ZoneOrder::Pages | ZoneOrder::PagesAndLength);
         let length = matches!(order, ZoneOrder::Length | ZoneOrder::PagesAndLength);
         Zones {
@@ -105,6 +177,7 @@ impl Zones {
             table: SlotTable::default(),
             by_pages: pages.then(Heap::default),
             by_length: length.then(Heap::default),
+            classes,
             pages: 0,
             used: 0,
             latest: 0,
@@ -144,13 +217,18 @@ impl Zones {
     pub(super) fn change(&mut self, block: u64, pages: i64, segments: i64) {
         let number = block / self.size;
         let (slot, new) = self.slot(number).map_or_else(|| (self.add_slot(number), true), |slot| (slot, false));
+        let before = self.entries[slot as usize].zone();
         let entry = &mut self.entries[slot as usize];
         entry.pages = (i64::from(entry.pages) + pages) as u32;
-        entry.segments = (i64::from(entry.segments & !REWRITTEN) + segments) as u32 | (entry.segments & REWRITTEN);
+        entry.segments = (i64::from(entry.segments & !HIT) + segments) as u32 | (entry.segments & HIT);
         let gone = entry.pages == 0;
         self.pages = self.pages.wrapping_add_signed(pages);
         self.used = self.used + u64::from(new) - u64::from(gone);
         self.latest = slot;
+        if let Some(classes) = &mut self.classes {
+            let after = entry.zone();
+            classes.change((!new).then_some(before), (!gone).then_some(after));
+        }
         if gone && !new {
             // In the heaps it has its old place still; the comparison is not needed to find it.
             self.entries[slot as usize].segments = 1;
@@ -180,11 +258,11 @@ impl Zones {
         }
     }
 
-    /// Sets or clears the mark of the zone that holds `block`.
-    pub(super) fn set_rewritten(&mut self, number: u64, rewritten: bool) {
+    /// Sets or clears the mark of a zone.
+    pub(super) fn set_hit(&mut self, number: u64, hit: bool) {
         if let Some(slot) = self.slot(number) {
             let entry = &mut self.entries[slot as usize];
-            entry.segments = if rewritten { entry.segments | REWRITTEN } else { entry.segments & !REWRITTEN };
+            entry.segments = if hit { entry.segments | HIT } else { entry.segments & !HIT };
         }
     }
 
@@ -206,20 +284,31 @@ impl Zones {
     /// long enough but have too few pages.
     pub(super) fn longest(&self, shortest: u64, above_average: bool) -> Option<Zone> {
         let heap = self.by_length.as_ref()?;
-        let zone_at = |place: usize| heap.at(place).map(|slot| self.entries[slot as usize].zone());
-        let mut open: Vec<(Zone, usize)> = zone_at(0).map(|zone| (zone, 0)).into_iter().collect();
-        loop {
-            let best = (0..open.len()).max_by(|&a, &b| open[a].0.by_length(&open[b].0))?;
-            let (zone, place) = open.swap_remove(best);
+        let zone_at =
+            |place: usize| heap.at(place).map(|slot| ByLength { zone: self.entries[slot as usize].zone(), place });
+        let mut open: BinaryHeap<ByLength> = zone_at(0).into_iter().collect();
+        while let Some(ByLength { zone, place }) = open.pop() {
             if !zone.has_length(shortest) {
                 return None;
             }
             if !above_average || u128::from(zone.pages) * u128::from(self.used) >= u128::from(self.pages) {
                 return Some(zone);
             }
-            let children = [2 * place + 1, 2 * place + 2];
-            open.extend(children.into_iter().filter_map(|place| zone_at(place).map(|zone| (zone, place))));
+            open.extend([2 * place + 1, 2 * place + 2].into_iter().filter_map(zone_at));
         }
+        None
+    }
+
+    /// The first zone of a class whose number is at least `number`.
+    pub(super) fn next_in_class(&self, number: u64, long: bool) -> Option<Zone> {
+        let classes = self.classes.as_ref()?;
+        let set = if long { &classes.long } else { &classes.short };
+        self.get(set.at_or_after(number)?.start.max(number))
+    }
+
+    /// Blocks in zones with long segments.
+    pub(super) fn long_pages(&self) -> u64 {
+        self.classes.as_ref().map_or(0, |classes| classes.long_pages)
     }
 
     /// How many zones hold dirty pages, and how many blocks they hold.
@@ -235,5 +324,6 @@ impl Zones {
             + self.table.bytes()
             + heap(&self.by_pages)
             + heap(&self.by_length)
+            + self.classes.as_ref().map_or(0, |classes| classes.long.bytes() + classes.short.bytes())
     }
 }

@@ -17,21 +17,20 @@ pub(in super::super) const INFO: PolicyInfo = PolicyInfo {
     params: &[super::zone_param("8MiB")],
     offline: false,
     keeps: "inactive pages by block, zones by number of pages",
-    build: |values| Box::new(Zone { blocks: values.pages("zone").0 }),
+    build: |values| Box::new(FullestZone { blocks: values.pages("zone"), inactive_only: true }),
 };
 
-struct Zone {
-    blocks: u64,
+/// The fullest zone first; shared with `wasl_zone`.
+pub(super) struct FullestZone {
+    pub(super) blocks: Pages,
+    pub(super) inactive_only: bool,
 }
 
-impl Policy for Zone {
+impl Policy for FullestZone {
     fn needs(&self) -> Needs {
-        let zones = Some(ZoneNeeds { blocks: self.blocks, order: ZoneOrder::Pages });
-        Needs {
-            inactive_only: true,
-            blocks: Some(BlockNeeds { segments: Segments::InZones, zones }),
-            ..Needs::default()
-        }
+        let zones = Some(ZoneNeeds { blocks: self.blocks.0, order: ZoneOrder::Pages });
+        let blocks = Some(BlockNeeds { segments: Segments::InZones, zones });
+        Needs { inactive_only: self.inactive_only, blocks, ..Needs::default() }
     }
 
     fn select(&mut self, _now: Nanos, want: Pages, index: &mut DirtyIndex, out: &mut Vec<DirtyPage>) {

@@ -1,1 +1,194 @@
-//! Todo
+//! The worked examples of the papers.
+
+use umbrella_units::Nanos;
+
+use super::script::{dirty_blocks, page, policy, select, select_blocks};
+use crate::writeback::{Event, WriteBack};
+use umbrella_units::BlockNo;
+
+/// Figure 2 of TESA as far as its text gives it: zones of 25 blocks, alpha 2. Zone 2 has most dirty pages, scattered; zone
+/// 4 one segment of more than the average; zones 3 and 5 fewer than the average. Zones 1 to 5 hold 10, 14, 5, 11, 7.
+fn figure_2() -> WriteBack {
+    let mut policy = policy("zone_segment:zone=100KiB,alpha=2");
+    dirty_blocks(&mut policy, (25..45).step_by(2));
+    dirty_blocks(&mut policy, (50..75).step_by(2).chain([51]));
+    dirty_blocks(&mut policy, 80..85);
+    dirty_blocks(&mut policy, 105..116);
+    dirty_blocks(&mut policy, [125, 126, 128, 129, 131, 133, 135]);
+    policy
+}
+
+#[test]
+fn tesa_figure_2_long_segments_first_and_then_the_fullest_zone() {
+    let mut policy = figure_2();
+    // Zone 3 has one segment of 5, but fewer pages than the average of 9.4; zone 4 with its 11 in one is the target.
+    assert_eq!(select_blocks(&mut policy, 1), (105..116).collect::<Vec<_>>());
+    // Without zone 4 the average is 9: zones 1 and 2 are above it, with 1 and 14/12 pages a segment, less than alpha.
+    let fullest: Vec<u64> = (50..75).filter(|block| block % 2 == 0 || *block == 51).collect();
+    assert_eq!(select_blocks(&mut policy, 1), fullest);
+}
+
+#[test]
+fn tesa_figure_2_without_a_threshold_goes_on_by_segments() {
+    let mut policy = policy("zone_segment:zone=100KiB,alpha=1");
+    dirty_blocks(&mut policy, (50..75).step_by(2));
+    dirty_blocks(&mut policy, [125, 126, 127, 128, 129, 131, 132, 133, 134, 135, 136, 138, 139]);
+    // Both have 13 pages; zone 5 has 13/3 a segment.
+    assert_eq!(select_blocks(&mut policy, 1)[0], 125);
+}
+
+#[test]
+fn tesa_a_page_between_two_segments_makes_them_one() {
+    let mut policy = policy("segment");
+    dirty_blocks(&mut policy, [1, 2, 3, 5, 6, 7, 8]);
+    assert_eq!(policy.index().segments(), 2);
+    dirty_blocks(&mut policy, [4]);
+    assert_eq!(policy.index().segments(), 1);
+    assert_eq!(select_blocks(&mut policy, 1), [1, 2, 3, 4, 5, 6, 7, 8]);
+}
+
+#[test]
+fn tesa_a_segment_belongs_to_the_zone_of_its_first_block() {
+    let mut policy = policy("zone_segment:zone=12KiB");
+    dirty_blocks(&mut policy, [1, 2, 3, 5, 6, 7, 8]);
+    let zone =
+        |policy: &WriteBack, block| policy.index().zone_of(BlockNo(block)).map(|zone| (zone.pages, zone.segments));
+    assert_eq!([0, 3, 6].map(|block| zone(&policy, block)), [Some((3, 1)), Some((4, 1)), None]);
+    dirty_blocks(&mut policy, [4]);
+    assert_eq!([0, 3, 6].map(|block| zone(&policy, block)), [Some((8, 1)), None, None]);
+    policy.on(Nanos(0), Event::Clean { page: umbrella_units::PageKey::device(BlockNo(6)) });
+    assert_eq!([0, 3, 6].map(|block| zone(&policy, block)), [Some((5, 1)), None, Some((2, 1))]);
+}
+
+#[test]
+fn tesa_active_pages_are_not_there_until_they_are_inactive_again() {
+    for name in ["zone", "zone_segment", "segment", "recency"] {
+        let mut policy = policy(name);
+        dirty_blocks(&mut policy, [1, 2, 3]);
+        let middle = umbrella_units::PageKey::device(BlockNo(2));
+        policy.on(Nanos(0), Event::Activate { page: middle });
+        assert_eq!((policy.dirty().0, policy.eligible().0), (3, 2), "{name}");
+        assert_eq!(select_blocks(&mut policy, 9), [1, 3], "{name}");
+        assert_eq!(select_blocks(&mut policy, 9), [0; 0], "{name}");
+        policy.on(Nanos(0), Event::Deactivate { page: middle });
+        assert_eq!(select_blocks(&mut policy, 9), [2], "{name}");
+    }
+}
+
+fn umbrellafs_figures_9_to_12(name: &str) -> Vec<u64> {
+    let mut policy = policy(name);
+    for file in [1, 5, 3, 6, 7, 4, 2] {
+        let block = BlockNo(100 - file);
+        policy.on(Nanos(0), Event::Dirty { page: page(file, 0), block, active: false });
+    }
+    for _ in 0..3 {
+        for file in [2, 4, 6] {
+            policy.on(Nanos(0), Event::Rewrite { page: page(file, 0) });
+        }
+    }
+    select(&mut policy, Nanos(0), 3).iter().map(|chosen| chosen.page.file.0).collect()
+}
+
+#[test]
+fn umbrellafs_figure_9_linux_goes_by_the_order_of_the_first_write() {
+    assert_eq!(umbrellafs_figures_9_to_12("file"), [1, 5, 3]);
+}
+
+#[test]
+fn umbrellafs_figure_10_two_queues_leave_rewritten_files_for_last() {
+    assert_eq!(umbrellafs_figures_9_to_12("two_queue"), [1, 5, 3]);
+    let mut policy = policy("two_queue");
+    for (file, writes) in [(1, 4), (2, 3)] {
+        policy.on(Nanos(0), Event::Dirty { page: page(file, 0), block: BlockNo(file), active: false });
+        (1..writes).for_each(|_| policy.on(Nanos(0), Event::Rewrite { page: page(file, 0) }));
+    }
+    assert_eq!(select_blocks(&mut policy, 2), [2, 1]);
+}
+
+#[test]
+fn umbrellafs_figure_11_sorting_goes_by_inode_number() {
+    assert_eq!(umbrellafs_figures_9_to_12("sorted"), [1, 2, 3]);
+}
+
+#[test]
+fn umbrellafs_figure_12_both_sort_each_queue() {
+    assert_eq!(umbrellafs_figures_9_to_12("two_queue_sorted"), [1, 3, 5]);
+}
+
+#[test]
+fn mram_figure_3_9_of_two_zones_with_as_many_pages_the_one_with_longer_segments_goes_first() {
+    let scattered = [40, 41, 43, 44, 46, 47, 49];
+    let joined = [60, 61, 62, 63, 65, 66, 67];
+    let mut hybrid = policy("wasl_segment_zone:zone=40KiB");
+    dirty_blocks(&mut hybrid, scattered.into_iter().chain(joined));
+    assert_eq!(select_blocks(&mut hybrid, 1), joined);
+    let mut by_pages = policy("wasl_zone:zone=40KiB");
+    dirty_blocks(&mut by_pages, scattered.into_iter().chain(joined));
+    assert_eq!(select_blocks(&mut by_pages, 1), scattered);
+}
+
+#[test]
+fn mram_segments_of_the_hybrid_end_at_the_border_of_the_zone() {
+    let mut policy = policy("wasl_segment_zone:zone=40KiB");
+    dirty_blocks(&mut policy, (5..15).chain(20..26));
+    // The run from 5 to 14 is ten pages long, but five in each zone.
+    assert_eq!(select_blocks(&mut policy, 1), [20, 21, 22, 23, 24, 25]);
+}
+
+#[test]
+fn cscan_goes_on_where_it_ended_and_begins_again_after_the_last_block() {
+    let mut policy = policy("cscan");
+    dirty_blocks(&mut policy, [10, 11, 12, 30, 50]);
+    assert_eq!(select_blocks(&mut policy, 2), [10, 11]);
+    dirty_blocks(&mut policy, [5, 20]);
+    assert_eq!(select_blocks(&mut policy, 3), [12, 20, 30]);
+    assert_eq!(select_blocks(&mut policy, 9), [50, 5]);
+}
+
+#[test]
+fn wow_passes_over_a_group_that_was_hit_once() {
+    let mut policy = policy("wow:group=40KiB");
+    dirty_blocks(&mut policy, [3, 13, 23, 14]);
+    assert_eq!(select_blocks(&mut policy, 2), [3, 23]);
+    assert_eq!(select_blocks(&mut policy, 1), [13, 14]);
+}
+
+#[test]
+fn two_pages_of_one_block_are_both_written() {
+    for info in crate::writeback::policies() {
+        let mut policy = policy(info.name);
+        for file in [1, 2] {
+            policy.on(Nanos(0), Event::Dirty { page: page(file, 0), block: BlockNo(7), active: false });
+        }
+        policy.on(Nanos(0), Event::Dirty { page: page(3, 0), block: BlockNo(8), active: false });
+        policy.on(Nanos(0), Event::Remap { page: page(3, 0), block: BlockNo(7) });
+        policy.on(Nanos(0), Event::Clean { page: page(1, 0) });
+        let mut files: Vec<u64> = select(&mut policy, Nanos(0), 9).iter().map(|chosen| chosen.page.file.0).collect();
+        files.sort_unstable();
+        assert_eq!(files, [2, 3], "{}", info.name);
+    }
+}
+
+#[test]
+fn clairvoyant_writes_last_what_is_written_again_first() {
+    let mut policy = policy("clairvoyant");
+    dirty_blocks(&mut policy, [1, 2, 3]);
+    for (block, secs) in [(1, 50), (2, 5)] {
+        let next_write = Nanos::from_secs(secs);
+        policy.on(Nanos(0), Event::Foresee { page: umbrella_units::PageKey::device(BlockNo(block)), next_write });
+    }
+    assert_eq!(select_blocks(&mut policy, 3), [3, 1, 2]);
+}
+
+#[test]
+fn an_address_that_no_device_has_changes_nothing() {
+    for info in crate::writeback::policies() {
+        let mut policy = policy(info.name);
+        let beyond = BlockNo(u64::MAX);
+        policy.on(Nanos(0), Event::Dirty { page: page(1, 0), block: beyond, active: false });
+        policy.on(Nanos(0), Event::Dirty { page: page(1, u64::MAX), block: BlockNo(1), active: false });
+        policy.on(Nanos(0), Event::Dirty { page: page(1, 1), block: BlockNo(1), active: false });
+        policy.on(Nanos(0), Event::Remap { page: page(1, 1), block: beyond });
+        assert_eq!(select_blocks(&mut policy, 9), [1], "{}", info.name);
+    }
+}

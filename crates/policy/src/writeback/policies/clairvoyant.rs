@@ -1,0 +1,39 @@
+//! `clairvoyant`: the page with the longest time to its next write first, those that are never written again before all;
+//! on a tie the lower block. Offline: it must be told the future.
+//!
+//! Belady's rule, applied to writes: no order of write-back writes fewer pages. The bound that others are measured
+//! against. Source: UmbrellaFS, chapter V, optimality, figures 40 and 41.
+
+use umbrella_units::{Nanos, Pages};
+
+use super::super::event::DirtyPage;
+use super::super::index::{DirtyIndex, Needs};
+use super::super::policy::{Goal, PageTimes, Policy};
+use super::super::registry::PolicyInfo;
+
+pub(in super::super) const INFO: PolicyInfo = PolicyInfo {
+    name: "clairvoyant",
+    summary: "the page with the longest time to its next write first (a bound; needs the future)",
+    source: "UmbrellaFS, chapter V, optimality",
+    params: &[],
+    offline: true,
+    keeps: "pages by the time of their next write",
+    build: |_| Box::new(Clairvoyant),
+};
+
+struct Clairvoyant;
+
+impl Policy for Clairvoyant {
+    fn needs(&self) -> Needs {
+        Needs { ranks: true, ..Needs::default() }
+    }
+
+    fn select(&mut self, _now: Nanos, want: Pages, index: &mut DirtyIndex, out: &mut Vec<DirtyPage>) {
+        let goal = Goal::new(want, out);
+        while !goal.is_met(out) && index.take_highest(out) {}
+    }
+
+    fn rank(&self, times: PageTimes) -> u64 {
+        times.next.0
+    }
+}

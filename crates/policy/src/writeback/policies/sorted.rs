@@ -1,0 +1,18 @@
+//! `sorted`: files in the order of their inode numbers, pages in index order.
+//!
+//! The page cache does not know where files lie, but many file systems place them much in the order of their inodes.
+//! Source: UmbrellaFS, chapter IV, figure 11.
+
+use super::super::index::FileOrder;
+use super::super::registry::PolicyInfo;
+use super::two_queue::TwoQueues;
+
+pub(in super::super) const INFO: PolicyInfo = PolicyInfo {
+    name: "sorted",
+    summary: "files in the order of their inode numbers",
+    source: "UmbrellaFS, chapter IV, sorting",
+    params: &[],
+    offline: false,
+    keeps: "files by number, their pages in index order",
+    build: |_| Box::new(TwoQueues::new(FileOrder::Number, 0)),
+};

@@ -1,0 +1,15 @@
+//! `two_queue_sorted`: `two_queue`, each queue in the order of inode numbers. Source: UmbrellaFS, chapter IV, figure 12.
+
+use super::super::index::FileOrder;
+use super::super::registry::PolicyInfo;
+use super::two_queue::{PARAMS, TwoQueues};
+
+pub(in super::super) const INFO: PolicyInfo = PolicyInfo {
+    name: "two_queue_sorted",
+    summary: "files in the order of their inode numbers, those written repeatedly last",
+    source: "UmbrellaFS, chapter IV, multiple queues with sorting",
+    params: PARAMS,
+    offline: false,
+    keeps: "files by mark and number, their pages in index order",
+    build: |values| Box::new(TwoQueues::new(FileOrder::Number, values.number("writes"))),
+};
