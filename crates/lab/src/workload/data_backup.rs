@@ -42,6 +42,7 @@ struct Backup {
     dirs: Vec<FileId>,
     sizes: std::vec::IntoIter<u64>,
     left_here: u64,
+    files: u64,
     io: u64,
 }
 
@@ -59,6 +60,7 @@ fn build(seed: Seed, scale: Scale, params: &Params) -> Result<BoxedWorkload, Wor
         tree: tree.into_iter(),
         sizes: sizes.into_iter(),
         left_here: 0,
+        files,
         io: params.size("io").0,
     })))
 }
@@ -70,6 +72,10 @@ impl Play for Backup {
 
     fn clients(&self) -> u32 {
         1
+    }
+
+    fn progress(&self) -> Option<f64> {
+        Some(1.0 - self.sizes.len() as f64 / self.files as f64)
     }
 
     fn play(&mut self, _client: ClientId, _now: Nanos, script: &mut Script) -> Act {

@@ -48,7 +48,12 @@ pub(super) const ENTRY: WorkloadEntry = WorkloadEntry {
 #[derive(Debug, Clone, Copy)]
 enum Thing {
     Nothing,
-    File { file: FileId, size: u64 },
+    /// `home` is the directory that it was made in, whatever its name is now.
+    File {
+        file: FileId,
+        size: u64,
+        home: FileId,
+    },
     Directory(FileId),
 }
 
@@ -136,22 +141,27 @@ impl Client {
             self.remove(path, script);
         }
         for &path in inside.iter().rev() {
-            if let Thing::Directory(dir) = *self.thing(path) {
+            let Thing::Directory(dir) = *self.thing(path) else {
+                continue;
+            };
+            // A file that was made here and now has a name elsewhere still counts as being here.
+            if !self.things.iter().any(|thing| matches!(thing, Thing::File { home, .. } if *home == dir)) {
                 script.delete(dir);
-                *self.thing(path) = Thing::Nothing;
             }
+            *self.thing(path) = Thing::Nothing;
         }
     }
 
-    fn make(&mut self, load: &Load, ids: &mut Ids, path: PathNo, script: &mut Script) -> (FileId, u64) {
-        match *self.thing(path) {
-            Thing::File { file, size } => (file, size),
-            Thing::Directory(_) | Thing::Nothing => {
-                let file = ids.next();
-                script.step(Step::Create { file, dir: self.dir_of(load, path) });
-                *self.thing(path) = Thing::File { file, size: 0 };
-                (file, 0)
-            }
+    /// The file at the name, made if nothing is there; `None` when a directory is. With its size, to be changed.
+    fn make(&mut self, load: &Load, ids: &mut Ids, path: PathNo, script: &mut Script) -> Option<(FileId, &mut u64)> {
+        if let Thing::Nothing = *self.thing(path) {
+            let (file, home) = (ids.next(), self.dir_of(load, path));
+            script.step(Step::Create { file, dir: home });
+            *self.thing(path) = Thing::File { file, size: 0, home };
+        }
+        match self.thing(path) {
+            Thing::File { file, size, .. } => Some((*file, size)),
+            Thing::Directory(_) | Thing::Nothing => None,
         }
     }
 
@@ -165,17 +175,16 @@ impl Client {
                 }
             }
             Call::Create { path, empties } => {
-                if let Thing::Directory(_) = *self.thing(path) {
-                    return;
-                }
-                let (file, size) = self.make(load, ids, path, script);
-                if empties && size > 0 {
+                if let Some((file, end)) = self.make(load, ids, path, script)
+                    && empties
+                    && *end > 0
+                {
+                    *end = 0;
                     script.step(Step::Truncate { file, size: ByteSize(0) });
-                    *self.thing(path) = Thing::File { file, size: 0 };
                 }
             }
             Call::Read { path, offset, size } => {
-                if let Thing::File { file, size: end } = *self.thing(path)
+                if let Thing::File { file, size: end, .. } = *self.thing(path)
                     && offset < end
                 {
                     let size = u64::from(size).min(end - offset);
@@ -183,12 +192,11 @@ impl Client {
                 }
             }
             Call::Write { path, offset, size } => {
-                if let Thing::Directory(_) = *self.thing(path) {
-                    return;
+                if let Some((file, end)) = self.make(load, ids, path, script) {
+                    let size = u64::from(size);
+                    *end = (*end).max(offset + size);
+                    script.write(file, offset, size, size);
                 }
-                let (file, end) = self.make(load, ids, path, script);
-                script.write(file, offset, u64::from(size), u64::from(size));
-                *self.thing(path) = Thing::File { file, size: end.max(offset + u64::from(size)) };
             }
             Call::Flush(path) => {
                 if let (true, Thing::File { file, .. }) = (flush, *self.thing(path)) {

@@ -77,6 +77,9 @@ const CREATE_DIRECTORY: u64 = 0x1;
 const DISPOSITION_CREATE: u64 = 0x2;
 const DISPOSITION_OVERWRITE: [u64; 2] = [0x4, 0x5];
 
+/// Bytes of a path at most, as on Linux.
+const LONGEST_PATH: usize = 4096;
+
 /// The arguments of a line.
 struct Line<'a> {
     number: usize,
@@ -104,6 +107,9 @@ impl<'a> Line<'a> {
         let quoted =
             self.rest.trim_start().strip_prefix('"').ok_or_else(|| self.error("a path in quotes should be here"))?;
         let (path, rest) = quoted.split_once('"').ok_or_else(|| self.error("the path has no closing quote"))?;
+        if path.len() > LONGEST_PATH {
+            return Err(self.error("the path is too long"));
+        }
         self.rest = rest;
         Ok(path)
     }

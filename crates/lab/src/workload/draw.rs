@@ -67,18 +67,17 @@ impl Dice {
 
     /// Of the gamma distribution with this mean and shape, the shape at least 1 (Marsaglia and Tsang 2000).
     pub(super) fn gamma(&mut self, mean: f64, shape: f64) -> f64 {
-        let d = shape - 1.0 / 3.0;
-        let c = 1.0 / (9.0 * d).sqrt();
+        let base = shape - 1.0 / 3.0;
         loop {
-            let x = self.normal();
-            let cube = 1.0 + c * x;
-            if cube <= 0.0 {
+            let normal = self.normal();
+            let root = 1.0 + normal / (9.0 * base).sqrt();
+            if root <= 0.0 {
                 continue;
             }
-            let v = cube * cube * cube;
-            let u = 1.0 - self.unit();
-            if libm::log(u) < 0.5 * x * x + d - d * v + d * libm::log(v) {
-                return d * v * mean / shape;
+            let cube = root * root * root;
+            let chance = 1.0 - self.unit();
+            if libm::log(chance) < 0.5 * normal * normal + base - base * cube + base * libm::log(cube) {
+                return base * cube * mean / shape;
             }
         }
     }

@@ -45,7 +45,8 @@ struct HotCold {
     hot: usize,
     cold: usize,
     x: f64,
-    updates: u64,
+    updates_left: u64,
+    wanted_updates: u64,
     size: u64,
     io: u64,
 }
@@ -65,7 +66,8 @@ fn build(seed: Seed, scale: Scale, params: &Params) -> Result<BoxedWorkload, Wor
         hot,
         cold,
         x: params.number("x") / 100.0,
-        updates: scale.count(params.count("updates")),
+        updates_left: scale.count(params.count("updates")),
+        wanted_updates: scale.count(params.count("updates")),
         size: params.size("size").0,
         io: params.size("io").0,
     })))
@@ -97,11 +99,15 @@ impl Play for HotCold {
         1
     }
 
+    fn progress(&self) -> Option<f64> {
+        Some(1.0 - self.updates_left as f64 / self.wanted_updates.max(1) as f64)
+    }
+
     fn play(&mut self, _client: ClientId, _now: Nanos, script: &mut Script) -> Act {
-        let Some(left) = self.updates.checked_sub(1) else {
+        let Some(left) = self.updates_left.checked_sub(1) else {
             return Act::Done;
         };
-        self.updates = left;
+        self.updates_left = left;
         let to_hot = self.cold == 0 || (self.hot > 0 && self.dice.chance(self.x));
         let at = if to_hot { self.dice.index(self.hot) } else { self.hot + self.dice.index(self.cold) };
         script.write(self.files[at], 0, self.size, self.io);

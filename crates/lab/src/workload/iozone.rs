@@ -76,8 +76,8 @@ fn build(seed: Seed, scale: Scale, params: &Params) -> Result<BoxedWorkload, Wor
         return contradiction("record is larger than file");
     }
     let records = scale.size(params.size("file"), record).0 / record.0;
-    if records > 1 << 28 {
-        return contradiction("file has more than 2^28 records");
+    if records > 1 << 26 {
+        return contradiction("file has more than 2^26 records");
     }
     let zipf = Zipf::new(if writers > 0 { records } else { 1 }, params.number("theta"));
     let mut ids = Ids::new();
@@ -123,6 +123,12 @@ impl Play for Iozone {
 
     fn clients(&self) -> u32 {
         self.processes.len() as u32
+    }
+
+    fn progress(&self) -> Option<f64> {
+        let done: f64 = self.processes.iter().map(|process| process.done as f64).sum();
+        let each = self.records as f64 * self.passes as f64;
+        Some(done / (each * self.processes.len() as f64))
     }
 
     fn play(&mut self, client: ClientId, _now: Nanos, script: &mut Script) -> Act {

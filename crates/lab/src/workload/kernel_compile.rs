@@ -3,7 +3,7 @@
 //! UmbrellaFS, chapter V: Fedora's kernel 2.6.25 with the configuration of the test machine, said to be bound by the processor.
 //!
 //! The text gives no counts. Assumed: 6,000 sources of 20 KB and 8,000 headers of 6 KB on average (lognormal, deviation 1.2),
-//! 150 headers a source, popular ones more often (Zipf, theta 0.8), 20 sources a directory, 0.5 s of computing a source, objects
+//! 150 headers a source, popular ones more often (Zipf, theta 0.8), 20 sources a directory, 0.5 s of computing a source (lognormal, deviation 0.5), objects
 //! of 100 KB on average (with debugging information), 4 jobs. Sources and headers are read whole in one call, as the compiler
 //! does; outputs are written through the C library's 4 KiB buffer. The order is that of the tree.
 
@@ -16,8 +16,11 @@ use super::registry::{BoxedWorkload, WorkloadEntry};
 use super::script::{Act, Ids, Play, Script, Scripted};
 use super::{ClientId, Params, Scale, Seed, WorkloadError};
 
-/// Deviation of the logarithm of sizes and computing times.
-const SIGMA: f64 = 1.2;
+/// Deviation of the logarithm of sizes.
+const SIZE_SIGMA: f64 = 1.2;
+
+/// Deviation of the logarithm of computing times.
+const CPU_SIGMA: f64 = 0.5;
 
 /// Skew of how popular headers are.
 const THETA: f64 = 0.8;
@@ -127,8 +130,8 @@ fn build(seed: Seed, scale: Scale, params: &Params) -> Result<BoxedWorkload, Wor
     })))
 }
 
-fn drawn(dice: &mut Dice, mean: f64) -> u64 {
-    (dice.lognormal(mean, SIGMA) as u64).max(1)
+fn drawn_size(dice: &mut Dice, mean: f64) -> u64 {
+    (dice.lognormal(mean, SIZE_SIGMA) as u64).max(1)
 }
 
 impl KernelCompile {
@@ -139,9 +142,9 @@ impl KernelCompile {
         for _ in 0..self.includes {
             whole(script, self.headers[self.zipf.draw(dice) as usize]);
         }
-        script.think(Nanos(drawn(dice, self.cpu)));
+        script.think(Nanos(dice.lognormal(self.cpu, CPU_SIGMA) as u64));
         let dir = &mut self.dirs[source / self.per_dir];
-        let object = File { id: self.ids.next(), size: drawn(dice, self.object_mean) };
+        let object = File { id: self.ids.next(), size: drawn_size(dice, self.object_mean) };
         script.create(object.id, dir.id, object.size, self.io);
         script.create(self.ids.next(), dir.id, self.includes * DEPENDENCY, self.io);
         dir.objects.push(object);
@@ -192,7 +195,7 @@ impl Play for KernelCompile {
                 self.header_dir = self.ids.next();
                 script.mkdir(self.header_dir, Ids::ROOT);
             }
-            let file = File { id: self.ids.next(), size: drawn(&mut self.dice, self.header_mean) };
+            let file = File { id: self.ids.next(), size: drawn_size(&mut self.dice, self.header_mean) };
             script.create(file.id, self.header_dir, file.size, file.size);
             self.headers.push(file);
             return Act::On;
@@ -206,7 +209,7 @@ impl Play for KernelCompile {
             self.dirs.push(dir);
         }
         if let Some(dir) = self.dirs.last_mut() {
-            let file = File { id: self.ids.next(), size: drawn(&mut self.dice, self.source_mean) };
+            let file = File { id: self.ids.next(), size: drawn_size(&mut self.dice, self.source_mean) };
             dir.left += 1;
             script.create(file.id, dir.id, file.size, file.size);
             self.sources.push(file);
@@ -216,6 +219,10 @@ impl Play for KernelCompile {
 
     fn clients(&self) -> u32 {
         self.job_dice.len() as u32
+    }
+
+    fn progress(&self) -> Option<f64> {
+        Some(self.next_source as f64 / self.sources.len().max(1) as f64)
     }
 
     fn play(&mut self, client: ClientId, _now: Nanos, script: &mut Script) -> Act {

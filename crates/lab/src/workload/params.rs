@@ -110,7 +110,7 @@ impl ParamKind {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Params {
     workload: &'static str,
-    params: &'static [Param],
+    known: &'static [Param],
     values: Vec<Value>,
     given: Vec<bool>,
 }
@@ -131,7 +131,7 @@ impl Params {
             })
         };
         let values = params.iter().map(|param| read(param, param.default)).collect::<Result<Vec<_>, _>>()?;
-        let mut all = Params { workload, params, values, given: vec![false; params.len()] };
+        let mut all = Params { workload, known: params, values, given: vec![false; params.len()] };
         for (name, text) in given {
             let Some(at) = params.iter().position(|param| param.name == name) else {
                 let known: Vec<_> = params.iter().map(|param| param.name).collect();
@@ -152,12 +152,12 @@ impl Params {
 
     /// Whether the user gave it, also when it is the default.
     pub fn is_given(&self, name: &str) -> bool {
-        self.params.iter().zip(&self.given).any(|(param, given)| param.name == name && *given)
+        self.known.iter().zip(&self.given).any(|(param, given)| param.name == name && *given)
     }
 
     /// A value by name. A name that the registry does not have is a mistake in the workload's own file.
     fn get(&self, name: &str) -> &Value {
-        let at = self.params.iter().position(|param| param.name == name);
+        let at = self.known.iter().position(|param| param.name == name);
         at.map_or_else(|| unreachable!("{} has no parameter {name}", self.workload), |at| &self.values[at])
     }
 

@@ -67,6 +67,7 @@ struct Postmark {
     live: Vec<Mail>,
     begin: u64,
     to_create: u64,
+    transactions_left: u64,
     transactions: u64,
     low: u64,
     high: u64,
@@ -91,6 +92,7 @@ fn build(seed: Seed, scale: Scale, params: &Params) -> Result<BoxedWorkload, Wor
         live: Vec::new(),
         begin: files,
         to_create: files,
+        transactions_left: scale.count(params.count("transactions")),
         transactions: scale.count(params.count("transactions")),
         low,
         high,
@@ -161,6 +163,17 @@ impl Play for Postmark {
         1
     }
 
+    /// A file is made, taken part in a transaction, or removed: of three equal parts, as none can tell how long each takes.
+    fn progress(&self) -> Option<f64> {
+        let part = match self.phase {
+            None => 0.0,
+            Some(Phase::Create) => 1.0 - self.to_create as f64 / self.begin as f64,
+            Some(Phase::Transactions) => 2.0 - self.transactions_left as f64 / self.transactions.max(1) as f64,
+            Some(Phase::Delete) => 2.0 + 1.0 / (1.0 + self.live.len() as f64),
+        };
+        Some(part / 3.0)
+    }
+
     fn play(&mut self, _client: ClientId, _now: Nanos, script: &mut Script) -> Act {
         match self.phase {
             None => self.enter(Phase::Create, script),
@@ -169,8 +182,8 @@ impl Play for Postmark {
                 self.create(script);
             }
             Some(Phase::Create) => self.enter(Phase::Transactions, script),
-            Some(Phase::Transactions) if self.transactions > 0 && !self.live.is_empty() => {
-                self.transactions -= 1;
+            Some(Phase::Transactions) if self.transactions_left > 0 && !self.live.is_empty() => {
+                self.transactions_left -= 1;
                 self.transaction(script);
             }
             Some(Phase::Transactions) => self.enter(Phase::Delete, script),

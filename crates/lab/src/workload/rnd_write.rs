@@ -7,7 +7,7 @@ use super::draw::Dice;
 use super::kinds::{FILE, IO, param};
 use super::params::ParamKind;
 use super::registry::{BoxedWorkload, WorkloadEntry};
-use super::script::Ids;
+use super::script::{Ids, share_of};
 use super::{ClientId, Params, Scale, Seed, Step, Workload, WorkloadError};
 
 pub(super) const ENTRY: WorkloadEntry = WorkloadEntry {
@@ -69,5 +69,9 @@ impl Workload for RndWrite {
         }
         let offset = ByteSize(self.dice.below(self.places) * self.io);
         Some(Step::Write { file: self.file, offset, size: ByteSize(self.io) })
+    }
+
+    fn progress(&self, now: Nanos) -> Option<f64> {
+        Some(share_of(now, self.until))
     }
 }

@@ -138,6 +138,11 @@ pub(super) trait Play {
     /// Adds what the client does next. It has done all that was said before.
     fn play(&mut self, client: ClientId, now: Nanos, script: &mut Script) -> Act;
 
+    /// How much is done, 0 to 1, where no time limit says so.
+    fn progress(&self) -> Option<f64> {
+        None
+    }
+
     /// What the user should know about this run.
     fn warnings(&self) -> &[String] {
         &[]
@@ -198,9 +203,21 @@ impl<P: Play> Workload for Scripted<P> {
         }
     }
 
+    fn progress(&self, now: Nanos) -> Option<f64> {
+        if self.until == Nanos::NEVER {
+            return self.play.progress();
+        }
+        Some(share_of(now, self.until))
+    }
+
     fn warnings(&self) -> &[String] {
         self.play.warnings()
     }
+}
+
+/// How much of the time until then is over, 0 to 1.
+pub(super) fn share_of(now: Nanos, until: Nanos) -> f64 {
+    (now.0 as f64 / until.0 as f64).min(1.0)
 }
 
 /// Hands out numbers for files and directories: from 2 (1 is the root), none twice.

@@ -6,7 +6,7 @@ use umbrella_units::{ByteSize, FileId, Nanos};
 use super::kinds::{IO, param};
 use super::params::ParamKind;
 use super::registry::{BoxedWorkload, WorkloadEntry};
-use super::script::Ids;
+use super::script::{Ids, share_of};
 use super::{ClientId, Params, Scale, Seed, Step, Workload, WorkloadError};
 
 pub(super) const ENTRY: WorkloadEntry = WorkloadEntry {
@@ -56,5 +56,9 @@ impl Workload for SeqWrite {
         let offset = ByteSize(self.end);
         self.end += self.io;
         Some(Step::Write { file: self.file, offset, size: ByteSize(self.io) })
+    }
+
+    fn progress(&self, now: Nanos) -> Option<f64> {
+        Some(share_of(now, self.until))
     }
 }

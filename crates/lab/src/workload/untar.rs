@@ -11,7 +11,7 @@
 use umbrella_units::{ByteSize, FileId, Nanos};
 
 use super::draw::{Dice, lognormal_sizes};
-use super::kinds::{FILE, IO, PAGE, SIGMA, SOME, param};
+use super::kinds::{FILE, PAGE, SIGMA, SOME, param};
 use super::params::ParamKind;
 use super::registry::{BoxedWorkload, WorkloadEntry};
 use super::script::{Act, Ids, Play, Script, Scripted};
@@ -20,6 +20,9 @@ use super::{ClientId, Params, Scale, Seed, Step, WorkloadError};
 
 /// A block of the archive format.
 const TAR_BLOCK: u64 = 512;
+
+/// Bytes of a record.
+const RECORD: ParamKind = ParamKind::Size { min: ByteSize(TAR_BLOCK), max: ByteSize(1 << 30) };
 
 pub(super) const ENTRY: WorkloadEntry = WorkloadEntry {
     name: "untar",
@@ -33,7 +36,7 @@ pub(super) const ENTRY: WorkloadEntry = WorkloadEntry {
         param("sigma", SIGMA, "1.5", "assumed", "deviation of the logarithm of sizes"),
         param(
             "record",
-            IO,
+            RECORD,
             "10KiB",
             "GNU tar's blocking factor of 20",
             "bytes of a read of the archive; writes are as large at most",
@@ -134,6 +137,10 @@ impl Play for Untar {
 
     fn clients(&self) -> u32 {
         1
+    }
+
+    fn progress(&self) -> Option<f64> {
+        Some(self.at as f64 / self.archive_size as f64)
     }
 
     fn play(&mut self, _client: ClientId, _now: Nanos, script: &mut Script) -> Act {
