@@ -1,8 +1,12 @@
 //! What a run shows: one schema for JSON, CSV, tables and pages, and one table that names every figure.
 
+mod command;
+mod compare;
 mod csv;
 mod histogram;
+pub mod html;
 mod metric;
+mod unit;
 mod windows;
 
 use std::collections::BTreeMap;
@@ -10,13 +14,15 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use umbrella_units::ByteSize;
 
+pub use compare::{Group, Row, Series, Sweep, groups};
 pub use csv::write_csv;
 pub use histogram::Histogram;
 pub use metric::{Better, METRICS, Metric, Unit, metric};
+pub use unit::change;
 pub use windows::{WindowCounts, WriteWindows};
 
 /// What was run: enough to run it again.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Setting {
     /// The policy with the parameters that differ from its defaults, such as `zone_segment:alpha=20`.
     pub policy: String,
@@ -102,7 +108,7 @@ pub struct WrittenBecause {
 }
 
 /// One run's outcome.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// What was run.
     pub setting: Setting,

@@ -1,0 +1,210 @@
+//! Outcomes side by side in a terminal: a row a policy, a column a figure. Pure: outcomes in, text out.
+//!
+//! The best of a column carries a star (and is bold on a terminal), the others their change against the first row. Columns
+//! that are zero everywhere are left out; where the terminal is too narrow the last ones go, and are named below.
+
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal};
+
+use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table, presets};
+use umbrella_lab::result::{Group, Metric, Outcome, Row, groups};
+
+use crate::text::visible;
+
+/// Blanks between columns.
+const GAP: usize = 2;
+
+/// The columns of the terminal on standard output; none when it goes to a file or a pipe.
+pub(crate) fn width() -> Option<usize> {
+    if !io::stdout().is_terminal() {
+        return None;
+    }
+    Table::new().width().map(usize::from)
+}
+
+/// A table for each input. `width` is that of the terminal; without one nothing is left out and nothing is bold.
+pub(crate) fn comparison(outcomes: &[Outcome], metrics: &[&Metric], width: Option<usize>) -> String {
+    let groups = groups(outcomes);
+    let mut text = String::new();
+    for (place, group) in groups.iter().enumerate() {
+        if place > 0 {
+            text.push('\n');
+        }
+        if groups.len() > 1 {
+            let _ = writeln!(text, "{}", visible(group.input));
+        }
+        text += &table(group, metrics, width);
+    }
+    text
+}
+
+/// One column as text: a cell a row, all of one width.
+struct Column<'a> {
+    metric: &'a Metric,
+    cells: Vec<String>,
+    best: Vec<bool>,
+}
+
+fn table(group: &Group<'_>, metrics: &[&Metric], width: Option<usize>) -> String {
+    let names: Vec<String> = group.rows.iter().map(name).collect();
+    let columns: Vec<Column<'_>> =
+        metrics.iter().filter(|metric| !group.is_zero(metric)).map(|metric| column(group, metric)).collect();
+    let first = names.iter().map(|name| length(name)).chain([length("POLICY")]).max().unwrap_or(0);
+    let (shown, hidden) = columns.split_at(fitting(&columns, first, width));
+
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    if width.is_none() {
+        table.force_no_tty();
+    } else {
+        table.enforce_styling();
+    }
+    let headings = shown.iter().map(|column| column.metric.heading.to_uppercase());
+    table.set_header(["POLICY".to_owned()].into_iter().chain(headings));
+    for (place, name) in names.iter().enumerate() {
+        let figures = shown.iter().map(|column| {
+            let cell = Cell::new(&column.cells[place]);
+            if column.best[place] { cell.add_attribute(Attribute::Bold) } else { cell }
+        });
+        table.add_row([Cell::new(name)].into_iter().chain(figures));
+    }
+    for (place, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, GAP as u16));
+        if place > 0 {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let mut text = table.lines().fold(String::new(), |text, line| text + line.trim_end() + "\n");
+    if !hidden.is_empty() {
+        let hidden: Vec<&str> = hidden.iter().map(|column| column.metric.name).collect();
+        let _ = writeln!(text, "too narrow for {} (--metric chooses, --csv gives all)", hidden.join(", "));
+    }
+    text
+}
+
+/// How many columns fit beside the first. One figure is always shown.
+fn fitting(columns: &[Column<'_>], first: usize, width: Option<usize>) -> usize {
+    let Some(width) = width else { return columns.len() };
+    let mut used = first + GAP;
+    let fits = columns.iter().take_while(|column| {
+        let cells = column.cells.iter().map(|cell| length(cell)).max().unwrap_or(0);
+        used += cells.max(length(column.metric.heading)) + GAP;
+        used <= width
+    });
+    fits.count().max(1).min(columns.len())
+}
+
+/// The cells of a figure: value, star and change, each in a column of its own within the cell.
+fn column<'a>(group: &Group<'_>, metric: &'a Metric) -> Column<'a> {
+    let of = |row: &Row<'_>| {
+        let change = group.change(metric, row).unwrap_or_default();
+        (metric.show((metric.of)(row.outcome)), group.is_best(metric, row), change)
+    };
+    let parts: Vec<(String, bool, String)> = group.rows.iter().map(of).collect();
+    let best: Vec<bool> = parts.iter().map(|(_, best, _)| *best).collect();
+    let widest = parts.iter().map(|(.., change)| length(change)).max().unwrap_or(0);
+    let cell = |(value, best, change): (String, bool, String)| {
+        let star = if best { '*' } else { ' ' };
+        if widest == 0 { format!("{value}{star}") } else { format!("{value}{star} {change:>widest$}") }
+    };
+    Column { metric, cells: parts.into_iter().map(cell).collect(), best }
+}
+
+fn name(row: &Row<'_>) -> String {
+    let cut = if row.outcome.interrupted { " (cut short)" } else { "" };
+    format!("{}{cut}", visible(&row.label))
+}
+
+fn length(text: &str) -> usize {
+    text.chars().count()
+}
+
+#[cfg(test)]
+mod tests {
+    use umbrella_lab::result::{METRICS, Setting, metric};
+
+    use super::*;
+
+    fn run(policy: &str, time_s: f64) -> Outcome {
+        let setting = Setting { policy: policy.to_owned(), input: "postmark".to_owned(), ..Setting::default() };
+        Outcome {
+            setting,
+            time_s,
+            bytes_written: (time_s * 1e8) as u64,
+            bytes_requested_write: 1 << 30,
+            ..Outcome::default()
+        }
+    }
+
+    fn chosen(names: &[&str]) -> Vec<&'static Metric> {
+        names.iter().map(|name| metric(name).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_row_a_policy_with_the_best_marked_and_changes_against_the_first() {
+        let runs = [run("file", 20.0), run("zone", 21.0), run("sweep", 15.0)];
+        let metrics = chosen(&["time_s", "throughput", "erases", "bytes_written"]);
+        assert_eq!(
+            comparison(&runs, &metrics, None),
+            "POLICY          TIME          THROUGHPUT           WRITTEN\n\
+             file    20 s          51.2 MiB/s          1.86 GiB\n\
+             zone    21 s  +5.0 %  48.8 MiB/s  -4.8 %  1.96 GiB  +5.0 %\n\
+             sweep   15 s*  -25 %  68.3 MiB/s*  +33 %   1.4 GiB*  -25 %\n"
+        );
+    }
+
+    #[test]
+    fn a_narrow_terminal_gets_the_first_figures_and_the_names_of_the_others() {
+        let runs = [run("file", 20.0), run("sweep", 15.0)];
+        let metrics = chosen(&["time_s", "throughput", "bytes_written"]);
+        let text = comparison(&runs, &metrics, Some(30));
+        assert!(text.contains("TIME") && !text.contains("THROUGHPUT") && !text.contains("WRITTEN"), "{text}");
+        assert!(
+            text.ends_with("too narrow for throughput, bytes_written (--metric chooses, --csv gives all)\n"),
+            "{text}"
+        );
+        let least = comparison(&runs, &metrics, Some(1));
+        assert!(least.contains("TIME"), "one figure is always shown: {least}");
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_terminal() {
+        let runs = [run("file", 20.0), run("sweep", 15.0)];
+        let metrics: Vec<&Metric> = METRICS.iter().collect();
+        for width in 30..200 {
+            let text = comparison(&runs, &metrics, Some(width)).replace("\u{1b}[1m", "").replace("\u{1b}[0m", "");
+            for line in text.lines().filter(|line| !line.starts_with("too narrow")) {
+                assert!(line.chars().count() <= width, "{width}: {line}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_a_terminal_gets_bold_type() {
+        let runs = [run("file", 20.0), run("sweep", 15.0)];
+        let metrics = chosen(&["time_s"]);
+        assert!(comparison(&runs, &metrics, Some(80)).contains("\u{1b}[1m"));
+        assert!(!comparison(&runs, &metrics, None).contains('\u{1b}'));
+    }
+
+    #[test]
+    fn each_input_gets_a_table_of_its_own() {
+        let mut other = run("zone", 5.0);
+        other.setting.input = "untar\u{1b}[2J".to_owned();
+        let text = comparison(&[run("file", 20.0), other], &chosen(&["time_s"]), None);
+        assert_eq!(text, "postmark\nPOLICY   TIME\nfile    20 s\n\nuntar\\u{1b}[2J\nPOLICY  TIME\nzone    5 s\n");
+    }
+
+    #[test]
+    fn a_run_that_was_cut_short_says_so_and_wins_nothing() {
+        let cut = Outcome { interrupted: true, ..run("sweep", 1.0) };
+        let text = comparison(&[run("file", 20.0), run("zone", 18.0), cut], &chosen(&["time_s"]), None);
+        let row = text.lines().find(|line| line.starts_with("sweep (cut short)")).unwrap();
+        assert!(!row.contains('*') && !row.contains('%'), "{row}");
+    }
+
+    #[test]
+    fn nothing_run_is_an_empty_text() {
+        assert_eq!(comparison(&[], &chosen(&["time_s"]), None), "");
+    }
+}

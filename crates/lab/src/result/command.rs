@@ -1,0 +1,134 @@
+//! A setting as the command that runs it again.
+
+use std::fmt::Write;
+
+use umbrella_units::{ByteSize, PAGE_BYTES};
+
+use super::Setting;
+use super::compare::says;
+
+/// What the command says of every run; a sweep of these needs no option of its own.
+const ALWAYS_SAID: [&str; 5] = ["memory", "disk", "scheduler", "seed", "scale"];
+
+const MIB: f64 = (1 << 20) as f64;
+
+impl Setting {
+    /// The command line, quoted for a POSIX shell. A swept parameter that neither the policy nor the workload has is the
+    /// machine's, and an option of its own.
+    pub fn command(&self) -> String {
+        let mut command = format!(
+            "umbrella lab run --policy {} {} {} --disk {} --scheduler {} --memory {} --seed {} --scale {}",
+            quoted(&self.policy),
+            if self.is_trace() { "--trace" } else { "--workload" },
+            quoted(&self.input),
+            quoted(&self.disk),
+            quoted(&self.scheduler),
+            exact(self.unshrunk_memory()),
+            self.seed,
+            self.scale
+        );
+        if self.staging {
+            command += " --staging";
+        }
+        for (name, value) in &self.swept {
+            let own = ALWAYS_SAID.contains(&name.as_str());
+            if !(own || says(&self.policy, name, value) || says(&self.input, name, value)) {
+                let _ = write!(command, " {} {}", quoted(&format!("--{name}")), quoted(value));
+            }
+        }
+        command
+    }
+
+    /// The memory to ask for: a scale shrinks a workload's memory with the workload. In whole MiB where those shrink to the
+    /// same pages.
+    fn unshrunk_memory(&self) -> ByteSize {
+        if self.is_trace() || self.scale <= 0.0 || self.scale >= 1.0 {
+            return self.memory;
+        }
+        let whole = self.memory.0 as f64 / self.scale;
+        let rounded = (whole / MIB).round() * MIB;
+        let pages = |bytes: f64| bytes as u64 / PAGE_BYTES;
+        let same = pages(rounded * self.scale) == pages(self.memory.0 as f64);
+        ByteSize(if same { rounded } else { whole.ceil() } as u64)
+    }
+
+    /// Whether the input is a file: names of workloads have neither a slash nor, before their parameters, a dot.
+    fn is_trace(&self) -> bool {
+        self.input.contains('/') || self.input.split(':').next().is_some_and(|name| name.contains('.'))
+    }
+}
+
+/// The size in words where they say it exactly, else in bytes.
+fn exact(size: ByteSize) -> String {
+    let text: String = size.to_string().split_whitespace().collect();
+    if text.parse() == Ok(size) { text } else { size.0.to_string() }
+}
+
+fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-.,:=/+@%".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn setting(policy: &str, input: &str) -> Setting {
+        Setting {
+            policy: policy.to_owned(),
+            input: input.to_owned(),
+            disk: "maxtor_80gb".to_owned(),
+            scheduler: "deadline".to_owned(),
+            memory: ByteSize(512 << 20),
+            staging: false,
+            seed: 7,
+            scale: 0.5,
+            ..Setting::default()
+        }
+    }
+
+    #[test]
+    fn a_setting_is_the_command_that_repeats_it() {
+        assert_eq!(
+            setting("zone_segment:alpha=5,zone=8MiB", "postmark:files=100").command(),
+            "umbrella lab run --policy zone_segment:alpha=5,zone=8MiB --workload postmark:files=100 \
+             --disk maxtor_80gb --scheduler deadline --memory 1GiB --seed 7 --scale 0.5"
+        );
+        let staged = Setting { staging: true, memory: ByteSize((1 << 20) + 1), ..setting("file", "prxy_0.csv.gz") };
+        let command = staged.command();
+        assert!(command.contains("--trace prxy_0.csv.gz") && command.contains("--memory 1048577"), "{command}");
+        assert!(command.ends_with("--staging"), "{command}");
+    }
+
+    #[test]
+    fn memory_is_asked_for_as_it_was_before_it_shrank_with_a_workload() {
+        for scale in [1.0, 0.5, 0.1, 0.03, 0.001] {
+            for asked in [512 << 20, 1 << 30, 5 << 19, (1 << 30) + PAGE_BYTES] {
+                let shrink = |bytes: u64| ByteSize((bytes as f64 * scale) as u64 / PAGE_BYTES * PAGE_BYTES);
+                let run = Setting { memory: shrink(asked), scale, ..setting("file", "postmark") };
+                assert_eq!(shrink(run.unshrunk_memory().0), run.memory, "{asked} at {scale}");
+                let trace = Setting { input: "a.csv".to_owned(), ..run.clone() };
+                assert_eq!(trace.unshrunk_memory(), run.memory);
+            }
+        }
+    }
+
+    #[test]
+    fn a_swept_parameter_of_the_machine_is_an_option_and_that_of_a_policy_is_not() {
+        let mut run = setting("zone:zone=8MiB", "postmark:files=100");
+        for (name, value) in [("zone", "8MiB"), ("files", "100"), ("queue-depth", "4"), ("memory", "1GiB")] {
+            run.swept.insert(name.to_owned(), value.to_owned());
+        }
+        let command = run.command();
+        assert!(command.ends_with("--scale 0.5 --queue-depth 4"), "{command}");
+    }
+
+    #[test]
+    fn what_a_shell_would_take_apart_is_quoted() {
+        assert!(setting("file; rm -rf ~", "a").command().contains("--policy 'file; rm -rf ~'"));
+        assert!(setting("it's", "").command().contains("--policy 'it'\\''s' --workload ''"));
+    }
+}

@@ -1,0 +1,149 @@
+//! A figure over the values of a swept parameter, one line a policy. The values stand at equal distances, in ascending
+//! order; the other axis begins at zero.
+
+use std::fmt::{self, Write};
+
+use super::super::{Metric, Sweep};
+use super::text::{Safe, caption, direction, fit};
+
+const WIDTH: f64 = 420.0;
+const HEIGHT: f64 = 250.0;
+const LEFT: f64 = 76.0;
+const RIGHT: f64 = 404.0;
+const TOP: f64 = 10.0;
+const BOTTOM: f64 = 222.0;
+/// Colours, marks and dashes repeat after so many; together after 84.
+const COLOURS: usize = 7;
+const SHAPES: usize = 4;
+const DASHES: usize = 3;
+/// About so many characters fit on the axis.
+const AXIS_CHARS: usize = 54;
+
+/// Which line is whose.
+pub(super) fn legend(out: &mut String, sweep: &Sweep<'_>) -> fmt::Result {
+    writeln!(out, "<ul class=\"legend\">")?;
+    for (place, series) in sweep.series.iter().enumerate() {
+        write!(out, "<li><svg viewBox=\"0 0 36 12\" width=\"36\" height=\"12\" aria-hidden=\"true\">")?;
+        write!(out, "<g class=\"{}\"><path class=\"line\" d=\"M0 6H36\"/>", style(place))?;
+        mark(out, place, 18.0, 6.0)?;
+        writeln!(out, "</g></svg> {}</li>", Safe(&series.label))?;
+    }
+    writeln!(out, "</ul>")
+}
+
+/// The chart of one figure.
+pub(super) fn chart(out: &mut String, sweep: &Sweep<'_>, metric: &Metric) -> fmt::Result {
+    let values = || sweep.series.iter().flat_map(|series| &series.points).map(|(_, outcome)| (metric.of)(outcome));
+    let largest = values().filter(|value| value.is_finite()).fold(0.0, f64::max);
+    let step = nice_step(largest, metric.unit.step(largest));
+    let top = (largest / step).ceil().max(1.0) * step;
+    let y = |value: f64| BOTTOM - (BOTTOM - TOP) * (value / top).clamp(0.0, 1.0);
+    let x = |place: usize| match sweep.values.len() {
+        0 | 1 => f64::midpoint(LEFT, RIGHT),
+        many => LEFT + 14.0 + (RIGHT - LEFT - 28.0) * place as f64 / (many - 1) as f64,
+    };
+    writeln!(out, "<figure>")?;
+    caption(out, metric)?;
+    write!(out, "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"")?;
+    write!(out, "{} over {}: lines, {}.", Safe(metric.heading), Safe(sweep.name), direction(metric))?;
+    for series in &sweep.series {
+        write!(out, " {}:", Safe(&series.label))?;
+        for (place, outcome) in &series.points {
+            write!(out, " {} at {};", metric.show((metric.of)(outcome)), Safe(sweep.values[*place]))?;
+        }
+    }
+    writeln!(out, "\">")?;
+    axes(out, sweep, metric, (step, top), (&x, &y))?;
+    for (number, series) in sweep.series.iter().enumerate() {
+        let points: Vec<(f64, f64, &str, f64)> = series
+            .points
+            .iter()
+            .map(|(place, outcome)| (*place, (metric.of)(outcome)))
+            .filter(|(_, value)| value.is_finite())
+            .map(|(place, value)| (x(place), y(value), sweep.values[place], value))
+            .collect();
+        write!(out, "<g class=\"{}\"><path class=\"line\" d=\"", style(number))?;
+        for (at, (x, y, ..)) in points.iter().enumerate() {
+            write!(out, "{}{x:.1} {y:.1}", if at == 0 { 'M' } else { 'L' })?;
+        }
+        writeln!(out, "\"/>")?;
+        for (x, y, value, figure) in points {
+            let label = Safe(&series.label);
+            write!(out, "<g><title>{label}, {}: {}</title>", Safe(value), metric.show(figure))?;
+            mark(out, number, x, y)?;
+            writeln!(out, "</g>")?;
+        }
+        writeln!(out, "</g>")?;
+    }
+    writeln!(out, "</svg>\n</figure>")
+}
+
+type Scale<'a> = &'a dyn Fn(f64) -> f64;
+
+fn axes(
+    out: &mut String,
+    sweep: &Sweep<'_>,
+    metric: &Metric,
+    (step, top): (f64, f64),
+    (x, y): (&dyn Fn(usize) -> f64, Scale<'_>),
+) -> fmt::Result {
+    for tick in 0..=(top / step).round() as u32 {
+        let value = f64::from(tick) * step;
+        let at = y(value);
+        writeln!(out, "<path class=\"grid\" d=\"M{LEFT} {at:.1}H{RIGHT}\"/>")?;
+        let text = metric.show(value);
+        writeln!(out, "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{text}</text>", LEFT - 6.0, at + 4.0)?;
+    }
+    let each = AXIS_CHARS / sweep.values.len().max(1);
+    // Too many values for readable labels: every other one, every third one, ...
+    let every = 5_usize.div_ceil(each.max(1));
+    for (place, value) in sweep.values.iter().enumerate().step_by(every) {
+        let at = x(place);
+        let text = fit(value, (each * every).max(3));
+        writeln!(out, "<path class=\"grid\" d=\"M{at:.1} {BOTTOM}v4\"/>")?;
+        writeln!(out, "<text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>", BOTTOM + 18.0, Safe(&text))?;
+    }
+    Ok(())
+}
+
+/// A step of 1, 2 or 5 times a power of ten of the unit's own round number, so that at most six reach the largest value.
+fn nice_step(largest: f64, unit: f64) -> f64 {
+    if largest <= 0.0 || !largest.is_finite() {
+        return unit;
+    }
+    let least = largest / unit / 6.0;
+    let power = 10_f64.powf(least.log10().floor());
+    let factor = [1.0, 2.0, 5.0].into_iter().find(|factor| factor * power >= least).unwrap_or(10.0);
+    factor * power * unit
+}
+
+fn style(place: usize) -> String {
+    format!("c{} d{}", place % COLOURS, place % DASHES)
+}
+
+fn mark(out: &mut String, place: usize, x: f64, y: f64) -> fmt::Result {
+    match place % SHAPES {
+        0 => write!(out, "<circle class=\"mark\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"/>"),
+        1 => write!(out, "<rect class=\"mark\" x=\"{:.1}\" y=\"{:.1}\" width=\"7\" height=\"7\"/>", x - 3.5, y - 3.5),
+        2 => write!(out, "<path class=\"mark\" d=\"M{x:.1} {:.1}l4.6 8h-9.2z\"/>", y - 4.8),
+        _ => write!(out, "<path class=\"mark\" d=\"M{x:.1} {:.1}l4.8 4.8l-4.8 4.8l-4.8 -4.8z\"/>", y - 4.8),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nice_step;
+
+    #[test]
+    fn an_axis_has_up_to_six_round_steps() {
+        let cases = [(1.0, 1.0, 0.2), (3.9, 1.0, 1.0), (187.0, 1.0, 50.0), (4096.0, 1024.0, 1024.0), (0.0, 1.0, 1.0)];
+        for (largest, unit, step) in cases {
+            let got = nice_step(largest, unit);
+            assert!((got - step).abs() < 1e-9, "{largest}: {got}");
+        }
+        for largest in [1e-9, 0.07, 1.0, 99.0, 12_345.0, 1e15] {
+            let steps = largest / nice_step(largest, 1.0);
+            assert!((2.4..=6.01).contains(&steps), "{largest}: {steps}");
+        }
+    }
+}

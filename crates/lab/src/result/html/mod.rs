@@ -1,0 +1,98 @@
+//! Outcomes as one page that needs nothing else: no network, no fonts, no libraries.
+//!
+//! Why hand-made: bars, lines and dots are some lines of SVG each, they take their colours from the page (light and dark),
+//! and everything that is drawn is also said in text. The page is readable without its script, which only sorts tables.
+//! It is well-formed XML as well as HTML, so that a test can hold its structure. Names of policies and inputs come from
+//! outside: they reach the page through [`text::Safe`] alone, and the page's own policy forbids loading anything.
+//!
+//! Colours: Okabe and Ito, "Color Universal Design" (2008), told apart also by shape and dash.
+
+mod bars;
+mod lines;
+mod spread;
+mod tables;
+mod text;
+
+use std::fmt::{self, Write};
+
+use self::text::Safe;
+use super::{Group, Metric, Outcome, groups, metric};
+
+/// The figures that get a chart of their own; the others stand in the table and below "more charts".
+const IMPORTANT: [&str; 6] =
+    ["time_s", "throughput", "write_p99_us", "bytes_written", "write_request_bytes", "write_distance"];
+
+/// One self-contained page of all outcomes: a section for each input, with a summary, charts, tables and the commands to
+/// run it again.
+pub fn page(title: &str, outcomes: &[Outcome]) -> String {
+    let mut page = String::new();
+    // Writing to a String cannot fail.
+    let _ = write_page(&mut page, title, &groups(outcomes));
+    page
+}
+
+fn write_page(out: &mut String, title: &str, groups: &[Group<'_>]) -> fmt::Result {
+    writeln!(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>")?;
+    writeln!(
+        out,
+        "<meta http-equiv=\"Content-Security-Policy\" \
+         content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'\"/>"
+    )?;
+    writeln!(out, "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>")?;
+    writeln!(out, "<meta name=\"color-scheme\" content=\"light dark\"/>")?;
+    writeln!(out, "<title>{}</title>\n<style>\n{}</style>\n</head>\n<body>", Safe(title), include_str!("page.css"))?;
+    writeln!(out, "<header>\n<h1>{}</h1>", Safe(title))?;
+    match groups {
+        [] => writeln!(out, "<p>There are no outcomes.</p>")?,
+        [_] => {}
+        _ => contents(out, groups)?,
+    }
+    writeln!(out, "</header>\n<main>")?;
+    for (place, group) in groups.iter().enumerate() {
+        section(out, place, group)?;
+    }
+    if !groups.is_empty() {
+        tables::glossary(out, groups)?;
+    }
+    writeln!(out, "</main>\n<script>\n{}</script>\n</body>\n</html>", include_str!("page.js"))
+}
+
+fn contents(out: &mut String, groups: &[Group<'_>]) -> fmt::Result {
+    writeln!(out, "<nav aria-label=\"inputs\">\n<ul>")?;
+    for (place, group) in groups.iter().enumerate() {
+        writeln!(out, "<li><a href=\"#input-{place}\">{}</a>: {}</li>", Safe(group.input), Safe(&group.verdict()))?;
+    }
+    writeln!(out, "</ul>\n</nav>")
+}
+
+fn section(out: &mut String, place: usize, group: &Group<'_>) -> fmt::Result {
+    writeln!(out, "<section id=\"input-{place}\">\n<h2>{}</h2>", Safe(group.input))?;
+    writeln!(out, "<p class=\"verdict\">{}</p>", Safe(&group.verdict()))?;
+    tables::circumstances(out, group)?;
+    let sweeps = group.sweeps();
+    if sweeps.is_empty() {
+        writeln!(out, "<h3>Compared with <q>{}</q></h3>", Safe(&group.rows[0].label))?;
+        charts(out, group, |out, metric| bars::chart(out, group, metric))?;
+    }
+    for sweep in &sweeps {
+        writeln!(out, "<h3>Over <q>{}</q></h3>", Safe(sweep.name))?;
+        lines::legend(out, sweep)?;
+        charts(out, group, |out, metric| lines::chart(out, sweep, metric))?;
+    }
+    spread::charts(out, group)?;
+    tables::figures(out, group)?;
+    tables::details(out, group)?;
+    tables::commands(out, group)?;
+    writeln!(out, "</section>")
+}
+
+/// A chart of each figure that is not zero everywhere: the important ones in sight, the others behind a click.
+fn charts(out: &mut String, group: &Group<'_>, chart: impl Fn(&mut String, &Metric) -> fmt::Result) -> fmt::Result {
+    let shown = |metric: &&Metric| !group.is_zero(metric);
+    writeln!(out, "<div class=\"charts\">")?;
+    IMPORTANT.iter().filter_map(|name| metric(name)).filter(shown).try_for_each(|metric| chart(out, metric))?;
+    writeln!(out, "</div>\n<details>\n<summary>More charts</summary>\n<div class=\"charts\">")?;
+    let others = super::METRICS.iter().filter(|metric| !IMPORTANT.contains(&metric.name));
+    others.filter(shown).try_for_each(|metric| chart(out, metric))?;
+    writeln!(out, "</div>\n</details>")
+}
