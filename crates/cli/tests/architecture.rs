@@ -35,6 +35,8 @@ const FORBIDDEN_TO_POLICY: &[(&str, &str)] = &[
 const FORBIDDEN_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("umbrella-units", &["libc", "nix", "rustix", "fuser", "rand", "anyhow", "tracing"]),
     ("umbrella-policy", &["libc", "nix", "rustix", "fuser", "rand", "anyhow", "tracing", "parking_lot"]),
+    ("umbrella-model", &["libc", "nix", "rustix", "fuser", "rand", "anyhow", "tracing", "parking_lot"]),
+    ("umbrella-lab", &["libc", "nix", "rustix", "fuser", "anyhow", "clap", "toml", "indicatif", "comfy-table"]),
     ("umbrella-fs", &["anyhow", "clap", "toml", "indicatif", "comfy-table"]),
 ];
 
@@ -230,17 +232,20 @@ fn no_file_is_longer_than_a_reader_can_hold() {
 
 #[test]
 fn decisions_know_no_files_no_clock_no_threads_and_no_chance() {
-    let source = folder(package(&metadata(), "umbrella-policy")).join("src");
-    let files = rust_files(&source);
-    assert!(!files.is_empty(), "{} has no sources", source.display());
+    let metadata = metadata();
     let mut found = Vec::new();
-    for path in files.iter().filter(|path| !is_test_file(path, &source)) {
-        let text = fs::read_to_string(path).expect("the source can be read");
-        for name in forbidden_uses(&text) {
-            found.push(format!("{}: {name}: {}", path.display(), reason(name)));
+    for name in ["umbrella-policy", "umbrella-model"] {
+        let source = folder(package(&metadata, name)).join("src");
+        let files = rust_files(&source);
+        assert!(!files.is_empty(), "{} has no sources", source.display());
+        for path in files.iter().filter(|path| !is_test_file(path, &source)) {
+            let text = fs::read_to_string(path).expect("the source can be read");
+            for name in forbidden_uses(&text) {
+                found.push(format!("{}: {name}: {}", path.display(), reason(name)));
+            }
         }
     }
-    assert!(found.is_empty(), "policy decides and does nothing else:\n{}", found.join("\n"));
+    assert!(found.is_empty(), "policies decide and models behave, and do nothing else:\n{}", found.join("\n"));
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! The laboratory: the same decisions that run live, against modelled disks: replay a trace, run a workload, compare
 //! policies, reproduce a paper. Never touches a real device.
 
+pub mod experiment;
+pub mod machine;
 pub mod result;
 pub mod trace;
 pub mod workload;

@@ -1,0 +1,262 @@
+//! One run: everything that it depends on.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use umbrella_model::device::profiles::{self, Options, Profile};
+use umbrella_model::{page_cache, scheduler};
+use umbrella_policy::writeback::{PolicyInfo, WriteBack, WriteBackError, find_policy};
+use umbrella_units::{ByteSize, Nanos, PAGE_BYTES};
+
+use super::LabError;
+use super::replay::{Replay, ReplayOptions, areas};
+use crate::machine::{Config, Foresight, Layout, Machine, RunError, Watch, WriteLog};
+use crate::result::{Outcome, Setting};
+use crate::trace::{self, OpenOptions, Summary, TraceError};
+use crate::workload::{Scale, Seed, Workload, build_workload};
+
+/// What is run.
+#[derive(Debug, Clone)]
+pub enum Input {
+    /// A workload by its spec.
+    Workload {
+        /// Such as `postmark:files=20000`.
+        spec: String,
+    },
+    /// A recorded trace.
+    Trace {
+        /// The file.
+        path: PathBuf,
+        /// How it is read.
+        open: OpenOptions,
+        /// How it is replayed.
+        replay: ReplayOptions,
+        /// What is in it, found out before the first run.
+        summary: Arc<Summary>,
+    },
+}
+
+impl Input {
+    /// A trace, looked through once.
+    pub fn trace(path: PathBuf, open: OpenOptions, replay: ReplayOptions) -> Result<Input, LabError> {
+        let summary = look_through(&path, &open).map_err(|source| LabError::Trace { path: path.clone(), source })?;
+        if let Some(device) = replay.device.filter(|device| *device as usize >= summary.devices.len()) {
+            return Err(LabError::NoSuchDevice { path, device, devices: summary.devices.len() });
+        }
+        Ok(Input::Trace { path, open, replay, summary: Arc::new(summary) })
+    }
+
+    /// What it is called in results.
+    pub fn name(&self) -> String {
+        match self {
+            Input::Workload { spec } => spec.clone(),
+            Input::Trace { path, .. } => {
+                path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+            }
+        }
+    }
+}
+
+fn look_through(path: &std::path::Path, open: &OpenOptions) -> Result<Summary, TraceError> {
+    let mut reader = trace::open(path, open)?;
+    let mut summary = Summary::default();
+    for record in &mut reader {
+        summary.add(&record?);
+    }
+    summary.finish(&reader);
+    Ok(summary)
+}
+
+/// The machine that a cell runs on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MachineSpec {
+    /// The disk's profile.
+    pub disk: String,
+    /// The request scheduler.
+    pub scheduler: String,
+    /// Requests that the scheduler holds.
+    pub queue_length: usize,
+    /// Commands that the disk takes at once; the profile's own when `None`.
+    pub queue_depth: Option<u32>,
+    /// Whether the disk's write cache is on; the profile's own when `None`.
+    pub write_cache: Option<bool>,
+    /// Memory for file pages.
+    pub memory: ByteSize,
+    /// Background threshold in percent of memory.
+    pub background_percent: u32,
+    /// Foreground threshold in percent of memory.
+    pub foreground_percent: u32,
+    /// How long a page may be dirty; `None` for non-volatile memory.
+    pub expire_after: Option<Nanos>,
+    /// Whether new files are staged in memory.
+    pub staging: bool,
+    /// Whether blocks are allocated late.
+    pub delayed_allocation: bool,
+    /// The largest read-ahead in pages.
+    pub read_ahead: u32,
+}
+
+impl Default for MachineSpec {
+    /// Linux's defaults over a modern 7200 rpm disk.
+    fn default() -> Self {
+        let cache = page_cache::Config::default();
+        MachineSpec {
+            disk: "modern".to_owned(),
+            scheduler: "elevator".to_owned(),
+            queue_length: 128,
+            queue_depth: None,
+            write_cache: None,
+            memory: ByteSize(512 << 20),
+            background_percent: cache.background_percent,
+            foreground_percent: cache.foreground_percent,
+            expire_after: cache.expire_after,
+            staging: false,
+            delayed_allocation: false,
+            read_ahead: 32,
+        }
+    }
+}
+
+/// What the registry says of a spec's policy.
+pub(super) fn policy_info(spec: &str) -> Result<&'static PolicyInfo, WriteBackError> {
+    find_policy(spec.split(':').next().unwrap_or_default().trim())
+}
+
+/// One run.
+#[derive(Debug, Clone)]
+pub struct Cell {
+    /// The policy's spec.
+    pub policy: String,
+    /// What is run.
+    pub input: Input,
+    /// On what.
+    pub machine: MachineSpec,
+    /// The seed of everything random.
+    pub seed: u64,
+    /// Shrinks sizes and memory together; for workloads.
+    pub scale: f64,
+    /// What a sweep set.
+    pub swept: BTreeMap<String, String>,
+}
+
+impl Cell {
+    /// Whether it can be run, found out without running it.
+    pub fn check(&self) -> Result<(), LabError> {
+        WriteBack::parse(&self.policy)?;
+        let profile = profiles::profile(&self.machine.disk)?;
+        scheduler::scheduler(&self.machine.scheduler)?;
+        match &self.input {
+            Input::Workload { spec } => drop(build_workload(spec, Seed(self.seed), Scale::new(self.scale)?)?),
+            Input::Trace { replay, summary, .. } => {
+                let capacity = self.disk(&profile).capacity().block();
+                let end = areas(summary, replay.device).last().map_or(0, |last| last.0)
+                    + summary.devices.last().map_or(0, |last| last.end.0.div_ceil(PAGE_BYTES));
+                if replay.fit == super::Fit::Refuse && end > capacity.0 {
+                    let source = RunError::BeyondEnd { address: end * PAGE_BYTES, capacity: capacity.0 * PAGE_BYTES };
+                    return Err(self.failed(source));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs it.
+    pub fn run(&self, watch: &mut dyn Watch) -> Result<Outcome, LabError> {
+        if !policy_info(&self.policy)?.offline {
+            return self.run_once(None, watch);
+        }
+        // A policy that looks into the future needs a run of the same input that shows it.
+        let (_, log) = self.run_logged(watch)?;
+        self.run_once(Some(Foresight::new(Arc::new(log))), watch)
+    }
+
+    fn run_once(&self, foresight: Option<Foresight>, watch: &mut dyn Watch) -> Result<Outcome, LabError> {
+        let mut machine = self.build(&self.policy)?;
+        if let Some(foresight) = foresight {
+            machine = machine.with_foresight(foresight);
+        }
+        self.with_workload(|workload| machine.run(self.setting(), workload, watch))
+    }
+
+    fn run_logged(&self, watch: &mut dyn Watch) -> Result<(Outcome, WriteLog), LabError> {
+        let machine = self.build("cscan")?;
+        self.with_workload(|workload| machine.run_logged(self.setting(), workload, watch))
+    }
+
+    fn with_workload<T>(&self, run: impl FnOnce(&mut dyn Workload) -> Result<T, RunError>) -> Result<T, LabError> {
+        match &self.input {
+            Input::Workload { spec } => {
+                let mut workload = build_workload(spec, Seed(self.seed), Scale::new(self.scale)?)?;
+                run(&mut *workload).map_err(|source| self.failed(source))
+            }
+            Input::Trace { path, open, replay, summary } => {
+                let wrong = |source| LabError::Trace { path: path.clone(), source };
+                let reader = trace::open(path, open).map_err(wrong)?;
+                let capacity = self.disk(&profiles::profile(&self.machine.disk)?).capacity().block();
+                let areas = areas(summary, replay.device);
+                let mut replay = Replay::new(reader, *replay, areas, capacity, summary.records);
+                let outcome = run(&mut replay);
+                match replay.take_error() {
+                    Some(source) => Err(wrong(source)),
+                    None => outcome.map_err(|source| self.failed(source)),
+                }
+            }
+        }
+    }
+
+    fn disk(&self, profile: &Profile) -> Box<dyn umbrella_model::device::Device> {
+        let MachineSpec { queue_depth, write_cache, .. } = self.machine;
+        profile.build(&Options { queue_depth, write_cache, capacity: None })
+    }
+
+    /// Memory, shrunk as the workload is.
+    fn memory(&self) -> ByteSize {
+        let share = if matches!(self.input, Input::Workload { .. }) { self.scale } else { 1.0 };
+        ByteSize((self.machine.memory.0 as f64 * share) as u64 / PAGE_BYTES * PAGE_BYTES)
+    }
+
+    fn build(&self, policy: &str) -> Result<Machine, LabError> {
+        let of = &self.machine;
+        let config = Config {
+            cache: page_cache::Config {
+                pages: self.memory().0 / PAGE_BYTES,
+                background_percent: of.background_percent,
+                foreground_percent: of.foreground_percent,
+                expire_after: of.expire_after,
+                ..page_cache::Config::default()
+            },
+            read_ahead: of.read_ahead,
+            staging: of.staging,
+            delayed_allocation: of.delayed_allocation,
+            ..Config::default()
+        };
+        let layout = match self.input {
+            Input::Workload { .. } => Layout::FileSystem { seed: self.seed },
+            Input::Trace { .. } => Layout::Device,
+        };
+        let disk = self.disk(&profiles::profile(&of.disk)?);
+        let schedule = scheduler::scheduler(&of.scheduler)?;
+        let policy = WriteBack::parse(policy)?;
+        Machine::new(config, layout, policy, disk, |disk| schedule.build(disk, of.queue_length))
+            .map_err(|source| self.failed(source))
+    }
+
+    fn setting(&self) -> Setting {
+        Setting {
+            policy: self.policy.clone(),
+            input: self.input.name(),
+            disk: self.machine.disk.clone(),
+            scheduler: self.machine.scheduler.clone(),
+            memory: self.memory(),
+            staging: self.machine.staging,
+            seed: self.seed,
+            scale: self.scale,
+            swept: self.swept.clone(),
+        }
+    }
+
+    fn failed(&self, source: RunError) -> LabError {
+        LabError::Run { policy: self.policy.clone(), input: self.input.name(), source }
+    }
+}

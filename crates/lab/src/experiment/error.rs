@@ -1,0 +1,38 @@
+use std::path::PathBuf;
+
+use thiserror::Error;
+use umbrella_model::device::profiles::UnknownProfile;
+use umbrella_model::scheduler::UnknownScheduler;
+use umbrella_policy::writeback::WriteBackError;
+
+use crate::machine::RunError;
+use crate::trace::TraceError;
+use crate::workload::WorkloadError;
+
+/// Why an experiment has no outcome.
+#[derive(Debug, Error)]
+#[expect(missing_docs, reason = "each message says it")]
+pub enum LabError {
+    #[error(transparent)]
+    Policy(#[from] WriteBackError),
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    #[error("{}: {source}", path.display())]
+    Trace { path: PathBuf, source: TraceError },
+    #[error("{}: the trace has no device {device} (it has {devices})", path.display())]
+    NoSuchDevice { path: PathBuf, device: u32, devices: usize },
+    #[error(transparent)]
+    Disk(#[from] UnknownProfile),
+    #[error(transparent)]
+    Scheduler(#[from] UnknownScheduler),
+    #[error("{policy} on {input}: {source}")]
+    Run { policy: String, input: String, source: RunError },
+    #[error("nothing called {name:?} can be swept: {known}")]
+    UnknownSweep { name: String, known: String },
+    #[error("--sweep {spec:?}: write NAME=VALUE,VALUE,… (for example zone=2MiB,4MiB,8MiB)")]
+    BadSweep { spec: String },
+    #[error("{name} = {value:?}: {expected}")]
+    BadValue { name: String, value: String, expected: String },
+    #[error("this makes {cells} runs, {most} are the limit: sweep fewer values at a time")]
+    TooManyRuns { cells: usize, most: usize },
+}

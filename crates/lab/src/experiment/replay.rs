@@ -1,0 +1,191 @@
+//! A trace as a workload: its requests at their times, or as fast as the machine takes them.
+//!
+//! So many requests may be under way at once; a request that comes later than its time counts from its time. Each device
+//! of the trace gets an area of its own on the modelled disk, one behind the other. What is not aligned is split on page
+//! borders; a page that is written in part counts as written, nothing is read for it: what the rest of the page was, the
+//! recorded machine's own cache knew. Discards change nothing here.
+
+use std::collections::VecDeque;
+
+use umbrella_units::{BlockNo, ByteSize, FileId, Nanos, PAGE_BYTES};
+
+use crate::trace::{Record, Summary, TraceError, TraceOp};
+use crate::workload::{ClientId, Step, Workload};
+
+/// When requests are issued.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Pace {
+    /// At their recorded times, so many times as fast.
+    Recorded(f64),
+    /// Each as soon as one before it is done.
+    AsFastAsPossible,
+}
+
+/// What to do with addresses beyond the disk's end.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Fit {
+    /// They are an error.
+    #[default]
+    Refuse,
+    /// They begin again at the disk's first block.
+    Wrap,
+}
+
+/// How a trace is replayed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ReplayOptions {
+    /// When requests are issued.
+    pub pace: Pace,
+    /// How many may be under way at once.
+    pub depth: u32,
+    /// What to do with addresses beyond the disk's end.
+    pub fit: Fit,
+    /// Only this device of the trace.
+    pub device: Option<u32>,
+}
+
+impl Default for ReplayOptions {
+    fn default() -> Self {
+        ReplayOptions { pace: Pace::Recorded(1.0), depth: 64, fit: Fit::Refuse, device: None }
+    }
+}
+
+/// Where each device of a trace begins on the modelled disk, in blocks.
+pub(super) fn areas(summary: &Summary, device: Option<u32>) -> Vec<BlockNo> {
+    let mut next = 0;
+    let mut areas = Vec::with_capacity(summary.devices.len());
+    for (number, of) in summary.devices.iter().enumerate() {
+        areas.push(BlockNo(next));
+        if device.is_none_or(|device| device as usize == number) {
+            next += of.end.0.div_ceil(PAGE_BYTES);
+        }
+    }
+    areas
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Pending {
+    step: Step,
+    due: Nanos,
+}
+
+/// See the module.
+pub(super) struct Replay<R> {
+    records: R,
+    options: ReplayOptions,
+    areas: Vec<BlockNo>,
+    capacity: u64,
+    clients: Vec<Option<Pending>>,
+    due: Vec<Option<Nanos>>,
+    /// The second part of a request that wraps around the disk's end.
+    rest: VecDeque<Pending>,
+    total: u64,
+    given: u64,
+    error: Option<TraceError>,
+}
+
+impl<R: Iterator<Item = Result<Record, TraceError>>> Replay<R> {
+    /// Replays `records`, about `total` of them, on a disk of `capacity` blocks.
+    pub(super) fn new(records: R, options: ReplayOptions, areas: Vec<BlockNo>, capacity: BlockNo, total: u64) -> Self {
+        let depth = options.depth.max(1) as usize;
+        Replay {
+            records,
+            options,
+            areas,
+            capacity: capacity.0.max(1),
+            clients: vec![None; depth],
+            due: vec![None; depth],
+            rest: VecDeque::new(),
+            total,
+            given: 0,
+            error: None,
+        }
+    }
+
+    /// What was wrong with the trace, if the replay ended early because of it.
+    pub(super) fn take_error(&mut self) -> Option<TraceError> {
+        self.error.take()
+    }
+
+    fn next_pending(&mut self) -> Option<Pending> {
+        if let Some(rest) = self.rest.pop_front() {
+            return Some(rest);
+        }
+        loop {
+            let record = match self.records.next()? {
+                Ok(record) => record,
+                Err(error) => {
+                    self.error = Some(error);
+                    return None;
+                }
+            };
+            self.given += 1;
+            let wanted = self.options.device.is_none_or(|device| device == record.device);
+            if wanted && record.size.0 > 0 && record.op != TraceOp::Discard {
+                return Some(self.pending(&record));
+            }
+        }
+    }
+
+    fn pending(&mut self, record: &Record) -> Pending {
+        let due = match self.options.pace {
+            Pace::Recorded(speed) => Nanos((record.time.0 as f64 / speed) as u64),
+            Pace::AsFastAsPossible => Nanos(0),
+        };
+        let area = self.areas.get(record.device as usize).map_or(0, |area| area.0);
+        let mut offset = record.offset.0.saturating_add(area.saturating_mul(PAGE_BYTES));
+        let mut size = record.size.0;
+        if self.options.fit == Fit::Wrap {
+            let bytes = self.capacity * PAGE_BYTES;
+            offset %= bytes;
+            size = size.min(bytes);
+            if offset + size > bytes {
+                let beyond = offset + size - bytes;
+                size -= beyond;
+                self.rest.push_back(Pending { step: step(record.op, 0, beyond), due });
+            }
+        }
+        Pending { step: step(record.op, offset, size), due }
+    }
+}
+
+fn step(op: TraceOp, offset: u64, size: u64) -> Step {
+    let (file, offset, size) = (FileId::DEVICE, ByteSize(offset), ByteSize(size));
+    match op {
+        TraceOp::Read => Step::Read { file, offset, size },
+        TraceOp::Write | TraceOp::Discard => Step::Write { file, offset, size },
+    }
+}
+
+impl<R: Iterator<Item = Result<Record, TraceError>>> Workload for Replay<R> {
+    fn prepare(&mut self) -> Option<Step> {
+        None
+    }
+
+    fn clients(&self) -> u32 {
+        self.clients.len() as u32
+    }
+
+    fn next(&mut self, client: ClientId, now: Nanos) -> Option<Step> {
+        let place = client.0 as usize;
+        let pending = match self.clients[place].take() {
+            Some(pending) => pending,
+            None => self.next_pending()?,
+        };
+        if pending.due > now {
+            self.clients[place] = Some(pending);
+            self.due[place] = None;
+            return Some(Step::Think { time: pending.due - now });
+        }
+        self.due[place] = matches!(self.options.pace, Pace::Recorded(_)).then_some(pending.due);
+        Some(pending.step)
+    }
+
+    fn due(&self, client: ClientId) -> Option<Nanos> {
+        self.due[client.0 as usize]
+    }
+
+    fn progress(&self, _now: Nanos) -> Option<f64> {
+        (self.total > 0).then(|| (self.given as f64 / self.total as f64).min(1.0))
+    }
+}

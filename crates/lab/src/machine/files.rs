@@ -1,0 +1,330 @@
+//! Where files lie on the modelled disk, how large they are, and which of them are still staged in memory.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use umbrella_model::allocator::{self, AllocError, Ext2};
+use umbrella_model::staging::{self, Staged, Staging};
+use umbrella_units::{BlockNo, ByteSize, FileId, PAGE_BYTES, PageIndex, PageKey};
+
+use crate::workload::Step;
+
+/// What lies on the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// Nothing but blocks: page `n` of [`FileId::DEVICE`] is block `n`. For traces.
+    Device,
+    /// A file system like ext2, empty, made with this seed.
+    FileSystem {
+        /// The seed of what is random in it.
+        seed: u64,
+    },
+}
+
+/// The largest file system that the allocator knows: 8 TiB. On a larger disk it takes the first part.
+const MOST_BLOCKS: u64 = (1 << 31) - 2;
+
+#[derive(Debug, Clone, Copy)]
+struct File {
+    bytes: u64,
+    dir: FileId,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Files {
+    ext2: Option<Ext2>,
+    delayed: bool,
+    /// Files by inode: policies know files by their inode numbers, as the live system does.
+    by_inode: FxHashMap<FileId, FileId>,
+    files: FxHashMap<FileId, File>,
+    staging: Option<Staging>,
+    /// Metadata blocks that hold something: to change one that is not in memory it has to be read.
+    on_disk: FxHashSet<BlockNo>,
+    /// What of staged files memory pressure asked for and has not yet got, in pages.
+    owed: f64,
+}
+
+impl Files {
+    pub(super) fn new(layout: Layout, capacity: BlockNo, staging: bool, delayed: bool) -> Result<Files, AllocError> {
+        let ext2 = match layout {
+            Layout::Device => None,
+            Layout::FileSystem { seed } => {
+                let blocks = capacity.0.min(MOST_BLOCKS);
+                Some(Ext2::new(allocator::Config { blocks, delayed, ..allocator::Config::default() }, seed)?)
+            }
+        };
+        let staging = (staging && ext2.is_some()).then(|| Staging::new(staging::Config::default()));
+        Ok(Files {
+            ext2,
+            delayed,
+            by_inode: FxHashMap::default(),
+            files: FxHashMap::default(),
+            staging,
+            on_disk: FxHashSet::default(),
+            owed: 0.0,
+        })
+    }
+
+    /// The client whose step is done now.
+    pub(super) fn set_writer(&mut self, client: u32) {
+        if let Some(ext2) = &mut self.ext2 {
+            ext2.set_writer(client);
+        }
+    }
+
+    /// The page as policies know it: by the file's inode number.
+    pub(super) fn policy_key(&self, page: PageKey) -> PageKey {
+        let inode = self.inode_of(page.file);
+        PageKey { file: inode.unwrap_or(page.file), ..page }
+    }
+
+    /// The file's inode number, as a policy's name for it.
+    pub(super) fn inode_of(&self, file: FileId) -> Option<FileId> {
+        if self.is_device(file) {
+            return Some(file);
+        }
+        self.ext2.as_ref().and_then(|ext2| ext2.inode_of(file)).map(|inode| FileId(u64::from(inode.0)))
+    }
+
+    /// The page that a policy speaks of.
+    pub(super) fn page_of(&self, page: PageKey) -> PageKey {
+        PageKey { file: self.by_inode.get(&page.file).copied().unwrap_or(page.file), ..page }
+    }
+
+    fn learn_inode(&mut self, file: FileId) {
+        if let Some(inode) = self.inode_of(file) {
+            self.by_inode.insert(inode, file);
+        }
+    }
+
+    pub(super) fn is_device(&self, file: FileId) -> bool {
+        file == FileId::DEVICE
+    }
+
+    /// Blocks in use.
+    pub(super) fn used(&self) -> u64 {
+        self.ext2.as_ref().map_or(0, |ext2| ext2.blocks() - ext2.free_blocks())
+    }
+
+    /// Whether a metadata block holds something.
+    pub(super) fn is_on_disk(&self, block: BlockNo) -> bool {
+        self.on_disk.contains(&block)
+    }
+
+    pub(super) fn now_on_disk(&mut self, block: BlockNo) {
+        self.on_disk.insert(block);
+    }
+
+    /// The file's size.
+    pub(super) fn bytes(&self, file: FileId) -> u64 {
+        self.files.get(&file).map_or(0, |file| file.bytes)
+    }
+
+    /// The file's size in pages; a device has no end here.
+    pub(super) fn pages(&self, file: FileId) -> u64 {
+        if self.is_device(file) { u64::MAX } else { self.bytes(file).div_ceil(PAGE_BYTES) }
+    }
+
+    pub(super) fn grow(&mut self, file: FileId, bytes: u64) {
+        if let Some(file) = self.files.get_mut(&file) {
+            file.bytes = file.bytes.max(bytes);
+        }
+    }
+
+    /// Where the page lies, or is expected to.
+    pub(super) fn block_of(&self, page: PageKey) -> Option<BlockNo> {
+        if self.is_device(page.file) {
+            return Some(BlockNo(page.index.0));
+        }
+        self.ext2.as_ref().and_then(|ext2| ext2.expected_block(page.file, page.index))
+    }
+
+    /// Whether the page's block is only expected: it gets one when it is written back.
+    pub(super) fn is_predicted(&self, page: PageKey) -> bool {
+        self.delayed
+            && !self.is_device(page.file)
+            && self.ext2.as_ref().is_some_and(|ext2| ext2.block_of(page.file, page.index).is_none())
+    }
+
+    /// Gives a page that becomes dirty its block, or the promise of one.
+    pub(super) fn place(&mut self, page: PageKey, touched: &mut Vec<BlockNo>) -> Result<(), AllocError> {
+        let Some(ext2) = &mut self.ext2 else { return Ok(()) };
+        if ext2.expected_block(page.file, page.index).is_some() {
+            return Ok(());
+        }
+        if self.delayed {
+            ext2.reserve(page.file, page.index)?;
+        } else {
+            ext2.allocate(page.file, page.index, touched)?;
+        }
+        Ok(())
+    }
+
+    /// Gives so many promised pages their blocks, together.
+    pub(super) fn allocate_delayed(
+        &mut self,
+        first: PageKey,
+        pages: u64,
+        touched: &mut Vec<BlockNo>,
+    ) -> Result<(), AllocError> {
+        let Some(ext2) = &mut self.ext2 else { return Ok(()) };
+        ext2.allocate_run(first.file, first.index, pages, touched, &mut Vec::new())
+    }
+
+    /// Adds the metadata blocks that have to be in memory before a page of the file can be found, the inode's block among
+    /// them.
+    pub(super) fn metadata_of(&self, file: FileId, index: PageIndex, out: &mut Vec<BlockNo>) {
+        if let Some(ext2) = &self.ext2 {
+            ext2.metadata_of(file, index, out);
+        }
+    }
+
+    /// Blocks between the file's first and last block, if it has any.
+    pub(super) fn distance(&self, file: FileId) -> Option<u64> {
+        self.ext2.as_ref().and_then(|ext2| ext2.distance(file))
+    }
+
+    pub(super) fn mkdir(&mut self, dir: FileId, parent: FileId, touched: &mut Vec<BlockNo>) -> Result<(), AllocError> {
+        let Some(ext2) = &mut self.ext2 else { return Ok(()) };
+        if dir == Ext2::ROOT {
+            return Ok(());
+        }
+        self.files.insert(dir, File { bytes: PAGE_BYTES, dir: parent });
+        ext2.mkdir(dir, parent, touched)
+    }
+
+    pub(super) fn create(&mut self, file: FileId, dir: FileId, touched: &mut Vec<BlockNo>) -> Result<(), AllocError> {
+        self.files.insert(file, File { bytes: 0, dir });
+        if let Some(staging) = &mut self.staging {
+            staging.create(file, dir);
+            return Ok(());
+        }
+        self.create_on_disk(file, dir, touched)
+    }
+
+    fn create_on_disk(&mut self, file: FileId, dir: FileId, touched: &mut Vec<BlockNo>) -> Result<(), AllocError> {
+        if let Some(ext2) = &mut self.ext2 {
+            ext2.create(file, dir, touched)?;
+        }
+        self.learn_inode(file);
+        Ok(())
+    }
+
+    pub(super) fn truncate(
+        &mut self,
+        file: FileId,
+        size: ByteSize,
+        touched: &mut Vec<BlockNo>,
+    ) -> Result<(), AllocError> {
+        let pages = PageIndex(size.0.div_ceil(PAGE_BYTES));
+        if let Some(known) = self.files.get_mut(&file) {
+            known.bytes = size.0;
+        }
+        match &mut self.staging {
+            Some(staging) if staging.holds(file) => {
+                // A larger size is a hole, and moves nothing out of staging.
+                staging.write(file, size);
+                Ok(())
+            }
+            _ => self.ext2.as_mut().map_or(Ok(()), |ext2| ext2.truncate(file, pages, touched)),
+        }
+    }
+
+    pub(super) fn delete(&mut self, file: FileId, touched: &mut Vec<BlockNo>) -> Result<(), AllocError> {
+        self.files.remove(&file);
+        if let Some(inode) = self.inode_of(file) {
+            self.by_inode.remove(&inode);
+        }
+        if self.staging.as_mut().is_some_and(|staging| staging.delete(file)) {
+            return Ok(());
+        }
+        self.ext2.as_mut().map_or(Ok(()), |ext2| ext2.delete(file, touched))
+    }
+
+    /// One step of setting up: everything gets its place at once, nothing is staged.
+    pub(super) fn prepare(&mut self, step: &Step, touched: &mut Vec<BlockNo>) -> Result<(), AllocError> {
+        match *step {
+            Step::Mkdir { dir, parent } => self.mkdir(dir, parent, touched),
+            Step::Create { file, dir } => {
+                self.files.insert(file, File { bytes: 0, dir });
+                self.create_on_disk(file, dir, touched)
+            }
+            Step::Write { file, offset, size } => {
+                let (first, pages) = super::tally::pages_of(offset, size);
+                if let Some(ext2) = &mut self.ext2 {
+                    for index in first..first + pages {
+                        ext2.allocate(file, PageIndex(index), touched)?;
+                    }
+                }
+                self.grow(file, offset.0.saturating_add(size.0));
+                Ok(())
+            }
+            Step::Truncate { file, size } => self.truncate(file, size, touched),
+            Step::Delete { file } => self.delete(file, touched),
+            _ => Ok(()),
+        }
+    }
+
+    // Staging.
+
+    pub(super) fn is_staged(&self, file: FileId) -> bool {
+        self.staging.as_ref().is_some_and(|staging| staging.holds(file))
+    }
+
+    /// A staged file is read: whether it is one.
+    pub(super) fn touch_staged(&mut self, file: FileId) -> bool {
+        match &mut self.staging {
+            Some(staging) if staging.holds(file) => {
+                staging.touch(file);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Pages that staged files hold.
+    pub(super) fn staged_pages(&self) -> u64 {
+        self.staging.as_ref().map_or(0, Staging::pages)
+    }
+
+    /// Pages that the write would add to the staged file.
+    pub(super) fn staged_growth(&self, file: FileId, offset: ByteSize, size: ByteSize) -> u64 {
+        offset.0.saturating_add(size.0).div_ceil(PAGE_BYTES).saturating_sub(self.pages(file))
+    }
+
+    /// Writes to a staged file; whether it has to leave staging now.
+    pub(super) fn write_staged(&mut self, file: FileId, offset: ByteSize, size: ByteSize) -> bool {
+        let end = offset.0.saturating_add(size.0);
+        self.grow(file, end);
+        let bytes = self.bytes(file);
+        self.staging.as_mut().is_some_and(|staging| staging.write(file, ByteSize(bytes)) == Staged::Transform)
+    }
+
+    /// Staged files that have to leave because so many pages are wanted: their share of what reclaim takes, as a kernel's
+    /// shrinkers give theirs, or as much as is wanted when there is nothing else to take.
+    pub(super) fn pressure(&mut self, wanted: u64, cached: u64, memory: u64, free: bool) -> Vec<FileId> {
+        let Some(staging) = &mut self.staging else { return Vec::new() };
+        let staged = staging.pages();
+        if free && cached + staged + wanted < memory {
+            return Vec::new();
+        }
+        self.owed += if free { wanted as f64 * staged as f64 / memory.max(1) as f64 } else { wanted as f64 };
+        let pages = self.owed as u64;
+        self.owed -= pages as f64;
+        if pages == 0 { Vec::new() } else { staging.pressure(pages) }
+    }
+
+    /// Takes a file out of staging and gives it its place on disk: inode and all blocks at once. Returns its pages.
+    pub(super) fn transform(&mut self, file: FileId, touched: &mut Vec<BlockNo>) -> Result<u64, AllocError> {
+        if let Some(staging) = &mut self.staging {
+            staging.leave(file);
+        }
+        let Some(&File { bytes, dir }) = self.files.get(&file) else { return Ok(0) };
+        self.create_on_disk(file, dir, touched)?;
+        let Some(ext2) = &mut self.ext2 else { return Ok(0) };
+        let pages = bytes.div_ceil(PAGE_BYTES);
+        for index in 0..pages {
+            ext2.allocate(file, PageIndex(index), touched)?;
+        }
+        Ok(pages)
+    }
+}

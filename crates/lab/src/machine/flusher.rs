@@ -1,0 +1,265 @@
+//! When dirty pages are written: above the thresholds the policy chooses, in batches; what is dirty for too long, what
+//! somebody waits for, and the rest at the end go without being chosen.
+
+use umbrella_policy::writeback::{DirtyPage, Event};
+use umbrella_units::{FileId, Nanos, PageIndex, PageKey, Pages};
+
+use super::client::Wait;
+use super::queue::{Reason, Waiting};
+use super::{Machine, RunError};
+
+/// The policy is asked again when fewer pages than this wait: enough to keep the disk's queue full.
+const LOW_WATER: usize = 256;
+
+/// Pages that are deactivated together when a policy sees none but active ones, and must write.
+const DEACTIVATE: usize = 1024;
+
+impl Machine {
+    /// Asks the policy for what the thresholds demand, and hands the disk what it has room for.
+    pub(super) fn feed(&mut self, now: Nanos) {
+        self.wake_throttled(now);
+        while self.queue.waiting_writes() < LOW_WATER {
+            let Some((want, reason)) = self.wanted(now) else { break };
+            if !self.choose(now, want, reason) {
+                break;
+            }
+        }
+        self.pump(now);
+    }
+
+    /// How many pages should be chosen now, and why.
+    fn wanted(&mut self, now: Nanos) -> Option<(u64, Reason)> {
+        let counts = self.cache.counts();
+        self.tally.peak_dirty = self.tally.peak_dirty.max(counts.dirty + counts.write_back);
+        let waiting = self.queue.waiting_writes() as u64;
+        let batch = self.config.cache.batch.max(1);
+        let demand = self.cache.demand(now);
+        if demand.background > waiting {
+            return Some((batch, Reason::Threshold));
+        }
+        if !self.starved.is_empty() && counts.write_back + waiting < batch && counts.dirty > waiting {
+            return Some((batch, Reason::Reclaim));
+        }
+        let throttled = demand.throttled && counts.write_back == 0 && waiting == 0 && counts.dirty > 0;
+        throttled.then_some((batch, Reason::Threshold))
+    }
+
+    /// Queues what the policy chooses; false when there is nothing to choose.
+    fn choose(&mut self, now: Nanos, want: u64, reason: Reason) -> bool {
+        self.note_memory();
+        let mut selected = std::mem::take(&mut self.selected);
+        self.policy.select(now, Pages(want), &mut selected);
+        let pressed = reason == Reason::Reclaim || !self.throttled.is_empty();
+        if selected.is_empty() && pressed {
+            // All that is dirty is active. Memory has to come from somewhere: the list ages.
+            self.cache.deactivate(DEACTIVATE, &mut self.changes);
+            self.tell_policy(now);
+            self.policy.select(now, Pages(want), &mut selected);
+        }
+        let any = !selected.is_empty();
+        if self.config.delayed_allocation {
+            self.give_blocks(now, selected.iter().map(|chosen| self.files.page_of(chosen.page)).collect());
+        }
+        for DirtyPage { page, block } in selected.drain(..) {
+            let page = self.files.page_of(page);
+            let block = self.files.block_of(page).unwrap_or(block);
+            self.queue.write(Waiting { page, block, reason });
+        }
+        self.selected = selected;
+        any
+    }
+
+    /// Pages that have no blocks yet get them when they are written back, each run of a file's pages together.
+    fn give_blocks(&mut self, now: Nanos, pages: Vec<PageKey>) {
+        let mut rest = pages.as_slice();
+        while let Some(first) = rest.first() {
+            let follows = |(at, page): &(usize, &PageKey)| {
+                page.file == first.file && page.index.0 == first.index.0 + *at as u64 && self.files.is_predicted(**page)
+            };
+            let run = rest.iter().enumerate().take_while(follows).count();
+            if run > 0 {
+                let mut touched = std::mem::take(&mut self.touched);
+                let given = self.files.allocate_delayed(*first, run as u64, &mut touched);
+                self.touched = touched;
+                if let Err(error) = given {
+                    self.error = Some(self.files_failed(error));
+                    return;
+                }
+            }
+            rest = &rest[run.max(1)..];
+        }
+        self.dirty_metadata(None, now);
+    }
+
+    /// Queues pages that go without being chosen.
+    fn queue_pages(&mut self, now: Nanos, pages: &mut Vec<PageKey>, reason: Reason) {
+        if self.config.delayed_allocation {
+            self.give_blocks(now, pages.clone());
+        }
+        for page in pages.drain(..) {
+            self.policy.on(now, Event::Clean { page: self.files.policy_key(page) });
+            let Some(block) = self.files.block_of(page) else { continue };
+            self.queue.write(Waiting { page, block, reason });
+        }
+    }
+
+    /// The periodic write-back.
+    pub(super) fn expire(&mut self, now: Nanos) {
+        self.note_memory();
+        let mut pages = std::mem::take(&mut self.keys);
+        self.cache.expired(now, &mut pages);
+        self.queue_pages(now, &mut pages, Reason::Expired);
+        self.keys = pages;
+    }
+
+    /// The client waits until the file's dirty pages are on disk, its metadata too. Returns how many it waits for.
+    pub(super) fn sync_file(&mut self, client: u32, now: Nanos, file: FileId) -> u32 {
+        let mut pages = std::mem::take(&mut self.keys);
+        self.cache.dirty_of(file, &mut pages);
+        let mut metadata = Vec::new();
+        self.files.metadata_of(file, PageIndex(0), &mut metadata);
+        pages.extend(metadata.into_iter().map(PageKey::device).filter(|page| self.cache.is_dirty(*page)));
+        let awaited = self.await_pages(client, now, &mut pages);
+        self.keys = pages;
+        awaited
+    }
+
+    /// The client waits until everything that is dirty now is on disk.
+    pub(super) fn sync_all(&mut self, client: u32, now: Nanos) -> u32 {
+        let mut pages = std::mem::take(&mut self.keys);
+        let files: Vec<FileId> = self.cache.dirty_files().collect();
+        files.iter().for_each(|file| self.cache.dirty_of(*file, &mut pages));
+        let awaited = self.await_pages(client, now, &mut pages);
+        self.keys = pages;
+        awaited
+    }
+
+    fn await_pages(&mut self, client: u32, now: Nanos, pages: &mut Vec<PageKey>) -> u32 {
+        for page in pages.iter() {
+            self.syncing.entry(*page).or_default().push(client);
+        }
+        let awaited = pages.len() as u32;
+        self.queue_pages(now, pages, Reason::Sync);
+        awaited
+    }
+
+    /// Hands the disk what it has room for.
+    pub(super) fn pump(&mut self, now: Nanos) {
+        let Machine { queue, cache, tally, deferred, syncing, .. } = self;
+        let mut gone: Vec<PageKey> = Vec::new();
+        queue.pump(now, |waiting| {
+            if cache.begin_write_back(waiting.page) {
+                tally.written(waiting.reason);
+                return true;
+            }
+            if cache.is_dirty(waiting.page) {
+                deferred.insert(waiting.page, *waiting);
+            } else if !cache.is_under_write_back(waiting.page) && !syncing.is_empty() {
+                gone.push(waiting.page);
+            }
+            false
+        });
+        gone.into_iter().for_each(|page| self.synced(page, now));
+    }
+
+    /// Takes what the disk completed.
+    pub(super) fn collect(&mut self, now: Nanos) {
+        let mut arrived = std::mem::take(&mut self.arrived);
+        self.queue.advance(now, &mut arrived);
+        let mut wrote = false;
+        for what in arrived.drain(..) {
+            wrote |= what.write;
+            for page in &what.pages {
+                if what.write { self.wrote(*page, now) } else { self.came(*page, now) }
+            }
+            self.queue.recycle(what.pages);
+        }
+        self.arrived = arrived;
+        if wrote {
+            self.wake_starved(now);
+        }
+    }
+
+    fn wrote(&mut self, page: PageKey, now: Nanos) {
+        self.cache.complete_write_back(page);
+        if !self.deferred.is_empty()
+            && let Some(again) = self.deferred.remove(&page)
+        {
+            self.queue.write(again);
+            return;
+        }
+        if !self.syncing.is_empty() {
+            self.synced(page, now);
+        }
+    }
+
+    /// Nobody has to wait for the page any longer.
+    fn synced(&mut self, page: PageKey, now: Nanos) {
+        for client in self.syncing.remove(&page).into_iter().flatten() {
+            self.page_awaited(client, now);
+        }
+    }
+
+    fn wake_throttled(&mut self, now: Nanos) {
+        if self.throttled.is_empty() || self.cache.demand(now).throttled {
+            return;
+        }
+        for client in std::mem::take(&mut self.throttled) {
+            self.wake(client, now);
+        }
+    }
+
+    fn wake_starved(&mut self, now: Nanos) {
+        for client in std::mem::take(&mut self.starved) {
+            self.wake(client, now);
+        }
+    }
+
+    /// Writes all that is still dirty. Returns when the last of it was on disk.
+    pub(super) fn drain(&mut self, now: Nanos) -> Result<Nanos, RunError> {
+        let mut now = now;
+        loop {
+            let waiting = self.queue.waiting_writes() as u64;
+            if waiting == 0 && self.deferred.is_empty() && self.cache.counts().dirty > 0 {
+                let batch = self.config.cache.batch.max(1);
+                if !self.choose(now, batch, Reason::Drained) {
+                    let mut pages = std::mem::take(&mut self.keys);
+                    self.cache.least_recent_dirty(usize::MAX, &mut pages);
+                    self.queue_pages(now, &mut pages, Reason::Drained);
+                    self.keys = pages;
+                }
+            }
+            self.pump(now);
+            let Some(next) = self.queue.next_event() else {
+                if self.queue.is_idle() && self.cache.counts().dirty == 0 {
+                    return Ok(now);
+                }
+                return Err(self.stuck(now));
+            };
+            now = next.max(now);
+            self.collect(now);
+            if let Some(error) = self.error.take() {
+                return Err(error);
+            }
+        }
+    }
+
+    /// Looks at the policy's memory whenever more is dirty than at any look before; a look costs a walk.
+    fn note_memory(&mut self) {
+        let dirty = self.policy.dirty().0;
+        if dirty <= self.most_seen + self.most_seen / 16 {
+            return;
+        }
+        self.most_seen = dirty;
+        self.tally.policy_bytes = self.tally.policy_bytes.max(self.policy.memory().total().0);
+    }
+
+    /// One of the pages that the client waits for is there, or gone.
+    pub(super) fn page_awaited(&mut self, client: u32, now: Nanos) {
+        let state = &mut self.clients[client as usize];
+        state.awaited = state.awaited.saturating_sub(1);
+        if state.awaited == 0 && state.wait == Wait::Pages {
+            self.wake(client, now);
+        }
+    }
+}

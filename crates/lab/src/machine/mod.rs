@@ -1,0 +1,401 @@
+//! The event loop that joins a policy and the models: clients write to a page cache, a policy decides what of it goes to
+//! a modelled disk.
+//!
+//! Everything happens in virtual time. Three things make time go on: a client that is ready, the disk, and the periodic
+//! write-back; the earliest is next, and on a tie the disk goes first, then the periodic write-back, then clients in the
+//! order in which they became ready. So a run depends on its input and seed only.
+//!
+//! - `client.rs`: what a client is, and why it waits; `step.rs`: what its steps do.
+//! - `pages.rs`: reads, read-ahead, metadata blocks, and what the page cache tells the policy.
+//! - `flusher.rs`: when pages are written (thresholds, expiry, reclaim, fsync), as the page cache demands and the policy
+//!   decides; `queue.rs`: how they become requests.
+//! - `files.rs`: where files lie on disk, and staging.
+
+mod client;
+mod config;
+mod files;
+mod flusher;
+mod foresight;
+mod pages;
+mod queue;
+mod step;
+mod tally;
+#[cfg(test)]
+mod tests;
+
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use thiserror::Error;
+use umbrella_model::allocator::AllocError;
+use umbrella_model::device::Device;
+use umbrella_model::page_cache::{Change, PageCache};
+use umbrella_policy::writeback::{DirtyPage, WriteBack};
+use umbrella_units::{BlockNo, ByteSize, Nanos, PAGE_BYTES, PageKey};
+
+use crate::result::{Outcome, Setting, WriteWindows};
+use crate::workload::{ClientId, Workload};
+
+use client::{Client, Verdict, Wait};
+pub use config::Config;
+use files::Files;
+pub use files::Layout;
+pub use foresight::{Foresight, WriteLog};
+use queue::{Arrived, DiskQueue, Tap, Waiting};
+use tally::Tally;
+
+/// Clients that wait for a page; nearly always one.
+type Waiters = SmallVec<[u32; 2]>;
+
+/// Why a run ended without an outcome.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum RunError {
+    /// The files do not fit.
+    #[error("the disk is full: {used} of {capacity} are allocated (a larger --disk, or a smaller --scale, makes room)")]
+    NoSpace {
+        /// What is allocated.
+        used: ByteSize,
+        /// What there is.
+        capacity: ByteSize,
+    },
+    /// The workload does what no file system allows.
+    #[error("the file system refuses: {0}")]
+    Files(#[from] AllocError),
+    /// An address lies beyond the disk's end.
+    #[error("address {address} lies beyond the disk's end at {capacity} (choose a larger --disk, or --fit wrap)")]
+    BeyondEnd {
+        /// The address in bytes.
+        address: u64,
+        /// The disk's size in bytes.
+        capacity: u64,
+    },
+    /// Nothing can happen any more, though clients wait. This is an error of the models, not of the input.
+    #[error("{clients} clients wait and nothing will happen any more at {now} ({dirty} dirty pages, {queued} queued)")]
+    Stuck {
+        /// Clients that wait.
+        clients: usize,
+        /// When.
+        now: Nanos,
+        /// Dirty pages.
+        dirty: u64,
+        /// Pages in the queue.
+        queued: u64,
+    },
+}
+
+/// What a run may be watched with: says how far it is, and is asked whether to go on.
+pub trait Watch {
+    /// The run is at `now`, `share` of it (0 to 1) is done where the workload can tell. False ends it.
+    fn at(&mut self, now: Nanos, share: Option<f64>) -> bool;
+}
+
+/// Nobody watches.
+impl Watch for () {
+    fn at(&mut self, _now: Nanos, _share: Option<f64>) -> bool {
+        true
+    }
+}
+
+/// A machine with one disk, at time zero.
+pub struct Machine {
+    config: Config,
+    cache: PageCache,
+    policy: WriteBack,
+    queue: DiskQueue,
+    files: Files,
+    foresight: Option<Foresight>,
+    log: Option<WriteLog>,
+    capacity: BlockNo,
+
+    clients: Vec<Client>,
+    ready: BinaryHeap<Reverse<(Nanos, u64, u32)>>,
+    ready_count: u64,
+    running: usize,
+    throttled: Vec<u32>,
+    starved: Vec<u32>,
+    cpu_free: Nanos,
+    next_wake: Option<Nanos>,
+
+    /// Pages that are on their way from the disk, and who waits for them.
+    reading: FxHashMap<PageKey, Waiters>,
+    /// Who waits for pages to reach the disk.
+    syncing: FxHashMap<PageKey, Waiters>,
+    /// Pages to be written again as soon as the write under way is done.
+    deferred: FxHashMap<PageKey, Waiting>,
+
+    tally: Tally,
+    /// Dirty pages at the last look at the policy's memory.
+    most_seen: u64,
+    error: Option<RunError>,
+
+    // Lists that are filled and emptied all the time, kept to save their allocation.
+    changes: Vec<Change>,
+    selected: Vec<DirtyPage>,
+    arrived: Vec<Arrived>,
+    touched: Vec<BlockNo>,
+    missing: Vec<(BlockNo, PageKey)>,
+    keys: Vec<PageKey>,
+}
+
+/// How often the watcher is asked, in events.
+const WATCH_EVERY: u32 = 1 << 14;
+
+impl Machine {
+    /// A machine over `disk`, reached through what `schedule` puts before it.
+    pub fn new(
+        config: Config,
+        layout: Layout,
+        policy: WriteBack,
+        disk: Box<dyn Device>,
+        schedule: impl FnOnce(Box<dyn Device>) -> Box<dyn Device>,
+    ) -> Result<Machine, RunError> {
+        let capacity = disk.capacity().block();
+        let dispatched = Rc::new(RefCell::new(WriteWindows::default()));
+        let device = schedule(Box::new(Tap::new(disk, Rc::clone(&dispatched))));
+        let cache = PageCache::new(config.cache.clone());
+        let files = Files::new(layout, capacity, config.staging, config.delayed_allocation)?;
+        let next_wake = cache.next_wake(Nanos(0));
+        Ok(Machine {
+            config,
+            cache,
+            policy,
+            queue: DiskQueue::new(device, dispatched),
+            files,
+            foresight: None,
+            log: None,
+            capacity,
+            clients: Vec::new(),
+            ready: BinaryHeap::new(),
+            ready_count: 0,
+            running: 0,
+            throttled: Vec::new(),
+            starved: Vec::new(),
+            cpu_free: Nanos(0),
+            next_wake,
+            reading: FxHashMap::default(),
+            syncing: FxHashMap::default(),
+            deferred: FxHashMap::default(),
+            tally: Tally::default(),
+            most_seen: 0,
+            error: None,
+            changes: Vec::new(),
+            selected: Vec::new(),
+            arrived: Vec::new(),
+            touched: Vec::new(),
+            missing: Vec::new(),
+            keys: Vec::new(),
+        })
+    }
+
+    /// Tells the policy when each page will be written next, as an earlier run of the same input logged it.
+    pub fn with_foresight(mut self, foresight: Foresight) -> Machine {
+        self.foresight = Some(foresight);
+        self
+    }
+
+    /// Logs when each page is written, for [`Machine::with_foresight`]; taken out with [`Machine::run_logged`].
+    pub fn run_logged(
+        mut self,
+        setting: Setting,
+        workload: &mut dyn Workload,
+        watch: &mut dyn Watch,
+    ) -> Result<(Outcome, WriteLog), RunError> {
+        self.log = Some(WriteLog::default());
+        let outcome = self.run_to_end(setting, workload, watch)?;
+        Ok((outcome, self.log.take().unwrap_or_default()))
+    }
+
+    /// Runs the workload to its end, then until the last dirty page is on disk.
+    pub fn run(
+        mut self,
+        setting: Setting,
+        workload: &mut dyn Workload,
+        watch: &mut dyn Watch,
+    ) -> Result<Outcome, RunError> {
+        self.run_to_end(setting, workload, watch)
+    }
+
+    fn run_to_end(
+        &mut self,
+        setting: Setting,
+        workload: &mut dyn Workload,
+        watch: &mut dyn Watch,
+    ) -> Result<Outcome, RunError> {
+        while let Some(step) = workload.prepare() {
+            self.prepare(&step)?;
+        }
+        self.running = workload.clients() as usize;
+        self.clients = (0..self.running).map(|_| Client::new()).collect();
+        (0..self.running as u32).for_each(|client| self.wake(client, Nanos(0)));
+
+        let mut now = Nanos(0);
+        let mut until_watch = WATCH_EVERY;
+        let mut interrupted = false;
+        while self.running > 0 {
+            until_watch -= 1;
+            if until_watch == 0 {
+                until_watch = WATCH_EVERY;
+                if !watch.at(now, workload.progress(now)) {
+                    interrupted = true;
+                    break;
+                }
+            }
+            now = self.next_time(now)?;
+            self.disk_and_timer(now);
+            while let Some(&Reverse((at, _, client))) = self.ready.peek()
+                && at <= now
+            {
+                self.ready.pop();
+                now = self.go_on(client, at.max(now), workload)?;
+            }
+            if let Some(error) = self.error.take() {
+                return Err(error);
+            }
+        }
+        let finished = now.max(self.cpu_free);
+        now = finished;
+        if !interrupted {
+            now = self.drain(now)?;
+        }
+        Ok(self.outcome(setting, finished, now, interrupted))
+    }
+
+    /// When something happens next; an error when nothing will.
+    fn next_time(&self, now: Nanos) -> Result<Nanos, RunError> {
+        let client = self.ready.peek().map(|Reverse((at, _, _))| *at);
+        let disk = self.queue.next_event();
+        // The timer alone never helps a client that waits, unless something is dirty for it to write.
+        let timer = self.next_wake.filter(|_| client.is_some() || disk.is_some() || self.cache.counts().dirty > 0);
+        let next = [client, disk, timer].into_iter().flatten().min();
+        next.map(|next| next.max(now)).ok_or_else(|| self.stuck(now))
+    }
+
+    fn stuck(&self, now: Nanos) -> RunError {
+        RunError::Stuck {
+            clients: self.running,
+            now,
+            dirty: self.cache.counts().dirty,
+            queued: self.queue.waiting_writes() as u64,
+        }
+    }
+
+    /// What the disk completed and the timer wants, up to `now`.
+    fn disk_and_timer(&mut self, now: Nanos) {
+        if self.queue.next_event().is_some_and(|at| at <= now) {
+            self.collect(now);
+            self.feed(now);
+        }
+        if self.next_wake.is_some_and(|at| at <= now) {
+            self.expire(now);
+            self.next_wake = self.cache.next_wake(now);
+            self.feed(now);
+        }
+    }
+
+    /// The client goes on at `now`, with one step after the other for as long as nothing else happens before. Returns
+    /// the time it is then.
+    fn go_on(&mut self, client: u32, now: Nanos, workload: &mut dyn Workload) -> Result<Nanos, RunError> {
+        let mut now = now;
+        loop {
+            let id = ClientId(client);
+            if self.clients[client as usize].step.is_none() {
+                let Some(step) = workload.next(id, now) else {
+                    self.clients[client as usize].wait = Wait::Finished;
+                    self.running -= 1;
+                    return Ok(now);
+                };
+                let state = &mut self.clients[client as usize];
+                state.step = Some(step);
+                state.began = workload.due(id).unwrap_or(now).min(now);
+                state.done = 0;
+            }
+            match self.do_step(client, now)? {
+                Verdict::Blocked(wait) => {
+                    self.wait(client, wait, now);
+                    self.feed(now);
+                    return Ok(now);
+                }
+                Verdict::Done(cost) => {
+                    let step = self.clients[client as usize].step.take();
+                    let at = self.spend(&step, now, cost);
+                    if let Some(step) = step {
+                        self.tally.step(&step, self.clients[client as usize].began, at);
+                    }
+                    let earlier = |other: Option<Nanos>| other.is_some_and(|other| other <= at);
+                    let others = self.ready.peek().map(|Reverse((at, _, _))| *at);
+                    if earlier(others) || earlier(self.queue.next_event()) || earlier(self.next_wake) {
+                        self.wake(client, at);
+                        return Ok(now);
+                    }
+                    now = at;
+                }
+            }
+        }
+    }
+
+    /// When a step that costs so much is done: thinking takes a client's own time, all else the one processor's.
+    fn spend(&mut self, step: &Option<crate::workload::Step>, now: Nanos, cost: Nanos) -> Nanos {
+        if matches!(step, Some(crate::workload::Step::Think { .. })) {
+            return now + cost;
+        }
+        self.cpu_free = self.cpu_free.max(now) + cost;
+        self.cpu_free
+    }
+
+    fn wait(&mut self, client: u32, wait: Wait, now: Nanos) {
+        let state = &mut self.clients[client as usize];
+        state.wait = wait;
+        state.since = now;
+        match wait {
+            Wait::Throttled => self.throttled.push(client),
+            Wait::Memory => self.starved.push(client),
+            Wait::Ready | Wait::Pages | Wait::Finished => {}
+        }
+    }
+
+    /// The client goes on at `at`.
+    fn wake(&mut self, client: u32, at: Nanos) {
+        let state = &mut self.clients[client as usize];
+        if matches!(state.wait, Wait::Throttled | Wait::Memory) {
+            self.tally.throttled = self.tally.throttled + (at - state.since);
+        }
+        state.wait = Wait::Ready;
+        self.ready_count += 1;
+        self.ready.push(Reverse((at, self.ready_count, client)));
+    }
+
+    fn outcome(&self, setting: Setting, finished: Nanos, drained: Nanos, interrupted: bool) -> Outcome {
+        let disk = self.queue.stats();
+        let windows = self.queue.windows();
+        let (read_requests, write_requests) = (disk.reads, disk.writes);
+        Outcome {
+            bytes_written: disk.sectors_written * umbrella_units::SECTOR_BYTES,
+            bytes_read: disk.sectors_read * umbrella_units::SECTOR_BYTES,
+            write_requests,
+            read_requests,
+            write_distance: windows.mean_distance(),
+            seek_cylinders: disk.seek_cylinders,
+            seeks: disk.seeks,
+            disk_busy_s: disk.busy.as_secs_f64(),
+            windows: windows.counts(),
+            boundary_crossings: windows.crossings(),
+            erases: disk.erases,
+            pages_copied: disk.pages_copied,
+            ..self.tally.outcome(setting, finished, drained, interrupted)
+        }
+    }
+
+    fn files_failed(&self, error: AllocError) -> RunError {
+        match error {
+            AllocError::NoSpace { .. } | AllocError::NoInodes { .. } => RunError::NoSpace {
+                used: ByteSize(self.files.used() * PAGE_BYTES),
+                capacity: ByteSize(self.capacity.0 * PAGE_BYTES),
+            },
+            other => RunError::Files(other),
+        }
+    }
+}

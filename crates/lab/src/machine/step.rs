@@ -1,0 +1,225 @@
+//! What each step of a client does.
+
+use umbrella_policy::writeback::Event;
+use umbrella_units::{BlockNo, ByteSize, FileId, Nanos, PAGE_BYTES, PageIndex, PageKey};
+
+use super::client::{Verdict, Wait};
+use super::tally::pages_of;
+use super::{Machine, RunError};
+use crate::workload::Step;
+
+/// A step is done but for the pages that it waits for.
+const ALL_DONE: u64 = u64::MAX;
+
+/// After so many pages a writer looks whether too much is dirty (`ratelimit_pages`).
+const CHECK_EVERY: u64 = 32;
+
+/// Pages that a step may dirty besides its own: inode, bitmaps, group descriptors, directories, indirect blocks.
+const METADATA_ROOM: u64 = 32;
+
+impl Machine {
+    /// Sets up: what is on disk, and in no cache, before time begins.
+    pub(super) fn prepare(&mut self, step: &Step) -> Result<(), RunError> {
+        let mut touched = std::mem::take(&mut self.touched);
+        let done = self.files.prepare(step, &mut touched);
+        touched.drain(..).for_each(|block| self.files.now_on_disk(block));
+        self.touched = touched;
+        done.map_err(|error| self.files_failed(error))
+    }
+
+    /// Does the client's step, or goes on with it.
+    pub(super) fn do_step(&mut self, client: u32, now: Nanos) -> Result<Verdict, RunError> {
+        let Some(step) = self.clients[client as usize].step else { return Ok(Verdict::Done(Nanos(0))) };
+        let cost = self.cost(&step);
+        self.files.set_writer(client);
+        if self.clients[client as usize].done == ALL_DONE {
+            return Ok(Verdict::Done(cost));
+        }
+        match step {
+            Step::Write { file, offset, size } => return self.write(client, now, file, offset, size, cost),
+            Step::Phase { name } => self.tally.phase(name, now),
+            Step::Think { time } => return Ok(Verdict::Done(time)),
+            Step::Read { file, offset, size } => {
+                let (first, pages) = pages_of(offset, size);
+                if self.files.is_device(file) {
+                    self.check_address(BlockNo(first + pages.saturating_sub(1)))?;
+                }
+                if !self.files.touch_staged(file) {
+                    self.read_pages(client, now, file, first, pages);
+                }
+            }
+            Step::Fsync { file } => {
+                if self.files.is_staged(file) {
+                    self.transform(now, file);
+                }
+                self.clients[client as usize].awaited += self.sync_file(client, now, file);
+            }
+            Step::Sync => self.clients[client as usize].awaited += self.sync_all(client, now),
+            Step::Mkdir { .. } | Step::Create { .. } | Step::Truncate { .. } | Step::Delete { .. } => {
+                if !self.room(now, METADATA_ROOM) {
+                    return Ok(Verdict::Blocked(Wait::Memory));
+                }
+                self.change_files(client, now, &step)?;
+            }
+        }
+        Ok(self.all_done(client, cost))
+    }
+
+    fn all_done(&mut self, client: u32, cost: Nanos) -> Verdict {
+        let state = &mut self.clients[client as usize];
+        if state.awaited == 0 {
+            return Verdict::Done(cost);
+        }
+        state.done = ALL_DONE;
+        Verdict::Blocked(Wait::Pages)
+    }
+
+    fn cost(&self, step: &Step) -> Nanos {
+        let pages = match step {
+            Step::Write { offset, size, .. } | Step::Read { offset, size, .. } => pages_of(*offset, *size).1,
+            Step::Phase { .. } => return Nanos(0),
+            _ => 0,
+        };
+        Nanos(self.config.cpu_per_step.0 + self.config.cpu_per_page.0.saturating_mul(pages))
+    }
+
+    fn write(
+        &mut self,
+        client: u32,
+        now: Nanos,
+        file: FileId,
+        offset: ByteSize,
+        size: ByteSize,
+        cost: Nanos,
+    ) -> Result<Verdict, RunError> {
+        let (first, pages) = pages_of(offset, size);
+        let device = self.files.is_device(file);
+        if device {
+            self.check_address(BlockNo(first + pages.saturating_sub(1)))?;
+        }
+        if self.files.is_staged(file)
+            && let Some(verdict) = self.write_staged(client, now, file, offset, size, cost)
+        {
+            return Ok(verdict);
+        }
+        let end_bytes = offset.0.saturating_add(size.0);
+        let old_bytes = self.files.bytes(file);
+        while self.clients[client as usize].done < pages {
+            let done = self.clients[client as usize].done;
+            if self.cache.demand(now).throttled {
+                return Ok(Verdict::Blocked(Wait::Throttled));
+            }
+            let chunk = CHECK_EVERY.min(pages - done);
+            if !self.room(now, chunk + if device { 0 } else { METADATA_ROOM }) {
+                return Ok(Verdict::Blocked(Wait::Memory));
+            }
+            for index in first + done..first + done + chunk {
+                let page = PageKey { file, index: PageIndex(index) };
+                if !device {
+                    self.place(client, now, page, offset.0, end_bytes, old_bytes)?;
+                }
+                self.write_page(now, page);
+            }
+            self.clients[client as usize].done += chunk;
+            if self.cache.demand(now).background > 0 {
+                self.feed(now);
+            }
+        }
+        self.files.grow(file, end_bytes);
+        Ok(self.all_done(client, cost))
+    }
+
+    /// Gives the page a block, and reads what of it is not overwritten.
+    fn place(
+        &mut self,
+        client: u32,
+        now: Nanos,
+        page: PageKey,
+        from: u64,
+        until: u64,
+        old_bytes: u64,
+    ) -> Result<(), RunError> {
+        let begin = page.index.0 * PAGE_BYTES;
+        let end = (begin + PAGE_BYTES).min(old_bytes);
+        if begin < old_bytes && (from > begin || until < end) {
+            self.read_rest(client, page);
+        }
+        let mut touched = std::mem::take(&mut self.touched);
+        let placed = self.files.place(page, &mut touched);
+        self.touched = touched;
+        placed.map_err(|error| self.files_failed(error))?;
+        if !self.touched.is_empty() {
+            self.dirty_metadata(Some(client), now);
+        }
+        Ok(())
+    }
+
+    fn write_staged(
+        &mut self,
+        client: u32,
+        now: Nanos,
+        file: FileId,
+        offset: ByteSize,
+        size: ByteSize,
+        cost: Nanos,
+    ) -> Option<Verdict> {
+        let more = self.files.staged_growth(file, offset, size);
+        if !self.room(now, more + METADATA_ROOM) {
+            return Some(Verdict::Blocked(Wait::Memory));
+        }
+        if self.cache.demand(now).throttled {
+            return Some(Verdict::Blocked(Wait::Throttled));
+        }
+        // Making room may have transformed this very file: then it is written as any other.
+        if !self.files.is_staged(file) {
+            return None;
+        }
+        let transform = self.files.write_staged(file, offset, size);
+        self.cache.set_held(self.files.staged_pages());
+        if transform {
+            self.transform(now, file);
+            self.feed(now);
+        }
+        Some(self.all_done(client, cost))
+    }
+
+    /// Steps that change what files there are.
+    fn change_files(&mut self, client: u32, now: Nanos, step: &Step) -> Result<(), RunError> {
+        let mut touched = std::mem::take(&mut self.touched);
+        let done = match *step {
+            Step::Mkdir { dir, parent } => self.files.mkdir(dir, parent, &mut touched),
+            Step::Create { file, dir } => self.files.create(file, dir, &mut touched),
+            Step::Truncate { file, size } => {
+                let from = PageIndex(size.0.div_ceil(PAGE_BYTES));
+                if size.0 < self.files.bytes(file) {
+                    if let Some(inode) = self.files.inode_of(file) {
+                        self.policy.on(now, Event::Truncate { file: inode, from });
+                    }
+                    self.cache.truncate(file, from, &mut self.changes);
+                    self.changes.clear();
+                }
+                self.files.truncate(file, size, &mut touched)
+            }
+            Step::Delete { file } => {
+                if self.files.is_staged(file) {
+                    self.tally.staged_only += 1;
+                } else if let Some(distance) = self.files.distance(file) {
+                    self.tally.distances.add(distance);
+                }
+                if let Some(inode) = self.files.inode_of(file) {
+                    self.policy.on(now, Event::Delete { file: inode });
+                }
+                self.cache.delete(file, &mut self.changes);
+                self.changes.clear();
+                let deleted = self.files.delete(file, &mut touched);
+                self.cache.set_held(self.files.staged_pages());
+                deleted
+            }
+            _ => Ok(()),
+        };
+        self.touched = touched;
+        done.map_err(|error| self.files_failed(error))?;
+        self.dirty_metadata(Some(client), now);
+        Ok(())
+    }
+}

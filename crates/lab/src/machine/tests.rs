@@ -1,0 +1,382 @@
+use proptest::prelude::*;
+use umbrella_model::device::profiles::{Options, profile};
+use umbrella_model::scheduler::scheduler;
+use umbrella_policy::writeback::{WriteBack, policies};
+use umbrella_units::FileId;
+
+use super::*;
+use crate::result::Outcome;
+use crate::workload::Step;
+
+/// Steps written down, a list a client.
+struct Script {
+    prepare: std::vec::IntoIter<Step>,
+    clients: Vec<std::vec::IntoIter<Step>>,
+}
+
+impl Workload for Script {
+    fn prepare(&mut self) -> Option<Step> {
+        self.prepare.next()
+    }
+
+    fn clients(&self) -> u32 {
+        self.clients.len() as u32
+    }
+
+    fn next(&mut self, client: ClientId, _now: Nanos) -> Option<Step> {
+        self.clients[client.0 as usize].next()
+    }
+}
+
+#[derive(Clone)]
+struct Setup {
+    policy: &'static str,
+    memory_pages: u64,
+    staging: bool,
+    delayed: bool,
+    device: bool,
+    prepare: Vec<Step>,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Setup {
+            policy: "file",
+            memory_pages: 10_000,
+            staging: false,
+            delayed: false,
+            device: false,
+            prepare: Vec::new(),
+        }
+    }
+}
+
+fn setting(policy: &str) -> Setting {
+    Setting {
+        policy: policy.to_owned(),
+        input: "script".to_owned(),
+        disk: "disk".to_owned(),
+        scheduler: "elevator".to_owned(),
+        memory: ByteSize(0),
+        staging: false,
+        seed: 1,
+        scale: 1.0,
+        swept: std::collections::BTreeMap::new(),
+    }
+}
+
+fn machine(setup: &Setup) -> Machine {
+    let config = Config {
+        cache: umbrella_model::page_cache::Config { pages: setup.memory_pages, ..Default::default() },
+        staging: setup.staging,
+        delayed_allocation: setup.delayed,
+        ..Config::default()
+    };
+    let layout = if setup.device { Layout::Device } else { Layout::FileSystem { seed: 1 } };
+    let disk = profile("cheetah_10k7").expect("a profile").build(&Options::default());
+    let schedule = scheduler("elevator").expect("a scheduler");
+    let policy = WriteBack::parse(setup.policy).expect("a policy");
+    Machine::new(config, layout, policy, disk, |disk| schedule.build(disk, 128)).expect("a machine")
+}
+
+fn run(setup: &Setup, clients: Vec<Vec<Step>>) -> Outcome {
+    let mut script = Script {
+        prepare: setup.prepare.clone().into_iter(),
+        clients: clients.into_iter().map(Vec::into_iter).collect(),
+    };
+    machine(setup).run(setting(setup.policy), &mut script, &mut ()).expect("the run ends")
+}
+
+const ROOT: FileId = FileId(1);
+
+fn file(n: u64) -> FileId {
+    FileId(n + 10)
+}
+
+fn create(n: u64) -> Step {
+    Step::Create { file: file(n), dir: ROOT }
+}
+
+fn write(n: u64, page: u64, pages: u64) -> Step {
+    Step::Write { file: file(n), offset: ByteSize(page * PAGE_BYTES), size: ByteSize(pages * PAGE_BYTES) }
+}
+
+fn read(n: u64, page: u64, pages: u64) -> Step {
+    Step::Read { file: file(n), offset: ByteSize(page * PAGE_BYTES), size: ByteSize(pages * PAGE_BYTES) }
+}
+
+fn think(seconds: u64) -> Step {
+    Step::Think { time: Nanos::from_secs(seconds) }
+}
+
+fn on_device(page: u64, pages: u64) -> Step {
+    Step::Write { file: FileId::DEVICE, offset: ByteSize(page * PAGE_BYTES), size: ByteSize(pages * PAGE_BYTES) }
+}
+
+#[test]
+fn what_stays_below_the_threshold_reaches_the_disk_when_the_run_is_over_and_not_before() {
+    let setup = Setup { device: true, ..Setup::default() };
+    let outcome = run(&setup, vec![vec![on_device(0, 500)]]);
+    assert_eq!(outcome.bytes_written, 500 * PAGE_BYTES);
+    assert_eq!(outcome.written_because.drained, 500);
+    assert!(outcome.time_s < 0.01, "nobody waits for the disk: {}", outcome.time_s);
+    assert!(outcome.drained_s > outcome.time_s);
+}
+
+#[test]
+fn above_the_background_threshold_pages_go_and_the_writer_goes_on() {
+    let setup = Setup { device: true, ..Setup::default() };
+    let outcome = run(&setup, vec![vec![on_device(0, 2000), think(2)]]);
+    assert!(outcome.written_because.threshold >= 1000, "{:?}", outcome.written_because);
+    assert!(outcome.throttled_s.abs() < 1e-9);
+}
+
+#[test]
+fn above_the_foreground_threshold_the_writer_waits() {
+    let setup = Setup { device: true, ..Setup::default() };
+    let steps = (0..20).map(|at| on_device(at * 100_000, 1000)).collect();
+    let outcome = run(&setup, vec![steps]);
+    assert!(outcome.throttled_s > 0.0);
+    assert!(outcome.peak_dirty <= 4100, "{}", outcome.peak_dirty);
+    assert_eq!(outcome.bytes_written, 20_000 * PAGE_BYTES);
+}
+
+#[test]
+fn a_page_that_is_rewritten_goes_to_disk_once() {
+    let setup = Setup { device: true, ..Setup::default() };
+    let outcome = run(&setup, vec![vec![on_device(0, 100); 50]]);
+    assert_eq!(outcome.bytes_written, 100 * PAGE_BYTES);
+}
+
+#[test]
+fn what_is_dirty_for_thirty_seconds_is_written() {
+    let setup = Setup { device: true, ..Setup::default() };
+    let outcome = run(&setup, vec![vec![on_device(0, 100), think(40)]]);
+    assert_eq!(outcome.written_because.expired, 100);
+    assert_eq!(outcome.written_because.drained, 0);
+}
+
+#[test]
+fn an_fsync_waits_for_the_file_and_its_inode() {
+    let outcome = run(&Setup::default(), vec![vec![create(0), write(0, 0, 64), Step::Fsync { file: file(0) }]]);
+    assert!(outcome.written_because.sync >= 65, "{:?}", outcome.written_because);
+    assert!(outcome.fsync.max > 1000.0, "a disk takes a while: {} us", outcome.fsync.max);
+}
+
+#[test]
+fn an_fsync_of_a_page_that_is_on_its_way_and_dirty_again_waits_for_both() {
+    let setup = Setup { device: true, ..Setup::default() };
+    let sync = Step::Fsync { file: FileId::DEVICE };
+    let writer = vec![on_device(0, 100), sync, on_device(0, 100), sync];
+    let outcome = run(&setup, vec![writer.clone(), writer]);
+    assert_eq!(outcome.fsync.count, 4);
+    assert_eq!(outcome.written_because.drained, 0, "nothing is left over");
+}
+
+#[test]
+fn a_sync_leaves_nothing_dirty() {
+    let outcome =
+        run(&Setup::default(), vec![vec![create(0), create(1), write(0, 0, 64), write(1, 0, 64), Step::Sync]]);
+    assert_eq!(outcome.written_because.drained, 0);
+    assert!(outcome.written_because.sync >= 128);
+}
+
+#[test]
+fn a_page_is_read_once() {
+    let setup = Setup { prepare: vec![create(0), write(0, 0, 10)], ..Setup::default() };
+    let outcome = run(&setup, vec![vec![read(0, 3, 1), read(0, 3, 1)]]);
+    assert_eq!(outcome.bytes_read, 3 * PAGE_BYTES, "the page, its directory and its inode");
+    assert!(outcome.read.max > 100.0 * outcome.read.p50.min(10.0));
+}
+
+#[test]
+fn two_readers_of_one_page_wait_for_the_same_request() {
+    let setup = Setup { prepare: vec![create(0), write(0, 0, 10)], ..Setup::default() };
+    let outcome = run(&setup, vec![vec![read(0, 3, 1)], vec![read(0, 3, 1)]]);
+    assert_eq!(outcome.bytes_read, 3 * PAGE_BYTES, "the page, its directory and its inode, once");
+    assert_eq!(outcome.read.count, 2);
+}
+
+#[test]
+fn a_sequential_reader_gets_large_requests() {
+    let setup = Setup { prepare: vec![create(0), write(0, 0, 2000)], ..Setup::default() };
+    let outcome = run(&setup, vec![(0..2000).map(|page| read(0, page, 1)).collect()]);
+    assert!(outcome.read_requests < 300, "{} requests", outcome.read_requests);
+    assert!(outcome.bytes_read >= 2000 * PAGE_BYTES);
+}
+
+#[test]
+fn a_write_of_a_part_of_a_page_reads_the_rest_first() {
+    let setup = Setup { prepare: vec![create(0), write(0, 0, 10)], ..Setup::default() };
+    let part = Step::Write { file: file(0), offset: ByteSize(4096 * 3 + 100), size: ByteSize(100) };
+    let outcome = run(&setup, vec![vec![part]]);
+    assert!(outcome.bytes_read >= PAGE_BYTES, "{}", outcome.bytes_read);
+    let whole = run(&setup, vec![vec![write(0, 3, 1)]]);
+    assert_eq!(whole.bytes_read, 0);
+}
+
+#[test]
+fn a_deleted_file_is_not_written() {
+    let steps = vec![create(0), write(0, 0, 500), Step::Delete { file: file(0) }];
+    let outcome = run(&Setup::default(), vec![steps]);
+    assert!(outcome.bytes_written < 50 * PAGE_BYTES, "only metadata: {}", outcome.bytes_written);
+}
+
+#[test]
+fn a_staged_file_that_is_deleted_never_touches_the_disk() {
+    let setup = Setup { staging: true, ..Setup::default() };
+    let outcome = run(&setup, vec![vec![create(0), write(0, 0, 100), Step::Delete { file: file(0) }]]);
+    assert_eq!((outcome.bytes_written, outcome.staged_only), (0, 1));
+}
+
+#[test]
+fn a_staged_file_beyond_the_threshold_goes_to_disk_in_one_piece() {
+    let setup = Setup { staging: true, ..Setup::default() };
+    let mixed: Vec<Step> = (0..600).flat_map(|page| [write(0, page, 1), write(1, page, 1)]).collect();
+    let steps: Vec<Step> = [create(0), create(1)].into_iter().chain(mixed).chain([Step::Sync]).collect();
+    let delete = [Step::Delete { file: file(0) }, Step::Delete { file: file(1) }];
+    let staged = run(&setup, vec![steps.iter().copied().chain(delete).collect()]);
+    let direct = run(&Setup::default(), vec![steps.into_iter().chain(delete).collect()]);
+    assert!(staged.bytes_written >= 1200 * PAGE_BYTES);
+    assert_eq!(staged.staged_only, 0);
+    assert!(staged.file_distance < direct.file_distance, "{} < {}", staged.file_distance, direct.file_distance);
+}
+
+#[test]
+fn staged_files_leave_when_memory_is_short() {
+    let setup = Setup { staging: true, memory_pages: 2000, ..Setup::default() };
+    let steps = (0..40).flat_map(|n| [create(n), write(n, 0, 200)]).collect();
+    let outcome = run(&setup, vec![steps]);
+    assert_eq!(outcome.operations, 80);
+    assert!(outcome.bytes_written >= 6000 * PAGE_BYTES, "{}", outcome.bytes_written);
+}
+
+#[test]
+fn late_allocation_keeps_two_files_apart_that_grow_together() {
+    let mixed: Vec<Step> = (0..500).flat_map(|page| [write(0, page, 1), write(1, page, 1)]).collect();
+    let delete = [Step::Delete { file: file(0) }, Step::Delete { file: file(1) }];
+    let steps: Vec<Step> = [create(0), create(1)].into_iter().chain(mixed).chain([Step::Sync]).chain(delete).collect();
+    let early = run(&Setup::default(), vec![steps.clone()]);
+    let late = run(&Setup { delayed: true, ..Setup::default() }, vec![steps]);
+    assert!(late.file_distance < early.file_distance, "{} < {}", late.file_distance, early.file_distance);
+}
+
+#[test]
+fn an_address_beyond_the_end_is_an_error_that_says_what_to_do() {
+    let setup = Setup { device: true, ..Setup::default() };
+    let mut script = Script { prepare: vec![].into_iter(), clients: vec![vec![on_device(1 << 40, 1)].into_iter()] };
+    let error = machine(&setup).run(setting("file"), &mut script, &mut ()).expect_err("no such address");
+    assert!(matches!(error, RunError::BeyondEnd { .. }), "{error}");
+    assert!(error.to_string().contains("--fit wrap"), "{error}");
+}
+
+#[test]
+fn files_that_do_not_fit_are_an_error_that_says_what_to_do() {
+    let setup = Setup::default();
+    let steps: Vec<Step> =
+        std::iter::once(create(0)).chain((0..200).map(|at| write(0, at * 262_144, 262_144))).collect();
+    let mut script = Script { prepare: steps.into_iter(), clients: vec![] };
+    let error = machine(&setup).run(setting("file"), &mut script, &mut ()).expect_err("200 GiB on 73 GB");
+    assert!(matches!(error, RunError::NoSpace { .. }), "{error}");
+}
+
+#[test]
+fn a_watcher_ends_a_run() {
+    struct Enough(u32);
+    impl Watch for Enough {
+        fn at(&mut self, _now: Nanos, _share: Option<f64>) -> bool {
+            self.0 += 1;
+            self.0 < 3
+        }
+    }
+    let setup = Setup { device: true, ..Setup::default() };
+    let mut script = Script {
+        prepare: vec![].into_iter(),
+        clients: (0..2).map(|_| vec![on_device(0, 1); 1_000_000].into_iter()).collect(),
+    };
+    let outcome = machine(&setup).run(setting("file"), &mut script, &mut Enough(0)).expect("an outcome");
+    assert!(outcome.interrupted);
+    assert!(outcome.operations < 2_000_000);
+}
+
+/// A step of the generated scripts, over few files and a small disk so that they meet.
+fn any_step() -> impl Strategy<Value = Step> {
+    let size = 1u64..200_000;
+    prop_oneof![
+        3 => (0u64..6, 0u64..800_000, size.clone())
+            .prop_map(|(n, offset, size)| Step::Write { file: file(n), offset: ByteSize(offset), size: ByteSize(size) }),
+        2 => (0u64..6, 0u64..800_000, size)
+            .prop_map(|(n, offset, size)| Step::Read { file: file(n), offset: ByteSize(offset), size: ByteSize(size) }),
+        1 => (0u64..6, 0u64..800_000).prop_map(|(n, size)| Step::Truncate { file: file(n), size: ByteSize(size) }),
+        1 => (0u64..6).prop_map(|n| Step::Fsync { file: file(n) }),
+        1 => (0u64..6).prop_map(|n| Step::Delete { file: file(n) }),
+        1 => (0u64..20).prop_map(think),
+        1 => Just(Step::Sync),
+    ]
+}
+
+/// Leaves out what no file system would do: a file is created before it is used, and not used after it is gone.
+fn lawful(steps: Vec<Step>, client: u64) -> Vec<Step> {
+    let mut generation = [0u64; 6];
+    let mut there = [false; 6];
+    let mut lawful = Vec::new();
+    for step in steps {
+        let slot = match step {
+            Step::Write { file, .. } | Step::Read { file, .. } | Step::Truncate { file, .. } | Step::Fsync { file } => {
+                file
+            }
+            Step::Delete { file } => file,
+            other => {
+                lawful.push(other);
+                continue;
+            }
+        };
+        let slot = (slot.0 - 10) as usize;
+        let id = |generation: u64| FileId(100 + (client * 1000 + generation) * 6 + slot as u64);
+        if !there[slot] {
+            if matches!(step, Step::Delete { .. }) {
+                continue;
+            }
+            generation[slot] += 1;
+            there[slot] = true;
+            lawful.push(Step::Create { file: id(generation[slot]), dir: ROOT });
+        }
+        let file = id(generation[slot]);
+        lawful.push(match step {
+            Step::Write { offset, size, .. } => Step::Write { file, offset, size },
+            Step::Read { offset, size, .. } => Step::Read { file, offset, size },
+            Step::Truncate { size, .. } => Step::Truncate { file, size },
+            Step::Fsync { .. } => Step::Fsync { file },
+            _ => {
+                there[slot] = false;
+                Step::Delete { file }
+            }
+        });
+    }
+    lawful
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn every_script_ends_under_every_policy_with_nothing_left_dirty(
+        scripts in prop::collection::vec(prop::collection::vec(any_step(), 1..60), 1..4),
+        memory_pages in 200u64..2000,
+        staging: bool,
+        delayed: bool,
+    ) {
+        let clients: Vec<Vec<Step>> =
+            scripts.into_iter().enumerate().map(|(client, steps)| lawful(steps, client as u64)).collect();
+        let operations: usize = clients.iter().flatten().filter(|step| !matches!(step, Step::Think { .. })).count();
+        for info in policies().iter().filter(|info| !info.offline) {
+            let setup = Setup { policy: info.name, memory_pages, staging, delayed, ..Setup::default() };
+            let outcome = run(&setup, clients.clone());
+            prop_assert_eq!(outcome.operations, operations as u64, "{}", info.name);
+            let because = outcome.written_because;
+            let pages = because.threshold + because.expired + because.reclaim + because.sync + because.drained;
+            prop_assert!(outcome.bytes_written >= pages * PAGE_BYTES, "{}", info.name);
+            prop_assert_eq!(&run(&setup, clients.clone()), &outcome, "{}: the same again", info.name);
+        }
+    }
+}
