@@ -400,6 +400,17 @@ fn data_that_are_cut_short_are_told_of_after_what_is_whole() {
 }
 
 #[test]
+fn a_small_file_that_is_cut_short_gives_its_beginning_and_then_the_error() {
+    let plain = std::fs::read(fixture("sample.blkparse.txt")).unwrap();
+    let packed = compress(&plain, Compression::Gzip);
+    let reader = from_bytes(&packed[..packed.len() - 200], &OpenOptions::default()).unwrap();
+    let results: Vec<_> = reader.collect();
+    let (last, whole) = results.split_last().unwrap();
+    assert!(matches!(last, Err(TraceError::Read { .. })), "{last:?}");
+    assert!(!whole.is_empty() && whole.iter().zip(sample()).all(|(read, known)| *read.as_ref().unwrap() == known));
+}
+
+#[test]
 fn compressed_data_that_are_damaged_are_told_of() {
     let plain = std::fs::read(fixture("sample.blkparse.txt")).unwrap();
     for compression in [Compression::Gzip, Compression::Zstd] {

@@ -18,6 +18,8 @@ pub(super) struct Frames {
     start: usize,
     end: usize,
     ended: bool,
+    /// An error of the source that is told of when its place is reached.
+    failure: Option<io::Error>,
     /// The byte of the stream at the start of the buffer.
     base: u64,
     line: u64,
@@ -36,7 +38,16 @@ pub(super) enum Frame {
 
 impl Frames {
     pub(super) fn new(source: Source) -> Self {
-        Self { source, buffer: vec![0; CAPACITY].into(), start: 0, end: 0, ended: false, base: 0, line: 0 }
+        Self {
+            source,
+            buffer: vec![0; CAPACITY].into(),
+            start: 0,
+            end: 0,
+            ended: false,
+            failure: None,
+            base: 0,
+            line: 0,
+        }
     }
 
     /// Bytes of the stream that were read so far.
@@ -59,6 +70,9 @@ impl Frames {
 
     /// Reads more, as long as there is more. What was not taken yet moves to the front.
     fn fill(&mut self) -> io::Result<()> {
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
         if self.start > 0 {
             self.buffer.copy_within(self.start..self.end, 0);
             self.base += self.start as u64;
@@ -83,10 +97,11 @@ impl Frames {
     pub(super) fn head(&mut self) -> io::Result<&[u8]> {
         while !self.ended && self.end - self.start < MAX_LINE {
             if let Err(error) = self.fill() {
-                // What came before a damaged place is still worth reading; the error comes back when it is reached.
+                // What came before a damaged place is still worth reading.
                 if self.end == self.start {
                     return Err(error);
                 }
+                self.failure = Some(error);
                 break;
             }
         }

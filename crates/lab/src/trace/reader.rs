@@ -31,14 +31,13 @@ pub enum Strictness {
 
 /// In which order records are given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "there are no other orders")]
 pub enum Order {
     /// Of time; a record may come this many records too late.
     Time {
         /// Records that wait.
         window: usize,
     },
-    /// Of the file. Nothing is judged by its time.
+    /// Of the file. Nothing is judged by its time, and times are as they were recorded.
     File,
 }
 

@@ -81,8 +81,8 @@ impl<W: Write> Writer<W> {
     /// Writes a record; its device is called as in `devices`, or by its number.
     pub fn write(&mut self, record: &Record, devices: &Devices) -> Result<(), WriteError> {
         if !self.names.contains_key(&record.device) {
-            let name =
-                self.free_name(devices.name(record.device).unwrap_or_else(|| record.device.to_string()), record.device);
+            let name = devices.name(record.device).unwrap_or_else(|| record.device.to_string());
+            let name = self.free_name(&name, record.device);
             self.names.insert(record.device, name);
         }
         let name = self.names.get(&record.device).map_or("", String::as_str);
@@ -100,7 +100,7 @@ impl<W: Write> Writer<W> {
     }
 
     /// A name without what separates fields, that no other device has.
-    fn free_name(&mut self, name: String, device: u32) -> String {
+    fn free_name(&mut self, name: &str, device: u32) -> String {
         let plain: String =
             name.chars().map(|letter| if letter.is_ascii_graphic() && letter != ',' { letter } else { '_' }).collect();
         // MSR splits the number off a name and reads back `disk` and 7 as `disk7`.
