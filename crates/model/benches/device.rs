@@ -1,5 +1,8 @@
 //! How many requests a second the device models serve on one core.
 
+// The macro makes a public function.
+#![allow(missing_docs)]
+
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
@@ -72,7 +75,7 @@ fn devices(criterion: &mut Criterion) {
         let mut client = Client::new(device, op, random, depth);
         let order = if random { "random" } else { "sequential" };
         group.bench_function(format!("{name}/{order} {op:?}/depth {depth}"), |bencher| {
-            bencher.iter(|| client.run(COUNT))
+            bencher.iter(|| client.run(COUNT));
         });
     }
     for name in ["noop", "deadline", "elevator"] {

@@ -85,6 +85,11 @@ impl DirtyRuns {
         self.sectors
     }
 
+    /// How many runs there are.
+    pub(super) fn len(&self) -> usize {
+        self.runs.len()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }

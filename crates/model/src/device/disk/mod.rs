@@ -87,6 +87,7 @@ pub struct Disk {
     age_limit: Nanos,
     write_cache: bool,
     write_room: u64,
+    write_runs: usize,
 
     now: Nanos,
     queue: Vec<Command>,
@@ -102,6 +103,8 @@ pub struct Disk {
     /// The sector behind the last one that passed.
     at: u64,
     ahead: Option<ReadAhead>,
+    /// Whether reading ahead stopped because its segment was full, and nothing else was done since.
+    paused: bool,
     segments: ReadSegments,
     dirty: DirtyRuns,
     destaging: u64,
@@ -125,6 +128,7 @@ impl Disk {
             age_limit: spec.age_limit,
             write_cache: spec.write_cache && buffer > 0,
             write_room: buffer,
+            write_runs: spec.write_runs.max(1) as usize,
             now: Nanos(0),
             queue: Vec::with_capacity(spec.queue_depth as usize),
             held: VecDeque::new(),
@@ -137,6 +141,7 @@ impl Disk {
             head: 0,
             at: 0,
             ahead: None,
+            paused: false,
             segments: ReadSegments::new(spec.read_segments, buffer),
             dirty: DirtyRuns::default(),
             destaging: 0,
@@ -203,6 +208,7 @@ impl Disk {
         }
         if reached >= ahead.limit {
             self.ahead = None;
+            self.paused = true;
         }
     }
 
@@ -262,6 +268,7 @@ impl Disk {
 
     fn begin(&mut self, now: Nanos, index: usize, cost: Nanos) {
         let command = self.queue.swap_remove(index);
+        self.paused = false;
         let sectors = command.end - command.start;
         let work = Work::Command { id: command.id, read: (!command.write).then_some((command.start, command.end)) };
         if let Some(ahead) = self.on_the_way(&command) {
@@ -285,7 +292,7 @@ impl Disk {
     }
 
     fn ahead_limit(&self, end: u64) -> u64 {
-        (end + self.segments.segment_sectors() / 2).min(self.geometry.capacity().0)
+        (end + self.segments.segment_sectors() * 3 / 4).min(self.geometry.capacity().0)
     }
 
     /// The heads have passed up to `end`, having sought so far for it.
@@ -316,6 +323,7 @@ impl Disk {
         let distance = self.cylinder.abs_diff(self.geometry.place(Lba(first)).cylinder);
         let done = now + cost + self.geometry.transfer(Lba(first), end - first);
         self.ahead = None;
+        self.paused = false;
         self.arrive(end, distance);
         self.destaging = end - first;
         self.work = Some((done, Work::Destage { sectors: end - first }));
@@ -345,7 +353,7 @@ impl Disk {
     /// Takes a write into the buffer if it has room; one larger than the whole buffer goes in when it is empty.
     fn buffer_write(&mut self, now: Nanos, id: RequestId, start: u64, end: u64) -> bool {
         let used = self.dirty.sectors() + self.destaging;
-        if used > 0 && used + (end - start) > self.write_room {
+        if used > 0 && (used + (end - start) > self.write_room || self.dirty.len() >= self.write_runs) {
             return false;
         }
         self.segments.forget(start, end);
@@ -389,7 +397,7 @@ impl Device for Disk {
                 self.note_ahead(now);
                 if sectors == 0 || self.segments.hit(start, end) || self.dirty.covers(start, end) {
                     self.transfer_done(now, request.id, sectors);
-                    self.extend_ahead(end);
+                    self.extend_ahead(now, end);
                 } else {
                     self.queue_command(now, request.id, (start, end), false);
                 }
@@ -473,8 +481,17 @@ impl Device for Disk {
 
 impl Disk {
     /// A stream that is read on goes on being read ahead.
-    fn extend_ahead(&mut self, end: u64) {
+    fn extend_ahead(&mut self, now: Nanos, end: u64) {
         let limit = self.ahead_limit(end);
+        // One that stopped goes on when half of what it read is gone and the heads have nothing else to do.
+        let wanted = end <= self.at && limit.saturating_sub(self.at) * 2 >= limit - end && limit > self.at;
+        if self.paused && wanted && self.work.is_none() {
+            let from = self.at;
+            let since = now + self.positioning(self.geometry.place(Lba(from)), false, now);
+            self.ahead = Some(ReadAhead { from, since, limit });
+            self.paused = false;
+            return;
+        }
         if let Some(ahead) = &mut self.ahead
             && end > ahead.from.saturating_sub(1)
             && end <= ahead.limit

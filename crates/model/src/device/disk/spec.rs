@@ -55,6 +55,8 @@ pub struct DiskSpec {
     pub cache: ByteSize,
     /// Read streams that the buffer follows at once.
     pub read_segments: u32,
+    /// Runs of sectors that the buffer keeps to be written, whatever their size.
+    pub write_runs: u32,
     /// Whether a write completes in the buffer.
     pub write_cache: bool,
     /// Commands that it takes at once.

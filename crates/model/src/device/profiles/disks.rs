@@ -44,6 +44,7 @@ fn maxtor_80gb() -> Profile {
         interface: Rate::from_mb(133),     // Ultra ATA/133
         cache: ByteSize(2 << 20), // 2 MB or 8 MB (Tom's Hardware, "Maxtor Goes Serial ATA"); the smaller is assumed
         read_segments: 8,         // assumed
+        write_runs: 128,          // assumed
         write_cache: true,
         queue_depth: 1, // parallel ATA as Linux 2.6.12 drives it: no queue
         age_limit: AGE_LIMIT,
@@ -78,6 +79,7 @@ pub(super) fn cheetah_spec() -> DiskSpec {
         interface: Rate::from_mb(320), // Ultra320 SCSI
         cache: ByteSize(8 << 20),      // assumed
         read_segments: 16,             // assumed
+        write_runs: 256,               // assumed
         write_cache: false,            // assumed: SCSI disks of servers are shipped so
         queue_depth: 32,               // of the model's range; tagged queueing allows more
         age_limit: AGE_LIMIT,
@@ -112,6 +114,7 @@ fn travelstar_e7k100() -> Profile {
         interface: Rate::from_mb(100),             // Ultra ATA/100
         cache: ByteSize(8 << 20),                  // assumed
         read_segments: 8,                          // assumed
+        write_runs: 128,                           // assumed
         write_cache: true,
         queue_depth: 1,
         age_limit: AGE_LIMIT,
@@ -145,6 +148,7 @@ fn deskstar_500gb() -> Profile {
         interface: Rate::from_mb(300),     // 7K500 specification 4.4.4
         cache: ByteSize(16 << 20),         // assumed
         read_segments: 16,                 // assumed
+        write_runs: 256,                   // assumed
         write_cache: true,
         queue_depth: 32, // native command queueing
         age_limit: AGE_LIMIT,
@@ -177,6 +181,7 @@ fn modern() -> Profile {
         interface: Rate::from_mb(600),             // SATA 6 Gb/s
         cache: ByteSize(256 << 20),                // assumed
         read_segments: 32,                         // assumed
+        write_runs: 512,                           // assumed
         write_cache: true,
         queue_depth: 32,
         age_limit: AGE_LIMIT,
