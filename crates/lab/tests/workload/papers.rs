@@ -130,6 +130,15 @@ fn the_backup_copies_18630_files_of_649_mib() {
 }
 
 #[test]
+fn the_backup_also_makes_the_files_of_mrams_figure_4_1() {
+    let empty = run("data-backup:files=32768,total=1B,per-dir=1000000", 1.0);
+    assert_eq!((empty.creates, empty.mkdirs, empty.written), (32_768, 1, 1));
+    let large = run("data-backup:files=100,total=10GB,sigma=0,per-dir=1000000", 1.0);
+    assert_eq!((large.creates, large.mkdirs, large.written), (100, 1, 10_000_000_000));
+    assert!(large.model.files().all(|file| file.size == 100_000_000));
+}
+
+#[test]
 fn bonnie_writes_its_file_three_times_and_seeks_8000_times() {
     let seen = run("bonnie", 1.0);
     let gib = 1_u64 << 30;
