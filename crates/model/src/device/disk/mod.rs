@@ -10,6 +10,7 @@
 
 mod buffer;
 mod geometry;
+mod read_ahead;
 mod seek;
 mod spec;
 #[cfg(test)]
@@ -25,6 +26,7 @@ pub use spec::{DiskSpec, Rate, SeekTimes};
 
 use super::{Completion, Device, DeviceStats, Op, Request, RequestId};
 use buffer::{DirtyRuns, ReadSegments};
+use read_ahead::ReadAhead;
 
 /// Runs looked at on either side of the heads when the buffer is written out.
 const DESTAGE_REACH: usize = 16;
@@ -62,14 +64,6 @@ impl Held {
 enum Work {
     Command { id: RequestId, read: Option<(u64, u64)> },
     Destage { sectors: u64 },
-}
-
-/// The heads reading on behind a read.
-#[derive(Debug, Clone, Copy)]
-struct ReadAhead {
-    from: u64,
-    since: Nanos,
-    limit: u64,
 }
 
 /// A rotating disk.
@@ -191,35 +185,6 @@ impl Disk {
         moved + self.geometry.wait(place.angle, now + moved)
     }
 
-    /// Where reading ahead has come to by `now`.
-    fn ahead_at(&self, ahead: ReadAhead, now: Nanos) -> u64 {
-        let passed = self.geometry.passed(Lba(ahead.from), now - ahead.since);
-        (ahead.from + passed).min(ahead.limit)
-    }
-
-    /// Notes how far reading ahead has come; the heads are there.
-    fn note_ahead(&mut self, now: Nanos) {
-        let Some(ahead) = self.ahead else { return };
-        let reached = self.ahead_at(ahead, now);
-        if reached > self.at {
-            self.segments.add(self.at, reached);
-            let place = self.geometry.place(Lba(reached - 1));
-            (self.cylinder, self.head, self.at) = (place.cylinder, place.head, reached);
-        }
-        if reached >= ahead.limit {
-            self.ahead = None;
-            self.paused = true;
-        }
-    }
-
-    /// How long the command takes to get to the media when the heads are already on their way there, reading ahead.
-    #[inline]
-    fn on_the_way(&self, command: &Command) -> Option<ReadAhead> {
-        let ahead = self.ahead?;
-        let near = command.start >= ahead.from && command.start <= self.at && command.end > self.at;
-        (near && !command.write).then_some(ahead)
-    }
-
     /// The next command: one that waited too long, else the one with the shortest positioning time.
     fn pick(&self, now: Nanos) -> Option<(usize, Nanos)> {
         let mut oldest = (Nanos::NEVER, 0);
@@ -289,10 +254,6 @@ impl Disk {
             self.ahead = (limit > command.end).then_some(ReadAhead { from: command.end, since: done, limit });
         }
         self.work = Some((done, work));
-    }
-
-    fn ahead_limit(&self, end: u64) -> u64 {
-        (end + self.segments.segment_sectors() * 3 / 4).min(self.geometry.capacity().0)
     }
 
     /// The heads have passed up to `end`, having sought so far for it.
@@ -476,27 +437,5 @@ impl Device for Disk {
             stats.busy = stats.busy + self.now.since(since);
         }
         stats
-    }
-}
-
-impl Disk {
-    /// A stream that is read on goes on being read ahead.
-    fn extend_ahead(&mut self, now: Nanos, end: u64) {
-        let limit = self.ahead_limit(end);
-        // One that stopped goes on when half of what it read is gone and the heads have nothing else to do.
-        let wanted = end <= self.at && limit.saturating_sub(self.at) * 2 >= limit - end && limit > self.at;
-        if self.paused && wanted && self.work.is_none() {
-            let from = self.at;
-            let since = now + self.positioning(self.geometry.place(Lba(from)), false, now);
-            self.ahead = Some(ReadAhead { from, since, limit });
-            self.paused = false;
-            return;
-        }
-        if let Some(ahead) = &mut self.ahead
-            && end > ahead.from.saturating_sub(1)
-            && end <= ahead.limit
-        {
-            ahead.limit = ahead.limit.max(limit);
-        }
     }
 }
