@@ -1,0 +1,191 @@
+//! `umbrella lab trace`: block traces, and how all commands that read one are told to.
+
+use std::io::{self, IsTerminal};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{Args, Subcommand, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use umbrella_lab::trace::{self, Event, Format, OpenOptions, Order, Progress, Reader, Skipped, Strictness};
+use umbrella_units::{Nanos, parse_duration};
+
+use super::record::RecordArgs;
+use super::trace_convert::ConvertArgs;
+use super::trace_info::InfoArgs;
+use crate::text::{count, visible_path};
+
+/// Say what a block trace holds, convert it, or record one.
+#[derive(Debug, Args)]
+pub(super) struct TraceArgs {
+    #[command(subcommand)]
+    command: TraceCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum TraceCommand {
+    Info(InfoArgs),
+    Convert(ConvertArgs),
+    Record(RecordArgs),
+}
+
+impl TraceArgs {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        match self.command {
+            TraceCommand::Info(args) => args.run(),
+            TraceCommand::Convert(args) => args.run(),
+            TraceCommand::Record(args) => args.run(),
+        }
+    }
+}
+
+/// How a trace is read.
+#[derive(Debug, Clone, Args)]
+pub(super) struct ReadArgs {
+    /// Its format: csv, msr, spc, ascii, iotrace, blkparse, fio2, fio3 or vscsi [default: found out from the content].
+    #[arg(long)]
+    format: Option<Format>,
+    /// blkparse: which event of a request counts.
+    #[arg(long, value_enum, default_value_t = EventArg::Auto)]
+    event: EventArg,
+    /// Take a record with a corrupt time for an error; otherwise it is counted and left out.
+    #[arg(long, conflicts_with = "lenient")]
+    strict: bool,
+    /// Count and leave out whatever cannot be read or comes too late.
+    #[arg(long)]
+    lenient: bool,
+    /// How many records one may come too late.
+    #[arg(long, value_name = "RECORDS", default_value_t = 1024, value_parser = window)]
+    window: usize,
+    /// A longer time without a record is a corrupt time.
+    #[arg(long, value_name = "TIME", default_value = "366d", value_parser = duration)]
+    max_gap: Nanos,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum EventArg {
+    /// The first of the others that the beginning of the trace has.
+    Auto,
+    /// Q: it was asked for.
+    Queue,
+    /// D: it went to the device.
+    Issue,
+    /// I: it went into the scheduler's queue.
+    Insert,
+    /// C: it was done.
+    Complete,
+}
+
+/// A length of time as on every command line.
+pub(super) fn duration(text: &str) -> Result<Nanos, String> {
+    let duration = parse_duration(text).map_err(|error| error.to_string())?;
+    u64::try_from(duration.as_nanos()).map(Nanos).map_err(|_| format!("{text:?} is longer than 584 years"))
+}
+
+fn window(text: &str) -> Result<usize, String> {
+    const MOST: usize = 1 << 20;
+    text.parse().ok().filter(|window| *window <= MOST).ok_or_else(|| {
+        format!(
+            "not a number of records up to {MOST} (what is further out of order: umbrella lab trace convert --sort)"
+        )
+    })
+}
+
+impl ReadArgs {
+    /// The same for the reader.
+    pub(super) fn options(&self) -> OpenOptions {
+        let strictness = match (self.strict, self.lenient) {
+            (true, _) => Strictness::Strict,
+            (false, true) => Strictness::Lenient,
+            (false, false) => Strictness::Normal,
+        };
+        let event = match self.event {
+            EventArg::Auto => Event::Auto,
+            EventArg::Queue => Event::Queue,
+            EventArg::Issue => Event::Issue,
+            EventArg::Insert => Event::Insert,
+            EventArg::Complete => Event::Complete,
+        };
+        OpenOptions {
+            format: self.format,
+            event,
+            strictness,
+            order: Order::Time { window: self.window },
+            max_gap: self.max_gap,
+            ..OpenOptions::default()
+        }
+    }
+}
+
+/// Opens a trace; `-` is standard input.
+pub(super) fn open(path: &Path, options: &OpenOptions) -> anyhow::Result<Reader> {
+    if path == Path::new("-") {
+        return trace::from_reader(io::stdin(), options).context("standard input");
+    }
+    // Errors of opening name the file themselves, those of its content do not.
+    trace::open(path, options).map_err(|error| match error {
+        trace::TraceError::Open { .. } | trace::TraceError::NotAFile { .. } => error.into(),
+        _ => anyhow::Error::new(error).context(visible_path(path)),
+    })
+}
+
+/// A bar on a terminal, over the bytes of the file.
+#[derive(Debug)]
+pub(super) struct Bar {
+    bar: ProgressBar,
+    progress: Progress,
+    records: u64,
+}
+
+impl Bar {
+    pub(super) fn new(progress: Progress) -> Bar {
+        let bar = match (io::stderr().is_terminal(), progress.length()) {
+            (false, _) => ProgressBar::hidden(),
+            (true, None) => ProgressBar::no_length(),
+            (true, Some(length)) => ProgressBar::new(length).with_style(
+                ProgressStyle::with_template("{bar:30} {bytes}/{total_bytes}  {eta} left  {wide_msg}")
+                    .unwrap_or_else(|_| ProgressStyle::default_bar()),
+            ),
+        };
+        Bar { bar, progress, records: 0 }
+    }
+
+    /// Counts a record. True every few thousand records, when the bar was drawn.
+    pub(super) fn step(&mut self) -> bool {
+        const EVERY: u64 = 1 << 14;
+        self.records += 1;
+        if !self.records.is_multiple_of(EVERY) {
+            return false;
+        }
+        self.bar.set_position(self.progress.read());
+        self.bar.set_message(format!("{} records", self.records));
+        true
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// Says on standard error what was left out.
+pub(super) fn warn_of_skipped(path: &Path, skipped: &Skipped) {
+    let Some(first) = skipped.first else { return };
+    let parts = [
+        (skipped.times, "record with a corrupt time", "records with a corrupt time"),
+        (skipped.malformed, "line that cannot be read", "lines that cannot be read"),
+        (skipped.late, "record that comes too late", "records that come too late"),
+    ];
+    let parts: Vec<String> = parts
+        .iter()
+        .filter(|(number, ..)| *number > 0)
+        .map(|(number, one, many)| format!("{number} {}", if *number == 1 { one } else { many }))
+        .collect();
+    eprintln!("umbrella: {}: left out {}; the first is {first}", visible_path(path), parts.join(", "));
+}
+
+/// `3 records`.
+pub(super) fn records(number: u64) -> String {
+    count(number, "record")
+}

@@ -1,0 +1,173 @@
+//! `umbrella lab trace convert`: the same trace in another format, or a part of it, or sorted.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use umbrella_lab::trace::{self, Devices, Format, Order, Record, WriteError, Writer};
+use umbrella_units::Nanos;
+
+use super::trace::{Bar, ReadArgs, duration, open, records, warn_of_skipped};
+use super::trace_output::{Existing, Output};
+use crate::text::visible_path;
+
+/// Write a trace in another format, a part of it, or sorted.
+///
+/// The output has its name only once it is complete. It is compressed when its name ends with .gz or .zst.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  umbrella lab trace convert sda.blkparse.txt sda.csv.gz
+  umbrella lab trace convert --to fio3 web.csv.gz web.iolog       replay it with fio
+  umbrella lab trace convert --from 2h --until 3h week.msr.csv.gz hour.csv
+  umbrella lab trace convert --sort jumbled.csv sorted.csv")]
+pub(super) struct ConvertArgs {
+    /// The trace; `-` is standard input.
+    #[arg(value_name = "IN")]
+    input: PathBuf,
+    /// The new file; `-` is standard output.
+    #[arg(value_name = "OUT")]
+    output: PathBuf,
+    #[command(flatten)]
+    read: ReadArgs,
+    /// The format to write: csv, msr, spc, fio2, fio3 or vscsi [default: by the ending of OUT (.msr.csv, .spc, .iolog, .vscsi), else csv].
+    #[arg(long, value_name = "FORMAT")]
+    to: Option<Format>,
+    /// Only the requests of this device: its number in the order of appearance, from 0.
+    #[arg(long, value_name = "N")]
+    device: Option<u32>,
+    /// Only requests from this time on, counted from the first request.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    from: Option<Nanos>,
+    /// Only requests before this time.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    until: Option<Nanos>,
+    /// Sort by time first, in memory (32 bytes a request).
+    #[arg(long)]
+    sort: bool,
+    /// Leave out what the format cannot hold (discards, misaligned requests), and count it.
+    #[arg(long)]
+    skip_unwritable: bool,
+    /// Replace OUT if it exists.
+    #[arg(long)]
+    force: bool,
+}
+
+/// The most requests that are sorted in memory: 2 GiB.
+const SORT_LIMIT: usize = 64 << 20;
+
+/// What has been done so far.
+#[derive(Debug, Default)]
+struct Tally {
+    written: u64,
+    unwritable: u64,
+}
+
+impl ConvertArgs {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let stop = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            // A second one ends at once, also while a pipe gives nothing.
+            signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))?;
+            signal_hook::flag::register(signal, Arc::clone(&stop))?;
+        }
+        let format = self.to.unwrap_or_else(|| by_ending(&self.output));
+        let mut options = self.read.options();
+        if self.sort {
+            options.order = Order::File;
+        }
+        let mut reader = open(&self.input, &options)?;
+        let existing = if self.force { Existing::Replace } else { Existing::Keep };
+        let mut writer = Writer::new(Output::create(&self.output, existing)?, format)?;
+        let mut bar = Bar::new(reader.progress());
+        let mut tally = Tally::default();
+        let of_input = || visible_path(&self.input);
+        if self.sort {
+            let watched = (&mut reader).inspect(|_| {
+                bar.step();
+            });
+            let stopped = || stop.load(Ordering::Relaxed);
+            let sorted =
+                trace::sort(watched.take_while(|_| !stopped()), &options, SORT_LIMIT).with_context(of_input)?;
+            for record in &sorted.records {
+                if stopped() {
+                    break;
+                }
+                self.write(&mut writer, record, reader.devices(), &mut tally)?;
+            }
+            if sorted.corrupt_times > 0 {
+                eprintln!("umbrella: {}: left out {} with a corrupt time", of_input(), records(sorted.corrupt_times));
+            }
+        } else {
+            while let Some(record) = reader.next() {
+                let record = record.with_context(of_input)?;
+                self.write(&mut writer, &record, reader.devices(), &mut tally)?;
+                if (bar.step() && stop.load(Ordering::Relaxed)) || self.until.is_some_and(|until| record.time >= until)
+                {
+                    break;
+                }
+            }
+        }
+        if stop.load(Ordering::Relaxed) {
+            bail!("interrupted; nothing was written");
+        }
+        drop(bar);
+        warn_of_skipped(&self.input, &reader.skipped());
+        self.report(&tally, format);
+        writer.finish()?.finish()?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn wanted(&self, record: &Record) -> bool {
+        let after = self.from.is_none_or(|from| record.time >= from);
+        let before = self.until.is_none_or(|until| record.time < until);
+        after && before && self.device.is_none_or(|device| record.device == device)
+    }
+
+    fn write(
+        &self,
+        writer: &mut Writer<Output>,
+        record: &Record,
+        devices: &Devices,
+        tally: &mut Tally,
+    ) -> anyhow::Result<()> {
+        if !self.wanted(record) {
+            return Ok(());
+        }
+        match writer.write(record, devices) {
+            Ok(()) => tally.written += 1,
+            Err(WriteError::Unwritable { .. }) if self.skip_unwritable => tally.unwritable += 1,
+            Err(error @ WriteError::Unwritable { .. }) => {
+                bail!("{error} (leave such records out: --skip-unwritable)")
+            }
+            Err(error) => return Err(error).with_context(|| visible_path(&self.output)),
+        }
+        Ok(())
+    }
+
+    fn report(&self, tally: &Tally, format: Format) {
+        let left_out = match tally.unwritable {
+            0 => String::new(),
+            number => format!(", left out {} that the format cannot hold", records(number)),
+        };
+        let none = if tally.written == 0 { " (none match)" } else { "" };
+        eprintln!("{}: {} as {format}{none}{left_out}", visible_path(&self.output), records(tally.written));
+    }
+}
+
+fn by_ending(path: &Path) -> Format {
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let name = name.trim_end_matches(".gz").trim_end_matches(".zst");
+    let endings = [
+        (".msr.csv", Format::Msr),
+        (".msr", Format::Msr),
+        (".spc", Format::Spc),
+        (".iolog", Format::Fio3),
+        (".vscsi", Format::Vscsi),
+    ];
+    endings.into_iter().find(|(ending, _)| name.ends_with(ending)).map_or(Format::Csv, |(_, format)| format)
+}

@@ -1,0 +1,148 @@
+//! `umbrella lab trace info`: what a trace holds.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::Args;
+use serde::Serialize;
+use umbrella_lab::trace::{Sizes, Summary};
+use umbrella_units::{ByteSize, PAGE_BYTES};
+
+use super::trace::{Bar, ReadArgs, open, warn_of_skipped};
+use crate::output;
+use crate::text::{visible, visible_path};
+
+/// Say what a block trace holds: requests, bytes, addresses, rewrites, idle times, sizes.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  umbrella lab trace info web.csv.gz
+  umbrella lab trace info --json *.blkparse.txt | jq '{file, writes: .summary.writes}'
+  blkparse -i sda | umbrella lab trace info -")]
+pub(super) struct InfoArgs {
+    /// Traces, plain or compressed (gzip, Zstandard); `-` is standard input.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    #[command(flatten)]
+    read: ReadArgs,
+    /// Print JSON, one object a line for each file.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Info {
+    file: String,
+    format: &'static str,
+    compression: String,
+    rewrites: f64,
+    address_span: ByteSize,
+    summary: Summary,
+}
+
+impl InfoArgs {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let mut failed = false;
+        for (index, file) in self.files.iter().enumerate() {
+            match self.read(file) {
+                Ok(info) if self.json => output::json_line(&info)?,
+                Ok(info) => output::print(&format!("{}{}", if index > 0 { "\n" } else { "" }, text(&info)))?,
+                Err(error) => {
+                    eprintln!("umbrella: {error:#}");
+                    failed = true;
+                }
+            }
+        }
+        Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+
+    fn read(&self, file: &Path) -> anyhow::Result<Info> {
+        let mut reader = open(file, &self.read.options())?;
+        let mut bar = Bar::new(reader.progress());
+        let mut summary = Summary::default();
+        for record in &mut reader {
+            summary.add(&record.with_context(|| visible_path(file))?);
+            bar.step();
+        }
+        drop(bar);
+        summary.finish(&reader);
+        warn_of_skipped(file, &reader.skipped());
+        Ok(Info {
+            file: file.to_string_lossy().into_owned(),
+            format: reader.format().name(),
+            compression: reader.compression().to_string(),
+            rewrites: summary.rewrites(),
+            address_span: summary.span(),
+            summary,
+        })
+    }
+}
+
+fn percent(part: u64, whole: u64) -> String {
+    if whole == 0 { "-".to_owned() } else { format!("{:.1} %", part as f64 * 100.0 / whole as f64) }
+}
+
+fn text(info: &Info) -> String {
+    let summary = &info.summary;
+    let mut text = format!("{} ({}, {})\n", visible(&info.file), info.format, info.compression);
+    let mut row = |name: &str, value: String| {
+        let _ = writeln!(text, "  {name:<16}{value}");
+    };
+    let kinds = format!(
+        "{} ({} writes, {} reads, {} discards)",
+        summary.records, summary.writes, summary.reads, summary.discards
+    );
+    row("records", kinds);
+    row("writes", percent(summary.writes, summary.records));
+    row(
+        "written",
+        format!("{}, {} of it sequential", summary.written, percent(summary.sequential_writes, summary.writes)),
+    );
+    row("read", summary.read.to_string());
+    if summary.discards > 0 {
+        row("discarded", summary.discarded.to_string());
+    }
+    row("length", summary.length.to_string());
+    row("address span", info.address_span.to_string());
+    let distinct = ByteSize(summary.distinct_pages_written.saturating_mul(PAGE_BYTES));
+    row("pages written", format!("{distinct} distinct, x{:.2}", info.rewrites));
+    let partial =
+        format!("{} ({})", summary.partial_page_writes, percent(summary.partial_page_writes, summary.page_writes));
+    row("partial pages", partial);
+    row("idle over 60 s", format!("{}, longest {}", summary.idle.over_60_s, summary.idle.longest));
+    row("write sizes", sizes(&summary.write_sizes, summary.writes));
+    row("read sizes", sizes(&summary.read_sizes, summary.reads));
+    if summary.devices.len() > 1 {
+        for device in summary.devices.iter().take(DEVICES_SHOWN) {
+            row(
+                &format!("device {}", visible(&device.name)),
+                format!("{} records, span {}", device.records, device.span()),
+            );
+        }
+        if summary.devices.len() > DEVICES_SHOWN {
+            row("...", format!("{} devices in all", summary.devices.len()));
+        }
+    }
+    if summary.skipped > 0 {
+        row("left out", summary.skipped.to_string());
+    }
+    text
+}
+
+const DEVICES_SHOWN: usize = 32;
+
+/// `512 B to 128 KiB: 12 % up to 4 KiB, ...`, without the classes that less than one in a hundred is of.
+fn sizes(sizes: &Sizes, requests: u64) -> String {
+    if requests == 0 {
+        return "-".to_owned();
+    }
+    let mut classes = Vec::new();
+    for (power, count) in sizes.up_to_512_doubling.iter().enumerate() {
+        if *count * 100 >= requests {
+            classes.push(format!("{} up to {}", percent(*count, requests), ByteSize(512 << power)));
+        }
+    }
+    format!("{} to {}: {}", sizes.min, sizes.max, classes.join(", "))
+}

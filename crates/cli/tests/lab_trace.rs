@@ -1,0 +1,358 @@
+//! `umbrella lab trace` as a user calls it: figures, conversions that are whole or not there, and a recording of a real (loop) disk.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../lab/tests/fixtures").join(name)
+}
+
+fn trace() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_umbrella"));
+    command.args(["lab", "trace"]);
+    command
+}
+
+fn run(command: &mut Command) -> Output {
+    command.output().expect("the program can be started")
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn convert(input: &Path, output: &Path, options: &[&str]) -> Output {
+    run(trace().arg("convert").arg(input).arg(output).args(options))
+}
+
+fn converted(input: &Path, output: &Path, options: &[&str]) {
+    let done = convert(input, output, options);
+    assert!(done.status.success(), "{}", said(&done));
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn info_says_what_a_trace_holds() {
+    let output = run(trace().arg("info").arg(fixture("sample.blkparse.txt")));
+    assert!(output.status.success(), "{}", said(&output));
+    let text = String::from_utf8(output.stdout).unwrap();
+    for line in ["6 (4 writes, 2 reads, 0 discards)", "76 KiB distinct, x1.05", "1, longest 69.998500 s"] {
+        assert!(text.contains(line), "no {line:?} in\n{text}");
+    }
+}
+
+#[test]
+fn info_in_json_is_one_object_a_line_and_goes_on_after_a_bad_file() {
+    let files = [fixture("sample.csv"), PathBuf::from("/nonexistent"), fixture("sample.vscsi")];
+    let output = run(trace().args(["info", "--json"]).args(&files));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said(&output).contains("/nonexistent"), "{}", said(&output));
+    let lines: Vec<serde_json::Value> =
+        String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 2);
+    assert_eq!((&lines[0]["format"], &lines[1]["format"]), (&"csv".into(), &"vscsi".into()));
+    for line in &lines {
+        assert_eq!(line["summary"]["distinct_pages_written"], 19);
+        assert_eq!(line["summary"]["written"], 78_848);
+    }
+}
+
+#[test]
+fn info_reads_pipes_and_standard_input() {
+    let folder = TempDir::new().unwrap();
+    let pipe = folder.path().join("pipe");
+    assert!(run(Command::new("mkfifo").arg(&pipe)).status.success());
+    let text = fs::read(fixture("sample.spc")).unwrap();
+    let feeder = std::thread::spawn({
+        let (pipe, text) = (pipe.clone(), text.clone());
+        move || fs::write(pipe, text).unwrap()
+    });
+    let from_pipe = run(trace().arg("info").arg(&pipe));
+    feeder.join().unwrap();
+    assert!(String::from_utf8_lossy(&from_pipe.stdout).contains("6 (4 writes"), "{}", said(&from_pipe));
+    let mut child = trace().args(["info", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(&text).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stdout).contains("6 (4 writes"));
+}
+
+#[test]
+fn what_is_no_trace_is_told_of_by_name() {
+    let folder = TempDir::new().unwrap();
+    let empty = folder.path().join("empty");
+    File::create(&empty).unwrap();
+    let garbage = folder.path().join("garbage");
+    fs::write(&garbage, b"lorem ipsum\n").unwrap();
+    for (path, message) in [
+        (folder.path(), "is a directory, not a trace"),
+        (Path::new("/nonexistent"), "cannot open /nonexistent: No such file or directory"),
+        (&empty, "empty: the trace is empty"),
+        (&garbage, "garbage: not a trace in a known format (name the format with --format"),
+    ] {
+        let output = run(trace().arg("info").arg(path));
+        assert_eq!(output.status.code(), Some(1));
+        assert!(said(&output).contains(message), "{message:?} is not in {:?}", said(&output));
+    }
+}
+
+#[test]
+fn a_trace_goes_through_every_format_and_comes_back() {
+    let folder = TempDir::new().unwrap();
+    let first = folder.path().join("first.csv");
+    converted(&fixture("sample.iotrace.csv"), &first, &[]);
+    let expected = fs::read_to_string(&first).unwrap();
+    assert_eq!(expected.lines().nth(2), Some("250,0,W,1052672,8192,"));
+    for (format, ending) in
+        [("msr", ""), ("spc", ".gz"), ("fio2", ".zst"), ("fio3", ".gz"), ("vscsi", ".zst"), ("csv", "")]
+    {
+        let there = folder.path().join(format!("there.{format}{ending}"));
+        converted(&first, &there, &["--to", format]);
+        let magic = fs::read(&there).unwrap();
+        assert_eq!(magic.starts_with(b"\x1f\x8b"), ending == ".gz", "{format}");
+        assert_eq!(magic.starts_with(b"\x28\xb5\x2f\xfd"), ending == ".zst", "{format}");
+        let back = folder.path().join(format!("back.{format}.csv"));
+        converted(&there, &back, &[]);
+        let device = if format == "msr" { "disk0" } else { "0" };
+        assert_eq!(fs::read_to_string(&back).unwrap().replace(&format!(",{device},"), ",0,"), expected, "{format}");
+    }
+}
+
+#[test]
+fn a_conversion_that_fails_leaves_nothing_behind() {
+    let folder = TempDir::new().unwrap();
+    let (input, output) = (folder.path().join("in.csv"), folder.path().join("out.csv"));
+    fs::write(&input, "0,0,W,0,512,\n1,0,W,zero,512,\n").unwrap();
+    let done = convert(&input, &output, &[]);
+    assert_eq!(done.status.code(), Some(1));
+    assert!(said(&done).contains("in.csv: line 2 (byte 13): offset_bytes is \"zero\""), "{}", said(&done));
+    assert_eq!(names(folder.path()), ["in.csv"]);
+}
+
+#[test]
+fn a_file_that_exists_is_only_replaced_by_force() {
+    let folder = TempDir::new().unwrap();
+    let output = folder.path().join("out.csv");
+    fs::write(&output, "mine").unwrap();
+    let done = convert(&fixture("sample.csv"), &output, &[]);
+    assert_eq!(done.status.code(), Some(1));
+    assert!(said(&done).contains("out.csv exists (replace it: --force)"), "{}", said(&done));
+    assert_eq!(fs::read_to_string(&output).unwrap(), "mine");
+    converted(&fixture("sample.csv"), &output, &["--force"]);
+    assert!(fs::read_to_string(&output).unwrap().starts_with("time_us,"));
+    assert_eq!(names(folder.path()), ["out.csv"]);
+}
+
+#[test]
+fn a_part_of_a_trace_can_be_cut_out_and_a_jumbled_one_sorted() {
+    let folder = TempDir::new().unwrap();
+    let input = folder.path().join("in.csv");
+    let lines = (0..6_000u64).rev().fold(String::new(), |text, number| {
+        text + &format!("{},dev{},W,{},512,\n", number * 1_000_000, number % 2, number * 512)
+    });
+    fs::write(&input, lines).unwrap();
+    let output = folder.path().join("out.csv");
+    let done = convert(&input, &output, &[]);
+    assert!(said(&done).contains("sort it: umbrella lab trace convert --sort"), "{}", said(&done));
+    converted(&input, &output, &["--sort", "--device", "0", "--from", "10s", "--until", "20s"]);
+    let text = fs::read_to_string(&output).unwrap();
+    let times: Vec<&str> = text.lines().skip(1).map(|line| line.split(',').next().unwrap()).collect();
+    // The first line of the file is of an odd second, so that device 0 is dev1.
+    assert_eq!(times, ["11000000", "13000000", "15000000", "17000000", "19000000"]);
+}
+
+#[test]
+fn what_a_format_cannot_hold_is_an_error_or_left_out_and_counted() {
+    let folder = TempDir::new().unwrap();
+    let (input, output) = (folder.path().join("in.csv"), folder.path().join("out.spc"));
+    fs::write(&input, "0,0,W,0,512,\n1,0,D,0,4096,\n2,0,R,512,512,\n").unwrap();
+    let done = convert(&input, &output, &[]);
+    assert!(said(&done).contains("record 2 cannot be written as spc: it is a discard"), "{}", said(&done));
+    assert!(!output.exists());
+    let done = convert(&input, &output, &["--skip-unwritable"]);
+    assert!(said(&done).contains("2 records as spc, left out 1 record"), "{}", said(&done));
+    assert_eq!(fs::read_to_string(&output).unwrap(), "0,0,512,W,0.000000000\n0,1,512,R,0.000002000\n");
+}
+
+/// ext4 on a loop device, for as long as it is in use.
+struct LoopDisk {
+    folder: TempDir,
+    device: PathBuf,
+}
+
+impl LoopDisk {
+    fn new() -> LoopDisk {
+        let folder = TempDir::new().unwrap();
+        let image = folder.path().join("image");
+        File::create(&image).unwrap().set_len(64 << 20).unwrap();
+        let output = run(Command::new("losetup").args(["--find", "--show"]).arg(&image));
+        assert!(output.status.success(), "no loop device: {}", said(&output));
+        let device = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim());
+        let disk = LoopDisk { folder, device };
+        let made = run(Command::new("mkfs.ext4").args(["-q", "-b", "4096"]).arg(&disk.device));
+        assert!(made.status.success(), "{}", said(&made));
+        fs::create_dir(disk.mount_point()).unwrap();
+        let mounted = run(Command::new("mount").arg(&disk.device).arg(disk.mount_point()));
+        assert!(mounted.status.success(), "{}", said(&mounted));
+        disk
+    }
+
+    fn mount_point(&self) -> PathBuf {
+        self.folder.path().join("mnt")
+    }
+}
+
+impl Drop for LoopDisk {
+    fn drop(&mut self) {
+        run(Command::new("umount").arg(self.mount_point()));
+        run(Command::new("losetup").arg("-d").arg(&self.device));
+    }
+}
+
+/// A recorder that has begun.
+struct Recorder(Child);
+
+impl Recorder {
+    fn start(disk: &LoopDisk, options: &[&str], output: &Path) -> Recorder {
+        let child = trace()
+            .arg("record")
+            .arg(&disk.device)
+            .arg("-o")
+            .arg(output)
+            .args(options)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut recorder = Recorder(child);
+        let begun = Instant::now();
+        let event = if options.contains(&"issue") { "block_rq_issue" } else { "block_bio_queue" };
+        let enabled = recorder.instance().join("events/block").join(event).join("enable");
+        while !fs::read_to_string(&enabled).is_ok_and(|text| text.starts_with('1')) {
+            assert!(recorder.0.try_wait().unwrap().is_none(), "the recorder ended: {}", recorder.end());
+            assert!(begun.elapsed() < Duration::from_secs(30), "the recorder does not begin");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        recorder
+    }
+
+    fn instance(&self) -> PathBuf {
+        PathBuf::from(format!("/sys/kernel/tracing/instances/umbrella-{}", self.0.id()))
+    }
+
+    fn signal(&self, signal: &str) {
+        assert!(run(Command::new("kill").arg(signal).arg(self.0.id().to_string())).status.success());
+    }
+
+    /// What it said until it ended.
+    fn end(&mut self) -> String {
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut self.0.stderr.take().unwrap(), &mut text).unwrap();
+        let status = self.0.wait().unwrap();
+        format!("{text}({status})")
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Where the file's first page lies on its device, in pages.
+fn first_page(file: &Path) -> u64 {
+    let output = run(Command::new("filefrag").args(["-v", "-b4096"]).arg(file));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let line = text.lines().find(|line| line.trim_start().starts_with("0:")).unwrap_or_else(|| panic!("{text}"));
+    line.split(':').nth(2).unwrap().trim().split('.').next().unwrap().parse().unwrap_or_else(|_| panic!("{text}"))
+}
+
+fn write_around_the_cache(file: &Path, pages: std::ops::Range<u64>) {
+    let file = File::options().write(true).custom_flags(libc::O_DIRECT).open(file).unwrap();
+    let length = ((pages.end - pages.start) * 4096) as usize;
+    let buffer = vec![7u8; length + 4096];
+    let aligned = buffer.as_ptr().align_offset(4096);
+    file.write_all_at(&buffer[aligned..aligned + length], pages.start * 4096).unwrap();
+}
+
+#[test]
+fn a_recording_has_the_pages_that_were_written_at_their_places() {
+    let disk = LoopDisk::new();
+    let file = disk.mount_point().join("file");
+    fs::write(&file, vec![1u8; 64 << 10]).unwrap();
+    File::open(&file).unwrap().sync_all().unwrap();
+    let start = first_page(&file);
+    for event in ["queue", "issue"] {
+        let output = disk.folder.path().join(format!("{event}.csv.gz"));
+        let mut recorder = Recorder::start(&disk, &["--event", event], &output);
+        write_around_the_cache(&file, 3..5);
+        write_around_the_cache(&file, 9..10);
+        recorder.signal("-INT");
+        let said = recorder.end();
+        assert!(said.ends_with("(exit status: 0)"), "{said}");
+        assert!(!recorder.instance().exists(), "the tracing instance is still there");
+        let text = disk.folder.path().join(format!("{event}.csv"));
+        converted(&output, &text, &[]);
+        let text = fs::read_to_string(&text).unwrap();
+        for (page, pages) in [(start + 3, 2), (start + 9, 1)] {
+            let wanted = format!(",W,{},{},", page * 4096, pages * 4096);
+            assert!(text.contains(&wanted), "{event}: no {wanted:?} in\n{text}");
+        }
+    }
+}
+
+#[test]
+fn a_recording_ends_by_itself_or_by_a_signal_and_always_tidies_up() {
+    let disk = LoopDisk::new();
+    let output = disk.folder.path().join("out.csv");
+    let mut recorder = Recorder::start(&disk, &["--seconds", "1"], &output);
+    let said = recorder.end();
+    assert!(said.ends_with("(exit status: 0)") && output.exists(), "{said}");
+    assert!(!recorder.instance().exists());
+    let mut recorder = Recorder::start(&disk, &["--force"], &output);
+    recorder.signal("-TERM");
+    let said = recorder.end();
+    assert!(said.ends_with("(exit status: 0)"), "{said}");
+    assert!(!recorder.instance().exists());
+}
+
+#[test]
+fn what_a_killed_recorder_left_behind_the_next_one_clears_away() {
+    let disk = LoopDisk::new();
+    let output = disk.folder.path().join("out.csv");
+    let mut killed = Recorder::start(&disk, &[], &output);
+    killed.signal("-KILL");
+    killed.end();
+    assert!(killed.instance().exists() && !output.exists());
+    Recorder::start(&disk, &["--seconds", "1"], &output).end();
+    assert!(!killed.instance().exists());
+}
+
+#[test]
+fn only_a_whole_disk_can_be_recorded_and_only_by_root() {
+    let output = run(trace().args(["record", "/dev/null"]));
+    assert!(said(&output).contains("/dev/null is not a block device"), "{}", said(&output));
+    let disk = LoopDisk::new();
+    // Where nobody may run it, whoever may reach the folder of the build.
+    let place = TempDir::new().unwrap();
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let program = place.path().join("umbrella");
+    fs::copy(env!("CARGO_BIN_EXE_umbrella"), &program).unwrap();
+    let output = run(Command::new("setpriv")
+        .args(["--reuid=65534", "--clear-groups"])
+        .arg(&program)
+        .args(["lab", "trace", "record"])
+        .arg(&disk.device));
+    assert!(said(&output).contains("recording needs root"), "{}", said(&output));
+}
