@@ -96,6 +96,7 @@ fn allocating(c: &mut Criterion) {
                     disk.truncate(FileId(file), PageIndex(0), &mut touched).expect("it is there");
                 }
             }
+            disk.set_writer((at % 8) as u32);
             let index = PageIndex(at % 4_000_000 / 8);
             black_box(disk.allocate(FileId(2 + at % 8), index, &mut touched).expect("there is room"));
         });

@@ -23,7 +23,7 @@ const MU: f64 = 9.48;
 const SIGMA: f64 = 2.46;
 const LARGEST: f64 = 64.0 * 1024.0 * 1024.0;
 const FILES_PER_DIRECTORY: u64 = 40;
-const WRITERS: usize = 8;
+const WRITERS: u64 = 8;
 /// The most pages that a writer adds before the next one's turn.
 const TURN: u64 = 16;
 
@@ -63,14 +63,14 @@ impl Ext2 {
 
     /// Writes files until at most `free` blocks are free.
     fn fill_up(&mut self, ager: &mut Ager, free: u64) -> Result<(), AllocError> {
-        let mut writers: Vec<Writer> = Vec::new();
+        let mut writers: [Option<Writer>; WRITERS as usize] = std::array::from_fn(|_| None);
         let mut touched = Vec::new();
         while self.layout.free_blocks > free {
-            let turn = ager.random.below(WRITERS as u64) as usize;
-            let Some(writer) = writers.get_mut(turn) else {
+            let turn = ager.random.below(WRITERS);
+            let Some(writer) = &mut writers[turn as usize] else {
                 match self.old_file(ager) {
                     Err(AllocError::NoInodes { .. }) => break,
-                    writer => writers.push(writer?),
+                    writer => writers[turn as usize] = Some(writer?),
                 }
                 continue;
             };
@@ -86,11 +86,11 @@ impl Ext2 {
             writer.written += pages;
             if writer.written == writer.size {
                 self.close(writer.file, &mut touched);
-                writers.swap_remove(turn);
+                writers[turn as usize] = None;
             }
             touched.clear();
         }
-        for writer in writers {
+        for writer in writers.into_iter().flatten() {
             self.close(writer.file, &mut touched);
         }
         Ok(())

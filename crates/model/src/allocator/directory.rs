@@ -75,6 +75,7 @@ impl Ext2 {
         }
         self.touch_entry(parent, entry_block, touched);
         self.node_mut(place).directory = None;
+        self.open = self.open.filter(|&open| open != place);
         self.places.remove(&id);
         self.free_nodes.push(place);
     }

@@ -5,7 +5,8 @@
 //! - block groups with their bitmaps and inode tables; top directories are spread, others stay near their parents
 //!   (Orlov), a file's inode is the first free one in its directory's group;
 //! - a file's next block is the one behind its last if that is free, and seven more behind a newly found one are set aside
-//!   for it until it is closed: writers that take turns alternate in windows of eight;
+//!   for it until it is closed: writers that take turns alternate in windows of eight. Nobody says when a file is closed:
+//!   when its writer goes on to another file ([`Config::close_on_switch`]);
 //! - the first block of a file is looked for at a place in its group that depends on the process (`ext2_find_near`'s
 //!   colour, [`Ext2::set_writer`]);
 //! - twelve direct blocks, then indirect ones, each allocated just before the first block it points to;
@@ -58,6 +59,9 @@ pub struct Config {
     pub entry_bytes: u64,
     /// Blocks are chosen when pages go to disk, not when they are written.
     pub delayed: bool,
+    /// A client ([`Ext2::set_writer`]) that gets blocks for another file has closed the one before. Without this, only
+    /// [`Ext2::close`] closes a file.
+    pub close_on_switch: bool,
     /// A file that got no new window of blocks while so many others were given out counts as closed.
     pub open_files: usize,
 }
@@ -70,6 +74,7 @@ impl Default for Config {
             inode_bytes: 8192,
             entry_bytes: 24,
             delayed: false,
+            close_on_switch: true,
             open_files: 256,
         }
     }
@@ -107,6 +112,9 @@ pub struct Ext2 {
     places: FxHashMap<FileId, u32>,
     random: Random,
     writer: u32,
+    /// The place of the file that got blocks for this client last; others' by client.
+    open: Option<u32>,
+    open_of_others: FxHashMap<u32, u32>,
     /// Places of files that have blocks set aside, or had them.
     windows: VecDeque<u32>,
     forgotten: Vec<BlockNo>,
@@ -160,6 +168,8 @@ impl Ext2 {
             places: FxHashMap::from_iter([(Ext2::ROOT, ROOT_PLACE)]),
             random: Random::new(seed),
             writer: 0,
+            open: None,
+            open_of_others: FxHashMap::default(),
             windows: VecDeque::new(),
             forgotten: Vec::new(),
             cut: Vec::new(),
@@ -195,7 +205,14 @@ impl Ext2 {
     /// Which client writes from now on: new files of different clients start at different places of their group (by the
     /// process number, modulo sixteen).
     pub fn set_writer(&mut self, client: u32) {
+        if client == self.writer {
+            return;
+        }
+        if let Some(place) = self.open {
+            self.open_of_others.insert(self.writer, place);
+        }
         self.writer = client;
+        self.open = self.open_of_others.remove(&client);
     }
 
     /// Adds the metadata blocks that were freed since it was last asked: what is dirty of them need not be written.
@@ -259,6 +276,12 @@ impl Ext2 {
         if self.config.delayed {
             self.choose(place, index.0, 1, touched, &mut Vec::new())?;
             return Ok(BlockNo(u64::from(self.node(place).map.get(index.0))));
+        }
+        if self.config.close_on_switch
+            && self.open != Some(place)
+            && let Some(before) = self.open.replace(place)
+        {
+            self.discard_window(before, touched);
         }
         let mut goal = self.goal(place, index.0);
         let mut last = None;

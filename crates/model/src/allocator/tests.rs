@@ -54,25 +54,51 @@ fn a_file_written_alone_is_contiguous_but_for_its_indirect_blocks() {
     audit(&disk);
 }
 
-#[test]
-fn two_writers_that_take_turns_alternate_in_windows_of_eight() {
-    let mut disk = small(GROUP_BLOCKS, false);
-    for file in [2, 3] {
-        disk.create(FileId(file), Ext2::ROOT, &mut Vec::new()).unwrap();
+/// Blocks of two files that are written a page each in turn, by two clients or by one.
+fn in_turn(disk: &mut Ext2, clients: [u32; 2]) -> [Vec<u64>; 2] {
+    let mut blocks = [Vec::new(), Vec::new()];
+    for file in 0..2 {
+        disk.create(FileId(2 + file), Ext2::ROOT, &mut Vec::new()).unwrap();
     }
-    let mut by_file = BTreeMap::<u64, Vec<u64>>::new();
     for at in 0..12 {
-        for file in [2, 3] {
-            by_file.entry(file).or_default().extend(write(&mut disk, file, at..at + 1));
+        for (file, client) in clients.into_iter().enumerate() {
+            disk.set_writer(client);
+            blocks[file].extend(write(disk, 2 + file as u64, at..at + 1));
         }
     }
-    let start = by_file[&2][0];
-    let window = |at: u64| (start + at * 8..start + at * 8 + 8).collect::<Vec<_>>();
-    assert_eq!(by_file[&2][..8], window(0));
-    assert_eq!(by_file[&3][..8], window(1));
-    assert_eq!(by_file[&2][8..], window(2)[..4]);
-    assert_eq!(by_file[&3][8..], window(3)[..4]);
-    audit(&disk);
+    audit(disk);
+    blocks
+}
+
+#[test]
+fn two_writers_that_take_turns_alternate_in_windows_of_eight() {
+    // Two processes of one colour.
+    let [one, two] = in_turn(&mut small(GROUP_BLOCKS, false), [0, 16]);
+    let window = |at: u64| (one[0] + at * 8..one[0] + at * 8 + 8).collect::<Vec<_>>();
+    assert_eq!(one[..8], window(0));
+    assert_eq!(two[..8], window(1));
+    assert_eq!(one[8..], window(2)[..4]);
+    assert_eq!(two[8..], window(3)[..4]);
+}
+
+#[test]
+fn one_client_keeps_a_window_only_for_the_file_it_writes_unless_told_otherwise() {
+    let [one, two] = in_turn(&mut small(GROUP_BLOCKS, false), [0, 0]);
+    assert_eq!(two[0], one[0] + 1, "the first file counts as closed");
+    let config = Config { blocks: GROUP_BLOCKS, close_on_switch: false, ..Config::default() };
+    let [one, two] = in_turn(&mut Ext2::new(config, 1).unwrap(), [0, 0]);
+    assert_eq!(two[0], one[0] + 8);
+}
+
+#[test]
+fn small_files_that_are_written_one_after_the_other_lie_side_by_side() {
+    let mut disk = small(GROUP_BLOCKS, false);
+    let mut blocks = Vec::new();
+    for file in 2..22 {
+        disk.create(FileId(file), Ext2::ROOT, &mut Vec::new()).unwrap();
+        blocks.extend(write(&mut disk, file, 0..3));
+    }
+    assert_eq!(blocks, (blocks[0]..blocks[0] + 60).collect::<Vec<_>>());
 }
 
 #[test]
@@ -281,25 +307,28 @@ fn a_promise_is_kept_on_a_full_disk() {
     audit(&disk);
 }
 
+/// Runs of free blocks.
+fn free_runs(disk: &Ext2) -> usize {
+    let free = |block| disk.layout.is_free(block);
+    (1..disk.blocks()).filter(|&block| free(block) && !free(block - 1)).count()
+}
+
 #[test]
 fn aging_fills_the_disk_scatters_the_free_space_and_repeats() {
     for delayed in [false, true] {
-        let aged = |seed| {
+        let aged = |seed, rounds| {
             let mut disk = small(2 * GROUP_BLOCKS, delayed);
-            disk.age(seed, Aging { fill: 0.6, rounds: 3 }).unwrap();
+            disk.age(seed, Aging { fill: 0.8, rounds }).unwrap();
             disk
         };
-        let mut disk = aged(1);
+        let disk = aged(1, 4);
         audit(&disk);
         let used = 1.0 - disk.free_blocks() as f64 / disk.blocks() as f64;
-        assert!((0.59..0.62).contains(&used), "{used}");
-        assert_eq!(disk.layout.free_blocks, aged(1).layout.free_blocks);
-        assert_ne!(disk.layout.free_blocks, aged(2).layout.free_blocks);
-        if !delayed {
-            disk.create(FileId(2), Ext2::ROOT, &mut Vec::new()).unwrap();
-            write(&mut disk, 2, 0..2000);
-            assert!(disk.fragments(FileId(2)) > 10, "{} fragments", disk.fragments(FileId(2)));
-        }
+        assert!((0.79..0.82).contains(&used), "{used}");
+        assert_eq!((disk.free_blocks(), free_runs(&disk)), (aged(1, 4).free_blocks(), free_runs(&aged(1, 4))));
+        assert_ne!(free_runs(&disk), free_runs(&aged(2, 4)));
+        let (young, old) = (free_runs(&aged(1, 0)), free_runs(&disk));
+        assert!(old > 2 * young, "{young} runs of free blocks before, {old} after four rounds");
     }
 }
 

@@ -61,7 +61,7 @@ impl PageCache {
         PageCache {
             background: config.background_pages(),
             foreground: config.foreground_pages(),
-            slab: Slab::new(),
+            slab: Slab::new(config.pages as usize),
             files: Files::new(),
             by_class: [0; 4],
             dirty: 0,
@@ -365,8 +365,11 @@ impl PageCache {
     fn accessed(&mut self, id: Id, changes: &mut Vec<Change>) {
         let record = self.slab.at_mut(id);
         let flags = record.flags;
-        if flags & (flag::ACTIVE | flag::REFERENCED) != flag::REFERENCED {
+        if flags & flag::REFERENCED == 0 {
             record.flags = flags | flag::REFERENCED;
+            return;
+        }
+        if flags & flag::ACTIVE != 0 {
             return;
         }
         let page = record.key;

@@ -7,6 +7,7 @@ use umbrella_units::{FileId, Nanos, PageKey};
 use super::{Balance, Change, Config};
 
 #[derive(Debug, Clone, Copy, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of a page, and any of them may be set")]
 pub(super) struct State {
     referenced: bool,
     pub(super) dirty: bool,

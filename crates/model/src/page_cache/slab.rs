@@ -31,10 +31,12 @@ pub(super) mod flag {
     pub(in super::super) const RECLAIM: u8 = 32;
 }
 
-/// One page.
+/// One page. What a hit looks at comes first, so that it is most often in one line of the processor's cache.
 #[derive(Debug, Clone, Copy)]
+#[repr(C)]
 pub(super) struct Record {
     pub(super) key: PageKey,
+    pub(super) flags: u8,
     /// The file's place in the file table.
     pub(super) file: u32,
     /// The next record of the hash bucket, or of the free records.
@@ -46,7 +48,6 @@ pub(super) struct Record {
     /// The file's list.
     pub(super) file_prev: Id,
     pub(super) file_next: Id,
-    pub(super) flags: u8,
 }
 
 const END: PageKey = PageKey { file: FileId(u64::MAX), index: PageIndex(u64::MAX) };
@@ -55,16 +56,19 @@ const END: PageKey = PageKey { file: FileId(u64::MAX), index: PageIndex(u64::MAX
 #[derive(Debug, Clone)]
 pub(super) struct Slab {
     records: Vec<Record>,
+    /// At least two for each page, so that most pages are found at once.
     buckets: Vec<Id>,
     free: Id,
     len: usize,
+    /// The most pages there will be.
+    most: usize,
 }
 
 /// Pages that stand in neighbouring buckets.
 const NEIGHBOURS: u64 = 512;
 
 impl Slab {
-    pub(super) fn new() -> Slab {
+    pub(super) fn new(most: usize) -> Slab {
         let end = |id| Record {
             key: END,
             file: NONE,
@@ -75,7 +79,7 @@ impl Slab {
             file_next: NONE,
             flags: 0,
         };
-        Slab { records: vec![end(INACTIVE), end(ACTIVE)], buckets: vec![NONE; 1024], free: NONE, len: 0 }
+        Slab { records: vec![end(INACTIVE), end(ACTIVE)], buckets: vec![NONE; 1024], free: NONE, len: 0, most }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -118,7 +122,7 @@ impl Slab {
 
     /// Adds a page that is not there yet, on no list.
     pub(super) fn insert(&mut self, key: PageKey, file: u32, flags: u8) -> Id {
-        if self.len >= self.buckets.len() {
+        if self.len * 2 >= self.buckets.len() {
             self.grow();
         }
         let bucket = self.bucket(key);
@@ -133,8 +137,12 @@ impl Slab {
             flags,
         };
         let id = if self.free == NONE {
+            let len = self.records.len();
+            if len == self.records.capacity() {
+                self.records.reserve_exact((self.most + 2).saturating_sub(len).clamp(1, len));
+            }
             self.records.push(record);
-            (self.records.len() - 1) as Id
+            len as Id
         } else {
             let id = self.free;
             self.free = self.at(id).chain;

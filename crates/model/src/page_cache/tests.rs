@@ -408,3 +408,13 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_page_takes_less_than_64_bytes() {
+    let pages = 1 << 17;
+    let mut cache = cache(pages);
+    for index in 0..pages {
+        cache.fill(T0, page(1, index), &mut Vec::new()).unwrap();
+    }
+    assert!(cache.bytes() <= 64 * pages as usize, "{} bytes", cache.bytes());
+}
