@@ -65,7 +65,7 @@ proptest! {
     ) {
         for (name, mut device) in combinations(&Options::default()) {
             for (id, &(op, lba, sectors, now)) in requests.iter().enumerate() {
-                device.submit(Nanos(now % (1 << 60)), Request { id: RequestId(id as u64), op, lba: Lba(lba), sectors });
+                device.submit(Nanos(now), Request { id: RequestId(id as u64), op, lba: Lba(lba), sectors });
             }
             let mut done = Vec::new();
             while let Some(at) = device.next_event() {

@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use super::geometry::Place;
+
 /// A run of sectors that was read, or is being read ahead.
 #[derive(Debug, Clone, Copy, Default)]
 struct Segment {
@@ -73,10 +75,17 @@ impl ReadSegments {
     }
 }
 
-/// The write half: runs of sectors that are not on the media yet.
+/// A run of sectors that are not on the media yet: where it ends, and where on the media it begins.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    end: u64,
+    place: Place,
+}
+
+/// The write half: runs of sectors by where they begin. Who makes runs says where on the media a sector is.
 #[derive(Debug, Clone, Default)]
 pub(super) struct DirtyRuns {
-    runs: BTreeMap<u64, u64>,
+    runs: BTreeMap<u64, Run>,
     sectors: u64,
 }
 
@@ -95,51 +104,55 @@ impl DirtyRuns {
     }
 
     /// Adds a write; what it overlaps or touches becomes one run with it.
-    pub(super) fn add(&mut self, mut start: u64, mut end: u64) {
-        while let Some((&first, &last)) = self.runs.range(..=end).next_back() {
-            if last < start {
+    pub(super) fn add(&mut self, mut start: u64, mut end: u64, place: impl Fn(u64) -> Place) {
+        let mut begins = None;
+        while let Some((&first, &run)) = self.runs.range(..=end).next_back() {
+            if run.end < start {
                 break;
             }
             self.remove(first);
-            start = start.min(first);
-            end = end.max(last);
+            if first <= start {
+                (start, begins) = (first, Some(run.place));
+            }
+            end = end.max(run.end);
         }
-        self.runs.insert(start, end);
+        let place = begins.unwrap_or_else(|| place(start));
+        self.runs.insert(start, Run { end, place });
         self.sectors += end - start;
     }
 
     /// Whether all of it waits here.
     pub(super) fn covers(&self, start: u64, end: u64) -> bool {
-        self.runs.range(..=start).next_back().is_some_and(|(_, &last)| end <= last)
+        self.runs.range(..=start).next_back().is_some_and(|(_, run)| end <= run.end)
     }
 
     fn remove(&mut self, first: u64) {
-        if let Some(last) = self.runs.remove(&first) {
-            self.sectors -= last - first;
+        if let Some(run) = self.runs.remove(&first) {
+            self.sectors -= run.end - first;
         }
     }
 
     /// Takes up to `most` sectors from the front of the run that begins at `first`; returns where they end.
-    pub(super) fn take(&mut self, first: u64, most: u64) -> u64 {
-        let Some(last) = self.runs.remove(&first) else { return first };
-        let end = last.min(first + most);
+    pub(super) fn take(&mut self, first: u64, most: u64, place: impl Fn(u64) -> Place) -> u64 {
+        let Some(run) = self.runs.remove(&first) else { return first };
+        let end = run.end.min(first + most);
         self.sectors -= end - first;
-        if end < last {
-            self.runs.insert(end, last);
+        if end < run.end {
+            self.runs.insert(end, Run { end: run.end, place: place(end) });
         }
         end
     }
 
     /// Drops what lies in the range.
-    pub(super) fn discard(&mut self, start: u64, end: u64) {
-        while let Some((&first, &last)) = self.runs.range(..end).next_back() {
-            if last <= start {
+    pub(super) fn discard(&mut self, start: u64, end: u64, place: impl Fn(u64) -> Place) {
+        while let Some((&first, &run)) = self.runs.range(..end).next_back() {
+            if run.end <= start {
                 break;
             }
             self.remove(first);
-            for (from, to) in [(first, start), (end, last)] {
+            for (from, to) in [(first, start), (end, run.end)] {
                 if from < to {
-                    self.runs.insert(from, to);
+                    self.runs.insert(from, Run { end: to, place: place(from) });
                     self.sectors += to - from;
                 }
             }
@@ -149,10 +162,13 @@ impl DirtyRuns {
         }
     }
 
-    /// The starts of the runs nearest to `at`, up to `each` on either side.
-    pub(super) fn near(&self, at: u64, each: usize) -> impl Iterator<Item = u64> + '_ {
-        let after = self.runs.range(at..).take(each);
-        let before = self.runs.range(..at).rev().take(each);
-        after.chain(before).map(|(&first, _)| first)
+    /// The runs that begin at or after `at`, the nearest first: as a sector and on the media.
+    pub(super) fn after(&self, at: u64) -> impl Iterator<Item = (u64, Place)> + '_ {
+        self.runs.range(at..).map(|(&first, run)| (first, run.place))
+    }
+
+    /// The runs that begin before `at`, the nearest first.
+    pub(super) fn before(&self, at: u64) -> impl Iterator<Item = (u64, Place)> + '_ {
+        self.runs.range(..at).rev().map(|(&first, run)| (first, run.place))
     }
 }

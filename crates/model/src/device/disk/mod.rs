@@ -171,22 +171,42 @@ impl Disk {
         begin
     }
 
-    /// How long until the sector at `place` is under its head, starting at `now`.
+    /// How long the heads take to the track of `place`.
     #[inline]
-    fn positioning(&self, place: Place, write: bool, now: Nanos) -> Nanos {
+    fn moving(&self, place: Place, write: bool) -> Nanos {
         let distance = self.cylinder.abs_diff(place.cylinder);
-        let moved = if distance == 0 {
+        if distance == 0 {
             if place.head == self.head { Nanos(0) } else { self.head_switch }
         } else if write {
             self.write_seek.time(distance)
         } else {
             self.read_seek.time(distance)
-        };
+        }
+    }
+
+    /// How long until the sector at `place` is under its head, starting at `now`.
+    #[inline]
+    fn positioning(&self, place: Place, write: bool, now: Nanos) -> Nanos {
+        let moved = self.moving(place, write);
         moved + self.geometry.wait(place.angle, now + moved)
+    }
+
+    /// The same counted from `now` for a start at `begin`, if it is less than `best`.
+    #[inline]
+    fn positioning_below(&self, best: Nanos, place: Place, write: bool, now: Nanos, begin: Nanos) -> Option<Nanos> {
+        let moved = (begin - now) + self.moving(place, write);
+        if moved >= best {
+            return None;
+        }
+        let cost = moved + self.geometry.wait(place.angle, now + moved);
+        (cost < best).then_some(cost)
     }
 
     /// The next command: one that waited too long, else the one with the shortest positioning time.
     fn pick(&self, now: Nanos) -> Option<(usize, Nanos)> {
+        if self.queue.is_empty() {
+            return None;
+        }
         let mut oldest = (Nanos::NEVER, 0);
         let mut best: Option<(usize, Nanos)> = None;
         for (index, command) in self.queue.iter().enumerate() {
@@ -194,15 +214,17 @@ impl Disk {
                 oldest = (command.since, index);
             }
             let begin = now.max(command.since + self.overhead);
+            let least = best.map_or(Nanos::NEVER, |(_, least)| least);
             let cost = match self.on_the_way(command) {
-                Some(_) => Nanos(0),
-                None => (begin - now) + self.positioning(command.place, command.write, begin),
+                Some(_) => Some(Nanos(0)),
+                None => self.positioning_below(least, command.place, command.write, now, begin),
             };
-            if best.is_none_or(|(_, least)| cost < least) {
+            if let Some(cost) = cost.filter(|&cost| cost < least) {
                 best = Some((index, cost));
             }
         }
-        let (index, cost) = best?;
+        // At the end of time everything takes equally long.
+        let (index, cost) = best.unwrap_or((oldest.1, Nanos::NEVER));
         if index != oldest.1 && now.since(oldest.0) > self.age_limit {
             let command = &self.queue[oldest.1];
             return Some((oldest.1, self.positioning(command.place, command.write, now)));
@@ -271,16 +293,22 @@ impl Disk {
 
     /// The run of the buffer that is reached soonest.
     fn pick_run(&self, now: Nanos) -> Option<(u64, Nanos)> {
-        let costs = self.dirty.near(self.at, DESTAGE_REACH).map(|first| {
-            let begin = self.present(now, first);
-            let place = self.geometry.place(Lba(first));
-            (first, (begin - now) + self.positioning(place, true, begin))
-        });
-        costs.min_by_key(|&(_, cost)| cost)
+        let mut best: Option<(u64, Nanos)> = None;
+        let mut look = |first: u64, place: Place| {
+            let least = best.map_or(Nanos::NEVER, |(_, least)| least);
+            let cost = self.positioning_below(least, place, true, now, self.present(now, first));
+            best = cost.map(|cost| (first, cost)).or(best);
+            // What is farther on this side takes the heads even longer.
+            place.cylinder == self.cylinder || self.moving(place, true) < least
+        };
+        let _ = self.dirty.after(self.at).take(DESTAGE_REACH).all(|(first, place)| look(first, place));
+        let _ = self.dirty.before(self.at).take(DESTAGE_REACH).all(|(first, place)| look(first, place));
+        best.or_else(|| self.dirty.after(0).next().map(|(first, _)| (first, Nanos::NEVER)))
     }
 
     fn destage(&mut self, now: Nanos, first: u64, cost: Nanos) {
-        let end = self.dirty.take(first, DESTAGE_SECTORS.min(self.write_room / 8).max(1));
+        let end =
+            self.dirty.take(first, DESTAGE_SECTORS.min(self.write_room / 8).max(1), |at| self.geometry.place(Lba(at)));
         let distance = self.cylinder.abs_diff(self.geometry.place(Lba(first)).cylinder);
         let done = now + cost + self.geometry.transfer(Lba(first), end - first);
         self.ahead = None;
@@ -318,7 +346,7 @@ impl Disk {
             return false;
         }
         self.segments.forget(start, end);
-        self.dirty.add(start, end);
+        self.dirty.add(start, end, |at| self.geometry.place(Lba(at)));
         self.arriving = (start, self.transfer_done(now, id, end - start));
         true
     }
@@ -383,7 +411,7 @@ impl Device for Disk {
                 }
             }
             Op::Discard => {
-                self.dirty.discard(start, end);
+                self.dirty.discard(start, end, |at| self.geometry.place(Lba(at)));
                 self.transfer_done(now, request.id, 0);
             }
         }

@@ -259,22 +259,25 @@ proptest! {
     fn dirty_runs_agree_with_a_set_of_sectors(
         steps in prop::collection::vec((0_u8..4, 0_u64..300, 1_u64..40), 1..200),
     ) {
+        let geometry = Geometry::new(&spec("maxtor_80gb"));
+        let place = |sector: u64| geometry.place(Lba(sector));
         let (mut runs, mut set) = (DirtyRuns::default(), std::collections::BTreeSet::new());
         for (step, start, length) in steps {
             let end = start + length;
             match step {
                 0 | 1 => {
-                    runs.add(start, end);
+                    runs.add(start, end, place);
                     set.extend(start..end);
                 }
                 2 => {
-                    runs.discard(start, end);
+                    runs.discard(start, end, place);
                     set.retain(|sector| !(start..end).contains(sector));
                 }
                 _ => {
-                    let first = runs.near(start, 1).next();
-                    if let Some(first) = first {
-                        let taken = runs.take(first, length);
+                    let first = runs.after(start).next().or_else(|| runs.before(start).next());
+                    if let Some((first, at)) = first {
+                        prop_assert_eq!(at, place(first));
+                        let taken = runs.take(first, length, place);
                         set.retain(|sector| !(first..taken).contains(sector));
                     }
                 }
