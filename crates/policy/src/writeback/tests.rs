@@ -2,6 +2,7 @@
 
 mod examples;
 mod invariants;
+mod memory;
 mod models;
 mod registry;
-pub(super) mod script;
+pub(in crate::writeback) mod script;

@@ -289,10 +289,15 @@ impl DirtyIndex {
     fn rewrite(&mut self, now: Nanos, slot: u32) -> Applied {
         let entry = self.pages.get_mut(slot);
         entry.count_write();
-        if self.needs.age == Age::LastWrite {
-            entry.set_stamp(now);
-        }
         let (writes, block) = (entry.writes(), entry.block());
+        if self.needs.age == Age::LastWrite {
+            let before = entry.stamp();
+            entry.set_stamp(now);
+            let zones = self.places.as_mut().and_then(|places| places.zones.as_mut());
+            if let (Some(zones), true) = (zones, entry.is_placed()) {
+                zones.change_stamps(block.0, entry.stamp(), before);
+            }
+        }
         self.refresh(slot);
         Applied::Written { writes, block }
     }

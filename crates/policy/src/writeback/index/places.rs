@@ -42,7 +42,16 @@ impl Places {
         self.by_block.find(block_hash(block), |slot| pages.get(slot).block().0 == block)
     }
 
+    /// Lets a page in.
     pub(super) fn add(&mut self, slot: u32, pages: &Slab) {
+        self.claim(slot, pages);
+        let entry = pages.get(slot);
+        if let Some(zones) = &mut self.zones {
+            zones.change_stamps(entry.block().0, entry.stamp(), 0);
+        }
+    }
+
+    fn claim(&mut self, slot: u32, pages: &Slab) {
         let block = pages.get(slot).block().0;
         let Some(joined) = self.runs.insert(block) else {
             self.others.entry(block).or_default().insert(slot);
@@ -64,8 +73,12 @@ impl Places {
         }
     }
 
+    /// Takes a page out.
     pub(super) fn remove(&mut self, slot: u32, pages: &Slab) {
         let block = pages.get(slot).block().0;
+        if let Some(zones) = &mut self.zones {
+            zones.change_stamps(block, 0, pages.get(slot).stamp());
+        }
         if let Some(others) = self.others.get_mut(&block) {
             if !others.remove(&slot)
                 && let Some(heir) = others.pop_first()
@@ -108,6 +121,9 @@ impl Places {
                 out[before..].sort_by_key(|&slot| key(slot));
             }
             self.by_block.remove(block_hash(block), owner, hash_in(pages));
+            if let Some(zones) = &mut self.zones {
+                out[before..].iter().for_each(|&slot| zones.change_stamps(block, 0, pages.get(slot).stamp()));
+            }
         }
         self.remove_run(blocks.start, blocks.len);
     }

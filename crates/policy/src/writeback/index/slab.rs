@@ -66,6 +66,10 @@ impl Entry {
         self.word = if placed { self.word | PLACED } else { self.word & !PLACED };
     }
 
+    pub(super) fn stamp(&self) -> u32 {
+        self.stamp
+    }
+
     pub(super) fn set_stamp(&mut self, now: Nanos) {
         self.stamp = millis(now);
     }
@@ -76,7 +80,7 @@ impl Entry {
     }
 }
 
-fn millis(time: Nanos) -> u32 {
+pub(super) fn millis(time: Nanos) -> u32 {
     (time.0 / 1_000_000) as u32
 }
 

@@ -7,6 +7,7 @@ use super::super::event::DirtyPage;
 use super::DirtyIndex;
 use super::files::{DirtyFile, Tail};
 use super::runs::Run;
+use super::slab::millis;
 use super::zones::Zone;
 
 /// How a dirty page was used.
@@ -97,6 +98,17 @@ impl DirtyIndex {
     /// Dirty blocks: fewer than pages when some block is claimed twice. Needs [`super::BlockNeeds::zones`].
     pub fn dirty_blocks(&self) -> Pages {
         Pages(self.zones().map_or(0, |zones| zones.totals().1))
+    }
+
+    /// The ages ([`super::Needs::age`]) of the pages of a zone, summed up, and those of all pages: how long pages have waited
+    /// in all. Needs [`super::ZoneOrder::LengthAndAges`].
+    pub fn zone_age(&self, zone: Zone, now: Nanos) -> Option<(Nanos, Nanos)> {
+        let zones = self.zones()?;
+        let (stamps, all) = zones.stamps(zone.number)?;
+        let now = u64::from(millis(now));
+        // Nonsense for a while when the clock of 49 days begins anew; then zero rather than centuries.
+        let age = |pages: u64, stamps: u64| Nanos::from_millis((now * pages).saturating_sub(stamps));
+        Some((age(zone.pages, stamps), age(zones.totals().1, all)))
     }
 
     /// Sets or clears a zone's mark that it was hit. Needs [`super::BlockNeeds::zones`].

@@ -128,3 +128,75 @@ fn a_slot_table_is_a_map_through_growth_and_removals() {
         }
     }
 }
+
+mod counts {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use proptest::prelude::*;
+    use umbrella_units::{BlockNo, Nanos};
+
+    use super::super::{BlockNeeds, DirtyIndex, Needs, Segments, Zone, ZoneNeeds, ZoneOrder};
+    use super::runs_of;
+    use crate::writeback::tests::script::{Plain, Step, steps};
+
+    const SIZE: u64 = 5;
+
+    fn zones(index: &DirtyIndex) -> Vec<Zone> {
+        (0..60).filter_map(|number| index.zone_of(BlockNo(number * SIZE))).collect()
+    }
+
+    fn counted(blocks: &BTreeSet<u64>, cut: u64) -> Vec<Zone> {
+        let mut zones: BTreeMap<u64, Zone> = BTreeMap::new();
+        for run in runs_of(blocks, cut) {
+            let number = run.start / SIZE;
+            let zone = zones.entry(number).or_insert(Zone { number, pages: 0, segments: 0, hit: false });
+            zone.pages += run.len;
+            zone.segments += 1;
+        }
+        zones.into_values().collect()
+    }
+
+    fn check(steps: &[Step], segments: Segments, inactive_only: bool) -> Result<(), TestCaseError> {
+        let zone_needs = ZoneNeeds { blocks: SIZE, order: ZoneOrder::PagesAndLength };
+        let blocks = Some(BlockNeeds { segments, zones: Some(zone_needs) });
+        let mut index = DirtyIndex::new(Needs { inactive_only, blocks, ..Needs::default() });
+        let (mut plain, mut out) = (Plain::default(), Vec::new());
+        for step in steps {
+            match *step {
+                Step::Tell(event) => {
+                    index.apply(Nanos(0), event);
+                    plain.on(Nanos(0), event);
+                }
+                Step::Wait(_) => {}
+                Step::Select(_) => {
+                    let Some(segment) = index.longest_segment() else { continue };
+                    out.clear();
+                    index.take_blocks(segment, &mut out);
+                    for chosen in &out {
+                        plain.remove(chosen.page);
+                    }
+                }
+            }
+            let in_reach = plain.pages.iter().filter(|page| !(inactive_only && page.active));
+            let blocks: BTreeSet<u64> = in_reach.map(|page| page.block).collect();
+            let cut = if segments == Segments::InZones { SIZE } else { 0 };
+            let counted = counted(&blocks, cut);
+            prop_assert_eq!(zones(&index), counted.clone());
+            prop_assert_eq!(index.segments(), runs_of(&blocks, cut).len() as u64);
+            prop_assert_eq!(index.dirty_zones(), counted.len() as u64);
+            prop_assert_eq!(index.dirty_blocks().0, blocks.len() as u64);
+            let files: BTreeSet<_> = plain.pages.iter().map(|page| page.key.file).collect();
+            prop_assert_eq!(index.dirty_files(), files.len() as u64);
+        }
+        Ok(())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+
+        #[test]
+        fn zones_and_segments_are_counted_right(steps in steps(120), cut: bool, inactive_only: bool) {
+            check(&steps, if cut { Segments::InZones } else { Segments::Whole }, inactive_only)?;
+        }
+    }
+}

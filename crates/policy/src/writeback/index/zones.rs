@@ -10,6 +10,7 @@ use umbrella_units::Pages;
 
 use super::heap::Heap;
 use super::runs::RunSet;
+use super::slab::push;
 use super::table::{Hash, SlotTable, hash};
 
 /// Which choice among zones a policy asks for, so that only its order is kept.
@@ -23,6 +24,8 @@ pub enum ZoneOrder {
     Length,
     /// Both.
     PagesAndLength,
+    /// The zone with the longest segments, and the ages of each zone's pages summed ([`super::DirtyIndex::zone_age`]).
+    LengthAndAges,
     /// The zones whose segments have at least so many pages on average, and the others, each in order of number
     /// ([`super::DirtyIndex::next_zone`]).
     Classes {
@@ -148,6 +151,8 @@ pub(super) struct Zones {
     by_pages: Option<Heap>,
     by_length: Option<Heap>,
     classes: Option<Classes>,
+    /// For each entry the sum of its pages' stamps, and that of all.
+    stamps: Option<(Vec<u64>, u64)>,
     /// Blocks in all zones.
     pages: u64,
     /// Zones with dirty pages.
@@ -169,7 +174,7 @@ impl Zones {
             _ => None,
         };
         let pages = matches!(order, ZoneOrder::Pages | ZoneOrder::PagesAndLength);
-        let length = matches!(order, ZoneOrder::Length | ZoneOrder::PagesAndLength);
+        let length = matches!(order, ZoneOrder::Length | ZoneOrder::PagesAndLength | ZoneOrder::LengthAndAges);
         Zones {
             size,
             entries: Vec::new(),
@@ -178,6 +183,7 @@ impl Zones {
             by_pages: pages.then(Heap::default),
             by_length: length.then(Heap::default),
             classes,
+            stamps: matches!(order, ZoneOrder::LengthAndAges).then(|| (Vec::new(), 0)),
             pages: 0,
             used: 0,
             latest: 0,
@@ -258,6 +264,27 @@ impl Zones {
         }
     }
 
+    /// Adds a page's stamp to the sum of the zone that holds `block`, or takes one off.
+    pub(super) fn change_stamps(&mut self, block: u64, plus: u32, minus: u32) {
+        if self.stamps.is_none() {
+            return;
+        }
+        let Some(slot) = self.slot(block / self.size) else { return };
+        let Some((stamps, all)) = &mut self.stamps else { return };
+        let add = |sum: u64| sum.wrapping_add(u64::from(plus)).wrapping_sub(u64::from(minus));
+        while stamps.len() <= slot as usize {
+            push(stamps, 0);
+        }
+        stamps[slot as usize] = add(stamps[slot as usize]);
+        *all = add(*all);
+    }
+
+    /// The sum of stamps of the zone of this number, and that of all.
+    pub(super) fn stamps(&self, number: u64) -> Option<(u64, u64)> {
+        let (stamps, all) = self.stamps.as_ref()?;
+        Some((stamps.get(self.slot(number)? as usize).copied().unwrap_or(0), *all))
+    }
+
     /// Sets or clears the mark of a zone.
     pub(super) fn set_hit(&mut self, number: u64, hit: bool) {
         if let Some(slot) = self.slot(number) {
@@ -324,6 +351,7 @@ impl Zones {
             + self.table.bytes()
             + heap(&self.by_pages)
             + heap(&self.by_length)
+            + self.stamps.as_ref().map_or(0, |(stamps, _)| stamps.capacity() * size_of::<u64>())
             + self.classes.as_ref().map_or(0, |classes| classes.long.bytes() + classes.short.bytes())
     }
 }

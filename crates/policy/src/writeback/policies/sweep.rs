@@ -1,20 +1,27 @@
-//! `sweep`: around the disk in block order, stopping only where a stop is worth it, and leaving pages in use alone. Ours.
+//! `sweep`: around the disk in block order, stopping where pages have waited long enough to pay for the stop, and leaving
+//! pages in use alone. Ours.
 //!
-//! The circular elevator wastes the least on long seeks but stops for every lone page; the choice by zones stops only
+//! The circular elevator wastes least on long seeks but stops for every lone page; the choice by zones stops only
 //! where much is to be had but crosses the disk between its stops. `sweep` goes round like the first and chooses
-//! like the second:
+//! among its stops:
 //!
-//! 1. The disk is cut into regions. What a region would cost is reckoned in page transfers: its pages, and for each of its
-//!    segments one positioning, or the gaps between them where passing over a gap is quicker than positioning anew. Its
-//!    worth is pages per cost.
-//! 2. The head goes on from where it is to the next region whose worth is at least `worth` percent of what the average
-//!    page costs now, over all dirty pages. Regions worth less stay and gather pages until they pass, or are passed by: as
-//!    poor regions pile up, the average sinks to them, so that none waits for ever.
+//! 1. The disk is cut into regions. What a stop costs is reckoned in page transfers: the region's pages, one positioning to
+//!    get there, and for each further segment a positioning, or the gaps between them where passing over these is quicker.
+//! 2. A dirty page pays rent for the memory it holds: the time since its last write. A region is due when the rent of its
+//!    pages per cost of the stop is at least `due` percent of the same figure for all dirty pages. If pages come to region r
+//!    at a rate of a(r), stops there at intervals of t(r) cost c / t(r), and hold a(r) t(r) / 2 pages of memory. For a given
+//!    memory the cost is least when a(r) t(r)^2 / c is the same everywhere, and a(r) t(r)^2 / 2 is the rent at the stop. So
+//!    poor regions are visited seldom, rich ones often, and none waits for ever; a page that is written again and
+//!    again pays hardly any rent.
 //! 3. In a region, segments that lie closer than a positioning are one cluster. A cluster is left for the next round
 //!    when most of its pages are in use: active, or written more than once and the last time less than a share of
 //!    the last round ago (what is written again before the head returns would be written in vain). A page in use among
 //!    others that are not is written with them: it costs a transfer, to spare it would cost a positioning.
-//! 4. If a whole round has not given enough, poor regions are taken as well, and after another round pages in use.
+//! 4. Streams among scattered pages do not wait for the head: regions of long segments whose pages cost a quarter of the
+//!    average or less are written first, the longest segments before others. Their pages gain nothing by staying, and
+//!    the memory is worth more to scattered pages, which may be written again, or get neighbours.
+//! 5. If a whole round has not given enough, regions that are not due are taken as well, and after another round pages in
+//!    use.
 //!
 //! Regions are written whole, so that a selection may exceed what was wanted by a region.
 
@@ -28,7 +35,7 @@ use super::super::registry::PolicyInfo;
 
 pub(in super::super) const INFO: PolicyInfo = PolicyInfo {
     name: "sweep",
-    summary: "around the disk in block order, stopping where it is worth it, leaving pages in use for the next round",
+    summary: "around the disk in block order, stopping where pages have waited long enough to pay for it",
     source: "our own",
     params: &[
         ParamInfo {
@@ -48,12 +55,12 @@ pub(in super::super) const INFO: PolicyInfo = PolicyInfo {
             help: "what the disk could transfer in the time of a short positioning",
         },
         ParamInfo {
-            name: "worth",
+            name: "due",
             kind: ParamKind::Number,
-            default: "60",
+            default: "100",
             min: "0",
             max: "1000",
-            help: "percentage of the average worth of a page from which a region is written",
+            help: "percentage of the average wait per cost from which a region is written",
         },
         ParamInfo {
             name: "fresh",
@@ -65,17 +72,20 @@ pub(in super::super) const INFO: PolicyInfo = PolicyInfo {
         },
     ],
     offline: false,
-    keeps: "pages by block, regions with their pages and segments",
+    keeps: "pages by block, regions with their pages, segments and ages",
     build: |values| Box::new(Sweep::new(values)),
 };
+
+/// How many times cheaper than the average page those of a region must be for the head to go there at once.
+const BARGAIN: u128 = 4;
 
 /// How much of what the sweep would pass by it takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Pressure {
-    /// Only regions that are worth it, without pages in use.
+    /// Only regions that are due, without pages in use.
     None,
     /// All regions, without pages in use.
-    PoorRegions,
+    AllRegions,
     /// All pages.
     All,
 }
@@ -83,7 +93,7 @@ enum Pressure {
 struct Sweep {
     region: u64,
     position: u64,
-    worth: u64,
+    due: u64,
     fresh: u64,
     /// Where the sweep goes on.
     head: BlockNo,
@@ -97,7 +107,7 @@ impl Sweep {
         Sweep {
             region: values.pages("region").0,
             position: values.pages("position").0,
-            worth: values.number("worth"),
+            due: values.number("due"),
             fresh: values.number("fresh"),
             head: BlockNo(0),
             began: Nanos(0),
@@ -125,15 +135,33 @@ impl Sweep {
         region.pages + self.position.min(self.region) + ((region.segments - 1) * self.position).min(gaps)
     }
 
-    fn is_worth_it(&self, region: Zone, index: &DirtyIndex) -> bool {
-        let (pages, segments) = (index.dirty_blocks().0, index.segments());
-        let average_cost = u128::from(pages) + u128::from(segments) * u128::from(self.position);
-        let mine = u128::from(region.pages) * average_cost * 100;
-        mine >= u128::from(self.worth) * u128::from(pages) * u128::from(self.cost(region))
+    /// What it costs to write all pages, in page transfers: each segment for itself.
+    fn cost_of_all(&self, index: &DirtyIndex) -> u128 {
+        u128::from(index.dirty_blocks().0) + u128::from(index.segments()) * u128::from(self.position)
+    }
+
+    /// Writes regions of long segments whose pages cost at most a [`BARGAIN`]th of the average page.
+    fn take_bargains(&self, goal: Goal, index: &mut DirtyIndex, out: &mut Vec<DirtyPage>) {
+        while !goal.is_met(out) {
+            let Some(region) = index.longest_zone(Pages(self.position), false) else { return };
+            let average = self.cost_of_all(index) * u128::from(region.pages);
+            if average < BARGAIN * u128::from(self.cost(region)) * u128::from(index.dirty_blocks().0) {
+                return;
+            }
+            index.take_zone(region, out);
+        }
+    }
+
+    fn is_due(&self, region: Zone, now: Nanos, index: &DirtyIndex) -> bool {
+        let Some((mine, all)) = index.zone_age(region, now) else { return true };
+        let cost = u128::from(self.cost(region));
+        // In milliseconds, so that no product leaves 128 bits.
+        let (mine, all) = (u128::from(mine.0 / 1_000_000), u128::from(all.0 / 1_000_000));
+        mine * self.cost_of_all(index) * 100 >= all * cost * u128::from(self.due)
     }
 
     fn is_in_use(&self, block: BlockNo, now: Nanos, index: &DirtyIndex) -> bool {
-        let fresh = Nanos(self.round.0 / 100 * self.fresh);
+        let fresh = Nanos((self.round.0 / 100).saturating_mul(self.fresh));
         index.usage_at(block, now).is_some_and(|page| page.active || (page.writes > 1 && page.age < fresh))
     }
 
@@ -177,18 +205,19 @@ impl Sweep {
 
 impl Policy for Sweep {
     fn needs(&self) -> Needs {
-        let zones = Some(ZoneNeeds { blocks: self.region, order: ZoneOrder::Unordered });
+        let zones = Some(ZoneNeeds { blocks: self.region, order: ZoneOrder::LengthAndAges });
         Needs { blocks: Some(BlockNeeds { segments: Segments::InZones, zones }), ..Needs::default() }
     }
 
     fn select(&mut self, now: Nanos, want: Pages, index: &mut DirtyIndex, out: &mut Vec<DirtyPage>) {
         let goal = Goal::new(want, out);
-        for pressure in [Pressure::None, Pressure::PoorRegions, Pressure::All] {
+        self.take_bargains(goal, index, out);
+        for pressure in [Pressure::None, Pressure::AllRegions, Pressure::All] {
             let mut left = index.dirty_zones();
             while left > 0 && !goal.is_met(out) {
                 let Some(region) = self.next(now, index) else { return };
                 left -= 1;
-                if pressure > Pressure::None || self.is_worth_it(region, index) {
+                if pressure > Pressure::None || self.is_due(region, now, index) {
                     self.write(region, now, pressure, index, out);
                 }
             }
