@@ -122,7 +122,7 @@ fn a_trace_goes_through_every_format_and_comes_back() {
         let magic = fs::read(&there).unwrap();
         assert_eq!(magic.starts_with(b"\x1f\x8b"), ending == ".gz", "{format}");
         assert_eq!(magic.starts_with(b"\x28\xb5\x2f\xfd"), ending == ".zst", "{format}");
-        let back = folder.path().join(format!("back.{format}.csv"));
+        let back = folder.path().join(format!("back-{format}.csv"));
         converted(&there, &back, &[]);
         let device = if format == "msr" { "disk0" } else { "0" };
         assert_eq!(fs::read_to_string(&back).unwrap().replace(&format!(",{device},"), ",0,"), expected, "{format}");

@@ -2,12 +2,11 @@
 //!
 //! UMBRELLA_FUZZ_SECONDS is the time for all readers together (default 60); UMBRELLA_FUZZ_SEED repeats a run, UMBRELLA_FUZZ_INPUT runs one file.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
 use umbrella_lab::trace::{Format, fuzz_one, lost_events, parse_trace_pipe};
 
 const FIXTURES: [(&str, Format); 9] = [
@@ -54,24 +53,44 @@ const WORDS: [&[u8]; 28] = [
     b"time_us,dev,op,offset_bytes,size_bytes,flags\n",
 ];
 
+/// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit as u64) as usize
+    }
+
+    fn byte(&mut self) -> u8 {
+        self.next() as u8
+    }
+}
+
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is {text:?}, not a number")))
 }
 
-fn place(dice: &mut StdRng, bytes: &[u8]) -> usize {
-    dice.random_range(0..=bytes.len())
+fn place(dice: &mut Dice, bytes: &[u8]) -> usize {
+    dice.below(bytes.len() + 1)
 }
 
 /// One change, or one that builds on it.
-fn mutate(dice: &mut StdRng, bytes: &mut Vec<u8>, others: &[Vec<u8>]) {
-    match dice.random_range(0..9) {
+fn mutate(dice: &mut Dice, bytes: &mut Vec<u8>, others: &[Vec<u8>]) {
+    match dice.below(9) {
         0 if !bytes.is_empty() => {
-            let at = dice.random_range(0..bytes.len());
-            bytes[at] ^= 1 << dice.random_range(0..8);
+            let at = dice.below(bytes.len());
+            bytes[at] ^= 1 << dice.below(8);
         }
         1 if !bytes.is_empty() => {
-            let at = dice.random_range(0..bytes.len());
-            bytes[at] = dice.random();
+            let at = dice.below(bytes.len());
+            bytes[at] = dice.byte();
         }
         2 => {
             let at = place(dice, bytes);
@@ -88,14 +107,14 @@ fn mutate(dice: &mut StdRng, bytes: &mut Vec<u8>, others: &[Vec<u8>]) {
             bytes.splice(at..at, piece);
         }
         5 => {
-            let other = &others[dice.random_range(0..others.len())];
+            let other = &others[dice.below(others.len())];
             let (from, at) = (place(dice, other), place(dice, bytes));
             let piece = other[from..(from + 200).min(other.len())].to_vec();
             bytes.splice(at..at, piece);
         }
         6 => {
-            let count = dice.random_range(1..40);
-            let noise: Vec<u8> = (0..count).map(|_| dice.random()).collect();
+            let count = 1 + dice.below(39);
+            let noise: Vec<u8> = (0..count).map(|_| dice.byte()).collect();
             let at = place(dice, bytes);
             bytes.splice(at..at, noise);
         }
@@ -105,13 +124,13 @@ fn mutate(dice: &mut StdRng, bytes: &mut Vec<u8>, others: &[Vec<u8>]) {
             if numbers.is_empty() {
                 return;
             }
-            let start = numbers[dice.random_range(0..numbers.len())];
+            let start = numbers[dice.below(numbers.len())];
             let end = (start..bytes.len()).find(|at| !bytes[*at].is_ascii_digit()).unwrap_or(bytes.len());
-            bytes.splice(start..end, WORDS[dice.random_range(0..WORDS.len())].iter().copied());
+            bytes.splice(start..end, WORDS[dice.below(WORDS.len())].iter().copied());
         }
         _ => {
             let at = place(dice, bytes);
-            bytes.splice(at..at, WORDS[dice.random_range(0..WORDS.len())].iter().copied());
+            bytes.splice(at..at, WORDS[dice.below(WORDS.len())].iter().copied());
         }
     }
     bytes.truncate(1 << 20);
@@ -156,22 +175,22 @@ fn readers_survive_damaged_traces() {
         return;
     }
     let seconds = number("UMBRELLA_FUZZ_SECONDS").unwrap_or(60);
-    let seed = number("UMBRELLA_FUZZ_SEED").unwrap_or_else(rand::random);
+    let seed = number("UMBRELLA_FUZZ_SEED").unwrap_or_else(|| RandomState::new().hash_one(0));
     println!("fuzzing {} readers for {seconds} s in all, UMBRELLA_FUZZ_SEED={seed}", FIXTURES.len());
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
     let corpus: Vec<Vec<u8>> =
         FIXTURES.iter().map(|(name, _)| std::fs::read(folder.join(name)).expect("the fixture is there")).collect();
     let share = Duration::from_secs(seconds) / FIXTURES.len() as u32;
     for (number, (name, format)) in FIXTURES.iter().enumerate() {
-        let mut dice = StdRng::seed_from_u64(seed.wrapping_add(number as u64));
+        let mut dice = Dice(seed.wrapping_add(number as u64));
         let begun = Instant::now();
         let mut inputs = 0u64;
         while begun.elapsed() < share || inputs < 16 {
             let mut bytes = corpus[number].clone();
-            for _ in 0..dice.random_range(1..=8) {
+            for _ in 0..=dice.below(8) {
                 mutate(&mut dice, &mut bytes, &corpus);
             }
-            let as_format = if dice.random_ratio(3, 4) { Some(*format) } else { None };
+            let as_format = if dice.below(4) > 0 { Some(*format) } else { None };
             check(as_format, &bytes, seed);
             inputs += 1;
         }

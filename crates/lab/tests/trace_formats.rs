@@ -258,7 +258,9 @@ fn names_that_would_read_back_as_one_stay_apart() {
     let records: Vec<Record> = reader.by_ref().map(Result::unwrap).collect();
     for format in [Format::Csv, Format::Msr, Format::Fio3] {
         let mut writer = Writer::new(Vec::new(), format).unwrap();
-        records.iter().for_each(|record| writer.write(record, reader.devices()).unwrap());
+        for record in &records {
+            writer.write(record, reader.devices()).unwrap();
+        }
         assert_eq!(read(&writer.finish().unwrap(), &OpenOptions::default()).unwrap(), records, "{format}");
     }
 }
@@ -274,7 +276,7 @@ fn an_empty_trace_is_an_error_and_one_of_a_header_only_is_none() {
 #[test]
 fn garbage_is_of_no_known_format() {
     for bytes in
-        [&b"\0\0\0\0\0\0\0\0"[..], b"hello, world\n", &[0; 100_000], b"\x89PNG\r\n\x1a\n", b"\xff\xfet\0i\0m\0e\0"]
+        [&b"\0\0\0\0\0\0\0\0"[..], b"hello, world\n", &[0; 10_000], b"\x89PNG\r\n\x1a\n", b"\xff\xfet\0i\0m\0e\0"]
     {
         assert!(matches!(error(bytes), TraceError::UnknownFormat), "{:?}", &bytes[..8]);
     }
@@ -433,10 +435,7 @@ fn a_cut_binary_record_is_told_of() {
 
 #[test]
 fn a_record_beyond_the_window_is_an_error_with_a_hint_or_is_left_out() {
-    let mut text = String::new();
-    for time in 1_000..4_000 {
-        text += &format!("{time},0,W,0,512,\n");
-    }
+    let mut text = (1_000..4_000).fold(String::new(), |text, time| text + &format!("{time},0,W,0,512,\n"));
     text += "7,0,W,0,512,\n";
     let error = error(text.as_bytes());
     assert!(matches!(error, TraceError::Unsorted { place, .. } if place.line == 3_001), "{error}");

@@ -89,7 +89,7 @@ impl RecordArgs {
         let existing = if self.force { Existing::Replace } else { Existing::Keep };
         let mut output = Output::create(&self.output, existing)?;
         let instance = Instance::create(&tracefs()?)?;
-        instance.prepare(&device, self.event, self.buffer_kib)?;
+        instance.prepare(device, self.event, self.buffer_kib)?;
         let mut recording = Recording::new(instance.pipe()?, &mut output, device)?;
         instance.switch(self.event, true)?;
         let started = Instant::now();
@@ -182,7 +182,7 @@ impl Instance {
         written.with_context(|| format!("cannot write {value:?} to {}", visible_path(&path)))
     }
 
-    fn prepare(&self, device: &Device, event: Tracepoint, buffer_kib: u32) -> anyhow::Result<()> {
+    fn prepare(&self, device: Device, event: Tracepoint, buffer_kib: u32) -> anyhow::Result<()> {
         self.set("buffer_size_kb", &buffer_kib.to_string())?;
         self.set("trace_clock", "mono")?;
         self.set(&format!("events/block/{}/filter", event.name()), &format!("dev == {}", device.kernel_number()))
@@ -262,7 +262,7 @@ impl<'a> Recording<'a> {
         for _ in 0..reads {
             match self.pipe.read(&mut buffer) {
                 Ok(0) => break,
-                Ok(count) => self.take(buffer.get(..count).unwrap_or_default())?,
+                Ok(count) => self.take(buffer.get(..count).unwrap_or_default()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error).context("reading the kernel's trace"),
@@ -274,7 +274,7 @@ impl<'a> Recording<'a> {
         if self.output.is_watched() { self.output.flush().context("writing the trace") } else { Ok(()) }
     }
 
-    fn take(&mut self, text: &[u8]) -> anyhow::Result<()> {
+    fn take(&mut self, text: &[u8]) {
         self.unread.extend_from_slice(text);
         let unread = std::mem::take(&mut self.unread);
         let mut lines = unread.split(|byte| *byte == b'\n').peekable();
@@ -282,21 +282,19 @@ impl<'a> Recording<'a> {
             if lines.peek().is_none() {
                 self.unread = line.to_vec();
             } else if let Some(event) = parse_trace_pipe(line) {
-                self.write(&event)?;
+                self.note(&event);
             } else {
                 self.lost += lost_events(line).unwrap_or(0);
             }
         }
-        Ok(())
     }
 
-    fn write(&mut self, event: &BlockEvent) -> anyhow::Result<()> {
+    fn note(&mut self, event: &BlockEvent) {
         if event.device != (self.device.major, self.device.minor) {
-            return Ok(());
+            return;
         }
         let origin = *self.origin.get_or_insert(event.time);
         self.text.push_str(&event.csv_line(origin));
         self.written += 1;
-        Ok(())
     }
 }

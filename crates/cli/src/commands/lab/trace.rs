@@ -132,14 +132,14 @@ pub(super) fn open(path: &Path, options: &OpenOptions) -> anyhow::Result<Reader>
 /// A bar on a terminal, over the bytes of the file.
 #[derive(Debug)]
 pub(super) struct Bar {
-    bar: ProgressBar,
+    drawn: ProgressBar,
     progress: Progress,
     records: u64,
 }
 
 impl Bar {
     pub(super) fn new(progress: Progress) -> Bar {
-        let bar = match (io::stderr().is_terminal(), progress.length()) {
+        let drawn = match (io::stderr().is_terminal(), progress.length()) {
             (false, _) => ProgressBar::hidden(),
             (true, None) => ProgressBar::no_length(),
             (true, Some(length)) => ProgressBar::new(length).with_style(
@@ -147,7 +147,7 @@ impl Bar {
                     .unwrap_or_else(|_| ProgressStyle::default_bar()),
             ),
         };
-        Bar { bar, progress, records: 0 }
+        Bar { drawn, progress, records: 0 }
     }
 
     /// Counts a record. True every few thousand records, when the bar was drawn.
@@ -157,15 +157,15 @@ impl Bar {
         if !self.records.is_multiple_of(EVERY) {
             return false;
         }
-        self.bar.set_position(self.progress.read());
-        self.bar.set_message(format!("{} records", self.records));
+        self.drawn.set_position(self.progress.read());
+        self.drawn.set_message(format!("{} records", self.records));
         true
     }
 }
 
 impl Drop for Bar {
     fn drop(&mut self) {
-        self.bar.finish_and_clear();
+        self.drawn.finish_and_clear();
     }
 }
 
