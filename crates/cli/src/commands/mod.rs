@@ -5,6 +5,7 @@ mod check;
 mod completions;
 mod enforce;
 mod explain;
+mod lab;
 mod mount;
 mod rules;
 mod status;
@@ -29,6 +30,7 @@ pub(crate) enum Command {
     Enforce(enforce::EnforceArgs),
     Branch(branch::BranchArgs),
     Rules(rules::RulesArgs),
+    Lab(lab::LabArgs),
     Completions(completions::CompletionsArgs),
 }
 
@@ -44,6 +46,7 @@ impl Command {
             Command::Enforce(args) => args.run(),
             Command::Branch(args) => args.run(),
             Command::Rules(args) => args.run(),
+            Command::Lab(args) => args.run(),
             Command::Completions(args) => args.run(),
         }
     }

@@ -1,0 +1,134 @@
+//! `umbrella lab compare` and `umbrella lab run`: policies on the same input, on a modelled machine.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use umbrella_lab::experiment::{self, split_policies};
+use umbrella_lab::result::{METRICS, Outcome, html};
+use umbrella_policy::writeback;
+
+use super::setup::{InputArgs, MachineArgs, OutputArgs, ReplayArgs, RunArgs};
+use super::{table, watch::Bars};
+
+/// Run write-back policies on the same input, and compare them.
+///
+/// Each policy gets a machine of its own with the same memory and disk; runs go in parallel. Nothing touches a real disk. Ctrl-C
+/// ends it and keeps what has finished.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  umbrella lab compare --policy file,zone_segment,cscan --workload rnd-write --scale 0.1
+  umbrella lab compare --trace day.csv.gz --disk modern --memory 1GiB --html day.html
+  umbrella lab compare --policy zone,zone_segment --sweep zone=2MiB,4MiB,8MiB --workload postmark --csv")]
+pub(crate) struct CompareArgs {
+    /// Policies, with parameters if you like: file,zone_segment:alpha=20 [default: all that need no look into the future].
+    #[arg(long, value_name = "POLICIES")]
+    policy: Vec<String>,
+    #[command(flatten)]
+    input: InputArgs,
+    #[command(flatten)]
+    machine: MachineArgs,
+    #[command(flatten)]
+    replay: ReplayArgs,
+    #[command(flatten)]
+    run: RunArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// Run one write-back policy, and show every figure of the run.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  umbrella lab run --policy zone_segment --workload fileserver --scale 0.1
+  umbrella lab run --policy sweep --trace day.csv.gz --speed max --json")]
+pub(crate) struct SingleArgs {
+    /// The policy, with parameters if you like: zone_segment:alpha=20.
+    #[arg(long, value_name = "POLICY", default_value = "file")]
+    policy: String,
+    #[command(flatten)]
+    input: InputArgs,
+    #[command(flatten)]
+    machine: MachineArgs,
+    #[command(flatten)]
+    replay: ReplayArgs,
+    #[command(flatten)]
+    run: RunArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+impl CompareArgs {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let mut policies: Vec<String> = self.policy.iter().flat_map(|list| split_policies(list)).collect();
+        if policies.is_empty() {
+            policies.extend(writeback::policies().iter().filter(|info| !info.offline).map(|info| info.name.to_owned()));
+        }
+        let metrics = self.output.metrics()?;
+        let cells = self.run.cells(&policies, &self.input, &self.replay, &self.machine)?;
+        let bars = Bars::new(&cells)?;
+        let outcomes = experiment::run(&cells, self.run.threads(), &bars)?;
+        let stopped = bars.finish();
+        let title = cells.first().map_or_else(String::new, |cell| cell.input.name());
+        self.output.give(
+            &outcomes,
+            || html::page(&title, &outcomes),
+            || table::comparison(&outcomes, &metrics, table::width()),
+        )?;
+        Ok(ended(stopped, outcomes.len(), cells.len(), self.output.is_for_machines()))
+    }
+}
+
+impl SingleArgs {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let metrics = self.output.metrics()?;
+        let cells = self.run.cells(&[self.policy], &self.input, &self.replay, &self.machine)?;
+        let bars = Bars::new(&cells)?;
+        let outcomes = experiment::run(&cells, self.run.threads(), &bars)?;
+        let stopped = bars.finish();
+        let title = cells.first().map_or_else(String::new, |cell| cell.input.name());
+        let text = || match outcomes.as_slice() {
+            [one] => every_figure(one),
+            several => table::comparison(several, &metrics, table::width()),
+        };
+        self.output.give(&outcomes, || html::page(&title, &outcomes), text)?;
+        Ok(ended(stopped, outcomes.len(), cells.len(), self.output.is_for_machines()))
+    }
+}
+
+/// Says what Ctrl-C left out. The exit code is that of a program ended by it.
+fn ended(stopped: bool, finished: usize, of: usize, for_machines: bool) -> ExitCode {
+    if !stopped {
+        return ExitCode::SUCCESS;
+    }
+    if !for_machines {
+        eprintln!("interrupted: {finished} of {of} runs are shown; a run that was cut short says so");
+    }
+    ExitCode::from(130)
+}
+
+/// One run, a line a figure.
+fn every_figure(outcome: &Outcome) -> String {
+    use std::fmt::Write;
+    let of = &outcome.setting;
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "{} on {} ({}, {}, {} of memory, seed {}, scale {}){}",
+        of.policy,
+        of.input,
+        of.disk,
+        of.scheduler,
+        of.memory,
+        of.seed,
+        of.scale,
+        if outcome.interrupted { ", cut short" } else { "" }
+    );
+    for metric in METRICS {
+        let _ = writeln!(text, "  {:<20} {:>12}  {}", metric.name, metric.show((metric.of)(outcome)), metric.help);
+    }
+    for phase in &outcome.phases {
+        let _ = writeln!(text, "  phase {:<14} {:>10.3} s  {} operations", phase.name, phase.time_s, phase.operations);
+    }
+    text
+}

@@ -1,0 +1,127 @@
+//! `umbrella lab list`: what there is to choose from.
+
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use comfy_table::{ContentArrangement, Table, presets};
+use serde::Serialize;
+use umbrella_lab::result::METRICS;
+use umbrella_lab::workload::WORKLOADS;
+use umbrella_model::device::profiles::profiles;
+use umbrella_model::scheduler::schedulers;
+use umbrella_policy::writeback::policies;
+
+use crate::output;
+
+/// List policies, workloads, disks, schedulers or figures, with their parameters.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  umbrella lab list policies
+  umbrella lab list workloads --json")]
+pub(crate) struct ListArgs {
+    /// What to list.
+    #[arg(value_enum)]
+    what: What,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum What {
+    Policies,
+    Workloads,
+    Disks,
+    Schedulers,
+    Metrics,
+}
+
+#[derive(Debug, Serialize)]
+struct Item {
+    name: &'static str,
+    summary: &'static str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    source: &'static str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    parameters: Vec<Parameter>,
+}
+
+#[derive(Debug, Serialize)]
+struct Parameter {
+    name: &'static str,
+    default: String,
+    help: &'static str,
+}
+
+impl ListArgs {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let items = items(self.what);
+        if self.json {
+            output::json(&items)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let mut table = Table::new();
+        table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+        for item in &items {
+            let mut text = item.summary.to_owned();
+            for parameter in &item.parameters {
+                text.push_str(&format!("\n  {}={}: {}", parameter.name, parameter.default, parameter.help));
+            }
+            if !item.source.is_empty() {
+                text.push_str(&format!("\n  source: {}", item.source));
+            }
+            table.add_row([item.name.to_owned(), text]);
+        }
+        output::line(&table.trim_fmt())?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn items(what: What) -> Vec<Item> {
+    match what {
+        What::Policies => policies()
+            .iter()
+            .map(|info| Item {
+                name: info.name,
+                summary: info.summary,
+                source: info.source,
+                parameters: info
+                    .params
+                    .iter()
+                    .map(|param| Parameter { name: param.name, default: param.default.to_string(), help: param.help })
+                    .collect(),
+            })
+            .collect(),
+        What::Workloads => WORKLOADS
+            .iter()
+            .map(|entry| Item {
+                name: entry.name,
+                summary: entry.summary,
+                source: entry.source,
+                parameters: entry
+                    .params
+                    .iter()
+                    .map(|param| Parameter { name: param.name, default: param.default.to_owned(), help: param.help })
+                    .collect(),
+            })
+            .collect(),
+        What::Disks => profiles()
+            .into_iter()
+            .map(|profile| Item {
+                name: profile.name,
+                summary: profile.summary,
+                source: profile.source,
+                parameters: Vec::new(),
+            })
+            .collect(),
+        What::Schedulers => schedulers()
+            .iter()
+            .map(|info| Item { name: info.name, summary: info.summary, source: info.source, parameters: Vec::new() })
+            .collect(),
+        What::Metrics => METRICS
+            .iter()
+            .map(|metric| Item { name: metric.name, summary: metric.help, source: "", parameters: Vec::new() })
+            .collect(),
+    }
+}

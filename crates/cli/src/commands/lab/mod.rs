@@ -1,0 +1,42 @@
+//! `umbrella lab`: the laboratory; nothing of it touches a pool.
+
+mod compare;
+mod list;
+mod record;
+mod setup;
+mod table;
+mod trace;
+mod trace_convert;
+mod trace_info;
+mod trace_output;
+mod watch;
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+
+/// Look at traces, and try write-back policies on modelled disks.
+#[derive(Debug, Args)]
+pub(crate) struct LabArgs {
+    #[command(subcommand)]
+    command: LabCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum LabCommand {
+    Run(Box<compare::SingleArgs>),
+    Compare(Box<compare::CompareArgs>),
+    List(list::ListArgs),
+    Trace(trace::TraceArgs),
+}
+
+impl LabArgs {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        match self.command {
+            LabCommand::Run(args) => args.run(),
+            LabCommand::Compare(args) => args.run(),
+            LabCommand::List(args) => args.run(),
+            LabCommand::Trace(args) => args.run(),
+        }
+    }
+}

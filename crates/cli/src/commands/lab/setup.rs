@@ -1,0 +1,292 @@
+//! What `umbrella lab run` and `compare` have in common: the input, the machine, sweeps, and how results are given.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use clap::{Args, ValueEnum};
+use umbrella_lab::experiment::{Cell, Fit, Input, MachineSpec, Pace, ReplayOptions, Sweep, cells};
+use umbrella_lab::result::{METRICS, Metric, Outcome, metric, write_csv};
+use umbrella_lab::trace::{Format, OpenOptions};
+use umbrella_units::{ByteSize, Nanos, parse_duration};
+
+use crate::output;
+
+/// What is run.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub(super) struct InputArgs {
+    /// A recorded trace (formats: umbrella lab trace --help).
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// A workload, with parameters if you like: postmark:files=20000 (umbrella lab list workloads).
+    #[arg(long, value_name = "SPEC")]
+    workload: Option<String>,
+}
+
+/// How a trace is replayed.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Trace")]
+pub(super) struct ReplayArgs {
+    /// The trace's format [default: found out from its content].
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<Format>,
+    /// Only this device of the trace, by its number in `umbrella lab trace info`.
+    #[arg(long, value_name = "N")]
+    device: Option<u32>,
+    /// How many times as fast as recorded; `max` issues each request as soon as one before it is done.
+    #[arg(long, value_name = "TIMES", default_value = "1", value_parser = pace)]
+    speed: Pace,
+    /// How many requests may be under way at once.
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    depth: u32,
+    /// What to do with addresses beyond the disk's end.
+    #[arg(long, value_enum, default_value_t = FitArg::Refuse)]
+    fit: FitArg,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum FitArg {
+    /// Say so, and run nothing.
+    Refuse,
+    /// Go on at the disk's first block.
+    Wrap,
+}
+
+/// The machine.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Machine")]
+pub(super) struct MachineArgs {
+    /// The disk (umbrella lab list disks).
+    #[arg(long, value_name = "PROFILE", default_value = "modern")]
+    disk: String,
+    /// Memory for file pages; shrinks with --scale.
+    #[arg(long, value_name = "SIZE", default_value = "512MiB")]
+    memory: ByteSize,
+    /// The request scheduler (umbrella lab list schedulers).
+    #[arg(long, value_name = "NAME", default_value = "elevator")]
+    scheduler: String,
+    /// Requests that the scheduler holds.
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    queue_length: u32,
+    /// Commands that the disk takes at once, 1 to 32 [default: the profile's].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=32))]
+    queue_depth: Option<u32>,
+    /// Whether the disk's own write cache is on [default: the profile's].
+    #[arg(long, value_name = "BOOL")]
+    write_cache: Option<bool>,
+    /// Dirty pages above this share of memory are written in the background.
+    #[arg(long, value_name = "PERCENT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
+    background: u32,
+    /// Dirty pages above this share of memory hold up the writers.
+    #[arg(long, value_name = "PERCENT", default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..=100))]
+    foreground: u32,
+    /// How long a page may be dirty; `never` for non-volatile memory.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = expire)]
+    expire: Expire,
+    /// Stage new files in memory (Temporary-ramfs).
+    #[arg(long)]
+    staging: bool,
+    /// Allocate blocks when pages are written back, not when they become dirty.
+    #[arg(long)]
+    delayed_allocation: bool,
+}
+
+/// How long a page may be dirty.
+#[derive(Debug, Clone, Copy)]
+struct Expire(Option<Nanos>);
+
+/// How much of it, how often, and with what seed.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Run")]
+pub(super) struct RunArgs {
+    /// Shrink the workload's sizes and the memory together: 0.1 is a tenth.
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
+    scale: f64,
+    /// The seed of everything random; the same seed gives the same figures.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Run every value of a parameter: zone=2MiB,4MiB,8MiB. May be given several times; each is run with each.
+    #[arg(long, value_name = "NAME=VALUES")]
+    sweep: Vec<Sweep>,
+    /// Runs at a time [default: one a processor].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: Option<u32>,
+}
+
+/// How results are given.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub(super) struct OutputArgs {
+    /// Print JSON.
+    #[arg(long, conflicts_with = "csv")]
+    json: bool,
+    /// Print CSV, one line a run.
+    #[arg(long)]
+    csv: bool,
+    /// Write one self-contained page with plots.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// The table's figures (umbrella lab list metrics) [default: the most telling ones].
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    metric: Vec<String>,
+}
+
+/// What the table shows unless asked for something else.
+const DEFAULT_METRICS: &[&str] = &[
+    "time_s",
+    "throughput",
+    "write_mean_us",
+    "write_p99_us",
+    "read_mean_us",
+    "bytes_written",
+    "write_requests",
+    "write_request_bytes",
+    "write_distance",
+    "throttled_s",
+    "erases",
+    "policy_bytes",
+];
+
+fn pace(text: &str) -> Result<Pace, String> {
+    if text == "max" {
+        return Ok(Pace::AsFastAsPossible);
+    }
+    match text.parse::<f64>() {
+        Ok(speed) if speed.is_finite() && speed > 0.0 => Ok(Pace::Recorded(speed)),
+        _ => Err("a number above 0, or `max`, is wanted".to_owned()),
+    }
+}
+
+fn expire(text: &str) -> Result<Expire, String> {
+    if text == "never" {
+        return Ok(Expire(None));
+    }
+    let after = parse_duration(text).map_err(|error| error.to_string())?;
+    Ok(Expire(Some(Nanos(u64::try_from(after.as_nanos()).unwrap_or(u64::MAX)))))
+}
+
+impl InputArgs {
+    fn input(&self, replay: &ReplayArgs) -> anyhow::Result<Input> {
+        if let Some(spec) = &self.workload {
+            return Ok(Input::Workload { spec: spec.clone() });
+        }
+        let Some(path) = &self.trace else { bail!("give --trace FILE or --workload SPEC") };
+        let fit = match replay.fit {
+            FitArg::Refuse => Fit::Refuse,
+            FitArg::Wrap => Fit::Wrap,
+        };
+        let options = ReplayOptions { pace: replay.speed, depth: replay.depth, fit, device: replay.device };
+        let open = OpenOptions { format: replay.format, ..OpenOptions::default() };
+        Ok(Input::trace(path.clone(), open, options)?)
+    }
+}
+
+impl MachineArgs {
+    fn machine(&self) -> MachineSpec {
+        MachineSpec {
+            disk: self.disk.clone(),
+            scheduler: self.scheduler.clone(),
+            queue_length: self.queue_length as usize,
+            queue_depth: self.queue_depth,
+            write_cache: self.write_cache,
+            memory: self.memory,
+            background_percent: self.background,
+            foreground_percent: self.foreground,
+            expire_after: self.expire.0,
+            staging: self.staging,
+            delayed_allocation: self.delayed_allocation,
+            ..MachineSpec::default()
+        }
+    }
+}
+
+impl RunArgs {
+    /// All runs.
+    pub(super) fn cells(
+        &self,
+        policies: &[String],
+        input: &InputArgs,
+        replay: &ReplayArgs,
+        machine: &MachineArgs,
+    ) -> anyhow::Result<Vec<Cell>> {
+        let base = Cell {
+            policy: String::new(),
+            input: input.input(replay)?,
+            machine: machine.machine(),
+            seed: self.seed,
+            scale: self.scale,
+            swept: std::collections::BTreeMap::new(),
+        };
+        Ok(cells(&base, policies, &self.sweep)?)
+    }
+
+    /// Runs at a time.
+    pub(super) fn threads(&self) -> usize {
+        let processors = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        self.threads.map_or_else(processors, |threads| threads as usize)
+    }
+}
+
+impl OutputArgs {
+    /// What can be found wrong before anything is run.
+    pub(super) fn metrics(&self) -> anyhow::Result<Vec<&'static Metric>> {
+        let names: Vec<&str> = if self.metric.is_empty() {
+            DEFAULT_METRICS.to_vec()
+        } else {
+            self.metric.iter().map(String::as_str).collect()
+        };
+        names
+            .into_iter()
+            .map(|name| {
+                let known = || METRICS.iter().map(|metric| metric.name).collect::<Vec<_>>().join(", ");
+                metric(name).with_context(|| format!("no figure is called {name:?} (known: {})", known()))
+            })
+            .collect()
+    }
+
+    /// Whether standard output is for a machine.
+    pub(super) fn is_for_machines(&self) -> bool {
+        self.json || self.csv
+    }
+
+    /// Gives the outcomes as asked for; `table` makes the text for people.
+    pub(super) fn give(
+        &self,
+        outcomes: &[Outcome],
+        page: impl FnOnce() -> String,
+        table: impl FnOnce() -> String,
+    ) -> anyhow::Result<()> {
+        if let Some(path) = &self.html {
+            write_whole(path, &page())?;
+        }
+        if self.json {
+            output::json(&outcomes)?;
+        } else if self.csv {
+            let mut csv = Vec::new();
+            write_csv(&mut csv, outcomes)?;
+            output::print(&String::from_utf8_lossy(&csv))?;
+        } else {
+            output::print(&table())?;
+            if let Some(path) = &self.html {
+                output::line(&format!("page: {}", path.display()))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes a file so that it is there whole or not at all.
+fn write_whole(path: &Path, text: &str) -> anyhow::Result<()> {
+    let mut part = path.as_os_str().to_owned();
+    part.push(format!(".{}.part", std::process::id()));
+    let part = PathBuf::from(part);
+    let written = fs::File::create_new(&part)
+        .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
+        .and_then(|()| fs::rename(&part, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&part);
+    }
+    written.with_context(|| format!("writing {}", path.display()))
+}

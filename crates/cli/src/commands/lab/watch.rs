@@ -1,0 +1,101 @@
+//! Progress of runs: bars on a terminal, a line now and then elsewhere; and Ctrl-C.
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use umbrella_lab::experiment::{Cell, Observe};
+use umbrella_lab::result::Outcome;
+
+/// Steps of a bar.
+const WHOLE: u64 = 1000;
+
+/// A bar a run under way, and one for all.
+pub(super) struct Bars {
+    stop: Arc<AtomicBool>,
+    bars: MultiProgress,
+    all: ProgressBar,
+    each: Vec<ProgressBar>,
+    names: Vec<String>,
+    begun: Vec<AtomicBool>,
+    finished: AtomicUsize,
+    terminal: bool,
+}
+
+impl Bars {
+    /// Bars for these runs. From now on Ctrl-C ends the runs instead of the program; a second one ends the program.
+    pub(super) fn new(cells: &[Cell]) -> anyhow::Result<Bars> {
+        let stop = Arc::new(AtomicBool::new(false));
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+            signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))?;
+            signal_hook::flag::register(signal, Arc::clone(&stop))?;
+        }
+        let terminal = std::io::stderr().is_terminal();
+        let target = if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let bars = MultiProgress::with_draw_target(target);
+        let all = bars.add(ProgressBar::new(cells.len() as u64));
+        all.set_style(ProgressStyle::with_template("{pos}/{len} runs {wide_bar} {elapsed}")?);
+        if terminal {
+            all.enable_steady_tick(Duration::from_millis(250));
+        }
+        let style = ProgressStyle::with_template("  {msg:30!} {wide_bar} {percent:>3} %")?;
+        let each = cells.iter().map(|_| ProgressBar::hidden().with_style(style.clone())).collect();
+        let name = |cell: &Cell| {
+            let swept: Vec<String> = cell.swept.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            format!("{} {}", cell.policy, swept.join(" "))
+        };
+        Ok(Bars {
+            stop,
+            bars,
+            all,
+            each,
+            names: cells.iter().map(name).collect(),
+            begun: cells.iter().map(|_| AtomicBool::new(false)).collect(),
+            finished: AtomicUsize::new(0),
+            terminal,
+        })
+    }
+
+    /// Takes the bars away. Whether the runs were interrupted.
+    pub(super) fn finish(&self) -> bool {
+        let _ = self.bars.clear();
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+impl Observe for Bars {
+    fn progress(&self, cell: usize, share: Option<f64>) {
+        if !self.terminal {
+            return;
+        }
+        let bar = &self.each[cell];
+        if !self.begun[cell].swap(true, Ordering::Relaxed) {
+            bar.set_length(WHOLE);
+            bar.set_message(self.names[cell].clone());
+            self.bars.add(bar.clone());
+        }
+        if let Some(share) = share {
+            bar.set_position((share * WHOLE as f64) as u64);
+        }
+    }
+
+    fn finished(&self, cell: usize, outcome: &Outcome) {
+        let finished = self.finished.fetch_add(1, Ordering::Relaxed) + 1;
+        self.all.set_position(finished as u64);
+        self.each[cell].finish_and_clear();
+        if !self.terminal {
+            tracing::info!(
+                "{finished} of {}: {} finished after {:.3} s of modelled time",
+                self.names.len(),
+                self.names[cell].trim(),
+                outcome.time_s
+            );
+        }
+    }
+
+    fn stop(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
