@@ -1,7 +1,7 @@
 //! Block traces: what was asked of a real device, and when.
 //!
 //! Traces come in many formats and are large, old and damaged. So a reader streams (memory does not grow with the file), finds
-//! out by itself what it reads ([`detect`](format), also through gzip and Zstandard), and answers anything odd with a typed
+//! out by itself what it reads ([`Format::detect`], also through gzip and Zstandard), and answers anything odd with a typed
 //! error that names line and byte. Formats, one file each: [`Format`]. Steps of a read: decompress, cut into lines or fixed
 //! records, parse, put into the order of time, count times from the first record.
 
