@@ -3,6 +3,7 @@
 
 pub mod experiment;
 pub mod machine;
+pub mod paper;
 pub mod result;
 pub mod trace;
 pub mod workload;

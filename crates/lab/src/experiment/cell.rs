@@ -141,6 +141,15 @@ pub struct Cell {
 }
 
 impl Cell {
+    /// A text that two cells share only when they are the same run.
+    pub fn identity(&self) -> String {
+        let input = match &self.input {
+            Input::Workload { spec } => spec.clone(),
+            Input::Trace { path, open, replay, .. } => format!("{path:?} {open:?} {replay:?}"),
+        };
+        format!("{} on {input} on {:?}, {}, {}", self.policy, self.machine, self.seed, self.scale)
+    }
+
     /// Whether it can be run, found out without running it.
     pub fn check(&self) -> Result<(), LabError> {
         WriteBack::parse(&self.policy)?;

@@ -38,6 +38,11 @@ impl Observe for () {}
 /// Runs all cells, `threads` at a time. Outcomes come in the order of the cells; when the observer stops the experiment,
 /// those that had not begun are missing, and those cut short say so.
 pub fn run(cells: &[Cell], threads: usize, observer: &dyn Observe) -> Result<Vec<Outcome>, LabError> {
+    Ok(run_some(cells, threads, observer)?.into_iter().flatten().collect())
+}
+
+/// The same with an outcome, or none, for each cell.
+pub fn run_some(cells: &[Cell], threads: usize, observer: &dyn Observe) -> Result<Vec<Option<Outcome>>, LabError> {
     cells.iter().try_for_each(Cell::check)?;
     let next = AtomicUsize::new(0);
     let outcomes: Mutex<Vec<Option<Result<Outcome, LabError>>>> = Mutex::new(cells.iter().map(|_| None).collect());
@@ -69,7 +74,7 @@ pub fn run(cells: &[Cell], threads: usize, observer: &dyn Observe) -> Result<Vec
         work();
     });
     let outcomes = outcomes.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    outcomes.into_iter().flatten().collect()
+    outcomes.into_iter().map(Option::transpose).collect()
 }
 
 struct Watcher<'a> {

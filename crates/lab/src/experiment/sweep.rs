@@ -82,14 +82,7 @@ pub fn cells(base: &Cell, policies: &[String], sweeps: &[Sweep]) -> Result<Vec<C
                 if applies {
                     swept.swept.insert(sweep.name.clone(), value.clone());
                 }
-                if seen.insert(format!(
-                    "{:?}{:?}{:?}{}{}",
-                    swept.policy,
-                    swept.machine,
-                    swept.input.name(),
-                    swept.seed,
-                    swept.scale
-                )) {
+                if seen.insert(swept.identity()) {
                     next.push(swept);
                 }
             }

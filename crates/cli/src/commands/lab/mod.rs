@@ -2,6 +2,7 @@
 
 mod compare;
 mod list;
+mod paper;
 mod record;
 mod setup;
 mod table;
@@ -26,6 +27,7 @@ pub(crate) struct LabArgs {
 enum LabCommand {
     Run(Box<compare::SingleArgs>),
     Compare(Box<compare::CompareArgs>),
+    Paper(paper::PaperArgs),
     List(list::ListArgs),
     Trace(trace::TraceArgs),
 }
@@ -35,6 +37,7 @@ impl LabArgs {
         match self.command {
             LabCommand::Run(args) => args.run(),
             LabCommand::Compare(args) => args.run(),
+            LabCommand::Paper(args) => args.run(),
             LabCommand::List(args) => args.run(),
             LabCommand::Trace(args) => args.run(),
         }

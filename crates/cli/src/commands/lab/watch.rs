@@ -1,9 +1,9 @@
 //! Progress of runs: bars on a terminal, a line now and then elsewhere; and Ctrl-C.
 
 use std::io::IsTerminal;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use umbrella_lab::experiment::{Cell, Observe};
@@ -12,9 +12,30 @@ use umbrella_lab::result::Outcome;
 /// Steps of a bar.
 const WHOLE: u64 = 1000;
 
+/// How often a line tells how far it is, where there is no terminal.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+
+/// Ctrl-C, before it is known what will be run.
+pub(super) struct Later {
+    stop: Arc<AtomicBool>,
+}
+
+impl Later {
+    /// Bars for these runs.
+    pub(super) fn begin(&self, cells: &[Cell]) -> Bars {
+        Bars::with_stop(cells, Arc::clone(&self.stop))
+    }
+
+    /// Whether the runs were interrupted.
+    pub(super) fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
 /// A bar a run under way, and one for all.
 pub(super) struct Bars {
     stop: Arc<AtomicBool>,
+    last_line: Mutex<Instant>,
     bars: MultiProgress,
     all: ProgressBar,
     each: Vec<ProgressBar>,
@@ -25,29 +46,39 @@ pub(super) struct Bars {
 }
 
 impl Bars {
-    /// Bars for these runs. From now on Ctrl-C ends the runs instead of the program; a second one ends the program.
-    pub(super) fn new(cells: &[Cell]) -> anyhow::Result<Bars> {
+    /// From now on Ctrl-C ends the runs instead of the program; a second one ends the program.
+    pub(super) fn later() -> anyhow::Result<Later> {
         let stop = Arc::new(AtomicBool::new(false));
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
             signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))?;
             signal_hook::flag::register(signal, Arc::clone(&stop))?;
         }
+        Ok(Later { stop })
+    }
+
+    /// Bars for these runs, and Ctrl-C as in [`Bars::later`].
+    pub(super) fn new(cells: &[Cell]) -> anyhow::Result<Bars> {
+        Ok(Bars::later()?.begin(cells))
+    }
+
+    fn with_stop(cells: &[Cell], stop: Arc<AtomicBool>) -> Bars {
         let terminal = std::io::stderr().is_terminal();
         let target = if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bars = MultiProgress::with_draw_target(target);
         let all = bars.add(ProgressBar::new(cells.len() as u64));
-        all.set_style(ProgressStyle::with_template("{pos}/{len} runs {wide_bar} {elapsed}")?);
+        all.set_style(style("{pos}/{len} runs {wide_bar} {elapsed}"));
         if terminal {
             all.enable_steady_tick(Duration::from_millis(250));
         }
-        let style = ProgressStyle::with_template("  {msg:30!} {wide_bar} {percent:>3} %")?;
-        let each = cells.iter().map(|_| ProgressBar::hidden().with_style(style.clone())).collect();
+        let each_style = style("  {msg:30!} {wide_bar} {percent:>3} %");
+        let each = cells.iter().map(|_| ProgressBar::hidden().with_style(each_style.clone())).collect();
         let name = |cell: &Cell| {
             let swept: Vec<String> = cell.swept.iter().map(|(name, value)| format!("{name}={value}")).collect();
             format!("{} {}", cell.policy, swept.join(" "))
         };
-        Ok(Bars {
+        Bars {
             stop,
+            last_line: Mutex::new(Instant::now()),
             bars,
             all,
             each,
@@ -55,7 +86,7 @@ impl Bars {
             begun: cells.iter().map(|_| AtomicBool::new(false)).collect(),
             finished: AtomicUsize::new(0),
             terminal,
-        })
+        }
     }
 
     /// Takes the bars away. Whether the runs were interrupted.
@@ -63,6 +94,28 @@ impl Bars {
         let _ = self.bars.clear();
         self.stop.load(Ordering::Relaxed)
     }
+}
+
+impl Bars {
+    fn is_time_for_a_line(&self) -> bool {
+        let Ok(mut last) = self.last_line.lock() else { return false };
+        let due = last.elapsed() >= LINE_EVERY;
+        if due {
+            *last = Instant::now();
+        }
+        due
+    }
+}
+
+impl Drop for Bars {
+    fn drop(&mut self) {
+        let _ = self.bars.clear();
+    }
+}
+
+/// A bar's looks. The templates are written down here; one that cannot be read shows as indicatif's own.
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
 impl Observe for Bars {
@@ -85,9 +138,9 @@ impl Observe for Bars {
         let finished = self.finished.fetch_add(1, Ordering::Relaxed) + 1;
         self.all.set_position(finished as u64);
         self.each[cell].finish_and_clear();
-        if !self.terminal {
+        if !self.terminal && self.is_time_for_a_line() {
             tracing::info!(
-                "{finished} of {}: {} finished after {:.3} s of modelled time",
+                "{finished} of {} runs; {} finished after {:.3} s of modelled time",
                 self.names.len(),
                 self.names[cell].trim(),
                 outcome.time_s

@@ -1,0 +1,116 @@
+//! A claim of a paper beside what was measured here.
+
+use serde::{Deserialize, Serialize};
+
+/// What a claim has to meet to hold.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum Expect {
+    /// The same sign, and within so many percentage points of the published value.
+    Within {
+        /// Percentage points.
+        points: f64,
+    },
+    /// The same sign; the size is only told.
+    Sign,
+    /// At least the published value.
+    AtLeast,
+    /// At most the published value.
+    AtMost,
+    /// Nothing more than so many percentage points away from zero: "about equal".
+    AboutZero {
+        /// Percentage points.
+        points: f64,
+    },
+}
+
+/// Whether a claim holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// In sign and within the tolerance.
+    Holds,
+    /// In sign only.
+    SignOnly,
+    /// Not even in sign.
+    Fails,
+}
+
+/// A claim of a paper beside what was measured here.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Claim {
+    /// The figure or table.
+    pub figure: String,
+    /// What is claimed, in a line.
+    pub claim: String,
+    /// The published value.
+    pub published: f64,
+    /// Ours.
+    pub measured: f64,
+    /// The unit of both.
+    pub unit: String,
+    /// What it has to meet.
+    pub expect: Expect,
+    /// Whether it does, in sign and within the tolerance.
+    pub holds: bool,
+    /// More exactly.
+    pub verdict: Verdict,
+}
+
+impl Claim {
+    /// Judges a claim.
+    pub fn new(
+        figure: &str,
+        claim: impl Into<String>,
+        unit: &str,
+        published: f64,
+        measured: f64,
+        expect: Expect,
+    ) -> Claim {
+        let verdict = judge(published, measured, expect);
+        Claim {
+            figure: figure.to_owned(),
+            claim: claim.into(),
+            published,
+            measured,
+            unit: unit.to_owned(),
+            expect,
+            holds: verdict == Verdict::Holds,
+            verdict,
+        }
+    }
+}
+
+fn judge(published: f64, measured: f64, expect: Expect) -> Verdict {
+    let same_sign = (published >= 0.0) == (measured >= 0.0);
+    let met = match expect {
+        Expect::Within { points } => same_sign && (published - measured).abs() <= points,
+        Expect::Sign => same_sign,
+        Expect::AtLeast => measured >= published,
+        Expect::AtMost => measured <= published,
+        Expect::AboutZero { points } => measured.abs() <= points,
+    };
+    match (met, same_sign) {
+        (true, _) => Verdict::Holds,
+        (false, true) => Verdict::SignOnly,
+        (false, false) => Verdict::Fails,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_holds_in_sign_and_within_its_tolerance() {
+        let within = Expect::Within { points: 5.0 };
+        assert_eq!(judge(33.1, 30.0, within), Verdict::Holds);
+        assert_eq!(judge(33.1, 20.0, within), Verdict::SignOnly);
+        assert_eq!(judge(3.0, -1.0, within), Verdict::Fails);
+        assert_eq!(judge(33.1, 1.0, Expect::Sign), Verdict::Holds);
+        assert_eq!(judge(446.8, 500.0, Expect::AtMost), Verdict::SignOnly);
+        assert_eq!(judge(0.0, -2.0, Expect::AboutZero { points: 3.0 }), Verdict::Holds);
+        assert_eq!(judge(0.0, -4.0, Expect::AboutZero { points: 3.0 }), Verdict::Fails);
+        assert_eq!(judge(10.0, 12.0, Expect::AtLeast), Verdict::Holds);
+    }
+}
