@@ -325,7 +325,7 @@ fn a_daemon_that_stops_answering_takes_its_branch_offline_and_gives_it_back() {
     branch.io(|online| rustix::fs::fstatvfs(online.root())).unwrap();
 
     branch.set_timeout(Duration::from_millis(500));
-    daemon.signal(rustix::process::Signal::STOP);
+    daemon.stop();
     let begun = Instant::now();
     let hung = branch.io(|online| rustix::fs::fstatvfs(online.root()).map(drop));
     assert_eq!(hung, Err(rustix::io::Errno::TIMEDOUT));
@@ -359,6 +359,20 @@ impl FuseDaemon {
     fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(&self.0);
         rustix::process::kill_process(pid, signal).unwrap();
+    }
+
+    /// Returns when all its threads have stopped: until then one of them may answer.
+    fn stop(&self) {
+        self.signal(rustix::process::Signal::STOP);
+        let deadline = Instant::now() + SOON;
+        let is_stopped = |task: std::io::Result<std::fs::DirEntry>| {
+            let stat = std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap();
+            stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('T'))
+        };
+        while !std::fs::read_dir(format!("/proc/{}/task", self.0.id())).unwrap().all(is_stopped) {
+            assert!(Instant::now() < deadline, "the daemon does not stop");
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     fn wait(&mut self) {

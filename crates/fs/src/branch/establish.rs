@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
@@ -31,7 +32,12 @@ pub(super) struct Plan {
     /// Shared with the branch, its earlier lives and other plans of it.
     pub(super) lives: Arc<()>,
     pub(super) threads: Arc<AtomicUsize>,
+    /// How long to wait for whoever has the branch to let go of it.
+    pub(super) patience: Duration,
 }
+
+/// How often a locked branch is tried again.
+const LOCK_RETRY: Duration = Duration::from_millis(10);
 
 /// A branch that may come online.
 pub(super) struct Candidate {
@@ -198,15 +204,29 @@ impl Plan {
     }
 
     /// Keeps a second daemon away. Our own previous life may still hold the lock.
+    ///
+    /// A daemon that was killed has the lock until the last of its threads is gone, and so has what any process started, until it
+    /// runs (the child has all descriptors up to `execve`). So a lock is waited for before it is believed: to go on without the
+    /// branch would hide its files.
     fn lock(&self, dir: &OwnedFd) -> Result<(), BranchError> {
-        match rustix::fs::flock(dir, FlockOperation::NonBlockingLockExclusive) {
+        let until = Instant::now() + self.patience;
+        let mut last = false;
+        while let Err(Errno::WOULDBLOCK) = rustix::fs::flock(dir, FlockOperation::NonBlockingLockExclusive) {
             // The branch has one share, this plan another.
-            Err(Errno::WOULDBLOCK) if Arc::strong_count(&self.lives) <= 2 => {
-                Err(BranchError::InUse { path: self.path() })
+            if Arc::strong_count(&self.lives) > 2 {
+                return Ok(());
             }
-            // Not every file system has locks.
-            _ => Ok(()),
+            if last {
+                return Err(BranchError::InUse { path: self.path() });
+            }
+            // At least once more, as a previous life may have ended between the two questions.
+            last = Instant::now() >= until;
+            if !last {
+                std::thread::sleep(LOCK_RETRY);
+            }
         }
+        // Not every file system has locks.
+        Ok(())
     }
 
     /// Chooses the slot and makes the identity last. The marker comes first: a memory without it would say "not mounted".

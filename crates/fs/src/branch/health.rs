@@ -14,6 +14,10 @@ use rustix::io::Errno;
 use super::establish::{Candidate, Plan};
 use super::{Branch, BranchError, Online, mounts};
 
+/// How long a branch that somebody else has is waited for; in a probe, which comes again, less.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+const LOCK_PATIENCE_OF_PROBES: Duration = Duration::from_millis(100);
+
 /// What a probe found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProbeResult {
@@ -121,12 +125,13 @@ enum Look {
 
 impl Branch {
     /// Opens the branch: root, mount rules, identity, abilities. Does nothing when it is online. On failure the branch is offline
-    /// with the error's text as the reason. Waits at most the timeout.
+    /// with the error's text as the reason. Waits at most the timeout; a branch that another process has, for a second of it.
     pub fn bring_online(&self) -> Result<(), BranchError> {
-        self.establish(self.timeout())
+        let timeout = self.timeout();
+        self.establish(timeout, LOCK_PATIENCE.min(timeout / 2))
     }
 
-    fn establish(&self, timeout: Duration) -> Result<(), BranchError> {
+    fn establish(&self, timeout: Duration, patience: Duration) -> Result<(), BranchError> {
         if self.is_online() {
             return Ok(());
         }
@@ -136,6 +141,7 @@ impl Branch {
             guarded: self.always_guarded.load(Ordering::Relaxed),
             lives: Arc::clone(&self.lives),
             threads: Arc::clone(&self.threads),
+            patience,
         };
         let found = self.prober.run(timeout, move || plan.run()).unwrap_or_else(|| {
             let waited_ms = timeout.as_millis() as u64;
@@ -170,7 +176,7 @@ impl Branch {
     /// to bring it online. Takes about `timeout` at most.
     pub fn probe(&self, timeout: Duration) -> ProbeResult {
         let Some(online) = self.online() else {
-            return match self.establish(timeout) {
+            return match self.establish(timeout, LOCK_PATIENCE_OF_PROBES) {
                 Ok(()) => ProbeResult::CameBack,
                 Err(error) => ProbeResult::StillOffline { reason: error.to_string() },
             };
@@ -189,7 +195,7 @@ impl Branch {
                 let changed = !matches!(error, BranchError::Hung { .. });
                 drop(online);
                 // It may be the same branch, mounted anew.
-                if changed && self.establish(timeout).is_ok() {
+                if changed && self.establish(timeout, LOCK_PATIENCE_OF_PROBES).is_ok() {
                     return ProbeResult::CameBack;
                 }
                 ProbeResult::WentOffline { reason }
@@ -206,7 +212,7 @@ impl Branch {
         } else if online.hidden.is_none() {
             // It came online without its hidden folder; now it can have one.
             self.take_offline_if(online, "it can be written again and is opened anew".to_owned());
-            return match self.establish(timeout) {
+            return match self.establish(timeout, LOCK_PATIENCE_OF_PROBES) {
                 Ok(()) => ProbeResult::CameBack,
                 Err(error) => ProbeResult::WentOffline { reason: error.to_string() },
             };

@@ -207,6 +207,20 @@ fn a_second_daemon_cannot_use_the_branch() {
 }
 
 #[test]
+fn a_branch_is_waited_for_while_the_daemon_that_had_it_comes_to_its_end() {
+    let place = Place::new();
+    let had = place.branch("disk", &place.state());
+    had.bring_online().unwrap();
+    let other = place.branch("disk", &place.state());
+    let ending = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(300));
+        had.take_offline("test".to_owned());
+    });
+    other.bring_online().unwrap();
+    ending.join().unwrap();
+}
+
+#[test]
 fn a_branch_comes_back_while_its_old_life_is_still_in_use() {
     let place = Place::new();
     let branch = place.branch("disk", &place.state());

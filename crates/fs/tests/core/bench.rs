@@ -28,10 +28,10 @@ pub(crate) enum Ground {
 
 /// See the module.
 pub(crate) struct Bench {
-    root: PathBuf,
+    pub(crate) root: PathBuf,
     /// Removed at the end; `None` in a child process, which only uses it.
-    dir: Option<tempfile::TempDir>,
-    mounts: Vec<PathBuf>,
+    pub(crate) dir: Option<tempfile::TempDir>,
+    pub(crate) mounts: Vec<PathBuf>,
 }
 
 impl Bench {
@@ -48,11 +48,6 @@ impl Bench {
         bench.tmpfs(&bench.root().join("tiny.store"), &format!("size={TINY_KIB}k"));
         bench.bind_tiny();
         bench
-    }
-
-    /// A bench that another process made.
-    pub(crate) fn of_parent(root: PathBuf) -> Bench {
-        Bench { root, dir: None, mounts: Vec::new() }
     }
 
     fn tmpfs(&mut self, at: &Path, options: &str) {

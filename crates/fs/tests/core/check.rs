@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
+use umbrella_fs::control::protocol::BranchState;
 use umbrella_fs::pool::{Attr, OpenRequest};
 use umbrella_fs::{NodeId, OpError};
 use umbrella_policy::placement::spec::FileKind;
@@ -57,6 +58,17 @@ pub(crate) fn all(world: &mut World) -> Done {
     open_files(world, &seen)?;
     on_branches(world, &seen, &on_disk(world))?;
     hidden_is_clean(world)
+}
+
+/// The pool goes on without a branch that it cannot have; here it must have all but the one that was taken away.
+pub(crate) fn branches_are_there(world: &World) -> Done {
+    let branches = world.pool().status().branches;
+    for (number, branch) in branches.iter().enumerate().filter(|(number, _)| world.away != Some(*number)) {
+        if branch.state != BranchState::Online {
+            return fail(format!("branch {} is not there: {:?}", BRANCHES[number], branch.state));
+        }
+    }
+    Ok(())
 }
 
 /// Every file once, directories alike on all branches, nothing that nobody made.

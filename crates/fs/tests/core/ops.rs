@@ -1,8 +1,21 @@
 //! Operations, and how they are drawn. Each names what it acts on by a number that is taken modulo what is there, so that any part of
 //! a sequence is a sequence.
 
+use std::time::Duration;
+
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+
+/// Time for one kind of generated run.
+pub(crate) fn budget(seconds: u64) -> Duration {
+    let asked = std::env::var("UMBRELLA_MODEL_SECONDS").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs(asked.unwrap_or(seconds))
+}
+
+/// Where seeds begin.
+pub(crate) fn first_seed() -> u64 {
+    std::env::var("UMBRELLA_MODEL_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
+}
 
 /// Which of the things that are there.
 pub(crate) type Pick = u32;

@@ -5,22 +5,11 @@ use std::time::{Duration, Instant};
 
 use crate::bench::Ground;
 use crate::check;
-use crate::ops::{Op, generate};
+use crate::ops::{Op, budget, first_seed, generate};
 use crate::world::{Done, World};
 
 /// Operations in one sequence.
 const LENGTH: usize = 120;
-
-/// Time for one kind of generated run.
-pub(crate) fn budget(seconds: u64) -> Duration {
-    let asked = std::env::var("UMBRELLA_MODEL_SECONDS").ok().and_then(|text| text.parse().ok());
-    Duration::from_secs(asked.unwrap_or(seconds))
-}
-
-/// Where seeds begin.
-pub(crate) fn first_seed() -> u64 {
-    std::env::var("UMBRELLA_MODEL_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
-}
 
 /// Runs operations on a new pool; all that can be wrong is an error.
 pub(crate) fn run(ground: Ground, rules: usize, ops: &[Op]) -> Done {

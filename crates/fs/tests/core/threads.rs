@@ -15,7 +15,7 @@ use umbrella_fs::pool::{Change, OpenRequest, Pool, Replace, Walk};
 use umbrella_fs::{Caller, HandleId, NodeId, OpResult};
 
 use crate::bench::{BRANCHES, Bench, Ground, rule_set};
-use crate::sequences::{budget, first_seed};
+use crate::ops::{budget, first_seed};
 use crate::world::{Done, fail, pattern};
 
 const WORKERS: usize = 4;

@@ -82,12 +82,8 @@ impl World {
         World::over(Bench::new(ground), rules)
     }
 
-    /// On branches that another process made.
-    pub(crate) fn in_folder(root: std::path::PathBuf, rules: usize) -> World {
-        World::over(Bench::of_parent(root), rules)
-    }
-
-    fn over(bench: Bench, rules: usize) -> World {
+    /// On branches that are there.
+    pub(crate) fn over(bench: Bench, rules: usize) -> World {
         let pool = Some(bench.assemble(rules));
         World {
             pool,
@@ -369,15 +365,8 @@ impl World {
         }
     }
 
-    /// Lets go of the pool.
-    pub(crate) fn unmount(&mut self) {
-        self.known.clear();
-        self.opens.clear();
-        self.pool = None;
-    }
-
     /// The pool is gone and there again. Files open without a name are gone with it.
-    pub(crate) fn remount(&mut self, orderly: bool) {
+    pub(crate) fn remount(&mut self, orderly: bool) -> Done {
         self.known.clear();
         self.opens.clear();
         if let Some(pool) = self.pool.take() {
@@ -389,6 +378,7 @@ impl World {
         self.model.bury(&BTreeSet::new());
         self.pool = Some(self.bench.assemble(self.rules));
         self.draining = false;
+        check::branches_are_there(self)
     }
 
     pub(crate) fn apply(&mut self, op: Op) -> Done {
@@ -459,10 +449,7 @@ impl World {
                 self.drop_caches();
                 Ok(())
             }
-            Op::Remount { orderly } => {
-                self.remount(orderly);
-                Ok(())
-            }
+            Op::Remount { orderly } => self.remount(orderly),
             Op::TakeAway { branch } if here && !self.draining => {
                 let branch = branch as usize % BRANCHES.len();
                 // What changes while it is away is younger, also by a clock that only ticks.

@@ -12,11 +12,10 @@ use std::time::{Duration, Instant};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use crate::bench::Ground;
+use crate::bench::{Bench, Ground};
 use crate::check;
 use crate::model::{Model, Ref};
-use crate::ops::{Op, generate};
-use crate::sequences::{budget, first_seed};
+use crate::ops::{Op, budget, first_seed, generate};
 use crate::world::{Done, World, fail};
 
 /// Where the child finds its branches, and what it is to do.
@@ -41,7 +40,8 @@ fn operations(seed: u64) -> Vec<Op> {
 fn child() {
     let (Ok(root), Ok(seed)) = (std::env::var(ROOT), std::env::var(SEED)) else { return };
     let seed: u64 = seed.parse().unwrap();
-    let mut world = World::in_folder(PathBuf::from(root), seed as usize);
+    let parents = Bench { root: PathBuf::from(root), dir: None, mounts: Vec::new() };
+    let mut world = World::over(parents, seed as usize);
     let mut out = std::io::stdout();
     for (number, op) in operations(seed).into_iter().enumerate() {
         // One system call, so that what was said was said before the kill.
@@ -106,13 +106,14 @@ fn allow_half_writes(world: &World, before: &Model, after: &mut Model) {
 fn kill_once(seed: u64) -> Done<usize> {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut world = World::new(if seed.is_multiple_of(2) { Ground::Memory } else { Ground::Disk }, seed as usize);
-    world.unmount();
+    world.known.clear();
+    world.pool = None;
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "crash::child", "--nocapture", "--test-threads=1"])
         .env(ROOT, world.bench.root())
         .env(SEED, seed.to_string())
         .stdout(Stdio::piped())
-        .stderr(Stdio::null())
+        .stderr(Stdio::inherit())
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
