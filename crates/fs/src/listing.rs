@@ -60,6 +60,8 @@ impl Listing {
 
 /// Cookies 1 and 2 are `.` and `..`; the kernel wants them below `i64::MAX`.
 const FIRST_COOKIE: u64 = 3;
+/// How often a directory is listed in vain while files move in it, before they are held up.
+const HURRIED_LOOKS: usize = 4;
 /// Low bits of a cookie: they tell hard links, and equal numbers on two branches, apart.
 const NAME_BITS: u32 = 22;
 
@@ -103,17 +105,22 @@ impl Pool {
         if self.is_incomplete() {
             return Err(OpError::Offline);
         }
-        loop {
-            let moves = dir.moves.load(Ordering::Acquire);
+        let look = || -> OpResult<Listing> {
             let copies: Vec<DirAt> = self.copies(node)?.into_iter().collect();
-            let entries = self.merge(node, &copies)?;
-            // A file on its way between two copies may have been missed in both.
-            if copies.len() > 1 && (moves % 2 == 1 || dir.moves.load(Ordering::Acquire) != moves) {
-                drop(dir.commit.lock());
-                continue;
+            Ok(Listing { entries: self.merge(node, &copies)?, copies, topology })
+        };
+        for _ in 0..HURRIED_LOOKS {
+            let moves = dir.moves.load(Ordering::Acquire);
+            let listing = look()?;
+            // A file on its way between two copies may have been missed in both, also where there was but one when it was looked.
+            if moves.is_multiple_of(2) && dir.moves.load(Ordering::Acquire) == moves {
+                return Ok(listing);
             }
-            return Ok(Listing { entries, copies, topology });
+            drop(dir.commit.lock());
         }
+        // Out of a big directory one file after the other may move for hours.
+        let _still = dir.commit.lock();
+        look()
     }
 
     fn merge(&self, node: &Arc<Node>, copies: &[DirAt]) -> OpResult<Vec<Entry>> {

@@ -235,3 +235,32 @@ fn a_file_that_moves_to_and_fro_is_found_at_any_time() {
     let moved = pool.status().metrics["umbrella_relocations_done_count"];
     assert!(moves > 20 && moved > 20 && looks > 100, "{moved} moves of {moves}, {looks} looks");
 }
+
+#[test]
+fn a_file_on_its_first_way_out_of_a_directory_is_listed_at_any_time() {
+    let bench = Bench::new(Ground::Memory);
+    let pool = bench.assemble(2);
+    let until = Instant::now() + Duration::from_secs(2);
+    let mut number = 0;
+    while Instant::now() < until {
+        number += 1;
+        let dir = pool.mkdir(NodeId::ROOT, OsStr::new(&format!("{number}")), 0o755, Caller::ROOT).unwrap().node;
+        let file = put(&pool, dir, "file", b"there");
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let looker = scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let listing = pool.list(dir, 0).expect("it can be listed");
+                    assert_eq!(listing.after(0).len(), 1, "directory {number}");
+                }
+            });
+            // The second branch has no copy of the directory before.
+            let change = umbrella_fs::pool::Change { uid: Some(1000), ..Default::default() };
+            pool.setattr(file, &change).unwrap();
+            pool.move_all_queued();
+            stop.store(true, Ordering::Relaxed);
+            looker.join().unwrap();
+        });
+        assert!(bench.branch(1).join(format!("{number}/file")).exists(), "it has moved");
+    }
+}
