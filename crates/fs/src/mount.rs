@@ -40,6 +40,7 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     let (slow, slow_calls) = channel();
     let failed = |source| Error::Mount { path: mount.clone(), source };
     let mut mounted = fuse::mount(&pool, &mount, threads(pool.spec().threads), slow).map_err(failed)?;
+    pool.begin_use();
     let slow_calls = Arc::new(Mutex::new(slow_calls));
     let mut helpers = Vec::new();
     for number in 0..SLOW_THREADS {
@@ -62,6 +63,7 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
         // A panic of a helper was logged when it happened; the tree is unmounted either way.
         let _ = helper.join();
     }
+    pool.end_use();
     tracing::info!(mount = %mount.display(), "unmounted");
     ended.map_err(failed)
 }

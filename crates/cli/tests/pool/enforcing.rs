@@ -324,3 +324,22 @@ fn io_read(path: &std::path::Path) -> Vec<u8> {
     std::io::Read::read_to_end(&mut file, &mut data).unwrap();
     data
 }
+
+#[test]
+fn what_a_killed_daemon_had_still_to_move_moves_after_the_next_mount() {
+    let (_disks, builder) = disks(["a", "large"]);
+    let mut pool = builder.rules(LARGE_FILES).mount();
+    let mut open = File::create(pool.join("grows")).unwrap();
+    open.write_all(&bytes(1, 3 * MIB)).unwrap();
+    assert_eq!(pool.found_on("grows"), ["a"], "it is open for writing");
+    pool.kill_9();
+    drop(open);
+    pool.start();
+    pool.expect_on("large", "grows");
+    assert!(fs::read(pool.join("grows")).unwrap() == bytes(1, 3 * MIB));
+    // After an end in order nothing is looked for: this file waits for its close, or for the enforcer.
+    pool.stop();
+    fs::write(pool.on("a", "behind"), bytes(2, 3 * MIB)).unwrap();
+    pool.start();
+    pool.expect_stays_on("a", "behind");
+}

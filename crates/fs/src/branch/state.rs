@@ -118,6 +118,43 @@ impl StateDir {
         Ok(Arc::new(StateDir { file, pool: Mutex::new(pool), reserved: Mutex::default(), claims: Mutex::default() }))
     }
 
+    /// What is remembered of the branches of the pool that is mounted at `mount`, by name; changes nothing. Empty where nothing is,
+    /// or nothing can be read.
+    pub fn remembered(dir: &Path, mount: &Path) -> BTreeMap<String, Remembered> {
+        let file = dir.join("pools").join(format!("{:016x}.json", path_hash(mount)));
+        let pool = std::fs::read(&file).ok().and_then(|text| read_pool(&file, mount, &text).ok());
+        pool.map(|pool| pool.branches).unwrap_or_default()
+    }
+
+    /// Notes that the pool is in use. True when it was when this was noted last, without an end in order since.
+    pub fn begin_use(&self) -> Result<bool, StateError> {
+        let note = self.in_use();
+        let failed = |source| StateError::Io { path: note.clone(), source };
+        match File::options().write(true).create_new(true).open(&note) {
+            Ok(_) => {
+                let folder = note.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all());
+                folder.map(|()| false).map_err(failed)
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(true),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// Notes that the pool ended in order, with nothing left to do. Not durable at once: a note that comes back costs a walk.
+    pub fn end_use(&self) -> Result<(), StateError> {
+        let note = self.in_use();
+        match std::fs::remove_file(&note) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(StateError::Io { path: note, source: error })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn in_use(&self) -> PathBuf {
+        self.file.with_extension("in-use")
+    }
+
     /// Identity of the pool.
     pub fn pool_id(&self) -> Uuid {
         self.pool.lock().pool

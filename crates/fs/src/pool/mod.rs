@@ -110,6 +110,8 @@ pub struct Pool {
     /// The kernel gives passthrough.
     pub(crate) passthrough: AtomicBool,
     pub(crate) stopping: Arc<AtomicBool>,
+    /// Files may be where they do not belong without waiting for their move: the enforcer has to look.
+    pub(crate) moves_left: AtomicBool,
 }
 
 const HANDLE_SHARDS: usize = 16;
@@ -159,6 +161,7 @@ impl Pool {
             warnings: Mutex::default(),
             passthrough: AtomicBool::new(false),
             stopping: Arc::new(AtomicBool::new(false)),
+            moves_left: AtomicBool::new(false),
         });
         pool.load_branches();
         Ok(pool)

@@ -79,6 +79,16 @@ impl Mover {
         }
     }
 
+    /// Whether any file waits.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.queue.lock().is_empty()
+    }
+
+    /// Whether this file waits.
+    pub(super) fn has(&self, node: &Arc<Node>) -> bool {
+        self.queue.lock().iter().any(|waiting| Arc::ptr_eq(&waiting.node, node))
+    }
+
     pub(super) fn temp_name(&self) -> OsString {
         let number = self.temp.fetch_add(1, Ordering::Relaxed);
         OsString::from(format!("move-{}-{number}", std::process::id()))
@@ -170,6 +180,10 @@ impl Pool {
             Err(why @ (NotMoved::Busy(_) | NotMoved::Mapped)) => {
                 self.count(Metric::RelocationsBusy);
                 tracing::debug!(path = %show(node), %why, "not moved now");
+                if self.stopping.load(Ordering::Relaxed) {
+                    // Its copy was dropped for the end's sake.
+                    self.moves_left.store(true, Ordering::Relaxed);
+                }
                 if matches!(why, NotMoved::Mapped) {
                     return Turn::Later;
                 }

@@ -114,9 +114,8 @@ impl Pool {
             Choice::NoRoom => None,
         };
         let node = self.nodes.find(Pool::backing(&dir.branch, meta));
-        let open_for_writing =
-            node.as_ref().and_then(|node| node.file()).is_some_and(|file| file.state.read().writers > 0);
-        let outcome = outcome(&here, explained.decision.choice, belongs.as_deref(), open_for_writing, &explained.why);
+        let turn = node.as_ref().map_or(Turn::Unknown, |node| self.turn_of(node));
+        let outcome = outcome(&here, explained.decision.choice, belongs.as_deref(), turn, &explained.why);
         let entry = active.rules.entries().get(explained.decision.entry.index());
         Ok(Explanation {
             path: shown,
@@ -129,6 +128,23 @@ impl Pool {
             outcome,
             duplicates: all.into_iter().filter(|branch| *branch != here).collect(),
         })
+    }
+
+    fn turn_of(&self, node: &Arc<Node>) -> Turn {
+        let Some(file) = node.file() else { return Turn::Unknown };
+        let (writers, copying) = {
+            let state = file.state.read();
+            (state.writers, state.copying.is_some())
+        };
+        if writers > 0 {
+            Turn::AtItsClose
+        } else if copying {
+            Turn::Now
+        } else if self.mover.has(node) {
+            Turn::Queued
+        } else {
+            Turn::Unknown
+        }
     }
 
     /// Where a new file of this name, made by root, would go.
@@ -198,14 +214,29 @@ impl Pool {
     }
 }
 
-fn outcome(here: &str, choice: Choice, belongs: Option<&str>, open: bool, why: &str) -> String {
+/// When a file that is in the wrong place is moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    /// It is being copied.
+    Now,
+    /// It waits for the mover.
+    Queued,
+    /// Somebody writes.
+    AtItsClose,
+    /// Nobody has it in mind.
+    Unknown,
+}
+
+fn outcome(here: &str, choice: Choice, belongs: Option<&str>, turn: Turn, why: &str) -> String {
     match (choice, belongs) {
-        (Choice::Place(_), Some(there)) if open => {
-            format!("it moves from {here} to {there} when its last writer closes it ({why})")
-        }
-        (Choice::Place(_), Some(there)) => {
-            format!("it moves from {here} to {there} at its next close or at the next `umbrella enforce` ({why})")
-        }
+        (Choice::Place(_), Some(there)) => match turn {
+            Turn::Now => format!("it is moving from {here} to {there} now ({why})"),
+            Turn::Queued => format!("it is queued to move from {here} to {there} ({why})"),
+            Turn::AtItsClose => format!("it moves from {here} to {there} when its last writer closes it ({why})"),
+            Turn::Unknown => {
+                format!("it moves from {here} to {there} at its next close or at the next `umbrella enforce` ({why})")
+            }
+        },
         (Choice::NoRoom, _) => format!("it stays on {here}: {why}"),
         _ => format!("it stays on {here} ({why})"),
     }

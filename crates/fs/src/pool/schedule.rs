@@ -1,4 +1,5 @@
-//! When the enforcer walks by itself: once a day, inside the configured hours.
+//! When the enforcer walks by itself: once a day, inside the configured hours; and after a mount that did not end in order. What was
+//! waiting for its move then, or was open for writing, waits for nothing now, and no close would come.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,6 +13,9 @@ const TICK: Duration = Duration::from_millis(200);
 impl Pool {
     /// The schedule's thread.
     pub(crate) fn run_schedule(self: &Arc<Self>) {
+        if self.moves_left.load(Ordering::Relaxed) {
+            self.move_what_was_left();
+        }
         let Some(window) = self.spec.enforce.window else { return };
         let mut done_inside = false;
         while !self.stopping.load(Ordering::Relaxed) {
@@ -23,6 +27,38 @@ impl Pool {
                 done_inside = true;
                 self.walk_in(window);
             }
+        }
+    }
+
+    /// Notes that the pool is in use, and whether the last mount left moves undone.
+    pub(crate) fn begin_use(&self) {
+        let left = self.state.begin_use().unwrap_or_else(|error| {
+            tracing::warn!(%error, "files that wait for their move when the daemon is killed will wait for `umbrella enforce`");
+            false
+        });
+        self.moves_left.store(left, Ordering::Relaxed);
+    }
+
+    /// Notes the end, unless moves are left. All threads have ended.
+    pub(crate) fn end_use(&self) {
+        if self.moves_left.load(Ordering::Relaxed) || self.mover.is_waiting() {
+            return;
+        }
+        if let Err(error) = self.state.end_use() {
+            tracing::warn!(%error, "the next mount will look for moves that are left");
+        }
+    }
+
+    fn move_what_was_left(&self) {
+        let walk = Walk { dry_run: false, bandwidth: self.spec.enforce.bandwidth, only: None };
+        tracing::info!("the last mount did not end in order: the enforcer looks for files that wait for their move");
+        match self.enforce(walk, &mut |_| true) {
+            Ok(_) if self.stopping.load(Ordering::Relaxed) => {}
+            Ok(summary) => {
+                tracing::info!(?summary, "the enforcer ends its walk");
+                self.moves_left.store(false, Ordering::Relaxed);
+            }
+            Err(error) => tracing::warn!(%error, "the enforcer's walk failed"),
         }
     }
 

@@ -264,3 +264,17 @@ fn a_file_on_its_first_way_out_of_a_directory_is_listed_at_any_time() {
         assert!(bench.branch(1).join(format!("{number}/file")).exists(), "it has moved");
     }
 }
+
+#[test]
+fn explain_says_what_a_file_in_the_wrong_place_waits_for() {
+    let scene = Scene::new();
+    let outcome = || scene.pool.explain(b"/dir/file").unwrap().outcome;
+    assert!(outcome().starts_with("it is queued to move from fast to slow ("), "{}", outcome());
+    let opened = scene.pool.open(scene.file, WRITE).unwrap();
+    assert!(outcome().contains("when its last writer closes it"), "{}", outcome());
+    scene.pool.release(opened.handle).unwrap();
+    let moving = scene.copying();
+    assert!(outcome().starts_with("it is moving from fast to slow now ("), "{}", outcome());
+    moving.join().unwrap();
+    assert!(outcome().starts_with("it stays on slow ("), "{}", outcome());
+}
