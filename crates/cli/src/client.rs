@@ -28,10 +28,7 @@ pub(crate) enum ClientError {
         socket: PathBuf,
     },
     /// The socket belongs to somebody else.
-    #[error(
-        "{}: permission denied (only the user that mounted the pool may speak to its daemon)",
-        visible_path(socket)
-    )]
+    #[error("{}: permission denied: run as root or as the owner of the mount", visible_path(socket))]
     NotAllowed {
         /// The socket.
         socket: PathBuf,

@@ -9,6 +9,9 @@ use std::process::{Command, Stdio};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
+/// Type of pools.
+const KIND: &str = "fuse.umbrella";
+
 /// One mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mounted {
@@ -22,6 +25,12 @@ pub(crate) struct Mounted {
 pub(crate) fn at(path: &Path) -> Option<Mounted> {
     let table = std::fs::read("/proc/self/mountinfo").ok()?;
     last_at(&table, path)
+}
+
+/// Where pools are mounted, whoever mounted them.
+pub(crate) fn pools() -> Vec<PathBuf> {
+    let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    table.split(|byte| *byte == b'\n').filter_map(parse).filter(|(_, it)| it.kind == KIND).map(|(at, _)| at).collect()
 }
 
 /// Whether a FUSE file system is mounted there whose daemon is gone.
@@ -47,15 +56,17 @@ fn fusermount(path: &Path) -> io::Result<()> {
 /// `36 35 98:0 /mnt1 /mnt\040two rw,noatime master:1 - ext3 /dev/root rw`: the mount point is the fifth word, the options of the
 /// mount are the sixth, and the type is the first after the lone dash.
 fn last_at(table: &[u8], path: &Path) -> Option<Mounted> {
+    let mut lines = table.split(|byte| *byte == b'\n').filter_map(parse);
+    lines.rfind(|(mount_point, _)| mount_point == path).map(|(_, mounted)| mounted)
+}
+
+fn parse(line: &[u8]) -> Option<(PathBuf, Mounted)> {
     let text = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
-    let mounted = |line: &[u8]| {
-        let mut words = line.split(|byte| *byte == b' ');
-        let mount_point = unescape(words.nth(4)?);
-        let options = words.next()?.split(|byte| *byte == b',').map(text).collect();
-        let kind = text(words.skip_while(|word| *word != b"-").nth(1)?);
-        (mount_point == path).then_some(Mounted { kind, options })
-    };
-    table.split(|byte| *byte == b'\n').filter_map(mounted).next_back()
+    let mut words = line.split(|byte| *byte == b' ');
+    let mount_point = unescape(words.nth(4)?);
+    let options = words.next()?.split(|byte| *byte == b',').map(text).collect();
+    let kind = text(words.skip_while(|word| *word != b"-").nth(1)?);
+    Some((mount_point, Mounted { kind, options }))
 }
 
 /// The kernel writes blanks, newlines and backslashes of a path as three octal digits.

@@ -17,6 +17,7 @@ use umbrella_fs::control::protocol::{Answer, Request};
 
 use crate::client::Client;
 use crate::config;
+use crate::mounts;
 use crate::text::visible_path;
 
 /// Longest path of a Unix socket, without the final NUL.
@@ -28,6 +29,12 @@ pub(crate) enum PoolError {
     /// Nothing is mounted.
     #[error("no pool is mounted (start one with `umbrella mount CONFIG`)")]
     NoneMounted,
+    /// Only others' pools are.
+    #[error("{mounts}: permission denied: run as root or as the owner of the mount")]
+    NotOurs {
+        /// Their mount points, for people.
+        mounts: String,
+    },
     /// More than one is.
     #[error("{} pools are mounted; say which: {}", .mounts.len(), mounts.join(", "))]
     Several {
@@ -77,7 +84,7 @@ pub(crate) fn find(given: Option<&Path>) -> Result<Pool, PoolError> {
     }
     if given.is_file() {
         let config = config::read(given)?;
-        return Ok(Pool::at(&config::resolve(&config.spec.mount)));
+        return configured(&config.spec.mount);
     }
     let mounts = mounted();
     let mounted = if mounts.is_empty() {
@@ -89,12 +96,27 @@ pub(crate) fn find(given: Option<&Path>) -> Result<Pool, PoolError> {
     Err(PoolError::NotAPool { path: visible_path(given), mounted })
 }
 
+/// The pool that a configuration says to mount at `mount`.
+pub(crate) fn configured(mount: &Path) -> Result<Pool, PoolError> {
+    let pool = Pool::at(&config::resolve(mount));
+    if !pool.socket.exists() && of_others().contains(&pool.mount) {
+        return Err(PoolError::NotOurs { mounts: visible_path(&pool.mount) });
+    }
+    Ok(pool)
+}
+
 /// The pool whose mount holds `path`, if its socket exists.
 pub(crate) fn holding(path: &Path) -> Result<Option<Pool>, PoolError> {
     let plain = absolute(path)?;
     // The plain path first: looking at a path in a mount whose daemon hangs would hang too.
     let held = |path: &Path| path.ancestors().map(Pool::at).find(|pool| pool.socket.exists());
-    Ok(held(&plain).or_else(|| held(&config::resolve(&plain))))
+    if let Some(pool) = held(&plain).or_else(|| held(&config::resolve(&plain))) {
+        return Ok(Some(pool));
+    }
+    match of_others().into_iter().find(|mount| plain.starts_with(mount)) {
+        Some(mount) => Err(PoolError::NotOurs { mounts: visible_path(&mount) }),
+        None => Ok(None),
+    }
 }
 
 /// The path inside the pool's mount, beginning with `/`; links in the last part are not followed.
@@ -111,10 +133,21 @@ pub(crate) fn inside(pool: &Pool, path: &Path) -> Result<Option<PathBuf>, PoolEr
 fn only_mounted() -> Result<Pool, PoolError> {
     let mounts = mounted();
     match mounts.len() {
-        0 => Err(PoolError::NoneMounted),
+        0 => {
+            let others: Vec<String> = of_others().iter().map(|mount| visible_path(mount)).collect();
+            if others.is_empty() {
+                return Err(PoolError::NoneMounted);
+            }
+            Err(PoolError::NotOurs { mounts: others.join(", ") })
+        }
         1 => mounts.first().map(|mount| Pool::at(mount)).ok_or(PoolError::NoneMounted),
         _ => Err(PoolError::Several { mounts: mounts.iter().map(|mount| visible_path(mount)).collect() }),
     }
+}
+
+/// Pools that the kernel knows and whose daemons would not hear this user. To root, a mount without its socket is not another's.
+fn of_others() -> Vec<PathBuf> {
+    if rustix::process::geteuid().is_root() { Vec::new() } else { mounts::pools() }
 }
 
 /// Mount points of all daemons that listen.

@@ -92,6 +92,29 @@ pub enum Error {
         /// Name of the branch.
         name: String,
     },
+    /// The configuration would not take the name.
+    #[error(
+        "{name:?} is no name for a branch: it must have 1 to {limit} printable characters, no \"/\" and no blank at its ends",
+        limit = crate::spec::LONGEST_NAME
+    )]
+    BranchName {
+        /// The name.
+        name: String,
+    },
+    /// The configuration would not take the path.
+    #[error("{path} is no path for a branch: it must begin with \"/\" and have no \"..\"", path = path.display())]
+    BranchPath {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A branch inside another would show its files twice; one inside the mount, itself.
+    #[error("{path} and {other} lie one inside the other; every file would be there twice", path = path.display())]
+    BranchOverlaps {
+        /// The new branch's path.
+        path: PathBuf,
+        /// The other, for people.
+        other: String,
+    },
     /// The branch still holds files.
     #[error(
         "branch {name:?} still holds files (for example {example}): run `umbrella branch drain {name}` first, or remove it with --force to hide them"

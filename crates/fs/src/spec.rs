@@ -1,6 +1,6 @@
 //! What a pool is made of, as the configuration says it: typed, resolved, free of file formats.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -71,4 +71,33 @@ pub struct EnforceSpec {
     pub window: Option<(u16, u16)>,
     /// At most so many bytes a second are moved; `None`: no limit.
     pub bandwidth: Option<ByteSize>,
+}
+
+/// Names stand in tables and messages: no longer than this many characters.
+pub const LONGEST_NAME: usize = 64;
+
+/// Whether a branch may be called so. Without `/`, since names are shown beside paths.
+#[must_use]
+pub fn is_branch_name(name: &str) -> bool {
+    is_name(name) && !name.contains('/')
+}
+
+/// Whether anything that people name may be called so: printable, not empty, with no blank at its ends.
+#[must_use]
+pub fn is_name(name: &str) -> bool {
+    !name.is_empty()
+        && name.trim() == name
+        && name.chars().count() <= LONGEST_NAME
+        && !name.chars().any(char::is_control)
+}
+
+/// The path without symbolic links; the part that does not exist (or is a dead mount) is kept as it is.
+#[must_use]
+pub fn resolve(path: &Path) -> PathBuf {
+    for known in path.ancestors() {
+        if let (Ok(real), Ok(rest)) = (known.canonicalize(), path.strip_prefix(known)) {
+            return if rest.as_os_str().is_empty() { real } else { real.join(rest) };
+        }
+    }
+    path.to_owned()
 }

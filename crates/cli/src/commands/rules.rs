@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use serde_json::json;
 use umbrella_fs::control::protocol::Request;
 
 use super::PoolOption;
 use crate::client::Client;
-use crate::pool::{self, Pool};
+use crate::pool;
 use crate::text::{count, visible_path};
 use crate::{config, output};
 
@@ -34,21 +35,29 @@ EXAMPLES:
         config: PathBuf,
         #[command(flatten)]
         pool: PoolOption,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
     },
 }
 
 impl RulesArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let RulesCommand::Reload { config: path, pool } = self.command;
+        let RulesCommand::Reload { config: path, pool, json } = self.command;
         let config = config::read(&path)?;
         let pool = match pool.pool {
             Some(pool) => pool::find(Some(&pool))?,
-            None => Pool::at(&config::resolve(&config.spec.mount)),
+            None => pool::configured(&config.spec.mount)?,
         };
         let rules = config.spec.rules;
-        let number = count(rules.rules.len() as u64, "rule");
+        let number = rules.rules.len() as u64;
         Client::new(&pool.socket).ask(&Request::RulesReload { rules })?;
-        output::line(&format!("{}: {number} in force", visible_path(&pool.mount)))?;
+        let mount = visible_path(&pool.mount);
+        if json {
+            output::json(&json!({ "mount": mount, "rules": number }))?;
+        } else {
+            output::line(&format!("{mount}: {} in force", count(number, "rule")))?;
+        }
         Ok(ExitCode::SUCCESS)
     }
 }

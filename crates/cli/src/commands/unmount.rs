@@ -9,6 +9,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags};
+use serde_json::json;
 use umbrella_fs::control::protocol::{Answer, Request};
 
 use super::PoolArg;
@@ -39,24 +40,33 @@ pub(crate) struct UnmountArgs {
     /// Detach the tree at once; the daemon ends when the last open file is closed.
     #[arg(short, long, conflicts_with = "force")]
     lazy: bool,
+    /// Print JSON: what became of the mount is "unmounted", or "detached" with the reason.
+    #[arg(long)]
+    json: bool,
 }
 
 impl UnmountArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let pool = pool::find(self.pool.pool.as_deref())?;
         let shown = visible_path(&pool.mount);
-        if self.lazy {
+        let (outcome, reason) = if self.lazy {
             mounts::detach(&pool.mount, false).with_context(|| format!("detaching {shown}"))?;
-            output::line(&format!("{shown} is detached"))?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        match self.ask(&pool) {
-            Ok(()) => output::line(&format!("{shown} is unmounted"))?,
-            Err(error) if self.force => {
-                mounts::detach(&pool.mount, true).with_context(|| format!("detaching {shown} ({error:#})"))?;
-                output::line(&format!("{shown} is detached by force: {error:#}"))?;
+            ("detached", None)
+        } else {
+            match self.ask(&pool) {
+                Ok(()) => ("unmounted", None),
+                Err(error) if self.force => {
+                    mounts::detach(&pool.mount, true).with_context(|| format!("detaching {shown} ({error:#})"))?;
+                    ("detached", Some(format!("{error:#}")))
+                }
+                Err(error) => return Err(error),
             }
-            Err(error) => return Err(error),
+        };
+        if self.json {
+            output::json(&json!({ "mount": shown, "outcome": outcome, "reason": reason }))?;
+        } else {
+            let by_force = reason.map(|reason| format!(" by force: {reason}")).unwrap_or_default();
+            output::line(&format!("{shown} is {outcome}{by_force}"))?;
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use toml::Spanned;
-use umbrella_fs::spec::{BranchSpec, EnforceSpec, OnBranchError, PoolSpec};
+use umbrella_fs::spec::{BranchSpec, EnforceSpec, LONGEST_NAME, OnBranchError, PoolSpec, is_branch_name, is_name};
 use umbrella_policy::placement::spec::RulesSpec;
 use umbrella_units::{Amount, ByteSize, parse_duration};
 
@@ -19,8 +19,6 @@ use super::{Config, Spans};
 
 /// A branch has a number of 16 bits, and every one costs a look at each listing.
 const MOST_BRANCHES: usize = 1024;
-/// Names stand in tables and messages.
-const LONGEST_NAME: usize = 64;
 const DEFAULT_CACHE_TIMEOUT: Duration = Duration::from_secs(3600);
 const DEFAULT_PROBE: Duration = Duration::from_secs(5);
 const MOST_THREADS: i64 = 256;
@@ -72,11 +70,8 @@ impl Conversion {
     /// A name for people: a branch's or a rule's.
     pub(super) fn name(&mut self, what: &'static str, name: &Spanned<String>) -> String {
         let text = name.get_ref();
-        let bad = text.is_empty()
-            || text.trim() != text
-            || text.chars().count() > LONGEST_NAME
-            || text.chars().any(|c| c.is_control() || (c == '/' && what == "a branch"));
-        if bad {
+        let good = if what == "a branch" { is_branch_name(text) } else { is_name(text) };
+        if !good {
             self.fail(name.span(), Problem::BadName { what, limit: LONGEST_NAME });
         }
         text.clone()

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags};
 use thiserror::Error;
+use umbrella_fs::branch::StateDir;
+use umbrella_fs::spec::resolve;
 use umbrella_policy::placement::spec::{Comparison, Condition, DestinationSpec, RuleKindSpec};
 use umbrella_units::{Amount, ByteSize};
 
@@ -51,6 +53,12 @@ pub(crate) enum Notice {
     )]
     NotMounted { name: String, path: PathBuf },
     #[error(
+        "branch {}: {} is not mounted, as it was when the pool first used it: the branch would be offline",
+        quoted(name),
+        visible_path(path)
+    )]
+    NoLongerMounted { name: String, path: PathBuf },
+    #[error(
         "branch {}: {} is a plain directory, not a mount point; if that is meant, say require_mount = false",
         quoted(name),
         visible_path(path)
@@ -87,6 +95,19 @@ pub(crate) enum Notice {
 }
 
 impl Finding {
+    /// The branch that could not be used just now.
+    pub(crate) fn missing_branch(&self) -> Option<&str> {
+        match &self.notice {
+            Notice::BranchMissing { name, .. }
+            | Notice::BranchSilent { name, .. }
+            | Notice::BranchUnreadable { name, .. }
+            | Notice::BranchNotDirectory { name, .. }
+            | Notice::NotMounted { name, .. }
+            | Notice::NoLongerMounted { name, .. } => Some(name),
+            _ => None,
+        }
+    }
+
     /// Whether it is only a remark, which `mount` need not repeat.
     pub(crate) fn is_remark(&self) -> bool {
         matches!(self.notice, Notice::PlainDirectory { .. } | Notice::SameFileSystem { .. })
@@ -175,16 +196,6 @@ fn see(path: &Path) -> Seen {
     Seen { resolved, ..seen }
 }
 
-/// The path without symbolic links; the part that does not exist (or is a dead mount) is kept as it is.
-pub(crate) fn resolve(path: &Path) -> PathBuf {
-    for known in path.ancestors() {
-        if let (Ok(real), Ok(rest)) = (known.canonicalize(), path.strip_prefix(known)) {
-            return if rest.as_os_str().is_empty() { real } else { real.join(rest) };
-        }
-    }
-    path.to_owned()
-}
-
 fn is_mount_root(path: &Path) -> bool {
     rustix::fs::statx(CWD, path, AtFlags::empty(), StatxFlags::BASIC_STATS)
         .is_ok_and(|data| data.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
@@ -257,9 +268,11 @@ fn findings(config: &Config, mount: &Seen, seen: &[Seen]) -> Vec<Finding> {
         }
         _ => {}
     }
+    let known = StateDir::remembered(&crate::pool::state_dir(&mount.resolved), &mount.resolved);
     let mut devices: HashMap<u64, &str> = HashMap::new();
     for ((branch, seen), span) in config.spec.branches.iter().zip(seen).zip(&config.spans.branches) {
-        for notice in branch_notices(branch, seen) {
+        let was_mount = known.get(&branch.name).is_some_and(|known| known.was_mount && known.path == branch.path);
+        for notice in branch_notices(branch, seen, was_mount) {
             findings.push(Finding { span: span.clone(), notice });
         }
         let Some((device, _)) = seen.id else { continue };
@@ -275,7 +288,7 @@ fn findings(config: &Config, mount: &Seen, seen: &[Seen]) -> Vec<Finding> {
     findings
 }
 
-fn branch_notices(branch: &umbrella_fs::spec::BranchSpec, seen: &Seen) -> Vec<Notice> {
+fn branch_notices(branch: &umbrella_fs::spec::BranchSpec, seen: &Seen, was_mount: bool) -> Vec<Notice> {
     let (name, path) = (branch.name.clone(), branch.path.clone());
     match &seen.failure {
         Some(Failure::Missing) => return vec![Notice::BranchMissing { name, path }],
@@ -290,6 +303,7 @@ fn branch_notices(branch: &umbrella_fs::spec::BranchSpec, seen: &Seen) -> Vec<No
     if !seen.mount_root {
         match branch.require_mount {
             Some(true) => notices.push(Notice::NotMounted { name: name.clone(), path }),
+            None if was_mount => notices.push(Notice::NoLongerMounted { name: name.clone(), path }),
             None => notices.push(Notice::PlainDirectory { name: name.clone(), path }),
             Some(false) => {}
         }

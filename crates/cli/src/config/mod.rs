@@ -26,10 +26,11 @@ use std::path::Path;
 
 use umbrella_fs::spec::PoolSpec;
 
-pub(crate) use disks::{Finding, resolve};
+pub(crate) use disks::Finding;
 pub(crate) use hint::nearest;
 pub(crate) use problem::{ConfigErrors, ErrorReport, Problem};
 pub(crate) use source::Source;
+pub(crate) use umbrella_fs::spec::resolve;
 
 /// The largest configuration that is read.
 pub(crate) const MAX_BYTES: u64 = 1 << 20;

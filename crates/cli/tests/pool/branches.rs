@@ -36,6 +36,49 @@ fn a_branch_is_added_to_a_live_mount() {
 }
 
 #[test]
+fn a_branch_that_the_configuration_would_refuse_is_refused_by_the_daemon() {
+    let pool = pool(["a"], "");
+    let new = Disk::tmpfs(16 * MIB);
+    let add = |name: &str, path: &std::path::Path| {
+        let output = pool.umbrella(["branch".as_ref(), "add".as_ref(), "--".as_ref(), name.as_ref(), path.as_os_str()]);
+        assert!(!output.status.success(), "{name:?} at {} is taken in", path.display());
+        text(&output)
+    };
+    for name in ["", " ", "b ", "b/c", "b\nc", &"b".repeat(65)] {
+        let said = add(name, &new.path());
+        assert!(said.contains("no name for a branch"), "{name:?}: {said}");
+    }
+    let link = pool.dir().join("link");
+    std::os::unix::fs::symlink(pool.on("a", ""), &link).unwrap();
+    fs::create_dir(pool.join("dir")).unwrap();
+    for path in [&pool.on("a", "dir"), &link, &pool.join("dir"), pool.on("a", "").parent().unwrap()] {
+        let said = add("b", path);
+        assert!(said.contains("lie one inside the other"), "{}: {said}", path.display());
+    }
+    assert_eq!(pool.status().branches.len(), 1);
+    assert_eq!(fs::read_dir(new.path()).unwrap().count(), 0, "nothing is written to a branch that is refused");
+}
+
+#[test]
+fn changes_of_a_live_pool_are_told_as_json() {
+    let mut pool = pool(["a"], "");
+    let new = Disk::tmpfs(16 * MIB);
+    let added = pool.json(["branch".as_ref(), "add".as_ref(), "b".as_ref(), new.path().as_os_str()]).remove(0);
+    assert_eq!((added["branch"].as_str(), added["added"].as_bool()), (Some("b"), Some(true)));
+    assert!(added["configuration"].as_str().unwrap().starts_with("[[branch]]\nname = \"b\"\n"), "{added}");
+    let removed = pool.json(["branch", "remove", "b"]).remove(0);
+    assert_eq!((removed["branch"].as_str(), removed["removed"].as_bool()), (Some("b"), Some(true)));
+    pool.pool.write_rules(B_BY_NAME.replace("\"b\"", "\"a\"").as_str());
+    let mount = pool.mount_point();
+    let config = pool.config_path();
+    let reloaded = pool.json(["rules".as_ref(), "reload".as_ref(), config.as_os_str()]).remove(0);
+    assert_eq!((reloaded["mount"].as_str(), reloaded["rules"].as_u64()), (mount.to_str(), Some(1)));
+    let unmounted = pool.json(["unmount"]).remove(0);
+    assert_eq!((unmounted["mount"].as_str(), unmounted["outcome"].as_str()), (mount.to_str(), Some("unmounted")));
+    assert_eq!(pool.pool.wait_for_end(), Some(true));
+}
+
+#[test]
 fn a_branch_is_removed_only_by_force_while_it_holds_files() {
     let pool = pool(["a", "b"], B_BY_NAME);
     fs::write(pool.join("on-a"), "a").unwrap();

@@ -98,6 +98,22 @@ fn a_configuration_that_is_not_text_is_refused() {
 }
 
 #[test]
+fn a_branch_that_is_no_longer_mounted_is_not_called_ok() {
+    let (disks, builder) = disks(["a", "b"]);
+    let mut pool = builder.mount();
+    let said = pool.say(["check".as_ref(), pool.config_path().as_os_str()]);
+    assert!(said.contains(": ok ("), "{said}");
+    pool.stop();
+    disks[1].vanish();
+    let config = pool.config_path();
+    let said = pool.say(["check".as_ref(), config.as_os_str()]);
+    assert!(said.contains("is not mounted, as it was") && said.contains("not there now: \"b\""), "{said}");
+    assert!(!said.contains(": ok"), "{said}");
+    let report = pool.json(["check".as_ref(), config.as_os_str()]).remove(0);
+    assert_eq!((report["ok"].as_bool(), report["missing"].to_string().as_str()), (Some(true), "[\"b\"]"));
+}
+
+#[test]
 fn rules_that_can_never_match_are_listed() {
     let never = GOOD.to_owned()
         + "[[rule]]\nname = \"shadowed\"\nwhen = { size = \">= 2MiB\" }\nto = [\"a\"]\n\
@@ -316,6 +332,32 @@ fn commands_without_a_pool_say_what_to_do() {
             text(&output)
         );
     }
+}
+
+#[test]
+fn who_may_not_ask_is_told_so_and_not_that_nothing_is_mounted() {
+    let pool = pool(["a"], "");
+    fs::write(pool.join("file"), "x").unwrap();
+    // The binary is where nobody may go.
+    let binary = pool.dir().parent().unwrap().join(format!("umbrella-{}", pool.pid()));
+    fs::copy(UMBRELLA, &binary).unwrap();
+    for args in [vec!["status"], vec!["status", "MOUNT"], vec!["enforce", "MOUNT"], vec!["explain", "MOUNT/file"]] {
+        let mount = pool.mount_point().to_str().unwrap().to_owned();
+        let args: Vec<String> = args.iter().map(|arg| arg.replace("MOUNT", &mount)).collect();
+        let run = Command::new("setpriv")
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+            .arg(&binary)
+            .args(&args)
+            .env_remove("UMBRELLA_RUN_DIR")
+            .env_remove("XDG_RUNTIME_DIR")
+            .output()
+            .unwrap();
+        let said = text(&run);
+        assert!(!run.status.success(), "{args:?}: {said}");
+        let expected = "permission denied: run as root or as the owner of the mount";
+        assert!(said.contains(expected) && said.contains(&mount), "{args:?}: {said}");
+    }
+    fs::remove_file(&binary).unwrap();
 }
 
 #[test]

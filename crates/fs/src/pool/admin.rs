@@ -1,6 +1,7 @@
 //! Branches that come and go while the pool is mounted, and rules that change.
 
 use std::os::fd::AsFd;
+use std::path::{Component, Path};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use crate::error::{Error, OpResult};
 use crate::metrics::Metric;
 use crate::node::Body;
 use crate::relocate::{self, BranchUuid, RecoverBranch, Recovery};
-use crate::spec::BranchSpec;
+use crate::spec::{BranchSpec, is_branch_name, resolve};
 
 /// How long a branch that came back waits for those among names.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
@@ -169,8 +170,16 @@ impl Pool {
         })
     }
 
-    /// Takes a branch in.
+    /// Takes a branch in, if the configuration could name it too.
     pub fn add_branch(&self, spec: BranchSpec) -> Result<(), Error> {
+        if !is_branch_name(&spec.name) {
+            return Err(Error::BranchName { name: spec.name });
+        }
+        if !spec.path.is_absolute() || spec.path.components().any(|part| part == Component::ParentDir) {
+            return Err(Error::BranchPath { path: spec.path });
+        }
+        // Before the lock: looking at paths may take long.
+        self.no_overlap(&spec)?;
         let mut told = self.told.lock();
         if self.branch_named(&spec.name).is_ok() {
             return Err(Error::BranchExists { name: spec.name });
@@ -185,6 +194,25 @@ impl Pool {
         // If it cannot be told now, the monitor does it.
         let known = self.branch_changed(&branch, branch.online().as_ref());
         told.push(if known { epoch(&branch) } else { None });
+        Ok(())
+    }
+
+    fn no_overlap(&self, new: &BranchSpec) -> Result<(), Error> {
+        let overlap = |a: &Path, b: &Path| a.starts_with(b) || b.starts_with(a);
+        let failed = |other| Err(Error::BranchOverlaps { path: new.path.clone(), other });
+        let mount = &self.spec.mount;
+        // As it is written first: in the mount, looking for links would ask this daemon.
+        let path = if overlap(&new.path, mount) { new.path.clone() } else { resolve(&new.path) };
+        if overlap(&path, mount) {
+            return failed(format!("the mount point {}", mount.display()));
+        }
+        for branch in self.branches.load().iter().filter(|branch| !branch.spec.name.is_empty()) {
+            // What is offline may hang.
+            let there = if branch.is_online() { resolve(&branch.spec.path) } else { branch.spec.path.clone() };
+            if branch.spec.name != new.name && overlap(&path, &there) {
+                return failed(format!("the branch {:?} ({})", branch.spec.name, there.display()));
+            }
+        }
         Ok(())
     }
 
