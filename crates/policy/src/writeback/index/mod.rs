@@ -336,7 +336,7 @@ impl DirtyIndex {
             places.add(slot, &self.pages);
         }
         if let (Some(ranks), true) = (&mut self.ranks, placed) {
-            ranks.changed(slot, &self.pages);
+            ranks.changed(slot, &self.pages, &self.files);
         }
     }
 
@@ -351,7 +351,7 @@ impl DirtyIndex {
             list.links.append(&mut list.ends, slot);
         }
         if let Some(ranks) = &mut self.ranks {
-            ranks.insert(slot, &self.pages);
+            ranks.insert(slot, &self.pages, &self.files);
         }
     }
 
@@ -373,7 +373,7 @@ impl DirtyIndex {
             list.links.remove(&mut list.ends, slot);
         }
         if let Some(ranks) = &mut self.ranks {
-            ranks.remove(slot, &self.pages);
+            ranks.remove(slot, &self.pages, &self.files);
         }
     }
 

@@ -42,6 +42,11 @@ impl Places {
         self.by_block.find(block_hash(block), |slot| pages.get(slot).block().0 == block)
     }
 
+    /// Whether some block is claimed by more than one page.
+    pub(super) fn has_shared_blocks(&self) -> bool {
+        !self.others.is_empty()
+    }
+
     /// Lets a page in.
     pub(super) fn add(&mut self, slot: u32, pages: &Slab) {
         self.claim(slot, pages);

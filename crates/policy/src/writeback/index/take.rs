@@ -118,6 +118,11 @@ impl DirtyIndex {
         }
     }
 
+    /// Whether some block is claimed by more than one page. Needs [`super::Needs::blocks`].
+    pub fn has_shared_blocks(&self) -> bool {
+        self.places.as_ref().is_some_and(super::places::Places::has_shared_blocks)
+    }
+
     /// Takes the pages of blocks that lie in one segment, in block order. Needs [`super::Needs::blocks`].
     pub fn take_blocks(&mut self, blocks: Extent, out: &mut Vec<DirtyPage>) {
         let Some(places) = &mut self.places else { return };
@@ -175,7 +180,7 @@ impl DirtyIndex {
     pub fn set_rank(&mut self, page: PageKey, rank: u64) {
         let Some(slot) = self.find(page).filter(|&slot| self.pages.get(slot).is_placed()) else { return };
         if let Some(ranks) = &mut self.ranks {
-            ranks.set(slot, rank, &self.pages);
+            ranks.set(slot, rank, &self.pages, &self.files);
         }
     }
 

@@ -35,7 +35,8 @@ impl Policy for Cscan {
             let ahead = index.segment_at_or_after(self.head).or_else(|| index.segment_from(BlockNo(0)));
             let Some(segment) = ahead else { return };
             let start = if segment.end() > self.head { segment.start.max(self.head) } else { segment.start };
-            let blocks = (segment.end().0 - start.0).min(goal.left(out).0);
+            let most = if index.has_shared_blocks() { 1 } else { goal.left(out).0 };
+            let blocks = (segment.end().0 - start.0).min(most);
             index.take_blocks(Extent { start, blocks }, out);
             self.head = BlockNo(start.0 + blocks);
         }

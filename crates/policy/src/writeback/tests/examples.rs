@@ -192,3 +192,40 @@ fn an_address_that_no_device_has_changes_nothing() {
         assert_eq!(select_blocks(&mut policy, 9), [1], "{}", info.name);
     }
 }
+
+#[test]
+fn cscan_takes_no_more_than_a_block_too_many_where_two_pages_share_one() {
+    let mut policy = policy("cscan");
+    dirty_blocks(&mut policy, [40, 41, 42]);
+    policy.on(Nanos(0), Event::Dirty { page: page(1, 0), block: BlockNo(40), active: false });
+    assert_eq!(select_blocks(&mut policy, 2), [40, 40]);
+    assert_eq!(select_blocks(&mut policy, 1), [41]);
+}
+
+#[test]
+fn clairvoyant_takes_the_lower_file_where_all_else_is_equal() {
+    let mut policy = policy("clairvoyant");
+    for file in [1, 3, 2] {
+        let index = if file == 1 { 0 } else { 9 };
+        policy.on(Nanos(0), Event::Dirty { page: page(file, index), block: BlockNo(49), active: false });
+    }
+    let files: Vec<u64> = select(&mut policy, Nanos(0), 3).iter().map(|chosen| chosen.page.file.0).collect();
+    assert_eq!(files, [1, 2, 3]);
+}
+
+#[test]
+fn sweep_lets_a_stream_go_before_scattered_pages() {
+    let mut policy = policy("sweep");
+    dirty_blocks(&mut policy, (0..200).map(|n| n * 5_000).chain(700_000..701_000));
+    let chosen = select_blocks(&mut policy, 500);
+    assert!(chosen.iter().all(|block| (700_000..701_000).contains(block)), "{chosen:?}");
+}
+
+#[test]
+fn sweep_leaves_pages_in_use_until_nothing_else_is_left() {
+    let mut policy = policy("sweep");
+    dirty_blocks(&mut policy, [10, 5_000, 9_000]);
+    policy.on(Nanos(0), Event::Activate { page: umbrella_units::PageKey::device(BlockNo(5_000)) });
+    assert_eq!(select_blocks(&mut policy, 2), [10, 9_000]);
+    assert_eq!(select_blocks(&mut policy, 2), [5_000]);
+}

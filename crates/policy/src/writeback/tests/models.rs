@@ -245,12 +245,12 @@ fn reference(name: &str, model: &mut Model, want: u64) -> Vec<PageKey> {
         "two_queue_sorted" => model.by_file(want, true, true, usize::MAX, out),
         "recency" => model.by_key(want, |page| (!page.active).then_some(page.used), out),
         "lrw" => model.by_key(want, |page| Some(page.written), out),
-        "clairvoyant" => model.by_key(want, |page| Some((next(page), page.block, page.key.index)), out),
+        "clairvoyant" => model.by_key(want, |page| Some((next(page), page.block, page.key.index, page.key.file)), out),
         "write_minimal" => {
             let rank = |page: &Page| {
                 let free = page.next > page.first + Nanos::from_secs(30);
                 let rank = if free { (1, u64::MAX - page.first.0) } else { (0, page.next.0) };
-                Some((std::cmp::Reverse(rank), page.block, page.key.index))
+                Some((std::cmp::Reverse(rank), page.block, page.key.index, page.key.file))
             };
             model.by_key(want, rank, out);
         }
