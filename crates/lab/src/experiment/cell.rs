@@ -261,8 +261,50 @@ impl Cell {
             staging: self.machine.staging,
             seed: self.seed,
             scale: self.scale,
+            trace: match &self.input {
+                Input::Trace { path, .. } => Some(path.to_string_lossy().into_owned()),
+                Input::Workload { .. } => None,
+            },
+            options: self.options(),
             swept: self.swept.clone(),
         }
+    }
+
+    /// What differs from the defaults, as options of the command line.
+    fn options(&self) -> BTreeMap<String, String> {
+        let (of, default) = (&self.machine, MachineSpec::default());
+        let mut options = BTreeMap::new();
+        let mut say = |differs: bool, name: &str, value: String| {
+            if differs {
+                options.insert(name.to_owned(), value);
+            }
+        };
+        say(of.queue_length != default.queue_length, "queue-length", of.queue_length.to_string());
+        say(of.read_ahead != default.read_ahead, "read-ahead", of.read_ahead.to_string());
+        say(of.background_percent != default.background_percent, "background", of.background_percent.to_string());
+        say(of.foreground_percent != default.foreground_percent, "foreground", of.foreground_percent.to_string());
+        say(of.delayed_allocation, "delayed-allocation", String::new());
+        let expire = of.expire_after.map_or_else(|| "never".to_owned(), |after| format!("{}ms", after.0 / 1_000_000));
+        say(of.expire_after != default.expire_after, "expire", expire);
+        say(of.queue_depth.is_some(), "queue-depth", of.queue_depth.unwrap_or_default().to_string());
+        say(of.write_cache.is_some(), "write-cache", of.write_cache.unwrap_or_default().to_string());
+        if let Input::Trace { open, replay, .. } = &self.input {
+            let default = ReplayOptions::default();
+            say(
+                open.format.is_some(),
+                "format",
+                open.format.map_or_else(String::new, |format| format.name().to_owned()),
+            );
+            say(replay.depth != default.depth, "depth", replay.depth.to_string());
+            say(replay.fit != default.fit, "fit", "wrap".to_owned());
+            say(replay.device.is_some(), "device", replay.device.unwrap_or_default().to_string());
+            let speed = match replay.pace {
+                super::Pace::Recorded(speed) => speed.to_string(),
+                super::Pace::AsFastAsPossible => "max".to_owned(),
+            };
+            say(replay.pace != default.pace, "speed", speed);
+        }
+        options
     }
 
     fn failed(&self, source: RunError) -> LabError {

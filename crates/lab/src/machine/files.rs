@@ -178,6 +178,18 @@ impl Files {
         }
     }
 
+    /// Adds the metadata blocks that were freed since it was last asked: what is dirty of them need not be written.
+    pub(super) fn forgotten(&mut self, out: &mut Vec<BlockNo>) {
+        if let Some(ext2) = &mut self.ext2 {
+            ext2.forgotten(out);
+        }
+    }
+
+    /// A metadata block holds nothing any more.
+    pub(super) fn no_longer_on_disk(&mut self, block: BlockNo) {
+        self.on_disk.remove(&block);
+    }
+
     /// Blocks between the file's first and last block, if it has any.
     pub(super) fn distance(&self, file: FileId) -> Option<u64> {
         self.ext2.as_ref().and_then(|ext2| ext2.distance(file))

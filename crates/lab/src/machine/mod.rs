@@ -156,7 +156,7 @@ impl Machine {
         let capacity = disk.capacity().block();
         let dispatched = Rc::new(RefCell::new(WriteWindows::default()));
         let device = schedule(Box::new(Tap::new(disk, Rc::clone(&dispatched))));
-        let cache = PageCache::new(config.cache.clone());
+        let cache = PageCache::new(config.cache);
         let files = Files::new(layout, capacity, config.staging, config.delayed_allocation)?;
         let next_wake = cache.next_wake(Nanos(0));
         Ok(Machine {

@@ -220,6 +220,19 @@ impl Machine {
         self.touched = touched;
         done.map_err(|error| self.files_failed(error))?;
         self.dirty_metadata(Some(client), now);
+        self.forget_metadata(now);
         Ok(())
+    }
+
+    /// Indirect and directory blocks of what was removed need not be written any more.
+    fn forget_metadata(&mut self, now: Nanos) {
+        let mut forgotten = std::mem::take(&mut self.touched);
+        self.files.forgotten(&mut forgotten);
+        for block in forgotten.drain(..) {
+            self.cache.forget(PageKey::device(block), &mut self.changes);
+            self.files.no_longer_on_disk(block);
+        }
+        self.touched = forgotten;
+        self.tell_policy(now);
     }
 }

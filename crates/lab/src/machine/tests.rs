@@ -52,17 +52,7 @@ impl Default for Setup {
 }
 
 fn setting(policy: &str) -> Setting {
-    Setting {
-        policy: policy.to_owned(),
-        input: "script".to_owned(),
-        disk: "disk".to_owned(),
-        scheduler: "elevator".to_owned(),
-        memory: ByteSize(0),
-        staging: false,
-        seed: 1,
-        scale: 1.0,
-        swept: std::collections::BTreeMap::new(),
-    }
+    Setting { policy: policy.to_owned(), ..Setting::default() }
 }
 
 fn machine(setup: &Setup) -> Machine {

@@ -5,22 +5,17 @@ use std::fmt::Write;
 use umbrella_units::{ByteSize, PAGE_BYTES};
 
 use super::Setting;
-use super::compare::says;
-
-/// What the command says of every run; a sweep of these needs no option of its own.
-const ALWAYS_SAID: [&str; 5] = ["memory", "disk", "scheduler", "seed", "scale"];
 
 const MIB: f64 = (1 << 20) as f64;
 
 impl Setting {
-    /// The command line, quoted for a POSIX shell. A swept parameter that neither the policy nor the workload has is the
-    /// machine's, and an option of its own.
+    /// The command line, quoted for a POSIX shell.
     pub fn command(&self) -> String {
         let mut command = format!(
             "umbrella lab run --policy {} {} {} --disk {} --scheduler {} --memory {} --seed {} --scale {}",
             quoted(&self.policy),
-            if self.is_trace() { "--trace" } else { "--workload" },
-            quoted(&self.input),
+            if self.trace.is_some() { "--trace" } else { "--workload" },
+            quoted(self.trace.as_deref().unwrap_or(&self.input)),
             quoted(&self.disk),
             quoted(&self.scheduler),
             exact(self.unshrunk_memory()),
@@ -30,10 +25,10 @@ impl Setting {
         if self.staging {
             command += " --staging";
         }
-        for (name, value) in &self.swept {
-            let own = ALWAYS_SAID.contains(&name.as_str());
-            if !(own || says(&self.policy, name, value) || says(&self.input, name, value)) {
-                let _ = write!(command, " {} {}", quoted(&format!("--{name}")), quoted(value));
+        for (name, value) in &self.options {
+            let _ = write!(command, " {}", quoted(&format!("--{name}")));
+            if !value.is_empty() {
+                let _ = write!(command, " {}", quoted(value));
             }
         }
         command
@@ -42,7 +37,7 @@ impl Setting {
     /// The memory to ask for: a scale shrinks a workload's memory with the workload. In whole MiB where those shrink to the
     /// same pages.
     fn unshrunk_memory(&self) -> ByteSize {
-        if self.is_trace() || self.scale <= 0.0 || self.scale >= 1.0 {
+        if self.trace.is_some() || self.scale <= 0.0 || self.scale >= 1.0 {
             return self.memory;
         }
         let whole = self.memory.0 as f64 / self.scale;
@@ -50,11 +45,6 @@ impl Setting {
         let pages = |bytes: f64| bytes as u64 / PAGE_BYTES;
         let same = pages(rounded * self.scale) == pages(self.memory.0 as f64);
         ByteSize(if same { rounded } else { whole.ceil() } as u64)
-    }
-
-    /// Whether the input is a file: names of workloads have neither a slash nor, before their parameters, a dot.
-    fn is_trace(&self) -> bool {
-        self.input.contains('/') || self.input.split(':').next().is_some_and(|name| name.contains('.'))
     }
 }
 
@@ -97,9 +87,14 @@ mod tests {
             "umbrella lab run --policy zone_segment:alpha=5,zone=8MiB --workload postmark:files=100 \
              --disk maxtor_80gb --scheduler deadline --memory 1GiB --seed 7 --scale 0.5"
         );
-        let staged = Setting { staging: true, memory: ByteSize((1 << 20) + 1), ..setting("file", "prxy_0.csv.gz") };
+        let trace = Some("traces/prxy 0.csv.gz".to_owned());
+        let staged =
+            Setting { staging: true, memory: ByteSize((1 << 20) + 1), trace, ..setting("file", "prxy 0.csv.gz") };
         let command = staged.command();
-        assert!(command.contains("--trace prxy_0.csv.gz") && command.contains("--memory 1048577"), "{command}");
+        assert!(
+            command.contains("--trace 'traces/prxy 0.csv.gz'") && command.contains("--memory 1048577"),
+            "{command}"
+        );
         assert!(command.ends_with("--staging"), "{command}");
     }
 
@@ -110,20 +105,20 @@ mod tests {
                 let shrink = |bytes: u64| ByteSize((bytes as f64 * scale) as u64 / PAGE_BYTES * PAGE_BYTES);
                 let run = Setting { memory: shrink(asked), scale, ..setting("file", "postmark") };
                 assert_eq!(shrink(run.unshrunk_memory().0), run.memory, "{asked} at {scale}");
-                let trace = Setting { input: "a.csv".to_owned(), ..run.clone() };
+                let trace = Setting { trace: Some("a.csv".to_owned()), ..run.clone() };
                 assert_eq!(trace.unshrunk_memory(), run.memory);
             }
         }
     }
 
     #[test]
-    fn a_swept_parameter_of_the_machine_is_an_option_and_that_of_a_policy_is_not() {
+    fn options_follow_and_a_flag_has_no_value() {
         let mut run = setting("zone:zone=8MiB", "postmark:files=100");
-        for (name, value) in [("zone", "8MiB"), ("files", "100"), ("queue-depth", "4"), ("memory", "1GiB")] {
-            run.swept.insert(name.to_owned(), value.to_owned());
+        for (name, value) in [("queue-depth", "4"), ("delayed-allocation", "")] {
+            run.options.insert(name.to_owned(), value.to_owned());
         }
         let command = run.command();
-        assert!(command.ends_with("--scale 0.5 --queue-depth 4"), "{command}");
+        assert!(command.ends_with("--scale 0.5 --delayed-allocation --queue-depth 4"), "{command}");
     }
 
     #[test]

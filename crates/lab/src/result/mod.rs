@@ -28,6 +28,9 @@ pub struct Setting {
     pub policy: String,
     /// The workload with its parameters, or the trace's file name.
     pub input: String,
+    /// The trace's path as it was given; `None` for a workload.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
     /// The disk's profile.
     pub disk: String,
     /// The request scheduler.
@@ -40,6 +43,9 @@ pub struct Setting {
     pub seed: u64,
     /// The share of the papers' sizes, 0 to 1.
     pub scale: f64,
+    /// What else differs from the defaults, as options of `umbrella lab run` without their dashes. A flag's value is empty.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub options: BTreeMap<String, String>,
     /// What a sweep set, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub swept: BTreeMap<String, String>,

@@ -85,6 +85,9 @@ pub(super) struct MachineArgs {
     /// How long a page may be dirty; `never` for non-volatile memory.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = expire)]
     expire: Expire,
+    /// The largest read-ahead, in pages.
+    #[arg(long, value_name = "PAGES", default_value_t = 32, value_parser = clap::value_parser!(u32).range(0..=65536))]
+    read_ahead: u32,
     /// Stage new files in memory (Temporary-ramfs).
     #[arg(long)]
     staging: bool,
@@ -197,7 +200,7 @@ impl MachineArgs {
             expire_after: self.expire.0,
             staging: self.staging,
             delayed_allocation: self.delayed_allocation,
-            ..MachineSpec::default()
+            read_ahead: self.read_ahead,
         }
     }
 }
