@@ -1,0 +1,78 @@
+//! Figures 8 and 9: TESA beside the policies `file`, `recency` and `segment` (section IV-E).
+
+use super::setting::{
+    EQUAL, UP_TO, WORKLOADS, Work, change, farthest, file, grid, mean, most, on_all, rows, tesa, writing,
+};
+use crate::experiment::{Cell, LabError};
+use crate::paper::{Claim, Effort, Expect};
+use crate::result::{Outcome, metric};
+
+const FILE: usize = 0;
+const RECENCY: usize = 1;
+const SEGMENT: usize = 2;
+const TESA: usize = 3;
+
+fn four() -> [String; 4] {
+    [file(), "recency".to_owned(), "segment".to_owned(), tesa()]
+}
+
+pub(super) fn all(effort: Effort) -> Result<Vec<Cell>, LabError> {
+    on_all(&four(), effort)
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "what a figure's cells are given as")]
+pub(super) fn write_dominated(effort: Effort) -> Result<Vec<Cell>, LabError> {
+    Ok(grid(writing(), &four(), effort))
+}
+
+pub(super) fn judge_performance(outcomes: &[Outcome]) -> Vec<Claim> {
+    let rows: Vec<_> = rows(WORKLOADS.iter().copied(), outcomes, 4).collect();
+    let over = |other: usize| most(rows.iter().map(|(work, of)| work.gain(&of[TESA], &of[other])));
+    let spread = |name: &str| {
+        let here = rows.iter().filter(|(work, _)| work.name == name);
+        farthest(here.flat_map(|(work, of)| of[RECENCY..].iter().map(|other| work.gain(other, &of[FILE]))))
+    };
+    let up_to = |claim: &str, published, other| Claim::new("8", claim, "%", published, over(other), UP_TO);
+    let similar = |claim: &str, name| Claim::new("8", claim, "%", 0.0, spread(name), EQUAL);
+    vec![
+        up_to("TESA outperforms file by up to", 33.1, FILE),
+        up_to("TESA outperforms recency by up to", 21.0, RECENCY),
+        up_to("TESA outperforms segment by up to", 10.9, SEGMENT),
+        similar("all perform alike under seq-write: the one farthest from file", "seq-write"),
+        similar("all perform alike under videoserver: the one farthest from file", "videoserver"),
+    ]
+}
+
+pub(super) fn judge_factors(outcomes: &[Outcome]) -> Vec<Claim> {
+    let rows: Vec<_> = rows(writing(), outcomes, 4).collect();
+    let changes = |name: &str, of: usize, base: usize| {
+        let of_metric = metric(name).map_or(nothing as fn(&Outcome) -> f64, |metric| metric.of);
+        rows.iter()
+            .map(|(_, row): &(Work, &[Outcome])| change(of_metric(&row[base]), of_metric(&row[of])))
+            .collect::<Vec<f64>>()
+    };
+    let average = |name: &str, of: usize, base: usize| mean(changes(name, of, base).into_iter());
+    let (size, written, distance) = ("write_request_bytes", "bytes_written", "write_distance");
+    let larger = |claim, base| Claim::new("9", claim, "%", 0.0, average(size, TESA, base), Expect::AtLeast);
+    let fewer = |claim, of| Claim::new("9", claim, "%", 0.0, average(written, of, FILE), Expect::AtMost);
+    let nearer = |claim, of, base| Claim::new("9", claim, "%", 0.0, average(distance, of, base), Expect::AtMost);
+    let most_nearer = changes(distance, TESA, SEGMENT).into_iter().fold(0.0, f64::min);
+    let average_size = average(size, TESA, SEGMENT);
+    vec![
+        Claim::new("9", "request size, TESA over segment, on average", "%", -5.7, average_size, UP_TO),
+        larger("request size, TESA no smaller than file", FILE),
+        larger("request size, TESA no smaller than recency", RECENCY),
+        fewer("blocks written, recency no more than file", RECENCY),
+        fewer("blocks written, segment no more than file", SEGMENT),
+        fewer("blocks written, TESA no more than file", TESA),
+        Claim::new("9", "distance between requests, TESA over segment, up to", "%", -19.5, most_nearer, UP_TO),
+        nearer("distance between requests, segment no longer than file", SEGMENT, FILE),
+        nearer("distance between requests, segment no longer than recency", SEGMENT, RECENCY),
+        nearer("distance between requests, TESA no longer than file", TESA, FILE),
+        nearer("distance between requests, TESA no longer than recency", TESA, RECENCY),
+    ]
+}
+
+fn nothing(_: &Outcome) -> f64 {
+    0.0
+}
