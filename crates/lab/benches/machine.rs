@@ -1,0 +1,74 @@
+//! What a request costs: one that the page cache serves, and one that reaches the modelled disk.
+
+use std::hint::black_box;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use umbrella_lab::machine::{Config, Layout, Machine};
+use umbrella_lab::result::Setting;
+use umbrella_lab::workload::{ClientId, Step, Workload};
+use umbrella_model::device::profiles::{Options, profile};
+use umbrella_model::page_cache;
+use umbrella_model::scheduler::scheduler;
+use umbrella_policy::writeback::WriteBack;
+use umbrella_units::{ByteSize, FileId, Nanos, PAGE_BYTES};
+
+const REQUESTS: u64 = 1_000_000;
+
+/// Requests of one page at pseudo-random places, from one client.
+struct Requests {
+    left: u64,
+    state: u64,
+    pages: u64,
+    write: bool,
+}
+
+impl Workload for Requests {
+    fn prepare(&mut self) -> Option<Step> {
+        None
+    }
+
+    fn clients(&self) -> u32 {
+        1
+    }
+
+    fn next(&mut self, _client: ClientId, _now: Nanos) -> Option<Step> {
+        self.left = self.left.checked_sub(1)?;
+        self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let page = (self.state >> 33) % self.pages;
+        let (file, offset, size) = (FileId::DEVICE, ByteSize(page * PAGE_BYTES), ByteSize(PAGE_BYTES));
+        Some(if self.write { Step::Write { file, offset, size } } else { Step::Read { file, offset, size } })
+    }
+}
+
+fn run(policy: &str, memory_pages: u64, requests: Requests) {
+    let cache = page_cache::Config { pages: memory_pages, ..page_cache::Config::default() };
+    let config = Config { cache, ..Config::default() };
+    let disk = profile("deskstar_500gb").expect("a profile").build(&Options::default());
+    let elevator = scheduler("elevator").expect("a scheduler");
+    let policy = WriteBack::parse(policy).expect("a policy");
+    let machine = Machine::new(config, Layout::Device, policy, disk, |disk| elevator.build(disk, 128)).expect("a machine");
+    let mut requests = requests;
+    black_box(machine.run(Setting::default(), &mut requests, &mut ()).expect("an outcome"));
+}
+
+fn cost(c: &mut Criterion) {
+    let mut group = c.benchmark_group("request");
+    group.sample_size(10).throughput(Throughput::Elements(REQUESTS));
+    for policy in ["file", "zone_segment", "cscan", "sweep"] {
+        // 64 MiB of hot pages in 1 GiB: below the background threshold, so nothing but the last pages reaches the disk.
+        group.bench_function(format!("cache only, {policy}"), |b| {
+            b.iter(|| run(policy, 262_144, Requests { left: REQUESTS, state: 1, pages: 16_384, write: true }));
+        });
+        // 16 GiB of pages in 64 MiB: nearly every write makes the disk write one.
+        group.bench_function(format!("to disk, {policy}"), |b| {
+            b.iter(|| run(policy, 16_384, Requests { left: REQUESTS, state: 1, pages: 1 << 22, write: true }));
+        });
+    }
+    group.bench_function("reads from disk", |b| {
+        b.iter(|| run("file", 16_384, Requests { left: REQUESTS, state: 1, pages: 1 << 22, write: false }));
+    });
+    group.finish();
+}
+
+criterion_group!(benches, cost);
+criterion_main!(benches);
