@@ -1,0 +1,120 @@
+//! IOzone with 2, 4 and 8 Zipf writers of 16 processes (figures 23 to 26), and spread over two drives (34 and 35).
+
+use umbrella_units::ByteSize;
+
+use super::runs::{self, MAGNETIC, MLC, Runs, SCHEMES, SLC};
+use super::{Claim, Effort, Expect, LITTLE, SIZE};
+use crate::experiment::{Cell, LabError, MachineSpec};
+use crate::result::Outcome;
+
+pub(super) const ASSUMED: &str =
+    "files of 256 MiB and Zipf's theta 1 (neither is in the text); time is until the last process has finished";
+
+pub(super) const PAIR_ASSUMED: &str = "each drive has half of the memory to itself, where the dissertation's two shared one page cache and its \
+                                       thresholds; times are added, as there";
+
+/// Share of the sizes in a quick run.
+const QUICK: f64 = 0.1;
+
+fn workload(writers: u32) -> String {
+    format!("iozone:writers={writers}")
+}
+
+pub(super) fn cells(effort: Effort, disk: &str) -> Result<Vec<Cell>, LabError> {
+    Ok([2, 4, 8].iter().flat_map(|writers| runs::compared(effort, QUICK, &[disk], &workload(*writers))).collect())
+}
+
+/// The text gives the time of `two_queue` with 8 Zipf writers, says of all runs but one that they are not slower, and that
+/// both ways gain with the share of Zipf writers.
+pub(super) fn judge(figure: &str, disk: &str, outcomes: &[Outcome]) -> Vec<Claim> {
+    let inputs = [2, 4, 8].map(|writers| (writers, workload(writers)));
+    let mut claims = Vec::new();
+    for (writers, input) in &inputs {
+        for policy in SCHEMES {
+            let (published, expect) = match (policy, writers, disk) {
+                ("two_queue", 8, MAGNETIC) => (-11.0, SIZE),
+                ("two_queue", 8, MLC) => (-43.0, SIZE),
+                ("two_queue", 8, SLC) => (-34.0, SIZE),
+                ("sorted", 2, MAGNETIC) => (0.3, LITTLE),
+                _ => (0.0, Expect::AtMost),
+            };
+            let said = if expect == Expect::AtMost { "not slower than file" } else { "time against file" };
+            let claim = format!("{policy}, {writers} Zipf writers: {said}");
+            let measured = Runs::new(outcomes, disk, input).time(policy);
+            claims.push(Claim::new(figure, claim, "%", published, measured, expect));
+        }
+    }
+    for policy in ["two_queue", "sorted"] {
+        let [few, _, many] = &inputs;
+        let gained = Runs::new(outcomes, disk, &many.1).time(policy) - Runs::new(outcomes, disk, &few.1).time(policy);
+        let claim = format!("{policy}: better with 8 Zipf writers than with 2");
+        claims.push(Claim::new(figure, claim, "points", 0.0, gained, Expect::AtMost));
+    }
+    claims
+}
+
+pub(super) fn window_cells(effort: Effort) -> Result<Vec<Cell>, LabError> {
+    Ok(runs::compared(effort, QUICK, &[SLC], &workload(8)))
+}
+
+pub(super) fn judge_windows(outcomes: &[Outcome]) -> Vec<Claim> {
+    let input = workload(8);
+    let runs = Runs::new(outcomes, SLC, &input);
+    let of = |policy: &str| {
+        let fewer = runs.change(policy, |outcome| outcome.windows.up_to_16() as f64);
+        let over = |outcome: &Outcome| outcome.windows.over_16() as f64;
+        let more = runs.of(policy, over) - runs.of(super::runs::LINUX, over);
+        [
+            Claim::new("26", format!("{policy}: fewer windows with up to 16 writes"), "%", 0.0, fewer, Expect::AtMost),
+            Claim::new(
+                "26",
+                format!("{policy}: more windows with over 16 writes"),
+                "windows",
+                0.0,
+                more,
+                Expect::AtLeast,
+            ),
+        ]
+    };
+    SCHEMES.iter().flat_map(|policy| of(policy)).collect()
+}
+
+/// Eight processes a drive, four of them Zipf writers.
+const HALF: &str = "iozone:procs=8,writers=4";
+
+pub(super) fn pair_cells(effort: Effort, disks: [&str; 2]) -> Result<Vec<Cell>, LabError> {
+    let on = |disk: &str| {
+        let machine = MachineSpec { memory: ByteSize(1 << 30), ..runs::machine(disk) };
+        ["file", "two_queue"].map(|policy| runs::cell(effort, QUICK, machine.clone(), HALF, policy))
+    };
+    Ok(disks.into_iter().flat_map(on).collect())
+}
+
+/// Time with these policies on these disks against `file` on both, in percent.
+fn pair(outcomes: &[Outcome], of: [(&str, &str); 2]) -> f64 {
+    let time = |disk: &str, policy: &str| Runs::new(outcomes, disk, HALF).of(policy, |outcome| outcome.time_s);
+    let sum: f64 = of.iter().map(|(disk, policy)| time(disk, policy)).sum();
+    let base: f64 = of.iter().map(|(disk, _)| time(disk, "file")).sum();
+    100.0 * (sum / base - 1.0)
+}
+
+pub(super) fn judge_two_disks(outcomes: &[Outcome]) -> Vec<Claim> {
+    let both = pair(outcomes, [(MAGNETIC, "two_queue"), (MAGNETIC, "two_queue")]);
+    let one = pair(outcomes, [(MAGNETIC, "two_queue"), (MAGNETIC, "file")]);
+    vec![
+        Claim::new("34", "two_queue on both disks: time against file", "%", -9.0, both, SIZE),
+        Claim::new("34", "two_queue on one disk: time against file", "%", -7.0, one, SIZE),
+        Claim::new("34", "on both no slower than on one", "points", 0.0, both - one, Expect::AtMost),
+    ]
+}
+
+pub(super) fn judge_mixed_pair(outcomes: &[Outcome]) -> Vec<Claim> {
+    let both = pair(outcomes, [(MAGNETIC, "two_queue"), (MLC, "two_queue")]);
+    let flash = pair(outcomes, [(MAGNETIC, "file"), (MLC, "two_queue")]);
+    let disk = pair(outcomes, [(MAGNETIC, "two_queue"), (MLC, "file")]);
+    vec![
+        Claim::new("35", "two_queue on both drives: time against file", "%", -8.0, both, SIZE),
+        Claim::new("35", "two_queue on the Samsung drive: time against file", "%", -9.0, flash, SIZE),
+        Claim::new("35", "two_queue on the magnetic disk: time against file", "%", -8.0, disk, SIZE),
+    ]
+}
