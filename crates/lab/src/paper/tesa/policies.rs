@@ -54,22 +54,21 @@ pub(super) fn judge_factors(outcomes: &[Outcome]) -> Vec<Claim> {
     let average = |name: &str, of: usize, base: usize| mean(changes(name, of, base).into_iter());
     let (size, written, distance) = ("write_request_bytes", "bytes_written", "write_distance");
     let larger = |claim, base| Claim::new("9", claim, "%", 0.0, average(size, TESA, base), Expect::AtLeast);
-    let fewer = |claim, of| Claim::new("9", claim, "%", 0.0, average(written, of, FILE), Expect::AtMost);
-    let nearer = |claim, of, base| Claim::new("9", claim, "%", 0.0, average(distance, of, base), Expect::AtMost);
+    let less = |claim, name, of, base| Claim::new("9", claim, "%", 0.0, -average(name, of, base), Expect::AtLeast);
     let most_nearer = changes(distance, TESA, SEGMENT).into_iter().fold(0.0, f64::min);
     let average_size = average(size, TESA, SEGMENT);
     vec![
         Claim::new("9", "request size, TESA over segment, on average", "%", -5.7, average_size, UP_TO),
-        larger("request size, TESA no smaller than file", FILE),
-        larger("request size, TESA no smaller than recency", RECENCY),
-        fewer("blocks written, recency no more than file", RECENCY),
-        fewer("blocks written, segment no more than file", SEGMENT),
-        fewer("blocks written, TESA no more than file", TESA),
+        larger("request size, TESA larger than file, on average by", FILE),
+        larger("request size, TESA larger than recency, on average by", RECENCY),
+        less("blocks written, recency fewer than file, on average by", written, RECENCY, FILE),
+        less("blocks written, segment fewer than file, on average by", written, SEGMENT, FILE),
+        less("blocks written, TESA fewer than file, on average by", written, TESA, FILE),
         Claim::new("9", "distance between requests, TESA over segment, up to", "%", -19.5, most_nearer, UP_TO),
-        nearer("distance between requests, segment no longer than file", SEGMENT, FILE),
-        nearer("distance between requests, segment no longer than recency", SEGMENT, RECENCY),
-        nearer("distance between requests, TESA no longer than file", TESA, FILE),
-        nearer("distance between requests, TESA no longer than recency", TESA, RECENCY),
+        less("distance between requests, segment shorter than file, on average by", distance, SEGMENT, FILE),
+        less("distance between requests, segment shorter than recency, on average by", distance, SEGMENT, RECENCY),
+        less("distance between requests, TESA shorter than file, on average by", distance, TESA, FILE),
+        less("distance between requests, TESA shorter than recency, on average by", distance, TESA, RECENCY),
     ]
 }
 

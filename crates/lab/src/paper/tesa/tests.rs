@@ -12,9 +12,9 @@ fn untimed() -> Work {
 }
 
 #[test]
-fn performance_is_operations_a_second_where_the_time_is_fixed() {
+fn performance_is_operations_where_the_time_is_fixed_whenever_the_last_of_them_ended() {
     let slow = Outcome { operations: 100, time_s: 10.0, ..Outcome::default() };
-    let fast = Outcome { operations: 150, time_s: 10.0, ..Outcome::default() };
+    let fast = Outcome { operations: 150, time_s: 12.0, ..Outcome::default() };
     assert!((timed().gain(&fast, &slow) - 50.0).abs() < 1e-9);
 }
 
@@ -90,4 +90,16 @@ fn pages_written_after_the_end_do_not_count_in_section_iv_b() {
     let claims = (figure("section IV-B").judge)(&outcomes);
     assert!((claims[0].measured - 99.0).abs() < 1e-9);
     assert!(claims[0].holds);
+}
+
+#[test]
+fn a_policy_that_writes_more_than_file_fails_in_sign() {
+    let outcomes = outcomes(figure("9"), |_, policy| Outcome {
+        bytes_written: if policy == "recency" { 110 } else { 100 },
+        ..Outcome::default()
+    });
+    let claims = (figure("9").judge)(&outcomes);
+    let recency = claims.iter().find(|claim| claim.claim.starts_with("blocks written, recency")).unwrap();
+    assert!((recency.measured + 10.0).abs() < 1e-9);
+    assert_eq!(recency.verdict, Verdict::Fails);
 }
