@@ -70,14 +70,19 @@ pub(in super::super) const INFO: PolicyInfo = PolicyInfo {
             max: "1000",
             help: "percentage of a round for which a page written repeatedly counts as in use",
         },
+        ParamInfo {
+            name: "bargain",
+            kind: ParamKind::Number,
+            default: "4",
+            min: "0",
+            max: "1000",
+            help: "how many times cheaper than the average page a stream's must be for the head to leave its round; 0: never",
+        },
     ],
     offline: false,
     keeps: "pages by block, regions with their pages, segments and ages",
     build: |values| Box::new(Sweep::new(values)),
 };
-
-/// How many times cheaper than the average page those of a region must be for the head to go there at once.
-const BARGAIN: u128 = 4;
 
 /// How much of what the sweep would pass by it takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -95,6 +100,7 @@ struct Sweep {
     position: u64,
     due: u64,
     fresh: u64,
+    bargain: u128,
     /// Where the sweep goes on.
     head: BlockNo,
     /// When the head last began a round, and how long the round before took.
@@ -109,6 +115,7 @@ impl Sweep {
             position: values.pages("position").0,
             due: values.number("due"),
             fresh: values.number("fresh"),
+            bargain: u128::from(values.number("bargain")),
             head: BlockNo(0),
             began: Nanos(0),
             round: Nanos(0),
@@ -140,12 +147,12 @@ impl Sweep {
         u128::from(index.dirty_blocks().0) + u128::from(index.segments()) * u128::from(self.position)
     }
 
-    /// Writes regions of long segments whose pages cost at most a [`BARGAIN`]th of the average page.
+    /// Writes regions of long segments whose pages are so many times cheaper than the average page.
     fn take_bargains(&self, goal: Goal, index: &mut DirtyIndex, out: &mut Vec<DirtyPage>) {
-        while !goal.is_met(out) {
+        while self.bargain > 0 && !goal.is_met(out) {
             let Some(region) = index.longest_zone(Pages(self.position), false) else { return };
             let average = self.cost_of_all(index) * u128::from(region.pages);
-            if average < BARGAIN * u128::from(self.cost(region)) * u128::from(index.dirty_blocks().0) {
+            if average < self.bargain * u128::from(self.cost(region)) * u128::from(index.dirty_blocks().0) {
                 return;
             }
             index.take_zone(region, out);
