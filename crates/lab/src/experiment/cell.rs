@@ -118,6 +118,9 @@ impl Default for MachineSpec {
     }
 }
 
+/// A step may need so many pages at once for what it changes besides its own.
+const LEAST_MEMORY: ByteSize = ByteSize(64 * PAGE_BYTES);
+
 /// What the registry says of a spec's policy.
 pub(super) fn policy_info(spec: &str) -> Result<&'static PolicyInfo, WriteBackError> {
     find_policy(spec.split(':').next().unwrap_or_default().trim())
@@ -155,6 +158,7 @@ impl Cell {
         WriteBack::parse(&self.policy)?;
         let profile = profiles::profile(&self.machine.disk)?;
         scheduler::scheduler(&self.machine.scheduler)?;
+        self.check_machine()?;
         match &self.input {
             Input::Workload { spec } => drop(build_workload(spec, Seed(self.seed), Scale::new(self.scale)?)?),
             Input::Trace { replay, summary, .. } => {
@@ -166,6 +170,37 @@ impl Cell {
                     return Err(self.failed(source));
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// What a sweep can set as well as an option.
+    fn check_machine(&self) -> Result<(), LabError> {
+        let bad = |name: &str, value: String, expected: String| {
+            Err(LabError::BadValue { name: name.to_owned(), value, expected })
+        };
+        let of = &self.machine;
+        let numbers = [
+            ("background", u64::from(of.background_percent), 1..=100),
+            ("foreground", u64::from(of.foreground_percent), 1..=100),
+            ("queue-length", of.queue_length as u64, 1..=65_536),
+            ("queue-depth", u64::from(of.queue_depth.unwrap_or(1)), 1..=32),
+            ("read-ahead", u64::from(of.read_ahead), 0..=65_536),
+        ];
+        for (name, value, allowed) in numbers {
+            if !allowed.contains(&value) {
+                let expected = format!("a whole number from {} to {} is wanted", allowed.start(), allowed.end());
+                return bad(name, value.to_string(), expected);
+            }
+        }
+        if matches!(self.input, Input::Trace { .. }) && self.scale.to_bits() != 1.0f64.to_bits() {
+            let expected = "only workloads shrink (a part of a trace: umbrella lab trace convert --until)".to_owned();
+            return bad("scale", self.scale.to_string(), expected);
+        }
+        if Scale::new(self.scale).is_ok() && self.memory() < LEAST_MEMORY {
+            let shrunk = if self.scale < 1.0 { format!(" at scale {}", self.scale) } else { String::new() };
+            let expected = format!("too little{shrunk}: at least {LEAST_MEMORY} must be left (give more --memory)");
+            return bad("memory", of.memory.to_string(), expected);
         }
         Ok(())
     }

@@ -27,7 +27,7 @@ pub enum LabError {
     Scheduler(#[from] UnknownScheduler),
     #[error("{policy} on {input}: {source}")]
     Run { policy: String, input: String, source: RunError },
-    #[error("nothing called {name:?} can be swept: {known}")]
+    #[error("nothing called {name:?} can be swept (known: {known})")]
     UnknownSweep { name: String, known: String },
     #[error("--sweep {spec:?}: write NAME=VALUE,VALUE,… (for example zone=2MiB,4MiB,8MiB)")]
     BadSweep { spec: String },

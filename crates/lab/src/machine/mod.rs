@@ -62,6 +62,16 @@ pub enum RunError {
         /// What there is.
         capacity: ByteSize,
     },
+    /// A file is larger than the disk.
+    #[error(
+        "a file of {size} does not fit on a disk of {capacity} (a larger --disk, or a smaller --scale, makes room)"
+    )]
+    LargerThanDisk {
+        /// The file's size.
+        size: ByteSize,
+        /// What there is.
+        capacity: ByteSize,
+    },
     /// The workload does what no file system allows.
     #[error("the file system refuses: {0}")]
     Files(#[from] AllocError),
@@ -227,6 +237,9 @@ impl Machine {
     ) -> Result<Outcome, RunError> {
         while let Some(step) = workload.prepare() {
             self.prepare(&step)?;
+            if !watch.at(Nanos(0), None) {
+                return Ok(self.outcome(setting, Nanos(0), Nanos(0), true));
+            }
         }
         self.running = workload.clients() as usize;
         self.clients = (0..self.running).map(|_| Client::new()).collect();
