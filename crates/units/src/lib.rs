@@ -7,7 +7,9 @@ mod ids;
 mod size;
 mod time;
 
-pub use block::{BLOCK_SECTORS, BlockNo, Extent, FileId, Lba, Nanos, PAGE_BYTES, PageIndex, PageKey, Pages, SECTOR_BYTES};
+pub use block::{
+    BLOCK_SECTORS, BlockNo, Extent, FileId, Lba, Nanos, PAGE_BYTES, PageIndex, PageKey, Pages, SECTOR_BYTES,
+};
 pub use ids::{BranchId, Ino};
 pub use size::{Amount, ByteSize, ParseSizeError};
 pub use time::{ParseDurationError, Timestamp, format_duration, parse_duration};
