@@ -57,7 +57,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if output::nobody_reads(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("umbrella: {error:#}");
+            eprintln!("umbrella: {}", output::reasons(&error));
             ExitCode::FAILURE
         }
     }

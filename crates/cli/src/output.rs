@@ -33,6 +33,15 @@ pub(crate) fn json_line(value: &impl Serialize) -> Result<(), OutputError> {
     line(&serde_json::to_string(value).map_err(|error| OutputError { source: error.into() })?)
 }
 
+/// The error and its reasons, without those that the error's own text ends with already.
+pub(crate) fn reasons(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |told, reason| match told.as_str() {
+        "" => reason,
+        told if told.ends_with(&reason) => told.to_owned(),
+        told => format!("{told}: {reason}"),
+    })
+}
+
 /// Whether the reason for an error is only that nobody reads any more.
 pub(crate) fn nobody_reads(error: &anyhow::Error) -> bool {
     error.downcast_ref::<OutputError>().is_some_and(|error| error.source.kind() == io::ErrorKind::BrokenPipe)
@@ -41,6 +50,12 @@ pub(crate) fn nobody_reads(error: &anyhow::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reason_is_told_once() {
+        let error = anyhow::anyhow!("no such file").context("cannot open a: no such file").context("reading b");
+        assert_eq!(reasons(&error), "reading b: cannot open a: no such file");
+    }
 
     #[test]
     fn only_a_broken_pipe_of_the_output_is_quiet() {

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use anyhow::{anyhow, bail};
 use clap::Args;
 use umbrella_lab::experiment::{self, split_policies};
 use umbrella_lab::result::{METRICS, Outcome, html};
@@ -61,10 +62,13 @@ pub(crate) struct SingleArgs {
 impl CompareArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let mut policies: Vec<String> = self.policy.iter().flat_map(|list| split_policies(list)).collect();
+        if policies.is_empty() && !self.policy.is_empty() {
+            bail!("--policy names no policy (umbrella lab list policies; without --policy all are compared)");
+        }
         if policies.is_empty() {
             policies.extend(writeback::policies().iter().filter(|info| !info.offline).map(|info| info.name.to_owned()));
         }
-        let metrics = self.output.metrics()?;
+        let metrics = self.output.metrics(&self.input)?;
         let cells = self.run.cells(&policies, &self.input, &self.replay, &self.machine)?;
         let bars = Bars::new(&cells)?;
         let outcomes = experiment::run(&cells, self.run.threads(), &bars)?;
@@ -81,8 +85,13 @@ impl CompareArgs {
 
 impl SingleArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let metrics = self.output.metrics()?;
-        let cells = self.run.cells(&[self.policy], &self.input, &self.replay, &self.machine)?;
+        let metrics = self.output.metrics(&self.input)?;
+        let [policy] =
+            split_policies(&self.policy).try_into().map_err(|policies: Vec<String>| match policies.len() {
+                0 => anyhow!("--policy names no policy (umbrella lab list policies)"),
+                _ => anyhow!("lab run takes one policy (for several: umbrella lab compare --policy {})", self.policy),
+            })?;
+        let cells = self.run.cells(&[policy], &self.input, &self.replay, &self.machine)?;
         let bars = Bars::new(&cells)?;
         let outcomes = experiment::run(&cells, self.run.threads(), &bars)?;
         let stopped = bars.finish();

@@ -73,6 +73,9 @@ impl ListArgs {
             }
             table.add_row([item.name.to_owned(), text]);
         }
+        for column in table.column_iter_mut() {
+            column.set_padding((0, 2));
+        }
         output::line(&table.trim_fmt())?;
         Ok(ExitCode::SUCCESS)
     }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -12,6 +13,7 @@ use umbrella_lab::trace::{Format, OpenOptions};
 use umbrella_units::{ByteSize, Nanos, parse_duration};
 
 use crate::output;
+use crate::text::visible_path;
 
 /// What is run.
 #[derive(Debug, Args)]
@@ -30,19 +32,19 @@ pub(super) struct InputArgs {
 #[command(next_help_heading = "Trace")]
 pub(super) struct ReplayArgs {
     /// The trace's format [default: found out from its content].
-    #[arg(long, value_name = "FORMAT")]
+    #[arg(long, value_name = "FORMAT", conflicts_with = "workload")]
     format: Option<Format>,
     /// Only this device of the trace, by its number in `umbrella lab trace info`.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", conflicts_with = "workload")]
     device: Option<u32>,
     /// How many times as fast as recorded; `max` issues each request as soon as one before it is done.
-    #[arg(long, value_name = "TIMES", default_value = "1", value_parser = pace)]
+    #[arg(long, value_name = "TIMES", default_value = "1", value_parser = pace, conflicts_with = "workload")]
     speed: Pace,
     /// How many requests may be under way at once.
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65536), conflicts_with = "workload")]
     depth: u32,
     /// What to do with addresses beyond the disk's end.
-    #[arg(long, value_enum, default_value_t = FitArg::Refuse)]
+    #[arg(long, value_enum, default_value_t = FitArg::Refuse, conflicts_with = "workload")]
     fit: FitArg,
 }
 
@@ -105,7 +107,7 @@ struct Expire(Option<Nanos>);
 #[command(next_help_heading = "Run")]
 pub(super) struct RunArgs {
     /// Shrink the workload's sizes and the memory together: 0.1 is a tenth.
-    #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0, allow_negative_numbers = true)]
     scale: f64,
     /// The seed of everything random; the same seed gives the same figures.
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -152,13 +154,16 @@ const DEFAULT_METRICS: &[&str] = &[
     "policy_bytes",
 ];
 
+/// Slower than this a run would mostly wake up to find nothing to do.
+const SPEEDS: std::ops::RangeInclusive<f64> = 1e-3..=1e6;
+
 fn pace(text: &str) -> Result<Pace, String> {
     if text == "max" {
         return Ok(Pace::AsFastAsPossible);
     }
     match text.parse::<f64>() {
-        Ok(speed) if speed.is_finite() && speed > 0.0 => Ok(Pace::Recorded(speed)),
-        _ => Err("a number above 0, or `max`, is wanted".to_owned()),
+        Ok(speed) if SPEEDS.contains(&speed) => Ok(Pace::Recorded(speed)),
+        _ => Err("a number from 0.001 to 1000000, or `max`, is wanted".to_owned()),
     }
 }
 
@@ -176,13 +181,57 @@ impl InputArgs {
             return Ok(Input::Workload { spec: spec.clone() });
         }
         let Some(path) = &self.trace else { bail!("give --trace FILE or --workload SPEC") };
+        can_be_read_again(path)?;
         let fit = match replay.fit {
             FitArg::Refuse => Fit::Refuse,
             FitArg::Wrap => Fit::Wrap,
         };
         let options = ReplayOptions { pace: replay.speed, depth: replay.depth, fit, device: replay.device };
         let open = OpenOptions { format: replay.format, ..OpenOptions::default() };
-        Ok(Input::trace(path.clone(), open, options)?)
+        let input = Input::trace(path.clone(), open, options)?;
+        if is_without_requests(&input) {
+            bail!(
+                "{}: nothing to replay: it has no reads or writes{}",
+                visible_path(path),
+                match replay.device {
+                    Some(device) => format!(" of device {device}"),
+                    None => String::new(),
+                }
+            );
+        }
+        Ok(input)
+    }
+
+    /// The trace's path, if it is one.
+    fn trace(&self) -> Option<&Path> {
+        self.trace.as_deref()
+    }
+}
+
+/// A trace is read once before the runs, and once in each of them.
+fn can_be_read_again(path: &Path) -> anyhow::Result<()> {
+    const HOW: &str = "each run reads the trace anew: save it to a file first (umbrella lab trace convert)";
+    let kind = match fs::metadata(path) {
+        Ok(data) => data.file_type(),
+        Err(_) if path == Path::new("-") => bail!("standard input can be read only once, and {HOW}"),
+        Err(error) => return Err(error).with_context(|| format!("cannot open {}", visible_path(path))),
+    };
+    if kind.is_dir() {
+        bail!("{} is a directory, not a trace", visible_path(path));
+    }
+    if kind.is_fifo() || kind.is_socket() || kind.is_char_device() {
+        bail!("{} can be read only once, and {HOW}", visible_path(path));
+    }
+    Ok(())
+}
+
+fn is_without_requests(input: &Input) -> bool {
+    match input {
+        Input::Workload { .. } => false,
+        Input::Trace { summary, replay, .. } => {
+            let none_of = |device: u32| summary.devices.get(device as usize).is_none_or(|device| device.records == 0);
+            summary.reads + summary.writes == 0 || replay.device.is_some_and(none_of)
+        }
     }
 }
 
@@ -233,8 +282,11 @@ impl RunArgs {
 }
 
 impl OutputArgs {
-    /// What can be found wrong before anything is run.
-    pub(super) fn metrics(&self) -> anyhow::Result<Vec<&'static Metric>> {
+    /// The table's figures, and what else can be found wrong before anything is run.
+    pub(super) fn metrics(&self, input: &InputArgs) -> anyhow::Result<Vec<&'static Metric>> {
+        if let Some(page) = &self.html {
+            can_be_page(page, input.trace())?;
+        }
         let names: Vec<&str> = if self.metric.is_empty() {
             DEFAULT_METRICS.to_vec()
         } else {
@@ -261,9 +313,8 @@ impl OutputArgs {
         page: impl FnOnce() -> String,
         table: impl FnOnce() -> String,
     ) -> anyhow::Result<()> {
-        if let Some(path) = &self.html {
-            write_whole(path, &page())?;
-        }
+        // A page that cannot be written takes no results along.
+        let written = self.html.as_ref().map_or(Ok(()), |path| write_whole(path, &page()));
         if self.json {
             output::json(&outcomes)?;
         } else if self.csv {
@@ -272,12 +323,30 @@ impl OutputArgs {
             output::print(&String::from_utf8_lossy(&csv))?;
         } else {
             output::print(&table())?;
-            if let Some(path) = &self.html {
-                output::line(&format!("page: {}", path.display()))?;
+            if let (Some(path), Ok(())) = (&self.html, &written) {
+                output::line(&format!("page: {}", visible_path(path)))?;
             }
         }
-        Ok(())
+        written
     }
+}
+
+/// Refuses a page that could not be written after the runs, and one that would replace anything but a file.
+fn can_be_page(page: &Path, trace: Option<&Path>) -> anyhow::Result<()> {
+    let folder = page.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !folder.is_dir() {
+        bail!("--html {}: there is no directory {} (make it first)", visible_path(page), visible_path(folder));
+    }
+    let Ok(there) = fs::metadata(page) else { return Ok(()) };
+    if !there.is_file() {
+        bail!("--html {}: this is no file (give the name of the page, such as day.html)", visible_path(page));
+    }
+    let same =
+        |trace: &Path| fs::metadata(trace).is_ok_and(|trace| (trace.dev(), trace.ino()) == (there.dev(), there.ino()));
+    if trace.is_some_and(same) {
+        bail!("--html {}: this is the trace (give the page another name)", visible_path(page));
+    }
+    Ok(())
 }
 
 /// Writes a file so that it is there whole or not at all.
@@ -291,5 +360,5 @@ fn write_whole(path: &Path, text: &str) -> anyhow::Result<()> {
     if written.is_err() {
         let _ = fs::remove_file(&part);
     }
-    written.with_context(|| format!("writing {}", path.display()))
+    written.with_context(|| format!("writing {}", visible_path(path)))
 }

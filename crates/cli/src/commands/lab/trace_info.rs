@@ -50,7 +50,7 @@ impl InfoArgs {
                 Ok(info) if self.json => output::json_line(&info)?,
                 Ok(info) => output::print(&format!("{}{}", if index > 0 { "\n" } else { "" }, text(&info)))?,
                 Err(error) => {
-                    eprintln!("umbrella: {error:#}");
+                    eprintln!("umbrella: {}", output::reasons(&error));
                     failed = true;
                 }
             }
