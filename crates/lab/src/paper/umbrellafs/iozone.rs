@@ -14,7 +14,7 @@ pub(super) const PAIR_ASSUMED: &str = "each drive has half of the memory to itse
                                        thresholds; times are added, as there";
 
 /// Share of the sizes in a quick run.
-const QUICK: f64 = 0.1;
+const QUICK: f64 = 0.2;
 
 fn workload(writers: u32) -> String {
     format!("iozone:writers={writers}")

@@ -17,7 +17,7 @@ use super::table::{Hash, SlotTable, hash};
 pub enum FileOrder {
     /// In the order in which they were first dirtied.
     FirstDirtied,
-    /// By their number.
+    /// By their number, the blocks of the device itself after all files.
     Number,
 }
 
@@ -117,6 +117,8 @@ impl Files {
         let (order, members) = match self.order {
             None => (0, Members::Listed { ends: Ends::EMPTY, highest: 0 }),
             Some(FileOrder::FirstDirtied) => (self.places, Members::Run { start: 0, len: 0 }),
+            // Metadata is no file: an old Linux keeps it with the block device, on the list of another superblock.
+            Some(FileOrder::Number) if id == FileId::DEVICE => (u64::MAX, Members::Run { start: 0, len: 0 }),
             Some(FileOrder::Number) => (id.0, Members::Run { start: 0, len: 0 }),
         };
         let file = File { id, pages: 0, marked: false, order, members };

@@ -3,6 +3,9 @@
 //! The 4th write to one page marks its file. The mark is the inode's in the source and outlasts a write-back, so it is
 //! kept here until the file is deleted; writes are counted from when the page became dirty. Marks are bounded: the one
 //! set longest ago goes when there are too many. Source: UmbrellaFS, chapter IV, figures 9 to 12.
+//!
+//! Metadata blocks are never marked, and sorted they come after the files that are not: the source counts where programs
+//! write to a file's pages, and orders the files of one superblock's list.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -84,6 +87,9 @@ impl Policy for TwoQueues {
             return;
         }
         let file = write.page.file;
+        if file == FileId::DEVICE {
+            return;
+        }
         if u64::from(write.writes) == self.writes && !self.marked.contains_key(&file) {
             self.mark(file);
             index.mark_file(file);

@@ -116,6 +116,19 @@ fn umbrellafs_figure_12_both_sort_each_queue() {
 }
 
 #[test]
+fn two_queues_take_metadata_after_the_files_however_often_it_was_written() {
+    for spec in ["sorted", "two_queue_sorted"] {
+        let mut policy = policy(spec);
+        for file in [0, 7, 5] {
+            policy.on(Nanos(0), Event::Dirty { page: page(file, 0), block: BlockNo(file), active: false });
+        }
+        (0..9).for_each(|_| policy.on(Nanos(0), Event::Rewrite { page: page(0, 0) }));
+        let order: Vec<_> = (0..3).flat_map(|_| select(&mut policy, Nanos(0), 1)).map(|page| page.file.0).collect();
+        assert_eq!(order, [5, 7, 0], "{spec}");
+    }
+}
+
+#[test]
 fn mram_figure_3_9_of_two_zones_with_as_many_pages_the_one_with_longer_segments_goes_first() {
     let scattered = [40, 41, 43, 44, 46, 47, 49];
     let joined = [60, 61, 62, 63, 65, 66, 67];

@@ -47,7 +47,7 @@ impl Model {
         if !self.files.contains(&page.key.file) {
             self.files.push(page.key.file);
         }
-        if page.writes == 4 {
+        if page.writes == 4 && page.key.file != FileId::DEVICE {
             self.marked.insert(page.key.file);
         }
         let sequential = page.block == self.next_block;
@@ -118,7 +118,7 @@ impl Model {
             self.forget_clean(1);
             let mut files = self.files.clone();
             if sorted {
-                files.sort();
+                files.sort_by_key(|file| (*file == FileId::DEVICE, *file));
             }
             if queues {
                 files.sort_by_key(|file| self.marked.contains(file));
