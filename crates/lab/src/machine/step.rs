@@ -20,6 +20,12 @@ const METADATA_ROOM: u64 = 32;
 impl Machine {
     /// Sets up: what is on disk, and in no cache, before time begins.
     pub(super) fn prepare(&mut self, step: &Step) -> Result<(), RunError> {
+        if let Step::Write { offset, size, .. } = step {
+            let (size, capacity) = (offset.0.saturating_add(size.0), self.capacity.0.saturating_mul(PAGE_BYTES));
+            if size > capacity {
+                return Err(RunError::LargerThanDisk { size: ByteSize(size), capacity: ByteSize(capacity) });
+            }
+        }
         let mut touched = std::mem::take(&mut self.touched);
         let done = self.files.prepare(step, &mut touched);
         touched.drain(..).for_each(|block| self.files.now_on_disk(block));
