@@ -91,6 +91,7 @@ pub(super) fn grid(workloads: impl Iterator<Item = Work>, policies: &[String], e
 }
 
 /// Every policy on all six.
+#[expect(clippy::unnecessary_wraps, reason = "what a figure's cells are given as")]
 pub(super) fn on_all(policies: &[String], effort: Effort) -> Result<Vec<Cell>, LabError> {
     Ok(grid(WORKLOADS.iter().copied(), policies, effort))
 }
@@ -129,9 +130,9 @@ pub(super) fn tesa() -> String {
     zone_segment(50, 8)
 }
 
-/// From `base` to `value`, in percent.
+/// From `base` to `value`, in percent; zero where there is no base.
 pub(super) fn change(base: f64, value: f64) -> f64 {
-    if base == value { 0.0 } else { 100.0 * (ratio(value, base) - 1.0) }
+    if base > 0.0 { 100.0 * (value / base - 1.0) } else { 0.0 }
 }
 
 fn ratio(part: f64, whole: f64) -> f64 {
@@ -151,9 +152,5 @@ pub(super) fn farthest(values: impl Iterator<Item = f64>) -> f64 {
 /// Their mean; zero of none.
 pub(super) fn mean(values: impl Iterator<Item = f64>) -> f64 {
     let (sum, count) = values.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
-    ratio_or_zero(sum, count)
-}
-
-fn ratio_or_zero(sum: f64, count: f64) -> f64 {
-    if count > 0.0 { sum / count } else { 0.0 }
+    ratio(sum, count)
 }
