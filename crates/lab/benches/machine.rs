@@ -46,7 +46,8 @@ fn run(policy: &str, memory_pages: u64, requests: Requests) {
     let disk = profile("deskstar_500gb").expect("a profile").build(&Options::default());
     let elevator = scheduler("elevator").expect("a scheduler");
     let policy = WriteBack::parse(policy).expect("a policy");
-    let machine = Machine::new(config, Layout::Device, policy, disk, |disk| elevator.build(disk, 128)).expect("a machine");
+    let machine =
+        Machine::new(config, Layout::Device, policy, disk, |disk| elevator.build(disk, 128)).expect("a machine");
     let mut requests = requests;
     black_box(machine.run(Setting::default(), &mut requests, &mut ()).expect("an outcome"));
 }
