@@ -21,6 +21,11 @@ impl Heap {
         self.heap.get(place).copied()
     }
 
+    /// Whether the slot is in the heap.
+    pub(super) fn holds(&self, slot: u32) -> bool {
+        self.places.get(slot as usize).is_some_and(|&place| place != NONE)
+    }
+
     /// Adds a slot.
     pub(super) fn insert(&mut self, slot: u32, goes_first: impl Fn(u32, u32) -> bool) {
         let at = slot as usize;

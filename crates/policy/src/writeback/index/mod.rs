@@ -4,10 +4,10 @@
 //! | --- | --- | --- |
 //! | slab of pages: index, block, file, counts, time | 24 bytes a page | everybody |
 //! | page -> slot | 4 to 10 bytes a page | everybody |
-//! | files; links of their pages, or runs of pages in index order | 48 bytes a file; 8 bytes a page, or 8 bytes a run | everybody |
+//! | files; links of their pages, or runs of pages in index order | 48 bytes a file; 8 bytes a page, or as segments | everybody |
 //! | block -> slot | 4 to 10 bytes a page | [`Needs::blocks`] |
-//! | segments in block order | 8 to 16 bytes a segment | [`Needs::blocks`] |
-//! | zones: pages, segments, one or two heaps | 30 to 50 bytes a zone | [`BlockNeeds::zones`] |
+//! | segments in block order | 2 to 11 bytes a page, 110 bytes for each 128 MiB in use | [`Needs::blocks`] |
+//! | zones: pages, segments, one or two heaps | 30 to 70 bytes a zone | [`BlockNeeds::zones`] |
 //! | recency list | 8 bytes a page | [`Needs::recency`] |
 //! | ranks | 16 bytes a page | [`Needs::ranks`] |
 //!
@@ -15,6 +15,7 @@
 //! inactive pages only ([`Needs::inactive_only`]): then it enters at [`Event::Deactivate`] and leaves at
 //! [`Event::Activate`] (TESA, III-B). The index knows it all the while.
 
+mod chunk;
 mod files;
 mod heap;
 mod places;
@@ -266,6 +267,10 @@ impl DirtyIndex {
     }
 
     fn dirty(&mut self, now: Nanos, page: PageKey, block: BlockNo, active: bool) -> Applied {
+        self.by_page.warm(page_hash(page.file, page.index.0));
+        if let Some(places) = &mut self.places {
+            places.warm(block.0);
+        }
         if let Some(slot) = self.find(page) {
             return self.rewrite(now, slot);
         }

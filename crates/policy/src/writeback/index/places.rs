@@ -47,6 +47,15 @@ impl Places {
         !self.others.is_empty()
     }
 
+    /// Reads what a change at this block is going to need, all at once.
+    pub(super) fn warm(&mut self, block: u64) {
+        self.by_block.warm(block_hash(block));
+        self.runs.warm(block);
+        if let Some(zones) = &mut self.zones {
+            zones.warm(block);
+        }
+    }
+
     /// Lets a page in.
     pub(super) fn add(&mut self, slot: u32, pages: &Slab) {
         self.claim(slot, pages);
@@ -58,29 +67,31 @@ impl Places {
 
     fn claim(&mut self, slot: u32, pages: &Slab) {
         let block = pages.get(slot).block().0;
-        let Some(joined) = self.runs.insert(block) else {
+        let Some(sides) = self.runs.insert(block) else {
             self.others.entry(block).or_default().insert(slot);
             return;
         };
         self.by_block.insert(block_hash(block), slot, pages.entries.len(), hash_in(pages));
         let Some(zones) = &mut self.zones else { return };
-        let right = joined.right.map_or(0, |run| run.len as i64);
-        if right > 0 && joined.left.is_none() && (block + 1) / zones.size() == block / zones.size() {
-            zones.change(block, 1, 0);
+        if self.runs.is_cut_at(zones.size()) {
+            zones.change(block, 1, sides.runs());
             return;
         }
-        if right > 0 {
-            zones.change(block + 1, -right, -1);
+        let start = if sides.left { self.runs.start(block) } else { block };
+        let next = block + 1;
+        if !sides.right || zones.number(next) == zones.number(start) {
+            zones.change(start, 1, sides.runs());
+            return;
         }
-        match joined.left {
-            Some(left) => zones.change(left.start, 1 + right, 0),
-            None => zones.change(block, 1 + right, 1),
-        }
+        let moved = (self.runs.end(next) - next) as i64;
+        zones.change(next, -moved, -1);
+        zones.change(start, 1 + moved, i64::from(!sides.left));
     }
 
     /// Takes a page out.
     pub(super) fn remove(&mut self, slot: u32, pages: &Slab) {
         let block = pages.get(slot).block().0;
+        self.warm(block);
         if let Some(zones) = &mut self.zones {
             zones.change_stamps(block, 0, pages.get(slot).stamp());
         }
@@ -100,19 +111,20 @@ impl Places {
     }
 
     fn remove_run(&mut self, block: u64, len: u64) {
-        let (Some(run), Some(zones)) = (self.runs.remove(block, len), &mut self.zones) else { return };
-        let kept = block - run.start;
-        let rest = (run.len - kept - len) as i64;
-        let len = len as i64;
-        let next = block + len as u64;
-        if kept == 0 && rest > 0 && next / zones.size() == block / zones.size() {
-            zones.change(block, -len, 0);
+        let (Some(sides), Some(zones)) = (self.runs.remove(block, len), &mut self.zones) else { return };
+        let (next, len) = (block + len, len as i64);
+        if self.runs.is_cut_at(zones.size()) {
+            zones.change(block, -len, -sides.runs());
             return;
         }
-        zones.change(run.start, -(len + rest), if kept == 0 { -1 } else { 0 });
-        if rest > 0 {
-            zones.change(next, rest, 1);
+        let start = if sides.left { self.runs.start(block - 1) } else { block };
+        if !sides.right || zones.number(next) == zones.number(start) {
+            zones.change(start, -len, -sides.runs());
+            return;
         }
+        let moved = (self.runs.end(next) - next) as i64;
+        zones.change(start, -(len + moved), -i64::from(!sides.left));
+        zones.change(next, moved, 1);
     }
 
     /// Takes out the pages of blocks that lie in one run; appends their slots in block order.

@@ -1,19 +1,20 @@
-//! A set of positions (blocks of a disk, pages of a file), kept as maximal runs in ascending order.
+//! A set of positions (blocks of a disk, pages of a file), seen as maximal runs in ascending order.
 //!
-//! Runs lie in leaves of at most [`FULL`], leaves in groups of at most [`FULL`], groups in one vector: a search is three
-//! binary searches, a change moves at most a leaf's runs. A run costs eight bytes: its length, and its distance from the
-//! first run of its leaf (a leaf never spans more than 2^32 positions). Each leaf and group knows the length of its
-//! longest run, so that the longest of all is found without an order of its own. A set may be cut: then no run crosses
-//! a multiple of the cut (the zones of WASL).
+//! The positions lie in chunks ([`super::chunk`]); a run is what a chunk and its neighbours hold, and is kept nowhere. So a
+//! change costs a probe for its chunk and a change of one word in most cases. The order of chunks is changed only when one
+//! is born or dies. A set may be cut: then no run crosses a multiple of the cut (the zones of WASL).
+//!
+//! The longest run: a heap of chunks by the longest run that begins in each. It is made when first asked for, and chunks
+//! that have changed since are measured only when it is asked again.
 
-/// Runs of a leaf, and leaves of a group.
-const FULL: usize = 64;
-/// A leaf or group with fewer is joined with a neighbour when both fit well.
-const FEW: usize = 16;
-/// How full a joined leaf or group may be.
-const WELL_FULL: usize = 48;
-/// A leaf's room grows by so many runs.
-const ROOM: usize = 8;
+use std::collections::BTreeMap;
+
+use super::chunk::{Chunk, SPAN, Stretch};
+use super::heap::Heap;
+use super::table::{Hash, SlotTable, scattered};
+
+/// So many chunks are searched one by one.
+const SMALL: usize = 4;
 
 /// Adjacent positions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,113 +29,85 @@ impl Run {
     }
 }
 
-/// The runs that a new position joined.
+/// Whether the run of a position goes on before and after what was added or taken out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Joined {
-    pub(super) left: Option<Run>,
-    pub(super) right: Option<Run>,
+pub(super) struct Sides {
+    pub(super) left: bool,
+    pub(super) right: bool,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Cell {
-    offset: u32,
-    len: u32,
+impl Sides {
+    /// By how many runs there are more with the position than without.
+    pub(super) fn runs(self) -> i64 {
+        1 - i64::from(self.left) - i64::from(self.right)
+    }
 }
 
+/// A chunk, with the longest run that began in it when it was last measured.
 #[derive(Debug)]
-struct Leaf {
-    /// Where the first run starts.
-    base: u64,
-    longest: u32,
-    cells: Vec<Cell>,
+struct Numbered {
+    /// Its first position / [`SPAN`].
+    number: u64,
+    longest: Stretch,
+    stale: bool,
+    chunk: Chunk,
 }
 
-impl Leaf {
-    fn of(run: Run) -> Leaf {
-        let mut cells = Vec::with_capacity(ROOM);
-        cells.push(Cell { offset: 0, len: run.len as u32 });
-        Leaf { base: run.start, longest: run.len as u32, cells }
-    }
-
-    fn run(&self, at: usize) -> Run {
-        let cell = self.cells[at];
-        Run { start: self.base + u64::from(cell.offset), len: u64::from(cell.len) }
-    }
-
-    fn last_start(&self) -> u64 {
-        self.base + self.cells.last().map_or(0, |cell| u64::from(cell.offset))
-    }
-
-    /// Moves the base to `base`, from which every run must be in reach.
-    fn rebase(&mut self, base: u64) {
-        let by = self.base.wrapping_sub(base) as u32;
-        for cell in &mut self.cells {
-            cell.offset = cell.offset.wrapping_add(by);
-        }
-        self.base = base;
-    }
-
-    fn measure(&mut self) {
-        self.longest = self.cells.iter().map(|cell| cell.len).max().unwrap_or(0);
-    }
-
-    fn insert(&mut self, at: usize, run: Run) {
-        if self.cells.len() == self.cells.capacity() {
-            self.cells.reserve_exact(ROOM);
-        }
-        self.cells.insert(at, Cell { offset: (run.start - self.base) as u32, len: run.len as u32 });
-        self.longest = self.longest.max(run.len as u32);
-    }
-
-    fn give_back(&mut self) {
-        if self.cells.len() + 2 * ROOM <= self.cells.capacity() {
-            self.cells.shrink_to(self.cells.len() + ROOM / 2);
-        }
-    }
-}
-
-#[derive(Debug)]
-struct Group {
-    /// Where the first run starts.
-    base: u64,
-    longest: u32,
-    leaves: Vec<Leaf>,
-}
-
-impl Group {
-    fn of(leaves: Vec<Leaf>) -> Group {
-        let mut group = Group { base: 0, longest: 0, leaves };
-        group.measure();
-        group
-    }
-
-    fn measure(&mut self) {
-        self.base = self.leaves.first().map_or(0, |leaf| leaf.base);
-        self.longest = self.leaves.iter().map(|leaf| leaf.longest).max().unwrap_or(0);
-    }
-}
-
-/// Where a run lies: group, leaf, cell.
-#[derive(Debug, Clone, Copy)]
-struct At {
-    group: usize,
-    leaf: usize,
-    cell: usize,
+#[derive(Debug, Default)]
+struct ByLength {
+    heap: Heap,
+    /// Slots to be measured; some may be free by now.
+    stale: Vec<u32>,
 }
 
 /// The set.
 #[derive(Debug)]
 pub(super) struct RunSet {
-    groups: Vec<Group>,
+    chunks: Vec<Numbered>,
+    free: Vec<u32>,
+    /// The chunks by number, once there were more than a few.
+    table: SlotTable,
+    order: BTreeMap<u64, u32>,
+    is_ordered: bool,
+    by_length: Option<Box<ByLength>>,
+    /// The chunk that was changed last.
+    latest: u32,
     /// No run crosses a multiple of this; zero when runs are whole.
     cut: u64,
     runs: usize,
 }
 
+fn chunk_hash(number: u64) -> Hash {
+    scattered(4, number)
+}
+
+fn split(position: u64) -> (u64, u32) {
+    (position / u64::from(SPAN), (position % u64::from(SPAN)) as u32)
+}
+
+fn joined(number: u64, offset: u32) -> u64 {
+    number * u64::from(SPAN) + u64::from(offset)
+}
+
+fn goes_first(chunks: &[Numbered]) -> impl Fn(u32, u32) -> bool + '_ {
+    let key = |slot: u32| (std::cmp::Reverse(chunks[slot as usize].longest.len), chunks[slot as usize].number);
+    move |a, b| key(a) < key(b)
+}
+
 impl RunSet {
     /// An empty set; `cut` positions is the longest run, from one multiple to the next, zero for whole runs.
     pub(super) fn new(cut: u64) -> RunSet {
-        RunSet { groups: Vec::new(), cut, runs: 0 }
+        RunSet {
+            chunks: Vec::new(),
+            free: Vec::new(),
+            table: SlotTable::default(),
+            order: BTreeMap::new(),
+            is_ordered: false,
+            by_length: None,
+            latest: 0,
+            cut,
+            runs: 0,
+        }
     }
 
     /// How many runs there are.
@@ -142,309 +115,348 @@ impl RunSet {
         self.runs
     }
 
-    fn leaf(&self, at: At) -> &Leaf {
-        &self.groups[at.group].leaves[at.leaf]
+    /// Whether no run crosses the borders of stretches of so many positions.
+    pub(super) fn is_cut_at(&self, size: u64) -> bool {
+        self.cut == size
     }
 
-    fn leaf_mut(&mut self, at: At) -> &mut Leaf {
-        &mut self.groups[at.group].leaves[at.leaf]
+    fn find(&self, number: u64) -> Option<u32> {
+        let is_it = |slot: u32| {
+            self.chunks.get(slot as usize).is_some_and(|chunk| chunk.number == number && chunk.chunk.count > 0)
+        };
+        if is_it(self.latest) {
+            return Some(self.latest);
+        }
+        if self.is_ordered {
+            return self.table.find(chunk_hash(number), is_it);
+        }
+        (0..self.chunks.len() as u32).find(|&slot| is_it(slot))
     }
 
-    fn run(&self, at: At) -> Run {
-        self.leaf(at).run(at.cell)
+    fn chunk(&self, number: u64) -> Option<&Chunk> {
+        self.find(number).map(|slot| &self.chunks[slot as usize].chunk)
+    }
+
+    /// The first chunk whose number is at least this.
+    fn chunk_from(&self, number: u64) -> Option<&Numbered> {
+        if let Some(slot) = self.find(number) {
+            return Some(&self.chunks[slot as usize]);
+        }
+        if self.is_ordered {
+            return self.order.range(number..).next().map(|(_, &slot)| &self.chunks[slot as usize]);
+        }
+        let ahead = self.chunks.iter().filter(|chunk| chunk.number >= number && chunk.chunk.count > 0);
+        ahead.min_by_key(|chunk| chunk.number)
+    }
+
+    fn add_chunk(&mut self, number: u64) -> u32 {
+        let mut new = Numbered { number, longest: Stretch { start: 0, len: 0 }, stale: false, chunk: Chunk::new() };
+        let slot = if let Some(slot) = self.free.pop() {
+            // It may wait to be measured still.
+            new.stale = self.chunks[slot as usize].stale;
+            self.chunks[slot as usize] = new;
+            slot
+        } else {
+            if self.chunks.len() == self.chunks.capacity() {
+                self.chunks.reserve_exact(self.chunks.len() / 16 + 1);
+            }
+            self.chunks.push(new);
+            (self.chunks.len() - 1) as u32
+        };
+        if self.is_ordered {
+            self.list(slot);
+        } else if self.chunks.len() > SMALL {
+            self.is_ordered = true;
+            (0..self.chunks.len() as u32).for_each(|slot| self.list(slot));
+        }
+        slot
+    }
+
+    fn list(&mut self, slot: u32) {
+        let (chunks, number) = (&self.chunks, self.chunks[slot as usize].number);
+        self.table.insert(chunk_hash(number), slot, chunks.len(), |slot| chunk_hash(chunks[slot as usize].number));
+        self.order.insert(number, slot);
+    }
+
+    fn remove_chunk(&mut self, slot: u32) {
+        let number = self.chunks[slot as usize].number;
+        if let Some(by_length) = &mut self.by_length
+            && by_length.heap.holds(slot)
+        {
+            by_length.heap.remove(slot, goes_first(&self.chunks));
+        }
+        if self.is_ordered {
+            let chunks = &self.chunks;
+            self.table.remove(chunk_hash(number), slot, |slot| chunk_hash(chunks[slot as usize].number));
+            self.order.remove(&number);
+        }
+        self.chunks[slot as usize].chunk = Chunk::new();
+        self.free.push(slot);
+    }
+
+    /// Takes note that a chunk is going to be changed.
+    fn touch(&mut self, slot: u32) {
+        self.latest = slot;
+        let Some(by_length) = &mut self.by_length else { return };
+        if !std::mem::replace(&mut self.chunks[slot as usize].stale, true) {
+            by_length.stale.push(slot);
+        }
+    }
+
+    /// Finds the place of a position and reads it, so that the processor has it at hand for a change.
+    pub(super) fn warm(&mut self, position: u64) {
+        let (number, offset) = split(position);
+        if let Some(slot) = self.find(number) {
+            self.latest = slot;
+            self.chunks[slot as usize].chunk.warm(offset);
+        }
     }
 
     fn is_border(&self, position: u64) -> bool {
-        self.cut != 0 && position.is_multiple_of(self.cut)
-    }
-
-    /// The run with the greatest start that is not above `position`.
-    fn before(&self, position: u64) -> Option<At> {
-        let group = self.groups.partition_point(|group| group.base <= position).checked_sub(1)?;
-        let leaves = &self.groups[group].leaves;
-        let leaf = leaves.partition_point(|leaf| leaf.base <= position).checked_sub(1)?;
-        let offset = u32::try_from(position - leaves[leaf].base).unwrap_or(u32::MAX);
-        // Counted, not halved: the loads do not wait for each other, and a leaf is seldom in the processor's cache.
-        let cell =
-            leaves[leaf].cells.iter().map(|cell| usize::from(cell.offset <= offset)).sum::<usize>().checked_sub(1)?;
-        Some(At { group, leaf, cell })
-    }
-
-    fn after(&self, at: Option<At>) -> Option<At> {
-        let Some(at) = at else {
-            return (!self.groups.is_empty()).then_some(At { group: 0, leaf: 0, cell: 0 });
-        };
-        let group = &self.groups[at.group];
-        if at.cell + 1 < group.leaves[at.leaf].cells.len() {
-            Some(At { cell: at.cell + 1, ..at })
-        } else if at.leaf + 1 < group.leaves.len() {
-            Some(At { leaf: at.leaf + 1, cell: 0, ..at })
-        } else {
-            (at.group + 1 < self.groups.len()).then_some(At { group: at.group + 1, leaf: 0, cell: 0 })
+        // A division takes long; most cuts are powers of two.
+        match self.cut {
+            0 => false,
+            cut if cut.is_power_of_two() => position & (cut - 1) == 0,
+            cut => position.is_multiple_of(cut),
         }
+    }
+
+    /// Where a run that holds `position` ends at the latest.
+    fn border_after(&self, position: u64) -> u64 {
+        position.checked_div(self.cut).map_or(u64::MAX, |before| (before + 1).saturating_mul(self.cut))
+    }
+
+    fn has(&self, position: u64) -> bool {
+        let (number, offset) = split(position);
+        self.chunk(number).is_some_and(|chunk| chunk.has(offset))
+    }
+
+    /// Whether the run of `position` goes on before and after it; `slot` is its chunk.
+    fn sides(&self, slot: u32, position: u64, len: u64) -> Sides {
+        let has = |other: u64| {
+            let (number, offset) = split(other);
+            let near = &self.chunks[slot as usize];
+            if near.number == number { near.chunk.has(offset) } else { self.has(other) }
+        };
+        let end = position + len;
+        Sides {
+            left: position > 0 && has(position - 1) && !self.is_border(position),
+            right: has(end) && !self.is_border(end),
+        }
+    }
+
+    /// Where the run that holds `position` ends.
+    pub(super) fn end(&self, position: u64) -> u64 {
+        let border = self.border_after(position);
+        let (mut number, mut offset) = split(position);
+        while let Some(chunk) = self.chunk(number) {
+            offset = chunk.end(offset);
+            if offset < SPAN || joined(number, offset) >= border {
+                break;
+            }
+            (number, offset) = (number + 1, 0);
+        }
+        joined(number, offset).min(border)
+    }
+
+    /// Where the run that holds `position` starts.
+    pub(super) fn start(&self, position: u64) -> u64 {
+        let border = position.checked_div(self.cut).map_or(0, |before| before * self.cut);
+        let (mut number, offset) = split(position);
+        let mut start = position;
+        let mut chunk = self.chunk(number).filter(|chunk| chunk.has(offset));
+        let mut from = offset;
+        while let Some(here) = chunk {
+            let first = here.start(from);
+            start = joined(number, first);
+            if first > 0 || start <= border {
+                break;
+            }
+            (number, from) = (number - 1, SPAN - 1);
+            chunk = self.chunk(number).filter(|chunk| chunk.has(from));
+        }
+        start.max(border)
+    }
+
+    /// The first position that is there, at `position` or later.
+    fn next(&self, position: u64) -> Option<u64> {
+        let (number, offset) = split(position);
+        let here = self.chunk_from(number)?;
+        let from = if here.number == number { offset } else { 0 };
+        if let Some(next) = here.chunk.next(from) {
+            return Some(joined(here.number, next));
+        }
+        let after = self.chunk_from(here.number + 1)?;
+        after.chunk.next(0).map(|next| joined(after.number, next))
+    }
+
+    fn run_from(&self, start: u64) -> Run {
+        Run { start, len: self.end(start) - start }
     }
 
     /// The first run that starts at `position` or later.
     pub(super) fn from(&self, position: u64) -> Option<Run> {
-        let before = self.before(position);
-        match before.map(|at| self.run(at)) {
-            Some(run) if run.start == position => Some(run),
-            _ => self.after(before).map(|at| self.run(at)),
+        let mut start = self.next(position)?;
+        if start == position && position > 0 && !self.is_border(position) && self.has(position - 1) {
+            start = self.next(self.end(position))?;
         }
+        Some(self.run_from(start))
     }
 
     /// The run that holds `position`, else the first after it.
     pub(super) fn at_or_after(&self, position: u64) -> Option<Run> {
-        let before = self.before(position);
-        match before.map(|at| self.run(at)) {
-            Some(run) if position < run.end() => Some(run),
-            _ => self.after(before).map(|at| self.run(at)),
-        }
+        let next = self.next(position)?;
+        Some(self.run_from(if next == position { self.start(position) } else { next }))
     }
 
     /// The run that holds `position`.
     pub(super) fn holding(&self, position: u64) -> Option<Run> {
-        self.before(position).map(|at| self.run(at)).filter(|run| position < run.end())
-    }
-
-    /// The longest run; the first on a tie.
-    pub(super) fn longest(&self) -> Option<Run> {
-        let longest = self.groups.iter().map(|group| group.longest).max()?;
-        let group = self.groups.iter().find(|group| group.longest == longest)?;
-        let leaf = group.leaves.iter().find(|leaf| leaf.longest == longest)?;
-        leaf.cells.iter().position(|cell| cell.len == longest).map(|cell| leaf.run(cell))
+        self.has(position).then(|| self.run_from(self.start(position)))
     }
 
     /// Adds a position; `None` when it was there already.
-    pub(super) fn insert(&mut self, position: u64) -> Option<Joined> {
-        let before = self.before(position);
-        let left_run = before.map(|at| self.run(at));
-        if left_run.is_some_and(|run| position < run.end()) {
+    pub(super) fn insert(&mut self, position: u64) -> Option<Sides> {
+        let (number, offset) = split(position);
+        let slot = match self.find(number) {
+            Some(slot) if self.chunks[slot as usize].chunk.has(offset) => return None,
+            Some(slot) => slot,
+            None => self.add_chunk(number),
+        };
+        self.touch(slot);
+        self.chunks[slot as usize].chunk.insert(offset, 1);
+        let sides = self.sides(slot, position, 1);
+        self.runs = self.runs.wrapping_add_signed(sides.runs() as isize);
+        Some(sides)
+    }
+
+    /// Takes out `len` adjacent positions; `None` when they are not in one run.
+    pub(super) fn remove(&mut self, position: u64, len: u64) -> Option<Sides> {
+        let (number, offset) = split(position);
+        let slot = self.find(number)?;
+        let in_one = len == 1 || self.end(position) >= position + len;
+        if len == 0 || !self.chunks[slot as usize].chunk.has(offset) || !in_one {
             return None;
         }
-        let after = self.after(before);
-        let left = left_run.filter(|run| run.end() == position && !self.is_border(position));
-        let right =
-            after.map(|at| self.run(at)).filter(|run| run.start == position + 1 && !self.is_border(position + 1));
-        let whole = Run {
-            start: left.map_or(position, |run| run.start),
-            len: 1 + left.map_or(0, |run| run.len) + right.map_or(0, |run| run.len),
-        };
-        match (before, after) {
-            (Some(at), _) if left.is_some() => {
-                self.set_len(at, whole.len);
-                if let (Some(at), true) = (after, right.is_some()) {
-                    self.remove_cell(at);
+        let sides = self.sides(slot, position, len);
+        self.runs = self.runs.wrapping_add_signed(-sides.runs() as isize);
+        self.for_parts(Run { start: position, len }, |set, number, offset, len| {
+            let Some(slot) = set.find(number) else { return };
+            set.touch(slot);
+            set.chunks[slot as usize].chunk.remove(offset, len);
+            if set.chunks[slot as usize].chunk.count == 0 {
+                set.remove_chunk(slot);
+            }
+        });
+        Some(sides)
+    }
+
+    /// Adds a run that touches no other; the set is not cut.
+    pub(super) fn insert_run(&mut self, run: Run) {
+        self.runs += usize::from(run.len > 0);
+        self.for_parts(run, |set, number, offset, len| {
+            let slot = set.find(number).unwrap_or_else(|| set.add_chunk(number));
+            set.touch(slot);
+            set.chunks[slot as usize].chunk.insert(offset, len);
+        });
+    }
+
+    /// Does something with the part of a run in each chunk.
+    fn for_parts(&mut self, run: Run, mut act: impl FnMut(&mut RunSet, u64, u32, u32)) {
+        let mut at = run.start;
+        while at < run.end() {
+            let (number, offset) = split(at);
+            let len = (run.end() - at).min(u64::from(SPAN - offset)) as u32;
+            act(self, number, offset, len);
+            at += u64::from(len);
+        }
+    }
+
+    /// The longest run; the first on a tie.
+    pub(super) fn longest(&mut self) -> Option<Run> {
+        let mut by_length = self.by_length.take().unwrap_or_else(|| {
+            let all = 0..self.chunks.len() as u32;
+            all.clone().for_each(|slot| self.chunks[slot as usize].stale = true);
+            Box::new(ByLength { heap: Heap::default(), stale: all.collect() })
+        });
+        while let Some(slot) = by_length.stale.pop() {
+            self.chunks[slot as usize].stale = false;
+            if self.chunks[slot as usize].chunk.count > 0 {
+                self.measure_at(slot, &mut by_length.heap);
+            }
+        }
+        let first = by_length.heap.first();
+        self.by_length = Some(by_length);
+        let chunk = &self.chunks[first? as usize];
+        Some(Run { start: joined(chunk.number, chunk.longest.start), len: u64::from(chunk.longest.len) })
+    }
+
+    /// Measures a chunk that has changed, and those before it from which a run may reach into it.
+    fn measure_at(&mut self, slot: u32, heap: &mut Heap) {
+        self.measure(slot, heap);
+        let mut number = self.chunks[slot as usize].number;
+        while let Some(before) = number.checked_sub(1).and_then(|before| self.find(before)) {
+            let chunk = &self.chunks[before as usize].chunk;
+            let (reaches, is_full) = (chunk.has(SPAN - 1), chunk.count == SPAN);
+            if reaches {
+                self.measure(before, heap);
+            }
+            if !reaches || !is_full {
+                return;
+            }
+            number -= 1;
+        }
+    }
+
+    fn measure(&mut self, slot: u32, heap: &mut Heap) {
+        let longest = self.longest_in(slot);
+        let chunk = &mut self.chunks[slot as usize];
+        if std::mem::replace(&mut chunk.longest, longest) == longest && heap.holds(slot) {
+            return;
+        }
+        if heap.holds(slot) {
+            heap.changed(slot, goes_first(&self.chunks));
+        } else {
+            heap.insert(slot, goes_first(&self.chunks));
+        }
+    }
+
+    /// The longest run that begins in a chunk.
+    fn longest_in(&self, slot: u32) -> Stretch {
+        let Numbered { number, chunk, .. } = &self.chunks[slot as usize];
+        let (begin, end) = (joined(*number, 0), joined(*number + 1, 0));
+        let mut best = Stretch { start: 0, len: 0 };
+        if self.cut != 0 {
+            let mut next = self.from(begin).filter(|run| run.start < end);
+            while let Some(run) = next {
+                if run.len > u64::from(best.len) {
+                    best = Stretch { start: split(run.start).1, len: run.len as u32 };
+                }
+                next = self.from(run.end()).filter(|run| run.start < end);
+            }
+            return best;
+        }
+        let goes_on = begin > 0 && chunk.has(0) && self.has(begin - 1);
+        let from = if goes_on { chunk.end(0) } else { 0 };
+        if from < SPAN {
+            best = chunk.longest(from);
+            if chunk.has(SPAN - 1) {
+                let start = chunk.start(SPAN - 1);
+                let len = self.end(end - 1) - joined(*number, start);
+                if len > u64::from(best.len) {
+                    best = Stretch { start, len: len as u32 };
                 }
             }
-            (_, Some(at)) if right.is_some() => self.replace(at, whole),
-            _ => self.insert_after(before, whole),
         }
-        Some(Joined { left, right })
+        best
     }
 
-    /// Takes out `len` adjacent positions of one run; answers the run as it was, `None` when they are not in one.
-    pub(super) fn remove(&mut self, position: u64, len: u64) -> Option<Run> {
-        let at = self.before(position)?;
-        let run = self.run(at);
-        let end = position + len;
-        if len == 0 || end > run.end() {
-            return None;
-        }
-        let rest = Run { start: end, len: run.end() - end };
-        match (position - run.start, rest.len) {
-            (0, 0) => self.remove_cell(at),
-            (0, _) => self.replace(at, rest),
-            (kept, 0) => self.set_len(at, kept),
-            (kept, _) => {
-                self.set_len(at, kept);
-                self.insert_run(rest);
-            }
-        }
-        Some(run)
-    }
-
-    /// Lets the run at a cell begin elsewhere, between its neighbours.
-    fn replace(&mut self, at: At, run: Run) {
-        let leaf = self.leaf_mut(at);
-        if at.cell > 0
-            && let Ok(offset) = u32::try_from(run.start - leaf.base)
-        {
-            leaf.cells[at.cell].offset = offset;
-            self.set_len(at, run.len);
-        } else if at.cell == 0 && u32::try_from(leaf.last_start().saturating_sub(run.start)).is_ok() {
-            leaf.rebase(run.start);
-            leaf.cells[0].offset = 0;
-            if at.leaf == 0 {
-                self.groups[at.group].base = run.start;
-            }
-            self.set_len(at, run.len);
-        } else {
-            self.remove_cell(at);
-            self.insert_run(run);
-        }
-    }
-
-    fn set_len(&mut self, at: At, len: u64) {
-        let len = len as u32;
-        let group = &mut self.groups[at.group];
-        let leaf = &mut group.leaves[at.leaf];
-        let before = std::mem::replace(&mut leaf.cells[at.cell].len, len);
-        if len >= leaf.longest {
-            leaf.longest = len;
-            group.longest = group.longest.max(len);
-        } else if before == leaf.longest {
-            self.measure_after_loss(at, before);
-        }
-    }
-
-    fn measure_after_loss(&mut self, at: At, lost: u32) {
-        let group = &mut self.groups[at.group];
-        let leaf = &mut group.leaves[at.leaf];
-        if leaf.longest == lost && !leaf.cells.iter().any(|cell| cell.len == lost) {
-            leaf.measure();
-            if group.longest == lost && !group.leaves.iter().any(|leaf| leaf.longest == lost) {
-                group.longest = group.leaves.iter().map(|leaf| leaf.longest).max().unwrap_or(0);
-            }
-        }
-    }
-
-    /// Adds a run that touches no other.
-    pub(super) fn insert_run(&mut self, run: Run) {
-        self.insert_after(self.before(run.start), run);
-    }
-
-    /// Adds a run that touches no other, after the last that starts before it.
-    fn insert_after(&mut self, before: Option<At>, run: Run) {
-        self.runs += 1;
-        if self.groups.is_empty() {
-            self.groups.push(Group::of(vec![Leaf::of(run)]));
-            return;
-        }
-        let at = before.unwrap_or(At { group: 0, leaf: 0, cell: 0 });
-        let cell = before.map_or(0, |at| at.cell + 1);
-        let leaf = self.leaf_mut(at);
-        let (low, high) = (leaf.base.min(run.start), leaf.last_start().max(run.start));
-        if high - low > u64::from(u32::MAX) || (leaf.cells.len() == FULL && (cell == FULL || cell == 0)) {
-            let place = at.leaf + usize::from(before.is_some());
-            self.insert_leaf(at.group, place, Leaf::of(run));
-            return;
-        }
-        if leaf.cells.len() == FULL {
-            self.split_leaf(at, FULL / 2);
-            self.runs -= 1;
-            self.insert_run(run);
-            return;
-        }
-        if run.start < leaf.base {
-            leaf.rebase(run.start);
-        }
-        leaf.insert(cell, run);
-        let group = &mut self.groups[at.group];
-        group.base = group.base.min(run.start);
-        group.longest = group.longest.max(run.len as u32);
-    }
-
-    /// Moves the runs from `cell` on to a leaf of their own.
-    fn split_leaf(&mut self, at: At, cell: usize) {
-        let leaf = self.leaf_mut(at);
-        let mut cells = Vec::with_capacity(leaf.cells.len() - cell + ROOM);
-        cells.extend(leaf.cells.drain(cell..));
-        let mut right = Leaf { base: leaf.base, longest: 0, cells };
-        right.rebase(leaf.base + right.cells.first().map_or(0, |cell| u64::from(cell.offset)));
-        right.measure();
-        leaf.cells.shrink_to(cell + ROOM / 2);
-        leaf.measure();
-        self.insert_leaf(at.group, at.leaf + 1, right);
-    }
-
-    fn insert_leaf(&mut self, group: usize, place: usize, leaf: Leaf) {
-        let leaves = &mut self.groups[group].leaves;
-        if leaves.len() < FULL {
-            if leaves.len() == leaves.capacity() {
-                leaves.reserve_exact(ROOM);
-            }
-            leaves.insert(place, leaf);
-            self.groups[group].measure();
-            return;
-        }
-        if place == leaves.len() {
-            self.groups.insert(group + 1, Group::of(vec![leaf]));
-            return;
-        }
-        let mut right: Vec<Leaf> = leaves.drain(FULL / 2..).collect();
-        leaves.shrink_to(FULL / 2 + ROOM);
-        if place > FULL / 2 {
-            right.insert(place - FULL / 2, leaf);
-        } else {
-            leaves.insert(place, leaf);
-        }
-        self.groups[group].measure();
-        self.groups.insert(group + 1, Group::of(right));
-    }
-
-    fn remove_cell(&mut self, at: At) {
-        self.runs -= 1;
-        let leaf = self.leaf_mut(at);
-        let lost = leaf.cells.remove(at.cell).len;
-        if leaf.cells.is_empty() {
-            self.groups[at.group].leaves.remove(at.leaf);
-            self.close_group(at.group);
-            return;
-        }
-        if at.cell == 0 {
-            leaf.rebase(leaf.base + u64::from(leaf.cells[0].offset));
-        }
-        leaf.give_back();
-        let few = leaf.cells.len() < FEW;
-        if at.cell == 0 && at.leaf == 0 {
-            self.groups[at.group].base = self.groups[at.group].leaves[0].base;
-        }
-        self.measure_after_loss(at, lost);
-        if few {
-            self.join_leaf(at);
-        }
-    }
-
-    fn join_leaf(&mut self, at: At) {
-        let leaves = &mut self.groups[at.group].leaves;
-        let left = if at.leaf + 1 < leaves.len() { at.leaf } else { at.leaf.wrapping_sub(1) };
-        let Some([first, second]) = leaves.get(left..left.saturating_add(2)) else { return };
-        let far = second.last_start() - first.base > u64::from(u32::MAX);
-        if far || first.cells.len() + second.cells.len() > WELL_FULL {
-            return;
-        }
-        let mut second = leaves.remove(left + 1);
-        let first = &mut leaves[left];
-        second.rebase(first.base);
-        first.cells.reserve_exact(second.cells.len());
-        first.cells.append(&mut second.cells);
-        first.longest = first.longest.max(second.longest);
-        self.close_group(at.group);
-    }
-
-    /// After a leaf has gone: an empty group goes, a small one joins its neighbour.
-    fn close_group(&mut self, at: usize) {
-        if self.groups[at].leaves.is_empty() {
-            self.groups.remove(at);
-            return;
-        }
-        self.groups[at].measure();
-        let left = if at + 1 < self.groups.len() { at } else { at.wrapping_sub(1) };
-        let Some([first, second]) = self.groups.get(left..left.saturating_add(2)) else { return };
-        let small = first.leaves.len() < FEW || second.leaves.len() < FEW;
-        if small && first.leaves.len() + second.leaves.len() <= WELL_FULL {
-            let mut second = self.groups.remove(left + 1);
-            self.groups[left].leaves.append(&mut second.leaves);
-            self.groups[left].measure();
-        }
-    }
-
-    /// Bytes held.
+    /// Bytes held. For the order of chunks a node's share is reckoned: 12 bytes an entry, two thirds full.
     pub(super) fn bytes(&self) -> usize {
-        let leaf = |leaf: &Leaf| leaf.cells.capacity() * size_of::<Cell>();
-        let group =
-            |group: &Group| group.leaves.capacity() * size_of::<Leaf>() + group.leaves.iter().map(leaf).sum::<usize>();
-        self.groups.capacity() * size_of::<Group>() + self.groups.iter().map(group).sum::<usize>()
+        self.chunks.capacity() * size_of::<Numbered>()
+            + self.chunks.iter().map(|chunk| chunk.chunk.bytes()).sum::<usize>()
+            + self.free.capacity() * size_of::<u32>()
+            + self.table.bytes()
+            + self.order.len() * 18
+            + self.by_length.as_ref().map_or(0, |by_length| by_length.heap.bytes() + by_length.stale.capacity() * 4)
     }
 }

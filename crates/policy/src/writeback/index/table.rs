@@ -25,6 +25,12 @@ pub(super) fn hash(space: u64, place: u64) -> Hash {
     Hash { high, neighbour: place & ((1 << NEIGHBOURS_BITS) - 1) }
 }
 
+/// The hash of a place whose neighbours are most likely there too (a zone, a chunk), so that they would fill whole lines
+/// and a probe had to pass them all: they are scattered.
+pub(super) fn scattered(space: u64, place: u64) -> Hash {
+    hash(space, place.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32))
+}
+
 /// Slots, found by the hash of a key that their owner keeps.
 #[derive(Debug, Default)]
 pub(super) struct SlotTable {
@@ -45,6 +51,14 @@ impl SlotTable {
 
     fn slot_mask(&self) -> u32 {
         ((1_u64 << self.bits) - 1) as u32
+    }
+
+    /// Reads where a hash belongs, so that the processor has it at hand when it comes to be searched: several such reads
+    /// wait for memory together, searches one after the other.
+    pub(super) fn warm(&self, hash: Hash) {
+        if self.len > 0 {
+            std::hint::black_box(self.cells[self.home(hash)]);
+        }
     }
 
     /// The slot with this hash for which `is_it` holds.

@@ -48,8 +48,8 @@ impl DirtyIndex {
     }
 
     /// The longest segment; the first on a tie. Needs [`super::Needs::blocks`].
-    pub fn longest_segment(&self) -> Option<Extent> {
-        self.run(super::runs::RunSet::longest)
+    pub fn longest_segment(&mut self) -> Option<Extent> {
+        self.places.as_mut()?.runs.longest().map(Extent::from)
     }
 
     /// How many segments there are. Needs [`super::Needs::blocks`].
@@ -64,19 +64,19 @@ impl DirtyIndex {
     /// The zone that holds `block`, if a segment of it is dirty. Needs [`super::BlockNeeds::zones`].
     pub fn zone_of(&self, block: BlockNo) -> Option<Zone> {
         let zones = self.zones()?;
-        zones.get(block.0 / zones.size())
+        zones.get(zones.number(block.0))
     }
 
     /// The zone with most dirty pages; the lowest number on a tie. Needs [`super::ZoneOrder::Pages`].
-    pub fn fullest_zone(&self) -> Option<Zone> {
-        self.zones()?.fullest()
+    pub fn fullest_zone(&mut self) -> Option<Zone> {
+        self.places.as_mut()?.zones.as_mut()?.fullest()
     }
 
     /// The zone with the greatest average segment length, if that is at least `shortest` pages; most dirty pages on a tie,
     /// then the lowest number. With `above_average` only zones with at least as many dirty pages as the average zone
     /// (TESA, equation 2). Needs [`super::ZoneOrder::Length`].
-    pub fn longest_zone(&self, shortest: Pages, above_average: bool) -> Option<Zone> {
-        self.zones()?.longest(shortest.0, above_average)
+    pub fn longest_zone(&mut self, shortest: Pages, above_average: bool) -> Option<Zone> {
+        self.places.as_mut()?.zones.as_mut()?.longest(shortest.0, above_average)
     }
 
     /// How many zones hold dirty pages. Needs [`super::BlockNeeds::zones`].

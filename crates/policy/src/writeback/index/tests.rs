@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
-use super::runs::{Run, RunSet};
+use super::runs::{Run, RunSet, Sides};
 
 /// The runs of a set of positions, cut at multiples of `cut`.
 fn runs_of(positions: &BTreeSet<u64>, cut: u64) -> Vec<Run> {
@@ -18,6 +18,11 @@ fn runs_of(positions: &BTreeSet<u64>, cut: u64) -> Vec<Run> {
     runs
 }
 
+fn run_with(positions: &BTreeSet<u64>, cut: u64, position: u64) -> Run {
+    let mut runs = runs_of(positions, cut).into_iter();
+    runs.find(|run| run.start <= position && position < run.end()).expect("the position is there")
+}
+
 fn all(set: &RunSet) -> Vec<Run> {
     let mut runs = Vec::new();
     let mut next = set.from(0);
@@ -28,9 +33,9 @@ fn all(set: &RunSet) -> Vec<Run> {
     runs
 }
 
-fn compare(set: &RunSet, positions: &BTreeSet<u64>, cut: u64, asked: u64) -> Result<(), TestCaseError> {
+fn compare(set: &mut RunSet, positions: &BTreeSet<u64>, cut: u64, asked: u64) -> Result<(), TestCaseError> {
     let runs = runs_of(positions, cut);
-    prop_assert_eq!(&all(set), &runs);
+    prop_assert_eq!(&all(&*set), &runs);
     prop_assert_eq!(set.runs(), runs.len());
     let longest = runs.iter().copied().reduce(|best, run| if run.len > best.len { run } else { best });
     prop_assert_eq!(set.longest(), longest);
@@ -46,27 +51,27 @@ fn check(changes: &[(u64, bool, u64)], cut: u64, scale: u64) -> Result<(), TestC
         // Far apart in the large, adjacent in the small.
         let position = (position / 32) * scale + position % 32;
         if insert {
-            let before: Vec<Run> = runs_of(&positions, cut);
-            let joined = set.insert(position);
-            prop_assert_eq!(joined.is_some(), positions.insert(position));
-            if let Some(joined) = joined {
-                for run in [joined.left, joined.right].into_iter().flatten() {
-                    prop_assert!(before.contains(&run));
-                }
+            let sides = set.insert(position);
+            prop_assert_eq!(sides.is_some(), positions.insert(position));
+            if let Some(sides) = sides {
+                let run = run_with(&positions, cut, position);
+                prop_assert_eq!(sides, Sides { left: run.start < position, right: position + 1 < run.end() });
+                prop_assert_eq!((set.start(position), set.end(position)), (run.start, run.end()));
             }
         } else {
             let run = runs_of(&positions, cut).into_iter().find(|run| run.start <= position && position < run.end());
             let inside = run.filter(|run| position + len <= run.end());
-            prop_assert_eq!(set.remove(position, len), inside);
+            let sides = inside.map(|run| Sides { left: run.start < position, right: position + len < run.end() });
+            prop_assert_eq!(set.remove(position, len), sides);
             if inside.is_some() {
                 positions.retain(|other| !(position..position + len).contains(other));
             }
         }
         if step % 16 == 0 || changes.len() < 200 {
-            compare(&set, &positions, cut, position)?;
+            compare(&mut set, &positions, cut, position)?;
         }
     }
-    compare(&set, &positions, cut, 0)
+    compare(&mut set, &positions, cut, 0)
 }
 
 proptest! {

@@ -11,7 +11,7 @@ use umbrella_units::Pages;
 use super::heap::Heap;
 use super::runs::RunSet;
 use super::slab::push;
-use super::table::{Hash, SlotTable, hash};
+use super::table::{Hash, SlotTable, scattered};
 
 /// Which choice among zones a policy asks for, so that only its order is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,18 +68,20 @@ impl Zone {
 struct Entry {
     number: u64,
     pages: u32,
-    /// The top bit: hit.
+    /// Above them two bits: hit, and stale: the heaps have older counts.
     segments: u32,
 }
 
 const HIT: u32 = 1 << 31;
+const STALE: u32 = 1 << 30;
+const FLAGS: u32 = HIT | STALE;
 
 impl Entry {
     fn zone(self) -> Zone {
         Zone {
             number: self.number,
             pages: u64::from(self.pages),
-            segments: u64::from(self.segments & !HIT),
+            segments: u64::from(self.segments & !FLAGS),
             hit: self.segments & HIT != 0,
         }
     }
@@ -150,6 +152,11 @@ pub(super) struct Zones {
     table: SlotTable,
     by_pages: Option<Heap>,
     by_length: Option<Heap>,
+    /// What the heaps are ordered by: each entry as it was when it was last put in order. A zone may change a thousand
+    /// times before one is chosen; the heaps are put right when they are asked.
+    ordered: Vec<Entry>,
+    /// Entries to be put in order; some may be free by now.
+    stale: Vec<u32>,
     classes: Option<Classes>,
     /// For each entry the sum of its pages' stamps, and that of all.
     stamps: Option<(Vec<u64>, u64)>,
@@ -161,8 +168,16 @@ pub(super) struct Zones {
     latest: u32,
 }
 
+fn more(entries: &[Entry]) -> impl Fn(u32, u32) -> bool + '_ {
+    |a, b| entries[a as usize].zone().by_pages(&entries[b as usize].zone()) == Ordering::Greater
+}
+
+fn longer(entries: &[Entry]) -> impl Fn(u32, u32) -> bool + '_ {
+    |a, b| entries[a as usize].zone().by_length(&entries[b as usize].zone()) == Ordering::Greater
+}
+
 fn zone_hash(number: u64) -> Hash {
-    hash(2, number)
+    scattered(2, number)
 }
 
 impl Zones {
@@ -182,6 +197,8 @@ impl Zones {
             table: SlotTable::default(),
             by_pages: pages.then(Heap::default),
             by_length: length.then(Heap::default),
+            ordered: Vec::new(),
+            stale: Vec::new(),
             classes,
             stamps: matches!(order, ZoneOrder::LengthAndAges).then(|| (Vec::new(), 0)),
             pages: 0,
@@ -195,6 +212,12 @@ impl Zones {
         self.size
     }
 
+    /// The number of the zone that holds `block`.
+    pub(super) fn number(&self, block: u64) -> u64 {
+        // A division takes long; most sizes are powers of two.
+        if self.size.is_power_of_two() { block >> self.size.trailing_zeros() } else { block / self.size }
+    }
+
     fn slot(&self, number: u64) -> Option<u32> {
         if self.entries.get(self.latest as usize).is_some_and(|entry| entry.number == number && entry.pages > 0) {
             return Some(self.latest);
@@ -203,8 +226,10 @@ impl Zones {
     }
 
     fn add_slot(&mut self, number: u64) -> u32 {
-        let entry = Entry { number, pages: 0, segments: 0 };
+        let mut entry = Entry { number, pages: 0, segments: 0 };
         let slot = if let Some(slot) = self.free.pop() {
+            // It may wait to be put in order still.
+            entry.segments = self.entries[slot as usize].segments & STALE;
             self.entries[slot as usize] = entry;
             slot
         } else {
@@ -219,14 +244,22 @@ impl Zones {
         slot
     }
 
+    /// Finds the zone of a block and reads it, so that the processor has it at hand for a change.
+    pub(super) fn warm(&mut self, block: u64) {
+        if let Some(slot) = self.slot(self.number(block)) {
+            self.latest = slot;
+            std::hint::black_box(self.entries[slot as usize].pages);
+        }
+    }
+
     /// Changes the counts of the zone that holds `block`.
     pub(super) fn change(&mut self, block: u64, pages: i64, segments: i64) {
-        let number = block / self.size;
+        let number = self.number(block);
         let (slot, new) = self.slot(number).map_or_else(|| (self.add_slot(number), true), |slot| (slot, false));
         let before = self.entries[slot as usize].zone();
         let entry = &mut self.entries[slot as usize];
         entry.pages = (i64::from(entry.pages) + pages) as u32;
-        entry.segments = (i64::from(entry.segments & !HIT) + segments) as u32 | (entry.segments & HIT);
+        entry.segments = (i64::from(entry.segments & !FLAGS) + segments) as u32 | (entry.segments & FLAGS);
         let gone = entry.pages == 0;
         self.pages = self.pages.wrapping_add_signed(pages);
         self.used = self.used + u64::from(new) - u64::from(gone);
@@ -235,32 +268,50 @@ impl Zones {
             let after = entry.zone();
             classes.change((!new).then_some(before), (!gone).then_some(after));
         }
-        if gone && !new {
-            // In the heaps it has its old place still; the comparison is not needed to find it.
-            self.entries[slot as usize].segments = 1;
-        }
-        let entries = &self.entries;
-        let more =
-            |a: u32, b: u32| entries[a as usize].zone().by_pages(&entries[b as usize].zone()) == Ordering::Greater;
-        let longer =
-            |a: u32, b: u32| entries[a as usize].zone().by_length(&entries[b as usize].zone()) == Ordering::Greater;
-        if let Some(heap) = &mut self.by_pages {
-            match (new, gone) {
-                (true, _) => heap.insert(slot, more),
-                (_, true) => heap.remove(slot, more),
-                _ => heap.changed(slot, more),
-            }
-        }
-        if let Some(heap) = &mut self.by_length {
-            match (new, gone) {
-                (true, _) => heap.insert(slot, longer),
-                (_, true) => heap.remove(slot, longer),
-                _ => heap.changed(slot, longer),
+        if self.by_pages.is_some() || self.by_length.is_some() {
+            if gone {
+                self.leave_heaps(slot);
+            } else if self.entries[slot as usize].segments & STALE == 0 {
+                self.entries[slot as usize].segments |= STALE;
+                push(&mut self.stale, slot);
             }
         }
         if gone {
+            let entries = &self.entries;
             self.table.remove(zone_hash(number), slot, |slot| zone_hash(entries[slot as usize].number));
             self.free.push(slot);
+        }
+    }
+
+    fn leave_heaps(&mut self, slot: u32) {
+        let ordered = &self.ordered;
+        if let Some(heap) = self.by_pages.as_mut().filter(|heap| heap.holds(slot)) {
+            heap.remove(slot, more(ordered));
+        }
+        if let Some(heap) = self.by_length.as_mut().filter(|heap| heap.holds(slot)) {
+            heap.remove(slot, longer(ordered));
+        }
+    }
+
+    /// Puts those zones in order that have changed.
+    fn put_in_order(&mut self) {
+        while let Some(slot) = self.stale.pop() {
+            let entry = &mut self.entries[slot as usize];
+            entry.segments &= !STALE;
+            if entry.pages == 0 {
+                continue;
+            }
+            while self.ordered.len() <= slot as usize {
+                push(&mut self.ordered, Entry { number: 0, pages: 0, segments: 0 });
+            }
+            self.ordered[slot as usize] = *entry;
+            let ordered = &self.ordered;
+            if let Some(heap) = &mut self.by_pages {
+                if heap.holds(slot) { heap.changed(slot, more(ordered)) } else { heap.insert(slot, more(ordered)) }
+            }
+            if let Some(heap) = &mut self.by_length {
+                if heap.holds(slot) { heap.changed(slot, longer(ordered)) } else { heap.insert(slot, longer(ordered)) }
+            }
         }
     }
 
@@ -269,7 +320,7 @@ impl Zones {
         if self.stamps.is_none() {
             return;
         }
-        let Some(slot) = self.slot(block / self.size) else { return };
+        let Some(slot) = self.slot(self.number(block)) else { return };
         let Some((stamps, all)) = &mut self.stamps else { return };
         let add = |sum: u64| sum.wrapping_add(u64::from(plus)).wrapping_sub(u64::from(minus));
         while stamps.len() <= slot as usize {
@@ -299,7 +350,8 @@ impl Zones {
     }
 
     /// The zone with most dirty pages.
-    pub(super) fn fullest(&self) -> Option<Zone> {
+    pub(super) fn fullest(&mut self) -> Option<Zone> {
+        self.put_in_order();
         let slot = self.by_pages.as_ref()?.first()?;
         Some(self.entries[slot as usize].zone())
     }
@@ -309,7 +361,8 @@ impl Zones {
     ///
     /// Goes down the heap from its top and leaves out whole branches that are too short: O(k log k) for k zones that are
     /// long enough but have too few pages.
-    pub(super) fn longest(&self, shortest: u64, above_average: bool) -> Option<Zone> {
+    pub(super) fn longest(&mut self, shortest: u64, above_average: bool) -> Option<Zone> {
+        self.put_in_order();
         let heap = self.by_length.as_ref()?;
         let zone_at =
             |place: usize| heap.at(place).map(|slot| ByLength { zone: self.entries[slot as usize].zone(), place });
@@ -347,7 +400,8 @@ impl Zones {
     pub(super) fn bytes(&self) -> usize {
         let heap = |heap: &Option<Heap>| heap.as_ref().map_or(0, Heap::bytes);
         self.entries.capacity() * size_of::<Entry>()
-            + self.free.capacity() * size_of::<u32>()
+            + self.ordered.capacity() * size_of::<Entry>()
+            + (self.free.capacity() + self.stale.capacity()) * size_of::<u32>()
             + self.table.bytes()
             + heap(&self.by_pages)
             + heap(&self.by_length)
