@@ -39,7 +39,7 @@ pub(super) struct Files {
     staging: Option<Staging>,
     /// Metadata blocks that hold something: to change one that is not in memory it has to be read.
     on_disk: FxHashSet<BlockNo>,
-    /// What of staged files memory pressure asked for and has not yet got, in pages.
+    /// What of the staged files has to leave and is not yet a whole page.
     owed: f64,
 }
 
@@ -311,15 +311,11 @@ impl Files {
         self.staging.as_mut().is_some_and(|staging| staging.write(file, ByteSize(bytes)) == Staged::Transform)
     }
 
-    /// Staged files that have to leave because so many pages are wanted: their share of what reclaim takes, as a kernel's
-    /// shrinkers give theirs, or as much as is wanted when there is nothing else to take.
-    pub(super) fn pressure(&mut self, wanted: u64, cached: u64, memory: u64, free: bool) -> Vec<FileId> {
+    /// Staged files that have to leave, because reclaim took so many of the `cached` pages: as large a share of the staged
+    /// ones, as a kernel's shrinkers give. `short` more leave because reclaim found nothing else to take.
+    pub(super) fn pressure(&mut self, reclaimed: u64, cached: u64, short: u64) -> Vec<FileId> {
         let Some(staging) = &mut self.staging else { return Vec::new() };
-        let staged = staging.pages();
-        if free && cached + staged + wanted < memory {
-            return Vec::new();
-        }
-        self.owed += if free { wanted as f64 * staged as f64 / memory.max(1) as f64 } else { wanted as f64 };
+        self.owed += reclaimed as f64 * staging.pages() as f64 / cached.max(1) as f64 + short as f64;
         let pages = self.owed as u64;
         self.owed -= pages as f64;
         if pages == 0 { Vec::new() } else { staging.pressure(pages) }

@@ -47,12 +47,20 @@ impl Machine {
     /// Sees to it that so many pages can enter the cache. False: somebody has to wait for the disk first.
     pub(super) fn room(&mut self, now: Nanos, pages: u64) -> bool {
         let free = self.cache.make_room(pages, &mut self.changes).is_ok();
-        self.tell_policy(now);
-        if self.files.staged_pages() > 0 {
-            let dropped = self.files.pressure(pages, self.cache.counts().pages, self.config.cache.pages, free);
-            dropped.into_iter().for_each(|file| self.transform(now, file));
-        }
+        self.reclaimed(now, if free { 0 } else { pages });
         free || (self.files.staged_pages() > 0 && self.cache.make_room(pages, &mut self.changes).is_ok())
+    }
+
+    /// Passes on what the page cache told, and lets staged files give up their share of what reclaim took.
+    fn reclaimed(&mut self, now: Nanos, short: u64) {
+        let staged = self.files.staged_pages() > 0;
+        let dropped = |change: &&Change| matches!(change, Change::Dropped { .. });
+        let reclaimed = if staged { self.changes.iter().filter(dropped).count() as u64 } else { 0 };
+        self.tell_policy(now);
+        if staged && reclaimed + short > 0 {
+            let leave = self.files.pressure(reclaimed, self.cache.counts().pages, short);
+            leave.into_iter().for_each(|file| self.transform(now, file));
+        }
     }
 
     /// The metadata blocks in `touched` are dirty now. Blocks that are on disk but not in memory are read first, and
@@ -197,7 +205,7 @@ impl Machine {
         } else {
             self.cache.fill(now, page, &mut self.changes)
         };
-        self.tell_policy(now);
+        self.reclaimed(now, 0);
         for client in waiters {
             self.page_awaited(client, now);
         }

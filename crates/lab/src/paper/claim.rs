@@ -90,7 +90,9 @@ fn judge(published: f64, measured: f64, expect: Expect) -> Verdict {
         Expect::AtMost => measured <= published,
         Expect::AboutZero { points } => measured.abs() <= points,
     };
-    match (met, same_sign) {
+    // A bound that is missed has no sign to be right in; neither has zero.
+    let has_sign = published != 0.0 && matches!(expect, Expect::Within { .. } | Expect::Sign);
+    match (met, same_sign && has_sign) {
         (true, _) => Verdict::Holds,
         (false, true) => Verdict::SignOnly,
         (false, false) => Verdict::Fails,
@@ -108,7 +110,9 @@ mod tests {
         assert_eq!(judge(33.1, 20.0, within), Verdict::SignOnly);
         assert_eq!(judge(3.0, -1.0, within), Verdict::Fails);
         assert_eq!(judge(33.1, 1.0, Expect::Sign), Verdict::Holds);
-        assert_eq!(judge(446.8, 500.0, Expect::AtMost), Verdict::SignOnly);
+        assert_eq!(judge(446.8, 500.0, Expect::AtMost), Verdict::Fails);
+        assert_eq!(judge(0.0, 3.0, Expect::AtMost), Verdict::Fails);
+        assert_eq!(judge(0.0, 7.0, within), Verdict::Fails);
         assert_eq!(judge(0.0, -2.0, Expect::AboutZero { points: 3.0 }), Verdict::Holds);
         assert_eq!(judge(0.0, -4.0, Expect::AboutZero { points: 3.0 }), Verdict::Fails);
         assert_eq!(judge(10.0, 12.0, Expect::AtLeast), Verdict::Holds);
