@@ -525,7 +525,7 @@ fn ctrl_c_says_what_is_missing_and_the_cut_run_says_so() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program can be started");
-    std::thread::sleep(Duration::from_millis(1000));
+    std::thread::sleep(Duration::from_secs(1));
     interrupt(&child);
     ends_within(&mut child, Duration::from_secs(10)).expect("an end");
     let done = child.wait_with_output().expect("output");

@@ -1,5 +1,7 @@
 //! What a request costs: one that the page cache serves, and one that reaches the modelled disk.
 
+#![allow(missing_docs, reason = "criterion's macro makes a public function without any")]
+
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};

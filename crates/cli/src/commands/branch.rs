@@ -81,6 +81,7 @@ EXAMPLES:
   umbrella branch add archive /mnt/tape --read-only --optional
 
 The configuration is not changed: what to add to it is printed.")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 struct AddArgs {
     /// Name of the branch, as used in rules.
     name: String,

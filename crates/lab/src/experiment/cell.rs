@@ -148,7 +148,7 @@ impl Cell {
     pub fn identity(&self) -> String {
         let input = match &self.input {
             Input::Workload { spec } => spec.clone(),
-            Input::Trace { path, open, replay, .. } => format!("{path:?} {open:?} {replay:?}"),
+            Input::Trace { path, open, replay, .. } => format!("{} {open:?} {replay:?}", path.display()),
         };
         format!("{} on {input} on {:?}, {}, {}", self.policy, self.machine, self.seed, self.scale)
     }

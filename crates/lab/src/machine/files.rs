@@ -35,7 +35,7 @@ pub(super) struct Files {
     delayed: bool,
     /// Files by inode: policies know files by their inode numbers, as the live system does.
     by_inode: FxHashMap<FileId, FileId>,
-    files: FxHashMap<FileId, File>,
+    known: FxHashMap<FileId, File>,
     staging: Option<Staging>,
     /// Metadata blocks that hold something: to change one that is not in memory it has to be read.
     on_disk: FxHashSet<BlockNo>,
@@ -57,7 +57,7 @@ impl Files {
             ext2,
             delayed,
             by_inode: FxHashMap::default(),
-            files: FxHashMap::default(),
+            known: FxHashMap::default(),
             staging,
             on_disk: FxHashSet::default(),
             owed: 0.0,
@@ -116,7 +116,7 @@ impl Files {
 
     /// The file's size.
     pub(super) fn bytes(&self, file: FileId) -> u64 {
-        self.files.get(&file).map_or(0, |file| file.bytes)
+        self.known.get(&file).map_or(0, |file| file.bytes)
     }
 
     /// The file's size in pages; a device has no end here.
@@ -125,7 +125,7 @@ impl Files {
     }
 
     pub(super) fn grow(&mut self, file: FileId, bytes: u64) {
-        if let Some(file) = self.files.get_mut(&file) {
+        if let Some(file) = self.known.get_mut(&file) {
             file.bytes = file.bytes.max(bytes);
         }
     }
@@ -200,12 +200,12 @@ impl Files {
         if dir == Ext2::ROOT {
             return Ok(());
         }
-        self.files.insert(dir, File { bytes: PAGE_BYTES, dir: parent });
+        self.known.insert(dir, File { bytes: PAGE_BYTES, dir: parent });
         ext2.mkdir(dir, parent, touched)
     }
 
     pub(super) fn create(&mut self, file: FileId, dir: FileId, touched: &mut Vec<BlockNo>) -> Result<(), AllocError> {
-        self.files.insert(file, File { bytes: 0, dir });
+        self.known.insert(file, File { bytes: 0, dir });
         if let Some(staging) = &mut self.staging {
             staging.create(file, dir);
             return Ok(());
@@ -228,7 +228,7 @@ impl Files {
         touched: &mut Vec<BlockNo>,
     ) -> Result<(), AllocError> {
         let pages = PageIndex(size.0.div_ceil(PAGE_BYTES));
-        if let Some(known) = self.files.get_mut(&file) {
+        if let Some(known) = self.known.get_mut(&file) {
             known.bytes = size.0;
         }
         match &mut self.staging {
@@ -242,7 +242,7 @@ impl Files {
     }
 
     pub(super) fn delete(&mut self, file: FileId, touched: &mut Vec<BlockNo>) -> Result<(), AllocError> {
-        self.files.remove(&file);
+        self.known.remove(&file);
         if let Some(inode) = self.inode_of(file) {
             self.by_inode.remove(&inode);
         }
@@ -257,7 +257,7 @@ impl Files {
         match *step {
             Step::Mkdir { dir, parent } => self.mkdir(dir, parent, touched),
             Step::Create { file, dir } => {
-                self.files.insert(file, File { bytes: 0, dir });
+                self.known.insert(file, File { bytes: 0, dir });
                 self.create_on_disk(file, dir, touched)
             }
             Step::Write { file, offset, size } => {
@@ -326,7 +326,7 @@ impl Files {
         if let Some(staging) = &mut self.staging {
             staging.leave(file);
         }
-        let Some(&File { bytes, dir }) = self.files.get(&file) else { return Ok(0) };
+        let Some(&File { bytes, dir }) = self.known.get(&file) else { return Ok(0) };
         self.create_on_disk(file, dir, touched)?;
         let Some(ext2) = &mut self.ext2 else { return Ok(0) };
         let pages = bytes.div_ceil(PAGE_BYTES);

@@ -58,7 +58,8 @@ impl Machine {
         }
         let any = !selected.is_empty();
         if self.config.delayed_allocation {
-            self.give_blocks(now, selected.iter().map(|chosen| self.files.page_of(chosen.page)).collect());
+            let pages: Vec<PageKey> = selected.iter().map(|chosen| self.files.page_of(chosen.page)).collect();
+            self.give_blocks(now, &pages);
         }
         for DirtyPage { page, block } in selected.drain(..) {
             let page = self.files.page_of(page);
@@ -70,8 +71,8 @@ impl Machine {
     }
 
     /// Pages that have no blocks yet get them when they are written back, each run of a file's pages together.
-    fn give_blocks(&mut self, now: Nanos, pages: Vec<PageKey>) {
-        let mut rest = pages.as_slice();
+    fn give_blocks(&mut self, now: Nanos, pages: &[PageKey]) {
+        let mut rest = pages;
         while let Some(first) = rest.first() {
             let follows = |(at, page): &(usize, &PageKey)| {
                 page.file == first.file && page.index.0 == first.index.0 + *at as u64 && self.files.is_predicted(**page)
@@ -94,7 +95,7 @@ impl Machine {
     /// Queues pages that go without being chosen.
     fn queue_pages(&mut self, now: Nanos, pages: &mut Vec<PageKey>, reason: Reason) {
         if self.config.delayed_allocation {
-            self.give_blocks(now, pages.clone());
+            self.give_blocks(now, pages);
         }
         for page in pages.drain(..) {
             self.policy.on(now, Event::Clean { page: self.files.policy_key(page) });
@@ -128,7 +129,9 @@ impl Machine {
     pub(super) fn sync_all(&mut self, client: u32, now: Nanos) -> u32 {
         let mut pages = std::mem::take(&mut self.keys);
         let files: Vec<FileId> = self.cache.dirty_files().collect();
-        files.iter().for_each(|file| self.cache.dirty_of(*file, &mut pages));
+        for file in files {
+            self.cache.dirty_of(file, &mut pages);
+        }
         let awaited = self.await_pages(client, now, &mut pages);
         self.keys = pages;
         awaited
@@ -150,6 +153,9 @@ impl Machine {
         queue.pump(now, |waiting| {
             if cache.begin_write_back(waiting.page) {
                 tally.written(waiting.reason);
+                if waiting.reason == Reason::Threshold {
+                    cache.written_in_part(waiting.page.file, now);
+                }
                 return true;
             }
             if cache.is_dirty(waiting.page) {
@@ -159,7 +165,9 @@ impl Machine {
             }
             false
         });
-        gone.into_iter().for_each(|page| self.synced(page, now));
+        for page in gone {
+            self.synced(page, now);
+        }
     }
 
     /// Takes what the disk completed.

@@ -202,6 +202,7 @@ impl Machine {
     }
 
     /// Tells the policy when each page will be written next, as an earlier run of the same input logged it.
+    #[must_use]
     pub fn with_foresight(mut self, foresight: Foresight) -> Machine {
         self.foresight = Some(foresight);
         self
@@ -334,7 +335,7 @@ impl Machine {
                 }
                 Verdict::Done(cost) => {
                     let step = self.clients[client as usize].step.take();
-                    let at = self.spend(&step, now, cost);
+                    let at = self.spend(step, now, cost);
                     if let Some(step) = step {
                         self.tally.step(&step, self.clients[client as usize].began, at);
                     }
@@ -351,7 +352,7 @@ impl Machine {
     }
 
     /// When a step that costs so much is done: thinking takes a client's own time, all else the one processor's.
-    fn spend(&mut self, step: &Option<crate::workload::Step>, now: Nanos, cost: Nanos) -> Nanos {
+    fn spend(&mut self, step: Option<crate::workload::Step>, now: Nanos, cost: Nanos) -> Nanos {
         if matches!(step, Some(crate::workload::Step::Think { .. })) {
             return now + cost;
         }

@@ -59,7 +59,9 @@ impl Machine {
         self.tell_policy(now);
         if staged && reclaimed + short > 0 {
             let leave = self.files.pressure(reclaimed, self.cache.counts().pages, short);
-            leave.into_iter().for_each(|file| self.transform(now, file));
+            for file in leave {
+                self.transform(now, file);
+            }
         }
     }
 

@@ -7,8 +7,11 @@
 //! one pool of threads, with one progress bar.
 
 mod claim;
+#[allow(clippy::unnecessary_wraps, reason = "all figures have one signature; some read traces")]
 pub mod mram;
+#[allow(clippy::unnecessary_wraps, reason = "all figures have one signature; some read traces")]
 pub mod tesa;
+#[allow(clippy::unnecessary_wraps, reason = "all figures have one signature; some read traces")]
 pub mod umbrellafs;
 
 use thiserror::Error;

@@ -66,7 +66,7 @@ fn bucket(value: u64) -> usize {
     if value < STEPS as u64 {
         return value as usize;
     }
-    let exponent = 63 - value.leading_zeros() - STEPS_LOG2;
+    let exponent = value.ilog2() - STEPS_LOG2;
     (exponent as usize + 1) * STEPS + (value >> exponent) as usize - STEPS
 }
 

@@ -112,7 +112,9 @@ fn a_click_on_a_heading_sorts_and_a_second_one_turns_the_order() {
 fn a_browser_runs_nothing_that_a_name_brings_along() {
     let attack = "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">";
     let mut outcomes = sample::comparison(attack);
-    outcomes.iter_mut().for_each(|outcome| outcome.setting.policy.insert_str(0, attack));
+    for outcome in &mut outcomes {
+        outcome.setting.policy.insert_str(0, attack);
+    }
     let shown = show(&outcomes, "", "");
     assert_eq!(shown.count("<title>In a browser</title>"), 1);
     assert_eq!(shown.count("<img"), 0);

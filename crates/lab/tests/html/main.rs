@@ -219,7 +219,7 @@ fn a_page_of_nothing_and_a_page_of_broken_numbers_are_still_pages() {
     outcomes.push(Outcome { interrupted: true, time_s: f64::INFINITY, ..sample::outcome("b", "", 1.0) });
     let page = html::page("Broken", &outcomes);
     let document = parse(&page);
-    for node in document.descendants().filter(|node| node.is_element()) {
+    for node in document.descendants().filter(roxmltree::Node::is_element) {
         for name in ["x", "y", "cx", "cy", "d", "width", "height", "viewBox"] {
             let value = node.attribute(name).unwrap_or_default();
             assert!(!value.contains("NaN") && !value.contains("inf"), "{name}={value:?}");

@@ -4,10 +4,10 @@ use umbrella_lab::result::{Outcome, PhaseTime, Setting, Times, WindowCounts, Wri
 use umbrella_units::ByteSize;
 
 /// The policies of [`comparison`], the slowest first.
-pub const POLICIES: [&str; 6] = ["file", "recency", "cscan", "wow", "zone_segment:alpha=20,zone=8MiB", "sweep"];
+pub(crate) const POLICIES: [&str; 6] = ["file", "recency", "cscan", "wow", "zone_segment:alpha=20,zone=8MiB", "sweep"];
 
 /// One outcome; `speed` is how much faster than the first.
-pub fn outcome(policy: &str, input: &str, speed: f64) -> Outcome {
+pub(crate) fn outcome(policy: &str, input: &str, speed: f64) -> Outcome {
     let times = |count, mean: f64| Times {
         count,
         mean,
@@ -59,7 +59,7 @@ pub fn outcome(policy: &str, input: &str, speed: f64) -> Outcome {
 }
 
 /// Some policies on one input.
-pub fn comparison(input: &str) -> Vec<Outcome> {
+pub(crate) fn comparison(input: &str) -> Vec<Outcome> {
     POLICIES
         .iter()
         .zip([1.0, 0.94, 1.22, 1.31, 1.38, 1.52])
@@ -68,7 +68,7 @@ pub fn comparison(input: &str) -> Vec<Outcome> {
 }
 
 /// Three policies over four zone sizes, and one that the size does not concern.
-pub fn sweep(input: &str) -> Vec<Outcome> {
+pub(crate) fn sweep(input: &str) -> Vec<Outcome> {
     let mut outcomes = vec![outcome("file", input, 1.0)];
     for (policy, gain) in [("zone", 0.11), ("zone_segment", 0.15), ("wasl_zone", 0.07)] {
         for (step, size) in ["2MiB", "4MiB", "8MiB", "16MiB"].into_iter().enumerate() {

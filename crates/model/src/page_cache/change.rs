@@ -7,9 +7,9 @@ use umbrella_units::PageKey;
 pub enum Access {
     /// The page was in memory.
     Hit,
-    /// The page was not in memory. A write put it there; after a read, read it from disk and [`PageCache::fill`] it in.
+    /// The page was not in memory. A write put it there; after a read, read it from disk and [`PageCache::fill`](super::PageCache::fill) it in.
     Miss,
-    /// The page was not in memory, and no clean page could leave for it: nothing happened. Ask [`PageCache::make_room`]
+    /// The page was not in memory, and no clean page could leave for it: nothing happened. Ask [`PageCache::make_room`](super::PageCache::make_room)
     /// what to write.
     Full,
 }
@@ -71,7 +71,7 @@ pub struct Demand {
 #[error("{pages} dirty pages must be written to make room, {on_their_way} more are being written")]
 pub struct NeedsWriteBack {
     /// Dirty pages whose write-back must begin. Zero, and zero on their way: all memory is held
-    /// ([`PageCache::set_held`]), or more was asked for than there is.
+    /// ([`PageCache::set_held`](super::PageCache::set_held)), or more was asked for than there is.
     pub pages: u64,
     /// Pages whose write-back is under way and whose completion makes room as well.
     pub on_their_way: u64,

@@ -266,6 +266,17 @@ impl PageCache {
         }
     }
 
+    /// Background write-back wrote some of the file's pages and leaves others dirty: it counts as dirty since `now`, and
+    /// goes behind all other dirty files, "so that other inodes on this superblock will get some writeout"
+    /// (`__sync_single_inode` of Linux 2.6.12, which sets `dirtied_when` anew).
+    pub fn written_in_part(&mut self, file: FileId, now: Nanos) {
+        let Some(place) = self.files.find(file) else { return };
+        if self.files.at(place).dirty_pages > 0 && self.files.at(place).since < now {
+            self.files.became_clean(place);
+            self.files.became_dirty(place, now);
+        }
+    }
+
     /// Adds the file's dirty pages in index order, also those that are still on their way from before.
     pub fn dirty_of(&self, file: FileId, out: &mut Vec<PageKey>) {
         if let Some(place) = self.files.find(file) {

@@ -124,6 +124,24 @@ fn expired_files_are_written_whole_in_the_order_in_which_they_became_dirty() {
 }
 
 #[test]
+fn a_file_that_the_background_wrote_in_part_counts_as_dirty_since_then() {
+    let mut cache = cache(1000);
+    let mut changes = Vec::new();
+    for index in 0..3 {
+        cache.write(Nanos::from_secs(1), page(7, index), &mut changes);
+    }
+    cache.write(Nanos::from_secs(2), page(5, 0), &mut changes);
+    assert!(cache.begin_write_back(page(7, 0)));
+    cache.written_in_part(page(7, 0).file, Nanos::from_secs(25));
+    let mut out = Vec::new();
+    cache.expired(Nanos::from_secs(35), &mut out);
+    assert_eq!(out, [page(5, 0)]);
+    cache.expired(Nanos::from_secs(55), &mut out);
+    assert_eq!(out, [page(5, 0), page(7, 1), page(7, 2)]);
+    cache.written_in_part(page(9, 0).file, Nanos::from_secs(60));
+}
+
+#[test]
 fn non_volatile_memory_never_expires() {
     let mut cache = PageCache::new(Config { expire_after: None, ..Config::default() });
     cache.write(T0, page(1, 0), &mut Vec::new());

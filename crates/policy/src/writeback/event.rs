@@ -59,7 +59,7 @@ pub enum Event {
         /// Where it lies now.
         block: BlockNo,
     },
-    /// When the page will be written next. Only for policies that look into the future ([`super::Needs::future`]); follows
+    /// When the page will be written next. Only for policies that look into the future ([`super::PolicyInfo::offline`]); follows
     /// the [`Event::Dirty`] or [`Event::Rewrite`] that it belongs to.
     Foresee {
         /// Which page.

@@ -1,5 +1,6 @@
 //! `umbrella lab list`: what there is to choose from.
 
+use std::fmt::Write;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
@@ -66,10 +67,10 @@ impl ListArgs {
         for item in &items {
             let mut text = item.summary.to_owned();
             for parameter in &item.parameters {
-                text.push_str(&format!("\n  {}={}: {}", parameter.name, parameter.default, parameter.help));
+                let _ = write!(text, "\n  {}={}: {}", parameter.name, parameter.default, parameter.help);
             }
             if !item.source.is_empty() {
-                text.push_str(&format!("\n  source: {}", item.source));
+                let _ = write!(text, "\n  source: {}", item.source);
             }
             table.add_row([item.name.to_owned(), text]);
         }

@@ -36,7 +36,7 @@ impl Later {
 pub(super) struct Bars {
     stop: Arc<AtomicBool>,
     last_line: Mutex<Instant>,
-    bars: MultiProgress,
+    screen: MultiProgress,
     all: ProgressBar,
     each: Vec<ProgressBar>,
     names: Vec<String>,
@@ -79,7 +79,7 @@ impl Bars {
         Bars {
             stop,
             last_line: Mutex::new(Instant::now()),
-            bars,
+            screen: bars,
             all,
             each,
             names: cells.iter().map(name).collect(),
@@ -91,7 +91,7 @@ impl Bars {
 
     /// Takes the bars away. Whether the runs were interrupted.
     pub(super) fn finish(&self) -> bool {
-        let _ = self.bars.clear();
+        let _ = self.screen.clear();
         self.stop.load(Ordering::Relaxed)
     }
 }
@@ -109,7 +109,7 @@ impl Bars {
 
 impl Drop for Bars {
     fn drop(&mut self) {
-        let _ = self.bars.clear();
+        let _ = self.screen.clear();
     }
 }
 
@@ -127,7 +127,7 @@ impl Observe for Bars {
         if !self.begun[cell].swap(true, Ordering::Relaxed) {
             bar.set_length(WHOLE);
             bar.set_message(self.names[cell].clone());
-            self.bars.add(bar.clone());
+            self.screen.add(bar.clone());
         }
         if let Some(share) = share {
             bar.set_position((share * WHOLE as f64) as u64);

@@ -5,7 +5,7 @@
 //! - `overhead.rs`: figure 4.1; `single.rs`: 4.2 and 4.3; `postmark.rs`: 4.4 to 4.8; `sizes.rs`: 4.9 to 4.12.
 //!
 //! Most figures are pictures without numbers; what is held against the runs is what the text says of them. The tolerances
-//! were fixed before the first run of a figure: [`setting::LARGE`], [`setting::SMALL`] and [`setting::SAME`].
+//! were fixed after trial runs of single workloads and before a figure was judged: `setting::LARGE`, `setting::SMALL` and `setting::SAME`.
 //! docs/papers-mram.md has the outcome and says why what fails does.
 
 mod overhead;

@@ -6,7 +6,7 @@
 //!   `flushes.rs`: section IV-B and table I.
 //!
 //! The figures themselves are pictures without numbers; what is held against the runs is what the text says of them. The
-//! tolerances were fixed before the first run: [`setting::UP_TO`] for the size of a gain, [`setting::EQUAL`] for "good"
+//! tolerances were fixed before the first run: `setting::UP_TO` for the size of a gain, `setting::EQUAL` for "good"
 //! and "similar". docs/papers-tesa.md has the outcome and says why what fails does.
 
 mod flushes;

@@ -123,7 +123,8 @@ fn two_queues_take_metadata_after_the_files_however_often_it_was_written() {
             policy.on(Nanos(0), Event::Dirty { page: page(file, 0), block: BlockNo(file), active: false });
         }
         (0..9).for_each(|_| policy.on(Nanos(0), Event::Rewrite { page: page(0, 0) }));
-        let order: Vec<_> = (0..3).flat_map(|_| select(&mut policy, Nanos(0), 1)).map(|page| page.file.0).collect();
+        let order: Vec<_> =
+            (0..3).flat_map(|_| select(&mut policy, Nanos(0), 1)).map(|chosen| chosen.page.file.0).collect();
         assert_eq!(order, [5, 7, 0], "{spec}");
     }
 }
