@@ -476,6 +476,20 @@ fn lists_name_what_the_options_take() {
     refused(lab("list").arg("policis"), 2, &["a similar value exists: 'policies'"]);
 }
 
+/// Waits until the program has taken Ctrl-C upon itself; how long that takes depends on the machine's load.
+fn takes_ctrl_c(child: &Child) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while Instant::now() < until {
+        let status = fs::read_to_string(format!("/proc/{}/status", child.id())).expect("the program runs");
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("its signals");
+        if u64::from_str_radix(caught.trim(), 16).expect("a mask") & (1 << (2 - 1)) != 0 {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("the program never caught SIGINT");
+}
+
 fn interrupt(child: &Child) {
     let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
     assert!(sent.success());
@@ -504,9 +518,10 @@ fn ctrl_c_keeps_what_has_finished() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program can be started");
+    takes_ctrl_c(&child);
     std::thread::sleep(Duration::from_millis(1500));
     interrupt(&child);
-    let status = ends_within(&mut child, Duration::from_secs(10)).expect("an end");
+    let status = ends_within(&mut child, Duration::from_secs(60)).expect("an end");
     assert_eq!(status.code(), Some(130));
     let outcomes: Vec<Value> =
         serde_json::from_str(&fs::read_to_string(results).expect("results")).expect("whole JSON");
@@ -525,9 +540,10 @@ fn ctrl_c_says_what_is_missing_and_the_cut_run_says_so() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program can be started");
+    takes_ctrl_c(&child);
     std::thread::sleep(Duration::from_secs(1));
     interrupt(&child);
-    ends_within(&mut child, Duration::from_secs(10)).expect("an end");
+    ends_within(&mut child, Duration::from_secs(60)).expect("an end");
     let done = child.wait_with_output().expect("output");
     assert_eq!(done.status.code(), Some(130));
     assert!(said(&done).contains("interrupted: 1 of 2 runs are shown"), "{}", said(&done));
@@ -542,9 +558,10 @@ fn ctrl_c_ends_a_run_that_still_lays_out_its_files() {
         .stderr(Stdio::null())
         .spawn()
         .expect("the program can be started");
+    takes_ctrl_c(&child);
     std::thread::sleep(Duration::from_millis(500));
     interrupt(&child);
-    let status = ends_within(&mut child, Duration::from_secs(10));
+    let status = ends_within(&mut child, Duration::from_secs(60));
     let _ = child.kill();
     let _ = child.wait();
     assert_eq!(status.and_then(|status| status.code()), Some(130));
@@ -560,11 +577,12 @@ fn a_second_ctrl_c_ends_it_even_while_nobody_reads_the_output() {
         .stderr(Stdio::null())
         .spawn()
         .expect("the program can be started");
+    takes_ctrl_c(&child);
     std::thread::sleep(Duration::from_millis(2500));
     interrupt(&child);
     assert!(ends_within(&mut child, Duration::from_millis(500)).is_none(), "the results do not fit into the pipe");
     interrupt(&child);
-    let status = ends_within(&mut child, Duration::from_secs(10));
+    let status = ends_within(&mut child, Duration::from_secs(60));
     let _ = child.kill();
     let _ = child.wait();
     assert_eq!(status.and_then(|status| status.code()), Some(130));

@@ -237,8 +237,7 @@ impl Machine {
         watch: &mut dyn Watch,
     ) -> Result<Outcome, RunError> {
         while let Some(step) = workload.prepare() {
-            self.prepare(&step)?;
-            if !watch.at(Nanos(0), None) {
+            if !self.prepare(&step, watch)? {
                 return Ok(self.outcome(setting, Nanos(0), Nanos(0), true));
             }
         }

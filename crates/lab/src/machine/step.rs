@@ -5,11 +5,14 @@ use umbrella_units::{BlockNo, ByteSize, FileId, Nanos, PAGE_BYTES, PageIndex, Pa
 
 use super::client::{Verdict, Wait};
 use super::tally::pages_of;
-use super::{Machine, RunError};
+use super::{Machine, RunError, Watch};
 use crate::workload::Step;
 
 /// A step is done but for the pages that it waits for.
 const ALL_DONE: u64 = u64::MAX;
+
+/// So much of a file is laid out between two looks at whether to go on; a multiple of the page size.
+const LAYOUT_PIECE: u64 = 16 << 20;
 
 /// After so many pages a writer looks whether too much is dirty (`ratelimit_pages`).
 const CHECK_EVERY: u64 = 32;
@@ -18,17 +21,35 @@ const CHECK_EVERY: u64 = 32;
 const METADATA_ROOM: u64 = 32;
 
 impl Machine {
-    /// Sets up: what is on disk, and in no cache, before time begins.
-    pub(super) fn prepare(&mut self, step: &Step) -> Result<(), RunError> {
-        if let Step::Write { offset, size, .. } = step {
-            let (size, capacity) = (offset.0.saturating_add(size.0), self.capacity.0.saturating_mul(PAGE_BYTES));
-            if size > capacity {
-                return Err(RunError::LargerThanDisk { size: ByteSize(size), capacity: ByteSize(capacity) });
+    /// Sets up: what is on disk, and in no cache, before time begins. Large files are laid out piece by piece; false when
+    /// the watcher had enough.
+    pub(super) fn prepare(&mut self, step: &Step, watch: &mut dyn Watch) -> Result<bool, RunError> {
+        let Step::Write { file, offset, size } = *step else {
+            self.prepare_piece(step)?;
+            return Ok(watch.at(Nanos(0), None));
+        };
+        let (end, capacity) = (offset.0.saturating_add(size.0), self.capacity.0.saturating_mul(PAGE_BYTES));
+        if end > capacity {
+            return Err(RunError::LargerThanDisk { size: ByteSize(end), capacity: ByteSize(capacity) });
+        }
+        let mut at = offset.0;
+        while at < end {
+            let piece = LAYOUT_PIECE.min(end - at);
+            self.prepare_piece(&Step::Write { file, offset: ByteSize(at), size: ByteSize(piece) })?;
+            at += piece;
+            if !watch.at(Nanos(0), None) {
+                return Ok(false);
             }
         }
+        Ok(true)
+    }
+
+    fn prepare_piece(&mut self, step: &Step) -> Result<(), RunError> {
         let mut touched = std::mem::take(&mut self.touched);
         let done = self.files.prepare(step, &mut touched);
-        touched.drain(..).for_each(|block| self.files.now_on_disk(block));
+        for block in touched.drain(..) {
+            self.files.now_on_disk(block);
+        }
         self.touched = touched;
         done.map_err(|error| self.files_failed(error))
     }
