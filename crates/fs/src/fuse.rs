@@ -63,10 +63,10 @@ impl Fuse {
 impl Filesystem for Fuse {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
         let offered = config.capabilities();
+        // No ATOMIC_O_TRUNC: with it a program that runs is cut to nothing before the kernel says ETXTBSY.
         let wanted = InitFlags::FUSE_PARALLEL_DIROPS
             | InitFlags::FUSE_DO_READDIRPLUS
             | InitFlags::FUSE_READDIRPLUS_AUTO
-            | InitFlags::FUSE_ATOMIC_O_TRUNC
             | InitFlags::FUSE_CACHE_SYMLINKS
             | InitFlags::FUSE_POSIX_ACL
             | InitFlags::FUSE_DONT_MASK

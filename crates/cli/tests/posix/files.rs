@@ -26,6 +26,25 @@ fn in_both_modes(test: impl Fn(&Two)) {
 }
 
 #[test]
+fn a_program_that_runs_is_not_cut_by_an_open_that_is_refused() {
+    in_both_modes(|two| {
+        let program = two.join("sleep");
+        fs::copy("/bin/sleep", &program).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let size = fs::metadata(&program).unwrap().len();
+        let mut running = Command::new(&program).arg("60").spawn().unwrap();
+        let truncating = OFlags::RDONLY | OFlags::TRUNC;
+        let refused = rustix::fs::open(&program, truncating, Mode::empty()).map(|_| ());
+        let died = running.try_wait().unwrap();
+        running.kill().unwrap();
+        running.wait().unwrap();
+        assert_eq!(refused, Err(rustix::io::Errno::TXTBSY));
+        assert_eq!(died, None, "it still ran");
+        assert_eq!(fs::metadata(&program).unwrap().len(), size, "nothing was cut");
+    });
+}
+
+#[test]
 fn an_unnamed_file_gets_a_name_and_then_its_branch() {
     in_both_modes(|two| {
         let unnamed = rustix::fs::open(two.mount_point(), OFlags::TMPFILE | OFlags::RDWR, Mode::from(0o640)).unwrap();
