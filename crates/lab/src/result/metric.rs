@@ -85,8 +85,8 @@ pub const METRICS: &[Metric] = &[
     Metric { name: "boundary_crossings", heading: "crossings", unit: Unit::Count, better: Better::Lower, help: "writes that began in another 1 MB than the one before", of: |o| o.boundary_crossings as f64 },
     Metric { name: "erases", heading: "erases", unit: Unit::Count, better: Better::Lower, help: "erase operations of the flash", of: |o| o.erases as f64 },
     Metric { name: "pages_copied", heading: "copied", unit: Unit::Count, better: Better::Lower, help: "pages that the flash's garbage collection copied", of: |o| o.pages_copied as f64 },
-    Metric { name: "throttled_s", heading: "throttled", unit: Unit::Seconds, better: Better::Lower, help: "time that clients waited because too much was dirty, summed over the clients", of: |o| o.throttled_s },
-    Metric { name: "file_distance", heading: "file distance", unit: Unit::Blocks, better: Better::Lower, help: "mean blocks between a file's first and last block", of: |o| o.file_distance },
+    Metric { name: "throttled_s", heading: "throttled", unit: Unit::Seconds, better: Better::Lower, help: "time that clients waited because too much was dirty or no memory was free, summed over the clients", of: |o| o.throttled_s },
+    Metric { name: "file_distance", heading: "file distance", unit: Unit::Blocks, better: Better::Lower, help: "mean blocks between the first and last block of the files that were deleted", of: |o| o.file_distance },
     Metric { name: "policy_bytes", heading: "memory", unit: Unit::Bytes, better: Better::Lower, help: "the most memory of the policy's structures and the index of dirty pages", of: |o| o.policy_bytes as f64 },
     Metric { name: "peak_dirty", heading: "peak dirty", unit: Unit::Blocks, better: Better::Neither, help: "the most dirty pages at one time", of: |o| o.peak_dirty as f64 },
 ];

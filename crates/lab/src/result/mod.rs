@@ -163,13 +163,13 @@ pub struct Outcome {
     pub erases: u64,
     /// Pages that the flash's garbage collection copied.
     pub pages_copied: u64,
-    /// Time that clients waited because too much was dirty, in seconds, summed over the clients.
+    /// Time that clients waited because too much was dirty or no memory was free, in seconds, summed over the clients.
     pub throttled_s: f64,
     /// Why pages were written.
     pub written_because: WrittenBecause,
     /// Files that were staged and never touched the disk.
     pub staged_only: u64,
-    /// Mean blocks between a file's first and last block, over the files there at the end.
+    /// Mean blocks between a file's first and last block, over the files that were deleted (MRAM, figure 4.6).
     pub file_distance: f64,
     /// The most memory of the policy's own structures and the index, in bytes.
     pub policy_bytes: u64,

@@ -253,7 +253,7 @@ impl PageCache {
 
     /// Adds the dirty pages of all files that are dirty for too long: files in the order in which they became dirty, pages
     /// in index order. Whoever asks writes them all. A file counts as dirty since `now` if it stays dirty or becomes so
-    /// again, so that no page waits for longer than the time of expiry and one wake-up.
+    /// again. But for [`PageCache::written_in_part`], no page waits for longer than the time of expiry and one wake-up.
     pub fn expired(&mut self, now: Nanos, out: &mut Vec<PageKey>) {
         let Some(expire_after) = self.config.expire_after else { return };
         while let Some(place) = self.files.dirtied_first() {

@@ -84,7 +84,7 @@ pub(super) struct MachineArgs {
     /// Dirty pages above this share of memory hold up the writers.
     #[arg(long, value_name = "PERCENT", default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..=100))]
     foreground: u32,
-    /// How long a page may be dirty; `never` for non-volatile memory.
+    /// How long a file may be dirty before the periodic write-back takes it; `never` for non-volatile memory.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = expire)]
     expire: Expire,
     /// The largest read-ahead, in pages.

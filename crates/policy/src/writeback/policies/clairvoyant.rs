@@ -1,8 +1,8 @@
 //! `clairvoyant`: the page with the longest time to its next write first, those that are never written again before all;
 //! on a tie the lower block. Offline: it must be told the future.
 //!
-//! Belady's rule, applied to writes: no order of write-back writes fewer pages. The bound that others are measured
-//! against. Source: UmbrellaFS, chapter V, optimality, figures 40 and 41.
+//! Belady's rule, applied to writes. A yardstick for others, not a bound: it cannot keep pages that a batch or the expiry
+//! takes. Source: UmbrellaFS, chapter V, optimality, figures 40 and 41.
 
 use umbrella_units::{Nanos, Pages};
 
@@ -13,7 +13,7 @@ use super::super::registry::PolicyInfo;
 
 pub(in super::super) const INFO: PolicyInfo = PolicyInfo {
     name: "clairvoyant",
-    summary: "the page with the longest time to its next write first (a bound; needs the future)",
+    summary: "the page with the longest time to its next write first (needs the future)",
     source: "UmbrellaFS, chapter V, optimality",
     params: &[],
     offline: true,

@@ -17,7 +17,7 @@ use super::super::registry::PolicyInfo;
 
 pub(in super::super) const INFO: PolicyInfo = PolicyInfo {
     name: "write_minimal",
-    summary: "pages not written again within the window first (a bound; needs the future)",
+    summary: "pages not written again within the window first (needs the future)",
     source: "UmbrellaFS, chapter V, optimality",
     params: &[ParamInfo {
         name: "window",
