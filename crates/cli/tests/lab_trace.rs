@@ -340,6 +340,21 @@ fn what_a_killed_recorder_left_behind_the_next_one_clears_away() {
 }
 
 #[test]
+fn the_kernels_tracing_is_mounted_where_it_is_not() {
+    let disk = LoopDisk::new();
+    // In a mount namespace of its own, so that nobody else's tracing goes away.
+    let script = "umount -l /sys/kernel/tracing 2>/dev/null; umount -l /sys/kernel/debug 2>/dev/null; exec \"$@\"";
+    let output = run(Command::new("unshare")
+        .args(["--mount", "--propagation", "private", "sh", "-c", script, "sh"])
+        .args([env!("CARGO_BIN_EXE_umbrella"), "lab", "trace", "record"])
+        .arg(&disk.device)
+        .arg("-o")
+        .arg(disk.folder.path().join("out.csv"))
+        .args(["--seconds", "1"]));
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+#[test]
 fn only_a_whole_disk_can_be_recorded_and_only_by_root() {
     let output = run(trace().args(["record", "/dev/null"]));
     assert!(said(&output).contains("/dev/null is not a block device"), "{}", said(&output));

@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, mount};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use umbrella_lab::trace::{BlockEvent, CSV_HEADER, lost_events, parse_trace_pipe};
 use umbrella_units::Nanos;
@@ -142,19 +144,32 @@ impl Device {
     }
 }
 
-/// Where the kernel's tracing is.
+const TRACEFS: &str = "/sys/kernel/tracing";
+
+/// Where the kernel's tracing is. It is mounted at its usual place if it is mounted nowhere, as trace-cmd does, and stays.
 fn tracefs() -> anyhow::Result<PathBuf> {
-    for place in ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"] {
-        let place = Path::new(place);
-        if !place.join("instances").is_dir() {
-            continue;
+    let usable = |place: &&Path| place.join("instances").is_dir();
+    let places = [Path::new(TRACEFS), Path::new("/sys/kernel/debug/tracing")];
+    let place = match places.iter().find(|place| usable(place)) {
+        Some(place) => place,
+        None => {
+            mount_tracefs()?;
+            places.first().filter(|place| usable(place)).context("the kernel's tracing has no instances")?
         }
-        if !place.join("events/block").is_dir() {
-            bail!("the kernel has no block tracepoints (built without CONFIG_BLK_DEV_IO_TRACE)");
-        }
-        return Ok(place.to_owned());
+    };
+    if !place.join("events/block").is_dir() {
+        bail!("the kernel has no block tracepoints (built without CONFIG_BLK_DEV_IO_TRACE)");
     }
-    bail!("the kernel's tracing is not mounted (mount -t tracefs tracefs /sys/kernel/tracing)")
+    Ok(place.to_path_buf())
+}
+
+fn mount_tracefs() -> anyhow::Result<()> {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    match mount("tracefs", TRACEFS, "tracefs", flags, None) {
+        // Busy: another recorder was faster.
+        Ok(()) | Err(Errno::BUSY) => Ok(()),
+        Err(error) => Err(error).context(format!("cannot mount the kernel's tracing at {TRACEFS}")),
+    }
 }
 
 const PREFIX: &str = "umbrella-";
