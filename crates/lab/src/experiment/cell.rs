@@ -254,10 +254,14 @@ impl Cell {
         profile.build(&Options { queue_depth, write_cache, capacity: None })
     }
 
+    /// What share of its size the machine has, beside a workload that is shrunk.
+    fn share(&self) -> f64 {
+        if matches!(self.input, Input::Workload { .. }) { self.scale } else { 1.0 }
+    }
+
     /// Memory, shrunk as the workload is.
     fn memory(&self) -> ByteSize {
-        let share = if matches!(self.input, Input::Workload { .. }) { self.scale } else { 1.0 };
-        ByteSize((self.machine.memory.0 as f64 * share) as u64 / PAGE_BYTES * PAGE_BYTES)
+        ByteSize((self.machine.memory.0 as f64 * self.share()) as u64 / PAGE_BYTES * PAGE_BYTES)
     }
 
     fn build(&self, policy: &str) -> Result<Machine, LabError> {
@@ -268,6 +272,7 @@ impl Cell {
                 background_percent: of.background_percent,
                 foreground_percent: of.foreground_percent,
                 expire_after: of.expire_after,
+                batch: (page_cache::Config::default().batch as f64 * self.share()).ceil() as u64,
                 ..page_cache::Config::default()
             },
             read_ahead: of.read_ahead,

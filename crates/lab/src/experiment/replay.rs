@@ -52,12 +52,12 @@ impl Default for ReplayOptions {
 
 /// Where each device of a trace begins on the modelled disk, in blocks.
 pub(super) fn areas(summary: &Summary, device: Option<u32>) -> Vec<BlockNo> {
-    let mut next = 0;
+    let mut next = 0u64;
     let mut areas = Vec::with_capacity(summary.devices.len());
     for (number, of) in summary.devices.iter().enumerate() {
         areas.push(BlockNo(next));
         if device.is_none_or(|device| device as usize == number) {
-            next += of.end.0.div_ceil(PAGE_BYTES);
+            next = next.saturating_add(of.end.0.div_ceil(PAGE_BYTES));
         }
     }
     areas

@@ -178,6 +178,13 @@ impl Files {
         }
     }
 
+    /// Adds all metadata blocks of the file: of its directory, its inode, every indirect block.
+    pub(super) fn all_metadata_of(&self, file: FileId, out: &mut Vec<BlockNo>) {
+        if let Some(ext2) = &self.ext2 {
+            ext2.all_metadata_of(file, out);
+        }
+    }
+
     /// Adds the metadata blocks that were freed since it was last asked: what is dirty of them need not be written.
     pub(super) fn forgotten(&mut self, out: &mut Vec<BlockNo>) {
         if let Some(ext2) = &mut self.ext2 {
@@ -291,6 +298,11 @@ impl Files {
             }
             _ => false,
         }
+    }
+
+    /// All staged files, the one used longest ago first.
+    pub(super) fn all_staged(&self) -> Vec<FileId> {
+        self.staging.as_ref().map_or_else(Vec::new, |staging| staging.pressure(u64::MAX))
     }
 
     /// Pages that staged files hold.

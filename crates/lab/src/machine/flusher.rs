@@ -2,7 +2,7 @@
 //! somebody waits for, and the rest at the end go without being chosen.
 
 use umbrella_policy::writeback::{DirtyPage, Event};
-use umbrella_units::{FileId, Nanos, PageIndex, PageKey, Pages};
+use umbrella_units::{BlockNo, FileId, Nanos, PageKey, Pages};
 
 use super::client::Wait;
 use super::queue::{Reason, Waiting};
@@ -11,14 +11,12 @@ use super::{Machine, RunError};
 /// The policy is asked again when fewer pages than this wait: enough to keep the disk's queue full.
 const LOW_WATER: usize = 256;
 
-/// Pages that are deactivated together when a policy sees none but active ones, and must write.
-const DEACTIVATE: usize = 1024;
-
 impl Machine {
     /// Asks the policy for what the thresholds demand, and hands the disk what it has room for.
     pub(super) fn feed(&mut self, now: Nanos) {
         self.wake_throttled(now);
-        while self.queue.waiting_writes() < LOW_WATER {
+        let low_water = (self.batch as usize).min(LOW_WATER);
+        while self.queue.waiting_writes() < low_water {
             let Some((want, reason)) = self.wanted(now) else { break };
             if !self.choose(now, want, reason) {
                 break;
@@ -32,7 +30,7 @@ impl Machine {
         let counts = self.cache.counts();
         self.tally.peak_dirty = self.tally.peak_dirty.max(counts.dirty + counts.write_back);
         let waiting = self.queue.waiting_writes() as u64;
-        let batch = self.config.cache.batch.max(1);
+        let batch = self.batch;
         let demand = self.cache.demand(now);
         if demand.background > waiting {
             return Some((batch, Reason::Threshold));
@@ -50,9 +48,9 @@ impl Machine {
         let mut selected = std::mem::take(&mut self.selected);
         self.policy.select(now, Pages(want), &mut selected);
         let pressed = reason == Reason::Reclaim || !self.throttled.is_empty();
-        if selected.is_empty() && pressed {
+        while selected.is_empty() && pressed && self.cache.counts().active > 0 {
             // All that is dirty is active. Memory has to come from somewhere: the list ages.
-            self.cache.deactivate(DEACTIVATE, &mut self.changes);
+            self.cache.deactivate(self.batch as usize, &mut self.changes);
             self.tell_policy(now);
             self.policy.select(now, Pages(want), &mut selected);
         }
@@ -71,7 +69,10 @@ impl Machine {
     }
 
     /// Pages that have no blocks yet get them when they are written back, each run of a file's pages together.
-    fn give_blocks(&mut self, now: Nanos, pages: &[PageKey]) {
+    pub(super) fn give_blocks(&mut self, now: Nanos, pages: &[PageKey]) {
+        if !self.config.delayed_allocation {
+            return;
+        }
         let mut rest = pages;
         while let Some(first) = rest.first() {
             let follows = |(at, page): &(usize, &PageKey)| {
@@ -94,9 +95,7 @@ impl Machine {
 
     /// Queues pages that go without being chosen.
     fn queue_pages(&mut self, now: Nanos, pages: &mut Vec<PageKey>, reason: Reason) {
-        if self.config.delayed_allocation {
-            self.give_blocks(now, pages);
-        }
+        self.give_blocks(now, pages);
         for page in pages.drain(..) {
             self.policy.on(now, Event::Clean { page: self.files.policy_key(page) });
             let Some(block) = self.files.block_of(page) else { continue };
@@ -113,36 +112,58 @@ impl Machine {
         self.keys = pages;
     }
 
-    /// The client waits until the file's dirty pages are on disk, its metadata too. Returns how many it waits for.
+    /// The client waits until the file's pages are on disk, those on their way already and its metadata too. Returns how
+    /// many it waits for.
     pub(super) fn sync_file(&mut self, client: u32, now: Nanos, file: FileId) -> u32 {
         let mut pages = std::mem::take(&mut self.keys);
         self.cache.dirty_of(file, &mut pages);
-        let mut metadata = Vec::new();
-        self.files.metadata_of(file, PageIndex(0), &mut metadata);
-        pages.extend(metadata.into_iter().map(PageKey::device).filter(|page| self.cache.is_dirty(*page)));
-        let awaited = self.await_pages(client, now, &mut pages);
-        self.keys = pages;
-        awaited
+        self.give_blocks(now, &pages);
+        let mut blocks = std::mem::take(&mut self.touched);
+        self.files.all_metadata_of(file, &mut blocks);
+        blocks.sort_unstable();
+        blocks.dedup();
+        let dirty = |page: &PageKey| self.cache.is_dirty(*page);
+        pages.extend(blocks.iter().copied().map(PageKey::device).filter(dirty));
+        let mut on_their_way = Vec::new();
+        if self.cache.write_back_of(file) + self.cache.write_back_of(FileId::DEVICE) > 0 {
+            let of_metadata =
+                |page: &PageKey| page.file == FileId::DEVICE && blocks.binary_search(&BlockNo(page.index.0)).is_ok();
+            on_their_way.extend(self.queue.being_written().filter(|page| page.file == file || of_metadata(page)));
+        }
+        blocks.clear();
+        self.touched = blocks;
+        self.await_pages(client, now, pages, &on_their_way)
     }
 
-    /// The client waits until everything that is dirty now is on disk.
+    /// The client waits until everything that is dirty now, or on its way, is on disk.
     pub(super) fn sync_all(&mut self, client: u32, now: Nanos) -> u32 {
         let mut pages = std::mem::take(&mut self.keys);
-        let files: Vec<FileId> = self.cache.dirty_files().collect();
-        for file in files {
-            self.cache.dirty_of(file, &mut pages);
+        self.all_dirty(&mut pages);
+        if self.config.delayed_allocation {
+            self.give_blocks(now, &pages);
+            pages.clear();
+            self.all_dirty(&mut pages);
         }
-        let awaited = self.await_pages(client, now, &mut pages);
-        self.keys = pages;
-        awaited
+        let on_their_way: Vec<PageKey> = self.queue.being_written().collect();
+        self.await_pages(client, now, pages, &on_their_way)
     }
 
-    fn await_pages(&mut self, client: u32, now: Nanos, pages: &mut Vec<PageKey>) -> u32 {
-        for page in pages.iter() {
-            self.syncing.entry(*page).or_default().push(client);
+    fn all_dirty(&self, pages: &mut Vec<PageKey>) {
+        for file in self.cache.dirty_files() {
+            self.cache.dirty_of(file, pages);
         }
-        let awaited = pages.len() as u32;
-        self.queue_pages(now, pages, Reason::Sync);
+    }
+
+    /// Queues the dirty `pages`; the client waits for them and for those that are on their way. Returns for how many.
+    fn await_pages(&mut self, client: u32, now: Nanos, mut pages: Vec<PageKey>, on_their_way: &[PageKey]) -> u32 {
+        let clean = on_their_way.iter().filter(|page| !self.cache.is_dirty(**page));
+        let mut awaited = 0;
+        for page in pages.iter().chain(clean) {
+            self.syncing.entry(*page).or_default().push(client);
+            awaited += 1;
+        }
+        self.queue_pages(now, &mut pages, Reason::Sync);
+        self.keys = pages;
         awaited
     }
 
@@ -223,19 +244,23 @@ impl Machine {
         }
     }
 
-    /// Writes all that is still dirty. Returns when the last of it was on disk.
+    /// Writes all that is still dirty, staged files too. Returns when the last of it was on disk.
     pub(super) fn drain(&mut self, now: Nanos) -> Result<Nanos, RunError> {
         let mut now = now;
+        for file in self.files.all_staged() {
+            self.transform(now, file);
+        }
         loop {
             let waiting = self.queue.waiting_writes() as u64;
-            if waiting == 0 && self.deferred.is_empty() && self.cache.counts().dirty > 0 {
-                let batch = self.config.cache.batch.max(1);
-                if !self.choose(now, batch, Reason::Drained) {
-                    let mut pages = std::mem::take(&mut self.keys);
-                    self.cache.least_recent_dirty(usize::MAX, &mut pages);
-                    self.queue_pages(now, &mut pages, Reason::Drained);
-                    self.keys = pages;
-                }
+            if waiting == 0
+                && self.deferred.is_empty()
+                && self.cache.counts().dirty > 0
+                && !self.choose(now, self.batch, Reason::Drained)
+            {
+                let mut pages = std::mem::take(&mut self.keys);
+                self.cache.least_recent_dirty(usize::MAX, &mut pages);
+                self.queue_pages(now, &mut pages, Reason::Drained);
+                self.keys = pages;
             }
             self.pump(now);
             let Some(next) = self.queue.next_event() else {

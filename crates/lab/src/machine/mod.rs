@@ -33,7 +33,7 @@ use smallvec::SmallVec;
 use thiserror::Error;
 use umbrella_model::allocator::AllocError;
 use umbrella_model::device::Device;
-use umbrella_model::page_cache::{Change, PageCache};
+use umbrella_model::page_cache::{self, Change, ExpireBy, PageCache};
 use umbrella_policy::writeback::{DirtyPage, WriteBack};
 use umbrella_units::{BlockNo, ByteSize, Nanos, PAGE_BYTES, PageKey};
 
@@ -129,6 +129,8 @@ pub struct Machine {
     starved: Vec<u32>,
     cpu_free: Nanos,
     next_wake: Option<Nanos>,
+    /// How many pages a policy is asked for at a time.
+    batch: u64,
 
     /// Pages that are on their way from the disk, and who waits for them.
     reading: FxHashMap<PageKey, Waiters>,
@@ -166,10 +168,13 @@ impl Machine {
         let capacity = disk.capacity().block();
         let dispatched = Rc::new(RefCell::new(WriteWindows::default()));
         let device = schedule(Box::new(Tap::new(disk, Rc::clone(&dispatched))));
-        let cache = PageCache::new(config.cache);
+        let by_pages = matches!(layout, Layout::Device);
+        let expire_by = if by_pages { ExpireBy::Pages } else { config.cache.expire_by };
+        let cache = PageCache::new(page_cache::Config { expire_by, ..config.cache });
         let files = Files::new(layout, capacity, config.staging, config.delayed_allocation)?;
         let next_wake = cache.next_wake(Nanos(0));
         Ok(Machine {
+            batch: config.cache.batch_pages(),
             config,
             cache,
             policy,

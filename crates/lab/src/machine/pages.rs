@@ -30,10 +30,17 @@ impl Machine {
         self.changes = changes;
     }
 
-    /// A client or the file system writes a page whose block is known. There is room for it.
-    pub(super) fn write_page(&mut self, now: Nanos, page: PageKey) -> Access {
+    /// A client or the file system writes a page whose block is known. Where there is no room at all it goes to disk past
+    /// the cache, as a synchronous write would.
+    pub(super) fn write_page(&mut self, now: Nanos, page: PageKey) {
         let access = self.cache.write(now, page, &mut self.changes);
         self.tell_policy(now);
+        if access == Access::Full {
+            self.give_blocks(now, &[page]);
+            if let Some(block) = self.files.block_of(page) {
+                self.queue.write_through(block, page);
+            }
+        }
         if let Some(log) = &mut self.log {
             log.record(page, now);
         }
@@ -41,7 +48,6 @@ impl Machine {
             let next_write = foresight.next_write(page, now);
             self.policy.on(now, Event::Foresee { page: self.files.policy_key(page), next_write });
         }
-        access
     }
 
     /// Sees to it that so many pages can enter the cache. False: somebody has to wait for the disk first.
@@ -74,14 +80,13 @@ impl Machine {
         for block in touched.drain(..) {
             let page = PageKey::device(block);
             if self.files.is_on_disk(block) && !self.cache.holds(page) {
+                if !self.reading.contains_key(&page) {
+                    self.missing.push((block, page));
+                }
                 self.want(page, client);
-                self.missing.push((block, page));
             }
             self.files.now_on_disk(block);
-            if self.write_page(now, page) == Access::Full {
-                // No room at all: written past the cache, as a synchronous write would be.
-                self.queue.write_through(block, page);
-            }
+            self.write_page(now, page);
         }
         self.touched = touched;
         self.read_missing();

@@ -149,11 +149,12 @@ impl DiskQueue {
 
     /// The next run of adjacent pages that all still have to be written.
     fn next_write(&mut self, begin: &mut impl FnMut(&Waiting) -> bool) -> Option<(Extent, Vec<PageKey>)> {
-        let queue = if self.urgent.is_empty() { &mut self.writes } else { &mut self.urgent };
-        let first = loop {
+        let (first, queue) = loop {
+            let queue = if self.urgent.is_empty() { &mut self.writes } else { &mut self.urgent };
             let first = queue.pop_front()?;
             if begin(&first) {
-                break first;
+                let queue = if first.reason == Reason::Sync { &mut self.urgent } else { &mut self.writes };
+                break (first, queue);
             }
         };
         let mut pages = self.spare.pop().unwrap_or_default();
@@ -201,6 +202,12 @@ impl DiskQueue {
             pages.clear();
             self.spare.push(pages);
         }
+    }
+
+    /// The pages that are part of a write request, or written past the cache.
+    pub(crate) fn being_written(&self) -> impl Iterator<Item = PageKey> {
+        let in_flight = self.in_flight.iter().flatten().filter(|what| what.write).flat_map(|what| &what.pages);
+        in_flight.chain(self.through.iter().flat_map(|(_, pages)| pages)).copied()
     }
 
     /// What the device did.
@@ -254,5 +261,24 @@ impl Device for Tap {
 
     fn stats(&self) -> DeviceStats {
         self.device.stats()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use umbrella_model::device::profiles::{Options, profile};
+
+    use super::*;
+
+    #[test]
+    fn pages_that_nobody_needs_any_more_hide_no_others() {
+        let disk = profile("cheetah_10k7").expect("a profile").build(&Options::default());
+        let mut queue = DiskQueue::new(disk, Rc::default());
+        let waiting = |block, reason| Waiting { page: PageKey::device(BlockNo(block)), block: BlockNo(block), reason };
+        queue.write(waiting(1, Reason::Sync));
+        queue.write(waiting(2, Reason::Threshold));
+        queue.pump(Nanos(0), |page| page.reason != Reason::Sync);
+        assert_eq!(queue.being_written().collect::<Vec<_>>(), [PageKey::device(BlockNo(2))]);
+        assert_eq!(queue.waiting_writes(), 0);
     }
 }

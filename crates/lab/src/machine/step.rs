@@ -225,7 +225,9 @@ impl Machine {
                     self.cache.truncate(file, from, &mut self.changes);
                     self.changes.clear();
                 }
-                self.files.truncate(file, size, &mut touched)
+                let cut = self.files.truncate(file, size, &mut touched);
+                self.cache.set_held(self.files.staged_pages());
+                cut
             }
             Step::Delete { file } => {
                 if self.files.is_staged(file) {

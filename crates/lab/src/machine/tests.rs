@@ -35,6 +35,7 @@ struct Setup {
     staging: bool,
     delayed: bool,
     device: bool,
+    expire_after: Option<Nanos>,
     prepare: Vec<Step>,
 }
 
@@ -46,6 +47,7 @@ impl Default for Setup {
             staging: false,
             delayed: false,
             device: false,
+            expire_after: page_cache::Config::default().expire_after,
             prepare: Vec::new(),
         }
     }
@@ -57,7 +59,7 @@ fn setting(policy: &str) -> Setting {
 
 fn machine(setup: &Setup) -> Machine {
     let config = Config {
-        cache: umbrella_model::page_cache::Config { pages: setup.memory_pages, ..Default::default() },
+        cache: page_cache::Config { pages: setup.memory_pages, expire_after: setup.expire_after, ..Default::default() },
         staging: setup.staging,
         delayed_allocation: setup.delayed,
         ..Config::default()
@@ -164,11 +166,72 @@ fn an_fsync_of_a_page_that_is_on_its_way_and_dirty_again_waits_for_both() {
 }
 
 #[test]
+fn an_fsync_waits_for_pages_that_are_on_their_way_too() {
+    let setup = Setup { device: true, ..Setup::default() };
+    // The first write passes the threshold, so that its pages are under way, far from those of the second.
+    let steps = vec![on_device(10_000_000, 1200), on_device(0, 1), Step::Fsync { file: FileId::DEVICE }];
+    let outcome = run(&setup, vec![steps]);
+    assert!(outcome.written_because.threshold > 0, "{:?}", outcome.written_because);
+    assert!(outcome.drained_s - outcome.time_s < 1e-3, "{} then {}", outcome.time_s, outcome.drained_s);
+}
+
+#[test]
+fn an_fsync_waits_for_every_indirect_block() {
+    let setup = Setup { memory_pages: 100_000, ..Setup::default() };
+    let outcome = run(&setup, vec![vec![create(0), write(0, 0, 2000), Step::Fsync { file: file(0) }]]);
+    // Pages 12 to 1,035 and the rest: two indirect blocks, and the one above the second. Then inode and directory.
+    assert_eq!(outcome.written_because.sync, 2000 + 3 + 2);
+}
+
+#[test]
 fn a_sync_leaves_nothing_dirty() {
-    let outcome =
-        run(&Setup::default(), vec![vec![create(0), create(1), write(0, 0, 64), write(1, 0, 64), Step::Sync]]);
-    assert_eq!(outcome.written_because.drained, 0);
-    assert!(outcome.written_because.sync >= 128);
+    for delayed in [false, true] {
+        let setup = Setup { delayed, ..Setup::default() };
+        let outcome = run(&setup, vec![vec![create(0), create(1), write(0, 0, 64), write(1, 0, 64), Step::Sync]]);
+        assert_eq!(outcome.written_because.drained, 0, "delayed: {delayed}");
+        assert!(outcome.written_because.sync >= 128);
+    }
+}
+
+#[test]
+fn an_fsync_waits_for_blocks_that_are_allocated_only_now() {
+    let setup = Setup { delayed: true, ..Setup::default() };
+    let outcome = run(&setup, vec![vec![create(0), write(0, 0, 100), Step::Fsync { file: file(0) }]]);
+    assert_eq!(outcome.written_because.sync, 100 + 2, "pages, inode and directory");
+}
+
+#[test]
+fn a_policy_that_spares_active_pages_gets_some_however_many_clean_pages_are_active() {
+    let steps: Vec<Step> = [(0, 3000), (100_000, 7000)]
+        .into_iter()
+        .flat_map(|(at, pages)| {
+            let read = Step::Read {
+                file: FileId::DEVICE,
+                offset: ByteSize(at * PAGE_BYTES),
+                size: ByteSize(pages * PAGE_BYTES),
+            };
+            [read, read]
+        })
+        .chain([on_device(100_000, 7000)])
+        .collect();
+    for policy in ["recency", "segment", "zone", "zone_segment"] {
+        let setup = Setup { policy, device: true, expire_after: None, memory_pages: 16_384, ..Setup::default() };
+        let outcome = run(&setup, vec![steps.clone()]);
+        assert_eq!(outcome.operations, 5, "{policy}");
+        assert!(outcome.throttled_s < 5.0, "{policy}: {} s", outcome.throttled_s);
+    }
+}
+
+#[test]
+fn pages_of_a_device_expire_under_steady_load() {
+    // So much is dirty all the time that the background writes, but one page is never its turn.
+    let mut steps = vec![on_device(10_000_000, 1)];
+    for round in 0..60 {
+        steps.extend([on_device(round * 1000, 1000), think(1)]);
+    }
+    let setup = Setup { policy: "segment", device: true, ..Setup::default() };
+    let outcome = run(&setup, vec![steps]);
+    assert!(outcome.written_because.expired > 0, "{:?}", outcome.written_because);
 }
 
 #[test]
@@ -217,6 +280,24 @@ fn a_staged_file_that_is_deleted_never_touches_the_disk() {
     let setup = Setup { staging: true, ..Setup::default() };
     let outcome = run(&setup, vec![vec![create(0), write(0, 0, 100), Step::Delete { file: file(0) }]]);
     assert_eq!((outcome.bytes_written, outcome.staged_only), (0, 1));
+}
+
+#[test]
+fn staged_files_that_are_left_reach_the_disk_when_the_run_is_over() {
+    let setup = Setup { staging: true, ..Setup::default() };
+    let outcome = run(&setup, vec![vec![create(0), write(0, 0, 100)]]);
+    assert!(outcome.bytes_written >= 100 * PAGE_BYTES, "{}", outcome.bytes_written);
+    assert!(outcome.drained_s > outcome.time_s);
+}
+
+#[test]
+fn a_staged_file_that_is_cut_gives_its_memory_back() {
+    let prepare = vec![create(99), write(99, 0, 1500)];
+    let setup = Setup { staging: true, memory_pages: 2000, prepare, ..Setup::default() };
+    let fill = (0..6).flat_map(|n| [create(n), write(n, 0, 200)]);
+    let cut = (0..6).map(|n| Step::Truncate { file: file(n), size: ByteSize(0) });
+    let outcome = run(&setup, vec![fill.chain(cut).chain([read(99, 0, 1500), read(99, 0, 1500)]).collect()]);
+    assert!(outcome.bytes_read < 1600 * PAGE_BYTES, "{} pages", outcome.bytes_read / PAGE_BYTES);
 }
 
 #[test]

@@ -82,7 +82,8 @@ impl Claim {
 }
 
 fn judge(published: f64, measured: f64, expect: Expect) -> Verdict {
-    let same_sign = (published >= 0.0) == (measured >= 0.0);
+    // Nothing has the sign of nothing only.
+    let same_sign = published == 0.0 || published * measured > 0.0;
     let met = match expect {
         Expect::Within { points } => same_sign && (published - measured).abs() <= points,
         Expect::Sign => same_sign,
@@ -109,6 +110,9 @@ mod tests {
         assert_eq!(judge(33.1, 30.0, within), Verdict::Holds);
         assert_eq!(judge(33.1, 20.0, within), Verdict::SignOnly);
         assert_eq!(judge(3.0, -1.0, within), Verdict::Fails);
+        assert_eq!(judge(33.1, 0.0, within), Verdict::Fails, "nothing was measured, or no difference");
+        assert_eq!(judge(33.1, 0.0, Expect::Sign), Verdict::Fails);
+        assert_eq!(judge(3.0, f64::NAN, within), Verdict::Fails);
         assert_eq!(judge(33.1, 1.0, Expect::Sign), Verdict::Holds);
         assert_eq!(judge(446.8, 500.0, Expect::AtMost), Verdict::Fails);
         assert_eq!(judge(0.0, 3.0, Expect::AtMost), Verdict::Fails);

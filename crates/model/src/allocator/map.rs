@@ -138,7 +138,6 @@ impl Map {
     }
 
     /// All indirect blocks.
-    #[cfg(test)]
     pub(super) fn indirects(&self) -> impl Iterator<Item = u32> {
         let leaves = self.leaves.iter().map(|leaf| leaf.indirect);
         leaves.chain(self.uppers.iter().copied()).chain([self.triple]).filter(|&block| block != HOLE)

@@ -350,11 +350,23 @@ impl Ext2 {
     /// indirect blocks.
     pub fn metadata_of(&self, file: FileId, index: PageIndex, out: &mut Vec<BlockNo>) {
         let Some(&place) = self.places.get(&file) else { return };
+        self.entry_and_inode(place, out);
+        out.extend(self.node(place).map.way_blocks(index.0).map(|block| BlockNo(u64::from(block))));
+    }
+
+    /// Adds all metadata blocks of the file: of its directory, its inode, every indirect block. What an fsync waits for
+    /// besides the file's pages.
+    pub fn all_metadata_of(&self, file: FileId, out: &mut Vec<BlockNo>) {
+        let Some(&place) = self.places.get(&file) else { return };
+        self.entry_and_inode(place, out);
+        out.extend(self.node(place).map.indirects().map(|block| BlockNo(u64::from(block))));
+    }
+
+    fn entry_and_inode(&self, place: u32, out: &mut Vec<BlockNo>) {
         let node = self.node(place);
         let entry = self.node(node.parent).map.get(u64::from(node.entry_block));
         out.push(BlockNo(u64::from(entry)));
         out.push(self.inode_block(place));
-        out.extend(node.map.way_blocks(index.0).map(|block| BlockNo(u64::from(block))));
     }
 
     /// How many runs of adjacent blocks the file's pages lie in; an indirect block in between ends a run.

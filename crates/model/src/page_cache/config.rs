@@ -19,6 +19,17 @@ pub enum Balance {
     Halves,
 }
 
+/// What is dirty for too long.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExpireBy {
+    /// A file, with all its pages, as the kernel sees it.
+    #[default]
+    Files,
+    /// Each page by itself: for a block device whose files are unknown.
+    Pages,
+}
+
 /// The constants of a [`super::PageCache`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -34,7 +45,10 @@ pub struct Config {
     /// How long a file may be dirty before the periodic write-back writes it; `None` for non-volatile memory (MRAM,
     /// chapter 3): never.
     pub expire_after: Option<Nanos>,
-    /// The background write-back goes on in units of so many pages.
+    /// What the time of expiry is counted for.
+    pub expire_by: ExpireBy,
+    /// The background write-back goes on in units of so many pages; of fewer in a memory so small that they were more
+    /// than a quarter of the background threshold ([`Config::batch_pages`]).
     pub batch: u64,
     /// How reclaim balances the two lists.
     pub balance: Balance,
@@ -49,6 +63,7 @@ impl Default for Config {
             foreground_percent: 40,
             wake_every: Nanos::from_secs(5),
             expire_after: Some(Nanos::from_secs(30)),
+            expire_by: ExpireBy::Files,
             batch: 1024,
             balance: Balance::Proportional,
         }
@@ -64,6 +79,11 @@ impl Config {
             self.background_percent
         };
         share(self.pages, percent)
+    }
+
+    /// The unit of background write-back, in pages.
+    pub fn batch_pages(&self) -> u64 {
+        self.batch.min(self.background_pages() / 4).max(1)
     }
 
     /// The foreground threshold, in pages.

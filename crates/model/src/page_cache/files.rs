@@ -126,11 +126,16 @@ impl Files {
 
     /// Dirty files, the one that is dirty for longest first.
     pub(super) fn dirty(&self) -> impl Iterator<Item = &File> {
-        let mut place = self.at(ENDS).next;
+        self.dirty_places().map(|place| self.at(place))
+    }
+
+    /// Their places.
+    pub(super) fn dirty_places(&self) -> impl Iterator<Item = u32> {
+        let mut next = self.at(ENDS).next;
         std::iter::from_fn(move || {
-            let file = (place != ENDS).then(|| self.at(place))?;
-            place = file.next;
-            Some(file)
+            let place = (next != ENDS).then_some(next)?;
+            next = self.at(place).next;
+            Some(place)
         })
     }
 }

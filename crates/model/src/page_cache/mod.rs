@@ -9,7 +9,8 @@
 //! - Dirty pages above the background threshold are to be written, in batches; which ones is not decided here: whoever
 //!   drives the cache asks a policy. Dirty pages and those on their way to disk above the foreground threshold hold up
 //!   the writers ([`PageCache::demand`]).
-//! - Every 5 s the files that are dirty for 30 s or more are written whole ([`PageCache::expired`]).
+//! - Every 5 s the files that are dirty for 30 s or more are written whole ([`PageCache::expired`]); on a block device
+//!   whose files are unknown, the pages that are.
 //! - Reclaim takes clean pages from the back of the inactive list. A dirty one goes once around the list; when there are
 //!   only such pages, somebody must write some ([`NeedsWriteBack`]).
 //!
@@ -29,7 +30,7 @@ mod tests;
 use umbrella_units::{FileId, Nanos, PageIndex, PageKey};
 
 pub use change::{Access, Change, Counts, Demand, NeedsWriteBack};
-pub use config::{Balance, Config};
+pub use config::{Balance, Config, ExpireBy};
 use files::Files;
 use slab::{Id, NONE, Slab, flag};
 
@@ -237,7 +238,7 @@ impl PageCache {
     /// What the thresholds ask for now.
     pub fn demand(&self, _now: Nanos) -> Demand {
         let over = self.dirty.saturating_sub(self.background);
-        let batch = self.config.batch.max(1);
+        let batch = self.config.batch_pages();
         Demand {
             background: over.div_ceil(batch).saturating_mul(batch).min(self.dirty),
             throttled: self.dirty + self.write_back > self.foreground,
@@ -254,8 +255,17 @@ impl PageCache {
     /// Adds the dirty pages of all files that are dirty for too long: files in the order in which they became dirty, pages
     /// in index order. Whoever asks writes them all. A file counts as dirty since `now` if it stays dirty or becomes so
     /// again. But for [`PageCache::written_in_part`], no page waits for longer than the time of expiry and one wake-up.
+    ///
+    /// With [`ExpireBy::Pages`] it is each page's own time that counts, and nothing puts it off.
     pub fn expired(&mut self, now: Nanos, out: &mut Vec<PageKey>) {
         let Some(expire_after) = self.config.expire_after else { return };
+        match self.config.expire_by {
+            ExpireBy::Files => self.expired_files(now, expire_after, out),
+            ExpireBy::Pages => self.expired_pages(now, expire_after, out),
+        }
+    }
+
+    fn expired_files(&mut self, now: Nanos, expire_after: Nanos, out: &mut Vec<PageKey>) {
         while let Some(place) = self.files.dirtied_first() {
             if self.files.at(place).since + expire_after > now || self.files.at(place).since >= now {
                 break;
@@ -263,6 +273,25 @@ impl PageCache {
             self.add_dirty(place, out);
             self.files.became_clean(place);
             self.files.became_dirty(place, now);
+        }
+    }
+
+    fn expired_pages(&mut self, now: Nanos, expire_after: Nanos, out: &mut Vec<PageKey>) {
+        let places: Vec<u32> = self.files.dirty_places().collect();
+        for place in places {
+            let from = out.len();
+            for _ in 0..self.files.at(place).dirty_pages {
+                let file = self.files.at_mut(place);
+                let Some(id) = self.slab.file_last(file.dirty) else { break };
+                if !self.slab.is_dirty_for(id, expire_after, now) {
+                    break;
+                }
+                out.push(self.slab.at(id).key);
+                self.slab.file_unlink(&mut file.dirty, id);
+                self.slab.file_push(&mut file.dirty, id);
+                self.slab.set_dirtied(id, now);
+            }
+            out[from..].sort_unstable();
         }
     }
 
@@ -353,6 +382,7 @@ impl PageCache {
         let file = self.files.at_mut(place);
         self.slab.file_unlink(&mut file.clean, id);
         self.slab.file_push(&mut file.dirty, id);
+        self.slab.set_dirtied(id, now);
         file.dirty_pages += 1;
         if file.dirty_pages == 1 {
             self.files.became_dirty(place, now);

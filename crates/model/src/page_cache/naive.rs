@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use umbrella_units::{FileId, Nanos, PageKey};
 
-use super::{Balance, Change, Config};
+use super::{Balance, Change, Config, ExpireBy};
 
 #[derive(Debug, Clone, Copy, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of a page, and any of them may be set")]
@@ -13,6 +13,7 @@ pub(super) struct State {
     pub(super) dirty: bool,
     pub(super) write_back: bool,
     wanted: bool,
+    pub(super) since: Nanos,
 }
 
 /// Lists from the front (used last) to the back.
@@ -56,6 +57,9 @@ impl Naive {
         let active = self.active.contains(&page);
         let state = self.pages.get_mut(&page).unwrap();
         let was_dirty = std::mem::replace(&mut state.dirty, true);
+        if !was_dirty {
+            state.since = now;
+        }
         changes.push(if was_dirty { Change::Rewritten { page } } else { Change::Dirtied { page, active } });
         if self.dirty_files.iter().all(|&(file, _)| file != page.file) {
             self.dirty_files.push((page.file, now));
@@ -77,6 +81,29 @@ impl Naive {
         if dirty {
             changes.push(Change::Activated { page });
         }
+    }
+
+    /// What is dirty for too long; it counts as dirty since `now`.
+    pub(super) fn expired(&mut self, now: Nanos, after: Nanos) -> Vec<PageKey> {
+        let files: Vec<(FileId, Nanos)> = self.dirty_files.clone();
+        let by_files = self.config.expire_by == ExpireBy::Files;
+        let mut out = Vec::new();
+        for (file, since) in files {
+            if by_files && since + after > now {
+                continue;
+            }
+            for (&page, state) in self.pages.iter_mut().filter(|(page, state)| page.file == file && state.dirty) {
+                if by_files || state.since + after <= now {
+                    state.since = now;
+                    out.push(page);
+                }
+            }
+            if by_files {
+                self.dirty_files.retain(|&(other, _)| other != file);
+                self.dirty_files.push((file, now));
+            }
+        }
+        out
     }
 
     /// The page is not dirty any more; its file may not be either.

@@ -3,7 +3,7 @@
 //!
 //! Neighbouring pages of a file stand in neighbouring buckets, so that sequential access stays in the processor's cache.
 
-use umbrella_units::{FileId, PageIndex, PageKey};
+use umbrella_units::{FileId, Nanos, PageIndex, PageKey};
 
 /// The position of a record in the slab.
 pub(super) type Id = u32;
@@ -45,9 +45,11 @@ pub(super) struct Record {
     prev: Id,
     /// LRU list: towards the back.
     next: Id,
-    /// The file's list.
-    pub(super) file_prev: Id,
+    /// The file's list: towards the one that was put there last; of that one, the first that was.
+    file_prev: Id,
     pub(super) file_next: Id,
+    /// When it became dirty, in [`Slab::tick`]s.
+    dirtied: u32,
 }
 
 const END: PageKey = PageKey { file: FileId(u64::MAX), index: PageIndex(u64::MAX) };
@@ -77,6 +79,7 @@ impl Slab {
             next: id,
             file_prev: NONE,
             file_next: NONE,
+            dirtied: 0,
             flags: 0,
         };
         Slab { records: vec![end(INACTIVE), end(ACTIVE)], buckets: vec![NONE; 1024], free: NONE, len: 0, most }
@@ -134,6 +137,7 @@ impl Slab {
             next: NONE,
             file_prev: NONE,
             file_next: NONE,
+            dirtied: 0,
             flags,
         };
         let id = if self.free == NONE {
@@ -235,11 +239,9 @@ impl Slab {
 
     /// Puts a page that is on no file list before `head`; it is the head now.
     pub(super) fn file_push(&mut self, head: &mut Id, id: Id) {
-        if *head != NONE {
-            self.at_mut(*head).file_prev = id;
-        }
+        let last = if *head == NONE { id } else { std::mem::replace(&mut self.at_mut(*head).file_prev, id) };
         let record = self.at_mut(id);
-        record.file_prev = NONE;
+        record.file_prev = last;
         record.file_next = *head;
         *head = id;
     }
@@ -247,14 +249,35 @@ impl Slab {
     /// Takes a page from the file list with this head.
     pub(super) fn file_unlink(&mut self, head: &mut Id, id: Id) {
         let Record { file_prev, file_next, .. } = *self.at(id);
-        if file_prev == NONE {
+        if *head == id {
             *head = file_next;
         } else {
             self.at_mut(file_prev).file_next = file_next;
         }
-        if file_next != NONE {
-            self.at_mut(file_next).file_prev = file_prev;
+        let after = if file_next == NONE { *head } else { file_next };
+        if after != NONE {
+            self.at_mut(after).file_prev = file_prev;
         }
+    }
+
+    /// The page that was put first into the file list with this head, of those that are in it.
+    pub(super) fn file_last(&self, head: Id) -> Option<Id> {
+        (head != NONE).then(|| self.at(head).file_prev)
+    }
+
+    /// The page becomes dirty now.
+    pub(super) fn set_dirtied(&mut self, id: Id, now: Nanos) {
+        self.at_mut(id).dirtied = Slab::tick(now);
+    }
+
+    /// Whether the page has been dirty for so long; exact to 17 ms.
+    pub(super) fn is_dirty_for(&self, id: Id, time: Nanos, now: Nanos) -> bool {
+        Slab::tick(now).wrapping_sub(self.at(id).dirtied) >= Slab::tick(time)
+    }
+
+    /// Time in units that let 32 bits count two years.
+    fn tick(time: Nanos) -> u32 {
+        (time.0 >> 24) as u32
     }
 
     /// The pages of the file list with this head.

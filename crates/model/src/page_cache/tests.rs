@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use umbrella_units::{FileId, Nanos, PageIndex, PageKey};
 
 use super::naive::Naive;
-use super::{Access, Balance, Change, Config, Demand, NeedsWriteBack, PageCache};
+use super::{Access, Balance, Change, Config, Demand, ExpireBy, NeedsWriteBack, PageCache};
 
 fn page(file: u64, index: u64) -> PageKey {
     PageKey { file: FileId(file), index: PageIndex(index) }
@@ -13,6 +13,9 @@ fn cache(pages: u64) -> PageCache {
 }
 
 const T0: Nanos = Nanos(0);
+
+/// Pages know to this how long they are dirty.
+const TICK: u64 = 1 << 24;
 
 #[test]
 fn thresholds_hold_at_exact_page_counts() {
@@ -31,12 +34,38 @@ fn thresholds_hold_at_exact_page_counts() {
 
 #[test]
 fn the_background_writes_whole_batches() {
-    let mut cache = PageCache::new(Config { pages: 1000, batch: 64, ..Config::default() });
+    let mut cache = PageCache::new(Config { pages: 4000, batch: 64, ..Config::default() });
     let mut changes = Vec::new();
-    for index in 0..101 {
+    for index in 0..401 {
         cache.write(T0, page(1, index), &mut changes);
     }
     assert_eq!(cache.demand(T0).background, 64);
+}
+
+#[test]
+fn a_batch_is_a_share_of_the_threshold_where_memory_is_small() {
+    let batch = |pages| Config { pages, ..Config::default() }.batch_pages();
+    assert_eq!((batch(131_072), batch(4_000), batch(20)), (1024, 100, 1));
+}
+
+#[test]
+fn pages_of_a_device_expire_one_by_one_though_some_of_it_was_written() {
+    let config = Config { pages: 1000, expire_by: ExpireBy::Pages, ..Config::default() };
+    let mut cache = PageCache::new(config);
+    for (second, index) in [(1, 3), (2, 9), (20, 1)] {
+        cache.write(Nanos::from_secs(second), page(0, index), &mut Vec::new());
+    }
+    cache.write(Nanos::from_secs(25), page(0, 3), &mut Vec::new());
+    cache.written_in_part(FileId(0), Nanos::from_secs(30));
+    let mut expired = |second| {
+        let mut out = Vec::new();
+        cache.expired(Nanos::from_secs(second), &mut out);
+        out
+    };
+    assert_eq!(expired(30), []);
+    assert_eq!(expired(35), [page(0, 3), page(0, 9)], "a rewrite does not put it off");
+    assert_eq!(expired(40), [], "what was told once is not told again");
+    assert_eq!(expired(51), [page(0, 1)]);
 }
 
 #[test]
@@ -311,14 +340,7 @@ fn apply(cache: &mut PageCache, naive: &mut Naive, now: Nanos, step: &Step) {
         Step::Expire => {
             let mut out = Vec::new();
             cache.expired(now, &mut out);
-            let old = |&(_, since): &(FileId, Nanos)| since + Nanos(30) <= now;
-            let files: Vec<FileId> = naive.dirty_files.iter().filter(|file| old(file)).map(|&(file, _)| file).collect();
-            let dirty = naive.pages.iter().filter(|(_, state)| state.dirty).map(|(&page, _)| page);
-            let dirty: Vec<PageKey> = dirty.collect();
-            let pages = files.iter().flat_map(|&file| dirty.iter().copied().filter(move |page| page.file == file));
-            assert_eq!(out, pages.collect::<Vec<_>>());
-            naive.dirty_files.retain(|file| !old(file));
-            naive.dirty_files.extend(files.iter().map(|&file| (file, now)));
+            assert_eq!(out, naive.expired(now, naive.config.expire_after.unwrap()));
         }
     }
     assert_eq!(told, expected, "after {step:?}");
@@ -384,15 +406,19 @@ proptest! {
     fn agrees_with_plain_lists(
         pages in 4u64..40,
         halves: bool,
+        by_pages: bool,
         steps in prop::collection::vec((step(), 0u64..4), 1..250),
     ) {
         let balance = if halves { Balance::Halves } else { Balance::Proportional };
-        let config = Config { pages, balance, expire_after: Some(Nanos(30)), wake_every: Nanos(5), ..Config::default() };
+        let expire_by = if by_pages { ExpireBy::Pages } else { ExpireBy::Files };
+        let expire_after = Some(Nanos(30 * TICK));
+        let wake_every = Nanos(5 * TICK);
+        let config = Config { pages, balance, expire_after, wake_every, expire_by, ..Config::default() };
         let mut cache = PageCache::new(config);
         let mut naive = Naive { config, ..Naive::default() };
         let mut now = Nanos(0);
         for (step, later) in &steps {
-            now = now + Nanos(*later);
+            now = now + Nanos(*later * TICK);
             apply(&mut cache, &mut naive, now, step);
             compare(&cache, &naive);
         }

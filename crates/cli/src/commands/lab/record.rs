@@ -150,13 +150,10 @@ const TRACEFS: &str = "/sys/kernel/tracing";
 fn tracefs() -> anyhow::Result<PathBuf> {
     let usable = |place: &&Path| place.join("instances").is_dir();
     let places = [Path::new(TRACEFS), Path::new("/sys/kernel/debug/tracing")];
-    let place = match places.iter().find(|place| usable(place)) {
-        Some(place) => place,
-        None => {
-            mount_tracefs()?;
-            places.first().filter(|place| usable(place)).context("the kernel's tracing has no instances")?
-        }
-    };
+    if !places.iter().any(|place| usable(&place)) {
+        mount_tracefs()?;
+    }
+    let place = places.iter().find(usable).context("the kernel's tracing has no instances")?;
     if !place.join("events/block").is_dir() {
         bail!("the kernel has no block tracepoints (built without CONFIG_BLK_DEV_IO_TRACE)");
     }
