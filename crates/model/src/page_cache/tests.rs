@@ -413,7 +413,7 @@ proptest! {
         let expire_by = if by_pages { ExpireBy::Pages } else { ExpireBy::Files };
         let expire_after = Some(Nanos(30 * TICK));
         let wake_every = Nanos(5 * TICK);
-        let config = Config { pages, balance, expire_after, wake_every, expire_by, ..Config::default() };
+        let config = Config { pages, wake_every, expire_after, expire_by, balance, ..Config::default() };
         let mut cache = PageCache::new(config);
         let mut naive = Naive { config, ..Naive::default() };
         let mut now = Nanos(0);

@@ -148,16 +148,16 @@ const TRACEFS: &str = "/sys/kernel/tracing";
 
 /// Where the kernel's tracing is. It is mounted at its usual place if it is mounted nowhere, as trace-cmd does, and stays.
 fn tracefs() -> anyhow::Result<PathBuf> {
-    let usable = |place: &&Path| place.join("instances").is_dir();
     let places = [Path::new(TRACEFS), Path::new("/sys/kernel/debug/tracing")];
-    if !places.iter().any(|place| usable(&place)) {
+    let find = || places.into_iter().find(|place| place.join("instances").is_dir());
+    if find().is_none() {
         mount_tracefs()?;
     }
-    let place = places.iter().find(usable).context("the kernel's tracing has no instances")?;
+    let place = find().context("the kernel's tracing has no instances")?;
     if !place.join("events/block").is_dir() {
         bail!("the kernel has no block tracepoints (built without CONFIG_BLK_DEV_IO_TRACE)");
     }
-    Ok(place.to_path_buf())
+    Ok(place.to_owned())
 }
 
 fn mount_tracefs() -> anyhow::Result<()> {
