@@ -8,11 +8,12 @@
 //! 1. The disk is cut into regions. What a stop costs is reckoned in page transfers: the region's pages, one positioning to
 //!    get there, and for each further segment a positioning, or the gaps between them where passing over these is quicker.
 //! 2. A dirty page pays rent for the memory it holds: the time since its last write. A region is due when the rent of its
-//!    pages per cost of the stop is at least `due` percent of the same figure for all dirty pages. If pages come to region r
-//!    at a rate of a(r), stops there at intervals of t(r) cost c / t(r), and hold a(r) t(r) / 2 pages of memory. For a given
-//!    memory the cost is least when a(r) t(r)^2 / c is the same everywhere, and a(r) t(r)^2 / 2 is the rent at the stop. So
-//!    poor regions are visited seldom, rich ones often, and none waits for ever; a page that is written again and
-//!    again pays hardly any rent.
+//!    pages, per what one stop with twice as much saves against two, is at least `due` percent of the rent per cost of all
+//!    dirty pages. If pages come to region r at a rate of a(r), stops there at intervals of t(r) cost c / t(r) beside what
+//!    each page costs anyway, and hold a(r) t(r) / 2 pages of memory. For a given memory the cost is least when
+//!    a(r) t(r)^2 / c is the same everywhere, and a(r) t(r)^2 / 2 is the rent at the stop. So poor regions are visited
+//!    seldom, rich ones often, and none waits for ever; a page that is written again and again pays hardly any rent; and
+//!    where segments lie so far apart that a positioning each is needed, waiting saves nothing, and the region is due.
 //! 3. In a region, segments that lie closer than a positioning are one cluster. A cluster is left for the next round
 //!    when most of its pages are in use: active, or written more than once and the last time less than a share of
 //!    the last round ago (what is written again before the head returns would be written in vain). A page in use among
@@ -20,7 +21,9 @@
 //! 4. Streams among scattered pages do not wait for the head: regions of long segments whose pages cost a quarter of the
 //!    average or less are written first, the longest segments before others. Their pages gain nothing by staying, and
 //!    the memory is worth more to scattered pages, which may be written again, or get neighbours.
-//! 5. If a whole round has not given enough, regions that are not due are taken as well, and after another round pages in
+//! 5. Nothing is passed by when the disk is so far behind that a page stays dirty for half the time after which the system
+//!    writes it by itself (`expire`): what is passed by would be written then, wherever the head is.
+//! 6. If a whole round has not given enough, regions that are not due are taken as well, and after another round pages in
 //!    use.
 //!
 //! Regions are written whole, so that a selection may exceed what was wanted by a region.
@@ -57,7 +60,7 @@ pub(in super::super) const INFO: PolicyInfo = PolicyInfo {
         ParamInfo {
             name: "due",
             kind: ParamKind::Number,
-            default: "100",
+            default: "150",
             min: "0",
             max: "1000",
             help: "percentage of the average wait per cost from which a region is written",
@@ -69,6 +72,14 @@ pub(in super::super) const INFO: PolicyInfo = PolicyInfo {
             min: "0",
             max: "1000",
             help: "percentage of a round for which a page written repeatedly counts as in use",
+        },
+        ParamInfo {
+            name: "expire",
+            kind: ParamKind::Duration,
+            default: "30s",
+            min: "0s",
+            max: "1d",
+            help: "when the system writes a page by itself, wherever the head is; 0s: never",
         },
         ParamInfo {
             name: "bargain",
@@ -100,12 +111,17 @@ struct Sweep {
     position: u64,
     due: u64,
     fresh: u64,
+    expire: Nanos,
     bargain: u128,
     /// Where the sweep goes on.
     head: BlockNo,
     /// When the head last began a round, and how long the round before took.
     began: Nanos,
     round: Nanos,
+    /// Pages selected in this round.
+    written: u64,
+    /// How long a page stays dirty at the pace of the round (Little's law).
+    stay: Nanos,
 }
 
 impl Sweep {
@@ -115,10 +131,13 @@ impl Sweep {
             position: values.pages("position").0,
             due: values.number("due"),
             fresh: values.number("fresh"),
+            expire: values.duration("expire"),
             bargain: u128::from(values.number("bargain")),
             head: BlockNo(0),
             began: Nanos(0),
             round: Nanos(0),
+            written: 0,
+            stay: Nanos(0),
         }
     }
 
@@ -128,6 +147,7 @@ impl Sweep {
             if now > self.began {
                 self.round = now - self.began;
                 self.began = now;
+                self.written = 0;
             }
             index.segment_from(BlockNo(0))
         });
@@ -138,8 +158,17 @@ impl Sweep {
 
     /// What it costs to write the region, in page transfers.
     fn cost(&self, region: Zone) -> u64 {
-        let gaps = self.region.saturating_sub(region.pages);
-        region.pages + self.position.min(self.region) + ((region.segments - 1) * self.position).min(gaps)
+        self.cost_of(region.pages, region.segments)
+    }
+
+    fn cost_of(&self, pages: u64, segments: u64) -> u64 {
+        let gaps = self.region.saturating_sub(pages);
+        pages + self.position.min(self.region) + (segments.saturating_sub(1) * self.position).min(gaps)
+    }
+
+    /// What is saved if the region is written once with twice as much rather than twice, in page transfers.
+    fn saving(&self, region: Zone) -> u64 {
+        (2 * self.cost(region)).saturating_sub(self.cost_of(2 * region.pages, 2 * region.segments))
     }
 
     /// What it costs to write all pages, in page transfers: each segment for itself.
@@ -159,12 +188,29 @@ impl Sweep {
         }
     }
 
+    /// Reckons how long a page stays dirty, once enough of this round is done to tell.
+    fn note_pace(&mut self, now: Nanos, index: &DirtyIndex) {
+        let dirty = index.dirty_blocks().0;
+        if self.began == Nanos(0) {
+            self.began = now;
+        }
+        if self.written >= dirty / 8 && self.written > 0 && now > self.began {
+            let stay = u128::from((now - self.began).0) * u128::from(dirty) / u128::from(self.written);
+            self.stay = Nanos(u64::try_from(stay).unwrap_or(u64::MAX));
+        }
+    }
+
+    /// Whether pages that are passed by would be written by the system before the head is back.
+    fn is_late(&self) -> bool {
+        self.expire > Nanos(0) && self.stay.0.saturating_mul(2) >= self.expire.0
+    }
+
     fn is_due(&self, region: Zone, now: Nanos, index: &DirtyIndex) -> bool {
         let Some((mine, all)) = index.zone_age(region, now) else { return true };
-        let cost = u128::from(self.cost(region));
+        let saving = u128::from(self.saving(region));
         // In milliseconds, so that no product leaves 128 bits.
         let (mine, all) = (u128::from(mine.0 / 1_000_000), u128::from(all.0 / 1_000_000));
-        mine * self.cost_of_all(index) * 100 >= all * cost * u128::from(self.due)
+        mine * self.cost_of_all(index) * 100 >= all * saving * u128::from(self.due)
     }
 
     fn is_in_use(&self, block: BlockNo, now: Nanos, index: &DirtyIndex) -> bool {
@@ -217,17 +263,21 @@ impl Policy for Sweep {
     }
 
     fn select(&mut self, now: Nanos, want: Pages, index: &mut DirtyIndex, out: &mut Vec<DirtyPage>) {
-        let goal = Goal::new(want, out);
+        let (goal, before) = (Goal::new(want, out), out.len());
+        self.note_pace(now, index);
         self.take_bargains(goal, index, out);
-        for pressure in [Pressure::None, Pressure::AllRegions, Pressure::All] {
+        let least = if self.is_late() { Pressure::All } else { Pressure::None };
+        for pressure in [Pressure::None, Pressure::AllRegions, Pressure::All].into_iter().filter(|&this| this >= least)
+        {
             let mut left = index.dirty_zones();
             while left > 0 && !goal.is_met(out) {
-                let Some(region) = self.next(now, index) else { return };
+                let Some(region) = self.next(now, index) else { break };
                 left -= 1;
                 if pressure > Pressure::None || self.is_due(region, now, index) {
                     self.write(region, now, pressure, index, out);
                 }
             }
         }
+        self.written += (out.len() - before) as u64;
     }
 }
