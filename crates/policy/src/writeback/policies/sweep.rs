@@ -6,7 +6,9 @@
 //! among its stops:
 //!
 //! 1. The disk is cut into regions. What a stop costs is reckoned in page transfers: the region's pages, one positioning to
-//!    get there, and for each further segment a positioning, or the gaps between them where passing over these is quicker.
+//!    get there (or the region's length, if that is less), and for each further segment a positioning, or all that is clean
+//!    in the region where passing over it is quicker. The cost of all dirty pages is reckoned as if each segment stood
+//!    alone: a positioning each.
 //! 2. A dirty page pays rent for the memory it holds: the time since its last write. A region is due when the rent of its
 //!    pages, per what one stop with twice as much saves against two, is at least `due` percent of the rent per cost of all
 //!    dirty pages. If pages come to region r at a rate of a(r), stops there at intervals of t(r) cost c / t(r) beside what
@@ -14,13 +16,14 @@
 //!    a(r) t(r)^2 / c is the same everywhere, and a(r) t(r)^2 / 2 is the rent at the stop. So poor regions are visited
 //!    seldom, rich ones often, and none waits for ever; a page that is written again and again pays hardly any rent; and
 //!    where segments lie so far apart that a positioning each is needed, waiting saves nothing, and the region is due.
-//! 3. In a region, segments that lie closer than a positioning are one cluster. A cluster is left for the next round
-//!    when most of its pages are in use: active, or written more than once and the last time less than a share of
+//! 3. In a region, segments with no more than a positioning between them are one cluster. A cluster is left for the next
+//!    round when most of its pages are in use: active, or written more than once and the last time less than a share of
 //!    the last round ago (what is written again before the head returns would be written in vain). A page in use among
 //!    others that are not is written with them: it costs a transfer, to spare it would cost a positioning.
-//! 4. Streams among scattered pages do not wait for the head: regions of long segments whose pages cost a quarter of the
-//!    average or less are written first, the longest segments before others. Their pages gain nothing by staying, and
-//!    the memory is worth more to scattered pages, which may be written again, or get neighbours.
+//! 4. Streams among scattered pages do not wait for the head: regions whose segments are as long as a positioning on
+//!    average, and whose pages cost a quarter of the average or less (`bargain`), are written first, the longest segments
+//!    before others, until the longest are no bargain. Their pages gain nothing by staying, and the memory is worth more
+//!    to scattered pages, which may be written again, or get neighbours.
 //! 5. Nothing is passed by when the disk is so far behind that a page stays dirty for half the time after which the system
 //!    writes it by itself (`expire`): what is passed by would be written then, wherever the head is.
 //! 6. If a whole round has not given enough, regions that are not due are taken as well, and after another round pages in
@@ -115,10 +118,10 @@ struct Sweep {
     bargain: u128,
     /// Where the sweep goes on.
     head: BlockNo,
-    /// When the head last began a round, and how long the round before took.
-    began: Nanos,
+    /// When the head last began a round, if it ever did, and how long the round before took.
+    began: Option<Nanos>,
     round: Nanos,
-    /// Pages selected in this round.
+    /// Pages selected since, by the selection in which the round began as well.
     written: u64,
     /// How long a page stays dirty at the pace of the round (Little's law).
     stay: Nanos,
@@ -134,20 +137,24 @@ impl Sweep {
             expire: values.duration("expire"),
             bargain: u128::from(values.number("bargain")),
             head: BlockNo(0),
-            began: Nanos(0),
+            began: None,
             round: Nanos(0),
             written: 0,
             stay: Nanos(0),
         }
     }
 
+    /// How long this round has taken; the first begins when it is first asked.
+    fn took(&mut self, now: Nanos) -> Nanos {
+        now - *self.began.get_or_insert(now)
+    }
+
     /// The next region with dirty pages; a new round begins when there is none ahead.
     fn next(&mut self, now: Nanos, index: &DirtyIndex) -> Option<Zone> {
         let ahead = index.segment_from(self.head).or_else(|| {
-            if now > self.began {
-                self.round = now - self.began;
-                self.began = now;
-                self.written = 0;
+            let took = self.took(now);
+            if took > Nanos(0) {
+                (self.round, self.began, self.written) = (took, Some(now), 0);
             }
             index.segment_from(BlockNo(0))
         });
@@ -188,14 +195,11 @@ impl Sweep {
         }
     }
 
-    /// Reckons how long a page stays dirty, once enough of this round is done to tell.
+    /// Reckons how long a page stays dirty, once enough of this round is done to tell: an eighth of what is dirty.
     fn note_pace(&mut self, now: Nanos, index: &DirtyIndex) {
-        let dirty = index.dirty_blocks().0;
-        if self.began == Nanos(0) {
-            self.began = now;
-        }
-        if self.written >= dirty / 8 && self.written > 0 && now > self.began {
-            let stay = u128::from((now - self.began).0) * u128::from(dirty) / u128::from(self.written);
+        let (dirty, took) = (index.dirty_blocks().0, self.took(now));
+        if self.written >= dirty / 8 && self.written > 0 && took > Nanos(0) {
+            let stay = u128::from(took.0) * u128::from(dirty) / u128::from(self.written);
             self.stay = Nanos(u64::try_from(stay).unwrap_or(u64::MAX));
         }
     }

@@ -2,7 +2,7 @@
 
 use umbrella_units::Nanos;
 
-use super::script::{dirty_blocks, page, policy, select, select_blocks};
+use super::script::{dirty_blocks, page, policy, secs, select, select_blocks};
 use crate::writeback::{Event, WriteBack};
 use umbrella_units::BlockNo;
 
@@ -242,4 +242,51 @@ fn sweep_leaves_pages_in_use_until_nothing_else_is_left() {
     policy.on(Nanos(0), Event::Activate { page: umbrella_units::PageKey::device(BlockNo(5_000)) });
     assert_eq!(select_blocks(&mut policy, 2), [10, 9_000]);
     assert_eq!(select_blocks(&mut policy, 2), [5_000]);
+}
+
+/// A minute after 30 pages were selected: an old region of 100 pages with gaps between them, and two new ones. The first
+/// holds as many pages: waiting saves stops there. The other holds two lone ones, where it saves nothing.
+fn an_old_region_and_two_new_ones(spec: &str) -> WriteBack {
+    let mut policy = policy(spec);
+    dirty_blocks(&mut policy, 50_000..50_030);
+    assert_eq!(select_blocks(&mut policy, 30).len(), 30);
+    dirty_blocks(&mut policy, (0..100).map(|n| 8_192 + 10 * n));
+    for block in (0..100).map(|n| 10 * n).chain([1_100, 1_900]) {
+        let page = umbrella_units::PageKey::device(BlockNo(block));
+        policy.on(secs(60), Event::Dirty { page, block: BlockNo(block), active: false });
+    }
+    policy
+}
+
+fn first_at_61_s(policy: &mut WriteBack, want: u64) -> u64 {
+    select(policy, secs(61), want)[0].block.0
+}
+
+#[test]
+fn sweep_passes_by_what_is_new_but_never_isolated_segments() {
+    let mut policy = an_old_region_and_two_new_ones("sweep:expire=0s");
+    let chosen: Vec<u64> = select(&mut policy, secs(61), 2).iter().map(|page| page.block.0).collect();
+    assert_eq!(chosen, [1_100, 1_900]);
+    assert_eq!([first_at_61_s(&mut policy, 1), first_at_61_s(&mut policy, 1)], [8_192, 0]);
+}
+
+#[test]
+fn sweep_passes_nothing_by_when_the_disk_is_far_behind() {
+    // 202 pages at 30 a minute stay for seven minutes.
+    for (expire, first) in [("60s", 0), ("13m", 0), ("14m", 1_100)] {
+        let mut policy = an_old_region_and_two_new_ones(&format!("sweep:expire={expire}"));
+        assert_eq!(first_at_61_s(&mut policy, 1), first, "{expire}");
+    }
+}
+
+#[test]
+fn sweep_spares_a_cluster_that_is_mostly_in_use_until_nothing_else_is_left() {
+    let mut policy = policy("sweep");
+    dirty_blocks(&mut policy, [10, 20, 148, 400, 410, 3_100]);
+    for block in [10, 20, 400] {
+        policy.on(Nanos(0), Event::Activate { page: umbrella_units::PageKey::device(BlockNo(block)) });
+    }
+    // Of the cluster at 10 two pages of three are in use, of that at 400 one of two.
+    assert_eq!(select_blocks(&mut policy, 3), [400, 410, 3_100]);
+    assert_eq!(select_blocks(&mut policy, 1), [10, 20, 148]);
 }

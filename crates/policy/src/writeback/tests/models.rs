@@ -1,5 +1,7 @@
 //! Each policy against its rule written down in the plainest way: dirty pages in a vector, everything looked for anew.
 
+mod sweep;
+
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
