@@ -247,10 +247,9 @@ impl Machine {
     /// Writes all that is still dirty, staged files too. Returns when the last of it was on disk.
     pub(super) fn drain(&mut self, now: Nanos) -> Result<Nanos, RunError> {
         let mut now = now;
-        for file in self.files.all_staged() {
-            self.transform(now, file);
-        }
         loop {
+            let staged = self.files.all_staged();
+            self.transform_while_there_is_room(now, staged);
             let waiting = self.queue.waiting_writes() as u64;
             if waiting == 0
                 && self.deferred.is_empty()

@@ -5,6 +5,7 @@ use umbrella_policy::writeback::Event;
 use umbrella_units::{BlockNo, FileId, Nanos, PageIndex, PageKey};
 
 use super::client::ReadAhead;
+use super::step::METADATA_ROOM;
 use super::{Machine, Waiters};
 
 impl Machine {
@@ -65,9 +66,7 @@ impl Machine {
         self.tell_policy(now);
         if staged && reclaimed + short > 0 {
             let leave = self.files.pressure(reclaimed, self.cache.counts().pages, short);
-            for file in leave {
-                self.transform(now, file);
-            }
+            self.transform_while_there_is_room(now, leave);
         }
     }
 
@@ -215,6 +214,20 @@ impl Machine {
         self.reclaimed(now, 0);
         for client in waiters {
             self.page_awaited(client, now);
+        }
+    }
+
+    /// Staged files get their places on disk as long as there is room for the metadata that this dirties. The others wait
+    /// for the disk as everybody does, unless there is nothing to wait for.
+    pub(super) fn transform_while_there_is_room(&mut self, now: Nanos, files: Vec<FileId>) {
+        for file in files {
+            let room = self.cache.make_room(METADATA_ROOM, &mut self.changes).is_ok();
+            self.tell_policy(now);
+            let counts = self.cache.counts();
+            if !room && counts.dirty + counts.write_back > 0 {
+                return;
+            }
+            self.transform(now, file);
         }
     }
 

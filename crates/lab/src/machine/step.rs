@@ -18,7 +18,7 @@ const LAYOUT_PIECE: u64 = 16 << 20;
 const CHECK_EVERY: u64 = 32;
 
 /// Pages that a step may dirty besides its own: inode, bitmaps, group descriptors, directories, indirect blocks.
-const METADATA_ROOM: u64 = 32;
+pub(super) const METADATA_ROOM: u64 = 32;
 
 impl Machine {
     /// Sets up: what is on disk, and in no cache, before time begins. Large files are laid out piece by piece; false when
@@ -77,7 +77,12 @@ impl Machine {
             }
             Step::Fsync { file } => {
                 if self.files.is_staged(file) {
-                    self.transform(now, file);
+                    if !self.room(now, METADATA_ROOM) {
+                        return Ok(Verdict::Blocked(Wait::Memory));
+                    }
+                    if self.files.is_staged(file) {
+                        self.transform(now, file);
+                    }
                 }
                 self.clients[client as usize].awaited += self.sync_file(client, now, file);
             }

@@ -323,6 +323,15 @@ fn staged_files_leave_when_memory_is_short() {
 }
 
 #[test]
+fn staged_files_that_leave_under_pressure_are_written_once_and_so_is_their_metadata() {
+    let setup = Setup { staging: true, memory_pages: 32_768, ..Setup::default() };
+    let steps = (0..65_536).flat_map(|n| [create(n), write(n, 0, 1)]).collect();
+    let outcome = run(&setup, vec![steps]);
+    let pages = outcome.bytes_written / PAGE_BYTES;
+    assert!((65_536..72_000).contains(&pages), "{pages} pages in {} requests", outcome.write_requests);
+}
+
+#[test]
 fn late_allocation_keeps_two_files_apart_that_grow_together() {
     let mixed: Vec<Step> = (0..500).flat_map(|page| [write(0, page, 1), write(1, page, 1)]).collect();
     let delete = [Step::Delete { file: file(0) }, Step::Delete { file: file(1) }];
