@@ -298,9 +298,13 @@ impl DirtyIndex {
         if self.needs.age == Age::LastWrite {
             let before = entry.stamp();
             entry.set_stamp(now);
-            let zones = self.places.as_mut().and_then(|places| places.zones.as_mut());
-            if let (Some(zones), true) = (zones, entry.is_placed()) {
-                zones.change_stamps(block.0, entry.stamp(), before);
+            let (stamp, placed) = (entry.stamp(), entry.is_placed());
+            if let (Some(places), true) = (&mut self.places, placed)
+                && places.zones.is_some()
+                && places.owner(block.0, &self.pages) == Some(slot)
+                && let Some(zones) = &mut places.zones
+            {
+                zones.change_stamps(block.0, stamp, before);
             }
         }
         self.refresh(slot);

@@ -56,11 +56,13 @@ impl Places {
         }
     }
 
-    /// Lets a page in.
+    /// Lets a page in. Only the stamp of the page in the table counts, as the block does.
     pub(super) fn add(&mut self, slot: u32, pages: &Slab) {
         self.claim(slot, pages);
         let entry = pages.get(slot);
-        if let Some(zones) = &mut self.zones {
+        if self.owner(entry.block().0, pages) == Some(slot)
+            && let Some(zones) = &mut self.zones
+        {
             zones.change_stamps(entry.block().0, entry.stamp(), 0);
         }
     }
@@ -92,19 +94,22 @@ impl Places {
     pub(super) fn remove(&mut self, slot: u32, pages: &Slab) {
         let block = pages.get(slot).block().0;
         self.warm(block);
-        if let Some(zones) = &mut self.zones {
-            zones.change_stamps(block, 0, pages.get(slot).stamp());
-        }
         if let Some(others) = self.others.get_mut(&block) {
             if !others.remove(&slot)
                 && let Some(heir) = others.pop_first()
             {
                 self.by_block.replace(block_hash(block), slot, heir);
+                if let Some(zones) = &mut self.zones {
+                    zones.change_stamps(block, pages.get(heir).stamp(), pages.get(slot).stamp());
+                }
             }
             if others.is_empty() {
                 self.others.remove(&block);
             }
             return;
+        }
+        if let Some(zones) = &mut self.zones {
+            zones.change_stamps(block, 0, pages.get(slot).stamp());
         }
         self.by_block.remove(block_hash(block), slot, hash_in(pages));
         self.remove_run(block, 1);
@@ -139,7 +144,7 @@ impl Places {
             }
             self.by_block.remove(block_hash(block), owner, hash_in(pages));
             if let Some(zones) = &mut self.zones {
-                out[before..].iter().for_each(|&slot| zones.change_stamps(block, 0, pages.get(slot).stamp()));
+                zones.change_stamps(block, 0, pages.get(owner).stamp());
             }
         }
         self.remove_run(blocks.start, blocks.len);

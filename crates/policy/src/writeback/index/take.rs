@@ -107,7 +107,7 @@ impl DirtyIndex {
         let (stamps, all) = zones.stamps(zone.number)?;
         let now = u64::from(millis(now));
         // Nonsense for a while when the clock of 49 days begins anew; then zero rather than centuries.
-        let age = |pages: u64, stamps: u64| Nanos::from_millis((now * pages).saturating_sub(stamps));
+        let age = |pages: u64, stamps: u64| Nanos((now * pages).saturating_sub(stamps).saturating_mul(1_000_000));
         Some((age(zone.pages, stamps), age(zones.totals().1, all)))
     }
 

@@ -127,12 +127,12 @@ impl NaiveSweep {
         NaiveSweep { settings, plain, head: 0, began: None, round: zero, written: 0, stay: 0 }
     }
 
-    /// Whether no more pages claim a block after the event than the rules speak of: one. Two where ages are not summed up,
-    /// the first of which stands for the block.
+    /// Whether no more pages claim a block after the event than the model can tell apart: of two the first stands for
+    /// the block, of three the index may ask any when the first is gone.
     fn allows(&self, event: Event) -> bool {
         let (Event::Dirty { page, block, .. } | Event::Remap { page, block }) = event else { return true };
         let others = self.plain.pages.iter().filter(|other| other.block == block.0 && other.key != page).count();
-        others < if self.settings.due == 0 { 2 } else { 1 }
+        others < 2
     }
 
     fn on(&mut self, now: Nanos, event: Event) {
