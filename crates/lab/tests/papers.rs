@@ -1,0 +1,80 @@
+//! What `umbrella lab paper NAME --quick --json` says of each paper is kept in `golden/NAME-quick.json`, values rounded to a
+//! tenth. A change of a policy, a model or a workload shows there.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use umbrella_lab::paper::{self, Effort};
+
+/// Set to accept what comes out.
+const ACCEPT: &str = "UMBRELLA_ACCEPT";
+
+fn rounded(value: &mut Value) {
+    if let Some(number) = value.as_f64() {
+        // Adding zero turns -0 into 0.
+        *value = json!((number * 10.0).round() / 10.0 + 0.0);
+    }
+}
+
+/// The claims of the figures as the command writes them.
+fn measured(name: &str) -> Vec<Value> {
+    let paper = paper::paper(name).unwrap();
+    let figures = paper.choose(None).unwrap();
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let judged = paper::run(&figures, Effort::Quick, threads, |_| Box::new(())).unwrap();
+    let mut rows = Vec::new();
+    for (figure, judged) in figures.iter().zip(judged) {
+        for claim in judged.claims {
+            let mut row = serde_json::to_value(claim).unwrap();
+            row["paper"] = json!(paper.name);
+            row["assumed"] = json!(figure.assumed);
+            rounded(&mut row["measured"]);
+            rows.push(row);
+        }
+    }
+    rows
+}
+
+fn is_as_reviewed(name: &str) {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/{name}-quick.json"));
+    let now = measured(name);
+    if std::env::var_os(ACCEPT).is_some_and(|value| value == "1") {
+        fs::write(&golden, serde_json::to_string_pretty(&now).unwrap() + "\n").unwrap();
+        return;
+    }
+    let then: Vec<Value> = serde_json::from_str(&fs::read_to_string(&golden).unwrap()).unwrap();
+    let differs = |at: usize| {
+        let (then, now) = (then.get(at), now.get(at));
+        (then != now).then(|| format!("  was: {}\n  now: {}", line(then), line(now)))
+    };
+    let differences: Vec<String> = (0..then.len().max(now.len())).filter_map(differs).collect();
+    assert!(
+        differences.is_empty(),
+        "{} of {} claims differ from {}:\n{}\nIf that is what the change was for, accept it, commit the file, and say in \
+         docs/papers-{name}.md what changed:\n  {ACCEPT}=1 cargo test -p umbrella-lab --test papers {name}",
+        differences.len(),
+        then.len(),
+        golden.display(),
+        differences.join("\n"),
+    );
+}
+
+fn line(row: Option<&Value>) -> String {
+    row.map_or_else(|| "nothing".to_owned(), Value::to_string)
+}
+
+#[test]
+fn tesa_quick_is_as_reviewed() {
+    is_as_reviewed("tesa");
+}
+
+#[test]
+fn umbrellafs_quick_is_as_reviewed() {
+    is_as_reviewed("umbrellafs");
+}
+
+#[test]
+fn mram_quick_is_as_reviewed() {
+    is_as_reviewed("mram");
+}
