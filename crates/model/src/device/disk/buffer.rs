@@ -3,8 +3,6 @@
 //! Half of the buffer is for reads, in segments that each follow one stream, the least recently used one making place; half
 //! holds writes, merged where they touch. The split is assumed: data sheets give only the size.
 
-use std::collections::BTreeMap;
-
 use super::geometry::Place;
 
 /// A run of sectors that was read, or is being read ahead.
@@ -75,17 +73,20 @@ impl ReadSegments {
     }
 }
 
-/// A run of sectors that are not on the media yet: where it ends, and where on the media it begins.
+/// A run of sectors that are not on the media yet, and where on the media it begins.
 #[derive(Debug, Clone, Copy)]
 struct Run {
+    start: u64,
     end: u64,
     place: Place,
 }
 
 /// The write half: runs of sectors by where they begin. Who makes runs says where on the media a sector is.
+///
+/// Disks keep a few hundred runs at most: a sorted list is faster than a tree, and its neighbours lie side by side.
 #[derive(Debug, Clone, Default)]
 pub(super) struct DirtyRuns {
-    runs: BTreeMap<u64, Run>,
+    runs: Vec<Run>,
     sectors: u64,
 }
 
@@ -103,72 +104,84 @@ impl DirtyRuns {
         self.runs.is_empty()
     }
 
+    /// How many runs begin before `at`.
+    fn count_before(&self, at: u64) -> usize {
+        self.runs.partition_point(|run| run.start < at)
+    }
+
     /// Adds a write; what it overlaps or touches becomes one run with it.
     pub(super) fn add(&mut self, mut start: u64, mut end: u64, place: impl Fn(u64) -> Place) {
-        let mut begins = None;
-        while let Some((&first, &run)) = self.runs.range(..=end).next_back() {
-            if run.end < start {
-                break;
-            }
-            self.remove(first);
-            if first <= start {
-                (start, begins) = (first, Some(run.place));
-            }
-            end = end.max(run.end);
+        let mut first = self.count_before(start);
+        while let Some(run) = self.runs[..first].last().filter(|run| run.end >= start) {
+            start = run.start;
+            first -= 1;
         }
-        let place = begins.unwrap_or_else(|| place(start));
-        self.runs.insert(start, Run { end, place });
+        let mut last = first;
+        while let Some(run) = self.runs.get(last).filter(|run| run.start <= end) {
+            self.sectors -= run.end - run.start;
+            end = end.max(run.end);
+            last += 1;
+        }
         self.sectors += end - start;
+        let Some(joined) = self.runs[first..last].first_mut() else {
+            self.runs.insert(first, Run { start, end, place: place(start) });
+            return;
+        };
+        let begins = if joined.start == start { joined.place } else { place(start) };
+        *joined = Run { start, end, place: begins };
+        self.runs.drain(first + 1..last);
     }
 
     /// Whether all of it waits here.
     pub(super) fn covers(&self, start: u64, end: u64) -> bool {
-        self.runs.range(..=start).next_back().is_some_and(|(_, run)| end <= run.end)
-    }
-
-    fn remove(&mut self, first: u64) {
-        if let Some(run) = self.runs.remove(&first) {
-            self.sectors -= run.end - first;
-        }
+        let from = self.runs.partition_point(|run| run.start <= start);
+        from > 0 && end <= self.runs[from - 1].end
     }
 
     /// Takes up to `most` sectors from the front of the run that begins at `first`; returns where they end.
     pub(super) fn take(&mut self, first: u64, most: u64, place: impl Fn(u64) -> Place) -> u64 {
-        let Some(run) = self.runs.remove(&first) else { return first };
+        let index = self.count_before(first);
+        let Some(run) = self.runs.get_mut(index).filter(|run| run.start == first) else { return first };
         let end = run.end.min(first + most);
         self.sectors -= end - first;
         if end < run.end {
-            self.runs.insert(end, Run { end: run.end, place: place(end) });
+            (run.start, run.place) = (end, place(end));
+        } else {
+            self.runs.remove(index);
         }
         end
     }
 
     /// Drops what lies in the range.
     pub(super) fn discard(&mut self, start: u64, end: u64, place: impl Fn(u64) -> Place) {
-        while let Some((&first, &run)) = self.runs.range(..end).next_back() {
+        while let Some(index) = self.count_before(end).checked_sub(1) {
+            let run = self.runs[index];
             if run.end <= start {
                 break;
             }
-            self.remove(first);
-            for (from, to) in [(first, start), (end, run.end)] {
+            self.runs.remove(index);
+            self.sectors -= run.end - run.start;
+            for (from, to) in [(end, run.end), (run.start, start)] {
                 if from < to {
-                    self.runs.insert(from, Run { end: to, place: place(from) });
+                    self.runs.insert(index, Run { start: from, end: to, place: place(from) });
                     self.sectors += to - from;
                 }
             }
-            if first <= start {
+            if run.start <= start {
                 break;
             }
         }
     }
 
     /// The runs that begin at or after `at`, the nearest first: as a sector and on the media.
+    #[inline]
     pub(super) fn after(&self, at: u64) -> impl Iterator<Item = (u64, Place)> + '_ {
-        self.runs.range(at..).map(|(&first, run)| (first, run.place))
+        self.runs[self.count_before(at)..].iter().map(|run| (run.start, run.place))
     }
 
     /// The runs that begin before `at`, the nearest first.
+    #[inline]
     pub(super) fn before(&self, at: u64) -> impl Iterator<Item = (u64, Place)> + '_ {
-        self.runs.range(..at).rev().map(|(&first, run)| (first, run.place))
+        self.runs[..self.count_before(at)].iter().rev().map(|run| (run.start, run.place))
     }
 }

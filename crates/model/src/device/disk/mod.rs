@@ -293,17 +293,37 @@ impl Disk {
 
     /// The run of the buffer that is reached soonest.
     fn pick_run(&self, now: Nanos) -> Option<(u64, Nanos)> {
-        let mut best: Option<(u64, Nanos)> = None;
-        let mut look = |first: u64, place: Place| {
-            let least = best.map_or(Nanos::NEVER, |(_, least)| least);
-            let cost = self.positioning_below(least, place, true, now, self.present(now, first));
-            best = cost.map(|cost| (first, cost)).or(best);
-            // What is farther on this side takes the heads even longer.
-            place.cylinder == self.cylinder || self.moving(place, true) < least
-        };
-        let _ = self.dirty.after(self.at).take(DESTAGE_REACH).all(|(first, place)| look(first, place));
-        let _ = self.dirty.before(self.at).take(DESTAGE_REACH).all(|(first, place)| look(first, place));
+        let best = self.nearest_of(self.dirty.after(self.at), None, now);
+        let best = self.nearest_of(self.dirty.before(self.at), best, now);
         best.or_else(|| self.dirty.after(0).next().map(|(first, _)| (first, Nanos::NEVER)))
+    }
+
+    /// The run that is reached soonest, of `best` and the `runs` on one side of the heads, the nearest of them first.
+    #[inline]
+    fn nearest_of(
+        &self,
+        runs: impl Iterator<Item = (u64, Place)>,
+        mut best: Option<(u64, Nanos)>,
+        now: Nanos,
+    ) -> Option<(u64, Nanos)> {
+        let mut least = best.map_or(Nanos::NEVER, |(_, least)| least);
+        for (start, place) in runs.take(DESTAGE_REACH) {
+            let moving = self.moving(place, true);
+            // What is farther on this side takes the heads even longer.
+            if moving >= least && place.cylinder != self.cylinder {
+                break;
+            }
+            let moved = (self.present(now, start) - now) + moving;
+            if moved >= least {
+                continue;
+            }
+            let cost = moved + self.geometry.wait(place.angle, now + moved);
+            if cost < least {
+                least = cost;
+                best = Some((start, cost));
+            }
+        }
+        best
     }
 
     fn destage(&mut self, now: Nanos, first: u64, cost: Nanos) {
