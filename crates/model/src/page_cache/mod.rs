@@ -40,6 +40,7 @@ pub struct PageCache {
     config: Config,
     background: u64,
     foreground: u64,
+    batch: u64,
     slab: Slab,
     files: Files,
     /// Pages by [`flag::ACTIVE`] and [`flag::BUSY`].
@@ -62,6 +63,7 @@ impl PageCache {
         PageCache {
             background: config.background_pages(),
             foreground: config.foreground_pages(),
+            batch: config.batch_pages(),
             slab: Slab::new(config.pages as usize),
             files: Files::new(),
             by_class: [0; 4],
@@ -236,11 +238,13 @@ impl PageCache {
     }
 
     /// What the thresholds ask for now.
+    #[inline]
     pub fn demand(&self, _now: Nanos) -> Demand {
         let over = self.dirty.saturating_sub(self.background);
-        let batch = self.config.batch_pages();
+        // Most often nothing is over, and a division costs as much as the rest.
+        let batches = if over == 0 { 0 } else { over.div_ceil(self.batch) };
         Demand {
-            background: over.div_ceil(batch).saturating_mul(batch).min(self.dirty),
+            background: batches.saturating_mul(self.batch).min(self.dirty),
             throttled: self.dirty + self.write_back > self.foreground,
         }
     }
