@@ -12,6 +12,7 @@ mod registry;
 mod tests;
 
 use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -152,8 +153,10 @@ impl Scheduler {
         let slot = self.order.next(now)?;
         let Waiting { write, start, end, .. } = self.waiting(slot);
         for (index, at) in [(&mut self.starts, start), (&mut self.ends, end)] {
-            if index.get(&(write, at.0)) == Some(&slot) {
-                index.remove(&(write, at.0));
+            if let Entry::Occupied(found) = index.entry((write, at.0))
+                && *found.get() == slot
+            {
+                found.remove();
             }
         }
         Some(slot)
