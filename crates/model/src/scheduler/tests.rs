@@ -151,3 +151,35 @@ fn ordering_shortens_random_writes_on_a_disk_without_a_queue() {
     let (noop, deadline, elevator) = (time("noop"), time("deadline"), time("elevator"));
     assert!(deadline < noop * 0.8 && elevator < noop * 0.7, "{noop} {deadline} {elevator}");
 }
+
+proptest! {
+    #[test]
+    fn the_elevator_agrees_with_a_sorted_list(
+        steps in prop::collection::vec((0_u8..4, 0_u64..40, any::<prop::sample::Index>()), 1..200),
+    ) {
+        let mut order = Elevator::default();
+        let (mut list, mut at) = (std::collections::BTreeSet::new(), 0);
+        for (slot, (step, start, which)) in steps.into_iter().enumerate() {
+            match step {
+                0 | 1 => {
+                    order.add(Nanos(0), waiting(slot as u32, true, start));
+                    list.insert((start, slot as u32));
+                }
+                2 if !list.is_empty() => {
+                    let (from, slot) = *list.iter().nth(which.index(list.len())).expect("one of the list");
+                    list.remove(&(from, slot));
+                    list.insert((from / 2, slot));
+                    order.moved(Lba(from), waiting(slot, true, from / 2));
+                }
+                _ => {
+                    let next = list.range((at, 0)..).next().or_else(|| list.first()).copied();
+                    next.inspect(|next| {
+                        list.remove(next);
+                        at = next.0;
+                    });
+                    prop_assert_eq!(order.next(Nanos(0)), next.map(|(_, slot)| Slot(slot)));
+                }
+            }
+        }
+    }
+}
