@@ -99,7 +99,8 @@ enum MappedReads {
     Some,
 }
 
-/// Ten seeds, two at a time. `UMBRELLA_FSX_OPS` sets the number of operations of each.
+/// Ten seeds, two at a time. `UMBRELLA_FSX_OPS` sets the number of operations of each. Not seed 10: after 66,284 operations it
+/// asks for a posix_fallocate of nothing, which every file system refuses.
 fn fsx(pool: &Pool, between: BetweenOpens, reads: MappedReads) {
     let operations = number_from_env("UMBRELLA_FSX_OPS", 10_000);
     let folder = temp_dir("fsx");
@@ -133,9 +134,9 @@ fn fsx(pool: &Pool, between: BetweenOpens, reads: MappedReads) {
         fs::remove_file(&file).unwrap();
     };
     thread::scope(|scope| {
-        let halves = [1..=5, 6..=10].map(|seeds: std::ops::RangeInclusive<u64>| {
+        let halves = [[1, 2, 3, 4, 5], [6, 7, 8, 9, 11]].map(|seeds| {
             let run = &run;
-            scope.spawn(move || seeds.for_each(run))
+            scope.spawn(move || seeds.into_iter().for_each(run))
         });
         for half in halves {
             half.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
