@@ -300,9 +300,14 @@ impl Files {
         }
     }
 
-    /// All staged files, the one used longest ago first.
-    pub(super) fn all_staged(&self) -> Vec<FileId> {
-        self.staging.as_ref().map_or_else(Vec::new, |staging| staging.pressure(u64::MAX))
+    /// The staged files used longest ago, with so many pages together.
+    pub(super) fn staged_longest(&self, pages: u64) -> Vec<FileId> {
+        self.staging.as_ref().map_or_else(Vec::new, |staging| staging.pressure(pages))
+    }
+
+    /// So many pages that should have left are staged still.
+    pub(super) fn still_owed(&mut self, pages: u64) {
+        self.owed += pages as f64;
     }
 
     /// Pages that staged files hold.

@@ -1,6 +1,7 @@
 //! When dirty pages are written: above the thresholds the policy chooses, in batches; what is dirty for too long, what
 //! somebody waits for, and the rest at the end go without being chosen.
 
+use umbrella_model::page_cache::Begin;
 use umbrella_policy::writeback::{DirtyPage, Event};
 use umbrella_units::{BlockNo, FileId, Nanos, PageKey, Pages};
 
@@ -16,13 +17,21 @@ impl Machine {
     pub(super) fn feed(&mut self, now: Nanos) {
         self.wake_throttled(now);
         let low_water = (self.batch as usize).min(LOW_WATER);
-        while self.queue.waiting_writes() < low_water {
-            let Some((want, reason)) = self.wanted(now) else { break };
-            if !self.choose(now, want, reason) {
-                break;
+        loop {
+            let mut chosen = false;
+            while self.queue.waiting_writes() < low_water {
+                let Some((want, reason)) = self.wanted(now) else { break };
+                if !self.choose(now, want, reason) {
+                    break;
+                }
+                chosen = true;
+            }
+            self.pump(now);
+            // Pages that were deleted while they waited made no request: others have to, for nobody else comes by.
+            if !chosen || self.queue.next_event().is_some() {
+                return;
             }
         }
-        self.pump(now);
     }
 
     /// How many pages should be chosen now, and why.
@@ -55,6 +64,7 @@ impl Machine {
             self.policy.select(now, Pages(want), &mut selected);
         }
         let any = !selected.is_empty();
+        debug_assert!(selected.iter().all(|chosen| self.may_be_chosen(chosen)), "policy and page cache differ");
         if self.config.delayed_allocation {
             let pages: Vec<PageKey> = selected.iter().map(|chosen| self.files.page_of(chosen.page)).collect();
             self.give_blocks(now, &pages);
@@ -62,10 +72,17 @@ impl Machine {
         for DirtyPage { page, block } in selected.drain(..) {
             let page = self.files.page_of(page);
             let block = self.files.block_of(page).unwrap_or(block);
+            self.cache.set_queued(page);
             self.queue.write(Waiting { page, block, reason });
         }
         self.selected = selected;
         any
+    }
+
+    /// Whether the page is dirty, and not in use where the policy spares such.
+    fn may_be_chosen(&self, chosen: &DirtyPage) -> bool {
+        let page = self.files.page_of(chosen.page);
+        self.cache.is_dirty(page) && !(self.policy.needs().inactive_only && self.cache.is_active(page))
     }
 
     /// Pages that have no blocks yet get them when they are written back, each run of a file's pages together.
@@ -99,6 +116,7 @@ impl Machine {
         for page in pages.drain(..) {
             self.policy.on(now, Event::Clean { page: self.files.policy_key(page) });
             let Some(block) = self.files.block_of(page) else { continue };
+            self.cache.set_queued(page);
             self.queue.write(Waiting { page, block, reason });
         }
     }
@@ -169,22 +187,31 @@ impl Machine {
 
     /// Hands the disk what it has room for.
     pub(super) fn pump(&mut self, now: Nanos) {
+        // A policy that goes by files writes them as the kernel does, which puts off their expiry.
+        let by_files = self.policy.needs().files.is_some();
         let Machine { queue, cache, tally, deferred, syncing, .. } = self;
         let mut gone: Vec<PageKey> = Vec::new();
-        queue.pump(now, |waiting| {
-            if cache.begin_write_back(waiting.page) {
+        queue.pump(now, |waiting| match cache.begin_queued(waiting.page) {
+            Begin::Begun => {
                 tally.written(waiting.reason);
-                if waiting.reason == Reason::Threshold {
+                if waiting.reason == Reason::Threshold && by_files {
                     cache.written_in_part(waiting.page.file, now);
                 }
-                return true;
+                true
             }
-            if cache.is_dirty(waiting.page) {
+            Begin::Later => {
                 deferred.insert(waiting.page, *waiting);
-            } else if !cache.is_under_write_back(waiting.page) && !syncing.is_empty() {
-                gone.push(waiting.page);
+                false
             }
-            false
+            Begin::NotWanted => {
+                if syncing.contains_key(&waiting.page)
+                    && !cache.is_dirty(waiting.page)
+                    && !cache.is_under_write_back(waiting.page)
+                {
+                    gone.push(waiting.page);
+                }
+                false
+            }
         });
         for page in gone {
             self.synced(page, now);
@@ -238,7 +265,7 @@ impl Machine {
         }
     }
 
-    fn wake_starved(&mut self, now: Nanos) {
+    pub(super) fn wake_starved(&mut self, now: Nanos) {
         for client in std::mem::take(&mut self.starved) {
             self.wake(client, now);
         }
@@ -248,7 +275,7 @@ impl Machine {
     pub(super) fn drain(&mut self, now: Nanos) -> Result<Nanos, RunError> {
         let mut now = now;
         loop {
-            let staged = self.files.all_staged();
+            let staged = self.files.staged_longest(self.batch);
             self.transform_while_there_is_room(now, staged);
             let waiting = self.queue.waiting_writes() as u64;
             if waiting == 0
@@ -264,6 +291,7 @@ impl Machine {
             self.pump(now);
             let Some(next) = self.queue.next_event() else {
                 if self.queue.is_idle() && self.cache.counts().dirty == 0 {
+                    debug_assert_eq!(self.policy.dirty(), Pages(0), "the policy knows of pages that are not dirty");
                     return Ok(now);
                 }
                 return Err(self.stuck(now));

@@ -140,6 +140,8 @@ pub struct Machine {
     deferred: FxHashMap<PageKey, Waiting>,
 
     tally: Tally,
+    /// When clients were last woken because nothing would have happened.
+    helped_at: Option<Nanos>,
     /// Dirty pages at the last look at the policy's memory.
     most_seen: u64,
     error: Option<RunError>,
@@ -195,6 +197,7 @@ impl Machine {
             syncing: FxHashMap::default(),
             deferred: FxHashMap::default(),
             tally: Tally::default(),
+            helped_at: None,
             most_seen: 0,
             error: None,
             changes: Vec::new(),
@@ -262,7 +265,7 @@ impl Machine {
                     break;
                 }
             }
-            now = self.next_time(now)?;
+            now = self.next_time_after_help(now)?;
             self.disk_and_timer(now);
             while let Some(&Reverse((at, _, client))) = self.ready.peek()
                 && at <= now
@@ -280,6 +283,20 @@ impl Machine {
             now = self.drain(now)?;
         }
         Ok(self.outcome(setting, finished, now, interrupted))
+    }
+
+    /// As [`Machine::next_time`]. When nothing would happen, because what clients wait for was deleted by others, they look again,
+    /// once.
+    fn next_time_after_help(&mut self, now: Nanos) -> Result<Nanos, RunError> {
+        self.next_time(now).or_else(|stuck| {
+            if self.helped_at == Some(now) {
+                return Err(stuck);
+            }
+            self.helped_at = Some(now);
+            self.wake_starved(now);
+            self.feed(now);
+            self.next_time(now)
+        })
     }
 
     /// When something happens next; an error when nothing will.

@@ -220,11 +220,14 @@ impl Machine {
     /// Staged files get their places on disk as long as there is room for the metadata that this dirties. The others wait
     /// for the disk as everybody does, unless there is nothing to wait for.
     pub(super) fn transform_while_there_is_room(&mut self, now: Nanos, files: Vec<FileId>) {
-        for file in files {
+        let mut files = files.into_iter();
+        while let Some(file) = files.next() {
             let room = self.cache.make_room(METADATA_ROOM, &mut self.changes).is_ok();
             self.tell_policy(now);
             let counts = self.cache.counts();
             if !room && counts.dirty + counts.write_back > 0 {
+                let rest: u64 = files.map(|file| self.files.pages(file)).sum();
+                self.files.still_owed(self.files.pages(file) + rest);
                 return;
             }
             self.transform(now, file);

@@ -1,14 +1,18 @@
 //! Outcomes as CSV: the setting, then every figure of the one table of metrics.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-use super::{METRICS, Outcome};
+use super::{METRICS, Outcome, Setting};
+
+/// Swept parameters that have a column anyway. They are the machine's or the run's, never those of a policy or workload.
+const FIXED: [&str; 4] = ["disk", "scheduler", "seed", "scale"];
 
 /// Writes one line an outcome, after a heading. A column a swept parameter, named by it, stands between.
 pub fn write_csv(out: &mut impl Write, outcomes: &[Outcome]) -> io::Result<()> {
-    let swept: std::collections::BTreeSet<&str> =
-        outcomes.iter().flat_map(|outcome| outcome.setting.swept.keys().map(String::as_str)).collect();
-    write!(out, "policy,input,disk,scheduler,memory_bytes,staging,seed,scale,interrupted")?;
+    let names = outcomes.iter().flat_map(|outcome| outcome.setting.swept.keys().map(String::as_str));
+    let swept: BTreeSet<&str> = names.filter(|name| !FIXED.contains(name)).collect();
+    write!(out, "policy,input,disk,scheduler,memory_bytes,staging,seed,scale,options,interrupted")?;
     swept.iter().try_for_each(|name| write!(out, ",{}", field(name)))?;
     METRICS.iter().try_for_each(|metric| write!(out, ",{}", metric.name))?;
     writeln!(out)?;
@@ -16,7 +20,7 @@ pub fn write_csv(out: &mut impl Write, outcomes: &[Outcome]) -> io::Result<()> {
         let of = &outcome.setting;
         write!(
             out,
-            "{},{},{},{},{},{},{},{},{}",
+            "{},{},{},{},{},{},{},{},{},{}",
             field(&of.policy),
             field(&of.input),
             field(&of.disk),
@@ -25,6 +29,7 @@ pub fn write_csv(out: &mut impl Write, outcomes: &[Outcome]) -> io::Result<()> {
             of.staging,
             of.seed,
             of.scale,
+            field(&options(of)),
             outcome.interrupted
         )?;
         for name in &swept {
@@ -34,6 +39,14 @@ pub fn write_csv(out: &mut impl Write, outcomes: &[Outcome]) -> io::Result<()> {
         writeln!(out)?;
     }
     Ok(())
+}
+
+/// What differs from the defaults: `background=5 delayed-allocation`. A flag has no value.
+fn options(of: &Setting) -> String {
+    let pair = |(name, value): (&String, &String)| {
+        if value.is_empty() { name.clone() } else { format!("{name}={value}") }
+    };
+    of.options.iter().map(pair).collect::<Vec<_>>().join(" ")
 }
 
 /// A field, quoted where commas, quotes or line ends ask for it (RFC 4180).

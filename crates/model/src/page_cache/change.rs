@@ -56,6 +56,17 @@ pub enum Change {
     },
 }
 
+/// What became of a page whose turn to be written has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Begin {
+    /// It goes to disk from now on.
+    Begun,
+    /// It is still on its way from before.
+    Later,
+    /// It was written already since it was queued, or is gone.
+    NotWanted,
+}
+
 /// What the thresholds ask for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Demand {

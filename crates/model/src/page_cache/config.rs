@@ -71,8 +71,12 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The background threshold, in pages. As in the kernel it is half the foreground threshold when it is not below it.
+    /// The background threshold, in pages. As in the kernel it is half the foreground threshold when it is not below it, but
+    /// for 100 %: then there is none.
     pub fn background_pages(&self) -> u64 {
+        if self.background_percent >= 100 {
+            return self.pages;
+        }
         let percent = if self.background_percent >= self.foreground_percent {
             self.foreground_percent / 2
         } else {

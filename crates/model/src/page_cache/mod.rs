@@ -29,7 +29,7 @@ mod tests;
 
 use umbrella_units::{FileId, Nanos, PageIndex, PageKey};
 
-pub use change::{Access, Change, Counts, Demand, NeedsWriteBack};
+pub use change::{Access, Begin, Change, Counts, Demand, NeedsWriteBack};
 pub use config::{Balance, Config, ExpireBy};
 use files::Files;
 use slab::{Id, NONE, Slab, flag};
@@ -211,12 +211,40 @@ impl PageCache {
         if flags & (flag::DIRTY | flag::WRITE_BACK) != flag::DIRTY {
             return false;
         }
+        self.start_write_back(id);
+        true
+    }
+
+    /// A dirty page waits to be written from now on; see [`PageCache::begin_queued`].
+    pub fn set_queued(&mut self, page: PageKey) {
+        if let Some(id) = self.slab.find(page)
+            && self.slab.at(id).flags & flag::DIRTY != 0
+        {
+            self.slab.at_mut(id).flags |= flag::QUEUED;
+        }
+    }
+
+    /// The turn of a page that was queued has come. A page that is queued twice is written once: what is dirty again since it was
+    /// written is to be chosen again.
+    pub fn begin_queued(&mut self, page: PageKey) -> Begin {
+        let Some(id) = self.slab.find(page) else { return Begin::NotWanted };
+        let flags = self.slab.at(id).flags;
+        if flags & flag::QUEUED == 0 {
+            return Begin::NotWanted;
+        }
+        if flags & flag::WRITE_BACK != 0 {
+            return Begin::Later;
+        }
+        self.start_write_back(id);
+        Begin::Begun
+    }
+
+    fn start_write_back(&mut self, id: Id) {
         self.clean_page(id);
-        self.set_flags(id, self.slab.at(id).flags | flag::WRITE_BACK);
+        self.set_flags(id, self.slab.at(id).flags & !flag::QUEUED | flag::WRITE_BACK);
         self.write_back += 1;
         let place = self.slab.at(id).file;
         self.files.at_mut(place).write_back_pages += 1;
-        true
     }
 
     /// A page's write-back is done. Nothing happens if none was under way: the page may have been cut off its file.

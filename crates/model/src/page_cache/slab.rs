@@ -29,6 +29,8 @@ pub(super) mod flag {
     pub(in super::super) const WRITE_BACK: u8 = 16;
     /// Reclaim wanted it when it was busy (`PG_reclaim`).
     pub(in super::super) const RECLAIM: u8 = 32;
+    /// It is dirty, and somebody has queued it to be written.
+    pub(in super::super) const QUEUED: u8 = 64;
 }
 
 /// One page. What a hit looks at comes first, so that it is most often in one line of the processor's cache.

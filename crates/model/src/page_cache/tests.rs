@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use umbrella_units::{FileId, Nanos, PageIndex, PageKey};
 
 use super::naive::Naive;
-use super::{Access, Balance, Change, Config, Demand, ExpireBy, NeedsWriteBack, PageCache};
+use super::{Access, Balance, Begin, Change, Config, Demand, ExpireBy, NeedsWriteBack, PageCache};
 
 fn page(file: u64, index: u64) -> PageKey {
     PageKey { file: FileId(file), index: PageIndex(index) }
@@ -86,6 +86,27 @@ fn pages_on_their_way_hold_writers_up_but_are_not_asked_for_again() {
 fn a_background_share_that_is_not_below_the_foreground_share_is_half_of_it() {
     let config = Config { pages: 1000, background_percent: 40, foreground_percent: 40, ..Config::default() };
     assert_eq!((config.background_pages(), config.foreground_pages()), (200, 400));
+    let none = Config { background_percent: 100, foreground_percent: 100, ..config };
+    assert_eq!((none.background_pages(), none.foreground_pages()), (1000, 1000));
+}
+
+#[test]
+fn a_page_that_is_queued_twice_is_written_once() {
+    let mut cache = cache(100);
+    cache.write(T0, page(1, 0), &mut Vec::new());
+    assert_eq!(cache.begin_queued(page(1, 0)), Begin::NotWanted, "nobody queued it");
+    cache.set_queued(page(1, 0));
+    assert_eq!(cache.begin_queued(page(1, 0)), Begin::Begun);
+    cache.write(T0, page(1, 0), &mut Vec::new());
+    assert_eq!(cache.begin_queued(page(1, 0)), Begin::NotWanted, "it is dirty again, which is another matter");
+    cache.set_queued(page(1, 0));
+    assert_eq!(cache.begin_queued(page(1, 0)), Begin::Later);
+    cache.complete_write_back(page(1, 0));
+    assert_eq!(cache.begin_queued(page(1, 0)), Begin::Begun);
+    cache.complete_write_back(page(1, 0));
+    cache.set_queued(page(1, 0));
+    assert_eq!(cache.begin_queued(page(1, 0)), Begin::NotWanted, "a clean page can not be queued");
+    assert_eq!(cache.begin_queued(page(1, 1)), Begin::NotWanted);
 }
 
 #[test]
