@@ -304,6 +304,50 @@ fn csv_has_a_line_a_run_and_a_column_a_figure() {
     assert_eq!(lines[3][0], "zone_segment:alpha=5,zone=4MiB");
 }
 
+/// The cells of a CSV column, from the top.
+fn column(text: &str, name: &str) -> Vec<String> {
+    let lines: Vec<Vec<String>> = text.lines().map(fields).collect();
+    let places: Vec<usize> = (0..lines[0].len()).filter(|place| lines[0][*place] == name).collect();
+    assert_eq!(places.len(), 1, "{name} in {}", lines[0].join(","));
+    lines[1..].iter().map(|line| line[places[0]].clone()).collect()
+}
+
+#[test]
+fn csv_tells_runs_with_other_options_apart() {
+    let run = |more: &[&str]| given(lab("run").args(SMALL).args(more).arg("--csv"));
+    assert_eq!(column(&run(&[]), "options"), [""]);
+    let text = run(&["--background", "5", "--delayed-allocation", "--read-ahead", "8"]);
+    assert_eq!(column(&text, "options"), ["background=5 delayed-allocation read-ahead=8"]);
+    let (_folder, path) = usual_trace();
+    let text = given(lab("run").arg("--trace").arg(path).args(["--speed", "max", "--csv"]));
+    assert_eq!(column(&text, "options"), ["speed=max"]);
+}
+
+#[test]
+fn csv_gives_no_swept_parameter_twice() {
+    let sweeps = ["--sweep", "seed=1,2", "--sweep", "disk=cheetah_10k7,modern", "--sweep", "background=5,10"];
+    let text = given(lab("compare").args(SMALL).args(["--policy", "file", "--csv"]).args(sweeps));
+    assert_eq!(column(&text, "seed"), ["1", "1", "1", "1", "2", "2", "2", "2"]);
+    assert_eq!(column(&text, "disk")[1..3], ["cheetah_10k7", "modern"]);
+    assert_eq!(column(&text, "background")[..2], ["5", "10"]);
+}
+
+#[test]
+fn run_shows_the_figures_that_were_chosen() {
+    let all = given(lab("run").args(SMALL));
+    assert!(all.contains("\n  time_s ") && all.contains("\n  peak_dirty "), "{all}");
+    let text = given(lab("run").args(SMALL).args(["--metric", "seeks,time_s"]));
+    let names: Vec<&str> = text.lines().skip(1).filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(names, ["seeks", "time_s"], "{text}");
+}
+
+#[test]
+fn the_table_has_the_time_until_everything_is_on_disk() {
+    let text = given(lab("compare").args(SMALL).args(["--policy", "file,zone"]));
+    let heading = text.lines().find(|line| line.starts_with("POLICY")).expect("a heading");
+    assert_eq!(heading.split_whitespace().take(3).collect::<Vec<_>>(), ["POLICY", "TIME", "DRAINED"], "{text}");
+}
+
 /// The fields of a line of CSV without line ends in its fields.
 fn fields(line: &str) -> Vec<String> {
     let (mut fields, mut quoted) = (vec![String::new()], false);

@@ -1,11 +1,12 @@
 //! `umbrella lab compare` and `umbrella lab run`: policies on the same input, on a modelled machine.
 
+use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use anyhow::{anyhow, bail};
 use clap::Args;
 use umbrella_lab::experiment::{self, split_policies};
-use umbrella_lab::result::{METRICS, Outcome, html};
+use umbrella_lab::result::{METRICS, Metric, Outcome, html};
 use umbrella_policy::writeback;
 
 use super::setup::{InputArgs, MachineArgs, OutputArgs, ReplayArgs, RunArgs};
@@ -97,6 +98,7 @@ impl SingleArgs {
         let stopped = bars.finish();
         let title = cells.first().map_or_else(String::new, |cell| cell.input.name());
         let text = || match outcomes.as_slice() {
+            [one] if self.output.chooses() => figures(one, metrics.iter().copied()),
             [one] => every_figure(one),
             several => table::comparison(several, &metrics, table::width()),
         };
@@ -116,9 +118,17 @@ fn ended(stopped: bool, finished: usize, of: usize, for_machines: bool) -> ExitC
     ExitCode::from(130)
 }
 
-/// One run, a line a figure.
+/// One run: every figure, and its phases.
 fn every_figure(outcome: &Outcome) -> String {
-    use std::fmt::Write;
+    let mut text = figures(outcome, METRICS);
+    for phase in &outcome.phases {
+        let _ = writeln!(text, "  phase {:<14} {:>10.3} s  {} operations", phase.name, phase.time_s, phase.operations);
+    }
+    text
+}
+
+/// One run, a line a figure.
+fn figures<'a>(outcome: &Outcome, metrics: impl IntoIterator<Item = &'a Metric>) -> String {
     let of = &outcome.setting;
     let mut text = String::new();
     let _ = writeln!(
@@ -133,11 +143,8 @@ fn every_figure(outcome: &Outcome) -> String {
         of.scale,
         if outcome.interrupted { ", cut short" } else { "" }
     );
-    for metric in METRICS {
+    for metric in metrics {
         let _ = writeln!(text, "  {:<20} {:>12}  {}", metric.name, metric.show((metric.of)(outcome)), metric.help);
-    }
-    for phase in &outcome.phases {
-        let _ = writeln!(text, "  phase {:<14} {:>10.3} s  {} operations", phase.name, phase.time_s, phase.operations);
     }
     text
 }

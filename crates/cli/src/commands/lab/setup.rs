@@ -133,7 +133,7 @@ pub(super) struct OutputArgs {
     /// Write one self-contained page with plots.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// The table's figures (umbrella lab list metrics) [default: the most telling ones].
+    /// Only these figures (umbrella lab list metrics) [default: compare: the most telling ones, run: all].
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     metric: Vec<String>,
 }
@@ -141,6 +141,7 @@ pub(super) struct OutputArgs {
 /// What the table shows unless asked for something else.
 const DEFAULT_METRICS: &[&str] = &[
     "time_s",
+    "drained_s",
     "throughput",
     "write_mean_us",
     "write_p99_us",
@@ -299,6 +300,11 @@ impl OutputArgs {
                 metric(name).with_context(|| format!("no figure is called {name:?} (known: {})", known()))
             })
             .collect()
+    }
+
+    /// Whether the figures were chosen on the command line.
+    pub(super) fn chooses(&self) -> bool {
+        !self.metric.is_empty()
     }
 
     /// Whether standard output is for a machine.
