@@ -328,6 +328,75 @@ fn a_recording_ends_by_itself_or_by_a_signal_and_always_tidies_up() {
 }
 
 #[test]
+fn a_recording_whose_name_is_taken_meanwhile_is_kept_under_another() {
+    let disk = LoopDisk::new();
+    let file = disk.mount_point().join("file");
+    fs::write(&file, vec![1u8; 64 << 10]).unwrap();
+    File::open(&file).unwrap().sync_all().unwrap();
+    let wanted = format!(",W,{},8192,", (first_page(&file) + 3) * 4096);
+    let folder = TempDir::new().unwrap();
+    let output = folder.path().join("out.csv");
+    let mut recorder = Recorder::start(&disk, &[], &output);
+    write_around_the_cache(&file, 3..5);
+    fs::write(&output, "of somebody else").unwrap();
+    fs::write(folder.path().join("out.csv.1"), "of somebody else").unwrap();
+    recorder.signal("-INT");
+    let said = recorder.end();
+    assert!(said.ends_with("(exit status: 1)") && said.contains("out.csv exists"), "{said}");
+    assert!(said.contains(&format!("what was recorded is in {}/out.csv.2: ", folder.path().display())), "{said}");
+    assert_eq!(names(folder.path()), ["out.csv", "out.csv.1", "out.csv.2"]);
+    assert_eq!(fs::read_to_string(&output).unwrap(), "of somebody else");
+    let text = fs::read_to_string(folder.path().join("out.csv.2")).unwrap();
+    assert!(text.contains(&wanted), "no {wanted:?} in\n{text}");
+}
+
+/// A file system of a few pages in memory, for as long as it is in use.
+struct SmallDisk(TempDir);
+
+impl SmallDisk {
+    fn new() -> SmallDisk {
+        let disk = SmallDisk(TempDir::new().unwrap());
+        let mounted = run(Command::new("mount").args(["-t", "tmpfs", "-o", "size=16k", "tmpfs"]).arg(disk.0.path()));
+        assert!(mounted.status.success(), "{}", said(&mounted));
+        disk
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        run(Command::new("umount").arg(self.0.path()));
+    }
+}
+
+#[test]
+fn a_recording_that_fills_its_disk_keeps_what_fits() {
+    let disk = LoopDisk::new();
+    let file = disk.mount_point().join("file");
+    fs::write(&file, vec![1u8; 4 << 20]).unwrap();
+    File::open(&file).unwrap().sync_all().unwrap();
+    for (name, least) in [("out.csv", 400), ("out.csv.gz", 1200), ("out.csv.zst", 1200)] {
+        let small = SmallDisk::new();
+        let output = small.0.path().join(name);
+        let mut recorder = Recorder::start(&disk, &["--seconds", "300"], &output);
+        for page in (0..100_000u64).map(|number| number * 7919 % 1024) {
+            if recorder.0.try_wait().unwrap().is_some() {
+                break;
+            }
+            write_around_the_cache(&file, page..page + 1);
+        }
+        let told = recorder.end();
+        assert!(told.ends_with("(exit status: 1)") && told.contains("No space left on device"), "{told}");
+        assert!(told.contains("more did not fit"), "{told}");
+        assert_eq!(names(small.0.path()), [name], "{told}");
+        let text = disk.folder.path().join(format!("{name}.csv"));
+        converted(&output, &text, &[]);
+        let kept = fs::read_to_string(&text).unwrap().lines().count() - 1;
+        assert!(kept >= least, "only {kept} in {name}");
+        assert!(told.contains(&format!("{}: {kept} records", output.display())), "{kept}: {told}");
+    }
+}
+
+#[test]
 fn what_a_killed_recorder_left_behind_the_next_one_clears_away() {
     let disk = LoopDisk::new();
     let output = disk.folder.path().join("out.csv");

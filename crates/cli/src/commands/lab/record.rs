@@ -2,7 +2,8 @@
 //!
 //! Steps: an own tracing instance (so that nobody else's tracing is disturbed), the event filtered by device, its `trace_pipe` read
 //! until time is up or a signal comes; then the event is switched off, what is left is read, and the instance removed. It is
-//! removed whatever happens; what a killed recorder left behind, the next one clears away.
+//! removed whatever happens; what a killed recorder left behind, the next one clears away. A recording cannot be repeated: what was
+//! recorded is kept, whatever goes wrong afterwards.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -23,7 +24,8 @@ use umbrella_lab::trace::{BlockEvent, CSV_HEADER, lost_events, parse_trace_pipe}
 use umbrella_units::Nanos;
 
 use super::trace::records;
-use super::trace_output::{Existing, Output};
+use super::trace_output::{Existing, Recorded};
+use crate::output::reasons;
 use crate::text::{count, visible_path};
 
 /// Record the requests that a disk gets, as a trace (shared CSV).
@@ -89,28 +91,38 @@ impl RecordArgs {
             signal_hook::flag::register(signal, Arc::clone(&stop))?;
         }
         let existing = if self.force { Existing::Replace } else { Existing::Keep };
-        let mut output = Output::create(&self.output, existing)?;
+        let mut output = Recorded::create(&self.output, existing)?;
         let instance = Instance::create(&tracefs()?)?;
         instance.prepare(device, self.event, self.buffer_kib)?;
         let mut recording = Recording::new(instance.pipe()?, &mut output, device)?;
         instance.switch(self.event, true)?;
         let started = Instant::now();
         let time_is_up = || self.seconds.is_some_and(|seconds| started.elapsed() >= Duration::from_secs(seconds));
-        while !stop.load(Ordering::Relaxed) && !time_is_up() {
-            recording.wait()?;
-            recording.drain(READS_BETWEEN_LOOKS)?;
-        }
-        instance.switch(self.event, false)?;
-        recording.drain(usize::MAX)?;
+        let done = || stop.load(Ordering::Relaxed) || time_is_up();
+        let ended = recording.until(done).and_then(|()| {
+            instance.switch(self.event, false)?;
+            recording.drain(usize::MAX)
+        });
         let (written, lost) = (recording.written, recording.lost);
         drop(recording);
         drop(instance);
-        output.finish()?;
-        eprintln!("{}: {}", visible_path(&self.output), records(written));
         if lost > 0 {
             eprintln!("umbrella: the kernel lost {} (a larger buffer: --buffer-kib)", count(lost, "event"));
         }
-        Ok(ExitCode::SUCCESS)
+        let kept = match output.finish() {
+            Ok(kept) => kept,
+            Err(error) => return Err(ended.err().unwrap_or(error)),
+        };
+        let recorded = format!("{}: {}", visible_path(&kept.path), records(written.saturating_sub(kept.lost)));
+        let Some(error) = ended.err().or(kept.error) else {
+            eprintln!("{recorded}");
+            return Ok(ExitCode::SUCCESS);
+        };
+        if kept.path == Path::new("-") {
+            return Err(error);
+        }
+        let missing = if kept.lost > 0 { format!(", {} more did not fit", kept.lost) } else { String::new() };
+        bail!("{}; what was recorded is in {recorded}{missing}", reasons(&error))
     }
 }
 
@@ -236,7 +248,7 @@ fn remove_left_over(instances: &Path) {
 /// From the pipe's text to the trace's.
 struct Recording<'a> {
     pipe: File,
-    output: &'a mut Output,
+    output: &'a mut Recorded,
     device: Device,
     unread: Vec<u8>,
     text: String,
@@ -246,8 +258,8 @@ struct Recording<'a> {
 }
 
 impl<'a> Recording<'a> {
-    fn new(pipe: File, output: &'a mut Output, device: Device) -> anyhow::Result<Self> {
-        output.write_all(CSV_HEADER.as_bytes())?;
+    fn new(pipe: File, output: &'a mut Recorded, device: Device) -> anyhow::Result<Self> {
+        output.write_lines(CSV_HEADER.as_bytes())?;
         Ok(Recording {
             pipe,
             output,
@@ -258,6 +270,15 @@ impl<'a> Recording<'a> {
             written: 0,
             lost: 0,
         })
+    }
+
+    /// Records until it is `done`.
+    fn until(&mut self, done: impl Fn() -> bool) -> anyhow::Result<()> {
+        while !done() {
+            self.wait()?;
+            self.drain(READS_BETWEEN_LOOKS)?;
+        }
+        Ok(())
     }
 
     /// Waits until there is something to read, but not for long.
@@ -279,11 +300,10 @@ impl<'a> Recording<'a> {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error).context("reading the kernel's trace"),
             }
+            self.output.write_lines(self.text.as_bytes()).context("writing the trace")?;
+            self.text.clear();
         }
-        self.output.write_all(self.text.as_bytes()).context("writing the trace")?;
-        self.text.clear();
-        // Somebody may watch; in a file, each flush would cost compression.
-        if self.output.is_watched() { self.output.flush().context("writing the trace") } else { Ok(()) }
+        self.output.show().context("writing the trace")
     }
 
     fn take(&mut self, text: &[u8]) {

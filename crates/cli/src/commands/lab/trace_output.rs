@@ -1,7 +1,10 @@
 //! A trace's output: a file that has its name only when it is complete, or standard output.
+//!
+//! What can be made again ([`Output`]) leaves nothing behind when it fails; a recording ([`Recorded`]) is kept as far as it goes.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -32,6 +35,7 @@ enum Sink {
 
 #[derive(Debug)]
 struct Temporary {
+    file: File,
     path: PathBuf,
     target: PathBuf,
     existing: Existing,
@@ -44,25 +48,10 @@ impl Output {
             let encoder = Encoder::new(Sink::Standard(io::stdout()), Compression::None)?;
             return Ok(Output { encoder: Some(encoder), temporary: None });
         }
-        refuse_existing(target, existing)?;
-        let Some(name) = target.file_name() else { bail!("{} is not the name of a file", visible_path(target)) };
-        let mut hidden = std::ffi::OsString::from(".");
-        hidden.push(name);
-        hidden.push(format!(".{}.tmp", std::process::id()));
-        let path = target.with_file_name(hidden);
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .open(&path)
-            .with_context(|| format!("cannot create {}", visible_path(&path)))?;
-        let temporary = Temporary { path, target: target.to_owned(), existing };
-        let encoder = Encoder::new(Sink::File(file), Compression::of_name(target))?;
+        let temporary = Temporary::create(target, existing)?;
+        let sink = Sink::File(temporary.file.try_clone()?);
+        let encoder = Encoder::new(sink, Compression::of_name(target))?;
         Ok(Output { encoder: Some(encoder), temporary: Some(temporary) })
-    }
-
-    /// Whether it is standard output, where somebody may look at once.
-    pub(super) fn is_watched(&self) -> bool {
-        self.temporary.is_none()
     }
 
     /// Puts everything on the disk, and the file under its name.
@@ -92,6 +81,36 @@ fn refuse_existing(target: &Path, existing: Existing) -> anyhow::Result<()> {
 }
 
 impl Temporary {
+    fn create(target: &Path, existing: Existing) -> anyhow::Result<Temporary> {
+        refuse_existing(target, existing)?;
+        let name = target.file_name().filter(|_| !target.as_os_str().as_bytes().ends_with(b"/"));
+        let Some(name) = name else { bail!("{} is not the name of a file", visible_path(target)) };
+        let mut hidden = std::ffi::OsString::from(".");
+        hidden.push(name);
+        hidden.push(format!(".{}.tmp", std::process::id()));
+        let path = target.with_file_name(hidden);
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&path)
+            .with_context(|| format!("cannot create {}", visible_path(&path)))?;
+        Ok(Temporary { file, path, target: target.to_owned(), existing })
+    }
+
+    /// Gives it a visible name that is free, the target's with a number, and says which.
+    fn keep(&self) -> PathBuf {
+        for number in 1..1000 {
+            let mut name = self.target.clone().into_os_string();
+            name.push(format!(".{number}"));
+            match renameat_with(CWD, &self.path, CWD, &name, RenameFlags::NOREPLACE) {
+                Ok(()) => return name.into(),
+                Err(rustix::io::Errno::EXIST) => {}
+                Err(_) => break,
+            }
+        }
+        self.path.clone()
+    }
+
     fn rename(&self) -> anyhow::Result<()> {
         let flags = match self.existing {
             Existing::Keep => RenameFlags::NOREPLACE,
@@ -104,7 +123,10 @@ impl Temporary {
                 refuse_existing(&self.target, self.existing)?;
                 fs::rename(&self.path, &self.target)
             }
-            Err(rustix::io::Errno::EXIST) => return refuse_existing(&self.target, self.existing),
+            Err(error @ rustix::io::Errno::EXIST) => {
+                refuse_existing(&self.target, self.existing)?;
+                Err(error.into())
+            }
             other => other.map_err(io::Error::from),
         };
         renamed.with_context(|| format!("cannot name the output {}", visible_path(&self.target)))
@@ -132,6 +154,130 @@ impl Drop for Output {
     }
 }
 
+/// A trace of lines that cannot be made again. When writing fails, the whole lines that fit are kept.
+///
+/// A compressed file is of many parts (gzip members, Zstandard frames), so that one that does not fit can be written anew, with fewer lines.
+#[derive(Debug)]
+pub(super) struct Recorded {
+    output: Output,
+    compression: Compression,
+    /// The lines of the part that is being written.
+    part: Vec<u8>,
+    /// Where in the file it begins.
+    begin: u64,
+    failed: bool,
+}
+
+/// How a recording ended.
+#[derive(Debug)]
+pub(super) struct Kept {
+    /// Where it is.
+    pub(super) path: PathBuf,
+    /// The lines that did not fit.
+    pub(super) lost: u64,
+    /// Why it is not all there, or not under its name.
+    pub(super) error: Option<anyhow::Error>,
+}
+
+const PART_BYTES: usize = 4 << 20;
+
+impl Recorded {
+    /// A new file, as [`Output::create`].
+    pub(super) fn create(target: &Path, existing: Existing) -> anyhow::Result<Recorded> {
+        let output = Output::create(target, existing)?;
+        let compression = Compression::of_name(target);
+        Ok(Recorded { output, compression, part: Vec::new(), begin: 0, failed: false })
+    }
+
+    /// Writes whole lines. After an error, there is only [`Recorded::finish`].
+    pub(super) fn write_lines(&mut self, lines: &[u8]) -> io::Result<()> {
+        let written = self.try_write_lines(lines);
+        self.failed |= written.is_err();
+        written
+    }
+
+    fn try_write_lines(&mut self, lines: &[u8]) -> io::Result<()> {
+        let Some(temporary) = &mut self.output.temporary else { return self.output.write_all(lines) };
+        self.part.extend_from_slice(lines);
+        let Some(encoder) = &mut self.output.encoder else { return Err(io::ErrorKind::BrokenPipe.into()) };
+        encoder.write_all(lines)?;
+        if self.part.len() >= PART_BYTES {
+            self.output.encoder.take().map(Encoder::finish).transpose()?;
+            self.begin = temporary.file.stream_position()?;
+            self.part.clear();
+            let sink = Sink::File(temporary.file.try_clone()?);
+            self.output.encoder = Some(Encoder::new(sink, self.compression)?);
+        }
+        Ok(())
+    }
+
+    /// Shows what is written to those who watch; a file would lose compression by it.
+    pub(super) fn show(&mut self) -> io::Result<()> {
+        if self.output.temporary.is_none() { self.output.flush() } else { Ok(()) }
+    }
+
+    /// Puts on the disk what fits, under its name if that is free. An error if nothing is left.
+    pub(super) fn finish(mut self) -> anyhow::Result<Kept> {
+        let ended = match self.output.encoder.take() {
+            // Dropped, it may write; it must not do that later.
+            Some(_) if self.failed => Ok(()),
+            Some(encoder) => encoder.finish().and_then(|mut sink| sink.flush()),
+            None => Ok(()),
+        };
+        let Some(temporary) = &mut self.output.temporary else {
+            ended.context("writing the trace")?;
+            return Ok(Kept { path: PathBuf::from("-"), lost: 0, error: None });
+        };
+        let mut lost = 0;
+        if self.failed || ended.is_err() {
+            lost = salvage(&mut temporary.file, self.begin, &self.part, self.compression);
+        }
+        let mut error = ended.and_then(|()| temporary.file.sync_all()).context("writing the trace").err();
+        if temporary.file.metadata()?.len() == 0 {
+            return Err(error.unwrap_or_else(|| anyhow::anyhow!("nothing could be written")));
+        }
+        let path = match temporary.rename() {
+            Ok(()) => temporary.target.clone(),
+            Err(unnamed) => {
+                error = error.or(Some(unnamed));
+                temporary.keep()
+            }
+        };
+        self.output.temporary = None;
+        Ok(Kept { path, lost, error })
+    }
+}
+
+/// Writes these lines from `begin` on, as many as fit. Returns how many do not.
+fn salvage(file: &mut File, mut begin: u64, mut lines: &[u8], compression: Compression) -> u64 {
+    let mut length = lines.len();
+    while let Some((piece, rest)) = lines.split_at_checked(length).filter(|(piece, _)| !piece.is_empty()) {
+        if let Ok(end) = append(file, begin, piece, compression) {
+            (begin, lines) = (end, rest);
+            length = whole_lines(lines, length);
+        } else {
+            let _ = file.set_len(begin);
+            length = whole_lines(lines, length / 2);
+        }
+    }
+    lines.iter().filter(|byte| **byte == b'\n').count() as u64
+}
+
+fn append(file: &mut File, begin: u64, lines: &[u8], compression: Compression) -> io::Result<u64> {
+    file.set_len(begin)?;
+    file.seek(SeekFrom::Start(begin))?;
+    let mut encoder = Encoder::new(file.try_clone()?, compression)?;
+    encoder.write_all(lines)?;
+    encoder.finish()?.sync_data()?;
+    file.stream_position()
+}
+
+/// How many of the first `most` bytes are whole lines.
+fn whole_lines(lines: &[u8], most: usize) -> usize {
+    let head = lines.get(..most).unwrap_or(lines);
+    head.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1)
+}
+
 impl Write for Sink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
@@ -144,6 +290,37 @@ impl Write for Sink {
         match self {
             Sink::File(file) => file.flush(),
             Sink::Standard(out) => out.flush(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use umbrella_lab::trace::{self, CSV_HEADER, OpenOptions};
+
+    #[test]
+    fn a_recording_of_several_parts_is_one_trace_also_when_the_last_one_is_written_anew() {
+        const RECORDS: u64 = 400_000;
+        let folder = tempfile::TempDir::new().unwrap();
+        for name in ["a.csv", "a.csv.gz", "a.csv.zst"] {
+            for failed in [false, true] {
+                let target = folder.path().join(format!("{failed}-{name}"));
+                let mut recorded = Recorded::create(&target, Existing::Keep).unwrap();
+                recorded.write_lines(CSV_HEADER.as_bytes()).unwrap();
+                for number in 0..RECORDS {
+                    recorded.write_lines(format!("{number},8:0,W,{},4096,\n", number * 4096).as_bytes()).unwrap();
+                }
+                assert!(recorded.begin > 0, "it is of one part");
+                recorded.failed = failed;
+                let kept = recorded.finish().unwrap();
+                assert_eq!((kept.path.as_path(), kept.lost), (target.as_path(), 0));
+                let read = trace::open(&target, &OpenOptions::default()).unwrap();
+                assert_eq!(
+                    read.map(|record| record.unwrap().offset.0 / 4096).collect::<Vec<_>>(),
+                    Vec::from_iter(0..RECORDS)
+                );
+            }
         }
     }
 }
