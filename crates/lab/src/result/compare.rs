@@ -14,6 +14,8 @@ use super::{Better, Metric, Outcome, Setting, change, metric};
 
 /// Times that differ by less than this are the same: the input's own pace set them.
 const SAME_TIME: f64 = 0.01;
+/// More runs than these that share the best value are counted, not named.
+const MOST_NAMED: usize = 2;
 /// What decides when the time is the same for all, in this order.
 const TIE_BREAKERS: [&str; 4] = ["time_s", "write_mean_us", "drained_s", "write_distance"];
 
@@ -122,6 +124,18 @@ impl<'a> Group<'a> {
         text
     }
 
+    /// Whether the runs say next to nothing of the policies: in all that are complete at least 9 of 10 pages were written
+    /// because the input had ended, and hardly any because too much was dirty.
+    pub fn hardly_asked(&self) -> bool {
+        let hardly = |row: &Row<'_>| {
+            let because = &row.outcome.written_because;
+            let asked = because.threshold + because.expired + because.reclaim + because.sync;
+            let all = asked + because.drained;
+            all > 0 && because.drained * 10 >= all * 9 && because.threshold * 20 < all
+        };
+        self.complete().next().is_some() && self.complete().all(hardly)
+    }
+
     /// The parameters that were swept, each with its series.
     pub fn sweeps(&self) -> Vec<Sweep<'a>> {
         let names: BTreeSet<&'a str> =
@@ -148,18 +162,25 @@ impl<'a> Group<'a> {
             return String::new();
         };
         let value = |row: &Row<'_>| metric.show((metric.of)(row.outcome));
+        let ties = ranking.iter().filter(|row| value(row) == value(best)).count();
+        let many = ties > MOST_NAMED;
+        let who = if many {
+            format!("{ties} of {} runs did equally well and were", ranking.len())
+        } else {
+            format!("\u{201c}{}\u{201d} was", best.label)
+        };
         let lead = if metric.name == "time_s" {
-            format!("\u{201c}{}\u{201d} was fastest with {}", best.label, value(best))
+            format!("{who} fastest with {}", value(best))
         } else {
             let time = self.complete().next().map_or_else(String::new, |row| show("time_s", row.outcome));
-            format!(
-                "All runs took the same time, {time}; \u{201c}{}\u{201d} was best on {} with {}",
-                best.label,
-                metric.heading,
-                value(best)
-            )
+            format!("All runs took the same time, {time}; {who} best on {} with {}", metric.heading, value(best))
         };
-        let against = if std::ptr::eq(best.outcome, first.outcome) { second } else { first };
+        let against = match ranking.iter().find(|row| value(row) != value(best)) {
+            Some(next) if many && value(first) == value(best) => next,
+            None if many => return format!("{lead}."),
+            _ if std::ptr::eq(best.outcome, first.outcome) => second,
+            _ => first,
+        };
         let share = change((metric.of)(against.outcome), (metric.of)(best.outcome));
         let share = match share.as_deref().map(|share| (share, share.strip_prefix('-'))) {
             Some((_, Some(less))) => format!("{less} less than"),

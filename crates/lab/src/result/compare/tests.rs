@@ -77,6 +77,29 @@ fn the_verdict_names_the_fastest_and_its_lead_over_the_first_or_over_the_next() 
 }
 
 #[test]
+fn the_verdict_counts_runs_that_share_the_best() {
+    let verdict = |times: &[f64]| {
+        let outcomes: Vec<Outcome> =
+            times.iter().enumerate().map(|(n, time)| run(&format!("p{n}"), "a", *time)).collect();
+        groups(&outcomes)[0].verdict()
+    };
+    let all = "3 of 4 runs did equally well and were fastest with 15 s, 25 % less than";
+    assert_eq!(verdict(&[20.0, 15.0, 15.001, 15.0]), format!("{all} \u{201c}p0\u{201d} (20 s)."));
+    assert_eq!(verdict(&[15.0, 15.001, 20.0, 15.0]), format!("{all} \u{201c}p2\u{201d} (20 s)."));
+    assert!(verdict(&[20.0, 15.0, 15.0, 18.0]).starts_with("\u{201c}p1\u{201d} was fastest with 15 s, 25 % less"));
+
+    let mut outcomes = [15.0; 4].map(|time| run("file", "a", time));
+    for (outcome, mean) in outcomes.iter_mut().zip([400.0, 100.0, 100.0, 100.0]) {
+        outcome.write.mean = mean;
+    }
+    assert_eq!(
+        groups(&outcomes)[0].verdict(),
+        "All runs took the same time, 15 s; 3 of 4 runs did equally well and were best on write mean with 100 \u{b5}s, \
+         75 % less than \u{201c}file\u{201d} (400 \u{b5}s)."
+    );
+}
+
+#[test]
 fn where_the_input_sets_the_pace_the_verdict_goes_by_response_times() {
     let mut outcomes = [run("file", "a", 600.0), run("zone", "a", 600.1)];
     outcomes[0].write.mean = 400.0;
