@@ -18,9 +18,9 @@ use crate::output;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
-  umbrella lab paper tesa --quick         in under a minute, with shrunk sizes
-  umbrella lab paper mram --figure 4.4    one figure, at the paper's sizes
-  umbrella lab paper umbrellafs --json    figure, claim, published, measured, holds")]
+  umbrella lab paper tesa --quick         # in under a minute, with shrunk sizes
+  umbrella lab paper mram --figure 4.4    # one figure, at the paper's sizes
+  umbrella lab paper umbrellafs --json    # figure, claim, published, measured, holds")]
 pub(crate) struct PaperArgs {
     /// Which paper: tesa, umbrellafs or mram.
     name: String,
@@ -94,7 +94,12 @@ impl PaperArgs {
         }
         let (hold, all) = (claims().filter(|(_, claim)| claim.holds).count(), claims().count());
         let sign = claims().filter(|(_, claim)| claim.verdict == Verdict::SignOnly).count();
-        output::line(&format!("{hold} of {all} claims hold, {sign} more in sign only"))?;
+        let sizes = if self.quick {
+            format!(" (quick sizes; docs/papers-{paper}.md has both these and the paper's)")
+        } else {
+            String::new()
+        };
+        output::line(&format!("{hold} of {all} claims hold, {sign} more in sign only{sizes}"))?;
         Ok(())
     }
 }

@@ -22,7 +22,7 @@ use crate::text::visible_path;
 #[command(after_help = "\
 EXAMPLES:
   umbrella lab trace convert sda.blkparse.txt sda.csv.gz
-  umbrella lab trace convert --to fio3 web.csv.gz web.iolog       replay it with fio
+  umbrella lab trace convert --to fio3 web.csv.gz web.iolog       # replay it with fio
   umbrella lab trace convert --from 2h --until 3h week.msr.csv.gz hour.csv
   umbrella lab trace convert --sort jumbled.csv sorted.csv")]
 pub(super) struct ConvertArgs {
