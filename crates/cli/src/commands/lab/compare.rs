@@ -21,7 +21,7 @@ use super::{table, watch::Bars};
 EXAMPLES:
   umbrella lab compare --policy file,zone_segment,cscan --workload rnd-write --scale 0.1
   umbrella lab compare --trace day.csv.gz --disk modern --memory 1GiB --html day.html
-  umbrella lab compare --policy zone,zone_segment --sweep zone=2MiB,4MiB,8MiB --workload postmark --csv")]
+  umbrella lab compare --policy zone_segment --sweep zone=2MiB,4MiB,8MiB --workload postmark --csv")]
 pub(crate) struct CompareArgs {
     /// Policies, with parameters if you like: file,zone_segment:alpha=20 [default: all that need no look into the future].
     #[arg(long, value_name = "POLICIES")]
