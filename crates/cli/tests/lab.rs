@@ -348,6 +348,40 @@ fn the_table_has_the_time_until_everything_is_on_disk() {
     assert_eq!(heading.split_whitespace().take(3).collect::<Vec<_>>(), ["POLICY", "TIME", "DRAINED"], "{text}");
 }
 
+#[test]
+fn a_line_above_the_table_says_what_the_runs_share() {
+    let above =
+        |command: &mut Command| given(command.args(["--policy", "file,zone"])).lines().next().map(str::to_owned);
+    let small = || {
+        let mut small = lab("compare");
+        small.args(SMALL);
+        small
+    };
+    let line = "rnd-write on cheetah_10k7, 1 MiB of memory, scale 0.002, seed 1";
+    assert_eq!(above(&mut small()).as_deref(), Some(line));
+    let more = ["--scheduler", "deadline", "--staging", "--background", "5", "--delayed-allocation"];
+    let all = format!("{line}, --scheduler deadline, --staging, --background 5, --delayed-allocation");
+    assert_eq!(above(small().args(more)), Some(all));
+    let sweeps = ["--sweep", "seed=1,2", "--sweep", "background=5,6", "--sweep", "disk=cheetah_10k7,modern"];
+    assert_eq!(above(small().args(sweeps)).as_deref(), Some("rnd-write, 1 MiB of memory, scale 0.002"));
+    let (_folder, path) = usual_trace();
+    let trace = above(lab("compare").arg("--trace").arg(path).args(["--speed", "max"]));
+    assert_eq!(trace.as_deref(), Some("a day.csv on modern, 512 MiB of memory, seed 1, --speed max"));
+}
+
+#[test]
+fn a_comparison_that_hardly_asked_the_policies_says_so() {
+    let (_folder, path) = usual_trace();
+    let compare = |memory: &str| {
+        given(lab("compare").arg("--trace").arg(&path).args(["--policy", "file,zone", "--memory", memory]))
+    };
+    let much = compare("512MiB");
+    let last = much.lines().last().expect("a line");
+    assert!(last.contains("the policies were hardly asked") && last.contains("give less --memory"), "{much}");
+    let little = compare("4MiB");
+    assert!(!little.contains("hardly asked"), "{little}");
+}
+
 /// The fields of a line of CSV without line ends in its fields.
 fn fields(line: &str) -> Vec<String> {
     let (mut fields, mut quoted) = (vec![String::new()], false);
@@ -473,7 +507,8 @@ fn a_page_replaces_the_one_before_and_leaves_nothing_else() {
 fn without_a_terminal_there_is_only_the_table() {
     let done = output(lab("compare").args(SMALL).args(["--policy", "file,zone"]));
     let text = String::from_utf8(done.stdout.clone()).expect("text");
-    assert!(text.starts_with("POLICY") && text.contains("\nzone "), "{text}");
+    assert!(text.starts_with("rnd-write on cheetah_10k7, "), "{text}");
+    assert!(text.contains("\nPOLICY ") && text.contains("\nzone "), "{text}");
     assert!(!text.contains('\u{1b}'), "{text}");
     assert_eq!(said(&done), "");
 }
@@ -641,6 +676,41 @@ fn a_paper_says_of_each_claim_whether_it_holds() {
         assert_eq!((&claim["paper"], &claim["figure"]), (&"tesa".into(), &"Table I".into()));
         assert!(claim["published"].is_number() && claim["measured"].is_number() && claim["holds"].is_boolean());
     }
+}
+
+#[test]
+fn quick_sizes_say_so_below_the_claims() {
+    let last = |more: &[&str]| {
+        let text = given(lab("paper").args(["tesa", "--figure", "Table I"]).args(more));
+        text.lines().last().expect("a line").to_owned()
+    };
+    let quick = last(&["--quick"]);
+    assert!(quick.contains("claims hold") && quick.contains("quick sizes; docs/papers-tesa.md"), "{quick}");
+}
+
+#[test]
+fn examples_can_be_pasted_and_point_to_help_that_there_is() {
+    let commands: [&[&str]; 7] = [
+        &["run"],
+        &["compare"],
+        &["paper"],
+        &["list"],
+        &["trace", "info"],
+        &["trace", "convert"],
+        &["trace", "record"],
+    ];
+    for command in commands {
+        let help = given(lab(command[0]).args(&command[1..]).arg("--help"));
+        let (_, examples) = help.split_once("EXAMPLES:\n").expect("examples");
+        for line in examples.lines() {
+            let pasted = line.split('#').next().unwrap_or_default().trim();
+            assert!(pasted.contains("umbrella lab ") && !pasted.contains("  "), "{line}");
+        }
+        if command.len() == 1 && help.contains("--trace <FILE>") {
+            assert!(help.contains("formats: umbrella lab trace info --help"), "{help}");
+        }
+    }
+    assert!(given(lab("trace").args(["info", "--help"])).contains("blkparse, fio2, fio3"));
 }
 
 #[test]

@@ -19,7 +19,7 @@ use crate::text::visible_path;
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub(super) struct InputArgs {
-    /// A recorded trace (formats: umbrella lab trace --help).
+    /// A recorded trace (formats: umbrella lab trace info --help).
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// A workload, with parameters if you like: postmark:files=20000 (umbrella lab list workloads).
@@ -67,7 +67,7 @@ pub(super) struct MachineArgs {
     #[arg(long, value_name = "SIZE", default_value = "512MiB")]
     memory: ByteSize,
     /// The request scheduler (umbrella lab list schedulers).
-    #[arg(long, value_name = "NAME", default_value = "elevator")]
+    #[arg(long, value_name = "NAME", default_value = super::table::DEFAULT_SCHEDULER)]
     scheduler: String,
     /// Requests that the scheduler holds.
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=65536))]

@@ -7,10 +7,14 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
 
 use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table, presets};
-use umbrella_lab::result::{Group, Metric, Outcome, Row, groups};
+use umbrella_lab::result::{Group, Metric, Outcome, Row, Setting, groups};
 
 use crate::text::visible;
 
+/// Not worth a word above the table.
+pub(super) const DEFAULT_SCHEDULER: &str = "elevator";
+const HARDLY_ASKED: &str = "at least 9 of 10 pages were written only after the input had ended, so the policies were hardly asked: \
+                            give less --memory or a longer input\n";
 /// Blanks between columns.
 const GAP: usize = 2;
 
@@ -22,7 +26,7 @@ pub(crate) fn width() -> Option<usize> {
     Table::new().width().map(usize::from)
 }
 
-/// A table for each input. `width` is that of the terminal; without one nothing is left out and nothing is bold.
+/// A table for each input, under a line that says what all its runs share. `width` is that of the terminal; without one nothing is left out and nothing is bold.
 pub(crate) fn comparison(outcomes: &[Outcome], metrics: &[&Metric], width: Option<usize>) -> String {
     let groups = groups(outcomes);
     let mut text = String::new();
@@ -30,12 +34,41 @@ pub(crate) fn comparison(outcomes: &[Outcome], metrics: &[&Metric], width: Optio
         if place > 0 {
             text.push('\n');
         }
-        if groups.len() > 1 {
-            let _ = writeln!(text, "{}", visible(group.input));
-        }
+        let _ = writeln!(text, "{}", visible(&circumstances(group)));
         text += &table(group, metrics, width);
+        if group.hardly_asked() {
+            text += HARDLY_ASKED;
+        }
     }
     text
+}
+
+/// What all runs of the group were run with: the input, the disk, memory and seed, and whatever is not the default.
+fn circumstances(group: &Group<'_>) -> String {
+    let shared = |of: &dyn Fn(&Setting) -> Option<String>| {
+        let mut values = group.rows.iter().map(|row| of(&row.outcome.setting));
+        let first = values.next().flatten();
+        first.filter(|first| values.all(|value| value.as_ref() == Some(first)))
+    };
+    let unless_default =
+        |name: &str, value: &str, default: &str| (value != default).then(|| format!("--{name} {value}"));
+    let mut parts = vec![
+        shared(&|of| Some(format!("on {}", of.disk))),
+        shared(&|of| Some(format!("{} of memory", of.memory))),
+        shared(&|of| (of.scale < 1.0).then(|| format!("scale {}", of.scale))),
+        shared(&|of| Some(format!("seed {}", of.seed))),
+        shared(&|of| unless_default("scheduler", &of.scheduler, DEFAULT_SCHEDULER)),
+        shared(&|of| of.staging.then(|| "--staging".to_owned())),
+    ];
+    let options = group.rows.first().map(|row| &row.outcome.setting.options);
+    for name in options.into_iter().flat_map(|options| options.keys()) {
+        let option = |value: &String| format!("--{name} {value}").trim_end().to_owned();
+        parts.push(shared(&|of| of.options.get(name).map(option)));
+    }
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    // The disk belongs to the input; without it the input stands alone.
+    let gap = if parts.first().is_some_and(|part| part.starts_with("on ")) { " " } else { ", " };
+    if parts.is_empty() { group.input.to_owned() } else { format!("{}{gap}{}", group.input, parts.join(", ")) }
 }
 
 /// One column as text: a cell a row, all of one width.
@@ -121,12 +154,21 @@ fn length(text: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use umbrella_lab::result::{METRICS, Setting, metric};
+    use umbrella_lab::result::{METRICS, WrittenBecause, metric};
 
     use super::*;
 
     fn run(policy: &str, time_s: f64) -> Outcome {
-        let setting = Setting { policy: policy.to_owned(), input: "postmark".to_owned(), ..Setting::default() };
+        let setting = Setting {
+            policy: policy.to_owned(),
+            input: "postmark".to_owned(),
+            disk: "modern".to_owned(),
+            scheduler: DEFAULT_SCHEDULER.to_owned(),
+            memory: umbrella_units::ByteSize(4 << 20),
+            seed: 7,
+            scale: 1.0,
+            ..Setting::default()
+        };
         Outcome {
             setting,
             time_s,
@@ -146,7 +188,8 @@ mod tests {
         let metrics = chosen(&["time_s", "throughput", "erases", "bytes_written"]);
         assert_eq!(
             comparison(&runs, &metrics, None),
-            "POLICY          TIME          THROUGHPUT           WRITTEN\n\
+            "postmark on modern, 4 MiB of memory, seed 7\n\
+             POLICY          TIME          THROUGHPUT           WRITTEN\n\
              file    20 s          51.2 MiB/s          1.86 GiB\n\
              zone    21 s  +5.0 %  48.8 MiB/s  -4.8 %  1.96 GiB  +5.0 %\n\
              sweep   15 s*  -25 %  68.3 MiB/s*  +33 %   1.4 GiB*  -25 %\n"
@@ -173,7 +216,7 @@ mod tests {
         let metrics: Vec<&Metric> = METRICS.iter().collect();
         for width in 30..200 {
             let text = comparison(&runs, &metrics, Some(width)).replace("\u{1b}[1m", "").replace("\u{1b}[0m", "");
-            for line in text.lines().filter(|line| !line.starts_with("too narrow")) {
+            for line in text.lines().skip(1).filter(|line| !line.starts_with("too narrow")) {
                 assert!(line.chars().count() <= width, "{width}: {line}");
             }
         }
@@ -192,7 +235,51 @@ mod tests {
         let mut other = run("zone", 5.0);
         other.setting.input = "untar\u{1b}[2J".to_owned();
         let text = comparison(&[run("file", 20.0), other], &chosen(&["time_s"]), None);
-        assert_eq!(text, "postmark\nPOLICY   TIME\nfile    20 s\n\nuntar\\u{1b}[2J\nPOLICY  TIME\nzone    5 s\n");
+        assert_eq!(
+            text,
+            "postmark on modern, 4 MiB of memory, seed 7\nPOLICY   TIME\nfile    20 s\n\n\
+             untar\\u{1b}[2J on modern, 4 MiB of memory, seed 7\nPOLICY  TIME\nzone    5 s\n"
+        );
+    }
+
+    #[test]
+    fn the_line_above_leaves_out_what_differs_and_what_is_usual() {
+        let other = |change: fn(&mut Setting)| {
+            let mut other = run("zone", 5.0);
+            change(&mut other.setting);
+            let text = comparison(&[run("file", 20.0), other], &chosen(&["time_s"]), None);
+            text.lines().next().unwrap().to_owned()
+        };
+        assert_eq!(other(|of| of.seed = 8), "postmark on modern, 4 MiB of memory");
+        assert_eq!(other(|of| of.disk = "cheetah_10k7".to_owned()), "postmark, 4 MiB of memory, seed 7");
+        let queue = |of: &mut Setting| drop(of.options.insert("queue-depth".to_owned(), "4".to_owned()));
+        assert_eq!(other(queue), "postmark on modern, 4 MiB of memory, seed 7");
+        let mut both = [run("file", 20.0), run("zone", 5.0)];
+        for run in &mut both {
+            queue(&mut run.setting);
+            run.setting.scale = 0.1;
+        }
+        let text = comparison(&both, &chosen(&["time_s"]), None);
+        assert!(
+            text.starts_with("postmark on modern, 4 MiB of memory, scale 0.1, seed 7, --queue-depth 4\n"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn what_says_little_of_the_policies_is_told_below() {
+        let drained = |share: u64, threshold: u64| {
+            let because =
+                WrittenBecause { drained: share, threshold, expired: 100 - share - threshold, ..Default::default() };
+            Outcome { written_because: because, ..run("file", 20.0) }
+        };
+        let told = |runs: &[Outcome]| comparison(runs, &chosen(&["time_s"]), None).ends_with(HARDLY_ASKED);
+        assert!(told(&[drained(90, 0), drained(96, 4)]));
+        assert!(!told(&[drained(90, 0), drained(89, 0)]));
+        assert!(!told(&[drained(95, 5), drained(100, 0)]));
+        assert!(!told(&[run("file", 20.0)]), "nothing was written at all");
+        let cut = Outcome { interrupted: true, ..drained(0, 100) };
+        assert!(told(&[drained(90, 0), cut]), "a run cut short says nothing");
     }
 
     #[test]
