@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Write as _;
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -152,6 +152,21 @@ fn a_file_that_exists_is_only_replaced_by_force() {
     converted(&fixture("sample.csv"), &output, &["--force"]);
     assert!(fs::read_to_string(&output).unwrap().starts_with("time_us,"));
     assert_eq!(names(folder.path()), ["out.csv"]);
+}
+
+#[test]
+fn a_file_that_is_replaced_gives_its_mode_and_owner_to_the_new_one() {
+    let folder = TempDir::new().unwrap();
+    let output = folder.path().join("out.csv");
+    for mode in [0o600, 0o666] {
+        fs::write(&output, "mine").unwrap();
+        fs::set_permissions(&output, fs::Permissions::from_mode(mode)).unwrap();
+        std::os::unix::fs::chown(&output, Some(1234), Some(2345)).unwrap();
+        converted(&fixture("sample.csv"), &output, &["--force"]);
+        let found = fs::metadata(&output).unwrap();
+        assert_eq!((found.mode() & 0o7777, found.uid(), found.gid()), (mode, 1234, 2345));
+        fs::remove_file(&output).unwrap();
+    }
 }
 
 #[test]

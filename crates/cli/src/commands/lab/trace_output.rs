@@ -5,6 +5,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -69,6 +70,27 @@ impl Output {
     }
 }
 
+/// Gives the new file the mode of the one that it will replace and, by root, the owner. Done while it is empty: what only its owner
+/// may read must not be open to others for a while.
+fn take_over_access(file: &File, target: &Path) -> io::Result<()> {
+    let Ok(found) = fs::symlink_metadata(target) else { return Ok(()) };
+    if !found.is_file() {
+        return Ok(());
+    }
+    // Nothing is changed that is right already: some file systems cannot.
+    let new = file.metadata()?;
+    if rustix::process::geteuid().is_root() && (new.uid(), new.gid()) != (found.uid(), found.gid()) {
+        fchown(file, Some(found.uid()), Some(found.gid()))?;
+    }
+    // After the owner, whose change takes set-id bits away.
+    let mode = found.mode() & 0o7777;
+    if file.metadata()?.mode() & 0o7777 == mode {
+        Ok(())
+    } else {
+        file.set_permissions(fs::Permissions::from_mode(mode))
+    }
+}
+
 fn refuse_existing(target: &Path, existing: Existing) -> anyhow::Result<()> {
     let Ok(found) = fs::symlink_metadata(target) else { return Ok(()) };
     if existing == Existing::Keep {
@@ -94,7 +116,13 @@ impl Temporary {
             .create_new(true)
             .open(&path)
             .with_context(|| format!("cannot create {}", visible_path(&path)))?;
-        Ok(Temporary { file, path, target: target.to_owned(), existing })
+        let temporary = Temporary { file, path, target: target.to_owned(), existing };
+        if let Err(error) = take_over_access(&temporary.file, target) {
+            let _ = fs::remove_file(&temporary.path);
+            return Err(error)
+                .context(format!("cannot give the output the mode and owner of {}", visible_path(target)));
+        }
+        Ok(temporary)
     }
 
     /// Gives it a visible name that is free, the target's with a number, and says which.
