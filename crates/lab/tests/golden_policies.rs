@@ -40,7 +40,9 @@ fn every_policy_does_what_it_did_before() {
     };
     let cells: Vec<Cell> =
         WORKLOADS.iter().flat_map(|workload| policies().iter().map(|info| cell(workload, info.name))).collect();
-    let outcomes = experiment::run(&cells, 2, &()).expect("every policy runs");
+    let results = experiment::run(&cells, 2, &()).expect("every run can be built");
+    assert!(results.error.is_none(), "every policy runs: {:?}", results.error);
+    let outcomes: Vec<_> = results.outcomes.into_iter().flatten().collect();
     assert_eq!(outcomes.len(), cells.len());
     let mut text =
         String::from("workload policy operations time_ms drained_ms bytes_written write_requests distance\n");

@@ -10,7 +10,7 @@ use umbrella_policy::writeback::{PolicyInfo, WriteBack, WriteBackError, find_pol
 use umbrella_units::{ByteSize, Nanos, PAGE_BYTES};
 
 use super::LabError;
-use super::replay::{Replay, ReplayOptions, areas};
+use super::replay::{Replay, ReplayOptions, areas, end_of_areas};
 use crate::machine::{Config, Foresight, Layout, Machine, RunError, Watch, WriteLog};
 use crate::result::{Outcome, Setting};
 use crate::trace::{self, OpenOptions, Summary, TraceError};
@@ -163,10 +163,10 @@ impl Cell {
             Input::Workload { spec } => drop(build_workload(spec, Seed(self.seed), Scale::new(self.scale)?)?),
             Input::Trace { replay, summary, .. } => {
                 let capacity = self.disk(&profile).capacity().block();
-                let end = areas(summary, replay.device).last().map_or(0, |last| last.0)
-                    + summary.devices.last().map_or(0, |last| last.end.0.div_ceil(PAGE_BYTES));
-                if replay.fit == super::Fit::Refuse && end > capacity.0 {
-                    let source = RunError::BeyondEnd { address: end * PAGE_BYTES, capacity: capacity.0 * PAGE_BYTES };
+                let end = end_of_areas(summary, replay.device);
+                if replay.fit == super::Fit::Refuse && end > capacity {
+                    let address = end.0.saturating_mul(PAGE_BYTES);
+                    let source = RunError::BeyondEnd { address, capacity: capacity.0 * PAGE_BYTES };
                     return Err(self.failed(source));
                 }
             }
@@ -243,6 +243,7 @@ impl Cell {
                 let outcome = run(&mut replay);
                 match replay.take_error() {
                     Some(source) => Err(wrong(source)),
+                    None if replay.is_another() => Err(LabError::TraceChanged { path: path.clone() }),
                     None => outcome.map_err(|source| self.failed(source)),
                 }
             }

@@ -19,6 +19,8 @@ pub enum LabError {
     Workload(#[from] WorkloadError),
     #[error("{}: {source}", path.display())]
     Trace { path: PathBuf, source: TraceError },
+    #[error("{}: the trace changed while it was replayed (run it again, on a copy if somebody still writes it)", path.display())]
+    TraceChanged { path: PathBuf },
     #[error("{}: the trace has no device {device} (it has {devices})", path.display())]
     NoSuchDevice { path: PathBuf, device: u32, devices: usize },
     #[error(transparent)]

@@ -35,14 +35,18 @@ pub trait Observe: Sync {
 /// Nobody watches.
 impl Observe for () {}
 
-/// Runs all cells, `threads` at a time. Outcomes come in the order of the cells; when the observer stops the experiment,
-/// those that had not begun are missing, and those cut short say so.
-pub fn run(cells: &[Cell], threads: usize, observer: &dyn Observe) -> Result<Vec<Outcome>, LabError> {
-    Ok(run_some(cells, threads, observer)?.into_iter().flatten().collect())
+/// What came of an experiment.
+#[derive(Debug)]
+pub struct Results {
+    /// An outcome, or none, for each cell: those that had not begun when the observer stopped the experiment, or when a run
+    /// failed, have none, and those cut short say so.
+    pub outcomes: Vec<Option<Outcome>>,
+    /// Why a run failed, and with it the experiment.
+    pub error: Option<LabError>,
 }
 
-/// The same with an outcome, or none, for each cell.
-pub fn run_some(cells: &[Cell], threads: usize, observer: &dyn Observe) -> Result<Vec<Option<Outcome>>, LabError> {
+/// Runs all cells, `threads` at a time. Fails without running any where one can not be built.
+pub fn run(cells: &[Cell], threads: usize, observer: &dyn Observe) -> Result<Results, LabError> {
     cells.iter().try_for_each(Cell::check)?;
     let next = AtomicUsize::new(0);
     let outcomes: Mutex<Vec<Option<Result<Outcome, LabError>>>> = Mutex::new(cells.iter().map(|_| None).collect());
@@ -74,7 +78,16 @@ pub fn run_some(cells: &[Cell], threads: usize, observer: &dyn Observe) -> Resul
         work();
     });
     let outcomes = outcomes.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    outcomes.into_iter().map(Option::transpose).collect()
+    let mut error = None;
+    let keep = |result: Option<Result<Outcome, LabError>>| match result? {
+        Ok(outcome) => Some(outcome),
+        Err(failure) => {
+            error.get_or_insert(failure);
+            None
+        }
+    };
+    let outcomes = outcomes.into_iter().map(keep).collect();
+    Ok(Results { outcomes, error })
 }
 
 struct Watcher<'a> {

@@ -53,14 +53,23 @@ impl Default for ReplayOptions {
 /// Where each device of a trace begins on the modelled disk, in blocks.
 pub(super) fn areas(summary: &Summary, device: Option<u32>) -> Vec<BlockNo> {
     let mut next = 0u64;
-    let mut areas = Vec::with_capacity(summary.devices.len());
-    for (number, of) in summary.devices.iter().enumerate() {
-        areas.push(BlockNo(next));
-        if device.is_none_or(|device| device as usize == number) {
-            next = next.saturating_add(of.end.0.div_ceil(PAGE_BYTES));
-        }
-    }
-    areas
+    let blocks = summary.devices.iter().enumerate().map(|(number, of)| {
+        let wanted = device.is_none_or(|device| device as usize == number);
+        if wanted { of.end.0.div_ceil(PAGE_BYTES) } else { 0 }
+    });
+    let begin = |blocks: u64| {
+        let begin = BlockNo(next);
+        next = next.saturating_add(blocks);
+        begin
+    };
+    blocks.map(begin).collect()
+}
+
+/// The block behind the last of them.
+pub(super) fn end_of_areas(summary: &Summary, device: Option<u32>) -> BlockNo {
+    let wanted = |(number, _): &(usize, _)| device.is_none_or(|device| device as usize == *number);
+    let devices = summary.devices.iter().enumerate().filter(wanted);
+    devices.fold(BlockNo(0), |end, (_, of)| BlockNo(end.0.saturating_add(of.end.0.div_ceil(PAGE_BYTES))))
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -81,6 +90,8 @@ pub(super) struct Replay<R> {
     rest: VecDeque<Pending>,
     total: u64,
     given: u64,
+    /// Whether the trace was read to its end.
+    ended: bool,
     error: Option<TraceError>,
 }
 
@@ -98,6 +109,7 @@ impl<R: Iterator<Item = Result<Record, TraceError>>> Replay<R> {
             rest: VecDeque::new(),
             total,
             given: 0,
+            ended: false,
             error: None,
         }
     }
@@ -107,12 +119,21 @@ impl<R: Iterator<Item = Result<Record, TraceError>>> Replay<R> {
         self.error.take()
     }
 
+    /// Whether this is not the trace that was looked through before: it has more requests, or fewer.
+    pub(super) fn is_another(&self) -> bool {
+        self.given > self.total || (self.ended && self.given < self.total)
+    }
+
     fn next_pending(&mut self) -> Option<Pending> {
         if let Some(rest) = self.rest.pop_front() {
             return Some(rest);
         }
         loop {
-            let record = match self.records.next()? {
+            let Some(record) = self.records.next() else {
+                self.ended = true;
+                return None;
+            };
+            let record = match record {
                 Ok(record) => record,
                 Err(error) => {
                     self.error = Some(error);

@@ -18,7 +18,7 @@ use thiserror::Error;
 
 pub use claim::{Claim, Expect, Verdict};
 
-use crate::experiment::{self, Cell, LabError, Observe};
+use crate::experiment::{self, Cell, LabError, Observe, Results};
 use crate::result::Outcome;
 
 /// How much of it is run.
@@ -124,7 +124,10 @@ pub fn run(
         places.push(cells.into_iter().map(place).collect::<Vec<_>>());
     }
     let observer = observe(&all);
-    let outcomes = experiment::run_some(&all, threads, &*observer)?;
+    let Results { outcomes, error } = experiment::run(&all, threads, &*observer)?;
+    if let Some(error) = error {
+        return Err(error);
+    }
     let judged = figures.iter().zip(places).filter_map(|(figure, places)| {
         let outcomes: Option<Vec<Outcome>> =
             places.iter().map(|place| outcomes[*place].clone().filter(|outcome| !outcome.interrupted)).collect();

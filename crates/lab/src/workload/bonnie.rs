@@ -66,7 +66,7 @@ struct Bonnie {
     test: Test,
     seeks_left: u64,
     update: f64,
-    dice: Vec<Dice>,
+    seed: Seed,
     away: Vec<bool>,
     small_dice: Dice,
     files: u64,
@@ -93,7 +93,7 @@ fn build(seed: Seed, scale: Scale, params: &Params) -> Result<BoxedWorkload, Wor
         test: Test::Begin,
         seeks_left: scale.count(params.count("seeks")),
         update: params.number("update"),
-        dice: (1..=seekers).map(|stream| Dice::new(seed, ENTRY.name, stream)).collect(),
+        seed,
         away: vec![false; seekers as usize],
         small_dice: Dice::new(seed, ENTRY.name, 0),
         files: scale.count(params.count("files")),
@@ -104,12 +104,13 @@ fn build(seed: Seed, scale: Scale, params: &Params) -> Result<BoxedWorkload, Wor
 
 impl Bonnie {
     /// One seek, or nothing when all are done.
-    fn seek(&mut self, seeker: usize, script: &mut Script) -> bool {
+    fn seek(&mut self, script: &mut Script) -> bool {
         let Some(left) = self.seeks_left.checked_sub(1) else {
             return false;
         };
         self.seeks_left = left;
-        let dice = &mut self.dice[seeker];
+        // Each seek has its own, so that the work is the same whoever makes it.
+        let mut dice = Dice::new(self.seed, ENTRY.name, 1 + left);
         let (offset, size) = (ByteSize(dice.below(self.size / self.chunk) * self.chunk), ByteSize(self.chunk));
         script.step(Step::Read { file: self.file, offset, size });
         if dice.chance(self.update) {
@@ -253,7 +254,7 @@ impl Play for Bonnie {
     }
 
     fn clients(&self) -> u32 {
-        self.dice.len() as u32
+        self.away.len() as u32
     }
 
     /// By tests, of which each counts alike.
@@ -263,7 +264,7 @@ impl Play for Bonnie {
 
     fn play(&mut self, client: ClientId, _now: Nanos, script: &mut Script) -> Act {
         let seeker = client.0 as usize;
-        if self.test == Test::Seek && self.seek(seeker, script) {
+        if self.test == Test::Seek && self.seek(script) {
             return Act::On;
         }
         if seeker > 0 {

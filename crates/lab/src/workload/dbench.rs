@@ -90,13 +90,25 @@ fn build(_seed: Seed, scale: Scale, params: &Params) -> Result<BoxedWorkload, Wo
     Ok(Box::new(Scripted::timed(dbench, scale.time(params.duration("duration")))))
 }
 
+/// The largest load file; dbench's own has 25 MB.
+const LARGEST_LOAD: u64 = 256 << 20;
+
+fn read_load(path: &str) -> std::io::Result<String> {
+    let found = std::fs::metadata(path)?;
+    if !found.is_file() || found.len() > LARGEST_LOAD {
+        let reason = "it is no regular file of up to 256 MiB";
+        return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, reason));
+    }
+    std::fs::read_to_string(path)
+}
+
 /// The load, and what the user should know about it.
 fn load(params: &Params) -> Result<(Load, Option<String>), WorkloadError> {
     let path = params.path("load");
     if path == STAND_IN {
         return Ok((stand_in(), None));
     }
-    match std::fs::read_to_string(path) {
+    match read_load(path) {
         Ok(text) => Ok((parse(&text)?, None)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound && !params.is_given("load") => {
             let warning = format!(

@@ -80,7 +80,7 @@ enum Task {
 struct KernelCompile {
     dice: Dice,
     ids: Ids,
-    job_dice: Vec<Dice>,
+    seed: Seed,
     tasks: Vec<Option<Task>>,
     wanted_headers: usize,
     headers: Vec<File>,
@@ -108,7 +108,7 @@ fn build(seed: Seed, scale: Scale, params: &Params) -> Result<BoxedWorkload, Wor
     Ok(Box::new(Scripted::new(KernelCompile {
         dice: Dice::new(seed, ENTRY.name, 0),
         ids: Ids::new(),
-        job_dice: (1..=jobs).map(|stream| Dice::new(seed, ENTRY.name, stream)).collect(),
+        seed,
         tasks: vec![None; jobs as usize],
         wanted_headers: headers as usize,
         headers: Vec::new(),
@@ -135,8 +135,9 @@ fn drawn_size(dice: &mut Dice, mean: f64) -> u64 {
 }
 
 impl KernelCompile {
-    fn compile(&mut self, job: usize, source: usize, script: &mut Script) {
-        let dice = &mut self.job_dice[job];
+    fn compile(&mut self, source: usize, script: &mut Script) {
+        // Each source has its own, so that the work is the same whichever job comes to it.
+        let dice = &mut Dice::new(self.seed, ENTRY.name, 1 + source as u64);
         let whole = |script: &mut Script, file: File| script.read(file.id, 0, file.size, file.size);
         whole(script, self.sources[source]);
         for _ in 0..self.includes {
@@ -218,7 +219,7 @@ impl Play for KernelCompile {
     }
 
     fn clients(&self) -> u32 {
-        self.job_dice.len() as u32
+        self.tasks.len() as u32
     }
 
     fn progress(&self) -> Option<f64> {
@@ -237,7 +238,7 @@ impl Play for KernelCompile {
         let source = self.next_source;
         self.next_source += 1;
         self.tasks[job] = Some(Task::Compile(source / self.per_dir));
-        self.compile(job, source, script);
+        self.compile(source, script);
         Act::On
     }
 }

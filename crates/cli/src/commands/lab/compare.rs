@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{anyhow, bail};
 use clap::Args;
-use umbrella_lab::experiment::{self, split_policies};
+use umbrella_lab::experiment::{self, LabError, Results, split_policies};
 use umbrella_lab::result::{METRICS, Metric, Outcome, html};
 use umbrella_policy::writeback;
 
@@ -72,7 +72,7 @@ impl CompareArgs {
         let metrics = self.output.metrics(&self.input)?;
         let cells = self.run.cells(&policies, &self.input, &self.replay, &self.machine)?;
         let bars = Bars::new(&cells)?;
-        let outcomes = experiment::run(&cells, self.run.threads(), &bars)?;
+        let (outcomes, failed) = finished(experiment::run(&cells, self.run.threads(), &bars)?)?;
         let stopped = bars.finish();
         let title = cells.first().map_or_else(String::new, |cell| cell.input.name());
         self.output.give(
@@ -80,6 +80,7 @@ impl CompareArgs {
             || html::page(&title, &outcomes),
             || table::comparison(&outcomes, &metrics, table::width()),
         )?;
+        failed.map_or(Ok(()), Err)?;
         Ok(ended(stopped, outcomes.len(), cells.len(), self.output.is_for_machines()))
     }
 }
@@ -94,7 +95,7 @@ impl SingleArgs {
             })?;
         let cells = self.run.cells(&[policy], &self.input, &self.replay, &self.machine)?;
         let bars = Bars::new(&cells)?;
-        let outcomes = experiment::run(&cells, self.run.threads(), &bars)?;
+        let (outcomes, failed) = finished(experiment::run(&cells, self.run.threads(), &bars)?)?;
         let stopped = bars.finish();
         let title = cells.first().map_or_else(String::new, |cell| cell.input.name());
         let text = || match outcomes.as_slice() {
@@ -103,7 +104,17 @@ impl SingleArgs {
             several => table::comparison(several, &metrics, table::width()),
         };
         self.output.give(&outcomes, || html::page(&title, &outcomes), text)?;
+        failed.map_or(Ok(()), Err)?;
         Ok(ended(stopped, outcomes.len(), cells.len(), self.output.is_for_machines()))
+    }
+}
+
+/// The runs that finished, to be shown, and why one failed; only the error where there is nothing to show.
+fn finished(results: Results) -> Result<(Vec<Outcome>, Option<LabError>), LabError> {
+    let outcomes: Vec<Outcome> = results.outcomes.into_iter().flatten().collect();
+    match results.error {
+        Some(error) if outcomes.is_empty() => Err(error),
+        error => Ok((outcomes, error)),
     }
 }
 

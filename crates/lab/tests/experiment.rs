@@ -1,0 +1,94 @@
+//! Experiments: what finished is kept when a run fails, and runs of one table have one input.
+
+use std::collections::BTreeMap;
+use std::fs::OpenOptions as FileOptions;
+use std::io::Write;
+use std::path::Path;
+
+use umbrella_lab::experiment::{self, Cell, Input, LabError, MachineSpec, Observe, Pace, ReplayOptions};
+use umbrella_lab::result::Outcome;
+use umbrella_lab::trace::OpenOptions;
+use umbrella_units::ByteSize;
+
+fn cell(input: Input, policy: &str) -> Cell {
+    Cell {
+        policy: policy.to_owned(),
+        input,
+        machine: MachineSpec { memory: ByteSize(256 << 20), ..MachineSpec::default() },
+        seed: 1,
+        scale: 1.0,
+        swept: BTreeMap::new(),
+    }
+}
+
+fn append(path: &Path, line: &str) {
+    let mut file = FileOptions::new().append(true).open(path).unwrap();
+    writeln!(file, "{line}").unwrap();
+}
+
+const HEADER: &str = "time_us,dev,op,offset_bytes,size_bytes,flags";
+
+fn trace(records: &[&str]) -> tempfile::NamedTempFile {
+    let mut file = tempfile::Builder::new().suffix(".csv").tempfile().unwrap();
+    writeln!(file, "{HEADER}").unwrap();
+    records.iter().for_each(|record| writeln!(file, "{record}").unwrap());
+    file
+}
+
+fn input(path: &Path, device: Option<u32>) -> Result<Input, LabError> {
+    let replay = ReplayOptions { pace: Pace::AsFastAsPossible, device, ..ReplayOptions::default() };
+    Input::trace(path.to_owned(), OpenOptions::default(), replay)
+}
+
+/// Appends a line to the trace when the first run has finished.
+struct Spoiler<'a> {
+    path: &'a Path,
+    line: &'static str,
+}
+
+impl Observe for Spoiler<'_> {
+    fn finished(&self, cell: usize, _outcome: &Outcome) {
+        if cell == 0 {
+            append(self.path, self.line);
+        }
+    }
+}
+
+#[test]
+fn what_finished_is_kept_when_a_later_run_fails() {
+    for line in ["garbage", "3000,0,W,0,4096,"] {
+        let file = trace(&["0,0,W,0,4096,", "1000,0,W,8192,4096,"]);
+        let input = input(file.path(), None).unwrap();
+        let cells = ["file", "cscan", "lrw"].map(|policy| cell(input.clone(), policy));
+        let results = experiment::run(&cells, 1, &Spoiler { path: file.path(), line }).unwrap();
+        let finished: Vec<bool> = results.outcomes.iter().map(Option::is_some).collect();
+        assert_eq!(finished, [true, false, false], "{line}");
+        let error = results.error.unwrap();
+        assert_eq!(matches!(error, LabError::TraceChanged { .. }), line != "garbage", "{error}");
+    }
+}
+
+#[test]
+fn a_device_that_fits_is_replayed_though_another_would_not() {
+    let file = trace(&["0,0,W,0,4096,", "5,1,W,30000000000000,4096,"]);
+    let one = experiment::run(&[cell(input(file.path(), Some(0)).unwrap(), "file")], 1, &()).unwrap();
+    assert_eq!(one.outcomes[0].as_ref().unwrap().bytes_written, 4096);
+    let all = experiment::run(&[cell(input(file.path(), None).unwrap(), "file")], 1, &()).unwrap_err();
+    assert!(all.to_string().contains("beyond the disk's end"), "{all}");
+}
+
+#[test]
+fn the_work_of_a_workload_does_not_depend_on_the_policy() {
+    for spec in ["kernel-compile", "bonnie", "postmark", "untar", "data-backup"] {
+        let cells = ["file", "wow", "sweep", "zone"].map(|policy| {
+            let input = Input::Workload { spec: spec.to_owned() };
+            Cell { scale: 0.02, ..cell(input, policy) }
+        });
+        let results = experiment::run(&cells, 2, &()).unwrap();
+        assert!(results.error.is_none(), "{spec}: {:?}", results.error);
+        let work: Vec<(u64, u64, u64)> = (results.outcomes.iter().flatten())
+            .map(|of| (of.operations, of.bytes_requested_write, of.bytes_requested_read))
+            .collect();
+        assert!(work.iter().all(|other| *other == work[0]), "{spec}: {work:?}");
+    }
+}
