@@ -169,6 +169,79 @@ fn a_file_that_is_replaced_gives_its_mode_and_owner_to_the_new_one() {
     }
 }
 
+/// A conversion from standard input that has created its temporary, and waits for more.
+fn waiting_conversion(program: &mut Command, output: &Path, options: &[&str]) -> Child {
+    let folder = output.parent().unwrap();
+    let before = names(folder).len();
+    let mut child = program
+        .args(["convert", "-"])
+        .arg(output)
+        .args(options)
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // More than it looks at to find out the format.
+    let lines = (0..100_000).fold(String::new(), |text, number| text + &format!("{number},0,W,0,512,\n"));
+    child.stdin.as_mut().unwrap().write_all(lines.as_bytes()).unwrap();
+    let begun = Instant::now();
+    while names(folder).len() == before {
+        assert!(begun.elapsed() < Duration::from_secs(30), "the conversion does not begin");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child
+}
+
+#[test]
+fn a_conversion_that_is_interrupted_ends_at_once_and_leaves_nothing_behind() {
+    let folder = TempDir::new().unwrap();
+    for (signals, code) in [(&["-INT"][..], 130), (&["-INT", "-INT"], 130), (&["-TERM"], 143), (&["-HUP"], 129)] {
+        for options in [&[][..], &["--sort"]] {
+            let child = waiting_conversion(&mut trace(), &folder.path().join("out.csv"), options);
+            for signal in signals {
+                // The second one may come too late.
+                run(Command::new("kill").arg(signal).arg(child.id().to_string()));
+            }
+            // Its standard input stays open: only the signal can end it.
+            let mut child = child;
+            let stdin = child.stdin.take();
+            let output = child.wait_with_output().unwrap();
+            drop(stdin);
+            assert_eq!(output.status.code(), Some(code), "{signals:?} {options:?}: {}", said(&output));
+            assert!(said(&output).contains("interrupted; nothing was written"), "{}", said(&output));
+            assert_eq!(names(folder.path()), [""; 0], "{signals:?} {options:?}");
+        }
+    }
+}
+
+#[test]
+fn a_hangup_that_is_ignored_does_not_end_a_conversion() {
+    let folder = TempDir::new().unwrap();
+    let output = folder.path().join("out.csv");
+    let mut under_nohup = Command::new("sh");
+    under_nohup.args(["-c", "trap '' HUP; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_umbrella"), "lab", "trace"]);
+    let child = waiting_conversion(&mut under_nohup, &output, &[]);
+    assert!(run(Command::new("kill").arg("-HUP").arg(child.id().to_string())).status.success());
+    let done = child.wait_with_output().unwrap();
+    assert!(done.status.success() && output.exists(), "{}", said(&done));
+}
+
+#[test]
+fn success_is_told_only_once_the_output_has_its_name() {
+    let folder = TempDir::new().unwrap();
+    let output = folder.path().join("out.csv");
+    let child = waiting_conversion(&mut trace(), &output, &[]);
+    fs::write(&output, "of somebody else").unwrap();
+    let done = child.wait_with_output().unwrap();
+    assert_eq!(done.status.code(), Some(1));
+    assert!(said(&done).contains("out.csv exists") && !said(&done).contains("records as"), "{}", said(&done));
+    assert_eq!(names(folder.path()), ["out.csv"]);
+    let missing = folder.path().join("missing/");
+    let done = convert(&fixture("sample.csv"), &missing, &[]);
+    assert!(said(&done).contains("missing/ is not the name of a file"), "{}", said(&done));
+    assert!(!said(&done).contains("records as"), "{}", said(&done));
+}
+
 #[test]
 fn a_part_of_a_trace_can_be_cut_out_and_a_jumbled_one_sorted() {
     let folder = TempDir::new().unwrap();

@@ -19,12 +19,11 @@ use clap::{Args, ValueEnum};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use umbrella_lab::trace::{BlockEvent, CSV_HEADER, lost_events, parse_trace_pipe};
 use umbrella_units::Nanos;
 
 use super::trace::records;
-use super::trace_output::{Existing, Recorded};
+use super::trace_output::{Existing, Recorded, ending_signals};
 use crate::output::reasons;
 use crate::text::{count, visible_path};
 
@@ -87,7 +86,7 @@ impl RecordArgs {
             bail!("recording needs root (the kernel's tracepoints are for root only)");
         }
         let stop = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        for signal in ending_signals() {
             signal_hook::flag::register(signal, Arc::clone(&stop))?;
         }
         let existing = if self.force { Existing::Replace } else { Existing::Keep };

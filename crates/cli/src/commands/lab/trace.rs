@@ -150,16 +150,14 @@ impl Bar {
         Bar { drawn, progress, records: 0 }
     }
 
-    /// Counts a record. True every few thousand records, when the bar was drawn.
-    pub(super) fn step(&mut self) -> bool {
+    /// Counts a record, and draws the bar every few thousand records.
+    pub(super) fn step(&mut self) {
         const EVERY: u64 = 1 << 14;
         self.records += 1;
-        if !self.records.is_multiple_of(EVERY) {
-            return false;
+        if self.records.is_multiple_of(EVERY) {
+            self.drawn.set_position(self.progress.read());
+            self.drawn.set_message(format!("{} records", self.records));
         }
-        self.drawn.set_position(self.progress.read());
-        self.drawn.set_message(format!("{} records", self.records));
-        true
     }
 }
 

@@ -2,17 +2,14 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, bail};
 use clap::Args;
-use signal_hook::consts::{SIGINT, SIGTERM};
 use umbrella_lab::trace::{self, Devices, Format, Order, Record, WriteError, Writer};
 use umbrella_units::Nanos;
 
 use super::trace::{Bar, ReadArgs, duration, open, records, warn_of_skipped};
-use super::trace_output::{Existing, Output};
+use super::trace_output::{Existing, Output, Progress};
 use crate::text::visible_path;
 
 /// Write a trace in another format, a part of it, or sorted.
@@ -69,12 +66,8 @@ struct Tally {
 
 impl ConvertArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let stop = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM] {
-            // A second one ends at once, also while a pipe gives nothing.
-            signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))?;
-            signal_hook::flag::register(signal, Arc::clone(&stop))?;
-        }
+        let progress = Progress::default();
+        progress.end_at_signals()?;
         let format = self.to.unwrap_or_else(|| by_ending(&self.output));
         let mut options = self.read.options();
         if self.sort {
@@ -82,7 +75,7 @@ impl ConvertArgs {
         }
         let mut reader = open(&self.input, &options)?;
         let existing = if self.force { Existing::Replace } else { Existing::Keep };
-        let mut writer = Writer::new(Output::create(&self.output, existing)?, format)?;
+        let mut writer = Writer::new(Output::create(&self.output, existing, &progress)?, format)?;
         let mut bar = Bar::new(reader.progress());
         let mut tally = Tally::default();
         let of_input = || visible_path(&self.input);
@@ -90,13 +83,8 @@ impl ConvertArgs {
             let watched = (&mut reader).inspect(|_| {
                 bar.step();
             });
-            let stopped = || stop.load(Ordering::Relaxed);
-            let sorted =
-                trace::sort(watched.take_while(|_| !stopped()), &options, SORT_LIMIT).with_context(of_input)?;
+            let sorted = trace::sort(watched, &options, SORT_LIMIT).with_context(of_input)?;
             for record in &sorted.records {
-                if stopped() {
-                    break;
-                }
                 self.write(&mut writer, record, reader.devices(), &mut tally)?;
             }
             if sorted.corrupt_times > 0 {
@@ -106,19 +94,16 @@ impl ConvertArgs {
             while let Some(record) = reader.next() {
                 let record = record.with_context(of_input)?;
                 self.write(&mut writer, &record, reader.devices(), &mut tally)?;
-                if (bar.step() && stop.load(Ordering::Relaxed)) || self.until.is_some_and(|until| record.time >= until)
-                {
+                bar.step();
+                if self.until.is_some_and(|until| record.time >= until) {
                     break;
                 }
             }
         }
-        if stop.load(Ordering::Relaxed) {
-            bail!("interrupted; nothing was written");
-        }
         drop(bar);
         warn_of_skipped(&self.input, &reader.skipped());
+        writer.finish().with_context(|| visible_path(&self.output))?.finish()?;
         self.report(&tally, format);
-        writer.finish()?.finish()?;
         Ok(ExitCode::SUCCESS)
     }
 

@@ -3,13 +3,16 @@
 //! What can be made again ([`Output`]) leaves nothing behind when it fails; a recording ([`Recorded`]) is kept as far as it goes.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Seek, SeekFrom, Write};
+use std::io::{self, IsTerminal, Seek, SeekFrom, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, bail};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use umbrella_lab::trace::{Compression, Encoder};
 
 use crate::text::visible_path;
@@ -19,6 +22,68 @@ use crate::text::visible_path;
 pub(super) enum Existing {
     Keep,
     Replace,
+}
+
+/// How far an output is, for a signal that ends the program.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Progress(Arc<Mutex<Stage>>);
+
+#[derive(Debug, Default)]
+enum Stage {
+    #[default]
+    Nothing,
+    Temporary(PathBuf),
+    Standard,
+    Named,
+}
+
+impl Progress {
+    /// From now on a signal ends the program at once, wherever it waits, and leaves nothing behind.
+    pub(super) fn end_at_signals(&self) -> io::Result<()> {
+        let mut signals = Signals::new(ending_signals())?;
+        let progress = self.clone();
+        let end = move || signals.forever().for_each(|signal| progress.end(signal));
+        std::thread::Builder::new().name("signals".to_owned()).spawn(end)?;
+        Ok(())
+    }
+
+    fn end(&self, signal: i32) {
+        // Locked to the end, so that no file is created or named meanwhile.
+        let stage = self.stage();
+        let left = match &*stage {
+            Stage::Nothing => "nothing was written",
+            Stage::Temporary(path) => {
+                let _ = fs::remove_file(path);
+                "nothing was written"
+            }
+            Stage::Standard => "the output is not complete",
+            Stage::Named => return,
+        };
+        // A bar's line is not written on.
+        let line = if io::stderr().is_terminal() { "\n" } else { "" };
+        let _ = writeln!(io::stderr(), "{line}umbrella: interrupted; {left}");
+        std::process::exit(128 + signal);
+    }
+
+    fn stage(&self) -> MutexGuard<'_, Stage> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The signals that end a command: Ctrl-C, the system's end, and the terminal's unless nohup has it ignored.
+pub(super) fn ending_signals() -> Vec<i32> {
+    let mut signals = vec![SIGINT, SIGTERM];
+    if !is_ignored(SIGHUP) {
+        signals.push(SIGHUP);
+    }
+    signals
+}
+
+fn is_ignored(signal: i32) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
 /// Where a trace goes. Dropped without [`Output::finish`], it leaves nothing behind.
@@ -40,16 +105,18 @@ struct Temporary {
     path: PathBuf,
     target: PathBuf,
     existing: Existing,
+    progress: Progress,
 }
 
 impl Output {
     /// A new file, compressed as its name ends; `-` is standard output.
-    pub(super) fn create(target: &Path, existing: Existing) -> anyhow::Result<Output> {
+    pub(super) fn create(target: &Path, existing: Existing, progress: &Progress) -> anyhow::Result<Output> {
         if target == Path::new("-") {
+            *progress.stage() = Stage::Standard;
             let encoder = Encoder::new(Sink::Standard(io::stdout()), Compression::None)?;
             return Ok(Output { encoder: Some(encoder), temporary: None });
         }
-        let temporary = Temporary::create(target, existing)?;
+        let temporary = Temporary::create(target, existing, progress)?;
         let sink = Sink::File(temporary.file.try_clone()?);
         let encoder = Encoder::new(sink, Compression::of_name(target))?;
         Ok(Output { encoder: Some(encoder), temporary: Some(temporary) })
@@ -58,11 +125,11 @@ impl Output {
     /// Puts everything on the disk, and the file under its name.
     pub(super) fn finish(mut self) -> anyhow::Result<()> {
         let Some(encoder) = self.encoder.take() else { return Ok(()) };
-        let mut sink = encoder.finish()?;
-        sink.flush()?;
-        if let Sink::File(file) = &sink {
-            file.sync_all()?;
-        }
+        let written = encoder.finish().and_then(|mut sink| {
+            sink.flush()?;
+            if let Sink::File(file) = &sink { file.sync_all() } else { Ok(()) }
+        });
+        written.context("writing the trace")?;
         let Some(temporary) = &self.temporary else { return Ok(()) };
         temporary.rename()?;
         self.temporary = None;
@@ -103,7 +170,7 @@ fn refuse_existing(target: &Path, existing: Existing) -> anyhow::Result<()> {
 }
 
 impl Temporary {
-    fn create(target: &Path, existing: Existing) -> anyhow::Result<Temporary> {
+    fn create(target: &Path, existing: Existing, progress: &Progress) -> anyhow::Result<Temporary> {
         refuse_existing(target, existing)?;
         let name = target.file_name().filter(|_| !target.as_os_str().as_bytes().ends_with(b"/"));
         let Some(name) = name else { bail!("{} is not the name of a file", visible_path(target)) };
@@ -111,12 +178,15 @@ impl Temporary {
         hidden.push(name);
         hidden.push(format!(".{}.tmp", std::process::id()));
         let path = target.with_file_name(hidden);
+        let mut stage = progress.stage();
         let file = OpenOptions::new()
             .write(true)
             .create_new(true)
             .open(&path)
             .with_context(|| format!("cannot create {}", visible_path(&path)))?;
-        let temporary = Temporary { file, path, target: target.to_owned(), existing };
+        *stage = Stage::Temporary(path.clone());
+        drop(stage);
+        let temporary = Temporary { file, path, target: target.to_owned(), existing, progress: progress.clone() };
         if let Err(error) = take_over_access(&temporary.file, target) {
             let _ = fs::remove_file(&temporary.path);
             return Err(error)
@@ -144,6 +214,7 @@ impl Temporary {
             Existing::Keep => RenameFlags::NOREPLACE,
             Existing::Replace => RenameFlags::empty(),
         };
+        let mut stage = self.progress.stage();
         let renamed = renameat_with(CWD, &self.path, CWD, &self.target, flags);
         // Some file systems cannot refuse to replace: there, looking once more must do.
         let renamed = match renamed {
@@ -157,7 +228,9 @@ impl Temporary {
             }
             other => other.map_err(io::Error::from),
         };
-        renamed.with_context(|| format!("cannot name the output {}", visible_path(&self.target)))
+        renamed.with_context(|| format!("cannot name the output {}", visible_path(&self.target)))?;
+        *stage = Stage::Named;
+        Ok(())
     }
 }
 
@@ -212,7 +285,7 @@ const PART_BYTES: usize = 4 << 20;
 impl Recorded {
     /// A new file, as [`Output::create`].
     pub(super) fn create(target: &Path, existing: Existing) -> anyhow::Result<Recorded> {
-        let output = Output::create(target, existing)?;
+        let output = Output::create(target, existing, &Progress::default())?;
         let compression = Compression::of_name(target);
         Ok(Recorded { output, compression, part: Vec::new(), begin: 0, failed: false })
     }
@@ -288,7 +361,7 @@ fn salvage(file: &mut File, mut begin: u64, mut lines: &[u8], compression: Compr
             length = whole_lines(lines, length / 2);
         }
     }
-    lines.iter().filter(|byte| **byte == b'\n').count() as u64
+    lines.split(|byte| *byte == b'\n').skip(1).count() as u64
 }
 
 fn append(file: &mut File, begin: u64, lines: &[u8], compression: Compression) -> io::Result<u64> {
@@ -346,7 +419,7 @@ mod tests {
                 let read = trace::open(&target, &OpenOptions::default()).unwrap();
                 assert_eq!(
                     read.map(|record| record.unwrap().offset.0 / 4096).collect::<Vec<_>>(),
-                    Vec::from_iter(0..RECORDS)
+                    (0..RECORDS).collect::<Vec<_>>()
                 );
             }
         }
