@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The table of all policies on all traces of a folder, as Markdown: scripts/trace-table.sh FOLDER > docs/trace-table.md
+# The tables of docs/trace-table.md, below its text: all policies on all traces of a folder, as Markdown.
+#   scripts/trace-table.sh FOLDER > tables.md
 # Each trace is replayed as fast as the modelled disk takes it, with memory for an eighth of the pages that it writes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
