@@ -31,7 +31,9 @@ const HEADER: &str = "time_us,dev,op,offset_bytes,size_bytes,flags";
 fn trace(records: &[&str]) -> tempfile::NamedTempFile {
     let mut file = tempfile::Builder::new().suffix(".csv").tempfile().unwrap();
     writeln!(file, "{HEADER}").unwrap();
-    records.iter().for_each(|record| writeln!(file, "{record}").unwrap());
+    for record in records {
+        writeln!(file, "{record}").unwrap();
+    }
     file
 }
 
