@@ -7,7 +7,7 @@ use umbrella_units::{BlockNo, FileId, Nanos, PageKey, Pages};
 
 use super::client::Wait;
 use super::queue::{Reason, Waiting};
-use super::{Machine, RunError};
+use super::{Machine, RunError, WATCH_EVERY, Watch};
 
 /// The policy is asked again when fewer pages than this wait: enough to keep the disk's queue full.
 const LOW_WATER: usize = 256;
@@ -204,10 +204,8 @@ impl Machine {
                 false
             }
             Begin::NotWanted => {
-                if syncing.contains_key(&waiting.page)
-                    && !cache.is_dirty(waiting.page)
-                    && !cache.is_under_write_back(waiting.page)
-                {
+                // What somebody waits for was written before, or is gone; it may be dirty again since.
+                if syncing.contains_key(&waiting.page) && !cache.is_under_write_back(waiting.page) {
                     gone.push(waiting.page);
                 }
                 false
@@ -271,10 +269,18 @@ impl Machine {
         }
     }
 
-    /// Writes all that is still dirty, staged files too. Returns when the last of it was on disk.
-    pub(super) fn drain(&mut self, now: Nanos) -> Result<Nanos, RunError> {
+    /// Writes all that is still dirty, staged files too. Returns when the last of it was on disk, and whether the watcher had
+    /// enough before.
+    pub(super) fn drain(&mut self, now: Nanos, watch: &mut dyn Watch) -> Result<(Nanos, bool), RunError> {
         let mut now = now;
         loop {
+            self.until_watch = self.until_watch.saturating_sub(1);
+            if self.until_watch == 0 {
+                self.until_watch = WATCH_EVERY;
+                if !watch.at(now, Some(1.0)) {
+                    return Ok((now, true));
+                }
+            }
             let staged = self.files.staged_longest(self.batch);
             self.transform_while_there_is_room(now, staged);
             let waiting = self.queue.waiting_writes() as u64;
@@ -292,7 +298,7 @@ impl Machine {
             let Some(next) = self.queue.next_event() else {
                 if self.queue.is_idle() && self.cache.counts().dirty == 0 {
                     debug_assert_eq!(self.policy.dirty(), Pages(0), "the policy knows of pages that are not dirty");
-                    return Ok(now);
+                    return Ok((now, false));
                 }
                 return Err(self.stuck(now));
             };

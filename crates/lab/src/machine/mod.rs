@@ -140,6 +140,8 @@ pub struct Machine {
     deferred: FxHashMap<PageKey, Waiting>,
 
     tally: Tally,
+    /// Events until the watcher is asked again.
+    until_watch: u32,
     /// When clients were last woken because nothing would have happened.
     helped_at: Option<Nanos>,
     /// Dirty pages at the last look at the policy's memory.
@@ -197,6 +199,7 @@ impl Machine {
             syncing: FxHashMap::default(),
             deferred: FxHashMap::default(),
             tally: Tally::default(),
+            until_watch: WATCH_EVERY,
             helped_at: None,
             most_seen: 0,
             error: None,
@@ -254,12 +257,11 @@ impl Machine {
         (0..self.running as u32).for_each(|client| self.wake(client, Nanos(0)));
 
         let mut now = Nanos(0);
-        let mut until_watch = WATCH_EVERY;
         let mut interrupted = false;
         while self.running > 0 {
-            until_watch -= 1;
-            if until_watch == 0 {
-                until_watch = WATCH_EVERY;
+            self.until_watch = self.until_watch.saturating_sub(1);
+            if self.until_watch == 0 {
+                self.until_watch = WATCH_EVERY;
                 if !watch.at(now, workload.progress(now)) {
                     interrupted = true;
                     break;
@@ -280,7 +282,7 @@ impl Machine {
         let finished = now.max(self.cpu_free);
         now = finished;
         if !interrupted {
-            now = self.drain(now)?;
+            (now, interrupted) = self.drain(now, watch)?;
         }
         Ok(self.outcome(setting, finished, now, interrupted))
     }
@@ -362,7 +364,9 @@ impl Machine {
                     }
                     let earlier = |other: Option<Nanos>| other.is_some_and(|other| other <= at);
                     let others = self.ready.peek().map(|Reverse((at, _, _))| *at);
-                    if earlier(others) || earlier(self.queue.next_event()) || earlier(self.next_wake) {
+                    self.until_watch = self.until_watch.saturating_sub(1);
+                    let somebody = earlier(others) || earlier(self.queue.next_event()) || earlier(self.next_wake);
+                    if somebody || self.until_watch == 0 {
                         self.wake(client, at);
                         return Ok(now);
                     }

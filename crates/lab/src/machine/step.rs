@@ -197,7 +197,12 @@ impl Machine {
     ) -> Option<Verdict> {
         let more = self.files.staged_growth(file, offset, size);
         if !self.room(now, more + METADATA_ROOM) {
-            return Some(Verdict::Blocked(Wait::Memory));
+            let counts = self.cache.counts();
+            if counts.dirty + counts.write_back + self.files.staged_pages() > 0 {
+                return Some(Verdict::Blocked(Wait::Memory));
+            }
+            // Nothing can leave any more: it is larger than memory.
+            self.transform(now, file);
         }
         if self.cache.demand(now).throttled {
             return Some(Verdict::Blocked(Wait::Throttled));

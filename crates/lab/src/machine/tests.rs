@@ -402,6 +402,22 @@ fn a_watcher_ends_a_run() {
     assert!(outcome.operations < 2_000_000);
 }
 
+#[test]
+fn a_lone_client_that_never_waits_is_watched_too() {
+    struct Count(u32);
+    impl Watch for Count {
+        fn at(&mut self, _now: Nanos, _share: Option<f64>) -> bool {
+            self.0 += 1;
+            true
+        }
+    }
+    let setup = Setup { device: true, expire_after: None, ..Setup::default() };
+    let mut script = Script { prepare: vec![].into_iter(), clients: vec![vec![on_device(0, 1); 100_000].into_iter()] };
+    let mut count = Count(0);
+    machine(&setup).run(setting("file"), &mut script, &mut count).expect("an outcome");
+    assert!(count.0 >= 100_000 / WATCH_EVERY, "{}", count.0);
+}
+
 /// A step of the generated scripts, over few files and a small disk so that they meet.
 fn any_step() -> impl Strategy<Value = Step> {
     let size = 1u64..200_000;

@@ -39,8 +39,18 @@ pub(super) struct Layout {
     pub(super) blocks: u64,
     /// Blocks that hold no files: what is not free on an empty file system.
     pub(super) metadata_blocks: u64,
-    block_bits: Vec<u64>,
+    /// Bitmaps of groups in which a block was taken; a large disk has 65,000 groups, of which a run uses few.
+    block_bits: Vec<Option<Box<[u64]>>>,
+    /// Those of all others: without and with a copy of the superblock.
+    fresh: [Box<[u64]>; 2],
     inode_bits: Vec<u64>,
+}
+
+/// The bitmap of an empty group of `size` blocks that begins with so much metadata.
+fn fresh_bits(metadata: u64, size: u64) -> Box<[u64]> {
+    let mut bits = vec![0; GROUP_WORDS].into_boxed_slice();
+    (0..metadata).chain(size..GROUP_BLOCKS).for_each(|at| bitmap::set(&mut bits, at as usize));
+    bits
 }
 
 fn has_copy(group: u64) -> bool {
@@ -83,14 +93,16 @@ impl Layout {
             directories: 0,
             blocks: end,
             metadata_blocks: 0,
-            block_bits: vec![0; groups as usize * GROUP_WORDS],
+            block_bits: vec![None; groups as usize],
+            fresh: [0, 1 + descriptors].map(|copies| fresh_bits(copies + 2 + table, GROUP_BLOCKS)),
             inode_bits: vec![0; groups as usize * (inodes_per_group / 64) as usize],
         };
         for group in 0..groups {
             let size = (end - group * GROUP_BLOCKS).min(GROUP_BLOCKS);
             let metadata = copies(group) + 2 + table;
-            let bits = layout.block_bits_mut(group as u32);
-            (0..metadata).chain(size..GROUP_BLOCKS).for_each(|at| bitmap::set(bits, at as usize));
+            if size < GROUP_BLOCKS {
+                layout.block_bits[group as usize] = Some(fresh_bits(metadata, size));
+            }
             let reserved = if group == 0 { RESERVED_INODES } else { 0 };
             (0..reserved).for_each(|at| bitmap::set(&mut layout.inode_bits, at));
             layout.groups.push(Group {
@@ -134,11 +146,17 @@ impl Layout {
     }
 
     pub(super) fn block_bits(&self, group: u32) -> &[u64] {
-        &self.block_bits[group as usize * GROUP_WORDS..][..GROUP_WORDS]
+        self.block_bits[group as usize].as_deref().unwrap_or(&self.fresh[self.kind(group)])
     }
 
     fn block_bits_mut(&mut self, group: u32) -> &mut [u64] {
-        &mut self.block_bits[group as usize * GROUP_WORDS..][..GROUP_WORDS]
+        let kind = self.kind(group);
+        self.block_bits[group as usize].get_or_insert_with(|| self.fresh[kind].clone())
+    }
+
+    /// Which of the fresh bitmaps the group has.
+    fn kind(&self, group: u32) -> usize {
+        usize::from(self.at(group).copies > 0)
     }
 
     pub(super) fn block_bitmap(&self, group: u32) -> BlockNo {
