@@ -10,7 +10,7 @@ use umbrella_policy::writeback::{PolicyInfo, WriteBack, WriteBackError, find_pol
 use umbrella_units::{ByteSize, Nanos, PAGE_BYTES};
 
 use super::LabError;
-use super::replay::{Replay, ReplayOptions, areas, end_of_areas};
+use super::replay::{Replay, ReplayOptions, areas};
 use crate::machine::{Config, Foresight, Layout, Machine, RunError, Watch, WriteLog};
 use crate::result::{Outcome, Setting};
 use crate::trace::{self, OpenOptions, Summary, TraceError};
@@ -163,7 +163,7 @@ impl Cell {
             Input::Workload { spec } => drop(build_workload(spec, Seed(self.seed), Scale::new(self.scale)?)?),
             Input::Trace { replay, summary, .. } => {
                 let capacity = self.disk(&profile).capacity().block();
-                let end = end_of_areas(summary, replay.device);
+                let (_, end) = areas(summary, replay.device);
                 if replay.fit == super::Fit::Refuse && end > capacity {
                     let address = end.0.saturating_mul(PAGE_BYTES);
                     let source = RunError::BeyondEnd { address, capacity: capacity.0 * PAGE_BYTES };
@@ -238,7 +238,7 @@ impl Cell {
                 let wrong = |source| LabError::Trace { path: path.clone(), source };
                 let reader = trace::open(path, open).map_err(wrong)?;
                 let capacity = self.disk(&profiles::profile(&self.machine.disk)?).capacity().block();
-                let areas = areas(summary, replay.device);
+                let (areas, _) = areas(summary, replay.device);
                 let mut replay = Replay::new(reader, *replay, areas, capacity, summary.records);
                 let outcome = run(&mut replay);
                 match replay.take_error() {

@@ -50,26 +50,17 @@ impl Default for ReplayOptions {
     }
 }
 
-/// Where each device of a trace begins on the modelled disk, in blocks.
-pub(super) fn areas(summary: &Summary, device: Option<u32>) -> Vec<BlockNo> {
-    let mut next = 0u64;
-    let blocks = summary.devices.iter().enumerate().map(|(number, of)| {
-        let wanted = device.is_none_or(|device| device as usize == number);
-        if wanted { of.end.0.div_ceil(PAGE_BYTES) } else { 0 }
-    });
-    let begin = |blocks: u64| {
-        let begin = BlockNo(next);
-        next = next.saturating_add(blocks);
-        begin
-    };
-    blocks.map(begin).collect()
-}
-
-/// The block behind the last of them.
-pub(super) fn end_of_areas(summary: &Summary, device: Option<u32>) -> BlockNo {
-    let wanted = |(number, _): &(usize, _)| device.is_none_or(|device| device as usize == *number);
-    let devices = summary.devices.iter().enumerate().filter(wanted);
-    devices.fold(BlockNo(0), |end, (_, of)| BlockNo(end.0.saturating_add(of.end.0.div_ceil(PAGE_BYTES))))
+/// Where each device of a trace begins on the modelled disk, in blocks, and where the last of them ends.
+pub(super) fn areas(summary: &Summary, device: Option<u32>) -> (Vec<BlockNo>, BlockNo) {
+    let mut next = BlockNo(0);
+    let mut areas = Vec::with_capacity(summary.devices.len());
+    for (number, of) in summary.devices.iter().enumerate() {
+        areas.push(next);
+        if device.is_none_or(|device| device as usize == number) {
+            next.0 = next.0.saturating_add(of.end.0.div_ceil(PAGE_BYTES));
+        }
+    }
+    (areas, next)
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -16,7 +16,7 @@ impl Machine {
     /// Asks the policy for what the thresholds demand, and hands the disk what it has room for.
     pub(super) fn feed(&mut self, now: Nanos) {
         self.wake_throttled(now);
-        let low_water = (self.batch as usize).min(LOW_WATER);
+        let low_water = (self.cache.batch() as usize).min(LOW_WATER);
         loop {
             let mut chosen = false;
             while self.queue.waiting_writes() < low_water {
@@ -39,7 +39,7 @@ impl Machine {
         let counts = self.cache.counts();
         self.tally.peak_dirty = self.tally.peak_dirty.max(counts.dirty + counts.write_back);
         let waiting = self.queue.waiting_writes() as u64;
-        let batch = self.batch;
+        let batch = self.cache.batch();
         let demand = self.cache.demand(now);
         if demand.background > waiting {
             return Some((batch, Reason::Threshold));
@@ -59,7 +59,8 @@ impl Machine {
         let pressed = reason == Reason::Reclaim || !self.throttled.is_empty();
         while selected.is_empty() && pressed && self.cache.counts().active > 0 {
             // All that is dirty is active. Memory has to come from somewhere: the list ages.
-            self.cache.deactivate(self.batch as usize, &mut self.changes);
+            let batch = self.cache.batch() as usize;
+            self.cache.deactivate(batch, &mut self.changes);
             self.tell_policy(now);
             self.policy.select(now, Pages(want), &mut selected);
         }
@@ -281,13 +282,13 @@ impl Machine {
                     return Ok((now, true));
                 }
             }
-            let staged = self.files.staged_longest(self.batch);
-            self.transform_while_there_is_room(now, staged);
+            let staged = self.files.staged_longest(self.cache.batch());
+            self.transform_while_there_is_room(now, &staged);
             let waiting = self.queue.waiting_writes() as u64;
             if waiting == 0
                 && self.deferred.is_empty()
                 && self.cache.counts().dirty > 0
-                && !self.choose(now, self.batch, Reason::Drained)
+                && !self.choose(now, self.cache.batch(), Reason::Drained)
             {
                 let mut pages = std::mem::take(&mut self.keys);
                 self.cache.least_recent_dirty(usize::MAX, &mut pages);

@@ -129,8 +129,6 @@ pub struct Machine {
     starved: Vec<u32>,
     cpu_free: Nanos,
     next_wake: Option<Nanos>,
-    /// How many pages a policy is asked for at a time.
-    batch: u64,
 
     /// Pages that are on their way from the disk, and who waits for them.
     reading: FxHashMap<PageKey, Waiters>,
@@ -178,7 +176,6 @@ impl Machine {
         let files = Files::new(layout, capacity, config.staging, config.delayed_allocation)?;
         let next_wake = cache.next_wake(Nanos(0));
         Ok(Machine {
-            batch: config.cache.batch_pages(),
             config,
             cache,
             policy,

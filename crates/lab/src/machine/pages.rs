@@ -66,7 +66,8 @@ impl Machine {
         self.tell_policy(now);
         if staged && reclaimed + short > 0 {
             let leave = self.files.pressure(reclaimed, self.cache.counts().pages, short);
-            self.transform_while_there_is_room(now, leave);
+            let left = self.transform_while_there_is_room(now, &leave);
+            self.files.still_owed(left);
         }
     }
 
@@ -218,20 +219,19 @@ impl Machine {
     }
 
     /// Staged files get their places on disk as long as there is room for the metadata that this dirties. The others wait
-    /// for the disk as everybody does, unless there is nothing to wait for.
-    pub(super) fn transform_while_there_is_room(&mut self, now: Nanos, files: Vec<FileId>) {
-        let mut files = files.into_iter();
-        while let Some(file) = files.next() {
+    /// for the disk as everybody does, unless there is nothing to wait for. Returns how many pages those have.
+    pub(super) fn transform_while_there_is_room(&mut self, now: Nanos, mut files: &[FileId]) -> u64 {
+        while let [file, rest @ ..] = files {
             let room = self.cache.make_room(METADATA_ROOM, &mut self.changes).is_ok();
             self.tell_policy(now);
             let counts = self.cache.counts();
             if !room && counts.dirty + counts.write_back > 0 {
-                let rest: u64 = files.map(|file| self.files.pages(file)).sum();
-                self.files.still_owed(self.files.pages(file) + rest);
-                return;
+                break;
             }
-            self.transform(now, file);
+            self.transform(now, *file);
+            files = rest;
         }
+        files.iter().map(|file| self.files.pages(*file)).sum()
     }
 
     /// A staged file gets its place on disk: inode and all blocks at once; its pages are dirty pages from now on.

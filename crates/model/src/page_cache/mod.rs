@@ -80,6 +80,11 @@ impl PageCache {
         &self.config
     }
 
+    /// The unit of background write-back, in pages ([`Config::batch_pages`]).
+    pub fn batch(&self) -> u64 {
+        self.batch
+    }
+
     /// Pages by state.
     pub fn counts(&self) -> Counts {
         Counts {
