@@ -13,8 +13,12 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("umbrella-policy", &["umbrella-units"]),
     ("umbrella-model", &["umbrella-units"]),
     ("umbrella-lab", &["umbrella-units", "umbrella-policy", "umbrella-model"]),
+    ("umbrella-block", &["umbrella-units", "umbrella-policy", "umbrella-model"]),
     ("umbrella-fs", &["umbrella-units", "umbrella-policy"]),
-    ("umbrella", &["umbrella-units", "umbrella-policy", "umbrella-model", "umbrella-lab", "umbrella-fs"]),
+    (
+        "umbrella",
+        &["umbrella-units", "umbrella-policy", "umbrella-model", "umbrella-lab", "umbrella-block", "umbrella-fs"],
+    ),
 ];
 
 /// What would let a decision see the world, or the same input decide twice.
@@ -37,6 +41,7 @@ const FORBIDDEN_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("umbrella-policy", &["libc", "nix", "rustix", "fuser", "rand", "anyhow", "tracing", "parking_lot"]),
     ("umbrella-model", &["libc", "nix", "rustix", "fuser", "rand", "anyhow", "tracing", "parking_lot"]),
     ("umbrella-lab", &["libc", "nix", "rustix", "fuser", "anyhow", "clap", "toml", "indicatif", "comfy-table"]),
+    ("umbrella-block", &["anyhow", "clap", "toml", "indicatif", "comfy-table"]),
     ("umbrella-fs", &["anyhow", "clap", "toml", "indicatif", "comfy-table"]),
 ];
 

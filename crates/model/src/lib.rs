@@ -4,5 +4,6 @@
 pub mod allocator;
 pub mod device;
 pub mod page_cache;
+pub mod power;
 pub mod scheduler;
 pub mod staging;

@@ -3,6 +3,8 @@ use std::ops::{Add, Sub};
 
 use serde::{Deserialize, Serialize};
 
+use crate::ByteSize;
+
 /// Bytes of a page, the unit of write-back; a block of a device has the same size.
 pub const PAGE_BYTES: u64 = 4096;
 
@@ -60,6 +62,53 @@ impl Extent {
     /// The block after the last.
     pub fn end(self) -> BlockNo {
         BlockNo(self.start.0 + self.blocks)
+    }
+}
+
+/// Adjacent sectors of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct SectorRange {
+    /// The first sector.
+    pub start: Lba,
+    /// How many sectors.
+    pub sectors: u64,
+}
+
+impl SectorRange {
+    /// The sectors from `start` up to, not including, `end`; none when `end` is not behind `start`.
+    pub fn between(start: Lba, end: Lba) -> SectorRange {
+        SectorRange { start, sectors: end.0.saturating_sub(start.0) }
+    }
+
+    /// The sector behind the last one; the end of all addresses where that is beyond it.
+    pub fn end(self) -> Lba {
+        Lba(self.start.0.saturating_add(self.sectors))
+    }
+
+    /// Their bytes.
+    pub fn bytes(self) -> ByteSize {
+        ByteSize(self.sectors.saturating_mul(SECTOR_BYTES))
+    }
+
+    /// What both have; possibly nothing.
+    #[must_use]
+    pub fn intersection(self, other: SectorRange) -> SectorRange {
+        SectorRange::between(self.start.max(other.start), self.end().min(other.end()))
+    }
+
+    /// Whether they have a sector in common.
+    pub fn overlaps(self, other: SectorRange) -> bool {
+        self.intersection(other).sectors > 0
+    }
+}
+
+impl fmt::Display for SectorRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.sectors {
+            0 => write!(f, "no sector at {}", self.start.0),
+            1 => write!(f, "sector {}", self.start.0),
+            _ => write!(f, "sectors {} to {}", self.start.0, self.end().0 - 1),
+        }
     }
 }
 

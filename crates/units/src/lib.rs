@@ -9,6 +9,7 @@ mod time;
 
 pub use block::{
     BLOCK_SECTORS, BlockNo, Extent, FileId, Lba, Nanos, PAGE_BYTES, PageIndex, PageKey, Pages, SECTOR_BYTES,
+    SectorRange,
 };
 pub use ids::{BranchId, Ino};
 pub use size::{Amount, ByteSize, ParseSizeError};

@@ -1,0 +1,89 @@
+//! The interface of everything that holds sectors.
+
+use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
+
+use crate::error::BlockError;
+
+/// What a device is like; it does not change while the device is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Geometry {
+    /// How many sectors it has.
+    pub capacity: Lba,
+    /// The least that it reads or writes, in bytes: a power of two, at least [`SECTOR_BYTES`]. Addresses and lengths are multiples.
+    pub logical_block: u32,
+    /// What it reads and writes without extra work, in bytes: a power of two, at least the logical block.
+    pub physical_block: u32,
+    /// Whether distance costs time.
+    pub rotational: bool,
+    /// How many calls are worth making at once; 1 for a device that answers at once or one after another anyway.
+    pub queue_depth: u32,
+}
+
+impl Geometry {
+    /// Its size in bytes.
+    pub fn size(&self) -> ByteSize {
+        ByteSize(self.capacity.0 * SECTOR_BYTES)
+    }
+
+    /// The sectors of a transfer of `bytes` bytes at `at`, if they exist and are whole logical blocks.
+    pub fn check(&self, at: Lba, bytes: usize) -> Result<SectorRange, BlockError> {
+        let block = u64::from(self.logical_block);
+        let range = SectorRange { start: at, sectors: bytes as u64 / SECTOR_BYTES };
+        if !(bytes as u64).is_multiple_of(block) || !at.0.is_multiple_of(block / SECTOR_BYTES) {
+            return Err(BlockError::Unaligned { at, bytes: bytes as u64, logical_block: self.logical_block });
+        }
+        self.check_range(range)?;
+        Ok(range)
+    }
+
+    /// Whether all of the range exists.
+    pub fn check_range(&self, range: SectorRange) -> Result<(), BlockError> {
+        if range.start.0.checked_add(range.sectors).is_none_or(|end| end > self.capacity.0) {
+            return Err(BlockError::BeyondEnd { range, capacity: self.capacity });
+        }
+        Ok(())
+    }
+}
+
+/// What must be true when a write returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// It is read back from now on; a power cut may lose it until the next flush.
+    Cached,
+    /// It is on the medium (FUA). Says nothing of earlier writes.
+    Through,
+}
+
+/// How zeroes may be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Zeroes {
+    /// The space may be given back.
+    Unmap,
+    /// The space stays allocated.
+    Keep,
+}
+
+/// Something that holds sectors. Calls block, and may come from many threads at once.
+///
+/// As a disk does: a write may be torn between sectors by a power cut, never inside one; a read that overlaps a
+/// write under way sees either; what [`flush`](BlockDevice::flush) was called for after it returned is durable once that returns. After a flush
+/// failed nothing written before it can be relied on, and the device refuses writes.
+pub trait BlockDevice: Send + Sync {
+    /// What it is like.
+    fn geometry(&self) -> Geometry;
+
+    /// Fills `buffer` from sector `at` on.
+    fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError>;
+
+    /// Writes `data` from sector `at` on.
+    fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError>;
+
+    /// Makes all writes that have returned durable.
+    fn flush(&self) -> Result<(), BlockError>;
+
+    /// The contents of the range are not needed any more; reads return the old contents or zeroes.
+    fn discard(&self, range: SectorRange) -> Result<(), BlockError>;
+
+    /// The range reads as zeroes.
+    fn write_zeroes(&self, range: SectorRange, zeroes: Zeroes, durability: Durability) -> Result<(), BlockError>;
+}

@@ -1,0 +1,1 @@
+//! An emulated disk: the model's timing in real time.

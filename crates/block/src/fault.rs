@@ -1,0 +1,1 @@
+//! A device that fails as told: errors, short and torn writes, lost flushes, power cuts.

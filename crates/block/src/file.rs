@@ -1,0 +1,1 @@
+//! A regular file or a real device.

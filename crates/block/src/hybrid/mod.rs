@@ -1,0 +1,1 @@
+//! The hybrid disk: a flash log before a disk that sleeps.

@@ -1,0 +1,1 @@
+//! Offers a block device to programs: NBD, and a file for loop devices.

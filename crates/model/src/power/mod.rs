@@ -1,0 +1,1 @@
+//! Power states of a disk, and the energy that they take.

@@ -1,0 +1,1 @@
+//! When a disk may sleep.
