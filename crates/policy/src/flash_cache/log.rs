@@ -128,16 +128,24 @@ impl Log {
         self.requests.range(skipped as usize..).enumerate().map(move |(index, logged)| (first + index as u64, *logged))
     }
 
-    /// Takes the place of a record of so many sectors, if there is room. A record does not run over the end of the log: it
+    /// Where a record of so many sectors goes, and where the tail is then. A record does not run over the end of the log: it
     /// begins at the start again, and what is left at the end stays unused for this lap.
-    pub fn reserve(&mut self, sectors: u64) -> Option<LogSector> {
+    fn place(&self, sectors: u64) -> Option<(LogSector, LogSector)> {
         let offset = self.head.0 % self.size;
         let skip = if offset + sectors > self.size { self.size - offset } else { 0 };
         let at = LogSector(self.head.0 + skip);
         let tail = if self.used() == 0 { at } else { self.tail };
-        if sectors > self.size || at.0 + sectors - tail.0 > self.size {
-            return None;
-        }
+        (sectors <= self.size && at.0 + sectors - tail.0 <= self.size).then_some((at, tail))
+    }
+
+    /// Whether a record of so many sectors can be reserved.
+    pub fn has_room(&self, sectors: u64) -> bool {
+        self.place(sectors).is_some()
+    }
+
+    /// Takes the place of a record of so many sectors, if there is room.
+    pub fn reserve(&mut self, sectors: u64) -> Option<LogSector> {
+        let (at, tail) = self.place(sectors)?;
         self.tail = tail;
         self.head = LogSector(at.0 + sectors);
         Some(at)

@@ -1,0 +1,71 @@
+//! Verifies a pair without changing it.
+
+use serde::Serialize;
+use umbrella_policy::flash_cache::LogMap;
+use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
+use uuid::Uuid;
+
+use super::error::HybridError;
+use super::pair::{Half, read_labels};
+use super::recover::{joined, scan};
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CheckReport {
+    /// The flash.
+    pub flash: Uuid,
+    /// The disk.
+    pub disk: Uuid,
+    /// How often the pair was opened.
+    pub epoch: u64,
+    /// Records that count.
+    pub records: u64,
+    /// Bytes of the log that they take.
+    pub log_used: ByteSize,
+    /// Bytes of the log.
+    pub log_size: ByteSize,
+    /// Bytes of the disk whose newest data is only in the log.
+    pub cached: ByteSize,
+    /// Bytes ever written to the flash.
+    pub flash_written: ByteSize,
+    /// Whether a record was being written when it ended; nobody was told that it was durable.
+    pub torn: bool,
+    /// What is wrong; nothing when all is well.
+    pub damage: Option<String>,
+    /// The sectors whose newest data is only in the log, as far as its records count.
+    pub only_in_log: Vec<SectorRange>,
+}
+
+/// Reads both halves and all of the log. An error if they are no pair; damage of the log is part of the report.
+pub fn check(disk: &Half, flash: &Half) -> Result<CheckReport, HybridError> {
+    let labels = read_labels(disk, flash)?;
+    let superblock = labels.superblock;
+    let mut map = LogMap::default();
+    let (mut records, mut end) = (0, superblock.tail);
+    let scanned = scan(flash, &superblock, |header| {
+        for logged in header.logged() {
+            map.insert(logged.range, logged.source);
+        }
+        records += 1;
+        end = header.end();
+    });
+    let (torn, damage) = match scanned {
+        Ok(found) => (found.torn, None),
+        Err(damage @ HybridError::Corrupt { .. }) => (false, Some(damage.to_string())),
+        Err(error) => return Err(error),
+    };
+    let bytes = |sectors: u64| ByteSize(sectors * SECTOR_BYTES);
+    Ok(CheckReport {
+        flash: superblock.flash,
+        disk: superblock.disk,
+        epoch: superblock.epoch,
+        records,
+        log_used: bytes(end.0 - superblock.tail.0),
+        log_size: bytes(superblock.log_size),
+        cached: bytes(map.sectors()),
+        flash_written: ByteSize(superblock.written),
+        torn,
+        damage,
+        only_in_log: joined(map.pieces_from(Lba(0)).map(|piece| piece.range)),
+    })
+}

@@ -1,0 +1,356 @@
+//! Reading and writing: what goes to the log, what to the disk.
+
+use std::time::{Duration, Instant};
+
+use parking_lot::MutexGuard;
+use smallvec::SmallVec;
+use umbrella_policy::flash_cache::{LogSector, Moment, Piece as MapPiece, Source, WriteRoute};
+use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
+
+use super::building::{Building, Payload, Piece};
+use super::engine::{Hybrid, Record, Shared, State};
+use super::format::MOST_DATA;
+use super::stats::Motion;
+use crate::device::{BlockDevice, Durability, Geometry, Zeroes};
+use crate::error::{BlockError, Operation};
+
+/// The longest that one write is held back because the log is filling up.
+const MOST_DELAY: Duration = Duration::from_millis(250);
+/// The most sectors in one entry of zeroes, so that a drain of it is bounded: 1 TiB.
+const MOST_ZEROES: u64 = (1 << 40) / SECTOR_BYTES;
+
+/// What came of a piece that should go to the log.
+enum Joined {
+    /// It will be on flash when so many have been committed.
+    Waiting(u64),
+    /// The situation has changed; it may go elsewhere now.
+    Again,
+}
+
+impl BlockDevice for Hybrid {
+    fn geometry(&self) -> Geometry {
+        self.shared.geometry()
+    }
+
+    fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
+        let range = self.geometry().check(at, buffer.len())?;
+        self.shared.read(range, buffer)
+    }
+
+    fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
+        let range = self.geometry().check(at, data.len())?;
+        self.shared.write(range, Payload::Data(data), durability)
+    }
+
+    fn flush(&self) -> Result<(), BlockError> {
+        self.shared.flush_all()
+    }
+
+    /// Only what the log has nothing of, and only while the disk spins: nobody wakes a disk to tell it what it need not know.
+    fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
+        self.geometry().check_range(range)?;
+        let mut state = self.shared.state.lock();
+        self.shared.refuse_if_poisoned(&state)?;
+        if state.disk != Motion::Spinning || state.log.map().overlaps(range) {
+            return Ok(());
+        }
+        self.shared.direct(&mut state, range, || self.shared.disk.device.discard(range))
+    }
+
+    fn write_zeroes(&self, range: SectorRange, zeroes: Zeroes, durability: Durability) -> Result<(), BlockError> {
+        self.geometry().check_range(range)?;
+        self.shared.write(range, Payload::Zeroes(zeroes), durability)
+    }
+}
+
+impl Shared {
+    fn write(&self, range: SectorRange, payload: Payload<'_>, durability: Durability) -> Result<(), BlockError> {
+        let most = match payload {
+            Payload::Data(_) => MOST_DATA,
+            Payload::Zeroes(_) => MOST_ZEROES,
+        };
+        let mut state = self.state.lock();
+        self.touch(&mut state);
+        state.tally.writes += 1;
+        let mut done = 0;
+        while done < range.sectors {
+            self.refuse_if_poisoned(&state)?;
+            let rest = SectorRange { start: Lba(range.start.0 + done), sectors: range.sectors - done };
+            if state.disk == Motion::Stopping {
+                self.spun.wait(&mut state);
+                continue;
+            }
+            let payload = tail_of(payload, done);
+            if self.goes_to_disk(&state, rest) {
+                self.direct(&mut state, rest, || self.to_disk(rest, payload, durability))?;
+                return if done > 0 { self.make_durable(&mut state, durability) } else { Ok(()) };
+            }
+            let part = SectorRange { sectors: rest.sectors.min(most), ..rest };
+            let payload = head_of(payload, part.sectors);
+            let piece = MutexGuard::unlocked(&mut state, || Piece::new(part, payload));
+            if let Joined::Waiting(number) = self.join(&mut state, &piece)? {
+                self.wait_for(&mut state, number)?;
+                done += part.sectors;
+                self.moment(&mut state, Moment::Logged);
+                self.slow_down(&mut state, part.sectors);
+            }
+        }
+        state.tally.writes_to_log += 1;
+        self.make_durable(&mut state, durability)
+    }
+
+    fn make_durable(&self, state: &mut MutexGuard<'_, State>, durability: Durability) -> Result<(), BlockError> {
+        match durability {
+            Durability::Through => self.flush_log(state),
+            Durability::Cached => Ok(()),
+        }
+    }
+
+    /// Whether a write goes past the log. Not while one to the same sectors is on its way into the log: of two writes at the same time
+    /// either may win, but the winner must not change later.
+    fn goes_to_disk(&self, state: &State, range: SectorRange) -> bool {
+        state.disk == Motion::Spinning
+            && state.log.route(range, true) == WriteRoute::Disk
+            && !state.pending.iter().any(|(_, other)| other.overlaps(range))
+    }
+
+    fn to_disk(&self, range: SectorRange, payload: Payload<'_>, durability: Durability) -> Result<(), BlockError> {
+        match payload {
+            Payload::Data(data) => self.disk.device.write(range.start, data, durability),
+            Payload::Zeroes(zeroes) => self.disk.device.write_zeroes(range, zeroes, durability),
+        }
+    }
+
+    /// Runs something that changes the disk while it spins. What overlaps it waits before it goes to the log.
+    fn direct(
+        &self,
+        state: &mut MutexGuard<'_, State>,
+        range: SectorRange,
+        call: impl FnOnce() -> Result<(), BlockError>,
+    ) -> Result<(), BlockError> {
+        state.direct_writes.push(range);
+        let done = MutexGuard::unlocked(state, call);
+        if let Some(place) = state.direct_writes.iter().position(|other| *other == range) {
+            state.direct_writes.swap_remove(place);
+        }
+        state.direct_done += 1;
+        self.room.notify_all();
+        done
+    }
+
+    /// Puts a piece into the record that is being put together, as soon as there is room in the log.
+    fn join(&self, state: &mut MutexGuard<'_, State>, piece: &Piece<'_>) -> Result<Joined, BlockError> {
+        if state.disk == Motion::Stopping || self.goes_to_disk(state, piece.range) {
+            return Ok(Joined::Again);
+        }
+        // While an older write to the same sectors is on its way to the disk, this one must not be drained before it arrives.
+        if state.direct_writes.iter().any(|other| other.overlaps(piece.range)) {
+            self.room.wait(state);
+            return Ok(Joined::Again);
+        }
+        if !state.building.fits(piece) {
+            self.lead_or_wait(state)?;
+            return Ok(Joined::Again);
+        }
+        if !state.log.has_room(state.building.sectors_with(piece.data())) {
+            self.wait_for_room(state)?;
+            return Ok(Joined::Again);
+        }
+        state.building.add(piece);
+        state.joined += 1;
+        let number = state.joined;
+        state.pending.push_back((number, piece.range));
+        Ok(Joined::Waiting(number))
+    }
+
+    /// The log is full: it is drained, by the keeper or, where there is none, here.
+    fn wait_for_room(&self, state: &mut MutexGuard<'_, State>) -> Result<(), BlockError> {
+        if !state.building.is_empty() {
+            return self.lead_or_wait(state);
+        }
+        let begun = Instant::now();
+        self.moment(state, Moment::Full);
+        if !state.kept && !state.draining {
+            MutexGuard::unlocked(state, || self.drain()).map_err(|error| error.on(&self.disk))?;
+        } else if let Some((_, error)) = &state.drain_failure {
+            return Err(error.clone().on(&self.disk));
+        } else {
+            self.room.wait(state);
+        }
+        state.tally.slowed += 1;
+        state.tally.slowed_time += begun.elapsed();
+        Ok(())
+    }
+
+    fn lead_or_wait(&self, state: &mut MutexGuard<'_, State>) -> Result<(), BlockError> {
+        if state.leading {
+            self.committed_now.wait(state);
+            return self.refuse_if_poisoned(state);
+        }
+        self.lead(state)
+    }
+
+    /// Returns when the piece of that number is on flash.
+    fn wait_for(&self, state: &mut MutexGuard<'_, State>, number: u64) -> Result<(), BlockError> {
+        while state.committed < number {
+            self.refuse_if_poisoned(state)?;
+            if state.leading {
+                self.committed_now.wait(state);
+            } else {
+                self.lead(state)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the record that has been put together.
+    fn lead(&self, state: &mut MutexGuard<'_, State>) -> Result<(), BlockError> {
+        let spare = std::mem::take(&mut state.spare);
+        let building = std::mem::replace(&mut state.building, Building::reuse(spare));
+        let (through, sequence) = (state.joined, state.next_sequence);
+        let Some(at) = state.log.reserve(building.sectors_with(0)) else {
+            // Room was made sure of when each piece joined, and only the leader takes any.
+            let error = BlockError::io(
+                &self.flash.name.as_str().into(),
+                Operation::Write,
+                None,
+                std::io::Error::other("the log has no room for a record that was promised room"),
+            );
+            self.poison(state, &self.flash, Operation::Write, &error);
+            return Err(error);
+        };
+        state.next_sequence += 1;
+        state.leading = true;
+        let place = self.on_flash(state, at);
+        let (superblock, durable) = (state.superblock, state.durable);
+        let (header, bytes, written) = MutexGuard::unlocked(state, || {
+            let (header, bytes) = building.finish(superblock.flash, superblock.epoch, sequence, at, durable);
+            let written = self.flash.device.write(place, &bytes, Durability::Cached);
+            (header, bytes, written)
+        });
+        state.leading = false;
+        if let Err(error) = written {
+            self.poison(state, &self.flash, Operation::Write, &error);
+            return Err(error);
+        }
+        state.log.commit(header.end(), header.logged());
+        state.records.push_back(Record { begin: at, end: header.end(), sequence });
+        state.superblock.written += bytes.len() as u64;
+        state.tally.records += 1;
+        state.committed = through;
+        while state.pending.front().is_some_and(|(number, _)| *number <= through) {
+            state.pending.pop_front();
+        }
+        state.spare = bytes;
+        self.committed_now.notify_all();
+        Ok(())
+    }
+
+    /// While the log is being drained and fills up nevertheless, writers are held back the more the fuller it is: at the mark
+    /// not at all, near the end for twice the time that draining as much takes.
+    fn slow_down(&self, state: &mut MutexGuard<'_, State>, sectors: u64) {
+        let (fill, mark) = (state.log.fill(), self.options.high.of(state.log.size()));
+        if !state.draining || fill.used <= mark || fill.size == mark {
+            return;
+        }
+        let pressure = (fill.used - mark) as f64 / (fill.size - mark) as f64;
+        let seconds = 2.0 * pressure * (sectors * SECTOR_BYTES) as f64 / state.drain_rate.max(1e6);
+        let delay = Duration::from_secs_f64(seconds).min(MOST_DELAY);
+        state.tally.slowed += 1;
+        state.tally.slowed_time += delay;
+        MutexGuard::unlocked(state, || std::thread::sleep(delay));
+    }
+
+    fn read(&self, range: SectorRange, buffer: &mut [u8]) -> Result<(), BlockError> {
+        let mut state = self.state.lock();
+        self.touch(&mut state);
+        state.tally.reads += 1;
+        let mut woke = false;
+        loop {
+            let pieces: SmallVec<[MapPiece; 4]> = state.log.map().pieces(range).collect();
+            let cached: u64 = pieces.iter().map(|piece| piece.range.sectors).sum();
+            let from_disk = cached < range.sectors;
+            if from_disk && state.disk != Motion::Spinning {
+                woke |= state.disk == Motion::Asleep;
+                self.wake(&mut state)?;
+                continue;
+            }
+            state.direct_reads += u32::from(from_disk);
+            let size = state.log.size();
+            let read = MutexGuard::unlocked(&mut state, || self.gather(range, &pieces, size, buffer));
+            if from_disk {
+                state.direct_reads -= 1;
+                if state.disk == Motion::Stopping {
+                    self.room.notify_all();
+                }
+            }
+            // What was drained meanwhile may have been overwritten before it was read.
+            let oldest = pieces.iter().map(|piece| piece.source.at()).min();
+            if oldest.is_some_and(|oldest| oldest < state.log.tail()) {
+                continue;
+            }
+            state.tally.reads_from_log += u64::from(!from_disk);
+            state.tally.reads_that_woke += u64::from(woke);
+            return read;
+        }
+    }
+
+    /// Fills the buffer: pieces from the log, the rest from the disk.
+    fn gather(
+        &self,
+        range: SectorRange,
+        pieces: &[MapPiece],
+        log_size: u64,
+        buffer: &mut [u8],
+    ) -> Result<(), BlockError> {
+        let mut rest = buffer;
+        let mut at = range.start;
+        for piece in pieces {
+            let gap = SectorRange::between(at, piece.range.start);
+            let (before, behind) = rest.split_at_mut((gap.sectors * SECTOR_BYTES) as usize);
+            if !before.is_empty() {
+                self.disk.device.read(at, before)?;
+            }
+            let (own, behind) = behind.split_at_mut((piece.range.sectors * SECTOR_BYTES) as usize);
+            match piece.source {
+                Source::Zeroes(_) => own.fill(0),
+                Source::Log(from) => self.read_log(from, log_size, own)?,
+            }
+            (rest, at) = (behind, piece.range.end());
+        }
+        if rest.is_empty() { Ok(()) } else { self.disk.device.read(at, rest) }
+    }
+
+    /// Reads from the log; flash with larger blocks is read in whole ones.
+    pub(super) fn read_log(&self, from: LogSector, log_size: u64, buffer: &mut [u8]) -> Result<(), BlockError> {
+        let place = Lba(super::format::LOG_START.0 + from.0 % log_size);
+        let block = u64::from(self.flash.device.geometry().logical_block) / SECTOR_BYTES;
+        let sectors = buffer.len() as u64 / SECTOR_BYTES;
+        let first = place.0 / block * block;
+        let end = (place.0 + sectors).next_multiple_of(block);
+        if first == place.0 && end == place.0 + sectors {
+            return self.flash.device.read(place, buffer);
+        }
+        let mut whole = vec![0; ((end - first) * SECTOR_BYTES) as usize];
+        self.flash.device.read(Lba(first), &mut whole)?;
+        let skip = ((place.0 - first) * SECTOR_BYTES) as usize;
+        if let Some(own) = whole.get(skip..skip + buffer.len()) {
+            buffer.copy_from_slice(own);
+        }
+        Ok(())
+    }
+}
+
+fn tail_of(payload: Payload<'_>, done: u64) -> Payload<'_> {
+    match payload {
+        Payload::Data(data) => Payload::Data(data.get((done * SECTOR_BYTES) as usize..).unwrap_or_default()),
+        zeroes @ Payload::Zeroes(_) => zeroes,
+    }
+}
+
+fn head_of(payload: Payload<'_>, sectors: u64) -> Payload<'_> {
+    match payload {
+        Payload::Data(data) => Payload::Data(data.get(..(sectors * SECTOR_BYTES) as usize).unwrap_or(data)),
+        zeroes @ Payload::Zeroes(_) => zeroes,
+    }
+}

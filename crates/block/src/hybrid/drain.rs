@@ -1,0 +1,248 @@
+//! Bringing the log to the disk: the steps 1 to 5 at the head of [`super`].
+//!
+//! With two buffers, a second thread fills one from flash while this one writes the other to the disk. While others want the disk too, draining
+//! rests after each write, so that it takes its share of the time and no more; a full log takes all.
+
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use parking_lot::MutexGuard;
+use umbrella_policy::flash_cache::{Chunk, DiskWrite, LogSector, Part, Planner};
+use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
+
+use super::engine::{Shared, State};
+use super::error::HybridError;
+use super::format::Superblock;
+use super::pair::write_superblock;
+use crate::device::{Durability, Zeroes};
+use crate::error::{BlockError, Operation};
+
+/// The longest write in one call, in sectors: 1 MiB. What others ask for waits for no more than one.
+const MOST_WRITE: u64 = (1 << 20) / SECTOR_BYTES;
+/// The longest stretch zeroed in one call, in sectors: 1 GiB.
+const MOST_ZEROED: u64 = (1 << 30) / SECTOR_BYTES;
+/// Others want the disk if they asked for something so lately.
+const LATELY: Duration = Duration::from_millis(100);
+/// The longest rest after a write.
+const MOST_REST: Duration = Duration::from_millis(500);
+
+/// A buffer with what was read for a chunk.
+type Filled = Result<(Chunk, Vec<u8>), BlockError>;
+
+impl Shared {
+    /// Brings to the disk what the log has now.
+    pub(super) fn drain(&self) -> Result<(), HybridError> {
+        let mut state = self.state.lock();
+        while state.draining {
+            self.room.wait(&mut state);
+        }
+        state.drain_wanted = false;
+        if state.log.used() == 0 {
+            return Ok(());
+        }
+        self.refuse_if_poisoned(&state)?;
+        state.draining = true;
+        let begun = Instant::now();
+        let drained = self.drain_chunks(&mut state);
+        state.draining = false;
+        state.drain_left = 0;
+        state.tally.drain_time += begun.elapsed();
+        match &drained {
+            Ok(()) => {
+                state.tally.drains += 1;
+                state.drain_failure = None;
+            }
+            Err(HybridError::Closed) => {}
+            Err(error) => {
+                tracing::error!(%error, "what the flash has could not be brought to the disk; it stays on flash");
+                state.drain_failure = Some((Instant::now(), error.clone()));
+            }
+        }
+        self.room.notify_all();
+        self.keeper.notify_all();
+        drained
+    }
+
+    fn drain_chunks(&self, state: &mut MutexGuard<'_, State>) -> Result<(), HybridError> {
+        self.wake(state)?;
+        let planner = Planner::new(self.options.algorithm, self.options.memory, &state.log);
+        let until = planner.until();
+        state.drain_left = state.log.map().sectors();
+        let buffers = self.options.algorithm.buffers();
+        MutexGuard::unlocked(state, || {
+            let (filled, to_write) = sync_channel::<Filled>(0);
+            let (emptied, to_fill) = sync_channel::<Vec<u8>>(buffers as usize);
+            for _ in 0..buffers {
+                // The channel holds as many.
+                let _ = emptied.send(Vec::new());
+            }
+            std::thread::scope(|scope| {
+                scope.spawn(|| self.fill(planner, to_fill, filled));
+                self.write_chunks(to_write, emptied)
+            })
+        })?;
+        self.checkpoint(state, until)
+    }
+
+    /// Reads chunk after chunk into the buffers that come.
+    fn fill(&self, mut planner: Planner, to_fill: Receiver<Vec<u8>>, filled: SyncSender<Filled>) {
+        for mut buffer in to_fill {
+            let (chunk, size) = {
+                let state = self.state.lock();
+                (planner.next_chunk(&state.log), state.log.size())
+            };
+            let Some(chunk) = chunk else { return };
+            let sectors = chunk.reads.iter().map(|read| read.buffer + read.sectors).max().unwrap_or(0);
+            buffer.resize((sectors * SECTOR_BYTES) as usize, 0);
+            let read = chunk.reads.iter().try_for_each(|read| {
+                let bytes = span(read.buffer, read.sectors);
+                self.read_log(read.at, size, buffer.get_mut(bytes).unwrap_or_default())
+            });
+            let failed = read.is_err();
+            if filled.send(read.map(|()| (chunk, buffer))).is_err() || failed {
+                return;
+            }
+        }
+    }
+
+    fn write_chunks(&self, to_write: Receiver<Filled>, emptied: SyncSender<Vec<u8>>) -> Result<(), HybridError> {
+        for filled in to_write {
+            let (chunk, buffer) = filled?;
+            for write in &chunk.writes {
+                self.write_out(write, &buffer)?;
+            }
+            let mut state = self.state.lock();
+            if state.closing && state.kept {
+                return Err(HybridError::Closed);
+            }
+            if let Some(done) = chunk.done {
+                let since = done.0.saturating_sub(state.log.tail().0);
+                if since >= state.log.size() / 8 {
+                    self.checkpoint(&mut state, done)?;
+                }
+            }
+            drop(state);
+            // Nobody takes it any more when all has been read.
+            let _ = emptied.send(buffer);
+        }
+        Ok(())
+    }
+
+    /// One write of the plan, in calls of bounded length.
+    fn write_out(&self, write: &DiskWrite, buffer: &[u8]) -> Result<(), HybridError> {
+        let mut at = write.range.start;
+        let mut gathered = Vec::new();
+        for part in &write.parts {
+            match *part {
+                Part::Zeroes(sectors) => {
+                    at = self.write_gathered(at, &mut gathered)?;
+                    let mut left = sectors;
+                    while left > 0 {
+                        let range = SectorRange { start: at, sectors: left.min(MOST_ZEROED) };
+                        self.paced(range.sectors, || {
+                            self.disk.device.write_zeroes(range, Zeroes::Unmap, Durability::Cached)
+                        })?;
+                        (at, left) = (range.end(), left - range.sectors);
+                    }
+                }
+                Part::Buffer { from, sectors } => {
+                    let bytes = buffer.get(span(from, sectors)).unwrap_or_default();
+                    if write.parts.len() == 1 {
+                        return self.write_bytes(at, bytes).map(|_| ());
+                    }
+                    gathered.extend_from_slice(bytes);
+                }
+            }
+        }
+        self.write_gathered(at, &mut gathered).map(|_| ())
+    }
+
+    fn write_gathered(&self, at: Lba, gathered: &mut Vec<u8>) -> Result<Lba, HybridError> {
+        let end = self.write_bytes(at, gathered)?;
+        gathered.clear();
+        Ok(end)
+    }
+
+    fn write_bytes(&self, mut at: Lba, bytes: &[u8]) -> Result<Lba, HybridError> {
+        for piece in bytes.chunks((MOST_WRITE * SECTOR_BYTES) as usize) {
+            let sectors = piece.len() as u64 / SECTOR_BYTES;
+            self.paced(sectors, || self.disk.device.write(at, piece, Durability::Cached))?;
+            at = Lba(at.0 + sectors);
+        }
+        Ok(at)
+    }
+
+    /// Writes, and rests if others want the disk.
+    fn paced(&self, sectors: u64, write: impl FnOnce() -> Result<(), BlockError>) -> Result<(), HybridError> {
+        let begun = Instant::now();
+        write()?;
+        let took = begun.elapsed();
+        let mut state = self.state.lock();
+        let bytes = sectors * SECTOR_BYTES;
+        state.tally.drained += bytes;
+        state.drain_left = state.drain_left.saturating_sub(sectors);
+        let rate = bytes as f64 / took.as_secs_f64().max(1e-6);
+        state.drain_rate += (rate - state.drain_rate) / 16.0;
+        let share = f64::from(self.options.drain_share.0.clamp(1, 100)) / 100.0;
+        let urgent = state.log.fill().used >= state.log.size() - state.log.size() / 16;
+        if urgent || state.closing || share >= 1.0 || state.last_access.elapsed() > LATELY {
+            return Ok(());
+        }
+        let rest = took.mul_f64((1.0 - share) / share).min(MOST_REST);
+        // Whoever closes the disk need not wait for it.
+        self.keeper_rest(&mut state, rest);
+        Ok(())
+    }
+
+    fn keeper_rest(&self, state: &mut MutexGuard<'_, State>, rest: Duration) {
+        let until = Instant::now() + rest;
+        while !state.closing && !self.keeper.wait_until(state, until).timed_out() {}
+    }
+
+    /// Steps 3 to 5 for what begins before `done` in the log.
+    fn checkpoint(&self, state: &mut MutexGuard<'_, State>, done: LogSector) -> Result<(), HybridError> {
+        let direct_done = state.direct_done;
+        let flushed = MutexGuard::unlocked(state, || self.disk.device.flush());
+        if let Err(error) = flushed {
+            self.poison(state, &self.disk, Operation::Flush, &error);
+            return Err(error.into());
+        }
+        state.direct_flushed = state.direct_flushed.max(direct_done);
+        let finished = state.records.partition_point(|record| record.end <= done);
+        let (tail, tail_sequence) = match state.records.get(finished) {
+            // `done` may lie in the middle of a record, or before the gap in front of one.
+            Some(record) => (if record.begin < done { record.begin } else { done }, record.sequence),
+            None => (done, state.next_record_sequence()),
+        };
+        let superblock = Superblock {
+            generation: state.superblock.generation + 1,
+            tail,
+            tail_sequence,
+            durable: state.durable,
+            ..state.superblock
+        };
+        let written = MutexGuard::unlocked(state, || write_superblock(&*self.flash.device, &superblock));
+        if let Err(error) = written {
+            if let HybridError::Device(error) = &error {
+                self.poison(state, &self.flash, Operation::Write, error);
+            }
+            return Err(error);
+        }
+        state.superblock = Superblock { written: state.superblock.written, ..superblock };
+        state.records.drain(..finished);
+        state.log.release(tail);
+        self.room.notify_all();
+        Ok(())
+    }
+}
+
+impl State {
+    /// The number of the first record that is not in `records`.
+    fn next_record_sequence(&self) -> u64 {
+        self.records.back().map_or(self.next_sequence - u64::from(self.leading), |record| record.sequence + 1)
+    }
+}
+
+fn span(from: u64, sectors: u64) -> std::ops::Range<usize> {
+    (from * SECTOR_BYTES) as usize..((from + sectors) * SECTOR_BYTES) as usize
+}

@@ -1,0 +1,473 @@
+//! The engine's state, and who waits for what.
+//!
+//! One lock holds all state; no call to a device is made under it. Who has to wait does so on one of four condition variables: `committed`
+//! (a record is on flash), `room` (the log, or the range, is free), `spun` (the disk has started or stopped), `keeper`.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use umbrella_policy::flash_cache::{Algorithm, Log, LogSector, Moment, Percent, When};
+use umbrella_policy::spin_down::SpinDown;
+use umbrella_units::{ByteSize, Nanos, SECTOR_BYTES, SectorRange};
+
+use super::building::Building;
+use super::error::HybridError;
+use super::format::{BLOCK_BYTES, LOG_START, Superblock};
+use super::pair::{self, Half};
+use super::recover::{joined, scan};
+use super::stats::{HybridStats, Motion};
+use crate::device::Geometry;
+use crate::error::{BlockError, Operation};
+use crate::spindle::Spindle;
+
+/// How a hybrid disk behaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// When the log is drained.
+    pub when: When,
+    /// The high mark of the log.
+    pub high: Percent,
+    /// How it is drained.
+    pub algorithm: Algorithm,
+    /// Memory for draining.
+    pub memory: ByteSize,
+    /// The share of the disk's time that draining takes while others want the disk too.
+    pub drain_share: Percent,
+    /// How long nobody may have asked for anything before the disk counts as quiet.
+    pub quiet: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            when: When::default(),
+            high: When::HIGH,
+            algorithm: Algorithm::default(),
+            memory: ByteSize(16 << 20),
+            drain_share: Percent(50),
+            quiet: Duration::from_secs(2),
+        }
+    }
+}
+
+/// A record of the log.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Record {
+    pub(super) begin: LogSector,
+    pub(super) end: LogSector,
+    pub(super) sequence: u64,
+}
+
+/// Counts of what happened since the opening.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Tally {
+    pub(super) reads: u64,
+    pub(super) reads_from_log: u64,
+    pub(super) reads_that_woke: u64,
+    pub(super) writes: u64,
+    pub(super) writes_to_log: u64,
+    pub(super) records: u64,
+    pub(super) flushes: u64,
+    pub(super) spin_ups: u64,
+    pub(super) spin_downs: u64,
+    pub(super) asleep: Duration,
+    pub(super) drains: u64,
+    pub(super) drained: u64,
+    pub(super) drain_time: Duration,
+    pub(super) slowed: u64,
+    pub(super) slowed_time: Duration,
+}
+
+pub(super) struct State {
+    pub(super) log: Log,
+    pub(super) records: VecDeque<Record>,
+    pub(super) superblock: Superblock,
+    pub(super) next_sequence: u64,
+    /// Records up to this one are durable.
+    pub(super) durable: u64,
+
+    pub(super) building: Building,
+    pub(super) spare: Vec<u8>,
+    /// Writes that joined a record that is not on flash yet, with their numbers.
+    pub(super) pending: VecDeque<(u64, SectorRange)>,
+    /// Whether somebody writes a record.
+    pub(super) leading: bool,
+    /// Writes that joined a record, and those of them that are on flash.
+    pub(super) joined: u64,
+    pub(super) committed: u64,
+
+    pub(super) disk: Motion,
+    pub(super) slept_since: Option<Instant>,
+    /// Writes to the disk under way that did not come from the log.
+    pub(super) direct_writes: Vec<SectorRange>,
+    pub(super) direct_reads: u32,
+    /// How many of those writes have ended, and how many had when the last flush of the disk began that went well.
+    pub(super) direct_done: u64,
+    pub(super) direct_flushed: u64,
+
+    pub(super) draining: bool,
+    pub(super) drain_wanted: bool,
+    pub(super) drain_left: u64,
+    /// Bytes a second that the last drains made.
+    pub(super) drain_rate: f64,
+    pub(super) drain_failure: Option<(Instant, HybridError)>,
+    pub(super) poisoned: Option<BlockError>,
+    /// Whether a keeper puts the disk to sleep and drains the log.
+    pub(super) kept: bool,
+    pub(super) closing: bool,
+    /// When somebody last asked for something, and how often that was.
+    pub(super) last_access: Instant,
+    pub(super) accesses: u64,
+    pub(super) tally: Tally,
+}
+
+pub(super) struct Shared {
+    pub(super) disk: Half,
+    pub(super) flash: Half,
+    pub(super) spindle: Arc<dyn Spindle>,
+    pub(super) options: Options,
+    pub(super) state: Mutex<State>,
+    pub(super) committed_now: Condvar,
+    pub(super) room: Condvar,
+    pub(super) spun: Condvar,
+    pub(super) keeper: Condvar,
+}
+
+/// A disk with a flash log before it. Close it with [`Hybrid::close`]; what is dropped without is as after a crash, and loses nothing.
+pub struct Hybrid {
+    pub(super) shared: Arc<Shared>,
+    pub(super) keeper: Option<JoinHandle<()>>,
+}
+
+impl Hybrid {
+    /// Opens a pair; the disk is awake then. With `spin_down` it is put to sleep and drained by itself, in a thread; without, when the caller says so.
+    pub fn open(
+        disk: Half,
+        flash: Half,
+        spindle: Arc<dyn Spindle>,
+        options: Options,
+        spin_down: Option<Box<dyn SpinDown>>,
+    ) -> Result<Hybrid, HybridError> {
+        let labels = pair::read_labels(&disk, &flash)?;
+        let old = labels.superblock;
+        let mut log = Log::new(ByteSize(old.log_size * SECTOR_BYTES), old.tail);
+        let mut records = VecDeque::new();
+        let mut last_epoch = 0;
+        let end = scan(&flash, &old, |header| {
+            log.commit(header.end(), header.logged());
+            records.push_back(Record { begin: header.at, end: header.end(), sequence: header.sequence });
+            last_epoch = header.epoch;
+        })?;
+        if last_epoch > labels.tag.epoch {
+            return Err(HybridError::Stale {
+                older: disk.name,
+                newer: flash.name,
+                older_epoch: labels.tag.epoch,
+                newer_epoch: last_epoch,
+            });
+        }
+        spindle.wake()?;
+        // What was just read may be in the flash's cache only: before anything says that it is durable, it has to be.
+        flash.device.flush()?;
+        let superblock = Superblock {
+            generation: old.generation + 1,
+            epoch: old.epoch + 1,
+            durable: end.next_sequence - 1,
+            ..old
+        };
+        pair::begin_epoch(&disk, &flash, &superblock)?;
+        let state = State {
+            log,
+            records,
+            superblock,
+            next_sequence: end.next_sequence,
+            durable: end.next_sequence - 1,
+            building: Building::default(),
+            spare: Vec::new(),
+            pending: VecDeque::new(),
+            leading: false,
+            joined: 0,
+            committed: 0,
+            disk: Motion::Spinning,
+            slept_since: None,
+            direct_writes: Vec::new(),
+            direct_reads: 0,
+            direct_done: 0,
+            direct_flushed: 0,
+            draining: false,
+            drain_wanted: false,
+            drain_left: 0,
+            drain_rate: 20e6,
+            drain_failure: None,
+            poisoned: None,
+            kept: spin_down.is_some(),
+            closing: false,
+            last_access: Instant::now(),
+            accesses: 0,
+            tally: Tally::default(),
+        };
+        let shared = Arc::new(Shared {
+            disk,
+            flash,
+            spindle,
+            options,
+            state: Mutex::new(state),
+            committed_now: Condvar::new(),
+            room: Condvar::new(),
+            spun: Condvar::new(),
+            keeper: Condvar::new(),
+        });
+        let keeper = spin_down.map(|spin_down| super::keeper::start(Arc::clone(&shared), spin_down)).transpose()?;
+        Ok(Hybrid { shared, keeper })
+    }
+
+    /// Wakes the disk, if it sleeps; returns when it spins.
+    pub fn wake(&self) -> Result<(), HybridError> {
+        let mut state = self.shared.state.lock();
+        Ok(self.shared.wake(&mut state)?)
+    }
+
+    /// Puts the disk to sleep, unless it is being drained. What was written to it is flushed before.
+    pub fn sleep(&self) -> Result<(), HybridError> {
+        self.shared.sleep()
+    }
+
+    /// Brings all that the log has to the disk.
+    pub fn drain(&self) -> Result<(), HybridError> {
+        self.shared.drain()
+    }
+
+    /// Ends it: stops the keeper, makes all writes durable. What the log has stays there for the next opening.
+    pub fn close(mut self) -> Result<(), HybridError> {
+        self.stop_keeper();
+        self.shared.flush_all()?;
+        Ok(())
+    }
+
+    /// Ends it for good: all that the log has goes to the disk, which is a plain disk from then on.
+    pub fn detach(mut self) -> Result<(), HybridError> {
+        self.stop_keeper();
+        self.shared.drain()?;
+        let superblock = {
+            let state = self.shared.state.lock();
+            self.shared.refuse_if_poisoned(&state)?;
+            state.superblock
+        };
+        pair::part(&self.shared.disk, &self.shared.flash, &superblock)
+    }
+
+    /// What would be lost without the flash: the sectors whose newest data is only in the log, in order, joined.
+    pub fn at_risk(&self) -> Vec<SectorRange> {
+        let state = self.shared.state.lock();
+        joined(state.log.map().pieces_from(umbrella_units::Lba(0)).map(|piece| piece.range))
+    }
+
+    /// What it did, and how it stands.
+    pub fn stats(&self) -> HybridStats {
+        let state = self.shared.state.lock();
+        let bytes = |sectors: u64| ByteSize(sectors * SECTOR_BYTES);
+        let nanos = |time: Duration| Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        let asleep_now = state.slept_since.map_or(Duration::ZERO, |since| since.elapsed());
+        let tally = &state.tally;
+        HybridStats {
+            disk: state.disk,
+            log_used: bytes(state.log.used()),
+            log_size: bytes(state.log.size()),
+            cached: bytes(state.log.map().sectors()),
+            cached_pieces: state.log.map().len() as u64,
+            flash_written: ByteSize(state.superblock.written),
+            log_laps: state.log.laps(),
+            reads: tally.reads,
+            reads_from_log: tally.reads_from_log,
+            reads_that_woke: tally.reads_that_woke,
+            writes: tally.writes,
+            writes_to_log: tally.writes_to_log,
+            records: tally.records,
+            flushes: tally.flushes,
+            spin_ups: tally.spin_ups,
+            spin_downs: tally.spin_downs,
+            asleep: nanos(tally.asleep + asleep_now),
+            draining: state.draining,
+            drains: tally.drains,
+            drained: ByteSize(tally.drained),
+            drain_time: nanos(tally.drain_time),
+            drain_left: bytes(state.drain_left),
+            slowed: tally.slowed,
+            slowed_time: nanos(tally.slowed_time),
+            refuses_writes: state.poisoned.as_ref().map(ToString::to_string),
+            drain_failure: state.drain_failure.as_ref().map(|(_, error)| error.to_string()),
+        }
+    }
+
+    fn stop_keeper(&mut self) {
+        self.shared.state.lock().closing = true;
+        self.shared.keeper.notify_all();
+        if let Some(keeper) = self.keeper.take()
+            && keeper.join().is_err()
+        {
+            tracing::error!("the thread that puts the disk to sleep has panicked");
+        }
+        self.shared.state.lock().kept = false;
+    }
+}
+
+impl Drop for Hybrid {
+    fn drop(&mut self) {
+        self.stop_keeper();
+    }
+}
+
+impl Shared {
+    /// What the hybrid disk looks like from above.
+    pub(super) fn geometry(&self) -> Geometry {
+        let (disk, flash) = (self.disk.device.geometry(), self.flash.device.geometry());
+        Geometry {
+            capacity: pair::offered(disk.capacity),
+            logical_block: disk.logical_block,
+            physical_block: disk.physical_block.max(BLOCK_BYTES as u32),
+            rotational: disk.rotational,
+            queue_depth: disk.queue_depth.max(flash.queue_depth).max(2),
+        }
+    }
+
+    /// Where a place of the log is on flash.
+    pub(super) fn on_flash(&self, state: &State, at: LogSector) -> umbrella_units::Lba {
+        umbrella_units::Lba(LOG_START.0 + at.0 % state.log.size())
+    }
+
+    pub(super) fn refuse_if_poisoned(&self, state: &State) -> Result<(), BlockError> {
+        match &state.poisoned {
+            Some(error) => Err(error.clone()),
+            None => Ok(()),
+        }
+    }
+
+    /// From now on writes are refused: what failed leaves open what is durable.
+    pub(super) fn poison(&self, state: &mut State, half: &Half, operation: Operation, error: &BlockError) {
+        if state.poisoned.is_none() {
+            let (device, reason) = (half.name.as_str().into(), error.to_string().into());
+            tracing::error!(device = half.name, %operation, %error, "the hybrid disk refuses writes from now on");
+            state.poisoned = Some(BlockError::Poisoned { device, operation, reason });
+        }
+        self.committed_now.notify_all();
+        self.room.notify_all();
+    }
+
+    /// Somebody asked for something.
+    pub(super) fn touch(&self, state: &mut State) {
+        state.last_access = Instant::now();
+        state.accesses += 1;
+    }
+
+    /// Asks for a drain if the policy wants one now.
+    pub(super) fn moment(&self, state: &mut State, moment: Moment) {
+        if self.options.when.flushes(moment, state.log.fill(), self.options.high) && !state.draining {
+            state.drain_wanted = true;
+            self.keeper.notify_all();
+        }
+    }
+
+    /// Returns with the disk spinning.
+    pub(super) fn wake(&self, state: &mut MutexGuard<'_, State>) -> Result<(), BlockError> {
+        loop {
+            match state.disk {
+                Motion::Spinning => return Ok(()),
+                Motion::Stopping | Motion::Starting => self.spun.wait(state),
+                Motion::Asleep => {
+                    state.disk = Motion::Starting;
+                    let woken = MutexGuard::unlocked(state, || self.spindle.wake());
+                    state.disk = if woken.is_ok() { Motion::Spinning } else { Motion::Asleep };
+                    if woken.is_ok() {
+                        if let Some(since) = state.slept_since.take() {
+                            state.tally.asleep += since.elapsed();
+                        }
+                        state.tally.spin_ups += 1;
+                        self.moment(state, Moment::SpunUp);
+                    }
+                    self.spun.notify_all();
+                    self.room.notify_all();
+                    return woken;
+                }
+            }
+        }
+    }
+
+    /// Puts the disk to sleep; see the steps at the head of the module.
+    pub(super) fn sleep(&self) -> Result<(), HybridError> {
+        let mut state = self.state.lock();
+        if state.disk != Motion::Spinning || state.draining {
+            return Ok(());
+        }
+        state.disk = Motion::Stopping;
+        while state.direct_reads > 0 || !state.direct_writes.is_empty() {
+            self.room.wait(&mut state);
+        }
+        let (done, unflushed) = (state.direct_done, state.direct_done > state.direct_flushed);
+        let slept = MutexGuard::unlocked(&mut state, || {
+            if unflushed {
+                self.disk.device.flush().map_err(|error| (Operation::Flush, error))?;
+            }
+            self.spindle.standby().map_err(|error| (Operation::Power, error))
+        });
+        match &slept {
+            Ok(()) => {
+                state.disk = Motion::Asleep;
+                state.direct_flushed = done;
+                state.slept_since = Some(Instant::now());
+                state.tally.spin_downs += 1;
+            }
+            Err((operation, error)) => {
+                state.disk = Motion::Spinning;
+                if *operation == Operation::Flush {
+                    self.poison(&mut state, &self.disk, Operation::Flush, error);
+                }
+            }
+        }
+        self.spun.notify_all();
+        slept.map_err(|(_, error)| HybridError::Device(error))
+    }
+
+    /// Makes all writes that have returned durable, in the log and on the disk.
+    pub(super) fn flush_all(&self) -> Result<(), BlockError> {
+        let mut state = self.state.lock();
+        self.refuse_if_poisoned(&state)?;
+        state.tally.flushes += 1;
+        self.flush_log(&mut state)?;
+        let done = state.direct_done;
+        if done > state.direct_flushed {
+            // As a read: the disk does not fall asleep meanwhile. If it is about to, it flushes by itself.
+            while matches!(state.disk, Motion::Stopping | Motion::Starting) {
+                self.spun.wait(&mut state);
+            }
+            if state.disk == Motion::Spinning {
+                state.direct_reads += 1;
+                let flushed = MutexGuard::unlocked(&mut state, || self.disk.device.flush());
+                state.direct_reads -= 1;
+                self.room.notify_all();
+                match &flushed {
+                    Ok(()) => state.direct_flushed = state.direct_flushed.max(done),
+                    Err(error) => self.poison(&mut state, &self.disk, Operation::Flush, error),
+                }
+                flushed?;
+            }
+        }
+        self.refuse_if_poisoned(&state)
+    }
+
+    /// Makes all records that are on flash durable.
+    pub(super) fn flush_log(&self, state: &mut MutexGuard<'_, State>) -> Result<(), BlockError> {
+        let last = state.records.back().map_or(0, |record| record.sequence);
+        if last <= state.durable {
+            return Ok(());
+        }
+        let flushed = MutexGuard::unlocked(state, || self.flash.device.flush());
+        match &flushed {
+            Ok(()) => state.durable = state.durable.max(last),
+            Err(error) => self.poison(state, &self.flash, Operation::Flush, error),
+        }
+        flushed
+    }
+}

@@ -1,0 +1,143 @@
+//! What can be wrong with a hybrid disk.
+
+use thiserror::Error;
+use umbrella_policy::flash_cache::LogSector;
+use umbrella_units::{ByteSize, SectorRange};
+use uuid::Uuid;
+
+use super::format::Damage;
+use super::pair::Half;
+use crate::error::{BlockError, Operation};
+
+/// What can be wrong with a hybrid disk.
+#[derive(Debug, Clone, Error)]
+pub enum HybridError {
+    /// A device failed.
+    #[error(transparent)]
+    Device(#[from] BlockError),
+    /// The flash has no superblock.
+    #[error(
+        "{flash} is not the flash of a hybrid disk (first copy: {first}; second: {second}); `umbrella disk create` makes one"
+    )]
+    NoSuperblock {
+        /// The flash.
+        flash: String,
+        /// What is wrong with the first copy.
+        first: Damage,
+        /// And with the second.
+        second: Damage,
+    },
+    /// The disk has no tag.
+    #[error(
+        "{disk} is not the disk of a hybrid disk (first copy: {first}; second: {second}); if it never was one, `umbrella disk create` makes it one"
+    )]
+    NoTag {
+        /// The disk.
+        disk: String,
+        /// What is wrong with the first copy.
+        first: Damage,
+        /// And with the second.
+        second: Damage,
+    },
+    /// Two halves of different pairs.
+    #[error("{disk} belongs to the flash {wanted}, and {flash} is {found}; give the flash that it was created with")]
+    ForeignFlash {
+        /// The disk.
+        disk: String,
+        /// The flash that was given.
+        flash: String,
+        /// What the disk asks for.
+        wanted: Uuid,
+        /// What was found.
+        found: Uuid,
+    },
+    /// The flash is of this disk, and the disk of another flash, or a copy of the disk.
+    #[error("{flash} belongs to the disk {wanted}, and {disk} is {found}; give the disk that it was created with")]
+    ForeignDisk {
+        /// The disk that was given.
+        disk: String,
+        /// The flash.
+        flash: String,
+        /// What the flash asks for.
+        wanted: Uuid,
+        /// What was found.
+        found: Uuid,
+    },
+    /// One half is older than the other: one of them is a copy, or was put back from a backup.
+    #[error(
+        "{older} is older than {newer} (opened {older_epoch} and {newer_epoch} times): it is a copy or was put back from a backup; \
+         together they would give a mixture of both"
+    )]
+    Stale {
+        /// The half that is older.
+        older: String,
+        /// The other one.
+        newer: String,
+        /// How often the older one was opened.
+        older_epoch: u64,
+        /// And the other.
+        newer_epoch: u64,
+    },
+    /// The pair was taken apart.
+    #[error("{flash} was detached from its disk, which is a plain disk now; `umbrella disk create` joins them again")]
+    Detached {
+        /// The flash.
+        flash: String,
+    },
+    /// The two do not fit.
+    #[error("{what}: has {found}, and needs {needed}")]
+    TooSmall {
+        /// Which device, or which part of it.
+        what: String,
+        /// How large it is.
+        found: ByteSize,
+        /// How large it must be.
+        needed: ByteSize,
+    },
+    /// A record that was durable is damaged.
+    #[error(
+        "{flash}: record {sequence} at sector {} of the log was written and flushed, and is damaged now ({what}). {}What comes after it cannot be \
+         trusted either; `umbrella disk check` lists what is at risk", at.0,
+        range.map(|range| format!("It held {range}. ")).unwrap_or_default()
+    )]
+    Corrupt {
+        /// The flash.
+        flash: String,
+        /// Which record.
+        sequence: u64,
+        /// Where it should be.
+        at: LogSector,
+        /// What is wrong.
+        what: &'static str,
+        /// What it held, as far as that is known.
+        range: Option<SectorRange>,
+    },
+    /// Something else is there.
+    #[error("{device} already holds {what}; {remedy}")]
+    Occupied {
+        /// Which device.
+        device: String,
+        /// What was found.
+        what: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// It is being closed or was detached.
+    #[error("the hybrid disk is closed")]
+    Closed,
+}
+
+impl HybridError {
+    /// The same for those who only know of devices.
+    pub(super) fn on(self, half: &Half) -> BlockError {
+        match self {
+            HybridError::Device(error) => error,
+            other => BlockError::io(
+                &half.name.as_str().into(),
+                Operation::Write,
+                None,
+                std::io::Error::other(other.to_string()),
+            ),
+        }
+    }
+}

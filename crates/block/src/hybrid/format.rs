@@ -1,0 +1,474 @@
+//! The format on flash and disk, version 1. All numbers are little-endian; every structure ends in a CRC32C of what is before it.
+//!
+//! ```text
+//! flash   0        superblock, copy 0          4 KiB, the first 512 bytes used
+//!         4 KiB    superblock, copy 1          of the two valid ones the later generation counts
+//!         1 MiB    the log, to the end         records, each at a multiple of 4 KiB
+//!
+//! disk    0        data, as without the flash
+//!         -8 KiB   tag, copy 0                 512 bytes used
+//!         -4 KiB   tag, copy 1
+//!
+//! record  0        header, 4 KiB: who, where, which, and up to 167 entries: address, length, checksum
+//!         4 KiB    data of the entries, one behind the other; filled up to a multiple of 4 KiB
+//! ```
+//!
+//! Superblock and tag are written alternately to their two places and fit into one sector each, so that a power cut leaves the old or the new one.
+//! Positions in the log and sequence numbers only grow. The epoch grows by one at each opening, so that records left over from before a
+//! crash cannot be taken for the continuation of what was written after it.
+
+use thiserror::Error;
+use umbrella_policy::flash_cache::{LogSector, Logged, Source};
+use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
+use uuid::Uuid;
+
+/// The version that this code writes; it reads no other.
+pub const VERSION: u32 = 1;
+/// The unit of everything on flash, in sectors.
+pub const BLOCK: u64 = 8;
+/// The same in bytes.
+pub const BLOCK_BYTES: usize = 4096;
+/// Where the log begins on flash.
+pub const LOG_START: Lba = Lba((1 << 20) / SECTOR_BYTES);
+/// The smallest log, in sectors: 4 MiB.
+pub const LEAST_LOG: u64 = (4 << 20) / SECTOR_BYTES;
+/// Sectors at the end of the disk that hold its tag.
+pub const TAG_SECTORS: u64 = 2 * BLOCK;
+/// The most data in a record, in sectors: 1 MiB.
+pub const MOST_DATA: u64 = (1 << 20) / SECTOR_BYTES;
+/// The most entries of a record.
+pub const MOST_ENTRIES: usize = (BLOCK_BYTES - HEADER_BYTES - 4) / ENTRY_BYTES;
+
+const SUPERBLOCK_MAGIC: &[u8; 8] = b"UMBFLASH";
+const TAG_MAGIC: &[u8; 8] = b"UMB_DISK";
+const RECORD_MAGIC: &[u8; 8] = b"UMBRECRD";
+const SUPERBLOCK_BYTES: usize = 512;
+const HEADER_BYTES: usize = 80;
+const ENTRY_BYTES: usize = 24;
+const ENTRY_ZEROES: u32 = 1;
+
+/// A structure that is not what it should be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[expect(missing_docs, reason = "each message says it")]
+pub enum Damage {
+    #[error("no magic number: never written, or overwritten")]
+    Magic,
+    #[error("the checksum is wrong")]
+    Checksum,
+    #[error("version {0}; this program knows version {VERSION}")]
+    Version(u32),
+    #[error("a field is out of range")]
+    Field,
+}
+
+/// What a superblock says of the pair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// The disk is only whole together with the log.
+    Attached,
+    /// The log is empty, and the disk no longer needs it.
+    Detached,
+}
+
+/// Where the log is, and from where on it counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Superblock {
+    /// This flash.
+    pub flash: Uuid,
+    /// The disk that it belongs to.
+    pub disk: Uuid,
+    /// Counts superblocks written.
+    pub generation: u64,
+    /// Counts openings.
+    pub epoch: u64,
+    /// Whether the two are one.
+    pub state: State,
+    /// Sectors that the hybrid disk offers.
+    pub capacity: Lba,
+    /// Sectors of the log.
+    pub log_size: u64,
+    /// The first record that counts begins there.
+    pub tail: LogSector,
+    /// Its sequence number, also if it was not written yet.
+    pub tail_sequence: u64,
+    /// Records up to this sequence number were durable when this was written; less than `tail_sequence` for none.
+    pub durable: u64,
+    /// Bytes ever written to the flash.
+    pub written: u64,
+}
+
+/// Says to which flash a disk belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tag {
+    /// This disk.
+    pub disk: Uuid,
+    /// The flash that has its newest data.
+    pub flash: Uuid,
+    /// Counts openings.
+    pub epoch: u64,
+    /// Sectors that the hybrid disk offers.
+    pub capacity: Lba,
+}
+
+/// A write in a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    /// Where it belongs.
+    pub range: SectorRange,
+    /// The checksum of its data; nothing for zeroes.
+    pub checksum: Option<u32>,
+}
+
+/// The header of a record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Header {
+    /// The flash that it was written to.
+    pub flash: Uuid,
+    /// The opening in which it was written.
+    pub epoch: u64,
+    /// Its number: one more than that of the record before it.
+    pub sequence: u64,
+    /// Where it was written.
+    pub at: LogSector,
+    /// Records up to this number were durable when it was written.
+    pub durable: u64,
+    /// Its writes: zeroes first, then those with data in the order of their data.
+    pub entries: Vec<Entry>,
+}
+
+struct Fields<'a> {
+    bytes: &'a [u8],
+}
+
+impl Fields<'_> {
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], Damage> {
+        let (first, rest) = self.bytes.split_first_chunk::<N>().ok_or(Damage::Field)?;
+        self.bytes = rest;
+        Ok(*first)
+    }
+
+    fn u32(&mut self) -> Result<u32, Damage> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Result<u64, Damage> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    fn uuid(&mut self) -> Result<Uuid, Damage> {
+        self.take().map(Uuid::from_bytes)
+    }
+}
+
+/// Checks magic, checksum and version of a structure of `len` bytes; what is between them.
+fn open<'a>(bytes: &'a [u8], len: usize, magic: &[u8; 8]) -> Result<Fields<'a>, Damage> {
+    let bytes = bytes.get(..len).ok_or(Damage::Field)?;
+    let rest = bytes.strip_prefix(magic).ok_or(Damage::Magic)?;
+    let (_, checksum) = bytes.split_last_chunk::<4>().ok_or(Damage::Field)?;
+    if crc32c::crc32c(&bytes[..len - 4]) != u32::from_le_bytes(*checksum) {
+        return Err(Damage::Checksum);
+    }
+    let mut fields = Fields { bytes: rest };
+    match fields.u32()? {
+        VERSION => Ok(fields),
+        other => Err(Damage::Version(other)),
+    }
+}
+
+fn begin(magic: &[u8; 8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(BLOCK_BYTES);
+    bytes.extend_from_slice(magic);
+    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    bytes
+}
+
+fn seal(mut bytes: Vec<u8>, len: usize) -> Vec<u8> {
+    bytes.resize(len - 4, 0);
+    let checksum = crc32c::crc32c(&bytes);
+    bytes.extend_from_slice(&checksum.to_le_bytes());
+    bytes
+}
+
+impl Superblock {
+    /// Reads one; it is checked as far as it can be by itself.
+    pub fn decode(bytes: &[u8]) -> Result<Superblock, Damage> {
+        let mut fields = open(bytes, SUPERBLOCK_BYTES, SUPERBLOCK_MAGIC)?;
+        let state = match fields.u32()? {
+            1 => State::Attached,
+            2 => State::Detached,
+            _ => return Err(Damage::Field),
+        };
+        let superblock = Superblock {
+            state,
+            flash: fields.uuid()?,
+            disk: fields.uuid()?,
+            generation: fields.u64()?,
+            epoch: fields.u64()?,
+            capacity: Lba(fields.u64()?),
+            log_size: fields.u64()?,
+            tail: LogSector(fields.u64()?),
+            tail_sequence: fields.u64()?,
+            durable: fields.u64()?,
+            written: fields.u64()?,
+        };
+        let log = superblock.log_size;
+        let sound = log >= LEAST_LOG
+            && log.is_multiple_of(BLOCK)
+            && log < 1 << 54
+            && superblock.tail.0.is_multiple_of(BLOCK)
+            && [superblock.tail.0, superblock.tail_sequence, superblock.generation, superblock.epoch]
+                .iter()
+                .all(|&counter| counter < 1 << 62)
+            && superblock.capacity.0 < 1 << 54;
+        if sound { Ok(superblock) } else { Err(Damage::Field) }
+    }
+
+    /// As it is written, a sector.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = begin(SUPERBLOCK_MAGIC);
+        let state: u32 = match self.state {
+            State::Attached => 1,
+            State::Detached => 2,
+        };
+        bytes.extend_from_slice(&state.to_le_bytes());
+        bytes.extend_from_slice(self.flash.as_bytes());
+        bytes.extend_from_slice(self.disk.as_bytes());
+        let numbers = [self.generation, self.epoch, self.capacity.0, self.log_size, self.tail.0, self.tail_sequence];
+        for number in numbers.into_iter().chain([self.durable, self.written]) {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        seal(bytes, SUPERBLOCK_BYTES)
+    }
+
+    /// Where the next one goes: not over this one.
+    pub fn place(&self) -> Lba {
+        Lba(self.generation % 2 * BLOCK)
+    }
+}
+
+impl Tag {
+    /// Reads one.
+    pub fn decode(bytes: &[u8]) -> Result<Tag, Damage> {
+        let mut fields = open(bytes, SUPERBLOCK_BYTES, TAG_MAGIC)?;
+        let tag = Tag {
+            disk: fields.uuid()?,
+            flash: fields.uuid()?,
+            epoch: fields.u64()?,
+            capacity: Lba(fields.u64()?),
+        };
+        if tag.epoch < 1 << 62 && tag.capacity.0 < 1 << 54 { Ok(tag) } else { Err(Damage::Field) }
+    }
+
+    /// As it is written, a sector.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = begin(TAG_MAGIC);
+        bytes.extend_from_slice(self.disk.as_bytes());
+        bytes.extend_from_slice(self.flash.as_bytes());
+        bytes.extend_from_slice(&self.epoch.to_le_bytes());
+        bytes.extend_from_slice(&self.capacity.0.to_le_bytes());
+        seal(bytes, SUPERBLOCK_BYTES)
+    }
+
+    /// Where it goes on its disk.
+    pub fn place(&self) -> Lba {
+        Lba(self.capacity.0 + self.epoch % 2 * BLOCK)
+    }
+}
+
+impl Header {
+    /// Reads one, and nothing that does not fit into a record.
+    pub fn decode(bytes: &[u8]) -> Result<Header, Damage> {
+        let mut fields = open(bytes, BLOCK_BYTES, RECORD_MAGIC)?;
+        let count = fields.u32()? as usize;
+        let flash = fields.uuid()?;
+        let (epoch, sequence, at, durable) = (fields.u64()?, fields.u64()?, LogSector(fields.u64()?), fields.u64()?);
+        fields.take::<{ HEADER_BYTES - 64 }>()?;
+        if count == 0 || count > MOST_ENTRIES {
+            return Err(Damage::Field);
+        }
+        let entries = (0..count).map(|_| decode_entry(&mut fields)).collect::<Result<Vec<Entry>, Damage>>()?;
+        let header = Header { flash, epoch, sequence, at, durable, entries };
+        if header.data() > MOST_DATA || !at.0.is_multiple_of(BLOCK) || !header.entries.is_sorted_by_key(Entry::has_data)
+        {
+            return Err(Damage::Field);
+        }
+        Ok(header)
+    }
+
+    /// As it is written, a block.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = begin(RECORD_MAGIC);
+        bytes.extend_from_slice(&(self.entries.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(self.flash.as_bytes());
+        for number in [self.epoch, self.sequence, self.at.0, self.durable] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        bytes.resize(HEADER_BYTES, 0);
+        for entry in &self.entries {
+            bytes.extend_from_slice(&entry.range.start.0.to_le_bytes());
+            bytes.extend_from_slice(&entry.range.sectors.to_le_bytes());
+            bytes.extend_from_slice(&entry.checksum.unwrap_or(0).to_le_bytes());
+            let flags = if entry.checksum.is_some() { 0 } else { ENTRY_ZEROES };
+            bytes.extend_from_slice(&flags.to_le_bytes());
+        }
+        seal(bytes, BLOCK_BYTES)
+    }
+
+    /// Sectors of data.
+    pub fn data(&self) -> u64 {
+        self.entries.iter().map(Entry::data).fold(0, u64::saturating_add)
+    }
+
+    /// Sectors of the whole record.
+    pub fn sectors(&self) -> u64 {
+        record_sectors(self.data())
+    }
+
+    /// Where the next record may begin.
+    pub fn end(&self) -> LogSector {
+        LogSector(self.at.0 + self.sectors())
+    }
+
+    /// Its writes as the log keeps account of them.
+    pub fn logged(&self) -> impl Iterator<Item = Logged> + '_ {
+        let mut data = self.at.0 + BLOCK;
+        let mut lead = BLOCK as u32;
+        self.entries.iter().map(move |entry| {
+            let range = entry.range;
+            if entry.checksum.is_none() {
+                return Logged { range, source: Source::Zeroes(self.at), lead: 0 };
+            }
+            let logged = Logged { range, source: Source::Log(LogSector(data)), lead };
+            data += range.sectors;
+            lead = 0;
+            logged
+        })
+    }
+
+    /// The first entry whose data is not what was written, if any. `data` is what lies behind the header.
+    pub fn damaged_entry(&self, data: &[u8]) -> Option<&Entry> {
+        let mut rest = data;
+        self.entries.iter().find(|entry| {
+            let bytes = (entry.data() * SECTOR_BYTES) as usize;
+            let Some((own, behind)) = rest.split_at_checked(bytes) else { return true };
+            rest = behind;
+            entry.checksum.is_some_and(|checksum| checksum != crc32c::crc32c(own))
+        })
+    }
+}
+
+impl Entry {
+    /// Sectors of data in the record.
+    pub fn data(&self) -> u64 {
+        if self.has_data() { self.range.sectors } else { 0 }
+    }
+
+    fn has_data(&self) -> bool {
+        self.checksum.is_some()
+    }
+}
+
+fn decode_entry(fields: &mut Fields<'_>) -> Result<Entry, Damage> {
+    let range = SectorRange { start: Lba(fields.u64()?), sectors: fields.u64()? };
+    let (checksum, flags) = (fields.u32()?, fields.u32()?);
+    let checksum = match flags {
+        0 => Some(checksum),
+        ENTRY_ZEROES => None,
+        _ => return Err(Damage::Field),
+    };
+    if range.sectors == 0 || range.start.0.checked_add(range.sectors).is_none_or(|end| end >= 1 << 54) {
+        return Err(Damage::Field);
+    }
+    Ok(Entry { range, checksum })
+}
+
+/// Sectors of a record with so many sectors of data.
+pub fn record_sectors(data: u64) -> u64 {
+    BLOCK + data.next_multiple_of(BLOCK)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn superblock() -> Superblock {
+        Superblock {
+            flash: Uuid::from_u128(1),
+            disk: Uuid::from_u128(2),
+            generation: 3,
+            epoch: 4,
+            state: State::Attached,
+            capacity: Lba(1000),
+            log_size: LEAST_LOG,
+            tail: LogSector(16),
+            tail_sequence: 7,
+            durable: 6,
+            written: 99,
+        }
+    }
+
+    fn header() -> Header {
+        let range = |start, sectors| SectorRange { start: Lba(start), sectors };
+        let entries = vec![
+            Entry { range: range(900, 1 << 40), checksum: None },
+            Entry { range: range(5, 3), checksum: Some(crc32c::crc32c(&[1; 1536])) },
+            Entry { range: range(70, 8), checksum: Some(crc32c::crc32c(&[2; 4096])) },
+        ];
+        Header { flash: Uuid::from_u128(1), epoch: 4, sequence: 7, at: LogSector(16), durable: 6, entries }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        assert_eq!(Superblock::decode(&superblock().encode()), Ok(superblock()));
+        let tag = Tag { disk: Uuid::from_u128(2), flash: Uuid::from_u128(1), epoch: 4, capacity: Lba(1000) };
+        assert_eq!(Tag::decode(&tag.encode()), Ok(tag));
+        assert_eq!(Header::decode(&header().encode()), Ok(header()));
+        assert_eq!((superblock().encode().len(), tag.encode().len(), header().encode().len()), (512, 512, 4096));
+    }
+
+    #[test]
+    fn the_longest_record_has_a_header_of_one_block() {
+        let entry = Entry { range: SectorRange { start: Lba(1), sectors: 1 }, checksum: Some(0) };
+        let header = Header { entries: vec![entry; MOST_ENTRIES], ..header() };
+        assert_eq!(header.encode().len(), BLOCK_BYTES);
+        assert_eq!(Header::decode(&header.encode()), Ok(header));
+    }
+
+    #[test]
+    fn every_changed_bit_is_noticed() {
+        for (bytes, decode) in [
+            (superblock().encode(), (|bytes| Superblock::decode(bytes).is_ok()) as fn(&[u8]) -> bool),
+            (header().encode(), |bytes| Header::decode(bytes).is_ok()),
+        ] {
+            assert!(decode(&bytes));
+            for bit in 0..bytes.len() * 8 {
+                let mut damaged = bytes.clone();
+                damaged[bit / 8] ^= 1 << (bit % 8);
+                assert!(!decode(&damaged), "bit {bit}");
+            }
+            assert!(!decode(&bytes[..bytes.len() - 1]));
+        }
+    }
+
+    #[test]
+    fn a_later_version_is_named() {
+        let mut bytes = superblock().encode();
+        bytes[8] = 2;
+        assert_eq!(Superblock::decode(&seal(bytes[..508].to_vec(), 512)), Err(Damage::Version(2)));
+    }
+
+    #[test]
+    fn the_entries_of_a_record_lie_one_behind_the_other() {
+        let header = header();
+        let logged: Vec<Logged> = header.logged().collect();
+        assert_eq!(logged[0].source, Source::Zeroes(LogSector(16)));
+        assert_eq!((logged[1].source, logged[1].lead), (Source::Log(LogSector(24)), 8));
+        assert_eq!((logged[2].source, logged[2].lead), (Source::Log(LogSector(27)), 0));
+        assert_eq!((header.data(), header.sectors(), header.end()), (11, 24, LogSector(40)));
+        let data = [vec![1; 1536], vec![2; 4096]].concat();
+        assert_eq!(header.damaged_entry(&data), None);
+        let wrong = [vec![1; 1536], vec![3; 4096]].concat();
+        assert_eq!(header.damaged_entry(&wrong), Some(&header.entries[2]));
+        assert_eq!(header.damaged_entry(&data[..2000]), Some(&header.entries[2]), "cut off");
+    }
+}

@@ -1,0 +1,216 @@
+//! The two halves, and whether they belong together.
+//!
+//! Opening, in this order, so that a power cut between any two steps is recognised by the next opening:
+//! 1. Both superblocks and both tags are read; the later valid one of each counts.
+//! 2. They name each other. Their epochs are equal, or the flash is one ahead and has no record of that epoch: a crash between 4 and 5.
+//! 3. The log is read ([`super::recover`]).
+//! 4. The superblock with the next epoch is written to flash, and flushed.
+//! 5. The tag with the same epoch is written to the disk, and flushed. Only now are records written.
+
+use std::sync::Arc;
+
+use umbrella_policy::flash_cache::LogSector;
+use umbrella_units::{ByteSize, Lba, SECTOR_BYTES};
+use uuid::Uuid;
+
+use super::error::HybridError;
+use super::format::{BLOCK, BLOCK_BYTES, Damage, LEAST_LOG, LOG_START, State, Superblock, TAG_SECTORS, Tag};
+use crate::device::{BlockDevice, Durability};
+
+/// A device of a pair, with the name that users know it by.
+#[derive(Clone)]
+pub struct Half {
+    /// Its name in messages.
+    pub name: String,
+    /// The device.
+    pub device: Arc<dyn BlockDevice>,
+}
+
+/// What the two halves say of themselves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Labels {
+    /// The flash.
+    pub superblock: Superblock,
+    /// The disk.
+    pub tag: Tag,
+}
+
+fn read_block(half: &Half, at: Lba) -> Result<Vec<u8>, HybridError> {
+    let mut block = vec![0; BLOCK_BYTES];
+    half.device.read(at, &mut block)?;
+    Ok(block)
+}
+
+/// Of two copies the valid one with the greater number.
+fn later<T>(first: Result<T, Damage>, second: Result<T, Damage>, number: impl Fn(&T) -> u64) -> Result<T, (Damage, Damage)> {
+    match (first, second) {
+        (Ok(first), Ok(second)) => Ok(if number(&second) > number(&first) { second } else { first }),
+        (Ok(one), Err(_)) | (Err(_), Ok(one)) => Ok(one),
+        (Err(first), Err(second)) => Err((first, second)),
+    }
+}
+
+/// The superblock of a flash.
+pub fn read_superblock(flash: &Half) -> Result<Superblock, HybridError> {
+    let capacity = flash.device.geometry().capacity;
+    if capacity.0 < LOG_START.0 + LEAST_LOG {
+        return Err(too_small(&flash.name, capacity, Lba(LOG_START.0 + LEAST_LOG)));
+    }
+    let copies = [Lba(0), Lba(BLOCK)].map(|at| read_block(flash, at));
+    let [first, second] = copies;
+    let (first, second) = (Superblock::decode(&first?), Superblock::decode(&second?));
+    let superblock = later(first, second, |superblock| superblock.generation)
+        .map_err(|(first, second)| HybridError::NoSuperblock { flash: flash.name.clone(), first, second })?;
+    if LOG_START.0 + superblock.log_size > capacity.0 {
+        let needed = Lba(LOG_START.0 + superblock.log_size);
+        return Err(too_small(&flash.name, capacity, needed));
+    }
+    Ok(superblock)
+}
+
+/// Where the tag of a disk of that size begins, which is how much of it is offered.
+pub fn offered(disk: Lba) -> Lba {
+    Lba(disk.0.saturating_sub(TAG_SECTORS) / BLOCK * BLOCK)
+}
+
+/// The tag of a disk.
+pub fn read_tag(disk: &Half) -> Result<Tag, HybridError> {
+    let capacity = disk.device.geometry().capacity;
+    let offered = offered(capacity);
+    if offered.0 == 0 {
+        return Err(too_small(&disk.name, capacity, Lba(TAG_SECTORS + BLOCK)));
+    }
+    let first = read_block(disk, offered)?;
+    let second = read_block(disk, Lba(offered.0 + BLOCK))?;
+    let tag = later(Tag::decode(&first), Tag::decode(&second), |tag| tag.epoch)
+        .map_err(|(first, second)| HybridError::NoTag { disk: disk.name.clone(), first, second })?;
+    if tag.capacity != offered {
+        return Err(too_small(&disk.name, capacity, Lba(tag.capacity.0 + TAG_SECTORS)));
+    }
+    Ok(tag)
+}
+
+/// Both, if they belong together (steps 1 and 2).
+pub fn read_labels(disk: &Half, flash: &Half) -> Result<Labels, HybridError> {
+    let superblock = read_superblock(flash)?;
+    if superblock.state == State::Detached {
+        return Err(HybridError::Detached { flash: flash.name.clone() });
+    }
+    let tag = read_tag(disk)?;
+    if tag.disk != superblock.disk {
+        return Err(HybridError::ForeignDisk {
+            disk: disk.name.clone(),
+            flash: flash.name.clone(),
+            wanted: superblock.disk,
+            found: tag.disk,
+        });
+    }
+    if tag.flash != superblock.flash {
+        return Err(HybridError::ForeignFlash {
+            disk: disk.name.clone(),
+            flash: flash.name.clone(),
+            wanted: tag.flash,
+            found: superblock.flash,
+        });
+    }
+    let opening = superblock.epoch == tag.epoch + 1;
+    if superblock.epoch != tag.epoch && !opening {
+        let flash_is_older = superblock.epoch < tag.epoch;
+        let (older, newer) = if flash_is_older { (flash, disk) } else { (disk, flash) };
+        return Err(HybridError::Stale {
+            older: older.name.clone(),
+            newer: newer.name.clone(),
+            older_epoch: superblock.epoch.min(tag.epoch),
+            newer_epoch: superblock.epoch.max(tag.epoch),
+        });
+    }
+    if superblock.capacity != tag.capacity {
+        return Err(too_small(&disk.name, tag.capacity, superblock.capacity));
+    }
+    Ok(Labels { superblock, tag })
+}
+
+/// Writes a superblock over the older of the two, and flushes.
+pub(super) fn write_superblock(flash: &dyn BlockDevice, superblock: &Superblock) -> Result<(), HybridError> {
+    write_label(flash, superblock.place(), &superblock.encode())
+}
+
+/// Writes a tag over the older of the two, and flushes.
+pub(super) fn write_tag(disk: &dyn BlockDevice, tag: &Tag) -> Result<(), HybridError> {
+    write_label(disk, tag.place(), &tag.encode())
+}
+
+fn write_label(device: &dyn BlockDevice, at: Lba, sector: &[u8]) -> Result<(), HybridError> {
+    let block = device.geometry().logical_block as usize;
+    let mut bytes = sector.to_vec();
+    bytes.resize(bytes.len().next_multiple_of(block), 0);
+    device.write(at, &bytes, Durability::Cached)?;
+    device.flush()?;
+    Ok(())
+}
+
+/// Makes the two a pair: the superblock, then the tag. What the disk holds stays.
+///
+/// The caller has made sure that nothing of value is where they go ([`super::occupied`]).
+pub fn create(disk: &Half, flash: &Half) -> Result<Labels, HybridError> {
+    let disk_capacity = disk.device.geometry().capacity;
+    let flash_capacity = flash.device.geometry().capacity;
+    let capacity = offered(disk_capacity);
+    if capacity.0 == 0 {
+        return Err(too_small(&disk.name, disk_capacity, Lba(TAG_SECTORS + BLOCK)));
+    }
+    let log_size = flash_capacity.0.saturating_sub(LOG_START.0) / BLOCK * BLOCK;
+    if log_size < LEAST_LOG {
+        return Err(too_small(&flash.name, flash_capacity, Lba(LOG_START.0 + LEAST_LOG)));
+    }
+    let (flash_id, disk_id) = (Uuid::new_v4(), Uuid::new_v4());
+    let superblock = Superblock {
+        flash: flash_id,
+        disk: disk_id,
+        generation: 0,
+        epoch: 1,
+        state: State::Attached,
+        capacity,
+        log_size,
+        tail: LogSector(0),
+        tail_sequence: 1,
+        durable: 0,
+        written: 0,
+    };
+    // Both copies of each: an older pair's later generation must not win.
+    write_superblock(&*flash.device, &superblock)?;
+    write_superblock(&*flash.device, &Superblock { generation: 1, ..superblock })?;
+    let tag = Tag { disk: disk_id, flash: flash_id, epoch: 1, capacity };
+    write_tag(&*disk.device, &Tag { epoch: 0, ..tag })?;
+    write_tag(&*disk.device, &tag)?;
+    Ok(Labels { superblock: Superblock { generation: 1, ..superblock }, tag })
+}
+
+/// Steps 4 and 5.
+pub(super) fn begin_epoch(disk: &Half, flash: &Half, next: &Superblock) -> Result<(), HybridError> {
+    write_superblock(&*flash.device, next)?;
+    let tag = Tag { disk: next.disk, flash: next.flash, epoch: next.epoch, capacity: next.capacity };
+    write_tag(&*disk.device, &tag)
+}
+
+/// Takes the pair apart; the log is empty. First the flash says so, then the disk's tag is wiped: in between, [`read_labels`]
+/// says that the flash was detached, and doing it again finishes it.
+pub(super) fn part(disk: &Half, flash: &Half, superblock: &Superblock) -> Result<(), HybridError> {
+    let detached =
+        Superblock { state: State::Detached, generation: superblock.generation + 1, ..*superblock };
+    write_superblock(&*flash.device, &detached)?;
+    wipe_tag(disk, superblock.capacity)
+}
+
+/// Leaves a plain disk.
+pub(super) fn wipe_tag(disk: &Half, capacity: Lba) -> Result<(), HybridError> {
+    let zeroes = vec![0; (TAG_SECTORS * SECTOR_BYTES) as usize];
+    disk.device.write(capacity, &zeroes, Durability::Cached)?;
+    disk.device.flush()?;
+    Ok(())
+}
+
+fn too_small(what: &str, found: Lba, needed: Lba) -> HybridError {
+    let bytes = |sectors: Lba| ByteSize(sectors.0.saturating_mul(SECTOR_BYTES));
+    HybridError::TooSmall { what: what.to_owned(), found: bytes(found), needed: bytes(needed) }
+}

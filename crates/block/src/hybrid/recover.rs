@@ -1,0 +1,220 @@
+//! Reads the log after a start: which records count.
+//!
+//! From the tail on, a record counts if it is whole (header and all data by their checksums), lies where it says, is of this flash, has the next
+//! sequence number and an epoch that is not before that of the record before it. Where the next one does not lie behind the last, it may lie at
+//! the start of the log, as a record that would have run over the end does.
+//!
+//! The first that does not count ends the log: it was being written when power was lost, and nobody was told that it was durable. Unless
+//! somebody was: when the superblock, or a record behind it, says that it had been durable, then it was damaged later, and what it held is lost. That is
+//! refused, never passed over.
+//!
+//! Cost: the log's contents are read once; behind its end at most the length of one record for each step of looking further.
+
+use umbrella_policy::flash_cache::LogSector;
+use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
+
+use super::error::HybridError;
+use super::format::{BLOCK, BLOCK_BYTES, Header, LOG_START, MOST_DATA, Superblock, record_sectors};
+use super::pair::Half;
+use crate::error::BlockError;
+
+/// How the log ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct End {
+    /// Where the last record ends.
+    pub at: LogSector,
+    /// The number of the next one.
+    pub next_sequence: u64,
+    /// Whether a record was being written there.
+    pub torn: bool,
+}
+
+/// A record that does not count.
+struct Unfit {
+    what: &'static str,
+    /// The header, when that is whole and of the expected record.
+    header: Option<Header>,
+}
+
+struct Scanner<'a> {
+    flash: &'a Half,
+    superblock: &'a Superblock,
+    /// The records that count lie between this and one length of the log later.
+    base: LogSector,
+    buffer: Vec<u8>,
+    /// Where in the log the buffer begins, and how many sectors of it are filled.
+    window: (LogSector, u64),
+}
+
+/// Goes through the records that count, the oldest first.
+pub fn scan(flash: &Half, superblock: &Superblock, mut each: impl FnMut(&Header)) -> Result<End, HybridError> {
+    let mut scanner = Scanner::new(flash, superblock);
+    let mut at = superblock.tail;
+    let mut sequence = superblock.tail_sequence;
+    let mut epoch = 0;
+    loop {
+        let unfit = match scanner.record(at, sequence, epoch)? {
+            Ok(header) => {
+                (at, sequence, epoch) = (header.end(), sequence + 1, header.epoch);
+                each(&header);
+                continue;
+            }
+            Err(unfit) => unfit,
+        };
+        let lap = scanner.next_lap(at);
+        if lap != at
+            && let Ok(header) = scanner.record_from(lap, sequence, epoch)?
+        {
+            (at, sequence, epoch) = (header.end(), sequence + 1, header.epoch);
+            each(&header);
+            continue;
+        }
+        let was_durable = superblock.durable >= sequence || scanner.durable_later(at, sequence, epoch)?;
+        if was_durable {
+            let damaged = unfit.header.as_ref().and_then(|header| {
+                let data = scanner.window_from(LogSector(at.0 + BLOCK), header.data()).ok()?;
+                header.damaged_entry(data).map(|entry| entry.range)
+            });
+            return Err(HybridError::Corrupt {
+                flash: flash.name.clone(),
+                sequence,
+                at,
+                what: unfit.what,
+                range: damaged,
+            });
+        }
+        let torn = scanner.anything_of(at, sequence)?;
+        return Ok(End { at, next_sequence: sequence, torn });
+    }
+}
+
+impl<'a> Scanner<'a> {
+    fn new(flash: &'a Half, superblock: &'a Superblock) -> Scanner<'a> {
+        let sectors = (4 * record_sectors(MOST_DATA)).min(superblock.log_size);
+        let buffer = vec![0; (sectors * SECTOR_BYTES) as usize];
+        Scanner { flash, superblock, base: superblock.tail, buffer, window: (LogSector(0), 0) }
+    }
+
+    /// The start of the log, the next time.
+    fn next_lap(&self, at: LogSector) -> LogSector {
+        LogSector(at.0.next_multiple_of(self.superblock.log_size))
+    }
+
+    /// Sectors from there to the end of the log, and to where the oldest record is.
+    fn room(&self, at: LogSector) -> u64 {
+        let to_end = self.superblock.log_size - at.0 % self.superblock.log_size;
+        to_end.min((self.base.0 + self.superblock.log_size).saturating_sub(at.0))
+    }
+
+    /// The bytes there; they do not run over the end of the log.
+    fn window_from(&mut self, at: LogSector, sectors: u64) -> Result<&[u8], BlockError> {
+        let (start, filled) = self.window;
+        if at < start || at.0 + sectors > start.0 + filled {
+            let to_end = self.superblock.log_size - at.0 % self.superblock.log_size;
+            let filled = (self.buffer.len() as u64 / SECTOR_BYTES).min(to_end);
+            let bytes = self.buffer.get_mut(..(filled * SECTOR_BYTES) as usize).unwrap_or_default();
+            self.flash.device.read(Lba(LOG_START.0 + at.0 % self.superblock.log_size), bytes)?;
+            self.window = (at, filled);
+        }
+        let from = ((at.0 - self.window.0.0) * SECTOR_BYTES) as usize;
+        Ok(self.buffer.get(from..from + (sectors * SECTOR_BYTES) as usize).unwrap_or_default())
+    }
+
+    /// The header there, if it is one of this flash and where it should be.
+    fn header(&mut self, at: LogSector) -> Result<Option<Header>, BlockError> {
+        if self.room(at) < BLOCK {
+            return Ok(None);
+        }
+        let header = Header::decode(self.window_from(at, BLOCK)?).ok();
+        Ok(header.filter(|header| header.flash == self.superblock.flash && header.at == at))
+    }
+
+    /// The record there, if it is the one that comes next.
+    fn record(&mut self, at: LogSector, sequence: u64, epoch: u64) -> Result<Result<Header, Unfit>, BlockError> {
+        let Some(header) = self.header(at)? else {
+            return Ok(Err(Unfit { what: "its header is not whole", header: None }));
+        };
+        let capacity = self.superblock.capacity;
+        let what = if header.sequence != sequence {
+            "another record is in its place"
+        } else if header.epoch < epoch || header.epoch > self.superblock.epoch {
+            "it was left over from before a crash"
+        } else if header.sectors() > self.room(at) || header.entries.iter().any(|entry| entry.range.end() > capacity) {
+            "its header is impossible"
+        } else {
+            let data = self.window_from(LogSector(at.0 + BLOCK), header.data())?;
+            if header.damaged_entry(data).is_none() {
+                return Ok(Ok(header));
+            }
+            return Ok(Err(Unfit { what: "its data is not what was written", header: Some(header) }));
+        };
+        Ok(Err(Unfit { what, header: None }))
+    }
+
+    /// The same at the start of the log. If it is the first of all, an empty log went on there, and has its whole length from there on.
+    fn record_from(&mut self, lap: LogSector, sequence: u64, epoch: u64) -> Result<Result<Header, Unfit>, BlockError> {
+        let base = self.base;
+        if sequence == self.superblock.tail_sequence {
+            self.base = lap;
+        }
+        let record = self.record(lap, sequence, epoch)?;
+        if record.is_err() {
+            self.base = base;
+        }
+        Ok(record)
+    }
+
+    /// Whether a later record says that the one of that number, which should be at `at`, had been durable.
+    fn durable_later(&mut self, mut at: LogSector, sequence: u64, epoch: u64) -> Result<bool, BlockError> {
+        let mut known = sequence;
+        while let Some(header) = self.later_record(at, known, epoch)? {
+            if header.durable >= sequence {
+                return Ok(true);
+            }
+            known = header.sequence;
+            at = LogSector(header.at.0 + BLOCK);
+        }
+        Ok(false)
+    }
+
+    /// The next record behind the one that should be at `at`: within the length of the longest, or at the start of the log.
+    fn later_record(&mut self, at: LogSector, sequence: u64, epoch: u64) -> Result<Option<Header>, BlockError> {
+        for begin in [at, self.next_lap(at)] {
+            let blocks = (record_sectors(MOST_DATA) + BLOCK).min(self.room(begin)) / BLOCK;
+            for block in 0..blocks {
+                let here = LogSector(begin.0 + block * BLOCK);
+                let found = self.header(here)?;
+                if let Some(header) = found.filter(|header| header.sequence > sequence && header.epoch >= epoch) {
+                    return Ok(Some(header));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether a record of that number was begun there.
+    fn anything_of(&mut self, at: LogSector, sequence: u64) -> Result<bool, BlockError> {
+        for begin in [at, self.next_lap(at)] {
+            if self.header(begin)?.is_some_and(|header| header.sequence >= sequence) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Which sectors of the disk have their newest data in the log, joined where they are adjacent.
+pub fn joined(ranges: impl IntoIterator<Item = SectorRange>) -> Vec<SectorRange> {
+    let mut joined: Vec<SectorRange> = Vec::new();
+    for range in ranges {
+        match joined.last_mut() {
+            Some(last) if last.end() >= range.start => {
+                *last = SectorRange::between(last.start, last.end().max(range.end()));
+            }
+            _ => joined.push(range),
+        }
+    }
+    joined
+}
+
+const _: () = assert!(BLOCK_BYTES as u64 == BLOCK * SECTOR_BYTES);

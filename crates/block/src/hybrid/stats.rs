@@ -1,0 +1,75 @@
+//! What a hybrid disk did and how it stands.
+
+use serde::Serialize;
+use umbrella_units::{ByteSize, Nanos};
+
+/// What the disk below does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Motion {
+    /// It turns.
+    Spinning,
+    /// It is being put to sleep.
+    Stopping,
+    /// It sleeps.
+    Asleep,
+    /// It is being woken.
+    Starting,
+}
+
+/// What a hybrid disk did since it was opened, and how it stands.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct HybridStats {
+    /// What the disk does.
+    pub disk: Motion,
+    /// Bytes of the log that may not be overwritten.
+    pub log_used: ByteSize,
+    /// Bytes of the log.
+    pub log_size: ByteSize,
+    /// Bytes of the disk whose newest data is only in the log.
+    pub cached: ByteSize,
+    /// Pieces that they are in.
+    pub cached_pieces: u64,
+    /// Bytes ever written to the flash.
+    pub flash_written: ByteSize,
+    /// How often the log was written from one end to the other.
+    pub log_laps: f64,
+    /// Calls that read.
+    pub reads: u64,
+    /// Of them, those that needed nothing of the disk.
+    pub reads_from_log: u64,
+    /// Of them, those that had to wake the disk.
+    pub reads_that_woke: u64,
+    /// Calls that wrote.
+    pub writes: u64,
+    /// Of them, those that went to the log.
+    pub writes_to_log: u64,
+    /// Records written to the log.
+    pub records: u64,
+    /// Calls that flushed.
+    pub flushes: u64,
+    /// Times the disk was woken.
+    pub spin_ups: u64,
+    /// Times it was put to sleep.
+    pub spin_downs: u64,
+    /// Time that it slept.
+    pub asleep: Nanos,
+    /// Whether the log is being drained.
+    pub draining: bool,
+    /// Times the log was drained.
+    pub drains: u64,
+    /// Bytes written to the disk by draining.
+    pub drained: ByteSize,
+    /// Time spent draining.
+    pub drain_time: Nanos,
+    /// Bytes that the drain under way has yet to write, at most.
+    pub drain_left: ByteSize,
+    /// Writes that were held back because the log was filling up, and for how long altogether.
+    pub slowed: u64,
+    /// For how long altogether.
+    pub slowed_time: Nanos,
+    /// Why it refuses writes; nothing when all is well.
+    pub refuses_writes: Option<String>,
+    /// Why the last drain stopped; nothing when it went through.
+    pub drain_failure: Option<String>,
+}
