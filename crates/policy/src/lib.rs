@@ -1,6 +1,11 @@
 //! Umbrella's decisions: pure, deterministic state machines. No I/O, no clock, no threads, no randomness of their own.
 
+mod error;
 pub mod flash_cache;
+mod params;
 pub mod placement;
 pub mod spin_down;
 pub mod writeback;
+
+pub use error::PolicyError;
+pub use params::{ParamInfo, ParamKind, Params, Spec, Values};

@@ -3,10 +3,8 @@
 //! Events come in through [`WriteBack::on`], pages go out through [`WriteBack::select`]. The same object decides live and
 //! in the lab.
 
-mod error;
 mod event;
 mod index;
-mod params;
 mod policies;
 mod policy;
 mod registry;
@@ -18,13 +16,13 @@ use std::fmt;
 
 use umbrella_units::{Nanos, Pages};
 
-pub use error::WriteBackError;
+pub use crate::error::PolicyError as WriteBackError;
+pub use crate::params::{ParamInfo, ParamKind, Params, Spec, Values};
 pub use event::{DirtyPage, Event};
 pub use index::{
     Age, Applied, BlockNeeds, DirtyFile, DirtyIndex, FileOrder, Memory, Needs, Recency, Segments, Usage, Zone,
     ZoneNeeds, ZoneOrder,
 };
-pub use params::{ParamInfo, ParamKind, Params, Spec, Values};
 pub use policy::{PageTimes, Policy, Write};
 pub use registry::{PolicyInfo, find_policy, policies};
 

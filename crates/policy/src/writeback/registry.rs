@@ -1,12 +1,12 @@
 //! The list of policies. A new policy is one file, and one line here.
 
-use super::error::WriteBackError;
-use super::params::{ParamInfo, Values};
 use super::policies::{
     clairvoyant, cscan, file, lrw, recency, segment, sorted, stow, sweep, two_queue, two_queue_sorted, wasl_segment,
     wasl_segment_zone, wasl_zone, wow, write_minimal, zone, zone_segment,
 };
 use super::policy::Policy;
+use crate::error::PolicyError;
+use crate::params::{ParamInfo, Values};
 
 /// What there is to know of a policy.
 #[derive(Debug, Clone, Copy)]
@@ -54,31 +54,7 @@ pub fn policies() -> &'static [PolicyInfo] {
 }
 
 /// The policy of this name.
-pub fn find_policy(name: &str) -> Result<&'static PolicyInfo, WriteBackError> {
-    POLICIES.iter().find(|info| info.name == name).ok_or_else(|| WriteBackError::UnknownPolicy {
-        name: name.to_owned(),
-        nearest: nearest(name),
-        known: POLICIES.iter().map(|info| info.name).collect(),
-    })
-}
-
-/// The known name that differs from `name` in the fewest letters, if they are fewer than half of its own.
-fn nearest(name: &str) -> Option<&'static str> {
-    let close = |known: &&PolicyInfo| distance(name, known.name);
-    let best = POLICIES.iter().min_by_key(close)?;
-    (2 * close(&best) < best.name.len()).then_some(best.name)
-}
-
-/// Letters to insert, delete or change until one is the other.
-fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
-    for (i, x) in a.chars().take(64).enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, y) in b.chars().enumerate() {
-            let change = diagonal + usize::from(x != y);
-            let fewest = change.min(row[j] + 1).min(row[j + 1] + 1);
-            diagonal = std::mem::replace(&mut row[j + 1], fewest);
-        }
-    }
-    row.last().copied().unwrap_or(0)
+pub fn find_policy(name: &str) -> Result<&'static PolicyInfo, PolicyError> {
+    let unknown = || PolicyError::unknown(name, POLICIES.iter().map(|info| info.name).collect());
+    POLICIES.iter().find(|info| info.name == name).ok_or_else(unknown)
 }

@@ -14,10 +14,10 @@ use umbrella_units::{Nanos, Pages};
 
 use super::super::event::DirtyPage;
 use super::super::index::{BlockNeeds, DirtyIndex, Needs, Segments, Zone, ZoneNeeds, ZoneOrder};
-use super::super::params::{ParamInfo, ParamKind};
 use super::super::policy::{Goal, Policy, Write};
 use super::super::registry::PolicyInfo;
 use super::wow::Hits;
+use crate::params::{ParamInfo, ParamKind};
 
 pub(in super::super) const INFO: PolicyInfo = PolicyInfo {
     name: "stow",

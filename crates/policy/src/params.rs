@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use umbrella_units::{ByteSize, Nanos, PAGE_BYTES, Pages, parse_duration};
 
-use super::error::WriteBackError;
+use crate::error::PolicyError;
 
 /// What the value of a parameter is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +14,8 @@ pub enum ParamKind {
     Bytes,
     /// A whole number: `50`.
     Number,
+    /// A number with up to three decimals: `0.08`.
+    Decimal,
     /// A time: `30s`, `500ms`.
     Duration,
     /// `true` or `false`.
@@ -43,6 +45,7 @@ impl ParamInfo {
         let what = match self.kind {
             ParamKind::Bytes => "a size",
             ParamKind::Number => "a whole number",
+            ParamKind::Decimal => "a number",
             ParamKind::Duration => "a time",
             ParamKind::Flag => return "true or false".to_owned(),
         };
@@ -54,6 +57,7 @@ impl ParamInfo {
         match self.kind {
             ParamKind::Bytes => text.parse::<ByteSize>().ok().map(|size| size.0),
             ParamKind::Number => text.trim().parse().ok(),
+            ParamKind::Decimal => thousandths(text.trim()),
             ParamKind::Duration => parse_duration(text).ok().and_then(|time| u64::try_from(time.as_nanos()).ok()),
             ParamKind::Flag => match text.trim() {
                 "true" => Some(1),
@@ -70,6 +74,17 @@ impl ParamInfo {
         }
         (self.read(self.min)?..=self.read(self.max)?).contains(&value).then_some(value)
     }
+}
+
+/// Reads `12`, `0.5` or `0.125` in thousandths.
+fn thousandths(text: &str) -> Option<u64> {
+    let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits(whole) || !digits(decimals) || decimals.len() > 3 {
+        return None;
+    }
+    let fraction: u64 = format!("{decimals:0<3}").parse().ok()?;
+    whole.parse::<u64>().ok()?.checked_mul(1000)?.checked_add(fraction)
 }
 
 /// Parameters as a user gave them; a policy's defaults stand in for the others.
@@ -97,16 +112,16 @@ impl Params {
     }
 
     /// Checks the parameters against those that the policy has.
-    pub(super) fn check(&self, policy: &'static str, infos: &'static [ParamInfo]) -> Result<Values, WriteBackError> {
+    pub(crate) fn check(&self, policy: &'static str, infos: &'static [ParamInfo]) -> Result<Values, PolicyError> {
         let mut values = BTreeMap::new();
         for info in infos {
             let text = self.given.get(info.name).map_or(info.default, String::as_str);
-            let bad = || WriteBackError::BadValue { policy, param: info, value: text.to_owned() };
+            let bad = || PolicyError::BadValue { policy, param: info, value: text.to_owned() };
             values.insert(info.name, info.value(text).ok_or_else(bad)?);
         }
         match self.given.keys().find(|name| !values.contains_key(name.as_str())) {
             None => Ok(Values { values }),
-            Some(name) => Err(WriteBackError::UnknownParam {
+            Some(name) => Err(PolicyError::UnknownParam {
                 policy,
                 param: name.clone(),
                 known: infos.iter().map(|info| info.name).collect(),
@@ -125,18 +140,18 @@ pub struct Spec {
 }
 
 impl FromStr for Spec {
-    type Err = WriteBackError;
+    type Err = PolicyError;
 
-    fn from_str(text: &str) -> Result<Spec, WriteBackError> {
+    fn from_str(text: &str) -> Result<Spec, PolicyError> {
         let (name, rest) = text.split_once(':').unwrap_or((text, ""));
         let policy = || name.trim().to_owned();
         let mut params = Params::new();
         for part in rest.split(',').map(str::trim).filter(|part| !part.is_empty()) {
-            let no_value = || WriteBackError::NoValue { policy: policy(), text: part.to_owned() };
+            let no_value = || PolicyError::NoValue { policy: policy(), text: part.to_owned() };
             let (param, value) = part.split_once('=').ok_or_else(no_value)?;
             let param = param.trim().to_owned();
             if params.given.contains_key(&param) {
-                return Err(WriteBackError::Twice { policy: policy(), param });
+                return Err(PolicyError::Twice { policy: policy(), param });
             }
             params.given.insert(param, value.trim().to_owned());
         }
@@ -163,6 +178,11 @@ impl Values {
     /// A number.
     pub fn number(&self, name: &str) -> u64 {
         self.get(name)
+    }
+
+    /// A number with decimals.
+    pub fn decimal(&self, name: &str) -> f64 {
+        self.get(name) as f64 / 1000.0
     }
 
     /// A time.
