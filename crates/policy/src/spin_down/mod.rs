@@ -1,1 +1,119 @@
-//! When a disk may sleep.
+//! When a disk may sleep: how long to wait, once nothing is left to do, before its motor is switched off.
+//!
+//! Sleeping saves power and costs a spin-up; it pays when the disk is left alone for longer than the break-even time
+//! ([`Costs`]). Nobody knows that when a period of idleness begins, so a policy chooses a timeout, and learns from how long the
+//! period then was. [`SpinDown`] measures the periods and asks the policy; the same object decides live and in the lab.
+
+mod adaptive;
+mod costs;
+mod fixed;
+mod never;
+mod optimum;
+mod registry;
+mod rent_to_buy;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use umbrella_units::Nanos;
+
+use crate::error::PolicyError;
+use crate::params::{Params, Spec};
+
+pub use costs::Costs;
+pub use registry::{SpinDownInfo, find_spin_down, spin_downs};
+
+/// Chooses timeouts.
+pub trait Timeout: Send {
+    /// How long to wait before sleeping, in a period of idleness that begins now; `None`: do not sleep. `foreseen` is how long it
+    /// will be, which only the lab can tell.
+    fn timeout(&self, foreseen: Option<Nanos>) -> Option<Nanos>;
+
+    /// A period with that timeout was so long.
+    fn learn(&mut self, _timeout: Option<Nanos>, _idle: Nanos) {}
+}
+
+/// A period of idleness that is not over.
+#[derive(Debug, Clone, Copy)]
+struct Idle {
+    since: Nanos,
+    timeout: Option<Nanos>,
+    /// The latest time that was told in it.
+    latest: Nanos,
+    /// Whether the clock went back in it, so that nobody knows how long it is.
+    broken: bool,
+}
+
+/// A policy with the period that it decides on.
+///
+/// A clock that goes back begins the period anew, and nothing is learned from it; one that leaps ahead makes a long period.
+pub struct SpinDown {
+    info: &'static SpinDownInfo,
+    policy: Box<dyn Timeout>,
+    idle: Option<Idle>,
+    next: Option<Nanos>,
+}
+
+impl fmt::Debug for SpinDown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SpinDown").field("policy", &self.info.name).field("idle", &self.idle).finish_non_exhaustive()
+    }
+}
+
+impl SpinDown {
+    /// The policy of this name with these parameters, for a disk with these costs, which is busy.
+    pub fn new(name: &str, params: &Params, costs: Costs) -> Result<SpinDown, PolicyError> {
+        let info = find_spin_down(name)?;
+        let policy = (info.build)(&params.check(info.name, info.params)?, costs);
+        Ok(SpinDown { info, policy, idle: None, next: None })
+    }
+
+    /// The policy that a text like `fixed:timeout=10m` names.
+    pub fn parse(text: &str, costs: Costs) -> Result<SpinDown, PolicyError> {
+        let spec: Spec = text.parse()?;
+        SpinDown::new(&spec.name, &spec.params, costs)
+    }
+
+    /// The disk itself is needed at `now`, asleep or not. Ends the period of idleness, if one is under way.
+    pub fn accessed(&mut self, now: Nanos) {
+        self.next = None;
+        let Some(idle) = self.idle.take() else { return };
+        if !idle.broken && now >= idle.latest {
+            self.policy.learn(idle.timeout, now - idle.since);
+        }
+    }
+
+    /// The disk has nothing to do at `now`. Returns when it may sleep if it is not accessed before; `None`: it stays awake. The first call
+    /// after an access begins the period; to call again changes nothing unless the clock went back.
+    pub fn idle(&mut self, now: Nanos) -> Option<Nanos> {
+        let (policy, next) = (&self.policy, self.next);
+        let begin = |broken| {
+            let timeout = policy.timeout(next.map(|next| next.since(now)));
+            Idle { since: now, timeout, latest: now, broken }
+        };
+        let idle = self.idle.get_or_insert_with(|| begin(false));
+        if now < idle.latest {
+            *idle = begin(true);
+        }
+        idle.latest = now;
+        let (since, timeout) = (idle.since, idle.timeout?);
+        Some(since + timeout).filter(|&at| at != Nanos::NEVER)
+    }
+
+    /// The disk will next be accessed at `next`; to be told before the period begins.
+    pub fn foresee(&mut self, next: Nanos) {
+        self.next = Some(next);
+    }
+
+    /// The policy's name.
+    pub fn name(&self) -> &'static str {
+        self.info.name
+    }
+
+    /// The policy's entry in the registry.
+    pub fn info(&self) -> &'static SpinDownInfo {
+        self.info
+    }
+}

@@ -1,0 +1,26 @@
+//! `optimum`: told when the next access comes, it sleeps at once exactly if that pays. What any other policy saves is judged by it.
+
+use umbrella_units::Nanos;
+
+use super::Timeout;
+use super::costs::Costs;
+use super::registry::SpinDownInfo;
+
+pub(super) const INFO: SpinDownInfo = SpinDownInfo {
+    name: "optimum",
+    summary: "sleeps at once when the disk is left alone for longer than the break-even time, else not at all",
+    source: "",
+    params: &[],
+    offline: true,
+    build: |_, costs| Box::new(Optimum { costs }),
+};
+
+struct Optimum {
+    costs: Costs,
+}
+
+impl Timeout for Optimum {
+    fn timeout(&self, foreseen: Option<Nanos>) -> Option<Nanos> {
+        (foreseen? > self.costs.break_even).then_some(Nanos(0))
+    }
+}
