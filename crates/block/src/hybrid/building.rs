@@ -88,7 +88,14 @@ impl Building {
     }
 
     /// The record's header and all of its bytes.
-    pub(super) fn finish(mut self, flash: Uuid, epoch: u64, sequence: u64, at: LogSector, durable: u64) -> (Header, Vec<u8>) {
+    pub(super) fn finish(
+        mut self,
+        flash: Uuid,
+        epoch: u64,
+        sequence: u64,
+        at: LogSector,
+        durable: u64,
+    ) -> (Header, Vec<u8>) {
         let mut entries = self.zeroes;
         entries.append(&mut self.entries);
         let header = Header { flash, epoch, sequence, at, durable, entries };

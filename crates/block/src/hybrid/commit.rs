@@ -128,11 +128,13 @@ impl Shared {
         range: SectorRange,
         call: impl FnOnce() -> Result<(), BlockError>,
     ) -> Result<(), BlockError> {
+        state.disk_needed();
         state.direct_writes.push(range);
         let done = MutexGuard::unlocked(state, call);
         if let Some(place) = state.direct_writes.iter().position(|other| *other == range) {
             state.direct_writes.swap_remove(place);
         }
+        state.disk_done();
         state.direct_done += 1;
         self.room.notify_all();
         done
@@ -275,11 +277,15 @@ impl Shared {
                 self.wake(&mut state)?;
                 continue;
             }
-            state.direct_reads += u32::from(from_disk);
+            if from_disk {
+                state.disk_needed();
+                state.direct_reads += 1;
+            }
             let size = state.log.size();
             let read = MutexGuard::unlocked(&mut state, || self.gather(range, &pieces, size, buffer));
             if from_disk {
                 state.direct_reads -= 1;
+                state.disk_done();
                 if state.disk == Motion::Stopping {
                     self.room.notify_all();
                 }

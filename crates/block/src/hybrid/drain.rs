@@ -77,15 +77,18 @@ impl Shared {
                 let _ = emptied.send(Vec::new());
             }
             std::thread::scope(|scope| {
-                scope.spawn(|| self.fill(planner, to_fill, filled));
-                self.write_chunks(to_write, emptied)
+                // Each side ends when the other has dropped its end of a channel.
+                scope.spawn(move || self.fill(planner, &to_fill, &filled));
+                let written = self.write_chunks(&to_write, &emptied);
+                drop((to_write, emptied));
+                written
             })
         })?;
         self.checkpoint(state, until)
     }
 
     /// Reads chunk after chunk into the buffers that come.
-    fn fill(&self, mut planner: Planner, to_fill: Receiver<Vec<u8>>, filled: SyncSender<Filled>) {
+    fn fill(&self, mut planner: Planner, to_fill: &Receiver<Vec<u8>>, filled: &SyncSender<Filled>) {
         for mut buffer in to_fill {
             let (chunk, size) = {
                 let state = self.state.lock();
@@ -105,7 +108,7 @@ impl Shared {
         }
     }
 
-    fn write_chunks(&self, to_write: Receiver<Filled>, emptied: SyncSender<Vec<u8>>) -> Result<(), HybridError> {
+    fn write_chunks(&self, to_write: &Receiver<Filled>, emptied: &SyncSender<Vec<u8>>) -> Result<(), HybridError> {
         for filled in to_write {
             let (chunk, buffer) = filled?;
             for write in &chunk.writes {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use umbrella_policy::flash_cache::{Algorithm, Log, LogSector, Moment, Percent, When};
 use umbrella_policy::spin_down::SpinDown;
-use umbrella_units::{ByteSize, Nanos, SECTOR_BYTES, SectorRange};
+use umbrella_units::{ByteSize, Lba, Nanos, SECTOR_BYTES, SectorRange};
 
 use super::building::Building;
 use super::error::HybridError;
@@ -81,6 +81,7 @@ pub(super) struct Tally {
     pub(super) slowed_time: Duration,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "they are independent of each other")]
 pub(super) struct State {
     pub(super) log: Log,
     pub(super) records: VecDeque<Record>,
@@ -115,12 +116,15 @@ pub(super) struct State {
     pub(super) drain_rate: f64,
     pub(super) drain_failure: Option<(Instant, HybridError)>,
     pub(super) poisoned: Option<BlockError>,
+    /// When the disk may sleep; nothing while it is in use.
+    pub(super) spin_down: Option<SpinDown>,
+    pub(super) sleep_at: Option<Instant>,
+    pub(super) opened: Instant,
     /// Whether a keeper puts the disk to sleep and drains the log.
     pub(super) kept: bool,
     pub(super) closing: bool,
-    /// When somebody last asked for something, and how often that was.
+    /// When somebody last asked for something.
     pub(super) last_access: Instant,
-    pub(super) accesses: u64,
     pub(super) tally: Tally,
 }
 
@@ -149,7 +153,7 @@ impl Hybrid {
         flash: Half,
         spindle: Arc<dyn Spindle>,
         options: Options,
-        spin_down: Option<Box<dyn SpinDown>>,
+        spin_down: Option<SpinDown>,
     ) -> Result<Hybrid, HybridError> {
         let labels = pair::read_labels(&disk, &flash)?;
         let old = labels.superblock;
@@ -172,14 +176,11 @@ impl Hybrid {
         spindle.wake()?;
         // What was just read may be in the flash's cache only: before anything says that it is durable, it has to be.
         flash.device.flush()?;
-        let superblock = Superblock {
-            generation: old.generation + 1,
-            epoch: old.epoch + 1,
-            durable: end.next_sequence - 1,
-            ..old
-        };
+        let superblock =
+            Superblock { generation: old.generation + 1, epoch: old.epoch + 1, durable: end.next_sequence - 1, ..old };
         pair::begin_epoch(&disk, &flash, &superblock)?;
-        let state = State {
+        let kept = spin_down.is_some();
+        let mut state = State {
             log,
             records,
             superblock,
@@ -203,12 +204,15 @@ impl Hybrid {
             drain_rate: 20e6,
             drain_failure: None,
             poisoned: None,
-            kept: spin_down.is_some(),
+            kept,
+            spin_down,
+            sleep_at: None,
+            opened: Instant::now(),
             closing: false,
             last_access: Instant::now(),
-            accesses: 0,
             tally: Tally::default(),
         };
+        state.disk_done();
         let shared = Arc::new(Shared {
             disk,
             flash,
@@ -220,7 +224,7 @@ impl Hybrid {
             spun: Condvar::new(),
             keeper: Condvar::new(),
         });
-        let keeper = spin_down.map(|spin_down| super::keeper::start(Arc::clone(&shared), spin_down)).transpose()?;
+        let keeper = if kept { Some(super::keeper::start(Arc::clone(&shared))?) } else { None };
         Ok(Hybrid { shared, keeper })
     }
 
@@ -262,7 +266,7 @@ impl Hybrid {
     /// What would be lost without the flash: the sectors whose newest data is only in the log, in order, joined.
     pub fn at_risk(&self) -> Vec<SectorRange> {
         let state = self.shared.state.lock();
-        joined(state.log.map().pieces_from(umbrella_units::Lba(0)).map(|piece| piece.range))
+        joined(state.log.map().pieces_from(Lba(0)).map(|piece| piece.range))
     }
 
     /// What it did, and how it stands.
@@ -334,8 +338,8 @@ impl Shared {
     }
 
     /// Where a place of the log is on flash.
-    pub(super) fn on_flash(&self, state: &State, at: LogSector) -> umbrella_units::Lba {
-        umbrella_units::Lba(LOG_START.0 + at.0 % state.log.size())
+    pub(super) fn on_flash(&self, state: &State, at: LogSector) -> Lba {
+        Lba(LOG_START.0 + at.0 % state.log.size())
     }
 
     pub(super) fn refuse_if_poisoned(&self, state: &State) -> Result<(), BlockError> {
@@ -359,7 +363,6 @@ impl Shared {
     /// Somebody asked for something.
     pub(super) fn touch(&self, state: &mut State) {
         state.last_access = Instant::now();
-        state.accesses += 1;
     }
 
     /// Asks for a drain if the policy wants one now.

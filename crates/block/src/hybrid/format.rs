@@ -39,9 +39,9 @@ pub const MOST_DATA: u64 = (1 << 20) / SECTOR_BYTES;
 /// The most entries of a record.
 pub const MOST_ENTRIES: usize = (BLOCK_BYTES - HEADER_BYTES - 4) / ENTRY_BYTES;
 
-const SUPERBLOCK_MAGIC: &[u8; 8] = b"UMBFLASH";
-const TAG_MAGIC: &[u8; 8] = b"UMB_DISK";
-const RECORD_MAGIC: &[u8; 8] = b"UMBRECRD";
+const SUPERBLOCK_MAGIC: [u8; 8] = *b"UMBFLASH";
+const TAG_MAGIC: [u8; 8] = *b"UMB_DISK";
+const RECORD_MAGIC: [u8; 8] = *b"UMBRECRD";
 const SUPERBLOCK_BYTES: usize = 512;
 const HEADER_BYTES: usize = 80;
 const ENTRY_BYTES: usize = 24;
@@ -161,9 +161,9 @@ impl Fields<'_> {
 }
 
 /// Checks magic, checksum and version of a structure of `len` bytes; what is between them.
-fn open<'a>(bytes: &'a [u8], len: usize, magic: &[u8; 8]) -> Result<Fields<'a>, Damage> {
+fn open(bytes: &[u8], len: usize, magic: [u8; 8]) -> Result<Fields<'_>, Damage> {
     let bytes = bytes.get(..len).ok_or(Damage::Field)?;
-    let rest = bytes.strip_prefix(magic).ok_or(Damage::Magic)?;
+    let rest = bytes.strip_prefix(&magic).ok_or(Damage::Magic)?;
     let (_, checksum) = bytes.split_last_chunk::<4>().ok_or(Damage::Field)?;
     if crc32c::crc32c(&bytes[..len - 4]) != u32::from_le_bytes(*checksum) {
         return Err(Damage::Checksum);
@@ -175,9 +175,9 @@ fn open<'a>(bytes: &'a [u8], len: usize, magic: &[u8; 8]) -> Result<Fields<'a>, 
     }
 }
 
-fn begin(magic: &[u8; 8]) -> Vec<u8> {
+fn begin(magic: [u8; 8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(BLOCK_BYTES);
-    bytes.extend_from_slice(magic);
+    bytes.extend_from_slice(&magic);
     bytes.extend_from_slice(&VERSION.to_le_bytes());
     bytes
 }
@@ -250,12 +250,8 @@ impl Tag {
     /// Reads one.
     pub fn decode(bytes: &[u8]) -> Result<Tag, Damage> {
         let mut fields = open(bytes, SUPERBLOCK_BYTES, TAG_MAGIC)?;
-        let tag = Tag {
-            disk: fields.uuid()?,
-            flash: fields.uuid()?,
-            epoch: fields.u64()?,
-            capacity: Lba(fields.u64()?),
-        };
+        let tag =
+            Tag { disk: fields.uuid()?, flash: fields.uuid()?, epoch: fields.u64()?, capacity: Lba(fields.u64()?) };
         if tag.epoch < 1 << 62 && tag.capacity.0 < 1 << 54 { Ok(tag) } else { Err(Damage::Field) }
     }
 

@@ -42,7 +42,11 @@ fn read_block(half: &Half, at: Lba) -> Result<Vec<u8>, HybridError> {
 }
 
 /// Of two copies the valid one with the greater number.
-fn later<T>(first: Result<T, Damage>, second: Result<T, Damage>, number: impl Fn(&T) -> u64) -> Result<T, (Damage, Damage)> {
+fn later<T>(
+    first: Result<T, Damage>,
+    second: Result<T, Damage>,
+    number: impl Fn(&T) -> u64,
+) -> Result<T, (Damage, Damage)> {
     match (first, second) {
         (Ok(first), Ok(second)) => Ok(if number(&second) > number(&first) { second } else { first }),
         (Ok(one), Err(_)) | (Err(_), Ok(one)) => Ok(one),
@@ -69,7 +73,7 @@ pub fn read_superblock(flash: &Half) -> Result<Superblock, HybridError> {
 }
 
 /// Where the tag of a disk of that size begins, which is how much of it is offered.
-pub fn offered(disk: Lba) -> Lba {
+pub(super) fn offered(disk: Lba) -> Lba {
     Lba(disk.0.saturating_sub(TAG_SECTORS) / BLOCK * BLOCK)
 }
 
@@ -196,8 +200,7 @@ pub(super) fn begin_epoch(disk: &Half, flash: &Half, next: &Superblock) -> Resul
 /// Takes the pair apart; the log is empty. First the flash says so, then the disk's tag is wiped: in between, [`read_labels`]
 /// says that the flash was detached, and doing it again finishes it.
 pub(super) fn part(disk: &Half, flash: &Half, superblock: &Superblock) -> Result<(), HybridError> {
-    let detached =
-        Superblock { state: State::Detached, generation: superblock.generation + 1, ..*superblock };
+    let detached = Superblock { state: State::Detached, generation: superblock.generation + 1, ..*superblock };
     write_superblock(&*flash.device, &detached)?;
     wipe_tag(disk, superblock.capacity)
 }

@@ -1,0 +1,122 @@
+//! The thread that drains the log and puts the disk to sleep.
+//!
+//! It waits until something is due. While the disk sleeps it does nothing until it is asked to drain; while the disk spins it looks once a second,
+//! which spares every request from waking it.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use umbrella_policy::flash_cache::Moment;
+use umbrella_units::Nanos;
+
+use super::engine::{Shared, State};
+use super::error::HybridError;
+use super::stats::Motion;
+use crate::error::{BlockError, Operation};
+
+/// How long after a drain that failed the next is tried.
+const RETRY: Duration = Duration::from_secs(30);
+/// How often it looks while the disk spins.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What is due.
+enum Due {
+    Drain,
+    Sleep,
+    Wait(Option<Instant>),
+}
+
+pub(super) fn start(shared: Arc<Shared>) -> Result<JoinHandle<()>, HybridError> {
+    let name = shared.disk.name.as_str().into();
+    std::thread::Builder::new()
+        .name("hybrid-keeper".to_owned())
+        .spawn(move || shared.keep())
+        .map_err(|source| BlockError::io(&name, Operation::Open, None, source).into())
+}
+
+impl Shared {
+    fn keep(&self) {
+        let mut state = self.state.lock();
+        while !state.closing {
+            match self.due(&mut state, Instant::now()) {
+                Due::Wait(None) => self.keeper.wait(&mut state),
+                Due::Wait(Some(until)) => drop(self.keeper.wait_until(&mut state, until)),
+                Due::Drain => {
+                    drop(state);
+                    // It has been logged, and is part of the status.
+                    let _ = self.drain();
+                    state = self.state.lock();
+                }
+                Due::Sleep => {
+                    drop(state);
+                    let slept = self.sleep();
+                    state = self.state.lock();
+                    if let Err(error) = slept {
+                        tracing::error!(%error, "the disk could not be put to sleep");
+                        state.sleep_at = None;
+                    }
+                }
+            }
+        }
+    }
+
+    fn due(&self, state: &mut State, now: Instant) -> Due {
+        if state.poisoned.is_some() {
+            return Due::Wait(None);
+        }
+        let failed = state.drain_failure.as_ref().map(|(at, _)| *at + RETRY).filter(|retry| *retry > now);
+        let quiet_at = state.last_access + self.options.quiet;
+        let spins = state.disk == Motion::Spinning;
+        let sleep_due = spins && state.sleep_at.is_some_and(|at| at <= now) && state.is_idle();
+        // Before it sleeps is the last moment at which a drain costs no spin-up.
+        if spins && (quiet_at <= now || sleep_due) {
+            self.moment(state, Moment::Quiet);
+        }
+        if state.drain_wanted && !state.draining {
+            return match failed {
+                Some(retry) => Due::Wait(Some(retry)),
+                None => Due::Drain,
+            };
+        }
+        if sleep_due && !state.draining {
+            return Due::Sleep;
+        }
+        Due::Wait(spins.then(|| {
+            let next = state.sleep_at.into_iter().chain((quiet_at > now).then_some(quiet_at)).min();
+            next.map_or(now + LOOK, |next| next.clamp(now + Duration::from_millis(10), now + LOOK))
+        }))
+    }
+}
+
+impl State {
+    /// Whether nobody wants anything of the disk.
+    fn is_idle(&self) -> bool {
+        self.direct_reads == 0 && self.direct_writes.is_empty()
+    }
+
+    /// The disk itself is needed from now on.
+    pub(super) fn disk_needed(&mut self) {
+        if self.is_idle()
+            && let Some(spin_down) = &mut self.spin_down
+        {
+            let now = Instant::now();
+            spin_down.accessed(nanos(now - self.opened));
+            self.sleep_at = None;
+        }
+    }
+
+    /// The disk may have nothing more to do.
+    pub(super) fn disk_done(&mut self) {
+        if self.is_idle()
+            && let Some(spin_down) = &mut self.spin_down
+        {
+            let deadline = spin_down.idle(nanos(self.opened.elapsed()));
+            self.sleep_at = deadline.and_then(|at| self.opened.checked_add(Duration::from_nanos(at.0)));
+        }
+    }
+}
+
+fn nanos(time: Duration) -> Nanos {
+    Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+}
