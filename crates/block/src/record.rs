@@ -1,1 +1,0 @@
-//! Keeps every write and flush in order, and makes the states that a power cut can leave.

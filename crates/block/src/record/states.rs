@@ -1,0 +1,459 @@
+//! The states that a power cut can leave behind, over all devices of a recording.
+//!
+//! What is certain is the same in all of them; what is in question ([`Medium`]) takes every shape that follows from letting some of the
+//! changes in question land in some order, each whole or in part, a logical block being new or old and nothing between. At one moment:
+//!
+//! 1. up to [`Bounds::whole`] changes in question: every subset of them in every order that makes a difference; else none, each alone,
+//!    every number of the first, and all but one;
+//! 2. if that stays below [`Bounds::torn`] states: for each subset, one of its changes cut at each border between two blocks, its first or its
+//!    last part landing; else states of that kind drawn by the seed;
+//! 3. [`Bounds::sampled`] more, drawn by the seed: any subset in any order, each whole, cut, or with any of its blocks landing.
+//!
+//! No state is made twice at one moment.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustc_hash::FxHashSet;
+use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
+
+use super::medium::{Discarded, Medium, Version, apply_to};
+use super::overlay::Overlay;
+use super::{ChangeNo, Cut, DeviceNo, Recording};
+use crate::device::BlockDevice;
+use crate::dice::Dice;
+use crate::error::BlockError;
+
+/// How many states to make at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Up to so many changes in question have all their subsets and orders made; at most 7 (13,700 states).
+    pub whole: usize,
+    /// So many states with one change cut in two, at most.
+    pub torn: usize,
+    /// So many states drawn by the seed beyond that.
+    pub sampled: usize,
+    /// What the draws follow from.
+    pub seed: u64,
+    /// What discarded sectors hold after a flush.
+    pub discarded: Discarded,
+}
+
+impl Default for Bounds {
+    fn default() -> Bounds {
+        Bounds { whole: 5, torn: 500, sampled: 100, seed: 1, discarded: Discarded::Zeroed }
+    }
+}
+
+/// What [`CrashStates::advance`] came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// A moment whose states are those of the one before.
+    Same,
+    /// A moment with other states.
+    Changed,
+    /// The recording is over.
+    End,
+}
+
+/// Walks a recording, event by event, and makes the states that a power cut could leave at each.
+#[derive(Debug)]
+pub struct CrashStates {
+    recording: Recording,
+    media: Vec<Medium>,
+    cut: Cut,
+    bounds: Bounds,
+}
+
+impl CrashStates {
+    /// Stands before the first event. `devices` are those whose states are made, in the order in which [`CrashState::devices`] gives
+    /// them, and what each held when the recording began; that must not change any more.
+    pub fn new(
+        recording: Recording,
+        devices: impl IntoIterator<Item = (DeviceNo, Arc<dyn BlockDevice>)>,
+        bounds: Bounds,
+    ) -> CrashStates {
+        let media = devices.into_iter().map(|(number, initial)| Medium::new(number, initial, bounds.discarded));
+        CrashStates { recording, media: media.collect(), cut: Cut(0), bounds }
+    }
+
+    /// After how many events it stands.
+    pub fn cut(&self) -> Cut {
+        self.cut
+    }
+
+    /// Goes on by one event.
+    pub fn advance(&mut self) -> Result<Step, BlockError> {
+        if self.cut == self.recording.now() {
+            return Ok(Step::End);
+        }
+        self.cut.0 += 1;
+        let mut step = Step::Same;
+        for medium in &mut self.media {
+            if medium.advance(&self.recording, self.cut)? {
+                step = Step::Changed;
+            }
+        }
+        Ok(step)
+    }
+
+    /// The states at this moment.
+    pub fn states(&self) -> States<'_> {
+        let question = Question::new(&self.recording, &self.media);
+        let dice = Dice::new(self.bounds.seed, self.cut.0 as u64);
+        let mut drawing = Drawing { question, seen: FxHashSet::default(), pictures: Vec::new(), dice };
+        drawing.whole(self.bounds.whole.min(7));
+        drawing.torn(self.bounds.torn);
+        drawing.sampled(self.bounds.sampled);
+        let Drawing { question, pictures, .. } = drawing;
+        States { walk: self, cells: question.cells, pictures: pictures.into_iter() }
+    }
+}
+
+/// What is left on the devices.
+#[derive(Debug)]
+pub struct CrashState {
+    /// When the power was cut.
+    pub cut: Cut,
+    /// What each device holds.
+    pub devices: Vec<Overlay>,
+    /// What the sectors in question hold; by device, in order of address.
+    landed: Vec<(usize, SectorRange, Version)>,
+}
+
+impl fmt::Display for CrashState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.cut)?;
+        for (device, range, version) in &self.landed {
+            match version {
+                Version::Settled => write!(f, "; device {device}, {range}: as before")?,
+                Version::Of(number) => write!(f, "; device {device}, {range}: change {}", number.0)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The states at one moment, made one by one.
+#[derive(Debug)]
+pub struct States<'a> {
+    walk: &'a CrashStates,
+    cells: Vec<Cell>,
+    pictures: std::vec::IntoIter<Picture>,
+}
+
+impl Iterator for States<'_> {
+    type Item = Result<CrashState, BlockError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let picture = self.pictures.next()?;
+        Some(self.make(&picture))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.pictures.size_hint()
+    }
+}
+
+impl ExactSizeIterator for States<'_> {}
+
+impl States<'_> {
+    fn make(&self, picture: &Picture) -> Result<CrashState, BlockError> {
+        let devices: Vec<Overlay> = self.walk.media.iter().map(|medium| medium.settled().fork()).collect();
+        let mut landed = Vec::new();
+        for (cell, runs) in self.cells.iter().zip(picture) {
+            let mut start = cell.range.start;
+            for run in runs {
+                let range = SectorRange::between(start, run.end);
+                start = run.end;
+                landed.push((cell.medium, range, run.version));
+                if let Version::Of(number) = run.version
+                    && let Some(change) = self.walk.recording.change(number)
+                    && let Some(device) = devices.get(cell.medium)
+                {
+                    apply_to(device, change, range)?;
+                }
+            }
+        }
+        Ok(CrashState { cut: self.walk.cut, devices, landed })
+    }
+}
+
+/// For each cell, what its sectors hold. Neighbouring runs differ, so that equal pictures are equal.
+type Picture = Vec<Vec<Run>>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Run {
+    end: Lba,
+    version: Version,
+}
+
+#[derive(Debug)]
+struct Cell {
+    medium: usize,
+    range: SectorRange,
+    versions: Vec<Version>,
+    ground: Version,
+}
+
+/// A change of which it is not known whether it landed.
+#[derive(Debug)]
+struct Loose {
+    number: ChangeNo,
+    range: SectorRange,
+    /// Sectors of a logical block: what is never torn.
+    grain: u64,
+    /// Where it might be seen.
+    cells: Vec<usize>,
+}
+
+impl Loose {
+    fn blocks(&self) -> u64 {
+        self.range.sectors.div_ceil(self.grain)
+    }
+
+    /// Some of its blocks, counted from its start.
+    fn part(&self, blocks: std::ops::Range<u64>) -> SectorRange {
+        let at = |block: u64| Lba(self.range.start.0 + (block * self.grain).min(self.range.sectors));
+        SectorRange::between(at(blocks.start), at(blocks.end))
+    }
+}
+
+/// A part of a loose change that lands.
+#[derive(Debug, Clone, Copy)]
+struct Stroke {
+    loose: usize,
+    range: SectorRange,
+}
+
+/// All that is in question at one moment.
+#[derive(Debug)]
+struct Question {
+    cells: Vec<Cell>,
+    loose: Vec<Loose>,
+}
+
+impl Question {
+    fn new(recording: &Recording, media: &[Medium]) -> Question {
+        let mut cells = Vec::new();
+        let mut loose: Vec<Loose> = Vec::new();
+        for (number, medium) in media.iter().enumerate() {
+            for (&start, cell) in medium.cells() {
+                let range = SectorRange::between(start, cell.end);
+                cells.push(Cell { medium: number, range, versions: cell.versions.clone(), ground: cell.ground });
+            }
+        }
+        for (index, cell) in cells.iter().enumerate() {
+            for version in &cell.versions {
+                let Version::Of(number) = *version else { continue };
+                if let Some(known) = loose.iter_mut().find(|loose| loose.number == number) {
+                    known.cells.push(index);
+                } else if let (Some(change), Some(medium)) = (recording.change(number), media.get(cell.medium)) {
+                    let grain = u64::from(medium.settled().geometry().logical_block) / SECTOR_BYTES;
+                    loose.push(Loose { number, range: change.action.range(), grain: grain.max(1), cells: vec![index] });
+                }
+            }
+        }
+        loose.sort_by_key(|loose| loose.number);
+        Question { cells, loose }
+    }
+
+    /// What is seen after the strokes, one over the other.
+    fn picture(&self, strokes: &[Stroke]) -> Picture {
+        let ground = |cell: &Cell| vec![Run { end: cell.range.end(), version: cell.ground }];
+        let mut picture: Picture = self.cells.iter().map(ground).collect();
+        for stroke in strokes {
+            let Some(loose) = self.loose.get(stroke.loose) else { continue };
+            for &index in &loose.cells {
+                if let (Some(cell), Some(runs)) = (self.cells.get(index), picture.get_mut(index)) {
+                    let part = stroke.range.intersection(cell.range);
+                    if part.sectors > 0 {
+                        *runs = painted(cell.range.start, runs, part, Version::Of(loose.number));
+                    }
+                }
+            }
+        }
+        picture
+    }
+
+    fn whole(&self, loose: usize) -> Option<Stroke> {
+        self.loose.get(loose).map(|change| Stroke { loose, range: change.range })
+    }
+
+    fn strokes(&self, which: impl IntoIterator<Item = usize>) -> Vec<Stroke> {
+        which.into_iter().filter_map(|loose| self.whole(loose)).collect()
+    }
+
+    fn share_a_cell(&self, one: usize, other: usize) -> bool {
+        match (self.loose.get(one), self.loose.get(other)) {
+            (Some(one), Some(other)) => one.cells.iter().any(|cell| other.cells.contains(cell)),
+            _ => false,
+        }
+    }
+}
+
+/// The runs with `part` of them replaced; those that then are alike and touch become one.
+fn painted(start: Lba, runs: &[Run], part: SectorRange, version: Version) -> Vec<Run> {
+    let mut result: Vec<Run> = Vec::with_capacity(runs.len() + 2);
+    let mut push = |from: Lba, run: Run| {
+        if from >= run.end {
+            return;
+        }
+        match result.last_mut() {
+            Some(last) if last.version == run.version => last.end = run.end,
+            _ => result.push(run),
+        }
+    };
+    let mut from = start;
+    for run in runs {
+        push(from, Run { end: run.end.min(part.start), version: run.version });
+        if SectorRange::between(from, run.end).overlaps(part) {
+            push(from.max(part.start), Run { end: run.end.min(part.end()), version });
+        }
+        push(from.max(part.end()), *run);
+        from = run.end;
+    }
+    result
+}
+
+/// Pictures being collected.
+struct Drawing {
+    question: Question,
+    seen: FxHashSet<Picture>,
+    pictures: Vec<Picture>,
+    dice: Dice,
+}
+
+impl Drawing {
+    /// Keeps what follows from the strokes. Returns whether it is new.
+    fn add(&mut self, strokes: &[Stroke]) -> bool {
+        let picture = self.question.picture(strokes);
+        let new = self.seen.insert(picture.clone());
+        if new {
+            self.pictures.push(picture);
+        }
+        new
+    }
+
+    fn whole(&mut self, limit: usize) {
+        let loose = self.question.loose.len();
+        if loose <= limit {
+            return self.orders(&mut Vec::with_capacity(loose));
+        }
+        for first in 0..=loose {
+            self.add(&self.question.strokes(0..first));
+        }
+        for one in 0..loose {
+            self.add(&self.question.strokes([one]));
+            self.add(&self.question.strokes((0..loose).filter(|other| *other != one)));
+        }
+    }
+
+    /// All that begins with `chosen`. Neighbours that do not meet come in one order only.
+    fn orders(&mut self, chosen: &mut Vec<usize>) {
+        self.add(&self.question.strokes(chosen.iter().copied()));
+        for next in 0..self.question.loose.len() {
+            let needless = |last: &usize| *last > next && !self.question.share_a_cell(*last, next);
+            if chosen.contains(&next) || chosen.last().is_some_and(needless) {
+                continue;
+            }
+            chosen.push(next);
+            self.orders(chosen);
+            chosen.pop();
+        }
+    }
+
+    fn torn(&mut self, limit: usize) {
+        let loose = self.question.loose.len();
+        let borders: u64 = self.question.loose.iter().map(|change| change.blocks().saturating_sub(1)).sum();
+        if borders == 0 {
+            return;
+        }
+        let subsets = 1u64.checked_shl(loose.saturating_sub(1) as u32).unwrap_or(u64::MAX);
+        if borders.saturating_mul(2).saturating_mul(subsets) <= limit as u64 {
+            for one in 0..loose {
+                let blocks = self.question.loose.get(one).map_or(0, Loose::blocks);
+                for subset in (0..1u64 << loose).filter(|subset| subset >> one & 1 == 1) {
+                    for border in 1..blocks {
+                        self.cut_one(one, |other| subset >> other & 1 == 1, 0..border);
+                        self.cut_one(one, |other| subset >> other & 1 == 1, border..blocks);
+                    }
+                }
+            }
+            return;
+        }
+        let tearable: Vec<usize> =
+            (0..loose).filter(|one| self.question.loose.get(*one).is_some_and(|change| change.blocks() > 1)).collect();
+        self.draw(limit, |drawing| {
+            let Some(&one) = tearable.get(drawing.dice.below(tearable.len() as u64) as usize) else { return false };
+            let blocks = drawing.question.loose.get(one).map_or(0, Loose::blocks);
+            let part = cut_at_random(&mut drawing.dice, blocks);
+            let landed: Vec<bool> = (0..loose).map(|_| drawing.dice.coin()).collect();
+            drawing.cut_one(one, |other| landed.get(other).copied().unwrap_or(false), part)
+        });
+    }
+
+    /// The changes that landed in the order in which they began, of one of them only some blocks.
+    fn cut_one(&mut self, one: usize, landed: impl Fn(usize) -> bool, blocks: std::ops::Range<u64>) -> bool {
+        let which = (0..self.question.loose.len()).filter(|other| *other == one || landed(*other));
+        let mut strokes = self.question.strokes(which);
+        for stroke in strokes.iter_mut().filter(|stroke| stroke.loose == one) {
+            if let Some(change) = self.question.loose.get(one) {
+                stroke.range = change.part(blocks.clone());
+            }
+        }
+        self.add(&strokes)
+    }
+
+    fn sampled(&mut self, limit: usize) {
+        self.draw(limit, |drawing| {
+            let strokes = drawing.question.random(&mut drawing.dice);
+            drawing.add(&strokes)
+        });
+    }
+
+    /// Draws until there are `limit` new pictures, or it seems that there are no more.
+    fn draw(&mut self, limit: usize, mut one: impl FnMut(&mut Drawing) -> bool) {
+        const FRUITLESS: usize = 200;
+        let (mut made, mut fruitless) = (0, 0);
+        while made < limit && fruitless < FRUITLESS && !self.question.loose.is_empty() {
+            if one(self) {
+                (made, fruitless) = (made + 1, 0);
+            } else {
+                fruitless += 1;
+            }
+        }
+    }
+}
+
+impl Question {
+    /// Any subset in any order; each whole, cut in two, or with any of its blocks.
+    fn random(&self, dice: &mut Dice) -> Vec<Stroke> {
+        let mut order: Vec<usize> = (0..self.loose.len()).collect();
+        dice.shuffle(&mut order);
+        let of_eight = 1 + dice.below(7);
+        let mut strokes = Vec::new();
+        for loose in order {
+            let Some(change) = self.loose.get(loose).filter(|_| dice.below(8) < of_eight) else { continue };
+            let blocks = change.blocks();
+            match dice.below(3) {
+                0 if blocks > 1 => {
+                    let range = change.part(cut_at_random(dice, blocks));
+                    strokes.push(Stroke { loose, range });
+                }
+                1 if blocks > 1 => {
+                    let some = (0..blocks).filter(|_| dice.coin()).map(|block| change.part(block..block + 1));
+                    strokes.extend(some.map(|range| Stroke { loose, range }));
+                }
+                _ => strokes.push(Stroke { loose, range: change.range }),
+            }
+        }
+        strokes
+    }
+}
+
+/// The first or the last blocks, not all.
+fn cut_at_random(dice: &mut Dice, blocks: u64) -> std::ops::Range<u64> {
+    let border = 1 + dice.below(blocks.saturating_sub(1));
+    if dice.coin() { 0..border } else { border..blocks }
+}
