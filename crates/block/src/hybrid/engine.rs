@@ -155,6 +155,7 @@ impl Hybrid {
         options: Options,
         spin_down: Option<SpinDown>,
     ) -> Result<Hybrid, HybridError> {
+        spindle.wake()?;
         let labels = pair::read_labels(&disk, &flash)?;
         let old = labels.superblock;
         let mut log = Log::new(ByteSize(old.log_size * SECTOR_BYTES), old.tail);
@@ -173,11 +174,14 @@ impl Hybrid {
                 newer_epoch: last_epoch,
             });
         }
-        spindle.wake()?;
         // What was just read may be in the flash's cache only: before anything says that it is durable, it has to be.
         flash.device.flush()?;
-        let superblock =
-            Superblock { generation: old.generation + 1, epoch: old.epoch + 1, durable: end.next_sequence - 1, ..old };
+        let superblock = Superblock {
+            generation: old.generation + 1,
+            epoch: labels.tag.epoch + 1,
+            durable: end.next_sequence - 1,
+            ..old
+        };
         pair::begin_epoch(&disk, &flash, &superblock)?;
         let kept = spin_down.is_some();
         let mut state = State {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! flash   0        superblock, copy 0          4 KiB, the first 512 bytes used
-//!         4 KiB    superblock, copy 1          of the two valid ones the later generation counts
+//!         4 KiB    superblock, copy 1          the later generation counts, should they differ
 //!         1 MiB    the log, to the end         records, each at a multiple of 4 KiB
 //!
 //! disk    0        data, as without the flash
@@ -13,7 +13,8 @@
 //!         4 KiB    data of the entries, one behind the other; filled up to a multiple of 4 KiB
 //! ```
 //!
-//! Superblock and tag are written alternately to their two places and fit into one sector each, so that a power cut leaves the old or the new one.
+//! Superblock and tag fit into one sector each, so that a power cut leaves the old or the new one, and have two copies, written and flushed one after
+//! the other: either is enough, should the other be damaged.
 //! Positions in the log and sequence numbers only grow. The epoch grows by one at each opening, so that records left over from before a
 //! crash cannot be taken for the continuation of what was written after it.
 
@@ -239,11 +240,6 @@ impl Superblock {
         }
         seal(bytes, SUPERBLOCK_BYTES)
     }
-
-    /// Where the next one goes: not over this one.
-    pub fn place(&self) -> Lba {
-        Lba(self.generation % 2 * BLOCK)
-    }
 }
 
 impl Tag {
@@ -263,11 +259,6 @@ impl Tag {
         bytes.extend_from_slice(&self.epoch.to_le_bytes());
         bytes.extend_from_slice(&self.capacity.0.to_le_bytes());
         seal(bytes, SUPERBLOCK_BYTES)
-    }
-
-    /// Where it goes on its disk.
-    pub fn place(&self) -> Lba {
-        Lba(self.capacity.0 + self.epoch % 2 * BLOCK)
     }
 }
 

@@ -43,6 +43,6 @@ pub use check::{CheckReport, check};
 pub use engine::{Hybrid, Options};
 pub use error::HybridError;
 pub use occupied::refuse_occupied;
-pub use pair::{Half, Labels, create, read_labels, read_superblock, read_tag};
+pub use pair::{Half, Labels, create, finish_detach, read_labels, read_superblock, read_tag};
 pub use recover::{End, joined, scan};
 pub use stats::{HybridStats, Motion};

@@ -35,6 +35,14 @@ pub struct Labels {
     pub tag: Tag,
 }
 
+/// Where the copies of the superblock are on flash.
+const SUPERBLOCKS: [Lba; 2] = [Lba(0), Lba(BLOCK)];
+
+/// Where the copies of the tag are on a disk of which so much is offered.
+fn tags(capacity: Lba) -> [Lba; 2] {
+    [capacity, Lba(capacity.0 + BLOCK)]
+}
+
 fn read_block(half: &Half, at: Lba) -> Result<Vec<u8>, HybridError> {
     let mut block = vec![0; BLOCK_BYTES];
     half.device.read(at, &mut block)?;
@@ -60,8 +68,7 @@ pub fn read_superblock(flash: &Half) -> Result<Superblock, HybridError> {
     if capacity.0 < LOG_START.0 + LEAST_LOG {
         return Err(too_small(&flash.name, capacity, Lba(LOG_START.0 + LEAST_LOG)));
     }
-    let copies = [Lba(0), Lba(BLOCK)].map(|at| read_block(flash, at));
-    let [first, second] = copies;
+    let [first, second] = SUPERBLOCKS.map(|at| read_block(flash, at));
     let (first, second) = (Superblock::decode(&first?), Superblock::decode(&second?));
     let superblock = later(first, second, |superblock| superblock.generation)
         .map_err(|(first, second)| HybridError::NoSuperblock { flash: flash.name.clone(), first, second })?;
@@ -84,9 +91,8 @@ pub fn read_tag(disk: &Half) -> Result<Tag, HybridError> {
     if offered.0 == 0 {
         return Err(too_small(&disk.name, capacity, Lba(TAG_SECTORS + BLOCK)));
     }
-    let first = read_block(disk, offered)?;
-    let second = read_block(disk, Lba(offered.0 + BLOCK))?;
-    let tag = later(Tag::decode(&first), Tag::decode(&second), |tag| tag.epoch)
+    let [first, second] = tags(offered).map(|at| read_block(disk, at));
+    let tag = later(Tag::decode(&first?), Tag::decode(&second?), |tag| tag.epoch)
         .map_err(|(first, second)| HybridError::NoTag { disk: disk.name.clone(), first, second })?;
     if tag.capacity != offered {
         return Err(too_small(&disk.name, capacity, Lba(tag.capacity.0 + TAG_SECTORS)));
@@ -134,22 +140,24 @@ pub fn read_labels(disk: &Half, flash: &Half) -> Result<Labels, HybridError> {
     Ok(Labels { superblock, tag })
 }
 
-/// Writes a superblock over the older of the two, and flushes.
+/// Writes both copies of a superblock, one after the other, each flushed: whichever a crash or damage leaves is enough.
 pub(super) fn write_superblock(flash: &dyn BlockDevice, superblock: &Superblock) -> Result<(), HybridError> {
-    write_label(flash, superblock.place(), &superblock.encode())
+    write_copies(flash, SUPERBLOCKS, &superblock.encode())
 }
 
-/// Writes a tag over the older of the two, and flushes.
+/// The same for a tag.
 pub(super) fn write_tag(disk: &dyn BlockDevice, tag: &Tag) -> Result<(), HybridError> {
-    write_label(disk, tag.place(), &tag.encode())
+    write_copies(disk, tags(tag.capacity), &tag.encode())
 }
 
-fn write_label(device: &dyn BlockDevice, at: Lba, sector: &[u8]) -> Result<(), HybridError> {
+fn write_copies(device: &dyn BlockDevice, places: [Lba; 2], sector: &[u8]) -> Result<(), HybridError> {
     let block = device.geometry().logical_block as usize;
     let mut bytes = sector.to_vec();
     bytes.resize(bytes.len().next_multiple_of(block), 0);
-    device.write(at, &bytes, Durability::Cached)?;
-    device.flush()?;
+    for at in places {
+        device.write(at, &bytes, Durability::Cached)?;
+        device.flush()?;
+    }
     Ok(())
 }
 
@@ -181,13 +189,13 @@ pub fn create(disk: &Half, flash: &Half) -> Result<Labels, HybridError> {
         durable: 0,
         written: 0,
     };
-    // Both copies of each: an older pair's later generation must not win.
+    // Between the two copies, the later generation of an older pair must not win.
+    wipe(&*flash.device, Lba(0))?;
     write_superblock(&*flash.device, &superblock)?;
-    write_superblock(&*flash.device, &Superblock { generation: 1, ..superblock })?;
+    wipe(&*disk.device, capacity)?;
     let tag = Tag { disk: disk_id, flash: flash_id, epoch: 1, capacity };
-    write_tag(&*disk.device, &Tag { epoch: 0, ..tag })?;
     write_tag(&*disk.device, &tag)?;
-    Ok(Labels { superblock: Superblock { generation: 1, ..superblock }, tag })
+    Ok(Labels { superblock, tag })
 }
 
 /// Steps 4 and 5.
@@ -202,14 +210,37 @@ pub(super) fn begin_epoch(disk: &Half, flash: &Half, next: &Superblock) -> Resul
 pub(super) fn part(disk: &Half, flash: &Half, superblock: &Superblock) -> Result<(), HybridError> {
     let detached = Superblock { state: State::Detached, generation: superblock.generation + 1, ..*superblock };
     write_superblock(&*flash.device, &detached)?;
-    wipe_tag(disk, superblock.capacity)
+    wipe(&*disk.device, superblock.capacity)
 }
 
-/// Leaves a plain disk.
-pub(super) fn wipe_tag(disk: &Half, capacity: Lba) -> Result<(), HybridError> {
+/// Finishes what a crash interrupted after the flash was detached: wipes the tag of the disk that it belonged to.
+pub fn finish_detach(disk: &Half, flash: &Half) -> Result<(), HybridError> {
+    let superblock = read_superblock(flash)?;
+    if superblock.state == State::Attached {
+        return Err(HybridError::Occupied {
+            device: flash.name.clone(),
+            what: "the log of an attached disk".to_owned(),
+            remedy: "open the pair and detach it",
+        });
+    }
+    match read_tag(disk) {
+        Ok(tag) if tag.disk == superblock.disk && tag.flash == superblock.flash => wipe(&*disk.device, tag.capacity),
+        Ok(tag) => Err(HybridError::ForeignFlash {
+            disk: disk.name.clone(),
+            flash: flash.name.clone(),
+            wanted: tag.flash,
+            found: superblock.flash,
+        }),
+        Err(HybridError::NoTag { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Zeroes the two blocks of a label.
+fn wipe(device: &dyn BlockDevice, at: Lba) -> Result<(), HybridError> {
     let zeroes = vec![0; (TAG_SECTORS * SECTOR_BYTES) as usize];
-    disk.device.write(capacity, &zeroes, Durability::Cached)?;
-    disk.device.flush()?;
+    device.write(at, &zeroes, Durability::Cached)?;
+    device.flush()?;
     Ok(())
 }
 

@@ -18,6 +18,10 @@ use super::format::{BLOCK, BLOCK_BYTES, Header, LOG_START, MOST_DATA, Superblock
 use super::pair::Half;
 use crate::error::BlockError;
 
+/// What is read at once: first 64 KiB, then more and more, up to 4 MiB.
+const LEAST_WINDOW: u64 = (64 << 10) / SECTOR_BYTES;
+const MOST_WINDOW: u64 = (4 << 20) / SECTOR_BYTES;
+
 /// How the log ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct End {
@@ -44,6 +48,8 @@ struct Scanner<'a> {
     buffer: Vec<u8>,
     /// Where in the log the buffer begins, and how many sectors of it are filled.
     window: (LogSector, u64),
+    /// How many sectors are read at once, more each time.
+    ahead: u64,
 }
 
 /// Goes through the records that count, the oldest first.
@@ -90,9 +96,14 @@ pub fn scan(flash: &Half, superblock: &Superblock, mut each: impl FnMut(&Header)
 
 impl<'a> Scanner<'a> {
     fn new(flash: &'a Half, superblock: &'a Superblock) -> Scanner<'a> {
-        let sectors = (4 * record_sectors(MOST_DATA)).min(superblock.log_size);
-        let buffer = vec![0; (sectors * SECTOR_BYTES) as usize];
-        Scanner { flash, superblock, base: superblock.tail, buffer, window: (LogSector(0), 0) }
+        let (base, window) = (superblock.tail, (LogSector(0), 0));
+        Scanner { flash, superblock, base, buffer: Vec::new(), window, ahead: LEAST_WINDOW }
+    }
+
+    /// There, and the start of the log where that is elsewhere.
+    fn places(&self, at: LogSector) -> impl Iterator<Item = LogSector> + use<> {
+        let lap = self.next_lap(at);
+        [Some(at), (lap != at).then_some(lap)].into_iter().flatten()
     }
 
     /// The start of the log, the next time.
@@ -111,9 +122,10 @@ impl<'a> Scanner<'a> {
         let (start, filled) = self.window;
         if at < start || at.0 + sectors > start.0 + filled {
             let to_end = self.superblock.log_size - at.0 % self.superblock.log_size;
-            let filled = (self.buffer.len() as u64 / SECTOR_BYTES).min(to_end);
-            let bytes = self.buffer.get_mut(..(filled * SECTOR_BYTES) as usize).unwrap_or_default();
-            self.flash.device.read(Lba(LOG_START.0 + at.0 % self.superblock.log_size), bytes)?;
+            let filled = self.ahead.max(sectors.next_multiple_of(BLOCK)).min(to_end);
+            self.ahead = (2 * self.ahead).min(MOST_WINDOW);
+            self.buffer.resize((filled * SECTOR_BYTES) as usize, 0);
+            self.flash.device.read(Lba(LOG_START.0 + at.0 % self.superblock.log_size), &mut self.buffer)?;
             self.window = (at, filled);
         }
         let from = ((at.0 - self.window.0.0) * SECTOR_BYTES) as usize;
@@ -179,7 +191,7 @@ impl<'a> Scanner<'a> {
 
     /// The next record behind the one that should be at `at`: within the length of the longest, or at the start of the log.
     fn later_record(&mut self, at: LogSector, sequence: u64, epoch: u64) -> Result<Option<Header>, BlockError> {
-        for begin in [at, self.next_lap(at)] {
+        for begin in self.places(at) {
             let blocks = (record_sectors(MOST_DATA) + BLOCK).min(self.room(begin)) / BLOCK;
             for block in 0..blocks {
                 let here = LogSector(begin.0 + block * BLOCK);
@@ -194,7 +206,7 @@ impl<'a> Scanner<'a> {
 
     /// Whether a record of that number was begun there.
     fn anything_of(&mut self, at: LogSector, sequence: u64) -> Result<bool, BlockError> {
-        for begin in [at, self.next_lap(at)] {
+        for begin in self.places(at) {
             if self.header(begin)?.is_some_and(|header| header.sequence >= sequence) {
                 return Ok(true);
             }

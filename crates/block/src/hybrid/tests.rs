@@ -1,1 +1,301 @@
+//! What the tests of the hybrid disk share, and those of single operations.
 
+mod concurrent;
+mod crash;
+mod faults;
+mod model;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use umbrella_policy::flash_cache::{Algorithm, Percent, When};
+use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
+
+use super::format::{LEAST_LOG, LOG_START, TAG_SECTORS};
+use super::*;
+use crate::device::{BlockDevice, Durability, Geometry, Zeroes};
+use crate::error::BlockError;
+use crate::memory::Memory;
+use crate::spindle::{Power, Spindle};
+
+/// A disk that must not be touched while it sleeps; touches are counted.
+pub(super) struct Bed<D> {
+    inner: D,
+    asleep: AtomicBool,
+    disturbed: AtomicU64,
+}
+
+impl<D> Bed<D> {
+    pub(super) fn new(inner: D) -> Arc<Bed<D>> {
+        Arc::new(Bed { inner, asleep: AtomicBool::new(false), disturbed: AtomicU64::new(0) })
+    }
+
+    pub(super) fn disturbed(&self) -> u64 {
+        self.disturbed.load(Ordering::SeqCst)
+    }
+
+    fn inner(&self) -> &D {
+        if self.asleep.load(Ordering::SeqCst) {
+            self.disturbed.fetch_add(1, Ordering::SeqCst);
+        }
+        &self.inner
+    }
+}
+
+impl<D: BlockDevice> BlockDevice for Bed<D> {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
+        self.inner().read(at, buffer)
+    }
+
+    fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
+        self.inner().write(at, data, durability)
+    }
+
+    fn flush(&self) -> Result<(), BlockError> {
+        self.inner().flush()
+    }
+
+    fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
+        self.inner().discard(range)
+    }
+
+    fn write_zeroes(&self, range: SectorRange, zeroes: Zeroes, durability: Durability) -> Result<(), BlockError> {
+        self.inner().write_zeroes(range, zeroes, durability)
+    }
+}
+
+impl<D: Send + Sync> Spindle for Bed<D> {
+    fn standby(&self) -> Result<(), BlockError> {
+        self.asleep.store(true, Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn wake(&self) -> Result<(), BlockError> {
+        self.asleep.store(false, Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn power(&self) -> Result<Power, BlockError> {
+        Ok(if self.asleep.load(Ordering::SeqCst) { Power::Standby } else { Power::Spinning })
+    }
+}
+
+pub(super) fn half(name: &str, device: Arc<dyn BlockDevice>) -> Half {
+    Half { name: name.to_owned(), device }
+}
+
+pub(super) fn range(start: u64, sectors: u64) -> SectorRange {
+    SectorRange { start: Lba(start), sectors }
+}
+
+pub(super) fn sectors(count: u64) -> ByteSize {
+    ByteSize(count * SECTOR_BYTES)
+}
+
+pub(super) fn flash_of(log: u64) -> Memory {
+    Memory::new(sectors(LOG_START.0 + log))
+}
+
+/// Drains only when told to, or when the log is full.
+pub(super) fn by_hand(algorithm: Algorithm) -> Options {
+    Options {
+        when: When::Full,
+        algorithm,
+        memory: ByteSize(256 << 10),
+        drain_share: Percent(100),
+        ..Options::default()
+    }
+}
+
+/// A pair over memory: a disk of so many sectors, and the smallest log.
+pub(super) struct Pair {
+    pub(super) bed: Arc<Bed<Memory>>,
+    pub(super) disk: Half,
+    pub(super) flash: Half,
+}
+
+impl Pair {
+    pub(super) fn new(disk: u64) -> Pair {
+        let bed = Bed::new(Memory::new(sectors(disk + TAG_SECTORS)));
+        let pair = Pair { disk: half("disk", bed.clone()), flash: half("flash", Arc::new(flash_of(LEAST_LOG))), bed };
+        create(&pair.disk, &pair.flash).expect("an empty pair can be made");
+        pair
+    }
+
+    pub(super) fn open(&self, options: Options) -> Hybrid {
+        self.try_open(options).expect("the pair can be opened")
+    }
+
+    pub(super) fn try_open(&self, options: Options) -> Result<Hybrid, HybridError> {
+        Hybrid::open(self.disk.clone(), self.flash.clone(), self.bed.clone(), options, None)
+    }
+}
+
+fn read(device: &dyn BlockDevice, start: u64, count: u64) -> Vec<u8> {
+    let mut buffer = vec![0xee; (count * SECTOR_BYTES) as usize];
+    device.read(Lba(start), &mut buffer).expect("it can be read");
+    buffer
+}
+
+fn fill(byte: u8, count: u64) -> Vec<u8> {
+    vec![byte; (count * SECTOR_BYTES) as usize]
+}
+
+#[test]
+fn while_the_disk_sleeps_writes_and_their_reads_do_not_touch_it() {
+    let pair = Pair::new(1000);
+    let hybrid = pair.open(by_hand(Algorithm::Whole));
+    hybrid.write(Lba(0), &fill(1, 8), Durability::Cached).expect("to the disk");
+    hybrid.sleep().expect("it can sleep");
+    hybrid.write(Lba(4), &fill(2, 8), Durability::Through).expect("to the log");
+    hybrid.write_zeroes(range(6, 2), Zeroes::Unmap, Durability::Cached).expect("to the log");
+    hybrid.flush().expect("the log is flushed");
+    hybrid.discard(range(100, 5)).expect("not worth waking it");
+    assert_eq!(read(&hybrid, 4, 4), [fill(2, 2), fill(0, 2)].concat());
+    assert_eq!((pair.bed.disturbed(), hybrid.stats().disk), (0, Motion::Asleep));
+    assert_eq!(hybrid.at_risk(), [range(4, 8)]);
+    // This one needs the disk.
+    assert_eq!(read(&hybrid, 0, 14), [fill(1, 4), fill(2, 2), fill(0, 2), fill(2, 4), fill(0, 2)].concat());
+    let stats = hybrid.stats();
+    assert_eq!((stats.disk, stats.spin_ups, stats.reads_that_woke, stats.reads_from_log), (Motion::Spinning, 1, 1, 1));
+    assert_eq!((stats.writes, stats.writes_to_log, pair.bed.disturbed()), (3, 2, 0));
+}
+
+#[test]
+fn a_write_to_a_spinning_disk_goes_past_the_log_unless_the_log_has_older_data() {
+    let pair = Pair::new(1000);
+    let hybrid = pair.open(by_hand(Algorithm::Whole));
+    hybrid.sleep().expect("it can sleep");
+    hybrid.write(Lba(10), &fill(1, 10), Durability::Cached).expect("to the log");
+    hybrid.wake().expect("it wakes");
+    hybrid.write(Lba(50), &fill(2, 10), Durability::Cached).expect("to the disk");
+    hybrid.write(Lba(19), &fill(3, 10), Durability::Cached).expect("to the log");
+    assert_eq!(hybrid.at_risk(), [range(10, 19)]);
+    assert_eq!(hybrid.stats().writes_to_log, 2);
+    hybrid.drain().expect("it can be drained");
+    assert_eq!(hybrid.at_risk(), []);
+    hybrid.write(Lba(19), &fill(4, 1), Durability::Cached).expect("to the disk");
+    assert_eq!(hybrid.stats().writes_to_log, 2);
+    assert_eq!(read(&pair.bed.inner, 9, 21), [fill(0, 1), fill(1, 9), fill(4, 1), fill(3, 9), fill(0, 1)].concat());
+}
+
+#[test]
+fn what_is_in_the_log_is_there_after_the_next_opening() {
+    let pair = Pair::new(1000);
+    let hybrid = pair.open(by_hand(Algorithm::Whole));
+    hybrid.sleep().expect("it can sleep");
+    hybrid.write(Lba(0), &fill(7, 900), Durability::Cached).expect("to the log");
+    hybrid.write(Lba(5), &fill(8, 1), Durability::Cached).expect("to the log");
+    hybrid.close().expect("it can be closed");
+    let hybrid = pair.open(by_hand(Algorithm::Whole));
+    assert_eq!(read(&hybrid, 0, 901), [fill(7, 5), fill(8, 1), fill(7, 894), fill(0, 1)].concat());
+    let report = check(&pair.disk, &pair.flash).expect("it is a pair");
+    assert_eq!((report.records, report.torn, report.damage), (2, false, None));
+    assert_eq!(report.only_in_log, [range(0, 900)]);
+}
+
+#[test]
+fn a_write_larger_than_a_record_is_several() {
+    let pair = Pair::new(9000);
+    let hybrid = pair.open(by_hand(Algorithm::Whole));
+    hybrid.sleep().expect("it can sleep");
+    hybrid.write(Lba(1), &fill(7, 5000), Durability::Through).expect("to the log");
+    assert_eq!(hybrid.stats().records, 3);
+    assert_eq!(read(&hybrid, 0, 5002)[512..].iter().filter(|&&byte| byte == 7).count(), 5000 * 512);
+}
+
+#[test]
+fn detaching_leaves_a_plain_disk() {
+    let pair = Pair::new(1000);
+    let hybrid = pair.open(by_hand(Algorithm::Alg4));
+    hybrid.sleep().expect("it can sleep");
+    hybrid.write(Lba(3), &fill(9, 30), Durability::Cached).expect("to the log");
+    hybrid.detach().expect("it can be detached");
+    assert_eq!(read(&pair.bed.inner, 3, 30), fill(9, 30));
+    assert_eq!(read(&pair.bed.inner, 1000, TAG_SECTORS), fill(0, TAG_SECTORS));
+    assert!(matches!(pair.try_open(Options::default()), Err(HybridError::Detached { .. })));
+    refuse_occupied(&pair.disk, &pair.flash).expect("both are free again");
+    create(&pair.disk, &pair.flash).expect("and can be joined again");
+    assert_eq!(read(&pair.open(Options::default()), 3, 30), fill(9, 30));
+}
+
+#[test]
+fn only_the_two_halves_of_one_pair_are_opened() {
+    let (one, other) = (Pair::new(1000), Pair::new(1000));
+    let open = |disk: &Pair, flash: &Pair| {
+        Hybrid::open(disk.disk.clone(), flash.flash.clone(), disk.bed.clone(), Options::default(), None).map(|_| ())
+    };
+    assert!(matches!(open(&one, &other), Err(HybridError::ForeignDisk { .. })));
+    let empty = half("empty", Arc::new(flash_of(LEAST_LOG)));
+    let opened = Hybrid::open(one.disk.clone(), empty, one.bed.clone(), Options::default(), None);
+    assert!(matches!(opened.map(|_| ()), Err(HybridError::NoSuperblock { .. })));
+    // A flash that was joined with another disk since.
+    let report = refuse_occupied(&one.disk, &other.flash);
+    assert!(matches!(report, Err(HybridError::Occupied { .. })));
+    create(&one.disk, &other.flash).expect("forced");
+    assert!(matches!(open(&one, &one), Err(HybridError::ForeignDisk { .. })));
+    assert!(matches!(open(&other, &other), Err(HybridError::ForeignDisk { .. })));
+    open(&one, &other).expect("they are a pair now");
+}
+
+#[test]
+fn a_half_that_was_put_back_from_a_copy_is_refused() {
+    let pair = Pair::new(1000);
+    let copy = |half: &Half| {
+        let sectors = half.device.geometry().capacity.0;
+        Arc::new(Memory::from_bytes(read(&*half.device, 0, sectors)))
+    };
+    let (old_flash, old_disk) = (copy(&pair.flash), copy(&pair.disk));
+    drop(pair.open(Options::default()));
+    drop(pair.open(Options::default()));
+    let stale = |disk: &Half, flash: &Half| match Hybrid::open(
+        disk.clone(),
+        flash.clone(),
+        pair.bed.clone(),
+        Options::default(),
+        None,
+    )
+    .map(|_| ())
+    {
+        Err(HybridError::Stale { older, older_epoch, newer_epoch, .. }) => (older, older_epoch, newer_epoch),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(stale(&pair.disk, &half("flash", old_flash)), ("flash".to_owned(), 1, 3));
+    assert_eq!(stale(&half("disk", old_disk), &pair.flash), ("disk".to_owned(), 1, 3));
+    pair.open(Options::default());
+}
+
+#[test]
+fn what_is_too_small_or_too_large_is_said() {
+    let small = half("small", Arc::new(Memory::new(sectors(LOG_START.0 + LEAST_LOG - 8))));
+    let pair = Pair::new(1000);
+    assert!(matches!(create(&pair.disk, &small), Err(HybridError::TooSmall { .. })));
+    assert!(matches!(
+        create(&half("tiny", Arc::new(Memory::new(sectors(16)))), &pair.flash),
+        Err(HybridError::TooSmall { .. })
+    ));
+    let hybrid = pair.open(Options::default());
+    assert_eq!(hybrid.geometry().capacity, Lba(1000));
+    assert!(matches!(hybrid.write(Lba(1000), &fill(1, 1), Durability::Cached), Err(BlockError::BeyondEnd { .. })));
+    assert!(matches!(hybrid.read(Lba(999), &mut fill(1, 2)), Err(BlockError::BeyondEnd { .. })));
+}
+
+#[test]
+fn a_file_system_that_reaches_into_the_place_of_the_tag_is_not_overwritten() {
+    let disk = Memory::new(sectors(2048));
+    let mut superblock = fill(0, 2);
+    superblock[4..8].copy_from_slice(&1024_u32.to_le_bytes());
+    superblock[56..58].copy_from_slice(&[0x53, 0xef]);
+    disk.write(Lba(2), &superblock, Durability::Cached).expect("there is room");
+    let disk = half("disk", Arc::new(disk));
+    let flash = half("flash", Arc::new(flash_of(LEAST_LOG)));
+    let refused = refuse_occupied(&disk, &flash).expect_err("it fills the disk");
+    assert!(refused.to_string().contains("shrink the file system first"), "{refused}");
+    superblock[4..8].copy_from_slice(&1016_u32.to_le_bytes());
+    disk.device.write(Lba(2), &superblock, Durability::Cached).expect("there is room");
+    refuse_occupied(&disk, &flash).expect("it ends before the tag");
+}

@@ -1,0 +1,229 @@
+//! A power cut at every moment, in every state that it can leave; see [`crate::record`] for the rules.
+
+use proptest::prelude::ProptestConfig;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use super::*;
+use crate::record::{Bounds, CrashStates, DeviceNo, Discarded, Journal, Medium, Recorder, Step};
+
+const DISK: u64 = 256;
+const ON_DISK: DeviceNo = DeviceNo(0);
+const ON_FLASH: DeviceNo = DeviceNo(1);
+const HYBRID: DeviceNo = DeviceNo(2);
+
+type Wrapped = Recorder<Memory>;
+
+/// What both halves and the hybrid disk did, all in one order.
+struct Scene {
+    journal: Arc<Journal>,
+    bed: Arc<Bed<Wrapped>>,
+    disk: Half,
+    flash: Half,
+    initial: [Arc<dyn BlockDevice>; 2],
+}
+
+impl Scene {
+    fn new(disk: &Memory, flash: &Memory) -> Scene {
+        let copy = |memory: &Memory| Memory::from_bytes(memory.to_bytes());
+        let journal = Journal::new();
+        let bed = Bed::new(Recorder::new(copy(disk), ON_DISK, Arc::clone(&journal)));
+        let flash_recorder = Recorder::new(copy(flash), ON_FLASH, Arc::clone(&journal));
+        Scene {
+            journal,
+            disk: half("disk", bed.clone()),
+            flash: half("flash", Arc::new(flash_recorder)),
+            bed,
+            initial: [Arc::new(copy(disk)), Arc::new(copy(flash))],
+        }
+    }
+
+    fn open(&self, algorithm: Algorithm) -> Hybrid {
+        Hybrid::open(self.disk.clone(), self.flash.clone(), self.bed.clone(), by_hand(algorithm), None)
+            .expect("it can be opened")
+    }
+}
+
+fn whole() -> SectorRange {
+    range(0, DISK)
+}
+
+/// Opens what a power cut left, without a trace.
+fn reopen(devices: &[crate::record::Overlay]) -> Result<Hybrid, HybridError> {
+    let [disk, flash] = devices else { panic!("two halves") };
+    let bed = Bed::new(disk.fork());
+    let flash = half("flash", Arc::new(flash.fork()));
+    Hybrid::open(half("disk", bed.clone()), flash, bed, by_hand(Algorithm::Whole), None)
+}
+
+/// Random work on a recorded pair. Small, so that few changes are in question at once.
+fn work(hybrid: &Recorder<Hybrid>, random: &mut StdRng, operations: u32) {
+    for _ in 0..operations {
+        let start = random.random_range(0..DISK);
+        let sectors = random.random_range(1..=24).min(DISK - start);
+        let durability = if random.random_bool(0.2) { Durability::Through } else { Durability::Cached };
+        match random.random_range(0..20) {
+            0..11 => {
+                let data: Vec<u8> = (0..sectors).flat_map(|_| fill(random.random(), 1)).collect();
+                hybrid.write(Lba(start), &data, durability).expect("it is written");
+            }
+            11 => hybrid.write_zeroes(range(start, sectors), Zeroes::Unmap, durability).expect("it is zeroed"),
+            12..15 => hybrid.flush().expect("it is flushed"),
+            15 => hybrid.inner().drain().expect("it is drained"),
+            16 => hybrid.inner().wake().expect("it wakes"),
+            _ => hybrid.inner().sleep().expect("it sleeps"),
+        }
+    }
+}
+
+/// Checks all states of the scene; returns how many there were. What the hybrid disk held before is `before`.
+fn check_states(scene: &Scene, before: &Memory, bounds: Bounds, label: &str) -> usize {
+    let recording = scene.journal.recording();
+    let halves = [ON_DISK, ON_FLASH].into_iter().zip(scene.initial.iter().cloned());
+    let mut states = CrashStates::new(recording.clone(), halves, bounds);
+    let before = Arc::new(Memory::from_bytes(before.to_bytes()));
+    let mut expected = Medium::new(HYBRID, before, Discarded::Kept);
+    let mut count = 0;
+    loop {
+        let step = states.advance().expect("memory does not fail");
+        expected.advance(&recording, states.cut()).expect("memory does not fail");
+        match step {
+            Step::End => return count,
+            Step::Same => continue,
+            Step::Changed => {}
+        }
+        for state in states.states() {
+            let state = state.expect("memory does not fail");
+            count += 1;
+            let hybrid = reopen(&state.devices).unwrap_or_else(|error| panic!("{label}: {state}: {error}"));
+            if let Err(error) = expected.check(&recording, &hybrid, whole()) {
+                panic!("{label}: {state}: {error}");
+            }
+        }
+    }
+}
+
+fn fresh() -> (Memory, Memory) {
+    let pair = Pair::new(DISK);
+    let copy = |half: &Half| Memory::from_bytes(read(&*half.device, 0, half.device.geometry().capacity.0));
+    (copy(&pair.disk), copy(&pair.flash))
+}
+
+fn bounds(seed: u64) -> Bounds {
+    Bounds { whole: 3, torn: 12, sampled: 12, seed, discarded: Discarded::Kept }
+}
+
+#[test]
+fn a_power_cut_loses_nothing_that_was_flushed_and_invents_nothing() {
+    let seeds = u64::from(ProptestConfig::default().cases / 32).max(1);
+    let mut states = 0;
+    for seed in 0..seeds {
+        let (disk, flash) = fresh();
+        let scene = Scene::new(&disk, &flash);
+        let hybrid = Recorder::new(scene.open(Algorithm::ALL[seed as usize % 5]), HYBRID, Arc::clone(&scene.journal));
+        work(&hybrid, &mut StdRng::seed_from_u64(seed), 60);
+        drop(hybrid);
+        states += check_states(&scene, &Memory::new(sectors(DISK)), bounds(seed), &format!("seed {seed}"));
+    }
+    println!("{states} states of {seeds} seeds");
+    assert!(states >= 1500 * seeds as usize, "{states} states: the work leaves too little in question");
+}
+
+#[test]
+fn a_power_cut_while_recovering_from_one_changes_nothing() {
+    let mut states = 0;
+    for seed in 0..4 {
+        let (disk, flash) = fresh();
+        let scene = Scene::new(&disk, &flash);
+        let hybrid = Recorder::new(scene.open(Algorithm::Whole), HYBRID, Arc::clone(&scene.journal));
+        let mut random = StdRng::seed_from_u64(1000 + seed);
+        work(&hybrid, &mut random, 40);
+        drop(hybrid);
+        let halves = [ON_DISK, ON_FLASH].into_iter().zip(scene.initial.iter().cloned());
+        let mut walk = CrashStates::new(scene.journal.recording(), halves, bounds(seed));
+        while walk.advance().expect("memory does not fail") != Step::End {
+            // One state of a few moments is enough of a beginning: each has many continuations.
+            if !random.random_bool(0.03) {
+                continue;
+            }
+            let Some(state) = walk.states().last() else { continue };
+            let left = state.expect("memory does not fail").devices;
+            let copy =
+                |overlay: &crate::record::Overlay| Memory::from_bytes(read(overlay, 0, overlay.geometry().capacity.0));
+            let (disk, flash) = (copy(&left[0]), copy(&left[1]));
+            let held = {
+                let hybrid = reopen(&left).expect("it can be opened");
+                Memory::from_bytes(read(&hybrid, 0, DISK))
+            };
+            let second = Scene::new(&disk, &flash);
+            let hybrid = Recorder::new(second.open(Algorithm::Whole), HYBRID, Arc::clone(&second.journal));
+            hybrid.inner().sleep().expect("it sleeps");
+            work(&hybrid, &mut random, 6);
+            drop(hybrid);
+            states += check_states(&second, &held, bounds(seed), &format!("seed {seed}, a second time"));
+        }
+    }
+    println!("{states} states");
+    assert!(states > 1000, "{states} states");
+}
+
+#[test]
+fn creating_a_pair_is_all_or_nothing() {
+    let scene = Scene::new(&Memory::new(sectors(DISK + TAG_SECTORS)), &flash_of(LEAST_LOG));
+    create(&scene.disk, &scene.flash).expect("it can be made");
+    let halves = [ON_DISK, ON_FLASH].into_iter().zip(scene.initial.iter().cloned());
+    let mut walk = CrashStates::new(scene.journal.recording(), halves, bounds(1));
+    let (mut opened, mut refused) = (0, 0);
+    while walk.advance().expect("memory does not fail") != Step::End {
+        for state in walk.states() {
+            match reopen(&state.expect("memory does not fail").devices) {
+                Ok(hybrid) => {
+                    assert_eq!(read(&hybrid, 0, DISK), fill(0, DISK));
+                    opened += 1;
+                }
+                Err(HybridError::NoSuperblock { .. } | HybridError::NoTag { .. }) => refused += 1,
+                Err(HybridError::Stale { .. }) => panic!("a tag of an epoch without its superblock"),
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+    assert!(opened > 0 && refused > 0);
+}
+
+#[test]
+fn detaching_can_be_interrupted_and_done_again() {
+    let (disk, flash) = fresh();
+    let scene = Scene::new(&disk, &flash);
+    let hybrid = scene.open(Algorithm::Whole);
+    hybrid.sleep().expect("it sleeps");
+    hybrid.write(Lba(7), &fill(7, 9), Durability::Through).expect("to the log");
+    let written = scene.journal.now();
+    hybrid.detach().expect("it can be detached");
+    let halves = [ON_DISK, ON_FLASH].into_iter().zip(scene.initial.iter().cloned());
+    let mut walk = CrashStates::new(scene.journal.recording(), halves, bounds(1));
+    let (mut attached, mut apart) = (0, 0);
+    while walk.advance().expect("memory does not fail") != Step::End {
+        if walk.cut() < written {
+            continue;
+        }
+        for state in walk.states() {
+            let devices = state.expect("memory does not fail").devices;
+            match reopen(&devices) {
+                Ok(hybrid) => {
+                    assert_eq!(read(&hybrid, 7, 9), fill(7, 9));
+                    hybrid.detach().expect("it can be detached");
+                    attached += 1;
+                }
+                Err(HybridError::Detached { .. }) => {
+                    assert_eq!(read(&devices[0], 7, 9), fill(7, 9), "the disk alone has it");
+                    let [disk, flash] = [&devices[0], &devices[1]].map(|device| half("half", Arc::new(device.fork())));
+                    finish_detach(&disk, &flash).expect("it can be finished");
+                    assert_eq!(read(&*disk.device, DISK, TAG_SECTORS), fill(0, TAG_SECTORS));
+                    apart += 1;
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+    assert!(attached > 0 && apart > 0);
+}

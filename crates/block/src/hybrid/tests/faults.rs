@@ -1,0 +1,166 @@
+//! A dying flash, a dying disk, and damage that came later.
+
+use rustix::io::Errno;
+
+use super::*;
+use crate::error::Operation;
+use crate::fault::{CallFault, Faulty, Plan, Rule};
+
+/// A pair whose halves fail as told from the first call after they were joined; the rules of each.
+fn faulty(disk_rule: Option<Rule>, flash_rule: Option<Rule>) -> (Hybrid, Arc<Bed<Faulty<Memory>>>) {
+    let pair = Pair::new(4000);
+    let copy = |half: &Half| Memory::from_bytes(read(&*half.device, 0, half.device.geometry().capacity.0));
+    let plan = |rule: Option<Rule>| rule.map_or(Plan::new(1), |rule| Plan::new(1).rule(rule));
+    let bed = Bed::new(Faulty::new(copy(&pair.disk), plan(disk_rule)));
+    let flash = Arc::new(Faulty::new(copy(&pair.flash), plan(flash_rule)));
+    let (disk, flash) = (half("the disk", bed.clone()), half("the flash", flash));
+    let hybrid = Hybrid::open(disk, flash, bed.clone(), by_hand(Algorithm::Whole), None).expect("it can be opened");
+    (hybrid, bed)
+}
+
+fn log_only() -> SectorRange {
+    range(LOG_START.0, LEAST_LOG)
+}
+
+#[test]
+fn when_the_flash_fails_writes_are_refused_and_what_is_safe_is_read() {
+    let broken = Rule::on(Operation::Write, CallFault::Error(Errno::IO)).within(log_only()).from_nth(2);
+    let (hybrid, bed) = faulty(None, Some(broken));
+    hybrid.write(Lba(100), &fill(1, 8), Durability::Cached).expect("to the disk");
+    hybrid.sleep().expect("it sleeps");
+    hybrid.write(Lba(200), &fill(2, 8), Durability::Cached).expect("to the log");
+    hybrid.write(Lba(300), &fill(3, 8), Durability::Cached).expect_err("the flash fails");
+    let refused = hybrid.write(Lba(400), &fill(4, 8), Durability::Cached).expect_err("it stays so");
+    assert!(refused.to_string().contains("the flash refuses writes since an earlier write failed"), "{refused}");
+    hybrid.flush().expect_err("nobody may believe that all is durable");
+    assert_eq!(hybrid.at_risk(), [range(200, 8)]);
+    assert_eq!(read(&hybrid, 100, 8), fill(1, 8));
+    assert_eq!(read(&hybrid, 200, 8), fill(2, 8));
+    assert_eq!(read(&hybrid, 300, 8), fill(0, 8), "it was never there");
+    assert!(hybrid.stats().refuses_writes.is_some());
+    assert_eq!(bed.disturbed(), 0);
+}
+
+#[test]
+fn what_the_flash_cannot_read_is_an_error_and_the_rest_is_not() {
+    // Behind what the opening looks at.
+    let broken = Rule::on(Operation::Read, CallFault::Error(Errno::IO)).within(range(LOG_START.0 + 7160, 4));
+    let (hybrid, _bed) = faulty(None, Some(broken));
+    hybrid.sleep().expect("it sleeps");
+    for sectors in [2040, 2040, 2040, 1000] {
+        hybrid.write(Lba(0), &fill(1, sectors), Durability::Cached).expect("to the log");
+    }
+    hybrid.write(Lba(200), &fill(2, 8), Durability::Cached).expect("to the log");
+    hybrid.write(Lba(300), &fill(3, 8), Durability::Cached).expect("to the log");
+    hybrid.read(Lba(200), &mut fill(0, 1)).expect_err("the flash cannot read it");
+    assert_eq!(read(&hybrid, 204, 4), fill(2, 4));
+    assert_eq!(read(&hybrid, 300, 8), fill(3, 8));
+    hybrid.drain().expect_err("not all of it can be brought to the disk");
+    assert_eq!(hybrid.at_risk(), [range(0, 2040)], "and so all of it stays");
+}
+
+#[test]
+fn a_failed_flush_of_either_half_poisons() {
+    for on_disk in [true, false] {
+        // The first flushes are those of the opening.
+        let broken = Rule::on(Operation::Flush, CallFault::Error(Errno::IO)).from_nth(if on_disk { 3 } else { 4 });
+        let (hybrid, _bed) = if on_disk { faulty(Some(broken), None) } else { faulty(None, Some(broken)) };
+        if !on_disk {
+            hybrid.sleep().expect("it sleeps");
+        }
+        hybrid.write(Lba(1), &fill(1, 1), Durability::Cached).expect("not flushed yet");
+        hybrid.flush().expect_err("it fails");
+        let refused = hybrid.write(Lba(1), &fill(1, 1), Durability::Cached).expect_err("and all after it");
+        assert!(matches!(refused, BlockError::Poisoned { operation: Operation::Flush, .. }), "{refused}");
+        assert_eq!(read(&hybrid, 1, 1), fill(1, 1));
+    }
+}
+
+#[test]
+fn when_the_disk_fails_while_draining_everything_stays_in_the_log() {
+    let broken = Rule::on(Operation::Write, CallFault::Error(Errno::IO)).within(range(300, 8)).first(2);
+    let (hybrid, bed) = faulty(Some(broken), None);
+    hybrid.sleep().expect("it sleeps");
+    hybrid.write(Lba(200), &fill(2, 8), Durability::Cached).expect("to the log");
+    hybrid.write(Lba(300), &fill(3, 8), Durability::Cached).expect("to the log");
+    hybrid.drain().expect_err("the disk fails");
+    assert!(hybrid.stats().drain_failure.is_some());
+    assert_eq!(hybrid.at_risk(), [range(200, 8), range(300, 8)]);
+    hybrid.write(Lba(204), &fill(4, 8), Durability::Cached).expect("writes go on");
+    hybrid.drain().expect_err("the disk fails again");
+    hybrid.drain().expect("the disk has recovered");
+    assert_eq!((hybrid.at_risk(), hybrid.stats().drain_failure), (vec![], None));
+    assert_eq!(read(&bed.inner, 200, 12), [fill(2, 4), fill(4, 8)].concat());
+    assert_eq!(read(&bed.inner, 300, 8), fill(3, 8));
+}
+
+#[test]
+fn a_full_log_before_a_failing_disk_is_an_error_and_not_a_hang() {
+    let broken = Rule::on(Operation::Write, CallFault::Error(Errno::IO)).within(range(0, 3000));
+    let (hybrid, _bed) = faulty(Some(broken), None);
+    hybrid.sleep().expect("it sleeps");
+    let written = (0..10).take_while(|_| hybrid.write(Lba(0), &fill(1, 2000), Durability::Cached).is_ok()).count();
+    assert_eq!(written, 4, "as many as fit");
+    assert_eq!(read(&hybrid, 0, 2000), fill(1, 2000));
+}
+
+#[test]
+fn a_power_cut_is_an_error_for_all_calls_and_opening_again_finds_what_was_flushed() {
+    let pair = Pair::new(1000);
+    {
+        let hybrid = pair.open(by_hand(Algorithm::Whole));
+        hybrid.sleep().expect("it sleeps");
+        hybrid.write(Lba(0), &fill(1, 8), Durability::Through).expect("to the log");
+    }
+    assert_eq!(read(&pair.open(by_hand(Algorithm::Whole)), 0, 8), fill(1, 8));
+}
+
+/// Three records, each flushed; then one bit of one of them turns over.
+fn damaged(sector_of_log: u64) -> (Pair, Result<(), HybridError>) {
+    let pair = Pair::new(1000);
+    let hybrid = pair.open(by_hand(Algorithm::Whole));
+    hybrid.sleep().expect("it sleeps");
+    for number in 0..3 {
+        hybrid.write(Lba(100 * number), &fill(number as u8 + 1, 8), Durability::Through).expect("to the log");
+    }
+    drop(hybrid);
+    let mut sector = read(&*pair.flash.device, LOG_START.0 + sector_of_log, 1);
+    sector[300] ^= 1;
+    pair.flash.device.write(Lba(LOG_START.0 + sector_of_log), &sector, Durability::Cached).expect("memory");
+    let opened = pair.try_open(Options::default()).map(|_| ());
+    (pair, opened)
+}
+
+#[test]
+fn damage_of_what_was_durable_is_refused_and_named() {
+    // Each record has 8 sectors of header and 8 of data.
+    let (pair, opened) = damaged(12);
+    match opened.expect_err("its data is damaged") {
+        HybridError::Corrupt { sequence: 1, range: Some(held), .. } => assert_eq!(held, range(0, 8)),
+        other => panic!("{other}"),
+    }
+    let report = check(&pair.disk, &pair.flash).expect("it is a pair");
+    assert!(report.damage.is_some_and(|damage| damage.contains("sectors 0 to 7")));
+    let (pair, opened) = damaged(16);
+    assert!(matches!(opened, Err(HybridError::Corrupt { sequence: 2, range: None, .. })), "its header is damaged");
+    let report = check(&pair.disk, &pair.flash).expect("it is a pair");
+    assert_eq!((report.records, report.only_in_log), (1, vec![range(0, 8)]));
+}
+
+#[test]
+fn the_last_record_may_have_been_cut_by_the_end() {
+    // Nothing behind it says that it had been durable: it cannot be told from one that was being written.
+    let (pair, opened) = damaged(44);
+    opened.expect("the other two count");
+    assert_eq!(check(&pair.disk, &pair.flash).expect("it is a pair").records, 2);
+}
+
+#[test]
+fn one_copy_of_each_label_is_enough() {
+    for copy in [Lba(0), Lba(8)] {
+        let pair = Pair::new(1000);
+        drop(pair.open(Options::default()));
+        pair.flash.device.write(copy, &fill(0xff, 1), Durability::Cached).expect("memory");
+        pair.open(Options::default());
+    }
+}
