@@ -5,7 +5,7 @@
 
 use umbrella_units::{ByteSize, Nanos};
 
-use super::{Profile, Spec};
+use super::{Profile, Spec, power};
 use crate::device::disk::{DiskSpec, Rate, SeekTimes};
 
 pub(super) fn all() -> Vec<Profile> {
@@ -55,6 +55,7 @@ fn maxtor_80gb() -> Profile {
         source: "Tom's Hardware on the DiamondMax Plus 9 (average seek, interface, buffer); The Tech Report on the Deskstar 7K250 (rates of the \
                  same platter size); Hitachi Deskstar 60GXP specification (switches); the rest assumed",
         spec: Spec::Disk(spec),
+        power: power::MAXTOR_80GB,
     }
 }
 
@@ -93,6 +94,7 @@ fn cheetah_10k7() -> Profile {
         source: "IBM Ultrastar 146Z10 specification 4.5.2 (seeks of the same class) and Seagate Savvio 10K.4 manual 4.2.1 (single track, \
                  overhead); the rest assumed",
         spec: Spec::Disk(cheetah_spec()),
+        power: power::CHEETAH_10K7,
     }
 }
 
@@ -125,6 +127,7 @@ fn travelstar_e7k100() -> Profile {
         source: "Hitachi Travelstar 5K160 and 7K320 specifications (single track, full stroke), Travelstar 48GH specification (overhead), \
                  Deskstar 60GXP specification (switches); the rest assumed",
         spec: Spec::Disk(spec),
+        power: power::TRAVELSTAR_E7K100,
     }
 }
 
@@ -159,6 +162,7 @@ fn deskstar_500gb() -> Profile {
         source: "Hitachi Deskstar 7K500 specification 4.4.4 (zones, rates, interface); Deskstar 7K1000.C 4.5.2 and 60GXP 4.3.2 specifications and The \
                  Tech Report 8362 (seeks, switches); the rest assumed",
         spec: Spec::Disk(spec),
+        power: power::DESKSTAR_500GB,
     }
 }
 
@@ -192,5 +196,6 @@ fn modern() -> Profile {
         source: "Western Digital Ultrastar DC HC310 specification 4.5.1 (seeks of the same class); Seagate Constellation ES.3 manual 4.1.2 (inner to \
                  outer rate); capacity as the ST16000NM001G reports it; the rest assumed",
         spec: Spec::Disk(spec),
+        power: power::MODERN,
     }
 }

@@ -2,6 +2,7 @@
 
 mod disks;
 mod flash;
+mod power;
 
 use thiserror::Error;
 use umbrella_units::{ByteSize, Lba, SECTOR_BYTES};
@@ -10,6 +11,7 @@ use super::Device;
 use super::disk::{Disk, DiskSpec};
 use super::raid5::Raid5;
 use super::ssd::{Ssd, SsdSpec};
+use crate::power::{PowerSpec, Powered};
 
 /// A device that can be built.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +24,8 @@ pub struct Profile {
     pub source: &'static str,
     /// How it is built.
     pub spec: Spec,
+    /// What it takes from its supply.
+    pub power: PowerSpec,
 }
 
 /// What a profile describes.
@@ -79,12 +83,14 @@ pub fn profile(name: &str) -> Result<Profile, UnknownProfile> {
 }
 
 fn raid5() -> Profile {
+    let members = 5;
     Profile {
         name: "raid5",
         summary: "RAID 5 of five Cheetah 10K.7 (the dissertation's array)",
         source: "UmbrellaFS dissertation (five Cheetah 10K.7 as a 4+P software RAID 5); chunk 64 KiB, left-symmetric: assumed, mdadm's defaults of \
                  the time",
-        spec: Spec::Raid5 { member: disks::cheetah_spec(), members: 5, chunk: ByteSize(64 << 10) },
+        spec: Spec::Raid5 { member: disks::cheetah_spec(), members, chunk: ByteSize(64 << 10) },
+        power: power::CHEETAH_10K7.times(members),
     }
 }
 
@@ -112,5 +118,14 @@ impl Profile {
                 Box::new(Raid5::new(members, *chunk).with_capacity(sectors))
             }
         }
+    }
+    /// The same with its motor and a meter.
+    pub fn powered(&self, options: &Options) -> Powered {
+        Powered::new(self.build(options), self.power)
+    }
+
+    /// Whether it has platters.
+    pub fn rotates(&self) -> bool {
+        self.power.spindle.is_some()
     }
 }
