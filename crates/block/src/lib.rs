@@ -1,11 +1,10 @@
 //! Block devices: what reads and writes sectors, what stands before a disk, and who offers it to programs.
 //!
-//! [`BlockDevice`] is the one interface. Below it: a [`mod@file`] or real device, [`memory`], an [`emulated`] disk with true timing; around
+//! [`BlockDevice`] is the one interface. Below it: a [`file`](mod@file) or real device, [`memory`], an [`emulated`] disk with true timing; around
 //! it: a [`record`]er and a [`fault`] injector for tests; above it: the [`hybrid`] disk, a flash log before a disk that
 //! sleeps. [`serve`] offers any of them to others. [`spindle`] is how a disk is put to sleep.
 
 mod device;
-mod dice;
 pub mod emulated;
 mod error;
 pub mod fault;

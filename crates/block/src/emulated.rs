@@ -1,1 +1,0 @@
-//! An emulated disk: the model's timing in real time.
