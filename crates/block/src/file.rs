@@ -1,1 +1,186 @@
 //! A regular file or a real device.
+//!
+//! Every call is one `pread` or `pwrite` on the caller's thread, repeated until all is done. Not io_uring: the interface is one blocking
+//! call per transfer, so a ring would hold one entry at a time and cost a submission, a wait and a lock where `pread` costs one
+//! system call. What runs at once comes from the callers' threads; [`Geometry::queue_depth`] says how many pay.
+//!
+//! What makes a write durable, and when:
+//! 1. [`Durability::Cached`]: `pwrite`; the page cache or the disk's own cache may hold it.
+//! 2. [`Durability::Through`]: `pwritev2` with RWF_DSYNC, for that range alone; `fdatasync` after it where the file system lacks that.
+//! 3. [`BlockDevice::flush`]: `fdatasync`, which also empties the disk's cache.
+//!
+//! Linux tells of a failed write-back once, to whoever asks first, and forgets the pages. So 2 and 3 take turns, and after any of them
+//! failed the device is poisoned: it refuses writes and flushes for as long as it is open. Reads go on.
+//!
+//! Direct I/O (O_DIRECT) needs aligned memory; other memory goes through an aligned buffer, at most 1 MiB at a time.
+
+mod buffer;
+mod error;
+mod extents;
+mod kernel;
+mod open;
+mod transfer;
+mod zeroes;
+
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
+
+pub use buffer::{ALIGNMENT, AlignedBuffer};
+pub use error::OpenError;
+pub use extents::{Allocation, Extents};
+pub use open::{Access, Cache, OpenOptions};
+
+use crate::device::{BlockDevice, Durability, Geometry, Zeroes};
+use crate::error::{BlockError, Operation};
+use transfer::{Sync, Transfer};
+use zeroes::Fallback;
+
+/// What kind of file holds the sectors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Regular,
+    Block,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct FileDevice {
+    name: Arc<str>,
+    kind: Kind,
+    access: Access,
+    cache: Cache,
+    geometry: Geometry,
+    transfer: Transfer,
+    /// Held by whoever may be the one to learn of a failed write-back, until the others can see it too.
+    turn: Mutex<()>,
+    flushes_begun: AtomicU64,
+    poison: OnceLock<BlockError>,
+}
+
+impl FileDevice {
+    /// Which file it is, for people.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether it may be written.
+    pub fn access(&self) -> Access {
+        self.access
+    }
+
+    /// What the transfers go through; [`Cache::Page`] also where direct I/O was asked for and the file system refused it.
+    pub fn cache(&self) -> Cache {
+        self.cache
+    }
+
+    fn failed(&self, operation: Operation, range: Option<SectorRange>, source: io::Error) -> BlockError {
+        BlockError::io(&self.name, operation, range, source)
+    }
+
+    /// Refuses when the device may not be written (any more).
+    fn writable(&self) -> Result<(), BlockError> {
+        if self.access == Access::ReadOnly {
+            return Err(BlockError::ReadOnly { device: Arc::clone(&self.name) });
+        }
+        self.poison.get().map_or(Ok(()), |poison| Err(poison.clone()))
+    }
+
+    /// Runs what can consume the one report of a failed write-back; a failure poisons.
+    fn durably(
+        &self,
+        operation: Operation,
+        range: Option<SectorRange>,
+        run: impl FnOnce() -> io::Result<()>,
+    ) -> Result<(), BlockError> {
+        run().map_err(|source| {
+            let reason = Arc::from(source.to_string());
+            let poison = BlockError::Poisoned { device: Arc::clone(&self.name), operation, reason };
+            // An earlier poison stays: it names the first failure.
+            let _ = self.poison.set(poison);
+            self.failed(operation, range, source)
+        })
+    }
+
+    fn sync(&self) -> Result<(), BlockError> {
+        self.durably(Operation::Flush, None, || self.transfer.sync())
+    }
+}
+
+impl AsFd for FileDevice {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.transfer.as_fd()
+    }
+}
+
+impl BlockDevice for FileDevice {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
+        let range = self.geometry.check(at, buffer.len())?;
+        self.transfer.read(offset(at), buffer).map_err(|source| self.failed(Operation::Read, Some(range), source))
+    }
+
+    fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
+        let range = self.geometry.check(at, data.len())?;
+        self.writable()?;
+        match durability {
+            Durability::Cached => self
+                .transfer
+                .write(offset(at), data, Sync::No)
+                .map_err(|source| self.failed(Operation::Write, Some(range), source)),
+            Durability::Through => {
+                let _turn = self.turn.lock();
+                self.writable()?;
+                self.durably(Operation::Write, Some(range), || self.transfer.write(offset(at), data, Sync::Range))
+            }
+        }
+    }
+
+    fn flush(&self) -> Result<(), BlockError> {
+        if self.access == Access::ReadOnly {
+            return Ok(());
+        }
+        let begun = self.flushes_begun.load(Ordering::Acquire);
+        let _turn = self.turn.lock();
+        self.writable()?;
+        if self.flushes_begun.load(Ordering::Acquire) > begun {
+            return Ok(()); // One that began after this call did has ended well, and covers all that this one was to cover.
+        }
+        self.flushes_begun.fetch_add(1, Ordering::AcqRel);
+        self.sync()
+    }
+
+    fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
+        self.geometry.check_range(range)?;
+        self.writable()?;
+        self.give_back(range).map_err(|source| self.failed(Operation::Discard, Some(range), source))
+    }
+
+    fn write_zeroes(&self, range: SectorRange, zeroes: Zeroes, durability: Durability) -> Result<(), BlockError> {
+        self.geometry.check_range(range)?;
+        self.writable()?;
+        self.zero(range, zeroes, Fallback::WriteThem)
+            .map_err(|source| self.failed(Operation::Write, Some(range), source))?;
+        if durability == Durability::Through {
+            let _turn = self.turn.lock();
+            self.writable()?;
+            self.sync()?;
+        }
+        Ok(())
+    }
+}
+
+/// Where a sector of the device begins in its file, in bytes.
+fn offset(at: Lba) -> u64 {
+    at.0.saturating_mul(SECTOR_BYTES)
+}

@@ -1,1 +1,3 @@
 //! Offers a block device to programs: NBD, and a file for loop devices.
+
+pub mod nbd;

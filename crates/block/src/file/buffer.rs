@@ -1,0 +1,53 @@
+//! Memory at addresses that direct I/O takes.
+
+/// What the memory is aligned to, in bytes: the page, which every file system and disk takes.
+pub const ALIGNMENT: usize = 4096;
+
+/// Zeroed bytes that begin at a multiple of [`ALIGNMENT`].
+#[derive(Debug, Default)]
+pub struct AlignedBuffer {
+    bytes: Vec<u8>,
+    start: usize,
+    len: usize,
+}
+
+impl AlignedBuffer {
+    /// So many zeroes.
+    pub fn new(len: usize) -> AlignedBuffer {
+        let bytes = vec![0; len + ALIGNMENT - 1];
+        let start = bytes.as_ptr().align_offset(ALIGNMENT);
+        AlignedBuffer { bytes, start, len }
+    }
+
+    /// Has at least `len` bytes from now on; what was in it may be gone.
+    pub fn reserve(&mut self, len: usize) {
+        if self.len < len {
+            *self = AlignedBuffer::new(len);
+        }
+    }
+
+    /// How many bytes it has.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// All its bytes.
+    pub fn as_slice(&self) -> &[u8] {
+        self.bytes.get(self.start..self.start + self.len).unwrap_or_default()
+    }
+
+    /// All its bytes, to be changed.
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        self.bytes.get_mut(self.start..self.start + self.len).unwrap_or_default()
+    }
+}
+
+/// Whether direct I/O takes memory that begins here.
+pub(super) fn is_aligned(bytes: &[u8], alignment: usize) -> bool {
+    bytes.as_ptr().addr().is_multiple_of(alignment)
+}

@@ -1,0 +1,134 @@
+//! What can go wrong, and the one place that turns it into errors of the protocol.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use thiserror::Error;
+
+use super::wire::reply::ErrorCode;
+use crate::error::BlockError;
+
+/// Why a server could not be started, or did not stop cleanly.
+#[derive(Debug, Error)]
+pub enum ServeError {
+    /// Nothing is offered.
+    #[error("no export: name at least one device to serve")]
+    NoExport,
+    /// A name that the protocol cannot carry.
+    #[error("export {name:?}…: name and description may have {limit} bytes each")]
+    LongName {
+        /// Its beginning.
+        name: String,
+        /// How long it may be.
+        limit: usize,
+    },
+    /// Two exports of one name.
+    #[error("export {name:?} is there twice")]
+    SameName {
+        /// Which name.
+        name: String,
+    },
+    /// Somebody listens there already.
+    #[error("{}: a server listens there already", path.display())]
+    InUse {
+        /// The socket.
+        path: PathBuf,
+    },
+    /// Something that is not a socket is in the way.
+    #[error("{}: is there and not a socket", path.display())]
+    NotASocket {
+        /// What is in the way.
+        path: PathBuf,
+    },
+    /// The system refused to listen.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// Where.
+        address: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The last flush of an export failed.
+    #[error("export {name:?}: the last flush failed: {source}")]
+    Flush {
+        /// Which one.
+        name: String,
+        /// Why.
+        source: BlockError,
+    },
+}
+
+/// Why a connection ended.
+#[derive(Debug, Error)]
+pub(super) enum Ended {
+    /// The client has closed it, or said good-bye.
+    #[error("closed by the client")]
+    Closed,
+    /// The server stops.
+    #[error("the server stops")]
+    Stopped,
+    /// The client breaks the rules.
+    #[error("the client breaks the protocol: {0}")]
+    Protocol(Broken),
+    /// The client does not go on.
+    #[error("nothing came for {} s in the middle of a message", .0.as_secs())]
+    Stalled(Duration),
+    /// The network or the client's program failed.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+impl From<Errno> for Ended {
+    fn from(error: Errno) -> Ended {
+        Ended::Io(error.into())
+    }
+}
+
+/// What a client did that ends the connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub(super) enum Broken {
+    #[error("it does not speak the fixed newstyle handshake")]
+    Handshake,
+    #[error("an option without its magic number")]
+    OptionMagic,
+    #[error("an option of {0} bytes")]
+    LongOption(u32),
+    #[error("an export that does not exist, asked for in a way that has no answer")]
+    UnknownExport,
+    #[error("a request without its magic number")]
+    RequestMagic,
+    #[error("a write of {0} bytes")]
+    LongWrite(u32),
+}
+
+/// What the client is told of an error of the device.
+pub(super) fn error_code(error: &BlockError) -> ErrorCode {
+    match error {
+        BlockError::BeyondEnd { .. } | BlockError::Unaligned { .. } => ErrorCode::Invalid,
+        BlockError::ReadOnly { .. } => ErrorCode::Perm,
+        BlockError::Poisoned { .. } => ErrorCode::Io,
+        BlockError::Io { source, .. } => match source.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => ErrorCode::NoSpace,
+            Some(Errno::NOMEM) => ErrorCode::NoMemory,
+            Some(Errno::ROFS | Errno::PERM | Errno::ACCESS) => ErrorCode::Perm,
+            Some(Errno::OPNOTSUPP) => ErrorCode::NotSupported,
+            _ => ErrorCode::Io,
+        },
+    }
+}
+
+/// The same for people who look at the client: no path of the server is told.
+pub(super) fn words(code: ErrorCode) -> &'static str {
+    match code {
+        ErrorCode::Perm => "the export is read-only",
+        ErrorCode::Io => "the device failed",
+        ErrorCode::NoMemory => "no memory",
+        ErrorCode::Invalid => "not whole blocks of the export, or beyond its end",
+        ErrorCode::NoSpace => "no space, or beyond the end",
+        ErrorCode::Overflow => "too long",
+        ErrorCode::NotSupported => "not supported, or not quickly",
+        ErrorCode::Shutdown => "the server stops",
+    }
+}

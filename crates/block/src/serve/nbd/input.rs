@@ -1,0 +1,113 @@
+//! What has been received and not yet used.
+
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+
+use super::errors::Ended;
+use super::socket::{Socket, Until};
+
+/// The most that is received beyond what is needed: many small requests at once, but little of a large one that would be moved again.
+const AHEAD: usize = 64 << 10;
+
+/// The largest message that is kept here: what is longer goes to where it is wanted.
+pub(super) const LARGEST: usize = 1 << 20;
+
+/// The slowest that a client may send a message, in bytes a second, on top of the time it may pause.
+const SLOWEST: u64 = 64 << 10;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Input {
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl Input {
+    pub(super) fn new() -> Input {
+        Input { buffer: vec![0; AHEAD + LARGEST], start: 0, end: 0 }
+    }
+
+    /// What has been received.
+    pub(super) fn buffered(&self) -> &[u8] {
+        self.buffer.get(self.start..self.end).unwrap_or_default()
+    }
+
+    /// The front of it, if so many bytes are there.
+    pub(super) fn peek<const N: usize>(&self) -> Option<&[u8; N]> {
+        self.buffered().first_chunk()
+    }
+
+    /// Drops so many bytes from the front.
+    pub(super) fn consume(&mut self, bytes: usize) {
+        self.start = (self.start + bytes).min(self.end);
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        }
+    }
+
+    /// Receives what there is, at least one byte. [`Errno::AGAIN`] if nothing has come within the socket's limit.
+    pub(super) fn receive(&mut self, socket: &Socket) -> Result<(), Ended> {
+        self.make_room(AHEAD);
+        let to = (self.end + AHEAD).min(self.buffer.len());
+        let room = self.buffer.get_mut(self.end..to).unwrap_or_default();
+        match socket.receive(room, Until::Some)? {
+            0 => Err(Ended::Closed),
+            got => {
+                self.end += got;
+                Ok(())
+            }
+        }
+    }
+
+    /// Receives until `len` bytes are there, at most [`LARGEST`]; the client may pause for `pause`.
+    pub(super) fn complete(&mut self, len: usize, socket: &Socket, pause: Duration) -> Result<(), Ended> {
+        let have = self.buffered().len();
+        if have < len {
+            self.make_room(len - have);
+            let to = self.end + (len - have);
+            let room = self.buffer.get_mut(self.end..to).unwrap_or_default();
+            receive_all(socket, room, pause)?;
+            self.end = to;
+        }
+        Ok(())
+    }
+
+    /// Moves the next bytes into `to` until it is full, first those received already.
+    pub(super) fn fill(&mut self, to: &mut [u8], socket: &Socket, pause: Duration) -> Result<(), Ended> {
+        let have = self.buffered().len().min(to.len());
+        let (first, rest) = to.split_at_mut(have);
+        first.copy_from_slice(self.buffered().get(..have).unwrap_or_default());
+        self.consume(have);
+        receive_all(socket, rest, pause)
+    }
+
+    fn make_room(&mut self, bytes: usize) {
+        if self.buffer.len() - self.end < bytes {
+            self.buffer.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+    }
+}
+
+/// Fills the buffer. A client may pause, and be slow, but not for ever: it holds memory meanwhile.
+fn receive_all(socket: &Socket, mut room: &mut [u8], pause: Duration) -> Result<(), Ended> {
+    if room.is_empty() {
+        return Ok(());
+    }
+    let begun = Instant::now();
+    let allowed = pause + Duration::from_secs(room.len() as u64 / SLOWEST);
+    while !room.is_empty() {
+        match socket.receive(room, Until::Full) {
+            Ok(0) => return Err(Ended::Closed),
+            Ok(got) => room = room.get_mut(got..).unwrap_or_default(),
+            Err(Errno::AGAIN) => return Err(Ended::Stalled(pause)),
+            Err(error) => return Err(error.into()),
+        }
+        if !room.is_empty() && begun.elapsed() > allowed {
+            return Err(Ended::Stalled(pause));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,137 @@
+//! Requests to calls of the device.
+
+use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
+
+use super::errors::error_code;
+use super::negotiate::Session;
+use super::wire::reply::{ErrorCode, Status};
+use super::wire::request::{Command, Request};
+use super::wire::{CommandFlags, MAX_TRANSFER};
+use crate::device::{Durability, Zeroes};
+use crate::error::BlockError;
+use crate::file::{Allocation, FileDevice};
+
+/// The most extents in one answer.
+const MAX_EXTENTS: usize = 1024;
+
+/// What came of a request that is not a read.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    Done,
+    Extents(Vec<(u32, Status)>),
+    Failed(ErrorCode),
+}
+
+impl Session<'_> {
+    /// The sectors that a request means, if it may be carried out.
+    pub(super) fn check(&self, request: &Request) -> Result<SectorRange, ErrorCode> {
+        let export = self.export;
+        let known = CommandFlags::FUA
+            | match request.command {
+                Command::Read if self.structured => CommandFlags::DF,
+                Command::WriteZeroes => CommandFlags::NO_HOLE | CommandFlags::FAST_ZERO,
+                Command::BlockStatus => CommandFlags::REQ_ONE,
+                _ => CommandFlags::empty(),
+            };
+        let changes = matches!(request.command, Command::Write | Command::Trim | Command::WriteZeroes);
+        if changes && export.is_read_only() {
+            return Err(ErrorCode::Perm);
+        }
+        if !known.contains(request.flags) {
+            return Err(ErrorCode::Invalid);
+        }
+        match request.command {
+            Command::Unknown(_) | Command::Disconnect => return Err(ErrorCode::Invalid),
+            Command::Cache if export.file().is_none() => return Err(ErrorCode::Invalid),
+            Command::BlockStatus if !self.allocation || request.length == 0 => return Err(ErrorCode::Invalid),
+            Command::Read if request.length > MAX_TRANSFER => {
+                let whole = request.flags.contains(CommandFlags::DF);
+                return Err(if whole { ErrorCode::Overflow } else { ErrorCode::Invalid });
+            }
+            Command::Flush if request.offset.0 != 0 || request.length != 0 => return Err(ErrorCode::Invalid),
+            _ => {}
+        }
+        let geometry = export.device().geometry();
+        let (first, bytes) = (request.offset.0, u64::from(request.length));
+        if first.checked_add(bytes).is_none_or(|end| end > geometry.size().0) {
+            let grows = matches!(request.command, Command::Write | Command::WriteZeroes);
+            return Err(if grows { ErrorCode::NoSpace } else { ErrorCode::Invalid });
+        }
+        let block = u64::from(geometry.logical_block);
+        if !first.is_multiple_of(block) || !bytes.is_multiple_of(block) {
+            return Err(ErrorCode::Invalid);
+        }
+        Ok(SectorRange { start: Lba(first / SECTOR_BYTES), sectors: bytes / SECTOR_BYTES })
+    }
+
+    /// Carries out anything but a read.
+    pub(super) fn perform(&self, request: &Request, range: SectorRange, payload: &[u8]) -> Outcome {
+        let device = self.export.device();
+        let durability =
+            if request.flags.contains(CommandFlags::FUA) { Durability::Through } else { Durability::Cached };
+        if range.sectors == 0 && request.command != Command::Flush {
+            return Outcome::Done;
+        }
+        let done = match request.command {
+            Command::Write => device.write(range.start, payload, durability),
+            Command::Flush => device.flush(),
+            Command::Trim => device.discard(range).and_then(|()| match durability {
+                Durability::Through => device.flush(),
+                Durability::Cached => Ok(()),
+            }),
+            Command::WriteZeroes => return self.zero(request, range, durability),
+            Command::Cache => self.export.file().map_or(Ok(()), |file| file.prefetch(range)),
+            Command::BlockStatus => return self.status(request, range),
+            Command::Read | Command::Disconnect | Command::Unknown(_) => return Outcome::Failed(ErrorCode::Invalid),
+        };
+        done.map_or_else(|error| Outcome::Failed(self.failed(&error)), |()| Outcome::Done)
+    }
+
+    /// Notes an error of the device for people here, and says what the client is told.
+    pub(super) fn failed(&self, error: &BlockError) -> ErrorCode {
+        tracing::warn!(export = self.export.name(), %error, "a request failed");
+        error_code(error)
+    }
+
+    fn zero(&self, request: &Request, range: SectorRange, durability: Durability) -> Outcome {
+        let device = self.export.device();
+        let zeroes = if request.flags.contains(CommandFlags::NO_HOLE) { Zeroes::Keep } else { Zeroes::Unmap };
+        let zeroed = if request.flags.contains(CommandFlags::FAST_ZERO) {
+            match self.export.file().map_or(Ok(false), |file| file.zero_quickly(range, zeroes)) {
+                Ok(false) => return Outcome::Failed(ErrorCode::NotSupported),
+                Ok(true) if durability == Durability::Through => device.flush(),
+                Ok(true) => Ok(()),
+                Err(error) => Err(error),
+            }
+        } else {
+            device.write_zeroes(range, zeroes, durability)
+        };
+        zeroed.map_or_else(|error| Outcome::Failed(self.failed(&error)), |()| Outcome::Done)
+    }
+
+    /// The extents of a range, from its beginning on, as many as one answer holds.
+    fn status(&self, request: &Request, range: SectorRange) -> Outcome {
+        let most = if request.flags.contains(CommandFlags::REQ_ONE) { 1 } else { MAX_EXTENTS };
+        let Some(file) = self.export.file() else {
+            return Outcome::Failed(ErrorCode::Invalid);
+        };
+        match extents(file, range, most) {
+            Ok(extents) => Outcome::Extents(extents),
+            Err(error) => Outcome::Failed(self.failed(&error)),
+        }
+    }
+}
+
+fn extents(file: &FileDevice, range: SectorRange, most: usize) -> Result<Vec<(u32, Status)>, BlockError> {
+    let mut found = Vec::new();
+    for extent in file.extents(range)?.take(most) {
+        let (extent, allocation) = extent?;
+        let status = match allocation {
+            Allocation::Data => Status::Data,
+            Allocation::Hole => Status::Hole,
+        };
+        // Never more than was asked for, which is a u32.
+        found.push((extent.bytes().0 as u32, status));
+    }
+    Ok(found)
+}
