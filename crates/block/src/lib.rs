@@ -5,6 +5,7 @@
 //! sleeps. [`serve`] offers any of them to others. [`spindle`] is how a disk is put to sleep.
 
 mod device;
+mod dice;
 pub mod emulated;
 mod error;
 pub mod fault;

@@ -72,7 +72,7 @@ impl Shared {
         let mut state = self.state.lock();
         self.touch(&mut state);
         state.tally.writes += 1;
-        let mut done = 0;
+        let (mut done, mut logged) = (0, false);
         while done < range.sectors {
             self.refuse_if_poisoned(&state)?;
             let rest = SectorRange { start: Lba(range.start.0 + done), sectors: range.sectors - done };
@@ -81,28 +81,28 @@ impl Shared {
                 continue;
             }
             let payload = tail_of(payload, done);
-            if self.goes_to_disk(&state, rest) {
-                self.direct(&mut state, rest, || self.to_disk(rest, payload, durability))?;
-                return if done > 0 { self.make_durable(&mut state, durability) } else { Ok(()) };
+            let mut part = SectorRange { sectors: rest.sectors.min(most), ..rest };
+            let all_to_disk = self.goes_to_disk(&state, rest);
+            if all_to_disk || self.goes_to_disk(&state, part) {
+                part = if all_to_disk { rest } else { part };
+                let payload = head_of(payload, part.sectors);
+                self.direct(&mut state, part, || self.to_disk(part, payload, durability))?;
+                done += part.sectors;
+                continue;
             }
-            let part = SectorRange { sectors: rest.sectors.min(most), ..rest };
             let payload = head_of(payload, part.sectors);
             let piece = MutexGuard::unlocked(&mut state, || Piece::new(part, payload));
             if let Joined::Waiting(number) = self.join(&mut state, &piece)? {
                 self.wait_for(&mut state, number)?;
-                done += part.sectors;
+                (done, logged) = (done + part.sectors, true);
                 self.moment(&mut state, Moment::Logged);
                 self.slow_down(&mut state, part.sectors);
             }
         }
-        state.tally.writes_to_log += 1;
-        self.make_durable(&mut state, durability)
-    }
-
-    fn make_durable(&self, state: &mut MutexGuard<'_, State>, durability: Durability) -> Result<(), BlockError> {
+        state.tally.writes_to_log += u64::from(logged);
         match durability {
-            Durability::Through => self.flush_log(state),
-            Durability::Cached => Ok(()),
+            Durability::Through if logged => self.flush_log(&mut state),
+            _ => Ok(()),
         }
     }
 

@@ -205,7 +205,19 @@ fn a_write_larger_than_a_record_is_several() {
     hybrid.sleep().expect("it can sleep");
     hybrid.write(Lba(1), &fill(7, 5000), Durability::Through).expect("to the log");
     assert_eq!(hybrid.stats().records, 3);
-    assert_eq!(read(&hybrid, 0, 5002)[512..].iter().filter(|&&byte| byte == 7).count(), 5000 * 512);
+    assert!(read(&hybrid, 0, 5002) == [fill(0, 1), fill(7, 5000), fill(0, 1)].concat());
+}
+
+#[test]
+fn of_a_long_write_the_part_that_the_log_knows_nothing_of_goes_to_the_disk() {
+    let pair = Pair::new(9000);
+    let hybrid = pair.open(by_hand(Algorithm::Whole));
+    hybrid.sleep().expect("it can sleep");
+    hybrid.write(Lba(2500), &fill(1, 1), Durability::Cached).expect("to the log");
+    hybrid.wake().expect("it wakes");
+    hybrid.write(Lba(0), &fill(2, 5000), Durability::Through).expect("to both");
+    assert_eq!(hybrid.at_risk(), [range(2048, 2048)]);
+    assert!(read(&hybrid, 0, 5000) == fill(2, 5000));
 }
 
 #[test]
