@@ -6,6 +6,7 @@ use rustix::io::Errno;
 
 use super::errors::Ended;
 use super::socket::{Socket, Until};
+use super::watch::Watch;
 
 /// The most that is received beyond what is needed: many small requests at once, but little of a large one that would be moved again.
 const AHEAD: usize = 64 << 10;
@@ -22,11 +23,12 @@ pub(super) struct Input {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
+    watch: Watch,
 }
 
 impl Input {
     pub(super) fn new() -> Input {
-        Input { buffer: vec![0; AHEAD + LARGEST], start: 0, end: 0 }
+        Input { buffer: vec![0; AHEAD + LARGEST], start: 0, end: 0, watch: Watch::default() }
     }
 
     /// What has been received.
@@ -37,6 +39,11 @@ impl Input {
     /// The front of it, if so many bytes are there.
     pub(super) fn peek<const N: usize>(&self) -> Option<&[u8; N]> {
         self.buffered().first_chunk()
+    }
+
+    /// Tells how many requests were answered since the last wait.
+    pub(super) fn note(&mut self, answered: u32) {
+        self.watch.note(answered);
     }
 
     /// Drops so many bytes from the front.
@@ -52,7 +59,7 @@ impl Input {
         self.make_room(AHEAD);
         let to = (self.end + AHEAD).min(self.buffer.len());
         let room = self.buffer.get_mut(self.end..to).unwrap_or_default();
-        match socket.receive(room, Until::Some)? {
+        match self.watch.receive(socket, room)? {
             0 => Err(Ended::Closed),
             got => {
                 self.end += got;
@@ -68,7 +75,8 @@ impl Input {
             self.make_room(len - have);
             let to = self.end + (len - have);
             let room = self.buffer.get_mut(self.end..to).unwrap_or_default();
-            receive_all(socket, room, pause)?;
+            let got = if room.len() <= AHEAD { self.watch.try_receive(socket, room)?.unwrap_or(0) } else { 0 };
+            receive_all(socket, room.get_mut(got..).unwrap_or_default(), pause)?;
             self.end = to;
         }
         Ok(())

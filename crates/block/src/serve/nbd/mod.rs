@@ -27,6 +27,7 @@ mod perform;
 mod server;
 mod socket;
 mod transmit;
+mod watch;
 pub mod wire;
 
 pub use errors::ServeError;

@@ -1,5 +1,8 @@
 //! The negotiation: options in, answers out. No I/O, so that a fuzzer can drive it.
 
+#[cfg(test)]
+mod tests;
+
 use super::errors::{Broken, Ended};
 use super::export::{Export, Exports};
 use super::wire::option::{

@@ -1,5 +1,7 @@
 //! Answers on their way: small ones wait for each other, large ones leave with them.
 
+use rustix::io::Errno;
+
 use super::errors::Ended;
 use super::socket::Socket;
 
@@ -50,13 +52,19 @@ impl<'c> Output<'c> {
     pub(super) fn send(&mut self, data: &[u8]) -> Result<(), Ended> {
         let waiting = self.buffer.get(..self.filled).unwrap_or_default();
         self.filled = 0;
-        Ok(self.socket.send_two(waiting, data)?)
+        self.socket.send_two(waiting, data).map_err(|error| self.broken(error))
     }
 
     /// Sends what waits.
     pub(super) fn flush(&mut self) -> Result<(), Ended> {
         let waiting = self.buffer.get(..self.filled).unwrap_or_default();
         self.filled = 0;
-        Ok(self.socket.send(waiting)?)
+        self.socket.send(waiting).map_err(|error| self.broken(error))
+    }
+
+    /// Part of an answer may have left: nothing that follows would be understood.
+    fn broken(&self, error: Errno) -> Ended {
+        self.socket.close();
+        error.into()
     }
 }

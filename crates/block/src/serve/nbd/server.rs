@@ -1,6 +1,7 @@
 //! A running server: who is connected, how much they may use, and how it stops.
 
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -27,7 +28,8 @@ const OUT_OF_FILES: Duration = Duration::from_millis(100);
 pub struct Limits {
     /// Connections at once; one more is closed at once.
     pub connections: usize,
-    /// Memory that large transfers of all connections hold together. One transfer needs 32 MiB at most.
+    /// Memory that transfers of more than 256 KiB hold together; each needs 32 MiB at most. A connection needs up to 1.4 MiB besides, and
+    /// 256 KiB for each call at once that its device is worth.
     pub memory: ByteSize,
     /// How long a negotiation may take.
     pub handshake: Duration,
@@ -204,6 +206,11 @@ impl Server {
         self.listeners.iter().map(|listener| listener.address())
     }
 
+    /// Serves a client on a socket that is connected already.
+    pub fn take_in(&self, client: OwnedFd) {
+        greet(client, &self.shared);
+    }
+
     /// What it has done so far.
     pub fn stats(&self) -> Stats {
         let counters = &self.shared.counters;
@@ -267,7 +274,7 @@ fn accept(listener: &Listener, shared: &Arc<Shared>) {
     }
 }
 
-fn greet(client: std::os::fd::OwnedFd, shared: &Arc<Shared>) {
+fn greet(client: OwnedFd, shared: &Arc<Shared>) {
     let Some(admitted) = shared.admit(Socket::new(client)) else {
         tracing::warn!(limit = shared.limits.connections, "turned a client away: too many connections");
         return;

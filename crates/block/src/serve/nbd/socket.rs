@@ -56,6 +56,11 @@ impl Socket {
         }
     }
 
+    /// Receives if something has come; [`Errno::AGAIN`] if not.
+    pub(super) fn receive_now(&self, buffer: &mut [u8]) -> rustix::io::Result<usize> {
+        recv(&self.0, &mut *buffer, RecvFlags::DONTWAIT).map(|(got, _)| got)
+    }
+
     /// Sends all of it.
     pub(super) fn send(&self, mut rest: &[u8]) -> rustix::io::Result<()> {
         while !rest.is_empty() {

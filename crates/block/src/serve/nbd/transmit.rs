@@ -24,7 +24,7 @@ use crate::file::{AlignedBuffer, Allocation, Cache, FileDevice};
 /// The most threads that a connection has.
 const MAX_THREADS: u32 = 32;
 /// The part of a file that is read and sent at once in chunks.
-const CHUNK: u64 = 1 << 20;
+const CHUNK: u64 = FREE as u64;
 /// Reads of files from this length on leave out holes.
 const SPARSE: u32 = 64 << 10;
 /// A write to the page cache that took this long was held back, or had to read.
@@ -121,8 +121,10 @@ impl<'c> Transmission<'c> {
 
     /// Reads requests and answers those that take no waiting; returns the first one that does, with a write's data in `data`.
     fn lead(&self, input: &mut Input, data: &mut AlignedBuffer) -> Result<Job<'c>, Ended> {
+        let mut answered = 0;
         loop {
-            let request = self.next(input)?;
+            let request = self.next(input, &mut answered)?;
+            answered += 1;
             let payload = request.payload();
             if payload > MAX_TRANSFER as usize {
                 return Err(Ended::Protocol(Broken::LongWrite(request.length)));
@@ -155,7 +157,7 @@ impl<'c> Transmission<'c> {
     }
 
     /// Waits for a request. Answers that wait leave before that.
-    fn next(&self, input: &mut Input) -> Result<Request, Ended> {
+    fn next(&self, input: &mut Input, answered: &mut u32) -> Result<Request, Ended> {
         loop {
             if self.over.load(Ordering::Relaxed) || self.shared.is_stopping() {
                 self.output.lock().flush()?;
@@ -171,6 +173,7 @@ impl<'c> Transmission<'c> {
                 return Ok(request);
             }
             self.output.lock().flush()?;
+            input.note(std::mem::take(answered));
             match input.receive(self.socket) {
                 // A client may be silent between requests for as long as it likes.
                 Err(Ended::Io(error)) if is_timeout(&error) && input.buffered().is_empty() => {}
@@ -267,20 +270,22 @@ impl<'c> Transmission<'c> {
     /// Carries out a request after giving up the lead.
     fn finish(&self, job: &Job<'c>, data: &mut AlignedBuffer) -> Result<(), Ended> {
         self.carry_out(job, data)?;
-        if data.len() > LARGEST {
-            *data = AlignedBuffer::default();
-        }
         self.output.lock().flush()
     }
 
     fn carry_out(&self, job: &Job<'c>, data: &mut AlignedBuffer) -> Result<(), Ended> {
         let Job { request, range, .. } = job;
-        if request.command == Command::Read {
-            return self.read(request, *range, data);
+        let carried_out = if request.command == Command::Read {
+            self.read(request, *range, data)
+        } else {
+            let payload = data.as_slice().get(..request.payload()).unwrap_or_default();
+            let outcome = self.session.perform(request, *range, payload);
+            self.session.answer(&mut self.output.lock(), request.cookie, &outcome)
+        };
+        if data.len() > FREE {
+            *data = AlignedBuffer::default(); // It belongs to the budget.
         }
-        let payload = data.as_slice().get(..request.payload()).unwrap_or_default();
-        let outcome = self.session.perform(request, *range, payload);
-        self.session.answer(&mut self.output.lock(), request.cookie, &outcome)
+        carried_out
     }
 
     fn read(&self, request: &Request, range: SectorRange, data: &mut AlignedBuffer) -> Result<(), Ended> {
