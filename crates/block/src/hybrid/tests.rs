@@ -3,6 +3,8 @@
 mod concurrent;
 mod crash;
 mod faults;
+mod fixtures;
+mod fuzz;
 mod model;
 
 use std::sync::Arc;

@@ -1,0 +1,71 @@
+//! Images of released versions, as they were written then. They are never written anew.
+//!
+//! Version 1: 4000 sectors of disk, the smallest log; `hybrid_v1_*.img.zst`. Made by [`the_work`].
+
+use super::*;
+
+const DISK: &[u8] = include_bytes!("../../../tests/fixtures/hybrid_v1_disk.img.zst");
+const FLASH: &[u8] = include_bytes!("../../../tests/fixtures/hybrid_v1_flash.img.zst");
+
+fn image(packed: &[u8]) -> Arc<Memory> {
+    Arc::new(Memory::from_bytes(zstd::decode_all(packed).expect("the fixture is whole")))
+}
+
+fn write(hybrid: &Hybrid, at: u64, byte: u8, count: u64) {
+    hybrid.write(Lba(at), &fill(byte, count), Durability::Cached).expect("it is written");
+}
+
+/// What the images went through: the log runs over its end once and holds data, several writes in a record, zeroes.
+fn the_work(pair: &Pair) {
+    let hybrid = pair.open(by_hand(Algorithm::Whole));
+    write(&hybrid, 0, 1, 100);
+    hybrid.sleep().expect("it sleeps");
+    for _ in 0..3 {
+        write(&hybrid, 1000, 2, 2000);
+    }
+    hybrid.drain().expect("it is drained");
+    hybrid.sleep().expect("it sleeps");
+    write(&hybrid, 50, 3, 1900);
+    write(&hybrid, 60, 4, 11);
+    hybrid.write_zeroes(range(65, 3), Zeroes::Unmap, Durability::Cached).expect("it is zeroed");
+    hybrid.close().expect("it can be closed");
+}
+
+fn held() -> Vec<u8> {
+    [fill(1, 50), fill(3, 10), fill(4, 5), fill(0, 3), fill(4, 3), fill(3, 1879), fill(2, 1050), fill(0, 1000)].concat()
+}
+
+#[test]
+fn version_1_is_read() {
+    let (disk, flash) = (Bed::new(Memory::from_bytes(image(DISK).to_bytes())), half("flash", image(FLASH)));
+    let report = check(&half("disk", disk.clone()), &flash).expect("it is a pair");
+    assert_eq!((report.records, report.torn, &report.damage), (3, false, &None));
+    assert_eq!(report.only_in_log, [range(50, 1900)]);
+    let opened = Hybrid::open(half("disk", disk.clone()), flash, disk.clone(), by_hand(Algorithm::Whole), None);
+    let hybrid = opened.expect("it can be opened");
+    assert!(read(&hybrid, 0, 4000) == held());
+    hybrid.detach().expect("it can be detached");
+    assert!(read(&disk.inner, 0, 4000) == held());
+}
+
+#[test]
+fn version_1_is_still_what_is_written() {
+    let flash = image(FLASH).to_bytes();
+    let superblock = format::Superblock::decode(&flash).expect("it is whole");
+    assert_eq!(superblock.encode(), flash[..512]);
+    let mut records = 0;
+    scan(&half("flash", image(FLASH)), &superblock, |header| {
+        let at = ((LOG_START.0 + header.at.0 % superblock.log_size) * 512) as usize;
+        assert_eq!(header.encode(), flash[at..at + 4096]);
+        records += 1;
+    })
+    .expect("it is whole");
+    assert_eq!(records, 3);
+    let disk = image(DISK).to_bytes();
+    let tag = format::Tag::decode(&disk[4000 * 512..]).expect("it is whole");
+    assert_eq!(tag.encode(), disk[4000 * 512..4001 * 512]);
+    // The same work leaves the same contents today.
+    let pair = Pair::new(4000);
+    the_work(&pair);
+    assert!(read(&pair.open(by_hand(Algorithm::Whole)), 0, 4000) == held());
+}

@@ -1,0 +1,103 @@
+//! Images that nobody wrote: damaged at random, also where the checksums are right.
+
+use std::time::{Duration, Instant};
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use super::*;
+
+/// How long, in seconds; more with `UMBRELLA_FUZZ_SECONDS`.
+fn seconds() -> u64 {
+    std::env::var("UMBRELLA_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(5)
+}
+
+/// A pair with a few records, as the bytes of its halves.
+fn images() -> [Vec<u8>; 2] {
+    let pair = Pair::new(600);
+    let hybrid = pair.open(by_hand(Algorithm::Whole));
+    hybrid.sleep().expect("it sleeps");
+    for number in 0..6 {
+        hybrid
+            .write(Lba(90 * number), &fill(number as u8 + 1, 5 + 10 * number), Durability::Cached)
+            .expect("to the log");
+        hybrid.write_zeroes(range(90 * number, 2), Zeroes::Unmap, Durability::Through).expect("to the log");
+    }
+    drop(hybrid);
+    [&pair.disk, &pair.flash].map(|half| read(&*half.device, 0, half.device.geometry().capacity.0))
+}
+
+/// Changes something; often a number of a label or header, and often with the right checksum after it.
+fn damage(image: &mut [u8], structures: &[(usize, usize)], random: &mut StdRng) {
+    let (start, len) = structures[random.random_range(0..structures.len())];
+    let bytes = &mut image[start..start + len];
+    match random.random_range(0..4) {
+        0 => bytes[random.random_range(0..len)] = random.random(),
+        1 => {
+            let at = random.random_range(0..len / 8) * 8;
+            let number: u64 = match random.random_range(0..5) {
+                0 => 0,
+                1 => u64::MAX,
+                2 => random.random_range(0..1 << 14),
+                3 => 1 << random.random_range(0..64),
+                _ => random.random(),
+            };
+            bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
+        }
+        2 => {
+            let at = random.random_range(0..len / 4) * 4;
+            bytes[at..at + 4].copy_from_slice(&random.random_range(0..200_u32).to_le_bytes());
+        }
+        _ => bytes.fill(random.random()),
+    }
+    if random.random_bool(0.8) {
+        format::correct_checksum(bytes, len);
+    }
+}
+
+#[test]
+fn any_image_is_opened_or_refused() {
+    let seed = 1;
+    let images = images();
+    let log = (LOG_START.0 * 512) as usize;
+    // Records of zeroes take 8 sectors, the others 8 and their data filled up to 8.
+    let mut headers = Vec::new();
+    let mut at = 0;
+    for number in 0..6_usize {
+        headers.push((log + at, 4096));
+        at += 4096 + (5 + 10 * number).next_multiple_of(8) * 512;
+        headers.push((log + at, 4096));
+        at += 4096;
+    }
+    let mut on_flash = vec![(0, 512), (4096, 512)];
+    on_flash.extend(headers);
+    let on_disk = [(600 * 512, 512), (608 * 512, 512)];
+    let mut random = StdRng::seed_from_u64(seed);
+    let until = Instant::now() + Duration::from_secs(seconds());
+    let (mut rounds, mut opened) = (0_u32, 0_u32);
+    while Instant::now() < until || rounds < 50 {
+        let [mut disk, mut flash] = images.clone();
+        for _ in 0..random.random_range(1..4) {
+            if random.random_bool(0.2) {
+                damage(&mut disk, &on_disk, &mut random);
+            } else {
+                damage(&mut flash, &on_flash, &mut random);
+            }
+        }
+        let bed = Bed::new(Memory::from_bytes(disk));
+        let (disk, flash) = (half("disk", bed.clone()), half("flash", Arc::new(Memory::from_bytes(flash))));
+        let _ = check(&disk, &flash);
+        let _ = refuse_occupied(&disk, &flash);
+        if let Ok(hybrid) = Hybrid::open(disk, flash, bed, by_hand(Algorithm::Alg4), None) {
+            opened += 1;
+            let mut whole = fill(0, hybrid.geometry().capacity.0);
+            let _ = hybrid.read(Lba(0), &mut whole);
+            let _ = hybrid.sleep();
+            let _ = hybrid.write(Lba(3), &fill(1, 40), Durability::Through);
+            let _ = hybrid.detach();
+        }
+        rounds += 1;
+    }
+    println!("seed {seed}: {rounds} images, {opened} opened");
+    assert!(opened > 0 && opened < rounds);
+}
