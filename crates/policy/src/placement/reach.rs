@@ -33,8 +33,13 @@ impl Rules {
         for rule in &self.ordered {
             match rule {
                 Rule::When(when) => {
-                    found.extend(self.reach_of_rule(when, &covers));
-                    covers.push(Cover { entry: when.entry, sure: Domain::new(&when.tests, Reading::Surest) });
+                    let contradiction = self.contradicts_itself(when);
+                    // A rule that takes nothing takes nothing from those behind it.
+                    if contradiction.is_none() {
+                        found.extend(self.reach_of_rule(when, &covers));
+                        covers.push(Cover { entry: when.entry, sure: Domain::new(&when.tests, Reading::Surest) });
+                    }
+                    found.extend(contradiction);
                 }
                 Rule::Names(names) => {
                     found.extend(self.reach_of_table(names, &covers));
@@ -50,7 +55,7 @@ impl Rules {
         found
     }
 
-    fn reach_of_rule(&self, when: &When, covers: &[Cover]) -> Option<Unreachable> {
+    fn contradicts_itself(&self, when: &When) -> Option<Unreachable> {
         let mut possible = Domain::new(&when.tests, Reading::Widest);
         if let Some(fact) = possible.contradiction() {
             let reason = self.contradiction(when, fact);
@@ -62,6 +67,12 @@ impl Rules {
             let reason = format!("it wants {first} offline, but is passed over while its first branch is");
             return Some(self.out_of_reach(when.entry, reason, false));
         }
+        None
+    }
+
+    fn reach_of_rule(&self, when: &When, covers: &[Cover]) -> Option<Unreachable> {
+        let mut possible = Domain::new(&when.tests, Reading::Widest);
+        possible.require(when.first, true);
         self.covered(when.entry, &possible, covers)
     }
 

@@ -37,6 +37,13 @@ struct Model {
 
 impl Model {
     fn on(&mut self, now: Nanos, event: Event, group: u64) {
+        // A page that gets another place leaves its group first, which loses its bit if that was all it had.
+        if let Event::Remap { page, block } = event
+            && let Some(old) = self.plain.pages.iter().find(|old| old.key == page && old.block != block.0)
+            && self.plain.pages.iter().filter(|other| other.block / group == old.block / group).count() == 1
+        {
+            self.hits.remove(&(old.block / group));
+        }
         self.plain.on(now, event);
         self.forget_clean(group);
         let (Event::Dirty { page, .. } | Event::Rewrite { page }) = event else {
