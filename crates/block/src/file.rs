@@ -22,9 +22,6 @@ mod open;
 mod transfer;
 mod zeroes;
 
-#[cfg(test)]
-mod tests;
-
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,0 +1,308 @@
+//! A block device as a loop device with a real file system on it. Needs root, FUSE and the loop driver.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use support::{Mount, noise, run};
+use umbrella_block::file::{Access, Cache, FileDevice, OpenOptions};
+use umbrella_block::memory::Memory;
+use umbrella_block::serve::loop_device::{AttachOptions, LoopDevice, LoopError};
+use umbrella_block::serve::loop_file::LoopFile;
+use umbrella_block::{BlockDevice, BlockError, Durability, Geometry, Zeroes};
+use umbrella_units::{ByteSize, Lba, SectorRange};
+
+const SIZE: ByteSize = ByteSize(64 << 20);
+
+/// A device as a loop device. Fields are dropped in order: first the loop device, then the file below it.
+struct Disk {
+    device: LoopDevice,
+    file: LoopFile,
+    _folder: tempfile::TempDir,
+}
+
+impl Disk {
+    fn new(device: Arc<dyn BlockDevice>, options: &AttachOptions) -> Disk {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = LoopFile::mount(device, folder.path(), options.access).expect("the file is mounted");
+        let device = LoopDevice::attach(&file.path(), options).expect("it is attached");
+        Disk { device, file, _folder: folder }
+    }
+
+    fn path(&self) -> &str {
+        self.device.path().to_str().expect("UTF-8")
+    }
+
+    fn queue(&self, setting: &str) -> String {
+        let name = self.device.path().file_name().expect("a name").to_str().expect("UTF-8");
+        fs::read_to_string(format!("/sys/block/{name}/queue/{setting}")).expect("sysfs").trim().to_owned()
+    }
+
+    fn take_apart(mut self) {
+        self.device.detach().expect("nobody uses it");
+        self.file.unmount().expect("nobody uses it");
+    }
+}
+
+fn write_files(folder: &Path, seed: u64) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    for number in 0..60_u64 {
+        let path = folder.join(format!("{}/{number}", number % 7));
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        let content = noise(seed + number, (number * number * 97) as usize);
+        fs::write(&path, &content).expect("a file");
+        files.insert(path, content);
+    }
+    // Room that is given back, to be trimmed and used again.
+    for number in (0..60).step_by(3) {
+        let path = folder.join(format!("{}/{number}", number % 7));
+        fs::remove_file(&path).expect("it is there");
+        files.remove(&path);
+    }
+    files
+}
+
+fn assert_files(files: &BTreeMap<PathBuf, Vec<u8>>) {
+    for (path, content) in files {
+        assert!(&fs::read(path).expect("it is there") == content, "{} differs", path.display());
+    }
+}
+
+fn ext4_keeps_files(device: &Arc<dyn BlockDevice>, options: &AttachOptions) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let disk = Disk::new(Arc::clone(device), options);
+    run("mkfs.ext4", &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", disk.path()]);
+    let mount = Mount::new(disk.device.path(), folder.path(), &[]);
+    let files = write_files(mount.path(), 1);
+    run("fstrim", &[mount.path().to_str().expect("UTF-8")]);
+    assert_files(&files);
+    drop(mount);
+    disk.take_apart();
+
+    let disk = Disk::new(Arc::clone(device), options);
+    run("e2fsck", &["-f", "-n", disk.path()]);
+    let mount = Mount::new(disk.device.path(), folder.path(), &[]);
+    assert_files(&files);
+    drop(mount);
+    disk.take_apart();
+}
+
+#[test]
+fn ext4_on_memory_keeps_files() {
+    ext4_keeps_files(&(Arc::new(Memory::new(SIZE)) as _), &AttachOptions::default());
+}
+
+#[test]
+fn ext4_on_a_file_with_direct_io_and_large_sectors_keeps_files() {
+    let image = tempfile::NamedTempFile::new().expect("a file");
+    image.as_file().set_len(SIZE.0).expect("it grows");
+    let options = OpenOptions { cache: Cache::Direct, ..OpenOptions::default() };
+    let device = FileDevice::open(image.path(), options).expect("a device");
+    ext4_keeps_files(&(Arc::new(device) as _), &AttachOptions { sector_size: 4096, ..AttachOptions::default() });
+}
+
+#[test]
+fn what_is_written_through_the_loop_device_is_on_the_device() {
+    let memory = Arc::new(Memory::new(ByteSize(4 << 20)));
+    let disk = Disk::new(Arc::clone(&memory) as _, &AttachOptions::default());
+    let (first, second) = (noise(1, 3 << 20), noise(2, 4096));
+    let raw = fs::File::options().write(true).open(disk.device.path()).expect("root may");
+    raw.write_all_at(&first, 4096).expect("there is room");
+    raw.write_all_at(&second, (4 << 20) - 4096).expect("there is room");
+    raw.sync_all().expect("it is written");
+    drop(raw);
+    let bytes = memory.to_bytes();
+    assert!(bytes[4096..4096 + (3 << 20)] == first && bytes[(4 << 20) - 4096..] == second);
+    disk.take_apart();
+}
+
+#[test]
+fn trimmed_space_reads_as_zeroes() {
+    let memory = Arc::new(Memory::from_bytes(noise(3, 4 << 20)));
+    let disk = Disk::new(Arc::clone(&memory) as _, &AttachOptions::default());
+    run("blkdiscard", &["--offset", "65536", "--length", "131072", disk.path()]);
+    run("blkdiscard", &["--zeroout", "--offset", "1048576", "--length", "65536", disk.path()]);
+    let bytes = memory.to_bytes();
+    assert!(bytes[65536..65536 + 131_072].iter().all(|byte| *byte == 0), "discarded");
+    assert!(bytes[1_048_576..1_048_576 + 65536].iter().all(|byte| *byte == 0), "zeroed");
+    assert!(bytes[..65536].iter().any(|byte| *byte != 0), "what is before it stays");
+    disk.take_apart();
+}
+
+#[test]
+fn a_mounted_disk_cannot_be_detached_and_goes_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut disk = Disk::new(Arc::new(Memory::new(SIZE)), &AttachOptions::default());
+    run("mkfs.ext4", &["-q", "-F", disk.path()]);
+    let mount = Mount::new(disk.device.path(), folder.path(), &[]);
+    assert!(matches!(disk.device.detach(), Err(LoopError::InUse { .. })));
+    assert!(disk.file.unmount().is_err(), "the loop device uses it");
+    fs::write(mount.path().join("after"), "still here").expect("it goes on");
+    drop(mount);
+    disk.take_apart();
+}
+
+#[test]
+fn a_dropped_disk_leaves_nothing_behind() {
+    let disk = Disk::new(Arc::new(Memory::new(SIZE)), &AttachOptions::default());
+    let (device, folder) = (disk.path().to_owned(), disk.file.path().parent().expect("a folder").to_owned());
+    drop(disk);
+    let listed = run("losetup", &["--list", "--noheadings", "--output", "BACK-FILE"]);
+    assert!(!listed.contains(folder.to_str().expect("UTF-8")), "{device} is still attached: {listed}");
+    let mounts = fs::read_to_string("/proc/self/mounts").expect("proc");
+    assert!(!mounts.contains(folder.to_str().expect("UTF-8")));
+}
+
+#[test]
+fn only_its_owner_sees_the_file() {
+    let disk = Disk::new(Arc::new(Memory::new(SIZE)), &AttachOptions::default());
+    let path = disk.file.path();
+    assert_eq!(fs::metadata(&path).expect("root may").permissions().mode() & 0o777, 0o600);
+    let path = path.to_str().expect("UTF-8");
+    let other = support::start("setpriv", &["--reuid=nobody", "--clear-groups", "cat", path]);
+    assert!(!other.status.success(), "nobody may not read it");
+    disk.take_apart();
+}
+
+#[test]
+fn a_read_only_disk_refuses_writes() {
+    let options = AttachOptions { access: Access::ReadOnly, ..AttachOptions::default() };
+    let disk = Disk::new(Arc::new(Memory::from_bytes(noise(4, 1 << 20))), &options);
+    assert_eq!(run("blockdev", &["--getro", disk.path()]).trim(), "1");
+    assert!(fs::File::options().write(true).open(disk.file.path()).is_err(), "nor the file below it");
+    assert!(fs::read(disk.device.path()).expect("it can be read") == noise(4, 1 << 20));
+    disk.take_apart();
+}
+
+#[test]
+fn the_kernel_is_told_of_sectors_scheduler_and_rotation() {
+    let options = AttachOptions {
+        sector_size: 4096,
+        scheduler: Some("mq-deadline".to_owned()),
+        rotational: Some(true),
+        ..AttachOptions::default()
+    };
+    let disk = Disk::new(Arc::new(Memory::new(SIZE)), &options);
+    assert_eq!(disk.queue("logical_block_size"), "4096");
+    assert_eq!(disk.queue("rotational"), "1");
+    assert!(disk.queue("scheduler").contains("[mq-deadline]"), "{}", disk.queue("scheduler"));
+    let wrong = AttachOptions { scheduler: Some("no-such".to_owned()), ..AttachOptions::default() };
+    let refused = LoopDevice::attach(&disk.file.path(), &wrong);
+    assert!(matches!(refused, Err(LoopError::Setting { setting: "queue/scheduler", .. })));
+    disk.take_apart();
+}
+
+/// Lets writes pass when so many are under way at once.
+struct Gate {
+    memory: Memory,
+    needed: u64,
+    inside: Mutex<u64>,
+    open: Condvar,
+    most: AtomicU64,
+}
+
+impl BlockDevice for Gate {
+    fn geometry(&self) -> Geometry {
+        Geometry { queue_depth: 32, ..self.memory.geometry() }
+    }
+
+    fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
+        self.memory.read(at, buffer)
+    }
+
+    fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
+        let mut inside = self.inside.lock();
+        *inside += 1;
+        self.most.fetch_max(*inside, Ordering::Relaxed);
+        self.open.notify_all();
+        // Without enough company it goes on alone after a while, and the test sees that there was too little.
+        self.open.wait_while_for(
+            &mut inside,
+            |_| self.most.load(Ordering::Relaxed) < self.needed,
+            Duration::from_secs(2),
+        );
+        *inside -= 1;
+        drop(inside);
+        self.memory.write(at, data, durability)
+    }
+
+    fn flush(&self) -> Result<(), BlockError> {
+        self.memory.flush()
+    }
+
+    fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
+        self.memory.discard(range)
+    }
+
+    fn write_zeroes(&self, range: SectorRange, zeroes: Zeroes, durability: Durability) -> Result<(), BlockError> {
+        self.memory.write_zeroes(range, zeroes, durability)
+    }
+}
+
+#[test]
+fn thirty_writes_reach_the_device_at_once() {
+    let gate = Arc::new(Gate {
+        memory: Memory::new(SIZE),
+        needed: 30,
+        inside: Mutex::new(0),
+        open: Condvar::new(),
+        most: AtomicU64::new(0),
+    });
+    let disk = Disk::new(Arc::clone(&gate) as _, &AttachOptions::default());
+    let filename = format!("--filename={}", disk.path());
+    let job =
+        ["--name=many", "--ioengine=libaio", "--direct=1", "--rw=randwrite", "--bs=4k", "--iodepth=32", "--size=1m"];
+    run("fio", &[&job[..], &[filename.as_str(), "--output-format=terse"]].concat());
+    assert!(gate.most.load(Ordering::Relaxed) >= 30, "only {} were", gate.most.load(Ordering::Relaxed));
+    disk.take_apart();
+}
+
+/// Fails every flush.
+struct NoFlush(Memory);
+
+impl BlockDevice for NoFlush {
+    fn geometry(&self) -> Geometry {
+        self.0.geometry()
+    }
+
+    fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
+        self.0.read(at, buffer)
+    }
+
+    fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
+        self.0.write(at, data, durability)
+    }
+
+    fn flush(&self) -> Result<(), BlockError> {
+        Err(BlockError::Poisoned {
+            device: Arc::from("test"),
+            operation: umbrella_block::Operation::Flush,
+            reason: Arc::from("as the test wants it"),
+        })
+    }
+
+    fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
+        self.0.discard(range)
+    }
+
+    fn write_zeroes(&self, range: SectorRange, zeroes: Zeroes, durability: Durability) -> Result<(), BlockError> {
+        self.0.write_zeroes(range, zeroes, durability)
+    }
+}
+
+#[test]
+fn a_failed_flush_is_told_to_who_calls_fsync() {
+    let disk = Disk::new(Arc::new(NoFlush(Memory::new(SIZE))), &AttachOptions::default());
+    let raw = fs::File::options().write(true).open(disk.device.path()).expect("root may");
+    raw.write_all_at(&[1; 4096], 0).expect("into the page cache");
+    assert!(raw.sync_all().is_err());
+    drop(raw);
+    disk.take_apart();
+}
