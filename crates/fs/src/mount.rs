@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use crate::control::server;
+use crate::control::server::{self, PoolService};
 use crate::error::Error;
 use crate::fuse::{self, SlowCall};
 use crate::pool::Pool;
@@ -34,7 +34,7 @@ const SLOW_THREADS: usize = 8;
 pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     raise_file_limit();
     crate::lease::ignore_signal();
-    let control = server::Listener::bind(&options.control_socket, &spec.mount)?;
+    let control = server::bind(&options.control_socket, &spec.mount)?;
     let pool = Pool::assemble(spec, &options.state_dir, &options.allow_missing)?;
     let mount = pool.spec().mount.clone();
     let (slow, slow_calls) = channel();
@@ -53,7 +53,7 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     helpers.push(spawn("monitor", move || monitor.run_monitor())?);
     let clock = Arc::clone(&pool);
     helpers.push(spawn("enforcer", move || clock.run_schedule())?);
-    let serving = control.serve(Arc::clone(&pool), Box::new(mounted.unmounter()));
+    let serving = control.serve(PoolService { pool: Arc::clone(&pool), unmount: Box::new(mounted.unmounter()) });
     (options.ready)();
     tracing::info!(mount = %mount.display(), passthrough = pool.passthrough.load(Ordering::Relaxed), "mounted");
     let ended = mounted.serve();

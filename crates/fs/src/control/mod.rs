@@ -1,4 +1,5 @@
-//! The control socket: one Unix socket a mount, owner-only, JSON lines.
+//! The control socket: one Unix socket a daemon, owner-only, JSON lines.
 
 pub mod protocol;
 pub(crate) mod server;
+pub mod socket;

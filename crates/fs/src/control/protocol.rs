@@ -57,16 +57,16 @@ pub enum Request {
     Unmount,
 }
 
-/// One line from the daemon.
+/// One line from a daemon; the types are those of a pool's, if no others are named.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "snake_case")]
-pub enum Reply {
+pub enum Reply<A = Answer, P = Progress> {
     /// Long work goes on.
-    Progress(Progress),
+    Progress(P),
     /// It is done.
     Done {
         /// The answer.
-        answer: Answer,
+        answer: A,
     },
     /// It failed; nothing follows.
     Error {

@@ -1,0 +1,168 @@
+//! A daemon's control socket, whatever it is asked. Owner-only: the folder is 0700 and the socket 0600, and the peer's user id is
+//! looked at as well.
+//!
+//! One request a connection, one JSON object a line: any number of [`Reply::Progress`], then one [`Reply::Done`] or [`Reply::Error`].
+
+use std::fmt::Display;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use rustix::net::sockopt::socket_peercred;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use thiserror::Error;
+
+use super::protocol::Reply;
+
+/// Longest request.
+const LONGEST: u64 = 4 << 20;
+/// How long a client may take to say what it wants.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What carries out requests, each on a thread of its own.
+pub trait Service: Send + Sync + 'static {
+    /// What can be asked.
+    type Request: DeserializeOwned;
+    /// What is answered.
+    type Answer: Serialize;
+    /// How far long work is.
+    type Progress: Serialize;
+    /// Why it failed, in words for the client.
+    type Error: Display;
+
+    /// Carries out a request. `tell` says how far it is, and returns false when the client is gone.
+    fn carry_out(
+        &self,
+        request: Self::Request,
+        tell: &mut dyn FnMut(&Self::Progress) -> bool,
+    ) -> Result<Self::Answer, Self::Error>;
+}
+
+/// A socket that cannot be had.
+#[derive(Debug, Error)]
+pub enum BindError {
+    /// A daemon answers there.
+    #[error("process {pid} answers at {}", path.display())]
+    Answered {
+        /// The socket.
+        path: PathBuf,
+        /// The daemon; 0 when that cannot be known.
+        pid: u32,
+    },
+    /// The system refused.
+    #[error("control socket {}: {source}", path.display())]
+    Io {
+        /// The socket.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+/// A bound socket that nobody answers yet.
+#[derive(Debug)]
+pub struct Listener {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+/// A socket that is answered; dropped, it is gone.
+#[derive(Debug)]
+pub struct Serving {
+    path: PathBuf,
+    stop: Arc<AtomicBool>,
+}
+
+impl Listener {
+    /// Binds the socket. One that a dead daemon left is replaced.
+    pub fn bind(path: &Path) -> Result<Listener, BindError> {
+        let failed = |source| BindError::Io { path: path.to_owned(), source };
+        if let Some(folder) = path.parent()
+            && !folder.exists()
+        {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
+        }
+        if let Ok(daemon) = UnixStream::connect(path) {
+            let pid = socket_peercred(&daemon).map_or(0, |peer| peer.pid.as_raw_nonzero().get().unsigned_abs());
+            return Err(BindError::Answered { path: path.to_owned(), pid });
+        }
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
+            _ => {}
+        }
+        let listener = UnixListener::bind(path).map_err(failed)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
+        Ok(Listener { listener, path: path.to_owned() })
+    }
+
+    /// Answers from now on, each client on a thread of its own.
+    pub fn serve<S: Service>(self, service: S) -> Serving {
+        let stop = Arc::new(AtomicBool::new(false));
+        let serving = Serving { path: self.path, stop: Arc::clone(&stop) };
+        let service = Arc::new(service);
+        let listener = self.listener;
+        let accept = move || {
+            for client in listener.incoming() {
+                if stop.load(Ordering::Relaxed) {
+                    return;
+                }
+                let Ok(client) = client else { continue };
+                let service = Arc::clone(&service);
+                let spawned = thread::Builder::new().name("control".to_owned()).spawn(move || {
+                    if let Err(error) = answer_client(&client, &*service) {
+                        tracing::debug!(%error, "control client");
+                    }
+                });
+                if let Err(error) = spawned {
+                    tracing::warn!(%error, "control client refused");
+                }
+            }
+        };
+        if let Err(error) = thread::Builder::new().name("control-accept".to_owned()).spawn(accept) {
+            tracing::error!(%error, "no control socket");
+        }
+        serving
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        // Wakes the thread that waits for clients.
+        let _ = UnixStream::connect(&self.path);
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn answer_client<S: Service>(client: &UnixStream, service: &S) -> std::io::Result<()> {
+    let peer = socket_peercred(client)?;
+    if peer.uid != rustix::process::geteuid() && !peer.uid.is_root() {
+        return say::<S>(client, &Reply::Error { message: "only root and the daemon's own user may ask".to_owned() });
+    }
+    client.set_read_timeout(Some(PATIENCE))?;
+    let mut line = String::new();
+    BufReader::new(Read::take(client, LONGEST)).read_line(&mut line)?;
+    // A client that went away ends its work.
+    let mut tell = |progress: &S::Progress| say::<S>(client, &Reply::Progress(progress)).is_ok();
+    let reply = match serde_json::from_str::<S::Request>(&line) {
+        Ok(request) => match service.carry_out(request, &mut tell) {
+            Ok(answer) => Reply::Done { answer },
+            Err(error) => Reply::Error { message: error.to_string() },
+        },
+        Err(error) => Reply::Error { message: format!("not a request: {error}") },
+    };
+    say::<S>(client, &reply)
+}
+
+fn say<S: Service>(mut client: &UnixStream, reply: &Reply<S::Answer, &S::Progress>) -> std::io::Result<()> {
+    let mut text = serde_json::to_vec(reply)?;
+    text.push(b'\n');
+    client.write_all(&text)
+}
