@@ -3,6 +3,7 @@
 mod branch;
 mod check;
 mod completions;
+mod disk;
 mod enforce;
 mod explain;
 mod lab;
@@ -30,6 +31,7 @@ pub(crate) enum Command {
     Enforce(enforce::EnforceArgs),
     Branch(branch::BranchArgs),
     Rules(rules::RulesArgs),
+    Disk(disk::DiskArgs),
     Lab(lab::LabArgs),
     Completions(completions::CompletionsArgs),
 }
@@ -46,6 +48,7 @@ impl Command {
             Command::Enforce(args) => args.run(),
             Command::Branch(args) => args.run(),
             Command::Rules(args) => args.run(),
+            Command::Disk(args) => args.run(),
             Command::Lab(args) => args.run(),
             Command::Completions(args) => args.run(),
         }

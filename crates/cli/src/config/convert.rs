@@ -2,16 +2,17 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use toml::Spanned;
 use umbrella_fs::spec::{BranchSpec, EnforceSpec, LONGEST_NAME, OnBranchError, PoolSpec, is_branch_name, is_name};
 use umbrella_policy::placement::spec::RulesSpec;
-use umbrella_units::{Amount, ByteSize, parse_duration};
+use umbrella_units::{Amount, ByteSize};
 
+use super::complaints::Complaints;
 use super::file::{BranchFile, EnforceFile, PoolFile};
-use super::problem::{ConfigErrors, Located, Problem};
+use super::problem::{ConfigErrors, Problem};
 use super::rules;
 use super::source::Source;
 use super::values::{Names, Scalar, all_names};
@@ -25,20 +26,19 @@ const MOST_THREADS: i64 = 256;
 
 /// What conversion works with: the text, what went wrong so far, and the names of the branches.
 pub(super) struct Conversion {
-    pub(super) source: Source,
-    pub(super) errors: Vec<Located>,
+    pub(super) complaints: Complaints,
     pub(super) branches: Vec<String>,
     pub(super) spans: Spans,
 }
 
 impl Conversion {
     pub(super) fn fail(&mut self, span: Range<usize>, problem: Problem) {
-        self.errors.push(Located { problem, span });
+        self.complaints.fail(span, problem);
     }
 
     /// The line of a span, for "the first is at line 3".
     pub(super) fn line(&self, span: &Range<usize>) -> usize {
-        self.source.place(span.start).line
+        self.complaints.source.place(span.start).line
     }
 
     /// A list of branch names: known, not empty, none twice.
@@ -77,17 +77,9 @@ impl Conversion {
         text.clone()
     }
 
-    fn duration(&mut self, key: &'static str, value: Option<&Spanned<Scalar>>, default: Duration) -> Duration {
-        let Some(value) = value else { return default };
-        parse_duration(&value.get_ref().text()).unwrap_or_else(|error| {
-            self.fail(value.span(), Problem::Duration { key, error });
-            default
-        })
-    }
-
     /// A duration that must not be zero.
     fn interval(&mut self, key: &'static str, value: Option<&Spanned<Scalar>>) -> Duration {
-        let interval = self.duration(key, value, DEFAULT_PROBE);
+        let interval = self.complaints.duration(key, value, DEFAULT_PROBE);
         if let (true, Some(value)) = (interval.is_zero(), value) {
             let given = value.get_ref().text();
             self.fail(value.span(), Problem::OutOfRange { key, given, valid: "longer than zero" });
@@ -105,25 +97,14 @@ impl Conversion {
             }
         }
     }
-
-    fn absolute_path(&mut self, key: &'static str, path: &Spanned<String>) -> PathBuf {
-        let given = Path::new(path.get_ref());
-        let bad = !given.is_absolute()
-            || path.get_ref().contains('\0')
-            || given.components().any(|part| part == Component::ParentDir);
-        if bad {
-            self.fail(path.span(), Problem::BadPath { key, path: path.get_ref().clone() });
-        }
-        // Without "." and doubled or trailing slashes, so that one path has one spelling.
-        given.components().collect()
-    }
 }
 
 /// Turns the shape into a pool.
 pub(super) fn pool(file: &PoolFile, source: Source) -> Result<Config, ConfigErrors> {
-    let mut conversion = Conversion { source, errors: Vec::new(), branches: Vec::new(), spans: Spans::default() };
+    let mut conversion =
+        Conversion { complaints: Complaints::new(source), branches: Vec::new(), spans: Spans::default() };
     let c = &mut conversion;
-    let mount = c.absolute_path("mount", &file.mount);
+    let mount = c.complaints.absolute_path("mount", &file.mount);
     c.spans.mount = file.mount.span();
     if mount == Path::new("/") {
         c.fail(file.mount.span(), Problem::MountOnRoot);
@@ -136,20 +117,17 @@ pub(super) fn pool(file: &PoolFile, source: Source) -> Result<Config, ConfigErro
         branches,
         rules,
         on_branch_error: file.on_branch_error.unwrap_or(OnBranchError::Skip),
-        cache_timeout: c.duration("cache_timeout", file.cache_timeout.as_ref(), DEFAULT_CACHE_TIMEOUT),
+        cache_timeout: c.complaints.duration("cache_timeout", file.cache_timeout.as_ref(), DEFAULT_CACHE_TIMEOUT),
         enforce: enforce(c, &file.enforce),
         probe_interval: c.interval("probe_interval", file.probe_interval.as_ref()),
         probe_timeout: c.interval("probe_timeout", file.probe_timeout.as_ref()),
         threads: threads(c, file.threads.as_ref()),
     };
-    if conversion.errors.is_empty() {
+    if conversion.complaints.is_empty() {
         rules::compile(&mut conversion, &spec);
     }
-    let Conversion { source, errors, spans, .. } = conversion;
-    match ConfigErrors::all(&source, errors) {
-        Some(errors) => Err(errors),
-        None => Ok(Config { spec, source, spans }),
-    }
+    let Conversion { complaints, spans, .. } = conversion;
+    complaints.end().map(|source| Config { spec, source, spans })
 }
 
 fn branches(c: &mut Conversion, file: &PoolFile) -> Vec<BranchSpec> {
@@ -179,13 +157,13 @@ fn branches(c: &mut Conversion, file: &PoolFile) -> Vec<BranchSpec> {
 fn branch_spec(c: &mut Conversion, name: String, branch: &BranchFile) -> BranchSpec {
     BranchSpec {
         name,
-        path: c.absolute_path("path", &branch.path),
+        path: c.complaints.absolute_path("path", &branch.path),
         keep_free: c.amount("keep_free", branch.keep_free.as_ref()).unwrap_or(Amount::Bytes(ByteSize(0))),
         headroom: c.amount("headroom", branch.headroom.as_ref()),
         read_only: branch.read_only,
         optional: branch.optional,
         require_mount: branch.require_mount,
-        min_stay: c.duration("min_stay", branch.min_stay.as_ref(), Duration::ZERO),
+        min_stay: c.complaints.duration("min_stay", branch.min_stay.as_ref(), Duration::ZERO),
         passthrough: branch.passthrough.unwrap_or(true),
     }
 }
@@ -218,22 +196,8 @@ fn enforce(c: &mut Conversion, file: &EnforceFile) -> EnforceSpec {
         }
         parsed
     });
-    let bandwidth = file.bandwidth.as_ref().and_then(|given| match given.get_ref().text().parse() {
-        Ok(ByteSize(0)) => {
-            let problem = Problem::OutOfRange {
-                key: "bandwidth",
-                given: given.get_ref().text(),
-                valid: "more than 0 bytes a second (leave it out for no limit)",
-            };
-            c.fail(given.span(), problem);
-            None
-        }
-        Ok(bandwidth) => Some(bandwidth),
-        Err(error) => {
-            c.fail(given.span(), Problem::Size { key: "bandwidth", error });
-            None
-        }
-    });
+    let valid = "more than 0 bytes a second (leave it out for no limit)";
+    let bandwidth = c.complaints.size("bandwidth", file.bandwidth.as_ref(), valid);
     EnforceSpec { window, bandwidth }
 }
 

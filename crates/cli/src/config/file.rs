@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use toml::Spanned;
 use umbrella_fs::spec::OnBranchError;
 
@@ -106,7 +107,7 @@ pub(super) struct WhenFile {
 }
 
 /// Reads the text into its shape, or says what is wrong and where.
-pub(super) fn parse(text: &str) -> Result<PoolFile, (Problem, Range<usize>)> {
+pub(super) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, (Problem, Range<usize>)> {
     toml::from_str(text).map_err(|error| {
         let mut span = error.span().unwrap_or(0..0);
         let problem = Problem::from_toml(error.message());

@@ -7,7 +7,9 @@
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]
 
+mod complaints;
 mod convert;
+pub(crate) mod disk;
 mod disks;
 mod file;
 mod hint;
@@ -77,6 +79,10 @@ pub(crate) struct Spans {
 
 /// Reads a configuration and checks everything that can be known without looking at the disks.
 pub(crate) fn read(path: &Path) -> Result<Config, ConfigErrors> {
+    parse(path, bytes_of(path)?)
+}
+
+fn bytes_of(path: &Path) -> Result<Vec<u8>, ConfigErrors> {
     let unread = |problem| ConfigErrors::whole_file(path, problem);
     let mut bytes = Vec::new();
     File::open(path)
@@ -85,7 +91,7 @@ pub(crate) fn read(path: &Path) -> Result<Config, ConfigErrors> {
     if bytes.len() as u64 > MAX_BYTES {
         return Err(unread(Problem::TooLarge { limit: MAX_BYTES }));
     }
-    parse(path, bytes)
+    Ok(bytes)
 }
 
 /// As [`read`], and looks at the disks too: paths inside each other are errors. What is only odd comes back as findings.

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use thiserror::Error;
 use umbrella_policy::placement::{GlobError, RuleError};
-use umbrella_units::{ParseDurationError, ParseSizeError};
+use umbrella_units::{ByteSize, ParseDurationError, ParseSizeError};
 
+use super::disk::{BadDiskName, BadListen, BadSleep, Listen};
 use super::hint::nearest;
 use super::source::Source;
 use crate::text::{self, quoted, quoted_list, visible_path};
@@ -84,6 +85,30 @@ pub(crate) enum Problem {
     SecondNameTable { first_line: usize },
     #[error("the pattern {} stands twice in the name table; the first is at line {first_line}", quoted(glob))]
     DuplicateGlob { glob: String, first_line: usize },
+    #[error("{error}")]
+    DiskName { error: BadDiskName },
+    #[error("spin_down: {error}")]
+    SpinDown { error: BadSleep },
+    #[error("listen: {error}")]
+    Listen { error: BadListen },
+    #[error("listen: {address} stands twice in the list")]
+    ListensTwice { address: Listen },
+    #[error("[cache] does nothing without [flash]; name the flash before the disk, or leave it out")]
+    CacheWithoutFlash,
+    #[error("spin_down belongs to [disk]: flash has no motor")]
+    FlashSleeps,
+    #[error("[flash] and [disk] are both {}; the flash must be a device of its own", visible_path(path))]
+    SameDevice { path: PathBuf },
+    #[error("{key:?} is only for kind {kinds}")]
+    KeyOfOtherKind { key: &'static str, kinds: &'static str },
+    #[error("a device of kind {kind:?} needs {key:?}")]
+    KindNeedsKey { kind: String, key: &'static str },
+    #[error("size: {size} is more than {profile:?} has, which is {most}")]
+    LargerThanProfile { size: ByteSize, profile: &'static str, most: ByteSize },
+    #[error("{} has no value (write KIND:KEY=VALUE,KEY=VALUE)", quoted(text))]
+    KeyWithoutValue { text: String },
+    #[error("{key:?} is given twice (leave one)")]
+    KeyTwice { key: String },
     #[error("{key}: {error}")]
     Size { key: &'static str, error: ParseSizeError },
     #[error("{key}: {error}")]

@@ -460,7 +460,7 @@ pub(super) fn compile(c: &mut Conversion, spec: &PoolSpec) {
             }
         }
     }
-    if !c.errors.is_empty() {
+    if !c.complaints.is_empty() {
         return;
     }
     if let Err(error) = Rules::compile(&spec.rules, &resolve) {

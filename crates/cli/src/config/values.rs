@@ -16,6 +16,10 @@ pub(super) enum Scalar {
     Text(String),
 }
 
+/// A number with or without decimals, `10` or `0.5`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Number(pub(super) f64);
+
 /// One comparison, or several that must all hold (a range).
 #[derive(Debug)]
 pub(super) enum Values {
@@ -126,6 +130,30 @@ impl Visitor<'_> for ScalarVisitor {
 impl<'de> Deserialize<'de> for Scalar {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(ScalarVisitor)
+    }
+}
+
+struct NumberVisitor;
+
+impl Visitor<'_> for NumberVisitor {
+    type Value = Number;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number")
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Number, E> {
+        Ok(Number(number as f64))
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Number, E> {
+        Ok(Number(number))
+    }
+}
+
+impl<'de> Deserialize<'de> for Number {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(NumberVisitor)
     }
 }
 

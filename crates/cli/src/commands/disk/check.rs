@@ -1,0 +1,146 @@
+//! `umbrella disk check`: is a disk's configuration right, and is what it names there?
+
+use std::fs::Metadata;
+use std::io::ErrorKind;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::source::SourceArgs;
+use crate::config::ConfigErrors;
+use crate::config::ErrorReport;
+use crate::config::disk::{DeviceSpec, DiskSpec};
+use crate::output;
+use crate::text::{count, visible_path};
+
+/// Check a disk: its configuration, and what it is made of.
+///
+/// Changes nothing. Ends with 1 when something is wrong; warnings alone end with 0.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  umbrella disk check /etc/umbrella/media.disk.toml
+  umbrella disk check --disk /dev/sdb --flash /dev/nvme0n1p3
+  umbrella disk check media.disk.toml --json | jq '.errors[].message'")]
+pub(super) struct CheckArgs {
+    #[command(flatten)]
+    source: SourceArgs,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was found, as `--json` prints it.
+#[derive(Debug, Serialize)]
+struct Report {
+    /// Nothing is wrong.
+    ok: bool,
+    errors: Vec<Message>,
+    warnings: Vec<Message>,
+    /// The disk, with all defaults; nothing when the configuration is wrong.
+    disk: Option<DiskSpec>,
+}
+
+/// A mistake at a place of a file, or about a device.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Message {
+    Place(ErrorReport),
+    Device { message: String },
+}
+
+impl Message {
+    fn text(&self) -> String {
+        match self {
+            Message::Place(report) => report.to_string(),
+            Message::Device { message } => message.clone(),
+        }
+    }
+}
+
+impl CheckArgs {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let report = match self.source.read() {
+            Ok(disk) => look(disk),
+            Err(error) => match error.downcast::<ConfigErrors>() {
+                Ok(errors) if !self.json => {
+                    eprintln!("{errors}");
+                    return Ok(ExitCode::FAILURE);
+                }
+                Ok(errors) => {
+                    let errors = errors.reports().into_iter().map(Message::Place).collect();
+                    Report { ok: false, errors, warnings: Vec::new(), disk: None }
+                }
+                Err(error) => return Err(error),
+            },
+        };
+        if self.json {
+            output::json(&report)?;
+        } else {
+            output::print(&summary(&report))?;
+        }
+        Ok(if report.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+/// Looks at what the disk is made of, without opening it.
+fn look(disk: DiskSpec) -> Report {
+    let mut report = Report { ok: true, errors: Vec::new(), warnings: Vec::new(), disk: None };
+    let flash = disk.cache.as_ref().map(|cache| ("flash", &cache.flash));
+    for (part, device) in std::iter::once(("disk", &disk.disk)).chain(flash) {
+        let Some(path) = device.path() else { continue };
+        match look_at(path, device) {
+            Ok(None) => {}
+            Ok(Some(warning)) => report.warnings.push(Message::Device { message: format!("{part}: {warning}") }),
+            Err(error) => report.errors.push(Message::Device { message: format!("{part}: {error}") }),
+        }
+    }
+    report.ok = report.errors.is_empty();
+    report.disk = Some(disk);
+    report
+}
+
+/// What is odd about a device, or why it cannot be used.
+fn look_at(path: &Path, device: &DeviceSpec) -> Result<Option<String>, String> {
+    let shown = visible_path(path);
+    let size = match device {
+        DeviceSpec::File { size, .. } | DeviceSpec::Emulated { size, .. } => *size,
+        DeviceSpec::Memory { size } => Some(*size),
+    };
+    match std::fs::metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound && size.is_some() => {
+            Ok(Some(format!("{shown} is not there yet (`umbrella disk create` makes it)")))
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            Err(format!("{shown} does not exist (name a disk or file, or say its size so that `create` can make it)"))
+        }
+        Err(error) => Err(format!("{shown} cannot be looked at: {error}")),
+        Ok(data) if !is_disk(&data) => Err(format!("{shown} is neither a regular file nor a block device")),
+        Ok(data) => Ok(size.filter(|size| data.is_file() && data.len() != size.0).map(|size| {
+            let is = umbrella_units::ByteSize(data.len());
+            format!("{shown} has {is}, and not {size}; what is there counts")
+        })),
+    }
+}
+
+fn is_disk(data: &Metadata) -> bool {
+    data.is_file() || data.file_type().is_block_device()
+}
+
+fn summary(report: &Report) -> String {
+    let warnings = report.warnings.iter().map(|warning| format!("warning: {}", warning.text()));
+    let errors = report.errors.iter().map(|error| format!("error: {}", error.text()));
+    let mut lines: Vec<String> = errors.chain(warnings).collect();
+    if let Some(disk) = &report.disk {
+        let kind = if disk.cache.is_some() { "hybrid disk" } else { disk.disk.kind() };
+        let errors = count(report.errors.len() as u64, "error");
+        let warnings = count(report.warnings.len() as u64, "warning");
+        let verdict = if report.ok { "ok" } else { "not ok" };
+        lines.push(format!("{}: {verdict} ({kind}, {errors}, {warnings})", disk.name));
+    }
+    lines.push(String::new());
+    lines.join("\n")
+}

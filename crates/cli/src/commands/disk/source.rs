@@ -1,0 +1,94 @@
+//! Which disk is meant: a configuration, or options that say the same.
+
+use std::path::PathBuf;
+
+use anyhow::bail;
+use clap::Args;
+use umbrella_policy::flash_cache::{Algorithm, When};
+
+use crate::config::disk::{self, CacheSettings, CacheSpec, DiskName, DiskSpec, Listen, NbdSpec, SleepSpec};
+
+/// A configuration or `--disk`, and what replaces its keys.
+#[derive(Debug, Args)]
+pub(super) struct SourceArgs {
+    /// The configuration file (docs/disk.md).
+    #[arg(required_unless_present = "disk", conflicts_with = "disk")]
+    config: Option<PathBuf>,
+    /// The disk: a path, or a kind with its keys, such as emulated:profile=modern,size=4GiB,speed=10.
+    #[arg(long, value_name = "DEVICE")]
+    disk: Option<String>,
+    /// The flash before it, which makes it a hybrid disk.
+    #[arg(long, value_name = "DEVICE", requires = "disk")]
+    flash: Option<String>,
+    /// What commands call it [default: the file's name].
+    #[arg(long)]
+    name: Option<DiskName>,
+    /// Nothing can be written.
+    #[arg(long)]
+    read_only: bool,
+    /// When the disk sleeps: never, fixed:timeout=10m, adaptive, rent_to_buy (docs/spin-down.md).
+    #[arg(long, value_name = "POLICY")]
+    spin_down: Option<SleepSpec>,
+    /// When the flash is emptied: each, full, watermark, piggyback.
+    #[arg(long, value_name = "POLICY")]
+    when: Option<When>,
+    /// How the flash is emptied: alg1, alg2, alg3, alg4, whole.
+    #[arg(long, value_name = "ALGORITHM")]
+    flush: Option<Algorithm>,
+    /// Where to listen for NBD clients: unix:PATH or ADDRESS:PORT, several separated by commas [default: the disk's own socket].
+    #[arg(long, value_name = "ADDRESSES", value_delimiter = ',')]
+    listen: Vec<Listen>,
+}
+
+impl SourceArgs {
+    /// The disk, with what the options replace.
+    pub(super) fn read(&self) -> anyhow::Result<DiskSpec> {
+        let mut spec = match (&self.config, &self.disk) {
+            (Some(config), _) => disk::read(config)?,
+            (None, Some(disk)) => self.as_options_say(disk)?,
+            (None, None) => bail!("no disk: name a configuration, or say --disk DEVICE"),
+        };
+        if let Some(name) = &self.name {
+            spec.name = name.clone();
+        }
+        spec.read_only |= self.read_only;
+        if let Some(spin_down) = &self.spin_down {
+            spec.spin_down = spin_down.clone();
+        }
+        match &mut spec.cache {
+            Some(cache) => {
+                cache.settings.when = self.when.unwrap_or(cache.settings.when);
+                cache.settings.flush = self.flush.unwrap_or(cache.settings.flush);
+            }
+            None if self.when.is_some() => bail!("--when does nothing without a flash (name one with --flash)"),
+            None if self.flush.is_some() => bail!("--flush does nothing without a flash (name one with --flash)"),
+            None => {}
+        }
+        if !self.listen.is_empty() {
+            spec.nbd.listen = Some(self.listen.clone());
+        }
+        Ok(spec)
+    }
+
+    fn as_options_say(&self, disk: &str) -> anyhow::Result<DiskSpec> {
+        let disk = disk::device_option("--disk", disk)?;
+        let flash = self.flash.as_deref().map(|flash| disk::device_option("--flash", flash)).transpose()?;
+        if let (Some(path), Some(flash)) = (disk.path(), &flash)
+            && flash.path() == Some(path)
+        {
+            bail!("--disk and --flash are both {}; the flash must be a device of its own", path.display());
+        }
+        let cache = flash.map(|flash| CacheSpec { flash, settings: CacheSettings::default() });
+        Ok(DiskSpec {
+            name: match &self.name {
+                Some(name) => name.clone(),
+                None => disk.name()?,
+            },
+            read_only: false,
+            spin_down: SleepSpec::default_for(cache.is_some()),
+            disk,
+            cache,
+            nbd: NbdSpec::default(),
+        })
+    }
+}

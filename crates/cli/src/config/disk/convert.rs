@@ -1,0 +1,220 @@
+//! From the shape of the file to a [`DiskSpec`]; every mistake is collected, so that one run shows them all.
+
+use std::ops::Range;
+use std::path::Path;
+
+use toml::Spanned;
+use umbrella_model::device::{self, profile};
+use umbrella_policy::flash_cache::{Algorithm, Percent, When};
+use umbrella_units::{ByteSize, PAGE_BYTES, SECTOR_BYTES};
+
+use super::file::{CacheFile, DeviceFile, DiskFile, NbdFile};
+use super::spec::{CacheSettings, CacheSpec, DeviceSpec, DiskName, DiskSpec, NbdSpec, SleepSpec, Speed};
+use crate::config::complaints::Complaints;
+use crate::config::problem::Problem;
+use crate::config::values::{Number, Scalar, all_names};
+
+const MOST_CONNECTIONS: i64 = 1024;
+const VALID_SIZE: &str = "a multiple of 4096 bytes, and more than 0";
+
+pub(super) const KINDS: [&str; 3] = ["file", "emulated", "memory"];
+
+/// Turns the shape into a disk. A disk that is given no name has that of its `file`.
+pub(super) fn disk(c: &mut Complaints, file: &DiskFile, path: &Path) -> Option<DiskSpec> {
+    let name = name(c, file.name.as_ref(), path);
+    let disk = device(c, &file.disk);
+    let flash = file.flash.as_ref().map(|flash| device(c, flash));
+    if let (Some(cache), None) = (&file.cache, &file.flash) {
+        c.fail(cache.span(), Problem::CacheWithoutFlash);
+    }
+    if let Some(flash) = &file.flash {
+        flash_alone(c, flash.get_ref(), &file.disk);
+    }
+    let spin_down = spin_down(c, file.disk.get_ref().spin_down.as_ref(), flash.is_some());
+    let settings = file.cache.as_ref().map_or_else(CacheSettings::default, |cache| settings(c, cache.get_ref()));
+    let nbd = nbd(c, &file.nbd);
+    let cache = match flash {
+        Some(flash) => Some(CacheSpec { flash: flash?, settings }),
+        None => None,
+    };
+    Some(DiskSpec { name: name?, read_only: file.read_only, disk: disk?, spin_down, cache, nbd })
+}
+
+/// What may not be said of flash beside this disk.
+fn flash_alone(c: &mut Complaints, flash: &DeviceFile, disk: &Spanned<DeviceFile>) {
+    if let Some(key) = &flash.spin_down {
+        c.fail(key.span(), Problem::FlashSleeps);
+    }
+    if let (Some(path), Some(disk)) = (&flash.path, &disk.get_ref().path)
+        && Path::new(path.get_ref()) == Path::new(disk.get_ref())
+    {
+        c.fail(path.span(), Problem::SameDevice { path: path.get_ref().into() });
+    }
+}
+
+fn name(c: &mut Complaints, given: Option<&Spanned<String>>, path: &Path) -> Option<DiskName> {
+    let (name, span) = match given {
+        Some(given) => (given.get_ref().parse(), given.span()),
+        None => (DiskName::of_file(&path.file_name().unwrap_or_default().to_string_lossy()), 0..0),
+    };
+    name.map_err(|error| c.fail(span, Problem::DiskName { error })).ok()
+}
+
+/// A device, if what is said of it makes one.
+pub(super) fn device(c: &mut Complaints, file: &Spanned<DeviceFile>) -> Option<DeviceSpec> {
+    let DeviceFile { kind, path, size, direct, profile, speed, .. } = file.get_ref();
+    let kind = kind.as_ref().map_or(("file", file.span()), |kind| (kind.get_ref().as_str(), kind.span()));
+    let path = path.as_ref().map(|path| (path.span(), c.absolute_path("path", path)));
+    let size = size.as_ref().map(|given| (given.span(), self::size(c, given)));
+    let direct = direct.as_ref().map(|direct| (direct.span(), *direct.get_ref()));
+    let profile = profile.as_ref().map(|profile| (profile.span(), profile.get_ref()));
+    let speed = speed.as_ref().map(|given| (given.span(), self::speed(c, given)));
+    let mut foreign = |key: &'static str, place: Option<Range<usize>>, kinds: &'static str| {
+        if let Some(place) = place {
+            c.fail(place, Problem::KeyOfOtherKind { key, kinds });
+        }
+    };
+    let place = |value: Option<&Range<usize>>| value.cloned();
+    match kind.0 {
+        "file" => {
+            foreign("profile", place(profile.as_ref().map(|(span, _)| span)), "\"emulated\"");
+            foreign("speed", place(speed.as_ref().map(|(span, _)| span)), "\"emulated\"");
+            let path = path.or_else(|| needed(c, kind, "path"));
+            Some(DeviceSpec::File {
+                path: path?.1,
+                size: size.and_then(|(_, size)| size),
+                direct: direct.is_none_or(|(_, direct)| direct),
+            })
+        }
+        "emulated" => {
+            foreign("direct", place(direct.as_ref().map(|(span, _)| span)), "\"file\"");
+            let profile = profile.or_else(|| needed(c, kind, "profile"));
+            let (span, profile) = profile?;
+            let size = size.and_then(|(span, size)| Some((span, size?)));
+            known_profile(c, span, profile, size.as_ref());
+            Some(DeviceSpec::Emulated {
+                profile: profile.clone(),
+                speed: speed.and_then(|(_, speed)| speed).unwrap_or(Speed(1.0)),
+                path: path.map(|(_, path)| path),
+                size: size.map(|(_, size)| size),
+            })
+        }
+        "memory" => {
+            foreign("path", place(path.as_ref().map(|(span, _)| span)), "\"file\" and \"emulated\"");
+            foreign("direct", place(direct.as_ref().map(|(span, _)| span)), "\"file\"");
+            foreign("profile", place(profile.as_ref().map(|(span, _)| span)), "\"emulated\"");
+            foreign("speed", place(speed.as_ref().map(|(span, _)| span)), "\"emulated\"");
+            let size = size.or_else(|| needed(c, kind, "size"));
+            Some(DeviceSpec::Memory { size: size?.1? })
+        }
+        other => {
+            let valid = KINDS.map(str::to_owned).to_vec();
+            c.fail(kind.1, Problem::UnknownValue { value: other.to_owned(), valid });
+            None
+        }
+    }
+}
+
+/// Says that a key is missing.
+fn needed<T>(c: &mut Complaints, (kind, span): (&str, Range<usize>), key: &'static str) -> Option<T> {
+    c.fail(span, Problem::KindNeedsKey { kind: kind.to_owned(), key });
+    None
+}
+
+fn size(c: &mut Complaints, given: &Spanned<Scalar>) -> Option<ByteSize> {
+    let size = c.size("size", Some(given), VALID_SIZE)?;
+    if size.0.is_multiple_of(PAGE_BYTES) {
+        return Some(size);
+    }
+    let problem = Problem::OutOfRange { key: "size", given: given.get_ref().text(), valid: VALID_SIZE };
+    c.fail(given.span(), problem);
+    None
+}
+
+fn speed(c: &mut Complaints, given: &Spanned<Number>) -> Option<Speed> {
+    let speed = Speed::new(given.get_ref().0);
+    if speed.is_none() {
+        let given_text = given.get_ref().0.to_string();
+        c.fail(given.span(), Problem::OutOfRange { key: "speed", given: given_text, valid: "from 0.01 to 1000" });
+    }
+    speed
+}
+
+fn known_profile(c: &mut Complaints, span: Range<usize>, name: &str, size: Option<&(Range<usize>, ByteSize)>) {
+    let profile = match profile(name) {
+        Ok(profile) => profile,
+        Err(unknown) => {
+            let valid = unknown.known.into_iter().map(str::to_owned).collect();
+            return c.fail(span, Problem::UnknownValue { value: unknown.name, valid });
+        }
+    };
+    let capacity = profile.build(&device::Options::default()).capacity();
+    let most = ByteSize(capacity.0.saturating_mul(SECTOR_BYTES));
+    if let Some((span, size)) = size.filter(|(_, size)| *size > most) {
+        c.fail(span.clone(), Problem::LargerThanProfile { size: *size, profile: profile.name, most });
+    }
+}
+
+fn spin_down(c: &mut Complaints, given: Option<&Spanned<String>>, hybrid: bool) -> SleepSpec {
+    let parsed = given.and_then(|given| {
+        given.get_ref().parse().map_err(|error| c.fail(given.span(), Problem::SpinDown { error })).ok()
+    });
+    parsed.unwrap_or_else(|| SleepSpec::default_for(hybrid))
+}
+
+fn settings(c: &mut Complaints, file: &CacheFile) -> CacheSettings {
+    let default = CacheSettings::default();
+    CacheSettings {
+        when: word(c, file.when.as_ref(), &When::ALL.map(When::name)),
+        flush: word(c, file.flush.as_ref(), &Algorithm::ALL.map(Algorithm::name)),
+        high_mark: percent(c, "high_mark", file.high_mark.as_ref(), default.high_mark),
+        memory: c.size("memory", file.memory.as_ref(), "more than 0 bytes").unwrap_or(default.memory),
+        share: percent(c, "share", file.share.as_ref(), default.share),
+    }
+}
+
+/// One of the words, or the default.
+fn word<T: std::str::FromStr + Default>(c: &mut Complaints, given: Option<&Spanned<String>>, words: &[&str]) -> T {
+    let Some(given) = given else { return T::default() };
+    given.get_ref().parse().unwrap_or_else(|_| {
+        let valid = words.iter().map(|&word| word.to_owned()).collect();
+        c.fail(given.span(), Problem::UnknownValue { value: given.get_ref().clone(), valid });
+        T::default()
+    })
+}
+
+fn percent(c: &mut Complaints, key: &'static str, given: Option<&Spanned<Scalar>>, default: Percent) -> Percent {
+    let Some(given) = given else { return default };
+    let text = given.get_ref().text();
+    let number = text.trim().strip_suffix('%').and_then(|number| number.trim().parse().ok());
+    if let Some(percent @ 1..=100) = number {
+        return Percent(percent);
+    }
+    c.fail(given.span(), Problem::OutOfRange { key, given: text, valid: "a share from \"1%\" to \"100%\"" });
+    default
+}
+
+fn nbd(c: &mut Complaints, file: &NbdFile) -> NbdSpec {
+    let listen = file.listen.as_ref().map(|listen| {
+        let mut addresses = Vec::new();
+        for (span, text) in all_names(listen) {
+            match text.parse() {
+                Ok(address) if addresses.contains(&address) => c.fail(span, Problem::ListensTwice { address }),
+                Ok(address) => addresses.push(address),
+                Err(error) => c.fail(span, Problem::Listen { error }),
+            }
+        }
+        addresses
+    });
+    let default = NbdSpec::default().connections;
+    let connections = file.connections.as_ref().map_or(default, |given| {
+        let number = *given.get_ref();
+        if (1..=MOST_CONNECTIONS).contains(&number) {
+            return number as u16;
+        }
+        let problem = Problem::OutOfRange { key: "connections", given: number.to_string(), valid: "1 to 1024" };
+        c.fail(given.span(), problem);
+        default
+    });
+    NbdSpec { listen, connections }
+}

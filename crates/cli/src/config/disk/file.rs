@@ -1,0 +1,52 @@
+//! The shape of a disk's file: typed structs that refuse every unknown key. Values keep their place in the text.
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::config::values::{Names, Number, Scalar};
+
+/// The whole file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DiskFile {
+    pub(super) name: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) read_only: bool,
+    pub(super) disk: Spanned<DeviceFile>,
+    pub(super) flash: Option<Spanned<DeviceFile>>,
+    pub(super) cache: Option<Spanned<CacheFile>>,
+    #[serde(default)]
+    pub(super) nbd: NbdFile,
+}
+
+/// `[disk]` and `[flash]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DeviceFile {
+    pub(super) kind: Option<Spanned<String>>,
+    pub(super) path: Option<Spanned<String>>,
+    pub(super) size: Option<Spanned<Scalar>>,
+    pub(super) direct: Option<Spanned<bool>>,
+    pub(super) profile: Option<Spanned<String>>,
+    pub(super) speed: Option<Spanned<Number>>,
+    pub(super) spin_down: Option<Spanned<String>>,
+}
+
+/// `[cache]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CacheFile {
+    pub(super) when: Option<Spanned<String>>,
+    pub(super) flush: Option<Spanned<String>>,
+    pub(super) high_mark: Option<Spanned<Scalar>>,
+    pub(super) memory: Option<Spanned<Scalar>>,
+    pub(super) share: Option<Spanned<Scalar>>,
+}
+
+/// `[nbd]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NbdFile {
+    pub(super) listen: Option<Spanned<Names>>,
+    pub(super) connections: Option<Spanned<i64>>,
+}

@@ -1,0 +1,275 @@
+//! What a disk is made of, and how it is offered.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde::{Serialize, Serializer};
+use thiserror::Error;
+use umbrella_policy::flash_cache::{Algorithm, Percent, When};
+use umbrella_policy::spin_down::{Costs, SpinDown};
+use umbrella_policy::{PolicyError, Spec};
+use umbrella_units::{ByteSize, Nanos};
+
+use crate::text::quoted;
+
+/// A disk.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct DiskSpec {
+    pub(crate) name: DiskName,
+    pub(crate) read_only: bool,
+    pub(crate) disk: DeviceSpec,
+    pub(crate) spin_down: SleepSpec,
+    /// What makes it a hybrid disk.
+    pub(crate) cache: Option<CacheSpec>,
+    pub(crate) nbd: NbdSpec,
+}
+
+/// What commands call a disk. Fit for a file name, and for an NBD export.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(transparent)]
+pub(crate) struct DiskName(String);
+
+/// A name that no disk may have.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error(
+    "{} cannot be a disk's name: 1 to {} letters, digits, \".\", \"_\" and \"-\", beginning with a letter or digit",
+    quoted(name),
+    DiskName::LONGEST
+)]
+pub(crate) struct BadDiskName {
+    name: String,
+}
+
+impl DiskName {
+    const LONGEST: usize = 64;
+
+    /// The name of a file without its endings, other characters replaced: `/etc/umbrella/media.disk.toml` is `media`.
+    pub(super) fn of_file(name: &str) -> Result<DiskName, BadDiskName> {
+        let name = name.strip_suffix(".toml").unwrap_or(name);
+        let name = name.strip_suffix(".disk").unwrap_or(name);
+        let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') { c } else { '-' };
+        let plain: String =
+            name.chars().map(plain).skip_while(|c| !c.is_ascii_alphanumeric()).take(Self::LONGEST).collect();
+        plain.parse().map_err(|_| BadDiskName { name: name.to_owned() })
+    }
+}
+
+impl fmt::Display for DiskName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl FromStr for DiskName {
+    type Err = BadDiskName;
+
+    fn from_str(name: &str) -> Result<DiskName, BadDiskName> {
+        let good = name.len() <= DiskName::LONGEST
+            && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'));
+        if good { Ok(DiskName(name.to_owned())) } else { Err(BadDiskName { name: name.to_owned() }) }
+    }
+}
+
+/// Where sectors are.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(crate) enum DeviceSpec {
+    /// A regular file or a device.
+    File {
+        path: PathBuf,
+        /// What is made where there is no file.
+        size: Option<ByteSize>,
+        /// Past the page cache.
+        direct: bool,
+    },
+    /// A modelled disk, in real time.
+    Emulated {
+        /// A name that the model knows.
+        profile: String,
+        speed: Speed,
+        /// Where the data is; in memory if nowhere.
+        path: Option<PathBuf>,
+        /// The profile's if not given.
+        size: Option<ByteSize>,
+    },
+    /// Zeroes at every start.
+    Memory { size: ByteSize },
+}
+
+impl DeviceSpec {
+    /// The file that it is kept in.
+    pub(crate) fn path(&self) -> Option<&PathBuf> {
+        match self {
+            DeviceSpec::File { path, .. } => Some(path),
+            DeviceSpec::Emulated { path, .. } => path.as_ref(),
+            DeviceSpec::Memory { .. } => None,
+        }
+    }
+
+    /// What a disk on it is called when nobody says: its file's name, else its kind.
+    pub(crate) fn name(&self) -> Result<DiskName, BadDiskName> {
+        let file = self.path().and_then(|path| path.file_name());
+        DiskName::of_file(&file.map_or(self.kind().into(), |name| name.to_string_lossy()))
+    }
+
+    /// As it is written in a configuration.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            DeviceSpec::File { .. } => "file",
+            DeviceSpec::Emulated { .. } => "emulated",
+            DeviceSpec::Memory { .. } => "memory",
+        }
+    }
+}
+
+/// So many times as fast as the real one; from [`Speed::LEAST`] to [`Speed::MOST`].
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(transparent)]
+pub(crate) struct Speed(pub(crate) f64);
+
+impl Speed {
+    pub(crate) const LEAST: f64 = 0.01;
+    pub(crate) const MOST: f64 = 1000.0;
+
+    pub(super) fn new(times: f64) -> Option<Speed> {
+        (Speed::LEAST..=Speed::MOST).contains(&times).then_some(Speed(times))
+    }
+}
+
+/// When a disk sleeps: a spin-down policy with its parameters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SleepSpec {
+    text: String,
+}
+
+/// A spin-down policy that cannot be had.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub(crate) enum BadSleep {
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    #[error("the policy {name:?} must be told the future, which only the lab can")]
+    Offline { name: &'static str },
+}
+
+impl SleepSpec {
+    /// A disk that has flash before it sleeps, another does not.
+    pub(crate) fn default_for(hybrid: bool) -> SleepSpec {
+        SleepSpec { text: if hybrid { "adaptive" } else { "never" }.to_owned() }
+    }
+}
+
+impl FromStr for SleepSpec {
+    type Err = BadSleep;
+
+    fn from_str(text: &str) -> Result<SleepSpec, BadSleep> {
+        let spec: Spec = text.parse()?;
+        // Which parameters are good does not depend on the disk.
+        let costs = Costs { break_even: Nanos::from_secs(10) };
+        let policy = SpinDown::new(&spec.name, &spec.params, costs)?;
+        if policy.info().offline {
+            return Err(BadSleep::Offline { name: policy.name() });
+        }
+        Ok(SleepSpec { text: text.trim().to_owned() })
+    }
+}
+
+impl Serialize for SleepSpec {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
+    }
+}
+
+/// The flash before a disk.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct CacheSpec {
+    pub(crate) flash: DeviceSpec,
+    #[serde(flatten)]
+    pub(crate) settings: CacheSettings,
+}
+
+/// What is done with the flash.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct CacheSettings {
+    pub(crate) when: When,
+    pub(crate) flush: Algorithm,
+    /// Of the flash.
+    pub(crate) high_mark: Percent,
+    /// For the buffers of a flush.
+    pub(crate) memory: ByteSize,
+    /// Of the disk's time, while others wait for it.
+    pub(crate) share: Percent,
+}
+
+impl Default for CacheSettings {
+    fn default() -> CacheSettings {
+        CacheSettings {
+            when: When::default(),
+            flush: Algorithm::default(),
+            high_mark: When::HIGH,
+            memory: ByteSize(16 << 20),
+            share: Percent(50),
+        }
+    }
+}
+
+/// How it is offered over NBD.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct NbdSpec {
+    /// Nothing said: the disk's own socket.
+    pub(crate) listen: Option<Vec<Listen>>,
+    pub(crate) connections: u16,
+}
+
+impl Default for NbdSpec {
+    fn default() -> NbdSpec {
+        NbdSpec { listen: None, connections: 16 }
+    }
+}
+
+/// Where to listen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Listen {
+    Unix(PathBuf),
+    Tcp(SocketAddr),
+}
+
+/// An address that cannot be listened on.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error(
+    "{} is no address (write for example \"unix:/run/media.nbd\", \"127.0.0.1:10809\" or \"[::1]:10809\")",
+    quoted(text)
+)]
+pub(crate) struct BadListen {
+    text: String,
+}
+
+impl FromStr for Listen {
+    type Err = BadListen;
+
+    fn from_str(text: &str) -> Result<Listen, BadListen> {
+        let bad = || BadListen { text: text.to_owned() };
+        match text.strip_prefix("unix:") {
+            Some(path) if path.starts_with('/') && !path.contains('\0') => Ok(Listen::Unix(PathBuf::from(path))),
+            Some(_) => Err(bad()),
+            None => text.parse().map(Listen::Tcp).map_err(|_| bad()),
+        }
+    }
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Listen::Unix(path) => write!(f, "unix:{}", path.display()),
+            Listen::Tcp(address) => write!(f, "{address}"),
+        }
+    }
+}
+
+impl Serialize for Listen {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}

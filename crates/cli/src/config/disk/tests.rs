@@ -1,0 +1,342 @@
+use std::path::{Path, PathBuf};
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+fn read_text(text: &str) -> Result<DiskSpec, ConfigErrors> {
+    parse(Path::new("/etc/umbrella/media.disk.toml"), text.as_bytes().to_vec())
+}
+
+fn good(text: &str) -> DiskSpec {
+    read_text(text).unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+/// Each mistake as `line:column: message`.
+fn mistakes(text: &str) -> Vec<String> {
+    let errors = read_text(text).expect_err("the configuration is wrong");
+    let place = |report: crate::config::ErrorReport| {
+        format!("{}:{}: {}", report.line.unwrap_or(0), report.column.unwrap_or(0), report.message)
+    };
+    errors.reports().into_iter().map(place).collect()
+}
+
+fn option(text: &str) -> DeviceSpec {
+    device_option("--disk", text).unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+fn option_mistake(text: &str) -> String {
+    let errors = device_option("--disk", text).expect_err("the option is wrong");
+    errors.reports().iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn two_paths_make_a_hybrid_disk_with_defaults_that_work() {
+    let spec = good("[disk]\npath = \"/dev/sdb\"\n[flash]\npath = \"/dev/nvme0n1p3\"\n");
+    let expected = json!({
+        "name": "media",
+        "read_only": false,
+        "disk": { "kind": "file", "path": "/dev/sdb", "size": null, "direct": true },
+        "spin_down": "adaptive",
+        "cache": {
+            "flash": { "kind": "file", "path": "/dev/nvme0n1p3", "size": null, "direct": true },
+            "when": "piggyback", "flush": "whole", "high_mark": 75, "memory": 16 << 20, "share": 50,
+        },
+        "nbd": { "listen": null, "connections": 16 },
+    });
+    assert_eq!(serde_json::to_value(&spec).unwrap(), expected);
+}
+
+#[test]
+fn every_key_is_read() {
+    let spec = good(
+        r#"
+        name = "Slow.disk_1"
+        read_only = true
+        [disk]
+        kind = "emulated"
+        profile = "modern"
+        path = "/srv//slow.img"
+        size = "4GiB"
+        speed = 10
+        spin_down = "fixed:timeout=5m"
+        [flash]
+        kind = "emulated"
+        profile = "mlc_samsung"
+        size = "256MiB"
+        speed = 2.5
+        [cache]
+        when = "watermark"
+        flush = "alg4"
+        high_mark = "60%"
+        memory = "1MiB"
+        share = "10 %"
+        [nbd]
+        listen = ["unix:/run/slow.nbd", "127.0.0.1:10809", "[::1]:0"]
+        connections = 4
+        "#,
+    );
+    let expected = json!({
+        "name": "Slow.disk_1",
+        "read_only": true,
+        "disk": { "kind": "emulated", "profile": "modern", "speed": 10.0, "path": "/srv/slow.img", "size": 4u64 << 30 },
+        "spin_down": "fixed:timeout=5m",
+        "cache": {
+            "flash": { "kind": "emulated", "profile": "mlc_samsung", "speed": 2.5, "path": null, "size": 256 << 20 },
+            "when": "watermark", "flush": "alg4", "high_mark": 60, "memory": 1 << 20, "share": 10,
+        },
+        "nbd": { "listen": ["unix:/run/slow.nbd", "127.0.0.1:10809", "[::1]:0"], "connections": 4 },
+    });
+    assert_eq!(serde_json::to_value(&spec).unwrap(), expected);
+}
+
+#[test]
+fn a_disk_without_flash_does_not_sleep_unless_told_to() {
+    assert_eq!(good("disk = { path = \"/dev/sdb\" }").spin_down, "never".parse().unwrap());
+    let told = good("disk = { path = \"/dev/sdb\", spin_down = \"rent_to_buy\" }");
+    assert_eq!(told.spin_down, "rent_to_buy".parse().unwrap());
+    assert_eq!(good("disk = { kind = \"memory\", size = \"1MiB\" }").cache, None);
+}
+
+#[test]
+fn the_file_gives_the_name_where_none_is_given() {
+    let name = |file: &str| DiskName::of_file(file).map(|name| name.to_string()).map_err(|error| error.to_string());
+    for (file, expected) in [
+        ("media.disk.toml", "media"),
+        ("media.toml", "media"),
+        ("ata-WDC_WD80.1", "ata-WDC_WD80.1"),
+        ("-old disk.img", "old-disk.img"),
+        ("ü", ""),
+    ] {
+        match expected {
+            "" => assert!(name(file).unwrap_err().contains("cannot be a disk's name"), "{file}"),
+            _ => assert_eq!(name(file).unwrap(), expected, "{file}"),
+        }
+    }
+    assert_eq!(name(&"x".repeat(200)).unwrap().len(), 64);
+}
+
+const DISK: &str = "[disk]\npath = \"/dev/sdb\"\n";
+
+/// What is wrong with each text.
+fn check(cases: &[(String, &[&str])]) {
+    for (text, expected) in cases {
+        assert_eq!(mistakes(text), *expected, "{text}");
+    }
+}
+
+#[test]
+fn mistakes_about_devices_are_found_and_say_what_to_write() {
+    check(&[
+        (String::new(), &["1:1: missing key \"disk\""]),
+        ("[dsk]\n".into(), &["1:2: unknown key \"dsk\" (did you mean \"disk\"?); valid keys: name, read_only, disk, flash, cache, nbd"]),
+        ("[disk]\n".into(), &["1:1: a device of kind \"file\" needs \"path\""]),
+        (
+            "[disk]\npaht = 1\n".into(),
+            &["2:1: unknown key \"paht\" (did you mean \"path\"?); valid keys: kind, path, size, direct, profile, speed, spin_down"],
+        ),
+        ("[disk]\npath = \"sdb\"\n".into(), &["2:8: path must be an absolute path without \"..\" (it begins with \"/\"), not \"sdb\""]),
+        (
+            "[disk]\nkind = \"emulatd\"\n".into(),
+            &["2:8: \"emulatd\" is not valid here (did you mean \"emulated\"?); valid values: \"file\", \"emulated\", \"memory\""],
+        ),
+        ("[disk]\nkind = \"emulated\"\n".into(), &["2:8: a device of kind \"emulated\" needs \"profile\""]),
+        ("[disk]\nkind = \"memory\"\n".into(), &["2:8: a device of kind \"memory\" needs \"size\""]),
+        (
+            "[disk]\nkind = \"memory\"\nsize = 0\n".into(),
+            &["3:8: size must be a multiple of 4096 bytes, and more than 0, not \"0\""],
+        ),
+        (
+            "[disk]\nkind = \"memory\"\nsize = 5000\n".into(),
+            &["3:8: size must be a multiple of 4096 bytes, and more than 0, not \"5000\""],
+        ),
+        (
+            "[disk]\nkind = \"memory\"\nsize = \"1MiB\"\npath = \"/x\"\ndirect = true\nprofile = \"modern\"\nspeed = 1\n".into(),
+            &[
+                "4:8: \"path\" is only for kind \"file\" and \"emulated\"",
+                "5:10: \"direct\" is only for kind \"file\"",
+                "6:11: \"profile\" is only for kind \"emulated\"",
+                "7:9: \"speed\" is only for kind \"emulated\"",
+            ],
+        ),
+        (format!("{DISK}profile = \"modern\"\n"), &["3:11: \"profile\" is only for kind \"emulated\""]),
+        (format!("{DISK}speed = 1\n"), &["3:9: \"speed\" is only for kind \"emulated\""]),
+        (
+            "[disk]\nkind = \"emulated\"\nprofile = \"moden\"\n".into(),
+            &[
+                "3:11: \"moden\" is not valid here (did you mean \"modern\"?); valid values: \"maxtor_80gb\", \"cheetah_10k7\", \
+                 \"travelstar_e7k100\", \"deskstar_500gb\", \"modern\", \"slc_memoright\", \"mlc_samsung\", \"raid5\"",
+            ],
+        ),
+        (
+            "[disk]\nkind = \"emulated\"\nprofile = \"maxtor_80gb\"\nsize = \"1TiB\"\nspeed = 0\ndirect = false\n".into(),
+            &[
+                "4:8: size: 1 TiB is more than \"maxtor_80gb\" has, which is 74.5 GiB",
+                "5:9: speed must be from 0.01 to 1000, not \"0\"",
+                "6:10: \"direct\" is only for kind \"file\"",
+            ],
+        ),
+        (
+            "[disk]\nkind = \"emulated\"\nprofile = \"modern\"\nspeed = \"fast\"\n".into(),
+            &["4:9: invalid type: string \"fast\", expected a number"],
+        ),
+        (format!("{DISK}size = \"much\"\n"), &[
+            "3:8: size: \"much\" is not a size (write for example \"512\", \"10MB\", \"4GiB\" or, where a share is allowed, \"5%\")",
+        ]),
+    ]);
+}
+
+#[test]
+fn mistakes_about_sleep_and_flash_are_found_and_say_what_to_write() {
+    let flash = format!("{DISK}[flash]\npath = \"/dev/sdc\"\n");
+    check(&[
+        (
+            format!("{DISK}spin_down = \"adaptiv\"\n"),
+            &[
+                "3:13: spin_down: there is no policy \"adaptiv\" (did you mean \"adaptive\"?); known: never, fixed, adaptive, rent_to_buy, optimum",
+            ],
+        ),
+        (
+            format!("{DISK}spin_down = \"optimum\"\n"),
+            &["3:13: spin_down: the policy \"optimum\" must be told the future, which only the lab can"],
+        ),
+        (
+            format!("{DISK}spin_down = \"fixed:time=1m\"\n"),
+            &["3:13: spin_down: policy \"fixed\" has no parameter \"time\"; it has: timeout"],
+        ),
+        (format!("{flash}spin_down = \"never\"\n"), &["5:13: spin_down belongs to [disk]: flash has no motor"]),
+        (
+            format!("{DISK}[cache]\n"),
+            &["3:1: [cache] does nothing without [flash]; name the flash before the disk, or leave it out"],
+        ),
+        (
+            format!("{DISK}[flash]\npath = \"/dev/sdb\"\n"),
+            &["4:8: [flash] and [disk] are both /dev/sdb; the flash must be a device of its own"],
+        ),
+        (
+            format!("{flash}[cache]\nwhen = \"ful\"\nflush = \"alg5\"\n"),
+            &[
+                "6:8: \"ful\" is not valid here (did you mean \"full\"?); valid values: \"each\", \"full\", \"watermark\", \"piggyback\"",
+                "7:9: \"alg5\" is not valid here (did you mean \"alg1\"?); valid values: \"alg1\", \"alg2\", \"alg3\", \"alg4\", \"whole\"",
+            ],
+        ),
+        (
+            format!("{flash}[cache]\nhigh_mark = \"0%\"\nshare = 50\nmemory = \"0\"\n"),
+            &[
+                "6:13: high_mark must be a share from \"1%\" to \"100%\", not \"0%\"",
+                "7:9: share must be a share from \"1%\" to \"100%\", not \"50\"",
+                "8:10: memory must be more than 0 bytes, not \"0\"",
+            ],
+        ),
+        (
+            format!("{DISK}[flash]\n[cache]\nwhen = \"now\"\n"),
+            &[
+                "3:1: a device of kind \"file\" needs \"path\"",
+                "5:8: \"now\" is not valid here; valid values: \"each\", \"full\", \"watermark\", \"piggyback\"",
+            ],
+        ),
+    ]);
+}
+
+#[test]
+fn mistakes_about_names_and_addresses_are_found_and_say_what_to_write() {
+    check(&[
+        (
+            format!("name = \"a b\"\n{DISK}"),
+            &[
+                "1:8: \"a b\" cannot be a disk's name: 1 to 64 letters, digits, \".\", \"_\" and \"-\", beginning with a letter or digit",
+            ],
+        ),
+        (
+            format!("{DISK}[nbd]\nlisten = \"localhost\"\n"),
+            &[
+                "4:10: listen: \"localhost\" is no address (write for example \"unix:/run/media.nbd\", \"127.0.0.1:10809\" or \"[::1]:10809\")",
+            ],
+        ),
+        (
+            format!("{DISK}[nbd]\nlisten = [\"unix:x\", \"1.2.3.4:5\", \"1.2.3.4:5\"]\nconnections = 0\n"),
+            &[
+                "4:11: listen: \"unix:x\" is no address (write for example \"unix:/run/media.nbd\", \"127.0.0.1:10809\" or \"[::1]:10809\")",
+                "4:34: listen: 1.2.3.4:5 stands twice in the list",
+                "5:15: connections must be 1 to 1024, not \"0\"",
+            ],
+        ),
+    ]);
+}
+
+#[test]
+fn the_examples_of_the_documentation_are_good() {
+    let page = include_str!("../../../../../docs/disk.md");
+    let examples: Vec<&str> = page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert_eq!(examples.len(), 2);
+    for example in examples {
+        good(example);
+    }
+}
+
+#[test]
+fn a_device_on_the_command_line_is_a_path_or_a_kind_with_keys() {
+    let file = |path: &str| DeviceSpec::File { path: PathBuf::from(path), size: None, direct: true };
+    assert_eq!(option("/dev/disk/by-id/ata-x:1"), file("/dev/disk/by-id/ata-x:1"));
+    assert_eq!(option("image.raw"), file(&format!("{}/image.raw", std::env::current_dir().unwrap().display())));
+    assert_eq!(
+        option("file:path=/srv/x,direct=false,size=1MiB"),
+        DeviceSpec::File { path: "/srv/x".into(), size: Some("1MiB".parse().unwrap()), direct: false }
+    );
+    assert_eq!(option("memory:size=1MiB"), DeviceSpec::Memory { size: "1MiB".parse().unwrap() });
+    let emulated = serde_json::to_value(option("emulated:profile=modern,size=4GiB,speed=0.5")).unwrap();
+    let expected = json!({ "kind": "emulated", "profile": "modern", "speed": 0.5, "path": null, "size": 4u64 << 30 });
+    assert_eq!(emulated, expected);
+}
+
+#[test]
+fn mistakes_in_a_device_on_the_command_line_are_told_with_their_place() {
+    for (text, message) in [
+        ("memory", "--disk:1:1: a device of kind \"memory\" needs \"size\""),
+        (
+            "memroy:size=1MiB",
+            "--disk:1:1: \"memroy\" is not valid here (did you mean \"memory\"?); valid values: \"file\", \"emulated\", \"memory\"",
+        ),
+        (
+            "memory:size=lots",
+            "--disk:1:13: size: \"lots\" is not a size (write for example \"512\", \"10MB\", \"4GiB\" or, where a share is allowed, \"5%\")",
+        ),
+        (
+            "memory:sise=1MiB,size=1MiB",
+            "--disk:1:8: unknown key \"sise\" (did you mean \"size\"?); valid keys: path, size, direct, profile, speed",
+        ),
+        ("memory:size=1MiB,size=2MiB", "--disk:1:18: \"size\" is given twice (leave one)"),
+        ("memory:size=1MiB,1MiB", "--disk:1:18: \"1MiB\" has no value (write KIND:KEY=VALUE,KEY=VALUE)"),
+        ("file:path=/x,direct=no", "--disk:1:21: \"no\" is not valid here; valid values: \"true\", \"false\""),
+        (
+            "emulated:profile=modern,speed=fast",
+            "--disk:1:31: speed: \"fast\" is not a number; write for example 10 or 0.5",
+        ),
+        ("emulated:profile=modern,speed=NaN", "--disk:1:31: speed must be from 0.01 to 1000, not \"NaN\""),
+    ] {
+        assert_eq!(option_mistake(text), message, "{text}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_a_disk_or_a_mistake(text in "\\PC{0,80}") {
+        let _ = read_text(&text);
+        let _ = device_option("--disk", &text);
+    }
+
+    #[test]
+    fn any_values_are_a_disk_or_a_mistake(
+        kind in "file|emulated|memory|x",
+        keys in prop::collection::vec(("path|size|direct|profile|speed|spin_down", "\"\\PC{0,8}\"|-?[0-9]{1,20}(\\.[0-9])?|true|\"modern\"|\"/x\"|\"1MiB\""), 0..6),
+    ) {
+        let keys = keys.iter().map(|(key, value)| format!("{key} = {value}")).collect::<Vec<_>>().join("\n");
+        let _ = read_text(&format!("[disk]\nkind = \"{kind}\"\n{keys}"));
+    }
+
+    #[test]
+    fn any_keys_on_the_command_line_are_a_device_or_a_mistake(text in "(file|emulated|memory):([a-z]{0,6}=?[,=/.0-9a-zé]{0,9}){0,4}") {
+        let _ = device_option("--disk", &text);
+    }
+}
