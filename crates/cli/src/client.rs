@@ -1,13 +1,16 @@
-//! Speaks to a pool's daemon: one request a connection, any number of progress lines, one final answer.
+//! Speaks to a daemon, a pool's or a disk's: one request a connection, any number of progress lines, one final answer.
 //!
 //! What comes back is not trusted: lines have a greatest length, anything that is no reply ends the conversation, and short
 //! questions have a deadline. Long work has none; it ends with the daemon or with Ctrl-C.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::marker::PhantomData;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use thiserror::Error;
 use umbrella_fs::control::protocol::{Answer, Progress, Reply, Request};
 
@@ -22,22 +25,28 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Debug, Error)]
 pub(crate) enum ClientError {
     /// Nobody listens.
-    #[error("no daemon answers at {} (start the pool with `umbrella mount CONFIG`)", visible_path(socket))]
+    #[error("no daemon answers at {} ({start})", visible_path(socket))]
     NotRunning {
         /// The socket.
         socket: PathBuf,
+        /// What to do.
+        start: &'static str,
     },
     /// The socket belongs to somebody else.
-    #[error("{}: permission denied: run as root or as the owner of the mount", visible_path(socket))]
+    #[error("{}: permission denied: run as root or as the owner of {owned}", visible_path(socket))]
     NotAllowed {
         /// The socket.
         socket: PathBuf,
+        /// Of what.
+        owned: &'static str,
     },
     /// The daemon did not answer in time.
-    #[error("the daemon did not answer within {} s (see its log; `umbrella unmount --force` detaches a pool that hangs)", waited.as_secs())]
+    #[error("the daemon did not answer within {} s (see its log; {force})", waited.as_secs())]
     Silent {
         /// How long it was given.
         waited: Duration,
+        /// What to do.
+        force: &'static str,
     },
     /// The daemon hung up before it answered.
     #[error("the daemon closed the connection without an answer (see its log)")]
@@ -67,40 +76,74 @@ pub(crate) enum ClientError {
     },
 }
 
-/// The way to one daemon.
-#[derive(Debug, Clone)]
-pub(crate) struct Client {
-    socket: PathBuf,
-    patience: Duration,
+/// What is said to daemons of one kind.
+pub(crate) trait Language {
+    type Request: Serialize;
+    type Answer: DeserializeOwned;
+    type Progress: DeserializeOwned;
+    /// What the daemon's user owns.
+    const OWNED: &'static str;
+    /// How a daemon is started.
+    const START: &'static str;
+    /// What ends one that hangs.
+    const FORCE: &'static str;
 }
 
-impl Client {
+/// That of pools.
+#[derive(Debug, Clone)]
+pub(crate) struct OfPools;
+
+impl Language for OfPools {
+    type Request = Request;
+    type Answer = Answer;
+    type Progress = Progress;
+    const OWNED: &'static str = "the mount";
+    const START: &'static str = "start the pool with `umbrella mount CONFIG`";
+    const FORCE: &'static str = "`umbrella unmount --force` detaches a pool that hangs";
+}
+
+/// The way to a pool's daemon.
+pub(crate) type Client = ClientOf<OfPools>;
+
+/// The way to one daemon.
+#[derive(Debug, Clone)]
+pub(crate) struct ClientOf<L> {
+    socket: PathBuf,
+    patience: Duration,
+    language: PhantomData<L>,
+}
+
+impl<L: Language> ClientOf<L> {
     /// For the daemon at this socket.
-    pub(crate) fn new(socket: &Path) -> Client {
-        Client { socket: socket.to_owned(), patience: PATIENCE }
+    pub(crate) fn new(socket: &Path) -> ClientOf<L> {
+        ClientOf { socket: socket.to_owned(), patience: PATIENCE, language: PhantomData }
     }
 
     /// Waits no longer than this for the answer to a short question.
-    pub(crate) fn patience(self, patience: Duration) -> Client {
-        Client { patience, ..self }
+    pub(crate) fn patience(self, patience: Duration) -> ClientOf<L> {
+        ClientOf { patience, ..self }
     }
 
     /// Asks a short question.
-    pub(crate) fn ask(&self, request: &Request) -> Result<Answer, ClientError> {
+    pub(crate) fn ask(&self, request: &L::Request) -> Result<L::Answer, ClientError> {
         self.converse(request, Some(Instant::now() + self.patience), &mut |_| {})
     }
 
     /// Starts long work, and shows how far it is.
-    pub(crate) fn work(&self, request: &Request, on_progress: &mut dyn FnMut(Progress)) -> Result<Answer, ClientError> {
+    pub(crate) fn work(
+        &self,
+        request: &L::Request,
+        on_progress: &mut dyn FnMut(L::Progress),
+    ) -> Result<L::Answer, ClientError> {
         self.converse(request, None, on_progress)
     }
 
     fn converse(
         &self,
-        request: &Request,
+        request: &L::Request,
         deadline: Option<Instant>,
-        on_progress: &mut dyn FnMut(Progress),
-    ) -> Result<Answer, ClientError> {
+        on_progress: &mut dyn FnMut(L::Progress),
+    ) -> Result<L::Answer, ClientError> {
         let mut stream = UnixStream::connect(&self.socket).map_err(|error| self.no_connection(error))?;
         let mut line =
             serde_json::to_vec(request).map_err(|error| ClientError::Garbled { reason: error.to_string() })?;
@@ -111,7 +154,7 @@ impl Client {
         loop {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
-                return Err(ClientError::Silent { waited: self.patience });
+                return Err(self.silent());
             }
             replies.get_ref().set_read_timeout(left).map_err(|error| self.failed(error))?;
             line.clear();
@@ -124,7 +167,7 @@ impl Client {
             if length as u64 > LONGEST_LINE {
                 return Err(ClientError::Garbled { reason: format!("a line of more than {LONGEST_LINE} bytes") });
             }
-            match parse_reply(&line)? {
+            match parse_reply::<L>(&line)? {
                 Reply::Progress(progress) => on_progress(progress),
                 Reply::Done { answer } => return Ok(answer),
                 Reply::Error { message } => return Err(ClientError::Refused { message }),
@@ -132,12 +175,16 @@ impl Client {
         }
     }
 
+    fn silent(&self) -> ClientError {
+        ClientError::Silent { waited: self.patience, force: L::FORCE }
+    }
+
     fn no_connection(&self, error: std::io::Error) -> ClientError {
         use std::io::ErrorKind::{ConnectionRefused, NotFound, PermissionDenied};
         let socket = self.socket.clone();
         match error.kind() {
-            NotFound | ConnectionRefused => ClientError::NotRunning { socket },
-            PermissionDenied => ClientError::NotAllowed { socket },
+            NotFound | ConnectionRefused => ClientError::NotRunning { socket, start: L::START },
+            PermissionDenied => ClientError::NotAllowed { socket, owned: L::OWNED },
             _ => ClientError::Io { socket, source: error },
         }
     }
@@ -145,14 +192,14 @@ impl Client {
     fn failed(&self, error: std::io::Error) -> ClientError {
         use std::io::ErrorKind::{BrokenPipe, ConnectionReset, TimedOut, WouldBlock};
         match error.kind() {
-            WouldBlock | TimedOut => ClientError::Silent { waited: self.patience },
+            WouldBlock | TimedOut => self.silent(),
             BrokenPipe | ConnectionReset => ClientError::HungUp,
             _ => ClientError::Io { socket: self.socket.clone(), source: error },
         }
     }
 }
 
-fn parse_reply(line: &[u8]) -> Result<Reply, ClientError> {
+fn parse_reply<L: Language>(line: &[u8]) -> Result<Reply<L::Answer, L::Progress>, ClientError> {
     serde_json::from_slice(line).map_err(|error| ClientError::Garbled { reason: visible(&error.to_string()) })
 }
 

@@ -1,8 +1,8 @@
 //! Going to the background: the starter runs the program again as the leader of its own session, with standard output as a pipe
-//! and standard error as the log, and waits until the mount is ready or has failed.
+//! and standard error as the log, and waits until it is ready or has failed.
 //!
 //! Starting afresh rather than forking keeps threads, locks and open files of the starter out of the daemon. The pipe carries one
-//! line of JSON. When the starter is gone before the mount is ready, the daemon unmounts again: nobody waits for it.
+//! line of JSON. When the starter is gone before the daemon is ready, the daemon ends again: nobody waits for it.
 
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -49,7 +49,7 @@ pub(crate) fn start(args: &[OsString], log: &Path) -> anyhow::Result<()> {
         Ok(Word::Failed { error }) => bail!("{}", shown(&error)),
         Err(_) => {
             let status = daemon.wait()?;
-            bail!("the daemon ended ({status}) before the mount was ready; see {}", visible_path(log))
+            bail!("the daemon ended ({status}) before it was ready; see {}", visible_path(log))
         }
     }
 }
@@ -83,12 +83,12 @@ impl Starter {
         Ok(Starter { pipe: Arc::new(File::from(pipe)) })
     }
 
-    /// The mount is ready. Fails when the starter is gone.
+    /// All is ready. Fails when the starter is gone.
     pub(crate) fn ready(&self) -> io::Result<()> {
         self.say(&Word::Ready { pid: std::process::id() })
     }
 
-    /// There is no mount, and why. After [`Starter::ready`] nobody listens; the log has it too.
+    /// It failed, and why. After [`Starter::ready`] nobody listens; the log has it too.
     pub(crate) fn failed(&self, error: &anyhow::Error) {
         let _ = self.say(&Word::Failed { error: format!("{error:#}") });
     }

@@ -6,12 +6,14 @@ mod client;
 mod commands;
 mod config;
 mod daemon;
+mod disk;
 mod mount;
 mod mount_helper;
 mod mounts;
 mod output;
 mod pool;
 mod render;
+mod systemd;
 mod text;
 
 use std::ffi::OsString;

@@ -5,10 +5,7 @@
 
 use std::fs::DirBuilder;
 use std::io;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -24,6 +21,7 @@ use umbrella_fs::spec::PoolSpec;
 use crate::client::{Client, ClientError};
 use crate::daemon::Starter;
 use crate::pool::Pool;
+use crate::systemd;
 use crate::text::visible_path;
 use crate::{config, mounts};
 
@@ -136,7 +134,7 @@ fn after_mount(pool: &Pool, flags: &[MountFlag], starter: Option<&Starter>) -> a
     if let Some(starter) = starter {
         starter.ready().context("the process that started the daemon is gone")?;
     }
-    tell_systemd("READY=1");
+    systemd::tell("READY=1");
     Ok(())
 }
 
@@ -146,7 +144,7 @@ fn ask_to_unmount(pool: Pool) {
 }
 
 fn unmount(pool: &Pool) {
-    tell_systemd("STOPPING=1");
+    systemd::tell("STOPPING=1");
     match Client::new(&pool.socket).patience(UNMOUNT_PATIENCE).ask(&Request::Unmount) {
         // A daemon that is already gone may hang up before it answers.
         Ok(_) | Err(ClientError::HungUp) => {}
@@ -162,7 +160,7 @@ fn heed_signals(session: &Session) -> anyhow::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("catching signals")?;
     let pool = session.pool.clone();
     let config = session.config.clone();
-    let in_background = session.starter.is_some() || std::env::var_os("NOTIFY_SOCKET").is_some();
+    let in_background = session.starter.is_some() || systemd::listens();
     let heed = move || {
         let mut asked = false;
         for signal in signals.forever() {
@@ -191,18 +189,5 @@ fn reload(pool: &Pool, path: &Path) {
     match Client::new(&pool.socket).ask(&Request::RulesReload { rules }) {
         Ok(_) => tracing::info!("rules reloaded"),
         Err(error) => tracing::error!("the rules stay as they were: {error}"),
-    }
-}
-
-/// Says where the service is, when systemd wants to know (`Type=notify`); see sd_notify(3).
-fn tell_systemd(state: &str) {
-    let Some(address) = std::env::var_os("NOTIFY_SOCKET") else { return };
-    let address = match address.as_bytes().strip_prefix(b"@") {
-        Some(name) => SocketAddr::from_abstract_name(name),
-        None => SocketAddr::from_pathname(&address),
-    };
-    let sent = address.and_then(|address| UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address));
-    if let Err(error) = sent {
-        tracing::warn!("telling systemd {state}: {error}");
     }
 }

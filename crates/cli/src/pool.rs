@@ -200,8 +200,12 @@ pub(crate) fn state_dir(mount: &Path) -> PathBuf {
 
 /// Where a daemon logs when nothing else is said.
 pub(crate) fn log_file(mount: &Path) -> PathBuf {
-    let dir = own_dir("UMBRELLA_LOG_DIR", "/var/log/umbrella", "XDG_STATE_HOME", Some(".local/state"));
-    dir.join(format!("{}.log", short_name(mount)))
+    log_dir().join(format!("{}.log", short_name(mount)))
+}
+
+/// Where daemons log: `UMBRELLA_LOG_DIR`, or `/var/log/umbrella`, or the user's own state.
+pub(crate) fn log_dir() -> PathBuf {
+    own_dir("UMBRELLA_LOG_DIR", "/var/log/umbrella", "XDG_STATE_HOME", Some(".local/state"))
 }
 
 /// `variable` if set; the system's directory for root; else the user's, from `user_variable` or below the home directory.

@@ -48,7 +48,7 @@ impl Command {
             Command::Enforce(args) => args.run(),
             Command::Branch(args) => args.run(),
             Command::Rules(args) => args.run(),
-            Command::Disk(args) => args.run(),
+            Command::Disk(args) => args.run(verbose),
             Command::Lab(args) => args.run(),
             Command::Completions(args) => args.run(),
         }

@@ -95,8 +95,6 @@ pub(crate) enum Problem {
     ListensTwice { address: Listen },
     #[error("[cache] does nothing without [flash]; name the flash before the disk, or leave it out")]
     CacheWithoutFlash,
-    #[error("spin_down belongs to [disk]: flash has no motor")]
-    FlashSleeps,
     #[error("[flash] and [disk] are both {}; the flash must be a device of its own", visible_path(path))]
     SameDevice { path: PathBuf },
     #[error("{key:?} is only for kind {kinds}")]
@@ -105,6 +103,8 @@ pub(crate) enum Problem {
     KindNeedsKey { kind: String, key: &'static str },
     #[error("size: {size} is more than {profile:?} has, which is {most}")]
     LargerThanProfile { size: ByteSize, profile: &'static str, most: ByteSize },
+    #[error("an emulated disk without a path is kept in memory, and needs a size")]
+    SizeOfMemory,
     #[error("{} has no value (write KIND:KEY=VALUE,KEY=VALUE)", quoted(text))]
     KeyWithoutValue { text: String },
     #[error("{key:?} is given twice (leave one)")]

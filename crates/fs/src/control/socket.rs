@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex};
 use rustix::net::sockopt::socket_peercred;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -25,6 +26,8 @@ use super::protocol::Reply;
 const LONGEST: u64 = 4 << 20;
 /// How long a client may take to say what it wants.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the last answers may take.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// What carries out requests, each on a thread of its own.
 pub trait Service: Send + Sync + 'static {
@@ -73,11 +76,36 @@ pub struct Listener {
     path: PathBuf,
 }
 
-/// A socket that is answered; dropped, it is gone.
+/// A socket that is answered; dropped, it is gone, and those who asked have their answers unless that takes too long.
 #[derive(Debug)]
 pub struct Serving {
     path: PathBuf,
     stop: Arc<AtomicBool>,
+    clients: Arc<Clients>,
+}
+
+/// How many clients wait for an answer.
+#[derive(Debug, Default)]
+struct Clients {
+    number: Mutex<usize>,
+    answered: Condvar,
+}
+
+/// One of them.
+struct Client(Arc<Clients>);
+
+impl Client {
+    fn new(clients: &Arc<Clients>) -> Client {
+        *clients.number.lock() += 1;
+        Client(Arc::clone(clients))
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        *self.0.number.lock() -= 1;
+        self.0.answered.notify_all();
+    }
 }
 
 impl Listener {
@@ -105,7 +133,8 @@ impl Listener {
     /// Answers from now on, each client on a thread of its own.
     pub fn serve<S: Service>(self, service: S) -> Serving {
         let stop = Arc::new(AtomicBool::new(false));
-        let serving = Serving { path: self.path, stop: Arc::clone(&stop) };
+        let clients = Arc::new(Clients::default());
+        let serving = Serving { path: self.path, stop: Arc::clone(&stop), clients: Arc::clone(&clients) };
         let service = Arc::new(service);
         let listener = self.listener;
         let accept = move || {
@@ -114,11 +143,12 @@ impl Listener {
                     return;
                 }
                 let Ok(client) = client else { continue };
-                let service = Arc::clone(&service);
+                let (service, waiting) = (Arc::clone(&service), Client::new(&clients));
                 let spawned = thread::Builder::new().name("control".to_owned()).spawn(move || {
                     if let Err(error) = answer_client(&client, &*service) {
                         tracing::debug!(%error, "control client");
                     }
+                    drop(waiting);
                 });
                 if let Err(error) = spawned {
                     tracing::warn!(%error, "control client refused");
@@ -138,6 +168,8 @@ impl Drop for Serving {
         // Wakes the thread that waits for clients.
         let _ = UnixStream::connect(&self.path);
         let _ = fs::remove_file(&self.path);
+        let mut number = self.clients.number.lock();
+        self.clients.answered.wait_while_for(&mut number, |number| *number > 0, FAREWELL);
     }
 }
 

@@ -1,4 +1,4 @@
-//! `umbrella disk check`: is a disk's configuration right, and is what it names there?
+//! `umbrella disk check`: is a disk's configuration right, is what it names there, and are the halves of a hybrid disk whole?
 
 use std::fs::Metadata;
 use std::io::ErrorKind;
@@ -8,17 +8,21 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
+use umbrella_block::file::Access;
+use umbrella_block::hybrid::{self, CheckReport};
 
 use super::source::SourceArgs;
 use crate::config::ConfigErrors;
 use crate::config::ErrorReport;
-use crate::config::disk::{DeviceSpec, DiskSpec};
-use crate::output;
+use crate::config::disk::{CacheSpec, DeviceSpec, DiskSpec};
+use crate::disk::open::Part;
+use crate::disk::place;
+use crate::output::{self, reasons};
 use crate::text::{count, visible_path};
 
-/// Check a disk: its configuration, and what it is made of.
+/// Check a disk: its configuration, what it is made of, and the log of a hybrid disk.
 ///
-/// Changes nothing. Ends with 1 when something is wrong; warnings alone end with 0.
+/// Changes nothing. Of a disk that is served only the configuration is checked. Ends with 1 when something is wrong; warnings alone end with 0.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -42,6 +46,8 @@ struct Report {
     warnings: Vec<Message>,
     /// The disk, with all defaults; nothing when the configuration is wrong.
     disk: Option<DiskSpec>,
+    /// The halves of a hybrid disk, if they belong together.
+    pair: Option<CheckReport>,
 }
 
 /// A mistake at a place of a file, or about a device.
@@ -72,7 +78,7 @@ impl CheckArgs {
                 }
                 Ok(errors) => {
                     let errors = errors.reports().into_iter().map(Message::Place).collect();
-                    Report { ok: false, errors, warnings: Vec::new(), disk: None }
+                    Report { ok: false, errors, warnings: Vec::new(), disk: None, pair: None }
                 }
                 Err(error) => return Err(error),
             },
@@ -88,7 +94,7 @@ impl CheckArgs {
 
 /// Looks at what the disk is made of, without opening it.
 fn look(disk: DiskSpec) -> Report {
-    let mut report = Report { ok: true, errors: Vec::new(), warnings: Vec::new(), disk: None };
+    let mut report = Report { ok: true, errors: Vec::new(), warnings: Vec::new(), disk: None, pair: None };
     let flash = disk.cache.as_ref().map(|cache| ("flash", &cache.flash));
     for (part, device) in std::iter::once(("disk", &disk.disk)).chain(flash) {
         let Some(path) = device.path() else { continue };
@@ -98,9 +104,34 @@ fn look(disk: DiskSpec) -> Report {
             Err(error) => report.errors.push(Message::Device { message: format!("{part}: {error}") }),
         }
     }
+    if let (Some(cache), true) = (&disk.cache, report.errors.is_empty() && report.warnings.is_empty()) {
+        look_at_halves(&disk, cache, &mut report);
+    }
     report.ok = report.errors.is_empty();
     report.disk = Some(disk);
     report
+}
+
+/// Reads both halves of a hybrid disk that nobody uses.
+fn look_at_halves(disk: &DiskSpec, cache: &CacheSpec, report: &mut Report) {
+    if place::is_served(&disk.name) {
+        let message =
+            format!("{} is served: its halves are not looked at (see `umbrella disk status {}`)", disk.name, disk.name);
+        return report.warnings.push(Message::Device { message });
+    }
+    let open = |device| Ok(Part::open_data(device, Access::ReadOnly)?.map(|part| part.half()));
+    let checked = open(&disk.disk).and_then(|disk| Ok(disk.zip(open(&cache.flash)?))).and_then(|halves| {
+        let Some((disk, flash)) = halves else { return Ok(None) };
+        Ok(Some(hybrid::check(&disk, &flash)?))
+    });
+    match checked {
+        Ok(pair) => {
+            let damage = pair.as_ref().and_then(|pair| pair.damage.clone());
+            report.errors.extend(damage.map(|message| Message::Device { message }));
+            report.pair = pair;
+        }
+        Err(error) => report.errors.push(Message::Device { message: reasons(&error) }),
+    }
 }
 
 /// What is odd about a device, or why it cannot be used.
@@ -126,6 +157,19 @@ fn look_at(path: &Path, device: &DeviceSpec) -> Result<Option<String>, String> {
     }
 }
 
+/// What is in the log.
+fn log(pair: &CheckReport) -> String {
+    let torn = if pair.torn { "; one more was being written when it ended, and had not been acknowledged" } else { "" };
+    format!(
+        "log: {}, {} of {}{torn}; {} not on the disk yet, in {}",
+        count(pair.records, "record"),
+        pair.log_used,
+        pair.log_size,
+        pair.cached,
+        count(pair.only_in_log.len() as u64, "range")
+    )
+}
+
 fn is_disk(data: &Metadata) -> bool {
     data.is_file() || data.file_type().is_block_device()
 }
@@ -134,6 +178,9 @@ fn summary(report: &Report) -> String {
     let warnings = report.warnings.iter().map(|warning| format!("warning: {}", warning.text()));
     let errors = report.errors.iter().map(|error| format!("error: {}", error.text()));
     let mut lines: Vec<String> = errors.chain(warnings).collect();
+    if let Some(pair) = &report.pair {
+        lines.push(log(pair));
+    }
     if let Some(disk) = &report.disk {
         let kind = if disk.cache.is_some() { "hybrid disk" } else { disk.disk.kind() };
         let errors = count(report.errors.len() as u64, "error");

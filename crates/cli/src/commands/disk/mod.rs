@@ -1,7 +1,12 @@
 //! `umbrella disk`: block devices, one file a subcommand.
 
 mod check;
+mod create;
+mod detach;
+mod serve;
 mod source;
+mod stats;
+mod status;
 
 use std::process::ExitCode;
 
@@ -16,13 +21,32 @@ pub(crate) struct DiskArgs {
 
 #[derive(Debug, Subcommand)]
 enum DiskCommand {
+    Create(create::CreateArgs),
+    Serve(serve::ServeArgs),
+    Detach(detach::DetachArgs),
+    Status(status::StatusArgs),
+    Stats(stats::StatsArgs),
     Check(check::CheckArgs),
 }
 
 impl DiskArgs {
-    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+    /// Does it. `verbose` is passed on to a daemon.
+    pub(crate) fn run(self, verbose: u8) -> anyhow::Result<ExitCode> {
         match self.command {
+            DiskCommand::Create(args) => args.run(),
+            DiskCommand::Serve(args) => args.run(verbose),
+            DiskCommand::Detach(args) => args.run(),
+            DiskCommand::Status(args) => args.run(),
+            DiskCommand::Stats(args) => args.run(),
             DiskCommand::Check(args) => args.run(),
         }
     }
+}
+
+/// `[DISK]`
+#[derive(Debug, Args)]
+struct DiskArg {
+    /// Name or configuration of a disk; may be left out when one is served.
+    #[arg(value_name = "DISK")]
+    disk: Option<String>,
 }

@@ -1,5 +1,6 @@
 //! Which disk is meant: a configuration, or options that say the same.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use anyhow::bail;
@@ -33,8 +34,8 @@ pub(super) struct SourceArgs {
     #[arg(long, value_name = "POLICY")]
     when: Option<When>,
     /// How the flash is emptied: alg1, alg2, alg3, alg4, whole.
-    #[arg(long, value_name = "ALGORITHM")]
-    flush: Option<Algorithm>,
+    #[arg(long, value_name = "NAME")]
+    algorithm: Option<Algorithm>,
     /// Where to listen for NBD clients: unix:PATH or ADDRESS:PORT, several separated by commas [default: the disk's own socket].
     #[arg(long, value_name = "ADDRESSES", value_delimiter = ',')]
     listen: Vec<Listen>,
@@ -52,22 +53,57 @@ impl SourceArgs {
             spec.name = name.clone();
         }
         spec.read_only |= self.read_only;
-        if let Some(spin_down) = &self.spin_down {
-            spec.spin_down = spin_down.clone();
-        }
-        match &mut spec.cache {
-            Some(cache) => {
-                cache.settings.when = self.when.unwrap_or(cache.settings.when);
-                cache.settings.flush = self.flush.unwrap_or(cache.settings.flush);
-            }
-            None if self.when.is_some() => bail!("--when does nothing without a flash (name one with --flash)"),
-            None if self.flush.is_some() => bail!("--flush does nothing without a flash (name one with --flash)"),
-            None => {}
-        }
+        self.replace_settings(spec.cache.as_mut().map(|cache| &mut cache.settings))?;
         if !self.listen.is_empty() {
             spec.nbd.listen = Some(self.listen.clone());
         }
         Ok(spec)
+    }
+
+    fn replace_settings(&self, settings: Option<&mut CacheSettings>) -> anyhow::Result<()> {
+        let Some(settings) = settings else {
+            let given = [
+                self.when.map(|_| "--when"),
+                self.algorithm.map(|_| "--algorithm"),
+                self.spin_down.as_ref().map(|_| "--spin-down"),
+            ];
+            return match given.into_iter().flatten().next() {
+                Some(option) => bail!("{option} does nothing without a flash (name one with --flash)"),
+                None => Ok(()),
+            };
+        };
+        settings.when = self.when.unwrap_or(settings.when);
+        settings.algorithm = self.algorithm.unwrap_or(settings.algorithm);
+        if let Some(spin_down) = &self.spin_down {
+            settings.spin_down = spin_down.clone();
+        }
+        Ok(())
+    }
+
+    /// The same on a command line, for a daemon that is started where this program was.
+    pub(super) fn to_args(&self) -> Vec<OsString> {
+        let mut args: Vec<OsString> = Vec::new();
+        let mut option = |name: &str, value: Option<String>| {
+            if let Some(value) = value {
+                args.push(format!("--{name}={value}").into());
+            }
+        };
+        option("disk", self.disk.clone());
+        option("flash", self.flash.clone());
+        option("name", self.name.as_ref().map(ToString::to_string));
+        option("spin-down", self.spin_down.as_ref().map(ToString::to_string));
+        option("when", self.when.as_ref().map(ToString::to_string));
+        option("algorithm", self.algorithm.as_ref().map(ToString::to_string));
+        for address in &self.listen {
+            option("listen", Some(address.to_string()));
+        }
+        if self.read_only {
+            args.push("--read-only".into());
+        }
+        if let Some(config) = &self.config {
+            args.extend(["--".into(), config.clone().into_os_string()]);
+        }
+        args
     }
 
     fn as_options_say(&self, disk: &str) -> anyhow::Result<DiskSpec> {
@@ -85,7 +121,6 @@ impl SourceArgs {
                 None => disk.name()?,
             },
             read_only: false,
-            spin_down: SleepSpec::default_for(cache.is_some()),
             disk,
             cache,
             nbd: NbdSpec::default(),

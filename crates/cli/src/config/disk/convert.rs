@@ -28,24 +28,19 @@ pub(super) fn disk(c: &mut Complaints, file: &DiskFile, path: &Path) -> Option<D
         c.fail(cache.span(), Problem::CacheWithoutFlash);
     }
     if let Some(flash) = &file.flash {
-        flash_alone(c, flash.get_ref(), &file.disk);
+        not_the_same(c, flash.get_ref(), file.disk.get_ref());
     }
-    let spin_down = spin_down(c, file.disk.get_ref().spin_down.as_ref(), flash.is_some());
     let settings = file.cache.as_ref().map_or_else(CacheSettings::default, |cache| settings(c, cache.get_ref()));
     let nbd = nbd(c, &file.nbd);
     let cache = match flash {
         Some(flash) => Some(CacheSpec { flash: flash?, settings }),
         None => None,
     };
-    Some(DiskSpec { name: name?, read_only: file.read_only, disk: disk?, spin_down, cache, nbd })
+    Some(DiskSpec { name: name?, read_only: file.read_only, disk: disk?, cache, nbd })
 }
 
-/// What may not be said of flash beside this disk.
-fn flash_alone(c: &mut Complaints, flash: &DeviceFile, disk: &Spanned<DeviceFile>) {
-    if let Some(key) = &flash.spin_down {
-        c.fail(key.span(), Problem::FlashSleeps);
-    }
-    if let (Some(path), Some(disk)) = (&flash.path, &disk.get_ref().path)
+fn not_the_same(c: &mut Complaints, flash: &DeviceFile, disk: &DeviceFile) {
+    if let (Some(path), Some(disk)) = (&flash.path, &disk.path)
         && Path::new(path.get_ref()) == Path::new(disk.get_ref())
     {
         c.fail(path.span(), Problem::SameDevice { path: path.get_ref().into() });
@@ -90,6 +85,9 @@ pub(super) fn device(c: &mut Complaints, file: &Spanned<DeviceFile>) -> Option<D
             foreign("direct", place(direct.as_ref().map(|(span, _)| span)), "\"file\"");
             let profile = profile.or_else(|| needed(c, kind, "profile"));
             let (span, profile) = profile?;
+            if path.is_none() && size.is_none() {
+                c.fail(span.clone(), Problem::SizeOfMemory);
+            }
             let size = size.and_then(|(span, size)| Some((span, size?)));
             known_profile(c, span, profile, size.as_ref());
             Some(DeviceSpec::Emulated {
@@ -155,21 +153,21 @@ fn known_profile(c: &mut Complaints, span: Range<usize>, name: &str, size: Optio
     }
 }
 
-fn spin_down(c: &mut Complaints, given: Option<&Spanned<String>>, hybrid: bool) -> SleepSpec {
-    let parsed = given.and_then(|given| {
-        given.get_ref().parse().map_err(|error| c.fail(given.span(), Problem::SpinDown { error })).ok()
-    });
-    parsed.unwrap_or_else(|| SleepSpec::default_for(hybrid))
+fn spin_down(c: &mut Complaints, given: Option<&Spanned<String>>) -> Option<SleepSpec> {
+    let given = given?;
+    given.get_ref().parse().map_err(|error| c.fail(given.span(), Problem::SpinDown { error })).ok()
 }
 
 fn settings(c: &mut Complaints, file: &CacheFile) -> CacheSettings {
     let default = CacheSettings::default();
     CacheSettings {
         when: word(c, file.when.as_ref(), &When::ALL.map(When::name)),
-        flush: word(c, file.flush.as_ref(), &Algorithm::ALL.map(Algorithm::name)),
-        high_mark: percent(c, "high_mark", file.high_mark.as_ref(), default.high_mark),
+        algorithm: word(c, file.algorithm.as_ref(), &Algorithm::ALL.map(Algorithm::name)),
+        high: percent(c, "high", file.high.as_ref(), default.high),
         memory: c.size("memory", file.memory.as_ref(), "more than 0 bytes").unwrap_or(default.memory),
-        share: percent(c, "share", file.share.as_ref(), default.share),
+        drain_share: percent(c, "drain_share", file.drain_share.as_ref(), default.drain_share),
+        quiet: c.duration("quiet", file.quiet.as_ref(), default.quiet),
+        spin_down: spin_down(c, file.spin_down.as_ref()).unwrap_or(default.spin_down),
     }
 }
 

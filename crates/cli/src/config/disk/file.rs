@@ -29,7 +29,6 @@ pub(super) struct DeviceFile {
     pub(super) direct: Option<Spanned<bool>>,
     pub(super) profile: Option<Spanned<String>>,
     pub(super) speed: Option<Spanned<Number>>,
-    pub(super) spin_down: Option<Spanned<String>>,
 }
 
 /// `[cache]`
@@ -37,10 +36,12 @@ pub(super) struct DeviceFile {
 #[serde(deny_unknown_fields)]
 pub(super) struct CacheFile {
     pub(super) when: Option<Spanned<String>>,
-    pub(super) flush: Option<Spanned<String>>,
-    pub(super) high_mark: Option<Spanned<Scalar>>,
+    pub(super) algorithm: Option<Spanned<String>>,
+    pub(super) high: Option<Spanned<Scalar>>,
     pub(super) memory: Option<Spanned<Scalar>>,
-    pub(super) share: Option<Spanned<Scalar>>,
+    pub(super) drain_share: Option<Spanned<Scalar>>,
+    pub(super) quiet: Option<Spanned<Scalar>>,
+    pub(super) spin_down: Option<Spanned<String>>,
 }
 
 /// `[nbd]`

@@ -4,13 +4,15 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 use thiserror::Error;
+use umbrella_block::serve::nbd::Address;
 use umbrella_policy::flash_cache::{Algorithm, Percent, When};
 use umbrella_policy::spin_down::{Costs, SpinDown};
 use umbrella_policy::{PolicyError, Spec};
-use umbrella_units::{ByteSize, Nanos};
+use umbrella_units::{ByteSize, Nanos, format_duration};
 
 use crate::text::quoted;
 
@@ -20,7 +22,6 @@ pub(crate) struct DiskSpec {
     pub(crate) name: DiskName,
     pub(crate) read_only: bool,
     pub(crate) disk: DeviceSpec,
-    pub(crate) spin_down: SleepSpec,
     /// What makes it a hybrid disk.
     pub(crate) cache: Option<CacheSpec>,
     pub(crate) nbd: NbdSpec,
@@ -154,13 +155,6 @@ pub(crate) enum BadSleep {
     Offline { name: &'static str },
 }
 
-impl SleepSpec {
-    /// A disk that has flash before it sleeps, another does not.
-    pub(crate) fn default_for(hybrid: bool) -> SleepSpec {
-        SleepSpec { text: if hybrid { "adaptive" } else { "never" }.to_owned() }
-    }
-}
-
 impl FromStr for SleepSpec {
     type Err = BadSleep;
 
@@ -176,9 +170,15 @@ impl FromStr for SleepSpec {
     }
 }
 
+impl fmt::Display for SleepSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.text)
+    }
+}
+
 impl Serialize for SleepSpec {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.text)
+        serializer.collect_str(self)
     }
 }
 
@@ -194,23 +194,33 @@ pub(crate) struct CacheSpec {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct CacheSettings {
     pub(crate) when: When,
-    pub(crate) flush: Algorithm,
+    pub(crate) algorithm: Algorithm,
     /// Of the flash.
-    pub(crate) high_mark: Percent,
-    /// For the buffers of a flush.
+    pub(crate) high: Percent,
+    /// For draining.
     pub(crate) memory: ByteSize,
-    /// Of the disk's time, while others wait for it.
-    pub(crate) share: Percent,
+    /// Of the disk's time, while others want the disk too.
+    pub(crate) drain_share: Percent,
+    /// How long nobody may have asked for anything before the disk counts as quiet.
+    #[serde(serialize_with = "duration")]
+    pub(crate) quiet: Duration,
+    pub(crate) spin_down: SleepSpec,
+}
+
+fn duration<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&format_duration(*duration))
 }
 
 impl Default for CacheSettings {
     fn default() -> CacheSettings {
         CacheSettings {
             when: When::default(),
-            flush: Algorithm::default(),
-            high_mark: When::HIGH,
+            algorithm: Algorithm::default(),
+            high: When::HIGH,
             memory: ByteSize(16 << 20),
-            share: Percent(50),
+            drain_share: Percent(50),
+            quiet: Duration::from_secs(2),
+            spin_down: SleepSpec { text: "adaptive".to_owned() },
         }
     }
 }
@@ -255,6 +265,24 @@ impl FromStr for Listen {
             Some(path) if path.starts_with('/') && !path.contains('\0') => Ok(Listen::Unix(PathBuf::from(path))),
             Some(_) => Err(bad()),
             None => text.parse().map(Listen::Tcp).map_err(|_| bad()),
+        }
+    }
+}
+
+impl From<&Listen> for Address {
+    fn from(listen: &Listen) -> Address {
+        match listen {
+            Listen::Unix(path) => Address::Unix(path.clone()),
+            Listen::Tcp(address) => Address::Tcp(*address),
+        }
+    }
+}
+
+impl From<&Address> for Listen {
+    fn from(address: &Address) -> Listen {
+        match address {
+            Address::Unix(path) => Listen::Unix(path.clone()),
+            Address::Tcp(address) => Listen::Tcp(*address),
         }
     }
 }

@@ -38,10 +38,10 @@ fn two_paths_make_a_hybrid_disk_with_defaults_that_work() {
         "name": "media",
         "read_only": false,
         "disk": { "kind": "file", "path": "/dev/sdb", "size": null, "direct": true },
-        "spin_down": "adaptive",
         "cache": {
             "flash": { "kind": "file", "path": "/dev/nvme0n1p3", "size": null, "direct": true },
-            "when": "piggyback", "flush": "whole", "high_mark": 75, "memory": 16 << 20, "share": 50,
+            "when": "piggyback", "algorithm": "whole", "high": 75, "memory": 16 << 20, "drain_share": 50, "quiet": "2s",
+            "spin_down": "adaptive",
         },
         "nbd": { "listen": null, "connections": 16 },
     });
@@ -60,7 +60,6 @@ fn every_key_is_read() {
         path = "/srv//slow.img"
         size = "4GiB"
         speed = 10
-        spin_down = "fixed:timeout=5m"
         [flash]
         kind = "emulated"
         profile = "mlc_samsung"
@@ -68,10 +67,12 @@ fn every_key_is_read() {
         speed = 2.5
         [cache]
         when = "watermark"
-        flush = "alg4"
-        high_mark = "60%"
+        algorithm = "alg4"
+        high = "60%"
         memory = "1MiB"
-        share = "10 %"
+        drain_share = "10 %"
+        quiet = "500ms"
+        spin_down = "fixed:timeout=5m"
         [nbd]
         listen = ["unix:/run/slow.nbd", "127.0.0.1:10809", "[::1]:0"]
         connections = 4
@@ -81,22 +82,14 @@ fn every_key_is_read() {
         "name": "Slow.disk_1",
         "read_only": true,
         "disk": { "kind": "emulated", "profile": "modern", "speed": 10.0, "path": "/srv/slow.img", "size": 4u64 << 30 },
-        "spin_down": "fixed:timeout=5m",
         "cache": {
             "flash": { "kind": "emulated", "profile": "mlc_samsung", "speed": 2.5, "path": null, "size": 256 << 20 },
-            "when": "watermark", "flush": "alg4", "high_mark": 60, "memory": 1 << 20, "share": 10,
+            "when": "watermark", "algorithm": "alg4", "high": 60, "memory": 1 << 20, "drain_share": 10, "quiet": "500ms",
+            "spin_down": "fixed:timeout=5m",
         },
         "nbd": { "listen": ["unix:/run/slow.nbd", "127.0.0.1:10809", "[::1]:0"], "connections": 4 },
     });
     assert_eq!(serde_json::to_value(&spec).unwrap(), expected);
-}
-
-#[test]
-fn a_disk_without_flash_does_not_sleep_unless_told_to() {
-    assert_eq!(good("disk = { path = \"/dev/sdb\" }").spin_down, "never".parse().unwrap());
-    let told = good("disk = { path = \"/dev/sdb\", spin_down = \"rent_to_buy\" }");
-    assert_eq!(told.spin_down, "rent_to_buy".parse().unwrap());
-    assert_eq!(good("disk = { kind = \"memory\", size = \"1MiB\" }").cache, None);
 }
 
 #[test]
@@ -134,7 +127,7 @@ fn mistakes_about_devices_are_found_and_say_what_to_write() {
         ("[disk]\n".into(), &["1:1: a device of kind \"file\" needs \"path\""]),
         (
             "[disk]\npaht = 1\n".into(),
-            &["2:1: unknown key \"paht\" (did you mean \"path\"?); valid keys: kind, path, size, direct, profile, speed, spin_down"],
+            &["2:1: unknown key \"paht\" (did you mean \"path\"?); valid keys: kind, path, size, direct, profile, speed"],
         ),
         ("[disk]\npath = \"sdb\"\n".into(), &["2:8: path must be an absolute path without \"..\" (it begins with \"/\"), not \"sdb\""]),
         (
@@ -192,20 +185,19 @@ fn mistakes_about_sleep_and_flash_are_found_and_say_what_to_write() {
     let flash = format!("{DISK}[flash]\npath = \"/dev/sdc\"\n");
     check(&[
         (
-            format!("{DISK}spin_down = \"adaptiv\"\n"),
+            format!("{flash}[cache]\nspin_down = \"adaptiv\"\n"),
             &[
-                "3:13: spin_down: there is no policy \"adaptiv\" (did you mean \"adaptive\"?); known: never, fixed, adaptive, rent_to_buy, optimum",
+                "6:13: spin_down: there is no policy \"adaptiv\" (did you mean \"adaptive\"?); known: never, fixed, adaptive, rent_to_buy, optimum",
             ],
         ),
         (
-            format!("{DISK}spin_down = \"optimum\"\n"),
-            &["3:13: spin_down: the policy \"optimum\" must be told the future, which only the lab can"],
+            format!("{flash}[cache]\nspin_down = \"optimum\"\n"),
+            &["6:13: spin_down: the policy \"optimum\" must be told the future, which only the lab can"],
         ),
         (
-            format!("{DISK}spin_down = \"fixed:time=1m\"\n"),
-            &["3:13: spin_down: policy \"fixed\" has no parameter \"time\"; it has: timeout"],
+            format!("{flash}[cache]\nspin_down = \"fixed:time=1m\"\n"),
+            &["6:13: spin_down: policy \"fixed\" has no parameter \"time\"; it has: timeout"],
         ),
-        (format!("{flash}spin_down = \"never\"\n"), &["5:13: spin_down belongs to [disk]: flash has no motor"]),
         (
             format!("{DISK}[cache]\n"),
             &["3:1: [cache] does nothing without [flash]; name the flash before the disk, or leave it out"],
@@ -215,17 +207,17 @@ fn mistakes_about_sleep_and_flash_are_found_and_say_what_to_write() {
             &["4:8: [flash] and [disk] are both /dev/sdb; the flash must be a device of its own"],
         ),
         (
-            format!("{flash}[cache]\nwhen = \"ful\"\nflush = \"alg5\"\n"),
+            format!("{flash}[cache]\nwhen = \"ful\"\nalgorithm = \"alg5\"\n"),
             &[
                 "6:8: \"ful\" is not valid here (did you mean \"full\"?); valid values: \"each\", \"full\", \"watermark\", \"piggyback\"",
-                "7:9: \"alg5\" is not valid here (did you mean \"alg1\"?); valid values: \"alg1\", \"alg2\", \"alg3\", \"alg4\", \"whole\"",
+                "7:13: \"alg5\" is not valid here (did you mean \"alg1\"?); valid values: \"alg1\", \"alg2\", \"alg3\", \"alg4\", \"whole\"",
             ],
         ),
         (
-            format!("{flash}[cache]\nhigh_mark = \"0%\"\nshare = 50\nmemory = \"0\"\n"),
+            format!("{flash}[cache]\nhigh = \"0%\"\ndrain_share = 50\nmemory = \"0\"\n"),
             &[
-                "6:13: high_mark must be a share from \"1%\" to \"100%\", not \"0%\"",
-                "7:9: share must be a share from \"1%\" to \"100%\", not \"50\"",
+                "6:8: high must be a share from \"1%\" to \"100%\", not \"0%\"",
+                "7:15: drain_share must be a share from \"1%\" to \"100%\", not \"50\"",
                 "8:10: memory must be more than 0 bytes, not \"0\"",
             ],
         ),

@@ -1,0 +1,78 @@
+//! `umbrella disk serve`: offers a disk over NBD.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::Args;
+use serde_json::json;
+
+use super::source::SourceArgs;
+use crate::config::disk::DiskSpec;
+use crate::daemon::{self, Starter};
+use crate::disk::place;
+use crate::disk::protocol::{Answer, DiskClient, Request};
+use crate::disk::serve::serve;
+use crate::{output, pool};
+
+/// Offer a disk over NBD.
+///
+/// Stays in the foreground and logs to standard error, until it is detached (`umbrella disk detach`, Ctrl-C or SIGTERM). The first
+/// signal finishes what is under way; what is on flash stays there for the next start. The second ends at once, which loses nothing that was
+/// flushed.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  umbrella disk serve /etc/umbrella/media.disk.toml
+  umbrella disk serve media.disk.toml --daemon
+  umbrella disk serve --disk /srv/image.raw --listen 127.0.0.1:10809
+  umbrella disk serve --disk emulated:profile=modern,size=1GiB,speed=10 --name slow")]
+pub(super) struct ServeArgs {
+    #[command(flatten)]
+    source: SourceArgs,
+    /// Go to the background once the disk can be used; if it fails, say why and end with 1.
+    #[arg(short, long)]
+    daemon: bool,
+    /// Where a daemon logs [default: /var/log/umbrella/disk-NAME.log].
+    #[arg(long, value_name = "FILE", requires = "daemon")]
+    log: Option<PathBuf>,
+    /// With --daemon: print JSON.
+    #[arg(long, requires = "daemon")]
+    json: bool,
+    /// This is the daemon, and its standard output is the pipe to the process that started it.
+    #[arg(long, hide = true)]
+    announce: bool,
+}
+
+impl ServeArgs {
+    pub(super) fn run(self, verbose: u8) -> anyhow::Result<ExitCode> {
+        // Before the directory is left, which paths may be relative to.
+        let spec = self.source.read()?;
+        if self.announce {
+            let starter = Starter::leave()?;
+            serve(spec, Some(&starter)).inspect_err(|error| starter.failed(error))?;
+        } else if self.daemon {
+            self.start(&spec, verbose)?;
+        } else {
+            serve(spec, None)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Starts the daemon and waits for its word.
+    fn start(&self, spec: &DiskSpec, verbose: u8) -> anyhow::Result<()> {
+        let log = self.log.clone().unwrap_or_else(|| pool::log_dir().join(format!("disk-{}.log", spec.name)));
+        let mut args = vec!["disk".into(), "serve".into(), "--announce".into()];
+        args.extend((0..verbose).map(|_| "--verbose".into()));
+        args.extend(self.source.to_args());
+        daemon::start(&args, &log)?;
+        if self.json {
+            let client = DiskClient::new(&place::control(&spec.name));
+            let Answer::Status(status) = client.ask(&Request::Status).context("asking the new daemon")? else {
+                return Err(crate::client::ClientError::Unexpected.into());
+            };
+            output::json(&json!({ "name": status.name, "listen": status.listen, "pid": status.pid }))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,144 @@
+//! `umbrella disk status`: disks at a glance.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+use umbrella_units::{SectorRange, format_duration};
+
+use super::DiskArg;
+use crate::client::ClientError;
+use crate::disk::place::{self, Meant};
+use crate::disk::protocol::{Answer, DiskStatus, Motor, Request};
+use crate::output::{self, OutputError};
+use crate::text::{count, visible};
+
+/// Ranges that are shown to people.
+const SHOWN_RANGES: usize = 20;
+
+/// Show what is offered, how full the flash is, what the disk does, and what is wrong.
+///
+/// Wakes no disk. Without DISK: all that are served.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  umbrella disk status
+  umbrella disk status media --json | jq .cache.used
+  umbrella disk status media --watch")]
+pub(super) struct StatusArgs {
+    #[command(flatten)]
+    disk: DiskArg,
+    /// Show it again every second, until Ctrl-C.
+    #[arg(short, long)]
+    watch: bool,
+    /// Print JSON: an object, or a list of them without DISK.
+    #[arg(long)]
+    json: bool,
+}
+
+impl StatusArgs {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        loop {
+            self.show()?;
+            if !self.watch {
+                return Ok(ExitCode::SUCCESS);
+            }
+            std::thread::sleep(Duration::from_secs(1));
+        }
+    }
+
+    fn show(&self) -> anyhow::Result<()> {
+        if self.disk.disk.is_some() {
+            let status = ask(&place::find(self.disk.disk.as_deref())?)?;
+            if self.json {
+                self.print_json(&status)?;
+            } else {
+                output::print(&text(&status))?;
+            }
+            return Ok(());
+        }
+        let meant = place::served().into_iter().map(|name| Meant { name, spec: None });
+        let all = meant.map(|disk| ask(&disk)).collect::<anyhow::Result<Vec<DiskStatus>>>()?;
+        if self.json {
+            self.print_json(&all)?;
+        } else if all.is_empty() {
+            output::line("no disk is served")?;
+        } else {
+            output::print(&all.iter().map(text).collect::<Vec<_>>().join("\n"))?;
+        }
+        Ok(())
+    }
+
+    /// One line each time when it is shown again and again.
+    fn print_json(&self, value: &impl Serialize) -> Result<(), OutputError> {
+        if self.watch { output::json_line(value) } else { output::json(value) }
+    }
+}
+
+fn ask(meant: &Meant) -> anyhow::Result<DiskStatus> {
+    let Answer::Status(status) = meant.client().ask(&Request::Status)? else {
+        return Err(ClientError::Unexpected.into());
+    };
+    Ok(*status)
+}
+
+fn text(status: &DiskStatus) -> String {
+    let mut text = String::new();
+    let kind = if status.kind == "hybrid" { "hybrid disk" } else { &status.kind };
+    let read_only = if status.read_only { ", read-only" } else { "" };
+    let uptime = format_duration(Duration::from_secs(status.uptime_seconds));
+    let _ = writeln!(
+        text,
+        "{}  {}, {}{read_only}, up {uptime}, process {}, version {}",
+        visible(&status.name),
+        visible(kind),
+        status.size,
+        status.pid,
+        visible(&status.version)
+    );
+    let clients = count(status.clients, "client");
+    let _ = writeln!(text, "  nbd    {}, {clients}", visible(&status.listen.join(", ")));
+    if let Some(power) = status.power {
+        let _ = writeln!(text, "  disk   {}", motor(power));
+    }
+    if let Some(cache) = &status.cache {
+        let percent = (cache.used.0 * 100).checked_div(cache.size.0).unwrap_or(0);
+        let _ = writeln!(
+            text,
+            "  flash  {percent} % full: {} of {}, {} not on the disk yet; {:.1} laps",
+            cache.used, cache.size, cache.cached, cache.laps
+        );
+        let (when, algorithm) = (visible(&cache.when), visible(&cache.algorithm));
+        let _ = writeln!(
+            text,
+            "         when = {when}, algorithm = {algorithm}, spin_down = {}",
+            visible(&cache.spin_down)
+        );
+        if let Some(left) = cache.draining {
+            let _ = writeln!(text, "         being emptied, {left} left");
+        }
+    }
+    for trouble in &status.trouble {
+        let _ = writeln!(text, "  wrong: {}", visible(trouble));
+    }
+    for range in status.at_risk.iter().take(SHOWN_RANGES) {
+        let _ = writeln!(text, "  at risk: {range}");
+    }
+    let hidden = status.at_risk.iter().skip(SHOWN_RANGES);
+    let (ranges, sectors) =
+        hidden.fold((0, 0), |(ranges, sectors), range: &SectorRange| (ranges + 1, sectors + range.sectors));
+    if ranges > 0 {
+        let _ = writeln!(text, "  at risk: {sectors} sectors more in {} (all with --json)", count(ranges, "range"));
+    }
+    text
+}
+
+fn motor(motor: Motor) -> &'static str {
+    match motor {
+        Motor::Spinning => "spinning",
+        Motor::Standby => "asleep",
+        Motor::Changing => "waking up or going to sleep",
+    }
+}

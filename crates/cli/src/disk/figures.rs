@@ -1,0 +1,121 @@
+//! Every figure of a disk: one table with name, meaning and source.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use umbrella_block::emulated::Meter;
+use umbrella_block::hybrid::HybridStats;
+use umbrella_block::serve::nbd;
+use umbrella_units::{ByteSize, Nanos};
+
+/// A value.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Figure {
+    Count(u64),
+    Real(f64),
+}
+
+impl fmt::Display for Figure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Figure::Count(count) => write!(f, "{count}"),
+            Figure::Real(real) => write!(f, "{real:.3}"),
+        }
+    }
+}
+
+/// What figures come from; what a disk does not have it has no figures of.
+#[derive(Debug, Default)]
+pub(crate) struct Sources {
+    pub(crate) cache: Option<HybridStats>,
+    /// Of an emulated disk.
+    pub(crate) disk: Option<Meter>,
+    /// Of emulated flash.
+    pub(crate) flash: Option<Meter>,
+}
+
+type Read = fn(&nbd::Stats, &Sources) -> Option<Figure>;
+
+const TABLE: &[(&str, &str, Read)] = &[
+    ("umbrella_disk_clients_count", "NBD connections now (gauge)", |nbd, _| count(nbd.connections)),
+    ("umbrella_disk_clients_accepted_count", "NBD connections since the start", |nbd, _| count(nbd.accepted)),
+    ("umbrella_disk_clients_refused_count", "NBD connections refused because there were too many", |nbd, _| {
+        count(nbd.turned_away)
+    }),
+    ("umbrella_disk_reads_count", "reads by NBD clients", |nbd, _| count(nbd.reads)),
+    ("umbrella_disk_read_bytes", "bytes read by NBD clients", |nbd, _| count(nbd.read_bytes)),
+    ("umbrella_disk_writes_count", "writes by NBD clients", |nbd, _| count(nbd.writes)),
+    ("umbrella_disk_written_bytes", "bytes written by NBD clients", |nbd, _| count(nbd.written_bytes)),
+    ("umbrella_disk_flushes_count", "flushes by NBD clients", |nbd, _| count(nbd.flushes)),
+    ("umbrella_disk_others_count", "other requests of NBD clients", |nbd, _| count(nbd.others)),
+    ("umbrella_cache_used_bytes", "bytes of the log that may not be overwritten (gauge)", |_, s| {
+        bytes(s.cache.as_ref()?.log_used)
+    }),
+    ("umbrella_cache_size_bytes", "bytes of the log", |_, s| bytes(s.cache.as_ref()?.log_size)),
+    ("umbrella_cache_cached_bytes", "bytes whose newest data is only on flash (gauge)", |_, s| {
+        bytes(s.cache.as_ref()?.cached)
+    }),
+    ("umbrella_cache_flash_written_bytes", "bytes ever written to the flash: its wear", |_, s| {
+        bytes(s.cache.as_ref()?.flash_written)
+    }),
+    ("umbrella_cache_laps_count", "how often the log was written from one end to the other", |_, s| {
+        Some(Figure::Real(s.cache.as_ref()?.log_laps))
+    }),
+    ("umbrella_cache_records_count", "records written to the log", |_, s| count(s.cache.as_ref()?.records)),
+    ("umbrella_cache_reads_count", "reads", |_, s| count(s.cache.as_ref()?.reads)),
+    ("umbrella_cache_hits_count", "reads that needed nothing of the disk", |_, s| {
+        count(s.cache.as_ref()?.reads_from_log)
+    }),
+    ("umbrella_cache_wakes_count", "reads that had to wake the disk", |_, s| count(s.cache.as_ref()?.reads_that_woke)),
+    ("umbrella_cache_writes_count", "writes", |_, s| count(s.cache.as_ref()?.writes)),
+    ("umbrella_cache_logged_count", "writes that went to the log", |_, s| count(s.cache.as_ref()?.writes_to_log)),
+    ("umbrella_cache_drains_count", "times the log was drained", |_, s| count(s.cache.as_ref()?.drains)),
+    ("umbrella_cache_drained_bytes", "bytes brought from flash to the disk", |_, s| bytes(s.cache.as_ref()?.drained)),
+    ("umbrella_cache_drain_seconds", "time spent draining", |_, s| seconds(s.cache.as_ref()?.drain_time)),
+    ("umbrella_cache_slowed_count", "writes held back because the log was filling up", |_, s| {
+        count(s.cache.as_ref()?.slowed)
+    }),
+    ("umbrella_cache_slowed_seconds", "for how long altogether", |_, s| seconds(s.cache.as_ref()?.slowed_time)),
+    ("umbrella_spindle_ups_count", "times the disk was woken", |_, s| count(s.cache.as_ref()?.spin_ups)),
+    ("umbrella_spindle_downs_count", "times it was put to sleep", |_, s| count(s.cache.as_ref()?.spin_downs)),
+    ("umbrella_spindle_asleep_seconds", "time that it slept", |_, s| seconds(s.cache.as_ref()?.asleep)),
+    ("umbrella_emulated_disk_served_count", "requests that the emulated disk served", |_, s| {
+        count(s.disk.as_ref()?.served)
+    }),
+    ("umbrella_emulated_disk_energy_joules", "energy that it took", |_, s| {
+        Some(Figure::Real(s.disk.as_ref()?.energy().joules()))
+    }),
+    ("umbrella_emulated_flash_served_count", "requests that the emulated flash served", |_, s| {
+        count(s.flash.as_ref()?.served)
+    }),
+    ("umbrella_emulated_flash_energy_joules", "energy that it took", |_, s| {
+        Some(Figure::Real(s.flash.as_ref()?.energy().joules()))
+    }),
+];
+
+#[expect(clippy::unnecessary_wraps, reason = "a column of the table, where others have none")]
+fn count(number: u64) -> Option<Figure> {
+    Some(Figure::Count(number))
+}
+
+fn bytes(size: ByteSize) -> Option<Figure> {
+    count(size.0)
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "a column of the table, where others have none")]
+fn seconds(time: Nanos) -> Option<Figure> {
+    Some(Figure::Real(time.as_secs_f64()))
+}
+
+/// All figures that there are, by name.
+pub(crate) fn figures(nbd: &nbd::Stats, sources: &Sources) -> BTreeMap<String, Figure> {
+    TABLE.iter().filter_map(|(name, _, read)| Some(((*name).to_owned(), read(nbd, sources)?))).collect()
+}
+
+/// What a figure means, and its place among the others.
+pub(crate) fn meaning(name: &str) -> Option<(usize, &'static str)> {
+    let place = TABLE.iter().position(|(known, ..)| *known == name)?;
+    Some((place, TABLE.get(place)?.1))
+}

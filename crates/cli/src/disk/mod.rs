@@ -1,0 +1,11 @@
+//! Disks that are offered: what they are made of, the daemon that offers one, and what is said to it.
+
+mod figures;
+pub(crate) mod offered;
+pub(crate) mod open;
+pub(crate) mod place;
+pub(crate) mod protocol;
+pub(crate) mod serve;
+mod service;
+
+pub(crate) use figures::{Figure, meaning};

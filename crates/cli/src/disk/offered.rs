@@ -1,0 +1,210 @@
+//! A disk that is open: what it is made of, how it stands, and how it ends.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use umbrella_block::BlockDevice;
+use umbrella_block::file::Access;
+use umbrella_block::hybrid::{Hybrid, HybridError, HybridStats, Motion, Options, finish_detach};
+use umbrella_block::serve::nbd::Export;
+use umbrella_block::spindle::{Power, Spindle};
+use umbrella_policy::spin_down::SpinDown;
+use umbrella_units::ByteSize;
+
+use super::figures::Sources;
+use super::open::{self, Part};
+use super::protocol::{CacheStatus, Motor, Progress};
+use crate::config::disk::{CacheSpec, DiskSpec};
+
+/// How often somebody who waits for a drain is told how far it is.
+const TELL_EVERY: Duration = Duration::from_millis(200);
+/// How long calls under way may take to let go of a disk that ends.
+const FAREWELL: Duration = Duration::from_secs(30);
+
+/// A disk that is open.
+pub(crate) struct Offered {
+    pub(crate) spec: DiskSpec,
+    disk: Part,
+    /// The motor of a disk that is not hybrid.
+    motor: Option<Arc<dyn Spindle>>,
+    flash: Option<Part>,
+    hybrid: Option<Arc<Hybrid>>,
+}
+
+impl Offered {
+    /// Opens it. A hybrid disk goes through its log and sleeps by itself from then on.
+    pub(crate) fn open(spec: DiskSpec) -> anyhow::Result<Offered> {
+        let Some(cache) = &spec.cache else {
+            let access = if spec.read_only { Access::ReadOnly } else { Access::ReadWrite };
+            let disk = Part::open(&spec.disk, access)?;
+            let emulated = disk.emulated.clone().map(|emulated| emulated as Arc<dyn Spindle>);
+            let motor = emulated.or_else(|| open::motor(&spec.disk)?.ok());
+            return Ok(Offered { disk, motor, flash: None, hybrid: None, spec });
+        };
+        let (disk, flash) = halves(&spec, cache)?;
+        let spin_down = SpinDown::parse(&cache.settings.spin_down.to_string(), open::costs(&spec.disk)?)?;
+        let spindle = disk.spindle(&spec.disk);
+        let hybrid = Hybrid::open(disk.half(), flash.half(), spindle, options(cache), Some(spin_down))?;
+        Ok(Offered { disk, motor: None, flash: Some(flash), hybrid: Some(Arc::new(hybrid)), spec })
+    }
+
+    /// As an NBD server offers it.
+    pub(crate) fn export(&self) -> Export {
+        let name = self.spec.name.to_string();
+        let export = match (&self.hybrid, &self.disk.file) {
+            (Some(hybrid), _) => Export::new(name, Arc::clone(hybrid) as Arc<dyn BlockDevice>),
+            (None, Some(file)) => Export::of_file(name, Arc::clone(file)),
+            (None, None) => Export::new(name, Arc::clone(&self.disk.device)),
+        };
+        let export = export.described(self.kind());
+        if self.spec.read_only { export.read_only() } else { export }
+    }
+
+    /// `hybrid`, or the kind of its only device.
+    pub(crate) fn kind(&self) -> &'static str {
+        if self.hybrid.is_some() { "hybrid" } else { self.spec.disk.kind() }
+    }
+
+    pub(crate) fn size(&self) -> ByteSize {
+        let geometry = self.hybrid.as_ref().map_or_else(|| self.disk.device.geometry(), |hybrid| hybrid.geometry());
+        geometry.size()
+    }
+
+    /// What its motor does. Wakes nothing.
+    pub(crate) fn power(&self) -> Option<Motor> {
+        if let Some(stats) = self.cache_stats() {
+            return Some(match stats.disk {
+                Motion::Spinning => Motor::Spinning,
+                Motion::Asleep => Motor::Standby,
+                Motion::Starting | Motion::Stopping => Motor::Changing,
+            });
+        }
+        let power = self.motor.as_ref()?.power().ok()?;
+        Some(match power {
+            Power::Spinning => Motor::Spinning,
+            Power::Standby => Motor::Standby,
+            Power::Changing => Motor::Changing,
+        })
+    }
+
+    pub(crate) fn cache_stats(&self) -> Option<HybridStats> {
+        self.hybrid.as_ref().map(|hybrid| hybrid.stats())
+    }
+
+    /// How the flash stands.
+    pub(crate) fn cache_status(&self) -> Option<CacheStatus> {
+        let (stats, cache) = (self.cache_stats()?, self.spec.cache.as_ref()?);
+        Some(CacheStatus {
+            used: stats.log_used,
+            size: stats.log_size,
+            cached: stats.cached,
+            when: cache.settings.when.to_string(),
+            algorithm: cache.settings.algorithm.to_string(),
+            spin_down: cache.settings.spin_down.to_string(),
+            laps: stats.log_laps,
+            draining: stats.draining.then_some(stats.drain_left),
+        })
+    }
+
+    /// What the figures are made of, but for those of the servers.
+    pub(crate) fn sources(&self) -> Sources {
+        let meter = |part: &Part| part.emulated.as_ref().and_then(|emulated| emulated.meter().ok());
+        Sources { cache: self.cache_stats(), disk: meter(&self.disk), flash: self.flash.as_ref().and_then(meter) }
+    }
+
+    /// The hybrid disk, for work that takes long.
+    pub(crate) fn hybrid(&self) -> Option<Arc<Hybrid>> {
+        self.hybrid.clone()
+    }
+
+    /// Ends it; what is on flash stays there. Nobody may use it any more.
+    pub(crate) fn close(self) -> anyhow::Result<()> {
+        match self.hybrid {
+            Some(hybrid) => alone(hybrid)?.close().context("closing the hybrid disk"),
+            None if self.spec.read_only => Ok(()),
+            None => self.disk.device.flush().context("the last flush"),
+        }
+    }
+
+    /// Ends it; all is on the disk then, and the flash no longer belongs to it. Nobody may use it any more.
+    pub(crate) fn detach(self) -> anyhow::Result<()> {
+        match self.hybrid {
+            Some(hybrid) => alone(hybrid)?.detach().context("taking the flash from the disk"),
+            None => self.close(),
+        }
+    }
+}
+
+/// Takes apart a hybrid disk that nobody serves. Returns how much was on flash only.
+pub(crate) fn detach_unserved(spec: &DiskSpec, tell: &mut dyn FnMut(&Progress) -> bool) -> anyhow::Result<ByteSize> {
+    let Some(cache) = &spec.cache else {
+        bail!("{} is not served, and has no flash: there is nothing to detach", spec.name)
+    };
+    let (disk, flash) = halves(spec, cache)?;
+    let opened = Hybrid::open(disk.half(), flash.half(), disk.spindle(&spec.disk), options(cache), None);
+    match opened {
+        Ok(hybrid) => {
+            let drained = drain(&hybrid, tell)?;
+            hybrid.detach()?;
+            Ok(drained)
+        }
+        // It was being detached when the power went.
+        Err(HybridError::Detached { .. }) => {
+            finish_detach(&disk.half(), &flash.half())?;
+            Ok(ByteSize(0))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn halves(spec: &DiskSpec, cache: &CacheSpec) -> anyhow::Result<(Part, Part)> {
+    let disk = Part::open(&spec.disk, Access::ReadWrite).context("the disk")?;
+    let flash = Part::open(&cache.flash, Access::ReadWrite).context("the flash")?;
+    Ok((disk, flash))
+}
+
+fn options(cache: &CacheSpec) -> Options {
+    let settings = &cache.settings;
+    Options {
+        when: settings.when,
+        high: settings.high,
+        algorithm: settings.algorithm,
+        memory: settings.memory,
+        drain_share: settings.drain_share,
+        quiet: settings.quiet,
+    }
+}
+
+/// Brings all that is on flash to the disk. Returns how much that was; fails when nobody wants to be told any more.
+pub(crate) fn drain(hybrid: &Hybrid, tell: &mut dyn FnMut(&Progress) -> bool) -> anyhow::Result<ByteSize> {
+    let total = hybrid.stats().cached;
+    let mut told = true;
+    std::thread::scope(|scope| {
+        let work = scope.spawn(|| hybrid.drain());
+        while !work.is_finished() {
+            std::thread::sleep(TELL_EVERY);
+            let left = hybrid.stats().cached;
+            told = told && tell(&Progress { done: ByteSize(total.0.saturating_sub(left.0)), total });
+        }
+        work.join().unwrap_or(Err(HybridError::Closed))
+    })
+    .context("bringing to the disk what is on flash")?;
+    if !told {
+        bail!("nobody waits for it any more: the disk stays as it is");
+    }
+    Ok(total)
+}
+
+/// The hybrid disk, once nobody else holds it.
+fn alone(mut hybrid: Arc<Hybrid>) -> anyhow::Result<Hybrid> {
+    let deadline = Instant::now() + FAREWELL;
+    loop {
+        match Arc::try_unwrap(hybrid) {
+            Ok(hybrid) => return Ok(hybrid),
+            Err(_) if Instant::now() > deadline => bail!("calls under way do not end; what is on flash stays there"),
+            Err(shared) => hybrid = shared,
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

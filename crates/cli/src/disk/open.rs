@@ -1,0 +1,128 @@
+//! Opens what a disk is made of.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use umbrella_block::BlockDevice;
+use umbrella_block::emulated::{EmulatedDisk, TimeScale};
+use umbrella_block::file::{Access, Cache, FileDevice, OpenOptions as FileOptions};
+use umbrella_block::hybrid::Half;
+use umbrella_block::memory::Memory;
+use umbrella_block::spindle::{self, NoSpindle, Spindle};
+use umbrella_model::device::{Options, Profile, profile};
+use umbrella_policy::spin_down::Costs;
+use umbrella_units::{ByteSize, Nanos};
+
+use crate::config::disk::DeviceSpec;
+use crate::text::visible_path;
+
+/// The disk whose break-even time stands in for that of a disk that is not known.
+const TYPICAL: &str = "modern";
+
+/// A device, and what it is besides.
+pub(crate) struct Part {
+    pub(crate) name: String,
+    pub(crate) device: Arc<dyn BlockDevice>,
+    /// If it is a file, which can say more than other devices.
+    pub(crate) file: Option<Arc<FileDevice>>,
+    /// If it is emulated, which can say what it did.
+    pub(crate) emulated: Option<Arc<EmulatedDisk>>,
+}
+
+impl Part {
+    /// Opens a device as a program would use it.
+    pub(crate) fn open(spec: &DeviceSpec, access: Access) -> anyhow::Result<Part> {
+        match spec {
+            DeviceSpec::File { path, direct, .. } => {
+                let cache = if *direct { Cache::Direct } else { Cache::Page };
+                Part::of_file(path, FileOptions { access, cache })
+            }
+            DeviceSpec::Memory { size } => Part::of_memory(*size),
+            DeviceSpec::Emulated { profile: name, speed, path, size } => {
+                let profile = profile(name)?;
+                let backing = match path {
+                    Some(path) => Part::of_file(path, FileOptions { access, cache: Cache::Page })?,
+                    None => Part::of_memory(size.unwrap_or_default())?,
+                };
+                let options = Options { capacity: *size, ..Options::default() };
+                // The model's clock wants the length of a second, not its speed.
+                let scale = TimeScale::new(1.0 / speed.0)?;
+                let emulated = Arc::new(EmulatedDisk::new(&profile, &options, scale, backing.device)?);
+                Ok(Part { name: backing.name, device: emulated.clone(), file: None, emulated: Some(emulated) })
+            }
+        }
+    }
+
+    /// Opens only what holds the data, without the time that it would take; nothing if that does not outlive a program.
+    pub(crate) fn open_data(spec: &DeviceSpec, access: Access) -> anyhow::Result<Option<Part>> {
+        let data = spec.path().map(|path| Part::of_file(path, FileOptions { access, cache: Cache::Page }));
+        data.transpose()
+    }
+
+    fn of_file(path: &Path, options: FileOptions) -> anyhow::Result<Part> {
+        let file = Arc::new(FileDevice::open(path, options)?);
+        Ok(Part { name: visible_path(path), device: file.clone(), file: Some(file), emulated: None })
+    }
+
+    fn of_memory(size: ByteSize) -> anyhow::Result<Part> {
+        // A size that cannot be had would otherwise end the program.
+        Vec::<u8>::new()
+            .try_reserve_exact(usize::try_from(size.0)?)
+            .with_context(|| format!("there is no memory for {size}"))?;
+        Ok(Part { name: "memory".to_owned(), device: Arc::new(Memory::new(size)), file: None, emulated: None })
+    }
+
+    /// As one half of a hybrid disk.
+    pub(crate) fn half(&self) -> Half {
+        Half { name: self.name.clone(), device: Arc::clone(&self.device) }
+    }
+
+    /// Its motor, or what stands in for one.
+    pub(crate) fn spindle(&self, spec: &DeviceSpec) -> Arc<dyn Spindle> {
+        match (&self.emulated, motor(spec)) {
+            (Some(emulated), _) => emulated.clone(),
+            (None, Some(Ok(spindle))) => spindle,
+            (None, Some(Err(error))) => {
+                tracing::warn!("{error}: it is treated as if it slept, and goes on turning");
+                Arc::new(NoSpindle::default())
+            }
+            (None, None) => Arc::new(NoSpindle::default()),
+        }
+    }
+}
+
+/// The motor of a real disk; nothing for a regular file and for memory.
+pub(crate) fn motor(spec: &DeviceSpec) -> Option<Result<Arc<dyn Spindle>, spindle::SpindleError>> {
+    let DeviceSpec::File { path, .. } = spec else { return None };
+    let device = std::fs::metadata(path).is_ok_and(|data| !data.is_file());
+    device.then(|| spindle::open(path).map(Arc::from))
+}
+
+/// What sleeping costs a disk; for one that is not emulated, what it costs a typical one.
+pub(crate) fn costs(spec: &DeviceSpec) -> anyhow::Result<Costs> {
+    let (name, speed) = match spec {
+        DeviceSpec::Emulated { profile, speed, .. } => (profile.as_str(), speed.0),
+        DeviceSpec::File { .. } | DeviceSpec::Memory { .. } => (TYPICAL, 1.0),
+    };
+    let break_even = |profile: Profile| profile.power.break_even();
+    let virtual_time = break_even(profile(name)?).or(break_even(profile(TYPICAL)?)).unwrap_or(Nanos::NEVER);
+    Ok(Costs { break_even: Nanos((virtual_time.0 as f64 / speed) as u64) })
+}
+
+/// Makes the file of a device if it is missing and its size is known. Returns whether it did.
+pub(crate) fn make(spec: &DeviceSpec) -> anyhow::Result<bool> {
+    let (DeviceSpec::File { path, size, .. } | DeviceSpec::Emulated { path: Some(path), size, .. }) = spec else {
+        return Ok(false);
+    };
+    let shown = visible_path(path);
+    if path.try_exists().with_context(|| shown.clone())? {
+        return Ok(false);
+    }
+    let Some(size) = size else { bail!("{shown} does not exist; say its size so that it can be made") };
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    file.and_then(|file| file.set_len(size.0)).with_context(|| format!("making {shown}"))?;
+    Ok(true)
+}

@@ -1,0 +1,101 @@
+//! Where a disk's daemon is spoken to, and which disk is meant.
+//!
+//! The control socket of the disk `media` is `/run/umbrella/disks/media.sock`, beside it is `media.nbd` for NBD clients.
+
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use super::protocol::DiskClient;
+use crate::config::ConfigErrors;
+use crate::config::disk::{self, BadDiskName, DiskName, DiskSpec};
+use crate::pool;
+use crate::text::quoted;
+
+/// A disk that cannot be found.
+#[derive(Debug, Error)]
+pub(crate) enum PlaceError {
+    #[error("no disk is served (offer one with `umbrella disk serve CONFIG`)")]
+    NoneServed,
+    #[error("{} disks are served; say which: {}", names.len(), names.join(", "))]
+    Several { names: Vec<String> },
+    #[error("{} is neither a disk that is served nor a configuration file{served}", quoted(given))]
+    NotADisk { given: String, served: String },
+    #[error(transparent)]
+    Config(#[from] ConfigErrors),
+}
+
+/// A disk that is meant.
+#[derive(Debug)]
+pub(crate) struct Meant {
+    pub(crate) name: DiskName,
+    /// What it is made of, if it was named by its configuration.
+    pub(crate) spec: Option<DiskSpec>,
+}
+
+impl Meant {
+    /// The way to its daemon.
+    pub(crate) fn client(&self) -> DiskClient {
+        DiskClient::new(&control(&self.name))
+    }
+}
+
+/// Where a disk's daemon listens.
+pub(crate) fn control(name: &DiskName) -> PathBuf {
+    dir().join(format!("{name}.sock"))
+}
+
+/// Where a disk's NBD clients find it, unless they are told otherwise.
+pub(crate) fn nbd(name: &DiskName) -> PathBuf {
+    dir().join(format!("{name}.nbd"))
+}
+
+fn dir() -> PathBuf {
+    pool::run_dir().join("disks")
+}
+
+/// Whether a daemon listens for a disk of that name.
+pub(crate) fn is_served(name: &DiskName) -> bool {
+    UnixStream::connect(control(name)).is_ok()
+}
+
+/// All disks that are served, by name.
+pub(crate) fn served() -> Vec<DiskName> {
+    let Ok(entries) = std::fs::read_dir(dir()) else { return Vec::new() };
+    let name = |path: PathBuf| path.file_name()?.to_str()?.strip_suffix(".sock")?.parse().ok();
+    let mut names: Vec<DiskName> = entries.flatten().filter_map(|entry| name(entry.path())).filter(is_served).collect();
+    names.sort();
+    names
+}
+
+/// The disk of that name or configuration, or the only one that is served.
+pub(crate) fn find(given: Option<&str>) -> Result<Meant, PlaceError> {
+    let Some(given) = given else { return only_served() };
+    let name: Result<DiskName, BadDiskName> = given.parse();
+    if let Ok(name) = name.as_ref()
+        && is_served(name)
+    {
+        return Ok(Meant { name: name.clone(), spec: None });
+    }
+    if Path::new(given).is_file() {
+        let spec = disk::read(Path::new(given))?;
+        return Ok(Meant { name: spec.name.clone(), spec: Some(spec) });
+    }
+    let served: Vec<String> = served().iter().map(ToString::to_string).collect();
+    let served =
+        if served.is_empty() { "; no disk is served".to_owned() } else { format!("; served: {}", served.join(", ")) };
+    Err(PlaceError::NotADisk { given: given.to_owned(), served })
+}
+
+fn only_served() -> Result<Meant, PlaceError> {
+    let mut names = served();
+    match names.pop() {
+        None => Err(PlaceError::NoneServed),
+        Some(name) if names.is_empty() => Ok(Meant { name, spec: None }),
+        Some(last) => {
+            names.push(last);
+            Err(PlaceError::Several { names: names.iter().map(ToString::to_string).collect() })
+        }
+    }
+}

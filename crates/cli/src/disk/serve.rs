@@ -1,0 +1,94 @@
+//! The daemon of one disk: opens it, offers it, and ends it.
+//!
+//! 1. The control socket is bound: a second daemon of the same name ends here.
+//! 2. The disk is opened, a hybrid disk with its log, and the NBD server started.
+//! 3. Requests are answered until a signal comes or somebody asks for the end.
+//! 4. The server stops: requests under way are answered, and everything is flushed. Then the disk is closed, or taken apart.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+use parking_lot::Mutex;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use umbrella_block::serve::nbd::{Address, Exports, Limits, Server};
+use umbrella_fs::control::socket::{BindError, Listener};
+
+use super::offered::Offered;
+use super::place;
+use super::service::{DiskService, End, Served};
+use crate::config::disk::{DiskSpec, Listen};
+use crate::daemon::Starter;
+use crate::output::reasons;
+use crate::systemd;
+
+/// Serves until it is told to end.
+pub(crate) fn serve(spec: DiskSpec, starter: Option<&Starter>) -> anyhow::Result<()> {
+    let name = spec.name.clone();
+    let control = Listener::bind(&place::control(&name)).map_err(|error| match error {
+        BindError::Answered { pid, .. } => {
+            anyhow::anyhow!("{name} is served already, by process {pid} (see `umbrella disk status {name}`)")
+        }
+        error @ BindError::Io { .. } => error.into(),
+    })?;
+    let (end, ends) = channel();
+    heed_signals(end.clone())?;
+    let addresses = addresses(&spec);
+    let limits = Limits { connections: usize::from(spec.nbd.connections), ..Limits::default() };
+    let offered = Offered::open(spec)?;
+    let server = Server::start(Exports::new(vec![offered.export()])?, &addresses, limits)?;
+    let listen: Vec<String> = server.addresses().map(|address| Listen::from(address).to_string()).collect();
+    tracing::info!("{name}: {}, {}, at {}", offered.kind(), offered.size(), listen.join(", "));
+    let served = Arc::new(Mutex::new(Some(Served { offered, server })));
+    let serving = control.serve(DiskService { served: Arc::clone(&served), end, since: Instant::now() });
+    if let Some(starter) = starter {
+        starter.ready().context("the process that started the daemon is gone")?;
+    }
+    systemd::tell("READY=1");
+    let end = ends.recv().unwrap_or(End::Signal);
+    systemd::tell("STOPPING=1");
+    let Some(served) = served.lock().take() else { bail!("the disk is gone") };
+    let result = match end {
+        End::Signal => stop(served, true),
+        End::Detach { keep_cache, outcome } => {
+            let result = stop(served, keep_cache);
+            let _ = outcome.send(result.as_ref().copied().map_err(reasons));
+            result
+        }
+    };
+    drop(serving);
+    result
+}
+
+fn stop(Served { offered, server }: Served, keep_cache: bool) -> anyhow::Result<()> {
+    let stopped = server.stop();
+    let ended = if keep_cache { offered.close() } else { offered.detach() };
+    // What the disk says is the better reason.
+    ended.and(stopped.map_err(Into::into))
+}
+
+fn addresses(spec: &DiskSpec) -> Vec<Address> {
+    let Some(listen) = &spec.nbd.listen else { return vec![Address::Unix(place::nbd(&spec.name))] };
+    listen.iter().map(Address::from).collect()
+}
+
+/// The first signal ends the daemon in order, the second at once.
+fn heed_signals(end: Sender<End>) -> anyhow::Result<()> {
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("catching signals")?;
+    let heed = move || {
+        let mut asked = false;
+        for signal in signals.forever() {
+            if asked {
+                tracing::warn!("second signal: ending at once");
+                std::process::exit(128 + signal);
+            }
+            asked = true;
+            tracing::info!("signal: finishing what is under way (again to end at once)");
+            let _ = end.send(End::Signal);
+        }
+    };
+    std::thread::Builder::new().name("signals".to_owned()).spawn(heed).context("starting a thread")?;
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! What a disk's daemon does when it is asked.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::time::Instant;
+
+use anyhow::bail;
+use parking_lot::Mutex;
+use umbrella_block::serve::nbd::{Server, Stats};
+use umbrella_fs::control::socket::Service;
+use umbrella_units::ByteSize;
+
+use super::figures::figures;
+use super::offered::{Offered, drain};
+use super::protocol::{Answer, Detached, DiskStatus, Outcome, Progress, Request};
+use crate::config::disk::Listen;
+use crate::output::reasons;
+
+/// Most ranges that a status names.
+const MOST_RANGES: usize = 10_000;
+
+/// Why the daemon ends.
+pub(crate) enum End {
+    /// A signal: what is on flash stays there.
+    Signal,
+    /// Somebody asked, and waits for the outcome.
+    Detach { keep_cache: bool, outcome: Sender<Result<(), String>> },
+}
+
+/// The disk and its server, until they end.
+pub(crate) struct Served {
+    pub(crate) offered: Offered,
+    pub(crate) server: Server,
+}
+
+/// What answers requests.
+pub(crate) struct DiskService {
+    /// Nothing once it is ending.
+    pub(crate) served: Arc<Mutex<Option<Served>>>,
+    pub(crate) end: Sender<End>,
+    pub(crate) since: Instant,
+}
+
+/// An error in words for a client.
+pub(crate) struct Told(String);
+
+impl std::fmt::Display for Told {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Service for DiskService {
+    type Request = Request;
+    type Answer = Answer;
+    type Progress = Progress;
+    type Error = Told;
+
+    fn carry_out(&self, request: Request, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<Answer, Told> {
+        let answer = match request {
+            Request::Status => self.of_served(|served| Answer::Status(Box::new(self.status(served)))),
+            Request::Stats => self.of_served(|Served { offered, server }| Answer::Stats {
+                figures: figures(&server.stats(), &offered.sources()),
+            }),
+            Request::Detach { keep_cache, force } => self.detach(keep_cache, force, tell).map(Answer::Detached),
+        };
+        answer.map_err(|error| Told(reasons(&error)))
+    }
+}
+
+impl DiskService {
+    fn of_served<T>(&self, look: impl FnOnce(&Served) -> T) -> anyhow::Result<T> {
+        match &*self.served.lock() {
+            Some(served) => Ok(look(served)),
+            None => bail!("the disk is being taken away"),
+        }
+    }
+
+    fn status(&self, Served { offered, server }: &Served) -> DiskStatus {
+        let Stats { connections, .. } = server.stats();
+        let stats = offered.cache_stats();
+        let refuses = stats.as_ref().and_then(|stats| stats.refuses_writes.clone());
+        let at_risk = match (&refuses, offered.hybrid()) {
+            (Some(_), Some(hybrid)) => hybrid.at_risk().into_iter().take(MOST_RANGES).collect(),
+            _ => Vec::new(),
+        };
+        let drain_failure = stats.and_then(|stats| stats.drain_failure);
+        DiskStatus {
+            name: offered.spec.name.to_string(),
+            kind: offered.kind().to_owned(),
+            size: offered.size(),
+            read_only: offered.spec.read_only,
+            pid: std::process::id(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            uptime_seconds: self.since.elapsed().as_secs(),
+            listen: server.addresses().map(|address| Listen::from(address).to_string()).collect(),
+            clients: connections,
+            power: offered.power(),
+            cache: offered.cache_status(),
+            trouble: refuses.into_iter().chain(drain_failure).collect(),
+            at_risk,
+        }
+    }
+
+    fn detach(
+        &self,
+        keep_cache: bool,
+        force: bool,
+        tell: &mut dyn FnMut(&Progress) -> bool,
+    ) -> anyhow::Result<Detached> {
+        let (name, hybrid, Stats { connections, .. }) = self.of_served(|served| {
+            (served.offered.spec.name.to_string(), served.offered.hybrid(), served.server.stats())
+        })?;
+        if connections > 0 && !force {
+            bail!("{name} is in use by NBD clients ({connections} connected); --force hangs up on them");
+        }
+        // Most of it while the disk can still be used.
+        let has_cache = hybrid.is_some();
+        let drained = match hybrid {
+            Some(hybrid) if !keep_cache => drain(&hybrid, tell)?,
+            _ => ByteSize(0),
+        };
+        let (outcome, ended) = channel();
+        self.end.send(End::Detach { keep_cache, outcome })?;
+        match ended.recv() {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => bail!("{error}"),
+            Err(_) => bail!("{name} is being taken away already"),
+        }
+        let outcome = if has_cache && keep_cache { Outcome::DetachedWithCache } else { Outcome::Detached };
+        Ok(Detached { name, outcome, drained })
+    }
+}
