@@ -60,17 +60,17 @@ pub struct Stats {
     pub accepted: u64,
     /// Connections closed because there were too many.
     pub turned_away: u64,
-    /// Reads asked for.
+    /// Reads carried out.
     pub reads: u64,
     /// Bytes of them.
     pub read_bytes: u64,
-    /// Writes asked for.
+    /// Writes carried out.
     pub writes: u64,
     /// Bytes of them.
     pub written_bytes: u64,
-    /// Flushes asked for.
+    /// Flushes carried out.
     pub flushes: u64,
-    /// Other requests.
+    /// Other requests carried out.
     pub others: u64,
 }
 

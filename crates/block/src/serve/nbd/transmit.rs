@@ -129,7 +129,6 @@ impl<'c> Transmission<'c> {
             if payload > MAX_TRANSFER as usize {
                 return Err(Ended::Protocol(Broken::LongWrite(request.length)));
             }
-            self.shared.count(&request);
             let range = match self.session.check(&request) {
                 Ok(range) => range,
                 Err(code) => {
@@ -138,6 +137,7 @@ impl<'c> Transmission<'c> {
                     continue;
                 }
             };
+            self.shared.count(&request);
             if self.at_once(&request, range, input)? {
                 continue;
             }
