@@ -53,24 +53,27 @@ fn an_option(rng: &mut ChaCha8Rng) -> Vec<u8> {
 }
 
 fn a_request(rng: &mut ChaCha8Rng) -> Vec<u8> {
-    let flags = if rng.random_ratio(3, 4) { 0 } else { rng.random::<u16>() & 0x3f };
-    let command = if rng.random_ratio(9, 10) { rng.random_range(0..8) } else { rng.random() };
-    let offset = match rng.random_range(0..4) {
-        0 => rng.random(),
-        1 => rng.random_range(0..2 * SIZE),
-        _ => rng.random_range(0..SIZE / 512) * 512,
-    };
-    let length = match rng.random_range(0..8) {
-        0 => rng.random(),
-        1 => rng.random_range(0..100_000),
-        2 => 512 * rng.random_range(0..2000),
-        _ => 512 * rng.random_range(0..20),
+    let right = rng.random_ratio(2, 3);
+    let command = if right || rng.random_ratio(9, 10) { rng.random_range(0..8) } else { rng.random() };
+    let (flags, offset, length) = match command {
+        3 if right => (0, 0, 0),
+        _ if right => (0, rng.random_range(0..SIZE / 1024) * 512, 512 * rng.random_range(0..200)),
+        _ => (rng.random::<u16>() & 0x3f, a_number(rng), a_number(rng) as u32),
     };
     let mut bytes = request(flags, command, offset, length);
     if command == 1 {
-        bytes.extend(garbage(rng, 0).into_iter().chain(std::iter::repeat_n(7, length.min(2 << 20) as usize)));
+        bytes.resize(bytes.len() + length.min(2 << 20) as usize, 7);
     }
-    bytes
+    // A good-bye only now and then.
+    if command == 2 && rng.random_ratio(9, 10) { Vec::new() } else { bytes }
+}
+
+fn a_number(rng: &mut ChaCha8Rng) -> u64 {
+    match rng.random_range(0..4) {
+        0 => rng.random(),
+        1 => rng.random_range(0..2 * SIZE),
+        _ => 512 * rng.random_range(0..SIZE / 512),
+    }
 }
 
 fn garbage(rng: &mut ChaCha8Rng, most: usize) -> Vec<u8> {
@@ -93,8 +96,8 @@ fn session(rng: &mut ChaCha8Rng) -> Vec<u8> {
     for _ in 0..rng.random_range(0..30) {
         bytes.extend(a_request(rng));
     }
-    if rng.random() {
-        for _ in 0..rng.random_range(0..4) {
+    if rng.random_ratio(1, 3) {
+        for _ in 0..rng.random_range(1..4) {
             let at = rng.random_range(0..bytes.len());
             match rng.random_range(0..3) {
                 0 => bytes[at] = rng.random(),
