@@ -11,45 +11,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use support::{Mount, noise, run};
+use support::{Disk, Mount, noise, run};
 use umbrella_block::file::{Access, Cache, FileDevice, OpenOptions};
 use umbrella_block::memory::Memory;
 use umbrella_block::serve::loop_device::{AttachOptions, LoopDevice, LoopError};
-use umbrella_block::serve::loop_file::LoopFile;
 use umbrella_block::{BlockDevice, BlockError, Durability, Geometry, Zeroes};
 use umbrella_units::{ByteSize, Lba, SectorRange};
 
 const SIZE: ByteSize = ByteSize(64 << 20);
-
-/// A device as a loop device. Fields are dropped in order: first the loop device, then the file below it.
-struct Disk {
-    device: LoopDevice,
-    file: LoopFile,
-    _folder: tempfile::TempDir,
-}
-
-impl Disk {
-    fn new(device: Arc<dyn BlockDevice>, options: &AttachOptions) -> Disk {
-        let folder = tempfile::tempdir().expect("a folder");
-        let file = LoopFile::mount(device, folder.path(), options.access).expect("the file is mounted");
-        let device = LoopDevice::attach(&file.path(), options).expect("it is attached");
-        Disk { device, file, _folder: folder }
-    }
-
-    fn path(&self) -> &str {
-        self.device.path().to_str().expect("UTF-8")
-    }
-
-    fn queue(&self, setting: &str) -> String {
-        let name = self.device.path().file_name().expect("a name").to_str().expect("UTF-8");
-        fs::read_to_string(format!("/sys/block/{name}/queue/{setting}")).expect("sysfs").trim().to_owned()
-    }
-
-    fn take_apart(mut self) {
-        self.device.detach().expect("nobody uses it");
-        self.file.unmount().expect("nobody uses it");
-    }
-}
 
 fn write_files(folder: &Path, seed: u64) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();

@@ -1,8 +1,14 @@
 //! What the tests of this folder share.
 #![allow(dead_code)] // Each test program uses a part of it.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::Arc;
+
+use umbrella_block::BlockDevice;
+use umbrella_block::serve::loop_device::{AttachOptions, LoopDevice};
+use umbrella_block::serve::loop_file::LoopFile;
 
 /// Runs a program, which must be there and end well; its standard output.
 pub(crate) fn run(program: &str, arguments: &[&str]) -> String {
@@ -57,4 +63,34 @@ pub(crate) fn noise(seed: u64, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     rand_chacha::ChaCha8Rng::seed_from_u64(seed).fill_bytes(&mut bytes);
     bytes
+}
+
+/// A device as a loop device. Fields are dropped in order: first the loop device, then the file below it.
+pub(crate) struct Disk {
+    pub(crate) device: LoopDevice,
+    pub(crate) file: LoopFile,
+    _folder: tempfile::TempDir,
+}
+
+impl Disk {
+    pub(crate) fn new(device: Arc<dyn BlockDevice>, options: &AttachOptions) -> Disk {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = LoopFile::mount(device, folder.path(), options.access).expect("the file is mounted");
+        let device = LoopDevice::attach(&file.path(), options).expect("it is attached");
+        Disk { device, file, _folder: folder }
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        self.device.path().to_str().expect("UTF-8")
+    }
+
+    pub(crate) fn queue(&self, setting: &str) -> String {
+        let name = self.device.path().file_name().expect("a name").to_str().expect("UTF-8");
+        fs::read_to_string(format!("/sys/block/{name}/queue/{setting}")).expect("sysfs").trim().to_owned()
+    }
+
+    pub(crate) fn take_apart(mut self) {
+        self.device.detach().expect("nobody uses it");
+        self.file.unmount().expect("nobody uses it");
+    }
 }
