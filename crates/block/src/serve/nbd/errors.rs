@@ -1,5 +1,8 @@
 //! What can go wrong, and the one place that turns it into errors of the protocol.
 
+#[cfg(test)]
+mod tests;
+
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;

@@ -5,6 +5,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -17,6 +18,9 @@ use super::errors::ServeError;
 
 /// How many clients the kernel holds for us before we have accepted them.
 const BACKLOG: i32 = 128;
+
+/// How long a silent client is left alone before it is asked whether it is still there.
+const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
 /// Where to listen.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,7 +80,10 @@ impl Listener {
         if matches!(self.address, Address::Tcp(_)) {
             // An answer is not held back for the next one; we gather them ourselves.
             let _ = sockopt::set_tcp_nodelay(&client, true);
+            // A machine that is gone without a word is noticed within minutes.
             let _ = sockopt::set_socket_keepalive(&client, true);
+            let _ = sockopt::set_tcp_keepidle(&client, KEEP_ALIVE);
+            let _ = sockopt::set_tcp_keepintvl(&client, KEEP_ALIVE);
         }
         Ok(client)
     }
@@ -84,10 +91,11 @@ impl Listener {
     /// Wakes whoever waits for a client, and lets no more in.
     pub(super) fn close(&self) {
         let _ = shutdown(self.socket.as_fd(), Shutdown::Both);
-        if let (Address::Unix(path), Some(file)) = (&self.address, self.file)
-            && identity(path) == Some(file)
-        {
-            let _ = std::fs::remove_file(path);
+        if let (Address::Unix(path), Some(file)) = (&self.address, self.file) {
+            let _locked = lock_folder(path);
+            if identity(path) == Some(file) {
+                let _ = std::fs::remove_file(path);
+            }
         }
     }
 
@@ -96,9 +104,7 @@ impl Listener {
     fn unix(path: &Path) -> Result<Listener, ServeError> {
         let failed = |source: Errno| ServeError::Listen { address: path.display().to_string(), source: source.into() };
         let name = SocketAddrUnix::new(path).map_err(failed)?;
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let folder = rustix::fs::open(folder, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).map_err(failed)?;
-        rustix::fs::flock(&folder, FlockOperation::LockExclusive).map_err(failed)?;
+        let _locked = lock_folder(path).map_err(failed)?;
         clear_way(path, &name)?;
         let socket = new_socket().map_err(failed)?;
         // Linux gives the file the mode of the socket.
@@ -107,6 +113,14 @@ impl Listener {
         listen(&socket, BACKLOG).map_err(failed)?;
         Ok(Listener { socket, address: Address::Unix(path.to_owned()), file: identity(path) })
     }
+}
+
+/// Keeps other servers from placing or removing sockets beside this one, until the result is dropped.
+fn lock_folder(socket: &Path) -> rustix::io::Result<OwnedFd> {
+    let folder = socket.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = rustix::fs::open(folder, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::fs::flock(&folder, FlockOperation::LockExclusive)?;
+    Ok(folder)
 }
 
 fn new_socket() -> rustix::io::Result<OwnedFd> {
