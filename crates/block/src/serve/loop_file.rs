@@ -81,7 +81,7 @@ impl LoopFile {
         let mut config = Config::default();
         config.mount_options = vec![
             MountOption::FSName("umbrella-disk".to_owned()),
-            MountOption::Subtype("umbrella".to_owned()),
+            MountOption::Subtype("umbrella-disk".to_owned()),
             MountOption::DefaultPermissions,
             MountOption::NoDev,
             MountOption::NoSuid,

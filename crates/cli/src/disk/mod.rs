@@ -1,5 +1,6 @@
 //! Disks that are offered: what they are made of, the daemon that offers one, and what is said to it.
 
+mod attached;
 mod figures;
 pub(crate) mod offered;
 pub(crate) mod open;

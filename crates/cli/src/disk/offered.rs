@@ -49,13 +49,25 @@ impl Offered {
         Ok(Offered { disk, motor: None, flash: Some(flash), hybrid: Some(Arc::new(hybrid)), spec })
     }
 
+    /// What programs read and write.
+    pub(crate) fn device(&self) -> Arc<dyn BlockDevice> {
+        match &self.hybrid {
+            Some(hybrid) => Arc::<Hybrid>::clone(hybrid),
+            None => Arc::clone(&self.disk.device),
+        }
+    }
+
+    /// Whether they may write.
+    pub(crate) fn access(&self) -> Access {
+        if self.spec.read_only { Access::ReadOnly } else { Access::ReadWrite }
+    }
+
     /// As an NBD server offers it.
     pub(crate) fn export(&self) -> Export {
         let name = self.spec.name.to_string();
-        let export = match (&self.hybrid, &self.disk.file) {
-            (Some(hybrid), _) => Export::new(name, Arc::clone(hybrid) as Arc<dyn BlockDevice>),
-            (None, Some(file)) => Export::of_file(name, Arc::clone(file)),
-            (None, None) => Export::new(name, Arc::clone(&self.disk.device)),
+        let export = match &self.disk.file {
+            Some(file) if self.hybrid.is_none() => Export::of_file(name, Arc::clone(file)),
+            _ => Export::new(name, self.device()),
         };
         let export = export.described(self.kind());
         if self.spec.read_only { export.read_only() } else { export }
@@ -67,8 +79,7 @@ impl Offered {
     }
 
     pub(crate) fn size(&self) -> ByteSize {
-        let geometry = self.hybrid.as_ref().map_or_else(|| self.disk.device.geometry(), |hybrid| hybrid.geometry());
-        geometry.size()
+        self.device().geometry().size()
     }
 
     /// What its motor does. Wakes nothing.

@@ -4,10 +4,11 @@
 
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use thiserror::Error;
 
-use super::protocol::DiskClient;
+use super::protocol::{Answer, DiskClient, Request};
 use crate::config::ConfigErrors;
 use crate::config::disk::{self, BadDiskName, DiskName, DiskSpec};
 use crate::pool;
@@ -20,7 +21,7 @@ pub(crate) enum PlaceError {
     NoneServed,
     #[error("{} disks are served; say which: {}", names.len(), names.join(", "))]
     Several { names: Vec<String> },
-    #[error("{} is neither a disk that is served nor a configuration file{served}", quoted(given))]
+    #[error("{} is neither a disk that is served, nor its device, nor a configuration file{served}", quoted(given))]
     NotADisk { given: String, served: String },
     #[error(transparent)]
     Config(#[from] ConfigErrors),
@@ -51,6 +52,11 @@ pub(crate) fn nbd(name: &DiskName) -> PathBuf {
     dir().join(format!("{name}.nbd"))
 }
 
+/// Where a disk is mounted as a file, for a loop device.
+pub(crate) fn folder(name: &DiskName) -> PathBuf {
+    dir().join(name.to_string())
+}
+
 fn dir() -> PathBuf {
     pool::run_dir().join("disks")
 }
@@ -69,7 +75,7 @@ pub(crate) fn served() -> Vec<DiskName> {
     names
 }
 
-/// The disk of that name or configuration, or the only one that is served.
+/// The disk of that name, device or configuration, or the only one that is served.
 pub(crate) fn find(given: Option<&str>) -> Result<Meant, PlaceError> {
     let Some(given) = given else { return only_served() };
     let name: Result<DiskName, BadDiskName> = given.parse();
@@ -77,6 +83,11 @@ pub(crate) fn find(given: Option<&str>) -> Result<Meant, PlaceError> {
         && is_served(name)
     {
         return Ok(Meant { name: name.clone(), spec: None });
+    }
+    if given.starts_with("/dev/")
+        && let Some(name) = served().into_iter().find(|name| is_attached(name, given))
+    {
+        return Ok(Meant { name, spec: None });
     }
     if Path::new(given).is_file() {
         let spec = disk::read(Path::new(given))?;
@@ -86,6 +97,12 @@ pub(crate) fn find(given: Option<&str>) -> Result<Meant, PlaceError> {
     let served =
         if served.is_empty() { "; no disk is served".to_owned() } else { format!("; served: {}", served.join(", ")) };
     Err(PlaceError::NotADisk { given: given.to_owned(), served })
+}
+
+/// Whether a disk is attached to that device.
+fn is_attached(name: &DiskName, device: &str) -> bool {
+    let client = DiskClient::new(&control(name)).patience(Duration::from_secs(3));
+    matches!(client.ask(&Request::Status), Ok(Answer::Status(status)) if status.device.as_deref() == Some(device))
 }
 
 fn only_served() -> Result<Meant, PlaceError> {

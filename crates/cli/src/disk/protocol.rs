@@ -16,6 +16,8 @@ pub(crate) enum Request {
     Status,
     /// Answered with [`Answer::Stats`].
     Stats,
+    /// Make it a block device of this machine, if it is none yet. Answered with [`Answer::Status`].
+    Attach,
     /// Take the disk away and end. Answered with [`Answer::Detached`].
     Detach {
         /// Leave on flash what is there.
@@ -57,6 +59,8 @@ pub(crate) struct DiskStatus {
     pub(crate) pid: u32,
     pub(crate) version: String,
     pub(crate) uptime_seconds: u64,
+    /// As what this machine has it, `/dev/loop0`.
+    pub(crate) device: Option<String>,
     /// Where NBD clients find it.
     pub(crate) listen: Vec<String>,
     /// NBD connections now.

@@ -3,11 +3,11 @@
 //! 1. The control socket is bound: a second daemon of the same name ends here.
 //! 2. The disk is opened, a hybrid disk with its log, and the NBD server started.
 //! 3. Requests are answered until a signal comes or somebody asks for the end.
-//! 4. The server stops: requests under way are answered, and everything is flushed. Then the disk is closed, or taken apart.
+//! 4. The block device is taken away, which waits until nobody uses it. The server stops: requests under way are answered, and everything is flushed. Then the disk is closed, or taken apart.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
-use std::time::Instant;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use parking_lot::Mutex;
@@ -23,6 +23,9 @@ use crate::config::disk::{DiskSpec, Listen};
 use crate::daemon::Starter;
 use crate::output::reasons;
 use crate::systemd;
+
+/// How often it is tried to take away a block device that is in use.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// Serves until it is told to end.
 pub(crate) fn serve(spec: DiskSpec, starter: Option<&Starter>) -> anyhow::Result<()> {
@@ -41,15 +44,14 @@ pub(crate) fn serve(spec: DiskSpec, starter: Option<&Starter>) -> anyhow::Result
     let server = Server::start(Exports::new(vec![offered.export()])?, &addresses, limits)?;
     let listen: Vec<String> = server.addresses().map(|address| Listen::from(address).to_string()).collect();
     tracing::info!("{name}: {}, {}, at {}", offered.kind(), offered.size(), listen.join(", "));
-    let served = Arc::new(Mutex::new(Some(Served { offered, server })));
+    let served = Arc::new(Mutex::new(Some(Served { offered, server, attached: None })));
     let serving = control.serve(DiskService { served: Arc::clone(&served), end, since: Instant::now() });
     if let Some(starter) = starter {
         starter.ready().context("the process that started the daemon is gone")?;
     }
     systemd::tell("READY=1");
-    let end = ends.recv().unwrap_or(End::Signal);
+    let (end, served) = until_free(&ends, &served)?;
     systemd::tell("STOPPING=1");
-    let Some(served) = served.lock().take() else { bail!("the disk is gone") };
     let result = match end {
         End::Signal => stop(served, true),
         End::Detach { keep_cache, outcome } => {
@@ -62,7 +64,30 @@ pub(crate) fn serve(spec: DiskSpec, starter: Option<&Starter>) -> anyhow::Result
     result
 }
 
-fn stop(Served { offered, server }: Served, keep_cache: bool) -> anyhow::Result<()> {
+/// Waits for the end, and until the block device is away. While that is in use, whoever asked for a detachment is refused; after a signal
+/// it is tried again and again.
+fn until_free(ends: &Receiver<End>, served: &Mutex<Option<Served>>) -> anyhow::Result<(End, Served)> {
+    let mut leaving = false;
+    loop {
+        let end = if leaving { ends.recv_timeout(AGAIN).ok() } else { ends.recv().ok() }.unwrap_or(End::Signal);
+        let mut place = served.lock();
+        let Some(mut disk) = place.take() else { bail!("the disk is gone") };
+        let Err(error) = disk.take_away() else { return Ok((end, disk)) };
+        *place = Some(disk);
+        match end {
+            End::Detach { outcome, .. } => {
+                let _ = outcome.send(Err(reasons(&error)));
+            }
+            End::Signal if !leaving => {
+                tracing::warn!("{}: waiting until it is not (a second signal ends at once)", reasons(&error));
+                leaving = true;
+            }
+            End::Signal => {}
+        }
+    }
+}
+
+fn stop(Served { offered, server, .. }: Served, keep_cache: bool) -> anyhow::Result<()> {
     let stopped = server.stop();
     let ended = if keep_cache { offered.close() } else { offered.detach() };
     // What the disk says is the better reason.

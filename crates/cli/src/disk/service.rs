@@ -10,8 +10,10 @@ use umbrella_block::serve::nbd::{Server, Stats};
 use umbrella_fs::control::socket::Service;
 use umbrella_units::ByteSize;
 
+use super::attached::Attached;
 use super::figures::figures;
 use super::offered::{Offered, drain};
+use super::place;
 use super::protocol::{Answer, Detached, DiskStatus, Outcome, Progress, Request};
 use crate::config::disk::Listen;
 use crate::output::reasons;
@@ -27,10 +29,12 @@ pub(crate) enum End {
     Detach { keep_cache: bool, outcome: Sender<Result<(), String>> },
 }
 
-/// The disk and its server, until they end.
+/// The disk and what offers it, until they end.
 pub(crate) struct Served {
     pub(crate) offered: Offered,
     pub(crate) server: Server,
+    /// As a block device of this machine.
+    pub(crate) attached: Option<Attached>,
 }
 
 /// What answers requests.
@@ -58,9 +62,13 @@ impl Service for DiskService {
 
     fn carry_out(&self, request: Request, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<Answer, Told> {
         let answer = match request {
-            Request::Status => self.of_served(|served| Answer::Status(Box::new(self.status(served)))),
-            Request::Stats => self.of_served(|Served { offered, server }| Answer::Stats {
-                figures: figures(&server.stats(), &offered.sources()),
+            Request::Status => self.of_served(|served| Ok(Answer::Status(Box::new(self.status(served))))),
+            Request::Stats => self.of_served(|Served { offered, server, .. }| {
+                Ok(Answer::Stats { figures: figures(&server.stats(), &offered.sources()) })
+            }),
+            Request::Attach => self.of_served(|served| {
+                served.attach()?;
+                Ok(Answer::Status(Box::new(self.status(served))))
             }),
             Request::Detach { keep_cache, force } => self.detach(keep_cache, force, tell).map(Answer::Detached),
         };
@@ -68,15 +76,37 @@ impl Service for DiskService {
     }
 }
 
+impl Served {
+    /// Makes it a block device of this machine, if it is none yet.
+    fn attach(&mut self) -> anyhow::Result<()> {
+        if self.attached.is_none() {
+            let folder = place::folder(&self.offered.spec.name);
+            let attached = Attached::new(self.offered.device(), folder, self.offered.access())?;
+            tracing::info!("attached to {}", attached.device().display());
+            self.attached = Some(attached);
+        }
+        Ok(())
+    }
+
+    /// Takes the block device away; fails, and leaves it as it is, while somebody uses it.
+    pub(crate) fn take_away(&mut self) -> anyhow::Result<()> {
+        if let Some(attached) = &mut self.attached {
+            attached.detach()?;
+            self.attached = None;
+        }
+        Ok(())
+    }
+}
+
 impl DiskService {
-    fn of_served<T>(&self, look: impl FnOnce(&Served) -> T) -> anyhow::Result<T> {
-        match &*self.served.lock() {
-            Some(served) => Ok(look(served)),
+    fn of_served<T>(&self, look: impl FnOnce(&mut Served) -> anyhow::Result<T>) -> anyhow::Result<T> {
+        match &mut *self.served.lock() {
+            Some(served) => look(served),
             None => bail!("the disk is being taken away"),
         }
     }
 
-    fn status(&self, Served { offered, server }: &Served) -> DiskStatus {
+    fn status(&self, Served { offered, server, attached }: &Served) -> DiskStatus {
         let Stats { connections, .. } = server.stats();
         let stats = offered.cache_stats();
         let refuses = stats.as_ref().and_then(|stats| stats.refuses_writes.clone());
@@ -93,6 +123,7 @@ impl DiskService {
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime_seconds: self.since.elapsed().as_secs(),
+            device: attached.as_ref().map(|attached| attached.device().display().to_string()),
             listen: server.addresses().map(|address| Listen::from(address).to_string()).collect(),
             clients: connections,
             power: offered.power(),
@@ -108,8 +139,11 @@ impl DiskService {
         force: bool,
         tell: &mut dyn FnMut(&Progress) -> bool,
     ) -> anyhow::Result<Detached> {
-        let (name, hybrid, Stats { connections, .. }) = self.of_served(|served| {
-            (served.offered.spec.name.to_string(), served.offered.hybrid(), served.server.stats())
+        let (name, hybrid, Stats { connections, .. }) = self.of_served(|Served { offered, server, attached }| {
+            if let Some(attached) = attached {
+                attached.refuse_in_use()?;
+            }
+            Ok((offered.spec.name.to_string(), offered.hybrid(), server.stats()))
         })?;
         if connections > 0 && !force {
             bail!("{name} is in use by NBD clients ({connections} connected); --force hangs up on them");

@@ -1,5 +1,6 @@
 //! `umbrella disk`: block devices, one file a subcommand.
 
+mod attach;
 mod check;
 mod create;
 mod detach;
@@ -23,6 +24,7 @@ pub(crate) struct DiskArgs {
 enum DiskCommand {
     Create(create::CreateArgs),
     Serve(serve::ServeArgs),
+    Attach(attach::AttachArgs),
     Detach(detach::DetachArgs),
     Status(status::StatusArgs),
     Stats(stats::StatsArgs),
@@ -35,6 +37,7 @@ impl DiskArgs {
         match self.command {
             DiskCommand::Create(args) => args.run(),
             DiskCommand::Serve(args) => args.run(verbose),
+            DiskCommand::Attach(args) => args.run(verbose),
             DiskCommand::Detach(args) => args.run(),
             DiskCommand::Status(args) => args.run(),
             DiskCommand::Stats(args) => args.run(),
@@ -46,7 +49,7 @@ impl DiskArgs {
 /// `[DISK]`
 #[derive(Debug, Args)]
 struct DiskArg {
-    /// Name or configuration of a disk; may be left out when one is served.
+    /// Name, device (/dev/loop0) or configuration of a disk; may be left out when one is served.
     #[arg(value_name = "DISK")]
     disk: Option<String>,
 }

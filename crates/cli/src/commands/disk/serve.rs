@@ -1,6 +1,6 @@
 //! `umbrella disk serve`: offers a disk over NBD.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -8,7 +8,8 @@ use clap::Args;
 use serde_json::json;
 
 use super::source::SourceArgs;
-use crate::config::disk::DiskSpec;
+use crate::client::ClientError;
+use crate::config::disk::DiskName;
 use crate::daemon::{self, Starter};
 use crate::disk::place;
 use crate::disk::protocol::{Answer, DiskClient, Request};
@@ -52,27 +53,31 @@ impl ServeArgs {
             let starter = Starter::leave()?;
             serve(spec, Some(&starter)).inspect_err(|error| starter.failed(error))?;
         } else if self.daemon {
-            self.start(&spec, verbose)?;
+            self.in_background(&spec.name, verbose)?;
         } else {
             serve(spec, None)?;
         }
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Starts the daemon and waits for its word.
-    fn start(&self, spec: &DiskSpec, verbose: u8) -> anyhow::Result<()> {
-        let log = self.log.clone().unwrap_or_else(|| pool::log_dir().join(format!("disk-{}.log", spec.name)));
-        let mut args = vec!["disk".into(), "serve".into(), "--announce".into()];
-        args.extend((0..verbose).map(|_| "--verbose".into()));
-        args.extend(self.source.to_args());
-        daemon::start(&args, &log)?;
+    fn in_background(&self, name: &DiskName, verbose: u8) -> anyhow::Result<()> {
+        start(&self.source, name, self.log.as_deref(), verbose)?;
         if self.json {
-            let client = DiskClient::new(&place::control(&spec.name));
+            let client = DiskClient::new(&place::control(name));
             let Answer::Status(status) = client.ask(&Request::Status).context("asking the new daemon")? else {
-                return Err(crate::client::ClientError::Unexpected.into());
+                return Err(ClientError::Unexpected.into());
             };
             output::json(&json!({ "name": status.name, "listen": status.listen, "pid": status.pid }))?;
         }
         Ok(())
     }
+}
+
+/// Starts a daemon and waits for its word.
+pub(super) fn start(source: &SourceArgs, name: &DiskName, log: Option<&Path>, verbose: u8) -> anyhow::Result<()> {
+    let log = log.map_or_else(|| pool::log_dir().join(format!("disk-{name}.log")), Path::to_owned);
+    let mut args = vec!["disk".into(), "serve".into(), "--announce".into()];
+    args.extend((0..verbose).map(|_| "--verbose".into()));
+    args.extend(source.to_args());
+    daemon::start(&args, &log)
 }

@@ -98,6 +98,9 @@ fn text(status: &DiskStatus) -> String {
         status.pid,
         visible(&status.version)
     );
+    if let Some(device) = &status.device {
+        let _ = writeln!(text, "  here   {}", visible(device));
+    }
     let clients = count(status.clients, "client");
     let _ = writeln!(text, "  nbd    {}, {clients}", visible(&status.listen.join(", ")));
     if let Some(power) = status.power {

@@ -1,0 +1,79 @@
+//! A disk as a block device of this machine: a FUSE file with the disk in it, and a loop device over that.
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use umbrella_block::BlockDevice;
+use umbrella_block::file::Access;
+use umbrella_block::serve::loop_device::{AttachOptions, LoopDevice, LoopError};
+use umbrella_block::serve::loop_file::LoopFile;
+
+use crate::mounts;
+use crate::text::visible_path;
+
+/// The kernel's scheduler for what rotates: it sends neighbours one after the other.
+const SCHEDULER: &str = "mq-deadline";
+
+/// An attached disk. Fields are dropped in this order.
+pub(crate) struct Attached {
+    device: LoopDevice,
+    file: LoopFile,
+    folder: PathBuf,
+}
+
+impl Attached {
+    /// Attaches a disk, by way of a file in `folder`. A mount that a dead daemon left there is taken away.
+    pub(crate) fn new(disk: Arc<dyn BlockDevice>, folder: PathBuf, access: Access) -> anyhow::Result<Attached> {
+        let shown = visible_path(&folder);
+        if mounts::is_dead(&folder) {
+            mounts::detach(&folder, true).with_context(|| format!("taking away the dead mount at {shown}"))?;
+        }
+        DirBuilder::new().recursive(true).mode(0o700).create(&folder).with_context(|| shown)?;
+        let geometry = disk.geometry();
+        let file = LoopFile::mount(disk, &folder, access)?;
+        let options = AttachOptions {
+            access,
+            sector_size: geometry.logical_block,
+            scheduler: geometry.rotational.then(|| SCHEDULER.to_owned()),
+            rotational: Some(geometry.rotational),
+        };
+        let device = match LoopDevice::attach(&file.path(), &options) {
+            // A kernel without it.
+            Err(LoopError::Setting { setting: "queue/scheduler", .. }) => {
+                tracing::warn!("there is no scheduler {SCHEDULER}: the loop device goes without");
+                LoopDevice::attach(&file.path(), &AttachOptions { scheduler: None, ..options })?
+            }
+            device => device?,
+        };
+        Ok(Attached { device, file, folder })
+    }
+
+    /// As `/dev/loop0`.
+    pub(crate) fn device(&self) -> &Path {
+        self.device.path()
+    }
+
+    /// Fails if somebody uses it.
+    pub(crate) fn refuse_in_use(&self) -> anyhow::Result<()> {
+        let shown = visible_path(self.device());
+        let claim = rustix::fs::open(self.device(), OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC, Mode::empty());
+        match claim {
+            Err(Errno::BUSY) => bail!("{shown} is in use; unmount what is on it first"),
+            claim => claim.map(drop).with_context(|| shown),
+        }
+    }
+
+    /// Takes it away; fails, and leaves it as it is, while somebody uses it.
+    pub(crate) fn detach(&mut self) -> anyhow::Result<()> {
+        self.device.detach()?;
+        self.file.unmount()?;
+        // The folder is only a place to mount at.
+        let _ = std::fs::remove_dir(&self.folder);
+        Ok(())
+    }
+}
