@@ -393,6 +393,8 @@ impl Shared {
                         }
                         state.tally.spin_ups += 1;
                         self.moment(state, Moment::SpunUp);
+                        // While the disk slept there was nothing to look at.
+                        self.keeper.notify_all();
                     }
                     self.spun.notify_all();
                     self.room.notify_all();

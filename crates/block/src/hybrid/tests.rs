@@ -5,6 +5,7 @@ mod crash;
 mod faults;
 mod fixtures;
 mod fuzz;
+mod keeper;
 mod model;
 
 use std::sync::Arc;
