@@ -15,6 +15,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 
+use crate::output::reasons;
 use crate::text::{visible, visible_path};
 
 /// Longest line that is read from the daemon.
@@ -90,7 +91,7 @@ impl Starter {
 
     /// It failed, and why. After [`Starter::ready`] nobody listens; the log has it too.
     pub(crate) fn failed(&self, error: &anyhow::Error) {
-        let _ = self.say(&Word::Failed { error: format!("{error:#}") });
+        let _ = self.say(&Word::Failed { error: reasons(error) });
     }
 
     fn say(&self, word: &Word) -> io::Result<()> {

@@ -150,9 +150,9 @@ impl DiskService {
         }
         // Most of it while the disk can still be used.
         let has_cache = hybrid.is_some();
-        let drained = match hybrid {
-            Some(hybrid) if !keep_cache => drain(&hybrid, tell)?,
-            _ => ByteSize(0),
+        let drained = match hybrid.filter(|_| !keep_cache) {
+            Some(hybrid) => drain(&hybrid, tell)?,
+            None => ByteSize(0),
         };
         let (outcome, ended) = channel();
         self.end.send(End::Detach { keep_cache, outcome })?;

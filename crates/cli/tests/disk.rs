@@ -1,0 +1,466 @@
+//! `umbrella disk` as its users call it: disks that are made, served, attached, looked at, and taken away, in order or not.
+#![allow(clippy::unnecessary_debug_formatting, reason = "quoted paths are what TOML reads")]
+
+mod support;
+
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use support::process::as_nobody;
+use support::{MIB, bytes, eventually, poll, require_root_and_fuse, run, temp_dir};
+use tempfile::TempDir;
+
+/// A folder with the files of some disks, and a run folder for their daemons. Whatever they are, they end with it.
+struct House {
+    dir: TempDir,
+}
+
+impl House {
+    fn new() -> House {
+        require_root_and_fuse();
+        House { dir: temp_dir("disk") }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// A hybrid disk of files that sleeps after `sleep`, without more options than a user would give.
+    fn hybrid(&self, name: &str, sleep: &str) -> PathBuf {
+        let (disk, flash) = (self.path(&format!("{name}.disk")), self.path(&format!("{name}.flash")));
+        let config = self.path(&format!("{name}.disk.toml"));
+        let text = format!(
+            "[disk]\npath = {disk:?}\nsize = \"64MiB\"\n[flash]\npath = {flash:?}\nsize = \"16MiB\"\n\
+             [cache]\nspin_down = \"{sleep}\"\nwhen = \"full\"\n"
+        );
+        fs::write(&config, text).expect("the folder can be written");
+        config
+    }
+
+    fn umbrella(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_umbrella"));
+        command
+            .arg("disk")
+            .args(args)
+            .current_dir(self.dir.path())
+            .env("UMBRELLA_RUN_DIR", self.path("run"))
+            .env("UMBRELLA_LOG_DIR", self.path("log"))
+            .env_remove("RUST_LOG")
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        let output = self.umbrella(args).output().expect("the program can be started");
+        assert!(!said(&output).contains("panicked"), "{args:?}: {}", said(&output));
+        output
+    }
+
+    /// Standard output of what must succeed.
+    fn given(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert!(output.status.success(), "{args:?}: {}\n{}", said(&output), self.logs());
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    fn json(&self, args: &[&str]) -> Value {
+        serde_json::from_str(&self.given(&[args, &["--json"]].concat())).expect("one JSON document")
+    }
+
+    /// Must end with that code, and say all of it.
+    fn refused(&self, args: &[&str], code: i32, parts: &[&str]) {
+        let output = self.run(args);
+        let told = format!("{}{}", String::from_utf8_lossy(&output.stdout), said(&output));
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {told}");
+        for part in parts {
+            assert!(told.contains(part), "{args:?}: {part:?} is not in {told:?}");
+        }
+    }
+
+    fn status(&self, name: &str) -> Value {
+        self.json(&["status", name])
+    }
+
+    fn pid(&self, name: &str) -> Pid {
+        let pid = self.status(name)["pid"].as_i64().expect("a process");
+        Pid::from_raw(pid as i32).expect("a process")
+    }
+
+    fn signal(&self, name: &str, signal: Signal) -> Pid {
+        let pid = self.pid(name);
+        kill_process(pid, signal).expect("the daemon lives");
+        pid
+    }
+
+    fn nbd(&self, name: &str) -> String {
+        format!("nbd+unix:///{name}?socket={}", self.path(&format!("run/disks/{name}.nbd")).display())
+    }
+
+    /// Copies bytes to the start of a disk that is served.
+    fn write(&self, name: &str, data: &[u8]) {
+        let file = self.path("data");
+        fs::write(&file, data).expect("the folder can be written");
+        run("nbdcopy", ["--flush".as_ref(), file.as_os_str(), self.nbd(name).as_ref()]);
+    }
+
+    /// The first bytes of a disk that is served.
+    fn read(&self, name: &str, length: usize) -> Vec<u8> {
+        let file = self.path("copy");
+        run("nbdcopy", [self.nbd(name).as_ref(), file.as_os_str()]);
+        first(&file, length)
+    }
+
+    fn logs(&self) -> String {
+        let logs = fs::read_dir(self.path("log")).into_iter().flatten().flatten();
+        logs.map(|log| fs::read_to_string(log.path()).unwrap_or_default()).collect()
+    }
+
+    /// Starts a daemon in the foreground.
+    fn foreground(&self, args: &[&str]) -> Foreground {
+        let child = self.umbrella(&[&["serve"], args].concat()).stderr(Stdio::piped()).spawn();
+        Foreground(child.expect("the program can be started"))
+    }
+
+    fn is_served(&self, name: &str) -> bool {
+        self.run(&["status", name]).status.success()
+    }
+}
+
+impl Drop for House {
+    fn drop(&mut self) {
+        let Ok(sockets) = fs::read_dir(self.path("run/disks")) else { return };
+        for socket in sockets.flatten().map(|entry| entry.path()) {
+            let Some(name) = socket.file_name().and_then(|name| name.to_str()?.strip_suffix(".sock")) else { continue };
+            let status = self.run(&["status", name, "--json"]);
+            let Ok(status) = serde_json::from_slice::<Value>(&status.stdout) else { continue };
+            let _ = Command::new("umount").arg("-l").arg(self.path("mnt")).output();
+            self.run(&["detach", name, "--keep-cache", "--force"]);
+            if let Some(pid) = status["pid"].as_i64().and_then(|pid| Pid::from_raw(pid as i32)) {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+            let _ = Command::new("umount").arg("-l").arg(self.path(&format!("run/disks/{name}"))).output();
+        }
+    }
+}
+
+/// A daemon in the foreground, killed when it is dropped.
+struct Foreground(Child);
+
+impl Foreground {
+    /// How it ended, and what it said.
+    fn ended(mut self) -> (Option<i32>, String) {
+        let ended = poll(Duration::from_secs(30), || self.0.try_wait().expect("it is our child"));
+        let mut text = String::new();
+        if let Some(stderr) = &mut self.0.stderr
+            && ended.is_some()
+        {
+            std::io::Read::read_to_string(stderr, &mut text).expect("text");
+        }
+        (ended.expect("it ends").code(), text)
+    }
+}
+
+impl Drop for Foreground {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn first(file: &Path, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    File::open(file).and_then(|file| file.read_exact_at(&mut bytes, 0)).expect("it is long enough");
+    bytes
+}
+
+fn ends(pid: Pid) {
+    eventually("the daemon ends", || rustix::process::test_kill_process(pid).is_err());
+}
+
+#[test]
+fn a_hybrid_disk_is_made_served_and_taken_apart_into_a_plain_disk() {
+    let house = House::new();
+    let config = house.hybrid("media", "fixed:timeout=0");
+    let config = config.to_str().expect("text");
+    let before = house.json(&["check", config]);
+    assert_eq!((&before["ok"], before["warnings"].as_array().map(Vec::len)), (&Value::Bool(true), Some(2)));
+    let created = house.json(&["create", config]);
+    assert_eq!(created["made"].as_array().map(Vec::len), Some(2));
+    assert_eq!(created["size"], (64 << 20) - 8192);
+    house.given(&["serve", config, "--daemon"]);
+    eventually("it sleeps", || house.status("media")["power"] == "standby");
+    let data = bytes(1, MIB);
+    house.write("media", &data);
+    let status = house.status("media");
+    assert_eq!((&status["kind"], &status["power"]), (&"hybrid".into(), &"standby".into()));
+    assert_eq!(status["cache"]["cached"], MIB);
+    assert_eq!(first(&house.path("media.disk"), data.len()), vec![0; data.len()], "the disk was not woken");
+    let detached = house.json(&["detach", "media"]);
+    assert_eq!((&detached["outcome"], &detached["drained"]), (&"detached".into(), &MIB.into()));
+    assert_eq!(first(&house.path("media.disk"), data.len()), data);
+    assert!(!house.is_served("media"));
+    house.refused(&["serve", config], 1, &["was detached from its disk", "umbrella disk create"]);
+    house.given(&["create", config]);
+    house.given(&["serve", config, "-d"]);
+    assert_eq!(house.read("media", data.len()), data);
+}
+
+#[test]
+fn what_is_on_flash_survives_a_kill_and_is_seen_by_check_and_by_the_next_daemon() {
+    let house = House::new();
+    let config = house.hybrid("media", "fixed:timeout=0");
+    let config = config.to_str().expect("text");
+    house.given(&["create", config]);
+    house.given(&["serve", config, "--daemon"]);
+    eventually("it sleeps", || house.status("media")["power"] == "standby");
+    let data = bytes(2, MIB);
+    house.write("media", &data);
+    ends(house.signal("media", Signal::KILL));
+    let checked = house.json(&["check", config]);
+    assert_eq!((&checked["ok"], &checked["pair"]["cached"]), (&Value::Bool(true), &MIB.into()));
+    house.given(&["serve", config, "--daemon"]);
+    assert_eq!(house.read("media", data.len()), data);
+    let warned = house.json(&["check", config]);
+    assert_eq!((&warned["ok"], &warned["pair"]), (&Value::Bool(true), &Value::Null));
+    let kept = house.json(&["detach", "--keep-cache"]);
+    assert_eq!(kept["outcome"], "detached_with_cache");
+    assert_eq!(first(&house.path("media.disk"), data.len()), vec![0; data.len()]);
+    // Nobody serves it now: it is named by its configuration.
+    house.refused(&["detach", "media"], 1, &["\"media\" is neither a disk that is served", "no disk is served"]);
+    let detached = house.json(&["detach", config]);
+    assert_eq!(detached["drained"], MIB);
+    assert_eq!(first(&house.path("media.disk"), data.len()), data);
+}
+
+#[test]
+fn a_damaged_log_is_reported_and_not_served() {
+    let house = House::new();
+    let config = house.hybrid("media", "fixed:timeout=0");
+    let config = config.to_str().expect("text");
+    house.given(&["create", config]);
+    house.given(&["serve", config, "--daemon"]);
+    eventually("it sleeps", || house.status("media")["power"] == "standby");
+    // The second time says in the log that the first was durable.
+    house.write("media", &bytes(3, MIB));
+    house.write("media", &bytes(3, MIB));
+    house.given(&["detach", "--keep-cache"]);
+    let flash = File::options().write(true).open(house.path("media.flash")).expect("it is there");
+    flash.write_all_at(&[0xff; 4096], (1 << 20) + 8192).expect("it can be written");
+    let output = house.run(&["check", config, "--json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON document");
+    assert_eq!((output.status.code(), &report["ok"]), (Some(1), &Value::Bool(false)));
+    assert!(report["errors"][0]["message"].as_str().is_some_and(|text| text.contains("is damaged now")), "{report}");
+    house.refused(&["serve", config, "--daemon"], 1, &["is damaged now"]);
+    assert!(!house.is_served("media"));
+}
+
+#[test]
+fn an_attached_disk_carries_a_file_system_that_is_still_there_on_the_plain_disk() {
+    let house = House::new();
+    let config = house.hybrid("media", "never");
+    let config = config.to_str().expect("text");
+    house.given(&["create", config]);
+    let device = house.given(&["attach", config]).trim().to_owned();
+    assert!(device.starts_with("/dev/loop"), "{device}");
+    assert_eq!(house.json(&["attach", config])["device"], device.as_str(), "it is attached once");
+    run("mkfs.ext4", ["-q", &device]);
+    let mnt = house.path("mnt");
+    fs::create_dir(&mnt).expect("the folder can be made");
+    run("mount", [device.as_ref(), mnt.as_os_str()]);
+    let data = bytes(4, 3 * MIB);
+    fs::write(mnt.join("file"), &data).expect("there is room");
+    house.refused(&["detach", "media"], 1, &[&device, "in use", "unmount"]);
+    assert_eq!(fs::read(mnt.join("file")).expect("it goes on"), data);
+    run("umount", [&mnt]);
+    house.given(&["detach", &device]);
+    assert!(!house.path("run/disks/media").exists());
+    run("e2fsck", ["-fn".as_ref(), house.path("media.disk").as_os_str()]);
+    run("mount", ["-o".as_ref(), "loop,ro".as_ref(), house.path("media.disk").as_os_str(), mnt.as_os_str()]);
+    let read = fs::read(mnt.join("file"));
+    run("umount", [&mnt]);
+    assert_eq!(read.expect("it is there"), data);
+}
+
+#[test]
+fn a_signal_waits_for_a_mounted_device_and_ends_when_it_is_free() {
+    let house = House::new();
+    let device = house.given(&["attach", "--disk", "memory:size=16MiB", "--name", "ram"]).trim().to_owned();
+    run("mkfs.ext4", ["-q", &device]);
+    let mnt = house.path("mnt");
+    fs::create_dir(&mnt).expect("the folder can be made");
+    run("mount", [device.as_ref(), mnt.as_os_str()]);
+    let pid = house.signal("ram", Signal::TERM);
+    eventually("it says that it waits", || house.logs().contains("waiting until it is not"));
+    fs::write(mnt.join("file"), "still served").expect("it goes on");
+    run("umount", [&mnt]);
+    ends(pid);
+}
+
+#[test]
+fn an_attached_disk_whose_daemon_was_killed_can_be_attached_again() {
+    let house = House::new();
+    let config = house.hybrid("media", "never");
+    let config = config.to_str().expect("text");
+    house.given(&["create", config]);
+    house.given(&["attach", config]);
+    ends(house.signal("media", Signal::KILL));
+    let device = house.given(&["attach", config]).trim().to_owned();
+    assert_eq!(house.status("media")["device"], device.as_str());
+    house.given(&["detach"]);
+}
+
+#[test]
+fn a_daemon_in_the_foreground_ends_at_a_signal_and_keeps_what_is_on_flash() {
+    let house = House::new();
+    let config = house.hybrid("media", "fixed:timeout=0");
+    let config = config.to_str().expect("text");
+    house.given(&["create", config]);
+    let daemon = house.foreground(&[config]);
+    eventually("it sleeps", || house.is_served("media") && house.status("media")["power"] == "standby");
+    house.write("media", &bytes(5, MIB));
+    house.refused(&["serve", config], 1, &["media is served already, by process"]);
+    house.refused(&["create", config], 1, &["media is served; detach it first"]);
+    house.signal("media", Signal::INT);
+    let (code, told) = daemon.ended();
+    assert_eq!(code, Some(0), "{told}");
+    assert!(told.contains("hybrid, 63.9 MiB, at unix:"), "{told}");
+    assert_eq!(house.json(&["check", config])["pair"]["cached"], MIB);
+}
+
+#[test]
+fn a_disk_that_somebody_uses_is_not_taken_away_unless_told_to() {
+    let house = House::new();
+    house.given(&["serve", "--disk", "memory:size=16MiB", "--name", "ram", "--daemon"]);
+    let mut client = Command::new("qemu-io")
+        .args(["-f", "raw", &format!("nbd+unix:///ram?socket={}", house.path("run/disks/ram.nbd").display())])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("qemu-io is installed (`make setup` does)");
+    eventually("the client is connected", || house.status("ram")["clients"] == 1);
+    house.refused(&["detach"], 1, &["in use by NBD clients (1 connected)", "--force"]);
+    assert!(house.is_served("ram"));
+    let pid = house.pid("ram");
+    house.given(&["detach", "--force"]);
+    client.kill().expect("it is our child");
+    client.wait().expect("it is our child");
+    ends(pid);
+}
+
+#[test]
+fn a_read_only_disk_cannot_be_written() {
+    let house = House::new();
+    fs::write(house.path("image"), bytes(6, MIB)).expect("the folder can be written");
+    house.given(&["serve", "--disk", "image", "--read-only", "--daemon"]);
+    assert_eq!(house.status("image")["read_only"], true);
+    assert_eq!(house.read("image", MIB as usize), bytes(6, MIB));
+    fs::write(house.path("other"), bytes(7, MIB)).expect("the folder can be written");
+    let copied = Command::new("nbdcopy").arg(house.path("other")).arg(house.nbd("image")).output();
+    assert!(!copied.expect("nbdcopy is installed (`make setup` does)").status.success());
+    house.given(&["detach"]);
+    assert_eq!(fs::read(house.path("image")).expect("it is there"), bytes(6, MIB));
+}
+
+#[test]
+fn an_emulated_disk_takes_its_time_and_measures_it() {
+    let house = House::new();
+    let disk = "emulated:profile=modern,size=64MiB,speed=50";
+    house.given(&["serve", "--disk", disk, "--name", "slow", "--listen", "127.0.0.1:0", "--daemon"]);
+    let status = house.status("slow");
+    assert_eq!((&status["kind"], &status["size"]), (&"emulated".into(), &(64 * MIB).into()));
+    let address = status["listen"][0].as_str().expect("an address").to_owned();
+    let file = house.path("data");
+    fs::write(&file, bytes(8, MIB)).expect("the folder can be written");
+    run("nbdcopy", ["--flush".as_ref(), file.as_os_str(), format!("nbd://{address}").as_ref()]);
+    let stats = house.json(&["stats"]);
+    assert!(stats["umbrella_emulated_disk_served_count"].as_u64() > Some(0), "{stats}");
+    assert!(stats["umbrella_emulated_disk_energy_joules"].as_f64() > Some(0.0), "{stats}");
+    assert_eq!(stats["umbrella_disk_written_bytes"], MIB);
+    let table = house.given(&["stats"]);
+    assert!(table.contains("umbrella_disk_written_bytes") && table.contains("bytes written by NBD clients"), "{table}");
+}
+
+#[test]
+fn several_disks_are_told_apart() {
+    let house = House::new();
+    house.refused(&["stats"], 1, &["no disk is served (offer one with `umbrella disk serve CONFIG`)"]);
+    assert_eq!(house.given(&["status"]), "no disk is served\n");
+    for name in ["one", "two"] {
+        house.given(&["serve", "--disk", "memory:size=1MiB", "--name", name, "--daemon"]);
+    }
+    house.refused(&["detach"], 1, &["2 disks are served; say which: one, two"]);
+    house.refused(&["status", "three"], 1, &["\"three\" is neither a disk that is served", "served: one, two"]);
+    let all = house.json(&["status"]);
+    let names: Vec<_> = all.as_array().into_iter().flatten().map(|disk| disk["name"].as_str().unwrap_or("")).collect();
+    assert_eq!(names, ["one", "two"]);
+    house.given(&["detach", "one"]);
+    house.given(&["detach"]);
+}
+
+#[test]
+fn a_disk_or_flash_that_holds_something_is_not_overwritten_unless_told_to() {
+    let house = House::new();
+    let config = house.hybrid("media", "never");
+    let config = config.to_str().expect("text");
+    house.given(&["create", config]);
+    house.refused(&["create", config], 1, &["already holds", "detach"]);
+    house.given(&["create", config, "--force"]);
+    let other = house.hybrid("other", "never");
+    File::create(house.path("other.flash")).and_then(|file| file.set_len(16 * MIB)).expect("it can be made");
+    run("mkfs.ext4", ["-q".as_ref(), "-F".as_ref(), house.path("other.flash").as_os_str()]);
+    house.refused(&["create", other.to_str().expect("text")], 1, &["other.flash already holds", "--force"]);
+}
+
+#[test]
+fn halves_of_different_disks_are_not_served_together() {
+    let house = House::new();
+    for name in ["one", "two"] {
+        house.given(&["create", house.hybrid(name, "never").to_str().expect("text")]);
+    }
+    let mixed = ["--disk", "one.disk", "--flash", "two.flash"];
+    house.refused(&[&["serve"], &mixed[..]].concat(), 1, &["one.disk", "two.flash", "belongs to"]);
+    house.refused(&[&["check"], &mixed[..]].concat(), 1, &["belongs to"]);
+}
+
+#[test]
+fn what_cannot_be_served_says_why_also_from_the_background() {
+    let house = House::new();
+    house.refused(&["serve", "--disk", "nowhere", "--daemon"], 1, &["nowhere: No such file or directory"]);
+    house.refused(
+        &["serve", "--disk", "memory:size=1MiB", "--listen", "192.0.2.1:1", "--daemon"],
+        1,
+        &["cannot listen on 192.0.2.1:1"],
+    );
+    house.refused(&["attach", "--disk", "memory:size=1000PiB"], 1, &["there is no memory for"]);
+    house.refused(&["create", "--disk", "nowhere"], 1, &["nowhere does not exist; say its size"]);
+    house.refused(&["serve"], 2, &["required"]);
+    house.refused(&["serve", "--disk", "memory:size=1MiB", "--name", "a/b"], 2, &["cannot be a disk's name"]);
+    house.refused(
+        &["serve", "--disk", "memory:size=1MiB", "--when", "now"],
+        2,
+        &["known: each, full, watermark, piggyback"],
+    );
+    house.refused(&["serve", "--disk", "memory:size=1MiB", "--when", "full"], 1, &["does nothing without a flash"]);
+    assert_eq!(house.given(&["status"]), "no disk is served\n");
+}
+
+#[test]
+fn only_its_owner_may_ask_a_daemon() {
+    let house = House::new();
+    house.given(&["serve", "--disk", "memory:size=1MiB", "--name", "ram", "--daemon"]);
+    for socket in ["ram.sock", "ram.nbd"] {
+        let socket = house.path("run/disks").join(socket);
+        let mode = fs::metadata(&socket).expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{socket:?}");
+        as_nobody(|| std::os::unix::net::UnixStream::connect(&socket).expect_err("nobody may not"));
+    }
+}
