@@ -72,7 +72,15 @@ fn fio_with_verify(folder: &Path) {
     let file = format!("--filename={}", file.display());
     let job =
         ["--name=verify", &file, "--size=24m", "--rw=randwrite", "--bs=4k,64k", "--bsrange=4k-64k", "--verify=crc32c"];
-    let rest = ["--direct=1", "--ioengine=psync", "--numjobs=1", "--fsync=64", "--do_verify=1", "--verify_fatal=1"];
+    let rest = [
+        "--direct=1",
+        "--ioengine=psync",
+        "--numjobs=1",
+        "--fsync=64",
+        "--do_verify=1",
+        "--verify_fatal=1",
+        "--verify_state_save=0",
+    ];
     run("fio", &[&job[..], &rest[..]].concat());
 }
 
