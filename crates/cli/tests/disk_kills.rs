@@ -1,0 +1,222 @@
+//! The daemon of a hybrid disk is killed again and again while clients write and verify. What was acknowledged is there afterwards: a kill
+//! loses nothing, flushed or not.
+//!
+//! `UMBRELLA_CRASH_ROUNDS` says how often (default 12), `UMBRELLA_CRASH_SEED` repeats a run.
+
+mod support;
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use support::{eventually, temp_dir};
+
+const CLIENTS: u64 = 4;
+/// Blocks of 4 KiB that each client has for itself.
+const BLOCKS: u64 = 1500;
+const BLOCK: usize = 4096;
+const SIZE: &str = "32MiB";
+
+struct Client(UnixStream);
+
+impl Client {
+    fn connect(socket: &Path) -> io::Result<Client> {
+        let mut client = Client(UnixStream::connect(socket)?);
+        client.0.set_read_timeout(Some(Duration::from_secs(60)))?;
+        client.take(18)?;
+        client.0.write_all(&3_u32.to_be_bytes())?;
+        client.0.write_all(&[&b"IHAVEOPT"[..], &1_u32.to_be_bytes(), &1_u32.to_be_bytes(), b"k"].concat())?;
+        client.take(10)?;
+        Ok(client)
+    }
+
+    fn take(&mut self, bytes: usize) -> io::Result<Vec<u8>> {
+        let mut taken = vec![0; bytes];
+        self.0.read_exact(&mut taken)?;
+        Ok(taken)
+    }
+
+    fn call(&mut self, command: u16, block: u64, length: usize, data: &[u8]) -> io::Result<()> {
+        let (magic, offset) = (0x2560_9513_u32, block * BLOCK as u64);
+        let head = [&magic.to_be_bytes()[..], &[0; 2], &command.to_be_bytes(), &[7; 8], &offset.to_be_bytes()].concat();
+        self.0.write_all(&[&head[..], &(length as u32).to_be_bytes(), data].concat())?;
+        let answer = self.take(16)?;
+        if answer[4..8] == [0; 4] { Ok(()) } else { Err(io::Error::other("the server refused")) }
+    }
+
+    fn read(&mut self, block: u64, blocks: u64) -> io::Result<Vec<u8>> {
+        self.call(0, block, blocks as usize * BLOCK, &[])?;
+        self.take(blocks as usize * BLOCK)
+    }
+
+    fn write(&mut self, block: u64, data: &[u8]) -> io::Result<()> {
+        self.call(1, block, data.len(), data)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.call(3, 0, 0, &[])
+    }
+}
+
+/// What a client knows of its blocks: the stamp that was acknowledged, and that of a write without an answer.
+#[derive(Clone)]
+struct Known {
+    acknowledged: Vec<u64>,
+    open: Vec<Option<u64>>,
+}
+
+fn stamped(stamp: u64) -> Vec<u8> {
+    stamp.to_le_bytes().repeat(BLOCK / 8)
+}
+
+/// Writes and verifies until the server is gone.
+fn work(socket: &Path, client: u64, known: &mut Known, random: &mut StdRng, next: &mut u64) {
+    let Ok(mut server) = Client::connect(socket) else { return };
+    loop {
+        let block = random.random_range(0..BLOCKS);
+        let blocks = random.random_range(1..=16).min(BLOCKS - block);
+        let own = block as usize..(block + blocks) as usize;
+        let done = match random.random_range(0..10) {
+            0 => server.flush(),
+            1..3 => server.read(client * BLOCKS + block, blocks).map(|found| {
+                for (number, found) in own.clone().zip(found.chunks(BLOCK)) {
+                    assert!(found == stamped(known.acknowledged[number]), "client {client} reads block {number} wrong");
+                }
+            }),
+            _ => {
+                let stamps: Vec<u64> = (0..blocks).map(|number| *next + number).collect();
+                *next += blocks;
+                for (number, stamp) in own.clone().zip(&stamps) {
+                    known.open[number] = Some(*stamp);
+                }
+                let data: Vec<u8> = stamps.iter().flat_map(|stamp| stamped(*stamp)).collect();
+                server.write(client * BLOCKS + block, &data).map(|()| {
+                    for (number, stamp) in own.clone().zip(&stamps) {
+                        (known.acknowledged[number], known.open[number]) = (*stamp, None);
+                    }
+                })
+            }
+        };
+        if done.is_err() {
+            return;
+        }
+    }
+}
+
+/// Each sector of a block holds what was acknowledged, or what the open write would have brought.
+fn verify(server: &mut Client, client: u64, known: &mut Known) {
+    for block in 0..BLOCKS as usize {
+        let found = server.read(client * BLOCKS + block as u64, 1).expect("it is served");
+        let (acknowledged, open) = (known.acknowledged[block], known.open[block].take());
+        for sector in found.chunks(512) {
+            let stamp = u64::from_le_bytes(sector[..8].try_into().expect("eight bytes"));
+            assert!(sector == stamp.to_le_bytes().repeat(64), "client {client}, block {block}: a torn sector");
+            assert!(
+                stamp == acknowledged || Some(stamp) == open,
+                "client {client}, block {block} holds {stamp}: {acknowledged} was acknowledged, {open:?} under way"
+            );
+        }
+        // A block that came half way is written whole, so that it is known again.
+        if open.is_some() {
+            server.write(client * BLOCKS + block as u64, &stamped(acknowledged)).expect("it is served");
+        }
+    }
+}
+
+struct House {
+    dir: tempfile::TempDir,
+    config: PathBuf,
+}
+
+impl House {
+    fn umbrella(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_umbrella"));
+        command.arg("disk").args(args).arg(&self.config).stdin(Stdio::null()).env("RUST_LOG", "error");
+        command.env("UMBRELLA_RUN_DIR", self.dir.path().join("run"));
+        command
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.dir.path().join("run/disks/k.nbd")
+    }
+
+    fn serve(&self) -> Server {
+        let mut server = Server(self.umbrella(&["serve"]).stdout(Stdio::null()).spawn().expect("it starts"));
+        eventually("it serves", || {
+            assert!(server.0.try_wait().expect("a child").is_none(), "the daemon has ended");
+            Client::connect(&self.socket()).is_ok()
+        });
+        server
+    }
+}
+
+struct Server(Child);
+
+impl Drop for Server {
+    /// The only way in which it ever ends.
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn variable(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|text| text.parse().ok())
+}
+
+#[test]
+fn a_killed_daemon_loses_nothing_that_it_acknowledged() {
+    let (rounds, seed) =
+        (variable("UMBRELLA_CRASH_ROUNDS").unwrap_or(12), variable("UMBRELLA_CRASH_SEED").unwrap_or(1));
+    println!("{rounds} rounds, seed {seed}");
+    let dir = temp_dir("disk-kills");
+    let house = House { config: dir.path().join("k.toml"), dir };
+    let path = |name: &str| house.dir.path().join(name).display().to_string();
+    let when = ["each", "full", "watermark", "piggyback"];
+    let algorithms = ["alg1", "alg4", "whole", "alg3", "alg2"];
+    let write_config = |round: u64| {
+        let text = format!(
+            "name = \"k\"\n[disk]\npath = \"{}\"\nsize = \"{SIZE}\"\ndirect = false\n[flash]\npath = \"{}\"\nsize = \"12MiB\"\ndirect = false\n\
+             [cache]\nspin_down = \"fixed:timeout=15ms\"\nwhen = \"{}\"\nalgorithm = \"{}\"\n",
+            path("disk"),
+            path("flash"),
+            when[round as usize % 4],
+            algorithms[round as usize % 5],
+        );
+        fs::write(&house.config, text).expect("the folder can be written");
+    };
+    write_config(0);
+    assert!(house.umbrella(&["create"]).stdout(Stdio::null()).status().expect("it runs").success());
+    let zero = Known { acknowledged: vec![0; BLOCKS as usize], open: vec![None; BLOCKS as usize] };
+    let mut known = vec![zero; CLIENTS as usize];
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut next: Vec<u64> = (0..CLIENTS).map(|client| 1 + (client << 48)).collect();
+    for round in 0..rounds {
+        write_config(round);
+        let mut server = house.serve();
+        let socket = house.socket();
+        let after = Duration::from_millis(random.random_range(20..400));
+        std::thread::scope(|scope| {
+            for (client, (known, next)) in known.iter_mut().zip(&mut next).enumerate() {
+                let (mut random, socket) = (StdRng::seed_from_u64(seed ^ round << 8 ^ client as u64), &socket);
+                scope.spawn(move || work(socket, client as u64, known, &mut random, next));
+            }
+            std::thread::sleep(after);
+            server.0.kill().expect("it lives");
+        });
+        drop(server);
+        let _server = house.serve();
+        let mut client = Client::connect(&house.socket()).expect("it is served");
+        for (number, known) in known.iter_mut().enumerate() {
+            verify(&mut client, number as u64, known);
+        }
+    }
+    let written: u64 = next.iter().map(|next| next & ((1 << 48) - 1)).sum();
+    println!("{written} blocks written");
+    assert!(written > 100 * rounds, "the clients hardly came to write: {written} blocks");
+}
