@@ -2,6 +2,7 @@
 //! policies, reproduce a paper. Never touches a real device.
 
 pub mod experiment;
+pub mod hybrid;
 pub mod machine;
 pub mod paper;
 pub mod result;

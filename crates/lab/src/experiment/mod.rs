@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub use cell::{Cell, Input, MachineSpec};
 pub use error::LabError;
+pub(crate) use replay::areas;
 pub use replay::{Fit, Pace, ReplayOptions};
 pub use sweep::{Sweep, cells, split_policies};
 
@@ -48,46 +49,61 @@ pub struct Results {
 /// Runs all cells, `threads` at a time. Fails without running any where one can not be built.
 pub fn run(cells: &[Cell], threads: usize, observer: &dyn Observe) -> Result<Results, LabError> {
     cells.iter().try_for_each(Cell::check)?;
+    let run = |place: usize| {
+        let outcome = cells[place].run(&mut Watcher { place, observer })?;
+        observer.finished(place, &outcome);
+        Ok(Some(outcome))
+    };
+    let (outcomes, error) = in_parallel(cells.len(), threads, || observer.stop(), run);
+    Ok(Results { outcomes, error })
+}
+
+/// What came of a run; nothing when it was not begun.
+type Slot<T> = Option<Result<Option<T>, LabError>>;
+
+/// Runs `run` for 0 to `count`, `threads` at a time, until `stop` says so or one fails. What was not run has no outcome.
+pub(crate) fn in_parallel<T: Send>(
+    count: usize,
+    threads: usize,
+    stop: impl Fn() -> bool + Sync,
+    run: impl Fn(usize) -> Result<Option<T>, LabError> + Sync,
+) -> (Vec<Option<T>>, Option<LabError>) {
     let next = AtomicUsize::new(0);
-    let outcomes: Mutex<Vec<Option<Result<Outcome, LabError>>>> = Mutex::new(cells.iter().map(|_| None).collect());
+    let outcomes: Mutex<Vec<Slot<T>>> = Mutex::new((0..count).map(|_| None).collect());
     let work = || {
         loop {
             let place = next.fetch_add(1, Ordering::Relaxed);
-            let Some(cell) = cells.get(place) else { return };
-            if observer.stop() {
+            if place >= count || stop() {
                 return;
             }
-            let outcome = cell.run(&mut Watcher { place, observer });
-            if let Ok(outcome) = &outcome {
-                observer.finished(place, outcome);
-            }
+            let outcome = run(place);
             let failed = outcome.is_err();
             if let Ok(mut outcomes) = outcomes.lock() {
                 outcomes[place] = Some(outcome);
             }
             if failed {
                 // The others would most likely fail in the same way.
-                next.store(cells.len(), Ordering::Relaxed);
+                next.store(count, Ordering::Relaxed);
             }
         }
     };
     std::thread::scope(|scope| {
-        for _ in 1..threads.clamp(1, cells.len().max(1)) {
+        for _ in 1..threads.clamp(1, count.max(1)) {
             scope.spawn(work);
         }
         work();
     });
     let outcomes = outcomes.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     let mut error = None;
-    let keep = |result: Option<Result<Outcome, LabError>>| match result? {
-        Ok(outcome) => Some(outcome),
+    let keep = |result: Slot<T>| match result? {
+        Ok(outcome) => outcome,
         Err(failure) => {
             error.get_or_insert(failure);
             None
         }
     };
     let outcomes = outcomes.into_iter().map(keep).collect();
-    Ok(Results { outcomes, error })
+    (outcomes, error)
 }
 
 struct Watcher<'a> {

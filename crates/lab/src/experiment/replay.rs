@@ -51,7 +51,7 @@ impl Default for ReplayOptions {
 }
 
 /// Where each device of a trace begins on the modelled disk, in blocks, and where the last of them ends.
-pub(super) fn areas(summary: &Summary, device: Option<u32>) -> (Vec<BlockNo>, BlockNo) {
+pub(crate) fn areas(summary: &Summary, device: Option<u32>) -> (Vec<BlockNo>, BlockNo) {
     let mut next = BlockNo(0);
     let mut areas = Vec::with_capacity(summary.devices.len());
     for (number, of) in summary.devices.iter().enumerate() {

@@ -13,12 +13,12 @@ pub struct Seed(pub u64);
 
 /// A stream of chance.
 #[derive(Debug, Clone)]
-pub(super) struct Dice(ChaCha8Rng);
+pub(crate) struct Dice(ChaCha8Rng);
 
 impl Dice {
     /// The stream of this number for a workload of this name: every client has its own, so that what one draws does not
     /// depend on when another one does.
-    pub(super) fn new(seed: Seed, workload: &str, stream: u64) -> Dice {
+    pub(crate) fn new(seed: Seed, workload: &str, stream: u64) -> Dice {
         let mut key = [0; 32];
         key[..8].copy_from_slice(&seed.0.to_le_bytes());
         for (slot, byte) in key[8..].iter_mut().zip(workload.bytes()) {
@@ -30,22 +30,22 @@ impl Dice {
     }
 
     /// Any number below `end`, all equally likely; zero when `end` is.
-    pub(super) fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.0.next_u64()) * u128::from(end)) >> 64) as u64
     }
 
     /// Any place of a list of that length.
-    pub(super) fn index(&mut self, len: usize) -> usize {
+    pub(crate) fn index(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize
     }
 
     /// From 0 to just below 1.
-    pub(super) fn unit(&mut self) -> f64 {
+    pub(crate) fn unit(&mut self) -> f64 {
         (self.0.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     /// Whether something of this probability happens.
-    pub(super) fn chance(&mut self, probability: f64) -> bool {
+    pub(crate) fn chance(&mut self, probability: f64) -> bool {
         self.unit() < probability
     }
 
@@ -61,7 +61,7 @@ impl Dice {
     }
 
     /// Of the lognormal distribution with this mean; `sigma` is the deviation of the logarithm.
-    pub(super) fn lognormal(&mut self, mean: f64, sigma: f64) -> f64 {
+    pub(crate) fn lognormal(&mut self, mean: f64, sigma: f64) -> f64 {
         mean * libm::exp(sigma * self.normal() - sigma * sigma / 2.0)
     }
 
@@ -87,13 +87,13 @@ impl Dice {
 ///
 /// Cost: 8 bytes a rank, O(log n) a draw.
 #[derive(Debug, Clone)]
-pub(super) struct Zipf {
+pub(crate) struct Zipf {
     cumulated: Vec<f64>,
 }
 
 impl Zipf {
     /// Over `n` ranks; all are equally likely when `theta` is 0.
-    pub(super) fn new(n: u64, theta: f64) -> Zipf {
+    pub(crate) fn new(n: u64, theta: f64) -> Zipf {
         let mut sum = 0.0;
         let cumulated = (1..=n.max(1))
             .map(|rank| {
@@ -105,7 +105,7 @@ impl Zipf {
     }
 
     /// A rank.
-    pub(super) fn draw(&self, dice: &mut Dice) -> u64 {
+    pub(crate) fn draw(&self, dice: &mut Dice) -> u64 {
         let sum = self.cumulated.last().copied().unwrap_or(1.0);
         let at = dice.unit() * sum;
         let rank = self.cumulated.partition_point(|end| *end <= at);

@@ -24,6 +24,7 @@ mod untar;
 mod videoserver;
 
 pub use draw::Seed;
+pub(crate) use draw::{Dice, Zipf};
 pub use error::WorkloadError;
 pub use params::{Param, ParamKind, Params, Scale, Value};
 pub use registry::{BoxedWorkload, WORKLOADS, WorkloadEntry, build_workload, workload};

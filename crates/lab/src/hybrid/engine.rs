@@ -1,0 +1,400 @@
+//! The event loop.
+//!
+//! What happens next is the earliest of: the next request, an event of the disk or the flash, the moment at which the disk may sleep, the moment at
+//! which it has been quiet for long enough, and the end. At one moment, what the devices have done comes first, then what arrives, then what
+//! follows from both ([`Engine::settle`]).
+
+use std::collections::VecDeque;
+
+use umbrella_model::device::profiles::Options;
+use umbrella_model::device::{Completion, Op};
+use umbrella_policy::flash_cache::{Log, LogSector, Logged, Moment, Piece, Source, WriteRoute};
+use umbrella_policy::spin_down::SpinDown;
+use umbrella_units::{Lba, Nanos, SectorRange};
+
+use super::flush::Flush;
+use super::foresight::next_need;
+use super::input::{Arrival, Direction, Input};
+use super::outcome::HybridOutcome;
+use super::probe::Probe;
+use super::requests::{FLUSH_READ, FLUSH_SYNC, FLUSH_WRITE, Requests};
+use super::setup::{Cache, Setup, break_even};
+use super::station::Station;
+use super::tally::Tally;
+use crate::experiment::LabError;
+
+/// The disk is quiet when nobody has asked for anything for so long.
+const QUIET: Nanos = Nanos::from_secs(2);
+
+/// Sectors of metadata before the data of each write.
+const LEAD: u32 = 1;
+
+/// What the disk does, as far as decisions go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Motion {
+    Spinning,
+    /// It sleeps, or is about to.
+    Asleep,
+    Starting,
+}
+
+/// Why the disk is woken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reason {
+    Read,
+    Full,
+    Mark,
+    End,
+}
+
+/// A hybrid disk and what is asked of it.
+pub(super) struct Engine<'a, P> {
+    setup: &'a Setup,
+    input: &'a Input,
+    /// Arrivals so far.
+    arrived: usize,
+    now: Nanos,
+    disk: Station,
+    flash: Station,
+    log: Log,
+    motion: Motion,
+    /// Times the motor had been switched on when it was last put to sleep.
+    spin_ups: u64,
+    spin_down: SpinDown,
+    break_even: Nanos,
+    /// Whether the disk is needed by what was asked of it.
+    needed: bool,
+    sleep_at: Option<Nanos>,
+    last_access: Nanos,
+    flush: Option<Flush>,
+    flush_wanted: bool,
+    /// All has come, and the time is over.
+    closing: bool,
+    requests: Requests,
+    /// Writes that do not fit into the log and may not go to the disk yet.
+    blocked: VecDeque<Arrival>,
+    tally: Tally,
+    done: Vec<Completion>,
+    probe: &'a mut P,
+}
+
+impl<'a, P: Probe> Engine<'a, P> {
+    pub(super) fn new(setup: &'a Setup, input: &'a Input, probe: &'a mut P) -> Result<Self, LabError> {
+        let (disk, flash) = setup.profiles()?;
+        Ok(Engine {
+            setup,
+            input,
+            arrived: 0,
+            now: Nanos(0),
+            spin_down: setup.spin_down(&disk)?,
+            break_even: break_even(&disk),
+            disk: Station::new(disk.powered(&Options { write_cache: setup.write_cache, ..Options::default() })),
+            flash: Station::new(flash.powered(&Options::default())),
+            log: Log::new(setup.cache.log_size(), LogSector(0)),
+            motion: Motion::Spinning,
+            spin_ups: 0,
+            needed: true,
+            sleep_at: None,
+            last_access: Nanos(0),
+            flush: None,
+            flush_wanted: false,
+            closing: false,
+            requests: Requests::default(),
+            blocked: VecDeque::new(),
+            tally: Tally::default(),
+            done: Vec::new(),
+            probe,
+        })
+    }
+
+    /// Runs to the end, or until `go_on`, which is told how much of the time is over, says no.
+    pub(super) fn run(mut self, mut go_on: impl FnMut(f64) -> bool) -> Option<HybridOutcome> {
+        self.settle();
+        let mut steps = 0_u32;
+        while let Some(at) = self.next_moment() {
+            self.advance(at);
+            while let Some(&arrival) = self.input.arrivals.get(self.arrived).filter(|next| next.at <= self.now) {
+                self.arrived += 1;
+                self.arrive(arrival);
+            }
+            self.settle();
+            steps = steps.wrapping_add(1);
+            if steps.is_multiple_of(1024) && !go_on(self.now.0 as f64 / self.input.length.0.max(1) as f64) {
+                return None;
+            }
+        }
+        Some(self.tally.outcome(&self.input.name, self.setup, &self.disk, &self.flash, self.now))
+    }
+
+    /// When something will happen; nothing when all is done.
+    fn next_moment(&self) -> Option<Nanos> {
+        let devices = self.disk.next_event().into_iter().chain(self.flash.next_event());
+        if self.closing {
+            let busy = self.flush_wanted || self.flush.is_some() || !self.requests.is_empty();
+            return devices.min().filter(|_| busy || !self.blocked.is_empty());
+        }
+        let timers = [self.sleep_at, self.quiet_at(), Some(self.input.length)];
+        let to_come = timers.into_iter().flatten().filter(|&at| at > self.now);
+        let next = self.input.arrivals.get(self.arrived).map(|next| next.at);
+        devices.chain(to_come).chain(next).min()
+    }
+
+    fn advance(&mut self, to: Nanos) {
+        if let Some(flush) = &self.flush {
+            self.tally.flushing(flush, to.since(self.now), self.closing);
+        }
+        self.now = self.now.max(to);
+        let mut done = std::mem::take(&mut self.done);
+        self.disk.advance(self.now, &mut done);
+        self.flash.advance(self.now, &mut done);
+        for completion in done.drain(..) {
+            self.complete(completion);
+        }
+        self.done = done;
+    }
+
+    fn complete(&mut self, completion: Completion) {
+        match (completion.id, &mut self.flush) {
+            (FLUSH_READ, Some(flush)) => flush.read_under_way = false,
+            (FLUSH_WRITE, Some(flush)) => flush.write_under_way = false,
+            (FLUSH_SYNC, Some(_)) => self.end_flush(),
+            (id, _) => {
+                if let Some(arrived) = self.requests.done(id) {
+                    self.tally.answered(completion.at.since(arrived));
+                }
+            }
+        }
+    }
+
+    fn arrive(&mut self, arrival: Arrival) {
+        self.last_access = self.now;
+        match arrival.direction {
+            Direction::Read => {
+                self.tally.reads += 1;
+                self.tally.sectors_read += arrival.range.sectors;
+                self.read(arrival);
+            }
+            Direction::Write => {
+                self.tally.writes += 1;
+                self.tally.sectors_written += arrival.range.sectors;
+                // Writes that wait may be to the same sectors.
+                if !self.blocked.is_empty() || !self.write(arrival) {
+                    self.tally.waited_for_spin_up += u64::from(self.motion != Motion::Spinning);
+                    self.blocked.push_back(arrival);
+                }
+            }
+        }
+    }
+
+    fn read(&mut self, arrival: Arrival) {
+        let range = arrival.range;
+        let pieces: Vec<Piece> = self.log.map().pieces(range).collect();
+        let mut gaps = Vec::new();
+        let mut at = range.start;
+        for piece in &pieces {
+            gaps.push(SectorRange::between(at, piece.range.start));
+            at = piece.range.end();
+        }
+        gaps.push(SectorRange::between(at, range.end()));
+        gaps.retain(|gap| gap.sectors > 0);
+        let asleep = self.motion != Motion::Spinning;
+        self.tally.reads_asleep += u64::from(asleep);
+        self.tally.reads_from_flash += u64::from(asleep && gaps.is_empty());
+        self.tally.waited_for_spin_up += u64::from(asleep && !gaps.is_empty());
+        let id = self.requests.begin(arrival.at, (pieces.len() + gaps.len()) as u32);
+        for piece in pieces {
+            let place = self.on_flash(piece.source.at(), piece.range.sectors);
+            self.flash.submit(self.now, id, Op::Read, place);
+        }
+        if !gaps.is_empty() {
+            self.need_disk();
+            self.wake(Reason::Read);
+        }
+        for gap in gaps {
+            self.disk.submit(self.now, id, Op::Read, gap);
+        }
+    }
+
+    /// Sends a write where it goes; false if it has to wait.
+    fn write(&mut self, arrival: Arrival) -> bool {
+        let range = arrival.range;
+        if self.log.route(range, self.motion == Motion::Spinning) == WriteRoute::Disk {
+            self.need_disk();
+            let id = self.requests.begin(arrival.at, 1);
+            self.disk.submit(self.now, id, Op::Write, range);
+            self.probe.direct(range);
+            return true;
+        }
+        let Some(record) = self.log.reserve(range.sectors + u64::from(LEAD)) else {
+            self.moment(Moment::Full, Reason::Full);
+            // Even if there is nothing to flush, as for a write that is larger than the log.
+            self.wake(Reason::Full);
+            return false;
+        };
+        // It is on flash only when the flash has written it, but whatever reads it from there comes after it in the flash's queue.
+        let at = LogSector(record.0 + u64::from(LEAD));
+        let end = LogSector(at.0 + range.sectors);
+        self.log.commit(end, [Logged { range, source: Source::Log(at), lead: LEAD }]);
+        let id = self.requests.begin(arrival.at, 1);
+        let place = self.on_flash(record, range.sectors + u64::from(LEAD));
+        self.flash.submit(self.now, id, Op::Write, place);
+        self.tally.redirected(self.now, range);
+        self.probe.logged(range, at);
+        self.moment(Moment::Logged, Reason::Mark);
+        true
+    }
+
+    /// Where a place of the log is on flash. An infinite log goes around on what there is.
+    fn on_flash(&self, at: LogSector, sectors: u64) -> SectorRange {
+        let room = self.flash.capacity().0.saturating_sub(sectors).max(1);
+        SectorRange { start: Lba(at.0 % self.log.size() % room), sectors }
+    }
+
+    fn flushes(&self, moment: Moment) -> bool {
+        self.setup.cache != Cache::Infinite && self.setup.when.flushes(moment, self.log.fill(), self.setup.high)
+    }
+
+    fn moment(&mut self, moment: Moment, reason: Reason) {
+        if self.flush.is_none() && self.flushes(moment) {
+            self.want_flush(reason);
+        }
+    }
+
+    fn want_flush(&mut self, reason: Reason) {
+        if self.log.used() > 0 {
+            self.flush_wanted = true;
+            self.wake(reason);
+        }
+    }
+
+    fn wake(&mut self, reason: Reason) {
+        if self.motion != Motion::Asleep {
+            return;
+        }
+        self.motion = Motion::Starting;
+        self.disk.wake(self.now);
+        let wakes = &mut self.tally.wakes;
+        let count = match reason {
+            Reason::Read => &mut wakes.read,
+            Reason::Full => &mut wakes.full,
+            Reason::Mark => &mut wakes.mark,
+            Reason::End => &mut wakes.end,
+        };
+        *count += 1;
+    }
+
+    /// Somebody needs the disk itself.
+    fn need_disk(&mut self) {
+        if !self.needed {
+            self.needed = true;
+            self.sleep_at = None;
+            self.spin_down.accessed(self.now);
+        }
+    }
+
+    /// Does what follows from what has happened.
+    fn settle(&mut self) {
+        if self.motion == Motion::Starting && self.disk.spins() {
+            self.motion = Motion::Spinning;
+            self.tally.is_awake();
+            // It may have been kept from sleeping before its motor was off.
+            if self.disk.stats().spin_ups > self.spin_ups {
+                self.moment(Moment::SpunUp, Reason::Read);
+            }
+        }
+        while let Some(&arrival) = self.blocked.front() {
+            if !self.write(arrival) {
+                break;
+            }
+            self.blocked.pop_front();
+        }
+        self.close();
+        self.go_on_flushing();
+        self.watch_idleness();
+        self.fall_asleep();
+    }
+
+    /// At the end, what the log has is flushed.
+    fn close(&mut self) {
+        let all_came = self.arrived == self.input.arrivals.len() && self.now >= self.input.length;
+        self.closing |= all_came;
+        if self.closing && self.setup.cache != Cache::Infinite && self.flush.is_none() {
+            self.want_flush(Reason::End);
+        }
+    }
+
+    fn go_on_flushing(&mut self) {
+        if self.flush_wanted && self.flush.is_none() && self.motion == Motion::Spinning {
+            self.flush_wanted = false;
+            if self.log.used() > 0 {
+                self.tally.flushes += 1;
+                self.flush = Some(Flush::new(self.setup.algorithm, self.setup.memory, &self.log));
+            }
+        }
+        let Some(flush) = &mut self.flush else { return };
+        if let Some(part) = flush.next_write() {
+            self.tally.flush_sectors_written += part.range.sectors;
+            self.tally.flush_writes += 1;
+            if let Some((chunk, write)) = part.begins {
+                self.probe.drains(chunk, write);
+            }
+            self.disk.submit(self.now, FLUSH_WRITE, Op::Write, part.range);
+        }
+        if let Some(read) = flush.next_read(&self.log) {
+            self.tally.flush_sectors_read += read.sectors;
+            let place = self.on_flash(read.at, read.sectors);
+            self.flash.submit(self.now, FLUSH_READ, Op::Read, place);
+        }
+        if let Some(flush) = &mut self.flush
+            && flush.is_written()
+        {
+            flush.sync_under_way = true;
+            self.disk.submit(self.now, FLUSH_SYNC, Op::Flush, SectorRange { start: Lba(0), sectors: 0 });
+        }
+    }
+
+    fn end_flush(&mut self) {
+        if let Some(flush) = self.flush.take() {
+            self.log.release(flush.until());
+            self.probe.released(&self.log);
+        }
+    }
+
+    /// Tells the spin-down policy when nobody needs the disk any more.
+    fn watch_idleness(&mut self) {
+        let of_flush = self.flush.as_ref().is_some_and(|flush| flush.write_under_way || flush.sync_under_way);
+        let idle = self.disk.is_idle_but(usize::from(of_flush)) && self.blocked.is_empty();
+        if !self.needed || !idle || self.motion == Motion::Starting {
+            return;
+        }
+        self.needed = false;
+        if self.spin_down.info().offline {
+            let until = self.now + self.break_even;
+            let coming = self.input.arrivals.get(self.arrived..).unwrap_or_default();
+            let endless = self.setup.cache == Cache::Infinite;
+            self.spin_down.foresee(next_need(self.setup, &self.log, coming, until, endless));
+        }
+        self.sleep_at = self.spin_down.idle(self.now);
+    }
+
+    fn quiet_at(&self) -> Option<Nanos> {
+        let waits = self.motion == Motion::Spinning && self.flush.is_none() && !self.flush_wanted;
+        (waits && self.log.used() > 0 && self.flushes(Moment::Quiet)).then(|| self.last_access + QUIET)
+    }
+
+    fn fall_asleep(&mut self) {
+        let may_sleep = self.motion == Motion::Spinning && !self.needed && !self.closing && !self.flush_wanted;
+        let sleep_due = may_sleep && self.sleep_at.is_some_and(|at| at <= self.now);
+        // Before it sleeps is the last moment at which a flush costs no spin-up.
+        if self.quiet_at().is_some_and(|at| sleep_due || at <= self.now) {
+            self.want_flush(Reason::Mark);
+            return self.go_on_flushing();
+        }
+        if sleep_due && self.flush.is_none() {
+            self.spin_ups = self.disk.stats().spin_ups;
+            self.disk.standby(self.now);
+            self.motion = Motion::Asleep;
+            self.tally.falls_asleep();
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! What the offline spin-down policy is told: when the disk would next be needed, if it slept from now on.
+
+use umbrella_policy::flash_cache::{Fill, Log, LogMap, LogSector, Moment, Source};
+use umbrella_units::{Nanos, SectorRange};
+
+use super::input::{Arrival, Direction};
+use super::setup::Setup;
+
+/// When a sleeping disk would be needed by one of `coming`, none of which is later than `until`; `NEVER` if not before. What the log could not use at
+/// its end is not looked at.
+pub(super) fn next_need(setup: &Setup, log: &Log, coming: &[Arrival], until: Nanos, endless: bool) -> Nanos {
+    let mut added = LogMap::default();
+    let Fill { mut used, size } = log.fill();
+    for arrival in coming.iter().take_while(|arrival| arrival.at <= until) {
+        match arrival.direction {
+            Direction::Read if !covers(log.map(), &added, arrival.range) => return arrival.at,
+            Direction::Read => {}
+            Direction::Write => {
+                used += arrival.range.sectors + 1;
+                let marked = setup.when.flushes(Moment::Logged, Fill { used, size }, setup.high);
+                if !endless && (used > size || marked) {
+                    return arrival.at;
+                }
+                added.insert(arrival.range, Source::Log(LogSector(0)));
+            }
+        }
+    }
+    Nanos::NEVER
+}
+
+/// Whether one of the two maps has every sector of `range`.
+fn covers(log: &LogMap, added: &LogMap, range: SectorRange) -> bool {
+    let has = |map: &LogMap, range| map.pieces(range).map(|piece| piece.range.sectors).sum::<u64>();
+    let mut at = range.start;
+    for piece in log.pieces(range) {
+        let gap = SectorRange::between(at, piece.range.start);
+        if has(added, gap) < gap.sectors {
+            return false;
+        }
+        at = piece.range.end();
+    }
+    let rest = SectorRange::between(at, range.end());
+    has(added, rest) == rest.sectors
+}

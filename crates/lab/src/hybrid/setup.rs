@@ -1,0 +1,98 @@
+//! What a hybrid disk is made of, and how it decides.
+
+use serde::Serialize;
+use umbrella_model::device::profiles::{self, Options, Profile};
+use umbrella_policy::flash_cache::{Algorithm, Percent, When};
+use umbrella_policy::spin_down::{Costs, SpinDown};
+use umbrella_units::{ByteSize, Nanos};
+
+use crate::experiment::LabError;
+
+/// How much flash there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cache {
+    /// A log of that size; of none, all writes need the disk.
+    Finite(ByteSize),
+    /// A log that is never full, and never flushed.
+    Infinite,
+}
+
+impl Cache {
+    /// The log's size.
+    pub(super) fn log_size(self) -> ByteSize {
+        match self {
+            Cache::Finite(size) => size,
+            // More than is written in any trace; positions in it still fit.
+            Cache::Infinite => ByteSize(1 << 60),
+        }
+    }
+}
+
+/// A hybrid disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setup {
+    /// The disk's profile.
+    pub disk: String,
+    /// Whether the disk's own write buffer is on; as the profile has it when `None`.
+    pub write_cache: Option<bool>,
+    /// The flash's profile.
+    pub flash: String,
+    /// How much of it is used.
+    pub cache: Cache,
+    /// When the log is flushed.
+    pub when: When,
+    /// The high mark, for those that have one.
+    pub high: Percent,
+    /// How it is flushed.
+    pub algorithm: Algorithm,
+    /// Memory for all buffers of a flush together.
+    pub memory: ByteSize,
+    /// When the disk may sleep, such as `fixed:timeout=10m`.
+    pub spin_down: String,
+}
+
+impl Default for Setup {
+    /// The paper's: 64 MB of a CompactFlash card before a disk for notebooks, 16 MB of memory, the adaptive spin-down.
+    fn default() -> Setup {
+        Setup {
+            disk: "travelstar_e7k100".to_owned(),
+            write_cache: None,
+            flash: "sandisk_ultra2".to_owned(),
+            cache: Cache::Finite(ByteSize(64 << 20)),
+            when: When::Each,
+            high: When::HIGH,
+            algorithm: Algorithm::Alg1,
+            memory: ByteSize(16 << 20),
+            spin_down: "adaptive".to_owned(),
+        }
+    }
+}
+
+impl Setup {
+    /// Whether it can be built.
+    pub fn check(&self) -> Result<(), LabError> {
+        let (disk, _) = self.profiles()?;
+        self.spin_down(&disk).map(|_| ())
+    }
+
+    /// The disk's and the flash's.
+    pub(super) fn profiles(&self) -> Result<(Profile, Profile), LabError> {
+        Ok((profiles::profile(&self.disk)?, profiles::profile(&self.flash)?))
+    }
+
+    /// The spin-down policy for that disk. One that does not save by sleeping never pays for it.
+    pub(super) fn spin_down(&self, disk: &Profile) -> Result<SpinDown, LabError> {
+        Ok(SpinDown::parse(&self.spin_down, Costs { break_even: break_even(disk) })?)
+    }
+
+    /// Sectors of the modelled disk.
+    pub fn capacity(&self) -> Result<umbrella_units::Lba, LabError> {
+        Ok(profiles::profile(&self.disk)?.build(&Options::default()).capacity())
+    }
+}
+
+/// How long the disk has to be left alone so that sleeping pays.
+pub(super) fn break_even(disk: &Profile) -> Nanos {
+    disk.power.break_even().unwrap_or(Nanos::NEVER)
+}
