@@ -9,6 +9,7 @@
 mod claim;
 #[allow(clippy::unnecessary_wraps, reason = "all figures have one signature; some read traces")]
 pub mod mram;
+pub mod nvcache;
 #[allow(clippy::unnecessary_wraps, reason = "all figures have one signature; some read traces")]
 pub mod tesa;
 #[allow(clippy::unnecessary_wraps, reason = "all figures have one signature; some read traces")]
@@ -54,7 +55,7 @@ pub struct Paper {
     pub figures: &'static [Figure],
 }
 
-/// All papers.
+/// All papers on write-back. The one on hybrid disks has runs of another kind: [`nvcache`].
 pub static PAPERS: &[&Paper] = &[&tesa::PAPER, &umbrellafs::PAPER, &mram::PAPER];
 
 /// What does not exist.
@@ -71,7 +72,7 @@ pub enum UnknownPaper {
 pub fn paper(name: &str) -> Result<&'static Paper, UnknownPaper> {
     PAPERS.iter().copied().find(|paper| paper.name == name).ok_or_else(|| UnknownPaper::Paper {
         name: name.to_owned(),
-        known: PAPERS.iter().map(|paper| paper.name).collect::<Vec<_>>().join(", "),
+        known: PAPERS.iter().map(|paper| paper.name).chain([nvcache::NAME]).collect::<Vec<_>>().join(", "),
     })
 }
 

@@ -3,6 +3,7 @@
 mod compare;
 mod list;
 mod paper;
+mod paper_nvcache;
 mod record;
 mod setup;
 mod table;

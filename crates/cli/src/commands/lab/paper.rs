@@ -1,11 +1,13 @@
 //! `umbrella lab paper`: the figures of a paper, run again.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::bail;
 use clap::Args;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
-use umbrella_lab::paper::{self, Claim, Effort, Figure, Judged, Verdict};
+use umbrella_lab::paper::{self, Claim, Effort, Figure, Judged, Verdict, nvcache};
 use umbrella_lab::result::Outcome;
 
 use super::watch::Bars;
@@ -18,32 +20,38 @@ use crate::output;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
-  umbrella lab paper tesa --quick         # in under a minute, with shrunk sizes
-  umbrella lab paper mram --figure 4.4    # one figure, at the paper's sizes
-  umbrella lab paper umbrellafs --json    # figure, claim, published, measured, holds")]
+  umbrella lab paper tesa --quick               # in under a minute, with shrunk sizes
+  umbrella lab paper mram --figure 4.4          # one figure, at the paper's sizes
+  umbrella lab paper umbrellafs --json          # figure, claim, published, measured, holds
+  umbrella lab paper nvcache --trace week.csv   # a week of yours on a hybrid disk")]
 pub(crate) struct PaperArgs {
-    /// Which paper: tesa, umbrellafs or mram.
+    /// Which paper: tesa, umbrellafs, mram or nvcache.
     name: String,
     /// Only this figure or table.
     #[arg(long, value_name = "N")]
-    figure: Option<String>,
+    pub(super) figure: Option<String>,
+    /// A trace of days for nvcache, beside the synthetic week; repeatable (formats: umbrella lab trace info --help).
+    ///
+    /// Without it, the week-long ones in the folder that UMBRELLA_TRACES names.
+    #[arg(long = "trace", value_name = "FILE")]
+    pub(super) traces: Vec<PathBuf>,
     /// Shrink sizes so that all of it takes less than a minute.
     #[arg(long)]
-    quick: bool,
+    pub(super) quick: bool,
     /// Runs at a time [default: one a processor].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
     /// Print JSON: one object a claim.
     #[arg(long, conflicts_with = "csv")]
-    json: bool,
+    pub(super) json: bool,
     /// Print the runs behind the claims as CSV, one line a run.
     #[arg(long)]
-    csv: bool,
+    pub(super) csv: bool,
 }
 
 /// A claim and the paper that makes it.
 #[derive(Serialize)]
-struct Row<'a> {
+pub(super) struct Row<'a> {
     paper: &'a str,
     #[serde(flatten)]
     claim: &'a Claim,
@@ -51,15 +59,35 @@ struct Row<'a> {
     assumed: &'a str,
 }
 
+/// A figure with its claims.
+pub(super) struct Shown<'a> {
+    pub(super) figure: &'a str,
+    pub(super) title: &'a str,
+    pub(super) assumed: &'a str,
+    pub(super) claims: &'a [Claim],
+}
+
+/// All claims, as the JSON has them.
+pub(super) fn rows<'a>(paper: &'a str, shown: &[Shown<'a>]) -> Vec<Row<'a>> {
+    let row = |shown: &Shown<'a>| {
+        let assumed = shown.assumed;
+        shown.claims.iter().map(move |claim| Row { paper, claim, assumed })
+    };
+    shown.iter().flat_map(row).collect()
+}
+
 impl PaperArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        if self.name == nvcache::NAME {
+            return self.run_nvcache();
+        }
         let paper = paper::paper(&self.name)?;
+        if !self.traces.is_empty() {
+            bail!("{} replays no trace of yours: --trace is for nvcache", paper.name);
+        }
         let figures = paper.choose(self.figure.as_deref())?;
-        let effort = if self.quick { Effort::Quick } else { Effort::Full };
-        let processors = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let threads = self.threads.map_or_else(processors, |threads| threads as usize);
         let bars = Bars::later()?;
-        let judged = paper::run(&figures, effort, threads, |cells| Box::new(bars.begin(cells)))?;
+        let judged = paper::run(&figures, self.effort(), self.threads(), |cells| Box::new(bars.begin(cells)))?;
         let stopped = bars.stopped();
         self.give(paper.name, &figures, &judged)?;
         if stopped {
@@ -69,43 +97,70 @@ impl PaperArgs {
         Ok(ExitCode::SUCCESS)
     }
 
+    pub(super) fn effort(&self) -> Effort {
+        if self.quick { Effort::Quick } else { Effort::Full }
+    }
+
+    pub(super) fn threads(&self) -> usize {
+        let processors = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        self.threads.map_or_else(processors, |threads| threads as usize)
+    }
+
     fn give(&self, paper: &str, figures: &[&Figure], judged: &[Judged]) -> anyhow::Result<()> {
-        let assumed = |id: &str| figures.iter().find(|figure| figure.id == id).map_or("", |figure| figure.assumed);
         if self.csv {
             let outcomes: Vec<Outcome> = judged.iter().flat_map(|figure| figure.outcomes.clone()).collect();
             let mut csv = Vec::new();
             umbrella_lab::result::write_csv(&mut csv, &outcomes)?;
             return Ok(output::print(&String::from_utf8_lossy(&csv))?);
         }
-        let claims = || judged.iter().flat_map(|figure| figure.claims.iter().map(move |claim| (figure.figure, claim)));
+        let of = |id: &str| figures.iter().find(|figure| figure.id == id);
+        let shown: Vec<Shown> = judged
+            .iter()
+            .map(|judged| Shown {
+                figure: judged.figure,
+                title: of(judged.figure).map_or("", |figure| figure.title),
+                assumed: of(judged.figure).map_or("", |figure| figure.assumed),
+                claims: &judged.claims,
+            })
+            .collect();
         if self.json {
-            let rows: Vec<Row> =
-                claims().map(|(figure, claim)| Row { paper, claim, assumed: assumed(figure) }).collect();
-            return Ok(output::json(&rows)?);
+            return Ok(output::json(&rows(paper, &shown))?);
         }
-        for figure in judged {
-            let title = figures.iter().find(|known| known.id == figure.figure).map_or("", |known| known.title);
-            output::line(&format!("{} {}: {title}", paper, heading(figure.figure)))?;
-            output::line(&table(&figure.claims))?;
-            if !assumed(figure.figure).is_empty() {
-                output::line(&format!("  assumed: {}", assumed(figure.figure)))?;
-            }
+        for shown in &shown {
+            output::line(&format!("{} {}: {}", paper, heading(shown.figure), shown.title))?;
+            print_claims(shown)?;
             output::line("")?;
         }
-        let (hold, all) = (claims().filter(|(_, claim)| claim.holds).count(), claims().count());
-        let sign = claims().filter(|(_, claim)| claim.verdict == Verdict::SignOnly).count();
-        let sizes = if self.quick {
-            format!(" (quick sizes; docs/papers-{paper}.md has both these and the paper's)")
-        } else {
-            String::new()
-        };
-        output::line(&format!("{hold} of {all} claims hold, {sign} more in sign only{sizes}"))?;
-        Ok(())
+        print_count(paper, &shown, self.quick)
     }
 }
 
+/// The table of a figure's claims, and what was assumed.
+pub(super) fn print_claims(shown: &Shown) -> anyhow::Result<()> {
+    if !shown.claims.is_empty() {
+        output::line(&table(shown.claims))?;
+    }
+    if !shown.assumed.is_empty() {
+        output::line(&format!("  assumed: {}", shown.assumed))?;
+    }
+    Ok(())
+}
+
+/// How many of all claims hold.
+pub(super) fn print_count(paper: &str, shown: &[Shown], quick: bool) -> anyhow::Result<()> {
+    let claims = || shown.iter().flat_map(|shown| shown.claims);
+    let (hold, all) = (claims().filter(|claim| claim.holds).count(), claims().count());
+    let sign = claims().filter(|claim| claim.verdict == Verdict::SignOnly).count();
+    let sizes = if quick {
+        format!(" (quick sizes; docs/papers-{paper}.md has both these and the paper's)")
+    } else {
+        String::new()
+    };
+    Ok(output::line(&format!("{hold} of {all} claims hold, {sign} more in sign only{sizes}"))?)
+}
+
 /// `8` is a figure; `Table I` says itself what it is.
-fn heading(id: &str) -> String {
+pub(super) fn heading(id: &str) -> String {
     if id.starts_with(|first: char| first.is_ascii_digit()) { format!("figure {id}") } else { id.to_owned() }
 }
 

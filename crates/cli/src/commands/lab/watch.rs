@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use umbrella_lab::experiment::{Cell, Observe};
+use umbrella_lab::hybrid::{HybridOutcome, ObserveHybrid};
 use umbrella_lab::result::Outcome;
 
 /// Steps of a bar.
@@ -23,7 +24,16 @@ pub(super) struct Later {
 impl Later {
     /// Bars for these runs.
     pub(super) fn begin(&self, cells: &[Cell]) -> Bars {
-        Bars::with_stop(cells, Arc::clone(&self.stop))
+        let name = |cell: &Cell| {
+            let swept: Vec<String> = cell.swept.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            format!("{} {}", cell.policy, swept.join(" "))
+        };
+        self.begin_named(cells.iter().map(name).collect())
+    }
+
+    /// Bars for runs of these names.
+    pub(super) fn begin_named(&self, names: Vec<String>) -> Bars {
+        Bars::with_stop(names, Arc::clone(&self.stop))
     }
 
     /// Whether the runs were interrupted.
@@ -61,29 +71,25 @@ impl Bars {
         Ok(Bars::later()?.begin(cells))
     }
 
-    fn with_stop(cells: &[Cell], stop: Arc<AtomicBool>) -> Bars {
+    fn with_stop(names: Vec<String>, stop: Arc<AtomicBool>) -> Bars {
         let terminal = std::io::stderr().is_terminal();
         let target = if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bars = MultiProgress::with_draw_target(target);
-        let all = bars.add(ProgressBar::new(cells.len() as u64));
+        let all = bars.add(ProgressBar::new(names.len() as u64));
         all.set_style(style("{pos}/{len} runs {wide_bar} {elapsed}"));
         if terminal {
             all.enable_steady_tick(Duration::from_millis(250));
         }
         let each_style = style("  {msg:30!} {wide_bar} {percent:>3} %");
-        let each = cells.iter().map(|_| ProgressBar::hidden().with_style(each_style.clone())).collect();
-        let name = |cell: &Cell| {
-            let swept: Vec<String> = cell.swept.iter().map(|(name, value)| format!("{name}={value}")).collect();
-            format!("{} {}", cell.policy, swept.join(" "))
-        };
+        let each = names.iter().map(|_| ProgressBar::hidden().with_style(each_style.clone())).collect();
         Bars {
             stop,
             last_line: Mutex::new(Instant::now()),
             screen: bars,
             all,
             each,
-            names: cells.iter().map(name).collect(),
-            begun: cells.iter().map(|_| AtomicBool::new(false)).collect(),
+            begun: names.iter().map(|_| AtomicBool::new(false)).collect(),
+            names,
             finished: AtomicUsize::new(0),
             terminal,
         }
@@ -118,8 +124,8 @@ fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
-impl Observe for Bars {
-    fn progress(&self, cell: usize, share: Option<f64>) {
+impl Bars {
+    fn show(&self, cell: usize, share: Option<f64>) {
         if !self.terminal {
             return;
         }
@@ -134,18 +140,41 @@ impl Observe for Bars {
         }
     }
 
-    fn finished(&self, cell: usize, outcome: &Outcome) {
+    fn show_finished(&self, cell: usize, modelled_s: f64) {
         let finished = self.finished.fetch_add(1, Ordering::Relaxed) + 1;
         self.all.set_position(finished as u64);
         self.each[cell].finish_and_clear();
         if !self.terminal && self.is_time_for_a_line() {
             tracing::info!(
-                "{finished} of {} runs; {} finished after {:.3} s of modelled time",
+                "{finished} of {} runs; {} finished after {modelled_s:.3} s of modelled time",
                 self.names.len(),
                 self.names[cell].trim(),
-                outcome.time_s
             );
         }
+    }
+}
+
+impl Observe for Bars {
+    fn progress(&self, cell: usize, share: Option<f64>) {
+        self.show(cell, share);
+    }
+
+    fn finished(&self, cell: usize, outcome: &Outcome) {
+        self.show_finished(cell, outcome.time_s);
+    }
+
+    fn stop(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+impl ObserveHybrid for Bars {
+    fn progress(&self, cell: usize, share: f64) {
+        self.show(cell, Some(share));
+    }
+
+    fn finished(&self, cell: usize, outcome: &HybridOutcome) {
+        self.show_finished(cell, outcome.time_s);
     }
 
     fn stop(&self) -> bool {

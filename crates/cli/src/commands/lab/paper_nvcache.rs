@@ -1,0 +1,146 @@
+//! `umbrella lab paper nvcache`: its runs are of a hybrid disk, on traces that the user names.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use umbrella_lab::experiment::LabError;
+use umbrella_lab::hybrid::{HybridOutcome, Input};
+use umbrella_lab::paper::nvcache::{self, Figure, Judged};
+use umbrella_lab::trace::OpenOptions;
+
+use super::paper::{PaperArgs, Shown, heading, print_claims, print_count, rows};
+use super::watch::Bars;
+use crate::output;
+
+/// Names the folder of the open traces.
+const FOLDER: &str = "UMBRELLA_TRACES";
+
+impl PaperArgs {
+    pub(super) fn run_nvcache(&self) -> anyhow::Result<ExitCode> {
+        let figures = nvcache::choose(self.figure.as_deref())?;
+        let later = Bars::later()?;
+        let inputs = self.inputs()?;
+        let judged = nvcache::run(&figures, &inputs, self.effort(), self.threads(), |cells| {
+            let name = |cell: &umbrella_lab::hybrid::Cell| {
+                let setup = &cell.setup;
+                format!("{} {} {}", cell.input.name, setup.when, setup.algorithm)
+            };
+            Box::new(later.begin_named(cells.iter().map(name).collect()))
+        })?;
+        let stopped = later.stopped();
+        self.give_nvcache(&figures, &inputs, &judged)?;
+        if stopped {
+            eprintln!("interrupted: {} of {} figures are shown", judged.len(), figures.len());
+            return Ok(ExitCode::from(130));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// The synthetic week, and the traces that are named, or those of the folder.
+    fn inputs(&self) -> Result<Vec<Arc<Input>>, LabError> {
+        let traces: Vec<PathBuf> = match std::env::var_os(FOLDER) {
+            _ if !self.traces.is_empty() => self.traces.clone(),
+            Some(folder) => nvcache::weeks_of(folder.as_ref()),
+            None => Vec::new(),
+        };
+        if traces.is_empty() {
+            eprintln!(
+                "only the synthetic week is run: name traces with --trace FILE, or the folder of the open traces in {FOLDER}"
+            );
+        }
+        let inputs = nvcache::inputs(&traces, &OpenOptions::default())?;
+        for input in inputs.iter().filter(|input| input.wrapped) {
+            eprintln!("{}: addresses beyond the modelled disk's end begin again at its start", input.name);
+        }
+        Ok(inputs)
+    }
+
+    fn give_nvcache(&self, figures: &[&Figure], inputs: &[Arc<Input>], judged: &[Judged]) -> anyhow::Result<()> {
+        if self.csv {
+            return Ok(output::print(&csv(judged.iter().flat_map(|figure| &figure.outcomes))?)?);
+        }
+        let of = |id: &str| figures.iter().find(|figure| figure.id == id);
+        let shown: Vec<Shown> = judged
+            .iter()
+            .map(|judged| Shown {
+                figure: judged.figure,
+                title: of(judged.figure).map_or("", |figure| figure.title),
+                assumed: of(judged.figure).map_or("", |figure| figure.assumed),
+                claims: &judged.claims,
+            })
+            .collect();
+        if self.json {
+            return Ok(output::json(&rows(nvcache::NAME, &shown))?);
+        }
+        for input in inputs {
+            let written = input.written();
+            let days = input.length.as_secs_f64() / 86_400.0;
+            output::line(&format!(
+                "{}: {} requests in {days:.1} days, {written} written",
+                input.name,
+                input.arrivals.len()
+            ))?;
+        }
+        for (shown, judged) in shown.iter().zip(judged) {
+            output::line(&format!("\n{} {}: {}", nvcache::NAME, heading(shown.figure), shown.title))?;
+            for table in &judged.tables {
+                output::line(&format!("  {}\n{}", table.title, plain(table)))?;
+            }
+            print_claims(shown)?;
+        }
+        print_count(nvcache::NAME, &shown, self.quick)
+    }
+}
+
+fn plain(of: &nvcache::Table) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(std::iter::once("").chain(of.head.iter().map(String::as_str)));
+    for row in &of.rows {
+        table.add_row(std::iter::once("").chain(row.iter().map(String::as_str)));
+    }
+    // Names to the left, figures to the right.
+    for (place, column) in table.column_iter_mut().enumerate().skip(1) {
+        let mut cells = of.rows.iter().filter_map(|row| row.get(place - 1));
+        if cells.all(|cell| cell.starts_with(|first: char| first.is_ascii_digit() || first == '-')) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.trim_fmt()
+}
+
+/// One line a run, with a column for each single figure of it.
+fn csv<'a>(outcomes: impl Iterator<Item = &'a HybridOutcome>) -> anyhow::Result<String> {
+    let mut text = String::new();
+    for outcome in outcomes {
+        let mut columns = Vec::new();
+        flatten("", &serde_json::to_value(outcome)?, &mut columns);
+        if text.is_empty() {
+            text = columns.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(",") + "\n";
+        }
+        text += &(columns.into_iter().map(|(_, value)| value).collect::<Vec<_>>().join(",") + "\n");
+    }
+    Ok(text)
+}
+
+fn flatten(prefix: &str, value: &serde_json::Value, columns: &mut Vec<(String, String)>) {
+    use serde_json::Value;
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let name = if prefix.is_empty() { name.clone() } else { format!("{prefix}_{name}") };
+                flatten(&name, value, columns);
+            }
+        }
+        Value::Array(_) => {}
+        Value::String(text) => columns.push((prefix.to_owned(), quoted(text))),
+        Value::Null => columns.push((prefix.to_owned(), String::new())),
+        other => columns.push((prefix.to_owned(), other.to_string())),
+    }
+}
+
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
+}
