@@ -45,16 +45,19 @@ lint: ## formatting, clippy and documentation, with warnings as errors
 bench-fs: setup ## what the mount costs, beside the file system below it and mergerfs (ARGS="--help" for its options)
 	cargo bench --locked -p umbrella --bench fs -- $(ARGS)
 
-install: build ## the binary, the names that mount(8) looks for, and a systemd unit
+install: build ## the binary, the names that mount(8) looks for, and systemd units
 	install -D -m 755 "$(BINARY)" "$(DESTDIR)$(PREFIX)/bin/umbrella"
 	install -d "$(DESTDIR)$(SBINDIR)" "$(DESTDIR)$(UNITDIR)" "$(DESTDIR)/etc/umbrella"
 	ln -sfn "$(PREFIX)/bin/umbrella" "$(DESTDIR)$(SBINDIR)/mount.fuse.umbrella"
 	ln -sfn "$(PREFIX)/bin/umbrella" "$(DESTDIR)$(SBINDIR)/mount.umbrella"
-	sed 's|@BINDIR@|$(PREFIX)/bin|g' packaging/umbrella@.service > "$(DESTDIR)$(UNITDIR)/umbrella@.service"
+	for unit in umbrella@.service umbrella-disk@.service; do \
+	    sed 's|@BINDIR@|$(PREFIX)/bin|g' "packaging/$$unit" > "$(DESTDIR)$(UNITDIR)/$$unit"; \
+	done
 
 uninstall: ## take away what `make install` put in place; configurations stay
 	rm -f "$(DESTDIR)$(PREFIX)/bin/umbrella" "$(DESTDIR)$(SBINDIR)/mount.fuse.umbrella" \
-	    "$(DESTDIR)$(SBINDIR)/mount.umbrella" "$(DESTDIR)$(UNITDIR)/umbrella@.service"
+	    "$(DESTDIR)$(SBINDIR)/mount.umbrella" "$(DESTDIR)$(UNITDIR)/umbrella@.service" \
+	    "$(DESTDIR)$(UNITDIR)/umbrella-disk@.service"
 
 clean: ## what was built, the test programs too
 	cargo clean

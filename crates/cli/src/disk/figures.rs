@@ -119,3 +119,16 @@ pub(crate) fn meaning(name: &str) -> Option<(usize, &'static str)> {
     let place = TABLE.iter().position(|(known, ..)| *known == name)?;
     Some((place, TABLE.get(place)?.1))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documentation_has_every_figure_and_no_other() {
+        let page = include_str!("../../../../docs/disk.md");
+        let documented: Vec<&str> = page.lines().filter(|line| line.starts_with("| `umbrella_")).collect();
+        let table: Vec<String> = TABLE.iter().map(|(name, meaning, _)| format!("| `{name}` | {meaning} |")).collect();
+        assert_eq!(documented, table);
+    }
+}

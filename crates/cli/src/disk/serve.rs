@@ -1,7 +1,7 @@
 //! The daemon of one disk: opens it, offers it, and ends it.
 //!
 //! 1. The control socket is bound: a second daemon of the same name ends here.
-//! 2. The disk is opened, a hybrid disk with its log, and the NBD server started.
+//! 2. The disk is opened, a hybrid disk with its log, the NBD server started, and the disk attached if that is wanted.
 //! 3. Requests are answered until a signal comes or somebody asks for the end.
 //! 4. The block device is taken away, which waits until nobody uses it. The server stops: requests under way are answered, and everything is flushed. Then the disk is closed, or taken apart.
 
@@ -27,8 +27,17 @@ use crate::systemd;
 /// How often it is tried to take away a block device that is in use.
 const AGAIN: Duration = Duration::from_secs(1);
 
+/// Where a disk is offered, besides over NBD.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Here {
+    /// Nowhere.
+    No,
+    /// As a block device of this machine.
+    Attached,
+}
+
 /// Serves until it is told to end.
-pub(crate) fn serve(spec: DiskSpec, starter: Option<&Starter>) -> anyhow::Result<()> {
+pub(crate) fn serve(spec: DiskSpec, here: Here, starter: Option<&Starter>) -> anyhow::Result<()> {
     let name = spec.name.clone();
     let control = Listener::bind(&place::control(&name)).map_err(|error| match error {
         BindError::Answered { pid, .. } => {
@@ -44,7 +53,11 @@ pub(crate) fn serve(spec: DiskSpec, starter: Option<&Starter>) -> anyhow::Result
     let server = Server::start(Exports::new(vec![offered.export()])?, &addresses, limits)?;
     let listen: Vec<String> = server.addresses().map(|address| Listen::from(address).to_string()).collect();
     tracing::info!("{name}: {}, {}, at {}", offered.kind(), offered.size(), listen.join(", "));
-    let served = Arc::new(Mutex::new(Some(Served { offered, server, attached: None })));
+    let mut served = Served { offered, server, attached: None };
+    if here == Here::Attached {
+        served.attach()?;
+    }
+    let served = Arc::new(Mutex::new(Some(served)));
     let serving = control.serve(DiskService { served: Arc::clone(&served), end, since: Instant::now() });
     if let Some(starter) = starter {
         starter.ready().context("the process that started the daemon is gone")?;

@@ -78,7 +78,7 @@ impl Service for DiskService {
 
 impl Served {
     /// Makes it a block device of this machine, if it is none yet.
-    fn attach(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn attach(&mut self) -> anyhow::Result<()> {
         if self.attached.is_none() {
             let folder = place::folder(&self.offered.spec.name);
             let attached = Attached::new(self.offered.device(), folder, self.offered.access())?;

@@ -10,7 +10,8 @@ use super::serve;
 use super::source::SourceArgs;
 use crate::client::ClientError;
 use crate::disk::place;
-use crate::disk::protocol::{Answer, DiskClient, DiskStatus, Request};
+use crate::disk::protocol::{Answer, DiskClient, Request};
+use crate::disk::serve::Here;
 use crate::output;
 
 /// Offer a disk to this machine, in the background, and print the device: /dev/loopN.
@@ -36,20 +37,13 @@ impl AttachArgs {
     pub(super) fn run(self, verbose: u8) -> anyhow::Result<ExitCode> {
         let spec = self.source.read()?;
         let client = DiskClient::new(&place::control(&spec.name));
-        let started = !place::is_served(&spec.name);
-        if started {
-            serve::start(&self.source, &spec.name, self.log.as_deref(), verbose)?;
-        }
-        let status = match attach(&client) {
-            Ok(status) => status,
-            Err(error) => {
-                if started {
-                    // Nobody asked for a daemon that attaches nothing.
-                    let _ = client.ask(&Request::Detach { keep_cache: true, force: true });
-                }
-                return Err(error);
-            }
+        let request = if place::is_served(&spec.name) {
+            Request::Attach
+        } else {
+            serve::start(&self.source, &spec.name, Here::Attached, self.log.as_deref(), verbose)?;
+            Request::Status
         };
+        let Answer::Status(status) = client.ask(&request)? else { return Err(ClientError::Unexpected.into()) };
         let device = status.device.unwrap_or_default();
         if self.json {
             output::json(&json!({ "name": status.name, "device": device, "pid": status.pid }))?;
@@ -57,12 +51,5 @@ impl AttachArgs {
             output::line(&device)?;
         }
         Ok(ExitCode::SUCCESS)
-    }
-}
-
-fn attach(client: &DiskClient) -> anyhow::Result<DiskStatus> {
-    match client.ask(&Request::Attach)? {
-        Answer::Status(status) => Ok(*status),
-        _ => Err(ClientError::Unexpected.into()),
     }
 }

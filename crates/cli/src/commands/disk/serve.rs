@@ -13,7 +13,7 @@ use crate::config::disk::DiskName;
 use crate::daemon::{self, Starter};
 use crate::disk::place;
 use crate::disk::protocol::{Answer, DiskClient, Request};
-use crate::disk::serve::serve;
+use crate::disk::serve::{Here, serve};
 use crate::{output, pool};
 
 /// Offer a disk over NBD.
@@ -28,9 +28,13 @@ EXAMPLES:
   umbrella disk serve media.disk.toml --daemon
   umbrella disk serve --disk /srv/image.raw --listen 127.0.0.1:10809
   umbrella disk serve --disk emulated:profile=modern,size=1GiB,speed=10 --name slow")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(super) struct ServeArgs {
     #[command(flatten)]
     source: SourceArgs,
+    /// Also make it a block device of this machine, which the log names (needs root).
+    #[arg(long)]
+    attach: bool,
     /// Go to the background once the disk can be used; if it fails, say why and end with 1.
     #[arg(short, long)]
     daemon: bool,
@@ -51,17 +55,21 @@ impl ServeArgs {
         let spec = self.source.read()?;
         if self.announce {
             let starter = Starter::leave()?;
-            serve(spec, Some(&starter)).inspect_err(|error| starter.failed(error))?;
+            serve(spec, self.here(), Some(&starter)).inspect_err(|error| starter.failed(error))?;
         } else if self.daemon {
             self.in_background(&spec.name, verbose)?;
         } else {
-            serve(spec, None)?;
+            serve(spec, self.here(), None)?;
         }
         Ok(ExitCode::SUCCESS)
     }
 
+    fn here(&self) -> Here {
+        if self.attach { Here::Attached } else { Here::No }
+    }
+
     fn in_background(&self, name: &DiskName, verbose: u8) -> anyhow::Result<()> {
-        start(&self.source, name, self.log.as_deref(), verbose)?;
+        start(&self.source, name, self.here(), self.log.as_deref(), verbose)?;
         if self.json {
             let client = DiskClient::new(&place::control(name));
             let Answer::Status(status) = client.ask(&Request::Status).context("asking the new daemon")? else {
@@ -74,9 +82,18 @@ impl ServeArgs {
 }
 
 /// Starts a daemon and waits for its word.
-pub(super) fn start(source: &SourceArgs, name: &DiskName, log: Option<&Path>, verbose: u8) -> anyhow::Result<()> {
+pub(super) fn start(
+    source: &SourceArgs,
+    name: &DiskName,
+    here: Here,
+    log: Option<&Path>,
+    verbose: u8,
+) -> anyhow::Result<()> {
     let log = log.map_or_else(|| pool::log_dir().join(format!("disk-{name}.log")), Path::to_owned);
     let mut args = vec!["disk".into(), "serve".into(), "--announce".into()];
+    if here == Here::Attached {
+        args.push("--attach".into());
+    }
     args.extend((0..verbose).map(|_| "--verbose".into()));
     args.extend(source.to_args());
     daemon::start(&args, &log)

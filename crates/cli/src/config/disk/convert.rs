@@ -83,10 +83,10 @@ pub(super) fn device(c: &mut Complaints, file: &Spanned<DeviceFile>) -> Option<D
         }
         "emulated" => {
             foreign("direct", place(direct.as_ref().map(|(span, _)| span)), "\"file\"");
-            let profile = profile.or_else(|| needed(c, kind, "profile"));
+            let profile = profile.or_else(|| needed(c, kind.clone(), "profile"));
             let (span, profile) = profile?;
             if path.is_none() && size.is_none() {
-                c.fail(span.clone(), Problem::SizeOfMemory);
+                c.fail(kind.1, Problem::SizeOfMemory);
             }
             let size = size.and_then(|(span, size)| Some((span, size?)));
             known_profile(c, span, profile, size.as_ref());

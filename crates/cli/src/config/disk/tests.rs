@@ -2,6 +2,7 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use serde_json::json;
+use umbrella_model::device::profile;
 
 use super::*;
 
@@ -156,11 +157,8 @@ fn mistakes_about_devices_are_found_and_say_what_to_write() {
         (format!("{DISK}profile = \"modern\"\n"), &["3:11: \"profile\" is only for kind \"emulated\""]),
         (format!("{DISK}speed = 1\n"), &["3:9: \"speed\" is only for kind \"emulated\""]),
         (
-            "[disk]\nkind = \"emulated\"\nprofile = \"moden\"\n".into(),
-            &[
-                "3:11: \"moden\" is not valid here (did you mean \"modern\"?); valid values: \"maxtor_80gb\", \"cheetah_10k7\", \
-                 \"travelstar_e7k100\", \"deskstar_500gb\", \"modern\", \"slc_memoright\", \"mlc_samsung\", \"raid5\"",
-            ],
+            "[disk]\nkind = \"emulated\"\nprofile = \"modern\"\n".into(),
+            &["2:8: an emulated disk without a path is kept in memory, and needs a size"],
         ),
         (
             "[disk]\nkind = \"emulated\"\nprofile = \"maxtor_80gb\"\nsize = \"1TiB\"\nspeed = 0\ndirect = false\n".into(),
@@ -258,6 +256,16 @@ fn mistakes_about_names_and_addresses_are_found_and_say_what_to_write() {
 }
 
 #[test]
+fn an_unknown_profile_is_answered_with_those_that_there_are() {
+    let told = mistakes("[disk]\nkind = \"emulated\"\nprofile = \"moden\"\nsize = \"1GiB\"\n");
+    let known = profile("moden").expect_err("there is no such profile").known;
+    let known: Vec<String> = known.iter().map(|name| format!("{name:?}")).collect();
+    let expected =
+        format!("3:11: \"moden\" is not valid here (did you mean \"modern\"?); valid values: {}", known.join(", "));
+    assert_eq!(told, [expected]);
+}
+
+#[test]
 fn the_examples_of_the_documentation_are_good() {
     let page = include_str!("../../../../../docs/disk.md");
     let examples: Vec<&str> = page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
@@ -302,10 +310,10 @@ fn mistakes_in_a_device_on_the_command_line_are_told_with_their_place() {
         ("memory:size=1MiB,1MiB", "--disk:1:18: \"1MiB\" has no value (write KIND:KEY=VALUE,KEY=VALUE)"),
         ("file:path=/x,direct=no", "--disk:1:21: \"no\" is not valid here; valid values: \"true\", \"false\""),
         (
-            "emulated:profile=modern,speed=fast",
-            "--disk:1:31: speed: \"fast\" is not a number; write for example 10 or 0.5",
+            "emulated:profile=modern,size=1GiB,speed=fast",
+            "--disk:1:41: speed: \"fast\" is not a number; write for example 10 or 0.5",
         ),
-        ("emulated:profile=modern,speed=NaN", "--disk:1:31: speed must be from 0.01 to 1000, not \"NaN\""),
+        ("emulated:profile=modern,size=1GiB,speed=NaN", "--disk:1:41: speed must be from 0.01 to 1000, not \"NaN\""),
     ] {
         assert_eq!(option_mistake(text), message, "{text}");
     }
