@@ -248,11 +248,17 @@ impl Hybrid {
         self.shared.drain()
     }
 
-    /// Ends it: stops the keeper, makes all writes durable. What the log has stays there for the next opening.
+    /// Ends it: stops the keeper, makes all writes durable, and says so in the superblock, so that damage that comes later is not taken for
+    /// a write that was cut off. What the log has stays there for the next opening.
     pub fn close(mut self) -> Result<(), HybridError> {
         self.stop_keeper();
         self.shared.flush_all()?;
-        Ok(())
+        let superblock = {
+            let state = self.shared.state.lock();
+            let generation = state.superblock.generation + 1;
+            Superblock { generation, durable: state.durable, ..state.superblock }
+        };
+        pair::write_superblock(&*self.shared.flash.device, &superblock)
     }
 
     /// Ends it for good: all that the log has goes to the disk, which is a plain disk from then on.

@@ -2,14 +2,14 @@
 //!
 //! While the disk sleeps, writes go to the log; while it spins, they go to the disk, but for those that overlap what the log still
 //! has. Reads gather from both, and wake the disk only if they need it. What the log has goes to the disk when the policy says so
-//! ([`When`]), in the order of a plan ([`Algorithm`]).
+//! ([`When`](umbrella_policy::flash_cache::When)), in the order of a plan ([`Planner`](umbrella_policy::flash_cache::Planner)).
 //!
-//! A write, while the disk sleeps ([`commit`]):
+//! A write, while the disk sleeps (`commit`):
 //! 1. It joins the record that is being put together: one record for all that come while the one before is being written.
 //! 2. The record, header and data, is written to flash in one piece. Now the write returns, and is read back; a kill of this program does not lose it.
 //! 3. With FUA, and at every flush: the flash is flushed. Records before it are durable then too, so the log has no gaps.
 //!
-//! A drain ([`drain`]):
+//! A drain (`drain`):
 //! 1. The disk is woken.
 //! 2. Chunk after chunk is read from flash and written to the disk. Until step 5 reads go to the log, and so do writes that overlap it.
 //! 3. The disk is flushed.
@@ -17,7 +17,7 @@
 //! 5. The log forgets what was drained. Only now may such a write go past the log, or the place be overwritten: earlier,
 //!    a crash would bring the old data back over the new.
 //!
-//! Putting the disk to sleep ([`engine`]): 1. new calls no longer go to the disk; 2. those under way end; 3. the disk is flushed; 4. standby.
+//! Putting the disk to sleep (`engine`): 1. new calls no longer go to the disk; 2. those under way end; 3. the disk is flushed; 4. standby.
 //!
 //! After a failed flush, or when the log cannot be written, the disk refuses writes; what can be read is still read, and
 //! [`Hybrid::at_risk`] names what is only in the log.

@@ -163,7 +163,7 @@ fn write_copies(device: &dyn BlockDevice, places: [Lba; 2], sector: &[u8]) -> Re
 
 /// Makes the two a pair: the superblock, then the tag. What the disk holds stays.
 ///
-/// The caller has made sure that nothing of value is where they go ([`super::occupied`]).
+/// The caller has made sure that nothing of value is where they go ([`refuse_occupied`](super::refuse_occupied)).
 pub fn create(disk: &Half, flash: &Half) -> Result<Labels, HybridError> {
     let disk_capacity = disk.device.geometry().capacity;
     let flash_capacity = flash.device.geometry().capacity;

@@ -156,6 +156,18 @@ fn the_last_record_may_have_been_cut_by_the_end() {
 }
 
 #[test]
+fn after_a_clean_end_damage_of_the_last_record_is_noticed_too() {
+    let pair = Pair::new(1000);
+    let hybrid = pair.open(by_hand(Algorithm::Whole));
+    hybrid.sleep().expect("it sleeps");
+    hybrid.write(Lba(100), &fill(1, 8), Durability::Cached).expect("to the log");
+    hybrid.close().expect("it can be closed");
+    pair.flash.device.write(Lba(LOG_START.0 + 9), &fill(9, 1), Durability::Cached).expect("memory");
+    let opened = pair.try_open(Options::default()).map(|_| ());
+    assert!(matches!(opened, Err(HybridError::Corrupt { sequence: 1, .. })), "{opened:?}");
+}
+
+#[test]
 fn one_copy_of_each_label_is_enough() {
     for copy in [Lba(0), Lba(8)] {
         let pair = Pair::new(1000);
