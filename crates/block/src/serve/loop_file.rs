@@ -2,8 +2,8 @@
 //!
 //! A FUSE mount of one folder with one file in it, for its owner alone. What makes it a fair stand-in for a disk:
 //! - FOPEN_DIRECT_IO: the kernel caches nothing, the loop device above it does.
-//! - FOPEN_PARALLEL_DIRECT_WRITES and as many threads as the device is worth (at most 32): else the kernel hands writes over one by
-//!   one, and whoever orders them has nothing to choose from.
+//! - FUSE_ASYNC_DIO, FOPEN_PARALLEL_DIRECT_WRITES and as many threads as the device is worth (at most 32): else the kernel hands writes
+//!   over one by one, and whoever orders them has nothing to choose from.
 //! - The threads are marked as part of the I/O path (PR_SET_IO_FLUSHER): when they need memory, the kernel does not wait for pages that only
 //!   they can write.
 //!

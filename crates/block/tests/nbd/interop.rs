@@ -150,12 +150,17 @@ fn qemu_img_reads_converts_and_compares() {
 
 fn fio_verifies(served: &Served) {
     let uri = format!("--uri={}", served.uri(""));
-    for (rw, blocks, depth) in [("randrw", "512-64k", "16"), ("randwrite", "4k", "1"), ("write", "128k-1m", "4")] {
+    for (rw, blocks, depth) in [("randrw", "512-64k", "16"), ("randwrite", "4k-4k", "1"), ("write", "128k-1m", "4")] {
         let (rw, blocks, depth) = (format!("--rw={rw}"), format!("--bsrange={blocks}"), format!("--iodepth={depth}"));
-        let job =
-            ["--name=verify", "--ioengine=nbd", "--size=16m", "--verify=crc32c", "--verify_fatal=1", "--fsync=64"];
-        // A range of one size is a plain size.
-        let blocks = if blocks.contains('-') && !blocks.ends_with("=4k") { blocks } else { "--bs=4k".to_owned() };
+        let job = [
+            "--name=verify",
+            "--ioengine=nbd",
+            "--size=16m",
+            "--verify=crc32c",
+            "--verify_fatal=1",
+            "--verify_state_save=0",
+            "--fsync=64",
+        ];
         run("fio", &[&job[..], &[&uri, &rw, &blocks, &depth, "--output-format=terse"]].concat());
     }
 }
