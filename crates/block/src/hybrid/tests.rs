@@ -300,6 +300,22 @@ fn what_is_too_small_or_too_large_is_said() {
 }
 
 #[test]
+fn a_flash_that_holds_anything_is_not_overwritten() {
+    let pair = Pair::new(1000);
+    let flash = flash_of(LEAST_LOG);
+    flash.write(Lba(17), &fill(3, 1), Durability::Cached).expect("memory");
+    let disk = half("disk", Arc::new(Memory::new(sectors(1000))));
+    let refused = refuse_occupied(&disk, &half("flash", Arc::new(flash))).expect_err("somebody may need it");
+    assert!(refused.to_string().contains("something that is not known"), "{refused}");
+    let table = Memory::new(sectors(1000));
+    table.write(Lba(0), &[&[0; 510][..], &[0x55, 0xaa]].concat(), Durability::Cached).expect("memory");
+    let refused = refuse_occupied(&half("disk", Arc::new(table)), &half("flash", Arc::new(flash_of(LEAST_LOG))));
+    assert!(refused.is_err_and(|refused| refused.to_string().contains("give one of its partitions")));
+    // What is left of a creation that was cut off is no reason to refuse the next.
+    refuse_occupied(&disk, &pair.flash).expect("never used");
+}
+
+#[test]
 fn a_file_system_that_reaches_into_the_place_of_the_tag_is_not_overwritten() {
     let disk = Memory::new(sectors(2048));
     let mut superblock = fill(0, 2);

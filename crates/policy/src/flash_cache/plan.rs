@@ -4,7 +4,8 @@
 //! was made, and `whole` leaves out what was replaced since. A chunk fits into its buffer. With one buffer, a chunk is read, then written, then the
 //! next is read; with two, the next one is read while this one is written.
 //!
-//! A request that the end of a chunk would cut is left for the next chunk. One that is larger than a buffer goes in parts. (Section 2.3.)
+//! Algorithms 2 to 4 read as much as the buffer holds in one read. A request that is cut by its end is ignored, and read again with the next
+//! chunk; one that is larger than a buffer goes in parts. (Section 2.3.)
 
 use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
@@ -117,7 +118,15 @@ impl Planner {
             }
         }
         self.next = number + taken.len() as u64;
-        Some(self.finished_before(waiting.peek(), self.chunk_of(&taken)))
+        let mut chunk = self.chunk_of(&taken);
+        if self.algorithm != Algorithm::Alg1
+            && waiting.peek().is_some()
+            && let Some(read) = chunk.reads.first_mut()
+        {
+            let end_of_lap = log.size() - read.at.0 % log.size();
+            read.sectors = self.buffer.min(end_of_lap).min(self.until.0 - read.at.0);
+        }
+        Some(self.finished_before(waiting.peek(), chunk))
     }
 
     /// All is done before the next request, if none is done in part.
