@@ -1,4 +1,4 @@
-//! Bringing the log to the disk: the steps 1 to 5 at the head of [`super`].
+//! Bringing the log to the disk: the steps 1 to 6 at the head of [`super`].
 //!
 //! With two buffers, a second thread fills one from flash while this one writes the other to the disk. While others want the disk too, draining
 //! rests after each write, so that it takes its share of the time and no more; a full log takes all.
@@ -202,7 +202,7 @@ impl Shared {
         while !state.closing && !self.keeper.wait_until(state, until).timed_out() {}
     }
 
-    /// Steps 3 to 5 for what begins before `done` in the log.
+    /// Steps 3 to 6 for what begins before `done` in the log.
     fn checkpoint(&self, state: &mut MutexGuard<'_, State>, done: LogSector) -> Result<(), HybridError> {
         let direct_done = state.direct_done;
         let flushed = MutexGuard::unlocked(state, || self.disk.device.flush());
@@ -211,6 +211,7 @@ impl Shared {
             return Err(error.into());
         }
         state.direct_flushed = state.direct_flushed.max(direct_done);
+        self.flush_log(state)?;
         let finished = state.records.partition_point(|record| record.end <= done);
         let (tail, tail_sequence) = match state.records.get(finished) {
             // `done` may lie in the middle of a record, or before the gap in front of one.

@@ -11,10 +11,11 @@
 //!
 //! A drain (`drain`):
 //! 1. The disk is woken.
-//! 2. Chunk after chunk is read from flash and written to the disk. Until step 5 reads go to the log, and so do writes that overlap it.
+//! 2. Chunk after chunk is read from flash and written to the disk. Until step 6 reads go to the log, and so do writes that overlap it.
 //! 3. The disk is flushed.
-//! 4. The superblock with the new tail is written to flash, and flushed. A crash before this repeats the drain, which changes nothing.
-//! 5. The log forgets what was drained. Only now may such a write go past the log, or the place be overwritten: earlier,
+//! 4. The flash is flushed: what was replaced in the log meanwhile was not written to the disk, and its replacement must not get lost.
+//! 5. The superblock with the new tail is written to flash, and flushed. A crash before this repeats the drain, which changes nothing.
+//! 6. The log forgets what was drained. Only now may such a write go past the log, or the place be overwritten: earlier,
 //!    a crash would bring the old data back over the new.
 //!
 //! Putting the disk to sleep (`engine`): 1. new calls no longer go to the disk; 2. those under way end; 3. the disk is flushed; 4. standby.

@@ -227,3 +227,72 @@ fn detaching_can_be_interrupted_and_done_again() {
     }
     assert!(attached > 0 && apart > 0);
 }
+
+/// A disk whose next write waits until somebody lets it go on.
+struct Gate {
+    inner: Arc<Bed<Wrapped>>,
+    closed: AtomicBool,
+    waits: AtomicBool,
+}
+
+impl BlockDevice for Gate {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
+        self.inner.read(at, buffer)
+    }
+
+    fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
+        while self.closed.load(Ordering::SeqCst) {
+            self.waits.store(true, Ordering::SeqCst);
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        self.inner.write(at, data, durability)
+    }
+
+    fn flush(&self) -> Result<(), BlockError> {
+        self.inner.flush()
+    }
+
+    fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
+        self.inner.discard(range)
+    }
+
+    fn write_zeroes(&self, range: SectorRange, zeroes: Zeroes, durability: Durability) -> Result<(), BlockError> {
+        self.inner.write_zeroes(range, zeroes, durability)
+    }
+}
+
+#[test]
+fn what_is_replaced_while_it_is_drained_is_not_lost_before_its_replacement_is_durable() {
+    for algorithm in Algorithm::ALL {
+        let (disk, flash) = fresh();
+        let scene = Scene::new(&disk, &flash);
+        let gate =
+            Arc::new(Gate { inner: scene.bed.clone(), closed: AtomicBool::new(false), waits: AtomicBool::new(false) });
+        // Buffers of 4 KiB: the last of these writes is planned after the first has been brought to the disk.
+        let options = Options { memory: ByteSize(8 << 10), ..by_hand(algorithm) };
+        let hybrid = Hybrid::open(half("disk", gate.clone()), scene.flash.clone(), scene.bed.clone(), options, None)
+            .expect("it can be opened");
+        let hybrid = Recorder::new(hybrid, HYBRID, Arc::clone(&scene.journal));
+        hybrid.inner().sleep().expect("it sleeps");
+        for number in 0..6 {
+            hybrid.write(Lba(30 * number), &fill(number as u8 + 1, 8), Durability::Cached).expect("to the log");
+        }
+        hybrid.flush().expect("it is flushed");
+        gate.closed.store(true, Ordering::SeqCst);
+        std::thread::scope(|scope| {
+            let drain = scope.spawn(|| hybrid.inner().drain().expect("it is drained"));
+            while !gate.waits.load(Ordering::SeqCst) {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            hybrid.write(Lba(30 * 5), &fill(99, 8), Durability::Cached).expect("to the log");
+            gate.closed.store(false, Ordering::SeqCst);
+            drain.join().expect("no panic");
+        });
+        drop(hybrid);
+        check_states(&scene, &Memory::new(sectors(DISK)), bounds(1), algorithm.name());
+    }
+}
