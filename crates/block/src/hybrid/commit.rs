@@ -236,7 +236,7 @@ impl Shared {
             return Err(error);
         }
         state.log.commit(header.end(), header.logged());
-        state.records.push_back(Record { begin: at, end: header.end(), sequence });
+        state.records.push_back(Record { begin: at, end: header.end(), sequence, epoch: header.epoch });
         state.superblock.written += bytes.len() as u64;
         state.tally.records += 1;
         state.committed = through;

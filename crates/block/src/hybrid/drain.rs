@@ -213,15 +213,16 @@ impl Shared {
         state.direct_flushed = state.direct_flushed.max(direct_done);
         self.flush_log(state)?;
         let finished = state.records.partition_point(|record| record.end <= done);
-        let (tail, tail_sequence) = match state.records.get(finished) {
+        let (tail, tail_sequence, tail_epoch) = match state.records.get(finished) {
             // `done` may lie in the middle of a record, or before the gap in front of one.
-            Some(record) => (if record.begin < done { record.begin } else { done }, record.sequence),
-            None => (done, state.next_record_sequence()),
+            Some(record) => (record.begin.min(done), record.sequence, record.epoch),
+            None => (done, state.next_record_sequence(), state.superblock.epoch),
         };
         let superblock = Superblock {
             generation: state.superblock.generation + 1,
             tail,
             tail_sequence,
+            tail_epoch,
             durable: state.durable,
             ..state.superblock
         };

@@ -59,6 +59,7 @@ pub(super) struct Record {
     pub(super) begin: LogSector,
     pub(super) end: LogSector,
     pub(super) sequence: u64,
+    pub(super) epoch: u64,
 }
 
 /// Counts of what happened since the opening.
@@ -160,10 +161,11 @@ impl Hybrid {
         let old = labels.superblock;
         let mut log = Log::new(ByteSize(old.log_size * SECTOR_BYTES), old.tail);
         let mut records = VecDeque::new();
-        let mut last_epoch = 0;
+        let mut last_epoch = old.tail_epoch;
         let end = scan(&flash, &old, |header| {
             log.commit(header.end(), header.logged());
-            records.push_back(Record { begin: header.at, end: header.end(), sequence: header.sequence });
+            let (end, sequence, epoch) = (header.end(), header.sequence, header.epoch);
+            records.push_back(Record { begin: header.at, end, sequence, epoch });
             last_epoch = header.epoch;
         })?;
         if last_epoch > labels.tag.epoch {

@@ -16,7 +16,7 @@
 //! Superblock and tag fit into one sector each, so that a power cut leaves the old or the new one, and have two copies, written and flushed one after
 //! the other: either is enough, should the other be damaged.
 //! Positions in the log and sequence numbers only grow. The epoch grows by one at each opening, so that records left over from before a
-//! crash cannot be taken for the continuation of what was written after it.
+//! crash cannot be taken for the continuation of what was written after it; the superblock says from which epoch on records count at the tail.
 
 use thiserror::Error;
 use umbrella_policy::flash_cache::{LogSector, Logged, Source};
@@ -96,6 +96,8 @@ pub struct Superblock {
     pub durable: u64,
     /// Bytes ever written to the flash.
     pub written: u64,
+    /// Records of an earlier opening do not count from the tail on: they were left over behind what a power cut lost.
+    pub tail_epoch: u64,
 }
 
 /// Says to which flash a disk belongs.
@@ -211,6 +213,8 @@ impl Superblock {
             tail_sequence: fields.u64()?,
             durable: fields.u64()?,
             written: fields.u64()?,
+            // Zero where an earlier program wrote it.
+            tail_epoch: fields.u64()?,
         };
         let log = superblock.log_size;
         let sound = log >= LEAST_LOG
@@ -220,6 +224,7 @@ impl Superblock {
             && [superblock.tail.0, superblock.tail_sequence, superblock.generation, superblock.epoch]
                 .iter()
                 .all(|&counter| counter < 1 << 62)
+            && superblock.tail_epoch <= superblock.epoch
             && superblock.capacity.0 < 1 << 54;
         if sound { Ok(superblock) } else { Err(Damage::Field) }
     }
@@ -235,7 +240,7 @@ impl Superblock {
         bytes.extend_from_slice(self.flash.as_bytes());
         bytes.extend_from_slice(self.disk.as_bytes());
         let numbers = [self.generation, self.epoch, self.capacity.0, self.log_size, self.tail.0, self.tail_sequence];
-        for number in numbers.into_iter().chain([self.durable, self.written]) {
+        for number in numbers.into_iter().chain([self.durable, self.written, self.tail_epoch]) {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
         seal(bytes, SUPERBLOCK_BYTES)
@@ -398,6 +403,7 @@ mod tests {
             tail_sequence: 7,
             durable: 6,
             written: 99,
+            tail_epoch: 2,
         }
     }
 

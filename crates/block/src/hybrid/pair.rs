@@ -188,6 +188,7 @@ pub fn create(disk: &Half, flash: &Half) -> Result<Labels, HybridError> {
         tail_sequence: 1,
         durable: 0,
         written: 0,
+        tail_epoch: 1,
     };
     // Between the two copies, the later generation of an older pair must not win.
     wipe(&*flash.device, Lba(0))?;

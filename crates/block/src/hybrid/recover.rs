@@ -1,7 +1,7 @@
 //! Reads the log after a start: which records count.
 //!
 //! From the tail on, a record counts if it is whole (header and all data by their checksums), lies where it says, is of this flash, has the next
-//! sequence number and an epoch that is not before that of the record before it. Where the next one does not lie behind the last, it may lie at
+//! sequence number and an epoch that is not before that of the record before it; for the first the superblock says which that was. Where the next one does not lie behind the last, it may lie at
 //! the start of the log, as a record that would have run over the end does.
 //!
 //! The first that does not count ends the log: it was being written when power was lost, and nobody was told that it was durable. Unless
@@ -57,7 +57,7 @@ pub fn scan(flash: &Half, superblock: &Superblock, mut each: impl FnMut(&Header)
     let mut scanner = Scanner::new(flash, superblock);
     let mut at = superblock.tail;
     let mut sequence = superblock.tail_sequence;
-    let mut epoch = 0;
+    let mut epoch = superblock.tail_epoch;
     loop {
         let unfit = match scanner.record(at, sequence, epoch)? {
             Ok(header) => {

@@ -6,6 +6,7 @@ mod faults;
 mod fixtures;
 mod fuzz;
 mod keeper;
+mod leftovers;
 mod model;
 
 use std::sync::Arc;
