@@ -8,8 +8,9 @@ use std::collections::VecDeque;
 
 use umbrella_model::device::profiles::Options;
 use umbrella_model::device::{Completion, Op};
+use umbrella_model::power::Powered;
 use umbrella_policy::flash_cache::{Log, LogSector, Logged, Moment, Piece, Source, WriteRoute};
-use umbrella_policy::spin_down::SpinDown;
+use umbrella_policy::spin_down::{Costs, SpinDown};
 use umbrella_units::{Lba, Nanos, SectorRange};
 
 use super::flush::Flush;
@@ -18,7 +19,7 @@ use super::input::{Arrival, Direction, Input};
 use super::outcome::HybridOutcome;
 use super::probe::Probe;
 use super::requests::{FLUSH_READ, FLUSH_SYNC, FLUSH_WRITE, Requests};
-use super::setup::{Cache, Setup, break_even};
+use super::setup::{Cache, Setup};
 use super::station::Station;
 use super::tally::Tally;
 use crate::experiment::LabError;
@@ -81,15 +82,29 @@ pub(super) struct Engine<'a, P> {
 impl<'a, P: Probe> Engine<'a, P> {
     pub(super) fn new(setup: &'a Setup, input: &'a Input, probe: &'a mut P) -> Result<Self, LabError> {
         let (disk, flash) = setup.profiles()?;
+        let options = Options { write_cache: setup.write_cache, ..Options::default() };
+        Engine::with(setup, input, probe, disk.powered(&options), flash.powered(&Options::default()))
+    }
+
+    /// The same with these devices.
+    pub(super) fn with(
+        setup: &'a Setup,
+        input: &'a Input,
+        probe: &'a mut P,
+        disk: Powered,
+        flash: Powered,
+    ) -> Result<Self, LabError> {
+        // A disk that does not save by sleeping never pays for it.
+        let break_even = disk.spec().break_even().unwrap_or(Nanos::NEVER);
         Ok(Engine {
             setup,
             input,
             arrived: 0,
             now: Nanos(0),
-            spin_down: setup.spin_down(&disk)?,
-            break_even: break_even(&disk),
-            disk: Station::new(disk.powered(&Options { write_cache: setup.write_cache, ..Options::default() })),
-            flash: Station::new(flash.powered(&Options::default())),
+            spin_down: SpinDown::parse(&setup.spin_down, Costs { break_even })?,
+            break_even,
+            disk: Station::new(disk),
+            flash: Station::new(flash),
             log: Log::new(setup.cache.log_size(), LogSector(0)),
             motion: Motion::Spinning,
             spin_ups: 0,

@@ -167,6 +167,7 @@ impl Wakes {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct Responses {
+    pub count: u64,
     pub mean: f64,
     pub p50: f64,
     pub p90: f64,
@@ -179,6 +180,7 @@ impl Responses {
     pub(super) fn of(times: &Histogram) -> Responses {
         let seconds = |time: Nanos| time.as_secs_f64();
         Responses {
+            count: times.total(),
             mean: seconds(times.mean()),
             p50: seconds(times.quantile(0.5)),
             p90: seconds(times.quantile(0.9)),

@@ -4,7 +4,7 @@ use serde::Serialize;
 use umbrella_model::device::profiles::{self, Options, Profile};
 use umbrella_policy::flash_cache::{Algorithm, Percent, When};
 use umbrella_policy::spin_down::{Costs, SpinDown};
-use umbrella_units::{ByteSize, Nanos};
+use umbrella_units::{ByteSize, Lba, Nanos};
 
 use crate::experiment::LabError;
 
@@ -72,8 +72,9 @@ impl Default for Setup {
 impl Setup {
     /// Whether it can be built.
     pub fn check(&self) -> Result<(), LabError> {
-        let (disk, _) = self.profiles()?;
-        self.spin_down(&disk).map(|_| ())
+        self.profiles()?;
+        SpinDown::parse(&self.spin_down, Costs { break_even: Nanos::NEVER })?;
+        Ok(())
     }
 
     /// The disk's and the flash's.
@@ -81,18 +82,8 @@ impl Setup {
         Ok((profiles::profile(&self.disk)?, profiles::profile(&self.flash)?))
     }
 
-    /// The spin-down policy for that disk. One that does not save by sleeping never pays for it.
-    pub(super) fn spin_down(&self, disk: &Profile) -> Result<SpinDown, LabError> {
-        Ok(SpinDown::parse(&self.spin_down, Costs { break_even: break_even(disk) })?)
-    }
-
     /// Sectors of the modelled disk.
-    pub fn capacity(&self) -> Result<umbrella_units::Lba, LabError> {
+    pub fn capacity(&self) -> Result<Lba, LabError> {
         Ok(profiles::profile(&self.disk)?.build(&Options::default()).capacity())
     }
-}
-
-/// How long the disk has to be left alone so that sleeping pays.
-pub(super) fn break_even(disk: &Profile) -> Nanos {
-    disk.power.break_even().unwrap_or(Nanos::NEVER)
 }
