@@ -679,6 +679,38 @@ fn a_paper_says_of_each_claim_whether_it_holds() {
 }
 
 #[test]
+fn the_hybrid_disk_of_a_paper_takes_traces_of_ones_own() {
+    let (folder, path) = usual_trace();
+    let paper = || {
+        let mut command = lab("paper");
+        command.args(["nvcache", "--quick", "--figure", "5"]).env_remove("UMBRELLA_TRACES");
+        command
+    };
+    let text = given(paper().arg("--trace").arg(&path).arg("--json"));
+    let claims: Vec<Value> = serde_json::from_str(&text).expect("JSON");
+    let of = |name: &str| {
+        let begins = |claim: &&Value| claim["claim"].as_str().is_some_and(|claim| claim.starts_with(name));
+        claims.iter().filter(begins).count()
+    };
+    let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.split('.').next()).expect("a name");
+    assert!(of("desktop_week:") > 5 && of("desktop_week:") == of(&format!("{name}:")), "{text}");
+    for claim in &claims {
+        assert_eq!((&claim["paper"], &claim["figure"]), (&"nvcache".into(), &"5".into()));
+        assert!(claim["published"].is_number() && claim["measured"].is_number() && claim["holds"].is_boolean());
+    }
+    let csv = given(paper().arg("--csv"));
+    let columns = |line: &str| line.split(',').count();
+    // Five algorithms at two times, and a head.
+    assert_eq!(csv.lines().count(), 11, "{csv}");
+    assert!(csv.lines().all(|line| columns(line) == columns(csv.lines().next().expect("a head"))), "{csv}");
+    let shown = given(&mut paper());
+    assert!(shown.contains("desktop_week: ") && shown.contains("docs/papers-nvcache.md"), "{shown}");
+    refused(paper().arg("--trace").arg(folder.path().join("missing.csv")), 1, &["missing.csv"]);
+    refused(lab("paper").args(["tesa", "--trace"]).arg(&path), 1, &["--trace is for nvcache"]);
+    refused(lab("paper").args(["nvcache", "--figure", "99"]), 1, &["nvcache has no figure \"99\" here (known: 2.1,"]);
+}
+
+#[test]
 fn quick_sizes_say_so_below_the_claims() {
     let last = |more: &[&str]| {
         let text = given(lab("paper").args(["tesa", "--figure", "Table I"]).args(more));

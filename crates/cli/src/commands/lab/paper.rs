@@ -131,7 +131,8 @@ impl PaperArgs {
             print_claims(shown)?;
             output::line("")?;
         }
-        print_count(paper, &shown, self.quick)
+        let sizes = format!(" (quick sizes; docs/papers-{paper}.md has both these and the paper's)");
+        print_count(&shown, if self.quick { &sizes } else { "" })
     }
 }
 
@@ -146,17 +147,12 @@ pub(super) fn print_claims(shown: &Shown) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How many of all claims hold.
-pub(super) fn print_count(paper: &str, shown: &[Shown], quick: bool) -> anyhow::Result<()> {
+/// How many of all claims hold, and a note.
+pub(super) fn print_count(shown: &[Shown], note: &str) -> anyhow::Result<()> {
     let claims = || shown.iter().flat_map(|shown| shown.claims);
     let (hold, all) = (claims().filter(|claim| claim.holds).count(), claims().count());
     let sign = claims().filter(|claim| claim.verdict == Verdict::SignOnly).count();
-    let sizes = if quick {
-        format!(" (quick sizes; docs/papers-{paper}.md has both these and the paper's)")
-    } else {
-        String::new()
-    };
-    Ok(output::line(&format!("{hold} of {all} claims hold, {sign} more in sign only{sizes}"))?)
+    Ok(output::line(&format!("{hold} of {all} claims hold, {sign} more in sign only{note}"))?)
 }
 
 /// `8` is a figure; `Table I` says itself what it is.

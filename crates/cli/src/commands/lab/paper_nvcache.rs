@@ -86,11 +86,15 @@ impl PaperArgs {
         for (shown, judged) in shown.iter().zip(judged) {
             output::line(&format!("\n{} {}: {}", nvcache::NAME, heading(shown.figure), shown.title))?;
             for table in &judged.tables {
-                output::line(&format!("  {}\n{}", table.title, plain(table)))?;
+                if !table.title.is_empty() {
+                    output::line(&format!("  {}", table.title))?;
+                }
+                output::line(&plain(table))?;
             }
             print_claims(shown)?;
         }
-        print_count(nvcache::NAME, &shown, self.quick)
+        let fewer = " (quick: with fewer runs in our own tables; docs/papers-nvcache.md has all)";
+        print_count(&shown, if self.quick { fewer } else { "" })
     }
 }
 
