@@ -41,14 +41,15 @@ pub fn check(disk: &Half, flash: &Half) -> Result<CheckReport, HybridError> {
     let labels = read_labels(disk, flash)?;
     let superblock = labels.superblock;
     let mut map = LogMap::default();
-    let (mut records, mut end) = (0, superblock.tail);
+    let (mut records, mut end, mut last_epoch) = (0, superblock.tail, superblock.tail_epoch);
     let scanned = scan(flash, &superblock, |header| {
         for logged in header.logged() {
             map.insert(logged.range, logged.source);
         }
         records += 1;
-        end = header.end();
+        (end, last_epoch) = (header.end(), header.epoch);
     });
+    labels.refuse_records_of(last_epoch, disk, flash)?;
     let (torn, damage) = match scanned {
         Ok(found) => (found.torn, None),
         Err(damage @ HybridError::Corrupt { .. }) => (false, Some(damage.to_string())),

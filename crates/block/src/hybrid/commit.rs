@@ -27,6 +27,12 @@ enum Joined {
     Again,
 }
 
+/// Which half could not be read.
+enum Failed {
+    Flash(BlockError),
+    Disk(BlockError),
+}
+
 impl BlockDevice for Hybrid {
     fn geometry(&self) -> Geometry {
         self.shared.geometry()
@@ -297,34 +303,32 @@ impl Shared {
             }
             state.tally.reads_from_log += u64::from(!from_disk);
             state.tally.reads_that_woke += u64::from(woke);
-            return read;
+            if let Err(Failed::Flash(error)) = &read {
+                // What it cannot read it may not hold: nothing more is entrusted to it.
+                self.poison(&mut state, &self.flash, Operation::Read, error);
+            }
+            return read.map_err(|(Failed::Flash(error) | Failed::Disk(error))| error);
         }
     }
 
     /// Fills the buffer: pieces from the log, the rest from the disk.
-    fn gather(
-        &self,
-        range: SectorRange,
-        pieces: &[MapPiece],
-        log_size: u64,
-        buffer: &mut [u8],
-    ) -> Result<(), BlockError> {
+    fn gather(&self, range: SectorRange, pieces: &[MapPiece], log_size: u64, buffer: &mut [u8]) -> Result<(), Failed> {
         let mut rest = buffer;
         let mut at = range.start;
         for piece in pieces {
             let gap = SectorRange::between(at, piece.range.start);
             let (before, behind) = rest.split_at_mut((gap.sectors * SECTOR_BYTES) as usize);
             if !before.is_empty() {
-                self.disk.device.read(at, before)?;
+                self.disk.device.read(at, before).map_err(Failed::Disk)?;
             }
             let (own, behind) = behind.split_at_mut((piece.range.sectors * SECTOR_BYTES) as usize);
             match piece.source {
                 Source::Zeroes(_) => own.fill(0),
-                Source::Log(from) => self.read_log(from, log_size, own)?,
+                Source::Log(from) => self.read_log(from, log_size, own).map_err(Failed::Flash)?,
             }
             (rest, at) = (behind, piece.range.end());
         }
-        if rest.is_empty() { Ok(()) } else { self.disk.device.read(at, rest) }
+        if rest.is_empty() { Ok(()) } else { self.disk.device.read(at, rest).map_err(Failed::Disk) }
     }
 
     /// Reads from the log; flash with larger blocks is read in whole ones.

@@ -8,15 +8,19 @@ use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
 use umbrella_policy::flash_cache::{Chunk, DiskWrite, LogSector, Part, Planner};
-use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
+use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
 use super::engine::{Shared, State};
 use super::error::HybridError;
-use super::format::Superblock;
+use super::format::{BLOCK_BYTES, Superblock};
 use super::pair::write_superblock;
 use crate::device::{Durability, Zeroes};
 use crate::error::{BlockError, Operation};
 
+/// The smallest buffer, in blocks: a header and data.
+const LEAST_BUFFER: u64 = 2;
+/// What one pass covers of the log at least, in sectors: 256 MiB.
+const LEAST_PASS: u64 = (256 << 20) / SECTOR_BYTES;
 /// The longest write in one call, in sectors: 1 MiB. What others ask for waits for no more than one.
 const MOST_WRITE: u64 = (1 << 20) / SECTOR_BYTES;
 /// The longest stretch zeroed in one call, in sectors: 1 GiB.
@@ -45,6 +49,7 @@ impl Shared {
         let begun = Instant::now();
         let drained = self.drain_chunks(&mut state);
         state.draining = false;
+        state.stop_drain = false;
         state.drain_left = 0;
         state.tally.drain_time += begun.elapsed();
         match &drained {
@@ -52,7 +57,7 @@ impl Shared {
                 state.tally.drains += 1;
                 state.drain_failure = None;
             }
-            Err(HybridError::Closed) => {}
+            Err(HybridError::Closed | HybridError::Stopped) => {}
             Err(error) => {
                 tracing::error!(%error, "what the flash has could not be brought to the disk; it stays on flash");
                 state.drain_failure = Some((Instant::now(), error.clone()));
@@ -65,9 +70,20 @@ impl Shared {
 
     fn drain_chunks(&self, state: &mut MutexGuard<'_, State>) -> Result<(), HybridError> {
         self.wake(state)?;
-        let planner = Planner::new(self.options.algorithm, self.options.memory, &state.log);
-        let until = planner.until();
+        let end = state.log.committed();
         state.drain_left = state.log.map().sectors();
+        while state.log.tail() < end {
+            self.drain_pass(state, end)?;
+        }
+        Ok(())
+    }
+
+    /// Brings the oldest part of the log to the disk, and frees it: a large log is not full all the time that draining it takes.
+    fn drain_pass(&self, state: &mut MutexGuard<'_, State>, end: LogSector) -> Result<(), HybridError> {
+        let pass = (state.log.size() / 8).max(LEAST_PASS);
+        let until = end.min(LogSector(state.log.tail().0 + pass));
+        let planner = Planner::new(self.options.algorithm, self.memory(), &state.log).up_to(until, &state.log);
+        let until = planner.until();
         let buffers = self.options.algorithm.buffers();
         MutexGuard::unlocked(state, || {
             let (filled, to_write) = sync_channel::<Filled>(0);
@@ -85,6 +101,13 @@ impl Shared {
             })
         })?;
         self.checkpoint(state, until)
+    }
+
+    /// Memory for the buffers: each a multiple of the format's block, so that a disk with such blocks can be written from it.
+    fn memory(&self) -> ByteSize {
+        let each = self.options.memory.0 / self.options.algorithm.buffers();
+        let block = BLOCK_BYTES as u64;
+        ByteSize((each / block).max(LEAST_BUFFER) * block * self.options.algorithm.buffers())
     }
 
     /// Reads chunk after chunk into the buffers that come.
@@ -117,6 +140,9 @@ impl Shared {
             let mut state = self.state.lock();
             if state.closing && state.kept {
                 return Err(HybridError::Closed);
+            }
+            if state.stop_drain {
+                return Err(HybridError::Stopped);
             }
             if let Some(done) = chunk.done {
                 let since = done.0.saturating_sub(state.log.tail().0);
@@ -188,7 +214,7 @@ impl Shared {
         state.drain_rate += (rate - state.drain_rate) / 16.0;
         let share = f64::from(self.options.drain_share.0.clamp(1, 100)) / 100.0;
         let urgent = state.log.fill().used >= state.log.size() - state.log.size() / 16;
-        if urgent || state.closing || share >= 1.0 || state.last_access.elapsed() > LATELY {
+        if urgent || state.closing || state.stop_drain || share >= 1.0 || state.last_access.elapsed() > LATELY {
             return Ok(());
         }
         let rest = took.mul_f64((1.0 - share) / share).min(MOST_REST);
@@ -199,7 +225,7 @@ impl Shared {
 
     fn keeper_rest(&self, state: &mut MutexGuard<'_, State>, rest: Duration) {
         let until = Instant::now() + rest;
-        while !state.closing && !self.keeper.wait_until(state, until).timed_out() {}
+        while !state.closing && !state.stop_drain && !self.keeper.wait_until(state, until).timed_out() {}
     }
 
     /// Steps 3 to 6 for what begins before `done` in the log.

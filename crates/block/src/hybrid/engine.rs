@@ -112,6 +112,7 @@ pub(super) struct State {
 
     pub(super) draining: bool,
     pub(super) drain_wanted: bool,
+    pub(super) stop_drain: bool,
     pub(super) drain_left: u64,
     /// Bytes a second that the last drains made.
     pub(super) drain_rate: f64,
@@ -168,14 +169,7 @@ impl Hybrid {
             records.push_back(Record { begin: header.at, end, sequence, epoch });
             last_epoch = header.epoch;
         })?;
-        if last_epoch > labels.tag.epoch {
-            return Err(HybridError::Stale {
-                older: disk.name,
-                newer: flash.name,
-                older_epoch: labels.tag.epoch,
-                newer_epoch: last_epoch,
-            });
-        }
+        labels.refuse_records_of(last_epoch, &disk, &flash)?;
         // What was just read may be in the flash's cache only: before anything says that it is durable, it has to be.
         flash.device.flush()?;
         let superblock = Superblock {
@@ -206,6 +200,7 @@ impl Hybrid {
             direct_flushed: 0,
             draining: false,
             drain_wanted: false,
+            stop_drain: false,
             drain_left: 0,
             drain_rate: 20e6,
             drain_failure: None,
@@ -219,6 +214,8 @@ impl Hybrid {
             tally: Tally::default(),
         };
         state.disk_done();
+        // The disk has just been woken.
+        state.drain_wanted = options.when.flushes(Moment::SpunUp, state.log.fill(), options.high);
         let shared = Arc::new(Shared {
             disk,
             flash,
@@ -243,6 +240,14 @@ impl Hybrid {
     /// Puts the disk to sleep, unless it is being drained. What was written to it is flushed before.
     pub fn sleep(&self) -> Result<(), HybridError> {
         self.shared.sleep()
+    }
+
+    /// Ends the drain under way after the chunk that it is at, if there is one; that drain returns [`HybridError::Stopped`]. What it has
+    /// not brought to the disk stays in the log.
+    pub fn stop_drain(&self) {
+        let mut state = self.shared.state.lock();
+        state.stop_drain = state.draining;
+        self.shared.keeper.notify_all();
     }
 
     /// Brings all that the log has to the disk.

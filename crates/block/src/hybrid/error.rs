@@ -94,6 +94,14 @@ pub enum HybridError {
         /// How large it must be.
         needed: ByteSize,
     },
+    /// Its blocks are larger than the format's.
+    #[error("{device} reads and writes blocks of {block} bytes; a hybrid disk needs devices with at most 4096")]
+    LargeBlocks {
+        /// Which device.
+        device: String,
+        /// Its logical block.
+        block: u32,
+    },
     /// A record that was durable is damaged.
     #[error(
         "{flash}: record {sequence} at sector {} of the log was written and flushed, and is damaged now ({what}). {}What comes after it cannot be \
@@ -122,6 +130,9 @@ pub enum HybridError {
         /// What to do.
         remedy: &'static str,
     },
+    /// A drain that was stopped.
+    #[error("stopped: what is on flash stays there")]
+    Stopped,
     /// It is being closed or was detached.
     #[error("the hybrid disk is closed")]
     Closed,

@@ -60,6 +60,8 @@ pub enum Damage {
     Version(u32),
     #[error("a field is out of range")]
     Field,
+    #[error("it cannot be read")]
+    Unreadable,
 }
 
 /// What a superblock says of the pair.

@@ -35,6 +35,15 @@ pub struct Labels {
     pub tag: Tag,
 }
 
+/// A device whose blocks are larger than what a copy of a label may take would have the second over the first.
+fn refuse_large_blocks(half: &Half) -> Result<(), HybridError> {
+    let block = half.device.geometry().logical_block;
+    if block as usize > BLOCK_BYTES {
+        return Err(HybridError::LargeBlocks { device: half.name.clone(), block });
+    }
+    Ok(())
+}
+
 /// Where the copies of the superblock are on flash.
 const SUPERBLOCKS: [Lba; 2] = [Lba(0), Lba(BLOCK)];
 
@@ -43,19 +52,42 @@ fn tags(capacity: Lba) -> [Lba; 2] {
     [capacity, Lba(capacity.0 + BLOCK)]
 }
 
-fn read_block(half: &Half, at: Lba) -> Result<Vec<u8>, HybridError> {
-    let mut block = vec![0; BLOCK_BYTES];
-    half.device.read(at, &mut block)?;
-    Ok(block)
+impl Labels {
+    /// An opening that was cut off leaves the flash one epoch ahead of the disk, and no record of it. If there is one, the
+    /// disk is older than it should be.
+    pub(super) fn refuse_records_of(&self, epoch: u64, disk: &Half, flash: &Half) -> Result<(), HybridError> {
+        if epoch <= self.tag.epoch {
+            return Ok(());
+        }
+        Err(HybridError::Stale {
+            older: disk.name.clone(),
+            newer: flash.name.clone(),
+            older_epoch: self.tag.epoch,
+            newer_epoch: epoch,
+        })
+    }
 }
 
-/// Of two copies the valid one with the greater number.
+/// Reads a copy of a label. One that cannot be read is as good as one that is damaged: there is another.
+fn read_copy<T>(half: &Half, at: Lba, decode: impl Fn(&[u8]) -> Result<T, Damage>) -> Result<T, Damage> {
+    let mut block = vec![0; BLOCK_BYTES];
+    half.device.read(at, &mut block).map_err(|error| {
+        tracing::warn!(device = half.name, %error, "a copy of its label cannot be read");
+        Damage::Unreadable
+    })?;
+    decode(&block)
+}
+
+/// Of two copies the valid one with the greater number. None if one is of a version that is not known: it may be the later one.
 fn later<T>(
     first: Result<T, Damage>,
     second: Result<T, Damage>,
     number: impl Fn(&T) -> u64,
 ) -> Result<T, (Damage, Damage)> {
     match (first, second) {
+        (Err(version @ Damage::Version(_)), other) | (other, Err(version @ Damage::Version(_))) => {
+            Err((version, other.err().unwrap_or(version)))
+        }
         (Ok(first), Ok(second)) => Ok(if number(&second) > number(&first) { second } else { first }),
         (Ok(one), Err(_)) | (Err(_), Ok(one)) => Ok(one),
         (Err(first), Err(second)) => Err((first, second)),
@@ -68,8 +100,8 @@ pub fn read_superblock(flash: &Half) -> Result<Superblock, HybridError> {
     if capacity.0 < LOG_START.0 + LEAST_LOG {
         return Err(too_small(&flash.name, capacity, Lba(LOG_START.0 + LEAST_LOG)));
     }
-    let [first, second] = SUPERBLOCKS.map(|at| read_block(flash, at));
-    let (first, second) = (Superblock::decode(&first?), Superblock::decode(&second?));
+    refuse_large_blocks(flash)?;
+    let [first, second] = SUPERBLOCKS.map(|at| read_copy(flash, at, Superblock::decode));
     let superblock = later(first, second, |superblock| superblock.generation)
         .map_err(|(first, second)| HybridError::NoSuperblock { flash: flash.name.clone(), first, second })?;
     if LOG_START.0 + superblock.log_size > capacity.0 {
@@ -91,9 +123,13 @@ pub fn read_tag(disk: &Half) -> Result<Tag, HybridError> {
     if offered.0 == 0 {
         return Err(too_small(&disk.name, capacity, Lba(TAG_SECTORS + BLOCK)));
     }
-    let [first, second] = tags(offered).map(|at| read_block(disk, at));
-    let tag = later(Tag::decode(&first?), Tag::decode(&second?), |tag| tag.epoch)
-        .map_err(|(first, second)| HybridError::NoTag { disk: disk.name.clone(), first, second })?;
+    refuse_large_blocks(disk)?;
+    let [first, second] = tags(offered).map(|at| read_copy(disk, at, Tag::decode));
+    let tag = later(first, second, |tag| tag.epoch).map_err(|(first, second)| HybridError::NoTag {
+        disk: disk.name.clone(),
+        first,
+        second,
+    })?;
     if tag.capacity != offered {
         return Err(too_small(&disk.name, capacity, Lba(tag.capacity.0 + TAG_SECTORS)));
     }
@@ -165,6 +201,8 @@ fn write_copies(device: &dyn BlockDevice, places: [Lba; 2], sector: &[u8]) -> Re
 ///
 /// The caller has made sure that nothing of value is where they go ([`refuse_occupied`](super::refuse_occupied)).
 pub fn create(disk: &Half, flash: &Half) -> Result<Labels, HybridError> {
+    refuse_large_blocks(disk)?;
+    refuse_large_blocks(flash)?;
     let disk_capacity = disk.device.geometry().capacity;
     let flash_capacity = flash.device.geometry().capacity;
     let capacity = offered(disk_capacity);

@@ -191,18 +191,22 @@ fn options(cache: &CacheSpec) -> Options {
 pub(crate) fn drain(hybrid: &Hybrid, tell: &mut dyn FnMut(&Progress) -> bool) -> anyhow::Result<ByteSize> {
     let total = hybrid.stats().cached;
     let mut told = true;
-    std::thread::scope(|scope| {
+    let drained = std::thread::scope(|scope| {
         let work = scope.spawn(|| hybrid.drain());
         while !work.is_finished() {
             std::thread::sleep(TELL_EVERY);
-            let left = hybrid.stats().cached;
+            let stats = hybrid.stats();
+            let left = if stats.draining { stats.drain_left } else { stats.cached };
             told = told && tell(&Progress { done: ByteSize(total.0.saturating_sub(left.0)), total });
+            if !told {
+                hybrid.stop_drain();
+            }
         }
         work.join().unwrap_or(Err(HybridError::Closed))
-    })
-    .context("bringing to the disk what is on flash")?;
-    if !told {
-        bail!("nobody waits for it any more: the disk stays as it is");
+    });
+    match drained {
+        Err(HybridError::Stopped) => bail!("nobody waits for it any more: what is not on the disk yet stays on flash"),
+        drained => drained.context("bringing to the disk what is on flash")?,
     }
     Ok(total)
 }

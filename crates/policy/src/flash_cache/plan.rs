@@ -79,6 +79,13 @@ impl Planner {
         Planner { algorithm, buffer, until: log.committed(), next: 0, part: 0, lba: Lba(0) }
     }
 
+    /// The same for the oldest part only: what begins before `end` in the log. The plan ends where a record does.
+    #[must_use]
+    pub fn up_to(self, end: LogSector, log: &Log) -> Planner {
+        let until = log.requests(0).map(|(_, logged)| logged.begin()).find(|begin| *begin >= end);
+        Planner { until: until.map_or(self.until, |until| until.min(self.until)), ..self }
+    }
+
     /// Sectors of a buffer.
     pub fn buffer(&self) -> u64 {
         self.buffer

@@ -109,6 +109,19 @@ fn a_request_larger_than_the_chunk_is_written_in_parts() {
 }
 
 #[test]
+fn a_plan_for_the_oldest_part_leaves_the_rest_and_what_replaced_it() {
+    let mut log = log_of(1000, &[(0, 10), (20, 10), (5, 10), (40, 10)]);
+    let mut planner = Planner::new(Algorithm::Whole, ByteSize(1 << 20), &log).up_to(LogSector(15), &log);
+    assert_eq!(planner.until(), LogSector(22), "the second record is in it, the third begins there");
+    let chunk = planner.next_chunk(&log).expect("there is something to do");
+    assert_eq!(written(&[chunk]), [(0, 5), (20, 10)]);
+    assert_eq!(planner.next_chunk(&log), None);
+    log.release(planner.until());
+    assert_eq!(written(&chunks(&log, Algorithm::Whole, 1000)), [(5, 10), (40, 10)]);
+    assert_eq!(Planner::new(Algorithm::Alg1, ByteSize(512), &log).up_to(LogSector(900), &log).until(), LogSector(44));
+}
+
+#[test]
 fn a_record_does_not_run_over_the_end_of_the_log() {
     let mut log = log_of(30, &[(0, 9), (20, 9)]);
     assert_eq!(log.used(), 20);

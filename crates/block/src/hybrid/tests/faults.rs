@@ -55,6 +55,8 @@ fn what_the_flash_cannot_read_is_an_error_and_the_rest_is_not() {
     hybrid.read(Lba(200), &mut fill(0, 1)).expect_err("the flash cannot read it");
     assert_eq!(read(&hybrid, 204, 4), fill(2, 4));
     assert_eq!(read(&hybrid, 300, 8), fill(3, 8));
+    let refused = hybrid.write(Lba(500), &fill(5, 8), Durability::Cached).expect_err("such flash gets nothing more");
+    assert!(matches!(refused, BlockError::Poisoned { operation: Operation::Read, .. }), "{refused}");
     hybrid.drain().expect_err("not all of it can be brought to the disk");
     assert_eq!(hybrid.at_risk(), [range(0, 2040)], "and so all of it stays");
 }
@@ -173,6 +175,43 @@ fn one_copy_of_each_label_is_enough() {
         let pair = Pair::new(1000);
         drop(pair.open(Options::default()));
         pair.flash.device.write(copy, &fill(0xff, 1), Durability::Cached).expect("memory");
+        pair.bed.inner.write(Lba(1000 + copy.0), &fill(0xff, 1), Durability::Cached).expect("memory");
         pair.open(Options::default());
     }
+}
+
+#[test]
+fn a_copy_of_a_label_that_cannot_be_read_is_no_worse_than_a_damaged_one() {
+    for copy in [0, 8] {
+        let pair = Pair::new(1000);
+        let contents = |half: &Half| Memory::from_bytes(read(&*half.device, 0, half.device.geometry().capacity.0));
+        let broken =
+            |at: u64| Plan::new(1).rule(Rule::on(Operation::Read, CallFault::Error(Errno::IO)).within(range(at, 1)));
+        let bed = Bed::new(Faulty::new(contents(&pair.disk), broken(1000 + copy)));
+        let flash = half("flash", Arc::new(Faulty::new(contents(&pair.flash), broken(copy))));
+        let opened = Hybrid::open(half("disk", bed.clone()), flash, bed, by_hand(Algorithm::Whole), None);
+        opened.expect("the other copy is enough");
+    }
+}
+
+#[test]
+fn a_drain_that_is_stopped_leaves_the_rest_in_the_log() {
+    let slow =
+        Rule::on(Operation::Write, CallFault::Delay(std::time::Duration::from_millis(20))).within(range(0, 3900));
+    let (hybrid, bed) = faulty(Some(slow), None);
+    hybrid.sleep().expect("it sleeps");
+    for number in 0..30 {
+        hybrid.write(Lba(100 * number), &fill(number as u8 + 1, 90), Durability::Cached).expect("to the log");
+    }
+    std::thread::scope(|scope| {
+        let drain = scope.spawn(|| hybrid.drain());
+        while !hybrid.stats().draining && !drain.is_finished() {
+            std::thread::yield_now();
+        }
+        hybrid.stop_drain();
+        assert!(matches!(drain.join().expect("no panic"), Err(HybridError::Stopped)));
+    });
+    assert_eq!((hybrid.at_risk().len(), hybrid.stats().drain_failure), (30, None));
+    hybrid.drain().expect("nothing is wrong with it");
+    assert_eq!(read(&bed.inner, 2900, 90), fill(30, 90));
 }

@@ -86,3 +86,74 @@ proptest! {
         prop_assert_eq!(pair.bed.disturbed(), 0);
     }
 }
+
+/// A disk with blocks of 4 KiB, which takes nothing else.
+struct Coarse(Memory);
+
+impl BlockDevice for Coarse {
+    fn geometry(&self) -> Geometry {
+        Geometry { logical_block: 4096, ..self.0.geometry() }
+    }
+
+    fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
+        self.geometry().check(at, buffer.len())?;
+        self.0.read(at, buffer)
+    }
+
+    fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
+        self.geometry().check(at, data.len())?;
+        self.0.write(at, data, durability)
+    }
+
+    fn flush(&self) -> Result<(), BlockError> {
+        self.0.flush()
+    }
+
+    fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
+        self.0.discard(range)
+    }
+
+    fn write_zeroes(&self, range: SectorRange, zeroes: Zeroes, durability: Durability) -> Result<(), BlockError> {
+        self.geometry().check(range.start, range.bytes().0 as usize)?;
+        self.0.write_zeroes(range, zeroes, durability)
+    }
+}
+
+#[test]
+fn halves_with_blocks_of_4_kib_are_read_and_written_in_such_blocks() {
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
+
+    for (seed, algorithm) in Algorithm::ALL.into_iter().enumerate() {
+        let mut random = StdRng::seed_from_u64(seed as u64);
+        let bed = Bed::new(Coarse(Memory::new(sectors(DISK / 8 * 8 + TAG_SECTORS))));
+        let (disk, flash) = (half("disk", bed.clone()), half("flash", Arc::new(Coarse(flash_of(LEAST_LOG)))));
+        create(&disk, &flash).expect("they can be joined");
+        // Memory that is no multiple of a block.
+        let options = Options { memory: ByteSize(70_001), ..by_hand(algorithm) };
+        let hybrid = Hybrid::open(disk, flash, bed.clone(), options, None).expect("it can be opened");
+        let mut truth = fill(0, DISK / 8 * 8);
+        for _ in 0..200 {
+            let block = random.random_range(0..DISK / 8);
+            let blocks = random.random_range(1..=20).min(DISK / 8 - block);
+            let bytes = block as usize * 4096..(block + blocks) as usize * 4096;
+            let byte = random.random();
+            match random.random_range(0..12) {
+                0 => hybrid.drain().expect("it is drained"),
+                1..4 => hybrid.sleep().expect("it sleeps"),
+                4 => {
+                    let zeroed = range(block * 8, blocks * 8);
+                    hybrid.write_zeroes(zeroed, Zeroes::Keep, Durability::Cached).expect("it is zeroed");
+                    truth[bytes].fill(0);
+                }
+                _ => {
+                    hybrid.write(Lba(block * 8), &fill(byte, blocks * 8), Durability::Cached).expect("it is written");
+                    truth[bytes].fill(byte);
+                }
+            }
+        }
+        assert!(read(&hybrid, 0, DISK / 8 * 8) == truth, "{algorithm}");
+        hybrid.detach().expect("it can be detached");
+        assert!(read(&bed.inner.0, 0, DISK / 8 * 8) == truth, "{algorithm}");
+    }
+}
