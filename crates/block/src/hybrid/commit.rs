@@ -10,6 +10,7 @@ use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
 use super::building::{Building, Payload, Piece};
 use super::engine::{Hybrid, Record, Shared, State};
 use super::format::MOST_DATA;
+use super::keeper::RETRY;
 use super::stats::Motion;
 use crate::device::{BlockDevice, Durability, Geometry, Zeroes};
 use crate::error::{BlockError, Operation};
@@ -180,7 +181,9 @@ impl Shared {
         self.moment(state, Moment::Full);
         if !state.kept && !state.draining {
             MutexGuard::unlocked(state, || self.drain()).map_err(|error| error.on(&self.disk))?;
-        } else if let Some((_, error)) = &state.drain_failure {
+        } else if let Some((at, error)) = &state.drain_failure
+            && at.elapsed() < RETRY
+        {
             return Err(error.clone().on(&self.disk));
         } else {
             self.room.wait(state);

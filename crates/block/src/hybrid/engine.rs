@@ -465,9 +465,11 @@ impl Shared {
                 self.spun.wait(&mut state);
             }
             if state.disk == Motion::Spinning {
+                state.disk_needed();
                 state.direct_reads += 1;
                 let flushed = MutexGuard::unlocked(&mut state, || self.disk.device.flush());
                 state.direct_reads -= 1;
+                state.disk_done();
                 self.room.notify_all();
                 match &flushed {
                     Ok(()) => state.direct_flushed = state.direct_flushed.max(done),

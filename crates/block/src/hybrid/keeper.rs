@@ -15,8 +15,8 @@ use super::error::HybridError;
 use super::stats::Motion;
 use crate::error::{BlockError, Operation};
 
-/// How long after a drain that failed the next is tried.
-const RETRY: Duration = Duration::from_secs(30);
+/// How long after a drain that failed the next is tried. Until then a full log refuses writes.
+pub(super) const RETRY: Duration = Duration::from_secs(30);
 /// How often it looks while the disk spins.
 const LOOK: Duration = Duration::from_secs(1);
 

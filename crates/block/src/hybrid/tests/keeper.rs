@@ -6,6 +6,8 @@ use umbrella_policy::spin_down::{Costs, SpinDown};
 use umbrella_units::Nanos;
 
 use super::*;
+use crate::error::Operation;
+use crate::fault::{CallFault, Faulty, Plan, Rule};
 
 /// Sleeps and is quiet after a moment.
 fn kept(pair: &Pair, when: When) -> Hybrid {
@@ -51,4 +53,44 @@ fn a_disk_that_was_woken_for_something_else_is_drained_before_it_sleeps_again() 
     until_asleep(&hybrid, 2);
     assert_eq!(hybrid.stats().cached, sectors(0));
     assert_eq!(pair.bed.disturbed(), 0);
+}
+
+/// Like [`kept`], over halves of one's own.
+fn kept_over(disk: Arc<Bed<Faulty<Memory>>>, pair: &Pair, when: When) -> Hybrid {
+    let spin_down = SpinDown::parse("fixed:timeout=20ms", Costs { break_even: Nanos::from_secs(10) });
+    let options = Options { when, quiet: Duration::from_millis(10), ..Options::default() };
+    let spin_down = Some(spin_down.expect("there is such a policy"));
+    Hybrid::open(half("disk", disk.clone()), pair.flash.clone(), disk, options, spin_down).expect("it can be opened")
+}
+
+#[test]
+fn a_disk_whose_last_call_was_a_flush_sleeps() {
+    let pair = Pair::new(1024);
+    let slow = |calls, time| Rule::on(calls, CallFault::Delay(Duration::from_millis(time))).within(range(0, 1024));
+    let plan = Plan::new(1).rule(slow(Operation::Read, 100));
+    let flushes = Rule::on(Operation::Flush, CallFault::Delay(Duration::from_millis(300))).from_nth(3);
+    let disk = Bed::new(Faulty::new(Memory::from_bytes(pair.bed.inner.to_bytes()), plan.rule(flushes)));
+    let hybrid = kept_over(disk, &pair, When::Full);
+    hybrid.write(Lba(0), &[7; 4096], Durability::Cached).expect("to the disk or to the log");
+    read(&hybrid, 512, 8);
+    hybrid.write(Lba(0), &[7; 4096], Durability::Cached).expect("to the disk");
+    std::thread::scope(|scope| {
+        scope.spawn(|| read(&hybrid, 512, 8));
+        std::thread::sleep(Duration::from_millis(30));
+        scope.spawn(|| hybrid.flush().expect("it is flushed"));
+    });
+    until(&hybrid, "asleep", |stats| stats.disk == Motion::Asleep);
+}
+
+#[test]
+fn a_drain_that_failed_long_ago_is_tried_again_before_a_write_is_refused() {
+    let pair = Pair::new(4096);
+    let hybrid = kept(&pair, When::Full);
+    until_asleep(&hybrid, 1);
+    let long_ago = Instant::now().checked_sub(Duration::from_secs(3600)).expect("the machine runs for longer");
+    hybrid.shared.state.lock().drain_failure = Some((long_ago, HybridError::Closed));
+    for _ in 0..6 {
+        hybrid.write(Lba(0), &fill(7, 2000), Durability::Cached).expect("the disk is well again");
+    }
+    assert!(hybrid.stats().drains > 0);
 }
