@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::error::HybridError;
 use super::pair::{Half, read_labels};
-use super::recover::{joined, scan};
+use super::recover::{behind_damage, joined, scan};
 
 /// What was found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -34,6 +34,8 @@ pub struct CheckReport {
     pub damage: Option<String>,
     /// The sectors whose newest data is only in the log, as far as its records count.
     pub only_in_log: Vec<SectorRange>,
+    /// After damage: the sectors whose newest data may be lost, of the damaged record (if its header can be read) and of those behind it.
+    pub at_risk: Vec<SectorRange>,
 }
 
 /// Reads both halves and all of the log. An error if they are no pair; damage of the log is part of the report.
@@ -50,9 +52,14 @@ pub fn check(disk: &Half, flash: &Half) -> Result<CheckReport, HybridError> {
         (end, last_epoch) = (header.end(), header.epoch);
     });
     labels.refuse_records_of(last_epoch, disk, flash)?;
-    let (torn, damage) = match scanned {
-        Ok(found) => (found.torn, None),
-        Err(damage @ HybridError::Corrupt { .. }) => (false, Some(damage.to_string())),
+    let (torn, damage, at_risk) = match scanned {
+        Ok(found) => (found.torn, None, Vec::new()),
+        Err(HybridError::Corrupt { sequence, at, ref range, .. }) => {
+            let mut at_risk = behind_damage(flash, &superblock, at, sequence)?;
+            at_risk.extend(*range);
+            at_risk.sort();
+            (false, scanned.as_ref().err().map(ToString::to_string), joined(at_risk))
+        }
         Err(error) => return Err(error),
     };
     let bytes = |sectors: u64| ByteSize(sectors * SECTOR_BYTES);
@@ -67,6 +74,7 @@ pub fn check(disk: &Half, flash: &Half) -> Result<CheckReport, HybridError> {
         flash_written: ByteSize(superblock.written),
         torn,
         damage,
+        at_risk,
         only_in_log: joined(map.pieces_from(Lba(0)).map(|piece| piece.range)),
     })
 }

@@ -10,7 +10,7 @@
 //!
 //! Cost: the log's contents are read once; behind its end at most the length of one record for each step of looking further.
 
-use umbrella_policy::flash_cache::LogSector;
+use umbrella_policy::flash_cache::{LogMap, LogSector};
 use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
 
 use super::error::HybridError;
@@ -92,6 +92,23 @@ pub fn scan(flash: &Half, superblock: &Superblock, mut each: impl FnMut(&Header)
         let torn = scanner.anything_of(at, sequence)?;
         return Ok(End { at, next_sequence: sequence, torn });
     }
+}
+
+/// What the records hold that come after a damaged one, as far as they can be found: joined, in order of address.
+pub(super) fn behind_damage(
+    flash: &Half,
+    superblock: &Superblock,
+    mut at: LogSector,
+    sequence: u64,
+) -> Result<Vec<SectorRange>, BlockError> {
+    let mut scanner = Scanner::new(flash, superblock);
+    let mut known = sequence;
+    let mut map = LogMap::default();
+    while let Some(header) = scanner.later_record(at, known, 0)? {
+        header.logged().for_each(|logged| map.insert(logged.range, logged.source));
+        (at, known) = (LogSector(header.at.0 + BLOCK), header.sequence);
+    }
+    Ok(joined(map.pieces_from(Lba(0)).map(|piece| piece.range)))
 }
 
 impl<'a> Scanner<'a> {

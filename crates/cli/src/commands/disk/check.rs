@@ -157,6 +157,9 @@ fn look_at(path: &Path, device: &DeviceSpec) -> Result<Option<String>, String> {
     }
 }
 
+/// Ranges at risk that are listed; the rest is counted.
+const AT_RISK_SHOWN: usize = 20;
+
 /// What is in the log.
 fn log(pair: &CheckReport) -> String {
     let torn = if pair.torn { "; one more was being written when it ended, and had not been acknowledged" } else { "" };
@@ -180,6 +183,9 @@ fn summary(report: &Report) -> String {
     let mut lines: Vec<String> = errors.chain(warnings).collect();
     if let Some(pair) = &report.pair {
         lines.push(log(pair));
+        lines.extend(pair.at_risk.iter().take(AT_RISK_SHOWN).map(|range| format!("at risk: {range}")));
+        let more = pair.at_risk.len().saturating_sub(AT_RISK_SHOWN);
+        lines.extend((more > 0).then(|| format!("at risk: {} more (--json has all)", count(more as u64, "range"))));
     }
     if let Some(disk) = &report.disk {
         let kind = if disk.cache.is_some() { "hybrid disk" } else { disk.disk.kind() };
