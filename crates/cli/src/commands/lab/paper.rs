@@ -30,9 +30,9 @@ pub(crate) struct PaperArgs {
     /// Only this figure or table.
     #[arg(long, value_name = "N")]
     pub(super) figure: Option<String>,
-    /// A trace of days for nvcache, beside the synthetic week; repeatable (formats: umbrella lab trace info --help).
+    /// A trace for nvcache (formats: umbrella lab trace info --help).
     ///
-    /// Without it, the week-long ones in the folder that UMBRELLA_TRACES names.
+    /// Repeatable; run beside the synthetic week. Without it, the week-long ones in the folder that UMBRELLA_TRACES names.
     #[arg(long = "trace", value_name = "FILE")]
     pub(super) traces: Vec<PathBuf>,
     /// Shrink sizes so that all of it takes less than a minute.
