@@ -51,7 +51,7 @@ impl Input {
         Input { name: name.to_owned(), arrivals: arrivals.into(), length: length.max(last), wrapped: false }
     }
 
-    /// A seeded week of one person's desktop. See [`week`].
+    /// A week of one person's desktop, drawn from a seed.
     pub fn desktop_week(seed: u64) -> Input {
         Input::new("desktop_week", week::arrivals(seed), week::LENGTH)
     }

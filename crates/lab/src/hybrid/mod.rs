@@ -10,7 +10,7 @@
 //!
 //! While it spins, a write goes to the disk unless it overlaps what the log has.
 //!
-//! A flush ([`flush`]): chunk after chunk of the plan; one read from flash and one write to the disk at a time, in the plan's order; with one
+//! A flush (`flush.rs`): chunk after chunk of the plan; one read from flash and one write to the disk at a time, in the plan's order; with one
 //! buffer they alternate, with two they overlap. Then the disk's own buffer is flushed, since the log must not be freed before its data is durable. What
 //! else is asked of the disk takes its turn in the same queue.
 //!
