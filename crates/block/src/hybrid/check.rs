@@ -41,6 +41,7 @@ pub struct CheckReport {
 /// Reads both halves and all of the log. An error if they are no pair; damage of the log is part of the report.
 pub fn check(disk: &Half, flash: &Half) -> Result<CheckReport, HybridError> {
     let labels = read_labels(disk, flash)?;
+    labels.refuse_changed_disk(disk, flash)?;
     let superblock = labels.superblock;
     let mut map = LogMap::default();
     let (mut records, mut end, mut last_epoch) = (0, superblock.tail, superblock.tail_epoch);

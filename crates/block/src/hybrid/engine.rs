@@ -103,6 +103,10 @@ pub(super) struct State {
 
     pub(super) disk: Motion,
     pub(super) slept_since: Option<Instant>,
+    /// The checksum of the disk's beginning when it was put to sleep.
+    pub(super) head: Option<u32>,
+    /// Whether it is not to be put to sleep.
+    pub(super) held_awake: bool,
     /// Writes to the disk under way that did not come from the log.
     pub(super) direct_writes: Vec<SectorRange>,
     pub(super) direct_reads: u32,
@@ -159,6 +163,7 @@ impl Hybrid {
     ) -> Result<Hybrid, HybridError> {
         spindle.wake()?;
         let labels = pair::read_labels(&disk, &flash)?;
+        labels.refuse_changed_disk(&disk, &flash)?;
         let old = labels.superblock;
         let mut log = Log::new(ByteSize(old.log_size * SECTOR_BYTES), old.tail);
         let mut records = VecDeque::new();
@@ -174,6 +179,7 @@ impl Hybrid {
         flash.device.flush()?;
         let superblock = Superblock {
             generation: old.generation + 1,
+            head: None,
             epoch: labels.tag.epoch + 1,
             durable: end.next_sequence - 1,
             ..old
@@ -194,6 +200,8 @@ impl Hybrid {
             committed: 0,
             disk: Motion::Spinning,
             slept_since: None,
+            head: None,
+            held_awake: false,
             direct_writes: Vec::new(),
             direct_reads: 0,
             direct_done: 0,
@@ -242,6 +250,17 @@ impl Hybrid {
         self.shared.sleep()
     }
 
+    /// Keeps the disk awake from now on, for a drain after which it is used further.
+    pub fn hold_awake(&self) {
+        self.shared.state.lock().held_awake = true;
+    }
+
+    /// Lets the disk sleep again.
+    pub fn let_sleep(&self) {
+        self.shared.state.lock().held_awake = false;
+        self.shared.keeper.notify_all();
+    }
+
     /// Ends the drain under way after the chunk that it is at, if there is one; that drain returns [`HybridError::Stopped`]. What it has
     /// not brought to the disk stays in the log.
     pub fn stop_drain(&self) {
@@ -256,15 +275,19 @@ impl Hybrid {
     }
 
     /// Ends it: stops the keeper, makes all writes durable, and says so in the superblock, so that damage that comes later is not taken for
-    /// a write that was cut off. What the log has stays there for the next opening.
+    /// a write that was cut off, and a disk that was changed is recognised. What the log has stays there for the next opening.
     pub fn close(mut self) -> Result<(), HybridError> {
         self.stop_keeper();
         self.shared.flush_all()?;
-        let superblock = {
-            let state = self.shared.state.lock();
-            let generation = state.superblock.generation + 1;
-            Superblock { generation, durable: state.durable, ..state.superblock }
+        let mut state = self.shared.state.lock();
+        let head = match state.disk {
+            _ if state.log.map().is_empty() => None,
+            Motion::Asleep => state.head,
+            _ => Some(MutexGuard::unlocked(&mut state, || pair::head_of(&self.shared.disk))?),
         };
+        let generation = state.superblock.generation + 1;
+        let superblock = Superblock { generation, head, durable: state.durable, ..state.superblock };
+        drop(state);
         pair::write_superblock(&*self.shared.flash.device, &superblock)
     }
 
@@ -432,10 +455,13 @@ impl Shared {
             if unflushed {
                 self.disk.device.flush().map_err(|error| (Operation::Flush, error))?;
             }
-            self.spindle.standby().map_err(|error| (Operation::Power, error))
+            let head = pair::head_of(&self.disk).map_err(|error| (Operation::Read, error))?;
+            self.spindle.standby().map_err(|error| (Operation::Power, error))?;
+            Ok(head)
         });
         match &slept {
-            Ok(()) => {
+            Ok(head) => {
+                state.head = Some(*head);
                 state.disk = Motion::Asleep;
                 state.direct_flushed = done;
                 state.slept_since = Some(Instant::now());
@@ -449,7 +475,7 @@ impl Shared {
             }
         }
         self.spun.notify_all();
-        slept.map_err(|(_, error)| HybridError::Device(error))
+        slept.map(|_| ()).map_err(|(_, error)| HybridError::Device(error))
     }
 
     /// Makes all writes that have returned durable, in the log and on the disk.

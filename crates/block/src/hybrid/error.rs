@@ -94,6 +94,17 @@ pub enum HybridError {
         /// How large it must be.
         needed: ByteSize,
     },
+    /// Somebody wrote to the disk while the flash had newer data.
+    #[error(
+        "{disk} was written to without {flash}, which has data that is newer than what was there before; together they would give a mixture. \
+         Copy what you need from {disk} (`mount -o ro`); `umbrella disk create --force` then forgets what the flash has"
+    )]
+    Changed {
+        /// The disk.
+        disk: String,
+        /// The flash.
+        flash: String,
+    },
     /// Its blocks are larger than the format's.
     #[error("{device} reads and writes blocks of {block} bytes; a hybrid disk needs devices with at most 4096")]
     LargeBlocks {

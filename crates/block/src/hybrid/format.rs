@@ -98,6 +98,9 @@ pub struct Superblock {
     pub durable: u64,
     /// Bytes ever written to the flash.
     pub written: u64,
+    /// A checksum of the beginning of the disk when the pair was last closed in order; nothing while it is open. Who writes to the disk
+    /// without its flash changes it: a file system does when it is mounted.
+    pub head: Option<u32>,
     /// Records of an earlier opening do not count from the tail on: they were left over behind what a power cut lost.
     pub tail_epoch: u64,
 }
@@ -217,6 +220,11 @@ impl Superblock {
             written: fields.u64()?,
             // Zero where an earlier program wrote it.
             tail_epoch: fields.u64()?,
+            head: match (fields.u32()?, fields.u32()?) {
+                (0, _) => None,
+                (1, checksum) => Some(checksum),
+                _ => return Err(Damage::Field),
+            },
         };
         let log = superblock.log_size;
         let sound = log >= LEAST_LOG
@@ -243,6 +251,9 @@ impl Superblock {
         bytes.extend_from_slice(self.disk.as_bytes());
         let numbers = [self.generation, self.epoch, self.capacity.0, self.log_size, self.tail.0, self.tail_sequence];
         for number in numbers.into_iter().chain([self.durable, self.written, self.tail_epoch]) {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        for number in [u32::from(self.head.is_some()), self.head.unwrap_or(0)] {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
         seal(bytes, SUPERBLOCK_BYTES)
@@ -405,6 +416,7 @@ mod tests {
             tail_sequence: 7,
             durable: 6,
             written: 99,
+            head: Some(5),
             tail_epoch: 2,
         }
     }

@@ -68,7 +68,7 @@ impl Shared {
         let failed = state.drain_failure.as_ref().map(|(at, _)| *at + RETRY).filter(|retry| *retry > now);
         let quiet_at = state.last_access + self.options.quiet;
         let spins = state.disk == Motion::Spinning;
-        let sleep_due = spins && state.sleep_at.is_some_and(|at| at <= now) && state.is_idle();
+        let sleep_due = spins && !state.held_awake && state.sleep_at.is_some_and(|at| at <= now) && state.is_idle();
         // Before it sleeps is the last moment at which a drain costs no spin-up.
         if spins && (quiet_at <= now || sleep_due) {
             self.moment(state, Moment::Quiet);

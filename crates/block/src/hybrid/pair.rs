@@ -16,6 +16,7 @@ use uuid::Uuid;
 use super::error::HybridError;
 use super::format::{BLOCK, BLOCK_BYTES, Damage, LEAST_LOG, LOG_START, State, Superblock, TAG_SECTORS, Tag};
 use crate::device::{BlockDevice, Durability};
+use crate::error::BlockError;
 
 /// A device of a pair, with the name that users know it by.
 #[derive(Clone)]
@@ -52,7 +53,28 @@ fn tags(capacity: Lba) -> [Lba; 2] {
     [capacity, Lba(capacity.0 + BLOCK)]
 }
 
+/// How much of the beginning of a disk shows whether somebody wrote to it, in bytes: the superblocks of file systems lie in it.
+const HEAD_BYTES: u64 = 128 << 10;
+
+/// The checksum of the beginning of a disk.
+pub(super) fn head_of(disk: &Half) -> Result<u32, BlockError> {
+    let capacity = offered(disk.device.geometry().capacity);
+    let mut head = vec![0; HEAD_BYTES.min(capacity.0 * SECTOR_BYTES) as usize];
+    disk.device.read(Lba(0), &mut head)?;
+    Ok(crc32c::crc32c(&head))
+}
+
 impl Labels {
+    /// What the flash has is only good for the disk as it was left.
+    pub(super) fn refuse_changed_disk(&self, disk: &Half, flash: &Half) -> Result<(), HybridError> {
+        match self.superblock.head {
+            Some(head) if head != head_of(disk)? => {
+                Err(HybridError::Changed { disk: disk.name.clone(), flash: flash.name.clone() })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// An opening that was cut off leaves the flash one epoch ahead of the disk, and no record of it. If there is one, the
     /// disk is older than it should be.
     pub(super) fn refuse_records_of(&self, epoch: u64, disk: &Half, flash: &Half) -> Result<(), HybridError> {
@@ -226,6 +248,7 @@ pub fn create(disk: &Half, flash: &Half) -> Result<Labels, HybridError> {
         tail_sequence: 1,
         durable: 0,
         written: 0,
+        head: None,
         tail_epoch: 1,
     };
     // Between the two copies, the later generation of an older pair must not win.

@@ -191,6 +191,8 @@ fn options(cache: &CacheSpec) -> Options {
 pub(crate) fn drain(hybrid: &Hybrid, tell: &mut dyn FnMut(&Progress) -> bool) -> anyhow::Result<ByteSize> {
     let total = hybrid.stats().cached;
     let mut told = true;
+    // It has to be awake for its mark, too.
+    hybrid.hold_awake();
     let drained = std::thread::scope(|scope| {
         let work = scope.spawn(|| hybrid.drain());
         while !work.is_finished() {
@@ -204,6 +206,9 @@ pub(crate) fn drain(hybrid: &Hybrid, tell: &mut dyn FnMut(&Progress) -> bool) ->
         }
         work.join().unwrap_or(Err(HybridError::Closed))
     });
+    if drained.is_err() {
+        hybrid.let_sleep();
+    }
     match drained {
         Err(HybridError::Stopped) => bail!("nobody waits for it any more: what is not on the disk yet stays on flash"),
         drained => drained.context("bringing to the disk what is on flash")?,

@@ -172,6 +172,31 @@ fn after_a_clean_end_damage_of_the_last_record_is_noticed_too() {
 }
 
 #[test]
+fn a_disk_that_was_written_to_without_its_flash_is_refused() {
+    for asleep in [true, false] {
+        let pair = Pair::new(1000);
+        let hybrid = pair.open(by_hand(Algorithm::Whole));
+        hybrid.sleep().expect("it sleeps");
+        hybrid.write(Lba(100), &fill(1, 8), Durability::Cached).expect("to the log");
+        if !asleep {
+            hybrid.wake().expect("it wakes");
+            hybrid.write(Lba(0), &fill(1, 8), Durability::Cached).expect("to the disk");
+        }
+        hybrid.close().expect("it can be closed");
+        drop(pair.try_open(Options::default()).expect("nobody touched it"));
+        pair.open(by_hand(Algorithm::Whole)).close().expect("it can be closed");
+        pair.bed.inner.write(Lba(2), &fill(7, 1), Durability::Cached).expect("memory");
+        assert!(matches!(pair.try_open(Options::default()).map(|_| ()), Err(HybridError::Changed { .. })));
+        assert!(matches!(check(&pair.disk, &pair.flash), Err(HybridError::Changed { .. })));
+    }
+    // With nothing on flash there is nothing to mix up.
+    let pair = Pair::new(1000);
+    pair.open(Options::default()).close().expect("it can be closed");
+    pair.bed.inner.write(Lba(2), &fill(7, 1), Durability::Cached).expect("memory");
+    assert_eq!(read(&pair.open(Options::default()), 2, 1), fill(7, 1));
+}
+
+#[test]
 fn one_copy_of_each_label_is_enough() {
     for copy in [Lba(0), Lba(8)] {
         let pair = Pair::new(1000);
