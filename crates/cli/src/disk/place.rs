@@ -6,13 +6,15 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use anyhow::bail;
 use thiserror::Error;
 
-use super::protocol::{Answer, DiskClient, Request};
+use super::protocol::{Answer, DiskClient, DiskStatus, Request};
+use crate::client::ClientError;
 use crate::config::ConfigErrors;
 use crate::config::disk::{self, BadDiskName, DiskName, DiskSpec};
 use crate::pool;
-use crate::text::quoted;
+use crate::text::{quoted, visible};
 
 /// A disk that cannot be found.
 #[derive(Debug, Error)]
@@ -36,10 +38,26 @@ pub(crate) struct Meant {
 }
 
 impl Meant {
-    /// The way to its daemon.
-    pub(crate) fn client(&self) -> DiskClient {
-        DiskClient::new(&control(&self.name))
+    /// The way to its daemon, which must not serve another disk of the same name.
+    pub(crate) fn client(&self) -> anyhow::Result<DiskClient> {
+        if let Some(spec) = &self.spec {
+            return Ok(client_of(spec)?.0);
+        }
+        Ok(DiskClient::new(&control(&self.name)))
     }
+}
+
+/// The way to the daemon of this very disk, and how it stands.
+pub(crate) fn client_of(spec: &DiskSpec) -> anyhow::Result<(DiskClient, DiskStatus)> {
+    let client = DiskClient::new(&control(&spec.name));
+    let Answer::Status(status) = client.ask(&Request::Status)? else { return Err(ClientError::Unexpected.into()) };
+    let flash = spec.cache.as_ref().map(|cache| cache.flash.identity());
+    if (&status.disk, &status.flash) != (&spec.disk.identity(), &flash) {
+        let flash = status.flash.as_ref().map_or(String::new(), |flash| format!(", flash {}", visible(flash)));
+        let (name, disk) = (&spec.name, visible(&status.disk));
+        bail!("{name} is served already with another configuration (disk {disk}{flash}); give this one another name");
+    }
+    Ok((client, *status))
 }
 
 /// Where a disk's daemon listens.

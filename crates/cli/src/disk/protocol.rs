@@ -56,6 +56,11 @@ pub(crate) struct DiskStatus {
     pub(crate) kind: String,
     pub(crate) size: ByteSize,
     pub(crate) read_only: bool,
+    /// What it is made of: a real path, or a device without one.
+    #[serde(default)]
+    pub(crate) disk: String,
+    #[serde(default)]
+    pub(crate) flash: Option<String>,
     pub(crate) pid: u32,
     pub(crate) version: String,
     pub(crate) uptime_seconds: u64,

@@ -19,6 +19,7 @@ use umbrella_fs::control::socket::{BindError, Listener};
 use super::offered::Offered;
 use super::place;
 use super::service::{DiskService, End, Served};
+use crate::client::ClientError;
 use crate::config::disk::{DiskSpec, Listen};
 use crate::daemon::Starter;
 use crate::output::reasons;
@@ -40,9 +41,10 @@ pub(crate) enum Here {
 pub(crate) fn serve(spec: DiskSpec, here: Here, starter: Option<&Starter>) -> anyhow::Result<()> {
     let name = spec.name.clone();
     let control = Listener::bind(&place::control(&name)).map_err(|error| match error {
-        BindError::Answered { pid, .. } => {
-            anyhow::anyhow!("{name} is served already, by process {pid} (see `umbrella disk status {name}`)")
-        }
+        BindError::Answered { pid, .. } => match place::client_of(&spec) {
+            Err(other) if !other.is::<ClientError>() => other,
+            _ => anyhow::anyhow!("{name} is served already, by process {pid} (see `umbrella disk status {name}`)"),
+        },
         error @ BindError::Io { .. } => error.into(),
     })?;
     let (end, ends) = channel();

@@ -120,6 +120,8 @@ impl DiskService {
             kind: offered.kind().to_owned(),
             size: offered.size(),
             read_only: offered.spec.read_only,
+            disk: offered.spec.disk.identity(),
+            flash: offered.spec.cache.as_ref().map(|cache| cache.flash.identity()),
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime_seconds: self.since.elapsed().as_secs(),

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::bail;
 use clap::Args;
 use serde_json::json;
 
@@ -36,12 +37,15 @@ pub(super) struct AttachArgs {
 impl AttachArgs {
     pub(super) fn run(self, verbose: u8) -> anyhow::Result<ExitCode> {
         let spec = self.source.read()?;
-        let client = DiskClient::new(&place::control(&spec.name));
-        let request = if place::is_served(&spec.name) {
-            Request::Attach
+        let (client, request) = if place::is_served(&spec.name) {
+            let (client, status) = place::client_of(&spec)?;
+            if spec.read_only && !status.read_only {
+                bail!("{} is served already, and can be written; detach it first to attach it --read-only", spec.name);
+            }
+            (client, Request::Attach)
         } else {
             serve::start(&self.source, &spec.name, Here::Attached, self.log.as_deref(), verbose)?;
-            Request::Status
+            (DiskClient::new(&place::control(&spec.name)), Request::Status)
         };
         let Answer::Status(status) = client.ask(&request)? else { return Err(ClientError::Unexpected.into()) };
         let device = status.device.unwrap_or_default();

@@ -115,6 +115,9 @@ fn look(disk: DiskSpec) -> Report {
 /// Reads both halves of a hybrid disk that nobody uses.
 fn look_at_halves(disk: &DiskSpec, cache: &CacheSpec, report: &mut Report) {
     if place::is_served(&disk.name) {
+        if let Err(error) = place::client_of(disk) {
+            return report.errors.push(Message::Device { message: reasons(&error) });
+        }
         let message =
             format!("{} is served: its halves are not looked at (see `umbrella disk status {}`)", disk.name, disk.name);
         return report.warnings.push(Message::Device { message });

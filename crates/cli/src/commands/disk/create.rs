@@ -56,6 +56,7 @@ impl CreateArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let spec = self.source.read()?;
         if place::is_served(&spec.name) {
+            place::client_of(&spec)?;
             bail!("{} is served; detach it first (`umbrella disk detach {}`)", spec.name, spec.name);
         }
         let created = create(&spec, self.force)?;

@@ -65,7 +65,7 @@ impl DetachArgs {
             return Ok(Detached { name: spec.name.to_string(), outcome: Outcome::Detached, drained });
         }
         let request = Request::Detach { keep_cache: self.keep_cache, force: self.force };
-        let answer = meant.client().work(&request, &mut |progress| {
+        let answer = meant.client()?.work(&request, &mut |progress| {
             view.show(&progress);
         });
         let Answer::Detached(detached) = answer? else { return Err(ClientError::Unexpected.into()) };

@@ -78,7 +78,7 @@ impl StatusArgs {
 }
 
 fn ask(meant: &Meant) -> anyhow::Result<DiskStatus> {
-    let Answer::Status(status) = meant.client().ask(&Request::Status)? else {
+    let Answer::Status(status) = meant.client()?.ask(&Request::Status)? else {
         return Err(ClientError::Unexpected.into());
     };
     Ok(*status)

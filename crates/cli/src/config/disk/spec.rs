@@ -110,6 +110,20 @@ impl DeviceSpec {
         }
     }
 
+    /// What tells it from others: its file by its real path, else all that is said of it.
+    pub(crate) fn identity(&self) -> String {
+        match self {
+            DeviceSpec::File { path, .. } | DeviceSpec::Emulated { path: Some(path), .. } => {
+                path.canonicalize().unwrap_or_else(|_| path.clone()).display().to_string()
+            }
+            DeviceSpec::Emulated { profile, speed, path: None, size } => {
+                let size = size.map_or(String::new(), |size| format!(",size={}", size.0));
+                format!("emulated:profile={profile},speed={}{size}", speed.0)
+            }
+            DeviceSpec::Memory { size } => format!("memory:size={}", size.0),
+        }
+    }
+
     /// What a disk on it is called when nobody says: its file's name, else its kind.
     pub(crate) fn name(&self) -> Result<DiskName, BadDiskName> {
         let file = self.path().and_then(|path| path.file_name());
