@@ -37,6 +37,11 @@ impl Offered {
     pub(crate) fn open(spec: DiskSpec) -> anyhow::Result<Offered> {
         let Some(cache) = &spec.cache else {
             let access = if spec.read_only { Access::ReadOnly } else { Access::ReadWrite };
+            if access == Access::ReadWrite
+                && let Some(refusal) = open::needs_flash(&spec.disk)
+            {
+                bail!("{refusal}");
+            }
             let disk = Part::open(&spec.disk, access)?;
             let emulated = disk.emulated.clone().map(|emulated| emulated as Arc<dyn Spindle>);
             let motor = emulated.or_else(|| open::motor(&spec.disk)?.ok());

@@ -1,20 +1,24 @@
 //! Opens what a disk is made of.
 
 use std::fs::OpenOptions;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use umbrella_block::BlockDevice;
 use umbrella_block::emulated::{EmulatedDisk, TimeScale};
 use umbrella_block::file::{Access, Cache, FileDevice, OpenOptions as FileOptions};
-use umbrella_block::hybrid::Half;
+use umbrella_block::hybrid::format::{LEAST_LOG, LOG_START};
+use umbrella_block::hybrid::{self, Half};
 use umbrella_block::memory::Memory;
 use umbrella_block::spindle::{self, NoSpindle, Spindle};
 use umbrella_model::device::{Options, Profile, profile};
 use umbrella_policy::spin_down::Costs;
-use umbrella_units::{ByteSize, Nanos};
+use umbrella_units::{ByteSize, Nanos, SECTOR_BYTES};
 
 use crate::config::disk::DeviceSpec;
 use crate::text::visible_path;
@@ -35,6 +39,11 @@ pub(crate) struct Part {
 impl Part {
     /// Opens a device as a program would use it.
     pub(crate) fn open(spec: &DeviceSpec, access: Access) -> anyhow::Result<Part> {
+        if let (Some(path), Some(_)) = (spec.path(), spec.size())
+            && path.try_exists().is_ok_and(|exists| !exists)
+        {
+            bail!("{} is not there yet: `umbrella disk create CONFIG` makes it", visible_path(path));
+        }
         match spec {
             DeviceSpec::File { path, direct, .. } => {
                 let cache = if *direct { Cache::Direct } else { Cache::Page };
@@ -112,6 +121,37 @@ pub(crate) fn costs(spec: &DeviceSpec) -> anyhow::Result<Costs> {
     Ok(Costs { break_even: Nanos((virtual_time.0 as f64 / speed) as u64) })
 }
 
+/// Why a disk should not be written on its own: it is half of a hybrid disk.
+pub(crate) fn needs_flash(spec: &DeviceSpec) -> Option<String> {
+    let disk = Part::open_data(spec, Access::ReadOnly).ok()??;
+    let tag = hybrid::read_tag(&disk.half()).ok()?;
+    Some(format!(
+        "{} belongs together with the flash {}: without it, its data may be old; give [flash], or serve it --read-only",
+        disk.name, tag.flash
+    ))
+}
+
+/// The smallest flash that can be put before a disk.
+pub(crate) const LEAST_FLASH: ByteSize = ByteSize((LOG_START.0 + LEAST_LOG) * SECTOR_BYTES);
+
+/// Fails if the data of a device is what somebody uses by way of a loop device.
+pub(crate) fn refuse_looped(spec: &DeviceSpec) -> anyhow::Result<()> {
+    let Some(path) = spec.path().and_then(|path| path.canonicalize().ok()) else { return Ok(()) };
+    // Without that list, there are no loop devices.
+    for entry in std::fs::read_dir("/sys/block").into_iter().flatten().flatten() {
+        let Ok(backing) = std::fs::read(entry.path().join("loop/backing_file")) else { continue };
+        if backing.strip_suffix(b"\n") != Some(path.as_os_str().as_bytes()) {
+            continue;
+        }
+        let device = Path::new("/dev").join(entry.file_name());
+        let claim = rustix::fs::open(&device, OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC, Mode::empty());
+        if claim.is_err_and(|error| error == Errno::BUSY) {
+            bail!("{} is in use as {}; unmount that first", visible_path(&path), visible_path(&device));
+        }
+    }
+    Ok(())
+}
+
 /// Makes the file of a device if it is missing and its size is known. Returns whether it did.
 pub(crate) fn make(spec: &DeviceSpec) -> anyhow::Result<bool> {
     let (DeviceSpec::File { path, size, .. } | DeviceSpec::Emulated { path: Some(path), size, .. }) = spec else {
@@ -123,6 +163,11 @@ pub(crate) fn make(spec: &DeviceSpec) -> anyhow::Result<bool> {
     }
     let Some(size) = size else { bail!("{shown} does not exist; say its size so that it can be made") };
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    file.and_then(|file| file.set_len(size.0)).with_context(|| format!("making {shown}"))?;
+    let file = file.with_context(|| format!("making {shown}"))?;
+    if let Err(error) = file.set_len(size.0) {
+        // Half a file is none.
+        let _ = std::fs::remove_file(path);
+        return Err(error).with_context(|| format!("making {shown}"));
+    }
     Ok(true)
 }

@@ -10,12 +10,13 @@ use clap::Args;
 use serde::Serialize;
 use umbrella_block::file::Access;
 use umbrella_block::hybrid::{self, CheckReport};
+use umbrella_units::ByteSize;
 
 use super::source::SourceArgs;
 use crate::config::ConfigErrors;
 use crate::config::ErrorReport;
 use crate::config::disk::{CacheSpec, DeviceSpec, DiskSpec};
-use crate::disk::open::Part;
+use crate::disk::open::{self, LEAST_FLASH, Part};
 use crate::disk::place;
 use crate::output::{self, reasons};
 use crate::text::{count, visible_path};
@@ -104,6 +105,12 @@ fn look(disk: DiskSpec) -> Report {
             Err(error) => report.errors.push(Message::Device { message: format!("{part}: {error}") }),
         }
     }
+    if let Some(problem) = disk.cache.as_ref().and_then(|cache| too_small(&cache.flash)) {
+        report.errors.push(Message::Device { message: problem });
+    }
+    if disk.cache.is_none() {
+        report.warnings.extend(open::needs_flash(&disk.disk).map(|message| Message::Device { message }));
+    }
     if let (Some(cache), true) = (&disk.cache, report.errors.is_empty() && report.warnings.is_empty()) {
         look_at_halves(&disk, cache, &mut report);
     }
@@ -137,13 +144,22 @@ fn look_at_halves(disk: &DiskSpec, cache: &CacheSpec, report: &mut Report) {
     }
 }
 
+/// Why a flash is too small, if it is: what is there counts, else what would be made.
+pub(super) fn too_small(flash: &DeviceSpec) -> Option<String> {
+    let file = flash.path().and_then(|path| std::fs::metadata(path).ok());
+    let size = match file {
+        Some(file) if file.is_file() => Some(ByteSize(file.len())),
+        Some(_) => None,
+        None => flash.size(),
+    };
+    let size = size.filter(|size| *size < LEAST_FLASH)?;
+    Some(format!("flash: {size} is too small; give it at least {LEAST_FLASH}"))
+}
+
 /// What is odd about a device, or why it cannot be used.
 fn look_at(path: &Path, device: &DeviceSpec) -> Result<Option<String>, String> {
     let shown = visible_path(path);
-    let size = match device {
-        DeviceSpec::File { size, .. } | DeviceSpec::Emulated { size, .. } => *size,
-        DeviceSpec::Memory { size } => Some(*size),
-    };
+    let size = device.size();
     match std::fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound && size.is_some() => {
             Ok(Some(format!("{shown} is not there yet (`umbrella disk create` makes it)")))
@@ -154,7 +170,7 @@ fn look_at(path: &Path, device: &DeviceSpec) -> Result<Option<String>, String> {
         Err(error) => Err(format!("{shown} cannot be looked at: {error}")),
         Ok(data) if !is_disk(&data) => Err(format!("{shown} is neither a regular file nor a block device")),
         Ok(data) => Ok(size.filter(|size| data.is_file() && data.len() != size.0).map(|size| {
-            let is = umbrella_units::ByteSize(data.len());
+            let is = ByteSize(data.len());
             format!("{shown} has {is}, and not {size}; what is there counts")
         })),
     }

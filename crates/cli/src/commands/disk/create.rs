@@ -1,5 +1,6 @@
 //! `umbrella disk create`: makes what a disk needs before it can be offered.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
@@ -9,11 +10,13 @@ use umbrella_block::file::Access;
 use umbrella_block::hybrid::{self, HybridError};
 use umbrella_units::{ByteSize, SECTOR_BYTES};
 
+use super::check::too_small;
 use super::source::SourceArgs;
 use crate::config::disk::{CacheSpec, DeviceSpec, DiskSpec};
 use crate::disk::open::{self, Part};
 use crate::disk::place;
 use crate::output;
+use crate::text::visible_path;
 
 /// Make the files that are missing, and join disk and flash to a hybrid disk.
 ///
@@ -70,18 +73,33 @@ impl CreateArgs {
 }
 
 fn create(spec: &DiskSpec, force: bool) -> anyhow::Result<Created> {
+    if let Some(problem) = spec.cache.as_ref().and_then(|cache| too_small(&cache.flash)) {
+        bail!("{problem}");
+    }
     let mut made = Vec::new();
+    let created = make_and_join(spec, force, &mut made);
+    if created.is_err() {
+        for file in &made {
+            std::fs::remove_file(file).with_context(|| format!("removing {}", visible_path(file)))?;
+        }
+    }
+    created
+}
+
+fn make_and_join(spec: &DiskSpec, force: bool, made: &mut Vec<PathBuf>) -> anyhow::Result<Created> {
     for device in std::iter::once(&spec.disk).chain(spec.cache.as_ref().map(|cache| &cache.flash)) {
+        open::refuse_looped(device)?;
         if open::make(device)?
             && let Some(path) = device.path()
         {
-            made.push(path.display().to_string());
+            made.push(path.clone());
         }
     }
     let (pair, size) = match &spec.cache {
         Some(cache) => join(spec, cache, force)?,
         None => (None, Part::open_data(&spec.disk, Access::ReadOnly)?.map(|disk| disk.device.geometry().size())),
     };
+    let made = made.iter().map(|path| path.display().to_string()).collect();
     Ok(Created { name: spec.name.to_string(), size: size.unwrap_or_default(), pair, made })
 }
 

@@ -110,6 +110,14 @@ impl DeviceSpec {
         }
     }
 
+    /// How large it is said to be.
+    pub(crate) fn size(&self) -> Option<ByteSize> {
+        match self {
+            DeviceSpec::File { size, .. } | DeviceSpec::Emulated { size, .. } => *size,
+            DeviceSpec::Memory { size } => Some(*size),
+        }
+    }
+
     /// What tells it from others: its file by its real path, else all that is said of it.
     pub(crate) fn identity(&self) -> String {
         match self {
