@@ -79,15 +79,16 @@ pub(crate) struct Spans {
 
 /// Reads a configuration and checks everything that can be known without looking at the disks.
 pub(crate) fn read(path: &Path) -> Result<Config, ConfigErrors> {
-    parse(path, bytes_of(path)?)
+    parse(path, bytes_of(path, "docs/configuration.md")?)
 }
 
-fn bytes_of(path: &Path) -> Result<Vec<u8>, ConfigErrors> {
+/// The bytes of a configuration, which that page describes.
+fn bytes_of(path: &Path, page: &'static str) -> Result<Vec<u8>, ConfigErrors> {
     let unread = |problem| ConfigErrors::whole_file(path, problem);
     let mut bytes = Vec::new();
     File::open(path)
         .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
-        .map_err(|error| unread(Problem::unreadable(&error)))?;
+        .map_err(|error| unread(Problem::unreadable(&error, page)))?;
     if bytes.len() as u64 > MAX_BYTES {
         return Err(unread(Problem::TooLarge { limit: MAX_BYTES }));
     }

@@ -19,8 +19,11 @@ use crate::text::{self, quoted, quoted_list, visible_path};
 pub(crate) enum Problem {
     #[error("cannot be read: {reason}")]
     Unreadable { reason: String },
-    #[error("does not exist; name a configuration file (docs/configuration.md describes it)")]
-    Missing,
+    #[error("does not exist; name a configuration file ({page} describes it)")]
+    Missing {
+        /// What describes it.
+        page: &'static str,
+    },
     #[error("is larger than {limit} bytes, the most that is read; is it a configuration?")]
     TooLarge { limit: u64 },
     #[error("not UTF-8: the byte 0x{byte:02x} begins no character; save the file as UTF-8")]
@@ -178,9 +181,9 @@ pub(crate) enum Problem {
 
 impl Problem {
     /// A file that cannot be opened or read.
-    pub(crate) fn unreadable(error: &std::io::Error) -> Problem {
+    pub(crate) fn unreadable(error: &std::io::Error, page: &'static str) -> Problem {
         match error.kind() {
-            std::io::ErrorKind::NotFound => Problem::Missing,
+            std::io::ErrorKind::NotFound => Problem::Missing { page },
             _ => Problem::Unreadable { reason: error.to_string() },
         }
     }

@@ -358,7 +358,7 @@ fn a_huge_file_is_not_read() {
 fn a_missing_file_and_a_directory_are_told_apart() {
     let dir = tempfile::tempdir().unwrap();
     let missing = read(&dir.path().join("no.toml")).unwrap_err();
-    assert_eq!(missing.problems(), [&Problem::Missing]);
+    assert_eq!(missing.problems(), [&Problem::Missing { page: "docs/configuration.md" }]);
     assert!(missing.to_string().contains("no.toml: does not exist"), "{missing}");
     assert!(read(dir.path()).unwrap_err().to_string().contains("cannot be read: Is a directory"));
 }

@@ -28,12 +28,21 @@ pub(crate) struct Attached {
 
 impl Attached {
     /// Attaches a disk, by way of a file in `folder`. A mount that a dead daemon left there is taken away.
-    pub(crate) fn new(disk: Arc<dyn BlockDevice>, folder: PathBuf, access: Access) -> anyhow::Result<Attached> {
-        let shown = visible_path(&folder);
-        if mounts::is_dead(&folder) {
-            mounts::detach(&folder, true).with_context(|| format!("taking away the dead mount at {shown}"))?;
+    pub(crate) fn new(disk: Arc<dyn BlockDevice>, folder: &Path, access: Access) -> anyhow::Result<Attached> {
+        let shown = visible_path(folder);
+        if mounts::is_dead(folder) {
+            mounts::detach(folder, true).with_context(|| format!("taking away the dead mount at {shown}"))?;
         }
-        DirBuilder::new().recursive(true).mode(0o700).create(&folder).with_context(|| shown)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(folder).with_context(|| shown)?;
+        let attached = Attached::at(disk, folder.to_owned(), access);
+        if attached.is_err() {
+            // The folder is only a place to mount at.
+            let _ = std::fs::remove_dir(folder);
+        }
+        attached
+    }
+
+    fn at(disk: Arc<dyn BlockDevice>, folder: PathBuf, access: Access) -> anyhow::Result<Attached> {
         let geometry = disk.geometry();
         let file = LoopFile::mount(disk, &folder, access)?;
         let options = AttachOptions {

@@ -29,6 +29,8 @@ pub(crate) struct Offered {
     /// The motor of a disk that is not hybrid.
     motor: Option<Arc<dyn Spindle>>,
     flash: Option<Part>,
+    /// Why its disk is never put to sleep, though it should be.
+    pub(crate) sleepless: Option<String>,
     hybrid: Option<Arc<Hybrid>>,
 }
 
@@ -45,13 +47,20 @@ impl Offered {
             let disk = Part::open(&spec.disk, access)?;
             let emulated = disk.emulated.clone().map(|emulated| emulated as Arc<dyn Spindle>);
             let motor = emulated.or_else(|| open::motor(&spec.disk)?.ok());
-            return Ok(Offered { disk, motor, flash: None, hybrid: None, spec });
+            return Ok(Offered { disk, motor, flash: None, sleepless: None, hybrid: None, spec });
         };
         let (disk, flash) = halves(&spec, cache)?;
         let spin_down = SpinDown::parse(&cache.settings.spin_down.to_string(), open::costs(&spec.disk)?)?;
-        let spindle = disk.spindle(&spec.disk);
+        let (spindle, sleepless) = match disk.motor(&spec.disk) {
+            Ok(spindle) => (spindle, None),
+            Err(reason) => (open::no_motor(), (!cache.settings.spin_down.is_never()).then_some(reason)),
+        };
+        let sleepless = sleepless.map(|reason| format!("{reason} (it is treated as if it slept)"));
+        if let Some(sleepless) = &sleepless {
+            tracing::warn!("{sleepless}");
+        }
         let hybrid = Hybrid::open(disk.half(), flash.half(), spindle, options(cache), Some(spin_down))?;
-        Ok(Offered { disk, motor: None, flash: Some(flash), hybrid: Some(Arc::new(hybrid)), spec })
+        Ok(Offered { disk, motor: None, flash: Some(flash), sleepless, hybrid: Some(Arc::new(hybrid)), spec })
     }
 
     /// What programs read and write.
@@ -158,7 +167,8 @@ pub(crate) fn detach_unserved(spec: &DiskSpec, tell: &mut dyn FnMut(&Progress) -
         bail!("{} is not served, and has no flash: there is nothing to detach", spec.name)
     };
     let (disk, flash) = halves(spec, cache)?;
-    let opened = Hybrid::open(disk.half(), flash.half(), disk.spindle(&spec.disk), options(cache), None);
+    let spindle = disk.motor(&spec.disk).unwrap_or_else(|_| open::no_motor());
+    let opened = Hybrid::open(disk.half(), flash.half(), spindle, options(cache), None);
     match opened {
         Ok(hybrid) => {
             let drained = drain(&hybrid, tell)?;

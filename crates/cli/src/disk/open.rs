@@ -89,18 +89,19 @@ impl Part {
         Half { name: self.name.clone(), device: Arc::clone(&self.device) }
     }
 
-    /// Its motor, or what stands in for one.
-    pub(crate) fn spindle(&self, spec: &DeviceSpec) -> Arc<dyn Spindle> {
+    /// Its motor, or why it cannot be put to sleep.
+    pub(crate) fn motor(&self, spec: &DeviceSpec) -> Result<Arc<dyn Spindle>, String> {
         match (&self.emulated, motor(spec)) {
-            (Some(emulated), _) => emulated.clone(),
-            (None, Some(Ok(spindle))) => spindle,
-            (None, Some(Err(error))) => {
-                tracing::warn!("{error}: it is treated as if it slept, and goes on turning");
-                Arc::new(NoSpindle::default())
-            }
-            (None, None) => Arc::new(NoSpindle::default()),
+            (Some(emulated), _) => Ok(emulated.clone()),
+            (None, Some(opened)) => opened.map_err(|error| error.to_string()),
+            (None, None) => Err(format!("{} cannot be put to sleep: it is no disk with a motor", self.name)),
         }
     }
+}
+
+/// What stands in for a motor where there is none.
+pub(crate) fn no_motor() -> Arc<dyn Spindle> {
+    Arc::new(NoSpindle::default())
 }
 
 /// The motor of a real disk; nothing for a regular file and for memory.

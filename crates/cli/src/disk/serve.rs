@@ -48,17 +48,10 @@ pub(crate) fn serve(spec: DiskSpec, here: Here, starter: Option<&Starter>) -> an
         error @ BindError::Io { .. } => error.into(),
     })?;
     let (end, ends) = channel();
-    heed_signals(end.clone())?;
-    let addresses = addresses(&spec);
-    let limits = Limits { connections: usize::from(spec.nbd.connections), ..Limits::default() };
-    let offered = Offered::open(spec)?;
-    let server = Server::start(Exports::new(vec![offered.export()])?, &addresses, limits)?;
-    let listen: Vec<String> = server.addresses().map(|address| Listen::from(address).to_string()).collect();
-    tracing::info!("{name}: {}, {}, at {}", offered.kind(), offered.size(), listen.join(", "));
-    let mut served = Served { offered, server, attached: None };
-    if here == Here::Attached {
-        served.attach()?;
-    }
+    // While the socket is still bound: nobody else can have it.
+    let served = open(spec, here, &end).inspect_err(|_| {
+        let _ = std::fs::remove_file(place::control(&name));
+    })?;
     let served = Arc::new(Mutex::new(Some(served)));
     let serving = control.serve(DiskService { served: Arc::clone(&served), end, since: Instant::now() });
     if let Some(starter) = starter {
@@ -77,6 +70,23 @@ pub(crate) fn serve(spec: DiskSpec, here: Here, starter: Option<&Starter>) -> an
     };
     drop(serving);
     result
+}
+
+/// Opens the disk and offers it (step 2).
+fn open(spec: DiskSpec, here: Here, end: &Sender<End>) -> anyhow::Result<Served> {
+    heed_signals(end.clone())?;
+    let name = spec.name.clone();
+    let addresses = addresses(&spec);
+    let limits = Limits { connections: usize::from(spec.nbd.connections), ..Limits::default() };
+    let offered = Offered::open(spec)?;
+    let server = Server::start(Exports::new(vec![offered.export()])?, &addresses, limits)?;
+    let listen: Vec<String> = server.addresses().map(|address| Listen::from(address).to_string()).collect();
+    tracing::info!("{name}: {}, {}, at {}", offered.kind(), offered.size(), listen.join(", "));
+    let mut served = Served { offered, server, attached: None };
+    if here == Here::Attached {
+        served.attach()?;
+    }
+    Ok(served)
 }
 
 /// Waits for the end, and until the block device is away. While that is in use, whoever asked for a detachment is refused; after a signal

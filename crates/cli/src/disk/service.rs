@@ -81,7 +81,7 @@ impl Served {
     pub(crate) fn attach(&mut self) -> anyhow::Result<()> {
         if self.attached.is_none() {
             let folder = place::folder(&self.offered.spec.name);
-            let attached = Attached::new(self.offered.device(), folder, self.offered.access())?;
+            let attached = Attached::new(self.offered.device(), &folder, self.offered.access())?;
             tracing::info!("attached to {}", attached.device().display());
             self.attached = Some(attached);
         }
@@ -130,7 +130,7 @@ impl DiskService {
             clients: connections,
             power: offered.power(),
             cache: offered.cache_status(),
-            trouble: refuses.into_iter().chain(drain_failure).collect(),
+            trouble: refuses.into_iter().chain(drain_failure).chain(offered.sleepless.clone()).collect(),
             at_risk,
         }
     }

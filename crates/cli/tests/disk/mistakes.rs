@@ -1,7 +1,9 @@
 //! What a user may get wrong, and what must not happen then.
 
 use std::fs::{self, File};
+use std::process::Command;
 
+use super::support::process::as_nobody;
 use super::support::{MIB, run};
 use super::{House, said};
 
@@ -76,4 +78,56 @@ fn a_flash_that_is_too_small_is_refused_before_anything_is_made() {
     let pair = ["--disk", "file:path=disk,size=64MiB", "--flash", "file:path=no/flash,size=16MiB"];
     house.refused(&[&["create"], &pair[..]].concat(), 1, &["no/flash"]);
     assert!(!house.path("disk").exists());
+}
+
+#[test]
+fn a_daemon_that_did_not_start_leaves_nothing_to_connect_to() {
+    let house = House::new();
+    for args in [&["--disk", "nowhere"][..], &["--disk", "memory:size=1MiB", "--listen", "192.0.2.1:1"]] {
+        house.refused(&[&["serve", "--daemon"], args].concat(), 1, &[]);
+        house.refused(&[&["attach"], args].concat(), 1, &[]);
+    }
+    let left: Vec<_> = fs::read_dir(house.path("run/disks")).expect("it was made").flatten().collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn a_disk_attached_by_serve_names_its_device() {
+    let house = House::new();
+    let ram = ["serve", "--disk", "memory:size=1MiB", "--name", "ram", "--attach", "--daemon"];
+    let device = house.given(&ram);
+    assert!(device.starts_with("/dev/loop"), "{device}");
+    assert_eq!(house.status("ram")["device"], device.trim());
+    house.given(&["detach"]);
+    assert!(house.json(&ram)["device"].as_str().is_some_and(|device| device.starts_with("/dev/loop")));
+    house.given(&["detach"]);
+}
+
+#[test]
+fn a_configuration_that_is_missing_names_the_page_of_disks() {
+    House::new().refused(&["serve", "no.toml"], 1, &["no.toml: does not exist", "(docs/disk.md describes it)"]);
+}
+
+#[test]
+fn status_says_of_a_disk_without_a_motor_that_it_does_not_sleep() {
+    let house = House::new();
+    for (name, sleep, told) in [("sleeps", "fixed:timeout=0", 1), ("wakes", "never", 0)] {
+        let config = house.hybrid(name, sleep);
+        let config = config.to_str().expect("text");
+        house.given(&["create", config]);
+        house.given(&["serve", config, "--daemon"]);
+        let trouble = house.status(name)["trouble"].to_string();
+        assert_eq!(trouble.matches("cannot be put to sleep").count(), told, "{trouble}");
+    }
+    assert!(house.given(&["status"]).contains("cannot be put to sleep"));
+}
+
+#[test]
+fn only_root_attaches_and_others_are_told_so() {
+    let attach = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_umbrella"));
+        command.args(["disk", "attach", "--disk", "memory:size=1MiB"]).current_dir("/").output()
+    };
+    let output = as_nobody(attach).expect("the program can be started");
+    assert!(said(&output).contains("attach needs root"), "{}", said(&output));
 }

@@ -37,6 +37,7 @@ pub(super) struct AttachArgs {
 impl AttachArgs {
     pub(super) fn run(self, verbose: u8) -> anyhow::Result<ExitCode> {
         let spec = self.source.read()?;
+        serve::needs_root()?;
         let (client, request) = if place::is_served(&spec.name) {
             let (client, status) = place::client_of(&spec)?;
             if spec.read_only && !status.read_only {

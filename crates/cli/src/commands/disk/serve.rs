@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
 use serde_json::json;
 
@@ -32,7 +32,7 @@ EXAMPLES:
 pub(super) struct ServeArgs {
     #[command(flatten)]
     source: SourceArgs,
-    /// Also make it a block device of this machine, which the log names (needs root).
+    /// Also make it a block device of this machine (needs root). The log names it, and --daemon prints it.
     #[arg(long)]
     attach: bool,
     /// Go to the background once the disk can be used; if it fails, say why and end with 1.
@@ -53,6 +53,9 @@ impl ServeArgs {
     pub(super) fn run(self, verbose: u8) -> anyhow::Result<ExitCode> {
         // Before the directory is left, which paths may be relative to.
         let spec = self.source.read()?;
+        if self.attach {
+            needs_root()?;
+        }
         if self.announce {
             let starter = Starter::leave()?;
             serve(spec, self.here(), Some(&starter)).inspect_err(|error| starter.failed(error))?;
@@ -70,15 +73,28 @@ impl ServeArgs {
 
     fn in_background(&self, name: &DiskName, verbose: u8) -> anyhow::Result<()> {
         start(&self.source, name, self.here(), self.log.as_deref(), verbose)?;
-        if self.json {
+        if self.json || self.attach {
             let client = DiskClient::new(&place::control(name));
             let Answer::Status(status) = client.ask(&Request::Status).context("asking the new daemon")? else {
                 return Err(ClientError::Unexpected.into());
             };
-            output::json(&json!({ "name": status.name, "listen": status.listen, "pid": status.pid }))?;
+            if self.json {
+                let (name, device, listen, pid) = (status.name, status.device, status.listen, status.pid);
+                output::json(&json!({ "name": name, "device": device, "listen": listen, "pid": pid }))?;
+            } else {
+                output::line(&status.device.unwrap_or_default())?;
+            }
         }
         Ok(())
     }
+}
+
+/// Only root may make block devices.
+pub(super) fn needs_root() -> anyhow::Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        bail!("attach needs root");
+    }
+    Ok(())
 }
 
 /// Starts a daemon and waits for its word.

@@ -21,7 +21,7 @@ pub(crate) use spec::{
 
 /// Reads the configuration of a disk and checks everything that can be known without looking at devices.
 pub(crate) fn read(path: &Path) -> Result<DiskSpec, ConfigErrors> {
-    parse(path, super::bytes_of(path)?)
+    parse(path, super::bytes_of(path, "docs/disk.md")?)
 }
 
 /// Parses the text of a configuration. `path` names it in messages, and the disk if the text does not.

@@ -168,6 +168,13 @@ pub(crate) struct SleepSpec {
     text: String,
 }
 
+impl SleepSpec {
+    /// Whether the disk is to go on turning.
+    pub(crate) fn is_never(&self) -> bool {
+        self.text == "never"
+    }
+}
+
 /// A spin-down policy that cannot be had.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum BadSleep {
