@@ -131,3 +131,14 @@ fn only_root_attaches_and_others_are_told_so() {
     let output = as_nobody(attach).expect("the program can be started");
     assert!(said(&output).contains("attach needs root"), "{}", said(&output));
 }
+
+#[test]
+fn the_log_is_quiet_when_somebody_asks_for_extended_attributes() {
+    let house = House::new();
+    house.given(&["attach", "--disk", "memory:size=1MiB", "--name", "ram"]);
+    let file = house.path("run/disks/ram/disk");
+    rustix::fs::getxattr(&file, "user.any", &mut [0_u8; 16]).expect_err("it has none");
+    rustix::fs::listxattr(&file, &mut [0_u8; 16]).expect_err("it has none");
+    house.given(&["detach"]);
+    assert!(!house.logs().contains("xattr"), "{}", house.logs());
+}
