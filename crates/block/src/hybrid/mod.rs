@@ -18,7 +18,7 @@
 //! 6. The log forgets what was drained. Only now may such a write go past the log, or the place be overwritten: earlier,
 //!    a crash would bring the old data back over the new.
 //!
-//! Putting the disk to sleep (`engine`): 1. new calls no longer go to the disk; 2. those under way end; 3. the disk is flushed; 4. standby.
+//! Putting the disk to sleep (`motor`): 1. new calls no longer go to the disk; 2. those under way end; 3. the disk is flushed; 4. standby.
 //!
 //! After a failed flush, or when the log cannot be written, the disk refuses writes; what can be read is still read, and
 //! [`Hybrid::at_risk`] names what is only in the log.
@@ -33,6 +33,7 @@ mod engine;
 mod error;
 pub mod format;
 mod keeper;
+mod motor;
 mod occupied;
 mod pair;
 mod recover;

@@ -1,0 +1,79 @@
+//! Waking the disk, and putting it to sleep: the steps at the head of [`super`].
+
+use std::time::Instant;
+
+use parking_lot::MutexGuard;
+use umbrella_policy::flash_cache::Moment;
+
+use super::engine::{Shared, State};
+use super::error::HybridError;
+use super::pair;
+use super::stats::Motion;
+use crate::error::{BlockError, Operation};
+
+impl Shared {
+    /// Returns with the disk spinning.
+    pub(super) fn wake(&self, state: &mut MutexGuard<'_, State>) -> Result<(), BlockError> {
+        loop {
+            match state.disk {
+                Motion::Spinning => return Ok(()),
+                Motion::Stopping | Motion::Starting => self.spun.wait(state),
+                Motion::Asleep => {
+                    state.disk = Motion::Starting;
+                    let woken = MutexGuard::unlocked(state, || self.spindle.wake());
+                    state.disk = if woken.is_ok() { Motion::Spinning } else { Motion::Asleep };
+                    if woken.is_ok() {
+                        if let Some(since) = state.slept_since.take() {
+                            state.tally.asleep += since.elapsed();
+                        }
+                        state.tally.spin_ups += 1;
+                        self.moment(state, Moment::SpunUp);
+                        // While the disk slept there was nothing to look at.
+                        self.keeper.notify_all();
+                    }
+                    self.spun.notify_all();
+                    self.room.notify_all();
+                    return woken;
+                }
+            }
+        }
+    }
+
+    /// Puts the disk to sleep; see the steps at the head of the module.
+    pub(super) fn sleep(&self) -> Result<(), HybridError> {
+        let mut state = self.state.lock();
+        if state.disk != Motion::Spinning || state.draining {
+            return Ok(());
+        }
+        state.disk = Motion::Stopping;
+        while state.direct_reads > 0 || !state.direct_writes.is_empty() {
+            self.room.wait(&mut state);
+        }
+        let (done, unflushed) = (state.direct_done, state.direct_done > state.direct_flushed);
+        let slept = MutexGuard::unlocked(&mut state, || {
+            if unflushed {
+                self.disk.device.flush().map_err(|error| (Operation::Flush, error))?;
+            }
+            let head = pair::head_of(&self.disk).map_err(|error| (Operation::Read, error))?;
+            self.spindle.standby().map_err(|error| (Operation::Power, error))?;
+            Ok(head)
+        });
+        match &slept {
+            Ok(head) => {
+                state.head = Some(*head);
+                state.disk = Motion::Asleep;
+                state.direct_flushed = done;
+                state.slept_since = Some(Instant::now());
+                state.tally.spin_downs += 1;
+            }
+            Err((operation, error)) => {
+                state.disk = Motion::Spinning;
+                if *operation == Operation::Flush {
+                    self.poison(&mut state, &self.disk, Operation::Flush, error);
+                }
+            }
+        }
+        self.spun.notify_all();
+        slept.map(|_| ()).map_err(|(_, error)| HybridError::Device(error))
+    }
+}
