@@ -1,10 +1,11 @@
 //! What a user may get wrong, and what must not happen then.
 
 use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use super::support::process::as_nobody;
-use super::support::{MIB, run};
+use super::support::{MIB, run, temp_dir};
 use super::{House, said};
 
 #[test]
@@ -124,8 +125,15 @@ fn status_says_of_a_disk_without_a_motor_that_it_does_not_sleep() {
 
 #[test]
 fn only_root_attaches_and_others_are_told_so() {
+    // Where the program was built may be closed to others.
+    let folder = temp_dir("nobody");
+    let program = folder.path().join("umbrella");
+    fs::copy(env!("CARGO_BIN_EXE_umbrella"), &program).expect("there is room");
+    for path in [folder.path(), &program] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("they are ours");
+    }
     let attach = || {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_umbrella"));
+        let mut command = Command::new(&program);
         command.args(["disk", "attach", "--disk", "memory:size=1MiB"]).current_dir("/").output()
     };
     let output = as_nobody(attach).expect("the program can be started");
