@@ -2,6 +2,7 @@
 
 mod error;
 pub mod flash_cache;
+pub mod log_layout;
 mod params;
 pub mod placement;
 pub mod spin_down;

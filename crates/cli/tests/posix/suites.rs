@@ -178,7 +178,8 @@ fn fsx_passes_where_the_first_branch_overflows() {
     let pool = Pool::builder().branch("tiny", tiny.path()).branch("large", large.path()).limit(fsx_limit()).mount();
     fsx(&pool, BetweenOpens::Nothing, MappedReads::Some);
     assert!(pool.moves() > 5, "files overflowed: {} moves", pool.moves());
-    assert_eq!(pool.branch_status("tiny").files_moved_in, 0, "nothing moves to a full branch");
+    let back = pool.branch_status("tiny").files_moved_in;
+    assert!(back < pool.moves() / 2, "files move back only when another one has left room: {back} of {}", pool.moves());
     let left: [Vec<PathBuf>; 2] = [tiny.files(), large.files()];
     assert_eq!(left, [Vec::<PathBuf>::new(), Vec::new()], "nothing is left behind");
 }

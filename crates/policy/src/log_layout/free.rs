@@ -1,0 +1,149 @@
+//! Free segments, by where on the disk they lie, and which one a stream gets.
+
+use std::collections::BTreeSet;
+
+use super::ids::{SegmentNo, Shape, Stream};
+
+/// Where on the disk the streams write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Geography {
+    /// Anywhere: the next free segment after the last one that was opened, as a log goes round.
+    Log,
+    /// Each stream has a region of its own, all of one size: the hottest in the middle of the disk, each colder one on both sides of it (an organ pipe).
+    ///
+    /// Source: R-LFS, section 2, figure 1.
+    Regions,
+    /// An organ pipe without borders: each stream writes as far from the middle as the segments of the hotter streams reach.
+    Centred,
+}
+
+/// The free segments.
+#[derive(Debug)]
+pub(super) struct FreeSegments {
+    geography: Geography,
+    shape: Shape,
+    /// By region; one where there are none.
+    pools: Vec<BTreeSet<u32>>,
+    /// The segment that each stream got last.
+    last: Vec<u32>,
+    count: u32,
+}
+
+impl FreeSegments {
+    /// None free yet; `streams` counts those that have a region.
+    pub(super) fn new(geography: Geography, shape: Shape, streams: u8, all_streams: usize) -> FreeSegments {
+        let regions = if geography == Geography::Regions { usize::from(streams) } else { 1 };
+        let middle = shape.segments / 2;
+        let start = if geography == Geography::Log { 0 } else { middle };
+        FreeSegments {
+            geography,
+            shape,
+            pools: vec![BTreeSet::new(); regions],
+            last: vec![start; all_streams],
+            count: 0,
+        }
+    }
+
+    pub(super) fn geography(&self) -> Geography {
+        self.geography
+    }
+
+    /// How many are free.
+    pub(super) fn len(&self) -> u32 {
+        self.count
+    }
+
+    /// How many regions there are.
+    pub(super) fn regions(&self) -> usize {
+        self.pools.len()
+    }
+
+    /// How many are free in a region.
+    pub(super) fn len_of(&self, region: usize) -> u32 {
+        self.pools.get(region).map_or(0, |pool| pool.len() as u32)
+    }
+
+    /// The region that a segment lies in: 0 at the edges of the disk, the last in the middle.
+    pub(super) fn region(&self, segment: SegmentNo) -> usize {
+        let regions = self.pools.len() as u64;
+        let from_middle = (2 * u64::from(segment.0) + 1).abs_diff(u64::from(self.shape.segments));
+        let outwards = from_middle * regions / u64::from(self.shape.segments).max(1);
+        (regions - 1 - outwards.min(regions - 1)) as usize
+    }
+
+    /// The region that a stream's data belong in. What has none of its own (the map) belongs in the middle.
+    pub(super) fn home(&self, stream: Stream) -> usize {
+        usize::from(stream.0).min(self.pools.len() - 1)
+    }
+
+    pub(super) fn add(&mut self, segment: SegmentNo) {
+        let region = self.region(segment);
+        self.count += u32::from(self.pools[region].insert(segment.0));
+    }
+
+    pub(super) fn remove(&mut self, segment: SegmentNo) -> bool {
+        let region = self.region(segment);
+        let removed = self.pools[region].remove(&segment.0);
+        self.count -= u32::from(removed);
+        removed
+    }
+
+    /// Takes a segment for a stream; `inside` counts the segments that belong nearer to the middle than its own, which are `own`.
+    ///
+    /// Cost: O(log segments).
+    pub(super) fn pick(&mut self, stream: Stream, inside: u32, own: u32) -> Option<SegmentNo> {
+        let segment = match self.geography {
+            Geography::Log => self.after(0, self.last.iter().copied().next().unwrap_or(0)),
+            Geography::Centred => self.at_distance(inside.saturating_add(own / 2) / 2, stream),
+            Geography::Regions => {
+                let home = self.home(stream);
+                let last = self.last.get(usize::from(stream.0)).copied().unwrap_or(0);
+                self.after(home, last).or_else(|| self.borrow(home))
+            }
+        }?;
+        self.remove(segment);
+        if self.geography == Geography::Log {
+            self.last.fill(segment.0);
+        } else if let Some(last) = self.last.get_mut(usize::from(stream.0)) {
+            *last = segment.0;
+        }
+        Some(segment)
+    }
+
+    /// The first free one of a region after a segment, going round.
+    fn after(&self, region: usize, last: u32) -> Option<SegmentNo> {
+        let pool = self.pools.get(region)?;
+        pool.range(last + 1..).next().or_else(|| pool.first()).copied().map(SegmentNo)
+    }
+
+    /// One of the region that has most, as near to the borrower as there is.
+    fn borrow(&self, home: usize) -> Option<SegmentNo> {
+        let lender =
+            (0..self.pools.len()).max_by_key(|region| (self.len_of(*region), usize::MAX - home.abs_diff(*region)))?;
+        let pool = self.pools.get(lender)?;
+        if lender < home {
+            return nearest(pool, self.shape.segments / 2);
+        }
+        let middle = self.shape.segments / 2;
+        [pool.first(), pool.last()].into_iter().flatten().max_by_key(|end| end.abs_diff(middle)).copied().map(SegmentNo)
+    }
+
+    /// The free one whose distance from the middle is nearest to `radius`; of two, the one nearer to where the stream wrote last.
+    fn at_distance(&self, radius: u32, stream: Stream) -> Option<SegmentNo> {
+        let middle = self.shape.segments / 2;
+        let pool = self.pools.first()?;
+        let last = self.last.get(usize::from(stream.0)).copied().unwrap_or(middle);
+        let sides = [middle.saturating_sub(radius), middle.saturating_add(radius).min(self.shape.segments - 1)];
+        let found = sides.into_iter().filter_map(|target| Some((nearest(pool, target)?, target)));
+        found
+            .min_by_key(|(segment, target)| (segment.0.abs_diff(*target), segment.0.abs_diff(last)))
+            .map(|(segment, _)| segment)
+    }
+}
+
+/// The member nearest to `target`.
+fn nearest(pool: &BTreeSet<u32>, target: u32) -> Option<SegmentNo> {
+    let above = pool.range(target..).next();
+    let below = pool.range(..target).next_back();
+    above.into_iter().chain(below).min_by_key(|found| found.abs_diff(target)).copied().map(SegmentNo)
+}

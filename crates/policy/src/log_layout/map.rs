@@ -1,0 +1,233 @@
+//! The logical map: where each block of the device lies in the log, and when it was last written.
+//!
+//! An entry is eight bytes. Entries stand in pages of 512; a page may be absent from memory, and whoever holds the map on a disk then brings
+//! it ([`LogicalMap::install`]) and may take clean ones away ([`LogicalMap::evict`]), so that a map larger than memory works. Pages that hold nothing take no memory.
+
+use umbrella_units::BlockNo;
+
+use super::ids::{Place, Stamp};
+
+/// Entries of a page.
+pub const PAGE_ENTRIES: usize = 512;
+
+/// A page of the map, by number: it holds the entries of blocks 512 × number and on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MapPage(pub u32);
+
+/// Where a block lies and when it was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MapEntry {
+    /// Where, in the log. Less than 2⁴⁰ - 1.
+    pub place: Place,
+    /// When the user last wrote it.
+    pub stamp: Stamp,
+}
+
+/// The bits of a packed entry that hold the place.
+const PLACE: u64 = (1 << 40) - 1;
+
+impl MapEntry {
+    /// The entry in eight bytes: the place + 1 in the lower 40 bits, the stamp above. Zero stands for "nothing there".
+    pub fn pack(entry: Option<MapEntry>) -> u64 {
+        entry.map_or(0, |entry| (u64::from(entry.stamp.0) << 40) | ((entry.place.0 + 1) & PLACE))
+    }
+
+    /// The other way.
+    pub fn unpack(word: u64) -> Option<MapEntry> {
+        let place = (word & PLACE).checked_sub(1)?;
+        Some(MapEntry { place: Place(place), stamp: Stamp((word >> 40) as u32) })
+    }
+}
+
+/// The entries of a page, packed.
+pub type Entries = [u64; PAGE_ENTRIES];
+
+#[derive(Debug)]
+enum Slot {
+    /// Nothing in it is mapped.
+    Empty,
+    /// It is on the disk only.
+    Absent,
+    Present(Box<Present>),
+}
+
+#[derive(Debug)]
+struct Present {
+    entries: Entries,
+    mapped: u32,
+    dirty: bool,
+    used: bool,
+}
+
+/// The page has to be brought first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Absent(pub MapPage);
+
+/// The map.
+#[derive(Debug)]
+pub struct LogicalMap {
+    pages: Vec<Slot>,
+    blocks: u64,
+    present: usize,
+    dirty: Vec<MapPage>,
+    hand: usize,
+}
+
+impl LogicalMap {
+    /// A map of so many blocks, nothing mapped.
+    pub fn new(blocks: u64) -> LogicalMap {
+        let pages = (0..blocks.div_ceil(PAGE_ENTRIES as u64)).map(|_| Slot::Empty).collect();
+        LogicalMap { pages, blocks, present: 0, dirty: Vec::new(), hand: 0 }
+    }
+
+    /// A map of which these pages exist outside memory.
+    pub fn absent(blocks: u64, exists: impl Fn(MapPage) -> bool) -> LogicalMap {
+        let mut map = LogicalMap::new(blocks);
+        for (number, slot) in (0_u32..).zip(&mut map.pages) {
+            if exists(MapPage(number)) {
+                *slot = Slot::Absent;
+            }
+        }
+        map
+    }
+
+    /// How many blocks it maps at most.
+    pub fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// How many pages it has, in memory or not.
+    pub fn pages(&self) -> u32 {
+        self.pages.len() as u32
+    }
+
+    /// Makes room for more blocks.
+    pub fn grow(&mut self, blocks: u64) {
+        self.blocks = self.blocks.max(blocks);
+        self.pages.resize_with(self.blocks.div_ceil(PAGE_ENTRIES as u64) as usize, || Slot::Empty);
+    }
+
+    /// The page of a block, and its entry there.
+    fn split(block: BlockNo) -> (MapPage, usize) {
+        (MapPage((block.0 / PAGE_ENTRIES as u64) as u32), (block.0 % PAGE_ENTRIES as u64) as usize)
+    }
+
+    /// Where a block lies; nothing for one that was never written, or is beyond the end.
+    pub fn get(&mut self, block: BlockNo) -> Result<Option<MapEntry>, Absent> {
+        let (page, index) = LogicalMap::split(block);
+        match self.pages.get_mut(page.0 as usize) {
+            None | Some(Slot::Empty) => Ok(None),
+            Some(Slot::Absent) => Err(Absent(page)),
+            Some(Slot::Present(present)) => {
+                present.used = true;
+                Ok(MapEntry::unpack(present.entries[index]))
+            }
+        }
+    }
+
+    /// Enters where a block lies now, or that it is not mapped any more; gives what was there.
+    pub fn set(&mut self, block: BlockNo, entry: Option<MapEntry>) -> Result<Option<MapEntry>, Absent> {
+        let (page, index) = LogicalMap::split(block);
+        let Some(slot) = self.pages.get_mut(page.0 as usize) else { return Ok(None) };
+        if matches!(slot, Slot::Empty) {
+            if entry.is_none() {
+                return Ok(None);
+            }
+            *slot =
+                Slot::Present(Box::new(Present { entries: [0; PAGE_ENTRIES], mapped: 0, dirty: false, used: true }));
+            self.present += 1;
+        }
+        let Slot::Present(present) = slot else { return Err(Absent(page)) };
+        let old = MapEntry::unpack(std::mem::replace(&mut present.entries[index], MapEntry::pack(entry)));
+        present.mapped += u32::from(entry.is_some());
+        present.mapped -= u32::from(old.is_some());
+        present.used = true;
+        if !present.dirty {
+            present.dirty = true;
+            self.dirty.push(page);
+        }
+        Ok(old)
+    }
+
+    /// Whether a page is neither in memory nor empty.
+    pub fn is_absent(&self, page: MapPage) -> bool {
+        matches!(self.pages.get(page.0 as usize), Some(Slot::Absent))
+    }
+
+    /// The first block at or after `from` whose page is not empty; the end, if there is none.
+    pub fn next_used(&self, from: BlockNo) -> BlockNo {
+        let (page, _) = LogicalMap::split(from);
+        let rest = self.pages.iter().enumerate().skip(page.0 as usize);
+        match rest.into_iter().find(|(_, slot)| !matches!(slot, Slot::Empty)) {
+            Some((number, _)) => from.max(BlockNo(number as u64 * PAGE_ENTRIES as u64)),
+            None => BlockNo(self.blocks),
+        }
+    }
+
+    /// Brings a page that was absent.
+    pub fn install(&mut self, page: MapPage, entries: &Entries) {
+        if let Some(slot @ Slot::Absent) = self.pages.get_mut(page.0 as usize) {
+            let mapped = entries.iter().filter(|word| **word != 0).count() as u32;
+            *slot = Slot::Present(Box::new(Present { entries: *entries, mapped, dirty: false, used: true }));
+            self.present += 1;
+        }
+    }
+
+    /// Takes clean pages out of memory until at most `keep` are left, those not used lately first. Those that were brought since stay.
+    pub fn evict(&mut self, keep: usize) {
+        let mut steps = 2 * self.pages.len();
+        while self.present > keep && steps > 0 {
+            steps -= 1;
+            self.hand = (self.hand + 1) % self.pages.len();
+            let slot = &mut self.pages[self.hand];
+            let Slot::Present(present) = slot else { continue };
+            if present.dirty {
+                continue;
+            }
+            if std::mem::take(&mut present.used) {
+                continue;
+            }
+            *slot = Slot::Absent;
+            self.present -= 1;
+        }
+    }
+
+    /// How many pages are in memory.
+    pub fn present(&self) -> usize {
+        self.present
+    }
+
+    /// How many pages differ from those outside.
+    pub fn dirty(&self) -> usize {
+        self.dirty.len()
+    }
+
+    /// Takes the changed pages, in order: a page that holds nothing any more is given without entries and leaves memory.
+    pub fn take_dirty(&mut self) -> Vec<MapPage> {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        dirty.sort_unstable();
+        for page in &dirty {
+            if let Slot::Present(present) = &mut self.pages[page.0 as usize] {
+                present.dirty = false;
+            }
+        }
+        dirty
+    }
+
+    /// The entries of a page in memory; nothing for an empty or an absent one.
+    pub fn entries(&self, page: MapPage) -> Option<&Entries> {
+        match self.pages.get(page.0 as usize) {
+            Some(Slot::Present(present)) if present.mapped > 0 => Some(&present.entries),
+            _ => None,
+        }
+    }
+
+    /// Lets go of a page that holds nothing any more.
+    pub fn drop_empty(&mut self, page: MapPage) {
+        let Some(slot) = self.pages.get_mut(page.0 as usize) else { return };
+        if matches!(slot, Slot::Present(present) if present.mapped == 0 && !present.dirty) {
+            *slot = Slot::Empty;
+            self.present -= 1;
+        }
+    }
+}

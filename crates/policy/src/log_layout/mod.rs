@@ -1,0 +1,37 @@
+//! The layout of a log-structured store: where each block is written, what each segment holds, and which one is cleaned next.
+//!
+//! The disk is a row of equal segments. Blocks are appended to a few streams, each of which fills a segment of its own; a block that is written again
+//! leaves a dead one behind, and the cleaner moves what is live out of a segment to use it anew. A [`Scheme`] says which stream a
+//! block goes to, a [`Geography`] where on the disk a stream writes, a [`Victim`] which segment is cleaned. [`Layout`] is the account of it all and
+//! [`LogicalMap`] says where each block lies. All of it is pure: the store on a disk and the lab run the same code.
+//!
+//! What the paper leaves open is decided so. A region with no free segment *borrows* the nearest one of the region that has most; the lender, when
+//! it is short itself, first sends such guests home if their own region has room again. A region whose segments are all but full of live data is not cleaned
+//! in vain: victims with more than 95 % live are left alone until nothing else is left. [`Room`] says what has to be kept back so that cleaning can always go on.
+//!
+//! Source: Chiang and Huang, "Improving the Performance of Log-Structured File Systems with Adaptive Block Rearrangement" (R-LFS);
+//! Rosenblum and Ousterhout, "The Design and Implementation of a Log-Structured File System".
+
+mod free;
+mod ids;
+mod layout;
+mod map;
+mod reclaim;
+mod replay;
+mod room;
+mod scheme;
+mod table;
+#[cfg(test)]
+mod tests;
+mod victim;
+
+pub use free::Geography;
+pub use ids::{Clock, Place, SegmentNo, Shape, Stamp, Stamps, Stream};
+pub use layout::{Full, Head, Layout, Put, Sealed, Settings};
+pub use map::{Absent, Entries, LogicalMap, MapEntry, MapPage, PAGE_ENTRIES};
+pub use reclaim::{Goal, Mark, Relief};
+pub use replay::{Chunk, ReplayError};
+pub use room::Room;
+pub use scheme::{Copied, Earlier, Reclaimed, Scheme, SchemeInfo, Written, schemes};
+pub use table::{Segment, State};
+pub use victim::{UnknownVictim, Victim};

@@ -1,0 +1,202 @@
+//! When a cleaned segment is free again, and which one is cleaned next.
+
+use super::ids::SegmentNo;
+use super::layout::Layout;
+use super::table::State;
+
+/// How far the log has come: what was cleaned until then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Mark(u64);
+
+/// Why to clean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Goal {
+    /// Only what is due.
+    Due,
+    /// As much as is worth while when there is nothing else to do.
+    Ahead,
+}
+
+/// What to do so that there is room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Relief {
+    /// Nothing: there is enough, or nothing can be gained.
+    None,
+    /// Move what is live out of this segment.
+    Clean(SegmentNo),
+    /// Make durable what was appended, and say so ([`Layout::synced`]).
+    Sync,
+    /// Make a checkpoint.
+    Checkpoint,
+}
+
+/// Of a victim at most this share may be live while others could be cleaned: 19 of 20.
+const WORTH: (u32, u32) = (19, 20);
+
+impl Layout {
+    /// Everything that happened until now. To be taken before a flush or a checkpoint begins.
+    pub fn mark(&self) -> Mark {
+        Mark(self.cleanings)
+    }
+
+    /// All that was appended before `mark` is durable: segments cleaned before it are free, except those that recovery would read.
+    pub fn synced(&mut self, mark: Mark) {
+        self.free_cleaned(mark, false);
+    }
+
+    /// A checkpoint begins: its image is what the layout is now, after this call. Streams that waited for one get their segments.
+    pub fn checkpoint(&mut self) -> Mark {
+        self.open_heads(true);
+        self.covered.append(&mut self.fresh);
+        self.mark()
+    }
+
+    /// That checkpoint is durable.
+    pub fn checkpointed(&mut self, mark: Mark) {
+        for number in std::mem::take(&mut self.covered) {
+            self.table[number.0 as usize].fresh = false;
+        }
+        for growing in &mut self.growing {
+            growing.held = false;
+        }
+        self.free_cleaned(mark, true);
+    }
+
+    /// That checkpoint failed or was given up: what it covered is still read by recovery.
+    pub fn checkpoint_failed(&mut self) {
+        let mut covered = std::mem::take(&mut self.covered);
+        self.fresh.append(&mut covered);
+    }
+
+    fn free_cleaned(&mut self, mark: Mark, fresh: bool) {
+        let mut kept = Vec::new();
+        for (at, number) in std::mem::take(&mut self.cleaned) {
+            let segment = &mut self.table[number.0 as usize];
+            if at < mark.0 && (fresh || !segment.fresh) {
+                segment.state = State::Free;
+                segment.live = 0;
+                segment.fresh = false;
+                self.free.add(number);
+            } else {
+                kept.push((at, number));
+            }
+        }
+        self.cleaned = kept;
+        self.choose_nexts();
+    }
+
+    /// Cleaned segments that wait: for a flush, and for a checkpoint.
+    pub fn waiting(&self) -> (u32, u32) {
+        let fresh = self.cleaned.iter().filter(|(_, number)| self.table[number.0 as usize].fresh).count();
+        ((self.cleaned.len() - fresh) as u32, fresh as u32)
+    }
+
+    /// Whether some stream cannot go on before a checkpoint.
+    pub fn stopped(&self) -> bool {
+        self.growing.iter().any(|growing| growing.head.open.is_none())
+    }
+
+    /// What to do next. While the user's writes wait, segments are cleaned in batches, so that a flush or a checkpoint gains more than it costs.
+    ///
+    /// Cost: O(segments).
+    pub fn relief(&self, goal: Goal) -> Relief {
+        let (after_sync, after_checkpoint) = self.waiting();
+        let free = self.free.len();
+        if self.stopped() && free + after_sync + after_checkpoint > 0 {
+            return Relief::Checkpoint;
+        }
+        let batch = self.growing.len() as u32 + 1;
+        let last = free <= self.map_room + 1;
+        if !self.admits() {
+            if after_sync > 0 && (after_sync >= batch || last) {
+                return Relief::Sync;
+            }
+            if after_checkpoint > 0 && (after_checkpoint >= batch + self.map_room || last) {
+                return Relief::Checkpoint;
+            }
+        }
+        match self.victim(goal) {
+            Some(victim) => Relief::Clean(victim),
+            None if self.admits() => Relief::None,
+            None if after_sync > 0 => Relief::Sync,
+            None if after_checkpoint > 0 => Relief::Checkpoint,
+            None => Relief::None,
+        }
+    }
+
+    /// Whether cleaning is due: the log, or a region of it, has come near to its last free segments. Worth asking once a segment.
+    pub fn due(&self) -> bool {
+        let wanted = self.reserve + self.low;
+        self.free.len() + self.cleaned.len() as u32 <= wanted || !self.short_regions(wanted).is_empty()
+    }
+
+    /// The regions that have less than their share of what should be free, the shortest first.
+    fn short_regions(&self, wanted: u32) -> Vec<(u32, usize)> {
+        if !self.has_regions() {
+            return Vec::new();
+        }
+        let mut have: Vec<(u32, usize)> =
+            (0..self.free.regions()).map(|region| (self.free.len_of(region), region)).collect();
+        for (_, number) in &self.cleaned {
+            have[self.free.region(*number)].0 += 1;
+        }
+        have.retain(|(free, _)| *free < self.share(wanted));
+        have.sort_unstable();
+        have
+    }
+
+    /// What a region should have free, of so many in all.
+    fn share(&self, wanted: u32) -> u32 {
+        (wanted / self.free.regions() as u32).max(1)
+    }
+
+    /// The segment to clean next; nothing if enough is free or nothing can be gained.
+    ///
+    /// With regions, a region that is short cleans inside itself. First it sends home what others have borrowed from it, if they have
+    /// room again; then it takes the best victim that is worth it. Where no region has one, or the log is nearly full, it is the best one anywhere.
+    /// Cost: O(segments).
+    pub fn victim(&self, goal: Goal) -> Option<SegmentNo> {
+        let wanted = self.reserve + if goal == Goal::Due { self.low } else { self.high };
+        let have = self.free.len() + self.cleaned.len() as u32;
+        let full = have <= self.reserve;
+        if !full {
+            let share = self.share(wanted);
+            let short = self.short_regions(wanted);
+            if let Some(victim) = short.into_iter().find_map(|(_, region)| self.victim_in(region, share)) {
+                return Some(victim);
+            }
+        }
+        if have >= wanted {
+            return None;
+        }
+        let limit = if full { self.usable } else { self.worth() };
+        self.best(|_| true, limit).or_else(|| self.best(|_| true, self.usable))
+    }
+
+    fn worth(&self) -> u32 {
+        (self.usable * WORTH.0 / WORTH.1).max(1)
+    }
+
+    fn victim_in(&self, region: usize, share: u32) -> Option<SegmentNo> {
+        let inside = |number: SegmentNo| self.free.region(number) == region;
+        let guest = |number: SegmentNo| {
+            let home = self.free.home(self.table[number.0 as usize].stream);
+            inside(number) && home != region && self.free.len_of(home) >= share + 2
+        };
+        self.best(guest, self.usable + 1).or_else(|| self.best(inside, self.worth()))
+    }
+
+    /// The best victim among those with fewer than `limit` live blocks.
+    fn best(&self, allowed: impl Fn(SegmentNo) -> bool, limit: u32) -> Option<SegmentNo> {
+        let mut best: Option<(f64, SegmentNo)> = None;
+        for (number, segment) in (0..).map(SegmentNo).zip(&self.table) {
+            if segment.state == State::Full && segment.live < limit && allowed(number) {
+                let score = self.choice.score(segment, self.shape.segment_blocks, self.clock);
+                if best.is_none_or(|(most, _)| score > most) {
+                    best = Some((score, number));
+                }
+            }
+        }
+        best.map(|(_, number)| number)
+    }
+}

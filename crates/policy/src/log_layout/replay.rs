@@ -1,0 +1,121 @@
+//! Recovery: the log after the last checkpoint, chunk by chunk, in the order in which it was written.
+
+use thiserror::Error;
+
+use super::ids::{Clock, Place, SegmentNo, Stream};
+use super::layout::{Head, Layout};
+use super::table::{Segment, State};
+
+/// A chunk that was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Chunk {
+    /// Who wrote it.
+    pub stream: Stream,
+    /// Its segment.
+    pub segment: SegmentNo,
+    /// The slot of its header.
+    pub start: u32,
+    /// The slot after its last block.
+    pub end: u32,
+    /// The segment after this one, as its header says.
+    pub next: Option<SegmentNo>,
+    /// The clock, as its header says.
+    pub clock: Clock,
+}
+
+/// A chunk that the log cannot have written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum ReplayError {
+    /// It is not where its stream stands.
+    #[error("chunk at slot {start} of segment {} is not where stream {} goes on", segment.0, stream.0)]
+    NotAtHead {
+        /// Whose.
+        stream: Stream,
+        /// Where it is.
+        segment: SegmentNo,
+        /// Where in it.
+        start: u32,
+    },
+    /// The segment it goes on in holds data.
+    #[error("stream {} goes on in segment {}, which is in use", stream.0, next.0)]
+    NextInUse {
+        /// Whose.
+        stream: Stream,
+        /// Which segment.
+        next: SegmentNo,
+    },
+}
+
+impl Layout {
+    /// A chunk of the log: moves its stream on. Its blocks follow with [`Layout::replay_block`], and [`Layout::replay_end`] ends it.
+    pub fn replay_chunk(&mut self, chunk: Chunk) -> Result<(), ReplayError> {
+        let Chunk { stream, segment, start, end, .. } = chunk;
+        let not_at_head = ReplayError::NotAtHead { stream, segment, start };
+        let growing = self.growing.get_mut(usize::from(stream.0)).ok_or(not_at_head)?;
+        if growing.head.open != Some((segment, start)) || end <= start || end > self.shape.segment_blocks {
+            return Err(not_at_head);
+        }
+        growing.head.open = Some((segment, end));
+        self.clock = self.clock.max(chunk.clock);
+        Ok(())
+    }
+
+    /// A block of that chunk that is current now.
+    pub fn replay_block(&mut self, place: Place, written: Clock) {
+        self.enter(place, written);
+    }
+
+    /// The chunk has been entered: its segment may be full now, and its stream may have been given another next one.
+    pub fn replay_end(&mut self, chunk: Chunk) -> Result<(), ReplayError> {
+        let Chunk { stream, segment, next, .. } = chunk;
+        if let Some(wanted) = next {
+            self.replay_next(stream, wanted)?;
+        }
+        let sealed = self.shape.segment_blocks - chunk.end < 2;
+        if sealed {
+            self.table[segment.0 as usize].state = State::Closing;
+            self.fresh.push(segment);
+            let growing = &mut self.growing[usize::from(stream.0)];
+            let after = growing.head.next.take();
+            growing.head.open = after.map(|segment| (segment, 0));
+            if let Some(after) = after {
+                let opened = self.clock;
+                let entry = &mut self.table[after.0 as usize];
+                entry.state = State::Open;
+                entry.opened = opened;
+            }
+            self.settled(segment);
+        }
+        Ok(())
+    }
+
+    /// Gives a stream the next segment that a header names, in place of the one it has.
+    fn replay_next(&mut self, stream: Stream, next: SegmentNo) -> Result<(), ReplayError> {
+        let in_use = ReplayError::NextInUse { stream, next };
+        let Head { next: had, .. } = self.growing[usize::from(stream.0)].head;
+        if had == Some(next) {
+            return Ok(());
+        }
+        let state = self.table.get(next.0 as usize).ok_or(in_use)?.state;
+        match state {
+            State::Free => _ = self.free.remove(next),
+            State::Cleaned => self.cleaned.retain(|(_, number)| *number != next),
+            _ => return Err(in_use),
+        }
+        if let Some(had) = had {
+            self.hold(stream, false);
+            self.table[had.0 as usize] = Segment::FREE;
+            self.free.add(had);
+        }
+        self.hold(stream, true);
+        self.table[next.0 as usize] =
+            Segment { state: State::Next, stream, fresh: true, opened: self.clock, ..Segment::FREE };
+        self.growing[usize::from(stream.0)].head.next = Some(next);
+        Ok(())
+    }
+
+    /// The log ends here: streams that have no segment get one. A checkpoint has to follow before anything is written.
+    pub fn replayed(&mut self) {
+        self.open_heads(false);
+    }
+}

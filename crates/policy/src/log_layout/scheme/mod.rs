@@ -1,0 +1,77 @@
+//! Placement schemes: which stream of the log a block is written to. Blocks that die at about the same time should lie together, because a
+//! segment in which all is dead costs nothing to clean.
+//!
+//! A scheme is one file and one line of the registry.
+
+mod r_lfs;
+mod registry;
+mod sepgc;
+
+pub use registry::{SchemeInfo, schemes};
+
+use super::free::Geography;
+use super::ids::{Clock, Stream};
+
+/// A block that the user writes.
+#[derive(Debug, Clone, Copy)]
+pub struct Written {
+    /// Now.
+    pub now: Clock,
+    /// What it replaces; nothing for a block that was not mapped.
+    pub old: Option<Earlier>,
+    /// When it will be overwritten or discarded, if the caller knows the future.
+    pub death: Option<Clock>,
+}
+
+/// The version that a write replaces.
+#[derive(Debug, Clone, Copy)]
+pub struct Earlier {
+    /// The stream it lies in.
+    pub stream: Stream,
+    /// When the user wrote it.
+    pub written: Clock,
+}
+
+/// A live block that the cleaner moves.
+#[derive(Debug, Clone, Copy)]
+pub struct Copied {
+    /// Now.
+    pub now: Clock,
+    /// The stream it lies in.
+    pub from: Stream,
+    /// When the user wrote it.
+    pub written: Clock,
+    /// When it will be overwritten or discarded, if the caller knows the future.
+    pub death: Option<Clock>,
+}
+
+/// A segment in which nothing is live any more.
+#[derive(Debug, Clone, Copy)]
+pub struct Reclaimed {
+    /// The stream that wrote it.
+    pub stream: Stream,
+    /// When it was opened.
+    pub opened: Clock,
+    /// Now.
+    pub now: Clock,
+}
+
+/// Where blocks are placed. Streams are numbered from cold to hot.
+pub trait Scheme: Send + std::fmt::Debug {
+    /// How many streams it uses: 1 to 14.
+    fn streams(&self) -> u8;
+
+    /// Where on the disk its streams write.
+    fn geography(&self) -> Geography {
+        Geography::Log
+    }
+
+    /// The stream of a block that the user writes.
+    fn written(&mut self, write: &Written) -> Stream;
+
+    /// The stream of a live block that the cleaner moves.
+    fn copied(&mut self, copy: &Copied) -> Stream;
+
+    /// A segment has become free.
+    fn reclaimed(&mut self, _segment: &Reclaimed) {}
+}

@@ -1,0 +1,38 @@
+//! The schemes by name.
+
+use super::Scheme;
+use crate::error::PolicyError;
+use crate::params::{ParamInfo, Spec, Values};
+
+/// A scheme that can be chosen.
+#[derive(Debug)]
+pub struct SchemeInfo {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub help: &'static str,
+    /// Where it comes from.
+    pub source: &'static str,
+    /// Its parameters.
+    pub params: &'static [ParamInfo],
+    /// Makes one.
+    pub(super) make: fn(&Values) -> Box<dyn Scheme>,
+}
+
+/// All schemes.
+pub fn schemes() -> &'static [SchemeInfo] {
+    const ALL: &[SchemeInfo] = &[super::r_lfs::INFO, super::sepgc::INFO];
+    ALL
+}
+
+impl SchemeInfo {
+    /// Makes the scheme that a text like `r_lfs:regions=3` names.
+    pub fn make(spec: &Spec) -> Result<Box<dyn Scheme>, PolicyError> {
+        let known = || schemes().iter().map(|info| info.name).collect();
+        let info = schemes()
+            .iter()
+            .find(|info| info.name == spec.name)
+            .ok_or_else(|| PolicyError::unknown(&spec.name, known()))?;
+        Ok((info.make)(&spec.params.check(info.name, info.params)?))
+    }
+}

@@ -1,0 +1,5 @@
+//! Tests of the layout.
+
+mod driver;
+mod examples;
+mod never_stuck;

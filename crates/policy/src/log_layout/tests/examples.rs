@@ -1,0 +1,152 @@
+//! The rules of the paper, one at a time.
+
+use umbrella_units::BlockNo;
+
+use super::super::*;
+use super::driver::{Driver, settings};
+
+const SHAPE: Shape = Shape { segments: 36, segment_blocks: 16 };
+
+fn three_regions() -> Driver {
+    Driver::new(settings(SHAPE, "r_lfs:regions=3", Victim::Greedy, false), 300)
+}
+
+fn stream_of(driver: &mut Driver, block: u64) -> u8 {
+    let entry = driver.map.get(BlockNo(block)).unwrap().unwrap();
+    driver.layout.table()[SHAPE.segment(entry.place).0 as usize].stream.0
+}
+
+#[test]
+fn the_hottest_region_is_in_the_middle_and_each_colder_one_on_both_sides_of_it() {
+    let driver = three_regions();
+    let regions: Vec<usize> = (0..36).map(|number| driver.layout.region(SegmentNo(number))).collect();
+    let expected: Vec<usize> = [[0; 6], [1; 6], [2; 6], [2; 6], [1; 6], [0; 6]].concat();
+    assert_eq!(regions, expected);
+}
+
+#[test]
+fn an_update_promotes_a_block_one_region_towards_the_middle() {
+    let mut driver = three_regions();
+    let mut seen = Vec::new();
+    for _ in 0..4 {
+        driver.write(BlockNo(7));
+        seen.push(stream_of(&mut driver, 7));
+    }
+    assert_eq!(seen, [0, 1, 2, 2]);
+}
+
+#[test]
+fn a_block_lies_in_the_region_of_its_stream() {
+    let mut driver = three_regions();
+    driver.write(BlockNo(1));
+    driver.write(BlockNo(1));
+    let entry = driver.map.get(BlockNo(1)).unwrap().unwrap();
+    assert_eq!(driver.layout.region(SHAPE.segment(entry.place)), 1);
+}
+
+#[test]
+fn cleaning_demotes_a_live_block_one_region_outwards() {
+    let mut driver = three_regions();
+    for _ in 0..3 {
+        (0..16).for_each(|block| driver.write(BlockNo(block)));
+    }
+    assert_eq!(stream_of(&mut driver, 3), 2);
+    let entry = driver.map.get(BlockNo(3)).unwrap().unwrap();
+    let put = driver.layout.copy(entry, None).unwrap();
+    assert_eq!((put.stream, driver.layout.region(SHAPE.segment(put.place))), (Stream(1), 1));
+}
+
+#[test]
+fn a_region_that_is_full_borrows_from_the_one_that_has_most() {
+    let mut driver = three_regions();
+    (0..220).for_each(|block| driver.write(BlockNo(block)));
+    let guests = driver.layout.table().iter().enumerate().filter(|(number, segment)| {
+        segment.state == State::Full
+            && segment.stream == Stream(0)
+            && driver.layout.region(SegmentNo(*number as u32)) != 0
+    });
+    assert!(guests.count() >= 1, "220 blocks are more than the 12 segments of the outer region");
+    driver.check();
+}
+
+/// Regions of 12 segments: all of the middle two are full of live data, `guests` of them of the outer region's, whose own segments are free.
+fn with_guests(guests: &[u32], free_outside: u32) -> Layout {
+    let table = (0..36).map(|number: u32| {
+        let outside = !(6..30).contains(&number);
+        let region = if outside { 0 } else { 1 + u8::from((12..24).contains(&number)) };
+        let stream = Stream(if guests.contains(&number) { 0 } else { region });
+        let free = outside && number < free_outside;
+        let live = if free { 0 } else { 16 };
+        Segment { state: if free { State::Free } else { State::Full }, stream, live, ..Segment::FREE }
+    });
+    let settings = settings(SHAPE, "r_lfs:regions=3", Victim::Greedy, false);
+    Layout::restore(Settings { low: 9, ..settings }, table.collect(), &[], Clock(100))
+}
+
+#[test]
+fn guests_go_home_when_the_lender_is_short_and_their_region_has_room_again() {
+    assert_eq!(with_guests(&[8], 36).victim(Goal::Due), Some(SegmentNo(8)));
+    assert_eq!(with_guests(&[14, 27], 36).victim(Goal::Due), Some(SegmentNo(27)));
+}
+
+#[test]
+fn guests_stay_while_their_own_region_is_short() {
+    assert_eq!(with_guests(&[8], 4).victim(Goal::Due), None);
+}
+
+#[test]
+fn greedy_takes_the_emptiest_and_cost_benefit_prefers_the_old() {
+    let old = Segment {
+        state: State::Full,
+        stream: Stream(0),
+        live: 12,
+        youngest: Clock(10),
+        opened: Clock(0),
+        fresh: false,
+    };
+    let young = Segment { live: 8, youngest: Clock(990), ..old };
+    let score = |victim: Victim, segment: &Segment| victim.score(segment, 16, Clock(1000));
+    assert!(score(Victim::Greedy, &young) > score(Victim::Greedy, &old));
+    assert!(score(Victim::CostBenefit, &old) > score(Victim::CostBenefit, &young));
+}
+
+#[test]
+fn a_segment_that_recovery_would_read_is_not_free_before_a_checkpoint() {
+    let mut driver = Driver::new(settings(SHAPE, "sepgc", Victim::Greedy, true), 200);
+    (0..14).for_each(|_| (0..14).for_each(|block| driver.write(BlockNo(block))));
+    driver.sync();
+    assert!(driver.layout.waiting().1 > 0, "{:?}", driver.layout.waiting());
+    driver.checkpoint();
+    assert_eq!(driver.layout.waiting(), (0, 0));
+}
+
+#[test]
+fn a_stamp_gives_its_clock_back_to_the_unit() {
+    let stamps = Stamps::of(Shape { segments: 1 << 20, segment_blocks: 512 });
+    for clock in [0, 1, 1 << 20, 987_654_321] {
+        let at = stamps.clock(stamps.stamp(Clock(clock)), Clock(clock + 5_000_000));
+        assert!(at.0 <= clock && clock - at.0 < 512, "{clock} became {}", at.0);
+    }
+}
+
+#[test]
+fn a_map_without_memory_asks_for_its_pages_and_gives_them_up_again() {
+    let mut map = LogicalMap::absent(2000, |page| page.0 == 2);
+    assert_eq!(map.get(BlockNo(1024)), Err(Absent(MapPage(2))));
+    assert_eq!(map.get(BlockNo(3)), Ok(None));
+    let entry = MapEntry { place: Place(77), stamp: Stamp(5) };
+    let mut entries = [0; PAGE_ENTRIES];
+    entries[1] = MapEntry::pack(Some(entry));
+    map.install(MapPage(2), &entries);
+    assert_eq!(map.get(BlockNo(1025)), Ok(Some(entry)));
+    map.evict(0);
+    assert_eq!(map.get(BlockNo(1025)), Err(Absent(MapPage(2))));
+    map.install(MapPage(2), &entries);
+    map.set(BlockNo(1025), None).unwrap();
+    map.evict(0);
+    assert_eq!(map.present(), 1, "a changed page stays");
+    assert_eq!(map.take_dirty(), [MapPage(2)]);
+    assert_eq!(map.entries(MapPage(2)), None);
+    map.drop_empty(MapPage(2));
+    assert_eq!((map.present(), map.get(BlockNo(1025))), (0, Ok(None)));
+}
