@@ -1,0 +1,343 @@
+//! The header of a chunk: whose blocks lie behind it. One block, and its data blocks in the same segment, written in one piece.
+//!
+//! ```text
+//! offset  bytes
+//!      0      4  magic "ULCK"
+//!      4      2  version, 1
+//!      6      2  entries, 0 to 252
+//!      8      2  data blocks: one for each entry of kind 0 to 3
+//!     10      1  stream
+//!     11      1  reserved
+//!     12      4  segment that the stream goes on in, or 0xffffffff
+//!     16     16  uuid of the store
+//!     32      8  epoch: number of the last checkpoint before it
+//!     40      8  sequence number: one more than that of the chunk before it, of any stream
+//!     48      8  clock
+//!     56   4032  entries, 16 bytes each; those that do not exist are zero
+//!   4088      4  reserved
+//!   4092      4  CRC32C of all other bytes of the block
+//!
+//! entry 0     8  bits 0 to 39: logical block or map page; bits 40 to 55: zero; bits 56 to 63: kind
+//!       8     4  CRC32C of its data block
+//!      12     4  value
+//!
+//! kind                block                checksum    value
+//!    0  dead          0                    0           0              its data block was overwritten before it was written; nobody reads it
+//!    1  data          logical block        of the data stamp
+//!    2  copy          logical block        of the data stamp          copied by the cleaner
+//!    3  map page      number of the page   of the page 0
+//!    4  unmapped      first logical block  0           blocks, >= 1   has no data block
+//! ```
+//!
+//! Data blocks lie in the order of the entries that have one, the first at slot 1 behind the header. A later entry for a block replaces an earlier one.
+
+use umbrella_units::{BlockNo, ByteSize};
+use uuid::Uuid;
+
+use super::checkpoint::{CheckpointNo, Sequence};
+use super::error::{Field, FormatError, Limit, Structure};
+use super::raw::{Block, Checksum, Reader, Writer, check, out_of_range};
+use super::shape::{Blocks, MapPageNo, Shape, Slot};
+use super::superblock::Superblock;
+use super::{BLOCK_BYTES, Clock, PLACE_BITS, Place, STAMP_BITS, SegmentNo, Stamp, Stream, VERSION};
+
+const MAGIC: &[u8; 4] = b"ULCK";
+const HEADER_BYTES: usize = 56;
+const ENTRY_BYTES: usize = 16;
+const CHECKSUM_AT: usize = 4092;
+const KIND_SHIFT: u32 = 56;
+const THIS: Structure = Structure::Chunk;
+
+/// The most entries of a chunk.
+pub const MAX_ENTRIES: usize = (CHECKSUM_AT - HEADER_BYTES) / ENTRY_BYTES;
+
+/// What a chunk says of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Entry {
+    /// A data block that nobody needs: it was overwritten before it was written out. Its data is not checked.
+    Dead,
+    /// A user's block.
+    Data {
+        /// Which one.
+        block: BlockNo,
+        /// Of the data.
+        checksum: Checksum,
+        /// When it was written.
+        stamp: Stamp,
+    },
+    /// A user's block that the cleaner copied.
+    Copy {
+        /// Which one.
+        block: BlockNo,
+        /// Of the data.
+        checksum: Checksum,
+        /// When the user wrote it.
+        stamp: Stamp,
+    },
+    /// A page of the map.
+    MapPage {
+        /// Which one.
+        page: MapPageNo,
+        /// Of the page.
+        checksum: Checksum,
+    },
+    /// Blocks that read as zeroes from now on. Has no data block.
+    Unmapped {
+        /// The first one.
+        start: BlockNo,
+        /// How many; never zero.
+        blocks: u32,
+    },
+}
+
+/// The header of a chunk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChunkHeader {
+    /// The store.
+    pub store: Uuid,
+    /// Whose chunk it is.
+    pub stream: Stream,
+    /// The last checkpoint before it.
+    pub epoch: CheckpointNo,
+    /// Its number among all chunks.
+    pub sequence: Sequence,
+    /// Blocks that users had written.
+    pub clock: Clock,
+    /// Where the stream goes on when this segment is full.
+    pub next: Option<SegmentNo>,
+    /// What lies behind it, and what does not need to.
+    pub entries: Vec<Entry>,
+}
+
+/// Entries of a chunk that is being put together: as many as fit into the header, and into the segment.
+#[derive(Debug, Clone)]
+pub struct ChunkBuilder {
+    entries: Vec<Entry>,
+    data_blocks: u32,
+    room: u32,
+}
+
+impl Entry {
+    /// Whether it has a data block.
+    pub fn has_data(&self) -> bool {
+        !matches!(self, Entry::Unmapped { .. })
+    }
+
+    /// What its data block must have, if that matters.
+    pub fn checksum(&self) -> Option<Checksum> {
+        match *self {
+            Entry::Data { checksum, .. } | Entry::Copy { checksum, .. } | Entry::MapPage { checksum, .. } => {
+                Some(checksum)
+            }
+            Entry::Dead | Entry::Unmapped { .. } => None,
+        }
+    }
+
+    /// Kind, block, checksum and value.
+    fn fields(&self) -> (u64, u64, u32, u32) {
+        match *self {
+            Entry::Dead => (0, 0, 0, 0),
+            Entry::Data { block, checksum, stamp } => (1, block.0, checksum.0, stamp.0),
+            Entry::Copy { block, checksum, stamp } => (2, block.0, checksum.0, stamp.0),
+            Entry::MapPage { page, checksum } => (3, page.0, checksum.0, 0),
+            Entry::Unmapped { start, blocks } => (4, start.0, 0, blocks),
+        }
+    }
+
+    fn parse(fields: &mut Reader<'_>, number: u16) -> Result<Entry, FormatError> {
+        let (word, checksum, value) = (fields.u64()?, Checksum(fields.u32()?), fields.u32()?);
+        let (kind, block) = (word >> KIND_SHIFT, word & ((1 << KIND_SHIFT) - 1));
+        let zero = |field, value: u32| check(THIS, field, u64::from(value), Limit::Exactly(0));
+        match kind {
+            0 => {
+                check(THIS, Field::EntryBlock(number), block, Limit::Exactly(0))?;
+                zero(Field::EntryChecksum(number), checksum.0)?;
+                zero(Field::EntryValue(number), value)?;
+                Ok(Entry::Dead)
+            }
+            1 => Ok(Entry::Data { block: BlockNo(block), checksum, stamp: Stamp(value) }),
+            2 => Ok(Entry::Copy { block: BlockNo(block), checksum, stamp: Stamp(value) }),
+            3 => {
+                zero(Field::EntryValue(number), value)?;
+                Ok(Entry::MapPage { page: MapPageNo(block), checksum })
+            }
+            4 => {
+                zero(Field::EntryChecksum(number), checksum.0)?;
+                Ok(Entry::Unmapped { start: BlockNo(block), blocks: value })
+            }
+            _ => Err(out_of_range(THIS, Field::Kind(number), kind, Limit::AtMost(4))),
+        }
+    }
+
+    /// Whether the store has what it speaks of.
+    fn check(&self, number: u16, shape: &Shape) -> Result<(), FormatError> {
+        let (block, value) = (Field::EntryBlock(number), Field::EntryValue(number));
+        let Blocks(advertised) = shape.advertised();
+        match *self {
+            Entry::Dead => Ok(()),
+            Entry::Data { block: at, stamp, .. } | Entry::Copy { block: at, stamp, .. } => {
+                check(THIS, block, at.0, Limit::AtMost(advertised - 1))?;
+                check(THIS, value, u64::from(stamp.0), Limit::AtMost((1 << STAMP_BITS) - 1))
+            }
+            Entry::MapPage { page, .. } => check(THIS, block, page.0, Limit::AtMost(shape.map_pages().0 - 1)),
+            Entry::Unmapped { start, blocks } => {
+                check(THIS, value, u64::from(blocks), Limit::AtLeast(1))?;
+                let end = start.0.saturating_add(u64::from(blocks));
+                check(THIS, block, end, Limit::AtMost(advertised))
+            }
+        }
+    }
+}
+
+impl ChunkHeader {
+    /// Reads one from the block at `at` of the log.
+    pub fn parse(bytes: &[u8], superblock: &Superblock, at: Place) -> Result<ChunkHeader, FormatError> {
+        let mut fields = Reader::open(THIS, bytes, MAGIC, CHECKSUM_AT)?;
+        let version = fields.u16()?;
+        fields.known(u32::from(version))?;
+        let (count, data_blocks, stream) = (fields.u16()?, fields.u16()?, Stream(fields.u8()?));
+        fields.reserved(1)?;
+        let (next, store) = (fields.segment()?, fields.uuid()?);
+        let (epoch, sequence, clock) = (CheckpointNo(fields.u64()?), Sequence(fields.u64()?), Clock(fields.u64()?));
+        check(THIS, Field::Entries, u64::from(count), Limit::AtMost(MAX_ENTRIES as u64))?;
+        let entries = (0..count).map(|number| Entry::parse(&mut fields, number));
+        let entries = entries.collect::<Result<Vec<Entry>, FormatError>>()?;
+        fields.finish()?;
+        let header = ChunkHeader { store, stream, epoch, sequence, clock, next, entries };
+        let counted = Limit::Exactly(u64::from(header.data_blocks()));
+        check(THIS, Field::DataBlocks, u64::from(data_blocks), counted)?;
+        header.check(superblock, at)?;
+        Ok(header)
+    }
+
+    /// As it is written to the block at `at` of the log; an error if it would not be read.
+    pub fn encode(&self, superblock: &Superblock, at: Place) -> Result<Block, FormatError> {
+        self.check(superblock, at)?;
+        let mut fields = Writer::new(MAGIC);
+        fields.u16(VERSION as u16);
+        fields.u16(self.entries.len() as u16);
+        fields.u16(self.data_blocks() as u16);
+        fields.u8(self.stream.0);
+        fields.skip(1);
+        fields.segment(self.next);
+        fields.uuid(self.store);
+        for number in [self.epoch.0, self.sequence.0, self.clock.0] {
+            fields.u64(number);
+        }
+        for entry in &self.entries {
+            let (kind, block, checksum, value) = entry.fields();
+            fields.u64(kind << KIND_SHIFT | block);
+            fields.u32(checksum);
+            fields.u32(value);
+        }
+        Ok(fields.seal(CHECKSUM_AT))
+    }
+
+    /// How many data blocks lie behind it.
+    pub fn data_blocks(&self) -> u32 {
+        self.entries.iter().filter(|entry| entry.has_data()).count() as u32
+    }
+
+    /// Blocks of the whole chunk.
+    pub fn blocks(&self) -> u32 {
+        1 + self.data_blocks()
+    }
+
+    /// Its entries, and where the data block of each lies, counted from the header on.
+    pub fn slots(&self) -> impl Iterator<Item = (&Entry, Option<Slot>)> {
+        let mut slot = 0;
+        self.entries.iter().map(move |entry| {
+            slot += u32::from(entry.has_data());
+            (entry, entry.has_data().then_some(Slot(slot)))
+        })
+    }
+
+    /// Whether `data`, the blocks behind the header, is what was written; otherwise the first entry whose block is not.
+    pub fn verify_data(&self, data: &[u8]) -> Result<(), FormatError> {
+        let mut blocks = data.chunks_exact(BLOCK_BYTES);
+        for (entry, (item, slot)) in (0..).zip(self.slots()) {
+            let Some(slot) = slot else { continue };
+            let Some(block) = blocks.next() else {
+                let needed = ByteSize(u64::from(self.data_blocks()) * BLOCK_BYTES as u64);
+                let present = ByteSize(data.len() as u64);
+                return Err(FormatError::Truncated { structure: Structure::ChunkData, needed, present });
+            };
+            let Some(stored) = item.checksum() else { continue };
+            let computed = Checksum::of(block);
+            if stored != computed {
+                return Err(FormatError::DataChecksum { entry, slot, stored, computed });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it fits into the store, and to its place.
+    fn check(&self, superblock: &Superblock, at: Place) -> Result<(), FormatError> {
+        if self.store != superblock.store {
+            return Err(FormatError::OtherStore { structure: THIS, found: self.store, expected: superblock.store });
+        }
+        let shape = &superblock.shape;
+        check(THIS, Field::ChunkPlace, at.0, Limit::AtMost(shape.places().0 - 1))?;
+        let last_stream = Limit::AtMost(u64::from(shape.map_stream().0));
+        check(THIS, Field::Stream, u64::from(self.stream.0), last_stream)?;
+        if let Some(next) = self.next {
+            check(THIS, Field::NextSegment, u64::from(next.0), Limit::AtMost(u64::from(shape.segments()) - 1))?;
+            let own = Limit::Not(u64::from(shape.segment_of(at).0));
+            check(THIS, Field::NextSegment, u64::from(next.0), own)?;
+        }
+        check(THIS, Field::Entries, self.entries.len() as u64, Limit::AtMost(MAX_ENTRIES as u64))?;
+        let room = shape.segment_blocks() - shape.slot_of(at).0 - 1;
+        check(THIS, Field::DataBlocks, u64::from(self.data_blocks()), Limit::AtMost(u64::from(room)))?;
+        (0..).zip(&self.entries).try_for_each(|(number, entry)| entry.check(number, shape))
+    }
+}
+
+impl ChunkBuilder {
+    /// No entries yet; `room` slots are left in the segment, the header's among them.
+    pub fn new(room: Blocks) -> ChunkBuilder {
+        let room = room.0.saturating_sub(1).min(MAX_ENTRIES as u64) as u32;
+        ChunkBuilder { entries: Vec::new(), data_blocks: 0, room }
+    }
+
+    /// Takes an entry, and says where its data block belongs, counted from the header on; `None` if the entry does not fit.
+    ///
+    /// An entry without data lies nowhere: its slot is that of the header, 0.
+    pub fn push(&mut self, entry: Entry) -> Option<Slot> {
+        let full = self.entries.len() >= MAX_ENTRIES || (entry.has_data() && self.data_blocks >= self.room);
+        if full {
+            return None;
+        }
+        self.entries.push(entry);
+        if !entry.has_data() {
+            return Some(Slot(0));
+        }
+        self.data_blocks += 1;
+        Some(Slot(self.data_blocks))
+    }
+
+    /// Makes the entry of a data block dead. Returns what it was; nothing if there is no such slot.
+    pub fn kill(&mut self, slot: Slot) -> Option<Entry> {
+        let nth = usize::try_from(slot.0).ok()?.checked_sub(1)?;
+        let entry = self.entries.iter_mut().filter(|entry| entry.has_data()).nth(nth)?;
+        Some(std::mem::replace(entry, Entry::Dead))
+    }
+
+    /// How many more data blocks fit.
+    pub fn room(&self) -> Blocks {
+        let entries = (MAX_ENTRIES - self.entries.len().min(MAX_ENTRIES)) as u32;
+        Blocks(u64::from(entries.min(self.room - self.data_blocks)))
+    }
+
+    /// What it took so far.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// What it took, for [`ChunkHeader::entries`].
+    pub fn into_entries(self) -> Vec<Entry> {
+        self.entries
+    }
+}
+
+// A logical block fits into its bits: there are fewer of them than places.
+const _: () = assert!(PLACE_BITS <= KIND_SHIFT);

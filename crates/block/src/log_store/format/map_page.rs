@@ -1,0 +1,126 @@
+//! A map page: where 512 adjacent logical blocks lie in the log. The data of a chunk's block, under the checksum of its entry there.
+//!
+//! ```text
+//! offset  bytes
+//!      0      8  entry of logical block 512 n
+//!      8      8  entry of logical block 512 n + 1
+//!    ...
+//!   4088      8  entry of logical block 512 n + 511; behind the last logical block of the store, 0
+//!
+//! entry           bits 0 to 39: place + 1; bits 40 to 63: stamp. All zero: the block was never written, or unmapped
+//! ```
+
+use std::fmt;
+use std::num::NonZeroU64;
+
+use umbrella_units::BlockNo;
+
+use super::error::{Field, FormatError, Limit, Structure};
+use super::raw::{Block, check, out_of_range, whole};
+use super::shape::{MapPageNo, Shape};
+use super::{BLOCK_BYTES, PAGE_ENTRIES, PLACE_BITS, Place, STAMP_BITS, Stamp};
+
+const ENTRIES: usize = PAGE_ENTRIES as usize;
+const PLACE_MASK: u64 = (1 << PLACE_BITS) - 1;
+const THIS: Structure = Structure::MapPage;
+
+/// Where a logical block lies, and when it was written. As large as it is on disk, also as an `Option`.
+// The lower 40 bits are never zero.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct MapEntry(NonZeroU64);
+
+/// Where 512 adjacent logical blocks lie.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MapPage {
+    entries: Box<[Option<MapEntry>; ENTRIES]>,
+}
+
+impl MapEntry {
+    /// Both, if they fit: the place into 40 bits with one added, the stamp into 24.
+    pub fn new(place: Place, stamp: Stamp) -> Result<MapEntry, FormatError> {
+        let most = Limit::AtMost(PLACE_MASK - 1);
+        check(THIS, Field::Place, place.0, most)?;
+        check(THIS, Field::Stamp, u64::from(stamp.0), Limit::AtMost((1 << STAMP_BITS) - 1))?;
+        let word = NonZeroU64::new((place.0 + 1) | u64::from(stamp.0) << PLACE_BITS);
+        word.map(MapEntry).ok_or(out_of_range(THIS, Field::Place, place.0, most))
+    }
+
+    /// Where the block lies.
+    pub fn place(self) -> Place {
+        Place((self.0.get() & PLACE_MASK) - 1)
+    }
+
+    /// When it was written.
+    pub fn stamp(self) -> Stamp {
+        Stamp((self.0.get() >> PLACE_BITS) as u32)
+    }
+}
+
+impl fmt::Debug for MapEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MapEntry").field("place", &self.place()).field("stamp", &self.stamp()).finish()
+    }
+}
+
+impl Default for MapPage {
+    fn default() -> MapPage {
+        MapPage { entries: Box::new([None; ENTRIES]) }
+    }
+}
+
+impl MapPage {
+    /// Reads a page of the map.
+    pub fn parse(bytes: &[u8], shape: &Shape, page: MapPageNo) -> Result<MapPage, FormatError> {
+        let (words, _) = whole(THIS, bytes, BLOCK_BYTES as u64)?.as_chunks::<8>();
+        let mut map = MapPage::default();
+        for (entry, bytes) in map.entries.iter_mut().zip(words) {
+            *entry = NonZeroU64::new(u64::from_le_bytes(*bytes)).map(MapEntry);
+        }
+        map.check(shape, page)?;
+        Ok(map)
+    }
+
+    /// As it is written, a block; an error if it would not be read.
+    pub fn encode(&self, shape: &Shape, page: MapPageNo) -> Result<Block, FormatError> {
+        self.check(shape, page)?;
+        let mut block = [0; BLOCK_BYTES];
+        for (bytes, entry) in block.as_chunks_mut::<8>().0.iter_mut().zip(self.entries.iter()) {
+            *bytes = entry.map_or(0, |entry| entry.0.get()).to_le_bytes();
+        }
+        Ok(block)
+    }
+
+    /// What is known of a logical block of this page.
+    pub fn get(&self, block: BlockNo) -> Option<MapEntry> {
+        self.entries.get(index(block)).copied().flatten()
+    }
+
+    /// Replaces what is known of a logical block of this page; returns what it was.
+    pub fn set(&mut self, block: BlockNo, entry: Option<MapEntry>) -> Option<MapEntry> {
+        self.entries.get_mut(index(block)).and_then(|own| std::mem::replace(own, entry))
+    }
+
+    /// The logical blocks of the page that are somewhere; `page` says which page it is.
+    pub fn mapped(&self, page: MapPageNo) -> impl Iterator<Item = (BlockNo, MapEntry)> {
+        let first = page.0.saturating_mul(PAGE_ENTRIES);
+        let blocks = (0..PAGE_ENTRIES).map(move |number| BlockNo(first.saturating_add(number)));
+        blocks.zip(self.entries.iter()).filter_map(|(block, entry)| entry.map(|entry| (block, entry)))
+    }
+
+    fn check(&self, shape: &Shape, page: MapPageNo) -> Result<(), FormatError> {
+        check(THIS, Field::MapPage, page.0, Limit::AtMost(shape.map_pages().0 - 1))?;
+        let used = shape.advertised().0 - page.0 * PAGE_ENTRIES;
+        for (number, entry) in (0..).zip(self.entries.iter()) {
+            let Some(entry) = entry else { continue };
+            let place = entry.0.get() & PLACE_MASK;
+            check(THIS, Field::MapPlace(number), place, Limit::AtLeast(1))?;
+            let most = if u64::from(number) < used { shape.places().0 } else { 0 };
+            check(THIS, Field::MapPlace(number), place, Limit::AtMost(most))?;
+        }
+        Ok(())
+    }
+}
+
+fn index(block: BlockNo) -> usize {
+    (block.0 % PAGE_ENTRIES) as usize
+}
