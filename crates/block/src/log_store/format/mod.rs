@@ -35,6 +35,8 @@ mod payload;
 mod raw;
 mod shape;
 mod superblock;
+#[cfg(test)]
+mod tests;
 
 pub use checkpoint::{
     CheckpointHeader, CheckpointNo, Counters, Head, OpenSegment, Sequence, area_bytes, area_segments,
