@@ -1,5 +1,40 @@
 //! The log-structured store: a disk that is written in long runs, whatever the order of the writes that come.
 //!
-//! [`format`](mod@format) is what lies on the disk.
+//! Every block that is written goes to the end of one of a few streams; the map says where each block lies. What lies on the disk is [`format`](mod@format); which
+//! stream a block goes to, which segment is cleaned, and when one is free is decided by [`umbrella_policy::log_layout`].
+//!
+//! A write (`transfer`):
+//! 1. It is put into the chunk that its stream is filling, and into the map; now it returns, and is read back. As with any disk's cache, it may be lost until the next flush.
+//! 2. A chunk that is full is written, header and data in one piece, by one of two threads, in the order of the chunks' numbers.
+//!
+//! A flush (`flush`), and a write with FUA:
+//! 1. The chunks with something of users' are completed, full or not, and written.
+//! 2. When they and all before them are written, the device is flushed. One flush serves all who wait for one.
+//!
+//! Cleaning is told in `clean`, checkpoints in `checkpoint`, opening in `recover`, making and growing a store in `create` and `grow`: each with its steps.
+//!
+//! After a write or a flush of the device has failed the store refuses writes; what can be read is still read.
+//!
+//! Source: R-LFS for regions; Rosenblum and Ousterhout, "The Design and Implementation of a Log-Structured File System", for segments, summaries, checkpoints and
+//! roll-forward; the rules about what is durable when are ours.
 
+mod buffer;
+mod checkpoint;
+mod clean;
+mod core;
+mod create;
+mod engine;
+mod error;
+mod flush;
 pub mod format;
+mod recover;
+mod stats;
+#[cfg(test)]
+mod tests;
+mod transfer;
+
+pub use create::{CreateOptions, create};
+pub use engine::{LogStore, Options};
+pub use error::LogStoreError;
+pub use recover::Access;
+pub use stats::{LogStoreStats, RegionStats};

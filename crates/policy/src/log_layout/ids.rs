@@ -13,7 +13,7 @@ pub struct Place(pub u64);
 pub struct Stream(pub u8);
 
 /// When a block was last written by the user: the lowest 24 bits of a [`Clock`] in coarse units.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stamp(pub u32);
 
 /// The log's clock: how many blocks the user has written since the store was made.

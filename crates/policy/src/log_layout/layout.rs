@@ -101,6 +101,8 @@ pub struct Layout {
     /// Cleaned segments, oldest first, with their number in order of cleaning.
     pub(super) cleaned: Vec<(u64, SegmentNo)>,
     pub(super) cleanings: u64,
+    /// Segments that wait for a checkpoint to write their map pages elsewhere.
+    pub(super) leaving: u32,
     /// Full segments that the log since the last checkpoint passes through.
     pub(super) fresh: Vec<SegmentNo>,
     /// Those of them that the checkpoint under way covers.
@@ -143,6 +145,7 @@ impl Layout {
             held: vec![0; all],
             cleaned: Vec::new(),
             cleanings: 0,
+            leaving: 0,
             fresh: Vec::new(),
             covered: Vec::new(),
             scheme: settings.scheme,
@@ -154,7 +157,9 @@ impl Layout {
                 State::Free => layout.free.add(SegmentNo(number)),
                 State::Cleaned => layout.enlist_cleaned(SegmentNo(number)),
                 State::System => {}
-                State::Open | State::Next | State::Closing | State::Full => layout.hold(segment.stream, true),
+                State::Open | State::Next | State::Closing | State::Full | State::Leaving => {
+                    layout.hold(segment.stream, true)
+                }
             }
         }
         layout
@@ -245,13 +250,13 @@ impl Layout {
         Ok(put)
     }
 
-    /// A place for a page of the map; the old place is forgotten.
+    /// A place for a page of the map, for the next checkpoint; the old place is forgotten.
     pub fn write_map(&mut self, old: Option<Place>) -> Result<Put, Full> {
         let stream = self.map_stream().unwrap_or(Stream(0));
         let put = self.append(stream).or_else(|Full| self.append_anywhere(stream))?;
         self.enter(put.place, self.clock);
         if let Some(old) = old {
-            self.forget(old);
+            self.forget_page(old);
         }
         Ok(put)
     }
@@ -290,12 +295,32 @@ impl Layout {
         segment.youngest = segment.youngest.max(written);
     }
 
+    /// A page of the map at this place is not needed any more once there is a new checkpoint: recovery does not look for its successor in the log.
+    pub fn forget_page(&mut self, place: Place) {
+        let number = self.shape.segment(place);
+        let segment = &mut self.table[number.0 as usize];
+        if matches!(segment.state, State::Full | State::Leaving) && !segment.fresh {
+            segment.fresh = true;
+            self.fresh.push(number);
+        }
+        self.forget(place);
+    }
+
+    /// All that is live in a segment is pages of the map, which the caller has the next checkpoint write.
+    pub fn leave(&mut self, number: SegmentNo) {
+        let segment = &mut self.table[number.0 as usize];
+        if segment.state == State::Full {
+            segment.state = State::Leaving;
+            self.leaving += 1;
+        }
+    }
+
     /// A block at this place is not needed any more.
     pub fn forget(&mut self, place: Place) {
         let number = self.shape.segment(place);
         let segment = &mut self.table[number.0 as usize];
         segment.live = segment.live.saturating_sub(1);
-        if segment.live == 0 && segment.state == State::Full {
+        if segment.live == 0 && matches!(segment.state, State::Full | State::Leaving) {
             self.reclaim(number);
         }
     }
@@ -385,8 +410,18 @@ impl Layout {
         }
     }
 
+    /// A full segment that cannot be read whole: it keeps what is in it, and is not cleaned.
+    pub fn set_aside(&mut self, number: SegmentNo) {
+        if let Some(segment) = self.table.get_mut(number.0 as usize)
+            && segment.state == State::Full
+        {
+            segment.state = State::Closing;
+        }
+    }
+
     fn reclaim(&mut self, number: SegmentNo) {
         let segment = &mut self.table[number.0 as usize];
+        self.leaving -= u32::from(segment.state == State::Leaving);
         segment.state = State::Cleaned;
         let (stream, opened) = (segment.stream, segment.opened);
         self.hold(stream, false);

@@ -214,6 +214,16 @@ impl LogicalMap {
         dirty
     }
 
+    /// A page that was taken as changed has not been written after all.
+    pub fn mark_dirty(&mut self, page: MapPage) {
+        if let Some(Slot::Present(present)) = self.pages.get_mut(page.0 as usize)
+            && !present.dirty
+        {
+            present.dirty = true;
+            self.dirty.push(page);
+        }
+    }
+
     /// The entries of a page in memory; nothing for an empty or an absent one.
     pub fn entries(&self, page: MapPage) -> Option<&Entries> {
         match self.pages.get(page.0 as usize) {

@@ -88,7 +88,7 @@ impl Layout {
     /// Cleaned segments that wait: for a flush, and for a checkpoint.
     pub fn waiting(&self) -> (u32, u32) {
         let fresh = self.cleaned.iter().filter(|(_, number)| self.table[number.0 as usize].fresh).count();
-        ((self.cleaned.len() - fresh) as u32, fresh as u32)
+        ((self.cleaned.len() - fresh) as u32, fresh as u32 + self.leaving)
     }
 
     /// Whether some stream cannot go on before a checkpoint.
@@ -128,6 +128,12 @@ impl Layout {
     pub fn due(&self) -> bool {
         let wanted = self.reserve + self.low;
         self.free.len() + self.cleaned.len() as u32 <= wanted || !self.short_regions(wanted).is_empty()
+    }
+
+    /// How much of what it costs to clean for it a write should wait, from 0 while there is plenty to 1 at the reserve.
+    pub fn toll(&self) -> f64 {
+        let above = (self.free.len() + self.cleaned.len() as u32).saturating_sub(self.reserve);
+        1.0 - f64::from(above.min(self.low)) / f64::from(self.low.max(1))
     }
 
     /// The regions that have less than their share of what should be free, the shortest first.

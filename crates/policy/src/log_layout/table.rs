@@ -15,6 +15,8 @@ pub enum State {
     Closing,
     /// It holds data and does not change.
     Full,
+    /// Only pages of the map are live in it, and the next checkpoint writes them elsewhere.
+    Leaving,
     /// Nothing in it is needed any more, but what replaced it may not be durable yet.
     Cleaned,
     /// Not part of the log: checkpoints lie there.
@@ -34,7 +36,7 @@ pub struct Segment {
     pub youngest: Clock,
     /// When it was opened.
     pub opened: Clock,
-    /// Whether the log since the last checkpoint passes through it: recovery reads it.
+    /// Whether it is free only after a checkpoint: recovery reads it, as the log since the last one passes through it or a page of the map was in it.
     pub fresh: bool,
 }
 

@@ -38,6 +38,8 @@ mod superblock;
 #[cfg(test)]
 mod tests;
 
+pub use umbrella_policy::log_layout::{Clock, Place, SegmentNo, Stamp, Stream};
+
 pub use checkpoint::{
     CheckpointHeader, CheckpointNo, Counters, Head, OpenSegment, Sequence, area_bytes, area_segments,
 };
@@ -59,23 +61,3 @@ pub const PAGE_ENTRIES: u64 = 512;
 pub const PLACE_BITS: u32 = 40;
 /// Bits of a stamp.
 pub const STAMP_BITS: u32 = 24;
-
-/// A block of the log: segment × blocks of a segment + slot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place(pub u64);
-
-/// A segment, from 0 on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SegmentNo(pub u32);
-
-/// A stream of the log: each has an open segment of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Stream(pub u8);
-
-/// A coarse write clock of [`STAMP_BITS`] bits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Stamp(pub u32);
-
-/// Blocks that users have written so far.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Clock(pub u64);

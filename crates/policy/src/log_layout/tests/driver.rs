@@ -94,7 +94,7 @@ impl Driver {
         }
     }
 
-    /// Everything appended is made durable.
+    /// Everything appended is made durable; recovery takes pages of the map from the last checkpoint all the same.
     pub(super) fn sync(&mut self) {
         let mark = self.layout.mark();
         for stream in 0..self.layout.heads().count() as u8 {
@@ -103,7 +103,11 @@ impl Driver {
                 self.seal(Stream(stream));
             }
         }
+        let pages: Vec<_> =
+            self.durable.iter().filter(|(owner, _)| matches!(owner, Owner::Page(_))).map(|(o, p)| (*o, *p)).collect();
         self.durable = self.current();
+        self.durable.retain(|owner, _| matches!(owner, Owner::Block(_)));
+        self.durable.extend(pages);
         self.layout.synced(mark);
     }
 
@@ -114,7 +118,7 @@ impl Driver {
                 if self.map.entries(page).is_none() {
                     self.map.drop_empty(page);
                     if let Some(old) = self.pages.remove(&page) {
-                        self.layout.forget(old);
+                        self.layout.forget_page(old);
                         self.owners[old.0 as usize] = None;
                     }
                     continue;
@@ -158,14 +162,11 @@ impl Driver {
                     self.placed(put, Owner::Block(block), Some(from));
                     self.copied += 1;
                 }
-                Some(Owner::Page(page)) => {
-                    let put = self.layout.write_map(Some(from)).expect("the cleaner finds room");
-                    self.placed(put, Owner::Page(page), Some(from));
-                    self.pages.insert(page, put.place);
-                }
+                Some(Owner::Page(page)) => self.map.mark_dirty(page),
             }
         }
-        assert!(matches!(self.layout.table()[victim.0 as usize].state, State::Cleaned));
+        self.layout.leave(victim);
+        assert!(matches!(self.layout.table()[victim.0 as usize].state, State::Cleaned | State::Leaving));
     }
 
     /// What an engine does until a write finds room; panics if it never does.

@@ -1,0 +1,141 @@
+//! Chunks on their way to the disk: those being filled, one a stream, and those that are complete and wait to be written.
+
+use std::sync::Arc;
+
+use umbrella_policy::log_layout::{Place, SegmentNo, Stream};
+
+use super::format::{BLOCK_BYTES, ChunkHeader, Entry, FormatError, MAX_ENTRIES, Superblock};
+
+/// Blocks of a chunk with its header. Fewer than a header could name, so that each has room for what is not mapped any more.
+pub(super) const CHUNK_BLOCKS: u32 = 241;
+/// Ranges that are not mapped any more that one chunk always has room for.
+pub(super) const MOST_UNMAPPED: usize = MAX_ENTRIES - (CHUNK_BLOCKS as usize - 1);
+
+/// A chunk that is being filled.
+#[derive(Debug)]
+pub(super) struct Filling {
+    /// Where its header goes.
+    start: Place,
+    entries: Vec<Entry>,
+    /// Room for the header, then the data.
+    bytes: Vec<u8>,
+    /// Whether it has something that the next flush must make durable.
+    pub(super) of_user: bool,
+}
+
+/// A chunk that is complete.
+#[derive(Debug)]
+pub(super) struct Chunk {
+    /// Its number.
+    pub(super) sequence: u64,
+    /// Where its header goes.
+    pub(super) start: Place,
+    /// Header and data.
+    pub(super) bytes: Vec<u8>,
+    /// The segment that ends with it.
+    pub(super) closes: Option<SegmentNo>,
+}
+
+impl Filling {
+    /// An empty one, in memory that was used before.
+    pub(super) fn new(start: Place, mut bytes: Vec<u8>) -> Filling {
+        bytes.clear();
+        bytes.reserve_exact(CHUNK_BLOCKS as usize * BLOCK_BYTES);
+        bytes.resize(BLOCK_BYTES, 0);
+        Filling { start, entries: Vec::with_capacity(MAX_ENTRIES), bytes, of_user: false }
+    }
+
+    /// Takes a block; it lies at the next place.
+    pub(super) fn push(&mut self, entry: Entry, data: &[u8]) {
+        self.entries.push(entry);
+        self.bytes.extend_from_slice(data);
+    }
+
+    /// The data at a place, if it is in here.
+    pub(super) fn block(&self, place: Place) -> Option<&[u8]> {
+        block(&self.bytes, self.start, place)
+    }
+
+    /// The block at this place was replaced before it was written: nobody must find it.
+    pub(super) fn kill(&mut self, place: Place) {
+        let nth = place.0.checked_sub(self.start.0 + 1).and_then(|nth| usize::try_from(nth).ok());
+        if let Some(entry) = nth.and_then(|nth| self.entries.get_mut(nth)) {
+            *entry = Entry::Dead;
+        }
+    }
+
+    /// Completes it: `header` has everything but the entries, `unmapped` come before the others, because they are older.
+    pub(super) fn seal(
+        mut self,
+        mut header: ChunkHeader,
+        unmapped: impl Iterator<Item = Entry>,
+        superblock: &Superblock,
+        closes: Option<SegmentNo>,
+    ) -> Result<Chunk, FormatError> {
+        header.entries.extend(unmapped);
+        header.entries.append(&mut self.entries);
+        let block = header.encode(superblock, self.start)?;
+        self.bytes.splice(..BLOCK_BYTES, block);
+        Ok(Chunk { sequence: header.sequence.0, start: self.start, bytes: self.bytes, closes })
+    }
+}
+
+impl Chunk {
+    /// The data at a place, if it is in here.
+    pub(super) fn block(&self, place: Place) -> Option<&[u8]> {
+        block(&self.bytes, self.start, place)
+    }
+}
+
+/// The data of a place in a chunk that starts at `start`.
+fn block(bytes: &[u8], start: Place, place: Place) -> Option<&[u8]> {
+    let nth = usize::try_from(place.0.checked_sub(start.0)?).ok().filter(|nth| *nth > 0)?;
+    bytes.get(nth.checked_mul(BLOCK_BYTES)?..)?.get(..BLOCK_BYTES)
+}
+
+/// All chunks that are not on the disk yet.
+#[derive(Debug, Default)]
+pub(super) struct Chunks {
+    /// By stream.
+    pub(super) filling: Vec<Option<Filling>>,
+    /// Complete, to be written in this order.
+    pub(super) waiting: std::collections::VecDeque<Arc<Chunk>>,
+    /// Being written; those that could not be written stay here.
+    pub(super) writing: Vec<Arc<Chunk>>,
+    /// Memory of chunks that were written.
+    pub(super) spare: Vec<Vec<u8>>,
+}
+
+impl Chunks {
+    /// The data at a place, if it is not on the disk yet.
+    pub(super) fn block(&self, place: Place) -> Option<&[u8]> {
+        let filling = self.filling.iter().flatten().find_map(|chunk| chunk.block(place));
+        filling.or_else(|| self.waiting.iter().chain(&self.writing).find_map(|chunk| chunk.block(place)))
+    }
+
+    /// The block at this place was replaced; if its chunk is not complete yet, it will say so.
+    pub(super) fn kill(&mut self, place: Place) {
+        for chunk in self.filling.iter_mut().flatten() {
+            chunk.kill(place);
+        }
+    }
+
+    /// The stream whose chunk has something for the next flush, if there is one.
+    pub(super) fn of_user(&self) -> Option<Stream> {
+        let streams = (0..).map(Stream).zip(&self.filling);
+        streams
+            .into_iter()
+            .find(|(_, chunk)| chunk.as_ref().is_some_and(|chunk| chunk.of_user))
+            .map(|(stream, _)| stream)
+    }
+
+    /// The number of the first chunk that is not on the disk.
+    pub(super) fn first_unwritten(&self) -> Option<u64> {
+        self.waiting.iter().chain(&self.writing).map(|chunk| chunk.sequence).min()
+    }
+
+    /// Whether some block of the segment is not on the disk yet.
+    pub(super) fn has(&self, segment: SegmentNo, of: impl Fn(Place) -> SegmentNo) -> bool {
+        self.waiting.iter().chain(&self.writing).any(|chunk| of(chunk.start) == segment)
+    }
+}

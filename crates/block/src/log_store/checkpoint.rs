@@ -1,0 +1,212 @@
+//! Checkpoints: where the store stands, in one of two places in turn.
+//!
+//! 1. Under the lock: the changed pages of the map are put into the log, all chunks are completed, and the image is taken. Chunks that are completed later
+//!    say that they come after this checkpoint.
+//! 2. All chunks of the image are written, and the device is flushed: what a checkpoint names must be there when it counts.
+//! 3. The payload is written over that of the checkpoint before the last one, and flushed.
+//! 4. Its header, one sector, is written and flushed. From now on it counts.
+//! 5. Segments that were cleaned before step 1 are free.
+//!
+//! A crash before step 4 leaves the last checkpoint and all of the log after it; the chunks that already named the new one follow in the same order.
+
+use parking_lot::MutexGuard;
+use umbrella_policy::log_layout::{Layout, MapPage, Mark, Place, Segment, State as TableState};
+use umbrella_units::{BLOCK_SECTORS, ByteSize, Lba};
+
+use super::core::Stop;
+use super::create::first_place;
+use super::engine::{Shared, State, encode_page};
+use super::error::LogStoreError;
+use super::format::{
+    BLOCK_BYTES, CheckpointHeader, CheckpointNo, Checksum, Counters, FormatError, Head, OpenSegment, PayloadEncoder,
+    PayloadSum, SegmentEntry, SegmentState, Sequence, Slot, Structure, Superblock,
+};
+use super::recover::Named;
+use crate::device::Durability;
+use crate::error::Operation;
+
+/// How the store goes on after a checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// It is used further.
+    GoesOn,
+    /// It was closed in order.
+    InOrder,
+}
+
+/// Bytes written at once.
+const PIECE: usize = 1 << 20;
+
+/// What a checkpoint says.
+pub(super) struct Image {
+    header: CheckpointHeader,
+    index: Vec<Option<Place>>,
+    table: Vec<Segment>,
+    mark: Mark,
+    /// The last chunk that it covers.
+    goal: u64,
+    area: usize,
+}
+
+impl Shared {
+    /// Makes a checkpoint; whether there was room for the map.
+    pub(super) fn checkpoint(&self, end: End) -> Result<bool, LogStoreError> {
+        let _one_at_a_time = self.checkpointing.lock();
+        let mut state = self.state.lock();
+        self.refuse_if_poisoned(&state)?;
+        if !self.write_map(&mut state)? {
+            return Ok(false);
+        }
+        self.seal_all(&mut state, false)?;
+        let image = take_image(&mut state, end);
+        self.wake_writers(&mut state);
+        self.flush_until(&mut state, image.goal)?;
+        let (mark, area) = (image.mark, image.area);
+        let written = MutexGuard::unlocked(&mut state, || image.write(&self.named, &self.superblock));
+        match written {
+            Ok(()) => {
+                state.core.layout.checkpointed(mark);
+                state.area = area;
+                state.freed += 1;
+                state.tally.checkpoints += 1;
+                self.room.notify_all();
+                Ok(true)
+            }
+            Err(error) => {
+                state.core.layout.checkpoint_failed();
+                self.poison(&mut state, Operation::Flush, &error.clone().on(&self.named.name));
+                Err(error)
+            }
+        }
+    }
+
+    /// Puts the changed pages of the map into the log. Whether there was room for all.
+    fn write_map(&self, state: &mut MutexGuard<'_, State>) -> Result<bool, LogStoreError> {
+        let mut pages = state.core.map.take_dirty().into_iter();
+        while let Some(page) = pages.next() {
+            let written = self.write_page(state, page);
+            self.wake_writers(state);
+            match written {
+                Ok(()) => {}
+                Err(Stop::Full) => {
+                    state.core.map.mark_dirty(page);
+                    pages.for_each(|page| state.core.map.mark_dirty(page));
+                    return Ok(false);
+                }
+                Err(stop) => self.overcome(state, stop)?,
+            }
+        }
+        Ok(true)
+    }
+
+    fn write_page(&self, state: &mut State, page: MapPage) -> Result<(), Stop> {
+        let Some(entries) = state.core.map.entries(page) else {
+            state.core.drop_page(page);
+            return Ok(());
+        };
+        let block = encode_page(entries, &self.superblock, page)?;
+        state.core.write_page(page, &block)
+    }
+}
+
+impl Image {
+    /// Writes it to its area.
+    pub(super) fn write(mut self, named: &Named, superblock: &Superblock) -> Result<(), LogStoreError> {
+        let unreadable = FormatError::Unreadable { structure: Structure::Checkpoint };
+        let area = superblock.areas.get(self.area).ok_or_else(|| named.format(unreadable))?;
+        let start = superblock.device_block(first_place(superblock, area.first));
+        let device = &*named.device;
+        let mut encoder = PayloadEncoder::new(self.index.iter().copied(), self.table.iter().map(on_disk));
+        let mut buffer = vec![0; PIECE];
+        let mut at = start.0 + 1;
+        loop {
+            let filled = encoder.fill(&mut buffer);
+            let Some(piece) = buffer.get(..filled).filter(|piece| !piece.is_empty()) else { break };
+            device.write(Lba(at * BLOCK_SECTORS), piece, Durability::Cached)?;
+            at += (filled / BLOCK_BYTES) as u64;
+        }
+        device.flush()?;
+        self.header.payload = encoder.sum();
+        let header = self.header.encode(superblock).map_err(|source| named.format(source))?;
+        device.write(Lba(start.0 * BLOCK_SECTORS), &header, Durability::Cached)?;
+        device.flush()?;
+        Ok(())
+    }
+}
+
+/// The image of a store that was never used.
+pub(super) fn first_image(superblock: &Superblock, layout: &Layout, end: End) -> Image {
+    let pages = superblock.shape.map_pages().0 as usize;
+    let header = header(superblock, layout, (1, 1), Counters::default(), end);
+    Image { header, index: vec![None; pages], table: layout.table().to_vec(), mark: layout.mark(), goal: 0, area: 0 }
+}
+
+/// The image of the store as it is now. What is completed from now on belongs to the next checkpoint.
+fn take_image(state: &mut State, end: End) -> Image {
+    let core = &mut state.core;
+    let mark = core.layout.checkpoint();
+    let number = core.epoch + 1;
+    core.epoch = number;
+    core.since_checkpoint = 0;
+    let header = header(&core.superblock, &core.layout, (number, core.next_sequence), core.counters, end);
+    Image {
+        header,
+        index: core.index.clone(),
+        table: core.layout.table().to_vec(),
+        mark,
+        goal: core.next_sequence - 1,
+        area: 1 - state.area.min(1),
+    }
+}
+
+fn header(
+    superblock: &Superblock,
+    layout: &Layout,
+    (number, next_sequence): (u64, u64),
+    counters: Counters,
+    end: End,
+) -> CheckpointHeader {
+    let heads = layout.heads().map(|head| Head {
+        open: head.open.map(|(segment, slot)| OpenSegment { segment, slot: Slot(slot) }),
+        next: head.next,
+    });
+    CheckpointHeader {
+        store: superblock.store,
+        number: CheckpointNo(number),
+        next_sequence: Sequence(next_sequence),
+        clock: layout.clock(),
+        shape: superblock.shape,
+        heads: heads.collect(),
+        counters,
+        payload: PayloadSum { bytes: ByteSize(0), checksum: Checksum(0) },
+        clean: end == End::InOrder,
+    }
+}
+
+fn on_disk(segment: &Segment) -> SegmentEntry {
+    let state = match segment.state {
+        TableState::Free => SegmentState::Free,
+        TableState::Open => SegmentState::Open,
+        TableState::Next => SegmentState::Next,
+        TableState::Closing | TableState::Full | TableState::Leaving => SegmentState::Full,
+        TableState::Cleaned => SegmentState::Cleaned,
+        TableState::System => SegmentState::System,
+    };
+    let Segment { stream, live, youngest, opened, .. } = *segment;
+    SegmentEntry { state, stream, live, youngest, opened }
+}
+
+/// The other way.
+pub(super) fn from_disk(entry: SegmentEntry) -> Segment {
+    let state = match entry.state {
+        SegmentState::Free => TableState::Free,
+        SegmentState::Open => TableState::Open,
+        SegmentState::Next => TableState::Next,
+        SegmentState::Full => TableState::Full,
+        SegmentState::Cleaned => TableState::Cleaned,
+        SegmentState::System => TableState::System,
+    };
+    let SegmentEntry { stream, live, youngest, opened, .. } = entry;
+    let fresh = matches!(state, TableState::Open | TableState::Next);
+    Segment { state, stream, live, youngest, opened, fresh }
+}

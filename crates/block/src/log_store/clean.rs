@@ -1,0 +1,285 @@
+//! Cleaning: moving what is live out of a segment, so that it can be used anew.
+//!
+//! 1. The segment is read, chunk by chunk; each header says which blocks lie behind it. 2. What the map still has there is put into the chunks that are being filled, and
+//! is read from them or from the new place from then on; pages of the map are written by the next checkpoint. 3. When nothing is live in it any more the segment is *cleaned*. It is free after
+//! a flush of what was moved, or after the next checkpoint ([`Layout::synced`](umbrella_policy::log_layout::Layout::synced)); until then nothing is written to it.
+
+use std::time::{Duration, Instant};
+
+use parking_lot::MutexGuard;
+use umbrella_policy::log_layout::{Goal, MapPage, Place, Relief, SegmentNo, State as SegmentState};
+
+use super::buffer::CHUNK_BLOCKS;
+use super::checkpoint::End;
+use super::core::Stop;
+use super::engine::{MOST_WAITING, Shared, State};
+use super::error::LogStoreError;
+use super::format::{BLOCK_BYTES, Checksum, ChunkHeader, Entry};
+use crate::error::BlockError;
+
+/// How often the keeper looks when nobody calls it.
+const LOOK: Duration = Duration::from_secs(1);
+/// Blocks that are moved before others get the lock.
+const AT_ONCE: usize = 32;
+
+/// What cleaning a segment came to.
+enum Cleaned {
+    /// Nothing is live in it.
+    Whole,
+    /// There is no room for more now.
+    NoRoom,
+    /// A part of it cannot be read.
+    Damaged,
+}
+
+impl Shared {
+    /// The thread that cleans and makes checkpoints, until the store is closed.
+    pub(super) fn keep(&self) {
+        let mut state = self.state.lock();
+        while !state.closing {
+            if state.poisoned.is_some() {
+                self.keeper.wait(&mut state);
+                continue;
+            }
+            match self.work(&mut state) {
+                Ok(true) => {}
+                Ok(false) => _ = self.keeper.wait_for(&mut state, LOOK),
+                Err(error) => {
+                    tracing::error!(store = self.named.name, %error, "the log store cannot clean");
+                    self.keeper.wait_for(&mut state, LOOK);
+                }
+            }
+        }
+    }
+
+    /// Does what is most urgent; whether there was anything.
+    pub(super) fn work(&self, state: &mut MutexGuard<'_, State>) -> Result<bool, LogStoreError> {
+        let dirty_limit = (self.options.map_memory.0 / BLOCK_BYTES as u64 / 2).max(8) as usize;
+        let log_limit = self.checkpoint_blocks(state);
+        let (_, after_checkpoint) = state.core.layout.waiting();
+        let idle = state.last_access.elapsed() >= self.options.quiet;
+        if state.core.since_checkpoint >= log_limit
+            || state.core.map.dirty() >= dirty_limit
+            || (idle && after_checkpoint > 0)
+        {
+            if MutexGuard::unlocked(state, || self.checkpoint(End::GoesOn))? {
+                return Ok(true);
+            }
+        }
+        let goal = if idle { Goal::Ahead } else { Goal::Due };
+        if state.wanted == 0 && goal == Goal::Due && !state.core.layout.due() && !state.core.layout.stopped() {
+            return Ok(false);
+        }
+        self.relieve(state, goal)
+    }
+
+    /// The most log between two checkpoints: what recovery has to read, and what cannot be cleaned for good before the next one.
+    fn checkpoint_blocks(&self, state: &State) -> u64 {
+        let eighth = state.core.layout.shape().blocks() / 8;
+        (self.options.checkpoint_every.0 / BLOCK_BYTES as u64).min(eighth).max(u64::from(CHUNK_BLOCKS))
+    }
+
+    /// Does what the layout asks for; whether it asked for anything.
+    fn relieve(&self, state: &mut MutexGuard<'_, State>, goal: Goal) -> Result<bool, LogStoreError> {
+        match state.core.layout.relief(goal) {
+            Relief::None => {
+                state.stuck = state.wanted > 0 && !state.core.layout.admits();
+                self.room.notify_all();
+                return Ok(false);
+            }
+            Relief::Clean(victim) => self.clean(state, victim)?,
+            Relief::Sync => self.sync(state)?,
+            Relief::Checkpoint => _ = MutexGuard::unlocked(state, || self.checkpoint(End::GoesOn))?,
+        }
+        state.stuck = false;
+        self.room.notify_all();
+        Ok(true)
+    }
+
+    /// Waits until something has been done for room; without a keeper, does it.
+    pub(super) fn wait_for_room(&self, state: &mut MutexGuard<'_, State>) -> Result<(), BlockError> {
+        self.refuse_if_poisoned(state)?;
+        if state.stuck {
+            return Err(LogStoreError::NoRoom { device: self.named.name.clone() }.on(&self.named.name));
+        }
+        let begun = Instant::now();
+        state.wanted += 1;
+        let done = if state.threads {
+            self.keeper.notify_one();
+            self.room.wait(state);
+            Ok(true)
+        } else {
+            self.relieve(state, Goal::Due)
+        };
+        state.wanted -= 1;
+        state.tally.slowed += 1;
+        state.tally.slowed_time += begun.elapsed();
+        done.map(drop).map_err(|error| error.on(&self.named.name))
+    }
+
+    /// Makes durable all that was appended; what was cleaned before is free then, unless recovery would read it.
+    fn sync(&self, state: &mut MutexGuard<'_, State>) -> Result<(), LogStoreError> {
+        let mark = state.core.layout.mark();
+        self.seal_all(state, false)?;
+        let goal = state.core.next_sequence - 1;
+        self.flush_until(state, goal)?;
+        state.core.layout.synced(mark);
+        state.freed += 1;
+        Ok(())
+    }
+
+    fn clean(&self, state: &mut MutexGuard<'_, State>, victim: SegmentNo) -> Result<(), LogStoreError> {
+        let begun = Instant::now();
+        let segment_blocks = self.superblock.shape.segment_blocks();
+        let live = state.core.layout.table().get(victim.0 as usize).map_or(0, |segment| segment.live);
+        let tenths = (u64::from(live) * 10 / u64::from(segment_blocks)) as usize;
+        let cleaned = self.empty(state, victim)?;
+        match cleaned {
+            Cleaned::Whole => {
+                state.core.counters.cleaned_segments += 1;
+                if let Some(count) = state.tally.victims.get_mut(tenths) {
+                    *count += 1;
+                }
+                let gained = f64::from((segment_blocks - live).max(1));
+                state.block_cost = state.block_cost * 0.8 + begun.elapsed().as_secs_f64() / gained * 0.2;
+            }
+            Cleaned::NoRoom => {}
+            Cleaned::Damaged => {
+                tracing::error!(
+                    store = self.named.name,
+                    segment = victim.0,
+                    "a segment cannot be cleaned; what can be read of it stays there"
+                );
+                state.core.layout.set_aside(victim);
+                state.damaged.push(victim);
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves what is live out of a segment.
+    fn empty(&self, state: &mut MutexGuard<'_, State>, victim: SegmentNo) -> Result<Cleaned, LogStoreError> {
+        let shape = state.core.layout.shape();
+        let (mut slot, mut pages) = (0, 0);
+        let mut window = Vec::new();
+        let is_live = |state: &State| {
+            state.core.layout.table().get(victim.0 as usize).is_some_and(|segment| segment.state == SegmentState::Full)
+        };
+        while is_live(state) && slot + 1 < shape.segment_blocks {
+            let begun = Instant::now();
+            let at = shape.place(victim, slot);
+            let blocks = CHUNK_BLOCKS.min(shape.segment_blocks - slot) as usize;
+            window.resize(blocks * BLOCK_BYTES, 0);
+            let freed = state.freed;
+            let read = MutexGuard::unlocked(state, || self.read_log(at, &mut window));
+            state.core.counters.cleaner_reads += blocks as u64;
+            let header = read.ok().and_then(|()| ChunkHeader::parse(&window, &self.superblock, at).ok());
+            let Some(header) = header else { return Ok(Cleaned::Damaged) };
+            match self.move_chunk(state, &header, at, &window, (freed, &mut pages))? {
+                Cleaned::Whole => slot += header.blocks(),
+                other => return Ok(other),
+            }
+            self.pause(state, begun.elapsed());
+        }
+        let live = state.core.layout.table().get(victim.0 as usize).map_or(0, |segment| segment.live);
+        if is_live(state) && live > pages {
+            return Ok(Cleaned::Damaged);
+        }
+        state.core.layout.leave(victim);
+        Ok(Cleaned::Whole)
+    }
+
+    /// Moves what is live of a chunk that was read whole, its header first.
+    fn move_chunk(
+        &self,
+        state: &mut MutexGuard<'_, State>,
+        header: &ChunkHeader,
+        at: Place,
+        window: &[u8],
+        (freed, pages): (u64, &mut u32),
+    ) -> Result<Cleaned, LogStoreError> {
+        for (nth, (entry, slot)) in header.slots().enumerate() {
+            let Some(slot) = slot else { continue };
+            let from = Place(at.0 + u64::from(slot.0));
+            let begin = slot.0 as usize * BLOCK_BYTES;
+            let Some(data) = window.get(begin..begin + BLOCK_BYTES) else { return Ok(Cleaned::Damaged) };
+            if nth % AT_ONCE == AT_ONCE - 1 {
+                MutexGuard::bump(state);
+            }
+            while state.core.chunks.waiting.len() >= MOST_WAITING {
+                self.refuse_if_poisoned(state)?;
+                self.wait_written(state);
+            }
+            // What was read may have been written anew since: it is read again another time.
+            if state.freed != freed {
+                return Ok(Cleaned::NoRoom);
+            }
+            match self.move_block(state, entry, from, data, pages)? {
+                Cleaned::Whole => {}
+                other => return Ok(other),
+            }
+        }
+        self.wake_writers(state);
+        Ok(Cleaned::Whole)
+    }
+
+    fn move_block(
+        &self,
+        state: &mut MutexGuard<'_, State>,
+        entry: &Entry,
+        from: Place,
+        data: &[u8],
+        pages: &mut u32,
+    ) -> Result<Cleaned, LogStoreError> {
+        let Some(checksum) = entry.checksum() else { return Ok(Cleaned::Whole) };
+        loop {
+            let whole = || Checksum::of(data) == checksum;
+            let moved = match *entry {
+                Entry::Data { block, .. } | Entry::Copy { block, .. } => {
+                    let there = state.core.map.get(block).map(|entry| entry.is_some_and(|entry| entry.place == from));
+                    match there {
+                        Ok(true) if !whole() => return Ok(Cleaned::Damaged),
+                        Ok(true) => state.core.copy(block, from, data, checksum).map(drop),
+                        Ok(false) => Ok(()),
+                        Err(absent) => Err(absent.into()),
+                    }
+                }
+                Entry::MapPage { page, .. } => {
+                    let noted = have_written_anew(state, MapPage(page.0 as u32), from);
+                    noted.map(|is_live| *pages += u32::from(is_live))
+                }
+                Entry::Dead | Entry::Unmapped { .. } => Ok(()),
+            };
+            match moved {
+                Ok(()) => return Ok(Cleaned::Whole),
+                Err(Stop::Full) => return Ok(Cleaned::NoRoom),
+                Err(stop) => self.overcome(state, stop)?,
+            }
+        }
+    }
+
+    /// Leaves the disk to others for a while, if there are any and there is no hurry.
+    fn pause(&self, state: &mut MutexGuard<'_, State>, worked: Duration) {
+        if !state.threads || state.last_access.elapsed() >= self.options.quiet || state.wanted > 0 {
+            return;
+        }
+        let share = f64::from(self.options.clean_share.clamp(1, 100)) / 100.0;
+        let share = share + (1.0 - share) * state.core.layout.toll();
+        let until = Instant::now() + worked.mul_f64((1.0 / share - 1.0).clamp(0.0, 20.0));
+        while !state.closing && state.wanted == 0 && Instant::now() < until {
+            self.keeper.wait_until(state, until);
+        }
+    }
+}
+
+/// Has the next checkpoint write a page of the map, if it lies at `from`; whether it does.
+fn have_written_anew(state: &mut State, page: MapPage, from: Place) -> Result<bool, Stop> {
+    if state.core.page_place(page) != Some(from) {
+        return Ok(false);
+    }
+    if state.core.map.is_absent(page) {
+        return Err(Stop::Absent(page));
+    }
+    state.core.map.mark_dirty(page);
+    Ok(true)
+}

@@ -1,0 +1,262 @@
+//! What the store knows, and how it changes: everything that happens under its lock. No I/O.
+
+use std::sync::Arc;
+
+use umbrella_policy::log_layout::{Absent, Full, Layout, LogicalMap, MapEntry, MapPage, Place, Put, SegmentNo, Stream};
+use umbrella_units::BlockNo;
+
+use super::buffer::{Chunks, Filling, MOST_UNMAPPED};
+use super::format::{
+    CheckpointNo, Checksum, ChunkHeader, Counters, Entry, FormatError, MapPageNo, Sequence, Superblock,
+};
+
+/// Why something cannot be done now.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// This page of the map has to be read first.
+    Absent(MapPage),
+    /// There is no room: the cleaner has to work.
+    Full,
+    /// What was put together would not be read again: a defect of this program.
+    Format(FormatError),
+}
+
+impl From<Absent> for Stop {
+    fn from(Absent(page): Absent) -> Stop {
+        Stop::Absent(page)
+    }
+}
+
+impl From<Full> for Stop {
+    fn from(_: Full) -> Stop {
+        Stop::Full
+    }
+}
+
+impl From<FormatError> for Stop {
+    fn from(error: FormatError) -> Stop {
+        Stop::Format(error)
+    }
+}
+
+/// What a block that is put into the log is.
+#[derive(Debug, Clone, Copy)]
+enum Origin {
+    User,
+    Cleaner,
+}
+
+/// The map, the layout, and what is on its way to the disk.
+#[derive(Debug)]
+pub(super) struct Core {
+    pub(super) superblock: Superblock,
+    pub(super) layout: Layout,
+    pub(super) map: LogicalMap,
+    /// Where each page of the map lies.
+    pub(super) index: Vec<Option<Place>>,
+    pub(super) chunks: Chunks,
+    /// Ranges that are not mapped any more, for the next chunk.
+    unmapped: Vec<(BlockNo, u32)>,
+    /// The number of the next chunk.
+    pub(super) next_sequence: u64,
+    /// What chunks are numbered after: the checkpoint before them.
+    pub(super) epoch: u64,
+    pub(super) counters: Counters,
+    /// Blocks of log since the last checkpoint.
+    pub(super) since_checkpoint: u64,
+    /// Segments that are full, and not all on the disk.
+    closing: Vec<SegmentNo>,
+}
+
+impl Core {
+    pub(super) fn new(
+        superblock: Superblock,
+        layout: Layout,
+        map: LogicalMap,
+        index: Vec<Option<Place>>,
+        counters: Counters,
+    ) -> Core {
+        let mut chunks = Chunks::default();
+        chunks.filling.resize_with(layout.heads().count(), || None);
+        Core {
+            superblock,
+            layout,
+            map,
+            index,
+            chunks,
+            unmapped: Vec::new(),
+            next_sequence: 0,
+            epoch: 0,
+            counters,
+            since_checkpoint: 0,
+            closing: Vec::new(),
+        }
+    }
+
+    /// Where a page of the map lies.
+    pub(super) fn page_place(&self, page: MapPage) -> Option<Place> {
+        self.index.get(page.0 as usize).copied().flatten()
+    }
+
+    /// Enters a block that the user writes.
+    pub(super) fn write(&mut self, block: BlockNo, data: &[u8], checksum: Checksum) -> Result<(), Stop> {
+        let old = self.map.get(block)?;
+        let put = self.layout.write(old, None)?;
+        let stamp = self.layout.stamps().stamp(self.layout.clock());
+        self.map.set(block, Some(MapEntry { place: put.place, stamp }))?;
+        if let Some(old) = old {
+            self.chunks.kill(old.place);
+        }
+        self.counters.user_blocks += 1;
+        self.append(put, Entry::Data { block, checksum, stamp }, data, Origin::User)
+    }
+
+    /// Moves a live block of the user's from where it is. Nothing happens if it is not there any more.
+    pub(super) fn copy(&mut self, block: BlockNo, from: Place, data: &[u8], checksum: Checksum) -> Result<bool, Stop> {
+        let Some(old) = self.map.get(block)?.filter(|entry| entry.place == from) else { return Ok(false) };
+        let put = self.layout.copy(old, None)?;
+        self.map.set(block, Some(MapEntry { place: put.place, ..old }))?;
+        self.counters.copied_blocks += 1;
+        self.append(put, Entry::Copy { block, checksum, stamp: old.stamp }, data, Origin::Cleaner)?;
+        Ok(true)
+    }
+
+    /// Puts a page of the map into the log, for the next checkpoint.
+    pub(super) fn write_page(&mut self, page: MapPage, data: &[u8]) -> Result<(), Stop> {
+        let old = self.page_place(page);
+        let put = self.layout.write_map(old)?;
+        if let Some(entry) = self.index.get_mut(page.0 as usize) {
+            *entry = Some(put.place);
+        }
+        if let Some(old) = old {
+            self.chunks.kill(old);
+        }
+        self.counters.map_blocks += 1;
+        let entry = Entry::MapPage { page: MapPageNo(u64::from(page.0)), checksum: Checksum::of(data) };
+        self.append(put, entry, data, Origin::Cleaner)
+    }
+
+    /// A page of the map holds nothing any more.
+    pub(super) fn drop_page(&mut self, page: MapPage) {
+        self.map.drop_empty(page);
+        if let Some(old) = self.index.get_mut(page.0 as usize).and_then(Option::take) {
+            self.layout.forget_page(old);
+            self.chunks.kill(old);
+        }
+    }
+
+    /// A block is not mapped any more. The caller says so to the log with [`Core::note_unmapped`].
+    pub(super) fn unmap(&mut self, block: BlockNo) -> Result<(), Stop> {
+        if let Some(old) = self.map.set(block, None)? {
+            self.layout.forget(old.place);
+            self.chunks.kill(old.place);
+            self.counters.discarded_blocks += 1;
+        }
+        Ok(())
+    }
+
+    /// Whether another range can be noted before a chunk is sealed.
+    pub(super) fn has_room_for_unmapped(&self) -> bool {
+        self.unmapped.len() < MOST_UNMAPPED
+    }
+
+    /// The next chunk that is sealed, of whichever stream, says that this range is not mapped: so it comes before everything that is written later.
+    pub(super) fn note_unmapped(&mut self, start: BlockNo, blocks: u32) {
+        if blocks == 0 {
+            return;
+        }
+        if let Some((last, count)) = self.unmapped.last_mut()
+            && last.0 + u64::from(*count) == start.0
+            && let Some(sum) = count.checked_add(blocks)
+        {
+            *count = sum;
+            return;
+        }
+        self.unmapped.push((start, blocks));
+    }
+
+    fn append(&mut self, put: Put, entry: Entry, data: &[u8], origin: Origin) -> Result<(), Stop> {
+        let spare = &mut self.chunks.spare;
+        let Some(filling) = self.chunks.filling.get_mut(usize::from(put.stream.0)) else { return Err(Stop::Full) };
+        let start = Place(put.place.0.saturating_sub(1));
+        let filling = filling.get_or_insert_with(|| Filling::new(start, spare.pop().unwrap_or_default()));
+        filling.push(entry, data);
+        filling.of_user |= matches!(origin, Origin::User);
+        if put.full {
+            self.seal(put.stream)?;
+        }
+        Ok(())
+    }
+
+    /// Completes the chunk that a stream is filling. One without data is begun if there is none.
+    pub(super) fn seal(&mut self, stream: Stream) -> Result<(), Stop> {
+        let place = usize::from(stream.0);
+        if self.chunks.filling.get(place).is_none_or(Option::is_none) {
+            let start = self.layout.heads().nth(place).and_then(|head| head.open).ok_or(Stop::Full)?;
+            self.layout.open_chunk(stream)?;
+            let start = self.layout.shape().place(start.0, start.1);
+            let filling = Filling::new(start, self.chunks.spare.pop().unwrap_or_default());
+            self.chunks.filling.get_mut(place).ok_or(Stop::Full)?.replace(filling);
+        }
+        let Some(filling) = self.chunks.filling.get_mut(place).and_then(Option::take) else { return Ok(()) };
+        let sealed = self.layout.seal(stream);
+        let header = ChunkHeader {
+            store: self.superblock.store,
+            stream,
+            epoch: CheckpointNo(self.epoch),
+            sequence: Sequence(self.next_sequence),
+            clock: self.layout.clock(),
+            next: sealed.next,
+            entries: Vec::new(),
+        };
+        let count = self.unmapped.len().min(MOST_UNMAPPED);
+        let unmapped = self.unmapped.drain(..count).map(|(start, blocks)| Entry::Unmapped { start, blocks });
+        let chunk = filling.seal(header, unmapped, &self.superblock, sealed.closed)?;
+        self.next_sequence += 1;
+        self.counters.header_blocks += 1;
+        self.since_checkpoint += (chunk.bytes.len() / super::format::BLOCK_BYTES) as u64;
+        self.chunks.waiting.push_back(Arc::new(chunk));
+        Ok(())
+    }
+
+    /// Completes all chunks that have something for a flush, or all that have anything.
+    pub(super) fn seal_all(&mut self, only_of_user: bool) -> Result<(), Stop> {
+        for stream in (0..self.chunks.filling.len() as u8).map(Stream) {
+            let filling = self.chunks.filling.get(usize::from(stream.0)).and_then(Option::as_ref);
+            if filling.is_some_and(|filling| filling.of_user || !only_of_user) {
+                self.seal(stream)?;
+            }
+        }
+        while !self.unmapped.is_empty() {
+            let open = self.layout.heads().position(|head| head.open.is_some());
+            self.seal(Stream(open.ok_or(Stop::Full)? as u8))?;
+        }
+        Ok(())
+    }
+
+    /// Whether a flush has anything to complete.
+    pub(super) fn has_unsealed_of_user(&self) -> bool {
+        !self.unmapped.is_empty() || self.chunks.of_user().is_some()
+    }
+
+    /// A chunk is on the disk.
+    pub(super) fn written(&mut self, chunk: &Arc<super::buffer::Chunk>) {
+        self.chunks.writing.retain(|other| other.sequence != chunk.sequence);
+        self.closing.extend(chunk.closes);
+        let shape = self.layout.shape();
+        let mut closing = std::mem::take(&mut self.closing);
+        closing.retain(|segment| {
+            let unwritten = self.chunks.has(*segment, |place| shape.segment(place));
+            if !unwritten {
+                self.layout.settled(*segment);
+            }
+            unwritten
+        });
+        self.closing = closing;
+    }
+
+    /// The last chunk of which it and all before it are on the disk, though perhaps not durable.
+    pub(super) fn written_until(&self) -> u64 {
+        self.chunks.first_unwritten().unwrap_or(self.next_sequence) - 1
+    }
+}

@@ -1,0 +1,178 @@
+//! Making a store.
+//!
+//! 1. Both copies of the superblock that may be there are written over with zeroes, and flushed: from now on there is no store.
+//! 2. The first checkpoint is written: payload, flush, header, flush. The second area's header is zeroed before.
+//! 3. Second copy of the superblock, first copy, flush. From now on there is a store.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use umbrella_policy::PolicyError;
+use umbrella_policy::log_layout::{Layout, Room, SchemeInfo, SegmentNo, Shape as LogShape, Stream};
+use umbrella_units::{BLOCK_SECTORS, BlockNo, ByteSize, Lba};
+use uuid::Uuid;
+
+use super::buffer::CHUNK_BLOCKS;
+use super::checkpoint::{End, first_image};
+use super::engine::Options;
+use super::error::LogStoreError;
+use super::format::{
+    Area, BLOCK_BYTES, Blocks, Compat, FormatError, Generation, Scheme, Shape, Superblock, UnixSeconds, area_segments,
+};
+use super::recover::{Named, settings};
+use crate::device::{BlockDevice, Durability};
+
+/// How a new store is made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CreateOptions {
+    /// Where blocks are placed, as `name:param=value`.
+    pub scheme: String,
+    /// Bytes of a segment, a power of two; nothing for what suits the size of the device.
+    pub segment: Option<ByteSize>,
+    /// Thousandths of the space that are kept spare so that cleaning is cheap.
+    pub spare: u32,
+    /// Whether what is on the device may be overwritten.
+    pub force: bool,
+}
+
+impl Default for CreateOptions {
+    fn default() -> CreateOptions {
+        CreateOptions { scheme: "r_lfs:regions=3".to_owned(), segment: None, spare: 100, force: false }
+    }
+}
+
+/// Where segments begin: behind both copies of the superblock.
+const FIRST: BlockNo = BlockNo(512);
+/// The smallest segment that is chosen by itself.
+const LEAST_SEGMENT: u64 = 256 << 10;
+/// The segment of all but very small and very large stores.
+const USUAL_SEGMENT: u64 = 2 << 20;
+/// Segments that a store should have at most.
+const MOST_SEGMENTS: u64 = 1 << 18;
+
+/// Makes a store on a device; everything on it is lost.
+pub fn create(device: Arc<dyn BlockDevice>, name: &str, options: &CreateOptions) -> Result<Superblock, LogStoreError> {
+    let named = Named { name: name.to_owned(), device };
+    let geometry = named.device.geometry();
+    if geometry.logical_block as usize > BLOCK_BYTES {
+        return Err(LogStoreError::LargeBlocks { device: named.name, block: geometry.logical_block });
+    }
+    if !options.force {
+        refuse_occupied(&named)?;
+    }
+    let superblock = plan(&named, options)?;
+    let format = |source| named.format(source);
+    let zeroes = [0; BLOCK_BYTES];
+    let write = |at: BlockNo, block: &[u8]| named.device.write(Lba(at.0 * BLOCK_SECTORS), block, Durability::Cached);
+    for copy in Superblock::COPIES {
+        write(copy, &zeroes)?;
+    }
+    for area in superblock.areas {
+        write(superblock.device_block(first_place(&superblock, area.first)), &zeroes)?;
+    }
+    named.device.flush()?;
+    let settings = settings(&named, &superblock, Options::default())?;
+    let layout = Layout::new(settings, |segment| superblock.is_system(segment));
+    first_image(&superblock, &layout, End::InOrder).write(&named, &superblock)?;
+    let block = superblock.encode().map_err(format)?;
+    let [first, second] = Superblock::COPIES;
+    write(second, &block)?;
+    write(first, &block)?;
+    named.device.flush()?;
+    Ok(superblock)
+}
+
+pub(super) fn first_place(superblock: &Superblock, segment: SegmentNo) -> super::format::Place {
+    super::format::Place(u64::from(segment.0) * u64::from(superblock.shape.segment_blocks()))
+}
+
+/// What the store will be like.
+fn plan(named: &Named, options: &CreateOptions) -> Result<Superblock, LogStoreError> {
+    let scheme_error = |source: PolicyError| LogStoreError::Scheme { device: named.name.clone(), source };
+    let spec = options.scheme.parse().map_err(scheme_error)?;
+    let streams = SchemeInfo::make(&spec).map_err(scheme_error)?.streams();
+    let capacity = named.device.geometry().capacity.block();
+    let bytes = capacity.0.saturating_mul(BLOCK_BYTES as u64);
+    let segment = options.segment.map_or_else(|| segment_for(bytes), |segment| segment.0);
+    let segment_blocks = u32::try_from(segment / BLOCK_BYTES as u64).unwrap_or(u32::MAX);
+    let segments = capacity.0.saturating_sub(FIRST.0) / u64::from(segment_blocks.max(1));
+    let segments = u32::try_from(segments).unwrap_or(u32::MAX);
+    let format = |source| named.format(source);
+    let shape = size(segment_blocks, segments, streams, options.spare).transpose().map_err(format)?;
+    let Some((shape, area)) = shape else {
+        let needed =
+            (1..=1 << 20).find(|more| matches!(size(segment_blocks, *more, streams, options.spare), Some(Ok(_))));
+        let needed = ByteSize(
+            (FIRST.0 + u64::from(needed.unwrap_or(u32::MAX)) * u64::from(segment_blocks)) * BLOCK_BYTES as u64,
+        );
+        let (device, found, segment) = (named.name.clone(), ByteSize(bytes), ByteSize(segment));
+        return Err(LogStoreError::TooSmall { device, found, needed, segment });
+    };
+    let middle = segments / 2;
+    let areas =
+        [Area { first: SegmentNo(middle - area), segments: area }, Area { first: SegmentNo(middle), segments: area }];
+    let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    Ok(Superblock {
+        compat: Compat(0),
+        generation: Generation(1),
+        store: Uuid::new_v4(),
+        created: UnixSeconds(created),
+        shape,
+        first: FIRST,
+        areas,
+        scheme: Scheme::new(&options.scheme).map_err(format)?,
+    })
+}
+
+/// The shape of a store of so many segments, and the segments of each checkpoint area; nothing if they are too few.
+pub(super) fn size(
+    segment_blocks: u32,
+    segments: u32,
+    streams: u8,
+    spare: u32,
+) -> Option<Result<(Shape, u32), FormatError>> {
+    // The areas depend on what is promised, and that on the areas: those for all blocks are enough.
+    let blocks = u64::from(segments) * u64::from(segment_blocks);
+    if blocks == 0 {
+        return None;
+    }
+    let whole = match Shape::new(segment_blocks, segments, Blocks(blocks), Stream(streams)) {
+        Ok(whole) => whole,
+        Err(error) => return Some(Err(error)),
+    };
+    let area = u32::try_from(area_segments(&whole)).ok()?;
+    let room = Room {
+        shape: LogShape { segments, segment_blocks },
+        system: area.checked_mul(2)?,
+        streams: streams + 1,
+        chunk: Some(CHUNK_BLOCKS.min(segment_blocks)),
+        map: true,
+    };
+    let advertised = room.advertised(spare)?;
+    Some(Shape::new(segment_blocks, segments, Blocks(advertised), Stream(streams)).map(|shape| (shape, area)))
+}
+
+/// Segments large enough to be written at the disk's full rate, at least some hundred of them, and not more than can be kept account of in memory.
+fn segment_for(bytes: u64) -> u64 {
+    let usual = (bytes / 512).next_power_of_two().clamp(LEAST_SEGMENT, USUAL_SEGMENT);
+    usual.max(bytes.div_ceil(MOST_SEGMENTS).next_power_of_two())
+}
+
+/// Refuses a device whose beginning is not empty.
+fn refuse_occupied(named: &Named) -> Result<(), LogStoreError> {
+    let bytes = (named.device.geometry().capacity.block().0 * BLOCK_BYTES as u64).min(128 << 10) as usize;
+    let mut head = vec![0; bytes];
+    named.device.read(Lba(0), &mut head)?;
+    let foreign = |at: BlockNo| -> Result<bool, LogStoreError> {
+        let mut block = [0; BLOCK_BYTES];
+        if at < named.device.geometry().capacity.block() {
+            named.device.read(Lba(at.0 * BLOCK_SECTORS), &mut block)?;
+        }
+        Ok(block.iter().any(|byte| *byte != 0))
+    };
+    let [_, second] = Superblock::COPIES;
+    if head.iter().any(|byte| *byte != 0) || foreign(second)? {
+        return Err(LogStoreError::Occupied { device: named.name.clone() });
+    }
+    Ok(())
+}

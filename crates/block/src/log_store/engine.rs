@@ -1,0 +1,294 @@
+//! The store's state, its threads, and who waits for what.
+//!
+//! One lock holds all state; no call to the device is made under it. Two threads write complete chunks, the keeper cleans and makes checkpoints. Who has to wait does so on
+//! one of four condition variables: `writer` (a chunk is complete), `written` (one is on the disk, or a flush has ended), `room` (segments are free), `keeper`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use umbrella_policy::log_layout::{Entries, MapEntry, MapPage, PAGE_ENTRIES, Place, SegmentNo, Victim};
+use umbrella_units::{BLOCK_SECTORS, BlockNo, ByteSize, Lba, PAGE_BYTES};
+
+use super::checkpoint::End;
+use super::core::{Core, Stop};
+use super::error::LogStoreError;
+use super::format::{
+    BLOCK_BYTES, Block, FormatError, MapEntry as EntryOnDisk, MapPage as PageOnDisk, MapPageNo, Superblock,
+};
+use super::recover::Named;
+use super::stats::Tally;
+use crate::device::Geometry;
+use crate::error::{BlockError, Operation};
+
+/// How a store behaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// Which segment is cleaned.
+    pub victim: Victim,
+    /// The most memory for the map; what does not fit is read from the disk when it is needed.
+    pub map_memory: ByteSize,
+    /// The share of the disk's time, in hundredths, that cleaning takes while others want the disk and there is no hurry.
+    pub clean_share: u32,
+    /// How long nobody may have asked for anything before the store cleans ahead.
+    pub quiet: Duration,
+    /// The log that is written between two checkpoints at most; recovery reads so much.
+    pub checkpoint_every: ByteSize,
+    /// Whether threads write, clean and make checkpoints; without, those who call do.
+    pub threads: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            victim: Victim::default(),
+            map_memory: ByteSize(256 << 20),
+            clean_share: 30,
+            quiet: Duration::from_secs(1),
+            checkpoint_every: ByteSize(256 << 20),
+            threads: true,
+        }
+    }
+}
+
+/// Complete chunks that may wait to be written before those who write have to wait.
+pub(super) const MOST_WAITING: usize = 4;
+/// How many threads write chunks: two, so that the disk has its next request when it ends one.
+const WRITERS: usize = 2;
+
+#[expect(clippy::struct_excessive_bools, reason = "they are independent of each other")]
+pub(super) struct State {
+    pub(super) core: Core,
+    /// Chunks up to this one are durable.
+    pub(super) flushed_until: u64,
+    pub(super) flushing: bool,
+    pub(super) poisoned: Option<BlockError>,
+    pub(super) read_only: bool,
+    pub(super) closing: bool,
+    /// Whether threads write and clean.
+    pub(super) threads: bool,
+    /// The area that has the last checkpoint.
+    pub(super) area: usize,
+    /// Grows whenever segments become free: what was read before may have been overwritten since.
+    pub(super) freed: u64,
+    /// Segments that could not be read, and are not cleaned.
+    pub(super) damaged: Vec<SegmentNo>,
+    /// Whether somebody waits for room.
+    pub(super) wanted: u32,
+    /// Set when there is no way to make room.
+    pub(super) stuck: bool,
+    pub(super) last_access: Instant,
+    /// Seconds that cleaning takes for a block that it gains, as it was lately.
+    pub(super) block_cost: f64,
+    pub(super) tally: Tally,
+}
+
+pub(super) struct Shared {
+    pub(super) named: Named,
+    pub(super) options: Options,
+    pub(super) superblock: Superblock,
+    pub(super) state: Mutex<State>,
+    pub(super) writer: Condvar,
+    pub(super) written: Condvar,
+    pub(super) room: Condvar,
+    pub(super) keeper: Condvar,
+    /// Held by whoever makes a checkpoint.
+    pub(super) checkpointing: Mutex<()>,
+    /// Where the last request to the device ended, and the blocks between requests.
+    pub(super) arm: AtomicU64,
+    pub(super) travelled: AtomicU64,
+}
+
+/// A log store. Close it with [`LogStore::close`]; one that is dropped without is as after a crash, and loses nothing that was flushed.
+pub struct LogStore {
+    pub(super) shared: Arc<Shared>,
+    pub(super) threads: Vec<JoinHandle<()>>,
+}
+
+impl LogStore {
+    pub(super) fn start(shared: Shared) -> Result<LogStore, LogStoreError> {
+        let shared = Arc::new(shared);
+        let mut store = LogStore { shared: Arc::clone(&shared), threads: Vec::new() };
+        if !shared.options.threads || shared.state.lock().read_only {
+            return Ok(store);
+        }
+        shared.state.lock().threads = true;
+        for _ in 0..WRITERS {
+            let shared = Arc::clone(&shared);
+            store.threads.push(store.spawn("log-writer", move || shared.run_writer())?);
+        }
+        store.threads.push(store.spawn("log-keeper", move || shared.keep())?);
+        Ok(store)
+    }
+
+    fn spawn(&self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, LogStoreError> {
+        std::thread::Builder::new().name(name.to_owned()).spawn(run).map_err(|source| LogStoreError::Thread {
+            device: self.shared.named.name.clone(),
+            source: Arc::new(source),
+        })
+    }
+
+    /// Ends it: all is durable then, and a checkpoint says that it ended in order.
+    pub fn close(mut self) -> Result<(), LogStoreError> {
+        self.stop();
+        let state = self.shared.state.lock();
+        if state.read_only {
+            return Ok(());
+        }
+        self.shared.refuse_if_poisoned(&state)?;
+        drop(state);
+        self.checkpoint_to(End::InOrder)
+    }
+
+    /// Makes a checkpoint now.
+    pub fn checkpoint(&self) -> Result<(), LogStoreError> {
+        self.checkpoint_to(End::GoesOn)
+    }
+
+    fn checkpoint_to(&self, end: End) -> Result<(), LogStoreError> {
+        if self.shared.checkpoint(end)? {
+            return Ok(());
+        }
+        Err(LogStoreError::NoRoom { device: self.shared.named.name.clone() })
+    }
+
+    fn stop(&mut self) {
+        self.shared.state.lock().closing = true;
+        for condition in [&self.shared.writer, &self.shared.written, &self.shared.room, &self.shared.keeper] {
+            condition.notify_all();
+        }
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the log store has panicked");
+            }
+        }
+        self.shared.state.lock().threads = false;
+    }
+}
+
+impl Drop for LogStore {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Shared {
+    /// What the store looks like from above: the promised blocks, with the sectors of the device below.
+    pub(super) fn geometry(&self) -> Geometry {
+        let below = self.named.device.geometry();
+        Geometry {
+            capacity: Lba(self.superblock.shape.advertised().0 * BLOCK_SECTORS),
+            logical_block: below.logical_block,
+            physical_block: BLOCK_BYTES as u32,
+            rotational: below.rotational,
+            queue_depth: below.queue_depth.max(2),
+        }
+    }
+
+    /// Reads blocks of the log.
+    pub(super) fn read_log(&self, at: Place, buffer: &mut [u8]) -> Result<(), BlockError> {
+        let block = self.superblock.device_block(at);
+        self.moved(block, buffer.len());
+        self.named.device.read(Lba(block.0 * BLOCK_SECTORS), buffer)
+    }
+
+    /// The device's arm goes to a block, and on over so many bytes.
+    pub(super) fn moved(&self, block: BlockNo, bytes: usize) {
+        let end = block.0 + (bytes / BLOCK_BYTES) as u64;
+        let last = self.arm.swap(end, Ordering::Relaxed);
+        self.travelled.fetch_add(last.abs_diff(block.0), Ordering::Relaxed);
+    }
+
+    /// Reads a page of the map that is not in memory.
+    pub(super) fn bring(&self, state: &mut MutexGuard<'_, State>, page: MapPage) -> Result<(), BlockError> {
+        let Some(place) = state.core.page_place(page) else {
+            state.core.map.install(page, &[0; PAGE_ENTRIES]);
+            return Ok(());
+        };
+        let mut block = [0; BLOCK_BYTES];
+        if let Some(data) = state.core.chunks.block(place) {
+            block.copy_from_slice(data);
+        } else {
+            MutexGuard::unlocked(state, || self.read_log(place, &mut block))?;
+            if state.core.page_place(page) != Some(place) {
+                return Ok(());
+            }
+        }
+        state.tally.map_reads += 1;
+        let entries = decode_page(&block, &self.superblock, page).map_err(|source| {
+            let page = MapPageNo(u64::from(page.0));
+            LogStoreError::MapPage { device: self.named.name.clone(), page, place, source }.on(&self.named.name)
+        })?;
+        state.core.map.install(page, &entries);
+        let keep = (self.options.map_memory.0 / PAGE_BYTES).max(16) as usize;
+        if state.core.map.present() > keep {
+            state.core.map.evict(keep - keep / 8);
+        }
+        Ok(())
+    }
+
+    /// What has to happen before something that could not be done can be tried again.
+    pub(super) fn overcome(&self, state: &mut MutexGuard<'_, State>, stop: Stop) -> Result<(), BlockError> {
+        match stop {
+            Stop::Absent(page) => self.bring(state, page),
+            Stop::Full => self.wait_for_room(state),
+            Stop::Format(source) => {
+                let error = self.format_error(source).on(&self.named.name);
+                self.poison(state, Operation::Write, &error);
+                Err(error)
+            }
+        }
+    }
+
+    pub(super) fn format_error(&self, source: FormatError) -> LogStoreError {
+        LogStoreError::Format { device: self.named.name.clone(), source }
+    }
+
+    pub(super) fn refuse_if_poisoned(&self, state: &State) -> Result<(), BlockError> {
+        match &state.poisoned {
+            Some(error) => Err(error.clone()),
+            None if state.read_only => Err(BlockError::ReadOnly { device: self.named.name.as_str().into() }),
+            None => Ok(()),
+        }
+    }
+
+    /// From now on writes are refused: what failed leaves open what is durable.
+    pub(super) fn poison(&self, state: &mut State, operation: Operation, error: &BlockError) {
+        if state.poisoned.is_none() {
+            tracing::error!(device = self.named.name, %operation, %error, "the log store refuses writes from now on");
+            let (device, reason) = (self.named.name.as_str().into(), error.to_string().into());
+            state.poisoned = Some(BlockError::Poisoned { device, operation, reason });
+        }
+        for condition in [&self.writer, &self.written, &self.room, &self.keeper] {
+            condition.notify_all();
+        }
+    }
+}
+
+/// The entries of a page of the map as it lies on the disk.
+pub(super) fn decode_page(block: &[u8], superblock: &Superblock, page: MapPage) -> Result<Entries, FormatError> {
+    let number = MapPageNo(u64::from(page.0));
+    let parsed = PageOnDisk::parse(block, &superblock.shape, number)?;
+    let mut entries = [0; PAGE_ENTRIES];
+    for (block, entry) in parsed.mapped(number) {
+        let entry = MapEntry { place: entry.place(), stamp: entry.stamp() };
+        if let Some(word) = entries.get_mut((block.0 % PAGE_ENTRIES as u64) as usize) {
+            *word = MapEntry::pack(Some(entry));
+        }
+    }
+    Ok(entries)
+}
+
+/// A page of the map as it lies on the disk.
+pub(super) fn encode_page(entries: &Entries, superblock: &Superblock, page: MapPage) -> Result<Block, FormatError> {
+    let mut encoded = PageOnDisk::default();
+    let first = u64::from(page.0) * PAGE_ENTRIES as u64;
+    for (nth, word) in (0..).zip(entries) {
+        if let Some(entry) = MapEntry::unpack(*word) {
+            encoded.set(BlockNo(first + nth), Some(EntryOnDisk::new(entry.place, entry.stamp)?));
+        }
+    }
+    encoded.encode(&superblock.shape, MapPageNo(u64::from(page.0)))
+}

@@ -1,0 +1,147 @@
+//! What can be wrong with a log store.
+
+use thiserror::Error;
+use umbrella_policy::PolicyError;
+use umbrella_policy::log_layout::{Place, ReplayError, SegmentNo};
+use umbrella_units::{BlockNo, ByteSize};
+
+use super::format::{ChooseError, FormatError, MapPageNo};
+use crate::error::BlockError;
+
+/// A store that cannot be made, opened, or used further.
+#[derive(Debug, Clone, Error)]
+pub enum LogStoreError {
+    /// The device below failed.
+    #[error(transparent)]
+    Device(#[from] BlockError),
+    /// No superblock, or none that can be used.
+    #[error("{device}: {source}")]
+    Superblock {
+        /// The device.
+        device: String,
+        /// Why.
+        source: ChooseError,
+    },
+    /// Neither checkpoint is whole.
+    #[error("{device}: both checkpoints are damaged (first: {first}; second: {second}): the store cannot be opened")]
+    Checkpoints {
+        /// The device.
+        device: String,
+        /// What is wrong with the first.
+        first: FormatError,
+        /// And with the second.
+        second: FormatError,
+    },
+    /// A structure that was found does not fit.
+    #[error("{device}: {source}")]
+    Format {
+        /// The device.
+        device: String,
+        /// Why.
+        source: FormatError,
+    },
+    /// The log after the checkpoint says what cannot be.
+    #[error("{device}: the log after the last checkpoint contradicts it: {source}")]
+    Replay {
+        /// The device.
+        device: String,
+        /// How.
+        source: ReplayError,
+    },
+    /// Two blocks claim one place, or one lies where nothing can.
+    #[error("{device}: block {} lies at {}, in segment {} that holds nothing", block.0, place.0, segment.0)]
+    Misplaced {
+        /// The device.
+        device: String,
+        /// Which block.
+        block: BlockNo,
+        /// Where the map says it is.
+        place: Place,
+        /// The segment there.
+        segment: SegmentNo,
+    },
+    /// A page of the map is not where the index says.
+    #[error("{device}: page {} of the map at {}: {source}", page.0, place.0)]
+    MapPage {
+        /// The device.
+        device: String,
+        /// Which page.
+        page: MapPageNo,
+        /// Where it should be.
+        place: Place,
+        /// What is wrong.
+        source: FormatError,
+    },
+    /// The placement scheme is not known or does not fit.
+    #[error("{device}: {source}")]
+    Scheme {
+        /// The device.
+        device: String,
+        /// Why.
+        source: PolicyError,
+    },
+    /// It uses other streams than the store was made with.
+    #[error("{device} has {streams} streams, and \"{scheme}\" uses {wanted}; give a scheme with as many")]
+    OtherStreams {
+        /// The device.
+        device: String,
+        /// Streams of the store.
+        streams: u8,
+        /// The scheme.
+        scheme: String,
+        /// Streams of the scheme.
+        wanted: u8,
+    },
+    /// There is not room for a store.
+    #[error("{device} has {found}; a log store needs at least {needed} with segments of {segment}")]
+    TooSmall {
+        /// The device.
+        device: String,
+        /// What it has.
+        found: ByteSize,
+        /// What is needed.
+        needed: ByteSize,
+        /// Bytes of a segment.
+        segment: ByteSize,
+    },
+    /// Its blocks are larger than the store's.
+    #[error("{device} reads and writes blocks of {block} bytes; a log store needs a device with at most 4096")]
+    LargeBlocks {
+        /// The device.
+        device: String,
+        /// Its logical block.
+        block: u32,
+    },
+    /// Something else is there.
+    #[error(
+        "{device} already holds something; everything on it would be overwritten: if it is not needed, say --force"
+    )]
+    Occupied {
+        /// The device.
+        device: String,
+    },
+    /// There is no room although no more is stored than was promised.
+    #[error("{device}: the log has no room left, which must not happen; `umbrella disk check` may say why")]
+    NoRoom {
+        /// The device.
+        device: String,
+    },
+    /// A thread could not be started.
+    #[error("{device}: a thread could not be started: {source}")]
+    Thread {
+        /// The device.
+        device: String,
+        /// Why.
+        source: std::sync::Arc<std::io::Error>,
+    },
+}
+
+impl LogStoreError {
+    /// The same for those who only know of devices.
+    pub(super) fn on(self, device: &str) -> BlockError {
+        match self {
+            LogStoreError::Device(error) => error,
+            other => BlockError::io(&device.into(), crate::error::Operation::Write, None, std::io::Error::other(other)),
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Writing chunks, and making them durable.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::MutexGuard;
+use umbrella_units::{BLOCK_SECTORS, Lba};
+
+use super::core::Stop;
+use super::engine::{MOST_WAITING, Shared, State};
+use crate::device::Durability;
+use crate::error::{BlockError, Operation};
+
+impl Shared {
+    /// A thread that writes complete chunks, in their order, until the store is closed.
+    pub(super) fn run_writer(&self) {
+        let mut state = self.state.lock();
+        while !(state.closing && state.core.chunks.waiting.is_empty()) {
+            if state.poisoned.is_some() || !self.write_one(&mut state) {
+                if state.closing {
+                    return;
+                }
+                self.writer.wait(&mut state);
+            }
+        }
+    }
+
+    /// Writes the next complete chunk; whether there was one.
+    fn write_one(&self, state: &mut MutexGuard<'_, State>) -> bool {
+        let Some(chunk) = state.core.chunks.waiting.pop_front() else { return false };
+        state.core.chunks.writing.push(Arc::clone(&chunk));
+        let block = self.superblock.device_block(chunk.start);
+        let done = MutexGuard::unlocked(state, || {
+            self.moved(block, chunk.bytes.len());
+            self.named.device.write(Lba(block.0 * BLOCK_SECTORS), &chunk.bytes, Durability::Cached)
+        });
+        match done {
+            Ok(()) => {
+                state.core.written(&chunk);
+                if let Ok(chunk) = Arc::try_unwrap(chunk)
+                    && state.core.chunks.spare.len() < MOST_WAITING
+                {
+                    state.core.chunks.spare.push(chunk.bytes);
+                }
+            }
+            // The chunk stays where it can be read.
+            Err(error) => self.poison(state, Operation::Write, &error),
+        }
+        self.written.notify_all();
+        true
+    }
+
+    /// Waits until a chunk has been written, or a flush has ended.
+    pub(super) fn wait_written(&self, state: &mut MutexGuard<'_, State>) {
+        if state.threads {
+            self.writer.notify_all();
+            self.written.wait(state);
+        } else if state.poisoned.is_none() && !self.write_one(state) {
+            self.written.wait_until(state, Instant::now() + std::time::Duration::from_millis(10));
+        }
+    }
+
+    /// There may be a chunk to write.
+    pub(super) fn wake_writers(&self, state: &mut MutexGuard<'_, State>) {
+        if !state.core.chunks.waiting.is_empty() {
+            if state.threads {
+                self.writer.notify_one();
+            } else {
+                while state.poisoned.is_none() && self.write_one(state) {}
+            }
+        }
+    }
+
+    /// Makes durable all that users wrote.
+    pub(super) fn flush_user(&self, state: &mut MutexGuard<'_, State>) -> Result<(), BlockError> {
+        self.seal_all(state, true)?;
+        let goal = state.core.next_sequence - 1;
+        self.flush_until(state, goal)
+    }
+
+    /// Completes the chunks that have something of users, or all.
+    pub(super) fn seal_all(&self, state: &mut MutexGuard<'_, State>, only_of_user: bool) -> Result<(), BlockError> {
+        loop {
+            self.refuse_if_poisoned(state)?;
+            match state.core.seal_all(only_of_user) {
+                Ok(()) => break,
+                // Whoever makes room must not wait for it.
+                Err(Stop::Full) if !only_of_user => break,
+                Err(stop) => self.overcome(state, stop)?,
+            }
+            if !state.core.has_unsealed_of_user() && only_of_user {
+                break;
+            }
+        }
+        self.wake_writers(state);
+        Ok(())
+    }
+
+    /// Returns when all chunks up to `goal` are durable. One flush of the device serves all who wait for it.
+    pub(super) fn flush_until(&self, state: &mut MutexGuard<'_, State>, goal: u64) -> Result<(), BlockError> {
+        while state.flushed_until < goal {
+            self.refuse_if_poisoned(state)?;
+            if state.core.written_until() < goal {
+                self.wait_written(state);
+            } else if state.flushing {
+                self.written.wait(state);
+            } else {
+                state.flushing = true;
+                let until = state.core.written_until();
+                let done = MutexGuard::unlocked(state, || self.named.device.flush());
+                state.flushing = false;
+                match done {
+                    Ok(()) => state.flushed_until = state.flushed_until.max(until),
+                    Err(error) => self.poison(state, Operation::Flush, &error),
+                }
+                self.written.notify_all();
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,386 @@
+//! Opening: the last checkpoint, and the log after it.
+//!
+//! 1. The superblock is chosen from its two copies, and the newer of the checkpoints that are whole.
+//! 2. From its heads on, each stream's chunks are followed. They are taken in the order of their numbers, as long as none is missing and the data of each is whole: what
+//!    comes after a gap was never flushed. A chunk counts only if it was made after this checkpoint, or after the one that was being made when the store ended.
+//! 3. Nothing is written before all of that is done. Then the copy of the superblock that was damaged is written anew, and a new checkpoint, two numbers on, makes
+//!    sure that chunks after the gap are never taken for part of the log again.
+//!
+//! Cost: the checkpoint, and the log after it, which is bounded by [`Options::checkpoint_every`](super::Options).
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Instant;
+
+use parking_lot::{Condvar, Mutex};
+use umbrella_policy::log_layout::{
+    Absent, Chunk, Layout, LogicalMap, MapEntry, MapPage, Place, SchemeInfo, Segment, SegmentNo, Settings, Shape,
+};
+use umbrella_units::{BLOCK_SECTORS, BlockNo, Lba};
+
+use super::buffer::CHUNK_BLOCKS;
+use super::checkpoint::from_disk;
+use super::core::Core;
+use super::engine::{LogStore, Options, Shared, State, decode_page};
+use super::error::LogStoreError;
+use super::format::{
+    BLOCK_BYTES, CheckpointHeader, Chosen, ChunkHeader, Entry, FormatError, MapPageNo, Payload, Structure, Superblock,
+    choose,
+};
+use super::stats::Tally;
+use crate::device::{BlockDevice, Durability};
+
+/// Whether a store may be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// It is looked at; nothing is written to the device.
+    ReadOnly,
+    /// It is used.
+    ReadWrite,
+}
+
+/// A checkpoint that was found.
+pub(super) struct Found {
+    pub(super) header: CheckpointHeader,
+    pub(super) index: Vec<Option<Place>>,
+    pub(super) table: Vec<Segment>,
+    pub(super) area: usize,
+}
+
+/// A log as it was found.
+pub(super) struct Recovered {
+    pub(super) core: Core,
+    pub(super) replayed: u64,
+    pub(super) area: usize,
+    pub(super) repair: Option<BlockNo>,
+    pub(super) clean: bool,
+}
+
+/// A device with a name for messages.
+#[derive(Clone)]
+pub(super) struct Named {
+    pub(super) name: String,
+    pub(super) device: Arc<dyn BlockDevice>,
+}
+
+impl LogStore {
+    /// Opens the store on a device.
+    pub fn open(
+        device: Arc<dyn BlockDevice>,
+        name: &str,
+        options: Options,
+        access: Access,
+    ) -> Result<LogStore, LogStoreError> {
+        let named = Named { name: name.to_owned(), device };
+        let recovered = recover(&named, options)?;
+        let superblock = recovered.core.superblock.clone();
+        if access == Access::ReadWrite
+            && let Some(copy) = recovered.repair
+        {
+            let block = superblock.encode().map_err(|source| named.format(source))?;
+            named.device.write(Lba(copy.0 * BLOCK_SECTORS), &block, Durability::Through)?;
+        }
+        let mut core = recovered.core;
+        // Chunks of the abandoned end have this number's predecessors, and must never follow a later checkpoint.
+        core.epoch += 1;
+        let flushed_until = core.next_sequence - 1;
+        let state = State {
+            core,
+            flushed_until,
+            flushing: false,
+            poisoned: None,
+            read_only: access == Access::ReadOnly,
+            closing: false,
+            threads: false,
+            area: recovered.area,
+            freed: 0,
+            damaged: Vec::new(),
+            wanted: 0,
+            stuck: false,
+            last_access: Instant::now(),
+            block_cost: 1e-4,
+            tally: Tally { replayed: recovered.replayed, ..Tally::default() },
+        };
+        let shared = Shared {
+            named,
+            options,
+            superblock,
+            state: Mutex::new(state),
+            writer: Condvar::new(),
+            written: Condvar::new(),
+            room: Condvar::new(),
+            keeper: Condvar::new(),
+            checkpointing: Mutex::new(()),
+            arm: AtomicU64::new(0),
+            travelled: AtomicU64::new(0),
+        };
+        if access == Access::ReadWrite {
+            // What was just read may be in a cache only.
+            shared.named.device.flush()?;
+            if !shared.checkpoint(super::checkpoint::End::GoesOn)? {
+                return Err(LogStoreError::NoRoom { device: shared.named.name });
+            }
+        }
+        LogStore::start(shared)
+    }
+}
+
+impl Named {
+    pub(super) fn format(&self, source: FormatError) -> LogStoreError {
+        LogStoreError::Format { device: self.name.clone(), source }
+    }
+
+    fn block(&self, at: BlockNo, buffer: &mut [u8]) -> Result<(), crate::error::BlockError> {
+        self.device.read(Lba(at.0 * BLOCK_SECTORS), buffer)
+    }
+
+    /// The superblock that counts.
+    pub(super) fn superblock(&self) -> Result<Chosen, LogStoreError> {
+        let capacity = self.device.geometry().capacity;
+        let copies = Superblock::COPIES.map(|at| {
+            let mut block = [0; BLOCK_BYTES];
+            match self.block(at, &mut block) {
+                Ok(()) => Superblock::parse(&block, capacity),
+                Err(_) => Err(FormatError::Unreadable { structure: Structure::Superblock }),
+            }
+        });
+        let [first, second] = copies;
+        choose(first, second).map_err(|source| LogStoreError::Superblock { device: self.name.clone(), source })
+    }
+
+    /// The newest checkpoint that is whole.
+    pub(super) fn checkpoint(&self, superblock: &Superblock) -> Result<Found, LogStoreError> {
+        let found = [0, 1].map(|area| self.checkpoint_in(superblock, area));
+        match found {
+            [Ok(first), Ok(second)] => Ok(if first.header.number > second.header.number { first } else { second }),
+            [Ok(only), Err(_)] | [Err(_), Ok(only)] => Ok(only),
+            [Err(first), Err(second)] => Err(LogStoreError::Checkpoints { device: self.name.clone(), first, second }),
+        }
+    }
+
+    /// The checkpoint in an area.
+    pub(super) fn checkpoint_in(&self, superblock: &Superblock, area: usize) -> Result<Found, FormatError> {
+        let unreadable = |structure| FormatError::Unreadable { structure };
+        let first = superblock.areas.get(area).ok_or(unreadable(Structure::Checkpoint))?.first;
+        let start = Place(u64::from(first.0) * u64::from(superblock.shape.segment_blocks()));
+        let start = superblock.device_block(start);
+        let mut block = [0; BLOCK_BYTES];
+        self.block(start, &mut block).map_err(|_| unreadable(Structure::Checkpoint))?;
+        let header = CheckpointHeader::parse(&block, superblock)?;
+        let bytes = (header.payload.bytes.0 as usize).next_multiple_of(BLOCK_BYTES);
+        let mut payload = vec![0; bytes];
+        self.block(BlockNo(start.0 + 1), &mut payload).map_err(|_| unreadable(Structure::Payload))?;
+        let parsed = Payload::parse(&payload, &header, superblock)?;
+        let mut index: Vec<Option<Place>> = parsed.map().collect();
+        let mut table: Vec<Segment> = parsed.segments().map(from_disk).collect();
+        // What the store has grown by since is empty.
+        index.resize(superblock.shape.map_pages().0 as usize, None);
+        table.resize(superblock.shape.segments() as usize, Segment::FREE);
+        for (number, segment) in (0..).map(SegmentNo).zip(&mut table) {
+            if superblock.is_system(number) {
+                *segment = Segment { state: umbrella_policy::log_layout::State::System, ..Segment::FREE };
+            }
+        }
+        Ok(Found { header, index, table, area })
+    }
+}
+
+/// How the layout of a store is set up.
+pub(super) fn settings(named: &Named, superblock: &Superblock, options: Options) -> Result<Settings, LogStoreError> {
+    let scheme = |source| LogStoreError::Scheme { device: named.name.clone(), source };
+    let text = superblock.scheme.as_str();
+    let made = SchemeInfo::make(&text.parse().map_err(scheme)?).map_err(scheme)?;
+    let streams = superblock.shape.map_stream().0;
+    if made.streams() != streams {
+        let (scheme, wanted) = (text.to_owned(), made.streams());
+        return Err(LogStoreError::OtherStreams { device: named.name.clone(), streams, scheme, wanted });
+    }
+    let segments = superblock.shape.segments();
+    Ok(Settings {
+        shape: Shape { segments, segment_blocks: superblock.shape.segment_blocks() },
+        scheme: made,
+        victim: options.victim,
+        chunk: Some(CHUNK_BLOCKS.min(superblock.shape.segment_blocks())),
+        map: true,
+        low: (segments / 50).clamp(2, 256),
+        high: (segments / 12).clamp(4, 1024),
+    })
+}
+
+/// Reads a store as it was left. Writes nothing.
+pub(super) fn recover(named: &Named, options: Options) -> Result<Recovered, LogStoreError> {
+    let logical_block = named.device.geometry().logical_block;
+    if logical_block as usize > BLOCK_BYTES {
+        return Err(LogStoreError::LargeBlocks { device: named.name.clone(), block: logical_block });
+    }
+    let Chosen { superblock, repair } = named.superblock()?;
+    let Found { header, index, table, area } = named.checkpoint(&superblock)?;
+    let heads: Vec<_> = header
+        .heads
+        .iter()
+        .map(|head| umbrella_policy::log_layout::Head {
+            open: head.open.map(|open| (open.segment, open.slot.0)),
+            next: head.next,
+        })
+        .collect();
+    let layout = Layout::restore(settings(named, &superblock, options)?, table, &heads, header.clock);
+    let exists = |page: MapPage| index.get(page.0 as usize).is_some_and(Option::is_some);
+    let map = LogicalMap::absent(superblock.shape.advertised().0, exists);
+    let mut core = Core::new(superblock, layout, map, index, header.counters);
+    core.next_sequence = header.next_sequence.0;
+    core.epoch = header.number.0;
+    let mut replay = Replay { named, core, first_epoch: header.number.0, waiting: Vec::new() };
+    let replayed = replay.run()?;
+    let mut core = replay.core;
+    core.layout.replayed();
+    // The highest number that a chunk of the abandoned end can have.
+    core.epoch = header.number.0 + 1;
+    Ok(Recovered { core, replayed, area, repair, clean: header.clean && replayed == 0 })
+}
+
+/// Follows the log after a checkpoint.
+struct Replay<'a> {
+    named: &'a Named,
+    core: Core,
+    first_epoch: u64,
+    /// By stream: the next chunk there, if it has been looked for, and where.
+    waiting: Vec<Option<(Place, Option<ChunkHeader>)>>,
+}
+
+impl Replay<'_> {
+    /// Takes chunk after chunk; how many there were.
+    fn run(&mut self) -> Result<u64, LogStoreError> {
+        let streams = self.core.layout.heads().count();
+        self.waiting.resize_with(streams, || None);
+        let mut count = 0;
+        while let Some((place, header)) = self.next() {
+            let shape = self.core.layout.shape();
+            let mut data = vec![0; header.data_blocks() as usize * super::format::BLOCK_BYTES];
+            let at = self.core.superblock.device_block(Place(place.0 + 1));
+            let whole = self.named.block(at, &mut data).is_ok() && header.verify_data(&data).is_ok();
+            if !whole {
+                break;
+            }
+            let (segment, start) = (shape.segment(place), shape.slot(place));
+            let chunk = Chunk {
+                stream: header.stream,
+                segment,
+                start,
+                end: start + header.blocks(),
+                next: header.next,
+                clock: header.clock,
+            };
+            self.enter(chunk, place, &header, &data)?;
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// The chunk that comes next in order, if some stream has it.
+    fn next(&mut self) -> Option<(Place, ChunkHeader)> {
+        let wanted = self.core.next_sequence;
+        let heads: Vec<_> = self.core.layout.heads().collect();
+        for (stream, head) in heads.into_iter().enumerate() {
+            let Some((segment, slot)) = head.open else { continue };
+            let shape = self.core.layout.shape();
+            if slot + 1 >= shape.segment_blocks {
+                continue;
+            }
+            let place = shape.place(segment, slot);
+            let known = self.waiting.get(stream).and_then(Option::as_ref).is_some_and(|(at, _)| *at == place);
+            if !known {
+                let found = self.header(place, stream);
+                if let Some(slot) = self.waiting.get_mut(stream) {
+                    *slot = Some((place, found));
+                }
+            }
+            if let Some(Some((at, Some(header)))) = self.waiting.get(stream)
+                && header.sequence.0 == wanted
+            {
+                return Some((*at, header.clone()));
+            }
+        }
+        None
+    }
+
+    /// The header of a chunk that a stream wrote after the checkpoint.
+    fn header(&self, place: Place, stream: usize) -> Option<ChunkHeader> {
+        let mut block = [0; BLOCK_BYTES];
+        self.named.block(self.core.superblock.device_block(place), &mut block).ok()?;
+        let header = ChunkHeader::parse(&block, &self.core.superblock, place).ok()?;
+        let epochs = self.first_epoch..=self.first_epoch + 1;
+        (usize::from(header.stream.0) == stream
+            && epochs.contains(&header.epoch.0)
+            && header.epoch.0 >= self.core.epoch)
+            .then_some(header)
+    }
+
+    fn enter(&mut self, chunk: Chunk, place: Place, header: &ChunkHeader, data: &[u8]) -> Result<(), LogStoreError> {
+        let replay = |source| LogStoreError::Replay { device: self.named.name.clone(), source };
+        self.core.layout.replay_chunk(chunk).map_err(replay)?;
+        for (entry, slot) in header.slots() {
+            let here = Place(place.0 + slot.map_or(0, |slot| u64::from(slot.0)));
+            match *entry {
+                Entry::Data { block, stamp, .. } | Entry::Copy { block, stamp, .. } => {
+                    self.set(block, Some(MapEntry { place: here, stamp }))?;
+                    let written = self.core.layout.stamps().clock(stamp, chunk.clock);
+                    self.core.layout.replay_block(here, written);
+                }
+                Entry::Unmapped { start, blocks } => self.unmap(start, BlockNo(start.0 + u64::from(blocks)))?,
+                // Written for a checkpoint that does not count.
+                Entry::MapPage { .. } | Entry::Dead => {}
+            }
+        }
+        let replay = |source| LogStoreError::Replay { device: self.named.name.clone(), source };
+        self.core.layout.replay_end(chunk).map_err(replay)?;
+        self.core.next_sequence += 1;
+        self.core.epoch = header.epoch.0;
+        self.core.counters.header_blocks += 1;
+        self.core.counters.user_blocks = self.core.counters.user_blocks.max(header.clock.0);
+        self.core.since_checkpoint += (data.len() / BLOCK_BYTES) as u64 + 1;
+        Ok(())
+    }
+
+    fn unmap(&mut self, first: BlockNo, end: BlockNo) -> Result<(), LogStoreError> {
+        let mut block = self.core.map.next_used(first);
+        while block < end {
+            self.set(block, None)?;
+            block = self.core.map.next_used(block.next());
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, block: BlockNo, entry: Option<MapEntry>) -> Result<(), LogStoreError> {
+        loop {
+            match self.core.map.set(block, entry) {
+                Ok(old) => {
+                    if let Some(old) = old {
+                        self.core.layout.forget(old.place);
+                    }
+                    return Ok(());
+                }
+                Err(Absent(page)) => self.named.bring(&mut self.core, page)?,
+            }
+        }
+    }
+}
+
+impl Named {
+    /// Reads a page of the map into memory.
+    pub(super) fn bring(&self, core: &mut Core, page: MapPage) -> Result<(), LogStoreError> {
+        let Some(place) = core.page_place(page) else {
+            core.map.install(page, &[0; umbrella_policy::log_layout::PAGE_ENTRIES]);
+            return Ok(());
+        };
+        let mut block = [0; BLOCK_BYTES];
+        self.block(core.superblock.device_block(place), &mut block)?;
+        let entries = decode_page(&block, &core.superblock, page).map_err(|source| LogStoreError::MapPage {
+            device: self.name.clone(),
+            page: MapPageNo(u64::from(page.0)),
+            place,
+            source,
+        })?;
+        core.map.install(page, &entries);
+        Ok(())
+    }
+}

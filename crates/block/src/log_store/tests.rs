@@ -1,0 +1,56 @@
+//! Tests of the store. Segments of 64 KiB, so that all that happens happens soon.
+
+mod crash;
+
+mod model;
+
+use std::sync::Arc;
+
+use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
+
+use super::*;
+use crate::device::{BlockDevice, Durability, Zeroes};
+use crate::memory::Memory;
+
+const SEGMENT: u64 = 64 << 10;
+
+fn memory(segments: u64) -> Arc<Memory> {
+    Arc::new(Memory::new(ByteSize((2 << 20) + segments * SEGMENT)))
+}
+
+fn small(scheme: &str) -> CreateOptions {
+    CreateOptions { scheme: scheme.to_owned(), segment: Some(ByteSize(SEGMENT)), spare: 50, force: false }
+}
+
+/// Nothing happens by itself.
+fn by_hand() -> Options {
+    Options { threads: false, checkpoint_every: ByteSize(4 << 20), ..Options::default() }
+}
+
+fn open(device: &Arc<dyn BlockDevice>, options: Options) -> LogStore {
+    LogStore::open(Arc::clone(device), "disk", options, Access::ReadWrite).expect("it can be opened")
+}
+
+fn made(segments: u64, scheme: &str) -> Arc<dyn BlockDevice> {
+    let device: Arc<dyn BlockDevice> = memory(segments);
+    create(Arc::clone(&device), "disk", &small(scheme)).expect("it can be made");
+    device
+}
+
+fn fill(byte: u8, sectors: u64) -> Vec<u8> {
+    vec![byte; (sectors * SECTOR_BYTES) as usize]
+}
+
+fn read(device: &dyn BlockDevice, start: u64, sectors: u64) -> Vec<u8> {
+    let mut buffer = fill(0xee, sectors);
+    device.read(Lba(start), &mut buffer).expect("it can be read");
+    buffer
+}
+
+fn range(start: u64, sectors: u64) -> SectorRange {
+    SectorRange { start: Lba(start), sectors }
+}
+
+fn sectors_of(device: &dyn BlockDevice) -> u64 {
+    device.geometry().capacity.0
+}

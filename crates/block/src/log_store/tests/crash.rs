@@ -1,0 +1,180 @@
+//! A power cut at every moment, in every state that it can leave; see [`crate::record`] for the rules.
+
+use proptest::prelude::ProptestConfig;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use super::*;
+use crate::record::{Bounds, CrashStates, DeviceNo, Discarded, Journal, Medium, Overlay, Recorder, Step};
+
+const ON_DISK: DeviceNo = DeviceNo(0);
+const STORE: DeviceNo = DeviceNo(1);
+
+/// What the disk and the store did, all in one order.
+struct Scene {
+    journal: Arc<Journal>,
+    disk: Arc<dyn BlockDevice>,
+    initial: Arc<dyn BlockDevice>,
+}
+
+impl Scene {
+    fn new(bytes: &[u8]) -> Scene {
+        let journal = Journal::new();
+        let recorder = Recorder::new(Memory::from_bytes(bytes.to_vec()), ON_DISK, Arc::clone(&journal));
+        Scene { journal, disk: Arc::new(recorder), initial: Arc::new(Memory::from_bytes(bytes.to_vec())) }
+    }
+
+    fn open(&self) -> Recorder<LogStore> {
+        Recorder::new(open(&self.disk, by_hand()), STORE, Arc::clone(&self.journal))
+    }
+
+    fn states(&self, bounds: Bounds) -> CrashStates {
+        CrashStates::new(self.journal.recording(), [(ON_DISK, Arc::clone(&self.initial))], bounds)
+    }
+}
+
+fn whole_of(device: &dyn BlockDevice) -> Vec<u8> {
+    read(device, 0, sectors_of(device))
+}
+
+/// Opens what a power cut left, without a trace.
+fn reopen(devices: &[Overlay]) -> Result<LogStore, LogStoreError> {
+    let [disk] = devices else { panic!("one disk") };
+    LogStore::open(Arc::new(disk.fork()), "disk", by_hand(), Access::ReadWrite)
+}
+
+/// Random work on a store that is nearly full, so that it has to clean.
+fn work(store: &Recorder<LogStore>, random: &mut StdRng, operations: u32) {
+    let blocks = sectors_of(store) / 8;
+    for _ in 0..operations {
+        let hot = random.random_bool(0.5);
+        let block = if hot { random.random_range(0..blocks / 8) } else { random.random_range(0..blocks) };
+        let count = random.random_range(1..=12).min(blocks - block);
+        let durability = if random.random_bool(0.1) { Durability::Through } else { Durability::Cached };
+        let all = range(block * 8, count * 8);
+        match random.random_range(0..24) {
+            0..16 => {
+                let data: Vec<u8> = (0..count * 8).flat_map(|_| fill(random.random(), 1)).collect();
+                store.write(all.start, &data, durability).expect("it is written");
+            }
+            16 => store.write(Lba(block * 8 + 3), &fill(random.random(), 2), durability).expect("a part is written"),
+            17 => store.write_zeroes(all, Zeroes::Unmap, durability).expect("it is zeroed"),
+            18 => store.discard(all).expect("it is discarded"),
+            19 => store.inner().checkpoint().expect("it is noted"),
+            _ => store.flush().expect("it is flushed"),
+        }
+    }
+}
+
+/// Checks all states of the scene; returns how many there were. What the store held before is `before`.
+fn check_states(scene: &Scene, before: Vec<u8>, bounds: Bounds, label: &str) -> usize {
+    let recording = scene.journal.recording();
+    let sectors = before.len() as u64 / SECTOR_BYTES;
+    let mut states = scene.states(bounds);
+    let mut expected = Medium::new(STORE, Arc::new(Memory::from_bytes(before)), Discarded::Zeroed);
+    let mut count = 0;
+    loop {
+        let step = states.advance().expect("memory does not fail");
+        expected.advance(&recording, states.cut()).expect("memory does not fail");
+        match step {
+            Step::End => return count,
+            Step::Same => continue,
+            Step::Changed => {}
+        }
+        for state in states.states() {
+            let state = state.expect("memory does not fail");
+            count += 1;
+            let store = reopen(&state.devices).unwrap_or_else(|error| panic!("{label}: {state}: {error}"));
+            if let Err(error) = expected.check(&recording, &store, range(0, sectors)) {
+                panic!("{label}: {state}: {error}");
+            }
+        }
+    }
+}
+
+fn bounds(seed: u64) -> Bounds {
+    Bounds { whole: 3, torn: 8, sampled: 10, seed, discarded: Discarded::Kept }
+}
+
+/// A store that was filled, and its contents.
+fn filled(segments: u64, scheme: &str, seed: u64) -> (Vec<u8>, Vec<u8>) {
+    let device = made(segments, scheme);
+    let store = open(&device, by_hand());
+    let mut random = StdRng::seed_from_u64(seed);
+    for block in 0..sectors_of(&store) / 8 {
+        store.write(Lba(block * 8), &fill(random.random(), 8), Durability::Cached).expect("there is room");
+    }
+    let held = whole_of(&store);
+    store.close().expect("it can be closed");
+    (whole_of(&*device), held)
+}
+
+#[test]
+fn a_power_cut_loses_nothing_that_was_flushed_and_invents_nothing() {
+    let seeds = u64::from(ProptestConfig::default().cases / 32).max(1);
+    let names: Vec<_> = umbrella_policy::log_layout::schemes().iter().map(|info| info.name).collect();
+    let (mut states, mut cleaned) = (0, 0);
+    for seed in 0..seeds {
+        let (disk, held) = filled(60, names[seed as usize % names.len()], seed);
+        let scene = Scene::new(&disk);
+        let store = scene.open();
+        work(&store, &mut StdRng::seed_from_u64(seed), 60);
+        cleaned += store.inner().stats().segments_cleaned;
+        drop(store);
+        states += check_states(&scene, held, bounds(seed), &format!("seed {seed}"));
+    }
+    println!("{states} states of {seeds} seeds, {cleaned} segments cleaned");
+    assert!(states >= 500 * seeds as usize, "{states} states: the work leaves too little in question");
+    assert!(cleaned >= seeds, "{cleaned} segments cleaned");
+}
+
+#[test]
+fn a_power_cut_while_recovering_from_one_changes_nothing() {
+    let mut states = 0;
+    for seed in 0..4 {
+        let (disk, _) = filled(60, "r_lfs", seed);
+        let scene = Scene::new(&disk);
+        let store = scene.open();
+        let mut random = StdRng::seed_from_u64(1000 + seed);
+        work(&store, &mut random, 40);
+        drop(store);
+        let mut walk = scene.states(bounds(seed));
+        while walk.advance().expect("memory does not fail") != Step::End {
+            if !random.random_bool(0.05) {
+                continue;
+            }
+            let Some(state) = walk.states().last() else { continue };
+            let left = state.expect("memory does not fail").devices;
+            let held = whole_of(&reopen(&left).expect("it can be opened"));
+            let second = Scene::new(&whole_of(&left[0]));
+            let store = second.open();
+            work(&store, &mut random, 8);
+            drop(store);
+            states += check_states(&second, held, bounds(seed), &format!("seed {seed}, a second time"));
+        }
+    }
+    println!("{states} states");
+    assert!(states > 500, "{states} states");
+}
+
+#[test]
+fn making_a_store_is_all_or_nothing() {
+    let bytes = memory(60).to_bytes();
+    let scene = Scene::new(&bytes);
+    create(Arc::clone(&scene.disk), "disk", &small("r_lfs")).expect("it can be made");
+    let mut walk = scene.states(bounds(1));
+    let (mut opened, mut refused) = (0, 0);
+    while walk.advance().expect("memory does not fail") != Step::End {
+        for state in walk.states() {
+            match reopen(&state.expect("memory does not fail").devices) {
+                Ok(store) => {
+                    assert!(whole_of(&store).iter().all(|byte| *byte == 0));
+                    opened += 1;
+                }
+                Err(LogStoreError::Superblock { .. }) => refused += 1,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+    assert!(opened > 0 && refused > 0, "{opened} opened, {refused} refused");
+}

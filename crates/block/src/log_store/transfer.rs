@@ -1,0 +1,319 @@
+//! Reading and writing as a device.
+
+use std::time::{Duration, Instant};
+
+use parking_lot::MutexGuard;
+use smallvec::SmallVec;
+use umbrella_policy::log_layout::{Absent, PAGE_ENTRIES, Place, Stream};
+use umbrella_units::{BLOCK_SECTORS, BlockNo, Lba, SECTOR_BYTES, SectorRange};
+
+use super::engine::{LogStore, MOST_WAITING, Shared, State};
+use super::format::{BLOCK_BYTES, Checksum};
+use crate::device::{BlockDevice, Durability, Geometry, Zeroes};
+use crate::error::BlockError;
+
+/// The longest that one request is held back because the log is filling up.
+const MOST_DELAY: Duration = Duration::from_millis(100);
+
+/// Blocks that lie in a row on the disk and in the caller's memory.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    block: BlockNo,
+    place: Place,
+    /// Where in the buffer, in blocks.
+    at: usize,
+    blocks: usize,
+}
+
+impl BlockDevice for LogStore {
+    fn geometry(&self) -> Geometry {
+        self.shared.geometry()
+    }
+
+    fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
+        let range = self.geometry().check(at, buffer.len())?;
+        self.shared.state.lock().tally.reads += 1;
+        let (first, skip) = split(range.start);
+        let blocks = (skip + buffer.len()).div_ceil(BLOCK_BYTES);
+        if skip == 0 && blocks * BLOCK_BYTES == buffer.len() {
+            return self.shared.read(first, buffer);
+        }
+        let mut whole = vec![0; blocks * BLOCK_BYTES];
+        self.shared.read(first, &mut whole)?;
+        if let Some(wanted) = whole.get(skip..skip + buffer.len()) {
+            buffer.copy_from_slice(wanted);
+        }
+        Ok(())
+    }
+
+    fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
+        let range = self.geometry().check(at, data.len())?;
+        let mut state = self.shared.begin()?;
+        let (first, skip) = split(range.start);
+        let (head, rest) = data.split_at(data.len().min((BLOCK_BYTES - skip) % BLOCK_BYTES));
+        let mut block = first;
+        if !head.is_empty() {
+            self.shared.write_part(&mut state, block, skip, head)?;
+            block = BlockNo(block.0 + 1);
+        }
+        for data in rest.chunks(BLOCK_BYTES) {
+            if data.len() == BLOCK_BYTES {
+                self.shared.write_block(&mut state, block, data)?;
+            } else {
+                self.shared.write_part(&mut state, block, 0, data)?;
+            }
+            block = BlockNo(block.0 + 1);
+        }
+        self.shared.slow_down(&mut state, data.len().div_ceil(BLOCK_BYTES));
+        match durability {
+            Durability::Through => self.shared.flush_user(&mut state),
+            Durability::Cached => Ok(()),
+        }
+    }
+
+    fn flush(&self) -> Result<(), BlockError> {
+        let mut state = self.shared.begin()?;
+        state.core.counters.flushes += 1;
+        self.shared.flush_user(&mut state)
+    }
+
+    /// Whole blocks of it read as zeroes from now on; parts of blocks stay as they are.
+    fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
+        self.geometry().check_range(range)?;
+        let mut state = self.shared.begin()?;
+        let (first, end) = (range.start.0.div_ceil(BLOCK_SECTORS), range.end().0 / BLOCK_SECTORS);
+        self.shared.unmap(&mut state, BlockNo(first), BlockNo(end))
+    }
+
+    fn write_zeroes(&self, range: SectorRange, _zeroes: Zeroes, durability: Durability) -> Result<(), BlockError> {
+        self.geometry().check_range(range)?;
+        let mut state = self.shared.begin()?;
+        let (start, end) = (range.start.0, range.end().0);
+        let (first, last) = (start.div_ceil(BLOCK_SECTORS), end / BLOCK_SECTORS);
+        let zeroes = [0; BLOCK_BYTES];
+        let parts: &[(u64, u64)] =
+            if first > last { &[(start, end)] } else { &[(start, first * BLOCK_SECTORS), (last * BLOCK_SECTORS, end)] };
+        for (from, to) in parts.iter().copied().filter(|(from, to)| from < to) {
+            let (block, skip) = split(Lba(from));
+            let part = zeroes.get(..((to - from) * SECTOR_BYTES) as usize).unwrap_or(&zeroes);
+            self.shared.write_part(&mut state, block, skip, part)?;
+        }
+        self.shared.unmap(&mut state, BlockNo(first), BlockNo(last))?;
+        match durability {
+            Durability::Through => self.shared.flush_user(&mut state),
+            Durability::Cached => Ok(()),
+        }
+    }
+}
+
+/// The block of a sector, and the bytes before the sector in it.
+fn split(at: Lba) -> (BlockNo, usize) {
+    (BlockNo(at.0 / BLOCK_SECTORS), (at.0 % BLOCK_SECTORS * SECTOR_BYTES) as usize)
+}
+
+impl Shared {
+    /// Something is about to be changed.
+    fn begin(&self) -> Result<MutexGuard<'_, State>, BlockError> {
+        let mut state = self.state.lock();
+        self.refuse_if_poisoned(&state)?;
+        state.tally.writes += 1;
+        state.last_access = Instant::now();
+        Ok(state)
+    }
+
+    /// Reads whole blocks. What becomes free while it is read may be overwritten, so then it is looked up again.
+    fn read(&self, first: BlockNo, buffer: &mut [u8]) -> Result<(), BlockError> {
+        let mut state = self.state.lock();
+        state.last_access = Instant::now();
+        loop {
+            let runs = self.look_up(&mut state, first, buffer)?;
+            if runs.is_empty() {
+                return Ok(());
+            }
+            let freed = state.freed;
+            MutexGuard::unlocked(&mut state, || {
+                runs.iter().try_for_each(|run| {
+                    let from = run.at * BLOCK_BYTES;
+                    let part = buffer.get_mut(from..from + run.blocks * BLOCK_BYTES).unwrap_or_default();
+                    self.read_log(run.place, part)
+                })
+            })?;
+            if state.freed == freed || self.still_there(&mut state, &runs)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Fills in what is in memory or was never written, and says what has to be read from the disk.
+    fn look_up(
+        &self,
+        state: &mut MutexGuard<'_, State>,
+        first: BlockNo,
+        buffer: &mut [u8],
+    ) -> Result<SmallVec<[Run; 4]>, BlockError> {
+        let mut runs: SmallVec<[Run; 4]> = SmallVec::new();
+        for (at, data) in buffer.chunks_mut(BLOCK_BYTES).enumerate() {
+            let block = BlockNo(first.0 + at as u64);
+            let entry = self.entry(state, block)?;
+            let Some(place) = entry else {
+                data.fill(0);
+                continue;
+            };
+            if let Some(found) = state.core.chunks.block(place) {
+                data.copy_from_slice(found);
+                continue;
+            }
+            match runs.last_mut() {
+                Some(run) if run.place.0 + run.blocks as u64 == place.0 && run.at + run.blocks == at => run.blocks += 1,
+                _ => runs.push(Run { block, place, at, blocks: 1 }),
+            }
+        }
+        Ok(runs)
+    }
+
+    fn entry(&self, state: &mut MutexGuard<'_, State>, block: BlockNo) -> Result<Option<Place>, BlockError> {
+        loop {
+            match state.core.map.get(block) {
+                Ok(entry) => return Ok(entry.map(|entry| entry.place)),
+                Err(Absent(page)) => self.bring(state, page)?,
+            }
+        }
+    }
+
+    fn still_there(&self, state: &mut MutexGuard<'_, State>, runs: &[Run]) -> Result<bool, BlockError> {
+        for run in runs {
+            for nth in 0..run.blocks as u64 {
+                if self.entry(state, BlockNo(run.block.0 + nth))? != Some(Place(run.place.0 + nth)) {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn write_block(&self, state: &mut MutexGuard<'_, State>, block: BlockNo, data: &[u8]) -> Result<(), BlockError> {
+        let checksum = Checksum::of(data);
+        loop {
+            self.refuse_if_poisoned(state)?;
+            if state.core.chunks.waiting.len() >= MOST_WAITING {
+                self.wait_written(state);
+                continue;
+            }
+            match state.core.write(block, data, checksum) {
+                Ok(()) => break,
+                Err(stop) => self.overcome(state, stop)?,
+            }
+        }
+        self.wake_writers(state);
+        Ok(())
+    }
+
+    /// Writes a part of a block; the rest stays as it is.
+    fn write_part(
+        &self,
+        state: &mut MutexGuard<'_, State>,
+        block: BlockNo,
+        skip: usize,
+        part: &[u8],
+    ) -> Result<(), BlockError> {
+        let mut whole = [0; BLOCK_BYTES];
+        loop {
+            let place = self.entry(state, block)?;
+            let found = place.and_then(|place| state.core.chunks.block(place));
+            match (place, found) {
+                (None, _) => whole.fill(0),
+                (Some(_), Some(data)) => whole.copy_from_slice(data),
+                (Some(place), None) => {
+                    let freed = state.freed;
+                    MutexGuard::unlocked(state, || self.read_log(place, &mut whole))?;
+                    if self.entry(state, block)? != Some(place) || state.freed != freed {
+                        continue;
+                    }
+                }
+            }
+            if let Some(old) = whole.get_mut(skip..skip + part.len()) {
+                old.copy_from_slice(part);
+            }
+            // The lock is let go of while room is made; another write to this block may come between.
+            let checksum = Checksum::of(&whole);
+            match state.core.write(block, &whole, checksum) {
+                Ok(()) => break,
+                Err(stop) => self.overcome(state, stop)?,
+            }
+            self.refuse_if_poisoned(state)?;
+        }
+        self.wake_writers(state);
+        while state.core.chunks.waiting.len() >= MOST_WAITING {
+            self.refuse_if_poisoned(state)?;
+            self.wait_written(state);
+        }
+        Ok(())
+    }
+
+    /// Forgets blocks, and has the log say so.
+    fn unmap(&self, state: &mut MutexGuard<'_, State>, first: BlockNo, end: BlockNo) -> Result<(), BlockError> {
+        let mut start = first;
+        while start < end {
+            self.refuse_if_poisoned(state)?;
+            if !state.core.has_room_for_unmapped() {
+                self.seal_for_unmapped(state)?;
+                continue;
+            }
+            // One page of the map at a time, so that the log says nothing that has not been done.
+            start = state.core.map.next_used(start).min(end);
+            let page_end = BlockNo((start.0 / PAGE_ENTRIES as u64 + 1) * PAGE_ENTRIES as u64).min(end);
+            let (mut block, mut stopped) = (start, None);
+            while block < page_end && stopped.is_none() {
+                match state.core.unmap(block) {
+                    Ok(()) => block = block.next(),
+                    Err(stop) => stopped = Some(stop),
+                }
+            }
+            state.core.note_unmapped(start, (block.0 - start.0) as u32);
+            start = block;
+            if let Some(stop) = stopped {
+                self.overcome(state, stop)?;
+            }
+        }
+        self.wake_writers(state);
+        Ok(())
+    }
+
+    /// A chunk is completed early, so that there is room for more ranges that are not mapped.
+    fn seal_for_unmapped(&self, state: &mut MutexGuard<'_, State>) -> Result<(), BlockError> {
+        while state.core.chunks.waiting.len() >= MOST_WAITING {
+            self.refuse_if_poisoned(state)?;
+            self.wait_written(state);
+        }
+        let stream = state.core.chunks.of_user().unwrap_or(Stream(0));
+        match state.core.seal(stream) {
+            Ok(()) => self.wake_writers(state),
+            Err(stop) => self.overcome(state, stop)?,
+        }
+        Ok(())
+    }
+
+    /// While the log is filling up, each write waits as long as it takes to clean as much as it took: the nearer the reserve, the more of it.
+    fn slow_down(&self, state: &mut MutexGuard<'_, State>, blocks: usize) {
+        if !state.threads {
+            self.tend(state);
+            return;
+        }
+        let toll = state.core.layout.toll();
+        if toll <= 0.0 {
+            return;
+        }
+        self.keeper.notify_one();
+        let delay = Duration::from_secs_f64((state.block_cost * blocks as f64 * toll).clamp(0.0, 1.0)).min(MOST_DELAY);
+        state.tally.slowed += 1;
+        state.tally.slowed_time += delay;
+        let until = Instant::now() + delay;
+        while state.poisoned.is_none() && !self.room.wait_until(state, until).timed_out() && Instant::now() < until {}
+    }
+    /// Without a keeper, those who write do its work.
+    fn tend(&self, state: &mut MutexGuard<'_, State>) {
+        if let Err(error) = self.work(state) {
+            tracing::error!(store = self.named.name, %error, "the log store cannot clean");
+        }
+    }
+}
