@@ -1,8 +1,10 @@
 //! Cleaning: moving what is live out of a segment, so that it can be used anew.
 //!
-//! 1. The segment is read, chunk by chunk; each header says which blocks lie behind it. 2. What the map still has there is put into the chunks that are being filled, and
-//! is read from them or from the new place from then on; pages of the map are written by the next checkpoint. 3. When nothing is live in it any more the segment is *cleaned*. It is free after
-//! a flush of what was moved, or after the next checkpoint ([`Layout::synced`](umbrella_policy::log_layout::Layout::synced)); until then nothing is written to it.
+//! 1. The segment is read, chunk by chunk; each header says which blocks lie behind it.
+//! 2. What the map still has there is put into the chunks that are being filled, and is read from them or from the new place from then on.
+//!    Pages of the map are written by the next checkpoint.
+//! 3. When nothing is live in it any more the segment is *cleaned*. It is free after a flush of what was moved, or after the next checkpoint
+//!    ([`Layout::synced`](umbrella_policy::log_layout::Layout::synced)); until then nothing is written to it.
 
 use std::time::{Duration, Instant};
 
@@ -58,13 +60,11 @@ impl Shared {
         let log_limit = self.checkpoint_blocks(state);
         let (_, after_checkpoint) = state.core.layout.waiting();
         let idle = state.last_access.elapsed() >= self.options.quiet;
-        if state.core.since_checkpoint >= log_limit
+        let due = state.core.since_checkpoint >= log_limit
             || state.core.map.dirty() >= dirty_limit
-            || (idle && after_checkpoint > 0)
-        {
-            if MutexGuard::unlocked(state, || self.checkpoint(End::GoesOn))? {
-                return Ok(true);
-            }
+            || (idle && after_checkpoint > 0);
+        if due && MutexGuard::unlocked(state, || self.checkpoint(End::GoesOn))? {
+            return Ok(true);
         }
         let goal = if idle { Goal::Ahead } else { Goal::Due };
         if state.wanted == 0 && goal == Goal::Due && !state.core.layout.due() && !state.core.layout.stopped() {

@@ -11,7 +11,7 @@ use super::format::{
 };
 
 /// Why something cannot be done now.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(super) enum Stop {
     /// This page of the map has to be read first.
     Absent(MapPage),

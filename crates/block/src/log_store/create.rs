@@ -88,7 +88,8 @@ pub(super) fn first_place(superblock: &Superblock, segment: SegmentNo) -> super:
 
 /// What the store will be like.
 fn plan(named: &Named, options: &CreateOptions) -> Result<Superblock, LogStoreError> {
-    let scheme_error = |source: PolicyError| LogStoreError::Scheme { device: named.name.clone(), source };
+    let scheme_error =
+        |source: PolicyError| LogStoreError::Scheme { device: named.name.clone(), source: Box::new(source) };
     let spec = options.scheme.parse().map_err(scheme_error)?;
     let streams = SchemeInfo::make(&spec).map_err(scheme_error)?.streams();
     let capacity = named.device.geometry().capacity.block();

@@ -219,7 +219,8 @@ impl Shared {
         state.tally.map_reads += 1;
         let entries = decode_page(&block, &self.superblock, page).map_err(|source| {
             let page = MapPageNo(u64::from(page.0));
-            LogStoreError::MapPage { device: self.named.name.clone(), page, place, source }.on(&self.named.name)
+            LogStoreError::MapPage { device: self.named.name.clone(), page, place, source: Box::new(source) }
+                .on(&self.named.name)
         })?;
         state.core.map.install(page, &entries);
         let keep = (self.options.map_memory.0 / PAGE_BYTES).max(16) as usize;
@@ -243,7 +244,7 @@ impl Shared {
     }
 
     pub(super) fn format_error(&self, source: FormatError) -> LogStoreError {
-        LogStoreError::Format { device: self.named.name.clone(), source }
+        self.named.format(source)
     }
 
     pub(super) fn refuse_if_poisoned(&self, state: &State) -> Result<(), BlockError> {

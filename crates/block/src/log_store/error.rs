@@ -20,7 +20,7 @@ pub enum LogStoreError {
         /// The device.
         device: String,
         /// Why.
-        source: ChooseError,
+        source: Box<ChooseError>,
     },
     /// Neither checkpoint is whole.
     #[error("{device}: both checkpoints are damaged (first: {first}; second: {second}): the store cannot be opened")]
@@ -28,9 +28,9 @@ pub enum LogStoreError {
         /// The device.
         device: String,
         /// What is wrong with the first.
-        first: FormatError,
+        first: Box<FormatError>,
         /// And with the second.
-        second: FormatError,
+        second: Box<FormatError>,
     },
     /// A structure that was found does not fit.
     #[error("{device}: {source}")]
@@ -38,7 +38,7 @@ pub enum LogStoreError {
         /// The device.
         device: String,
         /// Why.
-        source: FormatError,
+        source: Box<FormatError>,
     },
     /// The log after the checkpoint says what cannot be.
     #[error("{device}: the log after the last checkpoint contradicts it: {source}")]
@@ -70,7 +70,7 @@ pub enum LogStoreError {
         /// Where it should be.
         place: Place,
         /// What is wrong.
-        source: FormatError,
+        source: Box<FormatError>,
     },
     /// The placement scheme is not known or does not fit.
     #[error("{device}: {source}")]
@@ -78,7 +78,7 @@ pub enum LogStoreError {
         /// The device.
         device: String,
         /// Why.
-        source: PolicyError,
+        source: Box<PolicyError>,
     },
     /// It uses other streams than the store was made with.
     #[error("{device} has {streams} streams, and \"{scheme}\" uses {wanted}; give a scheme with as many")]

@@ -127,7 +127,7 @@ impl LogStore {
 
 impl Named {
     pub(super) fn format(&self, source: FormatError) -> LogStoreError {
-        LogStoreError::Format { device: self.name.clone(), source }
+        LogStoreError::Format { device: self.name.clone(), source: Box::new(source) }
     }
 
     fn block(&self, at: BlockNo, buffer: &mut [u8]) -> Result<(), crate::error::BlockError> {
@@ -145,7 +145,8 @@ impl Named {
             }
         });
         let [first, second] = copies;
-        choose(first, second).map_err(|source| LogStoreError::Superblock { device: self.name.clone(), source })
+        choose(first, second)
+            .map_err(|source| LogStoreError::Superblock { device: self.name.clone(), source: Box::new(source) })
     }
 
     /// The newest checkpoint that is whole.
@@ -154,7 +155,11 @@ impl Named {
         match found {
             [Ok(first), Ok(second)] => Ok(if first.header.number > second.header.number { first } else { second }),
             [Ok(only), Err(_)] | [Err(_), Ok(only)] => Ok(only),
-            [Err(first), Err(second)] => Err(LogStoreError::Checkpoints { device: self.name.clone(), first, second }),
+            [Err(first), Err(second)] => Err(LogStoreError::Checkpoints {
+                device: self.name.clone(),
+                first: Box::new(first),
+                second: Box::new(second),
+            }),
         }
     }
 
@@ -187,7 +192,7 @@ impl Named {
 
 /// How the layout of a store is set up.
 pub(super) fn settings(named: &Named, superblock: &Superblock, options: Options) -> Result<Settings, LogStoreError> {
-    let scheme = |source| LogStoreError::Scheme { device: named.name.clone(), source };
+    let scheme = |source| LogStoreError::Scheme { device: named.name.clone(), source: Box::new(source) };
     let text = superblock.scheme.as_str();
     let made = SchemeInfo::make(&text.parse().map_err(scheme)?).map_err(scheme)?;
     let streams = superblock.shape.map_stream().0;
@@ -378,7 +383,7 @@ impl Named {
             device: self.name.clone(),
             page: MapPageNo(u64::from(page.0)),
             place,
-            source,
+            source: Box::new(source),
         })?;
         core.map.install(page, &entries);
         Ok(())

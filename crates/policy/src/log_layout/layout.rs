@@ -158,7 +158,7 @@ impl Layout {
                 State::Cleaned => layout.enlist_cleaned(SegmentNo(number)),
                 State::System => {}
                 State::Open | State::Next | State::Closing | State::Full | State::Leaving => {
-                    layout.hold(segment.stream, true)
+                    layout.hold(segment.stream, true);
                 }
             }
         }
