@@ -4,7 +4,7 @@ use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
 use crate::error::BlockError;
 
-/// What a device is like; it does not change while the device is open.
+/// What a device is like; of it only the capacity changes while the device is open, and only by [`BlockDevice::refresh`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Geometry {
     /// How many sectors it has.
@@ -71,6 +71,11 @@ pub enum Zeroes {
 pub trait BlockDevice: Send + Sync {
     /// What it is like.
     fn geometry(&self) -> Geometry;
+
+    /// Looks whether what is below has become larger; [`geometry`](BlockDevice::geometry) says so then.
+    fn refresh(&self) -> Result<(), BlockError> {
+        Ok(())
+    }
 
     /// Fills `buffer` from sector `at` on.
     fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError>;

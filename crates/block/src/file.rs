@@ -55,6 +55,8 @@ pub struct FileDevice {
     access: Access,
     cache: Cache,
     geometry: Geometry,
+    /// Sectors, if there are more by now than at the opening.
+    grown: AtomicU64,
     transfer: Transfer,
     /// Held by whoever may be the one to learn of a failed write-back, until the others can see it too.
     turn: Mutex<()>,
@@ -119,16 +121,25 @@ impl AsFd for FileDevice {
 
 impl BlockDevice for FileDevice {
     fn geometry(&self) -> Geometry {
-        self.geometry
+        let capacity = self.geometry.capacity.max(Lba(self.grown.load(Ordering::Acquire)));
+        Geometry { capacity, ..self.geometry }
+    }
+
+    fn refresh(&self) -> Result<(), BlockError> {
+        let failed = |source| self.failed(Operation::Open, None, source);
+        let size = open::size(self.as_fd(), self.kind).map_err(failed)?;
+        let block = u64::from(self.geometry.logical_block) / SECTOR_BYTES;
+        self.grown.fetch_max(size.0 / SECTOR_BYTES / block * block, Ordering::AcqRel);
+        Ok(())
     }
 
     fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
-        let range = self.geometry.check(at, buffer.len())?;
+        let range = self.geometry().check(at, buffer.len())?;
         self.transfer.read(offset(at), buffer).map_err(|source| self.failed(Operation::Read, Some(range), source))
     }
 
     fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
-        let range = self.geometry.check(at, data.len())?;
+        let range = self.geometry().check(at, data.len())?;
         self.writable()?;
         match durability {
             Durability::Cached => self
@@ -158,13 +169,13 @@ impl BlockDevice for FileDevice {
     }
 
     fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
-        self.geometry.check_range(range)?;
+        self.geometry().check_range(range)?;
         self.writable()?;
         self.give_back(range).map_err(|source| self.failed(Operation::Discard, Some(range), source))
     }
 
     fn write_zeroes(&self, range: SectorRange, zeroes: Zeroes, durability: Durability) -> Result<(), BlockError> {
-        self.geometry.check_range(range)?;
+        self.geometry().check_range(range)?;
         self.writable()?;
         self.zero(range, zeroes, Fallback::WriteThem)
             .map_err(|source| self.failed(Operation::Write, Some(range), source))?;

@@ -377,6 +377,10 @@ impl<D: BlockDevice> BlockDevice for Faulty<D> {
         self.inner.geometry()
     }
 
+    fn refresh(&self) -> Result<(), BlockError> {
+        self.inner.refresh()
+    }
+
     fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
         let range = self.geometry().check(at, buffer.len())?;
         let fault = self.enter(Operation::Read, Some(range))?;

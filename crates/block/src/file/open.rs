@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
@@ -85,6 +85,7 @@ impl FileDevice {
             access: options.access,
             cache,
             geometry,
+            grown: AtomicU64::new(0),
             transfer: Transfer::new(file, shape.alignment),
             turn: Mutex::new(()),
             flushes_begun: AtomicU64::new(0),
@@ -132,6 +133,14 @@ fn lock(file: &File, access: Access) -> rustix::io::Result<()> {
     rustix::fs::flock(file, how)
 }
 
+/// How large a file or device is now.
+pub(super) fn size(file: BorrowedFd<'_>, kind: Kind) -> io::Result<ByteSize> {
+    match kind {
+        Kind::Regular => Ok(ByteSize(rustix::fs::fstat(file)?.st_size.try_into().unwrap_or(0))),
+        Kind::Block => Ok(kernel::size(file)?),
+    }
+}
+
 /// What a file is like. The capacity of the geometry is still to be cut to whole blocks.
 struct Shape {
     size: ByteSize,
@@ -142,13 +151,12 @@ struct Shape {
 impl Shape {
     fn of(file: &File, kind: Kind, cache: Cache) -> io::Result<Shape> {
         let stat = rustix::fs::fstat(file)?;
-        let (size, disk, mut logical, mut physical) = match kind {
-            Kind::Regular => {
-                (ByteSize(stat.st_size.try_into().unwrap_or(0)), stat.st_dev, SECTOR_BYTES as u32, PAGE_BYTES as u32)
-            }
+        let size = size(file.as_fd(), kind)?;
+        let (disk, mut logical, mut physical) = match kind {
+            Kind::Regular => (stat.st_dev, SECTOR_BYTES as u32, PAGE_BYTES as u32),
             Kind::Block => {
                 let logical = rustix::fs::ioctl_blksszget(file)?;
-                (kernel::size(file)?, stat.st_rdev, logical, rustix::fs::ioctl_blkpbszget(file)?)
+                (stat.st_rdev, logical, rustix::fs::ioctl_blkpbszget(file)?)
             }
         };
         let alignment = match cache {

@@ -39,13 +39,14 @@ const PIECE: usize = 1 << 20;
 
 /// What a checkpoint says.
 pub(super) struct Image {
+    superblock: Superblock,
     header: CheckpointHeader,
     index: Vec<Option<Place>>,
     table: Vec<Segment>,
-    mark: Mark,
+    pub(super) mark: Mark,
     /// The last chunk that it covers.
     goal: u64,
-    area: usize,
+    pub(super) area: usize,
 }
 
 impl Shared {
@@ -62,7 +63,7 @@ impl Shared {
         self.wake_writers(&mut state);
         self.flush_until(&mut state, image.goal)?;
         let (mark, area) = (image.mark, image.area);
-        let written = MutexGuard::unlocked(&mut state, || image.write(&self.named, &self.superblock));
+        let written = MutexGuard::unlocked(&mut state, || image.write(&self.named));
         match written {
             Ok(()) => {
                 state.core.layout.checkpointed(mark);
@@ -104,14 +105,15 @@ impl Shared {
             state.core.drop_page(page);
             return Ok(());
         };
-        let block = encode_page(entries, &self.superblock, page)?;
+        let block = encode_page(entries, &state.core.superblock, page)?;
         state.core.write_page(page, &block)
     }
 }
 
 impl Image {
     /// Writes it to its area.
-    pub(super) fn write(mut self, named: &Named, superblock: &Superblock) -> Result<(), LogStoreError> {
+    pub(super) fn write(mut self, named: &Named) -> Result<(), LogStoreError> {
+        let superblock = &self.superblock;
         let unreadable = FormatError::Unreadable { structure: Structure::Checkpoint };
         let area = superblock.areas.get(self.area).ok_or_else(|| named.format(unreadable))?;
         let start = superblock.device_block(first_place(superblock, area.first));
@@ -138,11 +140,12 @@ impl Image {
 pub(super) fn first_image(superblock: &Superblock, layout: &Layout, end: End) -> Image {
     let pages = superblock.shape.map_pages().0 as usize;
     let header = header(superblock, layout, (1, 1), Counters::default(), end);
-    Image { header, index: vec![None; pages], table: layout.table().to_vec(), mark: layout.mark(), goal: 0, area: 0 }
+    let (table, mark) = (layout.table().to_vec(), layout.mark());
+    Image { superblock: superblock.clone(), header, index: vec![None; pages], table, mark, goal: 0, area: 0 }
 }
 
 /// The image of the store as it is now. What is completed from now on belongs to the next checkpoint.
-fn take_image(state: &mut State, end: End) -> Image {
+pub(super) fn take_image(state: &mut State, end: End) -> Image {
     let core = &mut state.core;
     let mark = core.layout.checkpoint();
     let number = core.epoch + 1;
@@ -150,6 +153,7 @@ fn take_image(state: &mut State, end: End) -> Image {
     core.since_checkpoint = 0;
     let header = header(&core.superblock, &core.layout, (number, core.next_sequence), core.counters, end);
     Image {
+        superblock: core.superblock.clone(),
         header,
         index: core.index.clone(),
         table: core.layout.table().to_vec(),

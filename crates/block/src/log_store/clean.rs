@@ -130,7 +130,7 @@ impl Shared {
 
     fn clean(&self, state: &mut MutexGuard<'_, State>, victim: SegmentNo) -> Result<(), LogStoreError> {
         let begun = Instant::now();
-        let segment_blocks = self.superblock.shape.segment_blocks();
+        let segment_blocks = state.core.layout.shape().segment_blocks;
         let live = state.core.layout.table().get(victim.0 as usize).map_or(0, |segment| segment.live);
         let tenths = (u64::from(live) * 10 / u64::from(segment_blocks)) as usize;
         let cleaned = self.empty(state, victim)?;
@@ -173,7 +173,7 @@ impl Shared {
             let freed = state.freed;
             let read = MutexGuard::unlocked(state, || self.read_log(at, &mut window));
             state.core.counters.cleaner_reads += blocks as u64;
-            let header = read.ok().and_then(|()| ChunkHeader::parse(&window, &self.superblock, at).ok());
+            let header = read.ok().and_then(|()| ChunkHeader::parse(&window, &state.core.superblock, at).ok());
             let Some(header) = header else { return Ok(Cleaned::Damaged) };
             match self.move_chunk(state, &header, at, &window, (freed, &mut pages))? {
                 Cleaned::Whole => slot += header.blocks(),

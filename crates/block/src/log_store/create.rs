@@ -73,7 +73,7 @@ pub fn create(device: Arc<dyn BlockDevice>, name: &str, options: &CreateOptions)
     named.device.flush()?;
     let settings = settings(&named, &superblock, Options::default())?;
     let layout = Layout::new(settings, |segment| superblock.is_system(segment));
-    first_image(&superblock, &layout, End::InOrder).write(&named, &superblock)?;
+    first_image(&superblock, &layout, End::InOrder).write(&named)?;
     let block = superblock.encode().map_err(format)?;
     let [first, second] = Superblock::COPIES;
     write(second, &block)?;

@@ -88,7 +88,10 @@ pub(super) struct State {
 pub(super) struct Shared {
     pub(super) named: Named,
     pub(super) options: Options,
-    pub(super) superblock: Superblock,
+    /// The block of the device where the log begins.
+    pub(super) first: BlockNo,
+    /// Blocks that are promised; the store may grow.
+    pub(super) advertised: AtomicU64,
     pub(super) state: Mutex<State>,
     pub(super) writer: Condvar,
     pub(super) written: Condvar,
@@ -179,7 +182,7 @@ impl Shared {
     pub(super) fn geometry(&self) -> Geometry {
         let below = self.named.device.geometry();
         Geometry {
-            capacity: Lba(self.superblock.shape.advertised().0 * BLOCK_SECTORS),
+            capacity: Lba(self.advertised.load(Ordering::Acquire) * BLOCK_SECTORS),
             logical_block: below.logical_block,
             physical_block: BLOCK_BYTES as u32,
             rotational: below.rotational,
@@ -187,9 +190,14 @@ impl Shared {
         }
     }
 
+    /// Where on the device a block of the log lies.
+    pub(super) fn device_block(&self, place: Place) -> BlockNo {
+        BlockNo(self.first.0 + place.0)
+    }
+
     /// Reads blocks of the log.
     pub(super) fn read_log(&self, at: Place, buffer: &mut [u8]) -> Result<(), BlockError> {
-        let block = self.superblock.device_block(at);
+        let block = self.device_block(at);
         self.moved(block, buffer.len());
         self.named.device.read(Lba(block.0 * BLOCK_SECTORS), buffer)
     }
@@ -217,7 +225,7 @@ impl Shared {
             }
         }
         state.tally.map_reads += 1;
-        let entries = decode_page(&block, &self.superblock, page).map_err(|source| {
+        let entries = decode_page(&block, &state.core.superblock, page).map_err(|source| {
             let page = MapPageNo(u64::from(page.0));
             LogStoreError::MapPage { device: self.named.name.clone(), page, place, source: Box::new(source) }
                 .on(&self.named.name)

@@ -29,7 +29,7 @@ impl Shared {
     fn write_one(&self, state: &mut MutexGuard<'_, State>) -> bool {
         let Some(chunk) = state.core.chunks.waiting.pop_front() else { return false };
         state.core.chunks.writing.push(Arc::clone(&chunk));
-        let block = self.superblock.device_block(chunk.start);
+        let block = self.device_block(chunk.start);
         let done = MutexGuard::unlocked(state, || {
             self.moved(block, chunk.bytes.len());
             self.named.device.write(Lba(block.0 * BLOCK_SECTORS), &chunk.bytes, Durability::Cached)

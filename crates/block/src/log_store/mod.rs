@@ -19,6 +19,7 @@
 //! roll-forward; the rules about what is durable when are ours.
 
 mod buffer;
+mod check;
 mod checkpoint;
 mod clean;
 mod core;
@@ -27,12 +28,14 @@ mod engine;
 mod error;
 mod flush;
 pub mod format;
+mod grow;
 mod recover;
 mod stats;
 #[cfg(test)]
 mod tests;
 mod transfer;
 
+pub use check::{CheckReport, Depth, MOST_PROBLEMS, Problem, check};
 pub use create::{CreateOptions, create};
 pub use engine::{LogStore, Options};
 pub use error::LogStoreError;

@@ -104,7 +104,8 @@ impl LogStore {
         let shared = Shared {
             named,
             options,
-            superblock,
+            first: superblock.first,
+            advertised: AtomicU64::new(superblock.shape.advertised().0),
             state: Mutex::new(state),
             writer: Condvar::new(),
             written: Condvar::new(),
@@ -132,6 +133,16 @@ impl Named {
 
     fn block(&self, at: BlockNo, buffer: &mut [u8]) -> Result<(), crate::error::BlockError> {
         self.device.read(Lba(at.0 * BLOCK_SECTORS), buffer)
+    }
+
+    /// Reads blocks of the log.
+    pub(super) fn log(
+        &self,
+        superblock: &Superblock,
+        at: Place,
+        buffer: &mut [u8],
+    ) -> Result<(), crate::error::BlockError> {
+        self.block(superblock.device_block(at), buffer)
     }
 
     /// The superblock that counts.

@@ -1,6 +1,7 @@
 //! Tests of the store. Segments of 64 KiB, so that all that happens happens soon.
 
 mod crash;
+mod faults;
 
 mod model;
 

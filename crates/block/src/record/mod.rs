@@ -237,6 +237,10 @@ impl<D: BlockDevice> BlockDevice for Recorder<D> {
         self.inner.geometry()
     }
 
+    fn refresh(&self) -> Result<(), BlockError> {
+        self.inner.refresh()
+    }
+
     fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
         self.inner.read(at, buffer)
     }

@@ -84,12 +84,23 @@ fn check_states(scene: &Scene, before: Vec<u8>, bounds: Bounds, label: &str) -> 
         for state in states.states() {
             let state = state.expect("memory does not fail");
             count += 1;
+            if count % 5 == 0 {
+                assert_no_problem(Arc::new(state.devices[0].fork()), &format!("{label}: {state}"));
+            }
             let store = reopen(&state.devices).unwrap_or_else(|error| panic!("{label}: {state}: {error}"));
             if let Err(error) = expected.check(&recording, &store, range(0, sectors)) {
                 panic!("{label}: {state}: {error}");
             }
         }
     }
+}
+
+/// A check finds nothing but a copy of the superblock that was being written.
+fn assert_no_problem(device: Arc<dyn BlockDevice>, label: &str) {
+    let report = check(device, "disk", Depth::Data, &mut |_, _| {}).unwrap_or_else(|error| panic!("{label}: {error}"));
+    let problems: Vec<_> =
+        report.problems.iter().filter(|problem| !matches!(problem, Problem::SuperblockCopy(_))).collect();
+    assert!(problems.is_empty(), "{label}: {problems:?}");
 }
 
 fn bounds(seed: u64) -> Bounds {
@@ -177,4 +188,52 @@ fn making_a_store_is_all_or_nothing() {
         }
     }
     assert!(opened > 0 && refused > 0, "{opened} opened, {refused} refused");
+}
+
+#[test]
+fn growing_a_store_is_all_or_nothing_and_loses_nothing() {
+    let mut states = 0;
+    for (seed, more) in [(1, 40), (2, 3)] {
+        let (disk, _) = filled(60, "r_lfs", seed);
+        let mut disk = disk;
+        let segment = SEGMENT as usize;
+        disk.resize(disk.len() + more * segment, 0);
+        let scene = Scene::new(&disk);
+        let store = scene.open();
+        let held = whole_of(&store);
+        let old = sectors_of(&store);
+        let mut random = StdRng::seed_from_u64(seed);
+        work(&store, &mut random, 6);
+        let new = store.inner().grow().expect("it grows").0 / SECTOR_BYTES;
+        assert!(new > old, "{old} sectors, then {new}");
+        assert_eq!(sectors_of(&store), new);
+        work(&store, &mut random, 12);
+        store.flush().expect("it is flushed");
+        drop(store);
+        // What lies beyond the old end is part of the store in some states only.
+        let mut walk = scene.states(bounds(seed));
+        let mut expected = Medium::new(STORE, Arc::new(Memory::from_bytes(grown(held, new))), Discarded::Zeroed);
+        let recording = scene.journal.recording();
+        while walk.advance().expect("memory does not fail") != Step::End {
+            expected.advance(&recording, walk.cut()).expect("memory does not fail");
+            for state in walk.states() {
+                let state = state.expect("memory does not fail");
+                states += 1;
+                let store = reopen(&state.devices).unwrap_or_else(|error| panic!("{state}: {error}"));
+                let size = sectors_of(&store);
+                assert!(size == old || size == new, "{state}: {size} sectors");
+                if let Err(error) = expected.check(&recording, &store, range(0, size)) {
+                    panic!("seed {seed}: {state}: {error}");
+                }
+                assert_no_problem(Arc::new(state.devices[0].fork()), &format!("seed {seed}: {state}"));
+            }
+        }
+    }
+    println!("{states} states");
+    assert!(states > 500, "{states} states");
+}
+
+fn grown(mut bytes: Vec<u8>, sectors: u64) -> Vec<u8> {
+    bytes.resize((sectors * SECTOR_BYTES) as usize, 0);
+    bytes
 }

@@ -1,5 +1,172 @@
-//! Devices that fail.
+//! Devices that fail, and damage that came later.
+
+use rustix::io::Errno;
 
 use super::*;
 use crate::error::{BlockError, Operation};
 use crate::fault::{CallFault, Faulty, Plan, Rule};
+
+/// A store with something in it, whose device fails as told from then on.
+fn faulty(rule: Rule) -> LogStore {
+    let device = made(60, "r_lfs");
+    let store = open(&device, by_hand());
+    store.write(Lba(0), &fill(1, 800), Durability::Through).expect("the device is whole");
+    store.close().expect("it can be closed");
+    let bytes = read(&*device, 0, sectors_of(&*device));
+    let device: Arc<dyn BlockDevice> = Arc::new(Faulty::new(Memory::from_bytes(bytes), Plan::new(1).rule(rule)));
+    open(&device, by_hand())
+}
+
+#[test]
+fn after_a_failed_flush_nothing_is_written_and_what_is_there_is_read() {
+    // The opening flushes six times: once for what it read, and five times for its checkpoint.
+    for nth in 5..9 {
+        let store = faulty(Rule::on(Operation::Flush, CallFault::Error(Errno::IO)).nth(nth));
+        store.write(Lba(8), &fill(2, 8), Durability::Cached).expect("it is only cached");
+        let failed = (0..5).find_map(|_| {
+            store.write(Lba(16), &fill(3, 8), Durability::Cached).ok()?;
+            store.flush().err()
+        });
+        let Some(failed) = failed else { continue };
+        assert!(matches!(failed, BlockError::Io { .. } | BlockError::Poisoned { .. }), "{failed}");
+        let refused = store.write(Lba(24), &fill(4, 8), Durability::Cached).expect_err("it refuses writes");
+        assert!(matches!(refused, BlockError::Poisoned { operation: Operation::Flush, .. }), "{refused}");
+        store.flush().expect_err("nobody may believe that all is durable");
+        assert_eq!(read(&store, 8, 8), fill(2, 8), "what was written is still read");
+        assert_eq!(read(&store, 100, 8), fill(1, 8));
+        assert!(store.stats().refuses_writes.is_some());
+        store.close().expect_err("it cannot be closed in order");
+        return;
+    }
+    panic!("no flush failed");
+}
+
+#[test]
+fn a_chunk_that_cannot_be_written_is_still_read_and_writes_are_refused() {
+    let store = faulty(Rule::on(Operation::Write, CallFault::Error(Errno::NOSPC)).from_nth(6));
+    let mut failed = None;
+    for round in 0..40_u64 {
+        failed = store.write(Lba(round * 64), &fill(7, 64), Durability::Through).err();
+        if failed.is_some() {
+            assert_eq!(read(&store, round * 64, 64), fill(7, 64), "it is in memory");
+            break;
+        }
+    }
+    failed.expect("a write fails sooner or later");
+    store.write(Lba(0), &fill(1, 8), Durability::Cached).expect_err("it refuses writes");
+    store.discard(range(0, 8)).expect_err("that is one too");
+}
+
+#[test]
+fn what_cannot_be_read_is_an_error_and_the_rest_is_not() {
+    let device = made(60, "r_lfs");
+    let store = open(&device, by_hand());
+    store.write(Lba(0), &fill(1, 800), Durability::Through).expect("the device is whole");
+    let place = place_of(&store, 50);
+    store.close().expect("it can be closed");
+    let bytes = read(&*device, 0, sectors_of(&*device));
+    let rule = Rule::on(Operation::Read, CallFault::Error(Errno::IO)).within(range(place * 8, 8));
+    let device: Arc<dyn BlockDevice> = Arc::new(Faulty::new(Memory::from_bytes(bytes), Plan::new(1).rule(rule)));
+    let store = open(&device, by_hand());
+    store.read(Lba(400), &mut fill(0, 8)).expect_err("it cannot be read");
+    assert_eq!(read(&store, 0, 400), fill(1, 400));
+    assert_eq!(read(&store, 408, 392), fill(1, 392));
+    store.write(Lba(400), &fill(2, 8), Durability::Through).expect("it is written elsewhere");
+    assert_eq!(read(&store, 400, 8), fill(2, 8));
+}
+
+/// The block of the device that a block of the store lies at.
+fn place_of(store: &LogStore, block: u64) -> u64 {
+    let mut state = store.shared.state.lock();
+    let entry = state.core.map.get(umbrella_units::BlockNo(block)).expect("it is in memory").expect("it is mapped");
+    state.core.superblock.device_block(entry.place).0
+}
+
+#[test]
+fn a_segment_with_a_damaged_block_is_not_cleaned_and_the_rest_goes_on() {
+    let device = made(60, "r_lfs");
+    let store = open(&device, by_hand());
+    let blocks = sectors_of(&store) / 8;
+    for block in 0..blocks {
+        store.write(Lba(block * 8), &fill(block as u8, 8), Durability::Cached).expect("there is room");
+    }
+    store.flush().expect("it is flushed");
+    let place = place_of(&store, 5);
+    device.write(Lba(place * 8), &fill(0xaa, 1), Durability::Through).expect("memory takes it");
+    // All of its segment but the damaged block is replaced, so that it is the best victim.
+    for block in
+        (0..blocks).filter(|block| *block != 5).chain((0..blocks).filter(|block| *block != 5 && block % 3 == 0))
+    {
+        store.write(Lba(block * 8), &fill(!(block as u8), 8), Durability::Cached).expect("there is room all the same");
+    }
+    assert_eq!(store.stats().damaged_segments, 1);
+    for block in (0..blocks).filter(|block| *block != 5) {
+        assert!(read(&store, block * 8, 8) == fill(!(block as u8), 8), "block {block}");
+    }
+    store.close().expect("it can be closed");
+    let report = check(device, "disk", Depth::Data, &mut |_, _| {}).expect("it can be checked");
+    assert!(
+        matches!(report.problems.as_slice(), [Problem::Damaged(block, _)] if block.0 == 5),
+        "{:?}",
+        report.problems
+    );
+}
+
+#[test]
+fn a_check_names_what_is_damaged() {
+    let device = made(60, "r_lfs");
+    let store = open(&device, by_hand());
+    store.write(Lba(0), &fill(1, 800), Durability::Through).expect("there is room");
+    let place = place_of(&store, 50);
+    store.close().expect("it can be closed");
+    let whole = read(&*device, 0, sectors_of(&*device));
+    let problems = |at: u64, depth: Depth| {
+        let mut bytes = whole.clone();
+        bytes[(at * 4096) as usize + 77] ^= 0x10;
+        let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
+        check(device, "disk", depth, &mut |_, _| {}).map(|report| report.problems)
+    };
+    assert!(matches!(problems(place, Depth::Data).unwrap().as_slice(), [Problem::Damaged(block, _)] if block.0 == 50));
+    assert!(problems(place, Depth::Structure).unwrap().is_empty(), "the data is not looked at");
+    assert!(matches!(problems(256, Depth::Structure).unwrap().as_slice(), [Problem::SuperblockCopy(_)]));
+    let header =
+        (0..60).map(|back| place - back).find(|at| whole[(at * 4096) as usize..].starts_with(b"ULCK")).unwrap();
+    assert!(matches!(problems(header, Depth::Structure).unwrap().as_slice(), [Problem::Header(..)]));
+}
+
+#[test]
+fn a_device_with_something_on_it_is_not_made_a_store_unasked() {
+    let device: Arc<dyn BlockDevice> = memory(60);
+    device.write(Lba(2), &fill(0x53, 1), Durability::Through).expect("memory takes it");
+    let refused = create(Arc::clone(&device), "disk", &small("r_lfs")).expect_err("something is there");
+    assert!(matches!(refused, LogStoreError::Occupied { .. }), "{refused}");
+    create(device, "disk", &CreateOptions { force: true, ..small("r_lfs") }).expect("it was asked for");
+}
+
+#[test]
+fn what_is_no_store_or_too_small_for_one_is_said_so() {
+    let device: Arc<dyn BlockDevice> = memory(60);
+    let error = LogStore::open(Arc::clone(&device), "disk", by_hand(), Access::ReadWrite).err().expect("there is none");
+    assert!(error.to_string().contains("no log store is on this device"), "{error}");
+    let error = create(memory(3), "disk", &small("r_lfs")).expect_err("there is not room");
+    let LogStoreError::TooSmall { needed, .. } = error else { panic!("{error}") };
+    let enough: Arc<dyn BlockDevice> = Arc::new(Memory::new(needed));
+    create(enough, "disk", &small("r_lfs")).expect("what it says is enough is enough");
+    let error = create(device, "disk", &small("rlfs")).expect_err("no such scheme");
+    assert!(error.to_string().contains("r_lfs"), "{error}");
+}
+
+#[test]
+fn a_store_that_is_only_looked_at_is_not_changed() {
+    let device = made(60, "r_lfs");
+    let store = open(&device, by_hand());
+    store.write(Lba(0), &fill(1, 800), Durability::Through).expect("there is room");
+    drop(store);
+    let before = read(&*device, 0, sectors_of(&*device));
+    let store =
+        LogStore::open(Arc::clone(&device), "disk", Options::default(), Access::ReadOnly).expect("it can be read");
+    assert_eq!(read(&store, 0, 800), fill(1, 800));
+    store.write(Lba(0), &fill(2, 8), Durability::Cached).expect_err("it may not be written");
+    store.close().expect("there is nothing to do");
+    assert!(read(&*device, 0, sectors_of(&*device)) == before);
+}

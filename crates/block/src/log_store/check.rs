@@ -1,0 +1,323 @@
+//! Checking a store: whether superblock, checkpoint, log, map, summaries and usage agree. Nothing is written.
+//!
+//! 1. The store is opened as ever, but for reading only: both superblocks, the newest checkpoint, the log after it.
+//! 2. Every page of the map is read. No two blocks may lie at one place, and none where nothing can be.
+//! 3. Each segment's live blocks are counted and compared with the segment table.
+//! 4. Each segment that has live blocks is read, chunk by chunk: the headers must name just those blocks; when the data is checked too, their checksums must be right.
+
+use std::fmt;
+use std::sync::Arc;
+
+use umbrella_policy::log_layout::{Absent, MapEntry, MapPage, PAGE_ENTRIES, Place, SegmentNo, State};
+use umbrella_units::{BlockNo, ByteSize, PAGE_BYTES};
+use uuid::Uuid;
+
+use super::buffer::CHUNK_BLOCKS;
+use super::engine::Options;
+use super::error::LogStoreError;
+use super::format::{BLOCK_BYTES, Checksum, ChunkHeader, Entry, FormatError};
+use super::recover::{Named, Recovered, recover};
+use crate::device::BlockDevice;
+use crate::error::BlockError;
+
+/// How much is checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Depth {
+    /// All but the data of users.
+    Structure,
+    /// The data too: everything that is in use is read.
+    Data,
+}
+
+/// What is wrong.
+#[derive(Debug, Clone)]
+pub enum Problem {
+    /// A copy of the superblock is damaged or old; the next opening mends it.
+    SuperblockCopy(BlockNo),
+    /// A page of the map cannot be used.
+    Page(MapPage, LogStoreError),
+    /// A block lies where nothing can be.
+    Misplaced(BlockNo, Place),
+    /// A page of the map does.
+    MisplacedPage(MapPage, Place),
+    /// Two blocks lie at one place.
+    Twice(Place),
+    /// The segment table has another count of live blocks than the map.
+    Live(SegmentNo, u32, u32),
+    /// The chunks of a segment name fewer of the blocks that the map has there.
+    Summary(SegmentNo, u32, u32),
+    /// A block is not what was written.
+    Damaged(BlockNo, Place),
+    /// A page of the map is not.
+    DamagedPage(MapPage, Place),
+    /// A part of a segment cannot be read.
+    Unreadable(SegmentNo, BlockError),
+    /// A header in a segment is damaged.
+    Header(SegmentNo, u32, FormatError),
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Problem::SuperblockCopy(at) => {
+                write!(f, "the copy of the superblock at block {} is damaged or old (the next opening mends it)", at.0)
+            }
+            Problem::Page(page, error) => write!(f, "page {} of the map: {error}", page.0),
+            Problem::Misplaced(block, place) => {
+                write!(f, "block {} is said to lie at {}, where nothing can be", block.0, place.0)
+            }
+            Problem::MisplacedPage(page, place) => {
+                write!(f, "page {} of the map is said to lie at {}, where nothing can be", page.0, place.0)
+            }
+            Problem::Twice(place) => write!(f, "two blocks are said to lie at {}", place.0),
+            Problem::Live(segment, table, found) => {
+                write!(f, "segment {} has {found} live blocks, the table says {table}", segment.0)
+            }
+            Problem::Summary(segment, live, named) => {
+                write!(f, "segment {} has {live} live blocks, its headers name {named} of them", segment.0)
+            }
+            Problem::Damaged(block, place) => write!(f, "block {} at {} is not what was written", block.0, place.0),
+            Problem::DamagedPage(page, place) => {
+                write!(f, "page {} of the map at {} is not what was written", page.0, place.0)
+            }
+            Problem::Unreadable(segment, error) => write!(f, "segment {}: {error}", segment.0),
+            Problem::Header(segment, slot, error) => write!(f, "segment {}, slot {slot}: {error}", segment.0),
+        }
+    }
+}
+
+/// What a check found.
+#[derive(Debug, Clone)]
+pub struct CheckReport {
+    /// The store.
+    pub store: Uuid,
+    /// How blocks are placed.
+    pub scheme: String,
+    /// Whether it was closed in order.
+    pub clean: bool,
+    /// Chunks found after the last checkpoint.
+    pub replayed: u64,
+    /// What is promised.
+    pub size: ByteSize,
+    /// What of it is in use.
+    pub live: ByteSize,
+    /// All segments.
+    pub segments: u32,
+    /// Bytes of data whose checksums were compared.
+    pub data_checked: ByteSize,
+    /// What is wrong: the first [`MOST_PROBLEMS`] of it.
+    pub problems: Vec<Problem>,
+    /// How much is wrong in all.
+    pub problem_count: u64,
+}
+
+/// So many problems are told one by one.
+pub const MOST_PROBLEMS: usize = 1000;
+
+/// Checks the store on a device; `progress` is told how many of how many steps are done.
+pub fn check(
+    device: Arc<dyn BlockDevice>,
+    name: &str,
+    depth: Depth,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<CheckReport, LogStoreError> {
+    let named = Named { name: name.to_owned(), device };
+    let options = Options::default();
+    let recovered = recover(&named, options)?;
+    let superblock = &recovered.core.superblock;
+    let report = CheckReport {
+        store: superblock.store,
+        scheme: superblock.scheme.as_str().to_owned(),
+        clean: recovered.clean,
+        replayed: recovered.replayed,
+        size: ByteSize(superblock.shape.advertised().0 * PAGE_BYTES),
+        live: ByteSize(0),
+        segments: superblock.shape.segments(),
+        data_checked: ByteSize(0),
+        problems: Vec::new(),
+        problem_count: 0,
+    };
+    let segments = superblock.shape.segments() as usize;
+    let places = superblock.shape.places().0;
+    let steps = u64::from(recovered.core.map.pages()) + segments as u64;
+    let repair = recovered.repair;
+    let keep = (options.map_memory.0 / PAGE_BYTES) as usize;
+    let taken = vec![0; places.div_ceil(64) as usize];
+    let mut check = Check { named: &named, recovered, depth, report, taken, live: vec![0; segments], keep };
+    if let Some(copy) = repair {
+        check.found(Problem::SuperblockCopy(copy));
+    }
+    let mut done = 0;
+    for page in (0..check.recovered.core.map.pages()).map(MapPage) {
+        check.page(page);
+        done += 1;
+        progress(done, steps);
+    }
+    for segment in (0..segments as u32).map(SegmentNo) {
+        check.segment(segment);
+        done += 1;
+        progress(done, steps);
+    }
+    Ok(check.report)
+}
+
+struct Check<'a> {
+    named: &'a Named,
+    recovered: Recovered,
+    depth: Depth,
+    report: CheckReport,
+    /// A bit for each place that something lies at.
+    taken: Vec<u64>,
+    /// By segment, what was found.
+    live: Vec<u32>,
+    /// Pages of the map that may stay in memory.
+    keep: usize,
+}
+
+impl Check<'_> {
+    fn found(&mut self, problem: Problem) {
+        self.report.problem_count += 1;
+        if self.report.problems.len() < MOST_PROBLEMS {
+            self.report.problems.push(problem);
+        }
+    }
+
+    /// Whether something can lie at a place; takes it.
+    fn take(&mut self, place: Place) -> Result<(), fn(Place) -> Option<Problem>> {
+        let layout = &self.recovered.core.layout;
+        let shape = layout.shape();
+        let number = shape.segment(place);
+        let state = layout.table().get(number.0 as usize).map(|segment| segment.state);
+        let is_written = match state {
+            Some(State::Full | State::Closing | State::Leaving) => true,
+            Some(State::Open) => layout
+                .heads()
+                .any(|head| head.open.is_some_and(|(open, slot)| open == number && shape.slot(place) < slot)),
+            _ => false,
+        };
+        if !is_written || shape.slot(place) == 0 {
+            return Err(|_| None);
+        }
+        let bit = 1 << (place.0 % 64);
+        let Some(word) = self.taken.get_mut((place.0 / 64) as usize) else { return Err(|_| None) };
+        if *word & bit != 0 {
+            return Err(|place| Some(Problem::Twice(place)));
+        }
+        *word |= bit;
+        if let Some(live) = self.live.get_mut(number.0 as usize) {
+            *live += 1;
+        }
+        Ok(())
+    }
+
+    /// A page of the map, and all that it names.
+    fn page(&mut self, page: MapPage) {
+        if let Some(place) = self.recovered.core.page_place(page)
+            && let Err(problem) = self.take(place)
+        {
+            self.found(problem(place).unwrap_or(Problem::MisplacedPage(page, place)));
+        }
+        if self.recovered.core.map.is_absent(page)
+            && let Err(error) = self.named.bring(&mut self.recovered.core, page)
+        {
+            self.found(Problem::Page(page, error));
+            return;
+        }
+        let Some(entries) = self.recovered.core.map.entries(page).copied() else { return };
+        for (nth, word) in (0..).zip(entries) {
+            let Some(MapEntry { place, .. }) = MapEntry::unpack(word) else { continue };
+            let block = BlockNo(u64::from(page.0) * PAGE_ENTRIES as u64 + nth);
+            self.report.live.0 += PAGE_BYTES;
+            if let Err(problem) = self.take(place) {
+                self.found(problem(place).unwrap_or(Problem::Misplaced(block, place)));
+            }
+        }
+        if self.recovered.core.map.present() > self.keep {
+            self.recovered.core.map.evict(self.keep / 2);
+        }
+    }
+
+    fn segment(&mut self, number: SegmentNo) {
+        let at = number.0 as usize;
+        let Some(segment) = self.recovered.core.layout.table().get(at).copied() else { return };
+        let live = self.live.get(at).copied().unwrap_or(0);
+        if segment.live != live {
+            self.found(Problem::Live(number, segment.live, live));
+        }
+        if live == 0 {
+            return;
+        }
+        match self.named_in(number) {
+            Ok(named) if named != live => self.found(Problem::Summary(number, live, named)),
+            Ok(_) => {}
+            Err(problem) => self.found(problem),
+        }
+    }
+
+    /// How many of the blocks that the map has in a segment its headers name.
+    fn named_in(&mut self, number: SegmentNo) -> Result<u32, Problem> {
+        let shape = self.recovered.core.layout.shape();
+        let (mut slot, mut named) = (0, 0);
+        let live = self.live.get(number.0 as usize).copied().unwrap_or(0);
+        let mut window = Vec::new();
+        while slot + 1 < shape.segment_blocks && named < live {
+            let at = shape.place(number, slot);
+            let blocks = match self.depth {
+                Depth::Structure => 1,
+                Depth::Data => CHUNK_BLOCKS.min(shape.segment_blocks - slot),
+            };
+            window.resize(blocks as usize * BLOCK_BYTES, 0);
+            self.named
+                .log(&self.recovered.core.superblock, at, &mut window)
+                .map_err(|error| Problem::Unreadable(number, error))?;
+            let header = ChunkHeader::parse(&window, &self.recovered.core.superblock, at)
+                .map_err(|error| Problem::Header(number, slot, error))?;
+            named += self.entries(&header, at, &window);
+            slot += header.blocks();
+        }
+        Ok(named)
+    }
+
+    /// How many entries of a chunk the map agrees with.
+    fn entries(&mut self, header: &ChunkHeader, at: Place, window: &[u8]) -> u32 {
+        let mut named = 0;
+        for (entry, slot) in header.slots() {
+            let Some(slot) = slot else { continue };
+            let place = Place(at.0 + u64::from(slot.0));
+            let problem = match *entry {
+                Entry::Data { block, .. } | Entry::Copy { block, .. } if self.lies_at(block, place) => {
+                    Problem::Damaged(block, place)
+                }
+                Entry::MapPage { page, .. }
+                    if self.recovered.core.page_place(MapPage(page.0 as u32)) == Some(place) =>
+                {
+                    Problem::DamagedPage(MapPage(page.0 as u32), place)
+                }
+                _ => continue,
+            };
+            named += 1;
+            let begin = slot.0 as usize * BLOCK_BYTES;
+            if let Some(data) = window.get(begin..begin + BLOCK_BYTES) {
+                self.report.data_checked.0 += PAGE_BYTES;
+                if entry.checksum() != Some(Checksum::of(data)) {
+                    self.found(problem);
+                }
+            }
+        }
+        named
+    }
+
+    fn lies_at(&mut self, block: BlockNo, place: Place) -> bool {
+        loop {
+            match self.recovered.core.map.get(block) {
+                Ok(entry) => return entry.is_some_and(|entry| entry.place == place),
+                Err(Absent(page)) => {
+                    // That it cannot be read has been said.
+                    if self.named.bring(&mut self.recovered.core, page).is_err() {
+                        return false;
+                    }
+                }
+            }
+        }
+    }
+}

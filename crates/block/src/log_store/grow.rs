@@ -1,0 +1,129 @@
+//! Growing a store, while it is used, onto a device that has become larger.
+//!
+//! 1. A checkpoint is made, so that little is left to do. Then all chunks are completed, written and flushed; from here to the end nobody else gets the lock.
+//! 2. The new segments are free. If the areas of checkpoints are too small for the larger store, two new ones lie at the beginning of the new space, and
+//!    the old ones are free.
+//! 3. A checkpoint of the larger store is written, to an area that the last one does not lie in, and flushed.
+//! 4. The second copy of the superblock is written and flushed, then the first. With the second copy the store is larger.
+//!
+//! A crash before step 4 leaves the smaller store as it was: it does not know of the new segments, and a checkpoint of a larger store is not its own.
+
+use std::sync::atomic::Ordering;
+
+use parking_lot::MutexGuard;
+use umbrella_policy::log_layout::{SegmentNo, State as SegmentState};
+use umbrella_units::{BLOCK_SECTORS, ByteSize, Lba, PAGE_BYTES};
+
+use super::checkpoint::{End, take_image};
+use super::create::size;
+use super::engine::{LogStore, Shared, State};
+use super::error::LogStoreError;
+use super::format::{Area, Blocks, Generation, Shape, Superblock, area_segments};
+use crate::device::Durability;
+use crate::error::Operation;
+
+impl LogStore {
+    /// Takes the space by which the device has become larger; what the store promises then. Does nothing if there is no more.
+    pub fn grow(&self) -> Result<ByteSize, LogStoreError> {
+        let shared = &*self.shared;
+        shared.named.device.refresh()?;
+        self.checkpoint()?;
+        let _no_checkpoint = shared.checkpointing.lock();
+        let mut state = shared.state.lock();
+        shared.refuse_if_poisoned(&state)?;
+        if let Some(larger) = shared.larger(&state)? {
+            shared.make_all_durable(&mut state)?;
+            if let Err(error) = shared.grow_to(&mut state, &larger) {
+                // What is in memory has grown, and the disk has not: it must not be used further.
+                shared.poison(&mut state, Operation::Write, &error.clone().on(&shared.named.name));
+                return Err(error);
+            }
+        }
+        Ok(ByteSize(shared.advertised.load(Ordering::Acquire) * PAGE_BYTES))
+    }
+}
+
+impl Shared {
+    /// The superblock of the larger store; nothing if the device has no room for another segment.
+    fn larger(&self, state: &State) -> Result<Option<Superblock>, LogStoreError> {
+        let old = &state.core.superblock;
+        let (segment_blocks, streams) = (old.shape.segment_blocks(), old.shape.map_stream().0);
+        let blocks = self.named.device.geometry().capacity.block().0.saturating_sub(old.first.0);
+        let segments = u32::try_from(blocks / u64::from(segment_blocks)).unwrap_or(u32::MAX);
+        if segments <= old.shape.segments() {
+            return Ok(None);
+        }
+        let format = |source| self.named.format(source);
+        let Some((shape, area)) = size(segment_blocks, segments, streams, spare(old)).transpose().map_err(format)?
+        else {
+            return Ok(None);
+        };
+        let promised = shape.advertised().0.max(old.shape.advertised().0);
+        let shape = Shape::new(segment_blocks, segments, Blocks(promised), old.shape.map_stream()).map_err(format)?;
+        let is_enough = old.areas.iter().all(|area| u64::from(area.segments) >= area_segments(&shape));
+        let first = old.shape.segments();
+        let areas = match first.checked_add(2 * area) {
+            _ if is_enough => old.areas,
+            Some(end) if end < segments => [
+                Area { first: SegmentNo(first), segments: area },
+                Area { first: SegmentNo(first + area), segments: area },
+            ],
+            // Not even the larger checkpoints fit into the new space.
+            _ => return Ok(None),
+        };
+        let generation = Generation(old.generation.0 + 1);
+        Ok(Some(Superblock { generation, shape, areas, ..old.clone() }))
+    }
+
+    /// Completes, writes and flushes everything; returns with the lock held and nothing under way.
+    fn make_all_durable(&self, state: &mut MutexGuard<'_, State>) -> Result<(), LogStoreError> {
+        loop {
+            self.seal_all(state, false)?;
+            let goal = state.core.next_sequence - 1;
+            self.flush_until(state, goal)?;
+            let all_sealed =
+                state.core.chunks.filling.iter().all(Option::is_none) && !state.core.has_unsealed_of_user();
+            if all_sealed && state.core.next_sequence - 1 == goal && !state.flushing {
+                return Ok(());
+            }
+        }
+    }
+
+    fn grow_to(&self, state: &mut MutexGuard<'_, State>, larger: &Superblock) -> Result<(), LogStoreError> {
+        let format = |source| self.named.format(source);
+        let moved = larger.areas != state.core.superblock.areas;
+        let core = &mut state.core;
+        core.layout.grow(larger.shape.segments(), |segment| larger.is_system(segment));
+        core.map.grow(larger.shape.advertised().0);
+        core.index.resize(larger.shape.map_pages().0 as usize, None);
+        core.superblock = larger.clone();
+        let mut image = take_image(state, End::GoesOn);
+        if moved {
+            image.area = 0;
+        }
+        let (mark, area) = (image.mark, image.area);
+        image.write(&self.named)?;
+        let block = larger.encode().map_err(format)?;
+        for copy in Superblock::COPIES.into_iter().rev() {
+            self.named.device.write(Lba(copy.0 * BLOCK_SECTORS), &block, Durability::Cached)?;
+            self.named.device.flush()?;
+        }
+        state.core.layout.checkpointed(mark);
+        state.area = area;
+        state.freed += 1;
+        self.advertised.store(larger.shape.advertised().0, Ordering::Release);
+        self.room.notify_all();
+        let free = state.core.layout.table().iter().filter(|segment| segment.state == SegmentState::Free).count();
+        tracing::info!(store = self.named.name, segments = larger.shape.segments(), free, "the log store has grown");
+        Ok(())
+    }
+}
+
+/// The thousandths that a store keeps spare.
+fn spare(superblock: &Superblock) -> u32 {
+    let shape = &superblock.shape;
+    let all = size(shape.segment_blocks(), shape.segments(), shape.map_stream().0, 0);
+    let Some(Ok((all, _))) = all else { return 0 };
+    let kept = all.advertised().0.saturating_sub(shape.advertised().0);
+    u32::try_from(kept.saturating_mul(1000) / all.advertised().0.max(1)).unwrap_or(0)
+}
