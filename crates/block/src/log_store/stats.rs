@@ -41,6 +41,8 @@ pub struct LogStoreStats {
     pub size: ByteSize,
     /// What of it is in use.
     pub live: ByteSize,
+    /// Bytes of a segment.
+    pub segment: ByteSize,
     /// All segments.
     pub segments: u32,
     /// Free ones.
@@ -109,6 +111,7 @@ impl LogStore {
         LogStoreStats {
             size: bytes(core.superblock.shape.advertised().0),
             live: ByteSize(live.saturating_sub(pages * PAGE_BYTES)),
+            segment: bytes(u64::from(core.superblock.shape.segment_blocks())),
             segments: core.superblock.shape.segments(),
             free_segments,
             reserve_segments,

@@ -6,8 +6,8 @@
 //! [`LogicalMap`] says where each block lies. All of it is pure: the store on a disk and the lab run the same code.
 //!
 //! What the paper leaves open is decided so. A region with no free segment *borrows* the nearest one of the region that has most; the lender, when
-//! it is short itself, first sends such guests home if their own region has room again. A region whose segments are all but full of live data is not cleaned
-//! in vain: victims with more than 95 % live are left alone until nothing else is left. [`Room`] says what has to be kept back so that cleaning can always go on.
+//! it is short itself, first sends such guests home if their own region has room again. A region is not cleaned in vain: it borrows
+//! rather than take a victim that is fuller than segments are on average, and victims with more than 95 % live are left alone until nothing else is left. [`Room`] says what has to be kept back so that cleaning can always go on.
 //!
 //! Source: Chiang and Huang, "Improving the Performance of Log-Structured File Systems with Adaptive Block Rearrangement" (R-LFS);
 //! Rosenblum and Ousterhout, "The Design and Implementation of a Log-Structured File System".

@@ -159,7 +159,7 @@ impl Layout {
     /// The segment to clean next; nothing if enough is free or nothing can be gained.
     ///
     /// With regions, a region that is short cleans inside itself. First it sends home what others have borrowed from it, if they have
-    /// room again; then it takes the best victim that is worth it. Where no region has one, or the log is nearly full, it is the best one anywhere.
+    /// room again; then it takes the best victim that is emptier than segments are on average; without one it borrows. When the log as a whole is short, it is the best one anywhere.
     /// Cost: O(segments).
     pub fn victim(&self, goal: Goal) -> Option<SegmentNo> {
         let wanted = self.reserve + if goal == Goal::Due { self.low } else { self.high };
@@ -179,8 +179,17 @@ impl Layout {
         self.best(|_| true, limit).or_else(|| self.best(|_| true, self.usable))
     }
 
+    /// The live blocks from which on a victim is not worth its while as long as there are others.
     fn worth(&self) -> u32 {
         (self.usable * WORTH.0 / WORTH.1).max(1)
+    }
+
+    /// The live blocks from which on a region had better borrow than clean inside itself: what a full segment has on average, anywhere.
+    fn worth_in_region(&self) -> u32 {
+        let full = self.table.iter().filter(|segment| segment.state == State::Full);
+        let (count, live) =
+            full.fold((0_u64, 0_u64), |(count, live), segment| (count + 1, live + u64::from(segment.live)));
+        (live.checked_div(count).unwrap_or(0) as u32).min(self.worth())
     }
 
     fn victim_in(&self, region: usize, share: u32) -> Option<SegmentNo> {
@@ -189,7 +198,7 @@ impl Layout {
             let home = self.free.home(self.table[number.0 as usize].stream);
             inside(number) && home != region && self.free.len_of(home) >= share + 2
         };
-        self.best(guest, self.usable + 1).or_else(|| self.best(inside, self.worth()))
+        self.best(guest, self.usable + 1).or_else(|| self.best(inside, self.worth_in_region()))
     }
 
     /// The best victim among those with fewer than `limit` live blocks.
