@@ -3,6 +3,7 @@
 
 pub mod experiment;
 pub mod hybrid;
+pub mod log_store;
 pub mod machine;
 pub mod paper;
 pub mod result;

@@ -5,6 +5,7 @@ use umbrella_model::device::profiles::UnknownProfile;
 use umbrella_model::scheduler::UnknownScheduler;
 use umbrella_policy::writeback::WriteBackError;
 
+use crate::log_store::LogError;
 use crate::machine::RunError;
 use crate::trace::TraceError;
 use crate::workload::WorkloadError;
@@ -15,6 +16,8 @@ use crate::workload::WorkloadError;
 pub enum LabError {
     #[error(transparent)]
     Policy(#[from] WriteBackError),
+    #[error(transparent)]
+    Log(#[from] LogError),
     #[error(transparent)]
     Workload(#[from] WorkloadError),
     #[error("{}: {source}", path.display())]

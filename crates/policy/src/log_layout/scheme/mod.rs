@@ -72,6 +72,11 @@ pub trait Scheme: Send + std::fmt::Debug {
     /// The stream of a live block that the cleaner moves.
     fn copied(&mut self, copy: &Copied) -> Stream;
 
+    /// Whether it asks when blocks die: only a simulation can tell.
+    fn knows_the_future(&self) -> bool {
+        false
+    }
+
     /// A segment has become free.
     fn reclaimed(&mut self, _segment: &Reclaimed) {}
 }

@@ -1,0 +1,56 @@
+//! What a scheme that knows the future is told: when each version of a block dies.
+
+use umbrella_policy::log_layout::Clock;
+use umbrella_units::{BlockNo, Pages};
+
+use super::input::{Input, Request};
+use crate::trace::TraceOp;
+
+/// When versions die, by the clock at which they were written.
+#[derive(Debug)]
+pub(super) struct Deaths {
+    by_birth: Vec<u32>,
+}
+
+const NEVER: u32 = u32::MAX;
+
+impl Deaths {
+    /// Of the data's first writing, and of the run until so many blocks are written.
+    pub(super) fn of(input: &Input, until: Pages) -> Deaths {
+        let blocks = input.blocks().0;
+        let mut by_birth = vec![NEVER; blocks as usize];
+        let mut alive: Vec<u32> = (0..blocks as u32).collect();
+        for request in input.endless() {
+            if by_birth.len() as u64 >= blocks + until.0 {
+                break;
+            }
+            for block in Input::blocks_of(&request) {
+                let now = by_birth.len() as u32;
+                end_life(&mut by_birth, &mut alive, block, now, &request);
+            }
+        }
+        Deaths { by_birth }
+    }
+
+    /// When the version that is written at `birth` dies; nothing if it never does.
+    pub(super) fn death(&self, birth: Clock) -> Option<Clock> {
+        let death = self.by_birth.get(birth.0 as usize).copied()?;
+        (death != NEVER).then_some(Clock(u64::from(death)))
+    }
+}
+
+/// Enters that the version of a block dies now, and which one lives from now on.
+fn end_life(by_birth: &mut Vec<u32>, alive: &mut [u32], block: BlockNo, now: u32, request: &Request) {
+    let Some(version) = alive.get_mut(block.0 as usize) else { return };
+    if request.op == TraceOp::Read {
+        return;
+    }
+    if let Some(death) = by_birth.get_mut(*version as usize) {
+        *death = now;
+    }
+    *version = NEVER;
+    if request.op == TraceOp::Write {
+        *version = now;
+        by_birth.push(NEVER);
+    }
+}

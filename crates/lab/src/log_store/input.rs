@@ -1,0 +1,88 @@
+//! What a store is asked for.
+
+use std::sync::Arc;
+
+use umbrella_units::{BlockNo, Extent, Pages};
+
+use super::error::LogError;
+use crate::trace::TraceOp;
+
+/// A request, of packed blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request {
+    /// What it does.
+    pub op: TraceOp,
+    /// With which blocks; never none.
+    pub extent: Extent,
+}
+
+/// Requests for blocks that are numbered without gaps.
+#[derive(Debug, Clone)]
+pub struct Input {
+    /// What it is called in results.
+    pub name: String,
+    requests: Arc<[Request]>,
+    blocks: Pages,
+}
+
+/// Fewer segments make the open ones a large part of the log.
+const SEGMENTS: u64 = 1024;
+const LARGEST_SEGMENT: u64 = 256;
+const SMALLEST_SEGMENT: u64 = 8;
+/// Less data than this fills half of that many of the smallest segments.
+const LEAST: Pages = Pages(SEGMENTS * SMALLEST_SEGMENT / 2);
+const MOST: Pages = Pages(1 << 30);
+
+impl Input {
+    /// These requests for the first `blocks` blocks; what lies beyond them is cut off.
+    pub fn new(name: &str, requests: Vec<Request>, blocks: Pages) -> Result<Input, LogError> {
+        let input = || name.to_owned();
+        if blocks < LEAST {
+            return Err(LogError::TooSmall { input: input(), pages: blocks, least: LEAST });
+        }
+        if blocks > MOST {
+            return Err(LogError::TooLarge { input: input(), pages: blocks, most: MOST });
+        }
+        let within = |mut request: Request| {
+            let left = blocks.0.checked_sub(request.extent.start.0)?;
+            request.extent.blocks = request.extent.blocks.min(left);
+            (request.extent.blocks > 0).then_some(request)
+        };
+        let requests: Arc<[Request]> = requests.into_iter().filter_map(within).collect();
+        if !requests.iter().any(|request| request.op == TraceOp::Write) {
+            return Err(LogError::NoWrites { input: input() });
+        }
+        Ok(Input { name: input(), requests, blocks })
+    }
+
+    /// How many requests it has.
+    pub fn len(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Whether it has none; never.
+    pub fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+
+    /// How many blocks of data there are.
+    pub fn blocks(&self) -> Pages {
+        self.blocks
+    }
+
+    /// Blocks of a segment: the largest power of two up to 256 (1 MiB) of which the data fill 1,024, but at least 8.
+    pub fn segment_blocks(&self) -> u32 {
+        let fitting = (self.blocks.0 / SEGMENTS).clamp(SMALLEST_SEGMENT, LARGEST_SEGMENT);
+        1 << fitting.ilog2()
+    }
+
+    /// The requests, from the beginning again and again.
+    pub(super) fn endless(&self) -> impl Iterator<Item = Request> + '_ {
+        self.requests.iter().copied().cycle()
+    }
+
+    /// The block numbers of a request.
+    pub(super) fn blocks_of(request: &Request) -> impl Iterator<Item = BlockNo> + use<> {
+        (request.extent.start.0..request.extent.end().0).map(BlockNo)
+    }
+}

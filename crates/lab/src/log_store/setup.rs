@@ -1,0 +1,49 @@
+//! What a log is made of.
+
+use umbrella_policy::Spec;
+use umbrella_policy::log_layout::{Room, Scheme, SchemeInfo, Shape, Victim};
+
+use super::error::LogError;
+use super::input::Input;
+
+/// A share in percent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Percent(pub u32);
+
+/// A log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setup {
+    /// Where blocks go, such as `r_lfs:regions=3`.
+    pub scheme: String,
+    /// Which segment is cleaned.
+    pub victim: Victim,
+    /// How much of the log the data are.
+    pub utilisation: Percent,
+}
+
+/// Segments above the reserve below which cleaning is due.
+pub(super) const LOW: u32 = 4;
+
+impl Setup {
+    /// The scheme.
+    pub(super) fn make_scheme(&self) -> Result<Box<dyn Scheme>, LogError> {
+        let spec: Spec = self.scheme.parse()?;
+        Ok(SchemeInfo::make(&spec)?)
+    }
+
+    /// The log for that input; nothing when it is too small for the scheme to keep going.
+    pub(super) fn shape(&self, input: &Input) -> Result<Option<Shape>, LogError> {
+        let segment_blocks = input.segment_blocks();
+        let blocks = input.blocks().0 * 100 / u64::from(self.utilisation.0.clamp(1, 100));
+        let segments = blocks.div_ceil(u64::from(segment_blocks)) as u32;
+        let shape = Shape { segments, segment_blocks };
+        let streams = self.make_scheme()?.streams();
+        let room = Room { shape, system: 0, streams, chunk: None, map: false };
+        Ok(room.advertised(0).filter(|promised| *promised >= input.blocks().0).map(|_| shape))
+    }
+
+    /// Whether the scheme can keep a log of that input going.
+    pub fn fits(&self, input: &Input) -> Result<bool, LogError> {
+        Ok(self.shape(input)?.is_some())
+    }
+}

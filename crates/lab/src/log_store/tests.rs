@@ -1,0 +1,165 @@
+//! Tests of the simulated store: counts that can be checked by hand, and what must hold of any run.
+
+use std::sync::Arc;
+
+use umbrella_policy::log_layout::{Clock, Settings, Shape, Victim, schemes};
+use umbrella_units::{BlockNo, Extent, Pages};
+
+use super::foresight::Deaths;
+use super::input::{Input, Request};
+use super::setup::{Percent, Setup};
+use super::store::Store;
+use super::{Cell, LogError, LogOutcome, run};
+use crate::trace::TraceOp;
+use crate::workload::Seed;
+
+const DATA: Pages = Pages(4096);
+
+fn ask(op: TraceOp, start: u64, blocks: u64) -> Request {
+    Request { op, extent: Extent { start: BlockNo(start), blocks } }
+}
+
+fn setup(scheme: &str, utilisation: u32) -> Setup {
+    Setup { scheme: scheme.to_owned(), victim: Victim::Greedy, utilisation: Percent(utilisation) }
+}
+
+fn outcome(input: &Input, setup: Setup) -> LogOutcome {
+    Cell { input: Arc::new(input.clone()), setup }.run(|_| true).unwrap().unwrap()
+}
+
+/// Eight blocks of data in a log of 20 segments of four blocks.
+fn small_store() -> Store<'static> {
+    let scheme = setup("r_lfs:regions=1", 50).make_scheme().unwrap();
+    let shape = Shape { segments: 20, segment_blocks: 4 };
+    let settings = Settings { shape, scheme, victim: Victim::Greedy, chunk: None, map: false, low: 2, high: 2 };
+    let mut store = Store::new(settings, Pages(8), None);
+    store.fill().unwrap();
+    store
+}
+
+#[test]
+fn distances_are_from_the_end_of_a_request_to_the_start_of_the_next() {
+    let mut store = small_store();
+    // The data lie at 0 to 7, so the heads are at 8.
+    store.serve(&ask(TraceOp::Read, 2, 3)).unwrap();
+    assert_eq!((store.outcome().foreground.distance, store.outcome().foreground.requests), (Pages(6), 1));
+    store.serve(&ask(TraceOp::Read, 5, 1)).unwrap();
+    assert_eq!(store.outcome().foreground.distance, Pages(6));
+    store.serve(&ask(TraceOp::Write, 0, 4)).unwrap();
+    // From 6 to the third segment at 8.
+    assert_eq!((store.outcome().all.distance, store.outcome().all.requests), (Pages(8), 3));
+}
+
+#[test]
+fn what_is_in_a_write_buffer_is_read_without_the_disk() {
+    let mut store = small_store();
+    store.serve(&ask(TraceOp::Write, 1, 2)).unwrap();
+    store.serve(&ask(TraceOp::Read, 1, 2)).unwrap();
+    assert_eq!(store.outcome().foreground.requests, 0);
+    store.serve(&ask(TraceOp::Read, 0, 4)).unwrap();
+    assert_eq!(store.outcome().foreground.requests, 2, "block 0 and block 3 lie on the disk");
+    assert_eq!(store.outcome().read, Pages(6));
+}
+
+#[test]
+fn a_discarded_block_is_not_read_and_not_live() {
+    let mut store = small_store();
+    store.serve(&ask(TraceOp::Discard, 0, 8)).unwrap();
+    store.serve(&ask(TraceOp::Discard, 0, 8)).unwrap();
+    store.serve(&ask(TraceOp::Read, 0, 8)).unwrap();
+    let outcome = store.outcome();
+    assert_eq!((outcome.discarded, outcome.foreground.requests, outcome.live_share), (Pages(8), 0, 0.0));
+}
+
+#[test]
+fn data_that_are_rewritten_in_order_are_never_copied() {
+    let input = Input::new("in order", vec![ask(TraceOp::Write, 0, DATA.0)], DATA).unwrap();
+    let outcome = outcome(&input, setup("r_lfs:regions=1", 80));
+    assert_eq!((outcome.copied, outcome.cleaned), (Pages(0), 0));
+    assert!(outcome.written.0 >= 4 * DATA.0 * 100 / 80, "{outcome:?}");
+}
+
+#[test]
+fn the_fuller_the_log_the_more_is_copied() {
+    let input = Input::zipf(0.0, DATA, 10_000, Seed(1)).unwrap();
+    let copied = [50, 70, 85].map(|share| {
+        let outcome = outcome(&input, setup("sepgc", share));
+        assert!((outcome.live_share - f64::from(share) / 100.0).abs() < 0.01, "{outcome:?}");
+        outcome.write_amplification
+    });
+    assert!(copied.is_sorted() && copied[2] > 2.0 * copied[0], "{copied:?}");
+}
+
+#[test]
+fn discards_spare_copies() {
+    let writes = Input::zipf(0.0, DATA, 10_000, Seed(1)).unwrap();
+    let requests: Vec<Request> = writes.endless().take(10_000).collect();
+    let and_discards = requests.iter().flat_map(|write| {
+        let other = (write.extent.start.0 * 7) % DATA.0;
+        [*write, ask(TraceOp::Discard, other, 1)]
+    });
+    let discards = Input::new("discards", and_discards.collect(), DATA).unwrap();
+    let [with, without] = [&discards, &writes].map(|input| outcome(input, setup("sepgc", 85)).copied);
+    assert!(with.0 * 2 < without.0, "{with:?} {without:?}");
+}
+
+#[test]
+fn a_version_dies_when_its_block_is_written_again_or_discarded() {
+    let requests = vec![
+        ask(TraceOp::Write, 7, 1),
+        ask(TraceOp::Read, 7, 1),
+        ask(TraceOp::Write, 7, 2),
+        ask(TraceOp::Discard, 8, 1),
+    ];
+    let input = Input::new("deaths", requests, DATA).unwrap();
+    let deaths = Deaths::of(&input, Pages(4));
+    let death = |birth: u64| deaths.death(Clock(birth)).map(|clock| clock.0);
+    // The data are born at 0 to 4095; then 7 at 4096 and 4097, 8 at 4098, and 7 once more at 4099.
+    assert_eq!([death(6), death(7), death(8)], [None, Some(4096), Some(4098)]);
+    assert_eq!([death(4096), death(4097), death(4098)], [Some(4097), Some(4099), Some(4099)]);
+}
+
+#[test]
+fn hot_blocks_take_their_share_and_half_of_the_rest_is_never_written() {
+    let input = Input::hot_cold((Percent(90), Percent(10)), DATA, 200_000, Percent(50), Seed(3)).unwrap();
+    let mut writes = vec![0_u32; DATA.0 as usize];
+    let mut reads = writes.clone();
+    for request in input.endless().take(input.len()) {
+        let counts = if request.op == TraceOp::Write { &mut writes } else { &mut reads };
+        counts[request.extent.start.0 as usize] += 1;
+    }
+    let never = writes.iter().filter(|count| **count == 0).count();
+    assert!((1800..1900).contains(&never), "{never} of 4096");
+    let mut order: Vec<usize> = (0..writes.len()).collect();
+    order.sort_unstable_by_key(|block| std::cmp::Reverse(writes[*block]));
+    let hot: u32 = order.iter().take(409).map(|block| writes[*block]).sum();
+    let share = f64::from(hot) / f64::from(writes.iter().sum::<u32>());
+    assert!((0.88..0.93).contains(&share), "{share}");
+    assert!(reads.iter().filter(|count| **count == 0).count() < 400, "read-only blocks are read");
+}
+
+#[test]
+fn runs_are_the_same_however_many_run_at_a_time() {
+    let input = Arc::new(Input::zipf(0.9, DATA, 5_000, Seed(2)).unwrap());
+    let cells: Vec<Cell> =
+        schemes().iter().map(|info| Cell { input: Arc::clone(&input), setup: setup(info.name, 70) }).collect();
+    let [one, two] = [1, 2].map(|threads| run(&cells, threads, &()).unwrap());
+    assert_eq!(one, two);
+    assert!(one.iter().flatten().all(|outcome| outcome.write_amplification >= 1.0));
+}
+
+#[test]
+fn what_cannot_be_simulated_says_why() {
+    let write = || vec![ask(TraceOp::Write, 0, 1)];
+    let error = |input: Result<Input, LogError>| input.unwrap_err().to_string();
+    assert_eq!(
+        error(Input::new("few", write(), Pages(300))),
+        "few: 300 pages of data are too few for a log (at least 4096)"
+    );
+    let only_reads = Input::new("reads", vec![ask(TraceOp::Read, 0, 9)], DATA);
+    assert_eq!(error(only_reads), "reads: nothing is written, so there is nothing to clean");
+    assert_eq!(error(Input::new("far", vec![ask(TraceOp::Write, 4096, 1)], DATA)).split(':').next(), Some("far"));
+    let cell = Cell { input: Arc::new(Input::new("full", write(), DATA).unwrap()), setup: setup("sepgc", 100) };
+    let error = cell.run(|_| true).unwrap_err().to_string();
+    assert!(error.starts_with("full: sepgc cannot keep a log 100% full"), "{error}");
+}
