@@ -105,7 +105,7 @@ impl Layout {
         if self.stopped() && free + after_sync + after_checkpoint > 0 {
             return Relief::Checkpoint;
         }
-        let batch = self.growing.len() as u32 + 1;
+        let batch = self.batch();
         let last = free <= self.map_room + 1;
         if !self.admits() {
             if after_sync > 0 && (after_sync >= batch || last) {
@@ -122,6 +122,11 @@ impl Layout {
             None if after_checkpoint > 0 => Relief::Checkpoint,
             None => Relief::None,
         }
+    }
+
+    /// So many segments are cleaned before a flush that it costs less than was gained: it may cut short a chunk of every stream.
+    fn batch(&self) -> u32 {
+        self.growing.len() as u32 + 1
     }
 
     /// Whether cleaning is due: the log, or a region of it, has come near to its last free segments. Worth asking once a segment.
@@ -162,7 +167,10 @@ impl Layout {
     /// room again; then it takes the best victim that is emptier than segments are on average; without one it borrows. When the log as a whole is short, it is the best one anywhere.
     /// Cost: O(segments).
     pub fn victim(&self, goal: Goal) -> Option<SegmentNo> {
-        let wanted = self.reserve + if goal == Goal::Due { self.low } else { self.high };
+        let ahead = if goal == Goal::Due { self.low } else { self.high };
+        // While writes wait, a whole batch is cleaned before it is made durable, or that might cost more than was gained, again and again.
+        let least = if self.admits() { 0 } else { self.batch() + self.map_room };
+        let wanted = self.reserve + ahead.max(least);
         let have = self.free.len() + self.cleaned.len() as u32;
         let full = have <= self.reserve;
         if !full {

@@ -66,7 +66,8 @@ proptest! {
         more in 0_u32..40,
         steps in proptest::collection::vec(step(), 1..60),
     ) {
-        let shape = Shape { segments: 50 + more, segment_blocks: 16 };
+        let streams = SchemeInfo::make(&scheme.parse().unwrap()).unwrap().streams();
+        let shape = Shape { segments: (5 * u32::from(streams) + 15).max(50) + more, segment_blocks: 16 };
         let settings = settings(shape, &scheme, victim, live);
         let blocks = room(&settings).advertised(0).unwrap();
         let mut driver = Driver::new(settings, blocks);
@@ -97,4 +98,31 @@ fn ten_random_rewrites_of_all_that_was_promised_go_through_whatever_the_scheme()
             driver.check();
         }
     }
+}
+
+#[test]
+fn a_flush_never_costs_more_than_what_was_cleaned_before_it_gains() {
+    let shape = Shape { segments: 79, segment_blocks: 16 };
+    let settings = settings(shape, "sepbit", Victim::CostBenefit, true);
+    let blocks = room(&settings).advertised(0).unwrap();
+    let mut driver = Driver::new(settings, blocks);
+    (0..blocks).for_each(|block| driver.write(BlockNo(block)));
+    let found = [
+        Step::Write(31896, 137),
+        Step::Write(10286, 148),
+        Step::Sync,
+        Step::Discard(23426, 48),
+        Step::Write(18418, 17),
+        Step::Write(19347, 163),
+        Step::Scatter(38274, 60),
+        Step::Sync,
+        Step::Write(30032, 8),
+    ];
+    for step in found {
+        perform(&mut driver, step);
+        driver.check();
+    }
+    driver.checkpoint();
+    (0..blocks).rev().for_each(|block| driver.write(BlockNo(block)));
+    driver.check();
 }
