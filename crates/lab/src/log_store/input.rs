@@ -26,11 +26,11 @@ pub struct Input {
 }
 
 /// Fewer segments make the open ones a large part of the log.
-const SEGMENTS: u64 = 1024;
+const SEGMENTS: u64 = 2048;
 const LARGEST_SEGMENT: u64 = 256;
 const SMALLEST_SEGMENT: u64 = 8;
-/// Less data than this fills half of that many of the smallest segments.
-const LEAST: Pages = Pages(SEGMENTS * SMALLEST_SEGMENT / 2);
+/// Less data than this fills only 512 of the smallest segments.
+const LEAST: Pages = Pages(4096);
 const MOST: Pages = Pages(1 << 30);
 
 impl Input {
@@ -70,7 +70,7 @@ impl Input {
         self.blocks
     }
 
-    /// Blocks of a segment: the largest power of two up to 256 (1 MiB) of which the data fill 1,024, but at least 8.
+    /// Blocks of a segment: the largest power of two up to 256 (1 MiB) of which the data fill 2,048, but at least 8.
     pub fn segment_blocks(&self) -> u32 {
         let fitting = (self.blocks.0 / SEGMENTS).clamp(SMALLEST_SEGMENT, LARGEST_SEGMENT);
         1 << fitting.ilog2()

@@ -34,7 +34,7 @@ impl FreeSegments {
     pub(super) fn new(geography: Geography, shape: Shape, streams: u8, all_streams: usize) -> FreeSegments {
         let regions = if geography == Geography::Regions { usize::from(streams) } else { 1 };
         let middle = shape.segments / 2;
-        let start = if geography == Geography::Log { 0 } else { middle };
+        let start = if geography == Geography::Regions { middle } else { 0 };
         FreeSegments {
             geography,
             shape,
@@ -94,7 +94,9 @@ impl FreeSegments {
     pub(super) fn pick(&mut self, stream: Stream, inside: u32, own: u32) -> Option<SegmentNo> {
         let segment = match self.geography {
             Geography::Log => self.after(0, self.last.iter().copied().next().unwrap_or(0)),
-            Geography::Centred => self.at_distance(inside.saturating_add(own / 2) / 2, stream),
+            Geography::Centred => self
+                .in_band(stream, inside, own)
+                .or_else(|| self.at_distance(inside.saturating_add(own / 2) / 2, stream)),
             Geography::Regions => {
                 let home = self.home(stream);
                 let last = self.last.get(usize::from(stream.0)).copied().unwrap_or(0);
@@ -126,6 +128,26 @@ impl FreeSegments {
         }
         let middle = self.shape.segments / 2;
         [pool.first(), pool.last()].into_iter().flatten().max_by_key(|end| end.abs_diff(middle)).copied().map(SegmentNo)
+    }
+
+    /// The first free one after the stream's last in its band, going round. The bands share the disk as the streams' segments share the used part of it,
+    /// so that each has its part of the free ones.
+    fn in_band(&self, stream: Stream, inside: u32, own: u32) -> Option<SegmentNo> {
+        let pool = self.pools.first()?;
+        let all = u64::from(self.shape.segments);
+        let used = all.saturating_sub(self.count.into()).max(1);
+        let radius = |segments: u32| (u64::from(segments) * all / used / 2).min(all / 2) as u32;
+        let (inner, outer) = (radius(inside), radius(inside.saturating_add(own).saturating_add(1)) + 1);
+        let middle = self.shape.segments / 2;
+        let below = middle.saturating_sub(outer)..middle.saturating_sub(inner);
+        let above = middle.saturating_add(inner)..middle.saturating_add(outer);
+        let next = self.last.get(usize::from(stream.0)).map_or(0, |last| last + 1);
+        let after = |band: &std::ops::Range<u32>, from: u32| {
+            let start = from.max(band.start);
+            (start < band.end).then(|| pool.range(start..band.end).next().copied()).flatten()
+        };
+        let ahead = after(&below, next).or_else(|| after(&above, next));
+        ahead.or_else(|| after(&below, 0)).or_else(|| after(&above, 0)).map(SegmentNo)
     }
 
     /// The free one whose distance from the middle is nearest to `radius`; of two, the one nearer to where the stream wrote last.

@@ -124,7 +124,8 @@ impl Layout {
     }
 
     /// A log as a checkpoint describes it. The caller has checked that table and heads agree.
-    pub fn restore(settings: Settings, table: Vec<Segment>, heads: &[Head], clock: Clock) -> Layout {
+    pub fn restore(mut settings: Settings, table: Vec<Segment>, heads: &[Head], clock: Clock) -> Layout {
+        settings.scheme.laid_out(settings.shape);
         let streams = settings.scheme.streams();
         let all = usize::from(streams) + usize::from(settings.map);
         let system = table.iter().filter(|segment| segment.state == State::System).count() as u32;

@@ -3,14 +3,21 @@
 //!
 //! A scheme is one file and one line of the registry.
 
+mod dac;
+mod oracle;
+mod organ;
 mod r_lfs;
 mod registry;
+mod sepbit;
 mod sepgc;
+mod sfs;
+#[cfg(test)]
+mod tests;
 
 pub use registry::{SchemeInfo, schemes};
 
 use super::free::Geography;
-use super::ids::{Clock, Stream};
+use super::ids::{Clock, Shape, Stream};
 
 /// A block that the user writes.
 #[derive(Debug, Clone, Copy)]
@@ -65,6 +72,9 @@ pub trait Scheme: Send + std::fmt::Debug {
     fn geography(&self) -> Geography {
         Geography::Log
     }
+
+    /// It is told how large the log is, before anything else.
+    fn laid_out(&mut self, _shape: Shape) {}
 
     /// The stream of a block that the user writes.
     fn written(&mut self, write: &Written) -> Stream;

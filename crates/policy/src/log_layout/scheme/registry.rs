@@ -21,7 +21,15 @@ pub struct SchemeInfo {
 
 /// All schemes.
 pub fn schemes() -> &'static [SchemeInfo] {
-    const ALL: &[SchemeInfo] = &[super::r_lfs::INFO, super::sepgc::INFO];
+    const ALL: &[SchemeInfo] = &[
+        super::r_lfs::INFO,
+        super::sepgc::INFO,
+        super::dac::INFO,
+        super::sfs::INFO,
+        super::sepbit::INFO,
+        super::organ::INFO,
+        super::oracle::INFO,
+    ];
     ALL
 }
 

@@ -150,3 +150,28 @@ fn a_map_without_memory_asks_for_its_pages_and_gives_them_up_again() {
     map.drop_empty(MapPage(2));
     assert_eq!((map.present(), map.get(BlockNo(1025))), (0, Ok(None)));
 }
+
+/// The segments in which a stream goes on, of a log that is laid out as an organ pipe without borders: the cold stream has filled the first six segments,
+/// the hot one the middle third.
+fn centred(stream: usize) -> Vec<u32> {
+    let table = (0..36).map(|number: u32| {
+        let full = |stream| Segment { state: State::Full, stream: Stream(stream), live: 16, ..Segment::FREE };
+        match number {
+            0..6 => full(0),
+            12..24 => full(1),
+            _ => Segment::FREE,
+        }
+    });
+    let settings = settings(SHAPE, "organ:levels=2", Victim::Greedy, false);
+    let mut layout = Layout::restore(settings, table.collect(), &[], Clock(100));
+    layout.checkpoint();
+    let head = layout.heads().nth(stream).unwrap();
+    head.open.map(|(segment, _)| segment.0).into_iter().chain(head.next.map(|segment| segment.0)).collect()
+}
+
+#[test]
+fn without_borders_a_stream_goes_round_in_its_part_of_the_disk() {
+    // Half of the disk is used, so the parts are twice as wide as what is in them: the hot one reaches from 6 to 29.
+    assert_eq!(centred(1), [6, 7]);
+    assert_eq!(centred(0), [30, 31]);
+}
