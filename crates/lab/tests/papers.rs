@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use umbrella_lab::paper::{self, Claim, Effort, nvcache};
+use umbrella_lab::paper::{self, Claim, Effort, nvcache, r_lfs};
 use umbrella_lab::trace::OpenOptions;
 
 /// Set to accept what comes out.
@@ -31,13 +31,22 @@ fn row(paper: &str, assumed: &str, claim: Claim) -> Value {
     row
 }
 
-/// The claims of the figures as the command writes them; of the hybrid disk, with the synthetic week alone.
+/// The claims of the figures as the command writes them; of the hybrid disk and the log, with the synthetic inputs alone.
 fn measured(name: &str) -> Vec<Value> {
     let mut rows = Vec::new();
     if name == nvcache::NAME {
         let figures = nvcache::choose(None).unwrap();
         let inputs = nvcache::inputs(&[], &OpenOptions::default()).unwrap();
         let judged = nvcache::run(&figures, &inputs, Effort::Quick, threads(), |_| Box::new(())).unwrap();
+        for (figure, judged) in figures.iter().zip(judged) {
+            rows.extend(judged.claims.into_iter().map(|claim| row(name, figure.assumed, claim)));
+        }
+        return rows;
+    }
+    if name == r_lfs::NAME {
+        let figures = r_lfs::choose(None).unwrap();
+        let inputs = r_lfs::inputs(&[], &OpenOptions::default(), Effort::Quick).unwrap();
+        let judged = r_lfs::run(&figures, &inputs, Effort::Quick, threads(), |_| Box::new(())).unwrap();
         for (figure, judged) in figures.iter().zip(judged) {
             rows.extend(judged.claims.into_iter().map(|claim| row(name, figure.assumed, claim)));
         }
@@ -98,4 +107,9 @@ fn mram_quick_is_as_reviewed() {
 #[test]
 fn nvcache_quick_is_as_reviewed() {
     is_as_reviewed("nvcache");
+}
+
+#[test]
+fn r_lfs_quick_is_as_reviewed() {
+    is_as_reviewed("r-lfs");
 }

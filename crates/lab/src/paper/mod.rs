@@ -10,6 +10,8 @@ mod claim;
 #[allow(clippy::unnecessary_wraps, reason = "all figures have one signature; some read traces")]
 pub mod mram;
 pub mod nvcache;
+pub mod r_lfs;
+mod table;
 #[allow(clippy::unnecessary_wraps, reason = "all figures have one signature; some read traces")]
 pub mod tesa;
 #[allow(clippy::unnecessary_wraps, reason = "all figures have one signature; some read traces")]
@@ -18,6 +20,7 @@ pub mod umbrellafs;
 use thiserror::Error;
 
 pub use claim::{Claim, Expect, Verdict};
+pub use table::Table;
 
 use crate::experiment::{self, Cell, LabError, Observe, Results};
 use crate::result::Outcome;
@@ -55,7 +58,7 @@ pub struct Paper {
     pub figures: &'static [Figure],
 }
 
-/// All papers on write-back. The one on hybrid disks has runs of another kind: [`nvcache`].
+/// All papers on write-back. Those on hybrid disks and on logs have runs of other kinds: [`nvcache`], [`r_lfs`].
 pub static PAPERS: &[&Paper] = &[&tesa::PAPER, &umbrellafs::PAPER, &mram::PAPER];
 
 /// What does not exist.
@@ -72,7 +75,7 @@ pub enum UnknownPaper {
 pub fn paper(name: &str) -> Result<&'static Paper, UnknownPaper> {
     PAPERS.iter().copied().find(|paper| paper.name == name).ok_or_else(|| UnknownPaper::Paper {
         name: name.to_owned(),
-        known: PAPERS.iter().map(|paper| paper.name).chain([nvcache::NAME]).collect::<Vec<_>>().join(", "),
+        known: PAPERS.iter().map(|paper| paper.name).chain([nvcache::NAME, r_lfs::NAME]).collect::<Vec<_>>().join(", "),
     })
 }
 

@@ -4,6 +4,7 @@ mod compare;
 mod list;
 mod paper;
 mod paper_nvcache;
+mod paper_r_lfs;
 mod record;
 mod setup;
 mod table;

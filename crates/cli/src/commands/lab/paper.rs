@@ -7,7 +7,7 @@ use anyhow::bail;
 use clap::Args;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
-use umbrella_lab::paper::{self, Claim, Effort, Figure, Judged, Verdict, nvcache};
+use umbrella_lab::paper::{self, Claim, Effort, Figure, Judged, Verdict, nvcache, r_lfs};
 use umbrella_lab::result::Outcome;
 
 use super::watch::Bars;
@@ -23,16 +23,17 @@ EXAMPLES:
   umbrella lab paper tesa --quick               # in under a minute, with shrunk sizes
   umbrella lab paper mram --figure 4.4          # one figure, at the paper's sizes
   umbrella lab paper umbrellafs --json          # figure, claim, published, measured, holds
-  umbrella lab paper nvcache --trace week.csv   # a week of yours on a hybrid disk")]
+  umbrella lab paper nvcache --trace week.csv   # a week of yours on a hybrid disk
+  umbrella lab paper r-lfs --trace day.csv      # a trace of yours in a log-structured store")]
 pub(crate) struct PaperArgs {
-    /// Which paper: tesa, umbrellafs, mram or nvcache.
+    /// Which paper: tesa, umbrellafs, mram, nvcache or r-lfs.
     name: String,
     /// Only this figure or table.
     #[arg(long, value_name = "N")]
     pub(super) figure: Option<String>,
-    /// A trace for nvcache (formats: umbrella lab trace info --help).
+    /// A trace for nvcache or r-lfs (formats: umbrella lab trace info --help).
     ///
-    /// Repeatable; run beside the synthetic week. Without it, the week-long ones in the folder that UMBRELLA_TRACES names.
+    /// Repeatable; run beside the synthetic inputs. Without it, those in the folder that UMBRELLA_TRACES names (for r-lfs not with --quick).
     #[arg(long = "trace", value_name = "FILE")]
     pub(super) traces: Vec<PathBuf>,
     /// Shrink sizes so that all of it takes less than a minute.
@@ -81,9 +82,12 @@ impl PaperArgs {
         if self.name == nvcache::NAME {
             return self.run_nvcache();
         }
+        if self.name == r_lfs::NAME {
+            return self.run_r_lfs();
+        }
         let paper = paper::paper(&self.name)?;
         if !self.traces.is_empty() {
-            bail!("{} replays no trace of yours: --trace is for nvcache", paper.name);
+            bail!("{} replays no trace of yours: --trace is for nvcache and r-lfs", paper.name);
         }
         let figures = paper.choose(self.figure.as_deref())?;
         let bars = Bars::later()?;

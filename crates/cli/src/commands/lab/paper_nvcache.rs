@@ -5,8 +5,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use serde::Serialize;
 use umbrella_lab::experiment::LabError;
-use umbrella_lab::hybrid::{HybridOutcome, Input};
+use umbrella_lab::hybrid::Input;
 use umbrella_lab::paper::nvcache::{self, Figure, Judged};
 use umbrella_lab::trace::OpenOptions;
 
@@ -15,7 +16,7 @@ use super::watch::Bars;
 use crate::output;
 
 /// Names the folder of the open traces.
-const FOLDER: &str = "UMBRELLA_TRACES";
+pub(super) const FOLDER: &str = "UMBRELLA_TRACES";
 
 impl PaperArgs {
     pub(super) fn run_nvcache(&self) -> anyhow::Result<ExitCode> {
@@ -98,7 +99,7 @@ impl PaperArgs {
     }
 }
 
-fn plain(of: &nvcache::Table) -> String {
+pub(super) fn plain(of: &umbrella_lab::paper::Table) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(std::iter::once("").chain(of.head.iter().map(String::as_str)));
@@ -116,7 +117,7 @@ fn plain(of: &nvcache::Table) -> String {
 }
 
 /// One line a run, with a column for each single figure of it.
-fn csv<'a>(outcomes: impl Iterator<Item = &'a HybridOutcome>) -> anyhow::Result<String> {
+pub(super) fn csv<'a, T: Serialize + 'a>(outcomes: impl Iterator<Item = &'a T>) -> anyhow::Result<String> {
     let mut text = String::new();
     for outcome in outcomes {
         let mut columns = Vec::new();

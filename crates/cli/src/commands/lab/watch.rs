@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use umbrella_lab::experiment::{Cell, Observe};
 use umbrella_lab::hybrid::{HybridOutcome, ObserveHybrid};
+use umbrella_lab::log_store::{LogOutcome, ObserveLog};
 use umbrella_lab::result::Outcome;
 
 /// Steps of a bar.
@@ -140,18 +141,23 @@ impl Bars {
         }
     }
 
-    fn show_finished(&self, cell: usize, modelled_s: f64) {
+    fn show_finished(&self, cell: usize, after: &str) {
         let finished = self.finished.fetch_add(1, Ordering::Relaxed) + 1;
         self.all.set_position(finished as u64);
         self.each[cell].finish_and_clear();
         if !self.terminal && self.is_time_for_a_line() {
             tracing::info!(
-                "{finished} of {} runs; {} finished after {modelled_s:.3} s of modelled time",
+                "{finished} of {} runs; {} finished after {after}",
                 self.names.len(),
                 self.names[cell].trim(),
             );
         }
     }
+}
+
+/// How long a run took in its own time.
+fn modelled(seconds: f64) -> String {
+    format!("{seconds:.3} s of modelled time")
 }
 
 impl Observe for Bars {
@@ -160,7 +166,7 @@ impl Observe for Bars {
     }
 
     fn finished(&self, cell: usize, outcome: &Outcome) {
-        self.show_finished(cell, outcome.time_s);
+        self.show_finished(cell, &modelled(outcome.time_s));
     }
 
     fn stop(&self) -> bool {
@@ -174,7 +180,21 @@ impl ObserveHybrid for Bars {
     }
 
     fn finished(&self, cell: usize, outcome: &HybridOutcome) {
-        self.show_finished(cell, outcome.time_s);
+        self.show_finished(cell, &modelled(outcome.time_s));
+    }
+
+    fn stop(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+impl ObserveLog for Bars {
+    fn progress(&self, cell: usize, share: f64) {
+        self.show(cell, Some(share));
+    }
+
+    fn finished(&self, cell: usize, outcome: &LogOutcome) {
+        self.show_finished(cell, &format!("{} blocks", outcome.written.0));
     }
 
     fn stop(&self) -> bool {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::{Claim, Effort, UnknownPaper};
+use super::{Claim, Effort, Table, UnknownPaper};
 use crate::experiment::LabError;
 use crate::hybrid::{self, Cell, HybridOutcome, Input, ObserveHybrid, Setup};
 use crate::trace::OpenOptions;
@@ -46,17 +46,6 @@ pub struct Figure {
     judge: fn(&Runs<'_>) -> Vec<Claim>,
     /// What they came to.
     show: fn(&Runs<'_>) -> Vec<Table>,
-}
-
-/// Figures as text, without a verdict.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Table {
-    /// What it is of.
-    pub title: String,
-    /// The names of the columns.
-    pub head: Vec<String>,
-    /// As many cells as the head has, each.
-    pub rows: Vec<Vec<String>>,
 }
 
 /// What a figure came to.
