@@ -1,13 +1,13 @@
 //! Verifies a pair without changing it.
 
 use serde::Serialize;
-use umbrella_policy::flash_cache::LogMap;
-use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
+use umbrella_units::{ByteSize, SECTOR_BYTES, SectorRange};
 use uuid::Uuid;
 
 use super::error::HybridError;
 use super::pair::{Half, read_labels};
-use super::recover::{behind_damage, joined, scan};
+use super::recover::joined;
+use super::survey::{Losses, Survey};
 
 /// What was found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -32,10 +32,11 @@ pub struct CheckReport {
     pub torn: bool,
     /// What is wrong; nothing when all is well.
     pub damage: Option<String>,
-    /// The sectors whose newest data is only in the log, as far as its records count.
+    /// The sectors whose newest data is only in the log, and whole.
     pub only_in_log: Vec<SectorRange>,
-    /// After damage: the sectors whose newest data may be lost, of the damaged record (if its header can be read) and of those behind it.
-    pub at_risk: Vec<SectorRange>,
+    /// What is lost by damage.
+    #[serde(flatten)]
+    pub losses: Losses,
 }
 
 /// Reads both halves and all of the log. An error if they are no pair; damage of the log is part of the report.
@@ -43,39 +44,21 @@ pub fn check(disk: &Half, flash: &Half) -> Result<CheckReport, HybridError> {
     let labels = read_labels(disk, flash)?;
     labels.refuse_changed_disk(disk, flash)?;
     let superblock = labels.superblock;
-    let mut map = LogMap::default();
-    let (mut records, mut end, mut last_epoch) = (0, superblock.tail, superblock.tail_epoch);
-    let scanned = scan(flash, &superblock, |header| {
-        for logged in header.logged() {
-            map.insert(logged.range, logged.source);
-        }
-        records += 1;
-        (end, last_epoch) = (header.end(), header.epoch);
-    });
-    labels.refuse_records_of(last_epoch, disk, flash)?;
-    let (torn, damage, at_risk) = match scanned {
-        Ok(found) => (found.torn, None, Vec::new()),
-        Err(HybridError::Corrupt { sequence, at, ref range, .. }) => {
-            let mut at_risk = behind_damage(flash, &superblock, at, sequence)?;
-            at_risk.extend(*range);
-            at_risk.sort();
-            (false, scanned.as_ref().err().map(ToString::to_string), joined(at_risk))
-        }
-        Err(error) => return Err(error),
-    };
+    let survey = Survey::of(flash, &superblock)?;
+    labels.refuse_records_of(survey.epoch, disk, flash)?;
     let bytes = |sectors: u64| ByteSize(sectors * SECTOR_BYTES);
     Ok(CheckReport {
         flash: superblock.flash,
         disk: superblock.disk,
         epoch: superblock.epoch,
-        records,
-        log_used: bytes(end.0 - superblock.tail.0),
+        records: survey.records,
+        log_used: bytes(survey.end.0 - superblock.tail.0),
         log_size: bytes(superblock.log_size),
-        cached: bytes(map.sectors()),
+        cached: bytes(survey.map.sectors()),
         flash_written: ByteSize(superblock.written),
-        torn,
-        damage,
-        at_risk,
-        only_in_log: joined(map.pieces_from(Lba(0)).map(|piece| piece.range)),
+        torn: survey.torn,
+        damage: survey.damage.as_ref().map(ToString::to_string),
+        only_in_log: joined(survey.whole().map(|piece| piece.range)),
+        losses: survey.losses(),
     })
 }

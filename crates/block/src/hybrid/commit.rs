@@ -4,12 +4,13 @@ use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
-use umbrella_policy::flash_cache::{LogSector, Moment, Piece as MapPiece, Source, WriteRoute};
+use umbrella_policy::flash_cache::{Moment, Piece as MapPiece, WriteRoute};
 use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
 
 use super::building::{Building, Payload, Piece};
 use super::engine::{Hybrid, Record, Shared, State};
 use super::format::MOST_DATA;
+use super::gather::{Failed, gather};
 use super::keeper::RETRY;
 use super::stats::Motion;
 use crate::device::{BlockDevice, Durability, Geometry, Zeroes};
@@ -26,12 +27,6 @@ enum Joined {
     Waiting(u64),
     /// The situation has changed; it may go elsewhere now.
     Again,
-}
-
-/// Which half could not be read.
-enum Failed {
-    Flash(BlockError),
-    Disk(BlockError),
 }
 
 impl BlockDevice for Hybrid {
@@ -180,11 +175,11 @@ impl Shared {
         let begun = Instant::now();
         self.moment(state, Moment::Full);
         if !state.kept && !state.draining {
-            MutexGuard::unlocked(state, || self.drain()).map_err(|error| error.on(&self.disk))?;
+            MutexGuard::unlocked(state, || self.drain()).map_err(|error| error.on(&self.disk, Operation::Write))?;
         } else if let Some((at, error)) = &state.drain_failure
             && at.elapsed() < RETRY
         {
-            return Err(error.clone().on(&self.disk));
+            return Err(error.clone().on(&self.disk, Operation::Write));
         } else {
             self.room.wait(state);
         }
@@ -291,7 +286,8 @@ impl Shared {
                 state.direct_reads += 1;
             }
             let size = state.log.size();
-            let read = MutexGuard::unlocked(&mut state, || self.gather(range, &pieces, size, buffer));
+            let read =
+                MutexGuard::unlocked(&mut state, || gather(&self.disk, &self.flash, size, range, &pieces, buffer));
             if from_disk {
                 state.direct_reads -= 1;
                 state.disk_done();
@@ -310,47 +306,8 @@ impl Shared {
                 // What it cannot read it may not hold: nothing more is entrusted to it.
                 self.poison(&mut state, &self.flash, Operation::Read, error);
             }
-            return read.map_err(|(Failed::Flash(error) | Failed::Disk(error))| error);
+            return read.map_err(Failed::error);
         }
-    }
-
-    /// Fills the buffer: pieces from the log, the rest from the disk.
-    fn gather(&self, range: SectorRange, pieces: &[MapPiece], log_size: u64, buffer: &mut [u8]) -> Result<(), Failed> {
-        let mut rest = buffer;
-        let mut at = range.start;
-        for piece in pieces {
-            let gap = SectorRange::between(at, piece.range.start);
-            let (before, behind) = rest.split_at_mut((gap.sectors * SECTOR_BYTES) as usize);
-            if !before.is_empty() {
-                self.disk.device.read(at, before).map_err(Failed::Disk)?;
-            }
-            let (own, behind) = behind.split_at_mut((piece.range.sectors * SECTOR_BYTES) as usize);
-            match piece.source {
-                Source::Zeroes(_) => own.fill(0),
-                Source::Log(from) => self.read_log(from, log_size, own).map_err(Failed::Flash)?,
-            }
-            (rest, at) = (behind, piece.range.end());
-        }
-        if rest.is_empty() { Ok(()) } else { self.disk.device.read(at, rest).map_err(Failed::Disk) }
-    }
-
-    /// Reads from the log; flash with larger blocks is read in whole ones.
-    pub(super) fn read_log(&self, from: LogSector, log_size: u64, buffer: &mut [u8]) -> Result<(), BlockError> {
-        let place = Lba(super::format::LOG_START.0 + from.0 % log_size);
-        let block = u64::from(self.flash.device.geometry().logical_block) / SECTOR_BYTES;
-        let sectors = buffer.len() as u64 / SECTOR_BYTES;
-        let first = place.0 / block * block;
-        let end = (place.0 + sectors).next_multiple_of(block);
-        if first == place.0 && end == place.0 + sectors {
-            return self.flash.device.read(place, buffer);
-        }
-        let mut whole = vec![0; ((end - first) * SECTOR_BYTES) as usize];
-        self.flash.device.read(Lba(first), &mut whole)?;
-        let skip = ((place.0 - first) * SECTOR_BYTES) as usize;
-        if let Some(own) = whole.get(skip..skip + buffer.len()) {
-            buffer.copy_from_slice(own);
-        }
-        Ok(())
     }
 }
 

@@ -13,6 +13,7 @@ use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 use super::engine::{Shared, State};
 use super::error::HybridError;
 use super::format::{BLOCK_BYTES, Superblock};
+use super::gather::read_log;
 use super::pair::write_superblock;
 use crate::device::{Durability, Zeroes};
 use crate::error::{BlockError, Operation};
@@ -122,7 +123,7 @@ impl Shared {
             buffer.resize((sectors * SECTOR_BYTES) as usize, 0);
             let read = chunk.reads.iter().try_for_each(|read| {
                 let bytes = span(read.buffer, read.sectors);
-                self.read_log(read.at, size, buffer.get_mut(bytes).unwrap_or_default())
+                read_log(&self.flash, read.at, size, buffer.get_mut(bytes).unwrap_or_default())
             });
             let failed = read.is_err();
             if filled.send(read.map(|()| (chunk, buffer))).is_err() || failed {

@@ -9,6 +9,24 @@ use super::format::Damage;
 use super::pair::Half;
 use crate::error::{BlockError, Operation};
 
+/// What can be wrong with a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[expect(missing_docs, reason = "each message says it")]
+pub enum Fault {
+    #[error("its header is not whole")]
+    Header,
+    #[error("another record is in its place")]
+    Another,
+    #[error("it was left over from before a crash")]
+    Leftover,
+    #[error("its header is impossible")]
+    Impossible,
+    #[error("its data is not what was written")]
+    Data,
+    #[error("it cannot be read")]
+    Unreadable,
+}
+
 /// What can be wrong with a hybrid disk.
 #[derive(Debug, Clone, Error)]
 pub enum HybridError {
@@ -115,8 +133,8 @@ pub enum HybridError {
     },
     /// A record that was durable is damaged.
     #[error(
-        "{flash}: record {sequence} at sector {} of the log was written and flushed, and is damaged now ({what}). {}What comes after it cannot be \
-         trusted either; `umbrella disk check` lists what is at risk", at.0,
+        "{flash}: record {sequence} at sector {} of the log was written and flushed, and is damaged now ({fault}). {}\
+         `umbrella disk check` lists what is lost, `umbrella disk attach --salvage` offers the rest to be read", at.0,
         range.map(|range| format!("It held {range}. ")).unwrap_or_default()
     )]
     Corrupt {
@@ -127,7 +145,7 @@ pub enum HybridError {
         /// Where it should be.
         at: LogSector,
         /// What is wrong.
-        what: &'static str,
+        fault: Fault,
         /// What it held, as far as that is known.
         range: Option<SectorRange>,
     },
@@ -141,6 +159,14 @@ pub enum HybridError {
         /// What to do.
         remedy: &'static str,
     },
+    /// What is only in a damaged part of the log.
+    #[error("the newest data of {range} was in a damaged part of the log of {flash}, and is lost")]
+    Lost {
+        /// The flash.
+        flash: String,
+        /// What is lost.
+        range: SectorRange,
+    },
     /// A drain that was stopped.
     #[error("stopped: what is on flash stays there")]
     Stopped,
@@ -151,15 +177,10 @@ pub enum HybridError {
 
 impl HybridError {
     /// The same for those who only know of devices.
-    pub(super) fn on(self, half: &Half) -> BlockError {
+    pub(super) fn on(self, half: &Half, operation: Operation) -> BlockError {
         match self {
             HybridError::Device(error) => error,
-            other => BlockError::io(
-                &half.name.as_str().into(),
-                Operation::Write,
-                None,
-                std::io::Error::other(other.to_string()),
-            ),
+            other => BlockError::io(&half.name.as_str().into(), operation, None, std::io::Error::other(other)),
         }
     }
 }

@@ -293,8 +293,11 @@ impl Header {
         }
         let entries = (0..count).map(|_| decode_entry(&mut fields)).collect::<Result<Vec<Entry>, Damage>>()?;
         let header = Header { flash, epoch, sequence, at, durable, entries };
-        if header.data() > MOST_DATA || !at.0.is_multiple_of(BLOCK) || !header.entries.is_sorted_by_key(Entry::has_data)
-        {
+        let sound = header.data() <= MOST_DATA
+            && at.0.is_multiple_of(BLOCK)
+            && [at.0, sequence, epoch].iter().all(|&counter| counter < 1 << 62)
+            && header.entries.is_sorted_by_key(Entry::has_data);
+        if !sound {
             return Err(Damage::Field);
         }
         Ok(header)
@@ -350,14 +353,14 @@ impl Header {
         })
     }
 
-    /// The first entry whose data is not what was written, if any. `data` is what lies behind the header.
-    pub fn damaged_entry(&self, data: &[u8]) -> Option<&Entry> {
+    /// The writes whose data is not what was written. `data` is what lies behind the header.
+    pub fn damaged<'a>(&'a self, data: &'a [u8]) -> impl Iterator<Item = Logged> + 'a {
         let mut rest = data;
-        self.entries.iter().find(|entry| {
-            let bytes = (entry.data() * SECTOR_BYTES) as usize;
-            let Some((own, behind)) = rest.split_at_checked(bytes) else { return true };
+        self.logged().zip(&self.entries).filter_map(move |(logged, entry)| {
+            let checksum = entry.checksum?;
+            let (own, behind) = rest.split_at_checked((entry.data() * SECTOR_BYTES) as usize).unwrap_or_default();
             rest = behind;
-            entry.checksum.is_some_and(|checksum| checksum != crc32c::crc32c(own))
+            (own.is_empty() || crc32c::crc32c(own) != checksum).then_some(logged)
         })
     }
 }
@@ -480,9 +483,11 @@ mod tests {
         assert_eq!((logged[2].source, logged[2].lead), (Source::Log(LogSector(27)), 0));
         assert_eq!((header.data(), header.sectors(), header.end()), (11, 24, LogSector(40)));
         let data = [vec![1; 1536], vec![2; 4096]].concat();
-        assert_eq!(header.damaged_entry(&data), None);
-        let wrong = [vec![1; 1536], vec![3; 4096]].concat();
-        assert_eq!(header.damaged_entry(&wrong), Some(&header.entries[2]));
-        assert_eq!(header.damaged_entry(&data[..2000]), Some(&header.entries[2]), "cut off");
+        let damaged = |data: &[u8]| header.damaged(data).collect::<Vec<Logged>>();
+        assert_eq!(damaged(&data), []);
+        assert_eq!(damaged(&[vec![1; 1536], vec![3; 4096]].concat()), [logged[2]]);
+        assert_eq!(damaged(&[vec![3; 1536], vec![2; 4096]].concat()), [logged[1]]);
+        assert_eq!(damaged(&data[..2000]), [logged[2]], "cut off");
+        assert_eq!(damaged(&[]), [logged[1], logged[2]], "cut off");
     }
 }

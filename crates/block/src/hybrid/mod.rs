@@ -21,7 +21,7 @@
 //! Putting the disk to sleep (`motor`): 1. new calls no longer go to the disk; 2. those under way end; 3. the disk is flushed; 4. standby.
 //!
 //! After a failed flush, or when the log cannot be written, the disk refuses writes; what can be read is still read, and
-//! [`Hybrid::at_risk`] names what is only in the log.
+//! [`Hybrid::at_risk`] names what is only in the log. A log that is damaged when it is opened is refused; [`Salvage`] gives what is whole.
 //!
 //! Source: Bisson and Brandt (see [`umbrella_policy::flash_cache`]); everything about crashes is ours, the paper has no word on them.
 
@@ -32,19 +32,24 @@ mod drain;
 mod engine;
 mod error;
 pub mod format;
+mod gather;
 mod keeper;
 mod motor;
 mod occupied;
 mod pair;
 mod recover;
+mod salvage;
 mod stats;
+mod survey;
 #[cfg(test)]
 mod tests;
 
 pub use check::{CheckReport, check};
 pub use engine::{Hybrid, Options};
-pub use error::HybridError;
+pub use error::{Fault, HybridError};
 pub use occupied::refuse_occupied;
-pub use pair::{Half, Labels, create, finish_detach, read_labels, read_superblock, read_tag};
+pub use pair::{Half, Labels, create, finish_detach, forget_flash, read_labels, read_superblock, read_tag};
 pub use recover::{End, joined, scan};
+pub use salvage::Salvage;
 pub use stats::{HybridStats, Motion};
+pub use survey::Losses;

@@ -298,6 +298,13 @@ pub fn finish_detach(disk: &Half, flash: &Half) -> Result<(), HybridError> {
     }
 }
 
+/// Takes the mark from a disk whose flash is lost: a plain disk, without what only the flash had. Returns what the mark said.
+pub fn forget_flash(disk: &Half) -> Result<Tag, HybridError> {
+    let tag = read_tag(disk)?;
+    wipe(&*disk.device, tag.capacity)?;
+    Ok(tag)
+}
+
 /// Zeroes the two blocks of a label.
 fn wipe(device: &dyn BlockDevice, at: Lba) -> Result<(), HybridError> {
     let zeroes = vec![0; (TAG_SECTORS * SECTOR_BYTES) as usize];

@@ -10,10 +10,12 @@
 //!
 //! Cost: the log's contents are read once; behind its end at most the length of one record for each step of looking further.
 
-use umbrella_policy::flash_cache::{LogMap, LogSector};
+use std::collections::BTreeSet;
+
+use umbrella_policy::flash_cache::{LogSector, Logged};
 use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
 
-use super::error::HybridError;
+use super::error::{Fault, HybridError};
 use super::format::{BLOCK, BLOCK_BYTES, Header, LOG_START, MOST_DATA, Superblock, record_sectors};
 use super::pair::Half;
 use crate::error::BlockError;
@@ -34,13 +36,23 @@ pub struct End {
 }
 
 /// A record that does not count.
-struct Unfit {
-    what: &'static str,
+pub(super) struct Unfit {
+    pub(super) fault: Fault,
     /// The header, when that is whole and of the expected record.
-    header: Option<Header>,
+    pub(super) header: Option<Header>,
 }
 
-struct Scanner<'a> {
+/// How far a record is looked for behind one that does not count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// The length of the longest, which is where the next one begins.
+    OneRecord,
+    /// To the end of the log.
+    Log,
+}
+
+/// Reads records.
+pub(super) struct Scanner<'a> {
     flash: &'a Half,
     superblock: &'a Superblock,
     /// The records that count lie between this and one length of the log later.
@@ -50,6 +62,8 @@ struct Scanner<'a> {
     window: (LogSector, u64),
     /// How many sectors are read at once, more each time.
     ahead: u64,
+    /// Where in the log blocks could not be read; nothing if that is to be an error.
+    unreadable: Option<BTreeSet<LogSector>>,
 }
 
 /// Goes through the records that count, the oldest first.
@@ -59,7 +73,7 @@ pub fn scan(flash: &Half, superblock: &Superblock, mut each: impl FnMut(&Header)
     let mut sequence = superblock.tail_sequence;
     let mut epoch = superblock.tail_epoch;
     loop {
-        let unfit = match scanner.record(at, sequence, epoch)? {
+        let unfit = match scanner.next(at, sequence, epoch)? {
             Ok(header) => {
                 (at, sequence, epoch) = (header.end(), sequence + 1, header.epoch);
                 each(&header);
@@ -67,54 +81,84 @@ pub fn scan(flash: &Half, superblock: &Superblock, mut each: impl FnMut(&Header)
             }
             Err(unfit) => unfit,
         };
-        let lap = scanner.next_lap(at);
-        if lap != at
-            && let Ok(header) = scanner.record_from(lap, sequence, epoch)?
-        {
-            (at, sequence, epoch) = (header.end(), sequence + 1, header.epoch);
-            each(&header);
-            continue;
-        }
-        let was_durable = superblock.durable >= sequence || scanner.durable_later(at, sequence, epoch)?;
-        if was_durable {
-            let damaged = unfit.header.as_ref().and_then(|header| {
-                let data = scanner.window_from(LogSector(at.0 + BLOCK), header.data()).ok()?;
-                header.damaged_entry(data).map(|entry| entry.range)
-            });
-            return Err(HybridError::Corrupt {
-                flash: flash.name.clone(),
-                sequence,
-                at,
-                what: unfit.what,
-                range: damaged,
-            });
+        if scanner.was_durable(at, sequence, epoch, &unfit)? {
+            return Err(scanner.corrupt(at, sequence, &unfit));
         }
         let torn = scanner.anything_of(at, sequence)?;
         return Ok(End { at, next_sequence: sequence, torn });
     }
 }
 
-/// What the records hold that come after a damaged one, as far as they can be found: joined, in order of address.
-pub(super) fn behind_damage(
-    flash: &Half,
-    superblock: &Superblock,
-    mut at: LogSector,
-    sequence: u64,
-) -> Result<Vec<SectorRange>, BlockError> {
-    let mut scanner = Scanner::new(flash, superblock);
-    let mut known = sequence;
-    let mut map = LogMap::default();
-    while let Some(header) = scanner.later_record(at, known, 0)? {
-        header.logged().for_each(|logged| map.insert(logged.range, logged.source));
-        (at, known) = (LogSector(header.at.0 + BLOCK), header.sequence);
-    }
-    Ok(joined(map.pieces_from(Lba(0)).map(|piece| piece.range)))
-}
-
 impl<'a> Scanner<'a> {
     fn new(flash: &'a Half, superblock: &'a Superblock) -> Scanner<'a> {
         let (base, window) = (superblock.tail, (LogSector(0), 0));
-        Scanner { flash, superblock, base, buffer: Vec::new(), window, ahead: LEAST_WINDOW }
+        Scanner { flash, superblock, base, buffer: Vec::new(), window, ahead: LEAST_WINDOW, unreadable: None }
+    }
+
+    /// What cannot be read is zeroes, which no record is, and noted.
+    pub(super) fn past_read_errors(flash: &'a Half, superblock: &'a Superblock) -> Scanner<'a> {
+        Scanner { unreadable: Some(BTreeSet::new()), ..Scanner::new(flash, superblock) }
+    }
+
+    /// The record that comes next: there, or at the start of the log.
+    pub(super) fn next(
+        &mut self,
+        at: LogSector,
+        sequence: u64,
+        epoch: u64,
+    ) -> Result<Result<Header, Unfit>, BlockError> {
+        let unfit = match self.record(at, sequence, epoch)? {
+            Ok(header) => return Ok(Ok(header)),
+            Err(unfit) => unfit,
+        };
+        let lap = self.next_lap(at);
+        if lap == at {
+            return Ok(Err(unfit));
+        }
+        Ok(self.record_from(lap, sequence, epoch)?.map_err(|other| {
+            // The older one was cut off by a crash, and the other one written in its stead.
+            let epoch = |unfit: &Unfit| unfit.header.as_ref().map(|header| header.epoch);
+            if epoch(&other) > epoch(&unfit) { other } else { unfit }
+        }))
+    }
+
+    /// Whether the longest record would not fit there, and would have been written at the start of the log.
+    pub(super) fn may_be_elsewhere(&self, at: LogSector) -> bool {
+        self.superblock.log_size - at.0 % self.superblock.log_size < record_sectors(MOST_DATA)
+    }
+
+    /// Whether a record that should be there and does not count had been durable, so that it was damaged later.
+    pub(super) fn was_durable(
+        &mut self,
+        at: LogSector,
+        sequence: u64,
+        epoch: u64,
+        unfit: &Unfit,
+    ) -> Result<bool, BlockError> {
+        let told = self.superblock.durable >= sequence || self.durable_later(at, sequence, epoch)?;
+        Ok(told || self.is_unreadable(at, unfit))
+    }
+
+    /// Whether the record could not be read: what was cut off by a power cut could.
+    fn is_unreadable(&self, at: LogSector, unfit: &Unfit) -> bool {
+        let Some(unreadable) = &self.unreadable else { return false };
+        match &unfit.header {
+            Some(header) => unreadable.range(header.at..header.end()).next().is_some(),
+            None => self.places(at).any(|place| unreadable.contains(&place)),
+        }
+    }
+
+    /// The error for a record that should be there and is damaged.
+    pub(super) fn corrupt(&mut self, at: LogSector, sequence: u64, unfit: &Unfit) -> HybridError {
+        let range = unfit.header.as_ref().and_then(|header| self.damaged(header).ok()?.first().map(|lost| lost.range));
+        let fault = if self.is_unreadable(at, unfit) { Fault::Unreadable } else { unfit.fault };
+        HybridError::Corrupt { flash: self.flash.name.clone(), sequence, at, fault, range }
+    }
+
+    /// The writes of a record whose data is not what was written.
+    pub(super) fn damaged(&mut self, header: &Header) -> Result<Vec<Logged>, BlockError> {
+        let data = self.window_from(LogSector(header.at.0 + BLOCK), header.data())?;
+        Ok(header.damaged(data).collect())
     }
 
     /// There, and the start of the log where that is elsewhere.
@@ -142,7 +186,12 @@ impl<'a> Scanner<'a> {
             let filled = self.ahead.max(sectors.next_multiple_of(BLOCK)).min(to_end);
             self.ahead = (2 * self.ahead).min(MOST_WINDOW);
             self.buffer.resize((filled * SECTOR_BYTES) as usize, 0);
-            self.flash.device.read(Lba(LOG_START.0 + at.0 % self.superblock.log_size), &mut self.buffer)?;
+            let place = Lba(LOG_START.0 + at.0 % self.superblock.log_size);
+            match (self.flash.device.read(place, &mut self.buffer), &mut self.unreadable) {
+                (Ok(()), _) => {}
+                (Err(error), None) => return Err(error),
+                (Err(_), Some(unreadable)) => read_what_can_be(self.flash, place, at, &mut self.buffer, unreadable),
+            }
             self.window = (at, filled);
         }
         let from = ((at.0 - self.window.0.0) * SECTOR_BYTES) as usize;
@@ -161,23 +210,21 @@ impl<'a> Scanner<'a> {
     /// The record there, if it is the one that comes next.
     fn record(&mut self, at: LogSector, sequence: u64, epoch: u64) -> Result<Result<Header, Unfit>, BlockError> {
         let Some(header) = self.header(at)? else {
-            return Ok(Err(Unfit { what: "its header is not whole", header: None }));
+            return Ok(Err(Unfit { fault: Fault::Header, header: None }));
         };
         let capacity = self.superblock.capacity;
-        let what = if header.sequence != sequence {
-            "another record is in its place"
+        let fault = if header.sequence != sequence {
+            Fault::Another
         } else if header.epoch < epoch || header.epoch > self.superblock.epoch {
-            "it was left over from before a crash"
+            Fault::Leftover
         } else if header.sectors() > self.room(at) || header.entries.iter().any(|entry| entry.range.end() > capacity) {
-            "its header is impossible"
+            Fault::Impossible
+        } else if self.damaged(&header)?.is_empty() {
+            return Ok(Ok(header));
         } else {
-            let data = self.window_from(LogSector(at.0 + BLOCK), header.data())?;
-            if header.damaged_entry(data).is_none() {
-                return Ok(Ok(header));
-            }
-            return Ok(Err(Unfit { what: "its data is not what was written", header: Some(header) }));
+            return Ok(Err(Unfit { fault: Fault::Data, header: Some(header) }));
         };
-        Ok(Err(Unfit { what, header: None }))
+        Ok(Err(Unfit { fault, header: None }))
     }
 
     /// The same at the start of the log. If it is the first of all, an empty log went on there, and has its whole length from there on.
@@ -187,7 +234,7 @@ impl<'a> Scanner<'a> {
             self.base = lap;
         }
         let record = self.record(lap, sequence, epoch)?;
-        if record.is_err() {
+        if matches!(&record, Err(Unfit { header: None, .. })) {
             self.base = base;
         }
         Ok(record)
@@ -196,7 +243,7 @@ impl<'a> Scanner<'a> {
     /// Whether a later record says that the one of that number, which should be at `at`, had been durable.
     fn durable_later(&mut self, mut at: LogSector, sequence: u64, epoch: u64) -> Result<bool, BlockError> {
         let mut known = sequence;
-        while let Some(header) = self.later_record(at, known, epoch)? {
+        while let Some(header) = self.later_record(at, known, epoch, Reach::OneRecord)? {
             if header.durable >= sequence {
                 return Ok(true);
             }
@@ -206,10 +253,20 @@ impl<'a> Scanner<'a> {
         Ok(false)
     }
 
-    /// The next record behind the one that should be at `at`: within the length of the longest, or at the start of the log.
-    fn later_record(&mut self, at: LogSector, sequence: u64, epoch: u64) -> Result<Option<Header>, BlockError> {
+    /// The next record behind the one that should be at `at`: there within reach, or at the start of the log.
+    pub(super) fn later_record(
+        &mut self,
+        at: LogSector,
+        sequence: u64,
+        epoch: u64,
+        reach: Reach,
+    ) -> Result<Option<Header>, BlockError> {
         for begin in self.places(at) {
-            let blocks = (record_sectors(MOST_DATA) + BLOCK).min(self.room(begin)) / BLOCK;
+            let room = match reach {
+                Reach::OneRecord => (record_sectors(MOST_DATA) + BLOCK).min(self.room(begin)),
+                Reach::Log => self.room(begin),
+            };
+            let blocks = room / BLOCK;
             for block in 0..blocks {
                 let here = LogSector(begin.0 + block * BLOCK);
                 let found = self.header(here)?;
@@ -222,13 +279,24 @@ impl<'a> Scanner<'a> {
     }
 
     /// Whether a record of that number was begun there.
-    fn anything_of(&mut self, at: LogSector, sequence: u64) -> Result<bool, BlockError> {
+    pub(super) fn anything_of(&mut self, at: LogSector, sequence: u64) -> Result<bool, BlockError> {
         for begin in self.places(at) {
             if self.header(begin)?.is_some_and(|header| header.sequence >= sequence) {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+}
+
+/// Reads block by block; what cannot be read is zeroes, and noted.
+fn read_what_can_be(flash: &Half, place: Lba, at: LogSector, buffer: &mut [u8], unreadable: &mut BTreeSet<LogSector>) {
+    for (number, block) in buffer.chunks_mut(BLOCK_BYTES).enumerate() {
+        let sector = number as u64 * BLOCK;
+        if flash.device.read(Lba(place.0 + sector), block).is_err() {
+            block.fill(0);
+            unreadable.insert(LogSector(at.0 + sector));
+        }
     }
 }
 

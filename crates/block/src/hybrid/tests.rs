@@ -8,6 +8,7 @@ mod fuzz;
 mod keeper;
 mod leftovers;
 mod model;
+mod salvage;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -143,12 +143,12 @@ fn damage_of_what_was_durable_is_refused_and_named() {
     }
     let report = check(&pair.disk, &pair.flash).expect("it is a pair");
     assert!(report.damage.is_some_and(|damage| damage.contains("sectors 0 to 7")));
-    assert_eq!((report.only_in_log, report.at_risk), (vec![], vec![range(0, 8), range(100, 8), range(200, 8)]));
+    assert_eq!((report.only_in_log, report.losses.at_risk), (vec![range(100, 8), range(200, 8)], vec![range(0, 8)]));
     let (pair, opened) = damaged(16);
     assert!(matches!(opened, Err(HybridError::Corrupt { sequence: 2, range: None, .. })), "its header is damaged");
     let report = check(&pair.disk, &pair.flash).expect("it is a pair");
-    assert_eq!((report.records, report.only_in_log), (1, vec![range(0, 8)]));
-    assert_eq!(report.at_risk, [range(200, 8)], "what the damaged record held nobody knows");
+    assert_eq!((report.records, report.only_in_log), (2, vec![range(0, 8), range(200, 8)]));
+    assert_eq!(report.losses.unknown_records, 1, "what the damaged record held nobody knows");
 }
 
 #[test]

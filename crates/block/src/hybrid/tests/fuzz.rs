@@ -88,13 +88,23 @@ fn any_image_is_opened_or_refused() {
         let (disk, flash) = (half("disk", bed.clone()), half("flash", Arc::new(Memory::from_bytes(flash))));
         let _ = check(&disk, &flash);
         let _ = refuse_occupied(&disk, &flash);
+        let salvage = Salvage::open(disk.clone(), flash.clone());
+        let lost = salvage.as_ref().map(|salvage| (salvage.damage().is_some(), salvage.losses()));
+        if let Ok(salvage) = &salvage {
+            let mut whole = fill(0, salvage.geometry().capacity.0);
+            let read = salvage.read(Lba(0), &mut whole);
+            assert_eq!(read.is_ok(), salvage.losses().at_risk.is_empty(), "seed {seed}, round {rounds}");
+        }
         if let Ok(hybrid) = Hybrid::open(disk, flash, bed, by_hand(Algorithm::Alg4), None) {
             opened += 1;
+            assert!(matches!(lost, Ok((false, lost)) if lost == Losses::default()), "seed {seed}, round {rounds}");
             let mut whole = fill(0, hybrid.geometry().capacity.0);
             let _ = hybrid.read(Lba(0), &mut whole);
             let _ = hybrid.sleep();
             let _ = hybrid.write(Lba(3), &fill(1, 40), Durability::Through);
             let _ = hybrid.detach();
+        } else if let Ok(salvage) = salvage {
+            let _ = salvage.detach(|_| true);
         }
         rounds += 1;
     }
