@@ -1,6 +1,8 @@
 //! `umbrella disk` as its users call it: disks that are made, served, attached, looked at, and taken away, in order or not.
 #![allow(clippy::unnecessary_debug_formatting, reason = "quoted paths are what TOML reads")]
 
+#[path = "disk/damage.rs"]
+mod damage;
 #[path = "disk/mistakes.rs"]
 mod mistakes;
 mod support;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use umbrella_block::BlockDevice;
 use umbrella_block::file::Access;
-use umbrella_block::hybrid::{Hybrid, HybridError, HybridStats, Motion, Options, finish_detach};
+use umbrella_block::hybrid::{Hybrid, HybridError, HybridStats, Losses, Motion, Options, Salvage, finish_detach};
 use umbrella_block::serve::nbd::Export;
 use umbrella_block::spindle::{Power, Spindle};
 use umbrella_policy::spin_down::SpinDown;
@@ -16,11 +16,21 @@ use super::figures::Sources;
 use super::open::{self, Part};
 use super::protocol::{CacheStatus, Motor, Progress};
 use crate::config::disk::{CacheSpec, DiskSpec};
+use crate::text::count;
 
 /// How often somebody who waits for a drain is told how far it is.
 const TELL_EVERY: Duration = Duration::from_millis(200);
 /// How long calls under way may take to let go of a disk that ends.
 const FAREWELL: Duration = Duration::from_secs(30);
+
+/// What is done about a damaged log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OnDamage {
+    /// The disk is not served.
+    Refuse,
+    /// What is whole is served, read-only.
+    Salvage,
+}
 
 /// A disk that is open.
 pub(crate) struct Offered {
@@ -32,11 +42,13 @@ pub(crate) struct Offered {
     /// Why its disk is never put to sleep, though it should be.
     pub(crate) sleepless: Option<String>,
     hybrid: Option<Arc<Hybrid>>,
+    /// In the place of `hybrid`, when only what is whole is offered.
+    salvage: Option<Arc<Salvage>>,
 }
 
 impl Offered {
     /// Opens it. A hybrid disk goes through its log and sleeps by itself from then on.
-    pub(crate) fn open(spec: DiskSpec) -> anyhow::Result<Offered> {
+    pub(crate) fn open(spec: DiskSpec, on_damage: OnDamage) -> anyhow::Result<Offered> {
         let Some(cache) = &spec.cache else {
             let access = if spec.read_only { Access::ReadOnly } else { Access::ReadWrite };
             if access == Access::ReadWrite
@@ -47,9 +59,16 @@ impl Offered {
             let disk = Part::open(&spec.disk, access)?;
             let emulated = disk.emulated.clone().map(|emulated| emulated as Arc<dyn Spindle>);
             let motor = emulated.or_else(|| open::motor(&spec.disk)?.ok());
-            return Ok(Offered { disk, motor, flash: None, sleepless: None, hybrid: None, spec });
+            return Ok(Offered { disk, motor, flash: None, sleepless: None, hybrid: None, salvage: None, spec });
         };
-        let (disk, flash) = halves(&spec, cache)?;
+        if on_damage == OnDamage::Salvage {
+            let (disk, flash) = halves(&spec, cache, Access::ReadOnly)?;
+            let salvage = Some(Arc::new(Salvage::open(disk.half(), flash.half())?));
+            let motor = disk.motor(&spec.disk).ok();
+            let spec = DiskSpec { read_only: true, ..spec };
+            return Ok(Offered { disk, motor, flash: Some(flash), sleepless: None, hybrid: None, salvage, spec });
+        }
+        let (disk, flash) = halves(&spec, cache, Access::ReadWrite)?;
         let spin_down = SpinDown::parse(&cache.settings.spin_down.to_string(), open::costs(&spec.disk)?)?;
         let (spindle, sleepless) = match disk.motor(&spec.disk) {
             Ok(spindle) => (spindle, None),
@@ -60,14 +79,16 @@ impl Offered {
             tracing::warn!("{sleepless}");
         }
         let hybrid = Hybrid::open(disk.half(), flash.half(), spindle, options(cache), Some(spin_down))?;
-        Ok(Offered { disk, motor: None, flash: Some(flash), sleepless, hybrid: Some(Arc::new(hybrid)), spec })
+        let hybrid = Some(Arc::new(hybrid));
+        Ok(Offered { disk, motor: None, flash: Some(flash), sleepless, hybrid, salvage: None, spec })
     }
 
     /// What programs read and write.
     pub(crate) fn device(&self) -> Arc<dyn BlockDevice> {
-        match &self.hybrid {
-            Some(hybrid) => Arc::<Hybrid>::clone(hybrid),
-            None => Arc::clone(&self.disk.device),
+        match (&self.hybrid, &self.salvage) {
+            (Some(hybrid), _) => Arc::<Hybrid>::clone(hybrid),
+            (None, Some(salvage)) => Arc::<Salvage>::clone(salvage),
+            (None, None) => Arc::clone(&self.disk.device),
         }
     }
 
@@ -80,7 +101,7 @@ impl Offered {
     pub(crate) fn export(&self) -> Export {
         let name = self.spec.name.to_string();
         let export = match &self.disk.file {
-            Some(file) if self.hybrid.is_none() => Export::of_file(name, Arc::clone(file)),
+            Some(file) if self.spec.cache.is_none() => Export::of_file(name, Arc::clone(file)),
             _ => Export::new(name, self.device()),
         };
         let export = export.described(self.kind());
@@ -89,7 +110,7 @@ impl Offered {
 
     /// `hybrid`, or the kind of its only device.
     pub(crate) fn kind(&self) -> &'static str {
-        if self.hybrid.is_some() { "hybrid" } else { self.spec.disk.kind() }
+        if self.spec.cache.is_some() { "hybrid" } else { self.spec.disk.kind() }
     }
 
     pub(crate) fn size(&self) -> ByteSize {
@@ -138,6 +159,19 @@ impl Offered {
         Sources { cache: self.cache_stats(), disk: meter(&self.disk), flash: self.flash.as_ref().and_then(meter) }
     }
 
+    /// What is lost by damage, and what is damaged.
+    pub(crate) fn losses(&self) -> Option<(Losses, Vec<String>)> {
+        let salvage = self.salvage.as_ref()?;
+        let losses = salvage.losses();
+        let damage = salvage.damage().map(ToString::to_string).into_iter().chain(unknown(&losses));
+        Some((losses.clone(), damage.collect()))
+    }
+
+    /// Whether the flash still belongs to the disk when it has ended.
+    pub(crate) fn keeps_flash(&self) -> bool {
+        self.salvage.is_some()
+    }
+
     /// The hybrid disk, for work that takes long.
     pub(crate) fn hybrid(&self) -> Option<Arc<Hybrid>> {
         self.hybrid.clone()
@@ -166,7 +200,7 @@ pub(crate) fn detach_unserved(spec: &DiskSpec, tell: &mut dyn FnMut(&Progress) -
     let Some(cache) = &spec.cache else {
         bail!("{} is not served, and has no flash: there is nothing to detach", spec.name)
     };
-    let (disk, flash) = halves(spec, cache)?;
+    let (disk, flash) = halves(spec, cache, Access::ReadWrite)?;
     let spindle = disk.motor(&spec.disk).unwrap_or_else(|_| open::no_motor());
     let opened = Hybrid::open(disk.half(), flash.half(), spindle, options(cache), None);
     match opened {
@@ -184,9 +218,17 @@ pub(crate) fn detach_unserved(spec: &DiskSpec, tell: &mut dyn FnMut(&Progress) -
     }
 }
 
-fn halves(spec: &DiskSpec, cache: &CacheSpec) -> anyhow::Result<(Part, Part)> {
-    let disk = Part::open(&spec.disk, Access::ReadWrite).context("the disk")?;
-    let flash = Part::open(&cache.flash, Access::ReadWrite).context("the flash")?;
+/// Records that are lost without a trace, in words.
+pub(crate) fn unknown(losses: &Losses) -> Option<String> {
+    (losses.unknown_records > 0).then(|| {
+        let records = count(losses.unknown_records, "record");
+        format!("{records} of the log lost, and nobody knows of which sectors: any may be older than it should be")
+    })
+}
+
+fn halves(spec: &DiskSpec, cache: &CacheSpec, access: Access) -> anyhow::Result<(Part, Part)> {
+    let disk = Part::open(&spec.disk, access).context("the disk")?;
+    let flash = Part::open(&cache.flash, access).context("the flash")?;
     Ok((disk, flash))
 }
 

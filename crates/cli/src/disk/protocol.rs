@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use umbrella_block::hybrid::Losses;
 use umbrella_units::{ByteSize, SectorRange};
 
 use super::figures::Figure;
@@ -113,6 +114,8 @@ pub(crate) struct Detached {
     pub(crate) outcome: Outcome,
     /// Bytes brought from flash to the disk.
     pub(crate) drained: ByteSize,
+    /// What is lost; nothing when nobody knows.
+    pub(crate) lost: Option<Losses>,
 }
 
 /// See [`Detached`].
@@ -123,6 +126,10 @@ pub(crate) enum Outcome {
     Detached,
     /// The flash still belongs to the disk.
     DetachedWithCache,
+    /// All that was whole is on the disk.
+    Salvaged,
+    /// The disk does without what only the flash had.
+    FlashForgotten,
 }
 
 /// What is said to the daemons of disks.

@@ -16,7 +16,7 @@ use signal_hook::iterator::Signals;
 use umbrella_block::serve::nbd::{Address, Exports, Limits, Server};
 use umbrella_fs::control::socket::{BindError, Listener};
 
-use super::offered::Offered;
+use super::offered::{Offered, OnDamage};
 use super::place;
 use super::service::{DiskService, End, Served};
 use crate::client::ClientError;
@@ -38,7 +38,7 @@ pub(crate) enum Here {
 }
 
 /// Serves until it is told to end.
-pub(crate) fn serve(spec: DiskSpec, here: Here, starter: Option<&Starter>) -> anyhow::Result<()> {
+pub(crate) fn serve(spec: DiskSpec, here: Here, on_damage: OnDamage, starter: Option<&Starter>) -> anyhow::Result<()> {
     let name = spec.name.clone();
     let control = Listener::bind(&place::control(&name)).map_err(|error| match error {
         BindError::Answered { pid, .. } => match place::client_of(&spec) {
@@ -49,7 +49,7 @@ pub(crate) fn serve(spec: DiskSpec, here: Here, starter: Option<&Starter>) -> an
     })?;
     let (end, ends) = channel();
     // While the socket is still bound: nobody else can have it.
-    let served = open(spec, here, &end).inspect_err(|_| {
+    let served = open(spec, here, on_damage, &end).inspect_err(|_| {
         let _ = std::fs::remove_file(place::control(&name));
     })?;
     let served = Arc::new(Mutex::new(Some(served)));
@@ -73,12 +73,15 @@ pub(crate) fn serve(spec: DiskSpec, here: Here, starter: Option<&Starter>) -> an
 }
 
 /// Opens the disk and offers it (step 2).
-fn open(spec: DiskSpec, here: Here, end: &Sender<End>) -> anyhow::Result<Served> {
+fn open(spec: DiskSpec, here: Here, on_damage: OnDamage, end: &Sender<End>) -> anyhow::Result<Served> {
     heed_signals(end.clone())?;
     let name = spec.name.clone();
     let addresses = addresses(&spec);
     let limits = Limits { connections: usize::from(spec.nbd.connections), ..Limits::default() };
-    let offered = Offered::open(spec)?;
+    let offered = Offered::open(spec, on_damage)?;
+    for damage in offered.losses().into_iter().flat_map(|(_, damage)| damage) {
+        tracing::warn!("{damage}");
+    }
     let server = Server::start(Exports::new(vec![offered.export()])?, &addresses, limits)?;
     let listen: Vec<String> = server.addresses().map(|address| Listen::from(address).to_string()).collect();
     tracing::info!("{name}: {}, {}, at {}", offered.kind(), offered.size(), listen.join(", "));

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use anyhow::bail;
 use parking_lot::Mutex;
+use umbrella_block::hybrid::Losses;
 use umbrella_block::serve::nbd::{Server, Stats};
 use umbrella_fs::control::socket::Service;
 use umbrella_units::ByteSize;
@@ -111,9 +112,10 @@ impl DiskService {
         let stats = offered.cache_stats();
         let refuses = stats.as_ref().and_then(|stats| stats.refuses_writes.clone());
         let at_risk = match (&refuses, offered.hybrid()) {
-            (Some(_), Some(hybrid)) => hybrid.at_risk().into_iter().take(MOST_RANGES).collect(),
+            (Some(_), Some(hybrid)) => hybrid.at_risk(),
             _ => Vec::new(),
         };
+        let (losses, damage) = offered.losses().unwrap_or_default();
         let drain_failure = stats.and_then(|stats| stats.drain_failure);
         DiskStatus {
             name: offered.spec.name.to_string(),
@@ -130,8 +132,8 @@ impl DiskService {
             clients: connections,
             power: offered.power(),
             cache: offered.cache_status(),
-            trouble: refuses.into_iter().chain(drain_failure).chain(offered.sleepless.clone()).collect(),
-            at_risk,
+            trouble: refuses.into_iter().chain(drain_failure).chain(offered.sleepless.clone()).chain(damage).collect(),
+            at_risk: at_risk.into_iter().chain(losses.at_risk).take(MOST_RANGES).collect(),
         }
     }
 
@@ -141,12 +143,13 @@ impl DiskService {
         force: bool,
         tell: &mut dyn FnMut(&Progress) -> bool,
     ) -> anyhow::Result<Detached> {
-        let (name, hybrid, Stats { connections, .. }) = self.of_served(|Served { offered, server, attached }| {
-            if let Some(attached) = attached {
-                attached.refuse_in_use()?;
-            }
-            Ok((offered.spec.name.to_string(), offered.hybrid(), server.stats()))
-        })?;
+        let (name, hybrid, keeps_flash, Stats { connections, .. }) =
+            self.of_served(|Served { offered, server, attached }| {
+                if let Some(attached) = attached {
+                    attached.refuse_in_use()?;
+                }
+                Ok((offered.spec.name.to_string(), offered.hybrid(), offered.keeps_flash(), server.stats()))
+            })?;
         if connections > 0 && !force {
             bail!("{name} is in use by NBD clients ({connections} connected); --force hangs up on them");
         }
@@ -163,7 +166,8 @@ impl DiskService {
             Ok(Err(error)) => bail!("{error}"),
             Err(_) => bail!("{name} is being taken away already"),
         }
-        let outcome = if has_cache && keep_cache { Outcome::DetachedWithCache } else { Outcome::Detached };
-        Ok(Detached { name, outcome, drained })
+        let with_cache = keeps_flash || has_cache && keep_cache;
+        let outcome = if with_cache { Outcome::DetachedWithCache } else { Outcome::Detached };
+        Ok(Detached { name, outcome, drained, lost: Some(Losses::default()) })
     }
 }

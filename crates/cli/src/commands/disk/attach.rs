@@ -26,6 +26,9 @@ EXAMPLES:
 pub(super) struct AttachArgs {
     #[command(flatten)]
     source: SourceArgs,
+    /// Of a hybrid disk whose log is damaged, offer what is whole, read-only; what is lost cannot be read.
+    #[arg(long)]
+    salvage: bool,
     /// Where the daemon logs [default: /var/log/umbrella/disk-NAME.log].
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
@@ -37,15 +40,17 @@ pub(super) struct AttachArgs {
 impl AttachArgs {
     pub(super) fn run(self, verbose: u8) -> anyhow::Result<ExitCode> {
         let spec = self.source.read()?;
+        let on_damage = serve::on_damage(&spec, self.salvage)?;
         serve::needs_root()?;
         let (client, request) = if place::is_served(&spec.name) {
             let (client, status) = place::client_of(&spec)?;
-            if spec.read_only && !status.read_only {
-                bail!("{} is served already, and can be written; detach it first to attach it --read-only", spec.name);
+            let option = if self.salvage { "--salvage" } else { "--read-only" };
+            if (spec.read_only || self.salvage) && !status.read_only {
+                bail!("{} is served already, and can be written; detach it first to attach it {option}", spec.name);
             }
             (client, Request::Attach)
         } else {
-            serve::start(&self.source, &spec.name, Here::Attached, self.log.as_deref(), verbose)?;
+            serve::start(&self.source, &spec.name, Here::Attached, on_damage, self.log.as_deref(), verbose)?;
             (DiskClient::new(&place::control(&spec.name)), Request::Status)
         };
         let Answer::Status(status) = client.ask(&request)? else { return Err(ClientError::Unexpected.into()) };

@@ -16,6 +16,7 @@ use super::source::SourceArgs;
 use crate::config::ConfigErrors;
 use crate::config::ErrorReport;
 use crate::config::disk::{CacheSpec, DeviceSpec, DiskSpec};
+use crate::disk::offered::unknown;
 use crate::disk::open::{self, LEAST_FLASH, Part};
 use crate::disk::place;
 use crate::output::{self, reasons};
@@ -137,7 +138,8 @@ fn look_at_halves(disk: &DiskSpec, cache: &CacheSpec, report: &mut Report) {
     match checked {
         Ok(pair) => {
             let damage = pair.as_ref().and_then(|pair| pair.damage.clone());
-            report.errors.extend(damage.map(|message| Message::Device { message }));
+            let unknown = pair.as_ref().and_then(|pair| unknown(&pair.losses));
+            report.errors.extend(damage.into_iter().chain(unknown).map(|message| Message::Device { message }));
             report.pair = pair;
         }
         Err(error) => report.errors.push(Message::Device { message: reasons(&error) }),
@@ -202,8 +204,9 @@ fn summary(report: &Report) -> String {
     let mut lines: Vec<String> = errors.chain(warnings).collect();
     if let Some(pair) = &report.pair {
         lines.push(log(pair));
-        lines.extend(pair.at_risk.iter().take(AT_RISK_SHOWN).map(|range| format!("at risk: {range}")));
-        let more = pair.at_risk.len().saturating_sub(AT_RISK_SHOWN);
+        let at_risk = &pair.losses.at_risk;
+        lines.extend(at_risk.iter().take(AT_RISK_SHOWN).map(|range| format!("at risk: {range}")));
+        let more = at_risk.len().saturating_sub(AT_RISK_SHOWN);
         lines.extend((more > 0).then(|| format!("at risk: {} more (--json has all)", count(more as u64, "range"))));
     }
     if let Some(disk) = &report.disk {

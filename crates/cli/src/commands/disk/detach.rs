@@ -7,13 +7,16 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use umbrella_block::hybrid::Losses;
 
 use super::DiskArg;
 use crate::client::ClientError;
-use crate::disk::offered::detach_unserved;
+use crate::disk::last_resort::{forget_flash, salvage};
+use crate::disk::offered::{detach_unserved, unknown};
 use crate::disk::place::{self, Meant};
 use crate::disk::protocol::{Answer, Detached, Outcome, Progress, Request};
 use crate::output;
+use crate::text::count;
 
 /// How often a line is written where there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
@@ -27,6 +30,7 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 EXAMPLES:
   umbrella disk detach
   umbrella disk detach media --keep-cache    quick: what is on flash stays there for the next start")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(super) struct DetachArgs {
     #[command(flatten)]
     disk: DiskArg,
@@ -36,6 +40,12 @@ pub(super) struct DetachArgs {
     /// Hang up on NBD clients.
     #[arg(short, long)]
     force: bool,
+    /// Of a disk that is not served and whose log is damaged, bring what is whole to the disk. What is lost is listed, and old on the disk.
+    #[arg(long, conflicts_with_all = ["keep_cache", "force", "forget_flash"])]
+    salvage: bool,
+    /// Of a disk that is not served, give up everything that is only on flash, which may be missing. What is lost is listed, if it can be known.
+    #[arg(long, conflicts_with_all = ["keep_cache", "force"])]
+    forget_flash: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -51,18 +61,29 @@ impl DetachArgs {
         if self.json {
             output::json(&detached)?;
         } else {
-            output::line(&summary(&detached))?;
+            output::print(&summary(&detached))?;
         }
         Ok(ExitCode::SUCCESS)
     }
 
     fn detach(&self, meant: &Meant, view: &mut View) -> anyhow::Result<Detached> {
-        if let (Some(spec), false) = (&meant.spec, place::is_served(&meant.name)) {
+        let served = place::is_served(&meant.name);
+        if served && (self.salvage || self.forget_flash) {
+            bail!("{0} is served; end that first (`umbrella disk detach {0} --keep-cache`)", meant.name);
+        }
+        if let (Some(spec), false) = (&meant.spec, served) {
+            if self.salvage {
+                return salvage(spec, &mut |progress| view.show(progress));
+            }
+            if self.forget_flash {
+                return forget_flash(spec);
+            }
             if self.keep_cache {
                 bail!("{} is not served: there is nothing to do", spec.name);
             }
             let drained = detach_unserved(spec, &mut |progress| view.show(progress))?;
-            return Ok(Detached { name: spec.name.to_string(), outcome: Outcome::Detached, drained });
+            let (name, lost) = (spec.name.to_string(), Some(Losses::default()));
+            return Ok(Detached { name, outcome: Outcome::Detached, drained, lost });
         }
         let request = Request::Detach { keep_cache: self.keep_cache, force: self.force };
         let answer = meant.client()?.work(&request, &mut |progress| {
@@ -100,10 +121,26 @@ impl View {
     }
 }
 
-fn summary(Detached { name, outcome, drained }: &Detached) -> String {
-    match outcome {
+/// Ranges that are shown to people.
+const SHOWN_RANGES: usize = 20;
+
+fn summary(Detached { name, outcome, drained, lost }: &Detached) -> String {
+    let mut lines = vec![match outcome {
         Outcome::Detached if drained.0 > 0 => format!("{name} is detached; {drained} brought from flash to the disk"),
         Outcome::Detached => format!("{name} is detached"),
         Outcome::DetachedWithCache => format!("{name} is detached; the flash still belongs to it"),
+        Outcome::Salvaged => format!("{name} is detached; {drained} that were whole brought from flash to the disk"),
+        Outcome::FlashForgotten => format!("{name} is detached; what only the flash had is forgotten"),
+    }];
+    match lost {
+        None => lines.push("lost: nobody knows what, the log could not be read".to_owned()),
+        Some(lost) => {
+            lines.extend(lost.at_risk.iter().take(SHOWN_RANGES).map(|range| format!("lost: {range}")));
+            let more = lost.at_risk.len().saturating_sub(SHOWN_RANGES);
+            lines.extend((more > 0).then(|| format!("lost: {} more (--json has all)", count(more as u64, "range"))));
+            lines.extend(unknown(lost));
+        }
     }
+    lines.push(String::new());
+    lines.join("\n")
 }

@@ -9,8 +9,9 @@ use serde_json::json;
 
 use super::source::SourceArgs;
 use crate::client::ClientError;
-use crate::config::disk::DiskName;
+use crate::config::disk::{DiskName, DiskSpec};
 use crate::daemon::{self, Starter};
+use crate::disk::offered::OnDamage;
 use crate::disk::place;
 use crate::disk::protocol::{Answer, DiskClient, Request};
 use crate::disk::serve::{Here, serve};
@@ -35,6 +36,9 @@ pub(super) struct ServeArgs {
     /// Also make it a block device of this machine (needs root). The log names it, and --daemon prints it.
     #[arg(long)]
     attach: bool,
+    /// Of a hybrid disk whose log is damaged, offer what is whole, read-only; what is lost cannot be read.
+    #[arg(long)]
+    salvage: bool,
     /// Go to the background once the disk can be used; if it fails, say why and end with 1.
     #[arg(short, long)]
     daemon: bool,
@@ -53,16 +57,17 @@ impl ServeArgs {
     pub(super) fn run(self, verbose: u8) -> anyhow::Result<ExitCode> {
         // Before the directory is left, which paths may be relative to.
         let spec = self.source.read()?;
+        let on_damage = on_damage(&spec, self.salvage)?;
         if self.attach {
             needs_root()?;
         }
         if self.announce {
             let starter = Starter::leave()?;
-            serve(spec, self.here(), Some(&starter)).inspect_err(|error| starter.failed(error))?;
+            serve(spec, self.here(), on_damage, Some(&starter)).inspect_err(|error| starter.failed(error))?;
         } else if self.daemon {
-            self.in_background(&spec.name, verbose)?;
+            self.in_background(&spec.name, on_damage, verbose)?;
         } else {
-            serve(spec, self.here(), None)?;
+            serve(spec, self.here(), on_damage, None)?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -71,8 +76,8 @@ impl ServeArgs {
         if self.attach { Here::Attached } else { Here::No }
     }
 
-    fn in_background(&self, name: &DiskName, verbose: u8) -> anyhow::Result<()> {
-        start(&self.source, name, self.here(), self.log.as_deref(), verbose)?;
+    fn in_background(&self, name: &DiskName, on_damage: OnDamage, verbose: u8) -> anyhow::Result<()> {
+        start(&self.source, name, self.here(), on_damage, self.log.as_deref(), verbose)?;
         if self.json || self.attach {
             let client = DiskClient::new(&place::control(name));
             let Answer::Status(status) = client.ask(&Request::Status).context("asking the new daemon")? else {
@@ -97,11 +102,21 @@ pub(super) fn needs_root() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What `--salvage` asks for; only a hybrid disk has a log.
+pub(super) fn on_damage(spec: &DiskSpec, salvage: bool) -> anyhow::Result<OnDamage> {
+    match (salvage, &spec.cache) {
+        (false, _) => Ok(OnDamage::Refuse),
+        (true, Some(_)) => Ok(OnDamage::Salvage),
+        (true, None) => bail!("{} has no flash: there is no log to salvage", spec.name),
+    }
+}
+
 /// Starts a daemon and waits for its word.
 pub(super) fn start(
     source: &SourceArgs,
     name: &DiskName,
     here: Here,
+    on_damage: OnDamage,
     log: Option<&Path>,
     verbose: u8,
 ) -> anyhow::Result<()> {
@@ -109,6 +124,9 @@ pub(super) fn start(
     let mut args = vec!["disk".into(), "serve".into(), "--announce".into()];
     if here == Here::Attached {
         args.push("--attach".into());
+    }
+    if on_damage == OnDamage::Salvage {
+        args.push("--salvage".into());
     }
     args.extend((0..verbose).map(|_| "--verbose".into()));
     args.extend(source.to_args());

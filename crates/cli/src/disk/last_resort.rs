@@ -1,0 +1,52 @@
+//! Taking apart a hybrid disk that cannot be taken apart whole: its log is damaged, or its flash is lost. Only when told so.
+
+use anyhow::{Context, bail};
+use umbrella_block::file::Access;
+use umbrella_block::hybrid::{self, Half, Losses, Salvage};
+use umbrella_units::ByteSize;
+
+use super::open::Part;
+use super::protocol::{Detached, Outcome, Progress};
+use crate::config::disk::{CacheSpec, DeviceSpec, DiskSpec};
+use crate::output::reasons;
+
+/// Brings to the disk what is whole of a damaged log; says what is lost.
+pub(crate) fn salvage(spec: &DiskSpec, tell: &mut dyn FnMut(&Progress) -> bool) -> anyhow::Result<Detached> {
+    let cache = flash_of(spec)?;
+    let (disk, flash) = (half(&spec.disk, Access::ReadWrite)?, half(&cache.flash, Access::ReadWrite)?);
+    let salvage = Salvage::open(disk, flash)?;
+    let (lost, total) = (salvage.losses(), salvage.cached());
+    salvage.detach(|done| tell(&Progress { done, total })).context("bringing to the disk what is whole")?;
+    Ok(Detached { name: spec.name.to_string(), outcome: Outcome::Salvaged, drained: total, lost: Some(lost) })
+}
+
+/// Makes the disk a plain one without what only the flash had; says what that was, if it can be known.
+pub(crate) fn forget_flash(spec: &DiskSpec) -> anyhow::Result<Detached> {
+    let cache = flash_of(spec)?;
+    let disk = half(&spec.disk, Access::ReadWrite)?;
+    let lost = match half(&cache.flash, Access::ReadOnly).and_then(|flash| Ok(Salvage::open(disk.clone(), flash)?)) {
+        Ok(salvage) => Some(Losses { at_risk: salvage.only_in_log(), ..salvage.losses() }),
+        Err(error) => {
+            tracing::warn!("what only the flash had cannot be known: {}", reasons(&error));
+            None
+        }
+    };
+    hybrid::forget_flash(&disk)?;
+    let name = spec.name.to_string();
+    Ok(Detached { name, outcome: Outcome::FlashForgotten, drained: ByteSize(0), lost })
+}
+
+fn flash_of(spec: &DiskSpec) -> anyhow::Result<&CacheSpec> {
+    match &spec.cache {
+        Some(cache) => Ok(cache),
+        None => bail!("{} has no flash", spec.name),
+    }
+}
+
+/// What holds the data of a device, without the time that it would take.
+fn half(spec: &DeviceSpec, access: Access) -> anyhow::Result<Half> {
+    match Part::open_data(spec, access)? {
+        Some(part) => Ok(part.half()),
+        None => bail!("what is in memory does not outlive its daemon"),
+    }
+}

@@ -1,0 +1,105 @@
+//! Flash that is damaged or lost: what is whole is had, what is lost is named, and nothing is given up unless told to.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use super::support::{MIB, bytes, eventually};
+use super::{House, ends, first};
+
+/// A disk that sleeps, not served, with so many random bytes that only its flash has; they begin at 1 MiB + 4 KiB of the flash.
+fn asleep_with(house: &House, data: &[u8]) -> String {
+    let config = house.hybrid("media", "fixed:timeout=0").to_str().expect("text").to_owned();
+    house.given(&["create", &config]);
+    house.given(&["serve", &config, "--daemon"]);
+    eventually("it sleeps", || house.status("media")["power"] == "standby");
+    house.write("media", data);
+    house.given(&["detach", "--keep-cache"]);
+    config
+}
+
+fn damage(house: &House) {
+    let flash = File::options().write(true).open(house.path("media.flash")).expect("it is there");
+    flash.write_all_at(&[0xff; 4096], (1 << 20) + 8192).expect("it can be written");
+}
+
+/// The only range of a list, as bytes of the disk.
+fn only_range(list: &Value) -> std::ops::Range<usize> {
+    assert_eq!(list.as_array().map(Vec::len), Some(1), "{list}");
+    let number = |name: &str| list[0][name].as_u64().expect("a number") as usize * 512;
+    number("start")..number("start") + number("sectors")
+}
+
+#[test]
+fn a_damaged_pair_is_offered_read_only_but_for_what_is_lost() {
+    let house = House::new();
+    let data = bytes(3, MIB);
+    let config = asleep_with(&house, &data);
+    damage(&house);
+    let config = config.as_str();
+    house.refused(&["attach", config], 1, &["is damaged now", "umbrella disk attach --salvage"]);
+    let report: Value = serde_json::from_slice(&house.run(&["check", config, "--json"]).stdout).expect("a document");
+    let lost = only_range(&report["pair"]["at_risk"]);
+    assert!(!lost.is_empty() && lost.len() < data.len(), "{lost:?}");
+    let before = fs::read(house.path("media.flash")).expect("it is there");
+    let attached = house.json(&["attach", config, "--salvage"]);
+    let device = File::open(attached["device"].as_str().expect("a device")).expect("it can be opened");
+    let mut read = vec![0; data.len()];
+    device.read_exact_at(&mut read[..lost.start], 0).expect("it is whole");
+    device.read_exact_at(&mut read[lost.end..], lost.end as u64).expect("it is whole");
+    device.read_exact_at(&mut [0; 4096], lost.start as u64).expect_err("it is lost");
+    drop(device);
+    assert!(read[..lost.start] == data[..lost.start] && read[lost.end..] == data[lost.end..]);
+    let status = house.status("media");
+    assert_eq!((&status["read_only"], &status["kind"]), (&Value::Bool(true), &"hybrid".into()));
+    assert_eq!(only_range(&status["at_risk"]), lost);
+    assert!(status["trouble"].to_string().contains("is damaged now"), "{status}");
+    house.refused(&["detach", config, "--salvage"], 1, &["media is served", "--keep-cache"]);
+    assert_eq!(house.json(&["detach"])["outcome"], "detached_with_cache");
+    assert!(fs::read(house.path("media.flash")).expect("it is there") == before, "nothing was written");
+}
+
+#[test]
+fn a_damaged_pair_is_taken_apart_without_what_is_lost_when_told_so() {
+    let house = House::new();
+    let data = bytes(4, MIB);
+    let config = asleep_with(&house, &data);
+    damage(&house);
+    house.refused(&["detach", &config], 1, &["is damaged now"]);
+    house.refused(&["detach", &config, "--salvage", "--keep-cache"], 2, &[]);
+    let detached = house.json(&["detach", &config, "--salvage"]);
+    assert_eq!(detached["outcome"], "salvaged");
+    let lost = only_range(&detached["lost"]["at_risk"]);
+    assert_eq!(detached["drained"], data.len() - lost.len());
+    let mut plain = data;
+    plain[lost].fill(0);
+    assert!(first(&house.path("media.disk"), plain.len()) == plain);
+    house.given(&["create", &config]);
+}
+
+#[test]
+fn a_flash_that_is_gone_is_forgotten_only_when_told_so() {
+    let house = House::new();
+    let config = asleep_with(&house, &bytes(5, MIB));
+    fs::rename(house.path("media.flash"), house.path("away")).expect("it can be renamed");
+    house.refused(&["attach", &config], 1, &["media.flash"]);
+    house.refused(&["detach", &config], 1, &["media.flash"]);
+    house.refused(&["serve", "--disk", "media.disk", "--daemon"], 1, &["belongs together with the flash"]);
+    let detached = house.json(&["detach", &config, "--forget-flash"]);
+    assert_eq!((&detached["outcome"], &detached["lost"]), (&"flash_forgotten".into(), &Value::Null));
+    house.given(&["serve", "--disk", "media.disk", "--daemon"]);
+    house.given(&["detach"]);
+}
+
+#[test]
+fn a_flash_that_is_forgotten_while_it_can_be_read_says_what_it_had() {
+    let house = House::new();
+    let config = asleep_with(&house, &bytes(6, MIB));
+    house.given(&["serve", &config, "--daemon"]);
+    house.refused(&["detach", &config, "--forget-flash"], 1, &["media is served"]);
+    ends(house.signal("media", Signal::KILL));
+    house.refused(&["detach", &config, "--forget-flash"], 0, &["forgotten", "lost: sectors 0 to 2047"]);
+    assert!(first(&house.path("media.disk"), 4096) == vec![0; 4096]);
+}
