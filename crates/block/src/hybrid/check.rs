@@ -42,9 +42,11 @@ pub struct CheckReport {
 /// Reads both halves and all of the log. An error if they are no pair; damage of the log is part of the report.
 pub fn check(disk: &Half, flash: &Half) -> Result<CheckReport, HybridError> {
     let labels = read_labels(disk, flash)?;
-    labels.refuse_changed_disk(disk, flash)?;
     let superblock = labels.superblock;
     let survey = Survey::of(flash, &superblock)?;
+    if !survey.is_empty() {
+        labels.refuse_changed_disk(disk, flash)?;
+    }
     labels.refuse_records_of(survey.epoch, disk, flash)?;
     let bytes = |sectors: u64| ByteSize(sectors * SECTOR_BYTES);
     Ok(CheckReport {

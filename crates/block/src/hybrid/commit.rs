@@ -132,7 +132,7 @@ impl Shared {
     ) -> Result<(), BlockError> {
         state.disk_needed();
         state.direct_writes.push(range);
-        let done = MutexGuard::unlocked(state, call);
+        let done = self.forget_head(state, range).and_then(|()| MutexGuard::unlocked(state, call));
         if let Some(place) = state.direct_writes.iter().position(|other| *other == range) {
             state.direct_writes.swap_remove(place);
         }
@@ -241,7 +241,7 @@ impl Shared {
         }
         state.log.commit(header.end(), header.logged());
         state.records.push_back(Record { begin: at, end: header.end(), sequence, epoch: header.epoch });
-        state.superblock.written += bytes.len() as u64;
+        state.flash_written += bytes.len() as u64;
         state.tally.records += 1;
         state.committed = through;
         while state.pending.front().is_some_and(|(number, _)| *number <= through) {

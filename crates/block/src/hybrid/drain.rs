@@ -14,7 +14,7 @@ use super::engine::{Shared, State};
 use super::error::HybridError;
 use super::format::{BLOCK_BYTES, Superblock};
 use super::gather::read_log;
-use super::pair::write_superblock;
+use super::pair;
 use crate::device::{Durability, Zeroes};
 use crate::error::{BlockError, Operation};
 
@@ -71,6 +71,10 @@ impl Shared {
 
     fn drain_chunks(&self, state: &mut MutexGuard<'_, State>) -> Result<(), HybridError> {
         self.wake(state)?;
+        let head = pair::head_range(&self.disk);
+        if state.log.map().overlaps(head) {
+            self.forget_head(state, head)?;
+        }
         let end = state.log.committed();
         state.drain_left = state.log.map().sectors();
         while state.log.tail() < end {
@@ -245,22 +249,7 @@ impl Shared {
             Some(record) => (record.begin.min(done), record.sequence, record.epoch),
             None => (done, state.next_record_sequence(), state.superblock.epoch),
         };
-        let superblock = Superblock {
-            generation: state.superblock.generation + 1,
-            tail,
-            tail_sequence,
-            tail_epoch,
-            durable: state.durable,
-            ..state.superblock
-        };
-        let written = MutexGuard::unlocked(state, || write_superblock(&*self.flash.device, &superblock));
-        if let Err(error) = written {
-            if let HybridError::Device(error) = &error {
-                self.poison(state, &self.flash, Operation::Write, error);
-            }
-            return Err(error);
-        }
-        state.superblock = Superblock { written: state.superblock.written, ..superblock };
+        self.write_label(state, |last| Some(Superblock { tail, tail_sequence, tail_epoch, ..last }))?;
         state.records.drain(..finished);
         state.log.release(tail);
         self.room.notify_all();

@@ -86,7 +86,10 @@ pub(super) struct Tally {
 pub(super) struct State {
     pub(super) log: Log,
     pub(super) records: VecDeque<Record>,
+    /// As it was written last.
     pub(super) superblock: Superblock,
+    /// Bytes ever written to the flash.
+    pub(super) flash_written: u64,
     pub(super) next_sequence: u64,
     /// Records up to this one are durable.
     pub(super) durable: u64,
@@ -103,8 +106,6 @@ pub(super) struct State {
 
     pub(super) disk: Motion,
     pub(super) slept_since: Option<Instant>,
-    /// The checksum of the disk's beginning when it was put to sleep.
-    pub(super) head: Option<u32>,
     /// Whether it is not to be put to sleep.
     pub(super) held_awake: bool,
     /// Writes to the disk under way that did not come from the log.
@@ -140,6 +141,8 @@ pub(super) struct Shared {
     pub(super) spindle: Arc<dyn Spindle>,
     pub(super) options: Options,
     pub(super) state: Mutex<State>,
+    /// Held by whoever writes the superblock; taken without the lock of the state.
+    pub(super) label: Mutex<()>,
     pub(super) committed_now: Condvar,
     pub(super) room: Condvar,
     pub(super) spun: Condvar,
@@ -163,17 +166,22 @@ impl Hybrid {
     ) -> Result<Hybrid, HybridError> {
         spindle.wake()?;
         let labels = pair::read_labels(&disk, &flash)?;
-        labels.refuse_changed_disk(&disk, &flash)?;
         let old = labels.superblock;
         let mut log = Log::new(ByteSize(old.log_size * SECTOR_BYTES), old.tail);
         let mut records = VecDeque::new();
-        let mut last_epoch = old.tail_epoch;
+        let (mut last_epoch, mut uncounted) = (old.tail_epoch, 0);
         let end = scan(&flash, &old, |header| {
             log.commit(header.end(), header.logged());
             let (end, sequence, epoch) = (header.end(), header.sequence, header.epoch);
             records.push_back(Record { begin: header.at, end, sequence, epoch });
             last_epoch = header.epoch;
+            if header.sequence > old.durable {
+                uncounted += header.sectors() * SECTOR_BYTES;
+            }
         })?;
+        if !log.map().is_empty() {
+            labels.refuse_changed_disk(&disk, &flash)?;
+        }
         labels.refuse_records_of(last_epoch, &disk, &flash)?;
         // What was just read may be in the flash's cache only: before anything says that it is durable, it has to be.
         flash.device.flush()?;
@@ -182,6 +190,7 @@ impl Hybrid {
             head: None,
             epoch: labels.tag.epoch + 1,
             durable: end.next_sequence - 1,
+            written: old.written.saturating_add(uncounted).saturating_add(pair::superblock_bytes(&*flash.device)),
             ..old
         };
         pair::begin_epoch(&disk, &flash, &superblock)?;
@@ -190,6 +199,7 @@ impl Hybrid {
             log,
             records,
             superblock,
+            flash_written: superblock.written,
             next_sequence: end.next_sequence,
             durable: end.next_sequence - 1,
             building: Building::default(),
@@ -200,7 +210,6 @@ impl Hybrid {
             committed: 0,
             disk: Motion::Spinning,
             slept_since: None,
-            head: None,
             held_awake: false,
             direct_writes: Vec::new(),
             direct_reads: 0,
@@ -230,6 +239,7 @@ impl Hybrid {
             spindle,
             options,
             state: Mutex::new(state),
+            label: Mutex::new(()),
             committed_now: Condvar::new(),
             room: Condvar::new(),
             spun: Condvar::new(),
@@ -280,15 +290,10 @@ impl Hybrid {
         self.stop_keeper();
         self.shared.flush_all()?;
         let mut state = self.shared.state.lock();
-        let head = match state.disk {
-            _ if state.log.map().is_empty() => None,
-            Motion::Asleep => state.head,
-            _ => Some(MutexGuard::unlocked(&mut state, || pair::head_of(&self.shared.disk))?),
-        };
-        let generation = state.superblock.generation + 1;
-        let superblock = Superblock { generation, head, durable: state.durable, ..state.superblock };
-        drop(state);
-        pair::write_superblock(&*self.shared.flash.device, &superblock)
+        if !state.log.map().is_empty() {
+            self.shared.note_head(&mut state)?;
+        }
+        self.shared.write_label(&mut state, Some)
     }
 
     /// Ends it for good: all that the log has goes to the disk, which is a plain disk from then on.
@@ -322,7 +327,7 @@ impl Hybrid {
             log_size: bytes(state.log.size()),
             cached: bytes(state.log.map().sectors()),
             cached_pieces: state.log.map().len() as u64,
-            flash_written: ByteSize(state.superblock.written),
+            flash_written: ByteSize(state.flash_written),
             log_laps: state.log.laps(),
             reads: tally.reads,
             reads_from_log: tally.reads_from_log,

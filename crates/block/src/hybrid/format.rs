@@ -98,8 +98,8 @@ pub struct Superblock {
     pub durable: u64,
     /// Bytes ever written to the flash.
     pub written: u64,
-    /// A checksum of the beginning of the disk when the pair was last closed in order; nothing while it is open. Who writes to the disk
-    /// without its flash changes it: a file system does when it is mounted.
+    /// A checksum of the beginning of the disk; nothing while it may be written. Who writes to the disk without its flash changes it: a file
+    /// system does when it is mounted.
     pub head: Option<u32>,
     /// Records of an earlier opening do not count from the tail on: they were left over behind what a power cut lost.
     pub tail_epoch: u64,

@@ -18,7 +18,8 @@
 //! 6. The log forgets what was drained. Only now may such a write go past the log, or the place be overwritten: earlier,
 //!    a crash would bring the old data back over the new.
 //!
-//! Putting the disk to sleep (`motor`): 1. new calls no longer go to the disk; 2. those under way end; 3. the disk is flushed; 4. standby.
+//! Putting the disk to sleep (`motor`): 1. new calls no longer go to the disk; 2. those under way end; 3. the disk is flushed; 4. the superblock says
+//! how it begins (`label`); 5. standby. A write that changes its beginning has the superblock forget that first.
 //!
 //! After a failed flush, or when the log cannot be written, the disk refuses writes; what can be read is still read, and
 //! [`Hybrid::at_risk`] names what is only in the log. A log that is damaged when it is opened is refused; [`Salvage`] gives what is whole.
@@ -34,6 +35,7 @@ mod error;
 pub mod format;
 mod gather;
 mod keeper;
+mod label;
 mod motor;
 mod occupied;
 mod pair;

@@ -7,7 +7,6 @@ use umbrella_policy::flash_cache::Moment;
 
 use super::engine::{Shared, State};
 use super::error::HybridError;
-use super::pair;
 use super::stats::Motion;
 use crate::error::{BlockError, Operation};
 
@@ -52,28 +51,28 @@ impl Shared {
         let (done, unflushed) = (state.direct_done, state.direct_done > state.direct_flushed);
         let slept = MutexGuard::unlocked(&mut state, || {
             if unflushed {
-                self.disk.device.flush().map_err(|error| (Operation::Flush, error))?;
+                self.disk.device.flush()?;
             }
-            let head = pair::head_of(&self.disk).map_err(|error| (Operation::Read, error))?;
-            self.spindle.standby().map_err(|error| (Operation::Power, error))?;
-            Ok(head)
+            Ok(())
+        });
+        let slept = slept.map_err(|error| {
+            self.poison(&mut state, &self.disk, Operation::Flush, &error);
+            error.into()
+        });
+        let slept = slept.and_then(|()| {
+            state.direct_flushed = done;
+            self.note_head(&mut state)?;
+            Ok(MutexGuard::unlocked(&mut state, || self.spindle.standby())?)
         });
         match &slept {
-            Ok(head) => {
-                state.head = Some(*head);
+            Ok(()) => {
                 state.disk = Motion::Asleep;
-                state.direct_flushed = done;
                 state.slept_since = Some(Instant::now());
                 state.tally.spin_downs += 1;
             }
-            Err((operation, error)) => {
-                state.disk = Motion::Spinning;
-                if *operation == Operation::Flush {
-                    self.poison(&mut state, &self.disk, Operation::Flush, error);
-                }
-            }
+            Err(_) => state.disk = Motion::Spinning,
         }
         self.spun.notify_all();
-        slept.map(|_| ()).map_err(|(_, error)| HybridError::Device(error))
+        slept
     }
 }

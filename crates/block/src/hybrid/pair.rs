@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use umbrella_policy::flash_cache::LogSector;
-use umbrella_units::{ByteSize, Lba, SECTOR_BYTES};
+use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 use uuid::Uuid;
 
 use super::error::HybridError;
@@ -56,16 +56,21 @@ fn tags(capacity: Lba) -> [Lba; 2] {
 /// How much of the beginning of a disk shows whether somebody wrote to it, in bytes: the superblocks of file systems lie in it.
 const HEAD_BYTES: u64 = 128 << 10;
 
+/// Where it is.
+pub(super) fn head_range(disk: &Half) -> SectorRange {
+    let capacity = offered(disk.device.geometry().capacity);
+    SectorRange { start: Lba(0), sectors: capacity.0.min(HEAD_BYTES / SECTOR_BYTES) }
+}
+
 /// The checksum of the beginning of a disk.
 pub(super) fn head_of(disk: &Half) -> Result<u32, BlockError> {
-    let capacity = offered(disk.device.geometry().capacity);
-    let mut head = vec![0; HEAD_BYTES.min(capacity.0 * SECTOR_BYTES) as usize];
+    let mut head = vec![0; head_range(disk).bytes().0 as usize];
     disk.device.read(Lba(0), &mut head)?;
     Ok(crc32c::crc32c(&head))
 }
 
 impl Labels {
-    /// What the flash has is only good for the disk as it was left.
+    /// What the flash has is only good for the disk as it was left. Of a log that has nothing, nobody need ask.
     pub(super) fn refuse_changed_disk(&self, disk: &Half, flash: &Half) -> Result<(), HybridError> {
         match self.superblock.head {
             Some(head) if head != head_of(disk)? => {
@@ -206,6 +211,11 @@ pub(super) fn write_superblock(flash: &dyn BlockDevice, superblock: &Superblock)
 /// The same for a tag.
 pub(super) fn write_tag(disk: &dyn BlockDevice, tag: &Tag) -> Result<(), HybridError> {
     write_copies(disk, tags(tag.capacity), &tag.encode())
+}
+
+/// Bytes that one superblock takes with its copies.
+pub(super) fn superblock_bytes(flash: &dyn BlockDevice) -> u64 {
+    SUPERBLOCKS.len() as u64 * u64::from(flash.geometry().logical_block)
 }
 
 fn write_copies(device: &dyn BlockDevice, places: [Lba; 2], sector: &[u8]) -> Result<(), HybridError> {

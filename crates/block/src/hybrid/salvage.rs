@@ -36,8 +36,10 @@ impl Salvage {
     /// Goes through the log. An error if the two are no pair, or the disk was written to without its flash.
     pub fn open(disk: Half, flash: Half) -> Result<Salvage, HybridError> {
         let labels = read_labels(&disk, &flash)?;
-        labels.refuse_changed_disk(&disk, &flash)?;
         let survey = Survey::of(&flash, &labels.superblock)?;
+        if !survey.is_empty() {
+            labels.refuse_changed_disk(&disk, &flash)?;
+        }
         labels.refuse_records_of(survey.epoch, &disk, &flash)?;
         Ok(Salvage { disk, flash, superblock: labels.superblock, survey })
     }

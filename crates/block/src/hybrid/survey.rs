@@ -110,6 +110,11 @@ impl Survey {
         (self.end, self.epoch) = (header.end(), header.epoch);
     }
 
+    /// Whether the log has nothing, and had nothing.
+    pub(super) fn is_empty(&self) -> bool {
+        self.map.is_empty() && self.unknown_records == 0
+    }
+
     /// Whether what the log has of these sectors is lost.
     pub(super) fn is_lost(&self, piece: &Piece) -> bool {
         let at = piece.source.at();

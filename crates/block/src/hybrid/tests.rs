@@ -6,6 +6,7 @@ mod faults;
 mod fixtures;
 mod fuzz;
 mod keeper;
+mod label;
 mod leftovers;
 mod model;
 mod salvage;

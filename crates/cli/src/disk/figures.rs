@@ -57,9 +57,11 @@ const TABLE: &[(&str, &str, Read)] = &[
     ("umbrella_cache_cached_bytes", "bytes whose newest data is only on flash (gauge)", |_, s| {
         bytes(s.cache.as_ref()?.cached)
     }),
-    ("umbrella_cache_flash_written_bytes", "bytes ever written to the flash: its wear", |_, s| {
-        bytes(s.cache.as_ref()?.flash_written)
-    }),
+    (
+        "umbrella_cache_flash_written_bytes",
+        "bytes ever written to the flash, crashes and superblocks included: its wear",
+        |_, s| bytes(s.cache.as_ref()?.flash_written),
+    ),
     ("umbrella_cache_laps_count", "how often the log was written from one end to the other", |_, s| {
         Some(Figure::Real(s.cache.as_ref()?.log_laps))
     }),

@@ -64,8 +64,8 @@ fn what_the_flash_cannot_read_is_an_error_and_the_rest_is_not() {
 #[test]
 fn a_failed_flush_of_either_half_poisons() {
     for on_disk in [true, false] {
-        // The first flushes are those of the opening.
-        let broken = Rule::on(Operation::Flush, CallFault::Error(Errno::IO)).from_nth(if on_disk { 3 } else { 4 });
+        // The first flushes are those of the opening, and of falling asleep.
+        let broken = Rule::on(Operation::Flush, CallFault::Error(Errno::IO)).from_nth(if on_disk { 3 } else { 6 });
         let (hybrid, _bed) = if on_disk { faulty(Some(broken), None) } else { faulty(None, Some(broken)) };
         if !on_disk {
             hybrid.sleep().expect("it sleeps");

@@ -1,0 +1,76 @@
+//! The superblock while the pair is open: one writes it at a time, from what the one before left.
+//!
+//! It says how the disk begins (`head`) while that is certain: from when the disk is put to sleep until the first write that changes its
+//! beginning. Who writes to the disk without its flash, mounting it for instance, changes that, so that the next
+//! opening recognises it: after an orderly end, and after a crash of a disk that slept.
+
+use parking_lot::MutexGuard;
+use umbrella_units::{SECTOR_BYTES, SectorRange};
+
+use super::engine::{Shared, State};
+use super::error::HybridError;
+use super::format::Superblock;
+use super::pair::{self, superblock_bytes, write_superblock};
+use crate::error::{BlockError, Operation};
+
+impl Shared {
+    /// Writes the superblock that `change` makes of the last one; nothing is written if it makes none. After a failure the disk refuses writes.
+    pub(super) fn write_label(
+        &self,
+        state: &mut MutexGuard<'_, State>,
+        change: impl FnOnce(Superblock) -> Option<Superblock>,
+    ) -> Result<(), HybridError> {
+        MutexGuard::unlocked(state, || {
+            let _turn = self.label.lock();
+            let superblock = {
+                let mut state = self.state.lock();
+                let Some(changed) = change(state.superblock) else { return Ok(()) };
+                state.flash_written += superblock_bytes(&*self.flash.device);
+                let superblock = state.signed(changed);
+                state.superblock.generation = superblock.generation;
+                superblock
+            };
+            let written = write_superblock(&*self.flash.device, &superblock);
+            let mut state = self.state.lock();
+            match &written {
+                Ok(()) => state.superblock = superblock,
+                Err(HybridError::Device(error)) => self.poison(&mut state, &self.flash, Operation::Write, error),
+                Err(_) => {}
+            }
+            written
+        })
+    }
+
+    /// Before a write to that range of the disk: if it changes how the disk begins, the superblock must not say so any more.
+    pub(super) fn forget_head(&self, state: &mut MutexGuard<'_, State>, range: SectorRange) -> Result<(), BlockError> {
+        if state.superblock.head.is_none() || !range.overlaps(pair::head_range(&self.disk)) {
+            return Ok(());
+        }
+        let forget = |last: Superblock| last.head.map(|_| Superblock { head: None, ..last });
+        self.write_label(state, forget).map_err(|error| error.on(&self.flash, Operation::Write))
+    }
+
+    /// Says in the superblock how the disk begins. Nobody may write to the disk meanwhile, and all that was written to it is durable.
+    pub(super) fn note_head(&self, state: &mut MutexGuard<'_, State>) -> Result<(), HybridError> {
+        if state.superblock.head.is_some() {
+            return Ok(());
+        }
+        let head = MutexGuard::unlocked(state, || pair::head_of(&self.disk))?;
+        self.write_label(state, |last| Some(Superblock { head: Some(head), ..last }))
+    }
+}
+
+impl State {
+    /// The next superblock, with what every one says: what is durable, and how much was written to flash up to there. The
+    /// next opening adds the records behind that.
+    fn signed(&self, superblock: Superblock) -> Superblock {
+        let behind = self.records.iter().rev().take_while(|record| record.sequence > self.durable);
+        let sectors: u64 = behind.map(|record| record.end.0 - record.begin.0).sum();
+        Superblock {
+            generation: self.superblock.generation + 1,
+            durable: self.durable,
+            written: self.flash_written.saturating_sub(sectors * SECTOR_BYTES),
+            ..superblock
+        }
+    }
+}
