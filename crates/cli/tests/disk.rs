@@ -285,6 +285,11 @@ fn an_attached_disk_carries_a_file_system_that_is_still_there_on_the_plain_disk(
     house.refused(&["detach", "media"], 1, &[&device, "in use", "unmount"]);
     assert_eq!(fs::read(mnt.join("file")).expect("it goes on"), data);
     run("umount", [&mnt]);
+    let stats = house.json(&["stats", "media"]);
+    let counted = |name: &str| stats[name].as_u64().expect("a count");
+    assert!(counted("umbrella_disk_written_bytes") >= 3 * MIB, "what this machine writes counts: {stats}");
+    assert!(counted("umbrella_disk_reads_count") > 0 && counted("umbrella_disk_flushes_count") > 0, "{stats}");
+    assert_eq!(counted("umbrella_disk_clients_accepted_count"), 0);
     house.given(&["detach", &device]);
     assert!(!house.path("run/disks/media").exists());
     run("e2fsck", ["-fn".as_ref(), house.path("media.disk").as_os_str()]);

@@ -29,6 +29,22 @@ enum Joined {
     Again,
 }
 
+/// Whether a write was held back before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Held {
+    No,
+    Yes,
+}
+
+impl Held {
+    /// It was held back for so long: counted once a write.
+    fn back(&mut self, state: &mut State, time: Duration) {
+        state.tally.slowed += u64::from(*self == Held::No);
+        state.tally.slowed_time += time;
+        *self = Held::Yes;
+    }
+}
+
 impl BlockDevice for Hybrid {
     fn geometry(&self) -> Geometry {
         self.shared.geometry()
@@ -74,7 +90,7 @@ impl Shared {
         let mut state = self.state.lock();
         self.touch(&mut state);
         state.tally.writes += 1;
-        let (mut done, mut logged) = (0, false);
+        let (mut done, mut logged, mut held) = (0, false, Held::No);
         while done < range.sectors {
             self.refuse_if_poisoned(&state)?;
             let rest = SectorRange { start: Lba(range.start.0 + done), sectors: range.sectors - done };
@@ -94,11 +110,11 @@ impl Shared {
             }
             let payload = head_of(payload, part.sectors);
             let piece = MutexGuard::unlocked(&mut state, || Piece::new(part, payload));
-            if let Joined::Waiting(number) = self.join(&mut state, &piece)? {
+            if let Joined::Waiting(number) = self.join(&mut state, &piece, &mut held)? {
                 self.wait_for(&mut state, number)?;
                 (done, logged) = (done + part.sectors, true);
                 self.moment(&mut state, Moment::Logged);
-                self.slow_down(&mut state, part.sectors);
+                self.slow_down(&mut state, part.sectors, &mut held);
             }
         }
         state.tally.writes_to_log += u64::from(logged);
@@ -143,7 +159,12 @@ impl Shared {
     }
 
     /// Puts a piece into the record that is being put together, as soon as there is room in the log.
-    fn join(&self, state: &mut MutexGuard<'_, State>, piece: &Piece<'_>) -> Result<Joined, BlockError> {
+    fn join(
+        &self,
+        state: &mut MutexGuard<'_, State>,
+        piece: &Piece<'_>,
+        held: &mut Held,
+    ) -> Result<Joined, BlockError> {
         if state.disk == Motion::Stopping || self.goes_to_disk(state, piece.range) {
             return Ok(Joined::Again);
         }
@@ -157,7 +178,7 @@ impl Shared {
             return Ok(Joined::Again);
         }
         if !state.log.has_room(state.building.sectors_with(piece.data())) {
-            self.wait_for_room(state)?;
+            self.wait_for_room(state, held)?;
             return Ok(Joined::Again);
         }
         state.building.add(piece);
@@ -168,7 +189,7 @@ impl Shared {
     }
 
     /// The log is full: it is drained, by the keeper or, where there is none, here.
-    fn wait_for_room(&self, state: &mut MutexGuard<'_, State>) -> Result<(), BlockError> {
+    fn wait_for_room(&self, state: &mut MutexGuard<'_, State>, held: &mut Held) -> Result<(), BlockError> {
         if !state.building.is_empty() {
             return self.lead_or_wait(state);
         }
@@ -183,8 +204,7 @@ impl Shared {
         } else {
             self.room.wait(state);
         }
-        state.tally.slowed += 1;
-        state.tally.slowed_time += begun.elapsed();
+        held.back(state, begun.elapsed());
         Ok(())
     }
 
@@ -254,7 +274,7 @@ impl Shared {
 
     /// While the log is being drained and fills up nevertheless, writers are held back the more the fuller it is: at the mark
     /// not at all, near the end for twice the time that draining as much takes.
-    fn slow_down(&self, state: &mut MutexGuard<'_, State>, sectors: u64) {
+    fn slow_down(&self, state: &mut MutexGuard<'_, State>, sectors: u64, held: &mut Held) {
         let (fill, mark) = (state.log.fill(), self.options.high.of(state.log.size()));
         if !state.draining || fill.used <= mark || fill.size == mark {
             return;
@@ -262,8 +282,7 @@ impl Shared {
         let pressure = (fill.used - mark) as f64 / (fill.size - mark) as f64;
         let seconds = 2.0 * pressure * (sectors * SECTOR_BYTES) as f64 / state.drain_rate.max(1e6);
         let delay = Duration::from_secs_f64(seconds).min(MOST_DELAY);
-        state.tally.slowed += 1;
-        state.tally.slowed_time += delay;
+        held.back(state, delay);
         MutexGuard::unlocked(state, || std::thread::sleep(delay));
     }
 

@@ -64,9 +64,9 @@ pub struct HybridStats {
     pub drain_time: Nanos,
     /// Bytes that the drain under way has yet to write, at most.
     pub drain_left: ByteSize,
-    /// Writes that were held back because the log was filling up, and for how long altogether.
+    /// Writes that were held back because the log was filling up.
     pub slowed: u64,
-    /// For how long altogether.
+    /// For how long: the sum over those writes, of which some waited at the same time.
     pub slowed_time: Nanos,
     /// Why it refuses writes; nothing when all is well.
     pub refuses_writes: Option<String>,

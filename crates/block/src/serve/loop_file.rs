@@ -27,6 +27,7 @@ use rustix::fs::FallocateFlags;
 use thiserror::Error;
 use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
+use super::traffic::{Counters, Traffic};
 use crate::device::{BlockDevice, Durability, Zeroes};
 use crate::error::BlockError;
 use crate::file::{Access, AlignedBuffer};
@@ -70,6 +71,7 @@ pub enum LoopFileError {
 #[derive(Debug)]
 pub struct LoopFile {
     folder: PathBuf,
+    counters: Arc<Counters>,
     unmounter: SessionUnmounter,
     thread: Option<JoinHandle<io::Result<()>>>,
 }
@@ -90,7 +92,9 @@ impl LoopFile {
         ];
         config.acl = SessionACL::Owner;
         config.n_threads = Some(device.geometry().queue_depth.clamp(2, MAX_THREADS) as usize);
-        let mut session = Session::new(OneFile::new(device, access), folder, &config).map_err(failed)?;
+        let file = OneFile::new(device, access);
+        let counters = Arc::clone(&file.counters);
+        let mut session = Session::new(file, folder, &config).map_err(failed)?;
         let unmounter = session.unmount_callable();
         let thread = std::thread::Builder::new().name("loop-file".to_owned());
         let serve = move || {
@@ -99,12 +103,17 @@ impl LoopFile {
             session.run()
         };
         let thread = Some(thread.spawn(serve).map_err(failed)?);
-        Ok(LoopFile { folder: folder.to_owned(), unmounter, thread })
+        Ok(LoopFile { folder: folder.to_owned(), counters, unmounter, thread })
     }
 
     /// The file to attach.
     pub fn path(&self) -> PathBuf {
         self.folder.join(NAME)
+    }
+
+    /// What was carried out so far.
+    pub fn traffic(&self) -> Traffic {
+        self.counters.so_far()
     }
 
     /// Takes the file away; fails, and goes on serving it, while it is open.
@@ -139,11 +148,12 @@ struct OneFile {
     device: Arc<dyn BlockDevice>,
     access: Access,
     since: SystemTime,
+    counters: Arc<Counters>,
 }
 
 impl OneFile {
     fn new(device: Arc<dyn BlockDevice>, access: Access) -> OneFile {
-        OneFile { device, access, since: SystemTime::now() }
+        OneFile { device, access, since: SystemTime::now(), counters: Arc::default() }
     }
 
     fn attr(&self, ino: INodeNo) -> FileAttr {
@@ -250,7 +260,10 @@ impl Filesystem for OneFile {
             buffer.reserve(length as usize);
             let room = buffer.as_mut_slice().get_mut(..length as usize).unwrap_or_default();
             match self.device.read(range.start, room) {
-                Ok(()) => reply.data(room),
+                Ok(()) => {
+                    self.counters.read(room.len());
+                    reply.data(room);
+                }
                 Err(error) => reply.error(errno(&error)),
             }
         });
@@ -272,13 +285,16 @@ impl Filesystem for OneFile {
             return reply.error(Errno::EINVAL);
         };
         match self.device.write(range.start, data, Durability::Cached) {
-            Ok(()) => reply.written(data.len() as u32),
+            Ok(()) => {
+                self.counters.write(data.len());
+                reply.written(data.len() as u32);
+            }
             Err(error) => reply.error(errno(&error)),
         }
     }
 
     fn fsync(&self, _request: &Request, _ino: INodeNo, _handle: FileHandle, _data_only: bool, reply: ReplyEmpty) {
-        done(self.device.flush(), reply);
+        done(self.device.flush().inspect(|()| self.counters.flush()), reply);
     }
 
     fn fallocate(
@@ -298,7 +314,10 @@ impl Filesystem for OneFile {
             _ => return reply.error(Errno::EOPNOTSUPP),
         };
         match OneFile::range(offset, length) {
-            Some(range) => done(self.device.write_zeroes(range, zeroes, Durability::Cached), reply),
+            Some(range) => {
+                let zeroed = self.device.write_zeroes(range, zeroes, Durability::Cached);
+                done(zeroed.inspect(|()| self.counters.other()), reply);
+            }
             None => reply.error(Errno::EINVAL),
         }
     }

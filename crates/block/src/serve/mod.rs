@@ -3,3 +3,6 @@
 pub mod loop_device;
 pub mod loop_file;
 pub mod nbd;
+mod traffic;
+
+pub use traffic::Traffic;

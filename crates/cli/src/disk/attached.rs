@@ -10,6 +10,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use umbrella_block::BlockDevice;
 use umbrella_block::file::Access;
+use umbrella_block::serve::Traffic;
 use umbrella_block::serve::loop_device::{AttachOptions, LoopDevice, LoopError};
 use umbrella_block::serve::loop_file::LoopFile;
 
@@ -65,6 +66,11 @@ impl Attached {
     /// As `/dev/loop0`.
     pub(crate) fn device(&self) -> &Path {
         self.device.path()
+    }
+
+    /// What was asked of it so far.
+    pub(crate) fn traffic(&self) -> Traffic {
+        self.file.traffic()
     }
 
     /// Fails if somebody uses it.

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use umbrella_block::emulated::Meter;
 use umbrella_block::hybrid::HybridStats;
-use umbrella_block::serve::nbd;
+use umbrella_block::serve::{Traffic, nbd};
 use umbrella_units::{ByteSize, Nanos};
 
 /// A value.
@@ -30,6 +30,8 @@ impl fmt::Display for Figure {
 #[derive(Debug, Default)]
 pub(crate) struct Sources {
     pub(crate) cache: Option<HybridStats>,
+    /// What this machine asked of the disk that is attached to it.
+    pub(crate) here: Traffic,
     /// Of an emulated disk.
     pub(crate) disk: Option<Meter>,
     /// Of emulated flash.
@@ -44,12 +46,22 @@ const TABLE: &[(&str, &str, Read)] = &[
     ("umbrella_disk_clients_refused_count", "NBD connections refused because there were too many", |nbd, _| {
         count(nbd.turned_away)
     }),
-    ("umbrella_disk_reads_count", "reads by NBD clients", |nbd, _| count(nbd.reads)),
-    ("umbrella_disk_read_bytes", "bytes read by NBD clients", |nbd, _| count(nbd.read_bytes)),
-    ("umbrella_disk_writes_count", "writes by NBD clients", |nbd, _| count(nbd.writes)),
-    ("umbrella_disk_written_bytes", "bytes written by NBD clients", |nbd, _| count(nbd.written_bytes)),
-    ("umbrella_disk_flushes_count", "flushes by NBD clients", |nbd, _| count(nbd.flushes)),
-    ("umbrella_disk_others_count", "other requests of NBD clients", |nbd, _| count(nbd.others)),
+    ("umbrella_disk_reads_count", "reads by NBD clients and this machine", |nbd, s| count(nbd.reads + s.here.reads)),
+    ("umbrella_disk_read_bytes", "bytes read by NBD clients and this machine", |nbd, s| {
+        count(nbd.read_bytes + s.here.read.0)
+    }),
+    ("umbrella_disk_writes_count", "writes by NBD clients and this machine", |nbd, s| {
+        count(nbd.writes + s.here.writes)
+    }),
+    ("umbrella_disk_written_bytes", "bytes written by NBD clients and this machine", |nbd, s| {
+        count(nbd.written_bytes + s.here.written.0)
+    }),
+    ("umbrella_disk_flushes_count", "flushes by NBD clients and this machine", |nbd, s| {
+        count(nbd.flushes + s.here.flushes)
+    }),
+    ("umbrella_disk_others_count", "other requests of NBD clients and this machine", |nbd, s| {
+        count(nbd.others + s.here.others)
+    }),
     ("umbrella_cache_used_bytes", "bytes of the log that may not be overwritten (gauge)", |_, s| {
         bytes(s.cache.as_ref()?.log_used)
     }),
@@ -79,7 +91,9 @@ const TABLE: &[(&str, &str, Read)] = &[
     ("umbrella_cache_slowed_count", "writes held back because the log was filling up", |_, s| {
         count(s.cache.as_ref()?.slowed)
     }),
-    ("umbrella_cache_slowed_seconds", "for how long altogether", |_, s| seconds(s.cache.as_ref()?.slowed_time)),
+    ("umbrella_cache_slowed_seconds", "for how long, summed over the writers that waited", |_, s| {
+        seconds(s.cache.as_ref()?.slowed_time)
+    }),
     ("umbrella_spindle_ups_count", "times the disk was woken", |_, s| count(s.cache.as_ref()?.spin_ups)),
     ("umbrella_spindle_downs_count", "times it was put to sleep", |_, s| count(s.cache.as_ref()?.spin_downs)),
     ("umbrella_spindle_asleep_seconds", "time that it slept", |_, s| seconds(s.cache.as_ref()?.asleep)),

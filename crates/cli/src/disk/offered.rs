@@ -7,6 +7,7 @@ use anyhow::{Context, bail};
 use umbrella_block::BlockDevice;
 use umbrella_block::file::Access;
 use umbrella_block::hybrid::{Hybrid, HybridError, HybridStats, Losses, Motion, Options, Salvage, finish_detach};
+use umbrella_block::serve::Traffic;
 use umbrella_block::serve::nbd::Export;
 use umbrella_block::spindle::{Power, Spindle};
 use umbrella_policy::spin_down::SpinDown;
@@ -153,10 +154,11 @@ impl Offered {
         })
     }
 
-    /// What the figures are made of, but for those of the servers.
-    pub(crate) fn sources(&self) -> Sources {
+    /// What the figures are made of, but for those of the NBD server.
+    pub(crate) fn sources(&self, here: Traffic) -> Sources {
         let meter = |part: &Part| part.emulated.as_ref().and_then(|emulated| emulated.meter().ok());
-        Sources { cache: self.cache_stats(), disk: meter(&self.disk), flash: self.flash.as_ref().and_then(meter) }
+        let flash = self.flash.as_ref().and_then(meter);
+        Sources { cache: self.cache_stats(), here, disk: meter(&self.disk), flash }
     }
 
     /// What is lost by damage, and what is damaged.

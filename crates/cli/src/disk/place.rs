@@ -4,7 +4,7 @@
 
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use thiserror::Error;
@@ -15,6 +15,9 @@ use crate::config::ConfigErrors;
 use crate::config::disk::{self, BadDiskName, DiskName, DiskSpec};
 use crate::pool;
 use crate::text::{quoted, visible};
+
+/// How long a daemon may take to end after its answer.
+const FAREWELL: Duration = Duration::from_secs(2);
 
 /// A disk that cannot be found.
 #[derive(Debug, Error)]
@@ -82,6 +85,15 @@ fn dir() -> PathBuf {
 /// Whether a daemon listens for a disk of that name.
 pub(crate) fn is_served(name: &DiskName) -> bool {
     UnixStream::connect(control(name)).is_ok()
+}
+
+/// Waits until nobody listens for a disk of that name: a daemon answers just before it ends, and whoever starts one
+/// after that must not take it for one that goes on. Gives up on one that somebody else has started meanwhile.
+pub(crate) fn wait_until_gone(name: &DiskName) {
+    let deadline = Instant::now() + FAREWELL;
+    while is_served(name) && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// All disks that are served, by name.

@@ -64,8 +64,9 @@ impl Service for DiskService {
     fn carry_out(&self, request: Request, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<Answer, Told> {
         let answer = match request {
             Request::Status => self.of_served(|served| Ok(Answer::Status(Box::new(self.status(served))))),
-            Request::Stats => self.of_served(|Served { offered, server, .. }| {
-                Ok(Answer::Stats { figures: figures(&server.stats(), &offered.sources()) })
+            Request::Stats => self.of_served(|Served { offered, server, attached }| {
+                let here = attached.as_ref().map(Attached::traffic).unwrap_or_default();
+                Ok(Answer::Stats { figures: figures(&server.stats(), &offered.sources(here)) })
             }),
             Request::Attach => self.of_served(|served| {
                 served.attach()?;

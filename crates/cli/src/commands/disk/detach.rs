@@ -90,6 +90,7 @@ impl DetachArgs {
             view.show(&progress);
         });
         let Answer::Detached(detached) = answer? else { return Err(ClientError::Unexpected.into()) };
+        place::wait_until_gone(&meant.name);
         Ok(detached)
     }
 }
