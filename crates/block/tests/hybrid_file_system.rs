@@ -149,7 +149,7 @@ fn programs_run_clean(options: Options, flash: ByteSize) {
 }
 
 fn options(when: When, algorithm: Algorithm) -> Options {
-    Options { when, algorithm, high: Percent(50), quiet: Duration::from_millis(30), ..Options::default() }
+    Options { when, algorithm, high: Percent(50), quiet: Nanos::from_millis(30), ..Options::default() }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 use umbrella_policy::flash_cache::{Moment, Piece as MapPiece, WriteRoute};
-use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
+use umbrella_units::{ByteSize, Lba, Nanos, SECTOR_BYTES, SectorRange};
 
 use super::building::{Building, Payload, Piece};
 use super::engine::{Hybrid, Record, Shared, State};
@@ -16,8 +16,6 @@ use super::stats::Motion;
 use crate::device::{BlockDevice, Durability, Geometry, Zeroes};
 use crate::error::{BlockError, Operation};
 
-/// The longest that one write is held back because the log is filling up.
-const MOST_DELAY: Duration = Duration::from_millis(250);
 /// The most sectors in one entry of zeroes, so that a drain of it is bounded: 1 TiB.
 const MOST_ZEROES: u64 = (1 << 40) / SECTOR_BYTES;
 
@@ -272,18 +270,18 @@ impl Shared {
         Ok(())
     }
 
-    /// While the log is being drained and fills up nevertheless, writers are held back the more the fuller it is: at the mark
-    /// not at all, near the end for twice the time that draining as much takes.
+    /// While the log is being drained and fills up nevertheless, writers are held back.
     fn slow_down(&self, state: &mut MutexGuard<'_, State>, sectors: u64, held: &mut Held) {
-        let (fill, mark) = (state.log.fill(), self.options.high.of(state.log.size()));
-        if !state.draining || fill.used <= mark || fill.size == mark {
+        if !state.draining {
             return;
         }
-        let pressure = (fill.used - mark) as f64 / (fill.size - mark) as f64;
-        let seconds = 2.0 * pressure * (sectors * SECTOR_BYTES) as f64 / state.drain_rate.max(1e6);
-        let delay = Duration::from_secs_f64(seconds).min(MOST_DELAY);
-        held.back(state, delay);
-        MutexGuard::unlocked(state, || std::thread::sleep(delay));
+        let size = ByteSize(sectors * SECTOR_BYTES);
+        let delay = self.options.hold_back(state.log.fill(), state.until_freed, size, state.drain_rate);
+        if delay > Nanos(0) {
+            let delay = Duration::from_nanos(delay.0);
+            held.back(state, delay);
+            MutexGuard::unlocked(state, || std::thread::sleep(delay));
+        }
     }
 
     fn read(&self, range: SectorRange, buffer: &mut [u8]) -> Result<(), BlockError> {

@@ -7,30 +7,22 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
-use umbrella_policy::flash_cache::{Chunk, DiskWrite, LogSector, Part, Planner};
+use umbrella_policy::flash_cache::{Chunk, DiskWrite, LogSector, MOST_WRITE, Part, Planner, frees, pass_end};
 use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
 use super::engine::{Shared, State};
 use super::error::HybridError;
 use super::format::{BLOCK_BYTES, Superblock};
 use super::gather::read_log;
+use super::keeper::nanos;
 use super::pair;
 use crate::device::{Durability, Zeroes};
 use crate::error::{BlockError, Operation};
 
 /// The smallest buffer, in blocks: a header and data.
 const LEAST_BUFFER: u64 = 2;
-/// What one pass covers of the log at least, in sectors: 256 MiB.
-const LEAST_PASS: u64 = (256 << 20) / SECTOR_BYTES;
-/// The longest write in one call, in sectors: 1 MiB. What others ask for waits for no more than one.
-const MOST_WRITE: u64 = (1 << 20) / SECTOR_BYTES;
 /// The longest stretch zeroed in one call, in sectors: 1 GiB.
 const MOST_ZEROED: u64 = (1 << 30) / SECTOR_BYTES;
-/// Others want the disk if they asked for something so lately.
-const LATELY: Duration = Duration::from_millis(100);
-/// The longest rest after a write.
-const MOST_REST: Duration = Duration::from_millis(500);
-
 /// A buffer with what was read for a chunk.
 type Filled = Result<(Chunk, Vec<u8>), BlockError>;
 
@@ -85,10 +77,10 @@ impl Shared {
 
     /// Brings the oldest part of the log to the disk, and frees it: a large log is not full all the time that draining it takes.
     fn drain_pass(&self, state: &mut MutexGuard<'_, State>, end: LogSector) -> Result<(), HybridError> {
-        let pass = (state.log.size() / 8).max(LEAST_PASS);
-        let until = end.min(LogSector(state.log.tail().0 + pass));
+        let until = end.min(pass_end(&state.log));
         let planner = Planner::new(self.options.algorithm, self.memory(), &state.log).up_to(until, &state.log);
         let until = planner.until();
+        state.until_freed = self.options.until_freed(&state.log, until);
         let buffers = self.options.algorithm.buffers();
         MutexGuard::unlocked(state, || {
             let (filled, to_write) = sync_channel::<Filled>(0);
@@ -100,7 +92,7 @@ impl Shared {
             std::thread::scope(|scope| {
                 // Each side ends when the other has dropped its end of a channel.
                 scope.spawn(move || self.fill(planner, &to_fill, &filled));
-                let written = self.write_chunks(&to_write, &emptied);
+                let written = self.write_chunks(&to_write, &emptied, until);
                 drop((to_write, emptied));
                 written
             })
@@ -136,7 +128,12 @@ impl Shared {
         }
     }
 
-    fn write_chunks(&self, to_write: &Receiver<Filled>, emptied: &SyncSender<Vec<u8>>) -> Result<(), HybridError> {
+    fn write_chunks(
+        &self,
+        to_write: &Receiver<Filled>,
+        emptied: &SyncSender<Vec<u8>>,
+        until: LogSector,
+    ) -> Result<(), HybridError> {
         for filled in to_write {
             let (chunk, buffer) = filled?;
             for write in &chunk.writes {
@@ -149,11 +146,9 @@ impl Shared {
             if state.stop_drain {
                 return Err(HybridError::Stopped);
             }
-            if let Some(done) = chunk.done {
-                let since = done.0.saturating_sub(state.log.tail().0);
-                if since >= state.log.size() / 8 {
-                    self.checkpoint(&mut state, done)?;
-                }
+            if let Some(done) = chunk.done.filter(|done| frees(&state.log, *done)) {
+                self.checkpoint(&mut state, done)?;
+                state.until_freed = self.options.until_freed(&state.log, until);
             }
             drop(state);
             // Nobody takes it any more when all has been read.
@@ -212,19 +207,14 @@ impl Shared {
         write()?;
         let took = begun.elapsed();
         let mut state = self.state.lock();
-        let bytes = sectors * SECTOR_BYTES;
-        state.tally.drained += bytes;
+        state.tally.drained += sectors * SECTOR_BYTES;
         state.drain_left = state.drain_left.saturating_sub(sectors);
-        let rate = bytes as f64 / took.as_secs_f64().max(1e-6);
-        state.drain_rate += (rate - state.drain_rate) / 16.0;
-        let share = f64::from(self.options.drain_share.0.clamp(1, 100)) / 100.0;
-        let urgent = state.log.fill().used >= state.log.size() - state.log.size() / 16;
-        if urgent || state.closing || state.stop_drain || share >= 1.0 || state.last_access.elapsed() > LATELY {
-            return Ok(());
-        }
-        let rest = took.mul_f64((1.0 - share) / share).min(MOST_REST);
+        state.until_freed = state.until_freed.saturating_sub(sectors);
+        let since_access = nanos(state.last_access.elapsed());
+        let rest = self.options.rest(nanos(took), since_access, state.log.fill());
+        state.drain_rate.observe(ByteSize(sectors * SECTOR_BYTES), nanos(took) + rest);
         // Whoever closes the disk need not wait for it.
-        self.keeper_rest(&mut state, rest);
+        self.keeper_rest(&mut state, Duration::from_nanos(rest.0));
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use umbrella_policy::flash_cache::{Algorithm, Log, LogSector, Moment, Percent, When};
+use umbrella_policy::flash_cache::{DrainRate, Log, LogSector, Moment, Options};
 use umbrella_policy::spin_down::SpinDown;
 use umbrella_units::{ByteSize, Lba, Nanos, SECTOR_BYTES, SectorRange};
 
@@ -22,36 +22,6 @@ use super::stats::{HybridStats, Motion};
 use crate::device::Geometry;
 use crate::error::{BlockError, Operation};
 use crate::spindle::Spindle;
-
-/// How a hybrid disk behaves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Options {
-    /// When the log is drained.
-    pub when: When,
-    /// The high mark of the log.
-    pub high: Percent,
-    /// How it is drained.
-    pub algorithm: Algorithm,
-    /// Memory for draining.
-    pub memory: ByteSize,
-    /// The share of the disk's time that draining takes while others want the disk too.
-    pub drain_share: Percent,
-    /// How long nobody may have asked for anything before the disk counts as quiet.
-    pub quiet: Duration,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            when: When::default(),
-            high: When::HIGH,
-            algorithm: Algorithm::default(),
-            memory: ByteSize(16 << 20),
-            drain_share: Percent(50),
-            quiet: Duration::from_secs(2),
-        }
-    }
-}
 
 /// A record of the log.
 #[derive(Debug, Clone, Copy)]
@@ -119,8 +89,9 @@ pub(super) struct State {
     pub(super) drain_wanted: bool,
     pub(super) stop_drain: bool,
     pub(super) drain_left: u64,
-    /// Bytes a second that the last drains made.
-    pub(super) drain_rate: f64,
+    /// Sectors that the drain has yet to write before it frees any, at most.
+    pub(super) until_freed: u64,
+    pub(super) drain_rate: DrainRate,
     pub(super) drain_failure: Option<(Instant, HybridError)>,
     pub(super) poisoned: Option<BlockError>,
     /// When the disk may sleep; nothing while it is in use.
@@ -219,7 +190,8 @@ impl Hybrid {
             drain_wanted: false,
             stop_drain: false,
             drain_left: 0,
-            drain_rate: 20e6,
+            until_freed: 0,
+            drain_rate: DrainRate::default(),
             drain_failure: None,
             poisoned: None,
             kept,
@@ -232,7 +204,7 @@ impl Hybrid {
         };
         state.disk_done();
         // The disk has just been woken.
-        state.drain_wanted = options.when.flushes(Moment::SpunUp, state.log.fill(), options.high);
+        state.drain_wanted = options.flushes(Moment::SpunUp, state.log.fill());
         let shared = Arc::new(Shared {
             disk,
             flash,
@@ -412,7 +384,7 @@ impl Shared {
 
     /// Asks for a drain if the policy wants one now.
     pub(super) fn moment(&self, state: &mut State, moment: Moment) {
-        if self.options.when.flushes(moment, state.log.fill(), self.options.high) && !state.draining {
+        if self.options.flushes(moment, state.log.fill()) && !state.draining {
             state.drain_wanted = true;
             self.keeper.notify_all();
         }

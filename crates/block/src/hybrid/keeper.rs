@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use umbrella_policy::flash_cache::Moment;
 use umbrella_units::Nanos;
 
 use super::engine::{Shared, State};
@@ -66,12 +65,12 @@ impl Shared {
             return Due::Wait(None);
         }
         let failed = state.drain_failure.as_ref().map(|(at, _)| *at + RETRY).filter(|retry| *retry > now);
-        let quiet_at = state.last_access + self.options.quiet;
         let spins = state.disk == Motion::Spinning;
-        let sleep_due = spins && !state.held_awake && state.sleep_at.is_some_and(|at| at <= now) && state.is_idle();
-        // Before it sleeps is the last moment at which a drain costs no spin-up.
-        if spins && (quiet_at <= now || sleep_due) {
-            self.moment(state, Moment::Quiet);
+        let sleep_at = state.sleep_at.filter(|_| spins && !state.held_awake && state.is_idle());
+        let (last_access, fill) = (state.after_opening(state.last_access), state.log.fill());
+        let sleeps_at = sleep_at.map(|at| state.after_opening(at));
+        if spins && self.options.flushes_at_rest(state.after_opening(now), last_access, sleeps_at, fill) {
+            state.drain_wanted = true;
         }
         if state.drain_wanted && !state.draining {
             return match failed {
@@ -79,11 +78,12 @@ impl Shared {
                 None => Due::Drain,
             };
         }
-        if sleep_due && !state.draining {
+        if sleep_at.is_some_and(|at| at <= now) && !state.draining {
             return Due::Sleep;
         }
+        let quiet_at = self.options.quiet_at(last_access, fill).and_then(|at| state.instant(at));
         Due::Wait(spins.then(|| {
-            let next = state.sleep_at.into_iter().chain((quiet_at > now).then_some(quiet_at)).min();
+            let next = state.sleep_at.into_iter().chain(quiet_at.filter(|at| *at > now)).min();
             next.map_or(now + LOOK, |next| next.clamp(now + Duration::from_millis(10), now + LOOK))
         }))
     }
@@ -112,11 +112,20 @@ impl State {
             && let Some(spin_down) = &mut self.spin_down
         {
             let deadline = spin_down.idle(nanos(self.opened.elapsed()));
-            self.sleep_at = deadline.and_then(|at| self.opened.checked_add(Duration::from_nanos(at.0)));
+            self.sleep_at = deadline.and_then(|at| self.instant(at));
         }
+    }
+
+    /// A moment, as the policies count time.
+    fn after_opening(&self, moment: Instant) -> Nanos {
+        nanos(moment.saturating_duration_since(self.opened))
+    }
+
+    fn instant(&self, time: Nanos) -> Option<Instant> {
+        self.opened.checked_add(Duration::from_nanos(time.0))
     }
 }
 
-fn nanos(time: Duration) -> Nanos {
+pub(super) fn nanos(time: Duration) -> Nanos {
     Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }

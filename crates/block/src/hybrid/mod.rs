@@ -47,7 +47,7 @@ mod survey;
 mod tests;
 
 pub use check::{CheckReport, check};
-pub use engine::{Hybrid, Options};
+pub use engine::Hybrid;
 pub use error::{Fault, HybridError};
 pub use occupied::refuse_occupied;
 pub use pair::{Half, Labels, create, finish_detach, forget_flash, read_labels, read_superblock, read_tag};
@@ -55,3 +55,4 @@ pub use recover::{End, joined, scan};
 pub use salvage::Salvage;
 pub use stats::{HybridStats, Motion};
 pub use survey::Losses;
+pub use umbrella_policy::flash_cache::Options;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use umbrella_block::BlockDevice;
 use umbrella_block::file::Access;
-use umbrella_block::hybrid::{Hybrid, HybridError, HybridStats, Losses, Motion, Options, Salvage, finish_detach};
+use umbrella_block::hybrid::{Hybrid, HybridError, HybridStats, Losses, Motion, Salvage, finish_detach};
 use umbrella_block::serve::Traffic;
 use umbrella_block::serve::nbd::Export;
 use umbrella_block::spindle::{Power, Spindle};
@@ -79,7 +79,7 @@ impl Offered {
         if let Some(sleepless) = &sleepless {
             tracing::warn!("{sleepless}");
         }
-        let hybrid = Hybrid::open(disk.half(), flash.half(), spindle, options(cache), Some(spin_down))?;
+        let hybrid = Hybrid::open(disk.half(), flash.half(), spindle, cache.settings.options, Some(spin_down))?;
         let hybrid = Some(Arc::new(hybrid));
         Ok(Offered { disk, motor: None, flash: Some(flash), sleepless, hybrid, salvage: None, spec })
     }
@@ -146,8 +146,8 @@ impl Offered {
             used: stats.log_used,
             size: stats.log_size,
             cached: stats.cached,
-            when: cache.settings.when.to_string(),
-            algorithm: cache.settings.algorithm.to_string(),
+            when: cache.settings.options.when.to_string(),
+            algorithm: cache.settings.options.algorithm.to_string(),
             spin_down: cache.settings.spin_down.to_string(),
             laps: stats.log_laps,
             draining: stats.draining.then_some(stats.drain_left),
@@ -204,7 +204,7 @@ pub(crate) fn detach_unserved(spec: &DiskSpec, tell: &mut dyn FnMut(&Progress) -
     };
     let (disk, flash) = halves(spec, cache, Access::ReadWrite)?;
     let spindle = disk.motor(&spec.disk).unwrap_or_else(|_| open::no_motor());
-    let opened = Hybrid::open(disk.half(), flash.half(), spindle, options(cache), None);
+    let opened = Hybrid::open(disk.half(), flash.half(), spindle, cache.settings.options, None);
     match opened {
         Ok(hybrid) => {
             let drained = drain(&hybrid, tell)?;
@@ -232,18 +232,6 @@ fn halves(spec: &DiskSpec, cache: &CacheSpec, access: Access) -> anyhow::Result<
     let disk = Part::open(&spec.disk, access).context("the disk")?;
     let flash = Part::open(&cache.flash, access).context("the flash")?;
     Ok((disk, flash))
-}
-
-fn options(cache: &CacheSpec) -> Options {
-    let settings = &cache.settings;
-    Options {
-        when: settings.when,
-        high: settings.high,
-        algorithm: settings.algorithm,
-        memory: settings.memory,
-        drain_share: settings.drain_share,
-        quiet: settings.quiet,
-    }
 }
 
 /// Brings all that is on flash to the disk. Returns how much that was; fails when nobody wants to be told any more.

@@ -24,9 +24,6 @@ use super::station::Station;
 use super::tally::Tally;
 use crate::experiment::LabError;
 
-/// The disk is quiet when nobody has asked for anything for so long.
-const QUIET: Nanos = Nanos::from_secs(2);
-
 /// Sectors of metadata before the data of each write.
 const LEAD: u32 = 1;
 
@@ -266,7 +263,7 @@ impl<'a, P: Probe> Engine<'a, P> {
     }
 
     fn flushes(&self, moment: Moment) -> bool {
-        self.setup.cache != Cache::Infinite && self.setup.when.flushes(moment, self.log.fill(), self.setup.high)
+        self.setup.cache != Cache::Infinite && self.setup.options().flushes(moment, self.log.fill())
     }
 
     fn moment(&mut self, moment: Moment, reason: Reason) {
@@ -392,20 +389,25 @@ impl<'a, P: Probe> Engine<'a, P> {
         self.sleep_at = self.spin_down.idle(self.now);
     }
 
-    fn quiet_at(&self) -> Option<Nanos> {
+    /// Whether the disk is awake with a log that waits to be flushed.
+    fn waits_for_rest(&self) -> bool {
         let waits = self.motion == Motion::Spinning && self.flush.is_none() && !self.flush_wanted;
-        (waits && self.log.used() > 0 && self.flushes(Moment::Quiet)).then(|| self.last_access + QUIET)
+        waits && self.setup.cache != Cache::Infinite
+    }
+
+    fn quiet_at(&self) -> Option<Nanos> {
+        self.setup.options().quiet_at(self.last_access, self.log.fill()).filter(|_| self.waits_for_rest())
     }
 
     fn fall_asleep(&mut self) {
         let may_sleep = self.motion == Motion::Spinning && !self.needed && !self.closing && !self.flush_wanted;
-        let sleep_due = may_sleep && self.sleep_at.is_some_and(|at| at <= self.now);
-        // Before it sleeps is the last moment at which a flush costs no spin-up.
-        if self.quiet_at().is_some_and(|at| sleep_due || at <= self.now) {
+        let sleep_at = self.sleep_at.filter(|_| may_sleep);
+        let (options, fill) = (self.setup.options(), self.log.fill());
+        if self.waits_for_rest() && options.flushes_at_rest(self.now, self.last_access, sleep_at, fill) {
             self.want_flush(Reason::Mark);
             return self.go_on_flushing();
         }
-        if sleep_due && self.flush.is_none() {
+        if sleep_at.is_some_and(|at| at <= self.now) && self.flush.is_none() {
             self.spin_ups = self.disk.stats().spin_ups;
             self.disk.standby(self.now);
             self.motion = Motion::Asleep;

@@ -2,11 +2,8 @@
 
 use std::collections::VecDeque;
 
-use umbrella_policy::flash_cache::{Algorithm, Chunk, DiskWrite, FlashRead, Log, LogSector, Planner};
-use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
-
-/// The longest write in one request, in sectors: 1 MiB, as the live engine has it. What others ask for waits for no more than one.
-const MOST_WRITE: u64 = (1 << 20) / SECTOR_BYTES;
+use umbrella_policy::flash_cache::{Algorithm, Chunk, DiskWrite, FlashRead, Log, LogSector, MOST_WRITE, Planner};
+use umbrella_units::{ByteSize, Lba, SectorRange};
 
 /// A chunk, and how much of it was asked for.
 struct Step {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use umbrella_model::device::profiles::{self, Options, Profile};
-use umbrella_policy::flash_cache::{Algorithm, Percent, When};
+use umbrella_policy::flash_cache::{self, Algorithm, Percent, When};
 use umbrella_policy::spin_down::{Costs, SpinDown};
 use umbrella_units::{ByteSize, Lba, Nanos};
 
@@ -75,6 +75,12 @@ impl Setup {
         self.profiles()?;
         SpinDown::parse(&self.spin_down, Costs { break_even: Nanos::NEVER })?;
         Ok(())
+    }
+
+    /// How it behaves; what it does not say is as the live engine has it unless told otherwise.
+    pub(super) fn options(&self) -> flash_cache::Options {
+        let Setup { when, high, algorithm, memory, .. } = *self;
+        flash_cache::Options { when, high, algorithm, memory, ..flash_cache::Options::default() }
     }
 
     /// The disk's and the flash's.

@@ -96,11 +96,6 @@ impl Log {
         Fill { used: self.used(), size: self.size }
     }
 
-    /// Where the next record goes, at the earliest.
-    pub fn head(&self) -> LogSector {
-        self.head
-    }
-
     /// Where the last committed record ends.
     pub fn committed(&self) -> LogSector {
         self.committed

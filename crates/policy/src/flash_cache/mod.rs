@@ -1,7 +1,7 @@
 //! The flash cache of a hybrid disk (NVCache): what is in its log, when to flush it, and in which order.
 //!
 //! While the disk sleeps, writes go to a log on flash: data behind metadata that says where it belongs. [`Log`] is the account of it, [`When`]
-//! says when it has to go to the disk, [`Planner`] in which pieces and in which order. All of it is pure: the engine of the
+//! says when it has to go to the disk, [`Planner`] in which pieces and in which order, and [`Options`] at which pace. All of it is pure: the engine of the
 //! hybrid disk and the lab run the same code.
 //!
 //! Source: Bisson and Brandt, "Flushing Policies for NVCache Enabled Hard Disks" (sections 2.1 to 2.3). `whole`, `watermark` and
@@ -10,6 +10,7 @@
 mod algorithm;
 mod log;
 mod map;
+mod options;
 mod plan;
 #[cfg(test)]
 mod tests;
@@ -18,5 +19,6 @@ mod when;
 pub use algorithm::{Algorithm, UnknownAlgorithm};
 pub use log::{Log, LogSector, Logged, WriteRoute};
 pub use map::{LogMap, Piece, Source};
+pub use options::{DrainRate, MOST_WRITE, Options, frees, pass_end};
 pub use plan::{Chunk, DiskWrite, FlashRead, Part, Planner};
 pub use when::{Fill, Moment, Percent, UnknownWhen, When};

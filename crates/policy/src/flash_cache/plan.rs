@@ -86,11 +86,6 @@ impl Planner {
         Planner { until: until.map_or(self.until, |until| until.min(self.until)), ..self }
     }
 
-    /// Sectors of a buffer.
-    pub fn buffer(&self) -> u64 {
-        self.buffer
-    }
-
     /// What is before this in the log is on the disk when the plan has come to its end.
     pub fn until(&self) -> LogSector {
         self.until

@@ -83,16 +83,6 @@ impl When {
             When::Piggyback => "piggyback",
         }
     }
-
-    /// What it does, in a line.
-    pub fn help(self) -> &'static str {
-        match self {
-            When::Each => "at every spin-up",
-            When::Full => "only when the flash is full",
-            When::Watermark => "when the flash has filled up to the high mark",
-            When::Piggyback => "at the high mark, and when the disk spins anyway and is quiet",
-        }
-    }
 }
 
 impl fmt::Display for When {

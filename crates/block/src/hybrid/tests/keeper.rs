@@ -13,7 +13,7 @@ use crate::fault::{CallFault, Faulty, Plan, Rule};
 fn kept(pair: &Pair, when: When) -> Hybrid {
     let costs = Costs { break_even: Nanos::from_secs(10) };
     let spin_down = SpinDown::parse("fixed:timeout=20ms", costs).expect("there is such a policy");
-    let options = Options { when, quiet: Duration::from_millis(10), ..Options::default() };
+    let options = Options { when, quiet: Nanos::from_millis(10), ..Options::default() };
     Hybrid::open(pair.disk.clone(), pair.flash.clone(), pair.bed.clone(), options, Some(spin_down))
         .expect("the pair can be opened")
 }
@@ -58,7 +58,7 @@ fn a_disk_that_was_woken_for_something_else_is_drained_before_it_sleeps_again() 
 /// Like [`kept`], over halves of one's own.
 fn kept_over(disk: Arc<Bed<Faulty<Memory>>>, pair: &Pair, when: When) -> Hybrid {
     let spin_down = SpinDown::parse("fixed:timeout=20ms", Costs { break_even: Nanos::from_secs(10) });
-    let options = Options { when, quiet: Duration::from_millis(10), ..Options::default() };
+    let options = Options { when, quiet: Nanos::from_millis(10), ..Options::default() };
     let spin_down = Some(spin_down.expect("there is such a policy"));
     Hybrid::open(half("disk", disk.clone()), pair.flash.clone(), disk, options, spin_down).expect("it can be opened")
 }

@@ -72,8 +72,9 @@ impl SourceArgs {
                 None => Ok(()),
             };
         };
-        settings.when = self.when.unwrap_or(settings.when);
-        settings.algorithm = self.algorithm.unwrap_or(settings.algorithm);
+        let options = &mut settings.options;
+        options.when = self.when.unwrap_or(options.when);
+        options.algorithm = self.algorithm.unwrap_or(options.algorithm);
         if let Some(spin_down) = &self.spin_down {
             settings.spin_down = spin_down.clone();
         }

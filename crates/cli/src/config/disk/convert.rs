@@ -2,11 +2,12 @@
 
 use std::ops::Range;
 use std::path::Path;
+use std::time::Duration;
 
 use toml::Spanned;
 use umbrella_model::device::{self, profile};
-use umbrella_policy::flash_cache::{Algorithm, Percent, When};
-use umbrella_units::{ByteSize, PAGE_BYTES, SECTOR_BYTES};
+use umbrella_policy::flash_cache::{Algorithm, Options, Percent, When};
+use umbrella_units::{ByteSize, Nanos, PAGE_BYTES, SECTOR_BYTES};
 
 use super::file::{CacheFile, DeviceFile, DiskFile, NbdFile};
 use super::spec::{CacheSettings, CacheSpec, DeviceSpec, DiskName, DiskSpec, NbdSpec, SleepSpec, Speed};
@@ -15,6 +16,13 @@ use crate::config::problem::Problem;
 use crate::config::values::{Number, Scalar, all_names};
 
 const MOST_CONNECTIONS: i64 = 1024;
+/// Two buffers for a few writes each, at least.
+const LEAST_MEMORY: ByteSize = ByteSize(64 << 10);
+const MOST_MEMORY: ByteSize = ByteSize(4 << 30);
+const VALID_MEMORY: &str = "64KiB to 4GiB";
+const LEAST_QUIET: Nanos = Nanos::from_millis(10);
+const MOST_QUIET: Nanos = Nanos::from_secs(3600);
+const VALID_QUIET: &str = "10ms to 1h";
 const VALID_SIZE: &str = "a multiple of 4096 bytes, and more than 0";
 
 pub(super) const KINDS: [&str; 3] = ["file", "emulated", "memory"];
@@ -160,15 +168,31 @@ fn spin_down(c: &mut Complaints, given: Option<&Spanned<String>>) -> Option<Slee
 
 fn settings(c: &mut Complaints, file: &CacheFile) -> CacheSettings {
     let default = CacheSettings::default();
-    CacheSettings {
+    let options = Options {
         when: word(c, file.when.as_ref(), &When::ALL.map(When::name)),
         algorithm: word(c, file.algorithm.as_ref(), &Algorithm::ALL.map(Algorithm::name)),
-        high: percent(c, "high", file.high.as_ref(), default.high),
-        memory: c.size("memory", file.memory.as_ref(), "more than 0 bytes").unwrap_or(default.memory),
-        drain_share: percent(c, "drain_share", file.drain_share.as_ref(), default.drain_share),
-        quiet: c.duration("quiet", file.quiet.as_ref(), default.quiet),
-        spin_down: spin_down(c, file.spin_down.as_ref()).unwrap_or(default.spin_down),
-    }
+        high: percent(c, "high", file.high.as_ref(), default.options.high),
+        memory: memory(c, file.memory.as_ref(), default.options.memory),
+        drain_share: percent(c, "drain_share", file.drain_share.as_ref(), default.options.drain_share),
+        quiet: quiet(c, file.quiet.as_ref(), default.options.quiet),
+    };
+    CacheSettings { options, spin_down: spin_down(c, file.spin_down.as_ref()).unwrap_or(default.spin_down) }
+}
+
+fn memory(c: &mut Complaints, given: Option<&Spanned<Scalar>>, default: ByteSize) -> ByteSize {
+    let size = c.size("memory", given, VALID_MEMORY).unwrap_or(default);
+    let (Some(given), false) = (given, (LEAST_MEMORY..=MOST_MEMORY).contains(&size)) else { return size };
+    let told = Problem::OutOfRange { key: "memory", given: given.get_ref().text(), valid: VALID_MEMORY };
+    c.fail(given.span(), told);
+    default
+}
+
+fn quiet(c: &mut Complaints, given: Option<&Spanned<Scalar>>, default: Nanos) -> Nanos {
+    let time = c.duration("quiet", given, Duration::from_nanos(default.0));
+    let nanos = Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+    let (Some(given), false) = (given, (LEAST_QUIET..=MOST_QUIET).contains(&nanos)) else { return nanos };
+    c.fail(given.span(), Problem::OutOfRange { key: "quiet", given: given.get_ref().text(), valid: VALID_QUIET });
+    default
 }
 
 /// One of the words, or the default.

@@ -4,15 +4,14 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 use thiserror::Error;
 use umbrella_block::serve::nbd::Address;
-use umbrella_policy::flash_cache::{Algorithm, Percent, When};
+use umbrella_policy::flash_cache::Options;
 use umbrella_policy::spin_down::{Costs, SpinDown};
 use umbrella_policy::{PolicyError, Spec};
-use umbrella_units::{ByteSize, Nanos, format_duration};
+use umbrella_units::{ByteSize, Nanos};
 
 use crate::text::quoted;
 
@@ -222,35 +221,14 @@ pub(crate) struct CacheSpec {
 /// What is done with the flash.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct CacheSettings {
-    pub(crate) when: When,
-    pub(crate) algorithm: Algorithm,
-    /// Of the flash.
-    pub(crate) high: Percent,
-    /// For draining.
-    pub(crate) memory: ByteSize,
-    /// Of the disk's time, while others want the disk too.
-    pub(crate) drain_share: Percent,
-    /// How long nobody may have asked for anything before the disk counts as quiet.
-    #[serde(serialize_with = "duration")]
-    pub(crate) quiet: Duration,
+    #[serde(flatten)]
+    pub(crate) options: Options,
     pub(crate) spin_down: SleepSpec,
-}
-
-fn duration<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&format_duration(*duration))
 }
 
 impl Default for CacheSettings {
     fn default() -> CacheSettings {
-        CacheSettings {
-            when: When::default(),
-            algorithm: Algorithm::default(),
-            high: When::HIGH,
-            memory: ByteSize(16 << 20),
-            drain_share: Percent(50),
-            quiet: Duration::from_secs(2),
-            spin_down: SleepSpec { text: "adaptive".to_owned() },
-        }
+        CacheSettings { options: Options::default(), spin_down: SleepSpec { text: "adaptive".to_owned() } }
     }
 }
 

@@ -216,8 +216,16 @@ fn mistakes_about_sleep_and_flash_are_found_and_say_what_to_write() {
             &[
                 "6:8: high must be a share from \"1%\" to \"100%\", not \"0%\"",
                 "7:15: drain_share must be a share from \"1%\" to \"100%\", not \"50\"",
-                "8:10: memory must be more than 0 bytes, not \"0\"",
+                "8:10: memory must be 64KiB to 4GiB, not \"0\"",
             ],
+        ),
+        (
+            format!("{flash}[cache]\nmemory = \"1KiB\"\nquiet = \"0s\"\n"),
+            &["6:10: memory must be 64KiB to 4GiB, not \"1KiB\"", "7:9: quiet must be 10ms to 1h, not \"0s\""],
+        ),
+        (
+            format!("{flash}[cache]\nmemory = \"5GiB\"\nquiet = \"2h\"\n"),
+            &["6:10: memory must be 64KiB to 4GiB, not \"5GiB\"", "7:9: quiet must be 10ms to 1h, not \"2h\""],
         ),
         (
             format!("{DISK}[flash]\n[cache]\nwhen = \"now\"\n"),
