@@ -172,7 +172,7 @@ impl Shared {
             return Ok(Joined::Again);
         }
         if !state.building.fits(piece) {
-            self.lead_or_wait(state)?;
+            self.write_record_or_wait(state)?;
             return Ok(Joined::Again);
         }
         if !state.log.has_room(state.building.sectors_with(piece.data())) {
@@ -189,7 +189,7 @@ impl Shared {
     /// The log is full: it is drained, by the keeper or, where there is none, here.
     fn wait_for_room(&self, state: &mut MutexGuard<'_, State>, held: &mut Held) -> Result<(), BlockError> {
         if !state.building.is_empty() {
-            return self.lead_or_wait(state);
+            return self.write_record_or_wait(state);
         }
         let begun = Instant::now();
         self.moment(state, Moment::Full);
@@ -206,29 +206,29 @@ impl Shared {
         Ok(())
     }
 
-    fn lead_or_wait(&self, state: &mut MutexGuard<'_, State>) -> Result<(), BlockError> {
-        if state.leading {
+    fn write_record_or_wait(&self, state: &mut MutexGuard<'_, State>) -> Result<(), BlockError> {
+        if state.writing_record {
             self.committed_now.wait(state);
             return self.refuse_if_poisoned(state);
         }
-        self.lead(state)
+        self.write_record(state)
     }
 
     /// Returns when the piece of that number is on flash.
     fn wait_for(&self, state: &mut MutexGuard<'_, State>, number: u64) -> Result<(), BlockError> {
         while state.committed < number {
             self.refuse_if_poisoned(state)?;
-            if state.leading {
+            if state.writing_record {
                 self.committed_now.wait(state);
             } else {
-                self.lead(state)?;
+                self.write_record(state)?;
             }
         }
         Ok(())
     }
 
     /// Writes the record that has been put together.
-    fn lead(&self, state: &mut MutexGuard<'_, State>) -> Result<(), BlockError> {
+    fn write_record(&self, state: &mut MutexGuard<'_, State>) -> Result<(), BlockError> {
         let spare = std::mem::take(&mut state.spare);
         let building = std::mem::replace(&mut state.building, Building::reuse(spare));
         let (through, sequence) = (state.joined, state.next_sequence);
@@ -244,7 +244,7 @@ impl Shared {
             return Err(error);
         };
         state.next_sequence += 1;
-        state.leading = true;
+        state.writing_record = true;
         let place = self.on_flash(state, at);
         let (superblock, durable) = (state.superblock, state.durable);
         let (header, bytes, written) = MutexGuard::unlocked(state, || {
@@ -252,7 +252,7 @@ impl Shared {
             let written = self.flash.device.write(place, &bytes, Durability::Cached);
             (header, bytes, written)
         });
-        state.leading = false;
+        state.writing_record = false;
         if let Err(error) = written {
             self.poison(state, &self.flash, Operation::Write, &error);
             return Err(error);

@@ -23,6 +23,7 @@ use crate::error::{BlockError, Operation};
 const LEAST_BUFFER: u64 = 2;
 /// The longest stretch zeroed in one call, in sectors: 1 GiB.
 const MOST_ZEROED: u64 = (1 << 30) / SECTOR_BYTES;
+
 /// A buffer with what was read for a chunk.
 type Filled = Result<(Chunk, Vec<u8>), BlockError>;
 
@@ -250,7 +251,7 @@ impl Shared {
 impl State {
     /// The number of the first record that is not in `records`.
     fn next_record_sequence(&self) -> u64 {
-        self.records.back().map_or(self.next_sequence - u64::from(self.leading), |record| record.sequence + 1)
+        self.records.back().map_or(self.next_sequence - u64::from(self.writing_record), |record| record.sequence + 1)
     }
 }
 

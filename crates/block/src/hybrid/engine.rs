@@ -69,7 +69,7 @@ pub(super) struct State {
     /// Writes that joined a record that is not on flash yet, with their numbers.
     pub(super) pending: VecDeque<(u64, SectorRange)>,
     /// Whether somebody writes a record.
-    pub(super) leading: bool,
+    pub(super) writing_record: bool,
     /// Writes that joined a record, and those of them that are on flash.
     pub(super) joined: u64,
     pub(super) committed: u64,
@@ -176,7 +176,7 @@ impl Hybrid {
             building: Building::default(),
             spare: Vec::new(),
             pending: VecDeque::new(),
-            leading: false,
+            writing_record: false,
             joined: 0,
             committed: 0,
             disk: Motion::Spinning,
@@ -298,7 +298,6 @@ impl Hybrid {
             log_used: bytes(state.log.used()),
             log_size: bytes(state.log.size()),
             cached: bytes(state.log.map().sectors()),
-            cached_pieces: state.log.map().len() as u64,
             flash_written: ByteSize(state.flash_written),
             log_laps: state.log.laps(),
             reads: tally.reads,

@@ -1,11 +1,14 @@
 //! What can be wrong with a hybrid disk.
 
+use std::fmt;
+
 use thiserror::Error;
 use umbrella_policy::flash_cache::LogSector;
 use umbrella_units::{ByteSize, SectorRange};
 use uuid::Uuid;
 
 use super::format::Damage;
+use super::occupied::Contents;
 use super::pair::Half;
 use crate::error::{BlockError, Operation};
 
@@ -27,6 +30,26 @@ pub enum Fault {
     Unreadable,
 }
 
+/// Where there is too little room.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// On this device.
+    Device(String),
+    /// Behind the file system on this disk.
+    BehindFileSystem(String),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Device(device) => f.write_str(device),
+            Place::BehindFileSystem(disk) => {
+                write!(f, "the place behind the file system on {disk} (shrink the file system first)")
+            }
+        }
+    }
+}
+
 /// What can be wrong with a hybrid disk.
 #[derive(Debug, Clone, Error)]
 pub enum HybridError {
@@ -35,7 +58,8 @@ pub enum HybridError {
     Device(#[from] BlockError),
     /// The flash has no superblock.
     #[error(
-        "{flash} is not the flash of a hybrid disk (first copy: {first}; second: {second}); `umbrella disk create` makes one"
+        "{flash} is not the flash of a hybrid disk ({first}{}); `umbrella disk create` makes one",
+        other_copy(*first, *second)
     )]
     NoSuperblock {
         /// The flash.
@@ -47,7 +71,8 @@ pub enum HybridError {
     },
     /// The disk has no tag.
     #[error(
-        "{disk} is not the disk of a hybrid disk (first copy: {first}; second: {second}); if it never was one, `umbrella disk create` makes it one"
+        "{disk} is not the disk of a hybrid disk ({first}{}); if it never was one, `umbrella disk create` makes it one",
+        other_copy(*first, *second)
     )]
     NoTag {
         /// The disk.
@@ -103,10 +128,10 @@ pub enum HybridError {
         flash: String,
     },
     /// The two do not fit.
-    #[error("{what}: has {found}, and needs {needed}")]
+    #[error("{place}: has {found}, and needs {needed}")]
     TooSmall {
         /// Which device, or which part of it.
-        what: String,
+        place: Place,
         /// How large it is.
         found: ByteSize,
         /// How large it must be.
@@ -150,14 +175,12 @@ pub enum HybridError {
         range: Option<SectorRange>,
     },
     /// Something else is there.
-    #[error("{device} already holds {what}; {remedy}")]
+    #[error("{device} already holds {contents}; {}", contents.remedy())]
     Occupied {
         /// Which device.
         device: String,
         /// What was found.
-        what: String,
-        /// What to do.
-        remedy: &'static str,
+        contents: Contents,
     },
     /// What is only in a damaged part of the log.
     #[error("the newest data of {range} was in a damaged part of the log of {flash}, and is lost")]
@@ -173,6 +196,11 @@ pub enum HybridError {
     /// It is being closed or was detached.
     #[error("the hybrid disk is closed")]
     Closed,
+}
+
+/// What is wrong with the second copy of a label, if that is something else.
+fn other_copy(first: Damage, second: Damage) -> String {
+    if first == second { String::new() } else { format!("; its copy: {second}") }
 }
 
 impl HybridError {

@@ -24,21 +24,21 @@ use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
 use uuid::Uuid;
 
 /// The version that this code writes; it reads no other.
-pub const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 1;
 /// The unit of everything on flash, in sectors.
-pub const BLOCK: u64 = 8;
+pub(super) const BLOCK: u64 = 8;
 /// The same in bytes.
-pub const BLOCK_BYTES: usize = 4096;
+pub(super) const BLOCK_BYTES: usize = 4096;
 /// Where the log begins on flash.
-pub const LOG_START: Lba = Lba((1 << 20) / SECTOR_BYTES);
+pub(super) const LOG_START: Lba = Lba((1 << 20) / SECTOR_BYTES);
 /// The smallest log, in sectors: 4 MiB.
-pub const LEAST_LOG: u64 = (4 << 20) / SECTOR_BYTES;
+pub(super) const LEAST_LOG: u64 = (4 << 20) / SECTOR_BYTES;
 /// Sectors at the end of the disk that hold its tag.
-pub const TAG_SECTORS: u64 = 2 * BLOCK;
+pub(super) const TAG_SECTORS: u64 = 2 * BLOCK;
 /// The most data in a record, in sectors: 1 MiB.
-pub const MOST_DATA: u64 = (1 << 20) / SECTOR_BYTES;
+pub(super) const MOST_DATA: u64 = (1 << 20) / SECTOR_BYTES;
 /// The most entries of a record.
-pub const MOST_ENTRIES: usize = (BLOCK_BYTES - HEADER_BYTES - 4) / ENTRY_BYTES;
+pub(super) const MOST_ENTRIES: usize = (BLOCK_BYTES - HEADER_BYTES - 4) / ENTRY_BYTES;
 
 const SUPERBLOCK_MAGIC: [u8; 8] = *b"UMBFLASH";
 const TAG_MAGIC: [u8; 8] = *b"UMB_DISK";
@@ -52,7 +52,7 @@ const ENTRY_ZEROES: u32 = 1;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[expect(missing_docs, reason = "each message says it")]
 pub enum Damage {
-    #[error("no magic number: never written, or overwritten")]
+    #[error("it has no label: never written, or overwritten")]
     Magic,
     #[error("the checksum is wrong")]
     Checksum,
@@ -66,7 +66,7 @@ pub enum Damage {
 
 /// What a superblock says of the pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub(super) enum State {
     /// The disk is only whole together with the log.
     Attached,
     /// The log is empty, and the disk no longer needs it.
@@ -75,73 +75,73 @@ pub enum State {
 
 /// Where the log is, and from where on it counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Superblock {
+pub(super) struct Superblock {
     /// This flash.
-    pub flash: Uuid,
+    pub(super) flash: Uuid,
     /// The disk that it belongs to.
-    pub disk: Uuid,
+    pub(super) disk: Uuid,
     /// Counts superblocks written.
-    pub generation: u64,
+    pub(super) generation: u64,
     /// Counts openings.
-    pub epoch: u64,
+    pub(super) epoch: u64,
     /// Whether the two are one.
-    pub state: State,
+    pub(super) state: State,
     /// Sectors that the hybrid disk offers.
-    pub capacity: Lba,
+    pub(super) capacity: Lba,
     /// Sectors of the log.
-    pub log_size: u64,
+    pub(super) log_size: u64,
     /// The first record that counts begins there.
-    pub tail: LogSector,
+    pub(super) tail: LogSector,
     /// Its sequence number, also if it was not written yet.
-    pub tail_sequence: u64,
+    pub(super) tail_sequence: u64,
     /// Records up to this sequence number were durable when this was written; less than `tail_sequence` for none.
-    pub durable: u64,
+    pub(super) durable: u64,
     /// Bytes ever written to the flash.
-    pub written: u64,
+    pub(super) written: u64,
     /// A checksum of the beginning of the disk; nothing while it may be written. Who writes to the disk without its flash changes it: a file
     /// system does when it is mounted.
-    pub head: Option<u32>,
+    pub(super) head: Option<u32>,
     /// Records of an earlier opening do not count from the tail on: they were left over behind what a power cut lost.
-    pub tail_epoch: u64,
+    pub(super) tail_epoch: u64,
 }
 
 /// Says to which flash a disk belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Tag {
+pub(super) struct Tag {
     /// This disk.
-    pub disk: Uuid,
+    pub(super) disk: Uuid,
     /// The flash that has its newest data.
-    pub flash: Uuid,
+    pub(super) flash: Uuid,
     /// Counts openings.
-    pub epoch: u64,
+    pub(super) epoch: u64,
     /// Sectors that the hybrid disk offers.
-    pub capacity: Lba,
+    pub(super) capacity: Lba,
 }
 
 /// A write in a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entry {
+pub(super) struct Entry {
     /// Where it belongs.
-    pub range: SectorRange,
+    pub(super) range: SectorRange,
     /// The checksum of its data; nothing for zeroes.
-    pub checksum: Option<u32>,
+    pub(super) checksum: Option<u32>,
 }
 
 /// The header of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Header {
+pub(super) struct Header {
     /// The flash that it was written to.
-    pub flash: Uuid,
+    pub(super) flash: Uuid,
     /// The opening in which it was written.
-    pub epoch: u64,
+    pub(super) epoch: u64,
     /// Its number: one more than that of the record before it.
-    pub sequence: u64,
+    pub(super) sequence: u64,
     /// Where it was written.
-    pub at: LogSector,
+    pub(super) at: LogSector,
     /// Records up to this number were durable when it was written.
-    pub durable: u64,
+    pub(super) durable: u64,
     /// Its writes: zeroes first, then those with data in the order of their data.
-    pub entries: Vec<Entry>,
+    pub(super) entries: Vec<Entry>,
 }
 
 struct Fields<'a> {
@@ -199,7 +199,7 @@ fn seal(mut bytes: Vec<u8>, len: usize) -> Vec<u8> {
 
 impl Superblock {
     /// Reads one; it is checked as far as it can be by itself.
-    pub fn decode(bytes: &[u8]) -> Result<Superblock, Damage> {
+    pub(super) fn decode(bytes: &[u8]) -> Result<Superblock, Damage> {
         let mut fields = open(bytes, SUPERBLOCK_BYTES, SUPERBLOCK_MAGIC)?;
         let state = match fields.u32()? {
             1 => State::Attached,
@@ -240,7 +240,7 @@ impl Superblock {
     }
 
     /// As it is written, a sector.
-    pub fn encode(&self) -> Vec<u8> {
+    pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = begin(SUPERBLOCK_MAGIC);
         let state: u32 = match self.state {
             State::Attached => 1,
@@ -262,7 +262,7 @@ impl Superblock {
 
 impl Tag {
     /// Reads one.
-    pub fn decode(bytes: &[u8]) -> Result<Tag, Damage> {
+    pub(super) fn decode(bytes: &[u8]) -> Result<Tag, Damage> {
         let mut fields = open(bytes, SUPERBLOCK_BYTES, TAG_MAGIC)?;
         let tag =
             Tag { disk: fields.uuid()?, flash: fields.uuid()?, epoch: fields.u64()?, capacity: Lba(fields.u64()?) };
@@ -270,7 +270,7 @@ impl Tag {
     }
 
     /// As it is written, a sector.
-    pub fn encode(&self) -> Vec<u8> {
+    pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = begin(TAG_MAGIC);
         bytes.extend_from_slice(self.disk.as_bytes());
         bytes.extend_from_slice(self.flash.as_bytes());
@@ -282,7 +282,7 @@ impl Tag {
 
 impl Header {
     /// Reads one, and nothing that does not fit into a record.
-    pub fn decode(bytes: &[u8]) -> Result<Header, Damage> {
+    pub(super) fn decode(bytes: &[u8]) -> Result<Header, Damage> {
         let mut fields = open(bytes, BLOCK_BYTES, RECORD_MAGIC)?;
         let count = fields.u32()? as usize;
         let flash = fields.uuid()?;
@@ -304,7 +304,7 @@ impl Header {
     }
 
     /// As it is written, a block.
-    pub fn encode(&self) -> Vec<u8> {
+    pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = begin(RECORD_MAGIC);
         bytes.extend_from_slice(&(self.entries.len() as u32).to_le_bytes());
         bytes.extend_from_slice(self.flash.as_bytes());
@@ -323,38 +323,38 @@ impl Header {
     }
 
     /// Sectors of data.
-    pub fn data(&self) -> u64 {
+    pub(super) fn data(&self) -> u64 {
         self.entries.iter().map(Entry::data).fold(0, u64::saturating_add)
     }
 
     /// Sectors of the whole record.
-    pub fn sectors(&self) -> u64 {
+    pub(super) fn sectors(&self) -> u64 {
         record_sectors(self.data())
     }
 
     /// Where the next record may begin.
-    pub fn end(&self) -> LogSector {
+    pub(super) fn end(&self) -> LogSector {
         LogSector(self.at.0 + self.sectors())
     }
 
     /// Its writes as the log keeps account of them.
-    pub fn logged(&self) -> impl Iterator<Item = Logged> + '_ {
+    pub(super) fn logged(&self) -> impl Iterator<Item = Logged> + '_ {
         let mut data = self.at.0 + BLOCK;
-        let mut lead = BLOCK as u32;
+        let mut metadata = BLOCK as u32;
         self.entries.iter().map(move |entry| {
             let range = entry.range;
             if entry.checksum.is_none() {
-                return Logged { range, source: Source::Zeroes(self.at), lead: 0 };
+                return Logged { range, source: Source::Zeroes(self.at), metadata: 0 };
             }
-            let logged = Logged { range, source: Source::Log(LogSector(data)), lead };
+            let logged = Logged { range, source: Source::Log(LogSector(data)), metadata };
             data += range.sectors;
-            lead = 0;
+            metadata = 0;
             logged
         })
     }
 
     /// The writes whose data is not what was written. `data` is what lies behind the header.
-    pub fn damaged<'a>(&'a self, data: &'a [u8]) -> impl Iterator<Item = Logged> + 'a {
+    pub(super) fn damaged<'a>(&'a self, data: &'a [u8]) -> impl Iterator<Item = Logged> + 'a {
         let mut rest = data;
         self.logged().zip(&self.entries).filter_map(move |(logged, entry)| {
             let checksum = entry.checksum?;
@@ -367,7 +367,7 @@ impl Header {
 
 impl Entry {
     /// Sectors of data in the record.
-    pub fn data(&self) -> u64 {
+    pub(super) fn data(&self) -> u64 {
         if self.has_data() { self.range.sectors } else { 0 }
     }
 
@@ -391,7 +391,7 @@ fn decode_entry(fields: &mut Fields<'_>) -> Result<Entry, Damage> {
 }
 
 /// Sectors of a record with so many sectors of data.
-pub fn record_sectors(data: u64) -> u64 {
+pub(super) fn record_sectors(data: u64) -> u64 {
     BLOCK + data.next_multiple_of(BLOCK)
 }
 
@@ -479,8 +479,8 @@ mod tests {
         let header = header();
         let logged: Vec<Logged> = header.logged().collect();
         assert_eq!(logged[0].source, Source::Zeroes(LogSector(16)));
-        assert_eq!((logged[1].source, logged[1].lead), (Source::Log(LogSector(24)), 8));
-        assert_eq!((logged[2].source, logged[2].lead), (Source::Log(LogSector(27)), 0));
+        assert_eq!((logged[1].source, logged[1].metadata), (Source::Log(LogSector(24)), 8));
+        assert_eq!((logged[2].source, logged[2].metadata), (Source::Log(LogSector(27)), 0));
         assert_eq!((header.data(), header.sectors(), header.end()), (11, 24, LogSector(40)));
         let data = [vec![1; 1536], vec![2; 4096]].concat();
         let damaged = |data: &[u8]| header.damaged(data).collect::<Vec<Logged>>();

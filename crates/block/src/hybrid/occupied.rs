@@ -1,21 +1,32 @@
 //! Whether something of value is where a new pair puts its labels.
 
-use umbrella_units::{ByteSize, Lba, SECTOR_BYTES};
+use std::fmt;
 
-use super::error::HybridError;
+use umbrella_units::{ByteSize, Lba, SECTOR_BYTES};
+use uuid::Uuid;
+
+use super::error::{HybridError, Place};
 use super::format::{BLOCK_BYTES, State, TAG_SECTORS};
 use super::pair::{Half, offered, read_superblock, read_tag};
 
 /// What the start of a device can show that it holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Signature {
+pub enum Signature {
+    /// ext2, 3 or 4.
     Ext,
+    /// XFS.
     Xfs,
+    /// btrfs.
     Btrfs,
+    /// A volume of LVM.
     Lvm,
+    /// A member of an array.
     Md,
+    /// An encrypted volume.
     Luks,
+    /// A partition table.
     Table,
+    /// A boot sector, which may have a partition table.
     Boot,
 }
 
@@ -30,6 +41,52 @@ impl Signature {
             Signature::Luks => "a LUKS volume",
             Signature::Table => "a partition table",
             Signature::Boot => "a partition table or boot sector",
+        }
+    }
+}
+
+/// What is in the way of a new pair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Contents {
+    /// On the flash: the log of this disk.
+    LogOf(Uuid),
+    /// The log of a disk that is attached to it.
+    LogInUse,
+    /// On the disk: data that is only whole together with this flash.
+    HalfWith(Uuid),
+    /// On the flash, what these bytes show; nothing that is known if there are none.
+    OnFlash(Option<Signature>),
+    /// On the disk, what may use it to its end.
+    ToTheEnd(Signature),
+    /// Something where the tag would be.
+    InPlaceOfTag,
+}
+
+impl fmt::Display for Contents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Contents::LogOf(disk) => write!(f, "the log of the disk {disk}"),
+            Contents::LogInUse => f.write_str("the log of an attached disk"),
+            Contents::HalfWith(flash) => write!(f, "data that belongs together with the flash {flash}"),
+            Contents::OnFlash(Some(signature)) | Contents::ToTheEnd(signature) => f.write_str(signature.name()),
+            Contents::OnFlash(None) => f.write_str("something that is not known"),
+            Contents::InPlaceOfTag => f.write_str("something in its last 8 KiB"),
+        }
+    }
+}
+
+impl Contents {
+    /// What to do.
+    pub(super) fn remedy(&self) -> &'static str {
+        match self {
+            Contents::LogOf(_) => "detach it from that disk first (`umbrella disk detach`)",
+            Contents::LogInUse => "open the pair and detach it",
+            Contents::HalfWith(_) => "detach it from that flash first (`umbrella disk detach`)",
+            Contents::OnFlash(_) => "everything on it would be overwritten; if it is not needed, say --force",
+            Contents::ToTheEnd(_) => {
+                "which may need its last 8 KiB: give one of its partitions or volumes, or say --force"
+            }
+            Contents::InPlaceOfTag => "a tag would be written there; if it is not needed, say --force",
         }
     }
 }
@@ -59,35 +116,22 @@ fn refuse_flash(flash: &Half) -> Result<(), HybridError> {
         && superblock.state == State::Attached
         && superblock.generation > 0
     {
-        return Err(HybridError::Occupied {
-            device: flash.name.clone(),
-            what: format!("the log of the disk {}", superblock.disk),
-            remedy: "detach it from that disk first (`umbrella disk detach`)",
-        });
+        return Err(HybridError::Occupied { device: flash.name.clone(), contents: Contents::LogOf(superblock.disk) });
     }
     if read_superblock(flash).is_ok() {
         return Ok(());
     }
     let head = head(flash)?;
-    let what = match signature(&head) {
-        Some(signature) => signature.name(),
-        None if head.iter().any(|&byte| byte != 0) => "something that is not known",
-        None => return Ok(()),
-    };
-    Err(HybridError::Occupied {
-        device: flash.name.clone(),
-        what: what.to_owned(),
-        remedy: "everything on it would be overwritten; if it is not needed, say --force",
-    })
+    let found = signature(&head);
+    if found.is_none() && head.iter().all(|&byte| byte == 0) {
+        return Ok(());
+    }
+    Err(HybridError::Occupied { device: flash.name.clone(), contents: Contents::OnFlash(found) })
 }
 
 fn refuse_disk(disk: &Half) -> Result<(), HybridError> {
     if let Ok(tag) = read_tag(disk) {
-        return Err(HybridError::Occupied {
-            device: disk.name.clone(),
-            what: format!("data that belongs together with the flash {}", tag.flash),
-            remedy: "detach it from that flash first (`umbrella disk detach`)",
-        });
+        return Err(HybridError::Occupied { device: disk.name.clone(), contents: Contents::HalfWith(tag.flash) });
     }
     let capacity = disk.device.geometry().capacity;
     let kept = offered(capacity);
@@ -95,17 +139,13 @@ fn refuse_disk(disk: &Half) -> Result<(), HybridError> {
     if let Some(signature @ (Signature::Lvm | Signature::Md | Signature::Luks | Signature::Table | Signature::Boot)) =
         signature(&head)
     {
-        return Err(HybridError::Occupied {
-            device: disk.name.clone(),
-            what: signature.name().to_owned(),
-            remedy: "which may need its last 8 KiB: give one of its partitions or volumes, or say --force",
-        });
+        return Err(HybridError::Occupied { device: disk.name.clone(), contents: Contents::ToTheEnd(signature) });
     }
     if let Some(end) = file_system_end(&head)
         && end > kept.0 * SECTOR_BYTES
     {
         return Err(HybridError::TooSmall {
-            what: format!("the place behind the file system on {} (shrink the file system first)", disk.name),
+            place: Place::BehindFileSystem(disk.name.clone()),
             found: ByteSize((capacity.0 * SECTOR_BYTES).saturating_sub(end)),
             needed: ByteSize(TAG_SECTORS * SECTOR_BYTES),
         });
@@ -113,11 +153,7 @@ fn refuse_disk(disk: &Half) -> Result<(), HybridError> {
     let mut tail = vec![0; ((capacity.0 - kept.0) * SECTOR_BYTES) as usize];
     disk.device.read(Lba(kept.0), &mut tail)?;
     if tail.iter().any(|&byte| byte != 0) {
-        return Err(HybridError::Occupied {
-            device: disk.name.clone(),
-            what: "something in its last 8 KiB".to_owned(),
-            remedy: "a tag would be written there; if it is not needed, say --force",
-        });
+        return Err(HybridError::Occupied { device: disk.name.clone(), contents: Contents::InPlaceOfTag });
     }
     Ok(())
 }

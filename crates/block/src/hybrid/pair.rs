@@ -13,10 +13,14 @@ use umbrella_policy::flash_cache::LogSector;
 use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 use uuid::Uuid;
 
-use super::error::HybridError;
+use super::error::{HybridError, Place};
 use super::format::{BLOCK, BLOCK_BYTES, Damage, LEAST_LOG, LOG_START, State, Superblock, TAG_SECTORS, Tag};
+use super::occupied::Contents;
 use crate::device::{BlockDevice, Durability};
 use crate::error::BlockError;
+
+/// The smallest flash that can be put before a disk.
+pub const LEAST_FLASH: ByteSize = ByteSize((LOG_START.0 + LEAST_LOG) * SECTOR_BYTES);
 
 /// A device of a pair, with the name that users know it by.
 #[derive(Clone)]
@@ -29,11 +33,22 @@ pub struct Half {
 
 /// What the two halves say of themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Labels {
+pub(super) struct Labels {
     /// The flash.
-    pub superblock: Superblock,
+    pub(super) superblock: Superblock,
     /// The disk.
-    pub tag: Tag,
+    pub(super) tag: Tag,
+}
+
+/// A new pair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Created {
+    /// The disk.
+    pub disk: Uuid,
+    /// The flash.
+    pub flash: Uuid,
+    /// What the hybrid disk offers.
+    pub size: ByteSize,
 }
 
 /// A device whose blocks are larger than what a copy of a label may take would have the second over the first.
@@ -122,7 +137,7 @@ fn later<T>(
 }
 
 /// The superblock of a flash.
-pub fn read_superblock(flash: &Half) -> Result<Superblock, HybridError> {
+pub(super) fn read_superblock(flash: &Half) -> Result<Superblock, HybridError> {
     let capacity = flash.device.geometry().capacity;
     if capacity.0 < LOG_START.0 + LEAST_LOG {
         return Err(too_small(&flash.name, capacity, Lba(LOG_START.0 + LEAST_LOG)));
@@ -143,8 +158,13 @@ pub(super) fn offered(disk: Lba) -> Lba {
     Lba(disk.0.saturating_sub(TAG_SECTORS) / BLOCK * BLOCK)
 }
 
+/// The flash that has the newest data of a disk, if it is half of a pair.
+pub fn flash_of(disk: &Half) -> Result<Uuid, HybridError> {
+    read_tag(disk).map(|tag| tag.flash)
+}
+
 /// The tag of a disk.
-pub fn read_tag(disk: &Half) -> Result<Tag, HybridError> {
+pub(super) fn read_tag(disk: &Half) -> Result<Tag, HybridError> {
     let capacity = disk.device.geometry().capacity;
     let offered = offered(capacity);
     if offered.0 == 0 {
@@ -164,7 +184,7 @@ pub fn read_tag(disk: &Half) -> Result<Tag, HybridError> {
 }
 
 /// Both, if they belong together (steps 1 and 2).
-pub fn read_labels(disk: &Half, flash: &Half) -> Result<Labels, HybridError> {
+pub(super) fn read_labels(disk: &Half, flash: &Half) -> Result<Labels, HybridError> {
     let superblock = read_superblock(flash)?;
     if superblock.state == State::Detached {
         return Err(HybridError::Detached { flash: flash.name.clone() });
@@ -232,7 +252,7 @@ fn write_copies(device: &dyn BlockDevice, places: [Lba; 2], sector: &[u8]) -> Re
 /// Makes the two a pair: the superblock, then the tag. What the disk holds stays.
 ///
 /// The caller has made sure that nothing of value is where they go ([`refuse_occupied`](super::refuse_occupied)).
-pub fn create(disk: &Half, flash: &Half) -> Result<Labels, HybridError> {
+pub fn create(disk: &Half, flash: &Half) -> Result<Created, HybridError> {
     refuse_large_blocks(disk)?;
     refuse_large_blocks(flash)?;
     let disk_capacity = disk.device.geometry().capacity;
@@ -267,7 +287,7 @@ pub fn create(disk: &Half, flash: &Half) -> Result<Labels, HybridError> {
     wipe(&*disk.device, capacity)?;
     let tag = Tag { disk: disk_id, flash: flash_id, epoch: 1, capacity };
     write_tag(&*disk.device, &tag)?;
-    Ok(Labels { superblock, tag })
+    Ok(Created { disk: disk_id, flash: flash_id, size: ByteSize(capacity.0 * SECTOR_BYTES) })
 }
 
 /// Steps 4 and 5.
@@ -289,11 +309,7 @@ pub(super) fn part(disk: &Half, flash: &Half, superblock: &Superblock) -> Result
 pub fn finish_detach(disk: &Half, flash: &Half) -> Result<(), HybridError> {
     let superblock = read_superblock(flash)?;
     if superblock.state == State::Attached {
-        return Err(HybridError::Occupied {
-            device: flash.name.clone(),
-            what: "the log of an attached disk".to_owned(),
-            remedy: "open the pair and detach it",
-        });
+        return Err(HybridError::Occupied { device: flash.name.clone(), contents: Contents::LogInUse });
     }
     match read_tag(disk) {
         Ok(tag) if tag.disk == superblock.disk && tag.flash == superblock.flash => wipe(&*disk.device, tag.capacity),
@@ -308,11 +324,10 @@ pub fn finish_detach(disk: &Half, flash: &Half) -> Result<(), HybridError> {
     }
 }
 
-/// Takes the mark from a disk whose flash is lost: a plain disk, without what only the flash had. Returns what the mark said.
-pub fn forget_flash(disk: &Half) -> Result<Tag, HybridError> {
+/// Takes the mark from a disk whose flash is lost: a plain disk, without what only the flash had.
+pub fn forget_flash(disk: &Half) -> Result<(), HybridError> {
     let tag = read_tag(disk)?;
-    wipe(&*disk.device, tag.capacity)?;
-    Ok(tag)
+    wipe(&*disk.device, tag.capacity)
 }
 
 /// Zeroes the two blocks of a label.
@@ -323,7 +338,7 @@ fn wipe(device: &dyn BlockDevice, at: Lba) -> Result<(), HybridError> {
     Ok(())
 }
 
-fn too_small(what: &str, found: Lba, needed: Lba) -> HybridError {
+fn too_small(device: &str, found: Lba, needed: Lba) -> HybridError {
     let bytes = |sectors: Lba| ByteSize(sectors.0.saturating_mul(SECTOR_BYTES));
-    HybridError::TooSmall { what: what.to_owned(), found: bytes(found), needed: bytes(needed) }
+    HybridError::TooSmall { place: Place::Device(device.to_owned()), found: bytes(found), needed: bytes(needed) }
 }

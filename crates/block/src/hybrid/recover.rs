@@ -26,13 +26,13 @@ const MOST_WINDOW: u64 = (4 << 20) / SECTOR_BYTES;
 
 /// How the log ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct End {
+pub(super) struct End {
     /// Where the last record ends.
-    pub at: LogSector,
+    pub(super) at: LogSector,
     /// The number of the next one.
-    pub next_sequence: u64,
+    pub(super) next_sequence: u64,
     /// Whether a record was being written there.
-    pub torn: bool,
+    pub(super) torn: bool,
 }
 
 /// A record that does not count.
@@ -67,7 +67,7 @@ pub(super) struct Scanner<'a> {
 }
 
 /// Goes through the records that count, the oldest first.
-pub fn scan(flash: &Half, superblock: &Superblock, mut each: impl FnMut(&Header)) -> Result<End, HybridError> {
+pub(super) fn scan(flash: &Half, superblock: &Superblock, mut each: impl FnMut(&Header)) -> Result<End, HybridError> {
     let mut scanner = Scanner::new(flash, superblock);
     let mut at = superblock.tail;
     let mut sequence = superblock.tail_sequence;
@@ -301,7 +301,7 @@ fn read_what_can_be(flash: &Half, place: Lba, at: LogSector, buffer: &mut [u8], 
 }
 
 /// Which sectors of the disk have their newest data in the log, joined where they are adjacent.
-pub fn joined(ranges: impl IntoIterator<Item = SectorRange>) -> Vec<SectorRange> {
+pub(super) fn joined(ranges: impl IntoIterator<Item = SectorRange>) -> Vec<SectorRange> {
     let mut joined: Vec<SectorRange> = Vec::new();
     for range in ranges {
         match joined.last_mut() {

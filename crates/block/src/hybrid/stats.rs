@@ -28,8 +28,6 @@ pub struct HybridStats {
     pub log_size: ByteSize,
     /// Bytes of the disk whose newest data is only in the log.
     pub cached: ByteSize,
-    /// Pieces that they are in.
-    pub cached_pieces: u64,
     /// Bytes ever written to the flash.
     pub flash_written: ByteSize,
     /// How often the log was written from one end to the other.

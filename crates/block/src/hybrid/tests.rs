@@ -18,6 +18,8 @@ use umbrella_policy::flash_cache::{Algorithm, Percent, When};
 use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
 use super::format::{LEAST_LOG, LOG_START, TAG_SECTORS};
+use super::pair::read_superblock;
+use super::recover::scan;
 use super::*;
 use crate::device::{BlockDevice, Durability, Geometry, Zeroes};
 use crate::error::BlockError;

@@ -12,13 +12,12 @@ use rustix::io::Errno;
 use umbrella_block::BlockDevice;
 use umbrella_block::emulated::{EmulatedDisk, TimeScale};
 use umbrella_block::file::{Access, Cache, FileDevice, OpenOptions as FileOptions};
-use umbrella_block::hybrid::format::{LEAST_LOG, LOG_START};
 use umbrella_block::hybrid::{self, Half};
 use umbrella_block::memory::Memory;
 use umbrella_block::spindle::{self, NoSpindle, Spindle};
 use umbrella_model::device::{Options, Profile, profile};
 use umbrella_policy::spin_down::Costs;
-use umbrella_units::{ByteSize, Nanos, SECTOR_BYTES};
+use umbrella_units::{ByteSize, Nanos};
 
 use crate::config::disk::DeviceSpec;
 use crate::text::visible_path;
@@ -125,15 +124,12 @@ pub(crate) fn costs(spec: &DeviceSpec) -> anyhow::Result<Costs> {
 /// Why a disk should not be written on its own: it is half of a hybrid disk.
 pub(crate) fn needs_flash(spec: &DeviceSpec) -> Option<String> {
     let disk = Part::open_data(spec, Access::ReadOnly).ok()??;
-    let tag = hybrid::read_tag(&disk.half()).ok()?;
+    let flash = hybrid::flash_of(&disk.half()).ok()?;
     Some(format!(
         "{} belongs together with the flash {}: without it, its data may be old; give [flash], or serve it --read-only",
-        disk.name, tag.flash
+        disk.name, flash
     ))
 }
-
-/// The smallest flash that can be put before a disk.
-pub(crate) const LEAST_FLASH: ByteSize = ByteSize((LOG_START.0 + LEAST_LOG) * SECTOR_BYTES);
 
 /// Fails if the data of a device is what somebody uses by way of a loop device.
 pub(crate) fn refuse_looped(spec: &DeviceSpec) -> anyhow::Result<()> {

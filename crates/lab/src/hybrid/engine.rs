@@ -25,7 +25,7 @@ use super::tally::Tally;
 use crate::experiment::LabError;
 
 /// Sectors of metadata before the data of each write.
-const LEAD: u32 = 1;
+const METADATA: u32 = 1;
 
 /// What the disk does, as far as decisions go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -237,18 +237,18 @@ impl<'a, P: Probe> Engine<'a, P> {
             self.probe.direct(range);
             return true;
         }
-        let Some(record) = self.log.reserve(range.sectors + u64::from(LEAD)) else {
+        let Some(record) = self.log.reserve(range.sectors + u64::from(METADATA)) else {
             self.moment(Moment::Full, Reason::Full);
             // Even if there is nothing to flush, as for a write that is larger than the log.
             self.wake(Reason::Full);
             return false;
         };
         // It is on flash only when the flash has written it, but whatever reads it from there comes after it in the flash's queue.
-        let at = LogSector(record.0 + u64::from(LEAD));
+        let at = LogSector(record.0 + u64::from(METADATA));
         let end = LogSector(at.0 + range.sectors);
-        self.log.commit(end, [Logged { range, source: Source::Log(at), lead: LEAD }]);
+        self.log.commit(end, [Logged { range, source: Source::Log(at), metadata: METADATA }]);
         let id = self.requests.begin(arrival.at, 1);
-        let place = self.on_flash(record, range.sectors + u64::from(LEAD));
+        let place = self.on_flash(record, range.sectors + u64::from(METADATA));
         self.flash.submit(self.now, id, Op::Write, place);
         self.tally.redirected(self.now, range);
         self.probe.logged(range, at);

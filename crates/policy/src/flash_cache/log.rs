@@ -24,13 +24,13 @@ pub struct Logged {
     /// Where its data is, or that it is zeroes.
     pub source: Source,
     /// Sectors of metadata just before, that are read with it.
-    pub lead: u32,
+    pub metadata: u32,
 }
 
 impl Logged {
     /// Where what is read for it begins.
     pub fn begin(&self) -> LogSector {
-        LogSector(self.source.at().0.saturating_sub(u64::from(self.lead)))
+        LogSector(self.source.at().0.saturating_sub(u64::from(self.metadata)))
     }
 
     /// Sectors of data in the log.

@@ -103,7 +103,7 @@ impl Planner {
         let until = self.until;
         let mut waiting = log.requests(self.next).take_while(|(_, logged)| logged.source.at() < until).peekable();
         let (number, request) = waiting.next()?;
-        if self.part > 0 || u64::from(request.lead) + request.data() > self.buffer {
+        if self.part > 0 || u64::from(request.metadata) + request.data() > self.buffer {
             let chunk = self.next_part(&request);
             self.next = number + u64::from(self.part == 0);
             return Some(self.finished_before(waiting.peek(), chunk));
@@ -165,16 +165,16 @@ impl Planner {
 
     /// The next part of a request that is larger than a buffer.
     fn next_part(&mut self, request: &Logged) -> Chunk {
-        let lead = if self.part == 0 { u64::from(request.lead).min(self.buffer - 1) } else { 0 };
-        let sectors = (self.buffer - lead).min(request.range.sectors - self.part);
+        let metadata = if self.part == 0 { u64::from(request.metadata).min(self.buffer - 1) } else { 0 };
+        let sectors = (self.buffer - metadata).min(request.range.sectors - self.part);
         let data_at = request.source.at().0 + self.part;
-        let read = FlashRead { at: LogSector(data_at - lead), sectors: lead + sectors, buffer: 0 };
+        let read = FlashRead { at: LogSector(data_at - metadata), sectors: metadata + sectors, buffer: 0 };
         let range = SectorRange { start: Lba(request.range.start.0 + self.part), sectors };
         self.part += sectors;
         if self.part == request.range.sectors {
             self.part = 0;
         }
-        let write = DiskWrite { range, parts: vec![Part::Buffer { from: lead, sectors }] };
+        let write = DiskWrite { range, parts: vec![Part::Buffer { from: metadata, sectors }] };
         Chunk { reads: vec![read], writes: vec![write], done: None }
     }
 

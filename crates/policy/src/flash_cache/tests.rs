@@ -23,7 +23,7 @@ fn log_of(size: u64, writes: &[(u64, u64)]) -> Log {
 fn add(log: &mut Log, range: SectorRange) -> bool {
     let Some(at) = log.reserve(1 + range.sectors) else { return false };
     let source = Source::Log(LogSector(at.0 + 1));
-    log.commit(LogSector(at.0 + 1 + range.sectors), [Logged { range, source, lead: 1 }]);
+    log.commit(LogSector(at.0 + 1 + range.sectors), [Logged { range, source, metadata: 1 }]);
     true
 }
 
@@ -165,7 +165,7 @@ fn what_was_replaced_is_not_released_with_what_replaced_it() {
 fn zeroes_are_written_and_need_no_reading() {
     let mut log = log_of(1000, &[(0, 10)]);
     let at = log.reserve(1).expect("there is room");
-    let zeroes = |start, sectors| Logged { range: range(start, sectors), source: Source::Zeroes(at), lead: 0 };
+    let zeroes = |start, sectors| Logged { range: range(start, sectors), source: Source::Zeroes(at), metadata: 0 };
     log.commit(LogSector(at.0 + 1), [zeroes(2, 3), zeroes(500, 40)]);
     for algorithm in Algorithm::ALL {
         let chunks = chunks(&log, algorithm, 100);
@@ -220,7 +220,7 @@ impl World {
                 end += 1;
             }
         }
-        log.commit(LogSector(end), [Logged { range, source, lead: u32::from(!zero) }]);
+        log.commit(LogSector(end), [Logged { range, source, metadata: u32::from(!zero) }]);
         true
     }
 

@@ -200,8 +200,7 @@ fn taking_a_damaged_pair_apart_can_be_stopped_and_done_again() {
 #[test]
 fn a_flash_that_is_lost_for_good_is_forgotten_when_told_so() {
     let pair = three_records();
-    let tag = forget_flash(&pair.disk).expect("it has a tag");
-    assert_eq!(tag.capacity, Lba(1000));
+    forget_flash(&pair.disk).expect("it has a tag");
     assert_eq!(contents(&pair.disk), [fill(3, 1000), fill(0, TAG_SECTORS)].concat());
     assert!(matches!(pair.try_open(Options::default()).map(|_| ()), Err(HybridError::NoTag { .. })));
     assert!(matches!(forget_flash(&pair.disk), Err(HybridError::NoTag { .. })), "there is nothing to forget");

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde::Serialize;
 use umbrella_block::file::Access;
-use umbrella_block::hybrid::{self, CheckReport};
+use umbrella_block::hybrid::{self, CheckReport, LEAST_FLASH};
 use umbrella_units::ByteSize;
 
 use super::source::SourceArgs;
@@ -17,7 +17,7 @@ use crate::config::ConfigErrors;
 use crate::config::ErrorReport;
 use crate::config::disk::{CacheSpec, DeviceSpec, DiskSpec};
 use crate::disk::offered::unknown;
-use crate::disk::open::{self, LEAST_FLASH, Part};
+use crate::disk::open::{self, Part};
 use crate::disk::place;
 use crate::output::{self, reasons};
 use crate::text::{count, visible_path};

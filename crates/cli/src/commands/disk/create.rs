@@ -8,7 +8,7 @@ use clap::Args;
 use serde::Serialize;
 use umbrella_block::file::Access;
 use umbrella_block::hybrid::{self, HybridError};
-use umbrella_units::{ByteSize, SECTOR_BYTES};
+use umbrella_units::ByteSize;
 
 use super::check::too_small;
 use super::source::SourceArgs;
@@ -119,9 +119,9 @@ fn join(spec: &DiskSpec, cache: &CacheSpec, force: bool) -> anyhow::Result<(Opti
     if !force {
         hybrid::refuse_occupied(&disk, &flash)?;
     }
-    let labels = hybrid::create(&disk, &flash)?;
-    let pair = Pair { disk: labels.tag.disk.to_string(), flash: labels.tag.flash.to_string() };
-    Ok((Some(pair), Some(ByteSize(labels.tag.capacity.0 * SECTOR_BYTES))))
+    let created = hybrid::create(&disk, &flash)?;
+    let pair = Pair { disk: created.disk.to_string(), flash: created.flash.to_string() };
+    Ok((Some(pair), Some(created.size)))
 }
 
 fn summary(created: &Created) -> String {
