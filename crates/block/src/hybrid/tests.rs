@@ -10,6 +10,7 @@ mod label;
 mod leftovers;
 mod model;
 mod salvage;
+mod under_way;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,0 +1,398 @@
+//! What happens while a drain, a flush or a record is under way: a gate holds one call of a device until the test has done the rest.
+
+use std::thread::{Scope, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use umbrella_policy::spin_down::{Costs, SpinDown};
+use umbrella_units::Nanos;
+
+use super::*;
+use crate::error::Operation;
+
+/// How long anything is waited for; longer, and the test has failed.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A device whose calls of one kind stop at its gate while that is closed.
+struct Gated {
+    inner: Memory,
+    gate: Mutex<Gate>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Gate {
+    closed: Option<(Operation, SectorRange)>,
+    waiting: usize,
+    /// Writes there fail once the gate is open again.
+    broken: Option<SectorRange>,
+}
+
+impl Gated {
+    fn new(inner: Memory) -> Gated {
+        Gated { inner, gate: Mutex::default(), changed: Condvar::new() }
+    }
+
+    fn close(&self, operation: Operation, range: SectorRange) {
+        self.gate.lock().closed = Some((operation, range));
+    }
+
+    fn open(&self) {
+        self.gate.lock().closed = None;
+        self.changed.notify_all();
+    }
+
+    fn breaks(&self, range: SectorRange) {
+        self.gate.lock().broken = Some(range);
+    }
+
+    /// Returns when so many calls stand at the gate.
+    fn holds(&self, calls: usize) {
+        let mut gate = self.gate.lock();
+        self.changed.wait_while_for(&mut gate, |gate| gate.waiting < calls, PATIENCE);
+        assert!(gate.waiting >= calls, "nothing came to the gate");
+    }
+
+    fn pass(&self, operation: Operation, range: SectorRange) -> Result<(), BlockError> {
+        let mut gate = self.gate.lock();
+        let stops = |gate: &Gate| gate.closed.is_some_and(|(kind, closed)| kind == operation && closed.overlaps(range));
+        if stops(&gate) {
+            gate.waiting += 1;
+            self.changed.notify_all();
+            self.changed.wait_while_for(&mut gate, |gate| stops(gate), PATIENCE);
+            gate.waiting -= 1;
+        }
+        if operation == Operation::Write && gate.broken.is_some_and(|broken| broken.overlaps(range)) {
+            return Err(BlockError::ReadOnly { device: "broken".into() });
+        }
+        Ok(())
+    }
+}
+
+impl BlockDevice for Gated {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
+        self.pass(Operation::Read, range(at.0, buffer.len() as u64 / SECTOR_BYTES))?;
+        self.inner.read(at, buffer)
+    }
+
+    fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
+        self.pass(Operation::Write, range(at.0, data.len() as u64 / SECTOR_BYTES))?;
+        self.inner.write(at, data, durability)
+    }
+
+    fn flush(&self) -> Result<(), BlockError> {
+        self.pass(Operation::Flush, range(0, self.geometry().capacity.0))?;
+        self.inner.flush()
+    }
+
+    fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
+        self.pass(Operation::Discard, range)?;
+        self.inner.write_zeroes(range, Zeroes::Unmap, Durability::Cached)
+    }
+
+    fn write_zeroes(&self, range: SectorRange, zeroes: Zeroes, durability: Durability) -> Result<(), BlockError> {
+        self.pass(Operation::Write, range)?;
+        self.inner.write_zeroes(range, zeroes, durability)
+    }
+}
+
+/// A pair with a gate before each half.
+struct House {
+    bed: Arc<Bed<Gated>>,
+    flash: Arc<Gated>,
+}
+
+impl House {
+    fn new() -> House {
+        let bed = Bed::new(Gated::new(Memory::new(sectors(8000 + TAG_SECTORS))));
+        let house = House { bed, flash: Arc::new(Gated::new(flash_of(LEAST_LOG))) };
+        let (disk, flash) = house.halves();
+        create(&disk, &flash).expect("an empty pair can be made");
+        house
+    }
+
+    fn halves(&self) -> (Half, Half) {
+        (half("disk", self.bed.clone()), half("flash", self.flash.clone()))
+    }
+
+    fn hybrid(&self, algorithm: Algorithm) -> Hybrid {
+        let (disk, flash) = self.halves();
+        Hybrid::open(disk, flash, self.bed.clone(), by_hand(algorithm), None).expect("the pair can be opened")
+    }
+
+    /// Opened, with so many sectors of `byte` there, which only the log has.
+    fn asleep_with(&self, algorithm: Algorithm, start: u64, count: u64, byte: u8) -> Hybrid {
+        let hybrid = self.hybrid(algorithm);
+        hybrid.sleep().expect("it sleeps");
+        hybrid.write(Lba(start), &fill(byte, count), Durability::Through).expect("to the log");
+        hybrid
+    }
+
+    fn disk(&self) -> &Gated {
+        &self.bed.inner
+    }
+}
+
+fn starts<'s, T: Send + 's>(scope: &'s Scope<'s, '_>, work: impl FnOnce() -> T + Send + 's) -> ScopedJoinHandle<'s, T> {
+    scope.spawn(work)
+}
+
+fn ends<T>(work: ScopedJoinHandle<'_, T>) -> T {
+    let begun = Instant::now();
+    while !work.is_finished() {
+        assert!(begun.elapsed() < PATIENCE, "it does not end");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    work.join().expect("no panic")
+}
+
+#[test]
+fn what_is_written_discarded_and_read_while_it_is_drained_stays_the_newest() {
+    for algorithm in Algorithm::ALL {
+        let house = House::new();
+        let hybrid = house.asleep_with(algorithm, 1000, 16, 1);
+        std::thread::scope(|scope| {
+            house.disk().close(Operation::Write, range(1000, 16));
+            let drain = starts(scope, || hybrid.drain());
+            house.disk().holds(1);
+            assert_eq!(read(&hybrid, 1000, 16), fill(1, 16), "from the log");
+            hybrid.write(Lba(1004), &fill(2, 4), Durability::Cached).expect("to the log");
+            hybrid.discard(range(1000, 16)).expect("the log has newer data: nothing is discarded");
+            hybrid.write_zeroes(range(1010, 2), Zeroes::Unmap, Durability::Through).expect("to the log");
+            hybrid.flush().expect("all is durable");
+            assert_eq!(hybrid.stats().writes_to_log, 3);
+            house.disk().open();
+            ends(drain).expect("the disk is well");
+        });
+        let newest = [fill(1, 4), fill(2, 4), fill(1, 2), fill(0, 2), fill(1, 4)].concat();
+        assert_eq!(read(&hybrid, 1000, 16), newest, "{algorithm}");
+        assert_eq!(hybrid.at_risk(), [range(1004, 4), range(1010, 2)], "{algorithm}");
+        drop(hybrid);
+        let hybrid = house.hybrid(algorithm);
+        assert_eq!(read(&hybrid, 1000, 16), newest, "{algorithm}, after a crash");
+        hybrid.detach().expect("the disk is well");
+        assert_eq!(read(&house.disk().inner, 1000, 16), newest, "{algorithm}, on the plain disk");
+    }
+}
+
+#[test]
+fn a_record_that_is_written_while_a_drain_ends_counts_after_a_crash() {
+    let house = House::new();
+    let hybrid = house.asleep_with(Algorithm::Whole, 1000, 16, 1);
+    std::thread::scope(|scope| {
+        house.disk().close(Operation::Write, range(1000, 16));
+        let drain = starts(scope, || hybrid.drain());
+        house.disk().holds(1);
+        house.flash.close(Operation::Write, range(LOG_START.0, LEAST_LOG));
+        let write = starts(scope, || hybrid.write(Lba(1000), &fill(2, 16), Durability::Through));
+        house.flash.holds(1);
+        house.disk().open();
+        ends(drain).expect("the disk is well");
+        house.flash.open();
+        ends(write).expect("the flash is well");
+    });
+    assert_eq!(read(&hybrid, 1000, 16), fill(2, 16));
+    drop(hybrid);
+    assert_eq!(read(&house.hybrid(Algorithm::Whole), 1000, 16), fill(2, 16));
+}
+
+#[test]
+fn a_drain_that_fails_in_the_middle_of_a_record_leaves_the_rest_of_it_in_the_log() {
+    let house = House::new();
+    let hybrid = house.asleep_with(Algorithm::Alg1, 10, 1, 9);
+    std::thread::scope(|scope| {
+        // Two writes join one record while the one before is being written.
+        house.flash.close(Operation::Write, range(LOG_START.0, LEAST_LOG));
+        let first = starts(scope, || hybrid.write(Lba(20), &fill(8, 1), Durability::Cached));
+        house.flash.holds(1);
+        let second = starts(scope, || hybrid.write(Lba(2000), &fill(1, 1040), Durability::Cached));
+        let joined = |count| {
+            let begun = Instant::now();
+            while hybrid.shared.state.lock().joined < count {
+                assert!(begun.elapsed() < PATIENCE, "it does not join");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        joined(3);
+        let third = starts(scope, || hybrid.write(Lba(5000), &fill(2, 900), Durability::Cached));
+        joined(4);
+        house.flash.open();
+        for write in [first, second, third] {
+            ends(write).expect("the flash is well");
+        }
+    });
+    assert_eq!(hybrid.stats().records, 3);
+    hybrid.flush().expect("the flash is well");
+    house.disk().breaks(range(5000, 900));
+    hybrid.drain().expect_err("the disk is broken");
+    assert_eq!(read(&hybrid, 5000, 900), fill(2, 900));
+    drop(hybrid);
+    assert!(check(&house.halves().0, &house.halves().1).expect("it is a pair").damage.is_none());
+    house.disk().gate.lock().broken = None;
+    let hybrid = house.hybrid(Algorithm::Alg1);
+    assert_eq!(read(&hybrid, 5000, 900), fill(2, 900));
+    assert_eq!(read(&hybrid, 2000, 1040), fill(1, 1040));
+}
+
+#[test]
+fn records_of_an_earlier_opening_that_a_drain_did_not_reach_still_count() {
+    let house = House::new();
+    let hybrid = house.asleep_with(Algorithm::Alg1, 2000, 1040, 1);
+    hybrid.write(Lba(5000), &fill(2, 900), Durability::Through).expect("to the log");
+    hybrid.close().expect("it can be closed");
+    let hybrid = house.hybrid(Algorithm::Alg1);
+    house.disk().breaks(range(5000, 900));
+    hybrid.drain().expect_err("the disk is broken");
+    assert_eq!(hybrid.at_risk(), [range(5000, 900)], "the first was freed");
+    drop(hybrid);
+    house.disk().gate.lock().broken = None;
+    assert_eq!(read(&house.hybrid(Algorithm::Alg1), 5000, 900), fill(2, 900));
+}
+
+#[test]
+fn a_second_drain_waits_for_the_first() {
+    let house = House::new();
+    let hybrid = house.asleep_with(Algorithm::Whole, 1000, 16, 1);
+    std::thread::scope(|scope| {
+        house.disk().close(Operation::Write, range(1000, 16));
+        let first = starts(scope, || hybrid.drain());
+        house.disk().holds(1);
+        let second = starts(scope, || hybrid.drain());
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(!second.is_finished() && house.disk().gate.lock().waiting == 1, "nothing is drained twice");
+        house.disk().open();
+        ends(first).expect("the disk is well");
+        ends(second).expect("nothing is left");
+    });
+    assert_eq!((hybrid.stats().drains, hybrid.at_risk()), (1, vec![]));
+}
+
+#[test]
+fn a_flush_returns_only_when_what_was_written_to_the_disk_is_durable() {
+    let house = House::new();
+    let hybrid = house.hybrid(Algorithm::Whole);
+    hybrid.write(Lba(100), &fill(1, 8), Durability::Cached).expect("to the disk");
+    std::thread::scope(|scope| {
+        house.disk().close(Operation::Flush, range(0, 1));
+        let first = starts(scope, || hybrid.flush());
+        house.disk().holds(1);
+        let second = starts(scope, || hybrid.flush());
+        house.disk().holds(2);
+        // The disk is in use: it does not fall asleep now.
+        let sleep = starts(scope, || hybrid.sleep());
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(!first.is_finished() && !second.is_finished() && !sleep.is_finished());
+        house.disk().open();
+        for flush in [first, second] {
+            ends(flush).expect("the disk is well");
+        }
+        ends(sleep).expect("now it sleeps");
+    });
+    assert_eq!((hybrid.stats().disk, house.bed.disturbed()), (Motion::Asleep, 0));
+}
+
+#[test]
+fn a_disk_that_is_read_or_written_does_not_fall_asleep_under_it() {
+    for operation in [Operation::Read, Operation::Write] {
+        let house = House::new();
+        let hybrid = house.hybrid(Algorithm::Whole);
+        std::thread::scope(|scope| {
+            house.disk().close(operation, range(4000, 8));
+            let call = starts(scope, || match operation {
+                Operation::Read => hybrid.read(Lba(4000), &mut fill(0, 8)),
+                _ => hybrid.write(Lba(4000), &fill(1, 8), Durability::Cached),
+            });
+            house.disk().holds(1);
+            let sleep = starts(scope, || hybrid.sleep());
+            let begun = Instant::now();
+            while hybrid.stats().disk != Motion::Stopping {
+                assert!(begun.elapsed() < PATIENCE && !sleep.is_finished(), "it waits for {operation}");
+            }
+            // What comes now is not for the disk, which is about to sleep.
+            let later = starts(scope, || hybrid.write(Lba(4004), &fill(2, 2), Durability::Cached));
+            std::thread::sleep(Duration::from_millis(20));
+            assert!(!sleep.is_finished() && !later.is_finished());
+            house.disk().open();
+            ends(call).expect("the disk is well");
+            ends(sleep).expect("now it sleeps");
+            ends(later).expect("to the log");
+        });
+        assert_eq!((hybrid.at_risk(), house.bed.disturbed()), (vec![range(4004, 2)], 0));
+    }
+}
+
+#[test]
+fn a_write_waits_for_an_older_one_to_the_same_sectors_that_is_on_its_way_to_the_disk() {
+    let house = House::new();
+    let hybrid = house.asleep_with(Algorithm::Whole, 4004, 1, 7);
+    hybrid.wake().expect("it wakes");
+    hybrid.write(Lba(3000), &fill(1, 1), Durability::Cached).expect("to the disk");
+    std::thread::scope(|scope| {
+        house.disk().close(Operation::Write, range(4000, 1));
+        let older = starts(scope, || hybrid.write(Lba(4000), &fill(1, 4), Durability::Cached));
+        house.disk().holds(1);
+        // It overlaps what the log has, and the write that is under way.
+        let newer = starts(scope, || hybrid.write(Lba(4000), &fill(2, 8), Durability::Cached));
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(!newer.is_finished());
+        house.disk().open();
+        ends(older).expect("the disk is well");
+        ends(newer).expect("to the log");
+    });
+    hybrid.drain().expect("the disk is well");
+    assert_eq!(read(&house.disk().inner, 4000, 8), fill(2, 8));
+}
+
+#[test]
+fn a_read_of_what_is_drained_and_overwritten_meanwhile_is_read_again() {
+    let house = House::new();
+    let hybrid = house.asleep_with(Algorithm::Whole, 1000, 8, 1);
+    std::thread::scope(|scope| {
+        // The read has looked up the log, and stands before its first sectors.
+        house.flash.close(Operation::Read, range(LOG_START.0 + 8, 8));
+        let read = starts(scope, || read(&hybrid, 1000, 8));
+        house.flash.holds(1);
+        house.flash.gate.lock().closed = None;
+        // Not told that the gate is open, it waits on, while the log is drained and goes around.
+        hybrid.drain().expect("the disk is well");
+        hybrid.sleep().expect("it sleeps");
+        for round in 0..5 {
+            hybrid.write(Lba(2000), &fill(0x40 + round, 2000), Durability::Cached).expect("to the log");
+            hybrid.drain().expect("the disk is well");
+            hybrid.sleep().expect("it sleeps");
+        }
+        house.flash.open();
+        assert_eq!(ends(read), fill(1, 8));
+    });
+}
+
+#[test]
+fn closing_ends_the_drain_that_the_keeper_began_and_what_is_left_stays_on_flash() {
+    let house = House::new();
+    let hybrid = house.asleep_with(Algorithm::Alg1, 1000, 8, 1);
+    hybrid.write(Lba(2000), &fill(2, 8), Durability::Through).expect("to the log");
+    hybrid.close().expect("it can be closed");
+    house.disk().close(Operation::Write, range(1000, 8));
+    let (disk, flash) = house.halves();
+    let options = Options { when: When::Each, ..by_hand(Algorithm::Alg1) };
+    let costs = Costs { break_even: Nanos::NEVER };
+    let never = SpinDown::parse("never", costs).expect("it is one");
+    let hybrid = Hybrid::open(disk, flash, house.bed.clone(), options, Some(never)).expect("the pair can be opened");
+    std::thread::scope(|scope| {
+        house.disk().holds(1);
+        let shared = Arc::clone(&hybrid.shared);
+        let close = starts(scope, || hybrid.close());
+        let begun = Instant::now();
+        while !shared.state.lock().closing {
+            assert!(begun.elapsed() < PATIENCE, "it is closing");
+        }
+        house.disk().open();
+        ends(close).expect("it can be closed");
+    });
+    assert_eq!(read(&house.disk().inner, 2000, 8), fill(0, 8), "the drain went no further");
+    assert_eq!(read(&house.hybrid(Algorithm::Alg1), 2000, 8), fill(2, 8));
+}
