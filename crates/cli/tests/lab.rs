@@ -65,37 +65,655 @@ fn policies(outcomes: &[Value]) -> Vec<&str> {
 fn trace(name: &str, lines: impl IntoIterator<Item = String>) -> (TempDir, PathBuf) {
     let folder = TempDir::new().expect("a folder");
     let path = folder.path().join(name);
-    let line = |at: u64| {
-        let op = if at % 3 == 0 { "R" } else { "W" };
-        format!("{at},d0,{op},{},4096,\n", at * 2_654_435_761 % 5000 * 8192)
-    };
-    let lines: Vec<String> = (0..6000).map(line).collect();
-    let text = format!("time_us,dev,op,offset_bytes,size_bytes,flags\n{}", lines.concat());
+    let mut text = "time_us,dev,op,offset_bytes,size_bytes,flags\n".to_owned();
+    lines.into_iter().for_each(|line| text += &(line + "\n"));
     fs::write(&path, text).expect("a trace");
-    let paper = || {
+    (folder, path)
+}
+
+fn usual_trace() -> (TempDir, PathBuf) {
+    let line = |i: u64| {
+        let op = if i.is_multiple_of(5) { "R" } else { "W" };
+        format!("{},d{},{op},{},4096,", i * 500, i % 2, i * 7919 % 50_000 * 4096)
+    };
+    trace("a day.csv", (1..=2000).map(line))
+}
+
+#[test]
+fn a_wrong_name_is_told_with_the_known_ones() {
+    let wrong: [(&[&str], &str, &str); 11] = [
+        (&["--policy", "nope"], "there is no policy \"nope\"", "known: file, recency"),
+        (&["--policy", "zone_segmnt"], "did you mean \"zone_segment\"?", "known: file"),
+        (&["--policy", "zone:zon=1MiB"], "policy \"zone\" has no parameter \"zon\"", "it has: zone"),
+        (&["--policy", "zone:zone=1TiB"], "zone=1TiB is not possible", "give a size"),
+        (&["--scheduler", "nope"], "no request scheduler is called \"nope\"", "known: noop"),
+        (&["--sweep", "nope=1"], "nothing called \"nope\" can be swept", "known: memory"),
+        (&["--policy", "file", "--sweep", "zone=1MiB"], "nothing called \"zone\" can be swept", "chunk (of file)"),
+        (&["--sweep", "memory=much"], "memory = \"much\"", "write for example"),
+        (&["--metric", "nope"], "no figure is called \"nope\"", "known: time_s"),
+        (&["--policy", ""], "names no policy", "umbrella lab list policies"),
+        (&["--policy", ",,"], "names no policy", "umbrella lab list policies"),
+    ];
+    for (args, message, next) in wrong {
+        refused(lab("compare").args(SMALL).args(args), 1, &[message, next]);
+    }
+    for (spec, message) in [
+        ("nope", "there is no workload \"nope\" (known: seq-write"),
+        ("rnd-write:fil=1", "rnd-write has no parameter \"fil\" (known: io, file, duration)"),
+        ("rnd-write:io=0", "\"0\" is no value of io (it is a size from 1 B"),
+    ] {
+        refused(lab("run").args(["--workload", spec]), 1, &[message]);
+    }
+    let disk = ["--workload", "rnd-write", "--disk", "nope"];
+    refused(lab("run").args(disk), 1, &["no device is called \"nope\" (known: maxtor_80gb"]);
+    refused(lab("run").args(SMALL).args(["--policy", "file,zone"]), 1, &["lab compare --policy file,zone"]);
+    refused(lab("paper").arg("nope"), 1, &["no paper is called \"nope\" (known: tesa"]);
+    refused(lab("paper").args(["tesa", "--figure", "99"]), 1, &["no figure \"99\" here (known:"]);
+}
+
+#[test]
+fn wrong_usage_ends_with_2() {
+    let wrong: [(&[&str], &str); 9] = [
+        (&[], "--trace <FILE>|--workload <SPEC>"),
+        (&["--workload", "rnd-write", "--trace", "x"], "cannot be used with"),
+        (&["--workload", "rnd-write", "--json", "--csv"], "cannot be used with"),
+        (&["--workload", "rnd-write", "--memory", "much"], "write for example"),
+        (&["--workload", "rnd-write", "--seed", "18446744073709551616"], "too large"),
+        (&["--workload", "rnd-write", "--threads", "0"], "1..=1024"),
+        (&["--workload", "rnd-write", "--sweep", "zone"], "for example zone=2MiB,4MiB,8MiB"),
+        (&["--workload", "rnd-write", "--depth", "4"], "cannot be used with"),
+        (&["--trace", "x", "--speed", "0"], "a number from 0.001 to 1000000, or `max`"),
+    ];
+    for (args, message) in wrong {
+        refused(lab("run").args(args), 2, &[message]);
+    }
+}
+
+#[test]
+fn a_scale_that_is_none_is_refused() {
+    for scale in ["0", "2", "-1", "NaN", "inf"] {
+        refused(lab("run").args(["--workload", "rnd-write", "--scale", scale]), 1, &["a number above 0, at most 1"]);
+    }
+}
+
+#[test]
+fn too_little_memory_is_told_before_anything_runs() {
+    for memory in ["0", "1", "4KiB", "1MiB"] {
+        let message = ["too little at scale 0.002", "at least 256 KiB", "--memory"];
+        refused(lab("run").args(SMALL).args(["--memory", memory]), 1, &message);
+    }
+    refused(lab("run").args(["--workload", "rnd-write", "--scale", "1e-300"]), 1, &["too little at scale"]);
+    refused(lab("compare").args(SMALL).args(["--sweep", "memory=512MiB,0"]), 1, &["too little"]);
+    let least = ["--workload", "seq-write:duration=10ms", "--disk", "cheetah_10k7", "--memory", "256KiB"];
+    given(lab("compare").args(least));
+}
+
+#[test]
+fn a_sweep_takes_no_value_that_its_option_would_not() {
+    for sweep in ["background=0", "foreground=101", "queue-length=0", "queue-depth=4000000000", "read-ahead=70000"] {
+        refused(lab("compare").args(SMALL).args(["--sweep", sweep]), 1, &["a whole number from"]);
+    }
+    for sweep in ["scale=0", "scale=NaN", "disk=nope"] {
+        refused(lab("compare").args(SMALL).args(["--sweep", sweep]), 1, &[]);
+    }
+    let many = (0..200).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
+    let sweeps = ["--sweep", &format!("seed={many}"), "--sweep", &format!("read-ahead={many}")];
+    refused(lab("compare").args(SMALL).args(sweeps), 1, &["sweep fewer values"]);
+}
+
+#[test]
+fn a_file_larger_than_the_disk_is_refused_at_once() {
+    let begun = Instant::now();
+    let file = ["--workload", "rnd-write:file=100TiB", "--disk", "cheetah_10k7"];
+    refused(lab("run").args(file), 1, &["a file of 100 TiB does not fit", "a larger --disk"]);
+    assert!(begun.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn what_is_no_trace_is_told_once_and_by_name() {
+    let folder = TempDir::new().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("empty"), "").expect("a file");
+    fs::write(path("garbage"), "lorem ipsum\n").expect("a file");
+    assert!(Command::new("mkfifo").arg(path("pipe")).status().expect("mkfifo").success());
+    for (path, message) in [
+        (path("missing"), "missing: No such file"),
+        (path("empty"), "empty: the trace is empty"),
+        (path("garbage"), "garbage: not a trace in a known format"),
+        (path("pipe"), "pipe can be read only once, and each run reads the trace anew: save it to a file first"),
+        (folder.path().to_owned(), "is a directory, not a trace"),
+        (PathBuf::from("-"), "standard input can be read only once"),
+    ] {
+        let mut command = lab("run");
+        command.arg("--trace").arg(&path);
+        refused(&mut command, 1, &[message]);
+        let told = said(&output(&mut command));
+        assert_eq!(told.matches(message).count(), 1, "{told}");
+        assert_eq!(told.lines().count(), 1, "{told}");
+    }
+}
+
+#[test]
+fn a_trace_without_requests_is_refused() {
+    for lines in [vec![], vec!["0,d,D,0,4096,".to_owned(), "5,d,D,4096,4096,".to_owned()]] {
+        let (_folder, path) = trace("no.csv", lines);
+        refused(lab("run").arg("--trace").arg(path), 1, &["no.csv: nothing to replay"]);
+    }
+    let (_folder, path) = usual_trace();
+    refused(lab("run").arg("--trace").arg(path).args(["--device", "2"]), 1, &["no device 2 (it has 2)"]);
+}
+
+#[test]
+fn an_unsorted_trace_is_told_how_to_be_sorted_and_then_runs() {
+    let (folder, path) = trace("jumbled.csv", (1..=3000).rev().map(|i| format!("{i}000,d,W,{},4096,", i * 8192)));
+    refused(lab("run").arg("--trace").arg(&path), 1, &["umbrella lab trace convert --sort"]);
+    let sorted = folder.path().join("sorted.csv");
+    given(lab("trace").args(["convert", "--sort"]).arg(&path).arg(&sorted));
+    assert_eq!(json(lab("run").arg("--trace").arg(sorted))[0]["operations"], 3000);
+}
+
+#[test]
+fn addresses_beyond_the_disk_are_refused_or_wrapped() {
+    let beyond = ["0,d,W,2000000000000,4096,", "10,d,R,4096,4096,", "20,d,W,18000000000000000000,1048576,"];
+    let (_folder, path) = trace("beyond.csv", beyond.map(str::to_owned));
+    let run = || {
+        let mut run = lab("run");
+        run.arg("--trace").arg(&path).args(["--disk", "cheetah_10k7"]);
+        run
+    };
+    refused(&mut run(), 1, &["lies beyond the disk's end", "a larger --disk, or --fit wrap"]);
+    let wrapped = json(run().args(["--fit", "wrap"]));
+    assert_eq!(wrapped[0]["bytes_requested_write"], 4096 + (1 << 20));
+    assert_eq!(wrapped[0]["bytes_written"], 4096 + (1 << 20));
+}
+
+#[test]
+fn a_trace_is_not_shrunk_and_a_workload_not_replayed() {
+    let (_folder, path) = usual_trace();
+    for scale in ["0.5", "NaN"] {
+        refused(lab("run").arg("--trace").arg(&path).args(["--scale", scale]), 1, &["only workloads shrink"]);
+    }
+    refused(lab("run").args(SMALL).args(["--fit", "wrap"]), 2, &["cannot be used with"]);
+}
+
+#[test]
+fn the_most_requests_at_once_and_the_largest_seed_run() {
+    let (_folder, path) = usual_trace();
+    let deep = json(lab("run").arg("--trace").arg(&path).args(["--depth", "65536", "--speed", "max"]));
+    assert_eq!(deep[0]["operations"], 2000);
+    let seed = json(lab("run").args(SMALL).args(["--seed", "18446744073709551615"]));
+    assert_eq!(seed[0]["setting"]["seed"], u64::MAX);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_figures_with_any_number_of_threads() {
+    let compare = |seed: &str, threads: &str| {
+        given(lab("compare").args(SMALL).args([
+            "--policy",
+            "file,zone,sweep,clairvoyant",
+            "--json",
+            "--seed",
+            seed,
+            "--threads",
+            threads,
+        ]))
+    };
+    let first = compare("7", "1");
+    assert_eq!(first, compare("7", "1"));
+    assert_eq!(first, compare("7", "2"));
+    assert_ne!(first, compare("8", "2"));
+}
+
+#[test]
+fn json_has_every_figure_and_enough_to_run_it_again() {
+    let outcomes = json(lab("compare").args(SMALL).args(["--policy", "file,zone_segment:alpha=5,zone=4MiB"]));
+    assert_eq!(policies(&outcomes), ["file", "zone_segment:alpha=5,zone=4MiB"]);
+    for outcome in &outcomes {
+        let setting = &outcome["setting"];
+        assert_eq!((&setting["input"], &setting["disk"]), (&"rnd-write".into(), &"cheetah_10k7".into()));
+        assert_eq!((&setting["seed"], &setting["scale"]), (&1.into(), &0.002.into()));
+        assert_eq!(outcome["interrupted"], false);
+        for figure in ["time_s", "drained_s", "operations", "bytes_written", "write_requests", "peak_dirty"] {
+            assert!(outcome[figure].as_f64().is_some_and(|value| value > 0.0), "{figure}: {outcome}");
+        }
+        for figure in ["read", "write", "fsync", "windows", "written_because"] {
+            assert!(outcome[figure].is_object(), "{figure}: {outcome}");
+        }
+        assert!(outcome["write"]["p50"].as_f64() <= outcome["write"]["p99"].as_f64());
+    }
+}
+
+#[test]
+fn csv_has_a_line_a_run_and_a_column_a_figure() {
+    let text = given(lab("compare").args(SMALL).args([
+        "--csv",
+        "--policy",
+        "file,zone_segment:alpha=5,zone=4MiB",
+        "--sweep",
+        "memory=256MiB,512MiB",
+    ]));
+    let lines: Vec<Vec<String>> = text.lines().map(fields).collect();
+    assert_eq!(lines.len(), 5, "{text}");
+    assert!(lines.iter().all(|line| line.len() == lines[0].len()), "{text}");
+    let metrics: Vec<Value> = serde_json::from_str(&given(lab("list").args(["metrics", "--json"]))).expect("JSON");
+    for metric in metrics {
+        let name = metric["name"].as_str().expect("a name");
+        let place = lines[0].iter().position(|heading| heading == name).expect(name);
+        assert!(lines[1..].iter().all(|line| line[place].parse::<f64>().is_ok()), "{name}");
+    }
+    assert_eq!(lines[3][0], "zone_segment:alpha=5,zone=4MiB");
+}
+
+/// The cells of a CSV column, from the top.
+fn column(text: &str, name: &str) -> Vec<String> {
+    let lines: Vec<Vec<String>> = text.lines().map(fields).collect();
+    let places: Vec<usize> = (0..lines[0].len()).filter(|place| lines[0][*place] == name).collect();
+    assert_eq!(places.len(), 1, "{name} in {}", lines[0].join(","));
+    lines[1..].iter().map(|line| line[places[0]].clone()).collect()
+}
+
+#[test]
+fn csv_tells_runs_with_other_options_apart() {
+    let run = |more: &[&str]| given(lab("run").args(SMALL).args(more).arg("--csv"));
+    assert_eq!(column(&run(&[]), "options"), [""]);
+    let text = run(&["--background", "5", "--delayed-allocation", "--read-ahead", "8"]);
+    assert_eq!(column(&text, "options"), ["background=5 delayed-allocation read-ahead=8"]);
+    let (_folder, path) = usual_trace();
+    let text = given(lab("run").arg("--trace").arg(path).args(["--speed", "max", "--csv"]));
+    assert_eq!(column(&text, "options"), ["speed=max"]);
+}
+
+#[test]
+fn csv_gives_no_swept_parameter_twice() {
+    let sweeps = ["--sweep", "seed=1,2", "--sweep", "disk=cheetah_10k7,modern", "--sweep", "background=5,10"];
+    let text = given(lab("compare").args(SMALL).args(["--policy", "file", "--csv"]).args(sweeps));
+    assert_eq!(column(&text, "seed"), ["1", "1", "1", "1", "2", "2", "2", "2"]);
+    assert_eq!(column(&text, "disk")[1..3], ["cheetah_10k7", "modern"]);
+    assert_eq!(column(&text, "background")[..2], ["5", "10"]);
+}
+
+#[test]
+fn run_shows_the_figures_that_were_chosen() {
+    let all = given(lab("run").args(SMALL));
+    assert!(all.contains("\n  time_s ") && all.contains("\n  peak_dirty "), "{all}");
+    let text = given(lab("run").args(SMALL).args(["--metric", "seeks,time_s"]));
+    let names: Vec<&str> = text.lines().skip(1).filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(names, ["seeks", "time_s"], "{text}");
+}
+
+#[test]
+fn the_table_has_the_time_until_everything_is_on_disk() {
+    let text = given(lab("compare").args(SMALL).args(["--policy", "file,zone"]));
+    let heading = text.lines().find(|line| line.starts_with("POLICY")).expect("a heading");
+    assert_eq!(heading.split_whitespace().take(3).collect::<Vec<_>>(), ["POLICY", "TIME", "DRAINED"], "{text}");
+}
+
+#[test]
+fn a_line_above_the_table_says_what_the_runs_share() {
+    let above =
+        |command: &mut Command| given(command.args(["--policy", "file,zone"])).lines().next().map(str::to_owned);
+    let small = || {
+        let mut small = lab("compare");
+        small.args(SMALL);
+        small
+    };
+    let line = "rnd-write on cheetah_10k7, 1 MiB of memory, scale 0.002, seed 1";
+    assert_eq!(above(&mut small()).as_deref(), Some(line));
+    let more = ["--scheduler", "deadline", "--staging", "--background", "5", "--delayed-allocation"];
+    let all = format!("{line}, --scheduler deadline, --staging, --background 5, --delayed-allocation");
+    assert_eq!(above(small().args(more)), Some(all));
+    let sweeps = ["--sweep", "seed=1,2", "--sweep", "background=5,6", "--sweep", "disk=cheetah_10k7,modern"];
+    assert_eq!(above(small().args(sweeps)).as_deref(), Some("rnd-write, 1 MiB of memory, scale 0.002"));
+    let (_folder, path) = usual_trace();
+    let trace = above(lab("compare").arg("--trace").arg(path).args(["--speed", "max"]));
+    assert_eq!(trace.as_deref(), Some("a day.csv on modern, 512 MiB of memory, seed 1, --speed max"));
+}
+
+#[test]
+fn a_comparison_that_hardly_asked_the_policies_says_so() {
+    let (_folder, path) = usual_trace();
+    let compare = |memory: &str| {
+        given(lab("compare").arg("--trace").arg(&path).args(["--policy", "file,zone", "--memory", memory]))
+    };
+    let much = compare("512MiB");
+    let last = much.lines().last().expect("a line");
+    assert!(last.contains("the policies were hardly asked") && last.contains("give less --memory"), "{much}");
+    let little = compare("4MiB");
+    assert!(!little.contains("hardly asked"), "{little}");
+}
+
+/// The fields of a line of CSV without line ends in its fields.
+fn fields(line: &str) -> Vec<String> {
+    let (mut fields, mut quoted) = (vec![String::new()], false);
+    for c in line.chars() {
+        match c {
+            '"' => quoted = !quoted,
+            ',' if !quoted => fields.push(String::new()),
+            c => fields.last_mut().expect("a field").push(c),
+        }
+    }
+    fields
+}
+
+#[test]
+fn a_policy_without_the_swept_parameter_runs_once() {
+    let outcomes = json(lab("compare").args(SMALL).args(["--policy", "zone,file", "--sweep", "zone=2MiB,4MiB"]));
+    assert_eq!(policies(&outcomes), ["zone:zone=2MiB", "zone:zone=4MiB", "file"]);
+}
+
+#[test]
+fn two_sweeps_run_each_value_with_each() {
+    let sweeps = ["--sweep", "zone=2MiB,4MiB", "--sweep", "memory=256MiB,512MiB"];
+    let outcomes = json(lab("compare").args(SMALL).args(["--policy", "zone,file"]).args(sweeps));
+    let swept: Vec<String> = outcomes.iter().map(|outcome| outcome["setting"]["swept"].to_string()).collect();
+    assert_eq!(
+        swept,
+        [
+            r#"{"memory":"256MiB","zone":"2MiB"}"#,
+            r#"{"memory":"512MiB","zone":"2MiB"}"#,
+            r#"{"memory":"256MiB","zone":"4MiB"}"#,
+            r#"{"memory":"512MiB","zone":"4MiB"}"#,
+            r#"{"memory":"256MiB"}"#,
+            r#"{"memory":"512MiB"}"#,
+        ]
+    );
+    let table = given(lab("compare").args(SMALL).args(["--policy", "zone,file"]).args(sweeps));
+    assert!(table.contains("\nzone:zone=4MiB, memory=256MiB "), "{table}");
+}
+
+/// Runs the commands that the page shows; they must give the same figures.
+fn page_repeats(compare: &mut Command) {
+    let folder = TempDir::new().expect("a folder");
+    let page = folder.path().join("page.html");
+    let outcomes = json(compare.arg("--html").arg(&page));
+    let page = fs::read_to_string(page).expect("a page");
+    let shown = page.split("<pre class=\"commands\">").nth(1).and_then(|rest| rest.split("</pre>").next());
+    let shown = shown.expect("commands").replace("&#39;", "'").replace("&quot;", "\"").replace("&amp;", "&");
+    let commands: Vec<&str> = shown.lines().filter(|line| line.starts_with("umbrella lab run ")).collect();
+    assert_eq!(commands.len(), outcomes.len(), "{shown}");
+    let mut repeated = Vec::new();
+    for command in commands {
+        let command = format!("{} --json", command.replacen("umbrella", env!("CARGO_BIN_EXE_umbrella"), 1));
+        let text = given(Command::new("sh").args(["-c", &command]));
+        repeated.extend(serde_json::from_str::<Vec<Value>>(&text).expect("JSON"));
+    }
+    let sorted = |outcomes: Vec<Value>| {
+        let mut texts: Vec<String> = without_setting(outcomes).iter().map(Value::to_string).collect();
+        texts.sort();
+        texts
+    };
+    assert_eq!(sorted(repeated), sorted(outcomes));
+}
+
+#[test]
+fn the_commands_on_the_page_repeat_the_runs() {
+    page_repeats(lab("compare").args(SMALL).args([
+        "--policy",
+        "file,zone_segment:alpha=5,zone=4MiB,clairvoyant",
+        "--sweep",
+        "expire=5s,never",
+        "--seed",
+        "3",
+        "--staging",
+        "--background",
+        "5",
+    ]));
+    let (_folder, path) = usual_trace();
+    page_repeats(lab("compare").arg("--trace").arg(path).args([
+        "--policy",
+        "file,sweep",
+        "--sweep",
+        "memory=4MiB,8MiB",
+        "--speed",
+        "2.5",
+        "--depth",
+        "3",
+        "--device",
+        "1",
+        "--disk",
+        "slc_memoright",
+    ]));
+}
+
+#[test]
+fn a_page_that_cannot_be_written_is_told_before_anything_runs() {
+    let (folder, path) = usual_trace();
+    let run = |page: &Path| {
+        let mut run = lab("run");
+        run.arg("--trace").arg(&path).arg("--html").arg(page);
+        run
+    };
+    refused(&mut run(Path::new("/nonexistent/x.html")), 1, &["there is no directory /nonexistent (make it first)"]);
+    refused(&mut run(folder.path()), 1, &["this is no file (give the name of the page"]);
+    refused(&mut run(Path::new("/dev/null")), 1, &["this is no file"]);
+    let before = fs::read(&path).expect("a trace");
+    refused(&mut run(&path), 1, &["this is the trace"]);
+    assert_eq!(fs::read(&path).expect("a trace"), before);
+}
+
+#[test]
+fn a_page_replaces_the_one_before_and_leaves_nothing_else() {
+    let folder = TempDir::new().expect("a folder");
+    let page = folder.path().join("page.html");
+    fs::write(&page, "old").expect("a page");
+    let text = given(lab("run").args(SMALL).arg("--html").arg(&page));
+    assert!(text.ends_with(&format!("page: {}\n", page.display())), "{text}");
+    let page = fs::read_to_string(page).expect("a page");
+    assert!(page.starts_with("<!DOCTYPE html>") && page.trim_end().ends_with("</html>"));
+    assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1);
+}
+
+#[test]
+fn without_a_terminal_there_is_only_the_table() {
+    let done = output(lab("compare").args(SMALL).args(["--policy", "file,zone"]));
+    let text = String::from_utf8(done.stdout.clone()).expect("text");
+    assert!(text.starts_with("rnd-write on cheetah_10k7, "), "{text}");
+    assert!(text.contains("\nPOLICY ") && text.contains("\nzone "), "{text}");
+    assert!(!text.contains('\u{1b}'), "{text}");
+    assert_eq!(said(&done), "");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    for args in [["compare", "--json"], ["compare", "--csv"]] {
+        let mut child = lab(args[0])
+            .args(SMALL)
+            .arg(args[1])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program can be started");
+        drop(child.stdout.take());
+        let done = child.wait_with_output().expect("an end");
+        assert!(done.status.success() && done.stderr.is_empty(), "{}", said(&done));
+    }
+}
+
+#[test]
+fn a_full_disk_for_the_output_is_told_once() {
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
+    let done = output(lab("run").args(SMALL).stdout(full));
+    assert_eq!(done.status.code(), Some(1));
+    assert_eq!(said(&done), "umbrella: writing the output: No space left on device (os error 28)\n");
+}
+
+#[test]
+fn lists_name_what_the_options_take() {
+    for (what, option) in [("policies", "--policy"), ("disks", "--disk"), ("schedulers", "--scheduler")] {
+        let items: Vec<Value> = serde_json::from_str(&given(lab("list").args([what, "--json"]))).expect("JSON");
+        let text = given(lab("list").arg(what));
+        assert!(!items.is_empty());
+        for item in &items {
+            let name = item["name"].as_str().expect("a name");
+            assert!(text.lines().any(|line| line.starts_with(name)), "{name} in\n{text}");
+        }
+        let last = items.last().and_then(|item| item["name"].as_str()).expect("a name");
+        let tiny = ["--workload", "seq-write:duration=10ms"];
+        let disk: &[&str] = if option == "--disk" { &[] } else { &["--disk", "cheetah_10k7"] };
+        given(lab("run").args(tiny).args(disk).args([option, last]));
+    }
+    refused(lab("list").arg("policis"), 2, &["a similar value exists: 'policies'"]);
+}
+
+/// Waits until the program has taken Ctrl-C upon itself; how long that takes depends on the machine's load.
+fn takes_ctrl_c(child: &Child) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while Instant::now() < until {
+        let status = fs::read_to_string(format!("/proc/{}/status", child.id())).expect("the program runs");
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("its signals");
+        if u64::from_str_radix(caught.trim(), 16).expect("a mask") & (1 << (2 - 1)) != 0 {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("the program never caught SIGINT");
+}
+
+fn interrupt(child: &Child) {
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
+    assert!(sent.success());
+}
+
+fn ends_within(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
+    let until = Instant::now() + limit;
+    while Instant::now() < until {
+        if let Some(status) = child.try_wait().expect("a child") {
+            return Some(status);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    None
+}
+
+#[test]
+fn ctrl_c_keeps_what_has_finished() {
+    let folder = TempDir::new().expect("a folder");
+    let results = folder.path().join("results");
+    let seeds = (1..=5000).map(|seed| seed.to_string()).collect::<Vec<_>>().join(",");
+    let mut child = lab("compare")
+        .args(SMALL)
+        .args(["--policy", "file", "--threads", "1", "--json", "--sweep", &format!("seed={seeds}")])
+        .stdout(fs::File::create(&results).expect("a file"))
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program can be started");
+    takes_ctrl_c(&child);
+    std::thread::sleep(Duration::from_millis(1500));
+    interrupt(&child);
+    let status = ends_within(&mut child, Duration::from_secs(60)).expect("an end");
+    assert_eq!(status.code(), Some(130));
+    let outcomes: Vec<Value> =
+        serde_json::from_str(&fs::read_to_string(results).expect("results")).expect("whole JSON");
+    assert!(outcomes.len() > 1 && outcomes.len() < 5000, "{} runs", outcomes.len());
+    let (last, others) = outcomes.split_last().expect("an outcome");
+    assert!(others.iter().all(|outcome| outcome["interrupted"] == false));
+    assert!(last["interrupted"].is_boolean());
+}
+
+#[test]
+fn ctrl_c_says_what_is_missing_and_the_cut_run_says_so() {
+    let mut child = lab("compare")
+        .args(["--workload", "rnd-write:duration=1h", "--disk", "cheetah_10k7", "--policy", "file,zone"])
+        .args(["--threads", "1"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program can be started");
+    takes_ctrl_c(&child);
+    std::thread::sleep(Duration::from_secs(1));
+    interrupt(&child);
+    ends_within(&mut child, Duration::from_secs(60)).expect("an end");
+    let done = child.wait_with_output().expect("output");
+    assert_eq!(done.status.code(), Some(130));
+    assert!(said(&done).contains("interrupted: 1 of 2 runs are shown"), "{}", said(&done));
+    assert!(String::from_utf8_lossy(&done.stdout).contains("file (cut short)"));
+}
+
+#[test]
+fn ctrl_c_ends_a_run_that_still_lays_out_its_files() {
+    let mut child = lab("run")
+        .args(["--workload", "rnd-write:file=1TiB"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the program can be started");
+    takes_ctrl_c(&child);
+    std::thread::sleep(Duration::from_millis(500));
+    interrupt(&child);
+    let status = ends_within(&mut child, Duration::from_secs(60));
+    let _ = child.kill();
+    let _ = child.wait();
+    assert_eq!(status.and_then(|status| status.code()), Some(130));
+}
+
+#[test]
+fn a_second_ctrl_c_ends_it_even_while_nobody_reads_the_output() {
+    let seeds = (1..=5000).map(|seed| seed.to_string()).collect::<Vec<_>>().join(",");
+    let mut child = lab("compare")
+        .args(SMALL)
+        .args(["--policy", "file", "--json", "--sweep", &format!("seed={seeds}")])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the program can be started");
+    takes_ctrl_c(&child);
+    std::thread::sleep(Duration::from_millis(2500));
+    interrupt(&child);
+    assert!(ends_within(&mut child, Duration::from_millis(500)).is_none(), "the results do not fit into the pipe");
+    interrupt(&child);
+    let status = ends_within(&mut child, Duration::from_secs(60));
+    let _ = child.kill();
+    let _ = child.wait();
+    assert_eq!(status.and_then(|status| status.code()), Some(130));
+}
+
+#[test]
+fn a_paper_says_of_each_claim_whether_it_holds() {
+    let text = given(lab("paper").args(["tesa", "--quick", "--figure", "Table I", "--json"]));
+    let claims: Vec<Value> = serde_json::from_str(&text).expect("JSON");
+    assert!(!claims.is_empty());
+    for claim in claims {
+        assert_eq!((&claim["paper"], &claim["figure"]), (&"tesa".into(), &"Table I".into()));
+        assert!(claim["published"].is_number() && claim["measured"].is_number() && claim["holds"].is_boolean());
+    }
+}
+
+#[test]
+fn the_hybrid_disk_of_a_paper_takes_traces_of_ones_own() {
+    let (folder, path) = usual_trace();
+    let figure = |id: &str| {
         let mut command = lab("paper");
-        command.args(["r-lfs", "--quick", "--figure", "4"]).env_remove("UMBRELLA_TRACES");
+        command.args(["nvcache", "--quick", "--figure", id]).env_remove("UMBRELLA_TRACES");
         command
     };
-    let text = given(paper().arg("--trace").arg(&path).arg("--json"));
+    let paper = || figure("5");
+    let text = given(figure("4").arg("--trace").arg(&path).arg("--json"));
     let claims: Vec<Value> = serde_json::from_str(&text).expect("JSON");
-    let own = claims.iter().filter(|claim| claim["claim"].as_str().is_some_and(|text| text.starts_with("scattered:")));
-    assert_eq!(own.count(), 2, "{text}");
+    let of = |name: &str| {
+        let begins = |claim: &&Value| claim["claim"].as_str().is_some_and(|claim| claim.starts_with(name));
+        claims.iter().filter(begins).count()
+    };
+    let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.split('.').next()).expect("a name");
+    assert!(of("desktop_week:") > 0 && of("desktop_week:") == of(&format!("{name}:")), "{text}");
     for claim in &claims {
-        assert_eq!((&claim["paper"], &claim["figure"]), (&"r-lfs".into(), &"4".into()));
+        assert_eq!((&claim["paper"], &claim["figure"]), (&"nvcache".into(), &"4".into()));
         assert!(claim["published"].is_number() && claim["measured"].is_number() && claim["holds"].is_boolean());
     }
     let csv = given(paper().arg("--csv"));
-    assert!(csv.starts_with("input,scheme,victim,utilisation,"), "{csv}");
-    let shown = given(lab("paper").args(["r-lfs", "--quick", "--figure", "schemes"]).env_remove("UMBRELLA_TRACES"));
-    assert!(["organ", "sepbit", "oracle", "docs/papers-r-lfs.md"].iter().all(|text| shown.contains(text)), "{shown}");
-    let (_folder, small) = usual_trace();
-    refused(paper().arg("--trace").arg(small), 1, &["pages of data are too few for a log"]);
-    refused(
-        lab("paper").args(["r-lfs", "--figure", "99"]),
-        1,
-        &["r-lfs has no figure \"99\" here (known: 3, 4, 5, 6,"],
-    );
+    let columns = |line: &str| line.split(',').count();
+    // Five algorithms at two times, and a head.
+    assert_eq!(csv.lines().count(), 11, "{csv}");
+    assert!(csv.lines().all(|line| columns(line) == columns(csv.lines().next().expect("a head"))), "{csv}");
+    let shown = given(&mut paper());
+    assert!(shown.contains("desktop_week: ") && shown.contains("docs/papers-nvcache.md"), "{shown}");
+    refused(paper().arg("--trace").arg(folder.path().join("missing.csv")), 1, &["missing.csv"]);
+    assert!(shown.contains("at least 75.0 %") && !shown.contains("at most 90"), "bounds are told from values: {shown}");
+    for (named, told) in [(folder.path().join("no"), "no folder"), (folder.path().to_owned(), "none of the week-long")]
+    {
+        refused(figure("4").env("UMBRELLA_TRACES", named), 1, &["UMBRELLA_TRACES is /", told]);
+    }
+    refused(lab("paper").args(["tesa", "--trace"]).arg(&path), 1, &["--trace is for nvcache"]);
+    refused(lab("paper").args(["nvcache", "--figure", "99"]), 1, &["nvcache has no figure \"99\" here (known: 2.1,"]);
 }
 
 #[test]

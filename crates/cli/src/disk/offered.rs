@@ -182,7 +182,7 @@ impl Offered {
     /// Ends it; what is on flash stays there. Nobody may use it any more.
     pub(crate) fn close(self) -> anyhow::Result<()> {
         match self.hybrid {
-            Some(hybrid) => alone(hybrid)?.close().context("closing the hybrid disk"),
+            Some(hybrid) => last_holder(hybrid)?.close().context("closing the hybrid disk"),
             None if self.spec.read_only => Ok(()),
             None => self.disk.device.flush().context("the last flush"),
         }
@@ -191,7 +191,7 @@ impl Offered {
     /// Ends it; all is on the disk then, and the flash no longer belongs to it. Nobody may use it any more.
     pub(crate) fn detach(self) -> anyhow::Result<()> {
         match self.hybrid {
-            Some(hybrid) => alone(hybrid)?.detach().context("taking the flash from the disk"),
+            Some(hybrid) => last_holder(hybrid)?.detach().context("taking the flash from the disk"),
             None => self.close(),
         }
     }
@@ -264,7 +264,7 @@ pub(crate) fn drain(hybrid: &Hybrid, tell: &mut dyn FnMut(&Progress) -> bool) ->
 }
 
 /// The hybrid disk, once nobody else holds it.
-fn alone(mut hybrid: Arc<Hybrid>) -> anyhow::Result<Hybrid> {
+fn last_holder(mut hybrid: Arc<Hybrid>) -> anyhow::Result<Hybrid> {
     let deadline = Instant::now() + FAREWELL;
     loop {
         match Arc::try_unwrap(hybrid) {

@@ -1,4 +1,4 @@
-//! Where a disk's daemon is spoken to, and which disk is meant.
+//! Where a disk's daemon is spoken to, and which disk is target.
 //!
 //! The control socket of the disk `media` is `/run/umbrella/disks/media.sock`, beside it is `media.nbd` for NBD clients.
 
@@ -32,15 +32,15 @@ pub(crate) enum PlaceError {
     Config(#[from] ConfigErrors),
 }
 
-/// A disk that is meant.
+/// A disk that is target.
 #[derive(Debug)]
-pub(crate) struct Meant {
+pub(crate) struct Target {
     pub(crate) name: DiskName,
     /// What it is made of, if it was named by its configuration.
     pub(crate) spec: Option<DiskSpec>,
 }
 
-impl Meant {
+impl Target {
     /// The way to its daemon, which must not serve another disk of the same name.
     pub(crate) fn client(&self) -> anyhow::Result<DiskClient> {
         if let Some(spec) = &self.spec {
@@ -106,22 +106,22 @@ pub(crate) fn served() -> Vec<DiskName> {
 }
 
 /// The disk of that name, device or configuration, or the only one that is served.
-pub(crate) fn find(given: Option<&str>) -> Result<Meant, PlaceError> {
+pub(crate) fn find(given: Option<&str>) -> Result<Target, PlaceError> {
     let Some(given) = given else { return only_served() };
     let name: Result<DiskName, BadDiskName> = given.parse();
     if let Ok(name) = name.as_ref()
         && is_served(name)
     {
-        return Ok(Meant { name: name.clone(), spec: None });
+        return Ok(Target { name: name.clone(), spec: None });
     }
     if given.starts_with("/dev/")
         && let Some(name) = served().into_iter().find(|name| is_attached(name, given))
     {
-        return Ok(Meant { name, spec: None });
+        return Ok(Target { name, spec: None });
     }
     if Path::new(given).is_file() {
         let spec = disk::read(Path::new(given))?;
-        return Ok(Meant { name: spec.name.clone(), spec: Some(spec) });
+        return Ok(Target { name: spec.name.clone(), spec: Some(spec) });
     }
     let served: Vec<String> = served().iter().map(ToString::to_string).collect();
     let served =
@@ -135,11 +135,11 @@ fn is_attached(name: &DiskName, device: &str) -> bool {
     matches!(client.ask(&Request::Status), Ok(Answer::Status(status)) if status.device.as_deref() == Some(device))
 }
 
-fn only_served() -> Result<Meant, PlaceError> {
+fn only_served() -> Result<Target, PlaceError> {
     let mut names = served();
     match names.pop() {
         None => Err(PlaceError::NoneServed),
-        Some(name) if names.is_empty() => Ok(Meant { name, spec: None }),
+        Some(name) if names.is_empty() => Ok(Target { name, spec: None }),
         Some(last) => {
             names.push(last);
             Err(PlaceError::Several { names: names.iter().map(ToString::to_string).collect() })

@@ -47,9 +47,9 @@ pub(crate) struct DiskService {
 }
 
 /// An error in words for a client.
-pub(crate) struct Told(String);
+pub(crate) struct Refusal(String);
 
-impl std::fmt::Display for Told {
+impl std::fmt::Display for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
     }
@@ -59,9 +59,9 @@ impl Service for DiskService {
     type Request = Request;
     type Answer = Answer;
     type Progress = Progress;
-    type Error = Told;
+    type Error = Refusal;
 
-    fn carry_out(&self, request: Request, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<Answer, Told> {
+    fn carry_out(&self, request: Request, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<Answer, Refusal> {
         let answer = match request {
             Request::Status => self.of_served(|served| Ok(Answer::Status(Box::new(self.status(served))))),
             Request::Stats => self.of_served(|Served { offered, server, attached }| {
@@ -74,7 +74,7 @@ impl Service for DiskService {
             }),
             Request::Detach { keep_cache, force } => self.detach(keep_cache, force, tell).map(Answer::Detached),
         };
-        answer.map_err(|error| Told(reasons(&error)))
+        answer.map_err(|error| Refusal(reasons(&error)))
     }
 }
 

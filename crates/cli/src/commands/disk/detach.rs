@@ -13,7 +13,7 @@ use super::DiskArg;
 use crate::client::ClientError;
 use crate::disk::last_resort::{forget_flash, salvage};
 use crate::disk::offered::{detach_unserved, unknown};
-use crate::disk::place::{self, Meant};
+use crate::disk::place::{self, Target};
 use crate::disk::protocol::{Answer, Detached, Outcome, Progress, Request};
 use crate::output;
 use crate::text::count;
@@ -53,9 +53,9 @@ pub(super) struct DetachArgs {
 
 impl DetachArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let meant = place::find(self.disk.disk.as_deref())?;
+        let target = place::find(self.disk.disk.as_deref())?;
         let mut view = View::new();
-        let detached = self.detach(&meant, &mut view);
+        let detached = self.detach(&target, &mut view);
         view.bar.finish_and_clear();
         let detached = detached?;
         if self.json {
@@ -66,12 +66,12 @@ impl DetachArgs {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn detach(&self, meant: &Meant, view: &mut View) -> anyhow::Result<Detached> {
-        let served = place::is_served(&meant.name);
+    fn detach(&self, target: &Target, view: &mut View) -> anyhow::Result<Detached> {
+        let served = place::is_served(&target.name);
         if served && (self.salvage || self.forget_flash) {
-            bail!("{0} is served; end that first (`umbrella disk detach {0} --keep-cache`)", meant.name);
+            bail!("{0} is served; end that first (`umbrella disk detach {0} --keep-cache`)", target.name);
         }
-        if let (Some(spec), false) = (&meant.spec, served) {
+        if let (Some(spec), false) = (&target.spec, served) {
             if self.salvage {
                 return salvage(spec, &mut |progress| view.show(progress));
             }
@@ -86,11 +86,11 @@ impl DetachArgs {
             return Ok(Detached { name, outcome: Outcome::Detached, drained, lost });
         }
         let request = Request::Detach { keep_cache: self.keep_cache, force: self.force };
-        let answer = meant.client()?.work(&request, &mut |progress| {
+        let answer = target.client()?.work(&request, &mut |progress| {
             view.show(&progress);
         });
         let Answer::Detached(detached) = answer? else { return Err(ClientError::Unexpected.into()) };
-        place::wait_until_gone(&meant.name);
+        place::wait_until_gone(&target.name);
         Ok(detached)
     }
 }

@@ -10,7 +10,7 @@ use umbrella_units::{SectorRange, format_duration};
 
 use super::DiskArg;
 use crate::client::ClientError;
-use crate::disk::place::{self, Meant};
+use crate::disk::place::{self, Target};
 use crate::disk::protocol::{Answer, DiskStatus, Motor, Request};
 use crate::output::{self, OutputError};
 use crate::text::{count, visible};
@@ -59,8 +59,8 @@ impl StatusArgs {
             }
             return Ok(());
         }
-        let meant = place::served().into_iter().map(|name| Meant { name, spec: None });
-        let all = meant.map(|disk| ask(&disk)).collect::<anyhow::Result<Vec<DiskStatus>>>()?;
+        let target = place::served().into_iter().map(|name| Target { name, spec: None });
+        let all = target.map(|disk| ask(&disk)).collect::<anyhow::Result<Vec<DiskStatus>>>()?;
         if self.json {
             self.print_json(&all)?;
         } else if all.is_empty() {
@@ -77,8 +77,8 @@ impl StatusArgs {
     }
 }
 
-fn ask(meant: &Meant) -> anyhow::Result<DiskStatus> {
-    let Answer::Status(status) = meant.client()?.ask(&Request::Status)? else {
+fn ask(target: &Target) -> anyhow::Result<DiskStatus> {
+    let Answer::Status(status) = target.client()?.ask(&Request::Status)? else {
         return Err(ClientError::Unexpected.into());
     };
     Ok(*status)

@@ -7,7 +7,7 @@ use anyhow::bail;
 use clap::Args;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
-use umbrella_lab::paper::{self, Claim, Effort, Figure, Judged, Verdict, nvcache, r_lfs};
+use umbrella_lab::paper::{self, Claim, Effort, Expect, Figure, Judged, Verdict, nvcache, r_lfs};
 use umbrella_lab::result::Outcome;
 
 use super::watch::Bars;
@@ -175,13 +175,12 @@ fn table(claims: &[Claim]) -> String {
             Verdict::Fails => "FAILS",
         };
         let value = |value: f64| format!("{value:.1} {}", claim.unit);
-        table.add_row([
-            " ".to_owned(),
-            claim.claim.clone(),
-            value(claim.published),
-            value(claim.measured),
-            mark.to_owned(),
-        ]);
+        let published = match claim.expect {
+            Expect::AtLeast => format!("at least {}", value(claim.published)),
+            Expect::AtMost => format!("at most {}", value(claim.published)),
+            Expect::Within { .. } | Expect::Sign | Expect::AboutZero { .. } => value(claim.published),
+        };
+        table.add_row([" ".to_owned(), claim.claim.clone(), published, value(claim.measured), mark.to_owned()]);
     }
     table.trim_fmt()
 }

@@ -1,12 +1,12 @@
 //! `umbrella lab paper nvcache`: its runs are of a hybrid disk, on traces that the user names.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use anyhow::bail;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde::Serialize;
-use umbrella_lab::experiment::LabError;
 use umbrella_lab::hybrid::Input;
 use umbrella_lab::paper::nvcache::{self, Figure, Judged};
 use umbrella_lab::trace::OpenOptions;
@@ -14,9 +14,23 @@ use umbrella_lab::trace::OpenOptions;
 use super::paper::{PaperArgs, Shown, heading, print_claims, print_count, rows};
 use super::watch::Bars;
 use crate::output;
+use crate::text::visible_path;
 
 /// Names the folder of the open traces.
 pub(super) const FOLDER: &str = "UMBRELLA_TRACES";
+
+/// The week-long traces in the folder that was named.
+fn weeks_of(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let shown = visible_path(folder);
+    if !folder.is_dir() {
+        bail!("{FOLDER} is {shown}, which is no folder");
+    }
+    let weeks = nvcache::weeks_of(folder);
+    if weeks.is_empty() {
+        bail!("{FOLDER} is {shown}, which has none of the week-long traces (unset it to do without)");
+    }
+    Ok(weeks)
+}
 
 impl PaperArgs {
     pub(super) fn run_nvcache(&self) -> anyhow::Result<ExitCode> {
@@ -40,10 +54,10 @@ impl PaperArgs {
     }
 
     /// The synthetic week, and the traces that are named, or those of the folder.
-    fn inputs(&self) -> Result<Vec<Arc<Input>>, LabError> {
+    fn inputs(&self) -> anyhow::Result<Vec<Arc<Input>>> {
         let traces: Vec<PathBuf> = match std::env::var_os(FOLDER) {
             _ if !self.traces.is_empty() => self.traces.clone(),
-            Some(folder) => nvcache::weeks_of(folder.as_ref()),
+            Some(folder) => weeks_of(folder.as_ref())?,
             None => Vec::new(),
         };
         if traces.is_empty() {
