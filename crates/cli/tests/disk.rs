@@ -282,7 +282,10 @@ fn an_attached_disk_carries_a_file_system_that_is_still_there_on_the_plain_disk(
     run("mount", [device.as_ref(), mnt.as_os_str()]);
     let data = bytes(4, 3 * MIB);
     fs::write(mnt.join("file"), &data).expect("there is room");
-    house.refused(&["detach", "media"], 1, &[&device, "in use", "unmount"]);
+    house.refused(&["detach", "media"], 1, &[&device, "in use: mounted at ", "unmount"]);
+    let failed = house.run(&["detach", "media", "--json"]);
+    let told: Value = serde_json::from_slice(&failed.stdout).expect("one JSON document");
+    assert!(told["error"].as_str().is_some_and(|told| told.contains("in use")), "{told}");
     assert_eq!(fs::read(mnt.join("file")).expect("it goes on"), data);
     run("umount", [&mnt]);
     let stats = house.json(&["stats", "media"]);
@@ -309,6 +312,8 @@ fn a_signal_waits_for_a_mounted_device_and_ends_when_it_is_free() {
     run("mount", [device.as_ref(), mnt.as_os_str()]);
     let pid = house.signal("ram", Signal::TERM);
     eventually("it says that it waits", || house.logs().contains("waiting until it is not"));
+    let trouble = house.status("ram")["trouble"].to_string();
+    assert!(trouble.contains("a signal asked for the end") && trouble.contains(&device), "{trouble}");
     fs::write(mnt.join("file"), "still served").expect("it goes on");
     run("umount", [&mnt]);
     ends(pid);

@@ -4,6 +4,7 @@ use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use rustix::fs::{Mode, OFlags};
@@ -14,11 +15,15 @@ use umbrella_block::serve::Traffic;
 use umbrella_block::serve::loop_device::{AttachOptions, LoopDevice, LoopError};
 use umbrella_block::serve::loop_file::LoopFile;
 
+use super::users::users_of;
 use crate::mounts;
 use crate::text::visible_path;
 
 /// The kernel's scheduler for what rotates: it sends neighbours one after the other.
 const SCHEDULER: &str = "mq-deadline";
+
+/// How long somebody may take to look at a device.
+const A_LOOK: Duration = Duration::from_secs(1);
 
 /// An attached disk. Fields are dropped in this order.
 pub(crate) struct Attached {
@@ -73,18 +78,27 @@ impl Attached {
         self.file.traffic()
     }
 
-    /// Fails if somebody uses it.
+    /// Fails if somebody uses it, and names whom. Who only takes a look at a new device is given time to go.
     pub(crate) fn refuse_in_use(&self) -> anyhow::Result<()> {
         let shown = visible_path(self.device());
         let claim = rustix::fs::open(self.device(), OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC, Mode::empty());
-        match claim {
-            Err(Errno::BUSY) => bail!("{shown} is in use; unmount what is on it first"),
-            claim => claim.map(drop).with_context(|| shown),
+        if claim.is_err_and(|error| error == Errno::BUSY) {
+            let users = users_of(self.device()).unwrap_or_else(|| "used by another device or as swap".to_owned());
+            bail!("{shown} is in use: {users}; unmount or close it first");
         }
+        let deadline = Instant::now() + A_LOOK;
+        while let Some(users) = users_of(self.device()) {
+            if Instant::now() > deadline {
+                bail!("{shown} is in use: {users}; unmount or close it first");
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
     }
 
     /// Takes it away; fails, and leaves it as it is, while somebody uses it.
     pub(crate) fn detach(&mut self) -> anyhow::Result<()> {
+        self.refuse_in_use()?;
         self.device.detach()?;
         self.file.unmount()?;
         // The folder is only a place to mount at.

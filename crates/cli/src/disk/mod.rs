@@ -9,5 +9,6 @@ pub(crate) mod place;
 pub(crate) mod protocol;
 pub(crate) mod serve;
 mod service;
+mod users;
 
 pub(crate) use figures::{Figure, meaning};

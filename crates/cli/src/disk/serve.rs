@@ -78,6 +78,9 @@ fn open(spec: DiskSpec, here: Here, on_damage: OnDamage, end: &Sender<End>) -> a
     let name = spec.name.clone();
     let addresses = addresses(&spec);
     let limits = Limits { connections: usize::from(spec.nbd.connections), ..Limits::default() };
+    for address in spec.nbd.open_to_others() {
+        tracing::warn!("{}", open_to_others(address));
+    }
     let offered = Offered::open(spec, on_damage)?;
     for damage in offered.losses().into_iter().flat_map(|(_, damage)| damage) {
         tracing::warn!("{damage}");
@@ -85,7 +88,7 @@ fn open(spec: DiskSpec, here: Here, on_damage: OnDamage, end: &Sender<End>) -> a
     let server = Server::start(Exports::new(vec![offered.export()])?, &addresses, limits)?;
     let listen: Vec<String> = server.addresses().map(|address| Listen::from(address).to_string()).collect();
     tracing::info!("{name}: {}, {}, at {}", offered.kind(), offered.size(), listen.join(", "));
-    let mut served = Served { offered, server, attached: None };
+    let mut served = Served { offered, server, attached: None, ending: false };
     if here == Here::Attached {
         served.attach()?;
     }
@@ -101,6 +104,7 @@ fn until_free(ends: &Receiver<End>, served: &Mutex<Option<Served>>) -> anyhow::R
         let mut place = served.lock();
         let Some(mut disk) = place.take() else { bail!("the disk is gone") };
         let Err(error) = disk.take_away() else { return Ok((end, disk)) };
+        disk.ending |= matches!(end, End::Signal);
         *place = Some(disk);
         match end {
             End::Detach { outcome, .. } => {
@@ -120,6 +124,13 @@ fn stop(Served { offered, server, .. }: Served, keep_cache: bool) -> anyhow::Res
     let ended = if keep_cache { offered.close() } else { offered.detach() };
     // What the disk says is the better reason.
     ended.and(stopped.map_err(Into::into))
+}
+
+/// What to say of an address that other machines can reach.
+pub(crate) fn open_to_others(address: &Listen) -> String {
+    format!(
+        "{address} can be reached by other machines, and there is no password: anyone there can read and write the disk"
+    )
 }
 
 fn addresses(spec: &DiskSpec) -> Vec<Address> {

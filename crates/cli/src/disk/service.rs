@@ -36,6 +36,8 @@ pub(crate) struct Served {
     pub(crate) server: Server,
     /// As a block device of this machine.
     pub(crate) attached: Option<Attached>,
+    /// A signal asked for the end, and the block device is still in use.
+    pub(crate) ending: bool,
 }
 
 /// What answers requests.
@@ -64,7 +66,7 @@ impl Service for DiskService {
     fn carry_out(&self, request: Request, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<Answer, Refusal> {
         let answer = match request {
             Request::Status => self.of_served(|served| Ok(Answer::Status(Box::new(self.status(served))))),
-            Request::Stats => self.of_served(|Served { offered, server, attached }| {
+            Request::Stats => self.of_served(|Served { offered, server, attached, .. }| {
                 let here = attached.as_ref().map(Attached::traffic).unwrap_or_default();
                 Ok(Answer::Stats { figures: figures(&server.stats(), &offered.sources(here)) })
             }),
@@ -108,7 +110,7 @@ impl DiskService {
         }
     }
 
-    fn status(&self, Served { offered, server, attached }: &Served) -> DiskStatus {
+    fn status(&self, Served { offered, server, attached, ending }: &Served) -> DiskStatus {
         let Stats { connections, .. } = server.stats();
         let stats = offered.cache_stats();
         let refuses = stats.as_ref().and_then(|stats| stats.refuses_writes.clone());
@@ -118,6 +120,9 @@ impl DiskService {
         };
         let (losses, damage) = offered.losses().unwrap_or_default();
         let drain_failure = stats.and_then(|stats| stats.drain_failure);
+        let device = attached.as_ref().map(|attached| attached.device().display().to_string());
+        let waits = device.as_ref().filter(|_| *ending);
+        let waits = waits.map(|device| format!("a signal asked for the end: waiting until nobody uses {device}"));
         DiskStatus {
             name: offered.spec.name.to_string(),
             kind: offered.kind().to_owned(),
@@ -128,12 +133,18 @@ impl DiskService {
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime_seconds: self.since.elapsed().as_secs(),
-            device: attached.as_ref().map(|attached| attached.device().display().to_string()),
+            device,
             listen: server.addresses().map(|address| Listen::from(address).to_string()).collect(),
             clients: connections,
             power: offered.power(),
             cache: offered.cache_status(),
-            trouble: refuses.into_iter().chain(drain_failure).chain(offered.sleepless.clone()).chain(damage).collect(),
+            trouble: waits
+                .into_iter()
+                .chain(refuses)
+                .chain(drain_failure)
+                .chain(offered.sleepless.clone())
+                .chain(damage)
+                .collect(),
             at_risk: at_risk.into_iter().chain(losses.at_risk).take(MOST_RANGES).collect(),
         }
     }
@@ -145,7 +156,7 @@ impl DiskService {
         tell: &mut dyn FnMut(&Progress) -> bool,
     ) -> anyhow::Result<Detached> {
         let (name, hybrid, keeps_flash, Stats { connections, .. }) =
-            self.of_served(|Served { offered, server, attached }| {
+            self.of_served(|Served { offered, server, attached, .. }| {
                 if let Some(attached) = attached {
                     attached.refuse_in_use()?;
                 }

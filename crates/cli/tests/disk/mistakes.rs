@@ -150,3 +150,26 @@ fn the_log_is_quiet_when_somebody_asks_for_extended_attributes() {
     house.given(&["detach"]);
     assert!(!house.logs().contains("xattr"), "{}", house.logs());
 }
+
+#[test]
+fn a_device_that_is_held_open_is_not_detached_and_its_holder_is_named() {
+    let house = House::new();
+    let device = house.given(&["attach", "--disk", "memory:size=1MiB", "--name", "ram"]).trim().to_owned();
+    let held = File::open(&device).expect("it can be opened");
+    let output = house.run(&["detach"]);
+    let told = said(&output);
+    let holder = format!("(process {})", std::process::id());
+    assert!(told.contains("held open by ") && told.contains(&holder), "{told}");
+    assert_eq!(told.matches("in use").count(), 1, "{told}");
+    drop(held);
+    house.given(&["detach"]);
+}
+
+#[test]
+fn a_disk_that_other_machines_can_reach_is_warned_of() {
+    let house = House::new();
+    let open = ["--disk", "memory:size=1MiB", "--listen", "0.0.0.0:10899"];
+    house.refused(&[&["check"], &open[..]].concat(), 0, &["warning: 0.0.0.0:10899 can be reached by other machines"]);
+    let near = ["check", "--disk", "memory:size=1MiB", "--listen", "127.0.0.1:10899"];
+    assert!(!house.given(&near).contains("other machines"));
+}

@@ -34,7 +34,7 @@ pub(super) struct AttachArgs {
     log: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 impl AttachArgs {
@@ -47,6 +47,9 @@ impl AttachArgs {
             let option = if self.salvage { "--salvage" } else { "--read-only" };
             if (spec.read_only || self.salvage) && !status.read_only {
                 bail!("{} is served already, and can be written; detach it first to attach it {option}", spec.name);
+            }
+            if status.read_only && !spec.read_only && !self.salvage {
+                tracing::warn!("{} is served read-only, and so is the device", spec.name);
             }
             (client, Request::Attach)
         } else {

@@ -19,6 +19,7 @@ use crate::config::disk::{CacheSpec, DeviceSpec, DiskSpec};
 use crate::disk::offered::unknown;
 use crate::disk::open::{self, Part};
 use crate::disk::place;
+use crate::disk::serve::open_to_others;
 use crate::output::{self, reasons};
 use crate::text::{count, visible_path};
 
@@ -36,7 +37,7 @@ pub(super) struct CheckArgs {
     source: SourceArgs,
     /// Print JSON.
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 /// What was found, as `--json` prints it.
@@ -112,7 +113,10 @@ fn look(disk: DiskSpec) -> Report {
     if disk.cache.is_none() {
         report.warnings.extend(open::needs_flash(&disk.disk).map(|message| Message::Device { message }));
     }
-    if let (Some(cache), true) = (&disk.cache, report.errors.is_empty() && report.warnings.is_empty()) {
+    let far = disk.nbd.open_to_others().map(|address| Message::Device { message: open_to_others(address) });
+    let (whole, far) = (report.errors.is_empty() && report.warnings.is_empty(), far.collect::<Vec<_>>());
+    report.warnings.extend(far);
+    if let (Some(cache), true) = (&disk.cache, whole) {
         look_at_halves(&disk, cache, &mut report);
     }
     report.ok = report.errors.is_empty();

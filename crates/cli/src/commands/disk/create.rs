@@ -35,7 +35,7 @@ pub(super) struct CreateArgs {
     force: bool,
     /// Print JSON.
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 /// What was made, as `--json` prints it.

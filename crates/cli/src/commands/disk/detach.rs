@@ -48,7 +48,7 @@ pub(super) struct DetachArgs {
     forget_flash: bool,
     /// Print JSON.
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 impl DetachArgs {

@@ -12,6 +12,9 @@ mod status;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use serde_json::json;
+
+use crate::output;
 
 /// Offer a block device: a hybrid disk, a file, or an emulated disk.
 #[derive(Debug, Args)]
@@ -34,7 +37,8 @@ enum DiskCommand {
 impl DiskArgs {
     /// Does it. `verbose` is passed on to a daemon.
     pub(crate) fn run(self, verbose: u8) -> anyhow::Result<ExitCode> {
-        match self.command {
+        let json = self.command.wants_json();
+        let done = match self.command {
             DiskCommand::Create(args) => args.run(),
             DiskCommand::Serve(args) => args.run(verbose),
             DiskCommand::Attach(args) => args.run(verbose),
@@ -42,6 +46,28 @@ impl DiskArgs {
             DiskCommand::Status(args) => args.run(),
             DiskCommand::Stats(args) => args.run(),
             DiskCommand::Check(args) => args.run(),
+        };
+        if let Err(error) = &done
+            && json
+            && !output::nobody_reads(error)
+        {
+            output::json(&json!({ "error": output::reasons(error) }))?;
+        }
+        done
+    }
+}
+
+impl DiskCommand {
+    /// Whether what it prints, failures as well, is to be JSON.
+    fn wants_json(&self) -> bool {
+        match self {
+            DiskCommand::Create(args) => args.json,
+            DiskCommand::Serve(args) => args.json,
+            DiskCommand::Attach(args) => args.json,
+            DiskCommand::Detach(args) => args.json,
+            DiskCommand::Status(args) => args.json,
+            DiskCommand::Stats(args) => args.json,
+            DiskCommand::Check(args) => args.json,
         }
     }
 }

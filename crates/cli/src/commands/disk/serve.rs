@@ -47,7 +47,7 @@ pub(super) struct ServeArgs {
     log: Option<PathBuf>,
     /// With --daemon: print JSON.
     #[arg(long, requires = "daemon")]
-    json: bool,
+    pub(super) json: bool,
     /// This is the daemon, and its standard output is the pipe to the process that started it.
     #[arg(long, hide = true)]
     announce: bool,

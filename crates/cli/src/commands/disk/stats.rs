@@ -26,7 +26,7 @@ pub(super) struct StatsArgs {
     disk: DiskArg,
     /// Print JSON: figures by name.
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 impl StatsArgs {

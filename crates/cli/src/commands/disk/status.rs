@@ -35,7 +35,7 @@ pub(super) struct StatusArgs {
     watch: bool,
     /// Print JSON: an object, or a list of them without DISK.
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 impl StatusArgs {

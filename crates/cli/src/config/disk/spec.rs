@@ -246,6 +246,14 @@ impl Default for NbdSpec {
     }
 }
 
+impl NbdSpec {
+    /// Where other machines can connect.
+    pub(crate) fn open_to_others(&self) -> impl Iterator<Item = &Listen> {
+        let far = |listen: &&Listen| matches!(listen, Listen::Tcp(address) if !address.ip().is_loopback());
+        self.listen.iter().flatten().filter(far)
+    }
+}
+
 /// Where to listen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Listen {
