@@ -144,6 +144,15 @@ fn sectors_of_flash_that_cannot_be_read_are_as_damaged_ones() {
 }
 
 #[test]
+fn what_an_opening_has_found_is_durable_and_later_damage_of_it_is_noticed() {
+    let pair = three_records();
+    drop(pair.open(by_hand(Algorithm::Whole)));
+    damage(&pair, 2 * RECORD + 10);
+    let opened = pair.try_open(Options::default()).map(|_| ());
+    assert!(matches!(opened, Err(HybridError::Corrupt { sequence: 3, .. })), "{opened:?}");
+}
+
+#[test]
 fn a_whole_pair_is_read_as_it_is() {
     let pair = three_records();
     let salvage = salvage(&pair);

@@ -5,6 +5,7 @@ mod list;
 mod paper;
 mod paper_nvcache;
 mod paper_r_lfs;
+mod paper_r_lfs_live;
 mod record;
 mod setup;
 mod table;

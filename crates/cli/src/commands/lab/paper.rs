@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::bail;
+use anyhow::{bail, ensure};
 use clap::Args;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
@@ -36,6 +36,9 @@ pub(crate) struct PaperArgs {
     /// Repeatable; run beside the synthetic inputs. Without it, those in the folder that UMBRELLA_TRACES names (for r-lfs not with --quick).
     #[arg(long = "trace", value_name = "FILE")]
     pub(super) traces: Vec<PathBuf>,
+    /// The benchmark of r-lfs's prototype (figure 7): ext4 on a log store on an emulated disk, mounted. Needs root; some minutes.
+    #[arg(long, conflicts_with_all = ["figure", "traces"])]
+    live: bool,
     /// Shrink sizes so that all of it takes less than a minute.
     #[arg(long)]
     pub(super) quick: bool,
@@ -81,6 +84,11 @@ impl PaperArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         if self.name == nvcache::NAME {
             return self.run_nvcache();
+        }
+        if self.live {
+            ensure!(self.name == r_lfs::NAME, "only r-lfs has a live part: umbrella lab paper r-lfs --live");
+            ensure!(!self.csv, "--live has no CSV: give --json");
+            return self.run_r_lfs_live();
         }
         if self.name == r_lfs::NAME {
             return self.run_r_lfs();

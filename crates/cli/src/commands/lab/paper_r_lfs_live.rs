@@ -1,0 +1,271 @@
+//! `umbrella lab paper r-lfs --live`: the paper's benchmark of its prototype (section 5), on a real ext4 on a log store on an emulated disk.
+//!
+//! 1. An emulated disk of 7200 rpm in memory, a log store on it, offered as a loop device, ext4 on that.
+//! 2. Files of 100 KB in 100 directories, until 85 % of the file system are full.
+//! 3. So many of them are written anew as the paper says, chosen by locality x/y: x % of the updates go to y % of the files, the others to half of the rest.
+//! 4. What the cleaner read and wrote during step 3, and how long that took in the disk's own time, with one region and with three.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context, bail, ensure};
+use serde::Serialize;
+use umbrella_block::BlockDevice;
+use umbrella_block::emulated::{EmulatedDisk, TimeScale};
+use umbrella_block::log_store::{self, CreateOptions, LogStore, LogStoreStats, Options};
+use umbrella_block::memory::Memory;
+use umbrella_block::serve::loop_device::{AttachOptions, LoopDevice};
+use umbrella_block::serve::loop_file::LoopFile;
+use umbrella_lab::paper::{Claim, Expect, r_lfs};
+use umbrella_model::device::{Options as DeviceOptions, profile};
+use umbrella_units::ByteSize;
+
+use super::paper::{PaperArgs, Shown, print_claims, print_count, rows};
+use crate::output;
+
+const ASSUMED: &str = "ext4 stands for the file system of the log, which has one of its own in the paper; the disk is emulated and smaller, the number of \
+     updates is the paper's; what is dirty is written when it would fill the paper's memory, in proportion; \
+     times are the disk's own, with the host's work in them";
+/// The share of the file system that is filled first.
+const FULL: f64 = 0.85;
+const FILE: usize = 100_000;
+const DIRECTORIES: usize = 100;
+/// The paper's machine has a disk of so many times its memory: what is dirty is written after as many updates as would fill that memory.
+const MEMORY: usize = 80;
+
+/// How large everything is.
+struct Scale {
+    disk: ByteSize,
+    updates: usize,
+    /// Real seconds for one of the disk's.
+    factor: f64,
+    localities: &'static [(u32, u32)],
+}
+
+const FULL_SCALE: Scale =
+    Scale { disk: ByteSize(1 << 30), updates: 50_000, factor: 0.2, localities: &[(60, 40), (80, 20), (90, 10)] };
+const QUICK: Scale = Scale { disk: ByteSize(128 << 20), updates: 4000, factor: 0.05, localities: &[(90, 10)] };
+
+/// One run.
+#[derive(Debug, Clone, Serialize)]
+struct Run {
+    locality: String,
+    scheme: &'static str,
+    seconds: f64,
+    cleaner_read_blocks: u64,
+    cleaner_written_blocks: u64,
+    segments_cleaned: u64,
+    seek_distance_blocks: u64,
+    written_blocks: u64,
+}
+
+impl PaperArgs {
+    pub(super) fn run_r_lfs_live(&self) -> anyhow::Result<ExitCode> {
+        ensure!(rustix::process::geteuid().is_root(), "--live makes a file system and mounts it: run it as root");
+        let scale = if self.quick { QUICK } else { FULL_SCALE };
+        let mut runs = Vec::new();
+        for locality in scale.localities {
+            for scheme in ["r_lfs:regions=1", "r_lfs:regions=3", "organ"] {
+                eprintln!("{}/{} with {scheme} ...", locality.0, locality.1);
+                runs.push(prototype(&scale, *locality, scheme).with_context(|| format!("{scheme}: the run failed"))?);
+            }
+        }
+        let claims: Vec<Claim> = runs.chunks(3).flat_map(judge).collect();
+        let title = "the prototype: cleaner blocks and elapsed time";
+        let shown = [Shown { figure: "7", title, assumed: ASSUMED, claims: &claims }];
+        if self.json {
+            output::json(&rows(r_lfs::NAME, &shown))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        for run in &runs {
+            output::line(&format!(
+                "{:>6} {:<16} {:8.1} s   cleaner read {:>8} and wrote {:>8} blocks, {:>6} segments   seek distance {:>12}   user {:>8}",
+                run.locality,
+                run.scheme,
+                run.seconds,
+                run.cleaner_read_blocks,
+                run.cleaner_written_blocks,
+                run.segments_cleaned,
+                run.seek_distance_blocks,
+                run.written_blocks
+            ))?;
+        }
+        for shown in &shown {
+            print_claims(shown)?;
+        }
+        print_count(&shown, if self.quick { " (quick: a smaller disk, fewer updates)" } else { "" })?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// What the paper says of three regions against one, figure 7.
+fn judge(runs: &[Run]) -> Vec<Claim> {
+    let [plain, regions, _] = runs else { return Vec::new() };
+    let less = |of: &dyn Fn(&Run) -> f64| (1.0 - of(regions) / of(plain).max(f64::MIN_POSITIVE)) * 100.0;
+    let cleaner = less(&|run| (run.cleaner_read_blocks + run.cleaner_written_blocks) as f64);
+    let name = &plain.locality;
+    vec![
+        Claim::new(
+            "7",
+            format!("{name}: three regions: the cleaner reads and writes less, at least by"),
+            "%",
+            41.04,
+            cleaner,
+            Expect::AtLeast,
+        ),
+        Claim::new(
+            "7",
+            format!("{name}: three regions: the run takes less time, at least by"),
+            "%",
+            5.77,
+            less(&|run| run.seconds),
+            Expect::AtLeast,
+        ),
+    ]
+}
+
+/// Unmounts when dropped, so that nothing is left behind when a step fails.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn unmount(&self) -> anyhow::Result<()> {
+        run("umount", &[path(&self.0)?])
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let quiet = |command: &mut Command| command.stdout(Stdio::null()).stderr(Stdio::null()).status();
+        if quiet(Command::new("mountpoint").arg("-q").arg(&self.0)).is_ok_and(|status| status.success()) {
+            // A failure has been told by whoever noticed it.
+            let _ = quiet(Command::new("umount").arg("--lazy").arg(&self.0));
+        }
+    }
+}
+
+/// A folder that is removed when dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> anyhow::Result<Folder> {
+        let made = Command::new("mktemp").args(["-d", "-t", "umbrella-r-lfs.XXXXXX"]).output().context("mktemp")?;
+        ensure!(made.status.success(), "mktemp: {}", String::from_utf8_lossy(&made.stderr).trim());
+        Ok(Folder(PathBuf::from(String::from_utf8_lossy(&made.stdout).trim())))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        for name in ["mounted", "disk"] {
+            // What is still mounted there is not removed; then the folder stays too.
+            let _ = fs::remove_dir(self.0.join(name));
+        }
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+fn path(path: &Path) -> anyhow::Result<&str> {
+    path.to_str().context("the temporary folder has a name that is not UTF-8")
+}
+
+fn run(program: &str, arguments: &[&str]) -> anyhow::Result<()> {
+    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
+    let output = output.with_context(|| format!("{program} cannot be run"))?;
+    if !output.status.success() {
+        bail!("{program} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(())
+}
+
+fn prototype(scale: &Scale, locality: (u32, u32), scheme: &'static str) -> anyhow::Result<Run> {
+    let model = profile("deskstar_500gb")?;
+    let backing = Arc::new(Memory::new(scale.disk));
+    let disk: Arc<dyn BlockDevice> =
+        Arc::new(EmulatedDisk::new(&model, &DeviceOptions::default(), TimeScale::new(scale.factor)?, backing)?);
+    let options = CreateOptions { scheme: scheme.to_owned(), spare: 40, ..CreateOptions::default() };
+    log_store::create(Arc::clone(&disk), "the emulated disk", &options)?;
+    let store = Arc::new(LogStore::open(disk, "the emulated disk", Options::default(), log_store::Access::ReadWrite)?);
+    let folder = Folder::new()?;
+    let (file_at, mounted_at) = (folder.0.join("disk"), folder.0.join("mounted"));
+    fs::create_dir(&file_at)?;
+    fs::create_dir(&mounted_at)?;
+    let attach = AttachOptions::default();
+    let mut file = LoopFile::mount(Arc::clone(&store) as Arc<dyn BlockDevice>, &file_at, attach.access)?;
+    let mut device = LoopDevice::attach(&file.path(), &attach)?;
+    let name = path(device.path())?.to_owned();
+    run("mkfs.ext4", &["-q", "-F", "-m", "0", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0", &name])?;
+    let mounted = Mounted(mounted_at);
+    run("mount", &[&name, path(&mounted.0)?])?;
+    let measured = benchmark(scale, locality, &mounted.0, &store);
+    mounted.unmount()?;
+    run("e2fsck", &["-f", "-n", &name])?;
+    device.detach()?;
+    file.unmount()?;
+    let (before, after, seconds) = measured?;
+    Arc::into_inner(store).context("the store is still in use")?.close()?;
+    let blocks = |of: fn(&LogStoreStats) -> ByteSize| (of(&after).0 - of(&before).0) / 4096;
+    Ok(Run {
+        locality: format!("{}/{}", locality.0, locality.1),
+        scheme,
+        seconds,
+        cleaner_read_blocks: blocks(|stats| stats.cleaner_read),
+        cleaner_written_blocks: blocks(|stats| stats.copied),
+        segments_cleaned: after.segments_cleaned - before.segments_cleaned,
+        seek_distance_blocks: blocks(|stats| stats.seek_distance),
+        written_blocks: blocks(|stats| stats.written),
+    })
+}
+
+/// Steps 2 to 4; the statistics before and after the updates, and the disk's seconds between.
+fn benchmark(
+    scale: &Scale,
+    locality: (u32, u32),
+    root: &Path,
+    store: &LogStore,
+) -> anyhow::Result<(LogStoreStats, LogStoreStats, f64)> {
+    let space = rustix::fs::statvfs(root)?;
+    let files = (space.f_bavail as f64 * space.f_frsize as f64 * FULL) as usize / FILE;
+    for directory in 0..DIRECTORIES {
+        fs::create_dir(root.join(directory.to_string()))?;
+    }
+    let name = |number: usize| root.join((number % DIRECTORIES).to_string()).join(number.to_string());
+    let mut content = vec![0x55; FILE];
+    for number in 0..files {
+        fs::write(name(number), &content).with_context(|| format!("file {number} of {files}"))?;
+    }
+    sync(root)?;
+    let (before, begun) = (store.stats(), Instant::now());
+    let mut dice = Dice(1);
+    let together = (scale.disk.0 as usize / MEMORY / FILE).max(1);
+    for number in 0..scale.updates {
+        let hot = files * locality.1 as usize / 100;
+        let cold = (files - hot) / 2;
+        let chosen =
+            if dice.below(100) < locality.0 as usize { dice.below(hot.max(1)) } else { hot + dice.below(cold.max(1)) };
+        content.fill(number as u8);
+        OpenOptions::new().write(true).open(name(chosen))?.write_all_at(&content, 0)?;
+        if number % together == together - 1 {
+            sync(root)?;
+        }
+    }
+    sync(root)?;
+    Ok((before, store.stats(), begun.elapsed().as_secs_f64() / scale.factor))
+}
+
+fn sync(root: &Path) -> anyhow::Result<()> {
+    Ok(rustix::fs::syncfs(File::open(root)?)?)
+}
+
+/// A linear congruential generator: the same updates in every run.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) % end as u64) as usize
+    }
+}
