@@ -49,7 +49,10 @@ fn hold_their_own(map_memory: ByteSize, rounds: u32) {
                             truth[nth as usize] = round;
                         }
                         _ => {
-                            assert!(read(store, at, 8) == content(truth[nth as usize]), "block {nth} of thread {thread}");
+                            assert!(
+                                read(store, at, 8) == content(truth[nth as usize]),
+                                "block {nth} of thread {thread}"
+                            );
                         }
                     }
                 }
