@@ -12,6 +12,8 @@ use super::format::{BLOCK_BYTES, Checksum};
 use crate::device::{BlockDevice, Durability, Geometry, Zeroes};
 use crate::error::BlockError;
 
+/// Blocks that are read although nobody asked for them, so that what lies before and behind them is one request.
+const MOST_BETWEEN: u64 = 8;
 /// The longest that one request is held back because the log is filling up.
 const MOST_DELAY: Duration = Duration::from_millis(100);
 
@@ -23,6 +25,18 @@ struct Run {
     /// Where in the buffer, in blocks.
     at: usize,
     blocks: usize,
+}
+
+impl Run {
+    /// The place behind it.
+    fn end(&self) -> Place {
+        Place(self.place.0 + self.blocks as u64)
+    }
+
+    /// Where in the buffer it goes.
+    fn bytes(&self) -> std::ops::Range<usize> {
+        self.at * BLOCK_BYTES..(self.at + self.blocks) * BLOCK_BYTES
+    }
 }
 
 impl BlockDevice for LogStore {
@@ -131,17 +145,35 @@ impl Shared {
                 return Ok(());
             }
             let freed = state.freed;
-            MutexGuard::unlocked(&mut state, || {
-                runs.iter().try_for_each(|run| {
-                    let from = run.at * BLOCK_BYTES;
-                    let part = buffer.get_mut(from..from + run.blocks * BLOCK_BYTES).unwrap_or_default();
-                    self.read_log(run.place, part)
-                })
-            })?;
+            MutexGuard::unlocked(&mut state, || self.read_runs(&runs, buffer))?;
             if state.freed == freed || self.still_there(&mut state, &runs)? {
                 return Ok(());
             }
         }
+    }
+
+    /// Reads runs from the disk; those with little between them, such as a header, at once.
+    fn read_runs(&self, runs: &[Run], buffer: &mut [u8]) -> Result<(), BlockError> {
+        let near = |a: &Run, b: &Run| b.place.0.checked_sub(a.end().0).is_some_and(|gap| gap <= MOST_BETWEEN);
+        for group in runs.chunk_by(near) {
+            let [first, .., last] = group else {
+                for run in group {
+                    self.read_log(run.place, buffer.get_mut(run.bytes()).unwrap_or_default())?;
+                }
+                continue;
+            };
+            let mut span = vec![0; (last.end().0 - first.place.0) as usize * BLOCK_BYTES];
+            self.read_log(first.place, &mut span)?;
+            for run in group {
+                let from = (run.place.0 - first.place.0) as usize * BLOCK_BYTES;
+                if let (Some(to), Some(from)) =
+                    (buffer.get_mut(run.bytes()), span.get(from..from + run.blocks * BLOCK_BYTES))
+                {
+                    to.copy_from_slice(from);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Fills in what is in memory or was never written, and says what has to be read from the disk.
@@ -164,7 +196,7 @@ impl Shared {
                 continue;
             }
             match runs.last_mut() {
-                Some(run) if run.place.0 + run.blocks as u64 == place.0 && run.at + run.blocks == at => run.blocks += 1,
+                Some(run) if run.end() == place && run.at + run.blocks == at => run.blocks += 1,
                 _ => runs.push(Run { block, place, at, blocks: 1 }),
             }
         }
