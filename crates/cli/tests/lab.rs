@@ -717,6 +717,43 @@ fn the_hybrid_disk_of_a_paper_takes_traces_of_ones_own() {
 }
 
 #[test]
+fn the_log_of_a_paper_takes_traces_of_ones_own() {
+    let line = |at: u64| {
+        let op = if at.is_multiple_of(3) { "R" } else { "W" };
+        format!("{at},d0,{op},{},4096,\n", at * 2_654_435_761 % 5000 * 8192)
+    };
+    let lines: Vec<String> = (0..6000).map(line).collect();
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("scattered.csv");
+    fs::write(&path, format!("time_us,dev,op,offset_bytes,size_bytes,flags\n{}", lines.concat())).expect("a trace");
+    let paper = || {
+        let mut command = lab("paper");
+        command.args(["r-lfs", "--quick", "--figure", "4"]).env_remove("UMBRELLA_TRACES");
+        command
+    };
+    let text = given(paper().arg("--trace").arg(&path).arg("--json"));
+    let claims: Vec<Value> = serde_json::from_str(&text).expect("JSON");
+    let own = claims.iter().filter(|claim| claim["claim"].as_str().is_some_and(|text| text.starts_with("scattered:")));
+    assert_eq!(own.count(), 2, "{text}");
+    for claim in &claims {
+        assert_eq!((&claim["paper"], &claim["figure"]), (&"r-lfs".into(), &"4".into()));
+        assert!(claim["published"].is_number() && claim["measured"].is_number() && claim["holds"].is_boolean());
+    }
+    let csv = given(paper().arg("--csv"));
+    let head = csv.lines().next().expect("a head");
+    assert!(head.split(',').any(|column| column == "write_amplification"), "{head}");
+    let shown = given(lab("paper").args(["r-lfs", "--quick", "--figure", "schemes"]).env_remove("UMBRELLA_TRACES"));
+    assert!(["organ", "sepbit", "oracle", "docs/papers-r-lfs.md"].iter().all(|text| shown.contains(text)), "{shown}");
+    let (_folder, small) = usual_trace();
+    refused(paper().arg("--trace").arg(small), 1, &["pages of data are too few for a log"]);
+    refused(
+        lab("paper").args(["r-lfs", "--figure", "99"]),
+        1,
+        &["r-lfs has no figure \"99\" here (known: 3, 4, 5, 6,"],
+    );
+}
+
+#[test]
 fn quick_sizes_say_so_below_the_claims() {
     let last = |more: &[&str]| {
         let text = given(lab("paper").args(["tesa", "--figure", "Table I"]).args(more));
