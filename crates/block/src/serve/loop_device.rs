@@ -75,6 +75,14 @@ pub enum LoopError {
         /// The loop device.
         device: PathBuf,
     },
+    /// The kernel refused to take its new size.
+    #[error("{}: cannot take its new size: {source}", device.display())]
+    Resize {
+        /// The loop device.
+        device: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
     /// The kernel refused to detach it.
     #[error("{}: cannot detach: {source}", device.display())]
     Detach {
@@ -132,6 +140,13 @@ impl LoopDevice {
     /// Its path, as `/dev/loop0`.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Takes the size that its file has now; what is mounted stays mounted.
+    pub fn resize(&self) -> Result<(), LoopError> {
+        let Some(held) = &self.held else { return Ok(()) };
+        kernel::set_capacity(held)
+            .map_err(|error| LoopError::Resize { device: self.path.clone(), source: error.into() })
     }
 
     /// Detaches it; fails, and leaves it attached, while it is mounted.

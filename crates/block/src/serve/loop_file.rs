@@ -23,7 +23,7 @@ use fuser::{
     KernelConfig, LockOwner, MountOption, OpenAccMode, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty,
     ReplyEntry, ReplyOpen, ReplyWrite, ReplyXattr, Request, Session, SessionACL, SessionUnmounter, WriteFlags,
 };
-use rustix::fs::FallocateFlags;
+use rustix::fs::{AtFlags, CWD, FallocateFlags, StatxFlags};
 use thiserror::Error;
 use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
@@ -52,6 +52,14 @@ pub enum LoopFileError {
     /// The mount failed.
     #[error("{}: cannot mount: {source}", folder.display())]
     Mount {
+        /// Where.
+        folder: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file cannot be looked at.
+    #[error("{}: cannot be looked at: {source}", folder.display())]
+    Size {
         /// Where.
         folder: PathBuf,
         /// Why.
@@ -114,6 +122,12 @@ impl LoopFile {
     /// What was carried out so far.
     pub fn traffic(&self) -> Traffic {
         self.counters.so_far()
+    }
+
+    /// Tells the kernel that the device has become larger: it asks once for a size, and keeps it.
+    pub fn refresh(&self) -> Result<(), LoopFileError> {
+        let asked = rustix::fs::statx(CWD, self.path(), AtFlags::STATX_FORCE_SYNC, StatxFlags::SIZE);
+        asked.map(drop).map_err(|error| LoopFileError::Size { folder: self.folder.clone(), source: error.into() })
     }
 
     /// Takes the file away; fails, and goes on serving it, while it is open.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use thiserror::Error;
+use umbrella_policy::PolicyError;
 use umbrella_policy::placement::{GlobError, RuleError};
 use umbrella_units::{ByteSize, ParseDurationError, ParseSizeError};
 
@@ -92,6 +93,8 @@ pub(crate) enum Problem {
     DiskName { error: BadDiskName },
     #[error("spin_down: {error}")]
     SpinDown { error: BadSleep },
+    #[error("scheme: {error}")]
+    LogScheme { error: PolicyError },
     #[error("listen: {error}")]
     Listen { error: BadListen },
     #[error("listen: {address} stands twice in the list")]

@@ -73,9 +73,20 @@ impl Attached {
         self.device.path()
     }
 
+    /// As people read it.
+    pub(crate) fn shown(&self) -> String {
+        self.device().display().to_string()
+    }
+
     /// What was asked of it so far.
     pub(crate) fn traffic(&self) -> Traffic {
         self.file.traffic()
+    }
+
+    /// Tells it that the disk has become larger.
+    pub(crate) fn resize(&self) -> anyhow::Result<()> {
+        self.file.refresh()?;
+        Ok(self.device.resize()?)
     }
 
     /// Fails if somebody uses it, and names whom. Who only takes a look at a new device is given time to go.

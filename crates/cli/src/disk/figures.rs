@@ -6,6 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use umbrella_block::emulated::Meter;
 use umbrella_block::hybrid::HybridStats;
+use umbrella_block::log_store::LogStoreStats;
 use umbrella_block::serve::{Traffic, nbd};
 use umbrella_units::{ByteSize, Nanos};
 
@@ -30,6 +31,7 @@ impl fmt::Display for Figure {
 #[derive(Debug, Default)]
 pub(crate) struct Sources {
     pub(crate) cache: Option<HybridStats>,
+    pub(crate) log: Option<LogStoreStats>,
     /// What this machine asked of the disk that is attached to it.
     pub(crate) here: Traffic,
     /// Of an emulated disk.
@@ -97,6 +99,56 @@ const TABLE: &[(&str, &str, Read)] = &[
     ("umbrella_spindle_ups_count", "times the disk was woken", |_, s| count(s.cache.as_ref()?.spin_ups)),
     ("umbrella_spindle_downs_count", "times it was put to sleep", |_, s| count(s.cache.as_ref()?.spin_downs)),
     ("umbrella_spindle_asleep_seconds", "time that it slept", |_, s| seconds(s.cache.as_ref()?.asleep)),
+    ("umbrella_log_size_bytes", "bytes that the log store promises (gauge)", |_, s| bytes(s.log.as_ref()?.size)),
+    ("umbrella_log_live_bytes", "bytes of them in use (gauge)", |_, s| bytes(s.log.as_ref()?.live)),
+    ("umbrella_log_segments_count", "segments of the log (gauge)", |_, s| count(s.log.as_ref()?.segments.into())),
+    ("umbrella_log_free_segments_count", "free ones (gauge)", |_, s| count(s.log.as_ref()?.free_segments.into())),
+    ("umbrella_log_reserve_segments_count", "free ones that only the cleaner may use (gauge)", |_, s| {
+        count(s.log.as_ref()?.reserve_segments.into())
+    }),
+    ("umbrella_log_damaged_segments_count", "segments that cannot be read, and are not cleaned (gauge)", |_, s| {
+        count(s.log.as_ref()?.damaged_segments.into())
+    }),
+    ("umbrella_log_written_bytes", "bytes written by users since the store was made", |_, s| {
+        bytes(s.log.as_ref()?.written)
+    }),
+    ("umbrella_log_copied_bytes", "bytes that the cleaner moved since then", |_, s| bytes(s.log.as_ref()?.copied)),
+    ("umbrella_log_map_written_bytes", "bytes of the map written since then", |_, s| {
+        bytes(s.log.as_ref()?.map_written)
+    }),
+    ("umbrella_log_headers_written_bytes", "bytes of headers written since then", |_, s| {
+        bytes(s.log.as_ref()?.headers_written)
+    }),
+    ("umbrella_log_write_amplification_ratio", "all that was written since then, for each byte by users", |_, s| {
+        Some(Figure::Real(s.log.as_ref()?.write_amplification))
+    }),
+    ("umbrella_log_cleaner_read_bytes", "bytes that the cleaner read since then", |_, s| {
+        bytes(s.log.as_ref()?.cleaner_read)
+    }),
+    ("umbrella_log_discarded_bytes", "bytes discarded by users since then", |_, s| bytes(s.log.as_ref()?.discarded)),
+    ("umbrella_log_cleaned_segments_count", "segments cleaned since then", |_, s| {
+        count(s.log.as_ref()?.segments_cleaned)
+    }),
+    ("umbrella_log_flushes_count", "flushes by users since then", |_, s| count(s.log.as_ref()?.flushes)),
+    ("umbrella_log_reads_count", "reads", |_, s| count(s.log.as_ref()?.reads)),
+    ("umbrella_log_writes_count", "writes", |_, s| count(s.log.as_ref()?.writes)),
+    ("umbrella_log_seek_distance_bytes", "how far the arm went between requests, in bytes passed over", |_, s| {
+        bytes(s.log.as_ref()?.seek_distance)
+    }),
+    ("umbrella_log_checkpoints_count", "checkpoints made", |_, s| count(s.log.as_ref()?.checkpoints)),
+    ("umbrella_log_map_memory_bytes", "memory for the map (gauge)", |_, s| bytes(s.log.as_ref()?.map_memory)),
+    ("umbrella_log_map_reads_count", "pages of the map read because they were not in memory", |_, s| {
+        count(s.log.as_ref()?.map_reads)
+    }),
+    ("umbrella_log_slowed_count", "writes held back because no segment was free", |_, s| count(s.log.as_ref()?.slowed)),
+    ("umbrella_log_slowed_seconds", "for how long, summed over the writers that waited", |_, s| {
+        seconds(s.log.as_ref()?.slowed_time)
+    }),
+    (
+        "umbrella_log_replayed_chunks_count",
+        "chunks that were found behind the last checkpoint when it was opened",
+        |_, s| count(s.log.as_ref()?.replayed),
+    ),
     ("umbrella_emulated_disk_served_count", "requests that the emulated disk served", |_, s| {
         count(s.disk.as_ref()?.served)
     }),

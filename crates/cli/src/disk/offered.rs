@@ -14,6 +14,7 @@ use umbrella_policy::spin_down::SpinDown;
 use umbrella_units::ByteSize;
 
 use super::figures::Sources;
+use super::log::Log;
 use super::open::{self, Part};
 use super::protocol::{CacheStatus, Motor, Progress};
 use crate::config::disk::{CacheSpec, DiskSpec};
@@ -45,11 +46,20 @@ pub(crate) struct Offered {
     hybrid: Option<Arc<Hybrid>>,
     /// In the place of `hybrid`, when only what is whole is offered.
     salvage: Option<Arc<Salvage>>,
+    /// The log store on all of that.
+    log: Option<Log>,
 }
 
 impl Offered {
-    /// Opens it. A hybrid disk goes through its log and sleeps by itself from then on.
+    /// Opens it, with the log store that is on it.
     pub(crate) fn open(spec: DiskSpec, on_damage: OnDamage) -> anyhow::Result<Offered> {
+        let mut offered = Offered::open_below(spec, on_damage)?;
+        offered.log = Log::open(&offered.spec, offered.name(), &offered.device())?;
+        Ok(offered)
+    }
+
+    /// Opens what is below a log store. A hybrid disk goes through its log and sleeps by itself from then on.
+    pub(super) fn open_below(spec: DiskSpec, on_damage: OnDamage) -> anyhow::Result<Offered> {
         let Some(cache) = &spec.cache else {
             let access = if spec.read_only { Access::ReadOnly } else { Access::ReadWrite };
             if access == Access::ReadWrite
@@ -60,14 +70,32 @@ impl Offered {
             let disk = Part::open(&spec.disk, access)?;
             let emulated = disk.emulated.clone().map(|emulated| emulated as Arc<dyn Spindle>);
             let motor = emulated.or_else(|| open::motor(&spec.disk)?.ok());
-            return Ok(Offered { disk, motor, flash: None, sleepless: None, hybrid: None, salvage: None, spec });
+            return Ok(Offered {
+                disk,
+                motor,
+                flash: None,
+                sleepless: None,
+                hybrid: None,
+                salvage: None,
+                log: None,
+                spec,
+            });
         };
         if on_damage == OnDamage::Salvage {
             let (disk, flash) = halves(&spec, cache, Access::ReadOnly)?;
             let salvage = Some(Arc::new(Salvage::open(disk.half(), flash.half())?));
             let motor = disk.motor(&spec.disk).ok();
             let spec = DiskSpec { read_only: true, ..spec };
-            return Ok(Offered { disk, motor, flash: Some(flash), sleepless: None, hybrid: None, salvage, spec });
+            return Ok(Offered {
+                disk,
+                motor,
+                flash: Some(flash),
+                sleepless: None,
+                hybrid: None,
+                salvage,
+                log: None,
+                spec,
+            });
         }
         let (disk, flash) = halves(&spec, cache, Access::ReadWrite)?;
         let spin_down = SpinDown::parse(&cache.settings.spin_down.to_string(), open::costs(&spec.disk)?)?;
@@ -80,12 +108,20 @@ impl Offered {
             tracing::warn!("{sleepless}");
         }
         let hybrid = Hybrid::open(disk.half(), flash.half(), spindle, cache.settings.options, Some(spin_down))?;
-        let hybrid = Some(Arc::new(hybrid));
-        Ok(Offered { disk, motor: None, flash: Some(flash), sleepless, hybrid, salvage: None, spec })
+        let (hybrid, flash) = (Some(Arc::new(hybrid)), Some(flash));
+        Ok(Offered { disk, motor: None, flash, sleepless, hybrid, salvage: None, log: None, spec })
+    }
+
+    /// What messages call it.
+    pub(super) fn name(&self) -> &str {
+        &self.disk.name
     }
 
     /// What programs read and write.
     pub(crate) fn device(&self) -> Arc<dyn BlockDevice> {
+        if let Some(log) = &self.log {
+            return log.device();
+        }
         match (&self.hybrid, &self.salvage) {
             (Some(hybrid), _) => Arc::<Hybrid>::clone(hybrid),
             (None, Some(salvage)) => Arc::<Salvage>::clone(salvage),
@@ -102,15 +138,18 @@ impl Offered {
     pub(crate) fn export(&self) -> Export {
         let name = self.spec.name.to_string();
         let export = match &self.disk.file {
-            Some(file) if self.spec.cache.is_none() => Export::of_file(name, Arc::clone(file)),
+            Some(file) if self.spec.cache.is_none() && self.log.is_none() => Export::of_file(name, Arc::clone(file)),
             _ => Export::new(name, self.device()),
         };
         let export = export.described(self.kind());
         if self.spec.read_only { export.read_only() } else { export }
     }
 
-    /// `hybrid`, or the kind of its only device.
+    /// `log`, `hybrid`, or the kind of its only device.
     pub(crate) fn kind(&self) -> &'static str {
+        if self.log.is_some() {
+            return "log";
+        }
         if self.spec.cache.is_some() { "hybrid" } else { self.spec.disk.kind() }
     }
 
@@ -158,7 +197,8 @@ impl Offered {
     pub(crate) fn sources(&self, here: Traffic) -> Sources {
         let meter = |part: &Part| part.emulated.as_ref().and_then(|emulated| emulated.meter().ok());
         let flash = self.flash.as_ref().and_then(meter);
-        Sources { cache: self.cache_stats(), here, disk: meter(&self.disk), flash }
+        let log = self.log.as_ref().map(Log::stats);
+        Sources { cache: self.cache_stats(), log, here, disk: meter(&self.disk), flash }
     }
 
     /// What is lost by damage, and what is damaged.
@@ -174,13 +214,23 @@ impl Offered {
         self.salvage.is_some()
     }
 
+    /// The log store on it.
+    pub(crate) fn log(&self) -> Option<&Log> {
+        self.log.as_ref()
+    }
+
     /// The hybrid disk, for work that takes long.
     pub(crate) fn hybrid(&self) -> Option<Arc<Hybrid>> {
         self.hybrid.clone()
     }
 
     /// Ends it; what is on flash stays there. Nobody may use it any more.
-    pub(crate) fn close(self) -> anyhow::Result<()> {
+    pub(crate) fn close(mut self) -> anyhow::Result<()> {
+        let log = self.log.take().map_or(Ok(()), Log::close);
+        log.and(self.close_below())
+    }
+
+    fn close_below(self) -> anyhow::Result<()> {
         match self.hybrid {
             Some(hybrid) => last_holder(hybrid)?.close().context("closing the hybrid disk"),
             None if self.spec.read_only => Ok(()),
@@ -189,10 +239,13 @@ impl Offered {
     }
 
     /// Ends it; all is on the disk then, and the flash no longer belongs to it. Nobody may use it any more.
-    pub(crate) fn detach(self) -> anyhow::Result<()> {
+    pub(crate) fn detach(mut self) -> anyhow::Result<()> {
+        if let Some(log) = self.log.take() {
+            log.close()?;
+        }
         match self.hybrid {
             Some(hybrid) => last_holder(hybrid)?.detach().context("taking the flash from the disk"),
-            None => self.close(),
+            None => self.close_below(),
         }
     }
 }
@@ -263,14 +316,14 @@ pub(crate) fn drain(hybrid: &Hybrid, tell: &mut dyn FnMut(&Progress) -> bool) ->
     Ok(total)
 }
 
-/// The hybrid disk, once nobody else holds it.
-fn last_holder(mut hybrid: Arc<Hybrid>) -> anyhow::Result<Hybrid> {
+/// What is shared, once nobody else holds it.
+pub(super) fn last_holder<T>(mut shared: Arc<T>) -> anyhow::Result<T> {
     let deadline = Instant::now() + FAREWELL;
     loop {
-        match Arc::try_unwrap(hybrid) {
-            Ok(hybrid) => return Ok(hybrid),
-            Err(_) if Instant::now() > deadline => bail!("calls under way do not end; what is on flash stays there"),
-            Err(shared) => hybrid = shared,
+        match Arc::try_unwrap(shared) {
+            Ok(last) => return Ok(last),
+            Err(_) if Instant::now() > deadline => bail!("calls under way do not end; what was flushed is safe"),
+            Err(again) => shared = again,
         }
         std::thread::sleep(Duration::from_millis(10));
     }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 use thiserror::Error;
 
+use super::log::named_by_device;
 use super::protocol::{Answer, DiskClient, DiskStatus, Request};
 use crate::client::ClientError;
 use crate::config::ConfigErrors;
@@ -30,6 +31,8 @@ pub(crate) enum PlaceError {
     NotADisk { given: String, served: String },
     #[error(transparent)]
     Config(#[from] ConfigErrors),
+    #[error(transparent)]
+    Name(#[from] BadDiskName),
 }
 
 /// A disk that is target.
@@ -118,6 +121,9 @@ pub(crate) fn find(given: Option<&str>) -> Result<Target, PlaceError> {
         && let Some(name) = served().into_iter().find(|name| is_attached(name, given))
     {
         return Ok(Target { name, spec: None });
+    }
+    if let Some(spec) = named_by_device(Path::new(given))? {
+        return Ok(Target { name: spec.name.clone(), spec: Some(spec) });
     }
     if Path::new(given).is_file() {
         let spec = disk::read(Path::new(given))?;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use umbrella_block::hybrid::Losses;
+use umbrella_block::log_store::RegionStats;
 use umbrella_units::{ByteSize, SectorRange};
 
 use super::figures::Figure;
@@ -19,6 +20,8 @@ pub(crate) enum Request {
     Stats,
     /// Make it a block device of this machine, if it is none yet. Answered with [`Answer::Status`].
     Attach,
+    /// Take the space that a log store's device has become larger by. Answered with [`Answer::Grown`].
+    Grow,
     /// Take the disk away and end. Answered with [`Answer::Detached`].
     Detach {
         /// Leave on flash what is there.
@@ -35,7 +38,14 @@ pub(crate) enum Answer {
     /// How it stands.
     Status(Box<DiskStatus>),
     /// What it did, by name.
-    Stats { figures: BTreeMap<String, Figure> },
+    Stats {
+        figures: BTreeMap<String, Figure>,
+        /// Nothing without a log store.
+        #[serde(default)]
+        log: Option<LogTables>,
+    },
+    /// It has grown as far as there is room.
+    Grown(Grown),
     /// It is no longer offered.
     Detached(Detached),
 }
@@ -53,7 +63,7 @@ pub(crate) struct Progress {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct DiskStatus {
     pub(crate) name: String,
-    /// `hybrid`, or the kind of its only device.
+    /// `log`, `hybrid`, or the kind of its only device.
     pub(crate) kind: String,
     pub(crate) size: ByteSize,
     pub(crate) read_only: bool,
@@ -75,6 +85,9 @@ pub(crate) struct DiskStatus {
     pub(crate) power: Option<Motor>,
     /// Nothing without flash.
     pub(crate) cache: Option<CacheStatus>,
+    /// Nothing without a log store.
+    #[serde(default)]
+    pub(crate) log: Option<LogStatus>,
     /// What is wrong; nothing when all is well.
     pub(crate) trouble: Vec<String>,
     /// Ranges whose newest data only the flash has, while it is in trouble.
@@ -105,6 +118,57 @@ pub(crate) struct CacheStatus {
     pub(crate) laps: f64,
     /// Being emptied: what is left at most.
     pub(crate) draining: Option<ByteSize>,
+}
+
+/// How a log store stands.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LogStatus {
+    pub(crate) scheme: String,
+    /// What of its size is in use.
+    pub(crate) live: ByteSize,
+    pub(crate) segments: u32,
+    pub(crate) free_segments: u32,
+    /// Since it was made.
+    pub(crate) segments_cleaned: u64,
+    /// All bytes written for each that was asked for, since it was made.
+    pub(crate) write_amplification: f64,
+}
+
+/// What of a log store's figures is a table of its own.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LogTables {
+    /// From the edges of the disk to its middle.
+    #[serde(rename = "umbrella_log_regions")]
+    pub(crate) regions: Vec<Region>,
+    /// Segments cleaned since the opening, by the tenths of them that were live.
+    #[serde(rename = "umbrella_log_victims")]
+    pub(crate) victims: [u64; 11],
+}
+
+/// A region of the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Region {
+    pub(crate) segments: u32,
+    pub(crate) free: u32,
+    pub(crate) live: ByteSize,
+    /// Segments with data of another region.
+    pub(crate) guests: u32,
+}
+
+impl From<&RegionStats> for Region {
+    fn from(&RegionStats { segments, free, live, guests }: &RegionStats) -> Region {
+        Region { segments, free, live, guests }
+    }
+}
+
+/// What a log store has grown by.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Grown {
+    pub(crate) name: String,
+    pub(crate) before: ByteSize,
+    pub(crate) size: ByteSize,
+    /// What it is attached to.
+    pub(crate) device: Option<String>,
 }
 
 /// What is left when a disk has been taken away.

@@ -13,9 +13,10 @@ use umbrella_units::ByteSize;
 
 use super::attached::Attached;
 use super::figures::figures;
+use super::log::Log;
 use super::offered::{Offered, drain};
 use super::place;
-use super::protocol::{Answer, Detached, DiskStatus, Outcome, Progress, Request};
+use super::protocol::{Answer, Detached, DiskStatus, Grown, Outcome, Progress, Request};
 use crate::config::disk::Listen;
 use crate::output::reasons;
 
@@ -68,12 +69,14 @@ impl Service for DiskService {
             Request::Status => self.of_served(|served| Ok(Answer::Status(Box::new(self.status(served))))),
             Request::Stats => self.of_served(|Served { offered, server, attached, .. }| {
                 let here = attached.as_ref().map(Attached::traffic).unwrap_or_default();
-                Ok(Answer::Stats { figures: figures(&server.stats(), &offered.sources(here)) })
+                let log = offered.log().map(Log::tables);
+                Ok(Answer::Stats { figures: figures(&server.stats(), &offered.sources(here)), log })
             }),
             Request::Attach => self.of_served(|served| {
                 served.attach()?;
                 Ok(Answer::Status(Box::new(self.status(served))))
             }),
+            Request::Grow => self.of_served(Served::grow).map(Answer::Grown),
             Request::Detach { keep_cache, force } => self.detach(keep_cache, force, tell).map(Answer::Detached),
         };
         answer.map_err(|error| Refusal(reasons(&error)))
@@ -90,6 +93,21 @@ impl Served {
             self.attached = Some(attached);
         }
         Ok(())
+    }
+
+    /// Takes the space that a log store's device has become larger by, and tells the block device of this machine.
+    fn grow(&mut self) -> anyhow::Result<Grown> {
+        let name = self.offered.spec.name.to_string();
+        let Some(log) = self.offered.log() else {
+            bail!("{name} is no log store: only that can grow while it is served")
+        };
+        let before = self.offered.size();
+        let size = log.grow()?;
+        if let Some(attached) = &self.attached {
+            attached.resize()?;
+        }
+        tracing::info!("{name}: {before} before, {size} now");
+        Ok(Grown { name, before, size, device: self.attached.as_ref().map(Attached::shown) })
     }
 
     /// Takes the block device away; fails, and leaves it as it is, while somebody uses it.
@@ -119,8 +137,9 @@ impl DiskService {
             _ => Vec::new(),
         };
         let (losses, damage) = offered.losses().unwrap_or_default();
+        let of_log = offered.log().map(Log::trouble).unwrap_or_default();
         let drain_failure = stats.and_then(|stats| stats.drain_failure);
-        let device = attached.as_ref().map(|attached| attached.device().display().to_string());
+        let device = attached.as_ref().map(Attached::shown);
         let waits = device.as_ref().filter(|_| *ending);
         let waits = waits.map(|device| format!("a signal asked for the end: waiting until nobody uses {device}"));
         DiskStatus {
@@ -138,12 +157,14 @@ impl DiskService {
             clients: connections,
             power: offered.power(),
             cache: offered.cache_status(),
+            log: offered.log().map(Log::status),
             trouble: waits
                 .into_iter()
                 .chain(refuses)
                 .chain(drain_failure)
                 .chain(offered.sleepless.clone())
                 .chain(damage)
+                .chain(of_log)
                 .collect(),
             at_risk: at_risk.into_iter().chain(losses.at_risk).take(MOST_RANGES).collect(),
         }

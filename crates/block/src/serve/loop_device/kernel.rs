@@ -7,7 +7,7 @@ use std::path::Path;
 
 use linux_raw_sys::loop_device::{
     LO_FLAGS_AUTOCLEAR, LO_FLAGS_DIRECT_IO, LO_FLAGS_READ_ONLY, LOOP_CLR_FD, LOOP_CONFIGURE, LOOP_CTL_GET_FREE,
-    loop_config, loop_info64,
+    LOOP_SET_CAPACITY, loop_config, loop_info64,
 };
 use rustix::io::Result;
 use rustix::ioctl::{Ioctl, IoctlOutput, NoArg, Opcode, Setter, ioctl};
@@ -61,6 +61,12 @@ pub(super) fn configure(device: &File, backing: &File, file: &Path, options: &At
 pub(super) fn clear(device: &File) -> Result<()> {
     // SAFETY: LOOP_CLR_FD takes no argument.
     unsafe { ioctl(device, NoArg::<LOOP_CLR_FD>::new()) }
+}
+
+/// Lets the device take the size of its file.
+pub(super) fn set_capacity(device: &File) -> Result<()> {
+    // SAFETY: LOOP_SET_CAPACITY takes no argument.
+    unsafe { ioctl(device, NoArg::<LOOP_SET_CAPACITY>::new()) }
 }
 
 /// LOOP_CTL_GET_FREE, which answers with its return value.

@@ -10,8 +10,10 @@ use clap::Args;
 use serde::Serialize;
 use umbrella_block::file::Access;
 use umbrella_block::hybrid::{self, CheckReport, LEAST_FLASH};
+use umbrella_block::log_store::Depth;
 use umbrella_units::ByteSize;
 
+use super::check_store::{self, Looked, StoreReport};
 use super::source::SourceArgs;
 use crate::config::ConfigErrors;
 use crate::config::ErrorReport;
@@ -23,7 +25,7 @@ use crate::disk::serve::open_to_others;
 use crate::output::{self, reasons};
 use crate::text::{count, visible_path};
 
-/// Check a disk: its configuration, what it is made of, and the log of a hybrid disk.
+/// Check a disk: its configuration, what it is made of, the log of a hybrid disk, and a log store.
 ///
 /// Changes nothing. Of a disk that is served only the configuration is checked. Ends with 1 when something is wrong; warnings alone end with 0.
 #[derive(Debug, Args)]
@@ -31,10 +33,14 @@ use crate::text::{count, visible_path};
 EXAMPLES:
   umbrella disk check /etc/umbrella/media.disk.toml
   umbrella disk check --disk /dev/sdb --flash /dev/nvme0n1p3
+  umbrella disk check /srv/store.img --data
   umbrella disk check media.disk.toml --json | jq '.errors[].message'")]
 pub(super) struct CheckArgs {
     #[command(flatten)]
     source: SourceArgs,
+    /// Of a log store, compare all data with its checksums too, which reads everything that is in use.
+    #[arg(long)]
+    data: bool,
     /// Print JSON.
     #[arg(long)]
     pub(super) json: bool,
@@ -51,6 +57,8 @@ struct Report {
     disk: Option<DiskSpec>,
     /// The halves of a hybrid disk, if they belong together.
     pair: Option<CheckReport>,
+    /// The log store, if there is one that could be looked at.
+    store: Option<StoreReport>,
 }
 
 /// A mistake at a place of a file, or about a device.
@@ -73,7 +81,7 @@ impl Message {
 impl CheckArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let report = match self.source.read() {
-            Ok(disk) => look(disk),
+            Ok(disk) => look(disk, if self.data { Depth::Data } else { Depth::Structure }),
             Err(error) => match error.downcast::<ConfigErrors>() {
                 Ok(errors) if !self.json => {
                     eprintln!("{errors}");
@@ -81,7 +89,7 @@ impl CheckArgs {
                 }
                 Ok(errors) => {
                     let errors = errors.reports().into_iter().map(Message::Place).collect();
-                    Report { ok: false, errors, warnings: Vec::new(), disk: None, pair: None }
+                    Report { ok: false, errors, warnings: Vec::new(), disk: None, pair: None, store: None }
                 }
                 Err(error) => return Err(error),
             },
@@ -96,8 +104,8 @@ impl CheckArgs {
 }
 
 /// Looks at what the disk is made of, without opening it.
-fn look(disk: DiskSpec) -> Report {
-    let mut report = Report { ok: true, errors: Vec::new(), warnings: Vec::new(), disk: None, pair: None };
+fn look(disk: DiskSpec, depth: Depth) -> Report {
+    let mut report = Report { ok: true, errors: Vec::new(), warnings: Vec::new(), disk: None, pair: None, store: None };
     let flash = disk.cache.as_ref().map(|cache| ("flash", &cache.flash));
     for (part, device) in std::iter::once(("disk", &disk.disk)).chain(flash) {
         let Some(path) = device.path() else { continue };
@@ -119,6 +127,7 @@ fn look(disk: DiskSpec) -> Report {
     if let (Some(cache), true) = (&disk.cache, whole) {
         look_at_halves(&disk, cache, &mut report);
     }
+    look_at_store(&disk, depth, &mut report);
     report.ok = report.errors.is_empty();
     report.disk = Some(disk);
     report
@@ -145,6 +154,36 @@ fn look_at_halves(disk: &DiskSpec, cache: &CacheSpec, report: &mut Report) {
             let unknown = pair.as_ref().and_then(|pair| unknown(&pair.losses));
             report.errors.extend(damage.into_iter().chain(unknown).map(|message| Message::Device { message }));
             report.pair = pair;
+        }
+        Err(error) => report.errors.push(Message::Device { message: reasons(&error) }),
+    }
+}
+
+/// Reads the log store of a disk that nobody uses, if there is one.
+fn look_at_store(disk: &DiskSpec, depth: Depth, report: &mut Report) {
+    let warn = |report: &mut Report, message| report.warnings.push(Message::Device { message });
+    let is_there = disk.disk.path().is_some_and(|path| path.exists());
+    if !report.errors.is_empty() || !is_there {
+        return;
+    }
+    if disk.cache.is_some() {
+        if disk.log.is_some() {
+            warn(report, format!("{}: the log store on a hybrid disk is not looked at", disk.name));
+        }
+        return;
+    }
+    if place::is_served(&disk.name) {
+        if disk.log.is_some() {
+            warn(report, format!("{} is served: its log store is not looked at", disk.name));
+        }
+        return;
+    }
+    match check_store::look(disk, depth) {
+        Ok(None) => {}
+        Ok(Some(Looked { report: store, errors, warnings })) => {
+            report.errors.extend(errors.into_iter().map(|message| Message::Device { message }));
+            report.warnings.extend(warnings.into_iter().map(|message| Message::Device { message }));
+            report.store = Some(store);
         }
         Err(error) => report.errors.push(Message::Device { message: reasons(&error) }),
     }
@@ -213,8 +252,13 @@ fn summary(report: &Report) -> String {
         let more = at_risk.len().saturating_sub(AT_RISK_SHOWN);
         lines.extend((more > 0).then(|| format!("at risk: {} more (--json has all)", count(more as u64, "range"))));
     }
+    lines.extend(report.store.as_ref().map(StoreReport::shown));
     if let Some(disk) = &report.disk {
-        let kind = if disk.cache.is_some() { "hybrid disk" } else { disk.disk.kind() };
+        let kind = match disk.cache {
+            Some(_) => "hybrid disk",
+            None if report.store.is_some() => "log store",
+            None => disk.disk.kind(),
+        };
         let errors = count(report.errors.len() as u64, "error");
         let warnings = count(report.warnings.len() as u64, "warning");
         let verdict = if report.ok { "ok" } else { "not ok" };

@@ -8,28 +8,34 @@ use clap::Args;
 use serde::Serialize;
 use umbrella_block::file::Access;
 use umbrella_block::hybrid::{self, HybridError};
-use umbrella_units::ByteSize;
+use umbrella_units::{ByteSize, PAGE_BYTES};
 
 use super::check::too_small;
+use super::log::{NewLogArgs, NewStore};
 use super::source::SourceArgs;
 use crate::config::disk::{CacheSpec, DeviceSpec, DiskSpec};
 use crate::disk::open::{self, Part};
-use crate::disk::place;
+use crate::disk::{log, place};
 use crate::output;
 use crate::text::visible_path;
 
-/// Make the files that are missing, and join disk and flash to a hybrid disk.
+/// Make the files that are missing, join disk and flash to a hybrid disk, and make a log store.
 ///
-/// What the disk holds stays, but for its last 8 KiB; the flash is overwritten. Stops when one of them holds something.
+/// What a hybrid disk holds stays, but for its last 8 KiB; its flash is overwritten. A log store overwrites the whole disk. Stops when one
+/// of them holds something.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
   umbrella disk create /etc/umbrella/media.disk.toml
   umbrella disk create --disk /dev/sdb --flash /dev/nvme0n1p3
-  umbrella disk create --disk file:path=/srv/image.raw,size=4GiB")]
+  umbrella disk create --disk file:path=/srv/image.raw,size=4GiB
+  umbrella disk create --kind log /dev/sdb
+  umbrella disk create --kind log /srv/store.img --size 40GiB --scheme r_lfs:regions=2 --spare 15%")]
 pub(super) struct CreateArgs {
     #[command(flatten)]
     source: SourceArgs,
+    #[command(flatten)]
+    log: NewLogArgs,
     /// Also when the disk or the flash holds something, which is then lost.
     #[arg(long)]
     force: bool,
@@ -45,6 +51,8 @@ struct Created {
     size: ByteSize,
     /// The two halves; nothing without flash.
     pair: Option<Pair>,
+    /// The log store; nothing without.
+    store: Option<NewStore>,
     /// Files that were made.
     made: Vec<String>,
 }
@@ -57,7 +65,8 @@ struct Pair {
 
 impl CreateArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let spec = self.source.read()?;
+        let mut spec = if self.log.wanted() { self.source.read_new()? } else { self.source.read()? };
+        self.log.apply(&mut spec)?;
         if place::is_served(&spec.name) {
             place::client_of(&spec)?;
             bail!("{} is served; detach it first (`umbrella disk detach {}`)", spec.name, spec.name);
@@ -99,8 +108,15 @@ fn make_and_join(spec: &DiskSpec, force: bool, made: &mut Vec<PathBuf>) -> anyho
         Some(cache) => join(spec, cache, force)?,
         None => (None, Part::open_data(&spec.disk, Access::ReadOnly)?.map(|disk| disk.device.geometry().size())),
     };
+    let (store, size) = match &spec.log {
+        Some(log) => {
+            let superblock = log::create(spec, log, force)?;
+            (Some(NewStore::of(&superblock)), Some(ByteSize(superblock.shape.advertised().0 * PAGE_BYTES)))
+        }
+        None => (None, size),
+    };
     let made = made.iter().map(|path| path.display().to_string()).collect();
-    Ok(Created { name: spec.name.to_string(), size: size.unwrap_or_default(), pair, made })
+    Ok(Created { name: spec.name.to_string(), size: size.unwrap_or_default(), pair, store, made })
 }
 
 fn join(spec: &DiskSpec, cache: &CacheSpec, force: bool) -> anyhow::Result<(Option<Pair>, Option<ByteSize>)> {
@@ -126,8 +142,14 @@ fn join(spec: &DiskSpec, cache: &CacheSpec, force: bool) -> anyhow::Result<(Opti
 
 fn summary(created: &Created) -> String {
     let mut lines: Vec<String> = created.made.iter().map(|file| format!("made {file}")).collect();
-    let kind = if created.pair.is_some() { "hybrid disk" } else { "disk" };
-    lines.push(format!("{}: {kind} of {}", created.name, created.size));
+    let kind = match (&created.store, &created.pair) {
+        (Some(_), Some(_)) => "log store on a hybrid disk",
+        (Some(_), None) => "log store",
+        (None, Some(_)) => "hybrid disk",
+        (None, None) => "disk",
+    };
+    let details = created.store.as_ref().map_or(String::new(), |store| format!(" ({})", store.shown()));
+    lines.push(format!("{}: {kind} of {}{details}", created.name, created.size));
     lines.push(String::new());
     lines.join("\n")
 }

@@ -2,8 +2,12 @@
 
 mod attach;
 mod check;
+mod check_store;
 mod create;
 mod detach;
+mod grow;
+mod log;
+mod schemes;
 mod serve;
 mod source;
 mod stats;
@@ -16,7 +20,7 @@ use serde_json::json;
 
 use crate::output;
 
-/// Offer a block device: a hybrid disk, a file, or an emulated disk.
+/// Offer a block device: a hybrid disk, a log store, a file, or an emulated disk.
 #[derive(Debug, Args)]
 pub(crate) struct DiskArgs {
     #[command(subcommand)]
@@ -32,6 +36,8 @@ enum DiskCommand {
     Status(status::StatusArgs),
     Stats(stats::StatsArgs),
     Check(check::CheckArgs),
+    Grow(grow::GrowArgs),
+    Schemes(schemes::SchemesArgs),
 }
 
 impl DiskArgs {
@@ -46,6 +52,8 @@ impl DiskArgs {
             DiskCommand::Status(args) => args.run(),
             DiskCommand::Stats(args) => args.run(),
             DiskCommand::Check(args) => args.run(),
+            DiskCommand::Grow(args) => args.run(),
+            DiskCommand::Schemes(args) => args.run(),
         };
         if let Err(error) = &done
             && json
@@ -68,6 +76,8 @@ impl DiskCommand {
             DiskCommand::Status(args) => args.json,
             DiskCommand::Stats(args) => args.json,
             DiskCommand::Check(args) => args.json,
+            DiskCommand::Grow(args) => args.json,
+            DiskCommand::Schemes(args) => args.json,
         }
     }
 }
@@ -75,7 +85,7 @@ impl DiskCommand {
 /// `[DISK]`
 #[derive(Debug, Args)]
 struct DiskArg {
-    /// Name, device (/dev/loop0) or configuration of a disk; may be left out when one is served.
+    /// Name, device (/dev/loop0) or configuration of a disk, or the disk or image of a log store; may be left out when one is served.
     #[arg(value_name = "DISK")]
     disk: Option<String>,
 }

@@ -1,19 +1,21 @@
 //! Which disk is meant: a configuration, or options that say the same.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use clap::Args;
 use umbrella_policy::flash_cache::{Algorithm, When};
 
 use crate::config::disk::{self, CacheSettings, CacheSpec, DiskName, DiskSpec, Listen, NbdSpec, SleepSpec};
+use crate::disk::log::named_by_device;
+use crate::text::visible_path;
 
 /// A configuration or `--disk`, and what replaces its keys.
 #[derive(Debug, Args)]
 pub(super) struct SourceArgs {
-    /// The configuration file (docs/disk.md).
-    #[arg(required_unless_present = "disk", conflicts_with = "disk")]
+    /// The configuration file (docs/disk.md); or a block device, or an image of a log store (docs/log-store.md).
+    #[arg(value_name = "CONFIG|DEVICE", required_unless_present = "disk", conflicts_with = "disk")]
     config: Option<PathBuf>,
     /// The disk: a path, or a kind with its keys, such as emulated:profile=modern,size=4GiB,speed=10.
     #[arg(long, value_name = "DEVICE")]
@@ -44,8 +46,26 @@ pub(super) struct SourceArgs {
 impl SourceArgs {
     /// The disk, with what the options replace.
     pub(super) fn read(&self) -> anyhow::Result<DiskSpec> {
+        self.read_with(|config| match named_by_device(config)? {
+            Some(spec) => Ok(spec),
+            None => Ok(disk::read(config)?),
+        })
+    }
+
+    /// As [`SourceArgs::read`], where anything but a `.toml` is a device, also if it is not there yet.
+    pub(super) fn read_new(&self) -> anyhow::Result<DiskSpec> {
+        self.read_with(|config| {
+            if config.extension().is_some_and(|ending| ending == "toml") {
+                return Ok(disk::read(config)?);
+            }
+            let Some(device) = config.to_str() else { bail!("{} is not UTF-8", visible_path(config)) };
+            Ok(DiskSpec::of_device(disk::device_option("DEVICE", device)?)?)
+        })
+    }
+
+    fn read_with(&self, positional: impl FnOnce(&Path) -> anyhow::Result<DiskSpec>) -> anyhow::Result<DiskSpec> {
         let mut spec = match (&self.config, &self.disk) {
-            (Some(config), _) => disk::read(config)?,
+            (Some(config), _) => positional(config)?,
             (None, Some(disk)) => self.as_options_say(disk)?,
             (None, None) => bail!("no disk: name a configuration, or say --disk DEVICE"),
         };
@@ -124,6 +144,7 @@ impl SourceArgs {
             read_only: false,
             disk,
             cache,
+            log: None,
             nbd: NbdSpec::default(),
         })
     }

@@ -6,9 +6,11 @@ use std::process::ExitCode;
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
 
-use super::DiskArg;
+use serde::Serialize;
+
+use super::{DiskArg, log};
 use crate::client::ClientError;
-use crate::disk::protocol::{Answer, Request};
+use crate::disk::protocol::{Answer, LogTables, Request};
 use crate::disk::{Figure, meaning, place};
 use crate::output;
 use crate::text::visible;
@@ -32,16 +34,28 @@ pub(super) struct StatsArgs {
 impl StatsArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let client = place::find(self.disk.disk.as_deref())?.client()?;
-        let Answer::Stats { figures } = client.ask(&Request::Stats)? else {
+        let Answer::Stats { figures, log } = client.ask(&Request::Stats)? else {
             return Err(ClientError::Unexpected.into());
         };
         if self.json {
-            output::json(&figures)?;
+            output::json(&All { figures: &figures, log: log.as_ref() })?;
         } else {
             output::line(&table(&figures))?;
+            if let Some(log) = &log {
+                output::print(&log::tables(log))?;
+            }
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Figures by name, and those that are tables.
+#[derive(Serialize)]
+struct All<'a> {
+    #[serde(flatten)]
+    figures: &'a BTreeMap<String, Figure>,
+    #[serde(flatten)]
+    log: Option<&'a LogTables>,
 }
 
 /// In the order of the table of figures; what a newer daemon has besides comes last.

@@ -86,7 +86,11 @@ fn ask(target: &Target) -> anyhow::Result<DiskStatus> {
 
 fn text(status: &DiskStatus) -> String {
     let mut text = String::new();
-    let kind = if status.kind == "hybrid" { "hybrid disk" } else { &status.kind };
+    let kind = match status.kind.as_str() {
+        "hybrid" => "hybrid disk",
+        "log" => "log store",
+        kind => kind,
+    };
     let read_only = if status.read_only { ", read-only" } else { "" };
     let uptime = format_duration(Duration::from_secs(status.uptime_seconds));
     let _ = writeln!(
@@ -122,6 +126,9 @@ fn text(status: &DiskStatus) -> String {
         if let Some(left) = cache.draining {
             let _ = writeln!(text, "         being emptied, {left} left");
         }
+    }
+    if let Some(log) = &status.log {
+        text.push_str(&super::log::status(log, status.size));
     }
     for trouble in &status.trouble {
         let _ = writeln!(text, "  wrong: {}", visible(trouble));

@@ -10,6 +10,7 @@ use umbrella_policy::flash_cache::{Algorithm, Options, Percent, When};
 use umbrella_units::{ByteSize, Nanos, PAGE_BYTES, SECTOR_BYTES};
 
 use super::file::{CacheFile, DeviceFile, DiskFile, NbdFile};
+use super::log::log;
 use super::spec::{CacheSettings, CacheSpec, DeviceSpec, DiskName, DiskSpec, NbdSpec, SleepSpec, Speed};
 use crate::config::complaints::Complaints;
 use crate::config::problem::Problem;
@@ -39,12 +40,13 @@ pub(super) fn disk(c: &mut Complaints, file: &DiskFile, path: &Path) -> Option<D
         not_the_same(c, flash.get_ref(), file.disk.get_ref());
     }
     let settings = file.cache.as_ref().map_or_else(CacheSettings::default, |cache| settings(c, cache.get_ref()));
+    let log = file.log.as_ref().map(|file| log(c, file));
     let nbd = nbd(c, &file.nbd);
     let cache = match flash {
         Some(flash) => Some(CacheSpec { flash: flash?, settings }),
         None => None,
     };
-    Some(DiskSpec { name: name?, read_only: file.read_only, disk: disk?, cache, nbd })
+    Some(DiskSpec { name: name?, read_only: file.read_only, disk: disk?, cache, log, nbd })
 }
 
 fn not_the_same(c: &mut Complaints, flash: &DeviceFile, disk: &DeviceFile) {
@@ -196,7 +198,11 @@ fn quiet(c: &mut Complaints, given: Option<&Spanned<Scalar>>, default: Nanos) ->
 }
 
 /// One of the words, or the default.
-fn word<T: std::str::FromStr + Default>(c: &mut Complaints, given: Option<&Spanned<String>>, words: &[&str]) -> T {
+pub(super) fn word<T: std::str::FromStr + Default>(
+    c: &mut Complaints,
+    given: Option<&Spanned<String>>,
+    words: &[&str],
+) -> T {
     let Some(given) = given else { return T::default() };
     given.get_ref().parse().unwrap_or_else(|_| {
         let valid = words.iter().map(|&word| word.to_owned()).collect();
@@ -205,7 +211,12 @@ fn word<T: std::str::FromStr + Default>(c: &mut Complaints, given: Option<&Spann
     })
 }
 
-fn percent(c: &mut Complaints, key: &'static str, given: Option<&Spanned<Scalar>>, default: Percent) -> Percent {
+pub(super) fn percent(
+    c: &mut Complaints,
+    key: &'static str,
+    given: Option<&Spanned<Scalar>>,
+    default: Percent,
+) -> Percent {
     let Some(given) = given else { return default };
     let text = given.get_ref().text();
     let number = text.trim().strip_suffix('%').and_then(|number| number.trim().parse().ok());

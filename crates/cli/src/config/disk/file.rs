@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::log::LogFile;
 use crate::config::values::{Names, Number, Scalar};
 
 /// The whole file.
@@ -15,6 +16,7 @@ pub(super) struct DiskFile {
     pub(super) disk: Spanned<DeviceFile>,
     pub(super) flash: Option<Spanned<DeviceFile>>,
     pub(super) cache: Option<Spanned<CacheFile>>,
+    pub(super) log: Option<LogFile>,
     #[serde(default)]
     pub(super) nbd: NbdFile,
 }

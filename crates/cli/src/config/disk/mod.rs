@@ -2,6 +2,7 @@
 
 mod convert;
 mod file;
+mod log;
 mod option;
 mod spec;
 #[cfg(test)]
@@ -13,6 +14,7 @@ use super::complaints::Complaints;
 use super::problem::{ConfigErrors, Problem};
 use super::source::Source;
 
+pub(crate) use log::{LogSpec, SchemeSpec, VALID_SEGMENT, VALID_SPARE, is_segment, parse_spare};
 pub(crate) use option::device_option;
 pub(crate) use spec::{
     BadDiskName, BadListen, BadSleep, CacheSettings, CacheSpec, DeviceSpec, DiskName, DiskSpec, Listen, NbdSpec,

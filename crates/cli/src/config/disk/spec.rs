@@ -13,6 +13,7 @@ use umbrella_policy::spin_down::{Costs, SpinDown};
 use umbrella_policy::{PolicyError, Spec};
 use umbrella_units::{ByteSize, Nanos};
 
+use super::log::LogSpec;
 use crate::text::quoted;
 
 /// A disk.
@@ -23,7 +24,17 @@ pub(crate) struct DiskSpec {
     pub(crate) disk: DeviceSpec,
     /// What makes it a hybrid disk.
     pub(crate) cache: Option<CacheSpec>,
+    /// What makes it a log store. One on a disk without flash is recognised also when nothing is said of it.
+    pub(crate) log: Option<LogSpec>,
     pub(crate) nbd: NbdSpec,
+}
+
+impl DiskSpec {
+    /// A device that nothing more is said of.
+    pub(crate) fn of_device(disk: DeviceSpec) -> Result<DiskSpec, BadDiskName> {
+        let name = disk.name()?;
+        Ok(DiskSpec { name, read_only: false, disk, cache: None, log: None, nbd: NbdSpec::default() })
+    }
 }
 
 /// What commands call a disk. Fit for a file name, and for an NBD export.

@@ -1,0 +1,124 @@
+//! What `umbrella disk check` does with a log store: it reads the map and the log, and with `--data` all that is in use.
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use umbrella_block::file::Access;
+use umbrella_block::log_store::{self, CheckReport, Depth, Problem};
+use umbrella_units::ByteSize;
+
+use crate::config::disk::DiskSpec;
+use crate::disk::log;
+use crate::disk::open::Part;
+use crate::text::count;
+
+/// How often a line is written where there is no terminal.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+
+/// A store that was looked at, as `--json` prints it.
+#[derive(Debug, Serialize)]
+pub(super) struct StoreReport {
+    id: String,
+    scheme: String,
+    /// It was closed in order.
+    clean: bool,
+    /// Chunks found behind the last checkpoint.
+    replayed: u64,
+    size: ByteSize,
+    live: ByteSize,
+    segments: u32,
+    /// Bytes whose checksums were compared.
+    data_checked: ByteSize,
+    /// All that is wrong; the first of it is among the errors and warnings.
+    problems: u64,
+}
+
+/// What was found.
+#[derive(Debug)]
+pub(super) struct Looked {
+    pub(super) report: StoreReport,
+    pub(super) errors: Vec<String>,
+    /// What the next opening mends.
+    pub(super) warnings: Vec<String>,
+}
+
+/// Looks at the log store of a disk without flash that nobody serves, if there is one.
+pub(super) fn look(spec: &DiskSpec, depth: Depth) -> anyhow::Result<Option<Looked>> {
+    let Some(part) = Part::open_data(&spec.disk, Access::ReadOnly)? else { return Ok(None) };
+    if spec.log.is_none() && !log::is_on(&*part.device, &part.name)? {
+        return Ok(None);
+    }
+    let mut view = View::new();
+    let report = log_store::check(part.device, &part.name, depth, &mut |done, steps| view.show(done, steps));
+    view.bar.finish_and_clear();
+    Ok(Some(Looked::of(&report?)))
+}
+
+impl Looked {
+    fn of(found: &CheckReport) -> Looked {
+        let is_mended = |problem: &&Problem| matches!(problem, Problem::SuperblockCopy(_));
+        let (mended, wrong): (Vec<&Problem>, Vec<&Problem>) = found.problems.iter().partition(is_mended);
+        let text = |problem: &Problem| format!("log store: {problem}");
+        let more = found.problem_count.saturating_sub(found.problems.len() as u64);
+        let more = (more > 0).then(|| format!("log store: {} more", count(more, "problem")));
+        let report = StoreReport {
+            id: found.store.to_string(),
+            scheme: found.scheme.clone(),
+            clean: found.clean,
+            replayed: found.replayed,
+            size: found.size,
+            live: found.live,
+            segments: found.segments,
+            data_checked: found.data_checked,
+            problems: found.problem_count,
+        };
+        let errors = wrong.into_iter().map(text).chain(more).collect();
+        Looked { report, errors, warnings: mended.into_iter().map(text).collect() }
+    }
+}
+
+impl StoreReport {
+    /// In a line.
+    pub(super) fn shown(&self) -> String {
+        let end = if self.clean { "closed in order" } else { "not closed in order" };
+        let replayed =
+            if self.replayed > 0 { format!(", {} to replay", count(self.replayed, "chunk")) } else { String::new() };
+        let data =
+            if self.data_checked.0 > 0 { format!("; data compared: {}", self.data_checked) } else { String::new() };
+        format!(
+            "log store: {} of {} in use, {}, {end}{replayed}; scheme {}{data}",
+            self.live,
+            self.size,
+            log::segments(self.segments),
+            self.scheme
+        )
+    }
+}
+
+/// A bar on a terminal, a line now and then elsewhere.
+struct View {
+    bar: ProgressBar,
+    on_terminal: bool,
+    last_line: Instant,
+}
+
+impl View {
+    fn new() -> View {
+        let on_terminal = std::io::stderr().is_terminal();
+        let bar = if on_terminal { ProgressBar::new(0) } else { ProgressBar::hidden() };
+        let style = ProgressStyle::with_template("{bar:30} {percent} % of the log read  {eta} left");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        View { bar, on_terminal, last_line: Instant::now() }
+    }
+
+    fn show(&mut self, done: u64, steps: u64) {
+        self.bar.set_length(steps);
+        self.bar.set_position(done);
+        if !self.on_terminal && self.last_line.elapsed() >= LINE_EVERY {
+            self.last_line = Instant::now();
+            eprintln!("{} % of the log read", (done * 100).checked_div(steps).unwrap_or(0));
+        }
+    }
+}

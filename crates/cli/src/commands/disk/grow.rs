@@ -1,0 +1,67 @@
+//! `umbrella disk grow`: a log store takes what its disk has become larger by.
+
+use std::process::ExitCode;
+
+use anyhow::bail;
+use clap::Args;
+
+use super::DiskArg;
+use crate::client::ClientError;
+use crate::disk::offered::{Offered, OnDamage};
+use crate::disk::place::{self, Target};
+use crate::disk::protocol::{Answer, Grown, Request};
+use crate::output;
+
+/// Let a log store take the space that its disk has become larger by, also while it is mounted.
+///
+/// First enlarge what it is kept on (`truncate -s +10G FILE`, `lvextend`), afterwards the file system on it (`resize2fs DEVICE`,
+/// `xfs_growfs MOUNT POINT`). NBD clients see the new size when they connect again.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  truncate -s +10G /srv/store.img && umbrella disk grow store.img && resize2fs /dev/loop0
+  umbrella disk grow store.img --json | jq .size")]
+pub(super) struct GrowArgs {
+    #[command(flatten)]
+    disk: DiskArg,
+    /// Print JSON.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+impl GrowArgs {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let target = place::find(self.disk.disk.as_deref())?;
+        let grown = grow(&target)?;
+        if self.json {
+            output::json(&grown)?;
+        } else {
+            output::line(&summary(&grown))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn grow(target: &Target) -> anyhow::Result<Grown> {
+    if let (Some(spec), false) = (&target.spec, place::is_served(&target.name)) {
+        let offered = Offered::open(spec.clone(), OnDamage::Refuse)?;
+        let Some(log) = offered.log() else {
+            bail!("{} is no log store: it is as large as what it is kept on", spec.name)
+        };
+        let (before, size) = (offered.size(), log.grow()?);
+        offered.close()?;
+        return Ok(Grown { name: spec.name.to_string(), before, size, device: None });
+    }
+    let Answer::Grown(grown) = target.client()?.ask(&Request::Grow)? else {
+        return Err(ClientError::Unexpected.into());
+    };
+    Ok(grown)
+}
+
+fn summary(Grown { name, before, size, device }: &Grown) -> String {
+    if before == size {
+        return format!("{name} stays at {size}: what it is kept on has no room for another segment");
+    }
+    let on = device.as_ref().map_or(String::new(), |device| format!("; now enlarge the file system on {device}"));
+    format!("{name}: {size} (before: {before}){on}")
+}

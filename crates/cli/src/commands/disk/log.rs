@@ -1,0 +1,170 @@
+//! What the commands have for log stores: the options of a new one, and how one is shown.
+
+use std::fmt::Write as _;
+
+use anyhow::bail;
+use clap::{Args, ValueEnum};
+use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
+use umbrella_block::log_store::format::Superblock;
+use umbrella_policy::flash_cache::Percent;
+use umbrella_units::{ByteSize, PAGE_BYTES};
+
+use crate::config::disk::{
+    DeviceSpec, DiskSpec, LogSpec, SchemeSpec, VALID_SEGMENT, VALID_SPARE, is_segment, parse_spare,
+};
+use crate::disk::log::segments;
+use crate::disk::protocol::{LogStatus, LogTables};
+use crate::text::visible;
+
+/// What to make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Kind {
+    /// A log store: random writes become sequential ones (docs/log-store.md).
+    Log,
+}
+
+/// How a new log store is to be.
+#[derive(Debug, Args)]
+pub(super) struct NewLogArgs {
+    /// What to make of the device, if not what the configuration says.
+    #[arg(long, value_enum)]
+    kind: Option<Kind>,
+    /// Where a log store places blocks (`umbrella disk schemes` lists them).
+    #[arg(long, value_name = "SCHEME")]
+    scheme: Option<SchemeSpec>,
+    /// The unit that a log store cleans: 64KiB to 256MiB [default: what suits its size].
+    #[arg(long, value_name = "SIZE", value_parser = segment)]
+    segment: Option<ByteSize>,
+    /// What a log store keeps spare, so that cleaning is cheap: 1% to 90% [default: 10%].
+    #[arg(long, value_name = "SHARE", value_parser = spare)]
+    spare: Option<Percent>,
+    /// How large an image to make, if it does not exist.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    size: Option<ByteSize>,
+}
+
+fn segment(text: &str) -> Result<ByteSize, String> {
+    text.parse().ok().filter(|size| is_segment(*size)).ok_or_else(|| format!("write {VALID_SEGMENT}"))
+}
+
+fn spare(text: &str) -> Result<Percent, String> {
+    parse_spare(text).ok_or_else(|| format!("write {VALID_SPARE}"))
+}
+
+fn size(text: &str) -> Result<ByteSize, String> {
+    let size = text.parse().ok().filter(|size: &ByteSize| size.0 > 0 && size.0.is_multiple_of(PAGE_BYTES));
+    size.ok_or_else(|| "write a multiple of 4096 bytes, such as 40GiB".to_owned())
+}
+
+impl NewLogArgs {
+    /// Whether a log store is asked for.
+    pub(super) fn wanted(&self) -> bool {
+        self.kind == Some(Kind::Log)
+    }
+
+    /// The disk, with what these options say.
+    pub(super) fn apply(&self, spec: &mut DiskSpec) -> anyhow::Result<()> {
+        if let Some(asked) = self.size {
+            match &mut spec.disk {
+                DeviceSpec::File { size, .. } | DeviceSpec::Emulated { size, .. } => *size = Some(asked),
+                DeviceSpec::Memory { size } => *size = asked,
+            }
+        }
+        if self.wanted() && spec.log.is_none() {
+            spec.log = Some(LogSpec::default());
+        }
+        let Some(log) = &mut spec.log else {
+            let given = [
+                self.scheme.as_ref().map(|_| "--scheme"),
+                self.segment.map(|_| "--segment"),
+                self.spare.map(|_| "--spare"),
+            ];
+            return match given.into_iter().flatten().next() {
+                Some(option) => {
+                    bail!("{option} is for a log store (say --kind log, or write [log] into the configuration)")
+                }
+                None => Ok(()),
+            };
+        };
+        if let Some(scheme) = &self.scheme {
+            log.scheme = scheme.clone();
+        }
+        log.segment = self.segment.or(log.segment);
+        log.spare = self.spare.unwrap_or(log.spare);
+        Ok(())
+    }
+}
+
+/// A new store, as `--json` prints it.
+#[derive(Debug, Serialize)]
+pub(super) struct NewStore {
+    id: String,
+    scheme: String,
+    segment: ByteSize,
+    segments: u32,
+}
+
+impl NewStore {
+    pub(super) fn of(superblock: &Superblock) -> NewStore {
+        NewStore {
+            id: superblock.store.to_string(),
+            scheme: superblock.scheme.as_str().to_owned(),
+            segment: ByteSize(u64::from(superblock.shape.segment_blocks()) * PAGE_BYTES),
+            segments: superblock.shape.segments(),
+        }
+    }
+
+    /// In a line.
+    pub(super) fn shown(&self) -> String {
+        format!("{} of {}, scheme {}", segments(self.segments), self.segment, self.scheme)
+    }
+}
+
+/// How a store stands, in lines of `status`.
+pub(super) fn status(log: &LogStatus, size: ByteSize) -> String {
+    let percent = (u128::from(log.live.0) * 100).checked_div(u128::from(size.0)).unwrap_or(0);
+    format!(
+        "  log    {percent} % in use: {} of {size}; {} of {} free\n         {} cleaned, {:.2} bytes written for each that was asked for; scheme {}\n",
+        log.live,
+        log.free_segments,
+        segments(log.segments),
+        segments(u32::try_from(log.segments_cleaned).unwrap_or(u32::MAX)),
+        log.write_amplification,
+        visible(&log.scheme)
+    )
+}
+
+/// What `stats` shows below its figures: the regions of the disk, and how full the segments were that were cleaned.
+pub(super) fn tables(log: &LogTables) -> String {
+    let mut text = String::new();
+    let mut regions = Table::new();
+    regions.load_preset(presets::NOTHING).set_header(["REGION", "SEGMENTS", "FREE", "GUESTS", "LIVE"]);
+    let last = log.regions.len().saturating_sub(1);
+    for (number, region) in log.regions.iter().enumerate() {
+        let place = match number {
+            _ if last == 0 => "all",
+            0 => "0 (edges)",
+            _ if number == last => "middle",
+            _ => "",
+        };
+        let name = if place == "middle" { format!("{number} (middle)") } else { place.to_owned() };
+        let name = if name.is_empty() { number.to_string() } else { name };
+        let [segments, free, guests] = [region.segments, region.free, region.guests].map(|number| number.to_string());
+        regions.add_row([name, segments, free, guests, region.live.to_string()]);
+    }
+    let mut victims = Table::new();
+    victims.load_preset(presets::NOTHING).set_header(["CLEANED WITH", "SEGMENTS"]);
+    for (tenth, number) in log.victims.iter().enumerate() {
+        let live =
+            if tenth == 10 { "all live".to_owned() } else { format!("{}-{} % live", tenth * 10, tenth * 10 + 9) };
+        victims.add_row([live, number.to_string()]);
+    }
+    for table in [&mut regions, &mut victims] {
+        for column in table.column_iter_mut().skip(1) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        let _ = writeln!(text, "\n{}", table.trim_fmt());
+    }
+    text
+}

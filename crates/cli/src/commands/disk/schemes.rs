@@ -1,0 +1,80 @@
+//! `umbrella disk schemes`: how a log store can place blocks.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use clap::Args;
+use comfy_table::{ContentArrangement, Table, presets};
+use serde::Serialize;
+use umbrella_policy::log_layout::{SchemeInfo, schemes};
+
+use crate::output;
+
+/// List the placement schemes of log stores, with their parameters.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  umbrella disk schemes
+  umbrella disk create --kind log /dev/sdb --scheme r_lfs:regions=2")]
+pub(super) struct SchemesArgs {
+    /// Print JSON.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Item {
+    name: &'static str,
+    help: &'static str,
+    source: &'static str,
+    parameters: Vec<Parameter>,
+}
+
+#[derive(Debug, Serialize)]
+struct Parameter {
+    name: &'static str,
+    default: &'static str,
+    allowed: String,
+    help: &'static str,
+}
+
+impl SchemesArgs {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let items: Vec<Item> = schemes().iter().map(Item::of).collect();
+        if self.json {
+            output::json(&items)?;
+        } else {
+            output::line(&table(&items))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Item {
+    fn of(info: &SchemeInfo) -> Item {
+        let parameters = info.params.iter().map(|param| Parameter {
+            name: param.name,
+            default: param.default,
+            allowed: param.allowed(),
+            help: param.help,
+        });
+        Item { name: info.name, help: info.help, source: info.source, parameters: parameters.collect() }
+    }
+}
+
+fn table(items: &[Item]) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    for item in items {
+        let mut text = item.help.to_owned();
+        for Parameter { name, default, allowed, help } in &item.parameters {
+            let _ = write!(text, "\n  {name}={default}: {help} ({allowed})");
+        }
+        let _ = write!(text, "\n  source: {}", item.source);
+        table.add_row([item.name.to_owned(), text]);
+    }
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    table.trim_fmt()
+}

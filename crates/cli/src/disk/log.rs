@@ -1,0 +1,170 @@
+//! The log store on a device: whether there is one, how it is opened, what is told of it, and how it ends.
+//!
+//! A store is recognised by its superblock, so that `serve DEVICE` needs no configuration. On a hybrid disk it is looked for only when the
+//! configuration has `[log]`: to look may wake the disk.
+
+use std::fs::File;
+use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use umbrella_block::BlockDevice;
+use umbrella_block::log_store::format::{BLOCK_BYTES, FormatError, Superblock, choose};
+use umbrella_block::log_store::{self, LogStore, LogStoreStats};
+use umbrella_units::{BLOCK_SECTORS, BlockNo, ByteSize, Lba, SECTOR_BYTES};
+
+use super::offered::{Offered, OnDamage, last_holder};
+use super::protocol::{LogStatus, LogTables};
+use crate::config::disk::{BadDiskName, DeviceSpec, DiskSpec, LogSpec};
+use crate::pool;
+
+/// A store that is open.
+pub(crate) struct Log {
+    store: Arc<LogStore>,
+    scheme: String,
+}
+
+impl Log {
+    /// Opens the store on a device, if there is one; there must be one if the configuration says so.
+    pub(crate) fn open(spec: &DiskSpec, name: &str, device: &Arc<dyn BlockDevice>) -> anyhow::Result<Option<Log>> {
+        let (has_flash, lasts) = (spec.cache.is_some(), spec.disk.path().is_some());
+        let options = match &spec.log {
+            None if has_flash || !is_on(&**device, name)? => return Ok(None),
+            None => LogSpec::default().options(),
+            Some(log) => {
+                if !has_flash && !lasts {
+                    // What is in memory was forgotten with the last daemon.
+                    log_store::create(Arc::clone(device), name, &log.create_options(false))?;
+                }
+                log.options()
+            }
+        };
+        let access = if spec.read_only { log_store::Access::ReadOnly } else { log_store::Access::ReadWrite };
+        let store = LogStore::open(Arc::clone(device), name, options, access)?;
+        let [first, second] = copies(&**device);
+        let scheme = choose(first, second)?.superblock.scheme.as_str().to_owned();
+        Ok(Some(Log { store: Arc::new(store), scheme }))
+    }
+
+    /// What programs read and write.
+    pub(crate) fn device(&self) -> Arc<dyn BlockDevice> {
+        Arc::<LogStore>::clone(&self.store)
+    }
+
+    /// What it did, and how it stands.
+    pub(crate) fn stats(&self) -> LogStoreStats {
+        self.store.stats()
+    }
+
+    /// How it stands.
+    pub(crate) fn status(&self) -> LogStatus {
+        let stats = self.stats();
+        LogStatus {
+            scheme: self.scheme.clone(),
+            live: stats.live,
+            segments: stats.segments,
+            free_segments: stats.free_segments,
+            segments_cleaned: stats.segments_cleaned,
+            write_amplification: stats.write_amplification,
+        }
+    }
+
+    /// What of the figures is a table of its own.
+    pub(crate) fn tables(&self) -> LogTables {
+        let stats = self.stats();
+        LogTables { regions: stats.regions.iter().map(Into::into).collect(), victims: stats.victims }
+    }
+
+    /// What is wrong with it.
+    pub(crate) fn trouble(&self) -> Vec<String> {
+        let stats = self.stats();
+        let damaged = (stats.damaged_segments > 0)
+            .then(|| format!("{} of the log cannot be read, and are not cleaned", segments(stats.damaged_segments)));
+        stats.refuses_writes.into_iter().chain(damaged).collect()
+    }
+
+    /// Takes what the device has become larger by; what it promises then.
+    pub(crate) fn grow(&self) -> anyhow::Result<ByteSize> {
+        Ok(self.store.grow()?)
+    }
+
+    /// Ends it; nobody may use it any more.
+    pub(crate) fn close(self) -> anyhow::Result<()> {
+        last_holder(self.store)?.close().context("closing the log store")
+    }
+}
+
+/// Makes a store on a disk; what is on it is lost.
+pub(crate) fn create(spec: &DiskSpec, log: &LogSpec, force: bool) -> anyhow::Result<Superblock> {
+    if spec.disk.path().is_none() {
+        bail!("in memory nothing lasts; give the disk a path (a store in memory is made at each start, by [log])");
+    }
+    let below = Offered::open_below(DiskSpec { read_only: false, ..spec.clone() }, OnDamage::Refuse)?;
+    match log_store::create(below.device(), below.name(), &log.create_options(force)) {
+        Ok(superblock) => {
+            below.close()?;
+            Ok(superblock)
+        }
+        Err(error) => {
+            // Nor is it a hybrid disk then.
+            below.detach()?;
+            Err(error.into())
+        }
+    }
+}
+
+/// As it is said to people.
+pub(crate) fn segments(number: u32) -> String {
+    crate::text::count(u64::from(number), "segment")
+}
+
+/// Whether a log store is on a device. Fails when that cannot be told for sure: what is there would be used the wrong way.
+pub(crate) fn is_on(device: &dyn BlockDevice, name: &str) -> anyhow::Result<bool> {
+    let [first, second] = copies(device);
+    let [_, at] = Superblock::COPIES;
+    match (first, second) {
+        (Err(FormatError::Foreign { .. }), Ok(superblock)) => bail!(
+            "{name} does not begin with a log store, but has the second superblock of one ({}) at block {}: if it is the store that you want, name \
+             a configuration with [log]; if not, write zeroes over that block (`dd if=/dev/zero bs=4096 count=1 seek={} conv=notrunc of={name}`)",
+            superblock.store,
+            at.0,
+            at.0,
+        ),
+        (Err(FormatError::Foreign { .. } | FormatError::Unreadable { .. }), Err(_)) => Ok(false),
+        (Ok(_) | Err(_), _) => Ok(true),
+    }
+}
+
+/// Both copies of the superblock.
+fn copies(device: &dyn BlockDevice) -> [Result<Superblock, FormatError>; 2] {
+    let capacity = device.geometry().capacity;
+    Superblock::COPIES.map(|BlockNo(at)| {
+        let mut block = [0; BLOCK_BYTES];
+        let structure = umbrella_block::log_store::format::Structure::Superblock;
+        device.read(Lba(at * BLOCK_SECTORS), &mut block).map_err(|_| FormatError::Unreadable { structure })?;
+        Superblock::parse(&block, capacity)
+    })
+}
+
+/// The disk that a path names which is no configuration: a block device, or an image of a log store.
+pub(crate) fn named_by_device(path: &Path) -> Result<Option<DiskSpec>, BadDiskName> {
+    let Ok(data) = std::fs::metadata(path) else { return Ok(None) };
+    let is_meant = data.file_type().is_block_device() || data.is_file() && begins_with_a_store(path);
+    if !is_meant {
+        return Ok(None);
+    }
+    let path = pool::absolute(path).unwrap_or_else(|_| path.to_owned());
+    DiskSpec::of_device(DeviceSpec::File { path, size: None, direct: true }).map(Some)
+}
+
+/// Looks into a file without opening it as a disk, which somebody else may have done.
+fn begins_with_a_store(path: &Path) -> bool {
+    let mut block = [0; BLOCK_BYTES];
+    let Ok(file) = File::open(path) else { return false };
+    let Ok(size) = file.metadata().map(|data| data.len()) else { return false };
+    if file.read_exact_at(&mut block, 0).is_err() {
+        return false;
+    }
+    !matches!(Superblock::parse(&block, Lba(size / SECTOR_BYTES)), Err(FormatError::Foreign { .. }))
+}
