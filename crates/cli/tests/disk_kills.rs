@@ -6,62 +6,19 @@
 mod support;
 
 use std::fs;
-use std::io::{self, Read, Write};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use support::nbd::{BLOCK, Client};
 use support::{eventually, temp_dir};
 
 const CLIENTS: u64 = 4;
 /// Blocks of 4 KiB that each client has for itself.
 const BLOCKS: u64 = 1500;
-const BLOCK: usize = 4096;
 const SIZE: &str = "32MiB";
-
-struct Client(UnixStream);
-
-impl Client {
-    fn connect(socket: &Path) -> io::Result<Client> {
-        let mut client = Client(UnixStream::connect(socket)?);
-        client.0.set_read_timeout(Some(Duration::from_secs(60)))?;
-        client.take(18)?;
-        client.0.write_all(&3_u32.to_be_bytes())?;
-        client.0.write_all(&[&b"IHAVEOPT"[..], &1_u32.to_be_bytes(), &1_u32.to_be_bytes(), b"k"].concat())?;
-        client.take(10)?;
-        Ok(client)
-    }
-
-    fn take(&mut self, bytes: usize) -> io::Result<Vec<u8>> {
-        let mut taken = vec![0; bytes];
-        self.0.read_exact(&mut taken)?;
-        Ok(taken)
-    }
-
-    fn call(&mut self, command: u16, block: u64, length: usize, data: &[u8]) -> io::Result<()> {
-        let (magic, offset) = (0x2560_9513_u32, block * BLOCK as u64);
-        let head = [&magic.to_be_bytes()[..], &[0; 2], &command.to_be_bytes(), &[7; 8], &offset.to_be_bytes()].concat();
-        self.0.write_all(&[&head[..], &(length as u32).to_be_bytes(), data].concat())?;
-        let answer = self.take(16)?;
-        if answer[4..8] == [0; 4] { Ok(()) } else { Err(io::Error::other("the server refused")) }
-    }
-
-    fn read(&mut self, block: u64, blocks: u64) -> io::Result<Vec<u8>> {
-        self.call(0, block, blocks as usize * BLOCK, &[])?;
-        self.take(blocks as usize * BLOCK)
-    }
-
-    fn write(&mut self, block: u64, data: &[u8]) -> io::Result<()> {
-        self.call(1, block, data.len(), data)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.call(3, 0, 0, &[])
-    }
-}
 
 /// What a client knows of its blocks: the stamp that was acknowledged, and that of a write without an answer.
 #[derive(Clone)]
@@ -76,7 +33,7 @@ fn stamped(stamp: u64) -> Vec<u8> {
 
 /// Writes and verifies until the server is gone.
 fn work(socket: &Path, client: u64, known: &mut Known, random: &mut StdRng, next: &mut u64) {
-    let Ok(mut server) = Client::connect(socket) else { return };
+    let Ok(mut server) = Client::connect(socket, "k") else { return };
     loop {
         let block = random.random_range(0..BLOCKS);
         let blocks = random.random_range(1..=16).min(BLOCKS - block);
@@ -149,7 +106,7 @@ impl House {
         let mut server = Server(self.umbrella(&["serve"]).stdout(Stdio::null()).spawn().expect("it starts"));
         eventually("it serves", || {
             assert!(server.0.try_wait().expect("a child").is_none(), "the daemon has ended");
-            Client::connect(&self.socket()).is_ok()
+            Client::connect(&self.socket(), "k").is_ok()
         });
         server
     }
@@ -211,7 +168,7 @@ fn a_killed_daemon_loses_nothing_that_it_acknowledged() {
         });
         drop(server);
         let _server = house.serve();
-        let mut client = Client::connect(&house.socket()).expect("it is served");
+        let mut client = Client::connect(&house.socket(), "k").expect("it is served");
         for (number, known) in known.iter_mut().enumerate() {
             verify(&mut client, number as u64, known);
         }

@@ -11,6 +11,7 @@
 pub mod dice;
 pub mod disk;
 pub mod foreign;
+pub mod nbd;
 pub mod pool;
 pub mod process;
 pub mod tools;

@@ -1,0 +1,156 @@
+//! Log stores as their users have them: made, served and attached by the program, with real file systems and programs on them, grown,
+//! killed and damaged. Needs root, FUSE, the loop driver, fio, postmark, fsx, nbdcopy and qemu-img.
+
+#[path = "log_disk/file_systems.rs"]
+mod file_systems;
+#[path = "log_disk/growing.rs"]
+mod growing;
+#[path = "log_disk/house.rs"]
+mod house;
+#[path = "log_disk/kills.rs"]
+mod kills;
+#[path = "log_disk/mistakes.rs"]
+mod mistakes;
+mod support;
+
+use std::fs;
+
+use house::{House, text};
+use serde_json::{Value, json};
+use support::{MIB, bytes, eventually, run};
+
+#[test]
+fn a_store_is_made_recognised_by_itself_and_closed_in_order() {
+    let house = House::new();
+    let created = house.json(&["create", "--kind", "log", "a.img", "--size", "64MiB", "--scheme", "r_lfs:regions=2"]);
+    assert_eq!((&created["made"], &created["pair"]), (&json!([text(&house.path("a.img"))]), &Value::Null));
+    assert_eq!(created["store"]["scheme"], "r_lfs:regions=2");
+    let size = created["size"].as_u64().expect("a number");
+    assert!((32 * MIB..64 * MIB).contains(&size), "{size}");
+
+    house.given(&["serve", "a.img", "--daemon"]);
+    let status = house.status("a.img");
+    assert_eq!(
+        (&status["kind"], &status["size"], &status["log"]["scheme"]),
+        (&json!("log"), &json!(size), &json!("r_lfs:regions=2"))
+    );
+    let data = bytes(7, 3 * MIB);
+    house.write("a.img", &data);
+    assert!(house.read("a.img", data.len()) == data, "what was written is read");
+    let stats = house.json(&["stats", "a.img"]);
+    assert_eq!(stats["umbrella_log_written_bytes"], json!(data.len()));
+    assert_eq!(stats["umbrella_log_regions"].as_array().map(Vec::len), Some(2));
+    assert_eq!(stats["umbrella_log_victims"].as_array().map(Vec::len), Some(11));
+    let shown = house.given(&["stats", "a.img"]);
+    assert!(shown.contains("1 (middle)") && shown.contains("CLEANED WITH"), "{shown}");
+    assert_eq!(house.json(&["detach", "a.img"])["outcome"], "detached");
+
+    let checked = house.json(&["check", "a.img", "--data"]);
+    assert_eq!(
+        (&checked["ok"], &checked["store"]["clean"], &checked["warnings"]),
+        (&json!(true), &json!(true), &json!([]))
+    );
+    assert!(checked["store"]["data_checked"].as_u64() >= Some(3 * MIB), "{checked}");
+    // Not the file as it is: that would be larger.
+    house.given(&["serve", "a.img", "--daemon", "--read-only"]);
+    assert!(house.read("a.img", data.len()) == data, "it is all there after the next start");
+    house.given(&["detach"]);
+}
+
+#[test]
+fn schemes_are_listed_with_their_parameters() {
+    let house = House::new();
+    let listed = house.json(&["schemes"]);
+    let names: Vec<&str> = listed.as_array().into_iter().flatten().filter_map(|item| item["name"].as_str()).collect();
+    assert!(names.contains(&"r_lfs") && names.contains(&"sepgc"), "{names:?}");
+    assert!(house.given(&["schemes"]).contains("regions=3"));
+    for name in names {
+        house.given(&["create", "--kind", "log", "--force", "s.img", "--size", "64MiB", "--scheme", name]);
+        assert_eq!(house.json(&["check", "s.img"])["store"]["scheme"], name);
+    }
+}
+
+#[test]
+fn a_configuration_makes_a_store_on_a_hybrid_disk_and_the_disk_alone_has_it_after_detach() {
+    let house = House::new();
+    let config = house.config(
+        "both",
+        &format!(
+            "[disk]\npath = \"{}\"\nsize = \"96MiB\"\n[flash]\npath = \"{}\"\nsize = \"24MiB\"\n[cache]\nspin_down = \"fixed:timeout=0\"\n\
+             [log]\nscheme = \"sepgc\"\nvictim = \"greedy\"\nmap_memory = \"1MiB\"\nquiet = \"50ms\"\n",
+            text(&house.path("disk")),
+            text(&house.path("flash"))
+        ),
+    );
+    let created = house.json(&["create", &config]);
+    assert!(created["pair"].is_object() && created["store"]["scheme"] == "sepgc", "{created}");
+    let device = house.attach(&config);
+    let status = house.status("both");
+    assert_eq!(status["kind"], "log");
+    assert!(status["cache"].is_object() && status["log"].is_object(), "{status}");
+    run("mkfs.ext4", ["-q", "-F", &device]);
+    eventually("the disk sleeps", || house.status("both")["power"] == "standby");
+    let data = bytes(3, 20 * MIB);
+    {
+        let mount = house.mount(&device);
+        fs::write(mount.path().join("file"), &data).expect("there is room");
+    }
+    let stats = house.json(&["stats", "both"]);
+    assert!(
+        stats["umbrella_cache_logged_count"].as_u64() > Some(0),
+        "writes go to the flash while the disk sleeps: {stats}"
+    );
+    house.given(&["detach", "both"]);
+
+    let disk = text(&house.path("disk"));
+    assert_eq!(house.json(&["check", &disk, "--data"])["errors"], json!([]));
+    let device = house.attach(&disk);
+    run("e2fsck", ["-f", "-n", &device]);
+    {
+        let mount = house.mount(&device);
+        assert!(fs::read(mount.path().join("file")).expect("it is there") == data);
+    }
+    house.given(&["detach", &device]);
+}
+
+#[test]
+fn a_store_on_an_emulated_disk_in_memory_is_new_at_each_start() {
+    let house = House::new();
+    let config = house.config(
+        "slow",
+        "[disk]\nkind = \"emulated\"\nprofile = \"modern\"\nsize = \"128MiB\"\nspeed = 1000\n[log]\nscheme = \"r_lfs:regions=1\"\n",
+    );
+    house.refused(&["create", &config], 1, &["in memory nothing lasts"]);
+    for _ in 0..2 {
+        house.given(&["serve", &config, "--daemon"]);
+        let data = bytes(1, MIB);
+        assert!(house.read("slow", data.len()) == vec![0; data.len()], "it begins empty");
+        house.write("slow", &data);
+        assert!(house.read("slow", data.len()) == data);
+        let stats = house.json(&["stats", "slow"]);
+        assert!(stats["umbrella_emulated_disk_served_count"].as_u64() > Some(0), "{stats}");
+        house.given(&["detach", "slow"]);
+    }
+}
+
+#[test]
+fn other_programs_copy_images_to_a_store_and_back() {
+    let house = House::new();
+    house.given(&["create", "--kind", "log", "n.img", "--size", "64MiB"]);
+    house.given(&["serve", "n.img", "--daemon"]);
+    let size = house.status("n.img")["size"].as_u64().expect("a number");
+    let raw = house.path("raw");
+    fs::write(&raw, bytes(9, size)).expect("there is room");
+    let (raw, back) = (text(&raw), text(&house.path("back")));
+    let server = format!("nbd:unix:{}:exportname=n.img", text(&house.path("run/disks/n.img.nbd")));
+    // Twice, so that everything is overwritten.
+    for _ in 0..2 {
+        run("qemu-img", ["convert", "-n", "-f", "raw", "-O", "raw", &raw, &server]);
+        run("qemu-img", ["compare", "-f", "raw", "-F", "raw", &raw, &server]);
+        run("nbdcopy", [&raw, &house.nbd("n.img")]);
+        run("nbdcopy", [&house.nbd("n.img"), &back]);
+        run("cmp", [&raw, &back]);
+    }
+    house.given(&["detach"]);
+    house.given(&["check", "n.img", "--data"]);
+}

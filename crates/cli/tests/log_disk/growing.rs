@@ -1,0 +1,98 @@
+//! Growing while a file system is mounted.
+
+use std::fs::{self, OpenOptions};
+
+use serde_json::json;
+
+use crate::house::{House, text};
+use crate::support::{MIB, bytes, number_from_env, run};
+
+fn enlarge(house: &House, image: &str, size: u64) {
+    OpenOptions::new().write(true).open(house.path(image)).and_then(|file| file.set_len(size)).expect("it can grow");
+}
+
+fn device_size(device: &str) -> u64 {
+    let size = run("blockdev", ["--getsize64", device]);
+    String::from_utf8(size.stdout).expect("text").trim().parse().expect("a number")
+}
+
+#[test]
+fn xfs_grows_on_a_store_while_it_is_mounted_and_written() {
+    let house = House::new();
+    house.given(&["create", "--kind", "log", "x.img", "--size", "512MiB"]);
+    let device = house.attach("x.img");
+    run("mkfs.xfs", ["-q", "-f", &device]);
+    let mount = house.mount(&device);
+    let before = fs::write(mount.path().join("before"), bytes(1, 60 * MIB));
+    before.expect("there is room");
+    let old = house.status("x.img")["size"].as_u64().expect("a number");
+    assert_eq!(house.json(&["grow", "x.img"])["size"], json!(old), "there is nothing to grow into yet");
+
+    let room = rustix::fs::statvfs(mount.path()).map(|stat| stat.f_bavail * stat.f_frsize).expect("it is mounted");
+
+    enlarge(&house, "x.img", 640 * MIB);
+    let grown = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| fs::write(mount.path().join("during"), bytes(2, 40 * MIB)));
+        let grown = house.json(&["grow", &device]);
+        writer.join().expect("it ends").expect("there is room");
+        grown
+    });
+    let new = grown["size"].as_u64().expect("a number");
+    assert!(new > old + 80 * MIB, "{grown}");
+    assert_eq!((&grown["before"], &grown["device"]), (&json!(old), &json!(device)));
+    assert_eq!(device_size(&device), new);
+    run("xfs_growfs", [mount.path()]);
+    // With what was written meanwhile, more than there was room for before.
+    fs::write(mount.path().join("after"), bytes(3, room)).expect("there is room");
+    assert!(fs::read(mount.path().join("before")).expect("it is there") == bytes(1, 60 * MIB));
+    assert!(fs::read(mount.path().join("during")).expect("it is there") == bytes(2, 40 * MIB));
+    assert!(fs::read(mount.path().join("after")).expect("it is there") == bytes(3, room));
+    drop(mount);
+    run("xfs_repair", ["-n", &device]);
+    house.given(&["detach", "x.img"]);
+    house.given(&["check", "x.img"]);
+}
+
+#[test]
+fn ext4_is_enlarged_after_its_store_has_grown_again_and_again() {
+    let house = House::new();
+    house.given(&["create", "--kind", "log", "e.img", "--size", "96MiB", "--scheme", "sepgc"]);
+    let device = house.attach("e.img");
+    run("mkfs.ext4", ["-q", "-F", &device]);
+    let rounds = number_from_env("UMBRELLA_GROW_ROUNDS", 3);
+    for round in 1..=rounds {
+        let mount = house.mount(&device);
+        fs::write(mount.path().join(format!("file-{round}")), bytes(round, 20 * MIB)).expect("there is room");
+        enlarge(&house, "e.img", (96 + round * 40) * MIB);
+        let grown = house.json(&["grow", "e.img"]);
+        assert!(grown["size"].as_u64() > grown["before"].as_u64(), "{grown}");
+        drop(mount);
+        // Not while it is mounted: that needs a right that root in a container may not have.
+        run("e2fsck", ["-f", "-p", &device]);
+        run("resize2fs", [&device]);
+    }
+    let mount = house.mount(&device);
+    for round in 1..=rounds {
+        assert!(fs::read(mount.path().join(format!("file-{round}"))).expect("it is there") == bytes(round, 20 * MIB));
+    }
+    drop(mount);
+    run("e2fsck", ["-f", "-n", &device]);
+    house.given(&["detach", "e.img"]);
+    house.given(&["check", "e.img", "--data"]);
+}
+
+#[test]
+fn a_store_that_nobody_serves_grows_too_and_a_plain_disk_does_not() {
+    let house = House::new();
+    let created = house.json(&["create", "--kind", "log", "u.img", "--size", "64MiB"]);
+    enlarge(&house, "u.img", 128 * MIB);
+    let grown = house.json(&["grow", "u.img"]);
+    assert_eq!((&grown["before"], &grown["device"]), (&created["size"], &json!(null)));
+    assert!(grown["size"].as_u64() > created["size"].as_u64());
+    assert_eq!(house.json(&["check", "u.img"])["store"]["size"], grown["size"]);
+
+    let plain = text(&house.path("plain"));
+    fs::write(&plain, bytes(1, MIB)).expect("there is room");
+    house.given(&["serve", "--disk", &plain, "--daemon"]);
+    house.refused(&["grow", "plain"], 1, &["plain is no log store"]);
+}

@@ -1,0 +1,174 @@
+//! The daemon of a log store is killed again and again while clients write, flush and verify, and while the cleaner moves what they wrote.
+//! What was flushed is there afterwards; of what was not, each block holds something that was written to it since.
+//!
+//! `UMBRELLA_CRASH_ROUNDS` says how often (default 12), `UMBRELLA_CRASH_SEED` repeats a run.
+
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use crate::house::{House, text};
+use crate::support::nbd::{BLOCK, Client};
+use crate::support::{eventually, number_from_env};
+
+const CLIENTS: u64 = 4;
+/// Blocks of 4 KiB that each client has for itself: together most of what the store promises.
+const BLOCKS: u64 = 1500;
+/// Blocks that are verified with one read.
+const AT_ONCE: u64 = 250;
+const SIZE: &str = "40MiB";
+const NAME: &str = "k.img";
+
+/// What a client knows of its blocks.
+#[derive(Clone)]
+struct Known {
+    /// The last stamp that is read back now.
+    last: Vec<u64>,
+    /// The stamps that a block may have after a kill: the last one that was flushed, and all that were written since.
+    possible: Vec<Vec<u64>>,
+}
+
+fn stamped(stamp: u64) -> Vec<u8> {
+    stamp.to_le_bytes().repeat(BLOCK / 8)
+}
+
+impl Known {
+    /// Writes have been acknowledged as durable.
+    fn flushed(&mut self, blocks: std::ops::Range<usize>) {
+        for block in blocks {
+            self.possible[block] = vec![self.last[block]];
+        }
+    }
+}
+
+/// Writes, flushes and verifies until the server is gone.
+fn work(socket: &Path, client: u64, known: &mut Known, random: &mut StdRng, next: &mut u64) {
+    let Ok(mut server) = Client::connect(socket, NAME) else { return };
+    loop {
+        let block = random.random_range(0..BLOCKS);
+        let blocks = random.random_range(1..=16).min(BLOCKS - block);
+        let own = block as usize..(block + blocks) as usize;
+        let done = match random.random_range(0..20) {
+            0 => server.flush().map(|()| known.flushed(0..BLOCKS as usize)),
+            1..4 => server.read(client * BLOCKS + block, blocks).map(|found| {
+                for (number, found) in own.clone().zip(found.chunks(BLOCK)) {
+                    assert!(found == stamped(known.last[number]), "client {client} reads block {number} wrong");
+                }
+            }),
+            kind => {
+                let stamps: Vec<u64> = (0..blocks).map(|number| *next + number).collect();
+                *next += blocks;
+                for (number, stamp) in own.clone().zip(&stamps) {
+                    known.possible[number].push(*stamp);
+                }
+                let data: Vec<u8> = stamps.iter().flat_map(|stamp| stamped(*stamp)).collect();
+                let written = if kind == 4 {
+                    server.write_through(client * BLOCKS + block, &data)
+                } else {
+                    server.write(client * BLOCKS + block, &data)
+                };
+                written.map(|()| {
+                    for (number, stamp) in own.clone().zip(&stamps) {
+                        known.last[number] = *stamp;
+                    }
+                    if kind == 4 {
+                        known.flushed(own.clone());
+                    }
+                })
+            }
+        };
+        if done.is_err() {
+            return;
+        }
+    }
+}
+
+/// Each block holds what was flushed, or something later. That is what it has from now on.
+fn verify(server: &mut Client, client: u64, known: &mut Known) {
+    let all = (0..BLOCKS / AT_ONCE)
+        .flat_map(|part| server.read(client * BLOCKS + part * AT_ONCE, AT_ONCE).expect("it is served"));
+    let all: Vec<u8> = all.collect();
+    for (block, found) in all.chunks(BLOCK).enumerate() {
+        let stamp = u64::from_le_bytes(found[..8].try_into().expect("eight bytes"));
+        assert!(found == stamped(stamp), "client {client}, block {block}: a torn block");
+        assert!(
+            known.possible[block].contains(&stamp),
+            "client {client}, block {block} holds {stamp}; possible were {:?}",
+            known.possible[block]
+        );
+        (known.last[block], known.possible[block]) = (stamp, vec![stamp]);
+    }
+}
+
+struct Server(Child);
+
+impl Server {
+    fn start(house: &House, disk: &str) -> Server {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_umbrella"));
+        command.args(["disk", "serve", disk]).env("UMBRELLA_RUN_DIR", house.path("run")).env("RUST_LOG", "error");
+        let mut server = Server(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("it starts"));
+        eventually("it serves", || {
+            assert!(server.0.try_wait().expect("a child").is_none(), "the daemon has ended");
+            Client::connect(&socket(house), NAME).is_ok()
+        });
+        server
+    }
+}
+
+impl Drop for Server {
+    /// The only way in which it ever ends.
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn socket(house: &House) -> std::path::PathBuf {
+    house.path(&format!("run/disks/{NAME}.nbd"))
+}
+
+#[test]
+fn a_daemon_killed_while_it_cleans_loses_nothing_that_was_flushed() {
+    let (rounds, seed) = (number_from_env("UMBRELLA_CRASH_ROUNDS", 12), number_from_env("UMBRELLA_CRASH_SEED", 1));
+    println!("{rounds} rounds, seed {seed}");
+    let house = House::new();
+    let image = text(&house.path(NAME));
+    let size = house.json(&["create", "--kind", "log", &image, "--size", SIZE, "--segment", "256KiB", "--spare", "5%"])
+        ["size"]
+        .clone();
+    assert!(size.as_u64() >= Some(CLIENTS * BLOCKS * BLOCK as u64), "{size}");
+    let zero = Known { last: vec![0; BLOCKS as usize], possible: vec![vec![0]; BLOCKS as usize] };
+    let mut known = vec![zero; CLIENTS as usize];
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut next: Vec<u64> = (0..CLIENTS).map(|client| 1 + (client << 48)).collect();
+    let mut cleaned = 0;
+    for round in 0..rounds {
+        let mut server = Server::start(&house, &image);
+        let socket = socket(&house);
+        let after = Duration::from_millis(random.random_range(20..400));
+        std::thread::scope(|scope| {
+            for (client, (known, next)) in known.iter_mut().zip(&mut next).enumerate() {
+                let (mut random, socket) = (StdRng::seed_from_u64(seed ^ round << 8 ^ client as u64), &socket);
+                scope.spawn(move || work(socket, client as u64, known, &mut random, next));
+            }
+            std::thread::sleep(after);
+            server.0.kill().expect("it lives");
+        });
+        drop(server);
+        house.given(&["check", &image, "--data"]);
+        let _server = Server::start(&house, &image);
+        let stats = house.json(&["stats", NAME]);
+        cleaned = stats["umbrella_log_cleaned_segments_count"].as_u64().expect("a number");
+        let mut client = Client::connect(&socket, NAME).expect("it is served");
+        for (number, known) in known.iter_mut().enumerate() {
+            verify(&mut client, number as u64, known);
+        }
+    }
+    let written: u64 = next.iter().map(|next| next & ((1 << 48) - 1)).sum();
+    println!("{written} blocks written, {cleaned} segments cleaned");
+    assert!(written > 100 * rounds, "the clients hardly came to write: {written} blocks");
+    assert!(cleaned > rounds, "there was hardly anything to clean: {cleaned} segments");
+}

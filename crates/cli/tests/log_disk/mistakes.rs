@@ -1,0 +1,131 @@
+//! What is not a store, not a whole one, or not meant.
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+
+use crate::house::{House, text};
+use crate::support::{MIB, bytes, run};
+
+const SIZE: &str = "64MiB";
+
+/// Writes over a part of a file.
+fn overwrite(house: &House, name: &str, at: u64, data: &[u8]) {
+    let file = OpenOptions::new().write(true).open(house.path(name)).expect("it is there");
+    file.write_all_at(data, at).expect("it can be written");
+}
+
+#[test]
+fn what_is_there_is_not_overwritten_unless_told_so() {
+    let house = House::new();
+    fs::write(house.path("full"), bytes(1, 64 * MIB)).expect("there is room");
+    house.refused(&["create", "--kind", "log", "full"], 1, &["full already holds something", "--force"]);
+    assert!(fs::read(house.path("full")).expect("it is there") == bytes(1, 64 * MIB));
+    house.given(&["create", "--kind", "log", "full", "--force"]);
+    house.given(&["check", "full"]);
+    house.refused(&["create", "--kind", "log", "full"], 1, &["--force"]);
+    house.given(&["serve", "full", "--daemon"]);
+    house.refused(&["create", "--kind", "log", "full", "--force"], 1, &["full is served; detach it first"]);
+}
+
+#[test]
+fn wrong_options_say_what_to_write() {
+    let house = House::new();
+    let create = |rest: &[&'static str]| [&["create", "--kind", "log", "new"][..], rest].concat();
+    house.refused(&create(&[]), 1, &["new does not exist", "size"]);
+    house.refused(&create(&["--size", "1000"]), 2, &["a multiple of 4096 bytes"]);
+    house.refused(&create(&["--size", SIZE, "--segment", "3MiB"]), 2, &["a power of two from \"64KiB\" to \"256MiB\""]);
+    house.refused(&create(&["--size", SIZE, "--spare", "10"]), 2, &["from \"1%\" to \"90%\""]);
+    house.refused(
+        &create(&["--size", SIZE, "--scheme", "rlfs"]),
+        2,
+        &["did you mean \"r_lfs\"?", "known: r_lfs, sepgc"],
+    );
+    house.refused(&create(&["--size", SIZE, "--scheme", "r_lfs:regions=9"]), 2, &["regions=9 is not possible"]);
+    house.refused(&create(&["--size", "512KiB"]), 1, &["a log store needs at least"]);
+    assert!(!house.path("new").exists(), "what could not be made is not left behind");
+    fs::write(house.path("plain"), bytes(1, MIB)).expect("there is room");
+    house.refused(
+        &["create", "--disk", "plain", "--scheme", "sepgc"],
+        1,
+        &["--scheme is for a log store", "--kind log"],
+    );
+    let config = house.config(
+        "a",
+        "[disk]\npath = \"/dev/sdz\"\n[log]\nvictim = \"gready\"\nclean_share = \"0%\"\nscheme = \"x\"\nfoo = 1\n",
+    );
+    house.refused(&["check", &config], 1, &["a.disk.toml:7:1", "unknown key \"foo\"", "checkpoint_every"]);
+    let config = house.config("a", "[disk]\npath = \"/dev/sdz\"\n[log]\nvictim = \"gready\"\nclean_share = \"0%\"\nscheme = \"x\"\nsegment = \"5MiB\"\nspare = \"95%\"\nmap_memory = \"1KiB\"\nquiet = \"x\"\n");
+    let told = [
+        "4:10: \"gready\" is not valid here (did you mean \"greedy\"?); valid values: \"cost-benefit\", \"greedy\"",
+        "5:15: clean_share must be a share from \"1%\" to \"100%\", not \"0%\"",
+        "6:10: scheme: there is no policy \"x\"; known: r_lfs, sepgc",
+        "7:11: segment must be a power of two from \"64KiB\" to \"256MiB\", not \"5MiB\"",
+        "8:9: spare must be a share from \"1%\" to \"90%\", not \"95%\"",
+        "9:14: map_memory must be 64KiB or more, not \"1KiB\"",
+        "10:9: quiet",
+    ];
+    house.refused(&["check", &config], 1, &told);
+}
+
+#[test]
+fn a_configuration_that_wants_a_store_gets_no_other_disk() {
+    let house = House::new();
+    fs::write(house.path("plain"), bytes(1, 8 * MIB)).expect("there is room");
+    let config = house.config("a", &format!("[disk]\npath = \"{}\"\n[log]\n", text(&house.path("plain"))));
+    house.refused(&["serve", &config, "--daemon"], 1, &["no log store is on this device", "umbrella disk create"]);
+    house.refused(&["check", &config], 1, &["no log store is on this device"]);
+}
+
+#[test]
+fn damage_is_found_and_said_and_never_served_as_a_plain_disk() {
+    let house = House::new();
+    house.given(&["create", "--kind", "log", "d.img", "--size", SIZE]);
+    house.given(&["serve", "d.img", "--daemon"]);
+    house.write("d.img", &bytes(4, 20 * MIB));
+    house.given(&["detach"]);
+    let whole = fs::read(house.path("d.img")).expect("it is there");
+    let damaged = |at: u64, data: &[u8]| {
+        fs::write(house.path("d.img"), &whole).expect("there is room");
+        overwrite(&house, "d.img", at, data);
+    };
+    // A block of data: the structure is whole, the data is not.
+    let data = bytes(4, 20 * MIB);
+    let block = &data[10 << 20..][..4096];
+    let at = whole.chunks(4096).position(|found| found == block).expect("it lies somewhere") as u64 * 4096;
+    damaged(at, &[0xa5; 512]);
+    house.given(&["check", "d.img"]);
+    house.refused(&["check", "d.img", "--data"], 1, &["is not what was written", "not ok"]);
+    // One superblock: the other one counts, and mends it.
+    damaged(100, &[9; 8]);
+    house.refused(&["check", "d.img"], 0, &["the copy of the superblock at block 0 is damaged or old", "1 warning"]);
+    house.given(&["serve", "d.img", "--daemon"]);
+    house.given(&["detach"]);
+    house.refused(&["check", "d.img", "--data"], 0, &["0 warnings"]);
+    // Both.
+    damaged(100, &[9; 8]);
+    overwrite(&house, "d.img", MIB + 100, &[9; 8]);
+    for command in [&["check", "d.img"][..], &["serve", "d.img", "--daemon"]] {
+        house.refused(command, 1, &["both copies of the superblock are damaged"]);
+    }
+    // Cut off.
+    fs::write(house.path("d.img"), &whole[..whole.len() / 2]).expect("there is room");
+    house.refused(&["serve", "d.img", "--daemon"], 1, &["d.img"]);
+}
+
+#[test]
+fn a_disk_that_was_a_store_before_is_not_taken_for_one() {
+    let house = House::new();
+    house.given(&["create", "--kind", "log", "e.img", "--size", SIZE]);
+    let image = text(&house.path("e.img"));
+    overwrite(&house, "e.img", 0, &[0; 4096]);
+    house.refused(
+        &["serve", "--disk", &image, "--daemon"],
+        1,
+        &["has the second superblock of one", "[log]", "dd if=/dev/zero"],
+    );
+    overwrite(&house, "e.img", MIB, &[0; 4096]);
+    run("mkfs.ext4", ["-q", "-F", &image]);
+    house.given(&["serve", "--disk", &image, "--daemon"]);
+    assert_eq!(house.status("e.img")["kind"], "file");
+    house.given(&["detach"]);
+}
