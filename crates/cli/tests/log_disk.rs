@@ -14,6 +14,7 @@ mod mistakes;
 mod support;
 
 use std::fs;
+use std::io::Write;
 
 use house::{House, text};
 use serde_json::{Value, json};
@@ -89,13 +90,14 @@ fn a_configuration_makes_a_store_on_a_hybrid_disk_and_the_disk_alone_has_it_afte
     assert_eq!(status["kind"], "log");
     assert!(status["cache"].is_object() && status["log"].is_object(), "{status}");
     run("mkfs.ext4", ["-q", "-F", &device]);
-    eventually("the disk sleeps", || house.status("both")["power"] == "standby");
     let data = bytes(3, 20 * MIB);
-    {
+    let stats = {
         let mount = house.mount(&device);
-        fs::write(mount.path().join("file"), &data).expect("there is room");
-    }
-    let stats = house.json(&["stats", "both"]);
+        eventually("the disk sleeps", || house.status("both")["power"] == "standby");
+        let file = fs::File::create(mount.path().join("file")).expect("there is room");
+        (&file).write_all(&data).and_then(|()| file.sync_all()).expect("there is room");
+        house.json(&["stats", "both"])
+    };
     assert!(
         stats["umbrella_cache_logged_count"].as_u64() > Some(0),
         "writes go to the flash while the disk sleeps: {stats}"

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -24,11 +25,11 @@ fn postmark(folder: &Path) {
     assert!(postmark.wait().expect("it ends").success(), "postmark failed (scripts/setup.sh installs it)");
 }
 
-/// Four times the file's size is written, at random, and all of it read and compared at the end.
-fn fio_with_verify(folder: &Path, size: u64) {
+/// Writes a file at random, again and again, and each time compares all that is read.
+fn fio_with_verify(folder: &Path, size: u64, loops: u32) {
     let file = format!("--filename={}", folder.join("fio").display());
-    let size = format!("--size={size}");
-    let job = ["120", "fio", "--name=verify", &file, &size, "--rw=randwrite", "--bsrange=4k-64k", "--loops=4"];
+    let (size, loops) = (format!("--size={size}"), format!("--loops={loops}"));
+    let job = ["120", "fio", "--name=verify", &file, &size, "--rw=randwrite", "--bsrange=4k-64k", &loops];
     let rest = [
         "--verify=crc32c",
         "--direct=1",
@@ -49,7 +50,7 @@ fn fsx(folder: &Path) {
         mapwrite = 10\nread = 10\nwrite = 20\ntruncate = 10\nfsync = 2\nfdatasync = 2\nposix_fallocate = 4\npunch_hole = 6\n\
         sendfile = 4\nposix_fadvise = 1\ncopy_file_range = 4\n";
     fs::write(&file, weights).expect("the folder can be written");
-    let operations = number_from_env("UMBRELLA_FSX_OPS", 3000).to_string();
+    let operations = number_from_env("UMBRELLA_FSX_OPS", 1200).to_string();
     for seed in ["1", "2"] {
         let output = Command::new("timeout")
             .args(["-k", "5", "120"])
@@ -79,14 +80,33 @@ fn make_tree(folder: &Path) {
     );
 }
 
+/// Writes a file, and then over a piece of every 64 KiB of it, again and again: its segments are neither all live nor all dead.
+fn make_ballast(path: &Path, length: u64) -> Vec<u8> {
+    let mut data = bytes(1, length);
+    fs::write(path, &data).expect("there is room");
+    let file = fs::OpenOptions::new().write(true).open(path).expect("it is there");
+    file.sync_all().expect("it can be written");
+    for round in 0..7_u64 {
+        let piece = bytes(round + 2, 8 * KIB);
+        for at in (round * 8 * KIB..length - 64 * KIB).step_by(64 << 10) {
+            file.write_all_at(&piece, at).expect("it can be written");
+            data[at as usize..][..piece.len()].copy_from_slice(&piece);
+        }
+        file.sync_all().expect("it can be written");
+    }
+    data
+}
+
 struct Case<'a> {
     make: &'a [&'a str],
     check: &'a [&'a str],
     image: &'a str,
-    /// What lies there and is never changed.
+    /// What lies there, and is changed in many places.
     ballast: u64,
     /// The file that fio writes.
     fio: u64,
+    /// How often.
+    loops: u32,
     log: &'a str,
 }
 
@@ -100,18 +120,19 @@ fn programs_run_clean(case: &Case<'_>) {
     run(case.make[0], [&case.make[1..], &[device.as_str()]].concat());
     let source = temp_dir("log-tree");
     make_tree(source.path());
-    {
+    let ballast = {
         let mount = house.mount(&device);
-        fs::write(mount.path().join("ballast"), bytes(1, case.ballast)).expect("there is room");
+        let ballast = make_ballast(&mount.path().join("ballast"), case.ballast);
         postmark(mount.path());
-        fio_with_verify(mount.path(), case.fio);
+        fio_with_verify(mount.path(), case.fio, case.loops);
         fsx(mount.path());
         run(
             "tar",
             ["-C".as_ref(), mount.path().as_os_str(), "-xf".as_ref(), source.path().join("tree.tar").as_os_str()],
         );
         run("diff", ["-r".into(), source.path().join("tree"), mount.path().join("tree")]);
-    }
+        ballast
+    };
     run(case.check[0], [&case.check[1..], &[device.as_str()]].concat());
     let stats = house.json(&["stats", "store"]);
     let count = |name: &str| stats[format!("umbrella_log_{name}")].as_u64().expect("a number");
@@ -125,7 +146,7 @@ fn programs_run_clean(case: &Case<'_>) {
     {
         let mount = house.mount(&device);
         run("diff", ["-r".into(), source.path().join("tree"), mount.path().join("tree")]);
-        assert!(fs::read(mount.path().join("ballast")).expect("it is there") == bytes(1, case.ballast));
+        assert!(fs::read(mount.path().join("ballast")).expect("it is there") == ballast);
     }
     house.given(&["detach", &device]);
 }
@@ -135,9 +156,10 @@ fn programs_run_clean_on_ext4_while_the_store_is_cleaned() {
     programs_run_clean(&Case {
         make: &["mkfs.ext4", "-q", "-F", "-m", "0"],
         check: &["e2fsck", "-f", "-n"],
-        image: "160MiB",
-        ballast: 54 * MIB,
-        fio: 24 * MIB,
+        image: "112MiB",
+        ballast: 34 * MIB,
+        fio: 16 * MIB,
+        loops: 3,
         log: "scheme = \"r_lfs:regions=3\"\nsegment = \"256KiB\"\nspare = \"10%\"\n",
     });
 }
@@ -147,9 +169,10 @@ fn programs_run_clean_on_xfs_while_the_store_is_cleaned() {
     programs_run_clean(&Case {
         make: &["mkfs.xfs", "-q", "-f"],
         check: &["xfs_repair", "-n"],
-        image: "448MiB",
-        ballast: 190 * MIB,
-        fio: 90 * MIB,
+        image: "368MiB",
+        ballast: 170 * MIB,
+        fio: 40 * MIB,
+        loops: 2,
         log: "scheme = \"sepgc\"\nvictim = \"greedy\"\nmap_memory = \"256KiB\"\ncheckpoint_every = \"8MiB\"\nquiet = \"100ms\"\n",
     });
 }
