@@ -10,10 +10,12 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
 use serde::Serialize;
+use signal_hook::consts::{SIGINT, SIGTERM};
 use umbrella_block::BlockDevice;
 use umbrella_block::emulated::{EmulatedDisk, TimeScale};
 use umbrella_block::log_store::{self, CreateOptions, LogStore, LogStoreStats, Options};
@@ -47,7 +49,7 @@ struct Scale {
 }
 
 const FULL_SCALE: Scale =
-    Scale { disk: ByteSize(1 << 30), updates: 50_000, factor: 0.2, localities: &[(60, 40), (80, 20), (90, 10)] };
+    Scale { disk: ByteSize(512 << 20), updates: 50_000, factor: 0.1, localities: &[(70, 30), (90, 10)] };
 const QUICK: Scale = Scale { disk: ByteSize(128 << 20), updates: 4000, factor: 0.05, localities: &[(90, 10)] };
 
 /// One run.
@@ -67,11 +69,17 @@ impl PaperArgs {
     pub(super) fn run_r_lfs_live(&self) -> anyhow::Result<ExitCode> {
         ensure!(rustix::process::geteuid().is_root(), "--live makes a file system and mounts it: run it as root");
         let scale = if self.quick { QUICK } else { FULL_SCALE };
+        let stop = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register(signal, Arc::clone(&stop))?;
+        }
         let mut runs = Vec::new();
         for locality in scale.localities {
             for scheme in ["r_lfs:regions=1", "r_lfs:regions=3", "organ"] {
                 eprintln!("{}/{} with {scheme} ...", locality.0, locality.1);
-                runs.push(prototype(&scale, *locality, scheme).with_context(|| format!("{scheme}: the run failed"))?);
+                runs.push(
+                    prototype(&scale, *locality, scheme, &stop).with_context(|| format!("{scheme}: the run failed"))?,
+                );
             }
         }
         let claims: Vec<Claim> = runs.chunks(3).flat_map(judge).collect();
@@ -181,7 +189,7 @@ fn run(program: &str, arguments: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn prototype(scale: &Scale, locality: (u32, u32), scheme: &'static str) -> anyhow::Result<Run> {
+fn prototype(scale: &Scale, locality: (u32, u32), scheme: &'static str, stop: &AtomicBool) -> anyhow::Result<Run> {
     let model = profile("deskstar_500gb")?;
     let backing = Arc::new(Memory::new(scale.disk));
     let disk: Arc<dyn BlockDevice> =
@@ -200,7 +208,7 @@ fn prototype(scale: &Scale, locality: (u32, u32), scheme: &'static str) -> anyho
     run("mkfs.ext4", &["-q", "-F", "-m", "0", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0", &name])?;
     let mounted = Mounted(mounted_at);
     run("mount", &[&name, path(&mounted.0)?])?;
-    let measured = benchmark(scale, locality, &mounted.0, &store);
+    let measured = benchmark(scale, locality, &mounted.0, &store, stop);
     mounted.unmount()?;
     run("e2fsck", &["-f", "-n", &name])?;
     device.detach()?;
@@ -226,6 +234,7 @@ fn benchmark(
     locality: (u32, u32),
     root: &Path,
     store: &LogStore,
+    stop: &AtomicBool,
 ) -> anyhow::Result<(LogStoreStats, LogStoreStats, f64)> {
     let space = rustix::fs::statvfs(root)?;
     let files = (space.f_bavail as f64 * space.f_frsize as f64 * FULL) as usize / FILE;
@@ -234,7 +243,9 @@ fn benchmark(
     }
     let name = |number: usize| root.join((number % DIRECTORIES).to_string()).join(number.to_string());
     let mut content = vec![0x55; FILE];
+    let go_on = || if stop.load(Ordering::Relaxed) { bail!("interrupted") } else { Ok(()) };
     for number in 0..files {
+        go_on()?;
         fs::write(name(number), &content).with_context(|| format!("file {number} of {files}"))?;
     }
     sync(root)?;
@@ -242,6 +253,7 @@ fn benchmark(
     let mut dice = Dice(1);
     let together = (scale.disk.0 as usize / MEMORY / FILE).max(1);
     for number in 0..scale.updates {
+        go_on()?;
         let hot = files * locality.1 as usize / 100;
         let cold = (files - hot) / 2;
         let chosen =
