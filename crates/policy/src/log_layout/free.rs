@@ -22,6 +22,8 @@ pub enum Geography {
 pub(super) struct FreeSegments {
     geography: Geography,
     shape: Shape,
+    /// The region of each segment: looked up for every one whenever a victim is chosen.
+    region_of: Vec<u8>,
     /// By region; one where there are none.
     pools: Vec<BTreeSet<u32>>,
     /// The segment that each stream got last.
@@ -35,9 +37,11 @@ impl FreeSegments {
         let regions = if geography == Geography::Regions { usize::from(streams) } else { 1 };
         let middle = shape.segments / 2;
         let start = if geography == Geography::Regions { middle } else { 0 };
+        let region_of = (0..shape.segments).map(|number| region_at(number, shape, regions as u64)).collect();
         FreeSegments {
             geography,
             shape,
+            region_of,
             pools: vec![BTreeSet::new(); regions],
             last: vec![start; all_streams],
             count: 0,
@@ -65,10 +69,7 @@ impl FreeSegments {
 
     /// The region that a segment lies in: 0 at the edges of the disk, the last in the middle.
     pub(super) fn region(&self, segment: SegmentNo) -> usize {
-        let regions = self.pools.len() as u64;
-        let from_middle = (2 * u64::from(segment.0) + 1).abs_diff(u64::from(self.shape.segments));
-        let outwards = from_middle * regions / u64::from(self.shape.segments).max(1);
-        (regions - 1 - outwards.min(regions - 1)) as usize
+        self.region_of.get(segment.0 as usize).copied().map_or(0, usize::from)
     }
 
     /// The region that a stream's data belong in. What has none of its own (the map) belongs in the middle.
@@ -161,6 +162,13 @@ impl FreeSegments {
             .min_by_key(|(segment, target)| (segment.0.abs_diff(*target), segment.0.abs_diff(last)))
             .map(|(segment, _)| segment)
     }
+}
+
+/// Which of so many regions a segment lies in.
+fn region_at(number: u32, shape: Shape, regions: u64) -> u8 {
+    let from_middle = (2 * u64::from(number) + 1).abs_diff(u64::from(shape.segments));
+    let outwards = from_middle * regions / u64::from(shape.segments).max(1);
+    (regions - 1 - outwards.min(regions - 1)) as u8
 }
 
 /// The member nearest to `target`.
