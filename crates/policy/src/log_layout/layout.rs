@@ -191,6 +191,7 @@ impl Layout {
         }
         let room = Room { shape: self.shape, system: count, streams: all as u8, chunk: self.chunk, map: self.has_map };
         (self.reserve, self.map_room) = (room.reserve(), room.map_segments());
+        self.scheme.laid_out(self.shape);
         self.choose_nexts();
     }
 
