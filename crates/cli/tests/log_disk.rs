@@ -14,7 +14,6 @@ mod mistakes;
 mod support;
 
 use std::fs;
-use std::io::Write;
 
 use house::{House, text};
 use serde_json::{Value, json};
@@ -85,23 +84,21 @@ fn a_configuration_makes_a_store_on_a_hybrid_disk_and_the_disk_alone_has_it_afte
     );
     let created = house.json(&["create", &config]);
     assert!(created["pair"].is_object() && created["store"]["scheme"] == "sepgc", "{created}");
-    let device = house.attach(&config);
+    house.given(&["serve", &config, "--daemon"]);
     let status = house.status("both");
     assert_eq!(status["kind"], "log");
     assert!(status["cache"].is_object() && status["log"].is_object(), "{status}");
+    eventually("the disk sleeps", || house.status("both")["power"] == "standby");
+    house.write("both", &bytes(2, MIB));
+    let stats = house.json(&["stats", "both"]);
+    assert!(stats["umbrella_cache_logged_count"].as_u64() > Some(0), "writes go to the flash: {stats}");
+    let device = house.attach(&config);
     run("mkfs.ext4", ["-q", "-F", &device]);
     let data = bytes(3, 20 * MIB);
-    let stats = {
+    {
         let mount = house.mount(&device);
-        eventually("the disk sleeps", || house.status("both")["power"] == "standby");
-        let file = fs::File::create(mount.path().join("file")).expect("there is room");
-        (&file).write_all(&data).and_then(|()| file.sync_all()).expect("there is room");
-        house.json(&["stats", "both"])
-    };
-    assert!(
-        stats["umbrella_cache_logged_count"].as_u64() > Some(0),
-        "writes go to the flash while the disk sleeps: {stats}"
-    );
+        fs::write(mount.path().join("file"), &data).expect("there is room");
+    }
     house.given(&["detach", "both"]);
 
     let disk = text(&house.path("disk"));

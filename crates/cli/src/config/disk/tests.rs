@@ -44,6 +44,7 @@ fn two_paths_make_a_hybrid_disk_with_defaults_that_work() {
             "when": "piggyback", "algorithm": "whole", "high": 75, "memory": 16 << 20, "drain_share": 50, "quiet": "2s",
             "spin_down": "adaptive",
         },
+        "log": null,
         "nbd": { "listen": null, "connections": 16 },
     });
     assert_eq!(serde_json::to_value(&spec).unwrap(), expected);
@@ -74,6 +75,15 @@ fn every_key_is_read() {
         drain_share = "10 %"
         quiet = "500ms"
         spin_down = "fixed:timeout=5m"
+        [log]
+        scheme = "r_lfs:regions=2"
+        segment = "1MiB"
+        spare = "15%"
+        victim = "greedy"
+        map_memory = "8MiB"
+        clean_share = "50%"
+        checkpoint_every = "64MiB"
+        quiet = "3s"
         [nbd]
         listen = ["unix:/run/slow.nbd", "127.0.0.1:10809", "[::1]:0"]
         connections = 4
@@ -88,9 +98,22 @@ fn every_key_is_read() {
             "when": "watermark", "algorithm": "alg4", "high": 60, "memory": 1 << 20, "drain_share": 10, "quiet": "500ms",
             "spin_down": "fixed:timeout=5m",
         },
+        "log": {
+            "scheme": "r_lfs:regions=2", "segment": 1 << 20, "spare": 15, "victim": "greedy", "map_memory": 8 << 20,
+            "clean_share": 50, "checkpoint_every": 64 << 20, "quiet": "3s",
+        },
         "nbd": { "listen": ["unix:/run/slow.nbd", "127.0.0.1:10809", "[::1]:0"], "connections": 4 },
     });
     assert_eq!(serde_json::to_value(&spec).unwrap(), expected);
+}
+
+#[test]
+fn a_table_without_keys_makes_a_log_store_with_defaults_that_work() {
+    let spec = good("[disk]\npath = \"/dev/sdb\"\n[log]\n");
+    assert_eq!(spec.log, Some(LogSpec::default()));
+    let log = spec.log.unwrap_or_default();
+    assert_eq!(log.options(), umbrella_block::log_store::Options::default());
+    assert_eq!(log.create_options(false), umbrella_block::log_store::CreateOptions::default());
 }
 
 #[test]
@@ -124,7 +147,7 @@ fn check(cases: &[(String, &[&str])]) {
 fn mistakes_about_devices_are_found_and_say_what_to_write() {
     check(&[
         (String::new(), &["1:1: missing key \"disk\""]),
-        ("[dsk]\n".into(), &["1:2: unknown key \"dsk\" (did you mean \"disk\"?); valid keys: name, read_only, disk, flash, cache, nbd"]),
+        ("[dsk]\n".into(), &["1:2: unknown key \"dsk\" (did you mean \"disk\"?); valid keys: name, read_only, disk, flash, cache, log, nbd"]),
         ("[disk]\n".into(), &["1:1: a device of kind \"file\" needs \"path\""]),
         (
             "[disk]\npaht = 1\n".into(),
