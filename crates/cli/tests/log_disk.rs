@@ -99,7 +99,11 @@ fn a_configuration_makes_a_store_on_a_hybrid_disk_and_the_disk_alone_has_it_afte
         let mount = house.mount(&device);
         fs::write(mount.path().join("file"), &data).expect("there is room");
     }
-    house.given(&["detach", "both"]);
+    house.given(&["detach", "both", "--keep-cache"]);
+    let checked = house.json(&["check", &config, "--data"]);
+    assert_eq!((&checked["ok"], &checked["store"]["scheme"]), (&json!(true), &json!("sepgc")));
+    assert!(checked["store"]["data_checked"].as_u64() > Some(20 * MIB), "{checked}");
+    house.given(&["detach", &config]);
 
     let disk = text(&house.path("disk"));
     assert_eq!(house.json(&["check", &disk, "--data"])["errors"], json!([]));

@@ -166,10 +166,8 @@ fn look_at_store(disk: &DiskSpec, depth: Depth, report: &mut Report) {
     if !report.errors.is_empty() || !is_there {
         return;
     }
-    if disk.cache.is_some() {
-        if disk.log.is_some() {
-            warn(report, format!("{}: the log store on a hybrid disk is not looked at", disk.name));
-        }
+    let halves_are_whole = report.pair.as_ref().is_some_and(|pair| pair.damage.is_none());
+    if disk.cache.is_some() && !(halves_are_whole && disk.log.is_some()) {
         return;
     }
     if place::is_served(&disk.name) {
@@ -254,10 +252,11 @@ fn summary(report: &Report) -> String {
     }
     lines.extend(report.store.as_ref().map(StoreReport::shown));
     if let Some(disk) = &report.disk {
-        let kind = match disk.cache {
-            Some(_) => "hybrid disk",
-            None if report.store.is_some() => "log store",
-            None => disk.disk.kind(),
+        let kind = match (&report.store, &disk.cache) {
+            (Some(_), Some(_)) => "log store on a hybrid disk",
+            (Some(_), None) => "log store",
+            (None, Some(_)) => "hybrid disk",
+            (None, None) => disk.disk.kind(),
         };
         let errors = count(report.errors.len() as u64, "error");
         let warnings = count(report.warnings.len() as u64, "warning");

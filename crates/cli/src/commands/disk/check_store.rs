@@ -1,11 +1,14 @@
 //! What `umbrella disk check` does with a log store: it reads the map and the log, and with `--data` all that is in use.
 
 use std::io::IsTerminal;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
+use umbrella_block::BlockDevice;
 use umbrella_block::file::Access;
+use umbrella_block::hybrid::Salvage;
 use umbrella_block::log_store::{self, CheckReport, Depth, Problem};
 use umbrella_units::ByteSize;
 
@@ -44,14 +47,21 @@ pub(super) struct Looked {
     pub(super) warnings: Vec<String>,
 }
 
-/// Looks at the log store of a disk without flash that nobody serves, if there is one.
+/// Looks at the log store of a disk that nobody serves, if there is one; of a hybrid disk as disk and flash together have it.
 pub(super) fn look(spec: &DiskSpec, depth: Depth) -> anyhow::Result<Option<Looked>> {
     let Some(part) = Part::open_data(&spec.disk, Access::ReadOnly)? else { return Ok(None) };
-    if spec.log.is_none() && !log::is_on(&*part.device, &part.name)? {
+    let device: Arc<dyn BlockDevice> = match &spec.cache {
+        None => part.device,
+        Some(cache) => {
+            let Some(flash) = Part::open_data(&cache.flash, Access::ReadOnly)? else { return Ok(None) };
+            Arc::new(Salvage::open(part.half(), flash.half())?)
+        }
+    };
+    if spec.log.is_none() && (spec.cache.is_some() || !log::is_on(&*device, &part.name)?) {
         return Ok(None);
     }
     let mut view = View::new();
-    let report = log_store::check(part.device, &part.name, depth, &mut |done, steps| view.show(done, steps));
+    let report = log_store::check(device, &part.name, depth, &mut |done, steps| view.show(done, steps));
     view.bar.finish_and_clear();
     Ok(Some(Looked::of(&report?)))
 }
