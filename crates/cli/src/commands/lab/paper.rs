@@ -10,6 +10,7 @@ use serde::Serialize;
 use umbrella_lab::paper::{self, Claim, Effort, Expect, Figure, Judged, Verdict, nvcache, r_lfs};
 use umbrella_lab::result::Outcome;
 
+use super::paper_r_lfs_live::live_step;
 use super::watch::Bars;
 use crate::output;
 
@@ -18,6 +19,7 @@ use crate::output;
 /// For each claim: what was published, what is measured here, and whether it holds in sign and within a stated tolerance. Figures
 /// are of modelled disks with parameters from datasheets and the paper's text; nothing is tuned to a figure.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 #[command(after_help = "\
 EXAMPLES:
   umbrella lab paper tesa --quick               # in under a minute, with shrunk sizes
@@ -39,6 +41,8 @@ pub(crate) struct PaperArgs {
     /// The benchmark of r-lfs's prototype (figure 7): ext4 on a log store on an emulated disk, mounted. Needs root; some minutes.
     #[arg(long, conflicts_with_all = ["figure", "traces"])]
     live: bool,
+    #[arg(long, hide = true, num_args = 2..)]
+    live_step: Vec<String>,
     /// Shrink sizes so that all of it takes less than a minute.
     #[arg(long)]
     pub(super) quick: bool,
@@ -84,6 +88,9 @@ impl PaperArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         if self.name == nvcache::NAME {
             return self.run_nvcache();
+        }
+        if !self.live_step.is_empty() {
+            return live_step(&self.live_step);
         }
         if self.live {
             ensure!(self.name == r_lfs::NAME, "only r-lfs has a live part: umbrella lab paper r-lfs --live");

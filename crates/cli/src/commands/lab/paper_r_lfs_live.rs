@@ -6,12 +6,13 @@
 //! 4. What the cleaner read and wrote during step 3, and how long that took in the disk's own time, with one region and with three.
 
 use std::fs::{self, File, OpenOptions};
+use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use serde::Serialize;
@@ -236,36 +237,94 @@ fn benchmark(
     store: &LogStore,
     stop: &AtomicBool,
 ) -> anyhow::Result<(LogStoreStats, LogStoreStats, f64)> {
+    let at = path(root)?;
+    let files = step(&["fill", at], stop)?;
+    let (before, begun) = (store.stats(), Instant::now());
+    let together = (scale.disk.0 as usize / MEMORY / FILE).max(1);
+    let numbers = [locality.0 as usize, locality.1 as usize, scale.updates, together].map(|number| number.to_string());
+    let [often, share, updates, together] = &numbers;
+    step(&["update", at, files.trim(), often, share, updates, together], stop)?;
+    Ok((before, store.stats(), begun.elapsed().as_secs_f64() / scale.factor))
+}
+
+/// Runs a step in a process of its own; what it prints. This process answers for the disk below: if it waited for the file system on it, and were
+/// killed then, neither could end.
+fn step(arguments: &[&str], stop: &AtomicBool) -> anyhow::Result<String> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["lab", "paper", r_lfs::NAME, "--live-step"]).args(arguments);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("a step cannot be started")?;
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        if stop.load(Ordering::Relaxed) {
+            child.kill()?;
+            child.wait()?;
+            bail!("interrupted");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let mut told = String::new();
+    child.stdout.take().context("a step has no output")?.read_to_string(&mut told)?;
+    ensure!(status.success(), "the step {} failed", arguments.join(" "));
+    Ok(told)
+}
+
+/// A step of the benchmark, in a process of its own.
+pub(super) fn live_step(arguments: &[String]) -> anyhow::Result<ExitCode> {
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments.as_slice() {
+        ["fill", root] => output::line(&fill(Path::new(root))?.to_string())?,
+        ["update", root, numbers @ ..] => {
+            let numbers: Vec<usize> = numbers.iter().map(|number| number.parse()).collect::<Result<_, _>>()?;
+            let [files, often, share, updates, together] = numbers.try_into().ok().context("five numbers")?;
+            update(Path::new(root), files, (often, share), updates, together)?;
+        }
+        _ => bail!("no such step"),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn name(root: &Path, number: usize) -> PathBuf {
+    root.join((number % DIRECTORIES).to_string()).join(number.to_string())
+}
+
+/// Step 2; how many files there are.
+fn fill(root: &Path) -> anyhow::Result<usize> {
     let space = rustix::fs::statvfs(root)?;
     let files = (space.f_bavail as f64 * space.f_frsize as f64 * FULL) as usize / FILE;
     for directory in 0..DIRECTORIES {
         fs::create_dir(root.join(directory.to_string()))?;
     }
-    let name = |number: usize| root.join((number % DIRECTORIES).to_string()).join(number.to_string());
-    let mut content = vec![0x55; FILE];
-    let go_on = || if stop.load(Ordering::Relaxed) { bail!("interrupted") } else { Ok(()) };
+    let content = vec![0x55; FILE];
     for number in 0..files {
-        go_on()?;
-        fs::write(name(number), &content).with_context(|| format!("file {number} of {files}"))?;
+        fs::write(name(root, number), &content).with_context(|| format!("file {number} of {files}"))?;
     }
     sync(root)?;
-    let (before, begun) = (store.stats(), Instant::now());
+    Ok(files)
+}
+
+/// Step 3: `often` hundredths of the updates go to `share` hundredths of the files; what is dirty is written after every `together`.
+fn update(
+    root: &Path,
+    files: usize,
+    (often, share): (usize, usize),
+    updates: usize,
+    together: usize,
+) -> anyhow::Result<()> {
     let mut dice = Dice(1);
-    let together = (scale.disk.0 as usize / MEMORY / FILE).max(1);
-    for number in 0..scale.updates {
-        go_on()?;
-        let hot = files * locality.1 as usize / 100;
-        let cold = (files - hot) / 2;
-        let chosen =
-            if dice.below(100) < locality.0 as usize { dice.below(hot.max(1)) } else { hot + dice.below(cold.max(1)) };
+    let mut content = vec![0; FILE];
+    let hot = files * share / 100;
+    let cold = (files - hot) / 2;
+    for number in 0..updates {
+        let chosen = if dice.below(100) < often { dice.below(hot.max(1)) } else { hot + dice.below(cold.max(1)) };
         content.fill(number as u8);
-        OpenOptions::new().write(true).open(name(chosen))?.write_all_at(&content, 0)?;
+        OpenOptions::new().write(true).open(name(root, chosen))?.write_all_at(&content, 0)?;
         if number % together == together - 1 {
             sync(root)?;
         }
     }
-    sync(root)?;
-    Ok((before, store.stats(), begun.elapsed().as_secs_f64() / scale.factor))
+    sync(root)
 }
 
 fn sync(root: &Path) -> anyhow::Result<()> {
