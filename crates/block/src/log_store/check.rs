@@ -233,7 +233,7 @@ impl Check<'_> {
             }
         }
         if self.recovered.core.map.present() > self.keep {
-            self.recovered.core.map.evict(self.keep / 2);
+            self.recovered.core.map.evict(self.keep / 2, None);
         }
     }
 

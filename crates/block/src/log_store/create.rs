@@ -91,7 +91,11 @@ fn plan(named: &Named, options: &CreateOptions) -> Result<Superblock, LogStoreEr
     let scheme_error =
         |source: PolicyError| LogStoreError::Scheme { device: named.name.clone(), source: Box::new(source) };
     let spec = options.scheme.parse().map_err(scheme_error)?;
-    let streams = SchemeInfo::make(&spec).map_err(scheme_error)?.streams();
+    let made = SchemeInfo::make(&spec).map_err(scheme_error)?;
+    if made.knows_the_future() {
+        return Err(LogStoreError::NeedsFuture { scheme: options.scheme.clone() });
+    }
+    let streams = made.streams();
     let capacity = named.device.geometry().capacity.block();
     let bytes = capacity.0.saturating_mul(BLOCK_BYTES as u64);
     let segment = options.segment.map_or_else(|| segment_for(bytes), |segment| segment.0);

@@ -92,6 +92,14 @@ pub enum LogStoreError {
         /// Streams of the scheme.
         wanted: u8,
     },
+    /// It is a scheme for the lab only.
+    #[error(
+        "the scheme \"{scheme}\" needs to know the future: it is for the lab; `umbrella disk schemes` lists those for a disk"
+    )]
+    NeedsFuture {
+        /// The scheme.
+        scheme: String,
+    },
     /// There is not room for a store.
     #[error("{device} has {found}; a log store needs at least {needed} with segments of {segment}")]
     TooSmall {

@@ -72,6 +72,11 @@ impl Shared {
     }
 
     /// Makes durable all that users wrote.
+    pub(super) fn flush_all(&self) -> Result<(), BlockError> {
+        self.flush_user(&mut self.state.lock())
+    }
+
+    /// The same, under the lock.
     pub(super) fn flush_user(&self, state: &mut MutexGuard<'_, State>) -> Result<(), BlockError> {
         self.seal_all(state, true)?;
         let goal = state.core.next_sequence - 1;

@@ -73,6 +73,11 @@ impl Stamps {
         Stamps { shift: (shape.blocks() * 8).div_ceil(STAMPS).next_power_of_two().trailing_zeros() }
     }
 
+    /// For a store on a disk, which may grow: the same as long as its segments have this size. 2 TiB of writes with segments of 2 MiB before they repeat.
+    pub fn of_segments(segment_blocks: u32) -> Stamps {
+        Stamps { shift: segment_blocks.trailing_zeros().saturating_sub(4) }
+    }
+
     /// The stamp of now.
     pub fn stamp(self, now: Clock) -> Stamp {
         Stamp(((now.0 >> self.shift) % STAMPS) as u32)

@@ -140,7 +140,11 @@ impl Layout {
             reserve: room.reserve(),
             usable: room.usable(),
             map_room: room.map_segments(),
-            stamps: Stamps::of(settings.shape),
+            stamps: if settings.map {
+                Stamps::of_segments(settings.shape.segment_blocks)
+            } else {
+                Stamps::of(settings.shape)
+            },
             clock,
             table,
             free: FreeSegments::new(settings.scheme.geography(), settings.shape, streams, all),

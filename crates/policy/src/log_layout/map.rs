@@ -173,12 +173,15 @@ impl LogicalMap {
         }
     }
 
-    /// Takes clean pages out of memory until at most `keep` are left, those not used lately first. Those that were brought since stay.
-    pub fn evict(&mut self, keep: usize) {
+    /// Takes clean pages out of memory until at most `keep` are left, those not used lately first; never `needed`.
+    pub fn evict(&mut self, keep: usize, needed: Option<MapPage>) {
         let mut steps = 2 * self.pages.len();
         while self.present > keep && steps > 0 {
             steps -= 1;
             self.hand = (self.hand + 1) % self.pages.len();
+            if needed.is_some_and(|page| page.0 as usize == self.hand) {
+                continue;
+            }
             let slot = &mut self.pages[self.hand];
             let Slot::Present(present) = slot else { continue };
             if present.dirty {
@@ -202,7 +205,7 @@ impl LogicalMap {
         self.dirty.len()
     }
 
-    /// Takes the changed pages, in order: a page that holds nothing any more is given without entries and leaves memory.
+    /// Takes the changed pages, in order; they count as unchanged from now on.
     pub fn take_dirty(&mut self) -> Vec<MapPage> {
         let mut dirty = std::mem::take(&mut self.dirty);
         dirty.sort_unstable();
@@ -214,7 +217,7 @@ impl LogicalMap {
         dirty
     }
 
-    /// A page that was taken as changed has not been written after all.
+    /// A page in memory has to be written anew.
     pub fn mark_dirty(&mut self, page: MapPage) {
         if let Some(Slot::Present(present)) = self.pages.get_mut(page.0 as usize)
             && !present.dirty

@@ -32,6 +32,6 @@ pub use map::{Absent, Entries, LogicalMap, MapEntry, MapPage, PAGE_ENTRIES};
 pub use reclaim::{Goal, Mark, Relief};
 pub use replay::{Chunk, ReplayError};
 pub use room::Room;
-pub use scheme::{Copied, Earlier, Reclaimed, Scheme, SchemeInfo, Written, schemes};
+pub use scheme::{Copied, Earlier, Reclaimed, Scheme, SchemeInfo, Written, schemes, schemes_for_disks};
 pub use table::{Segment, State};
 pub use victim::{UnknownVictim, Victim};

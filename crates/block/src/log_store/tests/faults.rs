@@ -152,6 +152,8 @@ fn what_is_no_store_or_too_small_for_one_is_said_so() {
     let LogStoreError::TooSmall { needed, .. } = error else { panic!("{error}") };
     let enough: Arc<dyn BlockDevice> = Arc::new(Memory::new(needed));
     create(enough, "disk", &small("r_lfs")).expect("what it says is enough is enough");
+    let error = create(Arc::clone(&device), "disk", &small("oracle")).expect_err("nobody knows the future");
+    assert!(matches!(error, LogStoreError::NeedsFuture { .. }), "{error}");
     let error = create(device, "disk", &small("rlfs")).expect_err("no such scheme");
     assert!(error.to_string().contains("r_lfs"), "{error}");
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
-use umbrella_policy::log_layout::{SchemeInfo, schemes};
+use umbrella_policy::log_layout::{SchemeInfo, schemes_for_disks};
 
 use crate::output;
 
@@ -40,7 +40,7 @@ struct Parameter {
 
 impl SchemesArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let items: Vec<Item> = schemes().iter().map(Item::of).collect();
+        let items: Vec<Item> = schemes_for_disks().map(Item::of).collect();
         if self.json {
             output::json(&items)?;
         } else {

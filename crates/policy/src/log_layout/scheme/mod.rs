@@ -14,7 +14,7 @@ mod sfs;
 #[cfg(test)]
 mod tests;
 
-pub use registry::{SchemeInfo, schemes};
+pub use registry::{SchemeInfo, schemes, schemes_for_disks};
 
 use super::free::Geography;
 use super::ids::{Clock, Shape, Stream};

@@ -2,7 +2,7 @@
 
 use super::Scheme;
 use crate::error::PolicyError;
-use crate::params::{ParamInfo, Spec, Values};
+use crate::params::{ParamInfo, Params, Spec, Values};
 
 /// A scheme that can be chosen.
 #[derive(Debug)]
@@ -31,6 +31,12 @@ pub fn schemes() -> &'static [SchemeInfo] {
         super::oracle::INFO,
     ];
     ALL
+}
+
+/// Those that a store on a disk can use: they need not know the future.
+pub fn schemes_for_disks() -> impl Iterator<Item = &'static SchemeInfo> {
+    let usual = |info: &SchemeInfo| Params::new().check(info.name, info.params).map(|values| (info.make)(&values));
+    schemes().iter().filter(move |info| usual(info).is_ok_and(|scheme| !scheme.knows_the_future()))
 }
 
 impl SchemeInfo {

@@ -139,11 +139,13 @@ fn a_map_without_memory_asks_for_its_pages_and_gives_them_up_again() {
     entries[1] = MapEntry::pack(Some(entry));
     map.install(MapPage(2), &entries);
     assert_eq!(map.get(BlockNo(1025)), Ok(Some(entry)));
-    map.evict(0);
+    map.evict(0, Some(MapPage(2)));
+    assert_eq!(map.present(), 1, "it is needed");
+    map.evict(0, None);
     assert_eq!(map.get(BlockNo(1025)), Err(Absent(MapPage(2))));
     map.install(MapPage(2), &entries);
     map.set(BlockNo(1025), None).unwrap();
-    map.evict(0);
+    map.evict(0, None);
     assert_eq!(map.present(), 1, "a changed page stays");
     assert_eq!(map.take_dirty(), [MapPage(2)]);
     assert_eq!(map.entries(MapPage(2)), None);
