@@ -233,7 +233,7 @@ impl Shared {
         state.core.map.install(page, &entries);
         let keep = (self.options.map_memory.0 / PAGE_BYTES).max(16) as usize;
         if state.core.map.present() > keep {
-            state.core.map.evict(keep - keep / 8);
+            state.core.map.evict(keep - keep / 8, Some(page));
         }
         Ok(())
     }
