@@ -139,3 +139,36 @@ impl Chunks {
         self.waiting.iter().chain(&self.writing).any(|chunk| of(chunk.start) == segment)
     }
 }
+
+/// A stretch of a segment that was read, with whole chunks in it.
+#[derive(Debug, Default)]
+pub(super) struct Window {
+    start: u32,
+    bytes: Vec<u8>,
+}
+
+impl Window {
+    /// Room for so many blocks from a slot on, to be read into.
+    pub(super) fn begin(&mut self, slot: u32, blocks: u32) -> &mut [u8] {
+        self.start = slot;
+        self.bytes.resize(blocks as usize * BLOCK_BYTES, 0);
+        &mut self.bytes
+    }
+
+    /// The chunk at a slot, which is the block `at` of the log: header, and all of its bytes. Nothing if it is not whole in here.
+    pub(super) fn chunk(
+        &self,
+        slot: u32,
+        superblock: &Superblock,
+        at: Place,
+    ) -> Option<Result<(ChunkHeader, &[u8]), FormatError>> {
+        let from = slot.checked_sub(self.start)? as usize * BLOCK_BYTES;
+        let rest = self.bytes.get(from..)?;
+        let header = match ChunkHeader::parse(rest.get(..BLOCK_BYTES)?, superblock, at) {
+            Ok(header) => header,
+            Err(error) => return Some(Err(error)),
+        };
+        let bytes = rest.get(..header.blocks() as usize * BLOCK_BYTES)?;
+        Some(Ok((header, bytes)))
+    }
+}

@@ -12,7 +12,7 @@ use umbrella_policy::log_layout::{Absent, MapEntry, MapPage, PAGE_ENTRIES, Place
 use umbrella_units::{BlockNo, ByteSize, PAGE_BYTES};
 use uuid::Uuid;
 
-use super::buffer::CHUNK_BLOCKS;
+use super::buffer::{CHUNK_BLOCKS, Window};
 use super::engine::Options;
 use super::error::LogStoreError;
 use super::format::{BLOCK_BYTES, Checksum, ChunkHeader, Entry, FormatError};
@@ -259,23 +259,37 @@ impl Check<'_> {
         let shape = self.recovered.core.layout.shape();
         let (mut slot, mut named) = (0, 0);
         let live = self.live.get(number.0 as usize).copied().unwrap_or(0);
-        let mut window = Vec::new();
+        let mut window = Window::default();
         while slot + 1 < shape.segment_blocks && named < live {
             let at = shape.place(number, slot);
-            let blocks = match self.depth {
-                Depth::Structure => 1,
-                Depth::Data => CHUNK_BLOCKS.min(shape.segment_blocks - slot),
-            };
-            window.resize(blocks as usize * BLOCK_BYTES, 0);
-            self.named
-                .log(&self.recovered.core.superblock, at, &mut window)
-                .map_err(|error| Problem::Unreadable(number, error))?;
-            let header = ChunkHeader::parse(&window, &self.recovered.core.superblock, at)
-                .map_err(|error| Problem::Header(number, slot, error))?;
-            named += self.entries(&header, at, &window);
-            slot += header.blocks();
+            if self.depth == Depth::Structure {
+                let mut block = [0; BLOCK_BYTES];
+                self.read(number, at, &mut block)?;
+                let header = ChunkHeader::parse(&block, &self.recovered.core.superblock, at);
+                let header = header.map_err(|error| Problem::Header(number, slot, error))?;
+                named += self.entries(&header, at, &[]);
+                slot += header.blocks();
+                continue;
+            }
+            if window.chunk(slot, &self.recovered.core.superblock, at).is_none() {
+                self.read(number, at, window.begin(slot, CHUNK_BLOCKS.min(shape.segment_blocks - slot)))?;
+            }
+            match window.chunk(slot, &self.recovered.core.superblock, at) {
+                Some(Ok((header, bytes))) => {
+                    named += self.entries(&header, at, bytes);
+                    slot += header.blocks();
+                }
+                Some(Err(error)) => return Err(Problem::Header(number, slot, error)),
+                // A header cannot name more than there is behind it in the segment.
+                None => return Ok(named),
+            }
         }
         Ok(named)
+    }
+
+    fn read(&self, number: SegmentNo, at: Place, buffer: &mut [u8]) -> Result<(), Problem> {
+        let read = self.named.log(&self.recovered.core.superblock, at, buffer);
+        read.map_err(|error| Problem::Unreadable(number, error))
     }
 
     /// How many entries of a chunk the map agrees with.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use parking_lot::MutexGuard;
 use umbrella_policy::log_layout::{Goal, MapPage, Place, Relief, SegmentNo, State as SegmentState};
 
-use super::buffer::CHUNK_BLOCKS;
+use super::buffer::{CHUNK_BLOCKS, Window};
 use super::checkpoint::End;
 use super::core::Stop;
 use super::engine::{MOST_WAITING, Shared, State};
@@ -160,27 +160,32 @@ impl Shared {
     /// Moves what is live out of a segment.
     fn empty(&self, state: &mut MutexGuard<'_, State>, victim: SegmentNo) -> Result<Cleaned, LogStoreError> {
         let shape = state.core.layout.shape();
-        let (mut slot, mut pages) = (0, 0);
-        let mut window = Vec::new();
+        let (mut slot, mut pages, mut worked) = (0, 0, Duration::ZERO);
+        let (mut window, mut freed) = (Window::default(), state.freed);
         let is_live = |state: &State| {
             state.core.layout.table().get(victim.0 as usize).is_some_and(|segment| segment.state == SegmentState::Full)
         };
         while is_live(state) && slot + 1 < shape.segment_blocks {
-            let begun = Instant::now();
             let at = shape.place(victim, slot);
-            let blocks = CHUNK_BLOCKS.min(shape.segment_blocks - slot) as usize;
-            window.resize(blocks * BLOCK_BYTES, 0);
-            let freed = state.freed;
-            let read = MutexGuard::unlocked(state, || self.read_log(at, &mut window));
-            state.core.counters.cleaner_reads += blocks as u64;
-            let header = read.ok().and_then(|()| ChunkHeader::parse(&window, &state.core.superblock, at).ok());
-            let Some(header) = header else { return Ok(Cleaned::Damaged) };
-            match self.move_chunk(state, &header, at, &window, (freed, &mut pages))? {
+            let mut chunk = window.chunk(slot, &state.core.superblock, at);
+            if chunk.is_none() {
+                // Before the next piece is read, so that the disk serves others in between.
+                self.pause(state, worked);
+                let begun = Instant::now();
+                let blocks = CHUNK_BLOCKS.min(shape.segment_blocks - slot);
+                freed = state.freed;
+                let read = MutexGuard::unlocked(state, || self.read_log(at, window.begin(slot, blocks)));
+                state.core.counters.cleaner_reads += u64::from(blocks);
+                worked = begun.elapsed();
+                chunk = read.ok().and_then(|()| window.chunk(slot, &state.core.superblock, at));
+            }
+            let Some(Ok((header, bytes))) = chunk else { return Ok(Cleaned::Damaged) };
+            match self.move_chunk(state, &header, at, bytes, (freed, &mut pages))? {
                 Cleaned::Whole => slot += header.blocks(),
                 other => return Ok(other),
             }
-            self.pause(state, begun.elapsed());
         }
+        self.pause(state, worked);
         let live = state.core.layout.table().get(victim.0 as usize).map_or(0, |segment| segment.live);
         if is_live(state) && live > pages {
             return Ok(Cleaned::Damaged);

@@ -144,3 +144,24 @@ fn a_store_full_to_the_promised_size_takes_ten_random_rewrites_of_all() {
         }
     }
 }
+
+#[test]
+fn cleaning_after_many_flushes_reads_each_segment_about_once() {
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
+
+    // Segments of 1 MiB with chunks of two blocks.
+    let device: Arc<dyn BlockDevice> = Arc::new(Memory::new(ByteSize(64 << 20)));
+    let options = CreateOptions { segment: Some(ByteSize(1 << 20)), ..small("r_lfs") };
+    create(Arc::clone(&device), "disk", &options).expect("it can be made");
+    let store = open(&device, by_hand());
+    let blocks = sectors_of(&store) / 16;
+    let mut random = StdRng::seed_from_u64(3);
+    for _ in 0..4 * blocks {
+        let at = random.random_range(0..blocks) * 8;
+        store.write(Lba(at), &fill(7, 8), Durability::Through).expect("there is room");
+    }
+    let stats = store.stats();
+    assert!(stats.segments_cleaned > 20, "{stats:?}");
+    assert!(stats.cleaner_read.0 <= stats.segments_cleaned * stats.segment.0 * 3 / 2, "{stats:?}");
+}
