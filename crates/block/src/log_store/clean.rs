@@ -140,7 +140,7 @@ impl Shared {
                 if let Some(count) = state.tally.victims.get_mut(tenths) {
                     *count += 1;
                 }
-                let gained = f64::from((segment_blocks - live).max(1));
+                let gained = f64::from(segment_blocks.saturating_sub(live).max(1));
                 state.block_cost = state.block_cost * 0.8 + begun.elapsed().as_secs_f64() / gained * 0.2;
             }
             Cleaned::NoRoom => {}

@@ -5,7 +5,7 @@ use umbrella_policy::PolicyError;
 use umbrella_policy::log_layout::{Place, ReplayError, SegmentNo};
 use umbrella_units::{BlockNo, ByteSize};
 
-use super::format::{ChooseError, FormatError, MapPageNo};
+use super::format::{ChooseError, FormatError, MapPageNo, Sequence};
 use crate::error::BlockError;
 
 /// A store that cannot be made, opened, or used further.
@@ -47,6 +47,19 @@ pub enum LogStoreError {
         device: String,
         /// How.
         source: ReplayError,
+    },
+    /// The newest checkpoint is damaged, and the log that led to it was partly written over since.
+    #[error(
+        "{device}: the newest checkpoint is damaged, and of the log after the one before it only what precedes chunk {} is left, not all up to chunk {}",
+        found.0, reaches.0
+    )]
+    LogLost {
+        /// The device.
+        device: String,
+        /// The first chunk that is missing.
+        found: Sequence,
+        /// The first chunk after the newest checkpoint.
+        reaches: Sequence,
     },
     /// Two blocks claim one place, or one lies where nothing can.
     #[error("{device}: block {} lies at {}, in segment {} that holds nothing", block.0, place.0, segment.0)]

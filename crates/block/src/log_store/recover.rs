@@ -24,8 +24,8 @@ use super::core::Core;
 use super::engine::{LogStore, Options, Shared, State, decode_page};
 use super::error::LogStoreError;
 use super::format::{
-    BLOCK_BYTES, CheckpointHeader, Chosen, ChunkHeader, Entry, FormatError, MapPageNo, Payload, Structure, Superblock,
-    choose,
+    BLOCK_BYTES, CheckpointHeader, Chosen, ChunkHeader, Counters, Entry, Field, FormatError, Limit, MapPageNo, Payload,
+    Sequence, Structure, Superblock, choose,
 };
 use super::stats::Tally;
 use crate::device::{BlockDevice, Durability};
@@ -45,6 +45,8 @@ pub(super) struct Found {
     pub(super) index: Vec<Option<Place>>,
     pub(super) table: Vec<Segment>,
     pub(super) area: usize,
+    /// Where the log stood at a newer checkpoint that is damaged. Only if it still reaches so far from this one is nothing lost.
+    pub(super) reaches: Option<Sequence>,
 }
 
 /// A log as it was found.
@@ -165,7 +167,12 @@ impl Named {
         let found = [0, 1].map(|area| self.checkpoint_in(superblock, area));
         match found {
             [Ok(first), Ok(second)] => Ok(if first.header.number > second.header.number { first } else { second }),
-            [Ok(only), Err(_)] | [Err(_), Ok(only)] => Ok(only),
+            [Ok(only), Err(_)] | [Err(_), Ok(only)] => {
+                // The header is written last: one that is whole and newer counted, and segments were written anew since.
+                let other = self.checkpoint_header(superblock, 1 - only.area).ok();
+                let newer = other.filter(|(header, _)| header.number > only.header.number);
+                Ok(Found { reaches: newer.map(|(header, _)| header.next_sequence), ..only })
+            }
             [Err(first), Err(second)] => Err(LogStoreError::Checkpoints {
                 device: self.name.clone(),
                 first: Box::new(first),
@@ -174,18 +181,28 @@ impl Named {
         }
     }
 
-    /// The checkpoint in an area.
-    pub(super) fn checkpoint_in(&self, superblock: &Superblock, area: usize) -> Result<Found, FormatError> {
+    /// The header of the checkpoint in an area, and the block where it lies.
+    fn checkpoint_header(
+        &self,
+        superblock: &Superblock,
+        area: usize,
+    ) -> Result<(CheckpointHeader, BlockNo), FormatError> {
         let unreadable = |structure| FormatError::Unreadable { structure };
         let first = superblock.areas.get(area).ok_or(unreadable(Structure::Checkpoint))?.first;
         let start = Place(u64::from(first.0) * u64::from(superblock.shape.segment_blocks()));
         let start = superblock.device_block(start);
         let mut block = [0; BLOCK_BYTES];
         self.block(start, &mut block).map_err(|_| unreadable(Structure::Checkpoint))?;
-        let header = CheckpointHeader::parse(&block, superblock)?;
+        Ok((CheckpointHeader::parse(&block, superblock)?, start))
+    }
+
+    /// The checkpoint in an area.
+    pub(super) fn checkpoint_in(&self, superblock: &Superblock, area: usize) -> Result<Found, FormatError> {
+        let (header, start) = self.checkpoint_header(superblock, area)?;
         let bytes = (header.payload.bytes.0 as usize).next_multiple_of(BLOCK_BYTES);
         let mut payload = vec![0; bytes];
-        self.block(BlockNo(start.0 + 1), &mut payload).map_err(|_| unreadable(Structure::Payload))?;
+        self.block(BlockNo(start.0 + 1), &mut payload)
+            .map_err(|_| FormatError::Unreadable { structure: Structure::Payload })?;
         let parsed = Payload::parse(&payload, &header, superblock)?;
         let mut index: Vec<Option<Place>> = parsed.map().collect();
         let mut table: Vec<Segment> = parsed.segments().map(from_disk).collect();
@@ -197,7 +214,7 @@ impl Named {
                 *segment = Segment { state: umbrella_policy::log_layout::State::System, ..Segment::FREE };
             }
         }
-        Ok(Found { header, index, table, area })
+        Ok(Found { header, index, table, area, reaches: None })
     }
 }
 
@@ -230,7 +247,8 @@ pub(super) fn recover(named: &Named, options: Options) -> Result<Recovered, LogS
         return Err(LogStoreError::LargeBlocks { device: named.name.clone(), block: logical_block });
     }
     let Chosen { superblock, repair } = named.superblock()?;
-    let Found { header, index, table, area } = named.checkpoint(&superblock)?;
+    let Found { header, index, table, area, reaches } = named.checkpoint(&superblock)?;
+    check_counts(&header).map_err(|source| named.format(source))?;
     let heads: Vec<_> = header
         .heads
         .iter()
@@ -248,10 +266,34 @@ pub(super) fn recover(named: &Named, options: Options) -> Result<Recovered, LogS
     let mut replay = Replay { named, core, first_epoch: header.number.0, waiting: Vec::new() };
     let replayed = replay.run()?;
     let mut core = replay.core;
+    if let Some(reaches) = reaches.filter(|reaches| core.next_sequence < reaches.0) {
+        let (device, found) = (named.name.clone(), Sequence(core.next_sequence));
+        return Err(LogStoreError::LogLost { device, found, reaches });
+    }
     core.layout.replayed();
     // The highest number that a chunk of the abandoned end can have.
     core.epoch = header.number.0 + 1;
     Ok(Recovered { core, replayed, area, repair, clean: header.clean && replayed == 0 })
+}
+
+/// More than any store counts; so nothing that is counted on from there can overflow.
+const MOST: u64 = 1 << 51;
+
+fn check_counts(header: &CheckpointHeader) -> Result<(), FormatError> {
+    let out_of_range =
+        |value, limit| FormatError::OutOfRange { structure: Structure::Checkpoint, field: Field::Count, value, limit };
+    if header.next_sequence.0 == 0 {
+        return Err(out_of_range(0, Limit::AtLeast(1)));
+    }
+    let Counters { user_blocks, copied_blocks, map_blocks, header_blocks, cleaner_reads, cleaned_segments, .. } =
+        header.counters;
+    let counters = [user_blocks, copied_blocks, map_blocks, header_blocks, cleaner_reads, cleaned_segments];
+    let rest = [header.counters.flushes, header.counters.discarded_blocks];
+    let numbers = [header.number.0, header.next_sequence.0, header.clock.0];
+    match counters.into_iter().chain(rest).chain(numbers).find(|count| *count > MOST) {
+        Some(count) => Err(out_of_range(count, Limit::AtMost(MOST))),
+        None => Ok(()),
+    }
 }
 
 /// Follows the log after a checkpoint.
@@ -326,6 +368,7 @@ impl Replay<'_> {
         let header = ChunkHeader::parse(&block, &self.core.superblock, place).ok()?;
         let epochs = self.first_epoch..=self.first_epoch + 1;
         (usize::from(header.stream.0) == stream
+            && header.clock.0 <= MOST
             && epochs.contains(&header.epoch.0)
             && header.epoch.0 >= self.core.epoch)
             .then_some(header)

@@ -3,6 +3,7 @@
 mod concurrent;
 mod crash;
 mod faults;
+mod hostile;
 
 mod model;
 
@@ -51,6 +52,18 @@ fn read(device: &dyn BlockDevice, start: u64, sectors: u64) -> Vec<u8> {
 
 fn range(start: u64, sectors: u64) -> SectorRange {
     SectorRange { start: Lba(start), sectors }
+}
+
+/// What something comes to that must not take for ever.
+fn within_bounds<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || done.send(run()));
+    is_done.recv_timeout(std::time::Duration::from_secs(60)).expect("it fails, or takes for ever")
+}
+
+/// A block that holds its number all over.
+fn numbered(number: u64) -> Vec<u8> {
+    number.to_le_bytes().repeat(512)
 }
 
 fn sectors_of(device: &dyn BlockDevice) -> u64 {

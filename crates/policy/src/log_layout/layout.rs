@@ -158,8 +158,13 @@ impl Layout {
             scheme: settings.scheme,
         };
         layout.growing.resize(all, Growing::default());
+        layout.close_full_heads();
         for number in 0..layout.shape.segments {
-            let segment = layout.table[number as usize];
+            let segment = &mut layout.table[number as usize];
+            // It was closed with nothing live in it just when the checkpoint was made.
+            if segment.state == State::Full && segment.live == 0 {
+                segment.state = State::Cleaned;
+            }
             match segment.state {
                 State::Free => layout.free.add(SegmentNo(number)),
                 State::Cleaned => layout.enlist_cleaned(SegmentNo(number)),
@@ -170,6 +175,27 @@ impl Layout {
             }
         }
         layout
+    }
+
+    /// Open segments without room for another chunk are full. The log never leaves one open.
+    fn close_full_heads(&mut self) {
+        let least = self.least();
+        for growing in &mut self.growing {
+            let Some((segment, slot)) = growing.head.open else { continue };
+            if self.shape.segment_blocks.saturating_sub(slot) >= least {
+                continue;
+            }
+            self.table[segment.0 as usize].state = State::Full;
+            growing.head = Head { open: growing.head.next.map(|segment| (segment, 0)), next: None };
+            if let Some(next) = growing.head.open {
+                self.table[next.0.0 as usize].state = State::Open;
+            }
+        }
+    }
+
+    /// Slots that the smallest chunk takes.
+    fn least(&self) -> u32 {
+        if self.chunk.is_some() { 2 } else { 1 }
     }
 
     /// The log has become larger: `system` says which of all segments are not part of it. Segments that were not until now become free. Regions move
@@ -361,7 +387,7 @@ impl Layout {
 
     /// Ends the chunk that a stream is filling, full or not.
     pub fn seal(&mut self, stream: Stream) -> Sealed {
-        let least = if self.chunk.is_some() { 2 } else { 1 };
+        let least = self.least();
         let growing = &mut self.growing[usize::from(stream.0)];
         growing.chunk = None;
         let next = growing.head.next;

@@ -56,6 +56,8 @@ pub enum Field {
     PayloadBytes,
     /// Whether the store was closed in order.
     Clean,
+    /// Something that is counted since the store was made: checkpoints, chunks, blocks.
+    Count,
     /// Number of heads.
     Heads,
     /// Open segment of a stream.
@@ -316,6 +318,7 @@ impl fmt::Display for Field {
             Field::SchemeLength => f.write_str("bytes of the placement scheme"),
             Field::PayloadBytes => f.write_str("bytes of the payload"),
             Field::Clean => f.write_str("clean flag"),
+            Field::Count => f.write_str("a counter"),
             Field::Heads => f.write_str("number of heads"),
             Field::HeadSegment(stream) => write!(f, "open segment of stream {}", stream.0),
             Field::HeadSlot(stream) => write!(f, "slot of stream {}", stream.0),

@@ -1,0 +1,229 @@
+//! Stores with structures that no program wrote, their checksums right; and checkpoints that were damaged later.
+
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+
+use super::*;
+use crate::log_store::create::first_place;
+use crate::log_store::format::{
+    CheckpointHeader, CheckpointNo, ChunkHeader, Clock, Payload, PayloadEncoder, Place, SegmentEntry, SegmentNo,
+    SegmentState, Sequence, Slot, Stream, Superblock,
+};
+
+/// A store that was used, and was not closed.
+fn used(seed: u64) -> Vec<u8> {
+    let device = made(60, "r_lfs");
+    let store = open(&device, by_hand());
+    let blocks = sectors_of(&store) / 8;
+    let mut random = StdRng::seed_from_u64(seed);
+    for _ in 0..blocks {
+        let block = random.random_range(0..blocks);
+        store.write(Lba(block * 8), &numbered(block), Durability::Cached).expect("there is room");
+    }
+    store.checkpoint().expect("there is room");
+    for block in 0..90 {
+        store.write(Lba(block * 8), &numbered(block), Durability::Cached).expect("there is room");
+    }
+    store.discard(range(800, 160)).expect("it is discarded");
+    store.flush().expect("memory does not fail");
+    drop(store);
+    read(&*device, 0, sectors_of(&*device))
+}
+
+fn superblock(bytes: &[u8]) -> Superblock {
+    Superblock::parse(&bytes[..4096], Lba(bytes.len() as u64 / 512)).expect("it is whole")
+}
+
+/// Where the areas of checkpoints lie, in bytes, the newer first.
+fn areas(bytes: &[u8], superblock: &Superblock) -> [usize; 2] {
+    let at =
+        superblock.areas.map(|area| superblock.device_block(first_place(superblock, area.first)).0 as usize * 4096);
+    let number =
+        |at: usize| CheckpointHeader::parse(&bytes[at..at + 4096], superblock).map_or(0, |header| header.number.0);
+    if number(at[0]) > number(at[1]) { at } else { [at[1], at[0]] }
+}
+
+fn a_number(random: &mut StdRng, old: u64) -> u64 {
+    let edges = [0, 1, 2, old.wrapping_sub(1), old + 1, old * 2, 1 << 32, 1 << 51, 1 << 52, u64::MAX - 1, u64::MAX];
+    *edges.choose(random).expect("there are some")
+}
+
+fn change_header(random: &mut StdRng, header: &mut CheckpointHeader, segments: u32) {
+    let some_segment = |random: &mut StdRng| SegmentNo(random.random_range(0..segments));
+    match random.random_range(0..8) {
+        0 => header.number = CheckpointNo(a_number(random, header.number.0)),
+        1 => header.next_sequence = Sequence(a_number(random, header.next_sequence.0)),
+        2 => header.clock = Clock(a_number(random, header.clock.0)),
+        3 => header.counters.user_blocks = a_number(random, 77),
+        4 => header.counters.header_blocks = a_number(random, 77),
+        _ => {
+            let stream = random.random_range(0..header.heads.len());
+            let head = &mut header.heads[stream];
+            let other = some_segment(random);
+            match (random.random_range(0..4), &mut head.open) {
+                (0, Some(open)) => open.slot = Slot(random.random_range(0..=16)),
+                (1, Some(open)) => open.segment = other,
+                (2, open) => *open = None,
+                _ => head.next = random.random_bool(0.5).then_some(other),
+            }
+        }
+    }
+}
+
+fn change_row(random: &mut StdRng, row: &mut SegmentEntry) {
+    use SegmentState::{Cleaned, Free, Full, Next, Open, System};
+    match random.random_range(0..5) {
+        0 => row.live = random.random_range(0..=16),
+        1 => row.stream = Stream(random.random_range(0..=3)),
+        2 => row.youngest = Clock(a_number(random, 1000)),
+        3 => row.opened = Clock(a_number(random, 1000)),
+        _ => row.state = *[Free, Open, Full, Cleaned, System, Next].choose(random).expect("there are some"),
+    }
+}
+
+/// Changes the newest checkpoint; its checksums are right.
+fn change_checkpoint(random: &mut StdRng, bytes: &mut [u8]) {
+    let superblock = superblock(bytes);
+    let [at, _] = areas(bytes, &superblock);
+    let mut header = CheckpointHeader::parse(&bytes[at..at + 4096], &superblock).expect("it is whole");
+    let payload = Payload::parse(&bytes[at + 4096..], &header, &superblock).expect("it is whole");
+    let (mut map, mut table): (Vec<_>, Vec<_>) = (payload.map().collect(), payload.segments().collect());
+    for _ in 0..random.random_range(1..4) {
+        match random.random_range(0..3) {
+            0 => change_header(random, &mut header, superblock.shape.segments()),
+            1 => {
+                let row = random.random_range(0..table.len());
+                change_row(random, &mut table[row]);
+            }
+            _ => {
+                let page = random.random_range(0..map.len());
+                map[page] = random.random_bool(0.8).then(|| Place(random.random_range(0..superblock.shape.places().0)));
+            }
+        }
+    }
+    let mut encoder = PayloadEncoder::new(map.into_iter(), table.into_iter());
+    let mut encoded = vec![0; 1 << 20];
+    let filled = encoder.fill(&mut encoded);
+    header.payload = encoder.sum();
+    let Ok(block) = header.encode(&superblock) else { return };
+    bytes[at + 4096..at + 4096 + filled].copy_from_slice(&encoded[..filled]);
+    bytes[at..at + 4096].copy_from_slice(&block);
+}
+
+/// Changes the header of some chunk; its checksum is right.
+fn change_chunk(random: &mut StdRng, bytes: &mut [u8]) {
+    let superblock = superblock(bytes);
+    let headers: Vec<usize> = (superblock.first.0 as usize..bytes.len() / 4096)
+        .filter(|at| bytes[at * 4096..].starts_with(b"ULCK"))
+        .collect();
+    let at = *headers.choose(random).expect("there are some");
+    let place = Place(at as u64 - superblock.first.0);
+    let Ok(mut header) = ChunkHeader::parse(&bytes[at * 4096..], &superblock, place) else { return };
+    match random.random_range(0..6) {
+        0 => header.clock = Clock(a_number(random, header.clock.0)),
+        1 => header.sequence = Sequence(a_number(random, header.sequence.0)),
+        2 => header.next = Some(SegmentNo(random.random_range(0..superblock.shape.segments()))),
+        3 => header.next = None,
+        4 => header.stream = Stream(random.random_range(0..=3)),
+        _ => {
+            let (from, to) = (random.random_range(0..headers.len()), header.entries.len());
+            let from = headers[from];
+            let place = Place(from as u64 - superblock.first.0);
+            let Ok(other) = ChunkHeader::parse(&bytes[from * 4096..], &superblock, place) else { return };
+            header.entries = other.entries;
+            header.entries.truncate(to);
+        }
+    }
+    let Ok(block) = header.encode(&superblock, place) else { return };
+    bytes[at * 4096..(at + 1) * 4096].copy_from_slice(&block);
+}
+
+/// Uses a store; nothing is expected but that it ends.
+fn use_up(bytes: Vec<u8>, random: &mut StdRng) -> bool {
+    let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
+    _ = check(Arc::clone(&device), "disk", Depth::Data, &mut |_, _| {});
+    let Ok(store) = LogStore::open(Arc::clone(&device), "disk", by_hand(), Access::ReadWrite) else { return false };
+    let blocks = sectors_of(&store) / 8;
+    for _ in 0..1500 {
+        let block = random.random_range(0..blocks);
+        _ = store.write(Lba(block * 8), &numbered(block), Durability::Cached);
+        _ = store.read(Lba(block * 8), &mut fill(0, 8));
+    }
+    _ = store.discard(range(0, 4000));
+    _ = store.stats();
+    _ = store.close();
+    _ = check(device, "disk", Depth::Data, &mut |_, _| {});
+    true
+}
+
+fn held_out(change: fn(&mut StdRng, &mut [u8]), rounds: u64) {
+    let whole = used(1);
+    let mut opened = 0;
+    for seed in 0..rounds {
+        let mut bytes = whole.clone();
+        let mut random = StdRng::seed_from_u64(seed);
+        change(&mut random, &mut bytes);
+        println!("seed {seed}");
+        opened += u64::from(within_bounds(move || use_up(bytes, &mut random)));
+    }
+    println!("{opened} of {rounds} opened");
+    assert!(opened > rounds / 20, "{opened} of {rounds} were opened");
+}
+
+#[test]
+fn a_checkpoint_that_no_program_wrote_is_refused_or_used_but_nothing_panics_or_hangs() {
+    held_out(change_checkpoint, 150);
+}
+
+#[test]
+fn a_chunk_that_no_program_wrote_is_refused_or_used_but_nothing_panics_or_hangs() {
+    held_out(change_chunk, 100);
+}
+
+/// A store whose last checkpoint was made after much was written, and after which it was or was not written on; and what it holds.
+fn with_newest_damaged(more: u64) -> (Vec<u8>, Vec<u8>) {
+    let device = made(60, "r_lfs");
+    let store = open(&device, by_hand());
+    let blocks = sectors_of(&store) / 8;
+    let mut random = StdRng::seed_from_u64(3);
+    let mut write = |count: u64| {
+        for _ in 0..count {
+            let block = random.random_range(0..blocks);
+            store.write(Lba(block * 8), &fill(random.random(), 8), Durability::Cached).expect("there is room");
+        }
+        store.flush().expect("memory does not fail");
+    };
+    write(blocks * 2);
+    store.checkpoint().expect("there is room");
+    write(100);
+    store.checkpoint().expect("there is room");
+    write(more);
+    let held = read(&store, 0, blocks * 8);
+    drop(store);
+    let mut bytes = read(&*device, 0, sectors_of(&*device));
+    let [newest, _] = areas(&bytes, &superblock(&bytes));
+    bytes[newest + 4096 + 3] ^= 4;
+    (bytes, held)
+}
+
+#[test]
+fn when_the_newest_checkpoint_is_damaged_the_one_before_it_serves_or_the_store_is_refused() {
+    let (mut served, mut refused) = (0, 0);
+    for more in (0..400).step_by(20) {
+        let (bytes, held) = with_newest_damaged(more);
+        let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
+        match LogStore::open(device, "disk", by_hand(), Access::ReadWrite) {
+            Ok(store) => {
+                assert!(read(&store, 0, sectors_of(&store)) == held, "{more} more blocks: something was lost");
+                served += 1;
+            }
+            Err(error) => {
+                println!("{more} more blocks: {error}");
+                refused += 1;
+            }
+        }
+    }
+    println!("{served} served, {refused} refused");
+    assert!(served > 0 && refused > 0, "{served} served, {refused} refused");
+}
