@@ -55,11 +55,15 @@ impl Shared {
         let _one_at_a_time = self.checkpointing.lock();
         let mut state = self.state.lock();
         self.refuse_if_poisoned(&state)?;
-        if !self.write_map(&mut state)? {
+        // Until the image is taken the lock is not let go of: what is written meanwhile would be neither in it nor in the log after it.
+        let has_room = self.write_map(&mut state)?;
+        if !has_room {
+            self.wake_writers(&mut state);
             return Ok(false);
         }
-        self.seal_all(&mut state, false)?;
+        self.seal_at_once(&mut state)?;
         let image = take_image(&mut state, end);
+        self.trim_map(&mut state);
         self.wake_writers(&mut state);
         self.flush_until(&mut state, image.goal)?;
         let (mark, area) = (image.mark, image.area);
@@ -82,22 +86,28 @@ impl Shared {
     }
 
     /// Puts the changed pages of the map into the log. Whether there was room for all.
-    fn write_map(&self, state: &mut MutexGuard<'_, State>) -> Result<bool, LogStoreError> {
+    fn write_map(&self, state: &mut State) -> Result<bool, LogStoreError> {
         let mut pages = state.core.map.take_dirty().into_iter();
         while let Some(page) = pages.next() {
-            let written = self.write_page(state, page);
-            self.wake_writers(state);
-            match written {
+            match self.write_page(state, page) {
                 Ok(()) => {}
                 Err(Stop::Full) => {
                     state.core.map.mark_dirty(page);
                     pages.for_each(|page| state.core.map.mark_dirty(page));
                     return Ok(false);
                 }
-                Err(stop) => self.overcome(state, stop)?,
+                Err(stop) => return Err(self.defect(state, stop).into()),
             }
         }
         Ok(true)
+    }
+
+    /// Completes all chunks. What is not mapped any more may be left over: those pages of the map have just been written.
+    fn seal_at_once(&self, state: &mut State) -> Result<(), LogStoreError> {
+        match state.core.seal_all(false) {
+            Ok(()) | Err(Stop::Full) => Ok(()),
+            Err(stop) => Err(self.defect(state, stop).into()),
+        }
     }
 
     fn write_page(&self, state: &mut State, page: MapPage) -> Result<(), Stop> {

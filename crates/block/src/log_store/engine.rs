@@ -171,6 +171,13 @@ impl LogStore {
     }
 }
 
+impl State {
+    /// Whether there are threads that write chunks. While the store is closed they may have ended before the keeper has: then it writes its own.
+    pub(super) fn has_writers(&self) -> bool {
+        self.threads && !self.closing
+    }
+}
+
 impl Drop for LogStore {
     fn drop(&mut self) {
         self.stop();
@@ -219,8 +226,9 @@ impl Shared {
         if let Some(data) = state.core.chunks.block(place) {
             block.copy_from_slice(data);
         } else {
+            let freed = state.freed;
             MutexGuard::unlocked(state, || self.read_log(place, &mut block))?;
-            if state.core.page_place(page) != Some(place) {
+            if state.core.page_place(page) != Some(place) || state.freed != freed {
                 return Ok(());
             }
         }
@@ -231,11 +239,16 @@ impl Shared {
                 .on(&self.named.name)
         })?;
         state.core.map.install(page, &entries);
+        self.trim_map(state);
+        Ok(())
+    }
+
+    /// Lets go of pages of the map when there are more than may be in memory.
+    pub(super) fn trim_map(&self, state: &mut State) {
         let keep = (self.options.map_memory.0 / PAGE_BYTES).max(16) as usize;
         if state.core.map.present() > keep {
             state.core.map.evict(keep - keep / 8, Some(page));
         }
-        Ok(())
     }
 
     /// What has to happen before something that could not be done can be tried again.
@@ -243,16 +256,20 @@ impl Shared {
         match stop {
             Stop::Absent(page) => self.bring(state, page),
             Stop::Full => self.wait_for_room(state),
-            Stop::Format(source) => {
-                let error = self.format_error(source).on(&self.named.name);
-                self.poison(state, Operation::Write, &error);
-                Err(error)
-            }
+            Stop::Format(_) => Err(self.defect(state, stop)),
         }
     }
 
-    pub(super) fn format_error(&self, source: FormatError) -> LogStoreError {
-        self.named.format(source)
+    /// What was put together cannot be written: nothing more is.
+    pub(super) fn defect(&self, state: &mut State, stop: Stop) -> BlockError {
+        let error = match stop {
+            Stop::Format(source) => self.named.format(source),
+            // A page that is written is in memory, and who completes a chunk has a place for it.
+            Stop::Absent(_) | Stop::Full => LogStoreError::NoRoom { device: self.named.name.clone() },
+        };
+        let error = error.on(&self.named.name);
+        self.poison(state, Operation::Write, &error);
+        error
     }
 
     pub(super) fn refuse_if_poisoned(&self, state: &State) -> Result<(), BlockError> {

@@ -52,7 +52,7 @@ impl Shared {
 
     /// Waits until a chunk has been written, or a flush has ended.
     pub(super) fn wait_written(&self, state: &mut MutexGuard<'_, State>) {
-        if state.threads {
+        if state.has_writers() {
             self.writer.notify_all();
             self.written.wait(state);
         } else if state.poisoned.is_none() && !self.write_one(state) {

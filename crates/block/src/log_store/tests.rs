@@ -6,6 +6,7 @@ mod faults;
 mod hostile;
 
 mod model;
+mod under_way;
 
 use std::sync::Arc;
 

@@ -140,11 +140,12 @@ impl Shared {
         let mut state = self.state.lock();
         state.last_access = Instant::now();
         loop {
+            // Looking up may let go of the lock, too.
+            let freed = state.freed;
             let runs = self.look_up(&mut state, first, buffer)?;
             if runs.is_empty() {
                 return Ok(());
             }
-            let freed = state.freed;
             MutexGuard::unlocked(&mut state, || self.read_runs(&runs, buffer))?;
             if state.freed == freed || self.still_there(&mut state, &runs)? {
                 return Ok(());

@@ -1,0 +1,158 @@
+//! What happens while something else is under way: a read, a checkpoint, the end.
+
+use parking_lot::Mutex;
+use std::sync::Weak;
+use umbrella_units::BlockNo;
+
+use super::*;
+use crate::device::Geometry;
+use crate::error::BlockError;
+use crate::log_store::checkpoint::End;
+
+type Hook = Box<dyn FnOnce() + Send>;
+
+/// When it happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum When {
+    /// Before this block is read.
+    Read(BlockNo),
+    /// Before anything is written.
+    Write,
+}
+
+/// A device that has something happen while it is used, once.
+struct Hooked {
+    inner: Arc<dyn BlockDevice>,
+    hook: Mutex<Option<(When, Hook)>>,
+}
+
+impl Hooked {
+    fn new(inner: Arc<dyn BlockDevice>) -> Arc<Hooked> {
+        Arc::new(Hooked { inner, hook: Mutex::new(None) })
+    }
+
+    fn once(&self, when: When, hook: impl FnOnce() + Send + 'static) {
+        *self.hook.lock() = Some((when, Box::new(hook)));
+    }
+
+    fn happens(&self, now: When) {
+        let hook = self.hook.lock().take_if(|(when, _)| *when == now);
+        if let Some((_, hook)) = hook {
+            hook();
+        }
+    }
+
+    fn is_due(&self) -> bool {
+        self.hook.lock().is_some()
+    }
+}
+
+impl BlockDevice for Hooked {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
+        self.happens(When::Read(BlockNo(at.0 / 8)));
+        self.inner.read(at, buffer)
+    }
+
+    fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
+        self.happens(When::Write);
+        self.inner.write(at, data, durability)
+    }
+
+    fn flush(&self) -> Result<(), BlockError> {
+        self.inner.flush()
+    }
+
+    fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
+        self.inner.discard(range)
+    }
+
+    fn write_zeroes(&self, range: SectorRange, zeroes: Zeroes, durability: Durability) -> Result<(), BlockError> {
+        self.inner.write_zeroes(range, zeroes, durability)
+    }
+}
+
+/// Where a page of the map lies, if it is on the disk and not in memory.
+fn absent_page(store: &LogStore, page: u32) -> Option<BlockNo> {
+    let state = store.shared.state.lock();
+    let page = umbrella_policy::log_layout::MapPage(page);
+    let place = state.core.page_place(page).filter(|_| state.core.map.is_absent(page))?;
+    Some(state.core.superblock.device_block(place))
+}
+
+#[test]
+fn what_is_freed_while_a_page_of_the_map_is_read_is_not_read_from_where_it_was() {
+    let disk = made(90, "r_lfs");
+    let store = open(&disk, by_hand());
+    let blocks = sectors_of(&store) / 8;
+    for block in 0..blocks {
+        store.write(Lba(block * 8), &numbered(block), Durability::Cached).expect("there is room");
+    }
+    store.close().expect("it can be closed");
+    let hooked = Hooked::new(disk);
+    let device: Arc<dyn BlockDevice> = hooked.clone();
+    let store = Arc::new(open(&device, by_hand()));
+    // The first page is in memory, the second is not.
+    assert_eq!(read(&*store, 511 * 8, 8), numbered(511));
+    let page = absent_page(&store, 1).expect("it was not needed yet");
+    let other: Weak<LogStore> = Arc::downgrade(&store);
+    hooked.once(When::Read(page), move || {
+        let store = other.upgrade().expect("it is being read");
+        for round in 1..12 {
+            for block in 0..500 {
+                store.write(Lba(block * 8), &numbered(round << 32 | block), Durability::Cached).expect("there is room");
+            }
+            // Block 511 is moved, and where it was is used anew.
+            store.write(Lba(511 * 8), &numbered(511), Durability::Cached).expect("there is room");
+            store.flush().expect("memory does not fail");
+        }
+    });
+    let both = read(&*store, 511 * 8, 16);
+    assert!(!hooked.is_due(), "nothing happened while it was read");
+    assert!(both == [numbered(511), numbered(512)].concat(), "something else was read");
+}
+
+#[test]
+fn who_writes_on_while_the_store_is_closed_waits_for_no_thread_that_has_ended() {
+    let device = made(60, "r_lfs");
+    let store = open(&device, Options::default());
+    store.write(Lba(0), &fill(1, 8), Durability::Cached).expect("there is room");
+    // As the keeper finds it when the store is closed while it works.
+    store.shared.state.lock().closing = true;
+    store.shared.writer.notify_all();
+    while store.threads.iter().filter(|thread| thread.is_finished()).count() < 2 {
+        std::thread::yield_now();
+    }
+    let shared = Arc::clone(&store.shared);
+    let made = within_bounds(move || shared.checkpoint(End::GoesOn));
+    assert!(made.expect("memory does not fail"));
+    drop(store);
+    assert_eq!(read(&open(&device, by_hand()), 0, 8), fill(1, 8));
+}
+
+#[test]
+fn what_is_written_while_a_checkpoint_without_threads_is_made_is_not_lost() {
+    let hooked = Hooked::new(made(90, "r_lfs"));
+    let device: Arc<dyn BlockDevice> = hooked.clone();
+    let store = Arc::new(open(&device, by_hand()));
+    let write = |store: &LogStore, round: u64| {
+        for block in 0..40 {
+            store.write(Lba(block * 8), &numbered(round << 32 | block), Durability::Cached).expect("there is room");
+        }
+    };
+    write(&store, 1);
+    let other = Arc::downgrade(&store);
+    // Enough for a whole chunk, which is complete at once.
+    hooked.once(When::Write, move || write(&other.upgrade().expect("it makes a checkpoint"), 2));
+    store.checkpoint().expect("there is room");
+    assert!(!hooked.is_due(), "nothing happened while it was made");
+    store.flush().expect("memory does not fail");
+    drop(store);
+    let store = open(&device, by_hand());
+    for block in 0..40 {
+        assert!(read(&store, block * 8, 8) == numbered(2 << 32 | block), "block {block} was flushed, and is lost");
+    }
+}
