@@ -56,13 +56,9 @@ impl Shared {
 
     /// Does what is most urgent; whether there was anything.
     pub(super) fn work(&self, state: &mut MutexGuard<'_, State>) -> Result<bool, LogStoreError> {
-        let dirty_limit = (self.options.map_memory.0 / BLOCK_BYTES as u64 / 2).max(8) as usize;
-        let log_limit = self.checkpoint_blocks(state);
         let (_, after_checkpoint) = state.core.layout.waiting();
         let idle = state.last_access.elapsed() >= self.options.quiet;
-        let due = state.core.since_checkpoint >= log_limit
-            || state.core.map.dirty() >= dirty_limit
-            || (idle && after_checkpoint > 0);
+        let due = self.needs_checkpoint(state) || (idle && after_checkpoint > 0);
         if due && MutexGuard::unlocked(state, || self.checkpoint(End::GoesOn))? {
             return Ok(true);
         }
@@ -71,6 +67,12 @@ impl Shared {
             return Ok(false);
         }
         self.relieve(state, goal)
+    }
+
+    /// Whether there is as much log, or as much of the map is changed, as there may be before a checkpoint.
+    pub(super) fn needs_checkpoint(&self, state: &State) -> bool {
+        let dirty_limit = (self.options.map_memory.0 / BLOCK_BYTES as u64 / 2).max(8) as usize;
+        state.core.since_checkpoint >= self.checkpoint_blocks(state) || state.core.map.dirty() >= dirty_limit
     }
 
     /// The most log between two checkpoints: what recovery has to read, and what cannot be cleaned for good before the next one.
@@ -122,9 +124,13 @@ impl Shared {
         let mark = state.core.layout.mark();
         self.seal_all(state, false)?;
         let goal = state.core.next_sequence - 1;
+        // What is not said to be unmapped would be looked for in the segments that become free.
+        let is_whole = !state.core.has_unmapped();
         self.flush_until(state, goal)?;
-        state.core.layout.synced(mark);
-        state.freed += 1;
+        if is_whole {
+            state.core.layout.synced(mark);
+            state.freed += 1;
+        }
         Ok(())
     }
 
@@ -133,7 +139,18 @@ impl Shared {
         let segment_blocks = state.core.layout.shape().segment_blocks;
         let live = state.core.layout.table().get(victim.0 as usize).map_or(0, |segment| segment.live);
         let tenths = (u64::from(live) * 10 / u64::from(segment_blocks)) as usize;
-        let cleaned = self.empty(state, victim)?;
+        let freed = state.freed;
+        let cleaned = match self.empty(state, victim) {
+            // It may have been emptied, freed and written anew meanwhile.
+            Ok(Cleaned::Damaged) if state.freed != freed => Cleaned::NoRoom,
+            Ok(cleaned) => cleaned,
+            Err(error) if state.poisoned.is_some() => return Err(error),
+            // Without the page of the map that says what is live in it there is no telling. Others can be cleaned.
+            Err(error) => {
+                tracing::error!(store = self.named.name, segment = victim.0, %error, "a segment cannot be cleaned");
+                Cleaned::Damaged
+            }
+        };
         match cleaned {
             Cleaned::Whole => {
                 state.core.counters.cleaned_segments += 1;

@@ -228,10 +228,30 @@ impl Core {
             }
         }
         while !self.unmapped.is_empty() {
-            let open = self.layout.heads().position(|head| head.open.is_some());
-            self.seal(Stream(open.ok_or(Stop::Full)? as u8))?;
+            // What users discard must leave the cleaner and the map their room, as what they write does.
+            if only_of_user && !self.layout.admits() {
+                return Err(Stop::Full);
+            }
+            let ready = self.layout.ready().ok_or(Stop::Full)?;
+            self.seal(ready)?;
         }
         Ok(())
+    }
+
+    /// Completes one chunk, so that there is room for more ranges that are not mapped.
+    pub(super) fn seal_for_unmapped(&mut self) -> Result<(), Stop> {
+        if let Some(stream) = self.chunks.of_user() {
+            return self.seal(stream);
+        }
+        if !self.layout.admits() {
+            return Err(Stop::Full);
+        }
+        self.seal(self.layout.ready().ok_or(Stop::Full)?)
+    }
+
+    /// Whether there is something that is not mapped any more, and no chunk says so.
+    pub(super) fn has_unmapped(&self) -> bool {
+        !self.unmapped.is_empty()
     }
 
     /// Whether a flush has anything to complete.

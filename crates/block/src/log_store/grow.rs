@@ -79,6 +79,9 @@ impl Shared {
     fn make_all_durable(&self, state: &mut MutexGuard<'_, State>) -> Result<(), LogStoreError> {
         loop {
             self.seal_all(state, false)?;
+            if state.core.has_unmapped() {
+                return Err(LogStoreError::NoRoom { device: self.named.name.clone() });
+            }
             let goal = state.core.next_sequence - 1;
             self.flush_until(state, goal)?;
             let all_sealed =

@@ -4,6 +4,7 @@ mod concurrent;
 mod crash;
 mod faults;
 mod hostile;
+mod limits;
 
 mod model;
 mod under_way;

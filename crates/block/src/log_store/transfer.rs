@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
-use umbrella_policy::log_layout::{Absent, PAGE_ENTRIES, Place, Stream};
+use umbrella_policy::log_layout::{Absent, PAGE_ENTRIES, Place};
 use umbrella_units::{BLOCK_SECTORS, BlockNo, Lba, SECTOR_BYTES, SectorRange};
 
 use super::engine::{LogStore, MOST_WAITING, Shared, State};
@@ -306,9 +306,11 @@ impl Shared {
             start = block;
             if let Some(stop) = stopped {
                 self.overcome(state, stop)?;
+                self.tend(state);
             }
         }
         self.wake_writers(state);
+        self.tend(state);
         Ok(())
     }
 
@@ -318,8 +320,7 @@ impl Shared {
             self.refuse_if_poisoned(state)?;
             self.wait_written(state);
         }
-        let stream = state.core.chunks.of_user().unwrap_or(Stream(0));
-        match state.core.seal(stream) {
+        match state.core.seal_for_unmapped() {
             Ok(()) => self.wake_writers(state),
             Err(stop) => self.overcome(state, stop)?,
         }
@@ -328,8 +329,8 @@ impl Shared {
 
     /// While the log is filling up, each write waits as long as it takes to clean as much as it took: the nearer the reserve, the more of it.
     fn slow_down(&self, state: &mut MutexGuard<'_, State>, blocks: usize) {
+        self.tend(state);
         if !state.threads {
-            self.tend(state);
             return;
         }
         let toll = state.core.layout.toll();
@@ -343,9 +344,14 @@ impl Shared {
         let until = Instant::now() + delay;
         while state.poisoned.is_none() && !self.room.wait_until(state, until).timed_out() && Instant::now() < until {}
     }
-    /// Without a keeper, those who write do its work.
+
+    /// Calls the keeper if it is time for a checkpoint. Without a keeper, those who write do its work.
     fn tend(&self, state: &mut MutexGuard<'_, State>) {
-        if let Err(error) = self.work(state) {
+        if state.threads {
+            if self.needs_checkpoint(state) {
+                self.keeper.notify_one();
+            }
+        } else if let Err(error) = self.work(state) {
             tracing::error!(store = self.named.name, %error, "the log store cannot clean");
         }
     }

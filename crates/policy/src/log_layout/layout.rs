@@ -170,7 +170,8 @@ impl Layout {
                 State::Cleaned => layout.enlist_cleaned(SegmentNo(number)),
                 State::System => {}
                 State::Open | State::Next | State::Closing | State::Full | State::Leaving => {
-                    layout.hold(segment.stream, true);
+                    let stream = segment.stream;
+                    layout.hold(stream, true);
                 }
             }
         }
@@ -338,6 +339,12 @@ impl Layout {
         Ok(Put { place: self.shape.place(segment, slot), stream, full })
     }
 
+    /// The first stream that can be written to now.
+    pub fn ready(&self) -> Option<Stream> {
+        let ready = self.growing.iter().position(|growing| growing.head.open.is_some() && !growing.held)?;
+        Some(Stream(ready as u8))
+    }
+
     /// Opens a chunk that holds no data yet, for a header that only says what is not mapped any more.
     pub fn open_chunk(&mut self, stream: Stream) -> Result<(), Full> {
         let growing = &mut self.growing[usize::from(stream.0)];
@@ -369,7 +376,12 @@ impl Layout {
     /// All that is live in a segment is pages of the map, which the caller has the next checkpoint write.
     pub fn leave(&mut self, number: SegmentNo) {
         let segment = &mut self.table[number.0 as usize];
-        if segment.state == State::Full {
+        if segment.state != State::Full {
+            return;
+        }
+        if segment.live == 0 {
+            self.reclaim(number);
+        } else {
             segment.state = State::Leaving;
             self.leaving += 1;
         }

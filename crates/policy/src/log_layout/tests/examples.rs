@@ -177,3 +177,18 @@ fn without_borders_a_stream_goes_round_in_its_part_of_the_disk() {
     assert_eq!(centred(1), [6, 7]);
     assert_eq!(centred(0), [30, 31]);
 }
+
+#[test]
+fn a_full_segment_without_anything_live_is_free_after_the_next_checkpoint() {
+    let table: Vec<_> = (0..36)
+        .map(|number: u32| match number {
+            0..6 => Segment { state: State::Full, stream: Stream(0), live: u32::from(number > 0), ..Segment::FREE },
+            _ => Segment::FREE,
+        })
+        .collect();
+    let mut layout = Layout::restore(settings(SHAPE, "sepgc", Victim::Greedy, true), table, &[], Clock(100));
+    let mark = layout.checkpoint();
+    layout.checkpointed(mark);
+    assert_eq!(layout.waiting(), (0, 0));
+    assert_eq!(layout.table()[0].state, State::Free);
+}
