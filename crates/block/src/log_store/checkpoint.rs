@@ -63,7 +63,7 @@ impl Shared {
         }
         self.seal_at_once(&mut state)?;
         let image = take_image(&mut state, end);
-        self.trim_map(&mut state);
+        self.trim_map(&mut state, None);
         self.wake_writers(&mut state);
         self.flush_until(&mut state, image.goal)?;
         let (mark, area) = (image.mark, image.area);

@@ -71,8 +71,7 @@ impl Shared {
 
     /// Whether there is as much log, or as much of the map is changed, as there may be before a checkpoint.
     pub(super) fn needs_checkpoint(&self, state: &State) -> bool {
-        let dirty_limit = (self.options.map_memory.0 / BLOCK_BYTES as u64 / 2).max(8) as usize;
-        state.core.since_checkpoint >= self.checkpoint_blocks(state) || state.core.map.dirty() >= dirty_limit
+        state.core.since_checkpoint >= self.checkpoint_blocks(state) || state.core.map.dirty() >= self.map_pages() / 2
     }
 
     /// The most log between two checkpoints: what recovery has to read, and what cannot be cleaned for good before the next one.
@@ -82,7 +81,12 @@ impl Shared {
     }
 
     /// Does what the layout asks for; whether it asked for anything.
-    fn relieve(&self, state: &mut MutexGuard<'_, State>, goal: Goal) -> Result<bool, LogStoreError> {
+    pub(super) fn relieve(&self, state: &mut MutexGuard<'_, State>, goal: Goal) -> Result<bool, LogStoreError> {
+        // With so much of the map changed, cleaning could not go on.
+        if self.needs_checkpoint(state) && MutexGuard::unlocked(state, || self.checkpoint(End::GoesOn))? {
+            self.room.notify_all();
+            return Ok(true);
+        }
         match state.core.layout.relief(goal) {
             Relief::None => {
                 state.stuck = state.wanted > 0 && !state.core.layout.admits();
@@ -91,7 +95,13 @@ impl Shared {
             }
             Relief::Clean(victim) => self.clean(state, victim)?,
             Relief::Sync => self.sync(state)?,
-            Relief::Checkpoint => _ = MutexGuard::unlocked(state, || self.checkpoint(End::GoesOn))?,
+            Relief::Checkpoint if MutexGuard::unlocked(state, || self.checkpoint(End::GoesOn))? => {}
+            // There is no room for the map: nothing can be gained by trying at once again.
+            Relief::Checkpoint => {
+                state.stuck = state.wanted > 0;
+                self.room.notify_all();
+                return Ok(false);
+            }
         }
         state.stuck = false;
         self.room.notify_all();
@@ -135,7 +145,7 @@ impl Shared {
     }
 
     fn clean(&self, state: &mut MutexGuard<'_, State>, victim: SegmentNo) -> Result<(), LogStoreError> {
-        let begun = Instant::now();
+        let (begun, paused) = (Instant::now(), state.paused);
         let segment_blocks = state.core.layout.shape().segment_blocks;
         let live = state.core.layout.table().get(victim.0 as usize).map_or(0, |segment| segment.live);
         let tenths = (u64::from(live) * 10 / u64::from(segment_blocks)) as usize;
@@ -158,7 +168,8 @@ impl Shared {
                     *count += 1;
                 }
                 let gained = f64::from(segment_blocks.saturating_sub(live).max(1));
-                state.block_cost = state.block_cost * 0.8 + begun.elapsed().as_secs_f64() / gained * 0.2;
+                let worked = begun.elapsed().saturating_sub(state.paused.saturating_sub(paused));
+                state.block_cost = state.block_cost * 0.8 + worked.as_secs_f64() / gained * 0.2;
             }
             Cleaned::NoRoom => {}
             Cleaned::Damaged => {
@@ -275,6 +286,8 @@ impl Shared {
             match moved {
                 Ok(()) => return Ok(Cleaned::Whole),
                 Err(Stop::Full) => return Ok(Cleaned::NoRoom),
+                // More of the map is changed than may be in memory: a checkpoint has to come first.
+                Err(Stop::Absent(_)) if state.core.map.dirty() > self.map_pages() => return Ok(Cleaned::NoRoom),
                 Err(stop) => self.overcome(state, stop)?,
             }
         }
@@ -287,10 +300,12 @@ impl Shared {
         }
         let share = f64::from(self.options.clean_share.clamp(1, 100)) / 100.0;
         let share = share + (1.0 - share) * state.core.layout.toll();
-        let until = Instant::now() + worked.mul_f64((1.0 / share - 1.0).clamp(0.0, 20.0));
+        let begun = Instant::now();
+        let until = begun + worked.mul_f64((1.0 / share - 1.0).clamp(0.0, 20.0));
         while !state.closing && state.wanted == 0 && Instant::now() < until {
             self.keeper.wait_until(state, until);
         }
+        state.paused += begun.elapsed();
     }
 }
 

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use umbrella_policy::log_layout::{Entries, MapEntry, MapPage, PAGE_ENTRIES, Place, SegmentNo, Victim};
+use umbrella_policy::log_layout::{Entries, Goal, MapEntry, MapPage, PAGE_ENTRIES, Place, SegmentNo, Victim};
 use umbrella_units::{BLOCK_SECTORS, BlockNo, ByteSize, Lba, PAGE_BYTES};
 
 use super::checkpoint::End;
@@ -57,6 +57,9 @@ impl Default for Options {
 pub(super) const MOST_WAITING: usize = 4;
 /// How many threads write chunks: two, so that the disk has its next request when it ends one.
 const WRITERS: usize = 2;
+/// Pages of the map that are in memory however little memory there is: so many for each block of a segment. Cleaning a segment may change as many pages as it
+/// has live blocks; if each needed several checkpoints, they could cost more than it gains.
+const LEAST_PAGES: u64 = 2;
 
 #[expect(clippy::struct_excessive_bools, reason = "they are independent of each other")]
 pub(super) struct State {
@@ -80,6 +83,8 @@ pub(super) struct State {
     /// Set when there is no way to make room.
     pub(super) stuck: bool,
     pub(super) last_access: Instant,
+    /// How long the cleaner has left the disk to others, in all.
+    pub(super) paused: Duration,
     /// Seconds that cleaning takes for a block that it gains, as it was lately.
     pub(super) block_cost: f64,
     pub(super) tally: Tally,
@@ -90,6 +95,8 @@ pub(super) struct Shared {
     pub(super) options: Options,
     /// The block of the device where the log begins.
     pub(super) first: BlockNo,
+    /// Blocks of a segment.
+    pub(super) segment_blocks: u64,
     /// Blocks that are promised; the store may grow.
     pub(super) advertised: AtomicU64,
     pub(super) state: Mutex<State>,
@@ -142,6 +149,7 @@ impl LogStore {
         }
         self.shared.refuse_if_poisoned(&state)?;
         drop(state);
+        self.shared.flush_all()?;
         self.checkpoint_to(End::InOrder)
     }
 
@@ -151,10 +159,14 @@ impl LogStore {
     }
 
     fn checkpoint_to(&self, end: End) -> Result<(), LogStoreError> {
-        if self.shared.checkpoint(end)? {
-            return Ok(());
+        // Where there is no room for the map, cleaning gives it.
+        while !self.shared.checkpoint(end)? {
+            let mut state = self.shared.state.lock();
+            if !self.shared.relieve(&mut state, Goal::Due)? {
+                return Err(LogStoreError::NoRoom { device: self.shared.named.name.clone() });
+            }
         }
-        Err(LogStoreError::NoRoom { device: self.shared.named.name.clone() })
+        Ok(())
     }
 
     fn stop(&mut self) {
@@ -239,16 +251,21 @@ impl Shared {
                 .on(&self.named.name)
         })?;
         state.core.map.install(page, &entries);
-        self.trim_map(state);
+        self.trim_map(state, Some(page));
         Ok(())
     }
 
-    /// Lets go of pages of the map when there are more than may be in memory.
-    pub(super) fn trim_map(&self, state: &mut State) {
-        let keep = (self.options.map_memory.0 / PAGE_BYTES).max(16) as usize;
-        if state.core.map.present() > keep {
-            state.core.map.evict(keep - keep / 8, Some(page));
+    /// Lets go of pages of the map when there are more than may be in memory, if enough of them can be; never of `needed`.
+    pub(super) fn trim_map(&self, state: &mut State, needed: Option<MapPage>) {
+        let (keep, map) = (self.map_pages(), &mut state.core.map);
+        if map.present() > keep && map.present() - map.dirty().min(map.present()) > keep / 8 {
+            map.evict(keep - keep / 8, needed);
         }
+    }
+
+    /// How many pages of the map may be in memory.
+    pub(super) fn map_pages(&self) -> usize {
+        (self.options.map_memory.0 / PAGE_BYTES).max(LEAST_PAGES * self.segment_blocks) as usize
     }
 
     /// What has to happen before something that could not be done can be tried again.

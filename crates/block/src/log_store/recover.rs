@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use umbrella_policy::log_layout::{
@@ -100,6 +100,7 @@ impl LogStore {
             wanted: 0,
             stuck: false,
             last_access: Instant::now(),
+            paused: Duration::ZERO,
             block_cost: 1e-4,
             tally: Tally { replayed: recovered.replayed, ..Tally::default() },
         };
@@ -107,6 +108,7 @@ impl LogStore {
             named,
             options,
             first: superblock.first,
+            segment_blocks: u64::from(superblock.shape.segment_blocks()),
             advertised: AtomicU64::new(superblock.shape.advertised().0),
             state: Mutex::new(state),
             writer: Condvar::new(),

@@ -232,11 +232,17 @@ impl Shared {
                 self.wait_written(state);
                 continue;
             }
+            // More of the map is changed than may be in memory: a checkpoint has to come first.
+            if state.core.map.dirty() > self.map_pages() {
+                self.wait_for_room(state)?;
+                continue;
+            }
             match state.core.write(block, data, checksum) {
                 Ok(()) => break,
                 Err(stop) => self.overcome(state, stop)?,
             }
         }
+        self.trim_map(state, None);
         self.wake_writers(state);
         Ok(())
     }

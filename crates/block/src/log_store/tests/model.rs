@@ -165,3 +165,38 @@ fn cleaning_after_many_flushes_reads_each_segment_about_once() {
     assert!(stats.segments_cleaned > 20, "{stats:?}");
     assert!(stats.cleaner_read.0 <= stats.segments_cleaned * stats.segment.0 * 3 / 2, "{stats:?}");
 }
+
+#[test]
+fn the_map_keeps_to_its_memory_and_is_right() {
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
+
+    for threads in [false, true] {
+        // 76 pages of map, of which 32 may be in memory: the least with segments of 16 blocks.
+        let device = made(2600, "r_lfs");
+        let options = Options { threads, map_memory: ByteSize(1), ..Options::default() };
+        let store = open(&device, options);
+        let blocks = sectors_of(&store) / 8;
+        let mut random = StdRng::seed_from_u64(5);
+        let mut truth = vec![0_u32; blocks as usize];
+        let mut most = 0;
+        for number in 1..=blocks as u32 + 6000 {
+            let block =
+                if u64::from(number) <= blocks { u64::from(number) - 1 } else { random.random_range(0..blocks) };
+            store.write(Lba(block * 8), &number.to_le_bytes().repeat(1024), Durability::Cached).expect("there is room");
+            truth[block as usize] = number;
+            if number % 500 == 0 {
+                most = most.max(store.stats().map_memory.0 / 4096);
+            }
+        }
+        for (block, number) in truth.iter().enumerate() {
+            assert!(read(&store, block as u64 * 8, 8) == number.to_le_bytes().repeat(1024), "block {block}");
+        }
+        let stats = store.stats();
+        assert!(stats.map_reads > 100 && stats.segments_cleaned > 100, "{stats:?}");
+        assert!(most <= 40, "{most} pages in memory");
+        store.close().expect("it can be closed");
+        let report = check(device, "disk", Depth::Data, &mut |_, _| {}).expect("it can be checked");
+        assert!(report.problems.is_empty(), "{:?}", report.problems);
+    }
+}
