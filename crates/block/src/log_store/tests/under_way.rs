@@ -2,6 +2,8 @@
 
 use parking_lot::Mutex;
 use std::sync::Weak;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use umbrella_units::BlockNo;
 
 use super::*;
@@ -18,6 +20,8 @@ enum When {
     Read(BlockNo),
     /// Before anything is written.
     Write,
+    /// Before a thread of the store's own writes a chunk.
+    Chunk,
 }
 
 /// A device that has something happen while it is used, once.
@@ -59,6 +63,9 @@ impl BlockDevice for Hooked {
 
     fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
         self.happens(When::Write);
+        if std::thread::current().name() == Some("log-writer") {
+            self.happens(When::Chunk);
+        }
         self.inner.write(at, data, durability)
     }
 
@@ -149,10 +156,41 @@ fn what_is_written_while_a_checkpoint_without_threads_is_made_is_not_lost() {
     hooked.once(When::Write, move || write(&other.upgrade().expect("it makes a checkpoint"), 2));
     store.checkpoint().expect("there is room");
     assert!(!hooked.is_due(), "nothing happened while it was made");
+    let waiting = store.shared.state.lock().core.layout.waiting();
+    assert_ne!(waiting, (0, 0), "what was replaced meanwhile is free, though what replaced it is not durable");
     store.flush().expect("memory does not fail");
     drop(store);
     let store = open(&device, by_hand());
     for block in 0..40 {
         assert!(read(&store, block * 8, 8) == numbered(2 << 32 | block), "block {block} was flushed, and is lost");
     }
+}
+
+/// Whether what must be durable when `end` returns waits for a chunk that takes its time to be written.
+fn waits_for_its_chunks(end: impl FnOnce(&LogStore)) -> bool {
+    let hooked = Hooked::new(made(60, "r_lfs"));
+    let device: Arc<dyn BlockDevice> = hooked.clone();
+    let store = open(&device, Options::default());
+    store.write(Lba(0), &numbered(1), Durability::Cached).expect("there is room");
+    let is_written = Arc::new(AtomicBool::new(false));
+    let written = Arc::clone(&is_written);
+    hooked.once(When::Chunk, move || {
+        std::thread::sleep(Duration::from_millis(300));
+        written.store(true, Ordering::SeqCst);
+    });
+    end(&store);
+    is_written.load(Ordering::SeqCst)
+}
+
+#[test]
+fn a_flush_waits_for_chunks_that_are_being_written() {
+    assert!(waits_for_its_chunks(|store| store.flush().expect("memory does not fail")));
+    assert!(waits_for_its_chunks(|store| {
+        store.write(Lba(8), &numbered(2), Durability::Through).expect("there is room");
+    }));
+}
+
+#[test]
+fn a_checkpoint_waits_for_chunks_that_are_being_written() {
+    assert!(waits_for_its_chunks(|store| store.checkpoint().expect("there is room")));
 }
