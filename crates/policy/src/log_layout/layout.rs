@@ -178,24 +178,8 @@ impl Layout {
         layout
     }
 
-    /// Open segments without room for another chunk are full. The log never leaves one open.
-    fn close_full_heads(&mut self) {
-        let least = self.least();
-        for growing in &mut self.growing {
-            let Some((segment, slot)) = growing.head.open else { continue };
-            if self.shape.segment_blocks.saturating_sub(slot) >= least {
-                continue;
-            }
-            self.table[segment.0 as usize].state = State::Full;
-            growing.head = Head { open: growing.head.next.map(|segment| (segment, 0)), next: None };
-            if let Some(next) = growing.head.open {
-                self.table[next.0.0 as usize].state = State::Open;
-            }
-        }
-    }
-
     /// Slots that the smallest chunk takes.
-    fn least(&self) -> u32 {
+    pub(super) fn least(&self) -> u32 {
         if self.chunk.is_some() { 2 } else { 1 }
     }
 

@@ -47,6 +47,22 @@ pub enum ReplayError {
 }
 
 impl Layout {
+    /// Open segments without room for another chunk are full. The log never leaves one open.
+    pub(super) fn close_full_heads(&mut self) {
+        let least = self.least();
+        for growing in &mut self.growing {
+            let Some((segment, slot)) = growing.head.open else { continue };
+            if self.shape.segment_blocks.saturating_sub(slot) >= least {
+                continue;
+            }
+            self.table[segment.0 as usize].state = State::Full;
+            growing.head = Head { open: growing.head.next.map(|segment| (segment, 0)), next: None };
+            if let Some(next) = growing.head.open {
+                self.table[next.0.0 as usize].state = State::Open;
+            }
+        }
+    }
+
     /// A chunk of the log: moves its stream on. Its blocks follow with [`Layout::replay_block`], and [`Layout::replay_end`] ends it.
     pub fn replay_chunk(&mut self, chunk: Chunk) -> Result<(), ReplayError> {
         let Chunk { stream, segment, start, end, .. } = chunk;
