@@ -4,6 +4,7 @@ mod attached;
 mod figures;
 pub(crate) mod last_resort;
 pub(crate) mod log;
+pub(crate) mod looped;
 pub(crate) mod offered;
 pub(crate) mod open;
 pub(crate) mod place;

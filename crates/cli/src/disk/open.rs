@@ -1,14 +1,11 @@
 //! Opens what a disk is made of.
 
 use std::fs::OpenOptions;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
 use umbrella_block::BlockDevice;
 use umbrella_block::emulated::{EmulatedDisk, TimeScale};
 use umbrella_block::file::{Access, Cache, FileDevice, OpenOptions as FileOptions};
@@ -19,6 +16,7 @@ use umbrella_model::device::{Options, Profile, profile};
 use umbrella_policy::spin_down::Costs;
 use umbrella_units::{ByteSize, Nanos};
 
+use super::looped::refuse_looped;
 use crate::config::disk::DeviceSpec;
 use crate::text::visible_path;
 
@@ -43,6 +41,7 @@ impl Part {
         {
             bail!("{} is not there yet: `umbrella disk create CONFIG` makes it", visible_path(path));
         }
+        refuse_looped(spec, access)?;
         match spec {
             DeviceSpec::File { path, direct, .. } => {
                 let cache = if *direct { Cache::Direct } else { Cache::Page };
@@ -129,24 +128,6 @@ pub(crate) fn needs_flash(spec: &DeviceSpec) -> Option<String> {
         "{} belongs together with the flash {}: without it, its data may be old; give [flash], or serve it --read-only",
         disk.name, flash
     ))
-}
-
-/// Fails if the data of a device is what somebody uses by way of a loop device.
-pub(crate) fn refuse_looped(spec: &DeviceSpec) -> anyhow::Result<()> {
-    let Some(path) = spec.path().and_then(|path| path.canonicalize().ok()) else { return Ok(()) };
-    // Without that list, there are no loop devices.
-    for entry in std::fs::read_dir("/sys/block").into_iter().flatten().flatten() {
-        let Ok(backing) = std::fs::read(entry.path().join("loop/backing_file")) else { continue };
-        if backing.strip_suffix(b"\n") != Some(path.as_os_str().as_bytes()) {
-            continue;
-        }
-        let device = Path::new("/dev").join(entry.file_name());
-        let claim = rustix::fs::open(&device, OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC, Mode::empty());
-        if claim.is_err_and(|error| error == Errno::BUSY) {
-            bail!("{} is in use as {}; unmount that first", visible_path(&path), visible_path(&device));
-        }
-    }
-    Ok(())
 }
 
 /// Makes the file of a device if it is missing and its size is known. Returns whether it did.

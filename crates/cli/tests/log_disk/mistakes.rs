@@ -2,6 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
+use std::process::Command;
 
 use crate::house::{House, text};
 use crate::support::{MIB, bytes, run};
@@ -127,5 +128,41 @@ fn a_disk_that_was_a_store_before_is_not_taken_for_one() {
     run("mkfs.ext4", ["-q", "-F", &image]);
     house.given(&["serve", "--disk", &image, "--daemon"]);
     assert_eq!(house.status("e.img")["kind"], "file");
+    house.given(&["detach"]);
+}
+
+/// A loop device on an image; taken away when dropped.
+struct Loop(String);
+
+impl Loop {
+    fn on(house: &House, name: &str) -> Loop {
+        let path = house.path(name);
+        let output = Command::new("losetup").args(["--find", "--show"]).arg(path).output().expect("losetup(8) runs");
+        assert!(output.status.success(), "{output:?}");
+        Loop(String::from_utf8(output.stdout).expect("text").trim().to_owned())
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["-d", &self.0]).status();
+    }
+}
+
+#[test]
+fn an_image_and_a_loop_device_on_it_are_not_served_both() {
+    let house = House::new();
+    house.given(&["create", "--kind", "log", "b.img", "--size", SIZE]);
+    {
+        let device = Loop::on(&house, "b.img");
+        house.refused(&["serve", "b.img", "--daemon"], 1, &["b.img is ", "as well", "losetup -d /dev/loop"]);
+        house.given(&["serve", &device.0, "--daemon"]);
+        house.refused(&["attach", "b.img"], 1, &["b.img is in use as /dev/loop"]);
+        house.refused(&["serve", "b.img", "--daemon"], 1, &["b.img is in use as /dev/loop"]);
+        house.given(&["detach"]);
+    }
+    house.given(&["serve", "b.img", "--daemon"]);
+    let device = Loop::on(&house, "b.img");
+    house.refused(&["attach", &device.0], 1, &["b.img, which is served or in use"]);
     house.given(&["detach"]);
 }

@@ -14,6 +14,7 @@ use super::check::too_small;
 use super::log::{NewLogArgs, NewStore};
 use super::source::SourceArgs;
 use crate::config::disk::{CacheSpec, DeviceSpec, DiskSpec};
+use crate::disk::looped::refuse_looped;
 use crate::disk::open::{self, Part};
 use crate::disk::{log, place};
 use crate::output;
@@ -97,7 +98,7 @@ fn create(spec: &DiskSpec, force: bool) -> anyhow::Result<Created> {
 
 fn make_and_join(spec: &DiskSpec, force: bool, made: &mut Vec<PathBuf>) -> anyhow::Result<Created> {
     for device in std::iter::once(&spec.disk).chain(spec.cache.as_ref().map(|cache| &cache.flash)) {
-        open::refuse_looped(device)?;
+        refuse_looped(device, Access::ReadWrite)?;
         if open::make(device)?
             && let Some(path) = device.path()
         {
