@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use anyhow::bail;
 use umbrella_lab::experiment::LabError;
 use umbrella_lab::log_store::{Cell, Input};
 use umbrella_lab::paper::r_lfs::{self, Figure, Judged};
@@ -14,8 +15,17 @@ use super::paper_nvcache::{FOLDER, csv, plain};
 use super::watch::Bars;
 use crate::output;
 
+/// The figure that `--live` shows.
+const LIVE_FIGURE: &str = "7";
+
 impl PaperArgs {
     pub(super) fn run_r_lfs(&self) -> anyhow::Result<ExitCode> {
+        if self.figure.as_deref() == Some(LIVE_FIGURE) {
+            bail!(
+                "figure {LIVE_FIGURE} is of a mounted file system: umbrella lab paper {} --live (needs root)",
+                r_lfs::NAME
+            );
+        }
         let figures = r_lfs::choose(self.figure.as_deref())?;
         let later = Bars::later()?;
         let inputs = self.logs_inputs()?;
