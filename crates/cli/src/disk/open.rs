@@ -38,6 +38,7 @@ impl Part {
     pub(crate) fn open(spec: &DeviceSpec, access: Access) -> anyhow::Result<Part> {
         if let (Some(path), Some(_)) = (spec.path(), spec.size())
             && path.try_exists().is_ok_and(|exists| !exists)
+            && may_be_made(path)
         {
             bail!("{} is not there yet: `umbrella disk create CONFIG` makes it", visible_path(path));
         }
@@ -130,6 +131,13 @@ pub(crate) fn needs_flash(spec: &DeviceSpec) -> Option<String> {
     ))
 }
 
+/// Whether a file of that name may be made: what is missing in /dev is a device, and its name is wrong.
+pub(crate) fn may_be_made(path: &Path) -> bool {
+    let Ok(path) = std::path::absolute(path) else { return false };
+    let folder = path.parent().and_then(|folder| folder.canonicalize().ok()).unwrap_or(path);
+    !folder.starts_with("/dev") || folder.starts_with("/dev/shm")
+}
+
 /// Makes the file of a device if it is missing and its size is known. Returns whether it did.
 pub(crate) fn make(spec: &DeviceSpec) -> anyhow::Result<bool> {
     let (DeviceSpec::File { path, size, .. } | DeviceSpec::Emulated { path: Some(path), size, .. }) = spec else {
@@ -138,6 +146,9 @@ pub(crate) fn make(spec: &DeviceSpec) -> anyhow::Result<bool> {
     let shown = visible_path(path);
     if path.try_exists().with_context(|| shown.clone())? {
         return Ok(false);
+    }
+    if !may_be_made(path) {
+        bail!("{shown} does not exist, and no image is made in /dev; is the name of the device right?");
     }
     let Some(size) = size else { bail!("{shown} does not exist; say its size so that it can be made") };
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
