@@ -59,6 +59,9 @@ struct Report {
     pair: Option<CheckReport>,
     /// The log store, if there is one that could be looked at.
     store: Option<StoreReport>,
+    /// There is one, and somebody serves it.
+    #[serde(skip)]
+    serves_store: bool,
 }
 
 /// A mistake at a place of a file, or about a device.
@@ -89,7 +92,15 @@ impl CheckArgs {
                 }
                 Ok(errors) => {
                     let errors = errors.reports().into_iter().map(Message::Place).collect();
-                    Report { ok: false, errors, warnings: Vec::new(), disk: None, pair: None, store: None }
+                    Report {
+                        ok: false,
+                        errors,
+                        warnings: Vec::new(),
+                        disk: None,
+                        pair: None,
+                        store: None,
+                        serves_store: false,
+                    }
                 }
                 Err(error) => return Err(error),
             },
@@ -105,7 +116,15 @@ impl CheckArgs {
 
 /// Looks at what the disk is made of, without opening it.
 fn look(disk: DiskSpec, depth: Depth) -> Report {
-    let mut report = Report { ok: true, errors: Vec::new(), warnings: Vec::new(), disk: None, pair: None, store: None };
+    let mut report = Report {
+        ok: true,
+        errors: Vec::new(),
+        warnings: Vec::new(),
+        disk: None,
+        pair: None,
+        store: None,
+        serves_store: false,
+    };
     let flash = disk.cache.as_ref().map(|cache| ("flash", &cache.flash));
     for (part, device) in std::iter::once(("disk", &disk.disk)).chain(flash) {
         let Some(path) = device.path() else { continue };
@@ -171,8 +190,16 @@ fn look_at_store(disk: &DiskSpec, depth: Depth, report: &mut Report) {
         return;
     }
     if place::is_served(&disk.name) {
-        if disk.log.is_some() {
-            warn(report, format!("{} is served: its log store is not looked at", disk.name));
+        match place::client_of(disk) {
+            Ok((_, status)) => report.serves_store = status.kind == "log",
+            Err(error) => return report.errors.push(Message::Device { message: reasons(&error) }),
+        }
+        if report.serves_store {
+            let name = &disk.name;
+            warn(
+                report,
+                format!("{name} is served: its log store was not looked at (`umbrella disk detach {name}` first)"),
+            );
         }
         return;
     }
@@ -204,6 +231,9 @@ fn look_at(path: &Path, device: &DeviceSpec) -> Result<Option<String>, String> {
     let shown = visible_path(path);
     let size = device.size();
     match std::fs::metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound && !open::may_be_made(path) => {
+            Err(format!("{shown} does not exist; is the name of the device right?"))
+        }
         Err(error) if error.kind() == ErrorKind::NotFound && size.is_some() => {
             Ok(Some(format!("{shown} is not there yet (`umbrella disk create` makes it)")))
         }
@@ -252,11 +282,11 @@ fn summary(report: &Report) -> String {
     }
     lines.extend(report.store.as_ref().map(StoreReport::shown));
     if let Some(disk) = &report.disk {
-        let kind = match (&report.store, &disk.cache) {
-            (Some(_), Some(_)) => "log store on a hybrid disk",
-            (Some(_), None) => "log store",
-            (None, Some(_)) => "hybrid disk",
-            (None, None) => disk.disk.kind(),
+        let kind = match (report.store.is_some() || report.serves_store, &disk.cache) {
+            (true, Some(_)) => "log store on a hybrid disk",
+            (true, None) => "log store",
+            (false, Some(_)) => "hybrid disk",
+            (false, None) => disk.disk.kind(),
         };
         let errors = count(report.errors.len() as u64, "error");
         let warnings = count(report.warnings.len() as u64, "warning");
