@@ -1,6 +1,7 @@
 //! What the commands have for log stores: the options of a new one, and how one is shown.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use anyhow::bail;
 use clap::{Args, ValueEnum};
@@ -15,7 +16,7 @@ use crate::config::disk::{
 };
 use crate::disk::log::segments;
 use crate::disk::protocol::{LogStatus, LogTables};
-use crate::text::visible;
+use crate::text::{visible, visible_path};
 
 /// What to make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -57,6 +58,22 @@ fn size(text: &str) -> Result<ByteSize, String> {
     size.ok_or_else(|| "write a multiple of 4096 bytes, such as 40GiB".to_owned())
 }
 
+/// Fails if something of another size is there already.
+fn refuse_other_size(path: &Path, asked: ByteSize) -> anyhow::Result<()> {
+    let Ok(data) = std::fs::metadata(path) else { return Ok(()) };
+    let shown = visible_path(path);
+    if !data.is_file() {
+        bail!("--size is for an image that does not exist yet, and {shown} is there; leave it out");
+    }
+    let is = ByteSize(data.len());
+    if is != asked {
+        bail!(
+            "--size is for an image that does not exist yet, and {shown} has {is}; leave it out, or `truncate` the image before"
+        );
+    }
+    Ok(())
+}
+
 impl NewLogArgs {
     /// Whether a log store is asked for.
     pub(super) fn wanted(&self) -> bool {
@@ -66,6 +83,9 @@ impl NewLogArgs {
     /// The disk, with what these options say.
     pub(super) fn apply(&self, spec: &mut DiskSpec) -> anyhow::Result<()> {
         if let Some(asked) = self.size {
+            if let Some(path) = spec.disk.path() {
+                refuse_other_size(path, asked)?;
+            }
             match &mut spec.disk {
                 DeviceSpec::File { size, .. } | DeviceSpec::Emulated { size, .. } => *size = Some(asked),
                 DeviceSpec::Memory { size } => *size = asked,
