@@ -1,9 +1,10 @@
 //! The log store on a device: whether there is one, how it is opened, what is told of it, and how it ends.
 //!
-//! A store is recognised by its superblock, so that `serve DEVICE` needs no configuration. On a hybrid disk it is looked for only when the
-//! configuration has `[log]`: to look may wake the disk.
+//! A store is recognised by its superblock, so that `serve DEVICE` needs no configuration. On a hybrid disk the configuration must have
+//! `[log]`: a store there without it is refused, since the raw log would be offered as a disk.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -16,8 +17,10 @@ use umbrella_units::{BLOCK_SECTORS, BlockNo, ByteSize, Lba, SECTOR_BYTES};
 
 use super::offered::{Offered, OnDamage, last_holder};
 use super::protocol::{LogStatus, LogTables};
+use crate::config::MAX_BYTES;
 use crate::config::disk::{BadDiskName, DeviceSpec, DiskSpec, LogSpec};
 use crate::pool;
+use crate::text::visible_path;
 
 /// A store that is open.
 pub(crate) struct Log {
@@ -30,7 +33,11 @@ impl Log {
     pub(crate) fn open(spec: &DiskSpec, name: &str, device: &Arc<dyn BlockDevice>) -> anyhow::Result<Option<Log>> {
         let (has_flash, lasts) = (spec.cache.is_some(), spec.disk.path().is_some());
         let options = match &spec.log {
-            None if has_flash || !is_on(&**device, name)? => return Ok(None),
+            None if has_flash => {
+                refuse_forgotten(&**device, name, spec.read_only)?;
+                return Ok(None);
+            }
+            None if !is_on(&**device, name)? => return Ok(None),
             None => LogSpec::default().options(),
             Some(log) => {
                 if !has_flash && !lasts {
@@ -136,6 +143,20 @@ pub(crate) fn is_on(device: &dyn BlockDevice, name: &str) -> anyhow::Result<bool
     }
 }
 
+/// Fails if a log store is on a hybrid disk whose configuration does not say so. Its second superblock alone may be what is left of one
+/// that was there once: that may be looked at, but not written.
+fn refuse_forgotten(device: &dyn BlockDevice, name: &str, read_only: bool) -> anyhow::Result<()> {
+    let told = "a log store is on it: add [log] to the configuration";
+    match copies(device) {
+        [Ok(superblock), _] => bail!("{name}, with its flash: {told} ({})", superblock.store),
+        [Err(_), Ok(superblock)] if !read_only => bail!(
+            "{name}, with its flash: {told} ({}, only the second superblock is whole); if it is one no more, serve it --read-only to save what you need",
+            superblock.store
+        ),
+        _ => Ok(()),
+    }
+}
+
 /// Both copies of the superblock.
 fn copies(device: &dyn BlockDevice) -> [Result<Superblock, FormatError>; 2] {
     let capacity = device.geometry().capacity;
@@ -150,7 +171,7 @@ fn copies(device: &dyn BlockDevice) -> [Result<Superblock, FormatError>; 2] {
 /// The disk that a path names which is no configuration: a block device, or an image of a log store.
 pub(crate) fn named_by_device(path: &Path) -> Result<Option<DiskSpec>, BadDiskName> {
     let Ok(data) = std::fs::metadata(path) else { return Ok(None) };
-    let is_meant = data.file_type().is_block_device() || data.is_file() && begins_with_a_store(path);
+    let is_meant = data.file_type().is_block_device() || data.is_file() && has_a_store(path);
     if !is_meant {
         return Ok(None);
     }
@@ -158,13 +179,32 @@ pub(crate) fn named_by_device(path: &Path) -> Result<Option<DiskSpec>, BadDiskNa
     DiskSpec::of_device(DeviceSpec::File { path, size: None, direct: true }).map(Some)
 }
 
-/// Looks into a file without opening it as a disk, which somebody else may have done.
-fn begins_with_a_store(path: &Path) -> bool {
-    let mut block = [0; BLOCK_BYTES];
+/// Why a path that names no disk is no configuration either, if that is plain to see.
+pub(crate) fn refuse_other(path: &Path) -> anyhow::Result<()> {
+    let shown = visible_path(path);
+    let is_toml = path.extension().is_some_and(|ending| ending == "toml");
+    match std::fs::metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound && !is_toml => {
+            bail!("{shown}: no such image, device or configuration")
+        }
+        Ok(data) if data.is_file() && data.len() > MAX_BYTES => bail!(
+            "{shown} is no log store (neither superblock is one), and too large for a configuration ({} at most); a plain image is named with --disk",
+            ByteSize(MAX_BYTES)
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// Looks into a file without opening it as a disk, which somebody else may have done. With its second superblock alone it is larger than a
+/// configuration may be.
+fn has_a_store(path: &Path) -> bool {
     let Ok(file) = File::open(path) else { return false };
     let Ok(size) = file.metadata().map(|data| data.len()) else { return false };
-    if file.read_exact_at(&mut block, 0).is_err() {
-        return false;
-    }
-    !matches!(Superblock::parse(&block, Lba(size / SECTOR_BYTES)), Err(FormatError::Foreign { .. }))
+    let [first, second] = Superblock::COPIES.map(|BlockNo(at)| {
+        let mut block = [0; BLOCK_BYTES];
+        let read = file.read_exact_at(&mut block, at * BLOCK_BYTES as u64);
+        read.map(|()| Superblock::parse(&block, Lba(size / SECTOR_BYTES)))
+    });
+    first.is_ok_and(|found| !matches!(found, Err(FormatError::Foreign { .. })))
+        || second.is_ok_and(|found| found.is_ok())
 }

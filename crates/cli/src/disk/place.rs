@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 use thiserror::Error;
 
-use super::log::named_by_device;
+use super::log::{named_by_device, refuse_other};
 use super::protocol::{Answer, DiskClient, DiskStatus, Request};
 use crate::client::ClientError;
 use crate::config::ConfigErrors;
@@ -29,6 +29,8 @@ pub(crate) enum PlaceError {
     Several { names: Vec<String> },
     #[error("{} is neither a disk that is served, nor its device, nor a configuration file{served}", quoted(given))]
     NotADisk { given: String, served: String },
+    #[error(transparent)]
+    Other(#[from] anyhow::Error),
     #[error(transparent)]
     Config(#[from] ConfigErrors),
     #[error(transparent)]
@@ -126,6 +128,7 @@ pub(crate) fn find(given: Option<&str>) -> Result<Target, PlaceError> {
         return Ok(Target { name: spec.name.clone(), spec: Some(spec) });
     }
     if Path::new(given).is_file() {
+        refuse_other(Path::new(given))?;
         let spec = disk::read(Path::new(given))?;
         return Ok(Target { name: spec.name.clone(), spec: Some(spec) });
     }

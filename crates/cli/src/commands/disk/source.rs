@@ -8,7 +8,7 @@ use clap::Args;
 use umbrella_policy::flash_cache::{Algorithm, When};
 
 use crate::config::disk::{self, CacheSettings, CacheSpec, DiskName, DiskSpec, Listen, NbdSpec, SleepSpec};
-use crate::disk::log::named_by_device;
+use crate::disk::log::{named_by_device, refuse_other};
 use crate::text::visible_path;
 
 /// A configuration or `--disk`, and what replaces its keys.
@@ -48,7 +48,10 @@ impl SourceArgs {
     pub(super) fn read(&self) -> anyhow::Result<DiskSpec> {
         self.read_with(|config| match named_by_device(config)? {
             Some(spec) => Ok(spec),
-            None => Ok(disk::read(config)?),
+            None => {
+                refuse_other(config)?;
+                Ok(disk::read(config)?)
+            }
         })
     }
 
