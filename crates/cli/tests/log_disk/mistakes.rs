@@ -2,6 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::process::Command;
 
 use crate::house::{House, text};
@@ -165,4 +166,73 @@ fn an_image_and_a_loop_device_on_it_are_not_served_both() {
     let device = Loop::on(&house, "b.img");
     house.refused(&["attach", &device.0], 1, &["b.img, which is served or in use"]);
     house.given(&["detach"]);
+}
+
+#[test]
+fn a_store_on_a_hybrid_disk_is_not_offered_raw_when_log_is_forgotten() {
+    let house = House::new();
+    let (disk, flash) = (text(&house.path("disk")), text(&house.path("flash")));
+    let halves =
+        format!("[disk]\npath = \"{disk}\"\nsize = \"96MiB\"\n[flash]\npath = \"{flash}\"\nsize = \"24MiB\"\n");
+    let whole = house.config("whole", &format!("{halves}[log]\n"));
+    let forgotten = house.config("forgotten", &halves);
+    house.given(&["create", &whole]);
+    for command in [&["serve", &forgotten, "--daemon"][..], &["attach", &forgotten]] {
+        house.refused(command, 1, &["a log store is on it: add [log] to the configuration"]);
+    }
+    house.given(&["serve", &whole, "--daemon"]);
+    house.given(&["detach", "whole"]);
+}
+
+#[test]
+fn no_file_is_made_in_dev() {
+    let house = House::new();
+    let device = "/dev/umbrella-no-such-device";
+    house.refused(
+        &["create", "--kind", "log", device, "--size", "12MiB"],
+        1,
+        &["does not exist, and no image is made in /dev"],
+    );
+    house.refused(&["create", "--kind", "log", device], 1, &["is the name of the device right?"]);
+    house.refused(&["check", "--disk", device], 1, &["is the name of the device right?"]);
+    assert!(!Path::new(device).exists());
+}
+
+#[test]
+fn a_store_that_is_served_is_said_not_to_be_looked_at() {
+    let house = House::new();
+    house.given(&["create", "--kind", "log", "t.img", "--size", SIZE]);
+    house.given(&["serve", "t.img", "--daemon"]);
+    let told = ["t.img is served: its log store was not looked at", "t.img: ok (log store, 0 errors, 1 warning)"];
+    house.refused(&["check", "t.img", "--data"], 0, &told);
+    house.given(&["detach"]);
+}
+
+#[test]
+fn an_image_whose_beginning_is_gone_is_no_configuration() {
+    let house = House::new();
+    house.given(&["create", "--kind", "log", "f.img", "--size", SIZE]);
+    overwrite(&house, "f.img", 0, &[9; 4096]);
+    let commands = [&["check", "f.img"][..], &["attach", "f.img"], &["serve", "f.img", "--daemon"]];
+    for command in commands {
+        house.refused(command, 1, &["has the second superblock of one", "[log]"]);
+    }
+    let config = house.config("f", &format!("[disk]\npath = \"{}\"\n[log]\n", text(&house.path("f.img"))));
+    house.given(&["serve", &config, "--daemon"]);
+    house.given(&["detach"]);
+    house.given(&["check", "f.img", "--data"]);
+    overwrite(&house, "f.img", 0, &[9; 4096]);
+    overwrite(&house, "f.img", MIB, &[9; 4096]);
+    for command in commands.into_iter().chain([&["status", "f.img"][..]]) {
+        house.refused(command, 1, &["f.img is no log store", "too large for a configuration"]);
+    }
+}
+
+#[test]
+fn an_image_keeps_its_size_and_one_that_is_missing_is_said_to_be() {
+    let house = House::new();
+    house.given(&["create", "--kind", "log", "g.img", "--size", SIZE]);
+    let again = ["create", "--kind", "log", "g.img", "--force", "--size", "128MiB"];
+    house.refused(&again, 1, &["--size is for an image that does not exist yet", "g.img has 64"]);
+    house.refused(&["attach", "nope.img"], 1, &["nope.img: no such image, device or configuration"]);
 }
