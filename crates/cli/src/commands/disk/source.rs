@@ -46,12 +46,12 @@ pub(super) struct SourceArgs {
 impl SourceArgs {
     /// The disk, with what the options replace.
     pub(super) fn read(&self) -> anyhow::Result<DiskSpec> {
-        self.read_with(|config| match named_by_device(config)? {
-            Some(spec) => Ok(spec),
-            None => {
-                refuse_other(config)?;
-                Ok(disk::read(config)?)
+        self.read_with(|config| {
+            if let Some(spec) = named_by_device(config)? {
+                return Ok(spec);
             }
+            refuse_other(config)?;
+            Ok(disk::read(config)?)
         })
     }
 
