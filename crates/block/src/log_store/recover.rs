@@ -366,7 +366,10 @@ impl Replay<'_> {
     /// The header of a chunk that a stream wrote after the checkpoint.
     fn header(&self, place: Place, stream: usize) -> Option<ChunkHeader> {
         let mut block = [0; BLOCK_BYTES];
-        self.named.block(self.core.superblock.device_block(place), &mut block).ok()?;
+        if let Err(error) = self.named.block(self.core.superblock.device_block(place), &mut block) {
+            tracing::error!(store = self.named.name, %error, "the end of the log cannot be read: what was written last may be lost");
+            return None;
+        }
         let header = ChunkHeader::parse(&block, &self.core.superblock, place).ok()?;
         let epochs = self.first_epoch..=self.first_epoch + 1;
         (usize::from(header.stream.0) == stream

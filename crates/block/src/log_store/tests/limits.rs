@@ -42,17 +42,17 @@ fn discard_one_by_one() {
 
 #[test]
 fn a_store_that_is_filled_in_order_keeps_no_more_of_the_map_in_memory_than_it_may() {
-    let device = made(1200, "r_lfs");
-    let options = Options { map_memory: ByteSize(16 * 4096), checkpoint_every: ByteSize(1 << 20), ..by_hand() };
+    let device = made(2400, "r_lfs");
+    let options = Options { map_memory: ByteSize(32 * 4096), checkpoint_every: ByteSize(1 << 20), ..by_hand() };
     let store = open(&device, options);
     let blocks = fill_up(&store);
     let pages = blocks / 512;
-    assert!(pages > 30, "{pages} pages");
+    assert!(pages > 60, "{pages} pages");
     let held = store.stats().map_memory.0 / 4096;
-    assert!(held <= 16 + 8, "{held} of {pages} pages are in memory");
+    assert!(held <= 32 + 8, "{held} of {pages} pages are in memory");
     store.discard(range(0, sectors_of(&store))).expect("it is discarded");
     let held = store.stats().map_memory.0 / 4096;
-    assert!(held <= 16 + 8, "{held} of {pages} pages are in memory after all was discarded");
+    assert!(held <= 32 + 8, "{held} of {pages} pages are in memory after all was discarded");
 }
 
 #[test]
