@@ -154,10 +154,11 @@ impl Pool {
             state.may_be_linked = false;
             state.unjudged = true;
         }
+        // Before the lock is let go of: afterwards the file may move, and all its names with it.
+        let meta = to.stat(name);
         drop(state);
         node.retain();
-        let meta = to.stat(name)?;
-        Ok(self.attr_with(&node, meta))
+        Ok(self.attr_with(&node, meta?))
     }
 
     /// Looks for a name that is about to be made.
