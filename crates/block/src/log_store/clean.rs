@@ -14,7 +14,7 @@ use umbrella_policy::log_layout::{Goal, MapPage, Place, Relief, SegmentNo, State
 use super::buffer::{CHUNK_BLOCKS, Window};
 use super::checkpoint::End;
 use super::core::Stop;
-use super::engine::{MOST_WAITING, Shared, State};
+use super::engine::{Shared, State};
 use super::error::LogStoreError;
 use super::format::{BLOCK_BYTES, Checksum, ChunkHeader, Entry};
 use crate::error::BlockError;
@@ -239,10 +239,7 @@ impl Shared {
             if nth % AT_ONCE == AT_ONCE - 1 {
                 MutexGuard::bump(state);
             }
-            while state.core.chunks.waiting.len() >= MOST_WAITING {
-                self.refuse_if_poisoned(state)?;
-                self.wait_written(state);
-            }
+            self.wait_for_writers(state)?;
             // What was read may have been written anew since: it is read again another time.
             if state.freed != freed {
                 return Ok(Cleaned::NoRoom);

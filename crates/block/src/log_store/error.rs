@@ -2,8 +2,8 @@
 
 use thiserror::Error;
 use umbrella_policy::PolicyError;
-use umbrella_policy::log_layout::{Place, ReplayError, SegmentNo};
-use umbrella_units::{BlockNo, ByteSize};
+use umbrella_policy::log_layout::{Place, ReplayError};
+use umbrella_units::ByteSize;
 
 use super::format::{ChooseError, FormatError, MapPageNo, Sequence};
 use crate::error::BlockError;
@@ -60,18 +60,6 @@ pub enum LogStoreError {
         found: Sequence,
         /// The first chunk after the newest checkpoint.
         reaches: Sequence,
-    },
-    /// Two blocks claim one place, or one lies where nothing can.
-    #[error("{device}: block {} lies at {}, in segment {} that holds nothing", block.0, place.0, segment.0)]
-    Misplaced {
-        /// The device.
-        device: String,
-        /// Which block.
-        block: BlockNo,
-        /// Where the map says it is.
-        place: Place,
-        /// The segment there.
-        segment: SegmentNo,
     },
     /// A page of the map is not where the index says.
     #[error("{device}: page {} of the map at {}: {source}", page.0, place.0)]

@@ -60,6 +60,16 @@ impl Shared {
         }
     }
 
+    /// Returns when so few chunks wait to be written that another may be begun.
+    pub(super) fn wait_for_writers(&self, state: &mut MutexGuard<'_, State>) -> Result<(), BlockError> {
+        self.refuse_if_poisoned(state)?;
+        while state.core.chunks.waiting.len() >= MOST_WAITING {
+            self.wait_written(state);
+            self.refuse_if_poisoned(state)?;
+        }
+        Ok(())
+    }
+
     /// There may be a chunk to write.
     pub(super) fn wake_writers(&self, state: &mut MutexGuard<'_, State>) {
         if !state.core.chunks.waiting.is_empty() {

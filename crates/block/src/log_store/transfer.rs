@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use umbrella_policy::log_layout::{Absent, PAGE_ENTRIES, Place};
 use umbrella_units::{BLOCK_SECTORS, BlockNo, Lba, SECTOR_BYTES, SectorRange};
 
-use super::engine::{LogStore, MOST_WAITING, Shared, State};
+use super::engine::{LogStore, Shared, State};
 use super::format::{BLOCK_BYTES, Checksum};
 use crate::device::{BlockDevice, Durability, Geometry, Zeroes};
 use crate::error::BlockError;
@@ -157,24 +157,33 @@ impl Shared {
     fn read_runs(&self, runs: &[Run], buffer: &mut [u8]) -> Result<(), BlockError> {
         let near = |a: &Run, b: &Run| b.place.0.checked_sub(a.end().0).is_some_and(|gap| gap <= MOST_BETWEEN);
         for group in runs.chunk_by(near) {
-            let [first, .., last] = group else {
-                for run in group {
-                    self.read_log(run.place, buffer.get_mut(run.bytes()).unwrap_or_default())?;
-                }
+            // What nobody asked for may be what cannot be read; then each run is read by itself.
+            if group.len() > 1 && self.read_span(group, buffer) {
                 continue;
-            };
-            let mut span = vec![0; (last.end().0 - first.place.0) as usize * BLOCK_BYTES];
-            self.read_log(first.place, &mut span)?;
+            }
             for run in group {
-                let from = (run.place.0 - first.place.0) as usize * BLOCK_BYTES;
-                if let (Some(to), Some(from)) =
-                    (buffer.get_mut(run.bytes()), span.get(from..from + run.blocks * BLOCK_BYTES))
-                {
-                    to.copy_from_slice(from);
-                }
+                self.read_log(run.place, buffer.get_mut(run.bytes()).unwrap_or_default())?;
             }
         }
         Ok(())
+    }
+
+    /// Reads runs, in order of their places, with what lies between them; whether it could be.
+    fn read_span(&self, group: &[Run], buffer: &mut [u8]) -> bool {
+        let (Some(first), Some(last)) = (group.first(), group.last()) else { return true };
+        let mut span = vec![0; (last.end().0 - first.place.0) as usize * BLOCK_BYTES];
+        if self.read_log(first.place, &mut span).is_err() {
+            return false;
+        }
+        for run in group {
+            let from = (run.place.0 - first.place.0) as usize * BLOCK_BYTES;
+            if let (Some(to), Some(from)) =
+                (buffer.get_mut(run.bytes()), span.get(from..from + run.blocks * BLOCK_BYTES))
+            {
+                to.copy_from_slice(from);
+            }
+        }
+        true
     }
 
     /// Fills in what is in memory or was never written, and says what has to be read from the disk.
@@ -227,16 +236,7 @@ impl Shared {
     fn write_block(&self, state: &mut MutexGuard<'_, State>, block: BlockNo, data: &[u8]) -> Result<(), BlockError> {
         let checksum = Checksum::of(data);
         loop {
-            self.refuse_if_poisoned(state)?;
-            if state.core.chunks.waiting.len() >= MOST_WAITING {
-                self.wait_written(state);
-                continue;
-            }
-            // More of the map is changed than may be in memory: a checkpoint has to come first.
-            if state.core.map.dirty() > self.map_pages() {
-                self.wait_for_room(state)?;
-                continue;
-            }
+            self.make_way(state)?;
             match state.core.write(block, data, checksum) {
                 Ok(()) => break,
                 Err(stop) => self.overcome(state, stop)?,
@@ -244,6 +244,16 @@ impl Shared {
         }
         self.trim_map(state, None);
         self.wake_writers(state);
+        Ok(())
+    }
+
+    /// Returns when another block may be written: few chunks wait, and no more of the map is changed than may be in memory.
+    fn make_way(&self, state: &mut MutexGuard<'_, State>) -> Result<(), BlockError> {
+        self.wait_for_writers(state)?;
+        while state.core.map.dirty() > self.map_pages() {
+            self.wait_for_room(state)?;
+            self.wait_for_writers(state)?;
+        }
         Ok(())
     }
 
@@ -257,6 +267,7 @@ impl Shared {
     ) -> Result<(), BlockError> {
         let mut whole = [0; BLOCK_BYTES];
         loop {
+            self.make_way(state)?;
             let place = self.entry(state, block)?;
             let found = place.and_then(|place| state.core.chunks.block(place));
             match (place, found) {
@@ -279,13 +290,9 @@ impl Shared {
                 Ok(()) => break,
                 Err(stop) => self.overcome(state, stop)?,
             }
-            self.refuse_if_poisoned(state)?;
         }
+        self.trim_map(state, None);
         self.wake_writers(state);
-        while state.core.chunks.waiting.len() >= MOST_WAITING {
-            self.refuse_if_poisoned(state)?;
-            self.wait_written(state);
-        }
         Ok(())
     }
 
@@ -322,10 +329,7 @@ impl Shared {
 
     /// A chunk is completed early, so that there is room for more ranges that are not mapped.
     fn seal_for_unmapped(&self, state: &mut MutexGuard<'_, State>) -> Result<(), BlockError> {
-        while state.core.chunks.waiting.len() >= MOST_WAITING {
-            self.refuse_if_poisoned(state)?;
-            self.wait_written(state);
-        }
+        self.wait_for_writers(state)?;
         match state.core.seal_for_unmapped() {
             Ok(()) => self.wake_writers(state),
             Err(stop) => self.overcome(state, stop)?,

@@ -172,3 +172,19 @@ fn a_store_that_is_only_looked_at_is_not_changed() {
     store.close().expect("there is nothing to do");
     assert!(read(&*device, 0, sectors_of(&*device)) == before);
 }
+
+#[test]
+fn what_nobody_asked_for_may_be_unreadable() {
+    let device = made(60, "r_lfs");
+    let store = open(&device, by_hand());
+    store.write(Lba(0), &fill(1, 96), Durability::Through).expect("the device is whole");
+    // Blocks 4 and 5 move away; what lies before and behind them is read at once.
+    let gone = place_of(&store, 4);
+    store.write(Lba(32), &fill(2, 16), Durability::Through).expect("the device is whole");
+    store.close().expect("it can be closed");
+    let bytes = read(&*device, 0, sectors_of(&*device));
+    let rule = Rule::on(Operation::Read, CallFault::Error(Errno::IO)).within(range(gone * 8, 8));
+    let device: Arc<dyn BlockDevice> = Arc::new(Faulty::new(Memory::from_bytes(bytes), Plan::new(1).rule(rule)));
+    let store = open(&device, by_hand());
+    assert_eq!(read(&store, 0, 96), [fill(1, 32), fill(2, 16), fill(1, 48)].concat());
+}
