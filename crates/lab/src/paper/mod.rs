@@ -17,6 +17,7 @@ pub mod tesa;
 #[allow(clippy::unnecessary_wraps, reason = "all figures have one signature; some read traces")]
 pub mod umbrellafs;
 
+use rustc_hash::FxHashMap;
 use thiserror::Error;
 
 pub use claim::{Claim, Expect, Verdict};
@@ -82,16 +83,48 @@ pub fn paper(name: &str) -> Result<&'static Paper, UnknownPaper> {
 impl Paper {
     /// The figures of that number; all when `None`.
     pub fn choose(&'static self, figure: Option<&str>) -> Result<Vec<&'static Figure>, UnknownPaper> {
-        let wanted = |of: &&Figure| figure.is_none_or(|figure| of.id.eq_ignore_ascii_case(figure));
-        let figures: Vec<_> = self.figures.iter().filter(wanted).collect();
-        if figures.is_empty() {
-            return Err(UnknownPaper::Figure {
-                paper: self.name,
-                figure: figure.unwrap_or_default().to_owned(),
-                known: self.figures.iter().map(|figure| figure.id).collect::<Vec<_>>().join(", "),
-            });
-        }
-        Ok(figures)
+        choose(self.name, self.figures, |figure| figure.id, figure)
+    }
+}
+
+/// Those of a paper's figures that have this number; all when `None`.
+fn choose<'a, F>(
+    paper: &'static str,
+    figures: &'a [F],
+    id: impl Fn(&F) -> &'static str,
+    wanted: Option<&str>,
+) -> Result<Vec<&'a F>, UnknownPaper> {
+    let is_wanted = |figure: &&F| wanted.is_none_or(|wanted| id(figure).eq_ignore_ascii_case(wanted));
+    let chosen: Vec<&F> = figures.iter().filter(is_wanted).collect();
+    if chosen.is_empty() {
+        let known = figures.iter().map(id).collect::<Vec<_>>().join(", ");
+        return Err(UnknownPaper::Figure { paper, figure: wanted.unwrap_or_default().to_owned(), known });
+    }
+    Ok(chosen)
+}
+
+/// The cells of several figures, those that figures share once, and for each figure where its own are among them.
+fn shared<C>(
+    of_figures: impl IntoIterator<Item = Vec<C>>,
+    identity: impl Fn(&C) -> String,
+) -> (Vec<C>, Vec<Vec<usize>>) {
+    let mut all: Vec<C> = Vec::new();
+    let mut known: FxHashMap<String, usize> = FxHashMap::default();
+    let mut place = |cell: C| {
+        *known.entry(identity(&cell)).or_insert_with(|| {
+            all.push(cell);
+            all.len() - 1
+        })
+    };
+    let places = of_figures.into_iter().map(|cells| cells.into_iter().map(&mut place).collect()).collect();
+    (all, places)
+}
+
+/// A name beside others: with a number, if some have it already.
+fn told_apart<'a>(name: &str, others: impl Iterator<Item = &'a str>) -> String {
+    match others.filter(|other| *other == name).count() {
+        0 => name.to_owned(),
+        same => format!("{name} ({})", same + 1),
     }
 }
 
@@ -114,19 +147,8 @@ pub fn run(
     threads: usize,
     observe: impl FnOnce(&[Cell]) -> Box<dyn Observe>,
 ) -> Result<Vec<Judged>, LabError> {
-    let mut all: Vec<Cell> = Vec::new();
-    let mut names: rustc_hash::FxHashMap<String, usize> = rustc_hash::FxHashMap::default();
-    let mut places = Vec::new();
-    for figure in figures {
-        let cells = (figure.cells)(effort)?;
-        let place = |cell: Cell| {
-            *names.entry(cell.identity()).or_insert_with(|| {
-                all.push(cell);
-                all.len() - 1
-            })
-        };
-        places.push(cells.into_iter().map(place).collect::<Vec<_>>());
-    }
+    let cells = figures.iter().map(|figure| (figure.cells)(effort)).collect::<Result<Vec<_>, _>>()?;
+    let (all, places) = shared(cells, Cell::identity);
     let observer = observe(&all);
     let Results { outcomes, error } = experiment::run(&all, threads, &*observer)?;
     if let Some(error) = error {

@@ -15,9 +15,7 @@ mod waking;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
-
-use super::{Claim, Effort, Table, UnknownPaper};
+use super::{Claim, Effort, Table, UnknownPaper, shared, told_apart};
 use crate::experiment::LabError;
 use crate::hybrid::{self, Cell, HybridOutcome, Input, ObserveHybrid, Setup};
 use crate::trace::OpenOptions;
@@ -135,13 +133,7 @@ pub static FIGURES: &[Figure] = &[
 
 /// The figures of that number; all when `None`.
 pub fn choose(figure: Option<&str>) -> Result<Vec<&'static Figure>, UnknownPaper> {
-    let wanted = |of: &&Figure| figure.is_none_or(|figure| of.id.eq_ignore_ascii_case(figure));
-    let figures: Vec<_> = FIGURES.iter().filter(wanted).collect();
-    if figures.is_empty() {
-        let known = FIGURES.iter().map(|figure| figure.id).collect::<Vec<_>>().join(", ");
-        return Err(UnknownPaper::Figure { paper: NAME, figure: figure.unwrap_or_default().to_owned(), known });
-    }
-    Ok(figures)
+    super::choose(NAME, FIGURES, |of| of.id, figure)
 }
 
 /// The week-long traces that a folder of open traces has.
@@ -156,10 +148,7 @@ pub fn inputs(traces: &[PathBuf], open: &OpenOptions) -> Result<Vec<Arc<Input>>,
     let mut inputs = vec![Input::desktop_week(SEED)];
     for path in traces {
         let mut input = Input::trace(path, open, capacity)?;
-        let same = inputs.iter().filter(|other| other.name == input.name).count();
-        if same > 0 {
-            input.name = format!("{} ({})", input.name, same + 1);
-        }
+        input.name = told_apart(&input.name, inputs.iter().map(|other| other.name.as_str()));
         inputs.push(input);
     }
     Ok(inputs.into_iter().map(Arc::new).collect())
@@ -174,18 +163,8 @@ pub fn run(
     threads: usize,
     observe: impl FnOnce(&[Cell]) -> Box<dyn ObserveHybrid>,
 ) -> Result<Vec<Judged>, LabError> {
-    let mut all: Vec<Cell> = Vec::new();
-    let mut names: FxHashMap<String, usize> = FxHashMap::default();
-    let mut places = Vec::new();
-    for figure in figures {
-        let place = |cell: Cell| {
-            *names.entry(cell.identity()).or_insert_with(|| {
-                all.push(cell);
-                all.len() - 1
-            })
-        };
-        places.push((figure.cells)(inputs, effort).into_iter().map(place).collect::<Vec<_>>());
-    }
+    let cells = figures.iter().map(|figure| (figure.cells)(inputs, effort));
+    let (all, places) = shared(cells, Cell::identity);
     let observer = observe(&all);
     let outcomes = hybrid::run(&all, threads, &*observer)?;
     let judged = figures.iter().zip(places).filter_map(|(figure, places)| {

@@ -14,10 +14,9 @@ mod seeks;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
 use umbrella_units::Pages;
 
-use super::{Claim, Effort, Table, UnknownPaper};
+use super::{Claim, Effort, Table, UnknownPaper, shared, told_apart};
 use crate::experiment::LabError;
 use crate::log_store::{self, Cell, Input, LogOutcome, ObserveLog, Percent};
 use crate::trace::OpenOptions;
@@ -131,13 +130,7 @@ pub static FIGURES: &[Figure] = &[
 
 /// The figures of that number; all when `None`.
 pub fn choose(figure: Option<&str>) -> Result<Vec<&'static Figure>, UnknownPaper> {
-    let wanted = |of: &&Figure| figure.is_none_or(|figure| of.id.eq_ignore_ascii_case(figure));
-    let figures: Vec<_> = FIGURES.iter().filter(wanted).collect();
-    if figures.is_empty() {
-        let known = FIGURES.iter().map(|figure| figure.id).collect::<Vec<_>>().join(", ");
-        return Err(UnknownPaper::Figure { paper: NAME, figure: figure.unwrap_or_default().to_owned(), known });
-    }
-    Ok(figures)
+    super::choose(NAME, FIGURES, |of| of.id, figure)
 }
 
 /// The traces that a folder of open traces has.
@@ -163,10 +156,7 @@ pub fn inputs(traces: &[PathBuf], open: &OpenOptions, effort: Effort) -> Result<
     ];
     for path in traces {
         let mut input = Input::trace(path, open)?;
-        let same = inputs.iter().filter(|other| other.name == input.name).count();
-        if same > 0 {
-            input.name = format!("{} ({})", input.name, same + 1);
-        }
+        input.name = told_apart(&input.name, inputs.iter().map(|other| other.name.as_str()));
         inputs.push(input);
     }
     Ok(inputs.into_iter().map(Arc::new).collect())
@@ -181,18 +171,8 @@ pub fn run(
     threads: usize,
     observe: impl FnOnce(&[Cell]) -> Box<dyn ObserveLog>,
 ) -> Result<Vec<Judged>, LabError> {
-    let mut all: Vec<Cell> = Vec::new();
-    let mut names: FxHashMap<String, usize> = FxHashMap::default();
-    let mut places = Vec::new();
-    for figure in figures {
-        let place = |cell: Cell| {
-            *names.entry(cell.identity()).or_insert_with(|| {
-                all.push(cell);
-                all.len() - 1
-            })
-        };
-        places.push((figure.cells)(inputs, effort)?.into_iter().map(place).collect::<Vec<_>>());
-    }
+    let cells = figures.iter().map(|figure| (figure.cells)(inputs, effort)).collect::<Result<Vec<_>, _>>()?;
+    let (all, places) = shared(cells, Cell::identity);
     let observer = observe(&all);
     let outcomes = log_store::run(&all, threads, &*observer)?;
     let judged = figures.iter().zip(places).filter_map(|(figure, places)| {
