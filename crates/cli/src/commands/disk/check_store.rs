@@ -1,10 +1,7 @@
 //! What `umbrella disk check` does with a log store: it reads the map and the log, and with `--data` all that is in use.
 
-use std::io::IsTerminal;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use umbrella_block::BlockDevice;
 use umbrella_block::file::Access;
@@ -12,13 +9,11 @@ use umbrella_block::hybrid::Salvage;
 use umbrella_block::log_store::{self, CheckReport, Depth, Problem};
 use umbrella_units::ByteSize;
 
+use super::progress::View;
 use crate::config::disk::DiskSpec;
 use crate::disk::log;
 use crate::disk::open::Part;
 use crate::text::count;
-
-/// How often a line is written where there is no terminal.
-const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// A store that was looked at, as `--json` prints it.
 #[derive(Debug, Serialize)]
@@ -60,9 +55,11 @@ pub(super) fn look(spec: &DiskSpec, depth: Depth) -> anyhow::Result<Option<Looke
     if spec.log.is_none() && (spec.cache.is_some() || !log::is_on(&*device, &part.name)?) {
         return Ok(None);
     }
-    let mut view = View::new();
-    let report = log_store::check(device, &part.name, depth, &mut |done, steps| view.show(done, steps));
-    view.bar.finish_and_clear();
+    let mut view = View::new("{bar:30} {percent} % of the log read  {eta} left");
+    let report = log_store::check(device, &part.name, depth, &mut |done, steps| {
+        view.show(done, steps, || format!("{} % of the log read", (done * 100).checked_div(steps).unwrap_or(0)));
+    });
+    drop(view);
     Ok(Some(Looked::of(&report?)))
 }
 
@@ -104,31 +101,5 @@ impl StoreReport {
             log::segments(self.segments),
             self.scheme
         )
-    }
-}
-
-/// A bar on a terminal, a line now and then elsewhere.
-struct View {
-    bar: ProgressBar,
-    on_terminal: bool,
-    last_line: Instant,
-}
-
-impl View {
-    fn new() -> View {
-        let on_terminal = std::io::stderr().is_terminal();
-        let bar = if on_terminal { ProgressBar::new(0) } else { ProgressBar::hidden() };
-        let style = ProgressStyle::with_template("{bar:30} {percent} % of the log read  {eta} left");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        View { bar, on_terminal, last_line: Instant::now() }
-    }
-
-    fn show(&mut self, done: u64, steps: u64) {
-        self.bar.set_length(steps);
-        self.bar.set_position(done);
-        if !self.on_terminal && self.last_line.elapsed() >= LINE_EVERY {
-            self.last_line = Instant::now();
-            eprintln!("{} % of the log read", (done * 100).checked_div(steps).unwrap_or(0));
-        }
     }
 }

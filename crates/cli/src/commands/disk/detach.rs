@@ -1,15 +1,13 @@
 //! `umbrella disk detach`: takes a disk away.
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use umbrella_block::hybrid::Losses;
 
 use super::DiskArg;
+use super::progress::View;
 use crate::client::ClientError;
 use crate::disk::last_resort::{forget_flash, salvage};
 use crate::disk::offered::{detach_unserved, unknown};
@@ -17,9 +15,6 @@ use crate::disk::place::{self, Target};
 use crate::disk::protocol::{Answer, Detached, Outcome, Progress, Request};
 use crate::output;
 use crate::text::count;
-
-/// How often a line is written where there is no terminal.
-const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// Take a disk away: everything that is on flash goes to the disk, which is a plain disk then.
 ///
@@ -54,9 +49,13 @@ pub(super) struct DetachArgs {
 impl DetachArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let target = place::find(self.disk.disk.as_deref())?;
-        let mut view = View::new();
-        let detached = self.detach(&target, &mut view);
-        view.bar.finish_and_clear();
+        let mut view = View::new("{bar:30} {bytes} of {total_bytes} to the disk  {eta} left");
+        let detached = self.detach(&target, &mut |progress| {
+            let line = || format!("{} of {} brought to the disk", progress.done, progress.total);
+            view.show(progress.done.0, progress.total.0, line);
+            true
+        });
+        drop(view);
         let detached = detached?;
         if self.json {
             output::json(&detached)?;
@@ -66,14 +65,14 @@ impl DetachArgs {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn detach(&self, target: &Target, view: &mut View) -> anyhow::Result<Detached> {
+    fn detach(&self, target: &Target, show: &mut dyn FnMut(&Progress) -> bool) -> anyhow::Result<Detached> {
         let served = place::is_served(&target.name);
         if served && (self.salvage || self.forget_flash) {
             bail!("{0} is served; end that first (`umbrella disk detach {0} --keep-cache`)", target.name);
         }
         if let (Some(spec), false) = (&target.spec, served) {
             if self.salvage {
-                return salvage(spec, &mut |progress| view.show(progress));
+                return salvage(spec, show);
             }
             if self.forget_flash {
                 return forget_flash(spec);
@@ -81,44 +80,17 @@ impl DetachArgs {
             if self.keep_cache {
                 bail!("{} is not served: there is nothing to do", spec.name);
             }
-            let drained = detach_unserved(spec, &mut |progress| view.show(progress))?;
+            let drained = detach_unserved(spec, show)?;
             let (name, lost) = (spec.name.to_string(), Some(Losses::default()));
             return Ok(Detached { name, outcome: Outcome::Detached, drained, lost });
         }
         let request = Request::Detach { keep_cache: self.keep_cache, force: self.force };
         let answer = target.client()?.work(&request, &mut |progress| {
-            view.show(&progress);
+            show(&progress);
         });
         let Answer::Detached(detached) = answer? else { return Err(ClientError::Unexpected.into()) };
         place::wait_until_gone(&target.name);
         Ok(detached)
-    }
-}
-
-/// A bar on a terminal, a line now and then elsewhere.
-struct View {
-    bar: ProgressBar,
-    on_terminal: bool,
-    last_line: Instant,
-}
-
-impl View {
-    fn new() -> View {
-        let on_terminal = std::io::stderr().is_terminal();
-        let bar = if on_terminal { ProgressBar::new(0) } else { ProgressBar::hidden() };
-        let style = ProgressStyle::with_template("{bar:30} {bytes} of {total_bytes} to the disk  {eta} left");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        View { bar, on_terminal, last_line: Instant::now() }
-    }
-
-    fn show(&mut self, progress: &Progress) -> bool {
-        self.bar.set_length(progress.total.0);
-        self.bar.set_position(progress.done.0);
-        if !self.on_terminal && self.last_line.elapsed() >= LINE_EVERY {
-            self.last_line = Instant::now();
-            eprintln!("{} of {} brought to the disk", progress.done, progress.total);
-        }
-        true
     }
 }
 

@@ -7,6 +7,7 @@ mod create;
 mod detach;
 mod grow;
 mod log;
+mod progress;
 mod schemes;
 mod serve;
 mod source;
