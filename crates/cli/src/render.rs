@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use umbrella_fs::control::protocol::{
-    Abilities, BranchState, BranchStatus, EnforceSummary, Explanation, MoveEvent, MoveOutcome, RuleStatus, Status,
+    Abilities, BranchState, BranchStatus, EnforceSummary, Explanation, MoveEvent, MoveOutcome, RuleStatus,
+    StagingStatus, Status,
 };
 use umbrella_units::{ByteSize, format_duration};
 
@@ -32,12 +33,28 @@ pub(crate) fn status(status: &Status) -> String {
         count(status.inodes, "inode"),
         if status.passthrough { "" } else { "; the kernel gives no passthrough" },
     );
+    if let Some(area) = &status.staging {
+        let _ = writeln!(text, "{}", staging(area));
+    }
     let _ = writeln!(text, "\n{}", branches(&status.branches));
     let _ = writeln!(text, "{}", rules(&status.rules));
     for warning in &status.warnings {
         let _ = writeln!(text, "warning: {}", visible(warning));
     }
     text
+}
+
+/// What waits in memory.
+fn staging(area: &StagingStatus) -> String {
+    let files = count(area.files, "file");
+    if !area.accepts {
+        return format!("staging: {files} ({}) of an earlier configuration, on the way to their branches", area.used);
+    }
+    let age = area.max_age.map_or_else(|| "of any age".to_owned(), |age| format!("for {}", format_duration(age)));
+    format!(
+        "staging: {files} ({} of at most {}), up to {} each, {age}; {} came, {} left, {} deleted before",
+        area.used, area.limit, area.max_file, area.files_staged, area.files_left, area.files_deleted,
+    )
 }
 
 /// Branches with their space, and below the table why one is not in use.

@@ -54,6 +54,17 @@ pub enum Error {
         /// Why.
         reason: String,
     },
+    /// The staging area cannot be used.
+    #[error("staging at \"{}\": {reason}", path.display())]
+    Staging {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// Not everything could be made durable.
+    #[error("not everything is on disk: {0} (see `umbrella status` for files that cannot leave the staging area)")]
+    Sync(#[source] OpError),
     /// A branch cannot be taken in.
     #[error("branch {name:?}: {reason}")]
     BranchUnusable {

@@ -29,6 +29,9 @@ metrics! {
     Duplicates = "umbrella_duplicates_seen_count", "names found on more than one branch";
     BranchesLost = "umbrella_branches_lost_count", "times a branch went offline";
     BranchesFound = "umbrella_branches_found_count", "times a branch came online";
+    StagedFiles = "umbrella_staging_created_count", "files created in the staging area";
+    StagedLeft = "umbrella_staging_left_count", "files that left the staging area for their branch";
+    StagedDeleted = "umbrella_staging_deleted_count", "files deleted in the staging area, which touched no disk";
     CopiesCancelled = "umbrella_copies_cancelled_count", "copies dropped because somebody wrote to the file";
 }
 

@@ -28,6 +28,38 @@ pub struct PoolSpec {
     pub probe_timeout: Duration,
     /// Daemon threads; 0 means one a core, at least two.
     pub threads: u16,
+    /// Where new files wait; `None`: they go to their branch at once.
+    #[serde(default)]
+    pub staging: Option<StagingSpec>,
+}
+
+/// Staging of new files in memory.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StagingSpec {
+    /// Where: for volatile staging an empty directory to mount a tmpfs on (`None`: one below the state directory), otherwise one on
+    /// memory that keeps its contents.
+    pub path: Option<PathBuf>,
+    /// A power loss empties it.
+    pub volatile: bool,
+    /// How much may wait, of memory or of the path's file system. `None`: what memory allows.
+    pub size: Option<Amount>,
+    /// A file that grows beyond this leaves.
+    pub max_file: ByteSize,
+    /// A file leaves after this time; `None`: not for its age.
+    pub max_age: Option<Duration>,
+}
+
+impl Default for StagingSpec {
+    /// In volatile memory: files of up to 1 MiB, for 30 seconds.
+    fn default() -> StagingSpec {
+        StagingSpec {
+            path: None,
+            volatile: true,
+            size: None,
+            max_file: ByteSize(1 << 20),
+            max_age: Some(Duration::from_secs(30)),
+        }
+    }
 }
 
 /// One branch.
@@ -73,13 +105,16 @@ pub struct EnforceSpec {
     pub bandwidth: Option<ByteSize>,
 }
 
+/// What the staging area is called among branches. No branch of the configuration may have this name.
+pub const STAGING: &str = "(staging)";
+
 /// Names stand in tables and messages: no longer than this many characters.
 pub const LONGEST_NAME: usize = 64;
 
 /// Whether a branch may be called so. Without `/`, since names are shown beside paths.
 #[must_use]
 pub fn is_branch_name(name: &str) -> bool {
-    is_name(name) && !name.contains('/')
+    is_name(name) && !name.contains('/') && name != STAGING
 }
 
 /// Whether anything that people name may be called so: printable, not empty, with no blank at its ends.

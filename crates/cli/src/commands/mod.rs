@@ -10,6 +10,7 @@ mod lab;
 mod mount;
 mod rules;
 mod status;
+mod sync;
 mod unmount;
 
 use std::path::{Path, PathBuf};
@@ -26,6 +27,7 @@ pub(crate) enum Command {
     Mount(mount::MountArgs),
     Unmount(unmount::UnmountArgs),
     Status(status::StatusArgs),
+    Sync(sync::SyncArgs),
     Check(check::CheckArgs),
     Explain(explain::ExplainArgs),
     Enforce(enforce::EnforceArgs),
@@ -43,6 +45,7 @@ impl Command {
             Command::Mount(args) => args.run(verbose),
             Command::Unmount(args) => args.run(),
             Command::Status(args) => args.run(),
+            Command::Sync(args) => args.run(),
             Command::Check(args) => args.run(),
             Command::Explain(args) => args.run(),
             Command::Enforce(args) => args.run(),

@@ -6,12 +6,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use toml::Spanned;
-use umbrella_fs::spec::{BranchSpec, EnforceSpec, LONGEST_NAME, OnBranchError, PoolSpec, is_branch_name, is_name};
+use umbrella_fs::spec::{
+    BranchSpec, EnforceSpec, LONGEST_NAME, OnBranchError, PoolSpec, StagingSpec, is_branch_name, is_name,
+};
 use umbrella_policy::placement::spec::RulesSpec;
 use umbrella_units::{Amount, ByteSize};
 
 use super::complaints::Complaints;
-use super::file::{BranchFile, EnforceFile, PoolFile};
+use super::file::{BranchFile, EnforceFile, PoolFile, StagingFile};
 use super::problem::{ConfigErrors, Problem};
 use super::rules;
 use super::source::Source;
@@ -122,6 +124,7 @@ pub(super) fn pool(file: &PoolFile, source: Source) -> Result<Config, ConfigErro
         probe_interval: c.interval("probe_interval", file.probe_interval.as_ref()),
         probe_timeout: c.interval("probe_timeout", file.probe_timeout.as_ref()),
         threads: threads(c, file.threads.as_ref()),
+        staging: file.staging.as_ref().map(|table| staging(c, table)),
     };
     if conversion.complaints.is_empty() {
         rules::compile(&mut conversion, &spec);
@@ -199,6 +202,50 @@ fn enforce(c: &mut Conversion, file: &EnforceFile) -> EnforceSpec {
     let valid = "more than 0 bytes a second (leave it out for no limit)";
     let bandwidth = c.complaints.size("bandwidth", file.bandwidth.as_ref(), valid);
     EnforceSpec { window, bandwidth }
+}
+
+/// `[staging]`: in memory that loses its contents unless it says otherwise.
+fn staging(c: &mut Conversion, table: &Spanned<StagingFile>) -> StagingSpec {
+    let (file, default) = (table.get_ref(), StagingSpec::default());
+    let volatile = file.volatile.unwrap_or(true);
+    if !volatile && file.path.is_none() {
+        c.fail(table.span(), Problem::StagingWithoutPath);
+    }
+    let size = c.amount("size", file.size.as_ref());
+    if let (Some(value), Some(Amount::Bytes(ByteSize(0)))) = (&file.size, size) {
+        let valid = "more than 0 (leave it out to follow the free memory)";
+        c.fail(value.span(), Problem::OutOfRange { key: "size", given: value.get_ref().text(), valid });
+    }
+    let max_file = c
+        .complaints
+        .size("max_file", file.max_file.as_ref(), "more than 0 bytes (leave the table out for no staging)")
+        .unwrap_or(default.max_file);
+    if let (Some(value), Some(Amount::Bytes(size))) = (&file.size, size)
+        && size.0 > 0
+        && size < max_file
+    {
+        let valid = "at least max_file, and better a hundred times as much";
+        c.fail(value.span(), Problem::OutOfRange { key: "size", given: value.get_ref().text(), valid });
+    }
+    let max_age = match &file.max_age {
+        None => default.max_age.filter(|_| volatile),
+        Some(value) if value.get_ref().text() == "unlimited" => {
+            if volatile {
+                let (key, given) = ("max_age", value.get_ref().text());
+                let valid = "a time such as \"30 s\": what waits in volatile memory is lost with the power";
+                c.fail(value.span(), Problem::OutOfRange { key, given, valid });
+            }
+            None
+        }
+        value => Some(c.interval("max_age", value.as_ref())),
+    };
+    StagingSpec {
+        path: file.path.as_ref().map(|path| c.complaints.absolute_path("path", path)),
+        volatile,
+        size,
+        max_file,
+        max_age,
+    }
 }
 
 /// Reads `"02:00-05:00"` into minutes after midnight.

@@ -24,6 +24,7 @@ pub(super) struct PoolFile {
     pub(super) threads: Option<Spanned<i64>>,
     #[serde(default)]
     pub(super) enforce: EnforceFile,
+    pub(super) staging: Option<Spanned<StagingFile>>,
     #[serde(default)]
     pub(super) branch: Vec<Spanned<BranchFile>>,
     #[serde(default)]
@@ -36,6 +37,17 @@ pub(super) struct PoolFile {
 pub(super) struct EnforceFile {
     pub(super) window: Option<Spanned<String>>,
     pub(super) bandwidth: Option<Spanned<Scalar>>,
+}
+
+/// `[staging]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StagingFile {
+    pub(super) path: Option<Spanned<String>>,
+    pub(super) volatile: Option<bool>,
+    pub(super) size: Option<Spanned<Scalar>>,
+    pub(super) max_file: Option<Spanned<Scalar>>,
+    pub(super) max_age: Option<Spanned<Scalar>>,
 }
 
 /// `[[branch]]`

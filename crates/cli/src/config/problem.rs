@@ -45,6 +45,8 @@ pub(crate) enum Problem {
     UnknownValue { value: String, valid: Vec<String> },
     #[error("no branch: write at least one [[branch]] with a name and a path")]
     NoBranch,
+    #[error("staging that a power loss does not empty needs a path on memory that keeps its contents")]
+    StagingWithoutPath,
     #[error("more than {limit} branches")]
     TooManyBranches { limit: usize },
     #[error("unknown branch {}{}; branches: {}", quoted(name), did_you_mean(name, valid), quoted_strings(valid))]

@@ -48,6 +48,8 @@ pub enum Request {
         /// Name.
         name: String,
     },
+    /// Make everything durable: staged files go to their branches, and every branch is synced. Answered with [`Answer::Ok`].
+    Sync,
     /// Use these rules from now on. Answered with [`Answer::Ok`].
     RulesReload {
         /// The rules.
@@ -188,6 +190,36 @@ pub struct Status {
     pub warnings: Vec<String>,
     /// Whether the kernel gives passthrough.
     pub passthrough: bool,
+    /// Where new files wait, if they do.
+    #[serde(default)]
+    pub staging: Option<StagingStatus>,
+}
+
+/// The staging area.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StagingStatus {
+    /// Where it is.
+    pub path: PathBuf,
+    /// A power loss empties it.
+    pub volatile: bool,
+    /// Whether new files come; otherwise it is what an earlier configuration left.
+    pub accepts: bool,
+    /// Files that wait.
+    pub files: u64,
+    /// Their bytes, in whole pages.
+    pub used: ByteSize,
+    /// Bytes that may wait now.
+    pub limit: ByteSize,
+    /// Larger files leave.
+    pub max_file: ByteSize,
+    /// Older files leave.
+    pub max_age: Option<Duration>,
+    /// Files that were created here since the mount.
+    pub files_staged: u64,
+    /// Files that left for their branch since the mount.
+    pub files_left: u64,
+    /// Files that were deleted here since the mount.
+    pub files_deleted: u64,
 }
 
 /// One branch.

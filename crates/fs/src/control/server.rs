@@ -54,7 +54,13 @@ impl Service for PoolService {
                 pool.reload_rules(&rules)?;
                 Answer::Ok
             }
+            Request::Sync => {
+                pool.sync_all().map_err(Error::Sync)?;
+                Answer::Ok
+            }
             Request::Unmount => {
+                // While the tree can be used and asked. What comes meanwhile follows at the end.
+                pool.empty_staging();
                 (self.unmount)().map_err(|source| Error::Unmount { path: pool.spec().mount.clone(), source })?;
                 Answer::Ok
             }

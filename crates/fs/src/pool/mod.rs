@@ -5,6 +5,7 @@
 //! - `create`, `remove`, `rename`: changes of names
 //! - `attr`, `open`, `data`: changes and contents of one file
 //! - `place`: which branch; `mover`: whose turn it is; `transfer`: getting it there; `overflow`: when a branch is full; `enforce`: the whole tree
+//! - `staging`: new files that wait in memory
 //! - `admin`, `monitor`: branches that come and go; `report`: what `status` and `explain` say
 
 mod admin;
@@ -23,6 +24,7 @@ mod remove;
 mod rename;
 mod report;
 mod schedule;
+mod staging;
 mod transfer;
 
 use std::collections::BTreeMap;
@@ -110,6 +112,8 @@ pub struct Pool {
     /// The kernel gives passthrough.
     pub(crate) passthrough: AtomicBool,
     pub(crate) stopping: Arc<AtomicBool>,
+    /// Where new files wait.
+    pub(crate) staging: Option<staging::Staging>,
     /// Files may be where they do not belong without waiting for their move: the enforcer has to look.
     pub(crate) moves_left: AtomicBool,
 }
@@ -138,6 +142,8 @@ impl Pool {
         }
         let resolve = |name: &str| branches.iter().find(|branch| branch.spec.name == name).map(|branch| branch.id);
         let rules = Rules::compile(&spec.rules, &resolve)?;
+        let staging = staging::open(spec.staging.as_ref(), state_dir, &state, BranchId(branches.len() as u16))?;
+        branches.extend(staging.as_ref().map(|staging| Arc::clone(&staging.branch)));
         let root_state = DirState { place: None, copies: smallvec::SmallVec::new(), topology: 0, removed: false };
         let root = Node::new_dir(NodeId::ROOT, Ino(1), None, root_state);
         let pool = Arc::new(Pool {
@@ -161,6 +167,7 @@ impl Pool {
             warnings: Mutex::default(),
             passthrough: AtomicBool::new(false),
             stopping: Arc::new(AtomicBool::new(false)),
+            staging,
             moves_left: AtomicBool::new(false),
         });
         pool.load_branches();

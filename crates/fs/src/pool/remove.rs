@@ -67,6 +67,7 @@ impl Pool {
             state.names.clear();
             state.unlinked = true;
             drop(state);
+            self.unstage_deleted(node, backing.branch);
             self.nodes.remove_backing(backing, node);
             self.drop_number(number);
         }
