@@ -21,7 +21,7 @@ use fuser::{
 };
 use rustix::fs::{FallocateFlags, SeekFrom, XattrFlags};
 
-use answer::{done, errno, give};
+use answer::{done, errno, give, wrote};
 use convert::{caller, decode_rdev, file_attr, new_time, open_request, system_time};
 pub(crate) use session::mount;
 
@@ -302,7 +302,7 @@ impl Filesystem for Fuse {
         let handle = HandleId(handle.0);
         let drop_bits = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let before = match self.pool.write(handle, data, offset, drop_bits) {
-            Ok(written) if written == data.len() => return reply.written(written as u32),
+            Ok(written) if written == data.len() => return wrote(&self.pool, handle, written, reply),
             Ok(written) => written,
             Err(error) if error.is_full() => 0,
             Err(error) => return reply.error(errno(error)),

@@ -166,10 +166,10 @@ impl Governor {
         });
     }
 
-    /// A file's blocks were given back, moved or exchanged from page `from` on, and what was dirty there is not any more.
-    pub fn rearranged(&self, file: FileId, from: PageIndex) {
+    /// A file's blocks were given, taken or moved, and what was dirty in the range is not any more.
+    pub fn rearranged(&self, file: FileId, range: PageRange) {
         self.change(|state| {
-            state.drop_from(self.shared.now(), file, from);
+            state.drop_range(self.shared.now(), file, range);
             state.files.forget_places(file);
         });
     }

@@ -118,6 +118,17 @@ impl State {
         self.tally.cleaned.0 += before.0 - self.ledger.dirty().0;
     }
 
+    /// Pages are gone, or on disk. Of a range that reaches farther than the file has dirty pages, all behind its beginning are.
+    pub(crate) fn drop_range(&mut self, now: Nanos, file: FileId, range: PageRange) {
+        const MOST: u64 = 1 << 16;
+        if range.pages.0 > MOST {
+            return self.drop_from(now, file, range.first);
+        }
+        for index in range.first.0..range.end().0 {
+            self.clean(now, PageKey { file, index: PageIndex(index) });
+        }
+    }
+
     /// One page is gone, or on disk.
     pub(crate) fn clean(&mut self, now: Nanos, page: PageKey) {
         let before = self.ledger.dirty();

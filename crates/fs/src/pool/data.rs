@@ -39,7 +39,10 @@ impl Pool {
     pub fn read(&self, handle: HandleId, buffer: &mut [u8], offset: u64) -> OpResult<usize> {
         let handle = self.handle(handle)?;
         let _io = self.file_of(&handle)?.io.read();
-        handle.current().read(buffer, offset)
+        let file = handle.current();
+        let got = file.read(buffer, offset)?;
+        self.note_read(&file, offset, got);
+        Ok(got)
     }
 
     /// Writes what fits. `NoSpace` as an error means nothing was written: the caller may go on with `write_moving`.
@@ -59,6 +62,7 @@ impl Pool {
                 Err(error) => return Err(error),
             }
         }
+        self.note_written(&file, offset, done);
         handle.note_write();
         Ok(done)
     }
@@ -114,6 +118,7 @@ impl Pool {
                 drop_set_id(&handle.current())?;
             }
             handle.current().fallocate(mode, offset, length)?;
+            self.note_allocated(&handle.current(), mode, offset, length);
             handle.note_write();
             Ok(())
         })
@@ -161,6 +166,7 @@ impl Pool {
             }
             done => done?,
         };
+        self.note_written(&target, at, copied);
         if drop_bits {
             drop_set_id(&target)?;
         }
@@ -172,7 +178,8 @@ impl Pool {
     pub fn fsync(&self, handle: HandleId, data_only: bool) -> OpResult<()> {
         let handle = self.handle(handle)?;
         let _io = self.file_of(&handle)?.io.read();
-        handle.current().fsync(data_only)
+        let file = handle.current();
+        self.syncing(&file, || file.fsync(data_only))
     }
 
     /// What closing a file on this branch may still report.
@@ -199,7 +206,7 @@ impl Pool {
         for branch in self.branches.load().iter() {
             if let Some(online) = branch.online() {
                 let root = Arc::clone(&online.root);
-                branch.io(move |_| rustix::fs::syncfs(&*root))?;
+                self.syncing_all(branch.id, || Ok(branch.io(move |_| rustix::fs::syncfs(&*root))?))?;
             }
         }
         Ok(())

@@ -200,6 +200,7 @@ impl Pool {
                 if last_link {
                     state.names.clear();
                     state.unlinked = true;
+                    self.note_gone(state.backing);
                     self.nodes.remove_backing(state.backing, other);
                     self.drop_number(number);
                 }

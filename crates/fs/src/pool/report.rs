@@ -18,6 +18,7 @@ use crate::node::{Node, NodeId, path_of};
 impl Pool {
     /// The pool at a glance.
     pub fn status(&self) -> Status {
+        self.measure_write_back();
         let handles = self.open_handles();
         let passthrough = handles.iter().filter(|handle| handle.data == DataPath::Passthrough).count();
         Status {
@@ -39,7 +40,8 @@ impl Pool {
     /// All branches.
     pub fn branch_statuses(&self) -> Vec<BranchStatus> {
         let branches = self.branches.load();
-        branches.iter().filter(|branch| !branch.spec.name.is_empty()).map(|branch| branch.status()).collect()
+        let named = branches.iter().filter(|branch| !branch.spec.name.is_empty());
+        named.map(|branch| BranchStatus { write_back: self.write_back_of(branch.id), ..branch.status() }).collect()
     }
 
     fn rule_statuses(&self) -> Vec<RuleStatus> {

@@ -119,6 +119,7 @@ pub(crate) fn assemble(root: &Path, rules: usize) -> Arc<Pool> {
         require_mount: None,
         min_stay: Duration::ZERO,
         passthrough: true,
+        write_back: None,
     };
     let spec = PoolSpec {
         mount: PathBuf::from("/srv/model"),
