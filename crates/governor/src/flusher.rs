@@ -111,12 +111,11 @@ impl Flusher<'_> {
         let background = self.shared.gate.background();
         let now = self.shared.now();
         let mut state = self.shared.state.lock();
-        let dirty = state.ledger.dirty().0;
-        let over = dirty.saturating_sub(background);
-        if over == 0 {
+        if state.ledger.dirty().0 <= background {
             return false;
         }
-        state.choose(now, Pages(over.min(BATCH)), chosen);
+        // Whole batches, so that no run is cut because only little is over the threshold.
+        state.choose(now, Pages(BATCH), chosen);
         self.shared.tell_level(&state);
         drop(state);
         if chosen.is_empty() && self.sent.is_empty() {

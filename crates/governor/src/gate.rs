@@ -48,6 +48,28 @@ pub(crate) struct Waits {
     pub(crate) stalled: bool,
 }
 
+/// What the disk did since the last measurement, and in how long; rests between do not count.
+struct Window {
+    last: Instant,
+    busy: Duration,
+    pages: u64,
+}
+
+impl Window {
+    /// Pages reached the disk. A rate, now and then.
+    fn add(&mut self, now: Instant, pages: u64) -> Option<f64> {
+        self.busy += now.saturating_duration_since(self.last);
+        self.pages += pages;
+        self.last = now;
+        if self.busy < WINDOW {
+            return None;
+        }
+        let measured = self.pages as f64 / self.busy.as_secs_f64();
+        (self.busy, self.pages) = (Duration::ZERO, 0);
+        Some(measured)
+    }
+}
+
 struct State {
     waiting: VecDeque<Waiter>,
     thresholds: Thresholds,
@@ -55,7 +77,7 @@ struct State {
     last: (Instant, u64),
     /// Pages a second.
     rate: Option<f64>,
-    window: (Instant, u64),
+    window: Window,
     progress: Instant,
     stalled: bool,
     stopped: bool,
@@ -92,7 +114,7 @@ impl Gate {
                 thresholds,
                 last: (now, 0),
                 rate: None,
-                window: (now, 0),
+                window: Window { last: now, busy: Duration::ZERO, pages: 0 },
                 progress: now,
                 stalled: false,
                 stopped: false,
@@ -130,7 +152,7 @@ impl Gate {
 
     /// The disk begins to work after a rest.
     pub(crate) fn begins(&self) {
-        self.state.lock().window = (Instant::now(), 0);
+        self.state.lock().window.last = Instant::now();
     }
 
     /// So many pages reached the disk.
@@ -139,12 +161,8 @@ impl Gate {
         let now = Instant::now();
         state.progress = now;
         state.stalled = false;
-        state.window.1 += pages.0;
-        let lasted = now - state.window.0;
-        if lasted >= WINDOW {
-            let measured = state.window.1 as f64 / lasted.as_secs_f64();
+        if let Some(measured) = state.window.add(now, pages.0) {
             state.rate = Some(state.rate.map_or(measured, |rate| f64::midpoint(rate, measured)));
-            state.window = (now, 0);
         }
         if !state.waiting.is_empty() {
             self.changed.notify_one();

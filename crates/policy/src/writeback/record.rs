@@ -20,6 +20,8 @@
 //! is whole of it can still be replayed, and who reads it is told.
 
 mod read;
+#[cfg(test)]
+mod tests;
 mod write;
 
 use thiserror::Error;
