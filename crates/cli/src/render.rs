@@ -1,5 +1,7 @@
 //! What people read: tables of a pool's state, and why a file is where it is. Pure: answers in, text out.
 
+pub(crate) mod write_back;
+
 use std::fmt::Write as _;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
@@ -37,6 +39,11 @@ pub(crate) fn status(status: &Status) -> String {
         let _ = writeln!(text, "{}", staging(area));
     }
     let _ = writeln!(text, "\n{}", branches(&status.branches));
+    let governed: Vec<_> =
+        status.branches.iter().filter_map(|it| Some((it.name.as_str(), it.write_back.as_ref()?))).collect();
+    if !governed.is_empty() {
+        let _ = writeln!(text, "{}", write_back::table(&governed));
+    }
     let _ = writeln!(text, "{}", rules(&status.rules));
     for warning in &status.warnings {
         let _ = writeln!(text, "warning: {}", visible(warning));

@@ -89,6 +89,14 @@ pub enum Error {
         /// Files that could not be moved.
         failed: u64,
     },
+    /// A branch's write-back cannot be governed so.
+    #[error("branch {name:?}: {reason}")]
+    WriteBack {
+        /// Name of the branch.
+        name: String,
+        /// Why.
+        reason: String,
+    },
     /// No such branch.
     #[error("no branch is called {name:?}; the branches are: {known}")]
     UnknownBranch {

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+pub use umbrella_governor::Status as GovernorStatus;
+use umbrella_governor::{GovernorError, Limits, Settings};
 use umbrella_policy::placement::spec::RulesSpec;
 use umbrella_units::{Amount, ByteSize};
 
@@ -84,6 +86,35 @@ pub struct BranchSpec {
     pub min_stay: Duration,
     /// Whether reads and writes may go to the branch past the daemon.
     pub passthrough: bool,
+    /// In which order dirty pages reach the disk; `None`: the kernel decides.
+    #[serde(default)]
+    pub write_back: Option<WriteBackSpec>,
+}
+
+/// How a branch's write-back is governed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WriteBackSpec {
+    /// The policy with its parameters: `zone_segment:alpha=50`.
+    pub policy: String,
+    /// Writers are held back so that no more than this is dirty; `None`: what the kernel leaves.
+    pub limit: Option<ByteSize>,
+    /// Write-back begins above this; `None`: half of the limit.
+    pub background: Option<ByteSize>,
+}
+
+impl WriteBackSpec {
+    /// The policy as it stands, automatic limits.
+    pub fn of(policy: &str) -> WriteBackSpec {
+        WriteBackSpec { policy: policy.to_owned(), limit: None, background: None }
+    }
+
+    /// What its governor is told; an error that names what is known for a policy or parameter that is not.
+    pub fn settings(&self) -> Result<Settings, GovernorError> {
+        let limits = Limits { limit: self.limit, background: self.background };
+        let settings = Settings { limits, ..Settings::parse(&self.policy)? };
+        settings.check()?;
+        Ok(settings)
+    }
 }
 
 /// What a listing does when one of its branches fails (UmbrellaFS: OR and AND semantics).

@@ -12,6 +12,7 @@ mod rules;
 mod status;
 mod sync;
 mod unmount;
+mod write_back;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -33,6 +34,7 @@ pub(crate) enum Command {
     Enforce(enforce::EnforceArgs),
     Branch(branch::BranchArgs),
     Rules(rules::RulesArgs),
+    WriteBack(write_back::WriteBackArgs),
     Disk(disk::DiskArgs),
     Lab(lab::LabArgs),
     Completions(completions::CompletionsArgs),
@@ -51,6 +53,7 @@ impl Command {
             Command::Enforce(args) => args.run(),
             Command::Branch(args) => args.run(),
             Command::Rules(args) => args.run(),
+            Command::WriteBack(args) => args.run(),
             Command::Disk(args) => args.run(verbose),
             Command::Lab(args) => args.run(),
             Command::Completions(args) => args.run(),

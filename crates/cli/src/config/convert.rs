@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use toml::Spanned;
 use umbrella_fs::spec::{
-    BranchSpec, EnforceSpec, LONGEST_NAME, OnBranchError, PoolSpec, StagingSpec, is_branch_name, is_name,
+    BranchSpec, EnforceSpec, LONGEST_NAME, OnBranchError, PoolSpec, StagingSpec, WriteBackSpec, is_branch_name, is_name,
 };
 use umbrella_policy::placement::spec::RulesSpec;
 use umbrella_units::{Amount, ByteSize};
@@ -25,6 +25,8 @@ const MOST_BRANCHES: usize = 1024;
 const DEFAULT_CACHE_TIMEOUT: Duration = Duration::from_secs(3600);
 const DEFAULT_PROBE: Duration = Duration::from_secs(5);
 const MOST_THREADS: i64 = 256;
+/// The write-back that nobody governs.
+const KERNEL: &str = "kernel";
 
 /// What conversion works with: the text, what went wrong so far, and the names of the branches.
 pub(super) struct Conversion {
@@ -168,7 +170,28 @@ fn branch_spec(c: &mut Conversion, name: String, branch: &BranchFile) -> BranchS
         require_mount: branch.require_mount,
         min_stay: c.complaints.duration("min_stay", branch.min_stay.as_ref(), Duration::ZERO),
         passthrough: branch.passthrough.unwrap_or(true),
+        write_back: write_back(c, branch),
     }
+}
+
+/// `write_back = "kernel"` is what a branch has that says nothing.
+fn write_back(c: &mut Conversion, branch: &BranchFile) -> Option<WriteBackSpec> {
+    let valid = "1 MiB or more (leave it out for what the kernel allows)";
+    let limit = c.complaints.size("write_back_limit", branch.write_back_limit.as_ref(), valid);
+    let background = c.complaints.size("write_back_background", branch.write_back_background.as_ref(), valid);
+    let policy = branch.write_back.as_ref().filter(|policy| policy.get_ref().trim() != KERNEL);
+    let Some(policy) = policy else {
+        let unused = branch.write_back_limit.as_ref().or(branch.write_back_background.as_ref());
+        if let Some(unused) = unused {
+            c.fail(unused.span(), Problem::LimitOfTheKernel);
+        }
+        return None;
+    };
+    let spec = WriteBackSpec { policy: policy.get_ref().trim().to_owned(), limit, background };
+    if let Err(error) = spec.settings() {
+        c.fail(policy.span(), Problem::WriteBack { reason: error.to_string() });
+    }
+    Some(spec)
 }
 
 /// The default list; the only branch when there is one.

@@ -65,6 +65,9 @@ pub(super) struct BranchFile {
     pub(super) require_mount: Option<bool>,
     pub(super) min_stay: Option<Spanned<Scalar>>,
     pub(super) passthrough: Option<bool>,
+    pub(super) write_back: Option<Spanned<String>>,
+    pub(super) write_back_limit: Option<Spanned<Scalar>>,
+    pub(super) write_back_background: Option<Spanned<Scalar>>,
 }
 
 /// `[[rule]]`: either `when`, `to` and `spill`, or `match`.

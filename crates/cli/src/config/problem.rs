@@ -55,6 +55,10 @@ pub(crate) enum Problem {
     DuplicateBranch { name: String, first_line: usize },
     #[error("a second rule {}; the first is at line {first_line}, and names must differ", quoted(name))]
     DuplicateRule { name: String, first_line: usize },
+    #[error("write_back: {reason}, or \"kernel\"")]
+    WriteBack { reason: String },
+    #[error("a limit is only kept where write_back names a policy (for example write_back = \"zone_segment\")")]
+    LimitOfTheKernel,
     #[error("branch {} stands twice in the list", quoted(name))]
     Repeated { name: String },
     #[error("{what} needs a name: 1 to {limit} characters, no slash, no control characters, no space at either end")]

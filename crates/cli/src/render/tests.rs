@@ -32,6 +32,7 @@ fn branch(name: &str) -> BranchStatus {
         },
         files_moved_in: 3,
         files_moved_out: 12,
+        write_back: None,
     }
 }
 

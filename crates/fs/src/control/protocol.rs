@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use umbrella_policy::placement::spec::RulesSpec;
 use umbrella_units::{ByteSize, Timestamp};
 
-use crate::spec::BranchSpec;
+use crate::spec::{BranchSpec, WriteBackSpec};
 
 /// A question or command.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -50,6 +50,27 @@ pub enum Request {
     },
     /// Make everything durable: staged files go to their branches, and every branch is synced. Answered with [`Answer::Ok`].
     Sync,
+    /// Answered with [`Answer::WriteBack`].
+    WriteBackShow {
+        /// Only this one.
+        branch: Option<String>,
+    },
+    /// Govern a branch's write-back so, until the pool is unmounted. Answered with [`Answer::Ok`].
+    WriteBackSet {
+        /// Name.
+        branch: String,
+        /// How; `None`: the kernel decides.
+        write_back: Option<WriteBackSpec>,
+    },
+    /// Record what a branch's policy sees and decides. Answered with [`Answer::Ok`].
+    WriteBackRecord {
+        /// Name.
+        branch: String,
+        /// A new file on the daemon's side, absolute; `None` ends the record.
+        file: Option<PathBuf>,
+        /// Its size at most.
+        most: ByteSize,
+    },
     /// Use these rules from now on. Answered with [`Answer::Ok`].
     RulesReload {
         /// The rules.
@@ -141,6 +162,11 @@ pub enum Answer {
     Branches {
         /// In the pool's order.
         branches: Vec<BranchStatus>,
+    },
+    /// See [`Request::WriteBackShow`].
+    WriteBack {
+        /// In the pool's order.
+        branches: Vec<WriteBackStatus>,
     },
     /// What a walk did.
     Enforce(EnforceSummary),
@@ -249,6 +275,18 @@ pub struct BranchStatus {
     pub files_moved_in: u64,
     /// Files that moved away since the mount.
     pub files_moved_out: u64,
+    /// How its write-back is governed; `None`: the kernel decides.
+    #[serde(default)]
+    pub write_back: Option<umbrella_governor::Status>,
+}
+
+/// The write-back of one branch.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WriteBackStatus {
+    /// Name.
+    pub branch: String,
+    /// `None`: the kernel decides.
+    pub governor: Option<umbrella_governor::Status>,
 }
 
 /// Whether a branch can be used.

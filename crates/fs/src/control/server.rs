@@ -50,6 +50,15 @@ impl Service for PoolService {
                 Answer::Ok
             }
             Request::BranchDrain { name } => Answer::Enforce(pool.drain(&name, &mut tell)?),
+            Request::WriteBackShow { branch } => Answer::WriteBack { branches: pool.write_back(branch.as_deref())? },
+            Request::WriteBackSet { branch, write_back } => {
+                pool.set_write_back(&branch, write_back)?;
+                Answer::Ok
+            }
+            Request::WriteBackRecord { branch, file, most } => {
+                pool.record_write_back(&branch, file.as_deref(), most)?;
+                Answer::Ok
+            }
             Request::RulesReload { rules } => {
                 pool.reload_rules(&rules)?;
                 Answer::Ok

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fuser::ReplyWrite;
 
 use super::Fuse;
-use super::answer::errno;
+use super::answer::{errno, wrote};
 use crate::handle::HandleId;
 
 /// What a write asks, besides its data.
@@ -35,7 +35,7 @@ impl Fuse {
             });
         }
         let before = match self.pool.write(handle, data, offset, drop_bits) {
-            Ok(written) if written == data.len() => return reply.written(written as u32),
+            Ok(written) if written == data.len() => return wrote(&self.pool, handle, written, reply),
             Ok(written) => written,
             Err(error) if error.is_full() => 0,
             Err(error) => return reply.error(errno(error)),

@@ -113,6 +113,7 @@ impl Pool {
             None if target.stat()?.kind != FileKind::File => return Err(OpError::Stale),
             None => target.reopen(OFlags::WRONLY | OFlags::NONBLOCK)?.truncate(size)?,
         }
+        self.note_truncated(target, size);
         if change.drop_set_id {
             drop_set_id(target)?;
         }

@@ -41,7 +41,9 @@ impl Pool {
         let _io = self.file_of(&handle)?.io.read();
         let file = handle.current();
         self.staged_read(&handle.node, file.branch.id);
-        file.read(buffer, offset)
+        let got = file.read(buffer, offset)?;
+        self.note_read(&file, offset, got);
+        Ok(got)
     }
 
     /// Writes what fits. `NoSpace` as an error means nothing was written: the caller may go on with `write_moving`.
@@ -65,6 +67,7 @@ impl Pool {
                 Err(error) => return Err(error),
             }
         }
+        self.note_written(&file, offset, done);
         handle.note_write();
         self.staged_wrote(&handle.node, file.branch.id, end);
         Ok(done)
@@ -125,6 +128,7 @@ impl Pool {
                 drop_set_id(&file)?;
             }
             file.fallocate(mode, offset, length)?;
+            self.note_allocated(&file, mode, offset, length);
             handle.note_write();
             self.staged_resized(&handle.node, file.branch.id, file.stat()?.size);
             Ok(())
@@ -176,6 +180,7 @@ impl Pool {
             }
             done => done?,
         };
+        self.note_written(&target, at, copied);
         if drop_bits {
             drop_set_id(&target)?;
         }
@@ -190,7 +195,8 @@ impl Pool {
         let left = self.leave_for_sync(&handle.node)?;
         {
             let _io = self.file_of(&handle)?.io.read();
-            handle.current().fsync(data_only && !left)?;
+            let file = handle.current();
+            self.syncing(&file, || file.fsync(data_only && !left))?;
         }
         if left { self.sync_names(&handle.node) } else { Ok(()) }
     }
@@ -227,7 +233,7 @@ impl Pool {
         for branch in self.branches.load().iter() {
             if let Some(online) = branch.online() {
                 let root = Arc::clone(&online.root);
-                branch.io(move |_| rustix::fs::syncfs(&*root))?;
+                self.syncing_all(branch.id, || Ok(branch.io(move |_| rustix::fs::syncfs(&*root))?))?;
             }
         }
         Ok(())

@@ -6,6 +6,7 @@
 //! - `attr`, `open`, `data`: changes and contents of one file
 //! - `place`: which branch; `mover`: whose turn it is; `transfer`: getting it there; `overflow`: when a branch is full; `enforce`: the whole tree
 //! - `staging`: new files that wait in memory
+//! - `govern`: write-back in the order of a policy
 //! - `admin`, `monitor`: branches that come and go; `report`: what `status` and `explain` say
 
 mod admin;
@@ -14,6 +15,7 @@ mod create;
 mod data;
 mod dirs;
 mod enforce;
+mod govern;
 mod lookup;
 mod monitor;
 mod mover;
@@ -105,6 +107,7 @@ pub struct Pool {
     /// Exclusive while a directory changes its place; shared by everything that resolves names.
     pub(crate) rename_lock: RwLock<()>,
     pub(crate) mover: mover::Mover,
+    pub(crate) governors: govern::Governors,
     pub(crate) metrics: Metrics,
     pub(crate) kernel: OnceLock<Box<dyn Kernel>>,
     /// Things a person should look at, by subject.
@@ -162,6 +165,7 @@ impl Pool {
             next_handle: AtomicU64::new(1),
             rename_lock: RwLock::new(()),
             mover: mover::Mover::new(),
+            governors: govern::Governors::default(),
             metrics: Metrics::default(),
             kernel: OnceLock::new(),
             warnings: Mutex::default(),

@@ -226,6 +226,7 @@ impl Pool {
                     state.names.clear();
                     state.unlinked = true;
                     self.unstage_deleted(other, state.backing.branch);
+                    self.note_gone(state.backing);
                     self.nodes.remove_backing(state.backing, other);
                     self.drop_number(number);
                 }

@@ -19,6 +19,7 @@ use crate::node::{Node, NodeId, path_of};
 impl Pool {
     /// The pool at a glance.
     pub fn status(&self) -> Status {
+        self.measure_write_back();
         let handles = self.open_handles();
         let passthrough = handles.iter().filter(|handle| handle.data == DataPath::Passthrough).count();
         Status {
@@ -42,7 +43,9 @@ impl Pool {
     pub fn branch_statuses(&self) -> Vec<BranchStatus> {
         let branches = self.branches.load();
         let shown = |branch: &&Arc<Branch>| !branch.spec.name.is_empty() && !self.is_staging(branch.id);
-        branches.iter().filter(shown).map(|branch| branch.status()).collect()
+        let status =
+            |branch: &Arc<Branch>| BranchStatus { write_back: self.write_back_of(branch.id), ..branch.status() };
+        branches.iter().filter(shown).map(status).collect()
     }
 
     fn rule_statuses(&self) -> Vec<RuleStatus> {

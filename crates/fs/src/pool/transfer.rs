@@ -178,6 +178,7 @@ impl Pool {
         state.backing = Backing { branch: target, dev: online.dev, ino: copied.target.ino };
         self.nodes.add_backing(state.backing, node);
         drop(state);
+        self.note_gone(old);
         self.nodes.remove_backing(old, node);
         Ok(copied.bytes)
     }
@@ -342,6 +343,7 @@ impl Pool {
             handle.file.store(Arc::new(file));
         }
         drop(state);
+        self.note_gone(backing);
         self.nodes.remove_backing(backing, node);
         Ok(())
     }

@@ -151,6 +151,7 @@ pub(crate) fn assemble(root: &Path, rules: usize, staging: Option<StagingSpec>) 
         require_mount: None,
         min_stay: Duration::ZERO,
         passthrough: true,
+        write_back: None,
     };
     let spec = PoolSpec {
         mount: PathBuf::from("/srv/model"),

@@ -95,6 +95,7 @@ fn branch_spec(path: PathBuf) -> BranchSpec {
         require_mount: Some(false),
         min_stay: std::time::Duration::ZERO,
         passthrough: false,
+        write_back: None,
     }
 }
 
