@@ -1,4 +1,4 @@
-//! What the pool does with files and branches: placement, relocation, overflow, the enforcer, branches that come and go,
+//! What the pool does with files and branches: placement, relocation, overflow, the enforcer, branches that come and go, staging,
 //! and the binary itself.
 #![allow(
     clippy::large_stack_arrays,
@@ -13,6 +13,7 @@ mod enforcing;
 mod failures;
 mod overflow;
 mod placement;
+mod staging;
 #[path = "../support/mod.rs"]
 mod support;
 
