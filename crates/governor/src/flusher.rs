@@ -131,7 +131,9 @@ impl Flusher<'_> {
         state.rest();
         if !self.shared.is_stopping() {
             let patience = if state.ledger.dirty().0 > 0 || state.ledger.record_waiting() > 0 { 1 } else { 60 };
+            state.resting = true;
             self.shared.work.wait_for(&mut state, Duration::from_secs(patience));
+            state.resting = false;
         }
     }
 

@@ -177,7 +177,6 @@ impl Governor {
     /// The last name of a file is gone and nobody has it open, or it was moved to another file system.
     pub fn deleted(&self, file: FileId) {
         self.change(|state| state.deleted(self.shared.now(), file));
-        self.shared.work.notify_one();
     }
 
     /// What was written up to now. To be taken before a sync begins, so that what is written meanwhile is not taken for synced.

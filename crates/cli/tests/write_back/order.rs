@@ -1,0 +1,127 @@
+//! The order in which pages reach a device, seen by the device itself.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rand::seq::SliceRandom;
+use rand::{SeedableRng, rngs::StdRng};
+use umbrella_block::memory::Memory;
+use umbrella_block::record::{Action, DeviceNo, Journal, Recorder};
+use umbrella_block::serve::loop_device::{AttachOptions, LoopDevice};
+use umbrella_block::serve::loop_file::LoopFile;
+use umbrella_governor::{FileRef, Governor, Limits, PageRange, Settings};
+use umbrella_units::{ByteSize, FileId};
+
+use super::support::{KIB, MIB, disk::unmount, eventually, run, temp_dir};
+
+/// ext4 on a device that remembers its writes. Dropped from the top down.
+struct Remembering {
+    at: PathBuf,
+    journal: Arc<Journal>,
+    parts: Option<(LoopDevice, LoopFile)>,
+    _folder: tempfile::TempDir,
+}
+
+impl Remembering {
+    fn new() -> Remembering {
+        super::support::require_root_and_fuse();
+        let folder = temp_dir("order");
+        let (below, at) = (folder.path().join("below"), folder.path().join("mnt"));
+        fs::create_dir(&below).and_then(|()| fs::create_dir(&at)).expect("folders");
+        let journal = Journal::new();
+        let device = Recorder::new(Memory::new(ByteSize(256 * MIB)), DeviceNo(0), Arc::clone(&journal));
+        let options = AttachOptions { scheduler: Some("none".to_owned()), ..AttachOptions::default() };
+        let file = LoopFile::mount(Arc::new(device), &below, options.access).expect("the file is mounted");
+        let device = LoopDevice::attach(&file.path(), &options).expect("it is attached");
+        run(
+            "mkfs.ext4",
+            ["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"]
+                .iter()
+                .map(std::ffi::OsString::from)
+                .chain([device.path().into()]),
+        );
+        run("mount", [device.path(), at.as_path()]);
+        Remembering { at, journal, parts: Some((device, file)), _folder: folder }
+    }
+
+    /// First sectors of the writes of at least a page since `from` writes ago, in the order in which they came.
+    fn writes(&self, from: usize) -> Vec<u64> {
+        let recording = self.journal.recording();
+        let changes = recording.changes().iter().skip(from);
+        changes
+            .filter_map(|change| if let Action::Write { at, .. } = &change.action { Some(at.0) } else { None })
+            .collect()
+    }
+
+    fn now(&self) -> usize {
+        self.journal.recording().changes().len()
+    }
+}
+
+impl Drop for Remembering {
+    fn drop(&mut self) {
+        unmount(&self.at);
+        if let Some((mut device, mut file)) = self.parts.take() {
+            device.detach().expect("nobody uses it");
+            file.unmount().expect("nobody uses it");
+        }
+    }
+}
+
+/// Overwrites every other block of 16 KiB of a file in random order, lets a governor write back what it wants, and gives the writes that the
+/// device saw of it.
+fn order_of(policy: &str, seed: u64) -> Vec<u64> {
+    const BLOCKS: u64 = 1024;
+    let disk = Remembering::new();
+    let path = disk.at.join("file");
+    let file = File::create(&path).expect("a file");
+    file.write_all_at(&vec![1; (32 * MIB) as usize], 0).expect("there is room");
+    file.sync_all().expect("it is written");
+    // What is cached in large pieces is written back in large pieces.
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("it is forgotten");
+    drop(file);
+    let file = File::options().write(true).open(&path).expect("opens");
+    let root = File::open(&disk.at).expect("opens");
+    let limits = Limits { limit: Some(ByteSize(64 * MIB)), background: Some(ByteSize(48 * MIB)) };
+    let settings = Settings { limits, ..Settings::parse(policy).expect("a policy") };
+    let governor = Governor::start(root.into(), settings).expect("starts");
+    let id = FileId(rustix::fs::fstat(&file).expect("stat").st_ino);
+
+    let mut blocks: Vec<u64> = (0..BLOCKS).collect();
+    blocks.shuffle(&mut StdRng::seed_from_u64(seed));
+    for block in blocks {
+        let offset = block * 32 * KIB;
+        file.write_all_at(&vec![2; 16 * KIB as usize], offset).expect("there is room");
+        use std::os::fd::AsFd;
+        governor.wrote(id, FileRef::Open(file.as_fd()), PageRange::of_bytes(offset, 16 * KIB));
+    }
+    assert_eq!(governor.status().dirty, ByteSize(16 * MIB), "nothing is written back below the threshold");
+    let before = disk.now();
+    governor.set_limits(Limits { limit: Some(ByteSize(2 * MIB)), background: Some(ByteSize(MIB)) }).expect("possible");
+    eventually("what is above the threshold is written back", || {
+        let status = governor.status();
+        status.dirty.0 <= MIB && status.in_flight.0 == 0
+    });
+    governor.stop();
+    let writes = disk.writes(before);
+    drop((governor, file));
+    writes
+}
+
+/// The share of writes that lie before the one before them.
+fn descents(writes: &[u64]) -> f64 {
+    writes.windows(2).filter(|pair| pair[1] < pair[0]).count() as f64 / (writes.len().max(2) - 1) as f64
+}
+
+#[test]
+fn pages_reach_the_device_in_the_order_of_the_policy() {
+    let seed = 11;
+    let (swept, as_written) = (order_of("cscan", seed), order_of("lrw", seed));
+    println!("seed {seed}: descents {:.3} with cscan, {:.3} with lrw", descents(&swept), descents(&as_written));
+    assert!(swept.len() > 500 && as_written.len() > 500, "{} and {} writes", swept.len(), as_written.len());
+    // A few change places below: several are on their way at once. The journal of ext4 writes elsewhere.
+    assert!(descents(&swept) < 0.1, "cscan goes one way");
+    assert!(descents(&as_written) > 0.3, "lrw writes in the order of the writers, which is random");
+}
