@@ -60,7 +60,7 @@ impl Btf {
 
     /// None when the bytes are not type information that this reader knows.
     pub(super) fn parse(bytes: Vec<u8>) -> Option<Btf> {
-        let word = |at: usize| Some(usize::try_from(word_at(&bytes, at)?).ok()?);
+        let word = |at: usize| usize::try_from(word_at(&bytes, at)?).ok();
         if u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?) != MAGIC {
             return None;
         }
@@ -124,7 +124,8 @@ impl Btf {
     fn member(&self, holder: Type, name: &str, depth: usize) -> Option<u32> {
         for item in 0..holder.items {
             let at = holder.at + HEAD + item * MEMBER;
-            let (place, id, word) = (word_at(&self.bytes, at)?, word_at(&self.bytes, at + 4)?, word_at(&self.bytes, at + 8)?);
+            let (place, id, word) =
+                (word_at(&self.bytes, at)?, word_at(&self.bytes, at + 4)?, word_at(&self.bytes, at + 8)?);
             let bits = if holder.flag { word & 0x00ff_ffff } else { word };
             let place = usize::try_from(place).ok()?;
             if self.is_named(place, name) {

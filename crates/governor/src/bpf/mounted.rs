@@ -100,6 +100,8 @@ enum Template {
 const SHORT: i32 = 1;
 const LONG: i32 = 0x81;
 const SUBVOLUME: i32 = 0x4d;
+/// The first inode of a subvolume of btrfs that is a file.
+const FIRST_FREE: u64 = 256;
 
 impl Template {
     /// From the handle of the root, whose number is known.
@@ -121,6 +123,8 @@ impl Template {
         let (kind, bytes) = match self {
             Template::Short => (SHORT, [u32::try_from(file.0).ok()?.to_ne_bytes(), generation].concat()),
             Template::Long => (LONG, [&long[..], &generation].concat()),
+            // What is below holds the tree's own blocks.
+            Template::Subvolume(_) if file.0 < FIRST_FREE => return None,
             Template::Subvolume(root) => (SUBVOLUME, [&long[..], &root.to_ne_bytes(), &generation].concat()),
         };
         Some(FileHandle { kind, bytes: bytes.into() })

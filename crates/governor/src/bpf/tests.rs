@@ -137,8 +137,14 @@ fn instructions_are_written_as_the_kernel_reads_them() {
 #[test]
 fn a_record_says_what_the_program_wrote() {
     let record = |what: u32| -> Vec<u8> {
-        [&7_u64.to_ne_bytes()[..], &3_u32.to_ne_bytes(), &what.to_ne_bytes(), &40_u64.to_ne_bytes(), &9_u64.to_ne_bytes()]
-            .concat()
+        [
+            &7_u64.to_ne_bytes()[..],
+            &3_u32.to_ne_bytes(),
+            &what.to_ne_bytes(),
+            &40_u64.to_ne_bytes(),
+            &9_u64.to_ne_bytes(),
+        ]
+        .concat()
     };
     assert_eq!(record(0).len(), RECORD);
     let file = FileKey { file: FileId(7), generation: 3 };

@@ -32,7 +32,7 @@ use super::source::{FileKey, Lost, Seen, Source};
 use crate::{FileHandle, FileRef, Governor, GovernorError, PageRange, Settings, Status, sys};
 
 /// Files that are remembered.
-const MOST_FILES: usize = 256 << 10;
+const MOST_FILES: usize = 64 << 10;
 /// Dirty pages that are remembered: 32 GiB.
 const MOST_PAGES: u64 = 8 << 20;
 /// What is taken from the ring before the rest has its turn.
@@ -139,6 +139,8 @@ pub struct Watch {
     lost: Lost,
     checked: Instant,
     busy: bool,
+    /// Nothing more can be remembered.
+    full: bool,
     _lock: OwnedFd,
 }
 
@@ -179,6 +181,7 @@ impl Watch {
             lost: Lost::default(),
             checked: Instant::now(),
             busy: false,
+            full: false,
             _lock: lock,
         })
     }
@@ -207,6 +210,7 @@ impl Watch {
                 return Err(WatchError::Unmounted { path: self.mounted.path().to_owned() });
             }
             self.check();
+            self.full = self.governor.status().dirty.0 / PAGE_BYTES >= MOST_PAGES;
             self.checked = Instant::now();
         }
         Ok(())
@@ -256,9 +260,13 @@ impl Watch {
             self.governor.deleted(file.file);
             self.files.remove(&file.file);
         }
-        if !self.files.contains_key(&file.file) && !self.remember(file) {
-            self.told.ignored.0 += range.pages.0 * PAGE_BYTES;
-            return;
+        if !self.files.contains_key(&file.file) {
+            let Some(handle) = self.mounted.handle(file) else { return };
+            if self.full || self.files.len() >= MOST_FILES {
+                self.told.ignored.0 += range.pages.0 * PAGE_BYTES;
+                return;
+            }
+            self.remember(file, handle);
         }
         if let Some(known) = self.files.get_mut(&file.file) {
             known.end = known.end.max(range.end());
@@ -266,19 +274,11 @@ impl Watch {
         }
     }
 
-    fn remember(&mut self, file: FileKey) -> bool {
-        let full = self.files.len() >= MOST_FILES || self.governor.status().dirty.0 / PAGE_BYTES >= MOST_PAGES;
-        let Some(handle) = self.mounted.handle(file).filter(|_| !full) else { return false };
-        let known = Known {
-            generation: file.generation,
-            handle,
-            end: PageIndex(0),
-            suspect: false,
-            checked: Instant::now(),
-        };
+    fn remember(&mut self, file: FileKey, handle: FileHandle) {
+        let known =
+            Known { generation: file.generation, handle, end: PageIndex(0), suspect: false, checked: Instant::now() };
         self.files.insert(file.file, known);
         self.turns.push_back(file);
-        true
     }
 
     fn suspect(&mut self, file: FileKey) {
@@ -355,13 +355,14 @@ impl Watch {
         let Some(known) = self.known(file) else { return };
         known.checked = Instant::now();
         let (handle, end) = (known.handle.clone(), known.end);
+        let mark = self.governor.mark();
         match self.look_at(&handle, file.file, end) {
             Ok(Found::Gone) => {
                 self.governor.deleted(file.file);
                 self.files.remove(&file.file);
             }
             Ok(Found::Clean) => {
-                self.governor.synced(file.file);
+                self.governor.synced(file.file, mark);
                 self.files.remove(&file.file);
             }
             Ok(Found::Dirty) => {}

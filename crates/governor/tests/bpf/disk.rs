@@ -11,25 +11,28 @@ use tempfile::TempDir;
 const MIB: u64 = 1 << 20;
 
 /// A mounted file system.
-pub struct Disk {
+pub(crate) struct Disk {
     dir: TempDir,
 }
 
 impl Disk {
-    pub fn ext4() -> Disk {
+    pub(crate) fn ext4() -> Disk {
         Disk::new("ext4", 256 * MIB, &["-q", "-F", "-E", "lazy_itable_init=0,nodiscard"])
     }
 
-    pub fn xfs() -> Disk {
+    pub(crate) fn xfs() -> Disk {
         Disk::new("xfs", 320 * MIB, &["-q", "-f"])
     }
 
-    pub fn btrfs() -> Disk {
+    pub(crate) fn btrfs() -> Disk {
         Disk::new("btrfs", 512 * MIB, &["-q", "-f"])
     }
 
     fn new(kind: &str, size: u64, options: &[&str]) -> Disk {
-        assert!(rustix::process::geteuid().is_root(), "this test mounts file systems: run it as root (`make test` does)");
+        assert!(
+            rustix::process::geteuid().is_root(),
+            "this test mounts file systems: run it as root (`make test` does)"
+        );
         let base = std::env::var_os("UMBRELLA_TEST_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
         let dir = tempfile::Builder::new().prefix("umbrella-bpf-").tempdir_in(base).expect("a folder");
         let disk = Disk { dir };
@@ -48,16 +51,16 @@ impl Disk {
         disk
     }
 
-    pub fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         self.dir.path().join("mnt")
     }
 
-    pub fn join(&self, name: &str) -> PathBuf {
+    pub(crate) fn join(&self, name: &str) -> PathBuf {
         self.path().join(name)
     }
 
     /// A folder for locks, not on the disk.
-    pub fn run_dir(&self) -> PathBuf {
+    pub(crate) fn run_dir(&self) -> PathBuf {
         self.dir.path().join("run")
     }
 }
@@ -84,7 +87,7 @@ fn run<'a>(program: &str, args: impl IntoIterator<Item = &'a OsStr>) {
 }
 
 /// Whether it becomes true within this time.
-pub fn eventually(most: Duration, mut is_so: impl FnMut() -> bool) -> bool {
+pub(crate) fn eventually(most: Duration, mut is_so: impl FnMut() -> bool) -> bool {
     let begun = Instant::now();
     loop {
         if is_so() {
@@ -98,14 +101,14 @@ pub fn eventually(most: Duration, mut is_so: impl FnMut() -> bool) -> bool {
 }
 
 /// Pages of a file that are dirty, one by one, as cachestat(2) says.
-pub fn dirty_pages(path: &Path) -> Vec<u64> {
+pub(crate) fn dirty_pages(path: &Path) -> Vec<u64> {
     let file = File::open(path).expect("opens");
     let pages = file.metadata().expect("has a size").len().div_ceil(4096);
     (0..pages).filter(|page| dirty_in(&file, *page, 1) > 0).collect()
 }
 
 /// How many pages of a file are dirty.
-pub fn dirty_count(path: &Path) -> u64 {
+pub(crate) fn dirty_count(path: &Path) -> u64 {
     let file = File::open(path).expect("opens");
     let pages = file.metadata().expect("has a size").len().div_ceil(4096);
     dirty_in(&file, 0, pages)

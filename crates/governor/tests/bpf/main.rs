@@ -40,9 +40,10 @@ fn watch(disk: &Disk, ring: ByteSize) -> Option<Watch> {
 
 fn told_if_missing<T>(got: Result<T, BpfError>) -> Option<T> {
     let known = fs::read_to_string("/sys/kernel/tracing/available_events").unwrap_or_default();
-    let lacking = known.is_empty() || !["writeback:writeback_dirty_folio", "writeback:sb_clear_inode_writeback"]
-        .iter()
-        .all(|name| known.lines().any(|line| line == *name));
+    let lacking = known.is_empty()
+        || !["writeback:writeback_dirty_folio", "writeback:sb_clear_inode_writeback"]
+            .iter()
+            .all(|name| known.lines().any(|line| line == *name));
     match got {
         Err(error @ (BpfError::NoTracepoint { .. } | BpfError::NoTypes { .. } | BpfError::NoBpf)) if lacking => {
             let text = error.to_string();
@@ -119,7 +120,8 @@ fn on_btrfs_exactly_the_pages_that_are_dirty_are_seen() {
     }
     let found = pages_of(&disk.join("file"));
     assert!(found.len() >= 50, "only {} pages dirty", found.len());
-    assert_eq!(seen(&mut source), found);
+    // Inode 1 is that of the tree's own blocks.
+    assert_eq!(seen(&mut source).into_iter().filter(|(ino, _)| *ino >= 256).collect::<BTreeSet<_>>(), found);
 }
 
 #[test]
@@ -258,7 +260,10 @@ fn a_second_governor_of_the_same_file_system_is_refused() {
         Watch::start(&disk.path(), settings, RING, &disk.run_dir())
     };
     let error = again().err().expect("is refused");
-    assert!(matches!(&error, WatchError::Governed { holder, .. } if *holder == std::process::id().to_string()), "{error}");
+    assert!(
+        matches!(&error, WatchError::Governed { holder, .. } if *holder == std::process::id().to_string()),
+        "{error}"
+    );
     drop(first);
     again().expect("is free again");
 }
