@@ -15,6 +15,8 @@ mod disk;
 mod host;
 #[path = "live/kernel.rs"]
 mod kernel;
+#[path = "live/layout.rs"]
+mod layout;
 #[path = "live/measure.rs"]
 mod measure;
 #[path = "live/place.rs"]
@@ -23,16 +25,20 @@ mod place;
 mod prediction;
 #[path = "live/programs.rs"]
 mod programs;
-#[path = "live/random_files.rs"]
-mod random_files;
 #[path = "live/report.rs"]
 mod report;
+#[path = "live/scenarios.rs"]
+mod scenarios;
 #[path = "live/sizes.rs"]
 mod sizes;
 #[path = "live/stack.rs"]
 mod stack;
+#[path = "live/staging.rs"]
+mod staging;
 #[path = "live/steps.rs"]
 mod steps;
+#[path = "live/workloads.rs"]
+mod workloads;
 #[path = "live/write_back.rs"]
 mod write_back;
 
@@ -70,9 +76,12 @@ fn run(args: &Args) -> Result<Report> {
     // Before any thread exists: a mount namespace belongs to a thread.
     host::enter_private_mounts()?;
     host::start_guard().context("cannot watch for signals")?;
+    host::allow_open_files(steps::OPEN_FILES as u64 + 256)?;
     let keeper = Keeper::new()?;
     let place = args.place()?;
     match &args.bench {
         Bench::WriteBack(options) => write_back::run(args, options, &place, &keeper),
+        Bench::Staging(options) => staging::run(args, options, &place, &keeper),
+        Bench::Scenarios => scenarios::run(args, &place, &keeper),
     }
 }

@@ -5,7 +5,7 @@
 //! disks, so that calls that hang in them return.
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use nix::mount::{MntFlags, MsFlags, umount2};
 use nix::sched::CloneFlags;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, getrlimit, pidfd_open, pidfd_send_signal, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -154,6 +154,62 @@ impl Drop for Deadline {
         DEADLINE.store(0, Ordering::SeqCst);
         EXPIRED.store(false, Ordering::SeqCst);
     }
+}
+
+/// Runs a program until it has printed `mark`; stops it there, `look`s, and ends it.
+pub(crate) fn run_until(
+    command: &mut Command,
+    input: &str,
+    mark: &str,
+    look: impl FnOnce() -> Result<()>,
+) -> Result<()> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let mut child = command
+        .process_group(0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .with_context(|| format!("cannot start {name}"))?;
+    set_program(Some(&child))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A program that ends early says why in its status.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    let mut printed = String::new();
+    let mut piece = [0; 256];
+    let mut stdout = child.stdout.take().context("a program without an output")?;
+    while !printed.contains(mark) {
+        let length = stdout.read(&mut piece).with_context(|| format!("cannot read what {name} prints"))?;
+        if length == 0 {
+            break;
+        }
+        printed += &String::from_utf8_lossy(&piece[..length]);
+    }
+    let pidfd = watch(&child)?;
+    let looked = if printed.contains(mark) {
+        // It has ended already, or does not go on.
+        let _ = pidfd_send_signal(&pidfd, Signal::STOP);
+        look()
+    } else {
+        Err(anyhow::anyhow!("{name} ended before it printed {mark:?}"))
+    };
+    let _ = pidfd_send_signal(&pidfd, Signal::KILL);
+    let ended = child.wait();
+    set_program(None)?;
+    ended.with_context(|| format!("cannot wait for {name}"))?;
+    check()?;
+    looked
+}
+
+/// Lets this process have so many files open.
+pub(crate) fn allow_open_files(count: u64) -> Result<()> {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.map_or(count, |maximum| maximum.min(count));
+    if limit.current.is_some_and(|current| current < wanted) {
+        setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limit }).context("cannot open so many files")?;
+    }
+    Ok(())
 }
 
 /// Runs a program to its end, out of reach of the terminal's Ctrl-C (the guard forwards it).

@@ -1,18 +1,19 @@
 //! The command line.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::{Parser, Subcommand};
 use umbrella_units::ByteSize;
 
+use crate::host;
 use crate::place::Place;
 use crate::sizes::Sizes;
-use crate::write_back;
+use crate::{staging, write_back};
 
 const SCALE: f64 = 1.0 / 8.0;
-const QUICK_SCALE: f64 = 1.0 / 32.0;
 const SPEED: f64 = 5.0;
 const QUICK_SPEED: f64 = 10.0;
 const ROUNDS: u32 = 3;
@@ -23,9 +24,9 @@ const ROUNDS: u32 = 3;
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) bench: Bench,
-    /// Share of the papers' sizes, memory included [default: 0.125, with --quick 0.03125]
-    #[arg(long, global = true, value_name = "SHARE", value_parser = share)]
-    scale: Option<f64>,
+    /// Share of the papers' sizes, memory included
+    #[arg(long, global = true, value_name = "SHARE", value_parser = share, default_value_t = SCALE)]
+    scale: f64,
     /// How often each system is measured [default: 3, with --quick 1]
     #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
@@ -36,7 +37,7 @@ pub(crate) struct Args {
     #[arg(long, global = true, value_name = "TIMES", value_parser = speed)]
     speed: Option<f64>,
     /// What the file systems are made for; the images are sparse
-    #[arg(long, global = true, value_name = "SIZE", default_value = "32GiB")]
+    #[arg(long, global = true, value_name = "SIZE", default_value = "16GiB")]
     disk_size: ByteSize,
     /// Only these workloads (see the table's own names)
     #[arg(long, global = true, value_name = "NAME", value_delimiter = ',')]
@@ -60,15 +61,47 @@ pub(crate) struct Args {
 pub(crate) enum Bench {
     /// Write-back policies against the kernel's own write-back on the same mount
     WriteBack(write_back::Options),
+    /// Staging of new files against the file system without it
+    Staging(staging::Options),
+    /// Files on the disk that suits them, and a policy for each disk
+    Scenarios,
 }
 
 impl Args {
-    pub(crate) fn sizes(&self) -> Sizes {
-        Sizes { scale: self.scale.unwrap_or(if self.quick { QUICK_SCALE } else { SCALE }) }
+    /// Of a paper whose machine has so much memory.
+    pub(crate) fn sizes(&self, full_memory: ByteSize) -> Sizes {
+        Sizes { scale: self.scale, full_memory }
     }
 
     pub(crate) fn rounds(&self) -> u32 {
         self.rounds.unwrap_or(if self.quick { 1 } else { ROUNDS })
+    }
+
+    /// What the report says of a run.
+    pub(crate) fn setting(&self, sizes: &Sizes) -> BTreeMap<&'static str, String> {
+        BTreeMap::from([
+            ("scale", self.scale.to_string()),
+            ("speed", self.speed().to_string()),
+            ("rounds", self.rounds().to_string()),
+            ("dirty at most", sizes.foreground().to_string()),
+            ("load at the start", format!("{:.1}", host::load_average())),
+        ])
+    }
+
+    /// Fails when a workload was asked for that is none of these.
+    pub(crate) fn check_only(&self, known: &[&str]) -> Result<()> {
+        let unknown = self.only.iter().find(|only| !known.contains(&only.as_str()));
+        ensure!(
+            unknown.is_none(),
+            "no such workload: {}; known are {}",
+            unknown.map_or("", String::as_str),
+            known.join(", ")
+        );
+        Ok(())
+    }
+
+    fn speed(&self) -> f64 {
+        self.speed.unwrap_or(if self.quick { QUICK_SPEED } else { SPEED })
     }
 
     /// Whether the workload was asked for.
@@ -77,8 +110,7 @@ impl Args {
     }
 
     pub(crate) fn place(&self) -> Result<Place> {
-        let speed = self.speed.unwrap_or(if self.quick { QUICK_SPEED } else { SPEED });
-        Place::new(self.image_dir.as_deref(), speed, self.disk_size, Duration::from_secs(self.limit))
+        Place::new(self.image_dir.as_deref(), self.speed(), self.disk_size, Duration::from_secs(self.limit))
     }
 }
 

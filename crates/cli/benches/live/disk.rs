@@ -15,6 +15,7 @@ use serde::Deserialize;
 use crate::daemon::Daemon;
 use crate::host;
 use crate::place::Place;
+use crate::stack::BRANCH;
 
 const UMBRELLA: &str = env!("CARGO_BIN_EXE_umbrella");
 const UUID: &str = "a5a5a5a5-0000-4000-8000-000000000002";
@@ -146,18 +147,23 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    /// Makes it, on a plain loop device: `fill` is given the root of the file system.
-    pub(crate) fn make(place: &Place, fill: impl FnOnce(&Path) -> Result<()>) -> Result<Self> {
-        let path = place.images().join("prepared.ext4");
-        File::create(&path)?.set_len(place.disk_size.0).context("cannot size the image")?;
-        let options = format!("nodiscard,lazy_itable_init=1,lazy_journal_init=1,hash_seed={UUID}");
-        host::run(Command::new("mkfs.ext4").args(["-q", "-F", "-U", UUID, "-E", &options]).arg(&path))?;
-        let root = place.base().join("prepared");
-        fs::create_dir_all(&root)?;
-        host::run(Command::new("mount").args(["-o", "loop,noinit_itable"]).arg(&path).arg(&root))?;
-        let filled = fill(&root).and_then(|()| sync(&root));
-        host::unmount(&root);
-        filled.map(|()| Self { path })
+    /// Makes one, on a plain loop device: `fill` is given the folder for files.
+    pub(crate) fn make(place: &Place, name: &str, fill: impl FnOnce(&Path) -> Result<()>) -> Result<Self> {
+        let filler = Filler::start(place, name)?;
+        fill(&filler.folder()).and_then(|()| sync(&filler.root))?;
+        Ok(Self { path: filler.path.clone() })
+    }
+
+    /// Makes one for each name; `fill` is given the folder for files of each.
+    pub(crate) fn make_all(
+        place: &Place,
+        names: &[&str],
+        fill: impl FnOnce(&[PathBuf]) -> Result<()>,
+    ) -> Result<Vec<Self>> {
+        let fillers: Vec<Filler> = names.iter().map(|name| Filler::start(place, name)).collect::<Result<_>>()?;
+        fill(&fillers.iter().map(Filler::folder).collect::<Vec<_>>())?;
+        fillers.iter().try_for_each(|filler| sync(&filler.root))?;
+        Ok(fillers.iter().map(|filler| Self { path: filler.path.clone() }).collect())
     }
 
     /// A copy for one run.
@@ -165,5 +171,36 @@ impl Image {
         let copy = place.images().join(format!("{name}.img"));
         host::run(Command::new("cp").arg("--sparse=always").arg(&self.path).arg(&copy))?;
         Ok(copy)
+    }
+}
+
+/// An image that is being filled; unmounted when dropped.
+struct Filler {
+    path: PathBuf,
+    root: PathBuf,
+}
+
+impl Filler {
+    fn start(place: &Place, name: &str) -> Result<Self> {
+        let path = place.images().join(format!("{name}.ext4"));
+        File::create(&path)?.set_len(place.disk_size.0).context("cannot size the image")?;
+        let options = format!("nodiscard,lazy_itable_init=1,lazy_journal_init=1,hash_seed={UUID}");
+        host::run(Command::new("mkfs.ext4").args(["-q", "-F", "-U", UUID, "-E", &options]).arg(&path))?;
+        let root = place.base().join(format!("{name}.filled"));
+        fs::create_dir_all(&root)?;
+        host::run(Command::new("mount").args(["-o", "loop,noinit_itable"]).arg(&path).arg(&root))?;
+        let filler = Self { path, root };
+        fs::create_dir(filler.folder())?;
+        Ok(filler)
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.root.join(BRANCH)
+    }
+}
+
+impl Drop for Filler {
+    fn drop(&mut self) {
+        host::unmount(&self.root);
     }
 }

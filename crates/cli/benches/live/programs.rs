@@ -45,6 +45,13 @@ impl Postmark {
     }
 }
 
+impl Postmark {
+    /// Runs it up to where it begins to delete what is left; then `look`s, and ends it.
+    pub(crate) fn run_until_deletion(&self, root: &Path, look: impl FnOnce() -> Result<()>) -> Result<()> {
+        host::run_until(&mut Command::new("postmark"), &self.script(root), "Deleting files", look)
+    }
+}
+
 /// The real dbench with Debian's load file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Dbench {

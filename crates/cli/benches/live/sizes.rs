@@ -1,4 +1,4 @@
-//! How large everything is: TESA's machine and workloads, shrunk together.
+//! How large everything is: the papers' machines and workloads, shrunk together.
 
 use std::time::Duration;
 
@@ -7,9 +7,6 @@ use umbrella_units::ByteSize;
 use crate::kernel::WriteBackSettings;
 use crate::place::Place;
 
-const GIB: u64 = 1 << 30;
-/// TESA, section IV: the memory of the machine.
-const MEMORY: u64 = GIB;
 /// Linux 2.6.12: in percent of memory.
 const BACKGROUND: u64 = 10;
 const FOREGROUND: u64 = 40;
@@ -23,6 +20,8 @@ const OUT_OF_THE_WAY: u64 = 2;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sizes {
     pub(crate) scale: f64,
+    /// The memory of the paper's machine.
+    pub(crate) full_memory: ByteSize,
 }
 
 impl Sizes {
@@ -36,9 +35,9 @@ impl Sizes {
         ByteSize(self.count(full / 4096) * 4096)
     }
 
-    /// The memory of the machine.
+    /// The memory of the machine, shrunk.
     pub(crate) fn memory(&self) -> ByteSize {
-        self.bytes(MEMORY)
+        self.bytes(self.full_memory.0)
     }
 
     /// Above this dirty data is written in the background.

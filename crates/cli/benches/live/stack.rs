@@ -26,8 +26,8 @@ pub(crate) struct System {
 /// The configuration of a mount, as far as systems differ.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Pool {
-    /// Lines of each `[[branch]]`.
-    pub(crate) branch: String,
+    /// Lines of each `[[branch]]`, in order; nothing where there are none.
+    pub(crate) branches: Vec<String>,
     /// Tables: rules, staging.
     pub(crate) tables: String,
     /// Branches for what no rule names; nothing: all, in order.
@@ -117,13 +117,14 @@ fn configuration(mount: &Path, disks: &[EmulatedDisk], pool: &Pool) -> String {
     let default: Vec<&str> =
         if pool.default.is_empty() { all.iter().map(String::as_str).collect() } else { pool.default.clone() };
     let mut text = format!("mount = \"{}\"\ndefault = {default:?}\n", mount.display());
-    for (name, disk) in all.iter().zip(disks) {
+    for (number, (name, disk)) in all.iter().zip(disks).enumerate() {
+        let lines = pool.branches.get(number).map_or("", String::as_str);
         let path = disk.root().join(BRANCH);
         let _ = writeln!(
             text,
             "[[branch]]\nname = \"{name}\"\npath = \"{}\"\nheadroom = \"1MiB\"\n{}",
             path.display(),
-            pool.branch
+            lines
         );
     }
     text + &pool.tables

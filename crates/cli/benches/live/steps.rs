@@ -17,7 +17,7 @@ use crate::{disk, host};
 /// The largest read or write call.
 const LARGEST: usize = 1 << 20;
 /// Files that a single client keeps open; one of several closes a file before it opens the next, which another one may delete.
-const OPEN_FILES: usize = 256;
+pub(crate) const OPEN_FILES: usize = 4096;
 
 /// Where the workload's files and directories are.
 #[derive(Debug, Default)]
@@ -60,12 +60,31 @@ fn order(step: Step, names: &mut Names) -> Result<Order> {
 }
 
 /// Does what the workload wants to find: files below `root`.
-pub(crate) fn prepare(mut workload: BoxedWorkload, root: &Path) -> Result<()> {
-    let mut names = Names::with_root(root);
-    let mut client = Client::new(OPEN_FILES, 1.0);
+pub(crate) fn prepare(workload: BoxedWorkload, root: &Path) -> Result<()> {
+    prepare_apart(workload, std::slice::from_ref(&root.to_owned()), |_, _| 0)
+}
+
+/// The same on several disks, of which all have the directories; `choose` says on which a file of a directory goes.
+pub(crate) fn prepare_apart(
+    mut workload: BoxedWorkload,
+    roots: &[PathBuf],
+    choose: impl Fn(FileId, FileId) -> usize,
+) -> Result<()> {
+    let mut places: Vec<(Names, Client)> =
+        roots.iter().map(|root| (Names::with_root(root), Client::new(OPEN_FILES, 1.0))).collect();
     while let Some(step) = workload.prepare() {
         host::check()?;
-        client.carry_out(&order(step, &mut names)?)?;
+        for (number, (names, client)) in places.iter_mut().enumerate() {
+            let here = match step {
+                Step::Mkdir { .. } => true,
+                Step::Create { file, dir } => choose(file, dir) == number,
+                Step::Write { file, .. } => names.0.contains_key(&file),
+                _ => bail!("a workload prepares more than files"),
+            };
+            if here {
+                client.carry_out(&order(step, names)?)?;
+            }
+        }
     }
     Ok(())
 }

@@ -3,12 +3,10 @@
 //! The kernel's side has TESA's thresholds (10 and 40 % of a shrunk gigabyte), set for the whole machine. A policy's side has the higher of
 //! them as its limit, and the kernel's own are out of the way. Costs are until everything is on disk.
 
-use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use clap::Args as ClapArgs;
 use umbrella_lab::workload::{BoxedWorkload, Scale, Seed, build_workload};
 use umbrella_units::ByteSize;
@@ -20,17 +18,19 @@ use crate::measure::{DiskOf, Run};
 use crate::place::Place;
 use crate::prediction::{self, Assumed};
 use crate::programs::{Dbench, Postmark};
-use crate::random_files::{First, RandomFiles};
 use crate::report::{Column, Figures, Report};
 use crate::sizes::Sizes;
-use crate::stack::{BRANCH, Pool, System};
+use crate::stack::{Pool, System};
 use crate::steps;
+use crate::workloads::{First, RandomFiles};
 
 const KIB: f64 = 1024.0;
 const MIB: f64 = 1024.0 * KIB;
 /// Writes amount to so many times what may be dirty: the end, where both sides write what is left, is a small part then.
 const TIMES_DIRTY: u64 = 5;
 const IO: u64 = 16 << 10;
+/// TESA, section IV: the memory of the machine.
+const TESA_MEMORY: ByteSize = ByteSize(1 << 30);
 const POLICIES: &str = "file,recency,segment,zone,zone_segment,two_queue,sorted,cscan,sweep";
 
 /// Options of this benchmark.
@@ -150,17 +150,8 @@ const COLUMNS: &[Column] = &[
 
 /// All rows of this benchmark.
 pub(crate) fn run(args: &Args, options: &Options, place: &Place, keeper: &Keeper) -> Result<Report> {
-    let known = || WORKS.iter().map(|work| work.name).collect::<Vec<_>>().join(", ");
-    let unknown = args.only.iter().find(|only| WORKS.iter().all(|work| work.name != **only));
-    ensure!(unknown.is_none(), "no such workload: {}; known are {}", unknown.map_or("", String::as_str), known());
-    let sizes = args.sizes();
-    let setting = BTreeMap::from([
-        ("scale", sizes.scale.to_string()),
-        ("speed", place.speed.to_string()),
-        ("rounds", args.rounds().to_string()),
-        ("dirty at most", sizes.foreground().to_string()),
-        ("load at the start", format!("{:.1}", crate::host::load_average())),
-    ]);
+    args.check_only(&WORKS.iter().map(|work| work.name).collect::<Vec<_>>())?;
+    let setting = args.setting(&args.sizes(TESA_MEMORY));
     let mut report = Report::new("write-back, seconds of the disk's own time", "kernel", setting);
     for profile in &options.disks {
         for work in WORKS.iter().filter(|work| args.wants(work.name)) {
@@ -190,7 +181,7 @@ fn row(
     profile: &str,
     work: &Work,
 ) -> Result<()> {
-    let sizes = args.sizes();
+    let sizes = args.sizes(TESA_MEMORY);
     let systems = systems(sizes, &options.policies);
     if !options.no_lab {
         let assumed = Assumed { disk: profile, sizes, staging: false };
@@ -204,11 +195,7 @@ fn row(
             report.predicted(name, figures);
         }
     }
-    let image = Image::make(place, |root| {
-        let root = root.join(BRANCH);
-        fs::create_dir(&root)?;
-        steps::prepare((work.steps)(sizes)?, &root)
-    })?;
+    let image = Image::make(place, "prepared", |root| steps::prepare((work.steps)(sizes)?, root))?;
     let disks = [DiskOf { name: "disk", profile, image: &image }];
     let live = |root: &Path| match work.program {
         Some(program) => program(place, sizes, root),
@@ -216,7 +203,7 @@ fn row(
     };
     for round in 1..=args.rounds() {
         for system in &systems {
-            let own = system.pool.as_ref().is_some_and(|pool| !pool.branch.is_empty());
+            let own = system.pool.as_ref().is_some_and(|pool| !pool.branches.is_empty());
             let settings = if own { sizes.policy(place) } else { sizes.kernel(place) };
             let run = Run { system, disks: &disks, settings, work: &live, after: &|_, _| Ok(()) };
             let outcome = run.measure(place, keeper);
@@ -232,7 +219,7 @@ fn systems(sizes: Sizes, policies: &[String]) -> Vec<System> {
     let limit = sizes.foreground().0;
     let governed = |policy: &String| {
         let branch = format!("write_back = \"{policy}\"\nwrite_back_limit = \"{limit}\"\n");
-        System::mount(policy, Pool { branch, ..Pool::default() })
+        System::mount(policy, Pool { branches: vec![branch], ..Pool::default() })
     };
     let kernel = System::mount("kernel", Pool::default());
     [System::native(), kernel].into_iter().chain(policies.iter().map(governed)).collect()
