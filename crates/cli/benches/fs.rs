@@ -6,6 +6,8 @@
 
 #[path = "fs/args.rs"]
 mod args;
+#[path = "fs/caches.rs"]
+mod caches;
 #[path = "common/daemon.rs"]
 mod daemon;
 #[path = "fs/disk.rs"]

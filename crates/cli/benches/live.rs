@@ -76,7 +76,7 @@ fn run(args: &Args) -> Result<Report> {
     // Before any thread exists: a mount namespace belongs to a thread.
     host::enter_private_mounts()?;
     host::start_guard().context("cannot watch for signals")?;
-    host::allow_open_files(steps::OPEN_FILES as u64 + 256)?;
+    steps::allow_open_files()?;
     let keeper = Keeper::new()?;
     let place = args.place()?;
     match &args.bench {

@@ -140,11 +140,6 @@ impl MountDaemon {
         Ok(started)
     }
 
-    /// Where it is mounted.
-    pub(crate) fn mount(&self) -> &Path {
-        &self.mount
-    }
-
     /// Unmounts; fails when the daemon did not end by itself.
     pub(crate) fn stop(&mut self) -> Result<()> {
         let stopped = self.daemon.stop();

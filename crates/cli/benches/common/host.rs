@@ -5,7 +5,7 @@
 //! disks, so that calls that hang in them return.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use nix::mount::{MntFlags, MsFlags, umount2};
 use nix::sched::CloneFlags;
-use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, getrlimit, pidfd_open, pidfd_send_signal, setrlimit};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -30,8 +30,6 @@ static PROGRAM: Mutex<Option<OwnedFd>> = Mutex::new(None);
 /// Daemons that a deadline ends, by process id.
 static DAEMONS: Mutex<Vec<(u32, OwnedFd)>> = Mutex::new(Vec::new());
 
-/// How long the kernel and the daemon get to digest dropped caches (FUSE forgets inodes in the background).
-const SETTLE: Duration = Duration::from_millis(300);
 /// How long the last users of a mount get to let go of it.
 const LET_GO: Duration = Duration::from_secs(10);
 
@@ -102,12 +100,14 @@ fn kill_daemons() {
     }
 }
 
-fn watch(child: &Child) -> Result<OwnedFd> {
+/// A handle that never means another process.
+pub(crate) fn watch(child: &Child) -> Result<OwnedFd> {
     let pid = Pid::from_raw(child.id() as i32).context("a child without an id")?;
     pidfd_open(pid, PidfdFlags::empty()).context("cannot watch a child")
 }
 
-fn set_program(child: Option<&Child>) -> Result<()> {
+/// Names the program that an interruption ends.
+pub(crate) fn set_program(child: Option<&Child>) -> Result<()> {
     let pidfd = child.map(watch).transpose()?;
     *PROGRAM.lock().unwrap_or_else(PoisonError::into_inner) = pidfd;
     Ok(())
@@ -156,62 +156,6 @@ impl Drop for Deadline {
     }
 }
 
-/// Runs a program until it has printed `mark`; stops it there, `look`s, and ends it.
-pub(crate) fn run_until(
-    command: &mut Command,
-    input: &str,
-    mark: &str,
-    look: impl FnOnce() -> Result<()>,
-) -> Result<()> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let mut child = command
-        .process_group(0)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .with_context(|| format!("cannot start {name}"))?;
-    set_program(Some(&child))?;
-    if let Some(mut stdin) = child.stdin.take() {
-        // A program that ends early says why in its status.
-        let _ = stdin.write_all(input.as_bytes());
-    }
-    let mut printed = String::new();
-    let mut piece = [0; 256];
-    let mut stdout = child.stdout.take().context("a program without an output")?;
-    while !printed.contains(mark) {
-        let length = stdout.read(&mut piece).with_context(|| format!("cannot read what {name} prints"))?;
-        if length == 0 {
-            break;
-        }
-        printed += &String::from_utf8_lossy(&piece[..length]);
-    }
-    let pidfd = watch(&child)?;
-    let looked = if printed.contains(mark) {
-        // It has ended already, or does not go on.
-        let _ = pidfd_send_signal(&pidfd, Signal::STOP);
-        look()
-    } else {
-        Err(anyhow::anyhow!("{name} ended before it printed {mark:?}"))
-    };
-    let _ = pidfd_send_signal(&pidfd, Signal::KILL);
-    let ended = child.wait();
-    set_program(None)?;
-    ended.with_context(|| format!("cannot wait for {name}"))?;
-    check()?;
-    looked
-}
-
-/// Lets this process have so many files open.
-pub(crate) fn allow_open_files(count: u64) -> Result<()> {
-    let limit = getrlimit(Resource::Nofile);
-    let wanted = limit.maximum.map_or(count, |maximum| maximum.min(count));
-    if limit.current.is_some_and(|current| current < wanted) {
-        setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limit }).context("cannot open so many files")?;
-    }
-    Ok(())
-}
-
 /// Runs a program to its end, out of reach of the terminal's Ctrl-C (the guard forwards it).
 pub(crate) fn run(command: &mut Command) -> Result<Output> {
     run_with_input(command, "")
@@ -245,26 +189,6 @@ pub(crate) fn run_with_input(command: &mut Command, input: &str) -> Result<Outpu
         tail.into_iter().rev().collect::<Vec<_>>().join("; ")
     );
     Ok(output)
-}
-
-/// What the kernel forgets.
-#[derive(Clone, Copy)]
-pub(crate) enum Caches {
-    /// Names and inodes.
-    Metadata,
-    /// Names, inodes and data.
-    All,
-}
-
-/// Makes the kernel forget what it knows of files (but for what is not written back yet).
-pub(crate) fn drop_caches(what: Caches) -> Result<()> {
-    let level = match what {
-        Caches::Metadata => "2",
-        Caches::All => "3",
-    };
-    fs::write("/proc/sys/vm/drop_caches", level).context("cannot drop caches")?;
-    thread::sleep(SETTLE);
-    check()
 }
 
 /// Unmounts, waiting for the last users to go; in the end by force.

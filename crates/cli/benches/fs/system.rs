@@ -12,9 +12,9 @@ use clap::ValueEnum;
 use rustix::io::Errno;
 use serde::Serialize;
 
+use crate::caches::{self, Caches};
 use crate::daemon::MountDaemon;
 use crate::disk::Disk;
-use crate::host::{self, Caches};
 use crate::work::Lab;
 
 /// What is measured.
@@ -104,8 +104,7 @@ impl Stack {
             (None, branches[0].clone())
         } else {
             let pool = start_pool(lab, system, &branches, rules)?;
-            let root = pool.mount().to_owned();
-            (Some(pool), root)
+            (Some(pool), lab.base().join("pool"))
         };
         Ok(Self { pool, disk, root })
     }
@@ -141,7 +140,7 @@ impl Stack {
     /// Writes everything back, then makes the kernel forget it.
     pub(crate) fn cool(&self, what: Caches) -> Result<()> {
         self.sync()?;
-        host::drop_caches(what)
+        caches::drop_caches(what)
     }
 
     /// Unmounts; fails when the daemon did not end by itself.
@@ -152,7 +151,7 @@ impl Stack {
 
 fn start_pool(lab: &Lab, system: System, branches: &[PathBuf; 2], rules: Rules) -> Result<MountDaemon> {
     let mount = lab.base().join("pool");
-    let mut command = if system.has_rules() {
+    let command = if system.has_rules() {
         let config = lab.base().join("pool.toml");
         fs::write(&config, configuration(&mount, branches, rules, system == System::Umbrella))?;
         // What the daemon remembers of a pool names branches that are gone by the next measurement.

@@ -1,10 +1,13 @@
 //! Real programs as workloads.
 
+use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
+use rustix::process::{Signal, pidfd_send_signal};
 
 use crate::host;
 use crate::place::Place;
@@ -48,7 +51,7 @@ impl Postmark {
 impl Postmark {
     /// Runs it up to where it begins to delete what is left; then `look`s, and ends it.
     pub(crate) fn run_until_deletion(&self, root: &Path, look: impl FnOnce() -> Result<()>) -> Result<()> {
-        host::run_until(&mut Command::new("postmark"), &self.script(root), "Deleting files", look)
+        run_until(&mut Command::new("postmark"), &self.script(root), "Deleting files", look)
     }
 }
 
@@ -79,4 +82,45 @@ impl Dbench {
         ensure!(rate > 0.0, "dbench did nothing");
         Ok(rate * seconds as f64 / 1000.0)
     }
+}
+
+/// Runs a program until it has printed `mark`; stops it there, `look`s, and ends it.
+fn run_until(command: &mut Command, input: &str, mark: &str, look: impl FnOnce() -> Result<()>) -> Result<()> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let mut child = command
+        .process_group(0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .with_context(|| format!("cannot start {name}"))?;
+    host::set_program(Some(&child))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A program that ends early says why in its status.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    let mut printed = String::new();
+    let mut piece = [0; 256];
+    let mut stdout = child.stdout.take().context("a program without an output")?;
+    while !printed.contains(mark) {
+        let length = stdout.read(&mut piece).with_context(|| format!("cannot read what {name} prints"))?;
+        if length == 0 {
+            break;
+        }
+        printed += &String::from_utf8_lossy(&piece[..length]);
+    }
+    let pidfd = host::watch(&child)?;
+    let looked = if printed.contains(mark) {
+        // It has ended already, or does not go on.
+        let _ = pidfd_send_signal(&pidfd, Signal::STOP);
+        look()
+    } else {
+        Err(anyhow!("{name} ended before it printed {mark:?}"))
+    };
+    let _ = pidfd_send_signal(&pidfd, Signal::KILL);
+    let ended = child.wait();
+    host::set_program(None)?;
+    ended.with_context(|| format!("cannot wait for {name}"))?;
+    host::check()?;
+    looked
 }

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use umbrella_lab::workload::{BoxedWorkload, ClientId, Step};
 use umbrella_units::{FileId, Nanos};
 
@@ -17,7 +18,18 @@ use crate::{disk, host};
 /// The largest read or write call.
 const LARGEST: usize = 1 << 20;
 /// Files that a single client keeps open; one of several closes a file before it opens the next, which another one may delete.
-pub(crate) const OPEN_FILES: usize = 4096;
+const OPEN_FILES: usize = 4096;
+
+/// Lets this process have as many files open as a client wants.
+pub(crate) fn allow_open_files() -> Result<()> {
+    let count = 2 * OPEN_FILES as u64;
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.map_or(count, |maximum| maximum.min(count));
+    if limit.current.is_some_and(|current| current < wanted) {
+        setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limit }).context("cannot open so many files")?;
+    }
+    Ok(())
+}
 
 /// Where the workload's files and directories are.
 #[derive(Debug, Default)]
