@@ -66,12 +66,14 @@ const PLACEMENTS: &[Placement] = &[
     Placement { name: "all-disk", default: &["disk"], rules: "", choose: |_, _| 0 },
 ];
 
+/// Measures one row.
+type Row = fn(&Args, Sizes, &Place, &Keeper, &mut Report) -> Result<()>;
+
 /// All rows of this benchmark.
 pub(crate) fn run(args: &Args, place: &Place, keeper: &Keeper) -> Result<Report> {
     args.check_only(&["placement", "policies"])?;
     let sizes = args.sizes(MEMORY);
     let mut report = Report::new("scenarios, seconds of the disks' own time", "policy", args.setting(&sizes));
-    type Row = fn(&Args, Sizes, &Place, &Keeper, &mut Report) -> Result<()>;
     let rows: [(&str, &str, Row); 2] = [
         ("placement", "what is only read on flash, the rest on RAID 5 (UmbrellaFS, figure 20)", placement),
         ("policies", "random writes to a disk, rewrites of a few files on flash; a policy for each", policies),

@@ -47,13 +47,16 @@ pub(crate) struct Options {
     no_lab: bool,
 }
 
+/// Does the work below the path; how much was done.
+type Program = fn(&Place, Sizes, &Path) -> Result<f64>;
+
 /// A workload.
 struct Work {
     name: &'static str,
     about: &'static str,
     /// For the lab, and for the live run where no program does it; what it prepares is in the image.
     steps: fn(Sizes) -> Result<BoxedWorkload>,
-    program: Option<fn(&Place, Sizes, &Path) -> Result<f64>>,
+    program: Option<Program>,
     /// How much of the work the lab has done, from its figures: 1, where it is always the same.
     done: fn(&Figures) -> f64,
 }
