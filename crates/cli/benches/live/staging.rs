@@ -212,10 +212,13 @@ fn before_deletion(run: &Run<'_>, place: &Place, keeper: &Keeper, postmark: Post
 }
 
 fn systems(place: &Place, sizes: Sizes, options: &Options) -> Vec<System> {
-    let limit = sizes.foreground().0;
+    let (background, limit) = (sizes.background().0, sizes.foreground().0);
     let age = place.real(MAX_AGE).as_millis();
     let staging = format!("[staging]\nsize = \"{limit}\"\nmax_file = \"1MiB\"\nmax_age = \"{age}ms\"\n");
-    let branch = format!("write_back = \"{}\"\nwrite_back_limit = \"{limit}\"\n", options.policy);
+    let branch = format!(
+        "write_back = \"{}\"\nwrite_back_limit = \"{limit}\"\nwrite_back_background = \"{background}\"\n",
+        options.policy
+    );
     let staged = Pool { tables: staging.clone(), ..Pool::default() };
     let both = Pool { tables: staging, branches: vec![branch], ..Pool::default() };
     let all = [

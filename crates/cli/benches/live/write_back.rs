@@ -141,6 +141,13 @@ const WORKS: &[Work] = &[
         program: None,
         done: same,
     },
+    Work {
+        name: "iozone",
+        about: "16 writers with files of their own, 8 of them at Zipf places (UmbrellaFS, figures 23 to 25)",
+        steps: |sizes| lab(&format!("iozone:procs=16,writers=8,read=0,file={}", sizes.bytes(64 << 20).0)),
+        program: None,
+        done: same,
+    },
 ];
 
 const COLUMNS: &[Column] = &[
@@ -219,9 +226,11 @@ fn row(
 
 /// The file system alone, the mount as it comes, and the mount with each policy.
 fn systems(sizes: Sizes, policies: &[String]) -> Vec<System> {
-    let limit = sizes.foreground().0;
+    let (background, limit) = (sizes.background().0, sizes.foreground().0);
     let governed = |policy: &String| {
-        let branch = format!("write_back = \"{policy}\"\nwrite_back_limit = \"{limit}\"\n");
+        let branch = format!(
+            "write_back = \"{policy}\"\nwrite_back_limit = \"{limit}\"\nwrite_back_background = \"{background}\"\n"
+        );
         System::mount(policy, Pool { branches: vec![branch], ..Pool::default() })
     };
     let kernel = System::mount("kernel", Pool::default());
