@@ -41,7 +41,7 @@ pub(crate) struct Options {
     /// Numbers of files of postmark, of which the scale takes its share
     #[arg(long, value_name = "N", default_value = "5000,25000,55000", value_delimiter = ',')]
     files: Vec<u64>,
-    /// The write-back policy of the fourth system
+    /// The write-back policy of the systems that have one
     #[arg(long, value_name = "POLICY", default_value = POLICY)]
     policy: String,
     /// Only these systems; native is always among them
@@ -166,6 +166,7 @@ fn row(args: &Args, options: &Options, place: &Place, keeper: &Keeper, report: &
     for (system, staging, policy) in [
         ("native", false, prediction::KERNEL),
         ("mount", false, prediction::KERNEL),
+        ("policy", false, &options.policy),
         ("staging", true, prediction::KERNEL),
         ("staging+policy", true, &options.policy),
     ] {
@@ -220,10 +221,12 @@ fn systems(place: &Place, sizes: Sizes, options: &Options) -> Vec<System> {
         options.policy
     );
     let staged = Pool { tables: staging.clone(), ..Pool::default() };
+    let governed = Pool { branches: vec![branch.clone()], ..Pool::default() };
     let both = Pool { tables: staging, branches: vec![branch], ..Pool::default() };
     let all = [
         System::native(),
         System::mount("mount", Pool::default()),
+        System::mount("policy", governed),
         System::mount("staging", staged),
         System::mount("staging+policy", both),
     ];
