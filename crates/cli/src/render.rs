@@ -1,10 +1,13 @@
 //! What people read: tables of a pool's state, and why a file is where it is. Pure: answers in, text out.
 
+pub(crate) mod write_back;
+
 use std::fmt::Write as _;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use umbrella_fs::control::protocol::{
-    Abilities, BranchState, BranchStatus, EnforceSummary, Explanation, MoveEvent, MoveOutcome, RuleStatus, Status,
+    Abilities, BranchState, BranchStatus, EnforceSummary, Explanation, MoveEvent, MoveOutcome, RuleStatus,
+    StagingStatus, Status,
 };
 use umbrella_units::{ByteSize, format_duration};
 
@@ -32,12 +35,33 @@ pub(crate) fn status(status: &Status) -> String {
         count(status.inodes, "inode"),
         if status.passthrough { "" } else { "; the kernel gives no passthrough" },
     );
+    if let Some(area) = &status.staging {
+        let _ = writeln!(text, "{}", staging(area));
+    }
     let _ = writeln!(text, "\n{}", branches(&status.branches));
+    let governed: Vec<_> =
+        status.branches.iter().filter_map(|it| Some((it.name.as_str(), it.write_back.as_ref()?))).collect();
+    if !governed.is_empty() {
+        let _ = writeln!(text, "{}", write_back::table(&governed));
+    }
     let _ = writeln!(text, "{}", rules(&status.rules));
     for warning in &status.warnings {
         let _ = writeln!(text, "warning: {}", visible(warning));
     }
     text
+}
+
+/// What waits in memory.
+fn staging(area: &StagingStatus) -> String {
+    let files = count(area.files, "file");
+    if !area.accepts {
+        return format!("staging: {files} ({}) of an earlier configuration, on the way to their branches", area.used);
+    }
+    let age = area.max_age.map_or_else(|| "of any age".to_owned(), |age| format!("for {}", format_duration(age)));
+    format!(
+        "staging: {files} ({} of at most {}), up to {} each, {age}; {} came, {} left, {} deleted before",
+        area.used, area.limit, area.max_file, area.files_staged, area.files_left, area.files_deleted,
+    )
 }
 
 /// Branches with their space, and below the table why one is not in use.

@@ -14,10 +14,19 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("umbrella-model", &["umbrella-units"]),
     ("umbrella-lab", &["umbrella-units", "umbrella-policy", "umbrella-model"]),
     ("umbrella-block", &["umbrella-units", "umbrella-policy", "umbrella-model"]),
-    ("umbrella-fs", &["umbrella-units", "umbrella-policy"]),
+    ("umbrella-governor", &["umbrella-units", "umbrella-policy"]),
+    ("umbrella-fs", &["umbrella-units", "umbrella-policy", "umbrella-governor"]),
     (
         "umbrella",
-        &["umbrella-units", "umbrella-policy", "umbrella-model", "umbrella-lab", "umbrella-block", "umbrella-fs"],
+        &[
+            "umbrella-units",
+            "umbrella-policy",
+            "umbrella-model",
+            "umbrella-lab",
+            "umbrella-block",
+            "umbrella-governor",
+            "umbrella-fs",
+        ],
     ),
 ];
 
@@ -42,6 +51,7 @@ const FORBIDDEN_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("umbrella-model", &["libc", "nix", "rustix", "fuser", "rand", "anyhow", "tracing", "parking_lot"]),
     ("umbrella-lab", &["libc", "nix", "rustix", "fuser", "anyhow", "clap", "toml", "indicatif", "comfy-table"]),
     ("umbrella-block", &["anyhow", "clap", "toml", "indicatif", "comfy-table"]),
+    ("umbrella-governor", &["anyhow", "clap", "toml", "indicatif", "comfy-table"]),
     ("umbrella-fs", &["anyhow", "clap", "toml", "indicatif", "comfy-table"]),
 ];
 

@@ -54,6 +54,17 @@ pub enum Error {
         /// Why.
         reason: String,
     },
+    /// The staging area cannot be used.
+    #[error("staging at \"{}\": {reason}", path.display())]
+    Staging {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// Not everything could be made durable.
+    #[error("not everything is on disk: {0} (see `umbrella status` for files that cannot leave the staging area)")]
+    Sync(#[source] OpError),
     /// A branch cannot be taken in.
     #[error("branch {name:?}: {reason}")]
     BranchUnusable {
@@ -77,6 +88,14 @@ pub enum Error {
         no_room: u64,
         /// Files that could not be moved.
         failed: u64,
+    },
+    /// A branch's write-back cannot be governed so.
+    #[error("branch {name:?}: {reason}")]
+    WriteBack {
+        /// Name of the branch.
+        name: String,
+        /// Why.
+        reason: String,
     },
     /// No such branch.
     #[error("no branch is called {name:?}; the branches are: {known}")]

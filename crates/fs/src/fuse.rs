@@ -7,6 +7,7 @@ mod list;
 mod scratch;
 mod session;
 mod tell;
+mod write;
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -295,25 +296,12 @@ impl Filesystem for Fuse {
         offset: u64,
         data: &[u8],
         write_flags: WriteFlags,
-        _flags: OpenFlags,
+        flags: OpenFlags,
         _owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let handle = HandleId(handle.0);
         let drop_bits = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        let before = match self.pool.write(handle, data, offset, drop_bits) {
-            Ok(written) if written == data.len() => return reply.written(written as u32),
-            Ok(written) => written,
-            Err(error) if error.is_full() => 0,
-            Err(error) => return reply.error(errno(error)),
-        };
-        let rest = data.get(before..).unwrap_or_default().to_vec();
-        let pool = Arc::clone(&self.pool);
-        self.later(move || match pool.write_moving(handle, &rest, offset + before as u64, drop_bits) {
-            Ok(written) => reply.written((before + written) as u32),
-            Err(_) if before > 0 => reply.written(before as u32),
-            Err(error) => reply.error(errno(error)),
-        });
+        self.do_write(write::Write { handle: HandleId(handle.0), offset, drop_bits, flags: flags.0 }, data, reply);
     }
 
     fn flush(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {

@@ -29,6 +29,15 @@ metrics! {
     Duplicates = "umbrella_duplicates_seen_count", "names found on more than one branch";
     BranchesLost = "umbrella_branches_lost_count", "times a branch went offline";
     BranchesFound = "umbrella_branches_found_count", "times a branch came online";
+    StagedFiles = "umbrella_staging_created_count", "files created in the staging area";
+    StagedLeft = "umbrella_staging_left_count", "files that left the staging area for their branch";
+    StagedDeleted = "umbrella_staging_deleted_count", "files deleted in the staging area, which touched no disk";
+    WriteBackDirty = "umbrella_write_back_dirty_bytes", "dirty or on its way to disk on governed branches (gauge)";
+    WriteBackFlushed = "umbrella_write_back_flushed_bytes", "written back in the order of a policy";
+    WriteBackRuns = "umbrella_write_back_runs_count", "calls that wrote back a run of adjacent pages";
+    WriteBackCleaned = "umbrella_write_back_cleaned_bytes", "written back by others, or deleted, before its turn";
+    WriteBackWaits = "umbrella_write_back_waits_count", "writes that were held back because too much was dirty";
+    WriteBackErrors = "umbrella_write_back_errors_count", "write-backs that failed";
     CopiesCancelled = "umbrella_copies_cancelled_count", "copies dropped because somebody wrote to the file";
 }
 
@@ -52,6 +61,11 @@ impl Metrics {
     /// Takes from a gauge.
     pub fn sub(&self, metric: Metric, amount: u64) {
         self.values[metric as usize].fetch_sub(amount, Ordering::Relaxed);
+    }
+
+    /// Sets a gauge, or a count that is kept elsewhere.
+    pub fn set(&self, metric: Metric, value: u64) {
+        self.values[metric as usize].store(value, Ordering::Relaxed);
     }
 
     /// The value now.

@@ -29,8 +29,8 @@ const SLOW_THREADS: usize = 8;
 
 /// Mounts a pool and returns when it was unmounted.
 ///
-/// Order of the end: 1. the kernel has no more requests (unmounted); 2. the mover drops the copy under way, or finishes its commit;
-/// 3. branches and control socket are let go.
+/// Order of the end: 1. the kernel has no more requests (unmounted); 2. staged files go to their branches; 3. the mover drops the copy
+/// under way, or finishes its commit; 4. branches and control socket are let go.
 pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     raise_file_limit();
     crate::lease::ignore_signal();
@@ -51,12 +51,15 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     helpers.push(spawn("mover", move || mover.run_mover())?);
     let monitor = Arc::clone(&pool);
     helpers.push(spawn("monitor", move || monitor.run_monitor())?);
+    let stager = Arc::clone(&pool);
+    helpers.push(spawn("staging", move || stager.run_staging())?);
     let clock = Arc::clone(&pool);
     helpers.push(spawn("enforcer", move || clock.run_schedule())?);
     let serving = control.serve(PoolService { pool: Arc::clone(&pool), unmount: Box::new(mounted.unmounter()) });
     (options.ready)();
     tracing::info!(mount = %mount.display(), passthrough = pool.passthrough.load(Ordering::Relaxed), "mounted");
     let ended = mounted.serve();
+    pool.close_staging();
     pool.shut_down();
     drop(serving);
     for helper in helpers {

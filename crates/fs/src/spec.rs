@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+pub use umbrella_governor::Status as GovernorStatus;
+use umbrella_governor::{GovernorError, Limits, Settings};
 use umbrella_policy::placement::spec::RulesSpec;
 use umbrella_units::{Amount, ByteSize};
 
@@ -28,6 +30,38 @@ pub struct PoolSpec {
     pub probe_timeout: Duration,
     /// Daemon threads; 0 means one a core, at least two.
     pub threads: u16,
+    /// Where new files wait; `None`: they go to their branch at once.
+    #[serde(default)]
+    pub staging: Option<StagingSpec>,
+}
+
+/// Staging of new files in memory.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StagingSpec {
+    /// Where: for volatile staging an empty directory to mount a tmpfs on (`None`: one below the state directory), otherwise one on
+    /// memory that keeps its contents.
+    pub path: Option<PathBuf>,
+    /// A power loss empties it.
+    pub volatile: bool,
+    /// How much may wait, of memory or of the path's file system. `None`: what memory allows.
+    pub size: Option<Amount>,
+    /// A file that grows beyond this leaves.
+    pub max_file: ByteSize,
+    /// A file leaves after this time; `None`: not for its age.
+    pub max_age: Option<Duration>,
+}
+
+impl Default for StagingSpec {
+    /// In volatile memory: files of up to 1 MiB, for 30 seconds.
+    fn default() -> StagingSpec {
+        StagingSpec {
+            path: None,
+            volatile: true,
+            size: None,
+            max_file: ByteSize(1 << 20),
+            max_age: Some(Duration::from_secs(30)),
+        }
+    }
 }
 
 /// One branch.
@@ -52,6 +86,35 @@ pub struct BranchSpec {
     pub min_stay: Duration,
     /// Whether reads and writes may go to the branch past the daemon.
     pub passthrough: bool,
+    /// In which order dirty pages reach the disk; `None`: the kernel decides.
+    #[serde(default)]
+    pub write_back: Option<WriteBackSpec>,
+}
+
+/// How a branch's write-back is governed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WriteBackSpec {
+    /// The policy with its parameters: `zone_segment:alpha=50`.
+    pub policy: String,
+    /// Writers are held back so that no more than this is dirty; `None`: what the kernel leaves.
+    pub limit: Option<ByteSize>,
+    /// Write-back begins above this; `None`: half of the limit.
+    pub background: Option<ByteSize>,
+}
+
+impl WriteBackSpec {
+    /// The policy as it stands, automatic limits.
+    pub fn of(policy: &str) -> WriteBackSpec {
+        WriteBackSpec { policy: policy.to_owned(), limit: None, background: None }
+    }
+
+    /// What its governor is told; an error that names what is known for a policy or parameter that is not.
+    pub fn settings(&self) -> Result<Settings, GovernorError> {
+        let limits = Limits { limit: self.limit, background: self.background };
+        let settings = Settings { limits, ..Settings::parse(&self.policy)? };
+        settings.check()?;
+        Ok(settings)
+    }
 }
 
 /// What a listing does when one of its branches fails (UmbrellaFS: OR and AND semantics).
@@ -73,13 +136,16 @@ pub struct EnforceSpec {
     pub bandwidth: Option<ByteSize>,
 }
 
+/// What the staging area is called among branches. No branch of the configuration may have this name.
+pub const STAGING: &str = "(staging)";
+
 /// Names stand in tables and messages: no longer than this many characters.
 pub const LONGEST_NAME: usize = 64;
 
 /// Whether a branch may be called so. Without `/`, since names are shown beside paths.
 #[must_use]
 pub fn is_branch_name(name: &str) -> bool {
-    is_name(name) && !name.contains('/')
+    is_name(name) && !name.contains('/') && name != STAGING
 }
 
 /// Whether anything that people name may be called so: printable, not empty, with no blank at its ends.

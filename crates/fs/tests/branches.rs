@@ -52,6 +52,7 @@ impl Bench {
             require_mount: None,
             min_stay: Duration::ZERO,
             passthrough: true,
+            write_back: None,
         };
         change(&mut spec);
         Branch::new(BranchId(0), spec, self.state())

@@ -6,6 +6,7 @@ pub mod log_layout;
 mod params;
 pub mod placement;
 pub mod spin_down;
+pub mod staging;
 pub mod writeback;
 
 pub use error::PolicyError;

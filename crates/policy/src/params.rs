@@ -1,6 +1,7 @@
 //! Parameters of policies: what each is and allows, and the values that a user gave.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::str::FromStr;
 
 use umbrella_units::{ByteSize, Nanos, PAGE_BYTES, Pages, parse_duration};
@@ -137,6 +138,17 @@ pub struct Spec {
     pub name: String,
     /// The parameters.
     pub params: Params,
+}
+
+impl fmt::Display for Spec {
+    /// As [`Spec::from_str`] reads it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        for (place, (name, value)) in self.params.iter().enumerate() {
+            write!(f, "{}{name}={value}", if place == 0 { ':' } else { ',' })?;
+        }
+        Ok(())
+    }
 }
 
 impl FromStr for Spec {

@@ -172,6 +172,7 @@ impl AddArgs {
             require_mount: self.require_mount,
             min_stay: self.min_stay.unwrap_or_default(),
             passthrough: !self.no_passthrough,
+            write_back: None,
         };
         let lines = configuration(&branch)?;
         let name = branch.name.clone();

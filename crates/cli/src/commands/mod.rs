@@ -10,7 +10,9 @@ mod lab;
 mod mount;
 mod rules;
 mod status;
+mod sync;
 mod unmount;
+mod write_back;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -26,11 +28,13 @@ pub(crate) enum Command {
     Mount(mount::MountArgs),
     Unmount(unmount::UnmountArgs),
     Status(status::StatusArgs),
+    Sync(sync::SyncArgs),
     Check(check::CheckArgs),
     Explain(explain::ExplainArgs),
     Enforce(enforce::EnforceArgs),
     Branch(branch::BranchArgs),
     Rules(rules::RulesArgs),
+    WriteBack(write_back::WriteBackArgs),
     Disk(disk::DiskArgs),
     Lab(lab::LabArgs),
     Completions(completions::CompletionsArgs),
@@ -43,11 +47,13 @@ impl Command {
             Command::Mount(args) => args.run(verbose),
             Command::Unmount(args) => args.run(),
             Command::Status(args) => args.run(),
+            Command::Sync(args) => args.run(),
             Command::Check(args) => args.run(),
             Command::Explain(args) => args.run(),
             Command::Enforce(args) => args.run(),
             Command::Branch(args) => args.run(),
             Command::Rules(args) => args.run(),
+            Command::WriteBack(args) => args.run(),
             Command::Disk(args) => args.run(verbose),
             Command::Lab(args) => args.run(),
             Command::Completions(args) => args.run(),

@@ -6,12 +6,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use toml::Spanned;
-use umbrella_fs::spec::{BranchSpec, EnforceSpec, LONGEST_NAME, OnBranchError, PoolSpec, is_branch_name, is_name};
+use umbrella_fs::spec::{
+    BranchSpec, EnforceSpec, LONGEST_NAME, OnBranchError, PoolSpec, StagingSpec, WriteBackSpec, is_branch_name, is_name,
+};
 use umbrella_policy::placement::spec::RulesSpec;
 use umbrella_units::{Amount, ByteSize};
 
 use super::complaints::Complaints;
-use super::file::{BranchFile, EnforceFile, PoolFile};
+use super::file::{BranchFile, EnforceFile, PoolFile, StagingFile};
 use super::problem::{ConfigErrors, Problem};
 use super::rules;
 use super::source::Source;
@@ -23,6 +25,8 @@ const MOST_BRANCHES: usize = 1024;
 const DEFAULT_CACHE_TIMEOUT: Duration = Duration::from_secs(3600);
 const DEFAULT_PROBE: Duration = Duration::from_secs(5);
 const MOST_THREADS: i64 = 256;
+/// The write-back that nobody governs.
+const KERNEL: &str = "kernel";
 
 /// What conversion works with: the text, what went wrong so far, and the names of the branches.
 pub(super) struct Conversion {
@@ -122,6 +126,7 @@ pub(super) fn pool(file: &PoolFile, source: Source) -> Result<Config, ConfigErro
         probe_interval: c.interval("probe_interval", file.probe_interval.as_ref()),
         probe_timeout: c.interval("probe_timeout", file.probe_timeout.as_ref()),
         threads: threads(c, file.threads.as_ref()),
+        staging: file.staging.as_ref().map(|table| staging(c, table)),
     };
     if conversion.complaints.is_empty() {
         rules::compile(&mut conversion, &spec);
@@ -165,7 +170,28 @@ fn branch_spec(c: &mut Conversion, name: String, branch: &BranchFile) -> BranchS
         require_mount: branch.require_mount,
         min_stay: c.complaints.duration("min_stay", branch.min_stay.as_ref(), Duration::ZERO),
         passthrough: branch.passthrough.unwrap_or(true),
+        write_back: write_back(c, branch),
     }
+}
+
+/// `write_back = "kernel"` is what a branch has that says nothing.
+fn write_back(c: &mut Conversion, branch: &BranchFile) -> Option<WriteBackSpec> {
+    let valid = "1 MiB or more (leave it out for what the kernel allows)";
+    let limit = c.complaints.size("write_back_limit", branch.write_back_limit.as_ref(), valid);
+    let background = c.complaints.size("write_back_background", branch.write_back_background.as_ref(), valid);
+    let policy = branch.write_back.as_ref().filter(|policy| policy.get_ref().trim() != KERNEL);
+    let Some(policy) = policy else {
+        let unused = branch.write_back_limit.as_ref().or(branch.write_back_background.as_ref());
+        if let Some(unused) = unused {
+            c.fail(unused.span(), Problem::LimitOfTheKernel);
+        }
+        return None;
+    };
+    let spec = WriteBackSpec { policy: policy.get_ref().trim().to_owned(), limit, background };
+    if let Err(error) = spec.settings() {
+        c.fail(policy.span(), Problem::WriteBack { reason: error.to_string() });
+    }
+    Some(spec)
 }
 
 /// The default list; the only branch when there is one.
@@ -199,6 +225,50 @@ fn enforce(c: &mut Conversion, file: &EnforceFile) -> EnforceSpec {
     let valid = "more than 0 bytes a second (leave it out for no limit)";
     let bandwidth = c.complaints.size("bandwidth", file.bandwidth.as_ref(), valid);
     EnforceSpec { window, bandwidth }
+}
+
+/// `[staging]`: in memory that loses its contents unless it says otherwise.
+fn staging(c: &mut Conversion, table: &Spanned<StagingFile>) -> StagingSpec {
+    let (file, default) = (table.get_ref(), StagingSpec::default());
+    let volatile = file.volatile.unwrap_or(true);
+    if !volatile && file.path.is_none() {
+        c.fail(table.span(), Problem::StagingWithoutPath);
+    }
+    let size = c.amount("size", file.size.as_ref());
+    if let (Some(value), Some(Amount::Bytes(ByteSize(0)))) = (&file.size, size) {
+        let valid = "more than 0 (leave it out to follow the free memory)";
+        c.fail(value.span(), Problem::OutOfRange { key: "size", given: value.get_ref().text(), valid });
+    }
+    let max_file = c
+        .complaints
+        .size("max_file", file.max_file.as_ref(), "more than 0 bytes (leave the table out for no staging)")
+        .unwrap_or(default.max_file);
+    if let (Some(value), Some(Amount::Bytes(size))) = (&file.size, size)
+        && size.0 > 0
+        && size < max_file
+    {
+        let valid = "at least max_file, and better a hundred times as much";
+        c.fail(value.span(), Problem::OutOfRange { key: "size", given: value.get_ref().text(), valid });
+    }
+    let max_age = match &file.max_age {
+        None => default.max_age.filter(|_| volatile),
+        Some(value) if value.get_ref().text() == "unlimited" => {
+            if volatile {
+                let (key, given) = ("max_age", value.get_ref().text());
+                let valid = "a time such as \"30 s\": what waits in volatile memory is lost with the power";
+                c.fail(value.span(), Problem::OutOfRange { key, given, valid });
+            }
+            None
+        }
+        value => Some(c.interval("max_age", value.as_ref())),
+    };
+    StagingSpec {
+        path: file.path.as_ref().map(|path| c.complaints.absolute_path("path", path)),
+        volatile,
+        size,
+        max_file,
+        max_age,
+    }
 }
 
 /// Reads `"02:00-05:00"` into minutes after midnight.

@@ -24,6 +24,7 @@ pub(super) struct PoolFile {
     pub(super) threads: Option<Spanned<i64>>,
     #[serde(default)]
     pub(super) enforce: EnforceFile,
+    pub(super) staging: Option<Spanned<StagingFile>>,
     #[serde(default)]
     pub(super) branch: Vec<Spanned<BranchFile>>,
     #[serde(default)]
@@ -36,6 +37,17 @@ pub(super) struct PoolFile {
 pub(super) struct EnforceFile {
     pub(super) window: Option<Spanned<String>>,
     pub(super) bandwidth: Option<Spanned<Scalar>>,
+}
+
+/// `[staging]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StagingFile {
+    pub(super) path: Option<Spanned<String>>,
+    pub(super) volatile: Option<bool>,
+    pub(super) size: Option<Spanned<Scalar>>,
+    pub(super) max_file: Option<Spanned<Scalar>>,
+    pub(super) max_age: Option<Spanned<Scalar>>,
 }
 
 /// `[[branch]]`
@@ -53,6 +65,9 @@ pub(super) struct BranchFile {
     pub(super) require_mount: Option<bool>,
     pub(super) min_stay: Option<Spanned<Scalar>>,
     pub(super) passthrough: Option<bool>,
+    pub(super) write_back: Option<Spanned<String>>,
+    pub(super) write_back_limit: Option<Spanned<Scalar>>,
+    pub(super) write_back_background: Option<Spanned<Scalar>>,
 }
 
 /// `[[rule]]`: either `when`, `to` and `spill`, or `match`.

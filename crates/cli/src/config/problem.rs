@@ -45,6 +45,8 @@ pub(crate) enum Problem {
     UnknownValue { value: String, valid: Vec<String> },
     #[error("no branch: write at least one [[branch]] with a name and a path")]
     NoBranch,
+    #[error("staging that a power loss does not empty needs a path on memory that keeps its contents")]
+    StagingWithoutPath,
     #[error("more than {limit} branches")]
     TooManyBranches { limit: usize },
     #[error("unknown branch {}{}; branches: {}", quoted(name), did_you_mean(name, valid), quoted_strings(valid))]
@@ -53,6 +55,10 @@ pub(crate) enum Problem {
     DuplicateBranch { name: String, first_line: usize },
     #[error("a second rule {}; the first is at line {first_line}, and names must differ", quoted(name))]
     DuplicateRule { name: String, first_line: usize },
+    #[error("write_back: {reason}, or \"kernel\"")]
+    WriteBack { reason: String },
+    #[error("a limit is only kept where write_back names a policy (for example write_back = \"zone_segment\")")]
+    LimitOfTheKernel,
     #[error("branch {} stands twice in the list", quoted(name))]
     Repeated { name: String },
     #[error("{what} needs a name: 1 to {limit} characters, no slash, no control characters, no space at either end")]

@@ -292,7 +292,8 @@ fn an_unknown_key_comes_with_its_place_a_hint_and_the_valid_keys() {
     assert_eq!(
         error("mount = \"/pool\"\n[[branch]]\nname = \"a\"\n path = \"/a\"\n  keepfree = \"5%\"\n"),
         "pool.toml:5:3: unknown key \"keepfree\" (did you mean \"keep_free\"?); valid keys: name, path, keep_free, \
-         headroom, read_only, optional, require_mount, min_stay, passthrough"
+         headroom, read_only, optional, require_mount, min_stay, passthrough, write_back, write_back_limit, \
+         write_back_background"
     );
     assert!(when_error("sise = 5").starts_with("unknown key \"sise\" (did you mean \"size\"?); valid keys: size, uid"));
     assert!(error(&with_default("[rules]\n")).contains("unknown key \"rules\" (did you mean \"rule\"?)"));

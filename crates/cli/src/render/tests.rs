@@ -32,6 +32,7 @@ fn branch(name: &str) -> BranchStatus {
         },
         files_moved_in: 3,
         files_moved_out: 12,
+        write_back: None,
     }
 }
 
@@ -64,6 +65,19 @@ fn pool() -> Status {
         metrics: BTreeMap::new(),
         warnings: vec!["/a\x1b[2Jb is on two branches".to_owned()],
         passthrough: true,
+        staging: Some(StagingStatus {
+            path: "/var/lib/umbrella/staging".into(),
+            volatile: true,
+            accepts: true,
+            files: 3,
+            used: ByteSize(12 << 10),
+            limit: ByteSize(4 << 30),
+            max_file: ByteSize(1 << 20),
+            max_age: Some(Duration::from_secs(30)),
+            files_staged: 10,
+            files_left: 5,
+            files_deleted: 2,
+        }),
     }
 }
 
@@ -73,6 +87,7 @@ fn a_status_shows_space_states_lacks_and_warnings() {
         status(&pool()),
         r#"/srv/pool  up 1h30m, process 4711, version 0.1.0
 1 file open (1 in passthrough), 0 files waiting to move, 20 inodes known to the kernel
+staging: 3 files (12 KiB of at most 4 GiB), up to 1 MiB each, for 30s; 10 came, 5 left, 2 deleted before
 
 BRANCH  STATE              USED                 FREE     SIZE  KEEP FREE  IN  OUT  TYPE        LACKS               PATH
 disk    online             [#####.....]  42%  58 GiB  100 GiB      5 GiB   3   12  ext4        -                   /mnt/disk

@@ -19,7 +19,7 @@ fn open_rw(path: impl AsRef<Path>) -> File {
 }
 
 fn in_both_modes(test: impl Fn(&Two)) {
-    for data in Data::BOTH {
+    for data in Data::ALL {
         eprintln!("with {data:?} data");
         test(&Two::new(data));
     }

@@ -44,15 +44,25 @@ enum Data {
     Passthrough,
     /// Through the daemon.
     Mediated,
+    /// As passthrough, and new files wait in memory for a moment.
+    Staged,
 }
 
 impl Data {
-    const BOTH: [Self; 2] = [Self::Passthrough, Self::Mediated];
+    const ALL: [Self; 3] = [Self::Passthrough, Self::Mediated, Self::Staged];
 
     fn keys(self) -> &'static str {
         match self {
-            Self::Passthrough => "passthrough = true\nheadroom = 0",
+            Self::Passthrough | Self::Staged => "passthrough = true\nheadroom = 0",
             Self::Mediated => "passthrough = false",
+        }
+    }
+
+    /// Keys of the pool.
+    fn top(self) -> &'static str {
+        match self {
+            Self::Passthrough | Self::Mediated => "",
+            Self::Staged => "[staging]\nmax_age = \"30 ms\"",
         }
     }
 }
@@ -65,6 +75,7 @@ impl Two {
             .branch_with("b", disks[1].path(), data.keys())
             .default(&["a"])
             .rules(B_BY_NAME)
+            .keys(data.top())
             .mount();
         Self { pool, plain: Disk::ext4(64 * MIB), _disks: disks }
     }

@@ -27,7 +27,7 @@ fn setfacl(acl: &str, path: &Path) {
 
 #[test]
 fn a_write_by_somebody_else_clears_the_setuid_bits() {
-    for data in Data::BOTH {
+    for data in Data::ALL {
         let two = Two::new(data);
         for name in ["suid", "suid.b"] {
             two.same("mode after a write", |root| {
@@ -67,7 +67,7 @@ fn a_write_by_somebody_else_clears_the_setuid_bits() {
 fn a_write_removes_file_capabilities() {
     // VFS_CAP_REVISION_2 with cap_net_raw permitted.
     let capability: [u8; 20] = [1, 0, 0, 2, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-    for data in Data::BOTH {
+    for data in Data::ALL {
         Two::new(data).same("capabilities after a write", |root| {
             let path = root.join("program");
             fs::write(&path, "x").unwrap();

@@ -424,6 +424,7 @@ impl Branch {
             abilities: self.abilities(),
             files_moved_in: self.moved_in.load(Ordering::Relaxed),
             files_moved_out: self.moved_out.load(Ordering::Relaxed),
+            write_back: None,
         }
     }
 }

@@ -151,6 +151,11 @@ impl StateDir {
         }
     }
 
+    /// What the pool's own files and folders are called.
+    pub fn key(&self) -> &std::ffi::OsStr {
+        self.file.file_stem().unwrap_or_default()
+    }
+
     fn in_use(&self) -> PathBuf {
         self.file.with_extension("in-use")
     }

@@ -26,6 +26,7 @@ fn spec(name: &str, path: &Path) -> BranchSpec {
         require_mount: None,
         min_stay: Duration::ZERO,
         passthrough: true,
+        write_back: None,
     }
 }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use umbrella_policy::placement::spec::RulesSpec;
 use umbrella_units::{ByteSize, Timestamp};
 
-use crate::spec::BranchSpec;
+use crate::spec::{BranchSpec, WriteBackSpec};
 
 /// A question or command.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -47,6 +47,29 @@ pub enum Request {
     BranchDrain {
         /// Name.
         name: String,
+    },
+    /// Make everything durable: staged files go to their branches, and every branch is synced. Answered with [`Answer::Ok`].
+    Sync,
+    /// Answered with [`Answer::WriteBack`].
+    WriteBackShow {
+        /// Only this one.
+        branch: Option<String>,
+    },
+    /// Govern a branch's write-back so, until the pool is unmounted. Answered with [`Answer::Ok`].
+    WriteBackSet {
+        /// Name.
+        branch: String,
+        /// How; `None`: the kernel decides.
+        write_back: Option<WriteBackSpec>,
+    },
+    /// Record what a branch's policy sees and decides. Answered with [`Answer::Ok`].
+    WriteBackRecord {
+        /// Name.
+        branch: String,
+        /// A new file on the daemon's side, absolute; `None` ends the record.
+        file: Option<PathBuf>,
+        /// Its size at most.
+        most: ByteSize,
     },
     /// Use these rules from now on. Answered with [`Answer::Ok`].
     RulesReload {
@@ -140,6 +163,11 @@ pub enum Answer {
         /// In the pool's order.
         branches: Vec<BranchStatus>,
     },
+    /// See [`Request::WriteBackShow`].
+    WriteBack {
+        /// In the pool's order.
+        branches: Vec<WriteBackStatus>,
+    },
     /// What a walk did.
     Enforce(EnforceSummary),
 }
@@ -188,6 +216,36 @@ pub struct Status {
     pub warnings: Vec<String>,
     /// Whether the kernel gives passthrough.
     pub passthrough: bool,
+    /// Where new files wait, if they do.
+    #[serde(default)]
+    pub staging: Option<StagingStatus>,
+}
+
+/// The staging area.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StagingStatus {
+    /// Where it is.
+    pub path: PathBuf,
+    /// A power loss empties it.
+    pub volatile: bool,
+    /// Whether new files come; otherwise it is what an earlier configuration left.
+    pub accepts: bool,
+    /// Files that wait.
+    pub files: u64,
+    /// Their bytes, in whole pages.
+    pub used: ByteSize,
+    /// Bytes that may wait now.
+    pub limit: ByteSize,
+    /// Larger files leave.
+    pub max_file: ByteSize,
+    /// Older files leave.
+    pub max_age: Option<Duration>,
+    /// Files that were created here since the mount.
+    pub files_staged: u64,
+    /// Files that left for their branch since the mount.
+    pub files_left: u64,
+    /// Files that were deleted here since the mount.
+    pub files_deleted: u64,
 }
 
 /// One branch.
@@ -217,6 +275,18 @@ pub struct BranchStatus {
     pub files_moved_in: u64,
     /// Files that moved away since the mount.
     pub files_moved_out: u64,
+    /// How its write-back is governed; `None`: the kernel decides.
+    #[serde(default)]
+    pub write_back: Option<umbrella_governor::Status>,
+}
+
+/// The write-back of one branch.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WriteBackStatus {
+    /// Name.
+    pub branch: String,
+    /// `None`: the kernel decides.
+    pub governor: Option<umbrella_governor::Status>,
 }
 
 /// Whether a branch can be used.

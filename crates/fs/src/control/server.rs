@@ -50,11 +50,26 @@ impl Service for PoolService {
                 Answer::Ok
             }
             Request::BranchDrain { name } => Answer::Enforce(pool.drain(&name, &mut tell)?),
+            Request::WriteBackShow { branch } => Answer::WriteBack { branches: pool.write_back(branch.as_deref())? },
+            Request::WriteBackSet { branch, write_back } => {
+                pool.set_write_back(&branch, write_back)?;
+                Answer::Ok
+            }
+            Request::WriteBackRecord { branch, file, most } => {
+                pool.record_write_back(&branch, file.as_deref(), most)?;
+                Answer::Ok
+            }
             Request::RulesReload { rules } => {
                 pool.reload_rules(&rules)?;
                 Answer::Ok
             }
+            Request::Sync => {
+                pool.sync_all().map_err(Error::Sync)?;
+                Answer::Ok
+            }
             Request::Unmount => {
+                // While the tree can be used and asked. What comes meanwhile follows at the end.
+                pool.empty_staging();
                 (self.unmount)().map_err(|source| Error::Unmount { path: pool.spec().mount.clone(), source })?;
                 Answer::Ok
             }

@@ -1,14 +1,21 @@
 //! Results of the pool as replies to the kernel.
 
 use fuser::{
-    Errno, FileHandle, Generation, INodeNo, OpenFlags, ReplyCreate, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyXattr,
+    Errno, FileHandle, Generation, INodeNo, OpenFlags, ReplyCreate, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite,
+    ReplyXattr,
 };
 
 use super::Fuse;
 use super::convert::{backing_id, file_attr, open_flags, open_request};
 use crate::error::{OpError, OpResult};
+use crate::handle::HandleId;
 use crate::node::NodeId;
-use crate::pool::{Attr, Opened};
+use crate::pool::{Attr, Opened, Pool};
+
+/// A write is done: it is answered when its branch has room for more dirty pages.
+pub(super) fn wrote(pool: &Pool, handle: HandleId, written: usize, reply: ReplyWrite) {
+    pool.when_room(handle, written, move || reply.written(written as u32));
+}
 
 impl Fuse {
     pub(super) fn entry(&self, result: OpResult<Attr>, reply: ReplyEntry) {

@@ -81,6 +81,7 @@ impl Pool {
         if branch.spec.read_only {
             return;
         }
+        self.govern(branch);
         if let Ok(at) = DirAt::root(branch) {
             self.equalise_root(&at);
         }
@@ -131,6 +132,7 @@ impl Pool {
             self.topology.fetch_add(1, Ordering::AcqRel);
         } else {
             self.count(Metric::BranchesLost);
+            self.ungovern(branch.id);
             if let Some(slot) = self.state.branch(&branch.spec.name).map(|known| known.slot) {
                 self.inodes.unload(slot);
             }

@@ -74,8 +74,13 @@ impl Change {
 impl Pool {
     /// Changes attributes.
     pub fn setattr(&self, node: NodeId, change: &Change) -> OpResult<Attr> {
-        let _names = self.rename_lock.read();
         let node = self.node(node)?;
+        if let Some(size) = change.size
+            && self.staging_of(&node).is_some_and(|staging| self.outgrows(staging.branch.id, size))
+        {
+            self.leave_now(&node)?;
+        }
+        let _names = self.rename_lock.read();
         match node.file() {
             None => self.on_copies(&node, |copy| change.apply(copy))?,
             Some(file) => self.change_file(&node, file, change)?,
@@ -91,6 +96,7 @@ impl Pool {
             let target = self.reach(&state)?;
             if let Some(size) = change.size {
                 self.truncate(&state, &target, size, change)?;
+                self.staged_resized(node, target.branch.id, size);
             }
             change.apply(&target)?;
             state.unjudged = true;
@@ -107,6 +113,7 @@ impl Pool {
             None if target.stat()?.kind != FileKind::File => return Err(OpError::Stale),
             None => target.reopen(OFlags::WRONLY | OFlags::NONBLOCK)?.truncate(size)?,
         }
+        self.note_truncated(target, size);
         if change.drop_set_id {
             drop_set_id(target)?;
         }
@@ -186,7 +193,15 @@ impl Pool {
 
     /// Sets an extended attribute.
     pub fn setxattr(&self, node: NodeId, name: &OsStr, value: &[u8], flags: XattrFlags) -> OpResult<()> {
-        self.change_node(node, |file| file.set_xattr(name, value, flags))
+        let set = || self.change_node(node, |file| file.set_xattr(name, value, flags));
+        match set() {
+            // What memory cannot keep of a file its branch may.
+            Err(OpError::Sys(Errno::OPNOTSUPP | Errno::NOSPC)) if self.staging_of(&*self.node(node)?).is_some() => {
+                self.leave_now(&self.node(node)?)?;
+                set()
+            }
+            done => done,
+        }
     }
 
     /// Removes an extended attribute.

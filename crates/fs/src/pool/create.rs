@@ -7,7 +7,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use smallvec::SmallVec;
 use umbrella_policy::placement::spec::FileKind;
-use umbrella_units::BranchId;
+use umbrella_units::{BranchId, ByteSize};
 
 use super::lookup::{Found, file_state};
 use super::open::{OpenRequest, Opened};
@@ -41,10 +41,15 @@ impl Pool {
             return Ok((attr, opened));
         }
         let new = NewFile { parent: &parent, name, kind: FileKind::File, perm, caller };
-        let (dir, file) = self.make(&new, |dir| dir.create(name, OFlags::RDWR, perm, caller.umask))?;
+        let call = |dir: &DirAt| dir.create(name, OFlags::RDWR, perm, caller.umask);
+        let (dir, file) = match self.make_staged(&new, call)? {
+            Some(made) => made,
+            None => self.make(&new, call)?,
+        };
         let meta = self.give_to(&file, &dir, caller)?;
         let node = self.intern_file(&parent, name, &dir, &meta, None).ok_or(OpError::Stale)?;
         self.count(Metric::Creates);
+        self.stage(&node, parent.id, ByteSize(0));
         let opened = self.add_open(&node, file, OFlags::RDWR, request, &meta)?;
         Ok((self.attr_with(&node, meta), opened))
     }
@@ -158,7 +163,11 @@ impl Pool {
         let meta = to.stat(name);
         drop(state);
         node.retain();
-        Ok(self.attr_with(&node, meta?))
+        let meta = meta?;
+        if meta.nlink <= 1 {
+            self.stage(&node, parent.id, ByteSize(meta.size)); // It had no name, and waits again.
+        }
+        Ok(self.attr_with(&node, meta))
     }
 
     /// Looks for a name that is about to be made.

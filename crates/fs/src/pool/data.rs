@@ -39,7 +39,11 @@ impl Pool {
     pub fn read(&self, handle: HandleId, buffer: &mut [u8], offset: u64) -> OpResult<usize> {
         let handle = self.handle(handle)?;
         let _io = self.file_of(&handle)?.io.read();
-        handle.current().read(buffer, offset)
+        let file = handle.current();
+        self.staged_read(&handle.node, file.branch.id);
+        let got = file.read(buffer, offset)?;
+        self.note_read(&file, offset, got);
+        Ok(got)
     }
 
     /// Writes what fits. `NoSpace` as an error means nothing was written: the caller may go on with `write_moving`.
@@ -47,6 +51,10 @@ impl Pool {
         let handle = self.handle(handle)?;
         let _io = self.file_of(&handle)?.io.read();
         let file = handle.current();
+        let end = offset.saturating_add(data.len() as u64);
+        if self.outgrows(file.branch.id, end) {
+            return Err(OpError::Sys(Errno::NOSPC)); // For the caller the same as a full branch: it has to move first.
+        }
         if drop_bits {
             drop_set_id(&file)?;
         }
@@ -59,7 +67,9 @@ impl Pool {
                 Err(error) => return Err(error),
             }
         }
+        self.note_written(&file, offset, done);
         handle.note_write();
+        self.staged_wrote(&handle.node, file.branch.id, end);
         Ok(done)
     }
 
@@ -110,11 +120,17 @@ impl Pool {
         self.moving(handle, length, || {
             let handle = self.handle(handle)?;
             let _io = self.file_of(&handle)?.io.read();
-            if drop_bits {
-                drop_set_id(&handle.current())?;
+            let file = handle.current();
+            if self.outgrows(file.branch.id, offset.saturating_add(length)) {
+                return Err(OpError::Sys(Errno::NOSPC));
             }
-            handle.current().fallocate(mode, offset, length)?;
+            if drop_bits {
+                drop_set_id(&file)?;
+            }
+            file.fallocate(mode, offset, length)?;
+            self.note_allocated(&file, mode, offset, length);
             handle.note_write();
+            self.staged_resized(&handle.node, file.branch.id, file.stat()?.size);
             Ok(())
         })
     }
@@ -147,12 +163,15 @@ impl Pool {
         drop_bits: bool,
     ) -> OpResult<usize> {
         let (from, to) = (self.handle(from)?, self.handle(to)?);
-        let (source, target) = (from.current(), to.current());
         let one_node = Arc::ptr_eq(&from.node, &to.node);
         // Two locks of one kind in the order of the nodes.
         let (first, second) = if from.node.id <= to.node.id { (&from, &to) } else { (&to, &from) };
         let _first = self.file_of(first)?.io.read();
         let _second = if one_node { None } else { Some(self.file_of(second)?.io.read()) };
+        let (source, target) = (from.current(), to.current());
+        if self.outgrows(target.branch.id, at.saturating_add(length as u64)) {
+            return Err(OpError::Sys(Errno::NOSPC));
+        }
         let copied = match source.copy_range(offset, &target, at, length) {
             Err(OpError::Sys(Errno::XDEV | Errno::NOSYS | Errno::OPNOTSUPP)) => {
                 let mut buffer = vec![0; length.min(1 << 20)];
@@ -161,18 +180,25 @@ impl Pool {
             }
             done => done?,
         };
+        self.note_written(&target, at, copied);
         if drop_bits {
             drop_set_id(&target)?;
         }
         to.note_write();
+        self.staged_wrote(&to.node, target.branch.id, at.saturating_add(copied as u64));
         Ok(copied)
     }
 
     /// Makes a file's contents durable.
     pub fn fsync(&self, handle: HandleId, data_only: bool) -> OpResult<()> {
         let handle = self.handle(handle)?;
-        let _io = self.file_of(&handle)?.io.read();
-        handle.current().fsync(data_only)
+        let left = self.leave_for_sync(&handle.node)?;
+        {
+            let _io = self.file_of(&handle)?.io.read();
+            let file = handle.current();
+            self.syncing(&file, || file.fsync(data_only && !left))?;
+        }
+        if left { self.sync_names(&handle.node) } else { Ok(()) }
     }
 
     /// What closing a file on this branch may still report.
@@ -184,8 +210,9 @@ impl Pool {
 
     /// Makes the names in a directory durable, on every branch that has it.
     pub fn fsync_dir(&self, node: NodeId, data_only: bool) -> OpResult<()> {
-        let _names = self.rename_lock.read();
         let node = self.dir_node(node)?;
+        self.leave_dir_for_sync(&node)?;
+        let _names = self.rename_lock.read();
         for copy in self.copies(&node)? {
             if !copy.branch.spec.read_only {
                 copy.fsync(data_only)?;
@@ -196,10 +223,17 @@ impl Pool {
 
     /// Makes everything durable.
     pub fn sync_all(&self) -> OpResult<()> {
+        let left = self.leave_all_for_sync();
+        self.sync_branches()?;
+        left
+    }
+
+    /// Has every branch write out what it has.
+    pub(crate) fn sync_branches(&self) -> OpResult<()> {
         for branch in self.branches.load().iter() {
             if let Some(online) = branch.online() {
                 let root = Arc::clone(&online.root);
-                branch.io(move |_| rustix::fs::syncfs(&*root))?;
+                self.syncing_all(branch.id, || Ok(branch.io(move |_| rustix::fs::syncfs(&*root))?))?;
             }
         }
         Ok(())
@@ -210,7 +244,7 @@ impl Pool {
         let mut seen = smallvec::SmallVec::<[u64; 8]>::new();
         let mut sum = TreeSpace::default();
         for branch in self.branches.load().iter() {
-            let Some(online) = branch.online() else { continue };
+            let Some(online) = branch.online().filter(|_| !self.is_staging(branch.id)) else { continue };
             if seen.contains(&online.dev) {
                 continue;
             }
@@ -224,6 +258,10 @@ impl Pool {
             sum.files_total = sum.files_total.saturating_add(space.files_total);
             sum.files_free = sum.files_free.saturating_add(space.files_free);
         }
+        // What waits takes its room on the branches later.
+        let staged = self.staged_bytes();
+        sum.free = sum.free.saturating_sub(staged);
+        sum.free_for_root = sum.free_for_root.saturating_sub(staged);
         sum
     }
 }

@@ -240,6 +240,9 @@ impl Walker<'_> {
     }
 
     fn look_at(&mut self, dir: &Arc<Node>, name: OsString, copy: &DirAt, meta: &Meta) {
+        if self.pool.is_staging(copy.id()) {
+            return; // It is judged when it leaves.
+        }
         if meta.nlink > 1 {
             // Judged when all its names are known.
             let backing = Pool::backing(&copy.branch, meta);

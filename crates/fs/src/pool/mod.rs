@@ -5,6 +5,8 @@
 //! - `create`, `remove`, `rename`: changes of names
 //! - `attr`, `open`, `data`: changes and contents of one file
 //! - `place`: which branch; `mover`: whose turn it is; `transfer`: getting it there; `overflow`: when a branch is full; `enforce`: the whole tree
+//! - `staging`: new files that wait in memory
+//! - `govern`: write-back in the order of a policy
 //! - `admin`, `monitor`: branches that come and go; `report`: what `status` and `explain` say
 
 mod admin;
@@ -13,6 +15,7 @@ mod create;
 mod data;
 mod dirs;
 mod enforce;
+mod govern;
 mod lookup;
 mod monitor;
 mod mover;
@@ -23,6 +26,7 @@ mod remove;
 mod rename;
 mod report;
 mod schedule;
+mod staging;
 mod transfer;
 
 use std::collections::BTreeMap;
@@ -103,6 +107,7 @@ pub struct Pool {
     /// Exclusive while a directory changes its place; shared by everything that resolves names.
     pub(crate) rename_lock: RwLock<()>,
     pub(crate) mover: mover::Mover,
+    pub(crate) governors: govern::Governors,
     pub(crate) metrics: Metrics,
     pub(crate) kernel: OnceLock<Box<dyn Kernel>>,
     /// Things a person should look at, by subject.
@@ -110,6 +115,8 @@ pub struct Pool {
     /// The kernel gives passthrough.
     pub(crate) passthrough: AtomicBool,
     pub(crate) stopping: Arc<AtomicBool>,
+    /// Where new files wait.
+    pub(crate) staging: Option<staging::Staging>,
     /// Files may be where they do not belong without waiting for their move: the enforcer has to look.
     pub(crate) moves_left: AtomicBool,
 }
@@ -138,6 +145,8 @@ impl Pool {
         }
         let resolve = |name: &str| branches.iter().find(|branch| branch.spec.name == name).map(|branch| branch.id);
         let rules = Rules::compile(&spec.rules, &resolve)?;
+        let staging = staging::open(spec.staging.as_ref(), state_dir, &state, BranchId(branches.len() as u16))?;
+        branches.extend(staging.as_ref().map(|staging| Arc::clone(&staging.branch)));
         let root_state = DirState { place: None, copies: smallvec::SmallVec::new(), topology: 0, removed: false };
         let root = Node::new_dir(NodeId::ROOT, Ino(1), None, root_state);
         let pool = Arc::new(Pool {
@@ -156,11 +165,13 @@ impl Pool {
             next_handle: AtomicU64::new(1),
             rename_lock: RwLock::new(()),
             mover: mover::Mover::new(),
+            governors: govern::Governors::default(),
             metrics: Metrics::default(),
             kernel: OnceLock::new(),
             warnings: Mutex::default(),
             passthrough: AtomicBool::new(false),
             stopping: Arc::new(AtomicBool::new(false)),
+            staging,
             moves_left: AtomicBool::new(false),
         });
         pool.load_branches();

@@ -122,7 +122,8 @@ impl Pool {
             state.backing.branch
         };
         let Ok(branch) = self.branch(branch) else { return };
-        if branch.spec.read_only {
+        // What is staged is judged when it leaves.
+        if branch.spec.read_only || self.is_staging(branch.id) {
             return;
         }
         if let Choice::Place(_) = self.judge(&node.judged_path(), meta, &branch) {

@@ -68,7 +68,7 @@ impl Pool {
         }
         let access = if request.write || request.truncate { OFlags::RDWR } else { OFlags::RDONLY };
         let branch = self.branch(state.backing.branch)?;
-        let mapped = self.is_mapped_past_us(&mut state, &branch);
+        let mapped = self.is_mapped_past_us(&mut state, &branch, request);
         let opened = loop {
             let opened = match state.names.first() {
                 Some((parent, name)) => {
@@ -88,6 +88,7 @@ impl Pool {
         if request.truncate {
             // Only now: what was opened is the file.
             opened.truncate(0)?;
+            self.note_truncated(&opened, 0);
             state.unjudged = true;
             if request.drop_set_id {
                 super::attr::drop_set_id(&opened)?;
@@ -123,7 +124,7 @@ impl Pool {
         request: OpenRequest,
         meta: &Meta,
     ) -> Opened {
-        let data = self.data_path(node, state, &opened, meta);
+        let data = self.data_path(node, state, &opened, meta, request);
         self.add(node, state, opened, access, request, data)
     }
 
@@ -157,7 +158,14 @@ impl Pool {
         Opened { handle: self.add_handle(&handle), data, token, wants_flush }
     }
 
-    fn data_path(&self, node: &Node, state: &mut FileState, opened: &FileAt, meta: &Meta) -> DataPath {
+    fn data_path(
+        &self,
+        node: &Node,
+        state: &mut FileState,
+        opened: &FileAt,
+        meta: &Meta,
+        request: OpenRequest,
+    ) -> DataPath {
         if state.passthrough > 0 {
             return DataPath::Passthrough;
         }
@@ -171,14 +179,17 @@ impl Pool {
             && !opened.online.guarded
             // The daemon takes the bits away when such a file is written; in passthrough nobody would.
             && !meta.is_set_id()
+            // What goes past the daemon is in nobody's order.
+            && !(request.write && self.is_governed(branch.id))
             && (branch.space().free >= branch.headroom() || branch.spec.read_only);
         if allowed { self.register_passthrough(state, opened) } else { DataPath::Mediated }
     }
 
     /// Whether somebody still has the file mapped from an earlier passthrough open, although every handle is closed: then all must
     /// use the branch's page cache, as the mapping does. Asked only where the daemon would otherwise serve the file.
-    fn is_mapped_past_us(&self, state: &mut FileState, branch: &Branch) -> bool {
-        if !state.past_us || !state.handles.is_empty() || branch.space().free >= branch.headroom() {
+    fn is_mapped_past_us(&self, state: &mut FileState, branch: &Branch, request: OpenRequest) -> bool {
+        let served = branch.space().free < branch.headroom() || (request.write && self.is_governed(branch.id));
+        if !state.past_us || !state.handles.is_empty() || !served {
             return false;
         }
         let mapped = self.held_elsewhere(state) != Some(false);

@@ -9,6 +9,7 @@ use super::transfer::{Cause, NotMoved};
 use crate::error::{OpError, OpResult};
 use crate::handle::Handle;
 use crate::metrics::Metric;
+use crate::relocate::Durability;
 
 /// How often a copy begins anew because attributes changed meanwhile.
 const ATTEMPTS: usize = 3;
@@ -33,10 +34,16 @@ impl Pool {
             return Ok(()); // Another writer of the same file was faster.
         }
         here.branch.invalidate_space();
+        let staged = self.is_staging(branch);
+        let cause = if staged { Cause::Staged(Durability::Later) } else { Cause::Full };
         let mut full: smallvec::SmallVec<[BranchId; 4]> = full.iter().copied().collect();
         let mut attempts = 0;
         loop {
-            let meta = here.stat()?;
+            let mut meta = here.stat()?;
+            if staged {
+                // So large it is about to be; its rule may look at that.
+                meta.size = meta.size.saturating_add(need.0);
+            }
             let path = node.path();
             // What the file occupies moves along; holes do not.
             let room = ByteSize((meta.blocks * 512).saturating_add(need.0));
@@ -48,9 +55,13 @@ impl Pool {
             let moved = if unlinked {
                 self.transfer_unnamed(node, &here, target)
             } else {
-                self.transfer(node, target, Cause::Full, None)
+                self.transfer(node, target, cause, None)
             };
             match moved {
+                Ok(_) if staged => {
+                    self.left_staging(node);
+                    return Ok(());
+                }
                 Ok(_) => {
                     self.count(Metric::Overflows);
                     tracing::info!(

@@ -31,7 +31,12 @@ pub(crate) struct NewFile<'a> {
 
 impl Pool {
     pub(crate) fn views(&self) -> Views {
-        self.branches.load().iter().map(|branch| branch.view()).collect()
+        // No rule sends a file to the staging area, however full the others are.
+        let view = |branch: &Arc<Branch>| {
+            let view = branch.view();
+            BranchView { writable: view.writable && !self.is_staging(branch.id), ..view }
+        };
+        self.branches.load().iter().map(view).collect()
     }
 
     /// Where a settled file of these attributes belongs, judged where it is now; counted.

@@ -51,6 +51,9 @@ impl Pool {
                 done => done?,
             }
             self.drop_number(number);
+            if meta.nlink <= 1 {
+                self.note_gone(backing);
+            }
             return Ok(true);
         };
         let mut state = file.state.write();
@@ -67,6 +70,8 @@ impl Pool {
             state.names.clear();
             state.unlinked = true;
             drop(state);
+            self.unstage_deleted(node, backing.branch);
+            self.note_gone(backing);
             self.nodes.remove_backing(backing, node);
             self.drop_number(number);
         }

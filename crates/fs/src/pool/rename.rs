@@ -33,6 +33,8 @@ pub enum Replace {
 enum Renamed {
     /// Done; the file that has the new name now.
     Done(Arc<Node>),
+    /// The file is staged, and is to replace one on a branch: a power loss must not take both.
+    LeaveFirst(Arc<Node>),
     /// One of the two files must come to the other's branch first.
     MoveFirst { node: Arc<Node>, other: Arc<Node>, here: BranchId, there: BranchId },
     /// A directory is concerned.
@@ -61,13 +63,16 @@ impl Pool {
                     self.nodes.release(&node, 1);
                     return Ok(());
                 }
+                Renamed::LeaveFirst(node) => {
+                    drop(names);
+                    let left = self.leave_durably(&node);
+                    self.nodes.release(&node, 1);
+                    left?;
+                }
                 // First onto one branch, so that the exchange itself is one system call; if one cannot move, the other.
                 Renamed::MoveFirst { node, other, here, there } => {
                     drop(names);
-                    let mut moved = self.move_now(&other, here);
-                    if moved.is_err() {
-                        moved = self.move_now(&node, there);
-                    }
+                    let moved = self.bring_together(&node, &other, here, there);
                     self.nodes.release(&node, 1);
                     self.nodes.release(&other, 1);
                     moved?;
@@ -77,6 +82,17 @@ impl Pool {
         }
         let _names = self.rename_lock.write();
         self.rename_dir(&from, &to, replace)
+    }
+
+    /// Two files that are to change names, on `here` and `there`, come to one branch. Nothing comes into the staging area.
+    fn bring_together(&self, node: &Arc<Node>, other: &Arc<Node>, here: BranchId, there: BranchId) -> OpResult<()> {
+        if self.is_staging(here) {
+            return self.leave_now(node);
+        }
+        if self.is_staging(there) {
+            return self.leave_now(other);
+        }
+        self.move_now(other, here).or_else(|_| self.move_now(node, there))
     }
 
     fn intern_end(&self, end: &End<'_>, found: Option<&Found>) -> OpResult<Option<Arc<Node>>> {
@@ -116,6 +132,15 @@ impl Pool {
             {
                 let (here, there) = (source.first()?.0.id(), target.first()?.0.id());
                 return Ok(Renamed::MoveFirst { node, other: Arc::clone(other), here, there });
+            }
+            if let (Replace::Yes, Some(target)) = (replace, &target)
+                && self.is_staging(source.first()?.0.id())
+                && !self.is_staging(target.first()?.0.id())
+            {
+                if let Some(other) = &other {
+                    self.nodes.release(other, 1);
+                }
+                return Ok(Renamed::LeaveFirst(node));
             }
             let done = self.rename_nodes(from, to, replace, (&node, &source), other.as_ref().zip(target.as_ref()));
             if let Some(other) = &other {
@@ -200,6 +225,8 @@ impl Pool {
                 if last_link {
                     state.names.clear();
                     state.unlinked = true;
+                    self.unstage_deleted(other, state.backing.branch);
+                    self.note_gone(state.backing);
                     self.nodes.remove_backing(state.backing, other);
                     self.drop_number(number);
                 }

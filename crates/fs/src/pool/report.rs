@@ -9,6 +9,7 @@ use umbrella_units::{ByteSize, Timestamp, format_duration};
 
 use super::Pool;
 use super::place::settled_facts;
+use crate::branch::Branch;
 use crate::control::protocol::{BranchStatus, ExplainStep, Explanation, RuleStatus, Status};
 use crate::error::{Error, OpError};
 use crate::handle::DataPath;
@@ -18,6 +19,7 @@ use crate::node::{Node, NodeId, path_of};
 impl Pool {
     /// The pool at a glance.
     pub fn status(&self) -> Status {
+        self.measure_write_back();
         let handles = self.open_handles();
         let passthrough = handles.iter().filter(|handle| handle.data == DataPath::Passthrough).count();
         Status {
@@ -33,13 +35,17 @@ impl Pool {
             metrics: self.metrics.all(),
             warnings: self.warnings(),
             passthrough: self.passthrough.load(Ordering::Relaxed),
+            staging: self.staging_status(),
         }
     }
 
     /// All branches.
     pub fn branch_statuses(&self) -> Vec<BranchStatus> {
         let branches = self.branches.load();
-        branches.iter().filter(|branch| !branch.spec.name.is_empty()).map(|branch| branch.status()).collect()
+        let shown = |branch: &&Arc<Branch>| !branch.spec.name.is_empty() && !self.is_staging(branch.id);
+        let status =
+            |branch: &Arc<Branch>| BranchStatus { write_back: self.write_back_of(branch.id), ..branch.status() };
+        branches.iter().filter(shown).map(status).collect()
     }
 
     fn rule_statuses(&self) -> Vec<RuleStatus> {
@@ -104,9 +110,10 @@ impl Pool {
         let (dir, meta) = found.first()?;
         let path = path_of(parent, name);
         let active = self.rules.load();
-        let resident = self.resident(&dir.branch, meta);
+        let staged = self.is_staging(dir.branch.id);
+        let resident = (!staged).then(|| self.resident(&dir.branch, meta));
         let facts = settled_facts(&path, meta);
-        let explained = active.rules.explain(&facts, &self.views(), Some(&resident));
+        let explained = active.rules.explain(&facts, &self.views(), resident.as_ref());
         let here = dir.branch.spec.name.clone();
         let belongs = match explained.decision.choice {
             Choice::Stay => Some(here.clone()),
@@ -114,7 +121,11 @@ impl Pool {
             Choice::NoRoom => None,
         };
         let node = self.nodes.find(Pool::backing(&dir.branch, meta));
-        let turn = node.as_ref().map_or(Turn::Unknown, |node| self.turn_of(node));
+        let turn = match &node {
+            _ if staged => Turn::Staged,
+            Some(node) => self.turn_of(node),
+            None => Turn::Unknown,
+        };
         let outcome = outcome(&here, explained.decision.choice, belongs.as_deref(), turn, &explained.why);
         let entry = active.rules.entries().get(explained.decision.entry.index());
         Ok(Explanation {
@@ -223,6 +234,8 @@ enum Turn {
     Queued,
     /// Somebody writes.
     AtItsClose,
+    /// It waits in memory.
+    Staged,
     /// Nobody has it in mind.
     Unknown,
 }
@@ -232,6 +245,11 @@ fn outcome(here: &str, choice: Choice, belongs: Option<&str>, turn: Turn, why: &
         (Choice::Place(_), Some(there)) => match turn {
             Turn::Now => format!("it is moving from {here} to {there} now ({why})"),
             Turn::Queued => format!("it is queued to move from {here} to {there} ({why})"),
+            Turn::Staged => {
+                format!(
+                    "it waits in memory; it goes to {there} when it is old enough, outgrows staging, or is synced ({why})"
+                )
+            }
             Turn::AtItsClose => format!("it moves from {here} to {there} when its last writer closes it ({why})"),
             Turn::Unknown => {
                 format!("it moves from {here} to {there} at its next close or at the next `umbrella enforce` ({why})")

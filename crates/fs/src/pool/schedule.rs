@@ -84,6 +84,7 @@ impl Pool {
             }
         }
         self.stop_mover();
+        self.ungovern_all();
         for branch in self.branches.load().iter() {
             if let Some(online) = branch.online()
                 && let Err(error) = self.inodes.sync(online.slot)

@@ -26,7 +26,7 @@ use crate::error::OpError;
 use crate::handle::Handle;
 use crate::metrics::Metric;
 use crate::node::{Backing, FileState, Node, path_of};
-use crate::relocate::{self, BranchUuid, Limits, Move, MovedName, Place, RelocateError, Throttle};
+use crate::relocate::{self, BranchUuid, Durability, Limits, Move, MovedName, Place, RelocateError, Throttle};
 
 /// Why a file was not moved. It is where it was.
 #[derive(Debug)]
@@ -78,6 +78,17 @@ pub(crate) enum Cause {
     Rule,
     /// Its branch is full and a writer waits. The caller holds the file's `io` lock exclusively.
     Full,
+    /// It leaves volatile staging, and owes a power loss what this says. The caller holds the file's `io` lock exclusively.
+    Staged(Durability),
+}
+
+impl Cause {
+    fn durability(self) -> Durability {
+        match self {
+            Cause::Rule | Cause::Full => Durability::Now,
+            Cause::Staged(durability) => durability,
+        }
+    }
 }
 
 /// One name of a file that moves.
@@ -86,6 +97,18 @@ struct Leg {
     name: OsString,
     from: DirAt,
     to: DirAt,
+}
+
+impl Leg {
+    /// The directory shows on its new branch that something was made in it: the copy it was made in will be gone one day.
+    fn lift_times(&self) {
+        if let (Ok(old), Ok(new)) = (self.from.stat_self(), self.to.stat_self())
+            && old.mtime > new.mtime
+        {
+            // A directory that looks unchanged; nothing is lost.
+            let _cosmetic = self.to.as_file().set_times(super::dirs::times_of(&old));
+        }
+    }
 }
 
 impl Pool {
@@ -155,6 +178,7 @@ impl Pool {
         state.backing = Backing { branch: target, dev: online.dev, ino: copied.target.ino };
         self.nodes.add_backing(state.backing, node);
         drop(state);
+        self.note_gone(old);
         self.nodes.remove_backing(old, node);
         Ok(copied.bytes)
     }
@@ -196,9 +220,13 @@ impl Pool {
         {
             let _names = self.rename_lock.read_recursive();
             for (parent, name) in names {
+                let to = match cause.durability() {
+                    Durability::Now => self.ensure_dir_durably(parent, target)?,
+                    Durability::Begun | Durability::Later => self.ensure_dir(parent, target)?,
+                };
                 places.push(Leg {
                     from: self.dir_at(parent, backing.branch)?,
-                    to: self.ensure_dir_durably(parent, target)?,
+                    to,
                     parent: Arc::clone(parent),
                     name: name.clone(),
                 });
@@ -225,6 +253,7 @@ impl Pool {
         let source = Place { dir: first.from.fd.as_fd(), name: &first.name };
         let mut limits = Limits::new(cancel);
         limits.throttle = throttle;
+        limits.durability = cause.durability();
         // A branch that rounds times can still take files; `status` names the missing ability.
         limits.coarse_times = !branch.abilities().nanoseconds;
         let copied = relocate::copy(source, temp, &branch.abilities(), &limits)?;
@@ -234,8 +263,14 @@ impl Pool {
             let _ = rustix::fs::unlinkat(hidden.tmp.as_fd(), &temp_name, rustix::fs::AtFlags::empty());
         }
         done?;
-        self.count(Metric::Relocations);
-        self.metrics.add(Metric::RelocationBytes, copied.bytes.0);
+        if matches!(cause, Cause::Staged(_)) {
+            for leg in &places {
+                leg.lift_times();
+            }
+        } else {
+            self.count(Metric::Relocations);
+            self.metrics.add(Metric::RelocationBytes, copied.bytes.0);
+        }
         first.from.branch.note_moved_out();
         branch.note_moved_in();
         self.unwarn(&format!("move {}", show(node)));
@@ -293,7 +328,7 @@ impl Pool {
         // Says which file the number is for: after a crash it would not be believed without.
         self.inodes.ino_checked(keys.1, copied.target.btime);
         self.nodes.add_backing(new, node);
-        if let Err(error) = commit_guarded(places, &paths, target, &online, temp.name, copied) {
+        if let Err(error) = commit_guarded(places, &paths, target, &online, temp.name, copied, cause.durability()) {
             self.nodes.remove_backing(new, node);
             self.inodes.moved(keys.1, keys.0, node.born);
             if matches!(error, RelocateError::InDoubt { .. }) {
@@ -308,6 +343,7 @@ impl Pool {
             handle.file.store(Arc::new(file));
         }
         drop(state);
+        self.note_gone(backing);
         self.nodes.remove_backing(backing, node);
         Ok(())
     }
@@ -322,6 +358,7 @@ fn commit_guarded(
     online: &Arc<Online>,
     temp: &OsStr,
     copied: &relocate::Copied,
+    durability: Durability,
 ) -> Result<(), RelocateError> {
     let first = legs.first().ok_or(RelocateError::Changed)?;
     let source = &first.from;
@@ -330,9 +367,14 @@ fn commit_guarded(
         .zip(paths)
         .map(|(leg, path)| (Arc::clone(&leg.from.fd), Arc::clone(&leg.to.fd), leg.name.clone(), path.clone()))
         .collect();
-    let (from, to, temp, copied) = (source.online.uuid, Arc::clone(online), temp.to_owned(), copied.clone());
+    let (from, to, temp, copied) = (Arc::clone(&source.online), Arc::clone(online), temp.to_owned(), copied.clone());
     let commit = move || {
         let hidden = to.hidden.as_ref().ok_or(RelocateError::Changed)?;
+        // What is not synced must not be promised by an intent that is: it lies where the source does.
+        let intents = match durability {
+            Durability::Now => hidden,
+            Durability::Begun | Durability::Later => from.hidden.as_ref().ok_or(RelocateError::Changed)?,
+        };
         let names: Vec<_> = owned
             .iter()
             .map(|(from, to, name, path)| MovedName {
@@ -342,12 +384,13 @@ fn commit_guarded(
             })
             .collect();
         relocate::commit(&Move {
-            from: BranchUuid(from),
+            from: BranchUuid(from.uuid),
             to: BranchUuid(to.uuid),
             names: &names,
             temp: Place { dir: hidden.tmp.as_fd(), name: &temp },
-            intents: hidden.intents.as_fd(),
+            intents: intents.intents.as_fd(),
             copied: &copied,
+            durability,
             hook: None,
         })
     };

@@ -199,3 +199,9 @@ pub(super) fn sync_dir(dir: BorrowedFd<'_>) -> Result<(), Errno> {
         done => done,
     }
 }
+
+/// Has the kernel write a file's pages out, and does not wait for it. Whether it could is told to who syncs the file.
+pub(super) fn begin_write_out(file: BorrowedFd<'_>) {
+    // SAFETY: no memory is handed over, and the descriptor is open.
+    unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
+}

@@ -9,7 +9,9 @@ use tracing::warn;
 use super::error::Doing;
 use super::fingerprint::{Seen, look_fd, look_maybe};
 use super::journal::record;
-use super::{BranchUuid, Copied, Fingerprint, Intent, Loss, Place, RelocateError, Step, StepHook, attrs, told};
+use super::{
+    BranchUuid, Copied, Durability, Fingerprint, Intent, Loss, Place, RelocateError, Step, StepHook, attrs, told,
+};
 
 /// One name of a file that moves.
 #[derive(Debug, Clone, Copy)]
@@ -37,6 +39,8 @@ pub struct Move<'a> {
     pub intents: BorrowedFd<'a>,
     /// What [`super::copy`] returned.
     pub copied: &'a Copied,
+    /// Step 6 syncs only where it is [`Durability::Now`].
+    pub durability: Durability,
     /// For tests; `None` otherwise.
     pub hook: Option<StepHook<'a>>,
 }
@@ -140,8 +144,10 @@ impl<'a> Move<'a> {
             told(self.hook, Step::Placed(done.placed - 1))?;
         }
         target_times.restore();
-        target_times.sync().doing("flush the new directory")?;
-        attrs::sync_dir(self.temp.dir).doing("flush the directory of copies")?;
+        if self.durability == Durability::Now {
+            target_times.sync().doing("flush the new directory")?;
+            attrs::sync_dir(self.temp.dir).doing("flush the directory of copies")?;
+        }
         told(self.hook, Step::Synced)?;
         self.verify()?;
         let source_times = ParentTimes::of(self.sources());

@@ -13,7 +13,7 @@ use umbrella_units::ByteSize;
 use super::attrs::{self, When};
 use super::error::Doing;
 use super::fingerprint::{Fingerprint, Seen, look_fd};
-use super::{Limits, Loss, Place, RelocateError};
+use super::{Durability, Limits, Loss, Place, RelocateError};
 use crate::control::protocol::Abilities;
 
 const BUFFER: usize = 1 << 20;
@@ -126,7 +126,11 @@ impl Copying<'_> {
             bytes = self.data(input.as_fd(), output.as_fd())?;
             self.put_access_time_back()?;
             self.dress(output.as_fd(), When::AfterData)?;
-            retry_on_intr(|| fsync(output.as_fd())).doing("flush the copy")?;
+            match self.limits.durability {
+                Durability::Now => retry_on_intr(|| fsync(output.as_fd())).doing("flush the copy")?,
+                Durability::Begun => attrs::begin_write_out(output.as_fd()),
+                Durability::Later => {}
+            }
             output
         } else {
             self.make_special()?;

@@ -18,6 +18,9 @@
 //!
 //! The times of the directories are put back at 5 and 7, since nothing changed for users.
 //!
+//! A file that was never synced and leaves volatile memory owes a power loss nothing: steps 2 and 6 then sync nothing ([`Durability`]),
+//! and the intent of step 4 lies in the same memory as the source, so that both are there or neither.
+//!
 //! # What can go wrong
 //!
 //! | when | what is left | what happens |
@@ -91,6 +94,18 @@ pub struct Place<'a> {
     pub name: &'a OsStr,
 }
 
+/// What a move owes to whoever made the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// All of it is on disk when it returns.
+    Now,
+    /// What no one asked to be durable, out of memory that loses it with the power: the copy is on its way to the disk when it returns,
+    /// and nothing is waited for. A crash of the daemon alone is survived as always: what the kernel was told stays.
+    Begun,
+    /// As `Begun`, and the kernel writes it when it likes.
+    Later,
+}
+
 /// What holds a copy back, and who is told about it.
 #[derive(Clone, Copy)]
 pub struct Limits<'a> {
@@ -102,12 +117,15 @@ pub struct Limits<'a> {
     pub progress: Option<&'a (dyn Fn(u64) + Sync)>,
     /// Accept times rounded to what the target keeps, instead of [`Loss::Times`].
     pub coarse_times: bool,
+    /// Step 2 syncs only where it is [`Durability::Now`].
+    pub durability: Durability,
 }
 
 impl<'a> Limits<'a> {
-    /// Full speed, nobody told, exact times.
+    /// Full speed, nobody told, exact times, durable.
     pub fn new(cancel: &'a AtomicBool) -> Self {
-        Limits { cancel, throttle: None, progress: None, coarse_times: false }
+        let durability = Durability::Now;
+        Limits { cancel, throttle: None, progress: None, coarse_times: false, durability }
     }
 
     fn cancelled(&self) -> bool {

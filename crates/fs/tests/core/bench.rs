@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::mount::{MountFlags, UnmountFlags};
 use umbrella_fs::pool::Pool;
-use umbrella_fs::spec::{BranchSpec, EnforceSpec, OnBranchError, PoolSpec};
+use umbrella_fs::spec::{BranchSpec, EnforceSpec, OnBranchError, PoolSpec, StagingSpec};
 use umbrella_policy::placement::spec::{Comparison, Condition, DestinationSpec, RuleKindSpec, RuleSpec, RulesSpec};
 use umbrella_units::{Amount, ByteSize};
 
@@ -32,13 +32,27 @@ pub(crate) struct Bench {
     /// Removed at the end; `None` in a child process, which only uses it.
     pub(crate) dir: Option<tempfile::TempDir>,
     pub(crate) mounts: Vec<PathBuf>,
+    /// Where new files are staged.
+    pub(crate) staging: Option<StagingSpec>,
+}
+
+/// A small staging area in memory; larger files than most do not stay there.
+pub(crate) fn small_area() -> StagingSpec {
+    let size = Some(Amount::Bytes(ByteSize(4 << 20)));
+    StagingSpec { size, max_file: ByteSize(48 << 10), ..StagingSpec::default() }
 }
 
 impl Bench {
+    pub(crate) fn staged(ground: Ground, staging: StagingSpec) -> Bench {
+        let mut bench = Bench::new(ground);
+        bench.staging = Some(staging);
+        bench
+    }
+
     pub(crate) fn new(ground: Ground) -> Bench {
         assert!(rustix::process::geteuid().is_root(), "these tests mount file systems: run them as root");
         let dir = tempfile::tempdir().unwrap();
-        let mut bench = Bench { root: dir.path().to_owned(), dir: Some(dir), mounts: Vec::new() };
+        let mut bench = Bench { root: dir.path().to_owned(), dir: Some(dir), mounts: Vec::new(), staging: None };
         if ground == Ground::Memory {
             bench.tmpfs(&bench.root(), "size=256m");
         }
@@ -94,12 +108,30 @@ impl Bench {
 
     /// Mounts the pool, so to speak.
     pub(crate) fn assemble(&self, rules: usize) -> Arc<Pool> {
-        assemble(&self.root(), rules)
+        assemble(&self.root(), rules, self.staging.clone())
     }
+
+    /// Where files can be: the branches, in order, and the staging area while there is one.
+    pub(crate) fn places(&self) -> Vec<PathBuf> {
+        let areas = std::fs::read_dir(self.root().join("state/staging")).into_iter().flatten();
+        let trees = areas.map(|area| area.unwrap().path().join("tree")).filter(|tree| tree.is_dir());
+        (0..BRANCHES.len()).map(|branch| self.branch(branch)).chain(trees).collect()
+    }
+}
+
+/// What a place is called.
+pub(crate) fn place_name(place: usize) -> &'static str {
+    BRANCHES.get(place).copied().unwrap_or("(staging)")
 }
 
 impl Drop for Bench {
     fn drop(&mut self) {
+        if self.dir.is_none() {
+            return;
+        }
+        for area in self.places().iter().skip(BRANCHES.len()).filter_map(|tree| tree.parent()) {
+            let _ = rustix::mount::unmount(area, UnmountFlags::DETACH);
+        }
         for mount in self.mounts.iter().rev() {
             let _ = rustix::mount::unmount(mount, UnmountFlags::DETACH);
         }
@@ -108,7 +140,7 @@ impl Drop for Bench {
 }
 
 /// The pool over the branches in a bench's folder.
-pub(crate) fn assemble(root: &Path, rules: usize) -> Arc<Pool> {
+pub(crate) fn assemble(root: &Path, rules: usize, staging: Option<StagingSpec>) -> Arc<Pool> {
     let branch = |name: &&str| BranchSpec {
         name: (*name).to_owned(),
         path: root.join(name),
@@ -119,6 +151,7 @@ pub(crate) fn assemble(root: &Path, rules: usize) -> Arc<Pool> {
         require_mount: None,
         min_stay: Duration::ZERO,
         passthrough: true,
+        write_back: None,
     };
     let spec = PoolSpec {
         mount: PathBuf::from("/srv/model"),
@@ -130,6 +163,7 @@ pub(crate) fn assemble(root: &Path, rules: usize) -> Arc<Pool> {
         probe_interval: Duration::from_secs(1),
         probe_timeout: Duration::from_secs(10),
         threads: 2,
+        staging,
     };
     Pool::assemble(spec, &root.join("state"), &[]).unwrap()
 }

@@ -10,7 +10,7 @@ use umbrella_fs::pool::{Attr, OpenRequest};
 use umbrella_fs::{NodeId, OpError};
 use umbrella_policy::placement::spec::FileKind;
 
-use crate::bench::{BRANCHES, has_room_always};
+use crate::bench::{BRANCHES, has_room_always, place_name};
 use crate::model::{Attrs, Content, Key, Model, Ref};
 use crate::world::{Done, World, fail};
 
@@ -29,8 +29,8 @@ pub(crate) fn where_all_is(world: &World) -> Vec<String> {
 
 fn on_disk(world: &World) -> OnDisk {
     let mut found = OnDisk::new();
-    for branch in (0..BRANCHES.len()).filter(|branch| world.away != Some(*branch)) {
-        walk(&world.bench.branch(branch), "", branch, &mut found);
+    for (place, path) in world.bench.places().iter().enumerate().filter(|(place, _)| world.away != Some(*place)) {
+        walk(path, "", place, &mut found);
     }
     found
 }
@@ -85,9 +85,9 @@ fn on_branches(world: &World, seen: &Model, disk: &OnDisk) -> Done {
             }
             Ref::File(key) => {
                 let expected = &world.model.files[key];
-                let full = world.bench.branch(copies[0].0).join(&path[1..]);
+                let full = world.bench.places()[copies[0].0].join(&path[1..]);
                 if expected.data().is_some_and(|data| std::fs::read(&full).unwrap() != *data) {
-                    return fail(format!("{path} has other contents on {}", BRANCHES[copies[0].0]));
+                    return fail(format!("{path} has other contents on {}", place_name(copies[0].0)));
                 }
                 if matches!(expected.content, Content::Pipe) && !copies[0].1.file_type().is_fifo() {
                     return fail(format!("{path} is no pipe any more"));
@@ -100,7 +100,13 @@ fn on_branches(world: &World, seen: &Model, disk: &OnDisk) -> Done {
                     if found != (attrs.perm, attrs.uid, attrs.gid) {
                         return fail(format!(
                             "{path} on {} has mode {:o}, owner {}:{}, expected {:o}, {}:{}",
-                            BRANCHES[*branch], found.0, found.1, found.2, attrs.perm, attrs.uid, attrs.gid
+                            place_name(*branch),
+                            found.0,
+                            found.1,
+                            found.2,
+                            attrs.perm,
+                            attrs.uid,
+                            attrs.gid
                         ));
                     }
                 }
@@ -111,14 +117,15 @@ fn on_branches(world: &World, seen: &Model, disk: &OnDisk) -> Done {
 }
 
 fn branches_of(copies: &[(usize, std::fs::Metadata)]) -> Vec<&str> {
-    copies.iter().map(|(branch, _)| BRANCHES[*branch]).collect()
+    copies.iter().map(|(place, _)| place_name(*place)).collect()
 }
 
 /// Nothing moves between two operations, so nothing is half done.
 pub(crate) fn hidden_is_clean(world: &World) -> Done {
-    for (branch, name) in BRANCHES.iter().enumerate().filter(|(branch, _)| world.away != Some(*branch)) {
+    for (place, at) in world.bench.places().iter().enumerate().filter(|(place, _)| world.away != Some(*place)) {
+        let name = place_name(place);
         for folder in ["tmp", "intents"] {
-            let path = world.bench.branch(branch).join(".umbrella").join(folder);
+            let path = at.join(".umbrella").join(folder);
             if let Some(entry) = std::fs::read_dir(&path).unwrap().next() {
                 let left = entry.unwrap().file_name();
                 return fail(format!("{} stays in {folder} of {name}", left.display()));

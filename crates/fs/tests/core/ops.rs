@@ -118,6 +118,11 @@ pub(crate) enum Op {
     /// The mover moves what is queued.
     Settle,
     Enforce,
+    /// Everything leaves the staging area.
+    Sync,
+    Fsync {
+        handle: Pick,
+    },
     Reload {
         rules: u32,
     },
@@ -159,7 +164,7 @@ fn len(rng: &mut StdRng) -> u32 {
 fn draw(rng: &mut StdRng) -> Op {
     let mut pick = || rng.random_range(0..1000);
     let (a, b, c) = (pick(), pick(), pick());
-    match rng.random_range(0..100) {
+    match rng.random_range(0..105) {
         0..=11 => Op::Put { dir: a, name: b, perm: perm(rng), uid: [0, 1000][c as usize % 2], len: len(rng) },
         12..=15 => Op::CreateOpen { dir: a, name: b },
         16..=20 => Op::Mkdir { dir: a, name: b, perm: perm(rng) },
@@ -188,6 +193,8 @@ fn draw(rng: &mut StdRng) -> Op {
         92..=93 => Op::Remount { orderly: a % 2 == 0 },
         94..=95 => Op::TakeAway { branch: a },
         96..=98 => Op::GiveBack,
-        _ => Op::Drain { branch: a },
+        99 => Op::Drain { branch: a },
+        100..=101 => Op::Sync,
+        _ => Op::Fsync { handle: a },
     }
 }

@@ -19,9 +19,9 @@ use crate::world::pattern;
 /// Big enough that copying it at [`SLOWLY`] takes seconds.
 const LEN: u32 = 1 << 20;
 const SLOWLY: ByteSize = ByteSize(256 << 10);
-const READ: OpenRequest =
+pub(crate) const READ: OpenRequest =
     OpenRequest { read: true, write: false, truncate: false, exclusive: false, drop_set_id: false };
-const WRITE: OpenRequest = OpenRequest { write: true, ..READ };
+pub(crate) const WRITE: OpenRequest = OpenRequest { write: true, ..READ };
 
 /// A big file `dir/file` on `fast` that belongs on `slow`.
 struct Scene {
@@ -74,7 +74,7 @@ impl Scene {
 }
 
 /// Creates a file; one reference stays.
-fn put(pool: &Pool, dir: NodeId, name: &str, data: &[u8]) -> NodeId {
+pub(crate) fn put(pool: &Pool, dir: NodeId, name: &str, data: &[u8]) -> NodeId {
     let request = OpenRequest { exclusive: true, ..WRITE };
     let (attr, opened) = pool.create(dir, OsStr::new(name), 0o644, Caller::ROOT, request).unwrap();
     assert_eq!(pool.write_moving(opened.handle, data, 0, false), Ok(data.len()));
@@ -82,7 +82,7 @@ fn put(pool: &Pool, dir: NodeId, name: &str, data: &[u8]) -> NodeId {
     attr.node
 }
 
-fn contents(pool: &Pool, file: NodeId) -> Vec<u8> {
+pub(crate) fn contents(pool: &Pool, file: NodeId) -> Vec<u8> {
     let opened = pool.open(file, READ).unwrap();
     let mut buffer = vec![0; 2 * LEN as usize];
     let got = pool.read(opened.handle, &mut buffer, 0).unwrap();

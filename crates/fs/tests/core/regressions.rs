@@ -2,13 +2,14 @@
 
 use crate::bench::Ground;
 use crate::ops::Op;
-use crate::sequences::run;
+use crate::sequences::{Kind, run};
 
-/// The sequence must hold on a disk and in memory.
+/// The sequence must hold on a disk and in memory, with new files staged and without.
 fn holds(rules: usize, ops: &[Op]) {
-    for ground in [Ground::Disk, Ground::Memory] {
-        if let Err(text) = run(ground, rules, ops) {
-            panic!("on {ground:?}: {text}");
+    for (ground, staged) in [(Ground::Disk, false), (Ground::Memory, false), (Ground::Memory, true)] {
+        let kind = Kind { ground, staged };
+        if let Err(text) = run(kind, rules, ops) {
+            panic!("on {kind:?}: {text}");
         }
     }
 }

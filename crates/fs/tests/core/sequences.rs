@@ -12,22 +12,31 @@ use crate::world::{Done, World};
 const LENGTH: usize = 120;
 
 /// Runs operations on a new pool; all that can be wrong is an error.
-pub(crate) fn run(ground: Ground, rules: usize, ops: &[Op]) -> Done {
-    run_telling(ground, rules, ops, &mut |_| {})
+pub(crate) fn run(kind: Kind, rules: usize, ops: &[Op]) -> Done {
+    run_telling(kind, rules, ops, &mut |_| {})
 }
 
-fn run_telling(ground: Ground, rules: usize, ops: &[Op], tell: &mut dyn FnMut(String)) -> Done {
+/// What a sequence runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Kind {
+    pub(crate) ground: Ground,
+    pub(crate) staged: bool,
+}
+
+fn run_telling(kind: Kind, rules: usize, ops: &[Op], tell: &mut dyn FnMut(String)) -> Done {
     let ran = catch_unwind(AssertUnwindSafe(|| {
-        let mut world = World::new(ground, rules);
+        let mut world = if kind.staged { World::staged(kind.ground, rules) } else { World::new(kind.ground, rules) };
         for op in ops {
             let done = world.step(*op);
             tell(format!("{op:?}: {:?}", check::where_all_is(&world)));
             done?;
-            if *op == Op::Enforce {
+            // What waits is judged when it leaves.
+            if *op == Op::Enforce && !kind.staged {
                 check::placed(&world).map_err(|text| format!("after {op:?}: {text}"))?;
             }
         }
         world.finish()?;
+        world.step(Op::Sync)?;
         check::placed(&world).map_err(|text| format!("at the end: {text}"))
     }));
     ran.unwrap_or_else(|panic| {
@@ -43,7 +52,7 @@ fn about(text: &str) -> String {
 }
 
 /// Leaves operations out for as long as it still fails in the same way, in bounded time.
-fn shrink(ground: Ground, rules: usize, mut ops: Vec<Op>, text: &str) -> Vec<Op> {
+fn shrink(on: Kind, rules: usize, mut ops: Vec<Op>, text: &str) -> Vec<Op> {
     let kind = about(text);
     let until = Instant::now() + Duration::from_secs(60);
     let mut size = ops.len() / 2;
@@ -52,7 +61,7 @@ fn shrink(ground: Ground, rules: usize, mut ops: Vec<Op>, text: &str) -> Vec<Op>
         while at < ops.len() {
             let mut fewer = ops.clone();
             fewer.drain(at..(at + size).min(fewer.len()));
-            if run(ground, rules, &fewer).is_err_and(|text| about(&text) == kind) {
+            if run(on, rules, &fewer).is_err_and(|text| about(&text) == kind) {
                 ops = fewer;
             } else {
                 at += size;
@@ -66,31 +75,37 @@ fn shrink(ground: Ground, rules: usize, mut ops: Vec<Op>, text: &str) -> Vec<Op>
     ops
 }
 
-fn sequences(ground: Ground, seconds: u64) {
+fn sequences(kind: Kind, seconds: u64) {
     let until = Instant::now() + budget(seconds);
     let mut seed = first_seed();
     while Instant::now() < until {
         let (rules, ops) = (seed as usize, generate(seed, LENGTH));
-        if let Err(text) = run(ground, rules, &ops) {
-            let fewer = shrink(ground, rules, ops, &text);
+        if let Err(text) = run(kind, rules, &ops) {
+            let fewer = shrink(kind, rules, ops, &text);
             let mut steps = Vec::new();
-            let again = run_telling(ground, rules, &fewer, &mut |step| steps.push(step)).err();
+            let again = run_telling(kind, rules, &fewer, &mut |step| steps.push(step)).err();
             // The end of the trace is what tells most.
             let steps = steps[steps.len().saturating_sub(4)..].join("\n  ");
             let rules = rules % 4;
-            panic!("seed {seed} on {ground:?}, rules {rules}: {text}\ncut down, {again:?}\n{fewer:?}\n  {steps}");
+            panic!("seed {seed} on {kind:?}, rules {rules}: {text}\ncut down, {again:?}\n{fewer:?}\n  {steps}");
         }
         seed += 1;
     }
-    println!("{} sequences on {ground:?}", seed - first_seed());
+    println!("{} sequences on {kind:?}", seed - first_seed());
 }
 
 #[test]
 fn whatever_is_done_in_memory_the_pool_shows_what_the_model_says() {
-    sequences(Ground::Memory, 8);
+    sequences(Kind { ground: Ground::Memory, staged: false }, 8);
 }
 
 #[test]
 fn whatever_is_done_on_a_disk_the_pool_shows_what_the_model_says() {
-    sequences(Ground::Disk, 8);
+    sequences(Kind { ground: Ground::Disk, staged: false }, 8);
+}
+
+#[test]
+fn whatever_is_done_while_new_files_are_staged_the_pool_shows_what_the_model_says() {
+    sequences(Kind { ground: Ground::Memory, staged: true }, 10);
+    sequences(Kind { ground: Ground::Disk, staged: true }, 6);
 }

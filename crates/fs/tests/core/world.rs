@@ -10,7 +10,7 @@ use umbrella_fs::pool::{Change, NewTime, OpenRequest, Pool, Replace, Walk};
 use umbrella_fs::{Caller, HandleId, NodeId, OpError, OpResult};
 use umbrella_units::Timestamp;
 
-use crate::bench::{BRANCHES, Bench, Ground, RULE_SETS, rule_set};
+use crate::bench::{BRANCHES, Bench, Ground, RULE_SETS, rule_set, small_area};
 use crate::check;
 use crate::model::{Attrs, Content, Dir, Key, Model, ROOT, Ref};
 use crate::ops::{Op, Pick};
@@ -56,6 +56,11 @@ fn well<T>(what: &str, result: OpResult<T>) -> Done<T> {
     result.map_err(|error| format!("{what}: {error:?}"))
 }
 
+/// Where there is no room anywhere it is not on disk, and is said not to be.
+fn synced(what: &str, result: OpResult<()>) -> Done {
+    if result == Err(OpError::NoRoom) { Ok(()) } else { well(what, result) }
+}
+
 /// The result must be what the model says.
 fn same<T>(what: &str, result: OpResult<T>, expected: Result<(), Errno>) -> Done<Option<T>> {
     match (result, expected) {
@@ -80,6 +85,11 @@ fn overwrite(data: &mut Vec<u8>, at: usize, with: &[u8]) {
 impl World {
     pub(crate) fn new(ground: Ground, rules: usize) -> World {
         World::over(Bench::new(ground), rules)
+    }
+
+    /// With new files staged.
+    pub(crate) fn staged(ground: Ground, rules: usize) -> World {
+        World::over(Bench::staged(ground, small_area()), rules)
     }
 
     /// On branches that are there.
@@ -371,6 +381,7 @@ impl World {
         self.opens.clear();
         if let Some(pool) = self.pool.take() {
             if orderly {
+                pool.close_staging();
                 pool.shut_down();
             }
             assert_eq!(Arc::strong_count(&pool), 1, "the pool is still in use");
@@ -437,9 +448,15 @@ impl World {
             Op::SetXattr { what, name, len } => self.set_xattr(what, name, Some(len)),
             Op::RemoveXattr { what, name } => self.set_xattr(what, name, None),
             Op::Settle => {
+                self.pool().keep_staging();
                 self.pool().move_all_queued();
                 Ok(())
             }
+            Op::Sync => synced("sync", self.pool().sync_all()),
+            Op::Fsync { handle } => match self.pick_open(handle, false) {
+                Some(open) => synced("fsync", self.pool().fsync(open.handle, false)),
+                None => Ok(()),
+            },
             Op::Enforce => self.pool().enforce(Walk::default(), &mut |_| true).map(drop).map_err(|e| e.to_string()),
             Op::Reload { rules } => {
                 self.rules = rules as usize % RULE_SETS;

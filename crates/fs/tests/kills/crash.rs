@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use crate::bench::{Bench, Ground};
+use crate::bench::{Bench, Ground, small_area};
 use crate::check;
 use crate::model::{Model, Ref};
 use crate::ops::{Op, budget, first_seed, generate};
@@ -35,12 +35,18 @@ fn operations(seed: u64) -> Vec<Op> {
     generate(seed, 150).into_iter().filter(fits).flat_map(with_moves).collect()
 }
 
+/// Every other one stages new files.
+fn is_staged(seed: u64) -> bool {
+    (seed / 2).is_multiple_of(2)
+}
+
 /// Not a test of its own: does nothing unless it is asked to.
 #[test]
 fn child() {
     let (Ok(root), Ok(seed)) = (std::env::var(ROOT), std::env::var(SEED)) else { return };
     let seed: u64 = seed.parse().unwrap();
-    let parents = Bench { root: PathBuf::from(root), dir: None, mounts: Vec::new() };
+    let parents =
+        Bench { root: PathBuf::from(root), dir: None, mounts: Vec::new(), staging: is_staged(seed).then(small_area) };
     let mut world = World::over(parents, seed as usize);
     let mut out = std::io::stdout();
     for (number, op) in operations(seed).into_iter().enumerate() {
@@ -92,7 +98,7 @@ fn allow_half_writes(world: &World, before: &Model, after: &mut Model) {
         // A file that was made by the operation was empty before it.
         let old = before.files.get(&key).map_or(Some(&[][..]), |file| file.data().map(Vec::as_slice));
         let (Some(old), Some(new)) = (old, after.files[&key].data()) else { continue };
-        let found = (0..3).find_map(|branch| std::fs::read(world.bench.branch(branch).join(&path[1..])).ok());
+        let found = world.bench.places().iter().find_map(|place| std::fs::read(place.join(&path[1..])).ok());
         let Some(found) = found.filter(|_| old != new) else { continue };
         let at = |data: &[u8], at: usize| data.get(at).copied().unwrap_or(0);
         let mixed = (0..found.len()).all(|i| found[i] == at(old, i) || found[i] == at(new, i));
@@ -105,7 +111,9 @@ fn allow_half_writes(world: &World, before: &Model, after: &mut Model) {
 
 fn kill_once(seed: u64) -> Done<usize> {
     let mut rng = StdRng::seed_from_u64(seed);
-    let mut world = World::new(if seed.is_multiple_of(2) { Ground::Memory } else { Ground::Disk }, seed as usize);
+    let ground = if seed.is_multiple_of(2) { Ground::Memory } else { Ground::Disk };
+    let make = if is_staged(seed) { World::staged } else { World::new };
+    let mut world = make(ground, seed as usize);
     world.known.clear();
     world.pool = None;
     let mut child = Command::new(std::env::current_exe().unwrap())

@@ -2,8 +2,8 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use umbrella_model::allocator::{self, AllocError, Ext2};
-use umbrella_model::staging::{self, Staged, Staging};
-use umbrella_units::{BlockNo, ByteSize, FileId, PAGE_BYTES, PageIndex, PageKey};
+use umbrella_policy::staging::{self, Staged, Staging};
+use umbrella_units::{BlockNo, ByteSize, FileId, Nanos, PAGE_BYTES, PageIndex, PageKey};
 
 use crate::workload::Step;
 
@@ -214,7 +214,8 @@ impl Files {
     pub(super) fn create(&mut self, file: FileId, dir: FileId, touched: &mut Vec<BlockNo>) -> Result<(), AllocError> {
         self.known.insert(file, File { bytes: 0, dir });
         if let Some(staging) = &mut self.staging {
-            staging.create(file, dir);
+            // Memory that keeps its contents: ages do not matter.
+            staging.create(Nanos(0), file, dir);
             return Ok(());
         }
         self.create_on_disk(file, dir, touched)

@@ -3,10 +3,12 @@
 //! Events come in through [`WriteBack::on`], pages go out through [`WriteBack::select`]. The same object decides live and
 //! in the lab.
 
+mod carry;
 mod event;
 mod index;
 mod policies;
 mod policy;
+pub mod record;
 mod registry;
 
 #[cfg(test)]
@@ -20,7 +22,7 @@ pub use crate::error::PolicyError as WriteBackError;
 pub use crate::params::{ParamInfo, ParamKind, Params, Spec, Values};
 pub use event::{DirtyPage, Event};
 pub use index::{
-    Age, Applied, BlockNeeds, DirtyFile, DirtyIndex, FileOrder, Memory, Needs, Recency, Segments, Usage, Zone,
+    Age, Applied, BlockNeeds, DirtyFile, DirtyIndex, FileOrder, Known, Memory, Needs, Recency, Segments, Usage, Zone,
     ZoneNeeds, ZoneOrder,
 };
 pub use policy::{PageTimes, Policy, Write};

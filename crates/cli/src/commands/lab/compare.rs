@@ -1,6 +1,7 @@
 //! `umbrella lab compare` and `umbrella lab run`: policies on the same input, on a modelled machine.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{anyhow, bail};
@@ -43,11 +44,17 @@ pub(crate) struct CompareArgs {
 #[command(after_help = "\
 EXAMPLES:
   umbrella lab run --policy zone_segment --workload fileserver --scale 0.1
-  umbrella lab run --policy sweep --trace day.csv.gz --speed max --json")]
+  umbrella lab run --policy sweep --trace day.csv.gz --speed max --json
+  umbrella lab run --events disk1.events --policy cscan")]
 pub(crate) struct SingleArgs {
-    /// The policy, with parameters if you like: zone_segment:alpha=20.
-    #[arg(long, value_name = "POLICY", default_value = "file")]
-    policy: String,
+    /// The policy, with parameters if you like: zone_segment:alpha=20 [default: file; of a record: the one that decided].
+    #[arg(long, value_name = "POLICY")]
+    policy: Option<String>,
+    /// A record of a live run (umbrella write-back record): decided again, without a machine.
+    ///
+    /// By the policy that decided then, every decision has to be the same, and the first that is not is an error; by another policy, both are shown.
+    #[arg(long, value_name = "FILE", group = "InputArgs", conflicts_with_all = ["disk", "memory", "scheduler", "scale", "seed", "sweep", "speed", "html", "csv", "metric"])]
+    events: Option<PathBuf>,
     #[command(flatten)]
     input: InputArgs,
     #[command(flatten)]
@@ -87,12 +94,15 @@ impl CompareArgs {
 
 impl SingleArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        if let Some(events) = &self.events {
+            return super::events::run(events, self.policy.as_deref(), self.output.is_for_machines());
+        }
         let metrics = self.output.metrics(&self.input)?;
-        let [policy] =
-            split_policies(&self.policy).try_into().map_err(|policies: Vec<String>| match policies.len() {
-                0 => anyhow!("--policy names no policy (umbrella lab list policies)"),
-                _ => anyhow!("lab run takes one policy (for several: umbrella lab compare --policy {})", self.policy),
-            })?;
+        let policy = self.policy.as_deref().unwrap_or("file");
+        let [policy] = split_policies(policy).try_into().map_err(|policies: Vec<String>| match policies.len() {
+            0 => anyhow!("--policy names no policy (umbrella lab list policies)"),
+            _ => anyhow!("lab run takes one policy (for several: umbrella lab compare --policy {policy})"),
+        })?;
         let cells = self.run.cells(&[policy], &self.input, &self.replay, &self.machine)?;
         let bars = Bars::new(&cells)?;
         let (outcomes, failed) = finished(experiment::run(&cells, self.run.threads(), &bars)?)?;

@@ -1,6 +1,7 @@
 //! `umbrella lab`: the laboratory; nothing of it touches a pool.
 
 mod compare;
+mod events;
 mod list;
 mod paper;
 mod paper_nvcache;

@@ -152,6 +152,7 @@ fn odd_names_are_moved() {
         temp: Place { dir: temp.as_fd(), name: OsStr::new("copy") },
         intents: intents.as_fd(),
         copied: &copied,
+        durability: Durability::Now,
         hook: Some(&stop),
     };
     assert_eq!(commit(&m), Err(RelocateError::Stopped { after: Step::Synced }));

@@ -160,7 +160,9 @@ fn paths_longer_than_the_kernel_takes_at_once_are_recovered() {
     let copied = copy(place(source), temp, &ALL, &Limits::new(&cancel)).unwrap();
     let names = [MovedName { source: place(source), target: place(target), path: &path }];
     let stop = |step| if step == Step::Synced { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
-    commit(&Move { from: A, to: B, names: &names, temp, intents: intents.as_fd(), copied: &copied, hook: Some(&stop) })
+    let intents = intents.as_fd();
+    let durability = Durability::Now;
+    commit(&Move { from: A, to: B, names: &names, temp, intents, copied: &copied, durability, hook: Some(&stop) })
         .unwrap_err();
     assert_eq!(pool.recover().finished, 1);
     assert!(Fingerprint::at(place(source)).is_err());

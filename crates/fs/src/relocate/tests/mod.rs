@@ -173,6 +173,7 @@ impl Pool {
             temp: Place { dir: temp.as_fd(), name: OsStr::new("copy") },
             intents: intents.as_fd(),
             copied,
+            durability: Durability::Now,
             hook,
         })
     }

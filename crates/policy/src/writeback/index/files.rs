@@ -108,6 +108,11 @@ impl Files {
         self.slots[file as usize].id
     }
 
+    /// How many dirty pages the file has.
+    pub(super) fn pages_in(&self, file: u32) -> u64 {
+        u64::from(self.slots[file as usize].pages)
+    }
+
     /// The slot of the file, made when it is new.
     pub(super) fn find_or_add(&mut self, id: FileId) -> u32 {
         if let Some(file) = self.find(id) {

@@ -18,6 +18,7 @@
 mod chunk;
 mod files;
 mod heap;
+mod look;
 mod places;
 mod ranks;
 mod runs;
@@ -32,6 +33,7 @@ mod tests;
 use umbrella_units::{BlockNo, ByteSize, FileId, Nanos, PageIndex, PageKey};
 
 pub use files::{DirtyFile, FileOrder};
+pub use look::Known;
 pub use take::Usage;
 pub use zones::{Zone, ZoneOrder};
 

@@ -127,6 +127,17 @@ impl Slab {
         self.len -= 1;
     }
 
+    /// The slots that hold a page, in no order that means anything.
+    pub(super) fn used(&self) -> impl Iterator<Item = u32> {
+        let mut free = vec![false; self.entries.len()];
+        let mut next = self.free;
+        while let Some(slot) = free.get_mut(next as usize) {
+            *slot = true;
+            next = self.entries[next as usize].file;
+        }
+        (0..self.entries.len() as u32).filter(move |slot| !free[*slot as usize])
+    }
+
     pub(super) fn bytes(&self) -> usize {
         self.entries.capacity() * size_of::<Entry>()
     }

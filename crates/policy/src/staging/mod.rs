@@ -4,16 +4,18 @@
 //! (it is "transformed": inode first, then all blocks at once) when it passes the threshold, or, least recently used
 //! first, when memory is short. One that is deleted before never touches the disk. There is no limit to all of them
 //! together. Two reasons: most files that die young are small, and a file whose size is known gets adjacent blocks.
+//! The paper's memory is non-volatile; where it is not, a file leaves at a certain age too ([`Config::max_age`]).
 //!
-//! This decides only; who drives it counts the pages ([`Staging::pages`]) against the page cache
-//! ([`crate::page_cache::PageCache::set_held`]) and does what a file that leaves needs.
+//! This decides only; who drives it knows how much memory there is, and does what a file that leaves needs.
 
 #[cfg(test)]
 mod tests;
 
+use std::collections::VecDeque;
+
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
-use umbrella_units::{ByteSize, FileId, PAGE_BYTES};
+use umbrella_units::{ByteSize, FileId, Nanos, PAGE_BYTES};
 
 /// How staging works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,12 +23,14 @@ use umbrella_units::{ByteSize, FileId, PAGE_BYTES};
 pub struct Config {
     /// A file that is larger leaves.
     pub threshold: ByteSize,
+    /// A file leaves when it has been staged for so long; [`Nanos::NEVER`] where memory keeps its contents.
+    pub max_age: Nanos,
 }
 
 impl Default for Config {
-    /// 1 MiB (MRAM, section 3.1.3).
+    /// 1 MiB (MRAM, section 3.1.3), of any age.
     fn default() -> Config {
-        Config { threshold: ByteSize(1 << 20) }
+        Config { threshold: ByteSize(1 << 20), max_age: Nanos::NEVER }
     }
 }
 
@@ -55,6 +59,8 @@ pub struct StagedFile {
 struct Record {
     file: FileId,
     staged: StagedFile,
+    /// Since when it has been staged.
+    since: Nanos,
     /// The one used before it, or the next free record.
     older: u32,
     /// The one used after it.
@@ -72,7 +78,12 @@ pub struct Staging {
     places: FxHashMap<FileId, u32>,
     free: u32,
     pages: u64,
+    /// Files by age, oldest first, with when each was noted; some have left meanwhile. Empty where age does not matter.
+    ages: VecDeque<(Nanos, FileId)>,
 }
+
+/// How many files that left may stand in the list of ages for each that is there.
+const STALE_AGES: usize = 2;
 
 fn pages_of(size: ByteSize) -> u64 {
     size.0.div_ceil(PAGE_BYTES)
@@ -82,8 +93,9 @@ impl Staging {
     /// With no files.
     pub fn new(config: Config) -> Staging {
         let nobody = StagedFile { dir: FileId(0), size: ByteSize(0) };
-        let ends = Record { file: FileId(0), staged: nobody, older: ENDS, newer: ENDS };
-        Staging { config, records: vec![ends], places: FxHashMap::default(), free: ENDS, pages: 0 }
+        let ends = Record { file: FileId(0), staged: nobody, since: Nanos(0), older: ENDS, newer: ENDS };
+        let (places, ages) = (FxHashMap::default(), VecDeque::new());
+        Staging { config, records: vec![ends], places, free: ENDS, pages: 0, ages }
     }
 
     /// What it was built with.
@@ -92,11 +104,12 @@ impl Staging {
     }
 
     /// A new, empty file is staged. Nothing happens if it is already.
-    pub fn create(&mut self, file: FileId, dir: FileId) {
+    pub fn create(&mut self, now: Nanos, file: FileId, dir: FileId) {
         if self.places.contains_key(&file) {
             return;
         }
-        let record = Record { file, staged: StagedFile { dir, size: ByteSize(0) }, older: ENDS, newer: ENDS };
+        let staged = StagedFile { dir, size: ByteSize(0) };
+        let record = Record { file, staged, since: now, older: ENDS, newer: ENDS };
         let place = if self.free == ENDS {
             self.records.push(record);
             (self.records.len() - 1) as u32
@@ -108,6 +121,18 @@ impl Staging {
         };
         self.places.insert(file, place);
         self.link(place);
+        self.note_age(now, file);
+    }
+
+    fn note_age(&mut self, now: Nanos, file: FileId) {
+        if self.config.max_age == Nanos::NEVER {
+            return;
+        }
+        if self.ages.len() > 64 + self.places.len() * (1 + STALE_AGES) {
+            let (records, places) = (&self.records, &self.places);
+            self.ages.retain(|&(since, file)| is_since(records, places, file, since));
+        }
+        self.ages.push_back((now, file));
     }
 
     /// Whether the file is staged.
@@ -123,6 +148,12 @@ impl Staging {
         let before = std::mem::replace(&mut staged.size, size);
         self.pages = self.pages - pages_of(before) + pages_of(size);
         if size > self.config.threshold { Staged::Transform } else { Staged::Kept }
+    }
+
+    /// The file was written up to the byte `end`: as [`Staging::write`], and never makes it smaller.
+    pub fn extend(&mut self, file: FileId, end: ByteSize) -> Staged {
+        let size = self.places.get(&file).and_then(|&place| self.records.get(place as usize)).map(|it| it.staged.size);
+        self.write(file, size.map_or(end, |size| size.max(end)))
     }
 
     /// The file was read.
@@ -147,6 +178,21 @@ impl Staging {
         files
     }
 
+    /// Which files must leave because of their age, the oldest first. They stay until [`Staging::leave`].
+    pub fn expired(&self, now: Nanos) -> Vec<FileId> {
+        let old = self.ages.iter().take_while(|(since, _)| now.since(*since) >= self.config.max_age);
+        let here = old.filter(|(since, file)| is_since(&self.records, &self.places, *file, *since));
+        here.map(|&(_, file)| file).collect()
+    }
+
+    /// The file could not leave: it has its turn again after the others, by use and by age.
+    pub fn postpone(&mut self, now: Nanos, file: FileId) {
+        let Some(&place) = self.places.get(&file) else { return };
+        self.used(place);
+        self.at(place).since = now;
+        self.note_age(now, file);
+    }
+
     /// The file leaves for its file system; `None` if it was not staged.
     pub fn leave(&mut self, file: FileId) -> Option<StagedFile> {
         let place = self.places.remove(&file)?;
@@ -155,6 +201,11 @@ impl Staging {
         self.at(place).older = self.free;
         self.free = place;
         self.pages -= pages_of(staged.size);
+        while let Some(&(since, oldest)) = self.ages.front()
+            && !is_since(&self.records, &self.places, oldest, since)
+        {
+            self.ages.pop_front();
+        }
         Some(staged)
     }
 
@@ -197,4 +248,9 @@ impl Staging {
         self.at(older).newer = newer;
         self.at(newer).older = older;
     }
+}
+
+/// Whether the file is staged and has been since then.
+fn is_since(records: &[Record], places: &FxHashMap<FileId, u32>, file: FileId, since: Nanos) -> bool {
+    places.get(&file).and_then(|&place| records.get(place as usize)).is_some_and(|record| record.since == since)
 }

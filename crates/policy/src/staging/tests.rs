@@ -1,15 +1,16 @@
 use proptest::prelude::*;
-use umbrella_units::{ByteSize, FileId, PAGE_BYTES};
+use umbrella_units::{ByteSize, FileId, Nanos, PAGE_BYTES};
 
 use super::{Config, Staged, StagedFile, Staging};
 
 const DIR: FileId = FileId(1);
+const NOW: Nanos = Nanos(0);
 const MIB: ByteSize = ByteSize(1 << 20);
 
 fn with_files(sizes: &[u64]) -> Staging {
     let mut staging = Staging::new(Config::default());
     for (file, &size) in (10..).zip(sizes) {
-        staging.create(FileId(file), DIR);
+        staging.create(NOW, FileId(file), DIR);
         staging.write(FileId(file), ByteSize(size));
     }
     staging
@@ -37,6 +38,15 @@ fn pressure_takes_the_least_recently_used_files_until_the_pages_are_there() {
 }
 
 #[test]
+fn a_write_inside_a_file_leaves_its_size() {
+    let mut staging = with_files(&[3 * PAGE_BYTES]);
+    assert_eq!(staging.extend(FileId(10), ByteSize(1)), Staged::Kept);
+    assert_eq!(staging.pages(), 3);
+    assert_eq!(staging.extend(FileId(10), ByteSize(MIB.0 + 1)), Staged::Transform);
+    assert_eq!(staging.extend(FileId(11), ByteSize(1)), Staged::Elsewhere);
+}
+
+#[test]
 fn a_deleted_file_is_gone_and_a_file_that_left_is_none_of_ours() {
     let mut staging = with_files(&[PAGE_BYTES, PAGE_BYTES]);
     assert!(staging.delete(FileId(10)));
@@ -49,8 +59,61 @@ fn a_deleted_file_is_gone_and_a_file_that_left_is_none_of_ours() {
 #[test]
 fn creating_a_staged_file_again_changes_nothing() {
     let mut staging = with_files(&[PAGE_BYTES]);
-    staging.create(FileId(10), FileId(5));
+    staging.create(NOW, FileId(10), FileId(5));
     assert_eq!(staging.leave(FileId(10)), Some(StagedFile { dir: DIR, size: ByteSize(PAGE_BYTES) }));
+}
+
+fn aged(seconds: u64) -> Staging {
+    Staging::new(Config { max_age: Nanos::from_secs(seconds), ..Config::default() })
+}
+
+#[test]
+fn files_leave_by_age_the_oldest_first_and_use_makes_none_younger() {
+    let mut staging = aged(30);
+    for file in 1..=3 {
+        staging.create(Nanos::from_secs(file), FileId(file), DIR);
+    }
+    staging.write(FileId(1), MIB);
+    assert_eq!(staging.expired(Nanos::from_secs(30)), []);
+    assert_eq!(staging.expired(Nanos::from_secs(31)), [FileId(1)]);
+    staging.leave(FileId(2));
+    assert_eq!(staging.expired(Nanos::from_secs(99)), [FileId(1), FileId(3)]);
+    assert_eq!(with_files(&[1]).expired(Nanos(u64::MAX - 1)), [], "where memory keeps its contents nothing is too old");
+}
+
+#[test]
+fn what_could_not_leave_has_its_turn_after_the_others() {
+    let mut staging = aged(30);
+    staging.create(Nanos(0), FileId(1), DIR);
+    staging.create(Nanos(0), FileId(2), DIR);
+    let later = Nanos::from_secs(30);
+    assert_eq!(staging.expired(later), [FileId(1), FileId(2)]);
+    staging.postpone(later, FileId(1));
+    assert_eq!(staging.expired(later), [FileId(2)]);
+    assert_eq!(staging.pressure(u64::MAX), [FileId(2), FileId(1)]);
+    assert_eq!(staging.expired(later + later), [FileId(2), FileId(1)]);
+}
+
+#[test]
+fn a_number_used_again_has_the_age_of_its_new_file() {
+    let mut staging = aged(30);
+    staging.create(Nanos(0), FileId(1), DIR);
+    staging.create(Nanos(0), FileId(2), DIR);
+    staging.leave(FileId(2));
+    staging.create(Nanos::from_secs(20), FileId(2), DIR);
+    assert_eq!(staging.expired(Nanos::from_secs(30)), [FileId(1)]);
+}
+
+#[test]
+fn ages_of_files_that_left_do_not_pile_up() {
+    let mut staging = aged(30);
+    staging.create(Nanos(0), FileId(1), DIR);
+    for file in 2..10_000 {
+        staging.create(Nanos(file), FileId(file), DIR);
+        staging.leave(FileId(file));
+    }
+    assert!(staging.ages.len() < 200, "{} ages of one file", staging.ages.len());
+    assert_eq!(staging.expired(Nanos::from_secs(30)), [FileId(1)]);
 }
 
 proptest! {
@@ -59,13 +122,13 @@ proptest! {
     /// Against a list in order of use.
     #[test]
     fn order_and_pages_are_those_of_a_plain_list(steps in prop::collection::vec((0u8..5, 1u64..9, 0u64..40_000), 1..200)) {
-        let mut staging = Staging::new(Config { threshold: ByteSize(30_000) });
+        let mut staging = Staging::new(Config { threshold: ByteSize(30_000), max_age: Nanos::NEVER });
         let mut list: Vec<(u64, u64)> = Vec::new();
         for (kind, file, size) in steps {
             let at = list.iter().position(|&(of, _)| of == file);
             match kind {
                 0 => {
-                    staging.create(FileId(file), DIR);
+                    staging.create(NOW, FileId(file), DIR);
                     if at.is_none() {
                         list.push((file, 0));
                     }

@@ -1,0 +1,46 @@
+//! `umbrella sync`: makes everything in a pool durable.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::json;
+use umbrella_fs::control::protocol::Request;
+
+use super::PoolArg;
+use crate::output;
+use crate::text::visible_path;
+
+/// Staged files go to their branches and every branch is written out, which takes as long as it takes.
+const PATIENCE: Duration = Duration::from_secs(24 * 3600);
+
+/// Make everything in a pool durable: staged files go to their branches, and every branch is written out.
+///
+/// Linux does not tell a FUSE file system of sync(1) and syncfs(2), so they reach what is on the branches, but not what is staged in
+/// memory. fsync and O_SYNC always do.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  umbrella sync                before the power goes
+  umbrella sync /srv/pool && sync")]
+pub(crate) struct SyncArgs {
+    #[command(flatten)]
+    pool: PoolArg,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl SyncArgs {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let (pool, client) = super::reach(self.pool.pool.as_deref())?;
+        client.patience(PATIENCE).ask(&Request::Sync)?;
+        let shown = visible_path(&pool.mount);
+        if self.json {
+            output::json(&json!({ "mount": shown, "synced": true }))?;
+        } else {
+            output::line(&format!("{shown}: everything is on disk"))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

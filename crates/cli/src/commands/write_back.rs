@@ -1,0 +1,155 @@
+//! `umbrella write-back`: in which order dirty pages reach the disks of a mounted pool.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+use umbrella_fs::control::protocol::{Answer, Request};
+use umbrella_fs::spec::WriteBackSpec;
+use umbrella_units::ByteSize;
+
+use super::PoolOption;
+use crate::client::ClientError;
+use crate::render::write_back;
+use crate::text::quoted;
+use crate::{output, pool};
+
+/// Show, change and record the order in which a branch's dirty pages reach its disk.
+#[derive(Debug, Args)]
+pub(crate) struct WriteBackArgs {
+    #[command(subcommand)]
+    command: WriteBackCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum WriteBackCommand {
+    /// Show how much is dirty, how fast it is written back, and in how long runs.
+    #[command(after_help = "\
+EXAMPLES:
+  umbrella write-back show
+  umbrella write-back show disk1 --json | jq '.[0].governor.flush_rate'")]
+    Show {
+        /// Only this branch.
+        branch: Option<String>,
+        #[command(flatten)]
+        pool: PoolOption,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    Set(SetArgs),
+    Record(RecordArgs),
+}
+
+/// Change the policy of a branch, or its limit, until the pool is unmounted.
+///
+/// What is dirty stays known. `umbrella lab list` names the policies; "kernel" leaves the order to the kernel.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  umbrella write-back set disk1 zone_segment
+  umbrella write-back set disk1 zone_segment:alpha=20,zone=16MiB --limit 256MiB
+  umbrella write-back set disk1 kernel")]
+struct SetArgs {
+    /// Name of the branch.
+    branch: String,
+    /// The policy with its parameters, or "kernel".
+    policy: String,
+    /// Hold writers back so that no more than this is dirty [default: what the kernel leaves].
+    #[arg(long, value_name = "SIZE")]
+    limit: Option<ByteSize>,
+    /// Begin to write back above this [default: half of the limit].
+    #[arg(long, value_name = "SIZE")]
+    background: Option<ByteSize>,
+    #[command(flatten)]
+    pool: PoolOption,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Record what the policy of a branch sees and decides, for `umbrella lab run --events`.
+///
+/// The record ends with --stop, when it is as large as it may be, and when the policy changes.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  umbrella write-back record disk1 /tmp/disk1.events
+  umbrella write-back record disk1 --stop
+  umbrella lab run --events /tmp/disk1.events --policy cscan")]
+struct RecordArgs {
+    /// Name of the branch.
+    branch: String,
+    /// A new file, written by the daemon.
+    #[arg(required_unless_present = "stop", conflicts_with = "stop")]
+    file: Option<PathBuf>,
+    /// End the record.
+    #[arg(long)]
+    stop: bool,
+    /// The record's size at most.
+    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    most: ByteSize,
+    #[command(flatten)]
+    pool: PoolOption,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl WriteBackArgs {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        match self.command {
+            WriteBackCommand::Show { branch, pool, json } => show(branch, &pool, json),
+            WriteBackCommand::Set(args) => args.run(),
+            WriteBackCommand::Record(args) => args.run(),
+        }
+    }
+}
+
+fn show(branch: Option<String>, pool: &PoolOption, json: bool) -> anyhow::Result<ExitCode> {
+    let (_, client) = super::reach(pool.pool.as_deref())?;
+    let Answer::WriteBack { branches } = client.ask(&Request::WriteBackShow { branch })? else {
+        return Err(ClientError::Unexpected.into());
+    };
+    if json {
+        output::json(&branches)?;
+    } else {
+        output::print(&write_back::branches(&branches))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl SetArgs {
+    fn run(self) -> anyhow::Result<ExitCode> {
+        let (_, client) = super::reach(self.pool.pool.as_deref())?;
+        let spec = WriteBackSpec { policy: self.policy.clone(), limit: self.limit, background: self.background };
+        let write_back = (self.policy.trim() != "kernel").then_some(spec);
+        client.ask(&Request::WriteBackSet { branch: self.branch.clone(), write_back })?;
+        if self.json {
+            output::json(&json!({ "branch": self.branch, "write_back": self.policy }))?;
+        } else {
+            let (branch, policy) = (quoted(&self.branch), quoted(&self.policy));
+            output::line(&format!(
+                "branch {branch} is written back by {policy}; to keep it, write it to the configuration"
+            ))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl RecordArgs {
+    fn run(self) -> anyhow::Result<ExitCode> {
+        let (_, client) = super::reach(self.pool.pool.as_deref())?;
+        let file = self.file.as_deref().map(pool::absolute).transpose()?;
+        client.ask(&Request::WriteBackRecord { branch: self.branch.clone(), file: file.clone(), most: self.most })?;
+        if self.json {
+            output::json(&json!({ "branch": self.branch, "recording": file }))?;
+        } else if let Some(file) = file {
+            output::line(&format!("recording to {}; end it with --stop", file.display()))?;
+        } else {
+            output::line("the record is complete")?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,67 @@
+//! Governed write-back, as people read it.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use umbrella_fs::control::protocol::WriteBackStatus;
+use umbrella_fs::spec::GovernorStatus;
+use umbrella_units::{ByteSize, format_duration};
+
+use super::{align_right, lines, new_table};
+use crate::text::{count, quoted, visible};
+
+/// Branches with what their governors do.
+pub(crate) fn table(governed: &[(&str, &GovernorStatus)]) -> String {
+    let mut table = new_table(&[
+        "BRANCH",
+        "WRITE-BACK",
+        "DIRTY",
+        "LIMIT",
+        "A SECOND",
+        "WRITTEN",
+        "MEAN RUN",
+        "WAITS",
+        "WAITED",
+        "ERRORS",
+    ]);
+    for (branch, status) in governed {
+        table.add_row([
+            visible(branch),
+            visible(&status.policy),
+            ByteSize(status.dirty.0 + status.in_flight.0).to_string(),
+            status.limit.to_string(),
+            status.flush_rate.to_string(),
+            status.flushed.to_string(),
+            status.mean_run().to_string(),
+            status.waits.to_string(),
+            format_duration(Duration::from_millis(status.waited.0 / 1_000_000)),
+            status.errors.to_string(),
+        ]);
+    }
+    for column in 2..10 {
+        align_right(&mut table, column);
+    }
+    let mut text = lines(&table);
+    for (branch, status) in governed {
+        if status.stalled {
+            let _ =
+                writeln!(text, "branch {}: nothing reached its disk lately; writers are not held back", quoted(branch));
+        }
+        if status.recording {
+            let _ = writeln!(text, "branch {}: its events are being recorded", quoted(branch));
+        }
+    }
+    text
+}
+
+/// Branches, governed or not.
+pub(crate) fn branches(branches: &[WriteBackStatus]) -> String {
+    let governed: Vec<_> = branches.iter().filter_map(|it| Some((it.branch.as_str(), it.governor.as_ref()?))).collect();
+    let mut text = if governed.is_empty() { String::new() } else { table(&governed) };
+    let others: Vec<_> = branches.iter().filter(|it| it.governor.is_none()).map(|it| quoted(&it.branch)).collect();
+    if !others.is_empty() {
+        let _ =
+            writeln!(text, "the kernel writes back {}: {}", count(others.len() as u64, "branch"), others.join(", "));
+    }
+    text
+}

@@ -1,0 +1,272 @@
+//! Branches whose write-back is governed: what the pool tells their governors, and who waits for them.
+//!
+//! A governor lives as long as its branch is online, and knows files by their inode numbers on the branch. Every change to a file's pages that
+//! passes through the daemon is told after it was made. What goes past it (passthrough, which a governed branch gives to readers only, and
+//! changes behind the mount's back) is left to the kernel. A branch that may hang is never governed: its calls run elsewhere.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+use umbrella_governor::{FileRef, Governor, PageRange, Settings, Status};
+use umbrella_units::{BranchId, ByteSize, FileId, PAGE_BYTES, PageIndex, Pages};
+
+use super::Pool;
+use crate::at::FileAt;
+use crate::branch::Branch;
+use crate::control::protocol::WriteBackStatus;
+use crate::error::{Error, OpError, OpResult};
+use crate::handle::HandleId;
+use crate::metrics::Metric;
+use crate::node::Backing;
+use crate::spec::WriteBackSpec;
+
+/// The governors of a pool, by branch.
+#[derive(Default)]
+pub(crate) struct Governors {
+    running: ArcSwap<Vec<Option<Arc<Governor>>>>,
+    /// What was chosen since the mount in place of what the configuration says.
+    chosen: Mutex<FxHashMap<BranchId, Option<WriteBackSpec>>>,
+}
+
+impl Governors {
+    fn of(&self, branch: BranchId) -> Option<Arc<Governor>> {
+        self.running.load().get(branch.index())?.clone()
+    }
+
+    /// Puts a governor in the place of the one that is there, which ends.
+    fn replace(&self, branch: BranchId, governor: Option<&Arc<Governor>>) {
+        let mut ended = None;
+        self.running.rcu(|running| {
+            let mut running = Vec::clone(running);
+            running.resize(running.len().max(branch.index() + 1), None);
+            if let Some(place) = running.get_mut(branch.index()) {
+                ended = std::mem::replace(place, governor.cloned());
+            }
+            running
+        });
+        if let Some(ended) = ended {
+            ended.stop();
+        }
+    }
+}
+
+impl Pool {
+    /// A branch came online: its governor starts, if it is to have one.
+    pub(super) fn govern(&self, branch: &Branch) {
+        let chosen = self.governors.chosen.lock().get(&branch.id).cloned();
+        let wanted = chosen.unwrap_or_else(|| branch.spec.write_back.clone());
+        let started = wanted.map(|wanted| self.start_governor(branch, &wanted));
+        let name = &branch.spec.name;
+        match started.transpose() {
+            Ok(governor) => {
+                self.governors.replace(branch.id, governor.as_ref());
+                self.unwarn(&format!("write-back {name}"));
+            }
+            Err(error) => {
+                self.governors.replace(branch.id, None);
+                self.warn(format!("write-back {name}"), format!("{error}; the kernel decides when it is written back"));
+            }
+        }
+    }
+
+    fn start_governor(&self, branch: &Branch, wanted: &WriteBackSpec) -> Result<Arc<Governor>, Error> {
+        let failed = |reason: String| Error::WriteBack { name: branch.spec.name.clone(), reason };
+        let online = branch.online().ok_or_else(|| failed("it is offline".to_owned()))?;
+        if online.guarded {
+            return Err(failed(format!("write-back on {} cannot be governed", online.fs_type)));
+        }
+        let settings = wanted.settings().map_err(|error| failed(error.to_string()))?;
+        let root = rustix::io::fcntl_dupfd_cloexec(&*online.root, 0).map_err(|error| failed(error.to_string()))?;
+        Governor::start(root, settings).map_err(|error| failed(error.to_string()))
+    }
+
+    /// A branch went offline, or the pool ends.
+    pub(super) fn ungovern(&self, branch: BranchId) {
+        if self.governors.of(branch).is_some() {
+            self.governors.replace(branch, None);
+        }
+    }
+
+    /// Ends all governors.
+    pub(super) fn ungovern_all(&self) {
+        for branch in self.branches.load().iter() {
+            self.ungovern(branch.id);
+        }
+    }
+
+    /// Whether the branch's write-back is governed.
+    pub(super) fn is_governed(&self, branch: BranchId) -> bool {
+        self.governors.of(branch).is_some()
+    }
+
+    /// The governor of the file's branch, and the file's number there.
+    fn governed(&self, file: &FileAt) -> Option<(Arc<Governor>, FileId)> {
+        let governor = self.governors.of(file.branch.id)?;
+        let stat = rustix::fs::fstat(&file.fd).ok()?;
+        (stat.st_dev == file.online.dev).then_some((governor, FileId(stat.st_ino)))
+    }
+
+    /// Bytes of a file were written.
+    pub(super) fn note_written(&self, file: &FileAt, offset: u64, length: usize) {
+        if let Some((governor, id)) = self.governed(file) {
+            use std::os::fd::AsFd;
+            governor.wrote(id, FileRef::Open(file.fd.as_fd()), PageRange::of_bytes(offset, length as u64));
+        }
+    }
+
+    /// Bytes of a file were read.
+    pub(super) fn note_read(&self, file: &FileAt, offset: u64, length: usize) {
+        if let Some((governor, id)) = self.governed(file) {
+            governor.read(id, PageRange::of_bytes(offset, length as u64));
+        }
+    }
+
+    /// A file has another length.
+    pub(super) fn note_truncated(&self, file: &FileAt, size: u64) {
+        if let Some((governor, id)) = self.governed(file) {
+            governor.truncated(id, PageIndex(size.div_ceil(PAGE_BYTES)));
+        }
+    }
+
+    /// Space of a file was allocated, freed or shifted.
+    pub(super) fn note_allocated(&self, file: &FileAt, mode: FallocateFlags, offset: u64, length: u64) {
+        let Some((governor, id)) = self.governed(file) else { return };
+        let shifts = FallocateFlags::COLLAPSE_RANGE | FallocateFlags::INSERT_RANGE;
+        let frees = FallocateFlags::PUNCH_HOLE | FallocateFlags::ZERO_RANGE;
+        let range = if mode.intersects(shifts) {
+            PageRange { first: PageIndex(offset / PAGE_BYTES), pages: Pages(u64::MAX) }
+        } else if mode.intersects(frees) {
+            PageRange::of_bytes(offset, length)
+        } else {
+            PageRange::of_bytes(offset, 0)
+        };
+        governor.rearranged(id, range);
+    }
+
+    /// The last name of a file is gone, or the file moved to another branch.
+    pub(super) fn note_gone(&self, backing: Backing) {
+        if let Some(governor) = self.governors.of(backing.branch) {
+            governor.deleted(FileId(backing.ino));
+        }
+    }
+
+    /// Syncs a file with `sync`, and tells that it is synced. An error that the governor saw before the caller did is the caller's now.
+    pub(super) fn syncing(&self, file: &FileAt, sync: impl FnOnce() -> OpResult<()>) -> OpResult<()> {
+        let Some((governor, id)) = self.governed(file) else { return sync() };
+        let mark = governor.mark();
+        let done = sync();
+        let failed = governor.take_error(id);
+        done?;
+        if failed {
+            return Err(OpError::Sys(Errno::IO));
+        }
+        governor.synced(id, mark);
+        Ok(())
+    }
+
+    /// As `syncing`, for a whole branch.
+    pub(super) fn syncing_all(&self, branch: BranchId, sync: impl FnOnce() -> OpResult<()>) -> OpResult<()> {
+        let Some(governor) = self.governors.of(branch) else { return sync() };
+        let mark = governor.mark();
+        sync()?;
+        governor.synced_all(mark);
+        Ok(())
+    }
+
+    /// Answers a write: at once, or when its branch has room for more dirty pages. Never blocks.
+    pub fn when_room(&self, handle: HandleId, wrote: usize, answer: impl FnOnce() + Send + 'static) {
+        if self.governors.running.load().iter().all(Option::is_none) {
+            return answer();
+        }
+        let branch = self.handle(handle).map(|handle| handle.current().branch.id);
+        match branch.ok().and_then(|branch| self.governors.of(branch)) {
+            Some(governor) => governor.when_room(PageRange::of_bytes(0, wrote as u64).pages, Box::new(answer)),
+            None => answer(),
+        }
+    }
+
+    /// How a branch's write-back is governed; `None`: by the kernel.
+    pub(super) fn write_back_of(&self, branch: BranchId) -> Option<Status> {
+        self.governors.of(branch).map(|governor| governor.status())
+    }
+
+    /// The governed branches of the pool, or the one of this name, governed or not.
+    pub fn write_back(&self, name: Option<&str>) -> Result<Vec<WriteBackStatus>, Error> {
+        let told = |branch: &Branch| WriteBackStatus {
+            branch: branch.spec.name.clone(),
+            governor: self.write_back_of(branch.id),
+        };
+        if let Some(name) = name {
+            return Ok(vec![told(&*self.branch_named(name)?)]);
+        }
+        let branches = self.branches.load();
+        Ok(branches.iter().filter(|branch| !branch.spec.name.is_empty()).map(|branch| told(branch)).collect())
+    }
+
+    /// Changes how a branch is written back, until the pool is unmounted: the policy (`None` in `wanted`: the kernel's).
+    pub fn set_write_back(&self, name: &str, wanted: Option<WriteBackSpec>) -> Result<(), Error> {
+        let branch = self.branch_named(name)?;
+        let failed = |reason: String| Error::WriteBack { name: name.to_owned(), reason };
+        let settings = wanted.as_ref().map(WriteBackSpec::settings).transpose();
+        let settings: Option<Settings> = settings.map_err(|error| failed(error.to_string()))?;
+        match (self.governors.of(branch.id), settings) {
+            (Some(governor), Some(settings)) => {
+                let changed = governor.set_policy(&settings.policy).and_then(|()| governor.set_limits(settings.limits));
+                changed.map_err(|error| failed(error.to_string()))?;
+            }
+            (Some(_), None) => self.ungovern(branch.id),
+            (None, Some(_)) if branch.is_online() => {
+                let governor = wanted.as_ref().map(|wanted| self.start_governor(&branch, wanted)).transpose()?;
+                self.governors.replace(branch.id, governor.as_ref());
+            }
+            (None, _) => {}
+        }
+        self.governors.chosen.lock().insert(branch.id, wanted);
+        Ok(())
+    }
+
+    /// What a branch's write-back was told to be.
+    pub fn wanted_write_back(&self, name: &str) -> Result<Option<WriteBackSpec>, Error> {
+        let branch = self.branch_named(name)?;
+        let chosen = self.governors.chosen.lock().get(&branch.id).cloned();
+        Ok(chosen.unwrap_or_else(|| branch.spec.write_back.clone()))
+    }
+
+    /// Records what a branch's policy sees and decides, into a new file of at most so many bytes; without a file, the record ends.
+    pub fn record_write_back(&self, name: &str, file: Option<&Path>, most: ByteSize) -> Result<(), Error> {
+        let branch = self.branch_named(name)?;
+        let failed = |reason: String| Error::WriteBack { name: name.to_owned(), reason };
+        let governor = self.governors.of(branch.id).ok_or_else(|| {
+            failed(
+                "the kernel decides its write-back, and there is nothing to record (`umbrella write-back set`)"
+                    .to_owned(),
+            )
+        })?;
+        let done = match file {
+            Some(file) => governor.record_to(file, most),
+            None => governor.end_record(),
+        };
+        done.map_err(|error| failed(error.to_string()))
+    }
+
+    /// Brings the metrics of write-back up to date.
+    pub(super) fn measure_write_back(&self) {
+        let statuses: Vec<Status> = self.governors.running.load().iter().flatten().map(|it| it.status()).collect();
+        let sum = |of: fn(&Status) -> u64| statuses.iter().map(of).sum();
+        for (metric, value) in [
+            (Metric::WriteBackDirty, sum(|status| status.dirty.0 + status.in_flight.0)),
+            (Metric::WriteBackFlushed, sum(|status| status.flushed.0)),
+            (Metric::WriteBackRuns, sum(|status| status.runs)),
+            (Metric::WriteBackCleaned, sum(|status| status.cleaned.0)),
+            (Metric::WriteBackWaits, sum(|status| status.waits)),
+            (Metric::WriteBackErrors, sum(|status| status.errors)),
+        ] {
+            self.metrics.set(metric, value);
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! How files leave the staging area.
+//!
+//! Steps of one file (`leave_staging`): 1. its `io` lock, exclusively: reads and writes wait; 2. its rule is asked, with the size and the
+//! attributes that it has now; 3. it moves there as any file does (see `transfer`), under everybody who has it open. Nothing is synced on
+//! the way out of volatile memory ([`Durability`]); who asked for that syncs afterwards what has moved.
+
+use std::ffi::OsStr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use smallvec::{SmallVec, smallvec};
+use umbrella_policy::placement::Choice;
+use umbrella_policy::placement::spec::FileKind;
+use umbrella_units::{BranchId, ByteSize};
+
+use super::Staging;
+use crate::at::DirAt;
+use crate::error::{OpError, OpResult};
+use crate::meta::Meta;
+use crate::metrics::Metric;
+use crate::node::{Node, NodeId};
+use crate::pool::Pool;
+use crate::pool::dirs::times_of;
+use crate::pool::mover::show;
+use crate::pool::place::settled_facts;
+use crate::pool::transfer::{Cause, NotMoved};
+use crate::relocate::Durability;
+
+/// Told of an entry of the area: its directory, its name, its attributes.
+type Tell<'a> = dyn FnMut(&Pool, &Arc<Node>, &OsStr, &Meta) + 'a;
+
+/// How often a file is tried whose attributes change while it is copied.
+const ATTEMPTS: usize = 5;
+
+/// How long files that are busy for a moment are tried again at the end.
+const LAST_PATIENCE: Duration = Duration::from_secs(5);
+
+impl Pool {
+    /// Takes a file out of the staging area; done when it is not there.
+    pub(crate) fn leave_staging(&self, node: &Arc<Node>, durability: Durability) -> Result<(), NotMoved> {
+        let Some(staging) = &self.staging else { return Ok(()) };
+        let file = node.file().ok_or(NotMoved::Busy("it is a directory"))?;
+        let mut attempts = 0;
+        let left = loop {
+            let io = file.io.write();
+            let (here, unlinked) = {
+                let state = file.state.read();
+                (state.backing.branch, state.unlinked)
+            };
+            if here != staging.branch.id || unlinked {
+                staging.remove(node);
+                return Ok(());
+            }
+            let left = self.leave_locked(node, staging, durability);
+            drop(io);
+            attempts += 1;
+            if !matches!(left, Err(NotMoved::Busy(_) | NotMoved::Mapped)) || attempts >= ATTEMPTS {
+                break left;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        match &left {
+            Ok(()) => {
+                staging.remove(node);
+                self.count(Metric::StagedLeft);
+                self.unwarn(&format!("stage {}", show(node)));
+            }
+            Err(NotMoved::Op(OpError::Stale | OpError::Sys(rustix::io::Errno::NOENT))) => {
+                staging.remove(node); // It is gone.
+            }
+            Err(why @ (NotMoved::Busy(_) | NotMoved::Mapped)) => {
+                tracing::debug!(path = %show(node), %why, "it stays in staging for now");
+            }
+            Err(why) => self.warn(
+                format!("stage {}", show(node)),
+                format!("{} cannot leave the staging area: {why}; it stays there and is tried again", show(node)),
+            ),
+        }
+        left
+    }
+
+    fn leave_locked(&self, node: &Arc<Node>, staging: &Staging, durability: Durability) -> Result<(), NotMoved> {
+        let meta = {
+            let _names = self.rename_lock.read_recursive();
+            self.attr_of(node)?.meta
+        };
+        let cause = if staging.spec.volatile { Cause::Staged(durability) } else { Cause::Full };
+        let path = node.judged_path();
+        let mut full: SmallVec<[BranchId; 4]> = smallvec![staging.branch.id];
+        let mut failure = None;
+        loop {
+            let Some(target) = self.place_staged(&path, &meta, &full) else {
+                return Err(failure.unwrap_or(NotMoved::NoRoom));
+            };
+            match self.transfer(node, target, cause, None) {
+                Ok(_) => return Ok(()),
+                Err(why @ (NotMoved::Busy(_) | NotMoved::Mapped | NotMoved::Op(OpError::Stale))) => return Err(why),
+                Err(why) => {
+                    if let (NotMoved::NoRoom, Ok(branch)) = (&why, self.branch(target)) {
+                        branch.invalidate_space();
+                    }
+                    failure.get_or_insert(why);
+                    full.push(target);
+                }
+            }
+        }
+    }
+
+    /// Where a file that leaves belongs, counted once.
+    fn place_staged(&self, path: &[u8], meta: &Meta, full: &[BranchId]) -> Option<BranchId> {
+        if full.len() <= 1 {
+            let rules = self.rules.load();
+            let decision = rules.rules.decide(&settled_facts(path, meta), &self.views(), None);
+            if let Some(hits) = rules.hits.get(decision.entry.index()) {
+                hits.fetch_add(1, Ordering::Relaxed);
+            }
+            if let Choice::Place(target) = decision.choice
+                && !full.contains(&target)
+            {
+                return Some(target);
+            }
+        }
+        self.place_next(path, meta, full, ByteSize(meta.blocks * 512))
+    }
+
+    /// Takes a file out of the staging area in the foreground.
+    pub(crate) fn leave_now(&self, node: &Arc<Node>) -> OpResult<()> {
+        self.leave_staging(node, Durability::Later).map_err(failed)
+    }
+
+    /// Takes a file out of the staging area, durable when it returns: what follows is to outlive a power loss.
+    pub(crate) fn leave_durably(&self, node: &Arc<Node>) -> OpResult<()> {
+        self.leave_staging(node, Durability::Now).map_err(failed)
+    }
+
+    /// Takes a file out of volatile staging before it is made durable. True: it was there, so that its name has to be synced too.
+    pub(crate) fn leave_for_sync(&self, node: &Arc<Node>) -> OpResult<bool> {
+        if self.staging_of(node).is_none_or(|staging| !staging.spec.volatile) {
+            return Ok(false);
+        }
+        if node.file().is_some_and(|file| file.state.read().unlinked) {
+            return Ok(false); // Nobody could find it after a power loss.
+        }
+        self.leave_staging(node, Durability::Begun).map_err(failed)?;
+        Ok(true)
+    }
+
+    /// Syncs a file's names.
+    pub(crate) fn sync_names(&self, node: &Arc<Node>) -> OpResult<()> {
+        let Some(file) = node.file() else { return Ok(()) };
+        let _names = self.rename_lock.read_recursive();
+        let (branch, names) = {
+            let state = file.state.read();
+            (state.backing.branch, state.names.clone())
+        };
+        for (parent, _) in names {
+            self.dir_at(&parent, branch)?.fsync(false)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the files of a directory out of volatile staging, because it is made durable.
+    pub(crate) fn leave_dir_for_sync(&self, dir: &Arc<Node>) -> OpResult<()> {
+        let Some(staging) = self.staging.as_ref().filter(|staging| staging.spec.volatile) else { return Ok(()) };
+        let inside = |node: &Arc<Node>| {
+            node.file().is_some_and(|file| file.state.read().names.iter().any(|(parent, _)| parent.id == dir.id))
+        };
+        for node in staging.all().iter().filter(|node| inside(node)) {
+            self.leave_staging(node, Durability::Begun).map_err(failed)?;
+        }
+        self.release_left();
+        Ok(())
+    }
+
+    /// Takes everything out of volatile staging, because everything is made durable. The first failure is told, after all were tried.
+    pub(crate) fn leave_all_for_sync(&self) -> OpResult<()> {
+        let Some(staging) = self.staging.as_ref().filter(|staging| staging.spec.volatile) else { return Ok(()) };
+        if !staging.taken_back.swap(true, Ordering::Relaxed) {
+            self.take_back_staged();
+        }
+        let mut done = Ok(());
+        for node in staging.all() {
+            if let Err(why) = self.leave_staging(&node, Durability::Begun)
+                && done.is_ok()
+            {
+                done = Err(failed(why));
+            }
+        }
+        self.release_left();
+        done
+    }
+
+    /// Takes in what an earlier mount left in the area; it leaves at once.
+    pub(crate) fn take_back_staged(&self) {
+        let Some(staging) = &self.staging else { return };
+        let mut found = 0_u64;
+        // All names first: a file with several can leave only when all are known.
+        self.walk_staged(&mut |pool, dir, name, meta| {
+            if meta.kind == FileKind::Directory {
+                return;
+            }
+            let looked = {
+                let _names = pool.rename_lock.read();
+                pool.lookup_in(dir, name)
+            };
+            if let Ok((node, _)) = looked {
+                if pool.is_staging(node.file().map_or(BranchId(u16::MAX), |file| file.state.read().backing.branch)) {
+                    staging.add(&node, dir.id, ByteSize(meta.size));
+                    found += 1;
+                }
+                pool.nodes.release(&node, 1);
+            }
+        });
+        if found == 0 {
+            return;
+        }
+        tracing::info!(files = found, "files that an earlier mount left in the staging area go to their branches");
+        for node in staging.all() {
+            if self.stopping.load(Ordering::Relaxed) {
+                return;
+            }
+            // What fails is told, and has its turn again.
+            let _ = self.leave_staging(&node, Durability::Begun);
+        }
+        self.release_left();
+    }
+
+    /// At the end: everything leaves, then the area goes. What cannot leave stays there, for the next mount.
+    pub fn close_staging(&self) {
+        let Some(staging) = &self.staging else { return };
+        staging.open.store(false, Ordering::Relaxed);
+        self.empty_staging();
+        if self.metrics.get(Metric::StagedLeft) > 0
+            && let Err(error) = self.sync_branches()
+        {
+            // Who unmounts a file system expects what is on it to stay.
+            tracing::error!(%error, "files that were staged may not be on disk yet");
+        }
+        let mut left = Vec::new();
+        self.walk_staged(&mut |pool, dir, name, meta| {
+            if meta.kind == FileKind::Directory {
+                pool.lift_dir_times(dir, name);
+            } else {
+                left.push(crate::node::path_of(dir, name));
+            }
+        });
+        self.lift_times(&self.root);
+        if let Some(example) = left.first() {
+            tracing::error!(
+                files = left.len(),
+                example = %String::from_utf8_lossy(example),
+                area = %staging.branch.spec.path.display(),
+                "staged files found no branch to go to; they are kept in memory: make room and mount again before the machine is switched off"
+            );
+            return;
+        }
+        super::area::end(staging, &self.state);
+    }
+
+    /// All that waits goes to its branch, as far as it can.
+    pub(crate) fn empty_staging(&self) {
+        let Some(staging) = &self.staging else { return };
+        if !staging.taken_back.swap(true, Ordering::Relaxed) {
+            self.take_back_staged();
+        }
+        let until = Instant::now() + LAST_PATIENCE;
+        loop {
+            let waiting = staging.all();
+            let count = waiting.len();
+            if count >= 1000 {
+                tracing::info!(files = count, "staged files go to their branches");
+            }
+            let busy = waiting
+                .iter()
+                .filter(|node| {
+                    matches!(self.leave_staging(node, Durability::Later), Err(NotMoved::Busy(_) | NotMoved::Mapped))
+                })
+                .count();
+            self.release_left();
+            if busy == 0 || Instant::now() >= until {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// A directory of the area is about to go: its copies on the branches get the times that users saw.
+    fn lift_dir_times(&self, parent: &Arc<Node>, name: &OsStr) {
+        let looked = {
+            let _names = self.rename_lock.read();
+            self.lookup_in(parent, name)
+        };
+        if let Ok((node, _)) = looked {
+            self.lift_times(&node);
+            self.nodes.release(&node, 1);
+        }
+    }
+
+    fn lift_times(&self, node: &Arc<Node>) {
+        let (Ok(attr), Ok(copies)) = (self.attr_of(node), self.copies(node)) else { return };
+        for copy in copies {
+            let behind = copy.stat_self().is_ok_and(|meta| meta.mtime < attr.meta.mtime);
+            if behind && !self.is_staging(copy.id()) {
+                // A directory that looks unchanged; nothing is lost.
+                let _cosmetic = copy.as_file().set_times(times_of(&attr.meta));
+            }
+        }
+    }
+
+    /// Calls for every entry of the area.
+    fn walk_staged(&self, tell: &mut Tell<'_>) {
+        let Some(staging) = &self.staging else { return };
+        let Ok(root) = DirAt::root(&staging.branch) else { return };
+        self.root.retain();
+        let mut stack = vec![(Arc::clone(&self.root), root)];
+        while let Some((node, dir)) = stack.pop() {
+            for entry in dir.list(true).unwrap_or_default() {
+                if node.id == NodeId::ROOT && entry.name == crate::pool::HIDDEN {
+                    continue;
+                }
+                let Ok(Some(meta)) = dir.find(&entry.name) else { continue };
+                tell(self, &node, &entry.name, &meta);
+                if meta.kind != FileKind::Directory {
+                    continue;
+                }
+                let below = {
+                    let _names = self.rename_lock.read();
+                    self.lookup_in(&node, &entry.name)
+                };
+                match (below, dir.descend(&entry.name)) {
+                    (Ok((below, _)), Ok(at)) => stack.push((below, at)),
+                    (Ok((below, _)), Err(_)) => self.nodes.release(&below, 1),
+                    (Err(_), _) => {}
+                }
+            }
+            self.nodes.release(&node, 1);
+        }
+    }
+}
+
+/// What a caller is told whose file could not leave.
+fn failed(why: NotMoved) -> OpError {
+    match why {
+        NotMoved::NoRoom => OpError::NoRoom,
+        NotMoved::Op(error) => error,
+        NotMoved::Failed(error) => OpError::Sys(error.errno()),
+        NotMoved::Busy(_) | NotMoved::Mapped => OpError::Sys(rustix::io::Errno::BUSY),
+    }
+}

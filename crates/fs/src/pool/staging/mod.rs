@@ -1,0 +1,290 @@
+//! Staging: a new file waits in memory until its size and its fate are known (MRAM's Temporary-ramfs, on a stock kernel).
+//!
+//! The staging area is a branch of its own, a tmpfs or a directory on memory that keeps its contents, which no rule can name: files are
+//! created there, and leave for the branch that their rule chooses by the means by which any file changes its branch. So names,
+//! attributes, links, listings, open handles and inode numbers are what they are anywhere in the tree.
+//!
+//! A file leaves ([`leave`]) when
+//! - it grows beyond `max_file`: under its writer, before the write that would;
+//! - it has been there for `max_age`;
+//! - memory gets short ([`memory`]): those used longest ago first;
+//! - somebody wants it durable (fsync, `O_SYNC`, syncfs), where memory is volatile;
+//! - it is renamed over a file of a branch, so that no power loss can take both;
+//! - the tree is unmounted, or staging is no longer configured.
+//!
+//! What becomes of it decides `policy::staging`. Files that leave together do so in the order of their paths, so that neighbours lie
+//! together. One that is deleted before touches no disk.
+//!
+//! # What can go wrong
+//!
+//! | when | what happens |
+//! | --- | --- |
+//! | the daemon is killed | the tmpfs stays mounted; the next mount takes it back and its files leave at once |
+//! | the daemon is killed while a file leaves | the intent lies in the staging area: the move is undone or finished at the next mount |
+//! | power loss, volatile | what was not synced and is younger than `max_age` is gone, as out of any page cache |
+//! | no branch has room | nothing is staged that its branch could not take when it was created; what cannot leave stays, with a warning |
+//! | no room at unmount | the area stays mounted, its files are in the tree again at the next mount |
+//! | the tmpfs is full | new files go to their branch at once; a file that is written leaves |
+//! | staging is taken out of the configuration | what is left of it is taken in once more, and leaves |
+
+mod area;
+mod keeper;
+mod leave;
+mod memory;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use rustc_hash::FxHashMap;
+use umbrella_policy::staging::{Config, Staged, Staging as Waiting};
+use umbrella_units::{BranchId, ByteSize, FileId, Nanos, PAGE_BYTES};
+
+use super::Pool;
+use super::place::NewFile;
+use crate::at::{DirAt, FileAt};
+use crate::branch::Branch;
+use crate::control::protocol::StagingStatus;
+use crate::error::{OpError, OpResult};
+use crate::metrics::Metric;
+use crate::node::{Node, NodeId};
+use crate::spec::StagingSpec;
+
+pub(crate) use area::open;
+
+/// The staging area and what waits in it.
+pub(crate) struct Staging {
+    spec: StagingSpec,
+    pub(super) branch: Arc<Branch>,
+    /// It is configured, and not just what an earlier mount left.
+    configured: bool,
+    /// What an earlier mount left was looked for.
+    taken_back: AtomicBool,
+    /// New files are taken in.
+    open: AtomicBool,
+    started: Instant,
+    queue: Mutex<Queue>,
+    wake: Condvar,
+    /// Bytes that may wait; follows the memory that is free.
+    limit: AtomicU64,
+}
+
+/// A leaf among the locks: nothing is locked while it is held.
+struct Queue {
+    waiting: Waiting,
+    /// Each waiting file's node, with a reference.
+    nodes: FxHashMap<FileId, Arc<Node>>,
+    /// Nodes whose reference is to be given back; who put them here may have held their lock.
+    released: Vec<Arc<Node>>,
+}
+
+fn id_of(node: &Node) -> FileId {
+    FileId(node.id.0)
+}
+
+impl Staging {
+    /// `accepts`: whether new files are taken in; otherwise what is left of an earlier configuration leaves.
+    fn new(spec: StagingSpec, branch: Arc<Branch>, accepts: bool) -> Staging {
+        let max_age = spec.max_age.map_or(Nanos::NEVER, |age| Nanos(u64::try_from(age.as_nanos()).unwrap_or(u64::MAX)));
+        let waiting = Waiting::new(Config { threshold: spec.max_file, max_age });
+        Staging {
+            spec,
+            branch,
+            configured: accepts,
+            taken_back: AtomicBool::new(false),
+            open: AtomicBool::new(accepts),
+            started: Instant::now(),
+            queue: Mutex::new(Queue { waiting, nodes: FxHashMap::default(), released: Vec::new() }),
+            wake: Condvar::new(),
+            limit: AtomicU64::new(0),
+        }
+    }
+
+    fn is_open_next_time(&self) -> bool {
+        self.configured
+    }
+
+    fn now(&self) -> Nanos {
+        Nanos(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// Bytes of the files that wait.
+    fn used(&self) -> ByteSize {
+        ByteSize(self.queue.lock().waiting.pages() * PAGE_BYTES)
+    }
+
+    fn limit(&self) -> ByteSize {
+        ByteSize(self.limit.load(Ordering::Relaxed))
+    }
+
+    /// Whether another file may come. Wakes the keeper early enough that there is room again soon.
+    fn has_room(&self) -> bool {
+        let (used, limit) = (self.used().0, self.limit().0);
+        if used > memory::high_water(ByteSize(limit)).0 {
+            self.wake.notify_one();
+        }
+        used + self.spec.max_file.0 <= limit
+    }
+
+    /// A file waits from now on.
+    fn add(&self, node: &Arc<Node>, parent: NodeId, size: ByteSize) {
+        let now = self.now();
+        let mut queue = self.queue.lock();
+        if queue.nodes.contains_key(&id_of(node)) {
+            return;
+        }
+        node.retain();
+        queue.waiting.create(now, id_of(node), FileId(parent.0));
+        queue.waiting.write(id_of(node), size);
+        queue.nodes.insert(id_of(node), Arc::clone(node));
+    }
+
+    /// A file waits no more: it left, or is deleted. May be called with the file locked.
+    fn remove(&self, node: &Node) -> bool {
+        let mut queue = self.queue.lock();
+        queue.waiting.leave(id_of(node));
+        let known = queue.nodes.remove(&id_of(node));
+        let was_there = known.is_some();
+        queue.released.extend(known);
+        was_there
+    }
+
+    /// A file was written up to this byte.
+    fn wrote(&self, node: &Node, end: u64) {
+        let staged = self.queue.lock().waiting.extend(id_of(node), ByteSize(end));
+        if staged == Staged::Transform {
+            self.wake.notify_one();
+        }
+    }
+
+    fn resized(&self, node: &Node, size: ByteSize) {
+        self.queue.lock().waiting.write(id_of(node), size);
+    }
+
+    fn used_now(&self, node: &Node) {
+        self.queue.lock().waiting.touch(id_of(node));
+    }
+}
+
+impl Pool {
+    /// Whether this is the staging area.
+    pub(crate) fn is_staging(&self, branch: BranchId) -> bool {
+        self.staging.as_ref().is_some_and(|staging| staging.branch.id == branch)
+    }
+
+    /// Where a file is staged now, if it is.
+    pub(crate) fn staging_of(&self, node: &Node) -> Option<&Staging> {
+        let staging = self.staging.as_ref()?;
+        let here = node.file()?.state.read().backing.branch == staging.branch.id;
+        here.then_some(staging)
+    }
+
+    /// Makes a new file in the staging area. `None`: it is to be made on its branch at once.
+    pub(super) fn make_staged(
+        &self,
+        new: &NewFile<'_>,
+        call: impl Fn(&DirAt) -> OpResult<FileAt>,
+    ) -> OpResult<Option<(DirAt, FileAt)>> {
+        let Some(staging) = self.staging.as_ref().filter(|staging| staging.open.load(Ordering::Relaxed)) else {
+            return Ok(None);
+        };
+        // Its rule must have a place for it, with room for all that waits: what is staged has to be able to leave.
+        let home = self.branch(self.place_new(new, &[])?)?;
+        let space = home.view();
+        let spare = space.free.0.saturating_sub(space.keep_free.0);
+        if !staging.has_room() || spare < staging.used().0.saturating_add(staging.spec.max_file.0.saturating_mul(2)) {
+            return Ok(None);
+        }
+        let made = self.ensure_dir(new.parent, staging.branch.id).and_then(|dir| call(&dir).map(|file| (dir, file)));
+        match made {
+            Ok(made) => Ok(Some(made)),
+            Err(error @ OpError::Sys(rustix::io::Errno::EXIST | rustix::io::Errno::NAMETOOLONG)) => Err(error),
+            Err(error) => {
+                tracing::debug!(%error, "a new file cannot be staged; it goes to its branch");
+                Ok(None)
+            }
+        }
+    }
+
+    /// A file that was made in the staging area waits from now on.
+    pub(super) fn stage(&self, node: &Arc<Node>, parent: NodeId, size: ByteSize) {
+        if let Some(staging) = self.staging_of(node) {
+            staging.add(node, parent, size);
+            self.count(Metric::StagedFiles);
+        }
+    }
+
+    /// The last name of a file went. May be called with the file locked; `branch`: where it was.
+    pub(super) fn unstage_deleted(&self, node: &Node, branch: BranchId) {
+        if let Some(staging) = self.staging.as_ref().filter(|staging| staging.branch.id == branch)
+            && staging.remove(node)
+        {
+            self.count(Metric::StagedDeleted);
+        }
+    }
+
+    /// A file left by way of an overflow.
+    pub(super) fn left_staging(&self, node: &Node) {
+        if let Some(staging) = &self.staging {
+            staging.remove(node);
+            self.count(Metric::StagedLeft);
+        }
+    }
+
+    /// Whether a file on this branch must leave staging before it may reach this size.
+    pub(super) fn outgrows(&self, branch: BranchId, end: u64) -> bool {
+        self.staging.as_ref().is_some_and(|staging| staging.branch.id == branch && end > staging.spec.max_file.0)
+    }
+
+    /// A file on this branch was written up to this byte.
+    pub(super) fn staged_wrote(&self, node: &Node, branch: BranchId, end: u64) {
+        if let Some(staging) = self.staging.as_ref().filter(|staging| staging.branch.id == branch) {
+            staging.wrote(node, end);
+        }
+    }
+
+    /// A file on this branch has this size now.
+    pub(super) fn staged_resized(&self, node: &Node, branch: BranchId, size: u64) {
+        if let Some(staging) = self.staging.as_ref().filter(|staging| staging.branch.id == branch) {
+            staging.resized(node, ByteSize(size));
+        }
+    }
+
+    /// A file on this branch was read.
+    pub(super) fn staged_read(&self, node: &Node, branch: BranchId) {
+        if let Some(staging) = self.staging.as_ref().filter(|staging| staging.branch.id == branch) {
+            staging.used_now(node);
+        }
+    }
+
+    /// Bytes that wait to take room on the branches.
+    pub(super) fn staged_bytes(&self) -> u64 {
+        self.staging.as_ref().map_or(0, |staging| staging.used().0)
+    }
+
+    /// For `umbrella status`.
+    pub(super) fn staging_status(&self) -> Option<StagingStatus> {
+        let staging = self.staging.as_ref()?;
+        let (files, used) = {
+            let queue = staging.queue.lock();
+            (queue.waiting.files(), ByteSize(queue.waiting.pages() * PAGE_BYTES))
+        };
+        Some(StagingStatus {
+            path: staging.branch.spec.path.parent().unwrap_or(&staging.branch.spec.path).to_owned(),
+            volatile: staging.spec.volatile,
+            accepts: staging.open.load(Ordering::Relaxed),
+            files,
+            used,
+            limit: staging.limit(),
+            max_file: staging.spec.max_file,
+            max_age: staging.spec.max_age,
+            files_staged: self.metrics.get(Metric::StagedFiles),
+            files_left: self.metrics.get(Metric::StagedLeft),
+            files_deleted: self.metrics.get(Metric::StagedDeleted),
+        })
+    }
+}
+
+/// How long the keeper sleeps when nobody wakes it.
+const TICK: Duration = Duration::from_millis(200);

@@ -1,0 +1,364 @@
+//! New files that wait in memory: when they leave, and that nobody sees it.
+
+use std::ffi::OsStr;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use umbrella_fs::pool::{Change, Pool, Replace};
+use umbrella_fs::spec::StagingSpec;
+use umbrella_fs::{Caller, NodeId, OpError};
+use umbrella_units::{Amount, ByteSize};
+
+use crate::bench::{BRANCHES, Bench, Ground, small_area};
+use crate::races::{READ, WRITE, contents, put};
+use crate::world::pattern;
+
+struct Scene {
+    bench: Bench,
+    pool: Arc<Pool>,
+}
+
+impl Scene {
+    fn new(staging: StagingSpec) -> Scene {
+        let bench = Bench::staged(Ground::Memory, staging);
+        let pool = bench.assemble(0);
+        Scene { bench, pool }
+    }
+
+    /// Where a path is.
+    fn holders(&self, path: &str) -> Vec<&'static str> {
+        let places = self.bench.places();
+        let held = places.iter().enumerate().filter(|(_, place)| place.join(path).symlink_metadata().is_ok());
+        held.map(|(place, _)| crate::bench::place_name(place)).collect()
+    }
+
+    fn put(&self, name: &str, data: &[u8]) -> NodeId {
+        put(&self.pool, NodeId::ROOT, name, data)
+    }
+
+    fn metric(&self, name: &str) -> u64 {
+        self.pool.status().metrics[name]
+    }
+
+    /// As if the daemon were killed and mounted again.
+    fn killed(self, staging: Option<StagingSpec>) -> Scene {
+        let Scene { mut bench, pool } = self;
+        assert_eq!(Arc::strong_count(&pool), 1);
+        drop(pool);
+        bench.staging = staging;
+        let pool = bench.assemble(0);
+        Scene { bench, pool }
+    }
+
+    fn area(&self) -> PathBuf {
+        self.bench.places()[BRANCHES.len()].clone()
+    }
+}
+
+const STAGED: [&str; 1] = ["(staging)"];
+
+#[test]
+fn a_file_stays_in_memory_until_it_outgrows_it_and_is_judged_by_the_size_it_has_then() {
+    let scene = Scene::new(small_area());
+    let data = pattern(1, 100_000);
+    let (attr, opened) = scene.pool.create(NodeId::ROOT, OsStr::new("file"), 0o640, Caller::ROOT, WRITE).unwrap();
+    assert_eq!(scene.pool.write_moving(opened.handle, &data[..40_000], 0, false), Ok(40_000));
+    assert_eq!(scene.holders("file"), STAGED);
+    assert_eq!(scene.pool.write_moving(opened.handle, &data[40_000..], 40_000, false), Ok(60_000));
+    assert_eq!(scene.holders("file"), ["slow"], "larger than 4 KiB");
+    scene.pool.release(opened.handle).unwrap();
+    assert_eq!(contents(&scene.pool, attr.node), data);
+    let now = scene.pool.getattr(attr.node).unwrap();
+    assert_eq!((now.ino, now.meta.perm, now.meta.btime), (attr.ino, 0o640, attr.meta.btime));
+    assert_eq!(scene.pool.status().staging.unwrap().files, 0);
+}
+
+#[test]
+fn a_truncation_and_an_allocation_beyond_what_may_be_staged_take_the_file_out() {
+    let scene = Scene::new(small_area());
+    let file = scene.put("cut", b"x");
+    let change = Change { size: Some(49 << 10), ..Change::default() };
+    assert_eq!(scene.pool.setattr(file, &change).unwrap().meta.size, 49 << 10);
+    assert_eq!(scene.holders("cut"), ["fast"], "it was small when it left");
+    let (_, opened) = scene.pool.create(NodeId::ROOT, OsStr::new("room"), 0o640, Caller::ROOT, WRITE).unwrap();
+    scene.pool.fallocate(opened.handle, rustix::fs::FallocateFlags::empty(), 0, 49 << 10, false).unwrap();
+    assert_eq!(scene.holders("room"), ["slow"]);
+    scene.pool.release(opened.handle).unwrap();
+}
+
+#[test]
+fn old_files_leave_and_their_directories_look_as_before() {
+    let scene = Scene::new(StagingSpec { max_age: Some(Duration::from_millis(1)), ..small_area() });
+    let dir = scene.pool.mkdir(NodeId::ROOT, OsStr::new("dir"), 0o750, Caller::ROOT).unwrap().node;
+    std::thread::sleep(Duration::from_millis(20));
+    let file = put(&scene.pool, dir, "file", b"small");
+    let before = scene.pool.getattr(dir).unwrap().meta;
+    std::thread::sleep(Duration::from_millis(20));
+    scene.pool.keep_staging();
+    assert_eq!(scene.holders("dir/file"), ["fast"]);
+    assert_eq!(contents(&scene.pool, file), b"small");
+    let after = scene.pool.getattr(dir).unwrap().meta;
+    assert_eq!((after.mtime, after.perm), (before.mtime, before.perm));
+    let on_disk = std::fs::metadata(scene.bench.branch(0).join("dir")).unwrap();
+    assert_eq!((on_disk.mtime(), on_disk.mtime_nsec()), (before.mtime.secs, i64::from(before.mtime.nanos)));
+}
+
+#[test]
+fn when_more_waits_than_may_those_used_longest_ago_leave() {
+    let size = Some(Amount::Bytes(ByteSize(256 << 10)));
+    let scene = Scene::new(StagingSpec { size, max_age: None, ..small_area() });
+    scene.pool.keep_staging();
+    let data = pattern(1, 40_960);
+    let files: Vec<_> = (0..5).map(|number| scene.put(&format!("file-{number}"), &data)).collect();
+    assert_eq!(contents(&scene.pool, files[0]), data, "and so it is used last");
+    scene.put("file-5", &data);
+    scene.pool.keep_staging();
+    let staged: Vec<_> = (0..6).filter(|number| scene.holders(&format!("file-{number}")) == STAGED).collect();
+    assert_eq!(staged, [0, 3, 4, 5], "of 240 KiB no more than three quarters of 256 stay");
+}
+
+#[test]
+fn where_nothing_more_may_wait_files_go_to_their_branch_at_once() {
+    let size = Some(Amount::Bytes(ByteSize(96 << 10)));
+    let scene = Scene::new(StagingSpec { size, ..small_area() });
+    scene.pool.keep_staging();
+    for number in 0..4 {
+        scene.put(&format!("file-{number}"), &pattern(number, 40_960));
+    }
+    assert_eq!(scene.holders("file-0"), STAGED);
+    assert_eq!(scene.holders("file-3"), ["fast"], "made there, and moved by its rule when it is its turn");
+    scene.pool.move_all_queued();
+    assert_eq!(scene.holders("file-3"), ["slow"]);
+}
+
+#[test]
+fn what_is_synced_is_on_its_branch() {
+    let scene = Scene::new(small_area());
+    let dir = scene.pool.mkdir(NodeId::ROOT, OsStr::new("dir"), 0o755, Caller::ROOT).unwrap().node;
+    let by_file = put(&scene.pool, dir, "by file", b"1");
+    let opened = scene.pool.open(by_file, READ).unwrap();
+    scene.pool.fsync(opened.handle, true).unwrap();
+    assert_eq!(scene.holders("dir/by file"), ["fast"]);
+    scene.pool.release(opened.handle).unwrap();
+    put(&scene.pool, dir, "by directory", b"2");
+    scene.put("elsewhere", b"3");
+    scene.pool.fsync_dir(dir, false).unwrap();
+    assert_eq!((scene.holders("dir/by directory"), scene.holders("elsewhere")), (vec!["fast"], STAGED.to_vec()));
+    scene.pool.sync_all().unwrap();
+    assert_eq!(scene.holders("elsewhere"), ["fast"]);
+}
+
+#[test]
+fn memory_that_keeps_its_contents_need_not_be_emptied_to_be_synced() {
+    let folder = tempfile::tempdir().unwrap();
+    let staging = StagingSpec { path: Some(folder.path().to_owned()), volatile: false, max_age: None, ..small_area() };
+    let scene = Scene::new(staging.clone());
+    scene.put("file", b"kept");
+    scene.pool.sync_all().unwrap();
+    let tree = folder.path().join("umbrella-staging/tree");
+    assert!(tree.join("file").exists() && scene.holders("file").is_empty());
+    let scene = scene.killed(Some(staging));
+    assert_eq!(contents(&scene.pool, scene.pool.lookup(NodeId::ROOT, OsStr::new("file")).unwrap().node), b"kept");
+    scene.pool.close_staging();
+    assert_eq!(scene.holders("file"), ["fast"]);
+    assert!(!tree.join("file").exists());
+}
+
+#[test]
+fn a_file_that_is_deleted_in_memory_touches_no_branch() {
+    let scene = Scene::new(small_area());
+    let (_, opened) = scene.pool.create(NodeId::ROOT, OsStr::new("open"), 0o640, Caller::ROOT, WRITE).unwrap();
+    scene.put("closed", b"1");
+    scene.put("replaced", b"2");
+    scene.put("winner", b"3");
+    scene.pool.unlink(NodeId::ROOT, OsStr::new("open")).unwrap();
+    scene.pool.unlink(NodeId::ROOT, OsStr::new("closed")).unwrap();
+    let (from, to) = (OsStr::new("winner"), OsStr::new("replaced"));
+    scene.pool.rename(NodeId::ROOT, from, NodeId::ROOT, to, Replace::Yes).unwrap();
+    assert_eq!(scene.pool.write(opened.handle, b"still there", 0, false), Ok(11));
+    assert_eq!(scene.metric("umbrella_staging_deleted_count"), 3);
+    assert_eq!(scene.pool.status().staging.unwrap().files, 1);
+    scene.pool.sync_all().unwrap();
+    assert_eq!(scene.metric("umbrella_staging_left_count"), 1);
+    scene.pool.release(opened.handle).unwrap();
+    scene.pool.keep_staging();
+    assert_eq!(std::fs::read_dir(scene.area()).unwrap().count(), 1, "only .umbrella");
+}
+
+#[test]
+fn a_file_that_replaces_one_on_a_branch_leaves_memory_first() {
+    let scene = Scene::new(small_area());
+    scene.put("file", b"old");
+    scene.pool.sync_all().unwrap();
+    scene.put("file.new", b"new");
+    let (from, to) = (OsStr::new("file.new"), OsStr::new("file"));
+    scene.pool.rename(NodeId::ROOT, from, NodeId::ROOT, to, Replace::Yes).unwrap();
+    assert_eq!((scene.holders("file"), scene.holders("file.new")), (vec!["fast"], vec![]));
+    assert_eq!(std::fs::read(scene.bench.branch(0).join("file")).unwrap(), b"new");
+}
+
+#[test]
+fn an_exchange_brings_nothing_into_memory() {
+    let scene = Scene::new(small_area());
+    scene.put("a", b"on a branch");
+    scene.pool.sync_all().unwrap();
+    scene.put("b", b"in memory");
+    let (a, b) = (OsStr::new("a"), OsStr::new("b"));
+    scene.pool.rename(NodeId::ROOT, a, NodeId::ROOT, b, Replace::Exchange).unwrap();
+    assert_eq!((scene.holders("a"), scene.holders("b")), (vec!["fast"], vec!["fast"]));
+    assert_eq!(std::fs::read(scene.bench.branch(0).join("a")).unwrap(), b"in memory");
+}
+
+#[test]
+fn all_names_of_a_file_leave_together_also_after_a_kill() {
+    let scene = Scene::new(small_area());
+    let dir = scene.pool.mkdir(NodeId::ROOT, OsStr::new("dir"), 0o755, Caller::ROOT).unwrap().node;
+    let file = scene.put("one", b"linked");
+    scene.pool.link(file, dir, OsStr::new("two")).unwrap();
+    let scene = scene.killed(Some(small_area()));
+    assert_eq!(scene.holders("one"), STAGED);
+    scene.pool.keep_staging();
+    assert_eq!((scene.holders("one"), scene.holders("dir/two")), (vec!["fast"], vec!["fast"]));
+    let inode = |path: &str| std::fs::metadata(scene.bench.branch(0).join(path)).unwrap().ino();
+    assert_eq!(inode("one"), inode("dir/two"));
+}
+
+#[test]
+fn what_was_staged_is_in_the_tree_after_staging_was_taken_out_of_the_configuration() {
+    let scene = Scene::new(small_area());
+    scene.put("file", b"left");
+    let area = scene.area();
+    let scene = scene.killed(None);
+    let node = scene.pool.lookup(NodeId::ROOT, OsStr::new("file")).unwrap().node;
+    assert_eq!(contents(&scene.pool, node), b"left");
+    scene.put("new", b"not staged");
+    assert_eq!(scene.holders("new"), ["fast"]);
+    scene.pool.close_staging();
+    assert_eq!(scene.holders("file"), ["fast"]);
+    assert!(!area.exists(), "the area is gone");
+    let scene = scene.killed(None);
+    assert_eq!(scene.pool.status().staging, None);
+}
+
+#[test]
+fn another_area_is_used_when_the_earlier_one_is_empty() {
+    let folder = tempfile::tempdir().unwrap();
+    let other = StagingSpec { path: Some(folder.path().to_owned()), ..small_area() };
+    let scene = Scene::new(small_area());
+    scene.put("file", b"left");
+    let scene = scene.killed(Some(other.clone()));
+    scene.put("new", b"not staged");
+    assert_eq!(scene.holders("new"), ["fast"]);
+    scene.pool.close_staging();
+    assert_eq!(scene.holders("file"), ["fast"]);
+    let scene = scene.killed(Some(other));
+    scene.put("newer", b"staged");
+    assert!(folder.path().join("tree/newer").exists());
+    scene.pool.close_staging();
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "unmounted, and the directory stays");
+}
+
+#[test]
+fn a_directory_with_files_in_it_is_not_covered_by_an_area() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("precious"), b"").unwrap();
+    let bench = Bench::staged(Ground::Memory, StagingSpec { path: Some(folder.path().to_owned()), ..small_area() });
+    let refused = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| bench.assemble(0))).err();
+    let said = refused.and_then(|panic| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    assert!(said.contains("not empty"), "{said}");
+    assert!(folder.path().join("precious").exists());
+}
+
+#[test]
+fn what_no_branch_could_take_is_not_staged() {
+    let scene = Scene::new(small_area());
+    // Everything but logs goes to the branch of half a megabyte.
+    scene.pool.reload_rules(&crate::bench::rule_set(3)).unwrap();
+    let data = pattern(7, 40_000);
+    let count = 30;
+    let mut made = Vec::new();
+    for number in 0..count {
+        made.push(scene.put(&format!("file-{number}"), &data));
+    }
+    let staged = (0..count).filter(|number| scene.holders(&format!("file-{number}")) == STAGED).count();
+    assert!((5..=12).contains(&staged), "{staged} of {count} files of 40 kB wait for a branch with 512 KiB");
+    scene.pool.sync_all().unwrap();
+    for (number, file) in made.iter().enumerate() {
+        assert_eq!(contents(&scene.pool, *file), data, "file {number}");
+    }
+}
+
+#[test]
+fn room_in_the_tree_is_what_is_left_when_all_that_waits_has_left() {
+    let scene = Scene::new(small_area());
+    let before = scene.pool.space();
+    scene.put("file", &pattern(1, 40_960));
+    let staged = scene.pool.space();
+    assert_eq!(staged.total, before.total);
+    assert_eq!(before.free - staged.free, 40_960);
+}
+
+#[test]
+fn appends_while_the_file_leaves_lose_nothing() {
+    let scene = Scene::new(StagingSpec {
+        size: Some(Amount::Bytes(ByteSize(64 << 20))),
+        max_age: Some(Duration::from_micros(50)),
+        max_file: ByteSize(8 << 20),
+        ..small_area()
+    });
+    let (pool, stop) = (&scene.pool, &AtomicBool::new(false));
+    let until = Instant::now() + Duration::from_secs(3);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                pool.keep_staging();
+            }
+        });
+        let mut rounds = 0_u32;
+        while Instant::now() < until {
+            let name = format!("log-{rounds}");
+            let (attr, opened) = pool.create(NodeId::ROOT, OsStr::new(&name), 0o640, Caller::ROOT, WRITE).unwrap();
+            let mut expected = Vec::new();
+            for line in 0..200 {
+                let data = pattern(rounds ^ line << 8, 100);
+                assert_eq!(pool.write_moving(opened.handle, &data, expected.len() as u64, false), Ok(100));
+                expected.extend_from_slice(&data);
+            }
+            assert_eq!(pool.getattr(attr.node).unwrap().meta.size, expected.len() as u64);
+            pool.release(opened.handle).unwrap();
+            assert_eq!(contents(pool, attr.node), expected, "round {rounds}");
+            pool.unlink(NodeId::ROOT, OsStr::new(&name)).unwrap();
+            rounds += 1;
+        }
+        stop.store(true, Ordering::Relaxed);
+        println!("{rounds} rounds");
+    });
+    let left = scene.metric("umbrella_staging_left_count");
+    assert!(left > 10, "{left} files left while they were written");
+}
+
+#[test]
+fn a_sync_says_so_when_a_staged_file_finds_no_branch() {
+    let mut scene = Scene::new(small_area());
+    scene.put("file", b"homeless");
+    for branch in [0, 1, 2] {
+        // All but one can be away at a time; here they vanish together.
+        std::fs::rename(scene.bench.root().join(BRANCHES[branch]), scene.bench.root().join(format!("away-{branch}")))
+            .ok();
+    }
+    rustix::mount::unmount(scene.bench.branch(2), rustix::mount::UnmountFlags::DETACH).ok();
+    scene.bench.mounts.pop();
+    scene.pool.probe_now();
+    assert!(matches!(scene.pool.sync_all(), Err(OpError::NoRoom)), "nothing is there to go to");
+    assert_eq!(scene.holders("file"), STAGED);
+    for branch in [0, 1] {
+        std::fs::rename(scene.bench.root().join(format!("away-{branch}")), scene.bench.root().join(BRANCHES[branch]))
+            .unwrap();
+    }
+    scene.pool.probe_now();
+    assert_eq!(scene.pool.sync_all(), Ok(()));
+    assert_eq!(scene.holders("file"), ["fast"]);
+}

@@ -1,0 +1,270 @@
+//! The thread that writes back.
+//!
+//! Steps, for as long as more is dirty than the background threshold:
+//!
+//! 1. The policy chooses about [`BATCH`] pages (some choose whole zones). They count as on their way.
+//! 2. Pages that follow each other in the answer and in one file become one run.
+//! 3. Each run is handed to the kernel with one `sync_file_range(WRITE)`, which starts its write-back and does not wait for it.
+//! 4. When more than [`MOST_RUNS`] runs or [`MOST_PAGES`] pages are on their way, the oldest is waited for (`WAIT_BEFORE`).
+//! 5. What is on disk makes room for writers.
+//!
+//! Between batches, and once a second, it does what else there is to do: it asks the page cache whether files that are believed dirty still are
+//! (the kernel's own write-back runs too), and writes the record.
+//!
+//! A write-back that fails is counted; the kernel tells it to those who sync the file, and for files whose error was seen here first
+//! [`Shared::take_error`] does.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use umbrella_policy::writeback::DirtyPage;
+use umbrella_units::{FileId, PageIndex, Pages};
+
+use crate::file::PageRange;
+use crate::files::Opened;
+use crate::shared::Shared;
+use crate::sys;
+
+/// Pages chosen at once.
+const BATCH: u64 = 512;
+/// On their way at most: enough to keep a disk's queue full, little enough that what is chosen next counts.
+const MOST_RUNS: usize = 64;
+const MOST_PAGES: u64 = 4096;
+/// How often files are compared with the page cache.
+const LOOK: Duration = Duration::from_secs(1);
+/// Files compared each time.
+const FILES_A_LOOK: usize = 64;
+/// Ranges compared each time, when the kernel has less dirty than is believed.
+const RANGES_A_LOOK: usize = 4096;
+
+/// Adjacent pages of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) file: FileId,
+    pub(crate) range: PageRange,
+}
+
+/// Joins pages that follow each other.
+pub(crate) fn join(pages: &[DirtyPage]) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    for DirtyPage { page, .. } in pages {
+        match runs.last_mut() {
+            Some(run) if run.file == page.file && run.range.end() == page.index => run.range.pages.0 += 1,
+            _ => runs.push(Run { file: page.file, range: PageRange { first: page.index, pages: Pages(1) } }),
+        }
+    }
+    runs
+}
+
+struct Sent {
+    run: Run,
+    fd: Arc<OwnedFd>,
+}
+
+/// The thread's own state.
+struct Flusher<'a> {
+    shared: &'a Shared,
+    opened: Opened,
+    sent: VecDeque<Sent>,
+    sent_pages: u64,
+    looked: Instant,
+    /// Where the next comparison goes on.
+    from: FileId,
+}
+
+/// Writes back until the governor stops.
+pub(crate) fn run(shared: &Shared) {
+    let mut flusher = Flusher {
+        shared,
+        opened: Opened::default(),
+        sent: VecDeque::new(),
+        sent_pages: 0,
+        looked: Instant::now(),
+        from: FileId(0),
+    };
+    let mut chosen = Vec::new();
+    while !shared.is_stopping() {
+        flusher.close_gone();
+        if flusher.choose(&mut chosen) {
+            if flusher.sent.is_empty() {
+                shared.gate.begins();
+            }
+            for run in join(&chosen) {
+                flusher.send(run);
+            }
+            chosen.clear();
+        } else if flusher.sent.is_empty() {
+            flusher.rest();
+        } else {
+            flusher.wait_oldest();
+        }
+        flusher.look();
+        shared.write_record();
+    }
+}
+
+impl Flusher<'_> {
+    /// Chooses what goes next; false when that is nothing.
+    fn choose(&mut self, chosen: &mut Vec<DirtyPage>) -> bool {
+        let background = self.shared.gate.background();
+        let now = self.shared.now();
+        let mut state = self.shared.state.lock();
+        if state.ledger.dirty().0 <= background {
+            return false;
+        }
+        // Whole batches, so that no run is cut because only little is over the threshold.
+        state.choose(now, Pages(BATCH), chosen);
+        self.shared.tell_level(&state);
+        drop(state);
+        if chosen.is_empty() && self.sent.is_empty() {
+            self.shared.gate.nothing_to_write();
+        }
+        !chosen.is_empty()
+    }
+
+    /// Nothing to do: waits for writes. No descriptor stays open meanwhile.
+    fn rest(&mut self) {
+        self.opened.close_all();
+        let mut state = self.shared.state.lock();
+        state.rest();
+        if !self.shared.is_stopping() {
+            let patience = if state.ledger.dirty().0 > 0 || state.ledger.record_waiting() > 0 { 1 } else { 60 };
+            self.shared.work.wait_for(&mut state, Duration::from_secs(patience));
+        }
+    }
+
+    fn close_gone(&mut self) {
+        let gone = std::mem::take(&mut self.shared.state.lock().gone);
+        for file in gone {
+            self.opened.close(file);
+        }
+    }
+
+    fn open(&mut self, file: FileId) -> std::io::Result<Arc<OwnedFd>> {
+        let known = self.shared.state.lock().files.get(file).map(|known| (known.life, known.reach.clone()));
+        let (life, reach) = known.ok_or_else(|| std::io::Error::from_raw_os_error(libc::ESTALE))?;
+        self.opened.get(&self.shared.root, file, life, &reach)
+    }
+
+    fn send(&mut self, run: Run) {
+        while self.sent.len() >= MOST_RUNS || self.sent_pages >= MOST_PAGES {
+            self.wait_oldest();
+        }
+        let started = self.open(run.file).and_then(|fd| sys::start_write(fd.as_fd(), run.range).map(|()| fd));
+        match started {
+            Ok(fd) => {
+                self.sent_pages += run.range.pages.0;
+                self.sent.push_back(Sent { run, fd });
+                let mut state = self.shared.state.lock();
+                state.tally.runs += 1;
+                state.tally.flushed.0 += run.range.pages.0;
+                if let Some(known) = state.files.get_mut(run.file) {
+                    known.places.written_back();
+                }
+            }
+            Err(error) => {
+                self.failed(run.file, &error);
+                self.settle(run);
+            }
+        }
+    }
+
+    fn wait_oldest(&mut self) {
+        let Some(Sent { run, fd }) = self.sent.pop_front() else { return };
+        self.sent_pages -= run.range.pages.0;
+        if let Err(error) = sys::wait_written(fd.as_fd(), run.range) {
+            self.failed(run.file, &error);
+        }
+        self.settle(run);
+        self.shared.gate.progress(run.range.pages);
+    }
+
+    /// The run counts no longer.
+    fn settle(&mut self, run: Run) {
+        let mut state = self.shared.state.lock();
+        state.settle(run.range.pages);
+        self.shared.tell_level(&state);
+    }
+
+    fn failed(&mut self, file: FileId, error: &std::io::Error) {
+        let now = self.shared.now();
+        let mut state = self.shared.state.lock();
+        if error.raw_os_error() == Some(libc::ESTALE) {
+            // Deleted without our knowing: there is nothing to write.
+            state.deleted(now, file);
+            return;
+        }
+        state.tally.errors += 1;
+        if let Some(known) = state.files.get_mut(file) {
+            known.failed = true;
+        }
+        drop(state);
+        tracing::warn!(file = file.0, %error, "write-back failed");
+    }
+
+    /// Compares what is believed dirty with the page cache.
+    fn look(&mut self) {
+        if self.looked.elapsed() < LOOK {
+            return;
+        }
+        self.looked = Instant::now();
+        if self.shared.take_suspicion() {
+            self.look_at_pages();
+        } else {
+            self.look_at_files();
+        }
+        self.shared.tell_level(&self.shared.state.lock());
+    }
+
+    /// Files of which nothing is dirty any more, some at a time.
+    fn look_at_files(&mut self) {
+        let (turn, mut files) = {
+            let state = self.shared.state.lock();
+            (state.turn, state.dirty_files().collect::<Vec<_>>())
+        };
+        files.sort_unstable();
+        let place = files.partition_point(|file| *file < self.from);
+        files.rotate_left(place);
+        files.truncate(FILES_A_LOOK);
+        self.from = files.last().map_or(FileId(0), |last| FileId(last.0.wrapping_add(1)));
+        let all = PageRange { first: PageIndex(0), pages: Pages(u64::MAX) };
+        for file in files {
+            let dirty = self.open(file).and_then(|fd| sys::dirty_pages(fd.as_fd(), all));
+            match dirty {
+                Ok(Pages(0)) => {
+                    let now = self.shared.now();
+                    self.shared.state.lock().synced(now, file, turn);
+                }
+                Err(error) if error.raw_os_error() == Some(libc::ESTALE) => self.failed(file, &error),
+                // A kernel that cannot say leaves it to the next write-back.
+                Ok(_) | Err(_) => {}
+            }
+        }
+    }
+
+    /// Page by page: the kernel has less dirty than is believed.
+    fn look_at_pages(&mut self) {
+        let now = self.shared.now();
+        let (turn, known) = {
+            let state = self.shared.state.lock();
+            (state.turn, state.ledger.policy().index().known(now))
+        };
+        let mut pages: Vec<DirtyPage> =
+            known.iter().map(|known| DirtyPage { page: known.page, block: known.block }).collect();
+        pages.sort_unstable_by_key(|known| known.page);
+        for run in join(&pages).into_iter().take(RANGES_A_LOOK) {
+            let Ok(fd) = self.open(run.file) else { continue };
+            if sys::dirty_pages(fd.as_fd(), run.range).ok() != Some(Pages(0)) {
+                continue;
+            }
+            let mut state = self.shared.state.lock();
+            if state.files.get(run.file).is_some_and(|known| known.written <= turn) {
+                for index in run.range.first.0..run.range.end().0 {
+                    state.clean(now, umbrella_units::PageKey { file: run.file, index: PageIndex(index) });
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! How much may be dirty: below the kernel's own background threshold, so that the kernel's flusher, which knows nothing of the order, stays
+//! out of it.
+//!
+//! | at | happens |
+//! | --- | --- |
+//! | background | write-back begins |
+//! | set point | writers are slowed down, the more the nearer the limit |
+//! | limit | writers wait |
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use umbrella_units::{PAGE_BYTES, Pages};
+
+use crate::settings::{LEAST_LIMIT, Limits};
+use crate::sys::KernelDirty;
+
+/// Where the kernel does not say what it allows: 64 MiB.
+const UNTOLD: u64 = 1 << 14;
+
+/// Governors of this process, and the pages that they know to be dirty.
+static GOVERNORS: AtomicU64 = AtomicU64::new(0);
+static DIRTY: AtomicU64 = AtomicU64::new(0);
+
+/// In pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Thresholds {
+    pub(crate) background: u64,
+    pub(crate) set_point: u64,
+    pub(crate) limit: u64,
+}
+
+impl Thresholds {
+    /// For what was asked, and what the kernel leaves for it.
+    pub(crate) fn new(asked: Limits, allowance: Pages) -> Thresholds {
+        let most = allowance.0.max(LEAST_LIMIT.0);
+        let limit = asked.limit.map_or(most, |limit| (limit.0 / PAGE_BYTES).clamp(LEAST_LIMIT.0, most));
+        let background = asked.background.map(|size| size.0 / PAGE_BYTES).filter(|&pages| pages < limit);
+        let background = background.unwrap_or(limit / 2);
+        Thresholds { background, set_point: background + (limit - background) / 2, limit }
+    }
+}
+
+/// What all others but this governor have dirty is not known; what the process's governors have is.
+fn allowance(kernel: Option<KernelDirty>, ours: Pages, governors: u64) -> Pages {
+    let Some(kernel) = kernel else { return Pages(UNTOLD) };
+    let others = kernel.dirty.0.saturating_sub(ours.0);
+    let free = (kernel.background.0 / 4 * 3).saturating_sub(others);
+    Pages(free / governors.max(1))
+}
+
+/// A governor's share in what the kernel allows.
+#[derive(Debug)]
+pub(crate) struct Share {
+    told: AtomicU64,
+}
+
+impl Share {
+    pub(crate) fn new() -> Share {
+        GOVERNORS.fetch_add(1, Ordering::Relaxed);
+        Share { told: AtomicU64::new(0) }
+    }
+
+    /// So much is dirty here.
+    pub(crate) fn tell(&self, dirty: Pages) {
+        let before = self.told.swap(dirty.0, Ordering::Relaxed);
+        DIRTY.fetch_add(dirty.0.wrapping_sub(before), Ordering::Relaxed);
+    }
+
+    /// What may be dirty here, and whether the kernel has far less dirty than its governors believe.
+    pub(crate) fn allowance(&self, kernel: Option<KernelDirty>) -> (Pages, bool) {
+        let ours = Pages(DIRTY.load(Ordering::Relaxed));
+        let allowance = allowance(kernel, ours, GOVERNORS.load(Ordering::Relaxed));
+        // The kernel's counters lag by up to some hundred pages a processor.
+        let wrong = kernel.is_some_and(|kernel| kernel.dirty.0 + 1024 + ours.0 / 16 < ours.0);
+        (allowance, wrong)
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.tell(Pages(0));
+        GOVERNORS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use umbrella_units::ByteSize;
+
+    fn left(dirty: u64, background: u64, ours: u64, governors: u64) -> Pages {
+        let kernel = KernelDirty { dirty: Pages(dirty), background: Pages(background) };
+        allowance(Some(kernel), Pages(ours), governors)
+    }
+
+    #[test]
+    fn what_others_have_dirty_is_not_ours_to_use() {
+        assert_eq!(left(500, 4000, 200, 1), Pages(2700));
+        assert_eq!(left(500, 4000, 200, 3), Pages(900));
+        assert_eq!(left(9000, 4000, 200, 1), Pages(0));
+        assert_eq!(left(100, 4000, 200, 0), Pages(3000), "counters lag");
+        assert_eq!(allowance(None, Pages(200), 1), Pages(UNTOLD));
+    }
+
+    #[test]
+    fn the_limit_is_never_above_what_the_kernel_leaves() {
+        let asked = |limit, background| Limits { limit, background };
+        let mib = |mib: u64| Some(ByteSize(mib << 20));
+        let got = Thresholds::new(asked(mib(64), None), Pages(1000));
+        assert_eq!(got, Thresholds { background: 500, set_point: 750, limit: 1000 });
+        let got = Thresholds::new(asked(mib(2), mib(1)), Pages(1000));
+        assert_eq!(got, Thresholds { background: 256, set_point: 384, limit: 512 });
+        let got = Thresholds::new(asked(mib(64), mib(32)), Pages(0));
+        assert_eq!(got, Thresholds { background: 128, set_point: 192, limit: 256 });
+    }
+}

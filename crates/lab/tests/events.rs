@@ -1,0 +1,121 @@
+//! Recorded runs, decided again.
+
+use proptest::prelude::*;
+use umbrella_lab::events::{EventsError, replay};
+use umbrella_policy::writeback::record::Recorder;
+use umbrella_policy::writeback::{DirtyPage, Event, Spec, WriteBack, policies};
+use umbrella_units::{BlockNo, FileId, Nanos, PageIndex, PageKey, Pages};
+
+/// What a generated run does: a kind and two numbers that choose the pages.
+type Act = (u8, u64, u64);
+
+/// Plays a run and records it, as a governor does.
+fn record(policy: &str, acts: &[Act]) -> (String, Vec<Vec<DirtyPage>>) {
+    let spec: Spec = policy.parse().expect("a policy");
+    let mut live = WriteBack::parse(policy).expect("a policy");
+    let mut recorder = Recorder::new(&spec);
+    let mut answers = Vec::new();
+    for (at, &(kind, a, b)) in acts.iter().enumerate() {
+        let now = Nanos::from_millis(7 * (at as u64 / 3));
+        let file = FileId(a % 7 + 1);
+        let page = |index: u64| PageKey { file, index: PageIndex(index) };
+        if kind == 0 {
+            let mut answer = Vec::new();
+            live.select(now, Pages(b % 20), &mut answer);
+            recorder.selected(now, Pages(b % 20), &answer);
+            answers.push(answer);
+            continue;
+        }
+        for index in b..b + a % 9 + 1 {
+            let event = match kind {
+                1 => Event::Touch { page: page(index) },
+                2 => Event::Activate { page: page(index) },
+                3 => Event::Deactivate { page: page(index) },
+                4 => Event::Clean { page: page(index) },
+                5 => Event::Truncate { file, from: PageIndex(index) },
+                6 => Event::Delete { file },
+                7 => Event::Remap { page: page(index), block: BlockNo(index * 3) },
+                _ => Event::Dirty { page: page(index), block: BlockNo(file.0 * 5000 + index), active: a % 3 == 0 },
+            };
+            live.on(now, event);
+            recorder.on(now, &event);
+        }
+    }
+    (recorder.finish(), answers)
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    prop::collection::vec((0u8..14, 0u64..1000, 0u64..3000), 1..200)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_policy_decides_again_what_it_decided(acts in acts()) {
+        for info in policies().iter().filter(|info| !info.offline) {
+            let (text, answers) = record(info.name, &acts);
+            let replayed = replay(text.as_bytes(), None).unwrap_or_else(|error| panic!("{}: {error}", info.name));
+            prop_assert!(replayed.complete);
+            prop_assert_eq!(&replayed.recorded, &replayed.chosen);
+            prop_assert_eq!(replayed.recorded.pages as usize, answers.iter().map(Vec::len).sum::<usize>());
+        }
+    }
+
+    #[test]
+    fn another_policy_writes_no_more_than_is_dirty(acts in acts()) {
+        let (text, _) = record("zone_segment:alpha=3,zone=1MiB", &acts);
+        let replayed = replay(text.as_bytes(), Some("cscan")).expect("replays");
+        prop_assert_eq!(replayed.recorded.selections, replayed.chosen.selections);
+        prop_assert!(replayed.chosen.pages + replayed.left <= replayed.events);
+        prop_assert!(replayed.chosen.runs <= replayed.chosen.pages);
+    }
+
+    #[test]
+    fn a_record_that_is_cut_anywhere_is_replayed_as_far_as_it_goes(acts in acts(), cut in 0.0f64..1.0) {
+        let (text, _) = record("sweep", &acts);
+        let cut = (text.len() as f64 * cut) as usize;
+        match replay(text[..cut].as_bytes(), None) {
+            Ok(replayed) => prop_assert!(!replayed.complete),
+            Err(error) => prop_assert!(matches!(error, EventsError::Empty), "{}", error),
+        }
+    }
+}
+
+const RUN: &str = "umbrella-events 1\npolicy cscan\nd 0 1 0 4 100 -\nd 5 2 0 2 50 -\n";
+
+#[test]
+fn a_decision_that_differs_is_an_error_that_names_the_first() {
+    let wrong = format!("{RUN}s 1 2 1\n> 2 0 2 50\ns 1 2 1\n> 1 0 1 100\n");
+    let error = replay(wrong.as_bytes(), None).expect_err("one page was left out");
+    assert!(matches!(error, EventsError::Differs { number: 2, place: 2, recorded: None, .. }), "{error}");
+    assert!(error.to_string().starts_with("selection 2 at 0.000000 s: page 2 of the answer was None"), "{error}");
+}
+
+#[test]
+fn runs_and_the_way_between_them_are_counted() {
+    let right = format!("{RUN}s 1 6 2\n> 2 0 2 50\n> 1 0 4 100\n");
+    let replayed = replay(right.as_bytes(), None).expect("replays");
+    let recorded = &replayed.recorded;
+    assert_eq!((recorded.pages, recorded.runs, recorded.distance), (6, 2, 48));
+    assert!(!replayed.complete && replayed.left == 0);
+}
+
+#[test]
+fn what_is_no_record_is_refused() {
+    for (text, why) in [
+        ("", "the record ends before it names a policy"),
+        ("hello\n", "line 1: not a record of write-back events"),
+        ("umbrella-events 2\n", "line 1: version 2 of the format is not known here"),
+        ("umbrella-events 1\npolicy nonsense\n", "there is no policy \"nonsense\""),
+        ("umbrella-events 1\npolicy cscan\nd 1 2 3\n", "line 3: \"d 1 2 3\" is no event"),
+        ("umbrella-events 1\npolicy cscan\nd 1 2 3 99999999999 5 -\n", "line 3: 99999999999 pages"),
+        ("umbrella-events 1\npolicy cscan\nk 1 2\nend 3 0\n", "line 4: the record was changed or damaged"),
+        ("umbrella-events 1\npolicy cscan\nend 7 0\n", "line 3: 2 lines before the end, 7 were written"),
+    ] {
+        let error = replay(text.as_bytes(), None).expect_err(text).to_string();
+        assert!(error.starts_with(why), "{error}");
+    }
+    let long = format!("umbrella-events 1\npolicy {}\n", "x".repeat(5000));
+    assert!(matches!(replay(long.as_bytes(), None), Err(EventsError::LongLine { line: 2 })));
+}

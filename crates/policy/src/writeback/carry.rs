@@ -1,0 +1,20 @@
+//! One policy takes over from another: all that is dirty is told anew, in the order in which it was written.
+
+use umbrella_units::Nanos;
+
+use super::{Event, WriteBack};
+
+impl WriteBack {
+    /// The events that bring another policy to where this one is, the oldest write first. What a policy made of the past beyond pages, their
+    /// places, ages, writes and whether they are active (the position of an arm, marks on files and zones) does not carry over.
+    pub fn retold(&self, now: Nanos) -> Vec<(Nanos, Event)> {
+        let mut events = Vec::with_capacity(self.index.len() as usize);
+        for known in self.index.known(now) {
+            let at = now - known.age;
+            events.push((at, Event::Dirty { page: known.page, block: known.block, active: known.active }));
+            let again = usize::from(known.writes.saturating_sub(1));
+            events.extend(std::iter::repeat_n((at, Event::Rewrite { page: known.page }), again));
+        }
+        events
+    }
+}
