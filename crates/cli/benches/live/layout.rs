@@ -11,7 +11,11 @@ use crate::report::Figures;
 /// Adds, as means over the files below `folder` that have blocks: `fragments`, and `spread_blocks` between the first and the last block.
 pub(crate) fn look(folder: &Path, figures: &mut Figures) -> Result<()> {
     let mut command = Command::new("find");
-    command.arg(folder).args(["-type", "f", "-size", "+0", "-exec", "filefrag", "-v", "-b4096", "{}", "+"]);
+    // What a pool keeps for itself is no file of anybody's, and may go at any time.
+    command
+        .arg(folder)
+        .args(["-name", ".umbrella", "-prune", "-o"])
+        .args(["-type", "f", "-size", "+0", "-exec", "filefrag", "-v", "-b4096", "{}", "+"]);
     let output = host::run(&mut command)?;
     let Layout { files, fragments, spread } = parse(&String::from_utf8_lossy(&output.stdout))?;
     let mean = |sum: u64| sum as f64 / (files as f64).max(1.0);

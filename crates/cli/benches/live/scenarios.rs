@@ -33,6 +33,7 @@ const MIB: f64 = 1024.0 * KIB;
 const BRANCHES: [&str; 2] = ["disk", "flash"];
 
 const COLUMNS: &[Column] = &[
+    Column { heading: "disk busy", figure: "busy_seconds", unit: 1.0, digits: 2 },
     Column { heading: "MiB written", figure: "written_bytes", unit: MIB, digits: 1 },
     Column { heading: "MiB read", figure: "read_bytes", unit: MIB, digits: 1 },
     Column { heading: "requests", figure: "requests", unit: 1.0, digits: 0 },

@@ -64,6 +64,7 @@ enum Work {
 }
 
 const COLUMNS: &[Column] = &[
+    Column { heading: "disk busy", figure: "busy_seconds", unit: 1.0, digits: 2 },
     Column { heading: "pieces", figure: "fragments", unit: 1.0, digits: 2 },
     Column { heading: "blocks apart", figure: "spread_blocks", unit: 1.0, digits: 0 },
     Column { heading: "MiB written", figure: "written_bytes", unit: MIB, digits: 1 },

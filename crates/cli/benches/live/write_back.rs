@@ -151,6 +151,7 @@ const WORKS: &[Work] = &[
 ];
 
 const COLUMNS: &[Column] = &[
+    Column { heading: "disk busy", figure: "busy_seconds", unit: 1.0, digits: 2 },
     Column { heading: "requests", figure: "requests", unit: 1.0, digits: 0 },
     Column { heading: "KiB each", figure: "request_bytes", unit: KIB, digits: 1 },
     Column { heading: "MiB apart", figure: "distance_bytes", unit: MIB, digits: 1 },
