@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-build demo test test-vendored lint bench-fs build install uninstall clean
+.PHONY: help setup setup-build demo test test-vendored lint bench-fs bench-write-back bench-staging build install uninstall clean
 
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -44,6 +44,12 @@ lint: ## formatting, clippy and documentation, with warnings as errors
 
 bench-fs: setup ## what the mount costs, beside the file system below it and mergerfs (ARGS="--help" for its options)
 	cargo bench --locked -p umbrella --bench fs -- $(ARGS)
+
+bench-write-back: setup ## write-back policies against the kernel's own, on emulated disks (ARGS="--quick" takes a few minutes)
+	cargo bench --locked -p umbrella --bench live -- write-back $(ARGS)
+
+bench-staging: setup ## what staging gains, on an emulated disk (ARGS="--quick" takes a few minutes)
+	cargo bench --locked -p umbrella --bench live -- staging $(ARGS)
 
 install: build ## the binary, the names that mount(8) looks for, and systemd units
 	install -D -m 755 "$(BINARY)" "$(DESTDIR)$(PREFIX)/bin/umbrella"

@@ -6,9 +6,13 @@
 
 #[path = "fs/args.rs"]
 mod args;
+#[path = "fs/caches.rs"]
+mod caches;
+#[path = "common/daemon.rs"]
+mod daemon;
 #[path = "fs/disk.rs"]
 mod disk;
-#[path = "fs/host.rs"]
+#[path = "common/host.rs"]
 mod host;
 #[path = "fs/report.rs"]
 mod report;
@@ -50,7 +54,7 @@ fn run(args: &Args) -> Result<Results> {
         return Ok(Results::default());
     }
     let systems = args.systems();
-    host::require_tools(&systems)?;
+    host::require_tools(&needed(&systems))?;
     // Before any thread exists: a mount namespace belongs to a thread.
     host::enter_private_mounts()?;
     host::start_guard().context("cannot watch for signals")?;
@@ -81,6 +85,22 @@ fn run(args: &Args) -> Result<Results> {
         results.save(path)?;
     }
     outcome.map(|()| results)
+}
+
+/// Programs and their packages.
+fn needed(systems: &[System]) -> Vec<(&'static str, &'static str)> {
+    let mut needed = vec![
+        ("fio", "fio"),
+        ("postmark", "postmark"),
+        ("mkfs.ext4", "e2fsprogs"),
+        ("losetup", "mount"),
+        ("find", "findutils"),
+        ("tar", "tar"),
+    ];
+    if systems.contains(&System::Mergerfs) {
+        needed.push(("mergerfs", "mergerfs"));
+    }
+    needed
 }
 
 /// One run below the mount that is thrown away: the image's blocks exist afterwards, and programs are in memory.

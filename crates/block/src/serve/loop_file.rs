@@ -300,7 +300,7 @@ impl Filesystem for OneFile {
         };
         match self.device.write(range.start, data, Durability::Cached) {
             Ok(()) => {
-                self.counters.write(data.len());
+                self.counters.write(range);
                 reply.written(data.len() as u32);
             }
             Err(error) => reply.error(errno(&error)),

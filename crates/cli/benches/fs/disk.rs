@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::mount::{MsFlags, mount};
 
 use crate::host;
 
@@ -59,7 +59,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        unmount(&self.root);
+        host::unmount(&self.root);
         let begin = Instant::now();
         while self.is_attached() && begin.elapsed() < PATIENCE {
             thread::sleep(Duration::from_millis(5));
@@ -77,17 +77,4 @@ fn attach(image: &Path) -> Result<PathBuf> {
     let name = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     ensure!(name.starts_with("/dev/"), "losetup gave no device");
     Ok(PathBuf::from(name))
-}
-
-/// Unmounts, waiting for the last users to go; in the end by force.
-pub(crate) fn unmount(root: &Path) {
-    let begin = Instant::now();
-    while begin.elapsed() < PATIENCE {
-        match umount2(root, MntFlags::empty()) {
-            Err(nix::errno::Errno::EBUSY) => thread::sleep(Duration::from_millis(20)),
-            _ => return,
-        }
-    }
-    eprintln!("  {} stays busy: detached", root.display());
-    let _ = umount2(root, MntFlags::MNT_DETACH);
 }

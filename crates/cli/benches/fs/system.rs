@@ -4,20 +4,17 @@
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::ValueEnum;
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 
-use crate::disk::{self, Disk};
-use crate::host::{self, Caches};
+use crate::caches::{self, Caches};
+use crate::daemon::MountDaemon;
+use crate::disk::Disk;
 use crate::work::Lab;
 
 /// What is measured.
@@ -42,9 +39,6 @@ const MERGERFS: &str = "allow_other,use_ino,cache.files=full,cache.entry=3600,ca
     cache.readdir=true,cache.symlinks=true,dropcacheonclose=false,security_capability=false,category.create=ff,minfreespace=1G,\
     moveonenospc=true,threads=2";
 const STRIPPED: &str = "xattr=nosys,cache.writeback=true";
-
-const START: Duration = Duration::from_secs(20);
-const STOP: Duration = Duration::from_secs(20);
 
 impl System {
     pub(crate) const ALL: [Self; 5] =
@@ -93,7 +87,7 @@ pub(crate) enum Rules {
 /// A disk and what is mounted over it. Drop unmounts all of it.
 pub(crate) struct Stack {
     // Before the disk: fields are dropped in this order.
-    pool: Option<Pool>,
+    pool: Option<MountDaemon>,
     disk: Disk,
     root: PathBuf,
 }
@@ -109,9 +103,8 @@ impl Stack {
         let (pool, root) = if system == System::Native {
             (None, branches[0].clone())
         } else {
-            let pool = Pool::start(lab, system, &branches, rules)?;
-            let root = pool.mount.clone();
-            (Some(pool), root)
+            let pool = start_pool(lab, system, &branches, rules)?;
+            (Some(pool), lab.base().join("pool"))
         };
         Ok(Self { pool, disk, root })
     }
@@ -147,7 +140,7 @@ impl Stack {
     /// Writes everything back, then makes the kernel forget it.
     pub(crate) fn cool(&self, what: Caches) -> Result<()> {
         self.sync()?;
-        host::drop_caches(what)
+        caches::drop_caches(what)
     }
 
     /// Unmounts; fails when the daemon did not end by itself.
@@ -156,121 +149,33 @@ impl Stack {
     }
 }
 
-struct Pool {
-    daemon: Option<Child>,
-    mount: PathBuf,
-    log: PathBuf,
-}
-
-impl Pool {
-    fn start(lab: &Lab, system: System, branches: &[PathBuf; 2], rules: Rules) -> Result<Self> {
-        let mount = lab.base().join("pool");
-        fs::create_dir_all(&mount)?;
-        let log = lab.base().join("daemon.log");
-        let errors = File::create(&log)?;
-        // The daemon ends with the benchmark, however that ends.
-        let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "TERM"]);
-        if system.has_rules() {
-            let config = lab.base().join("pool.toml");
-            fs::write(&config, configuration(&mount, branches, rules, system == System::Umbrella))?;
-            // What the daemon remembers of a pool names branches that are gone by the next measurement.
-            let state = lab.base().join("state");
-            if state.exists() {
-                fs::remove_dir_all(&state).context("cannot clear the daemon's state")?;
-            }
-            command.env("UMBRELLA_STATE_DIR", &state).env("UMBRELLA_RUN_DIR", &state);
-            command.args([env!("CARGO_BIN_EXE_umbrella"), "mount"]).arg(config);
-        } else {
-            let mut options = MERGERFS.to_owned();
-            if system == System::MergerfsStripped {
-                options = options + "," + STRIPPED;
-            }
-            if let Some(more) = &lab.mergerfs_options {
-                options = options + "," + more;
-            }
-            let union = branches.each_ref().map(|branch| branch.display().to_string()).join(":");
-            command.args(["mergerfs", "-f", "-o", &options, &union]).arg(&mount);
+fn start_pool(lab: &Lab, system: System, branches: &[PathBuf; 2], rules: Rules) -> Result<MountDaemon> {
+    let mount = lab.base().join("pool");
+    let command = if system.has_rules() {
+        let config = lab.base().join("pool.toml");
+        fs::write(&config, configuration(&mount, branches, rules, system == System::Umbrella))?;
+        // What the daemon remembers of a pool names branches that are gone by the next measurement.
+        let state = lab.base().join("state");
+        if state.exists() {
+            fs::remove_dir_all(&state).context("cannot clear the daemon's state")?;
         }
-        let daemon = command
-            .process_group(0)
-            .stdin(Stdio::null())
-            .stdout(errors.try_clone()?)
-            .stderr(errors)
-            .spawn()
-            .context("cannot start the mount's daemon")?;
-        host::set_daemon(Some(&daemon))?;
-        let mut pool = Self { daemon: Some(daemon), mount, log };
-        pool.wait_until_mounted()?;
-        Ok(pool)
-    }
-
-    fn wait_until_mounted(&mut self) -> Result<()> {
-        let begin = Instant::now();
-        while !is_fuse_mounted(&self.mount)? {
-            host::check()?;
-            if let Some(status) = self.daemon.as_mut().map(Child::try_wait).transpose()?.flatten() {
-                bail!("the mount's daemon ended at once ({status}): {}", self.last_words());
-            }
-            if begin.elapsed() > START {
-                bail!("nothing was mounted after {} s: {}", START.as_secs(), self.last_words());
-            }
-            thread::sleep(Duration::from_millis(10));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_umbrella"));
+        command.env("UMBRELLA_STATE_DIR", &state).env("UMBRELLA_RUN_DIR", &state).arg("mount").arg(config);
+        command
+    } else {
+        let mut options = MERGERFS.to_owned();
+        if system == System::MergerfsStripped {
+            options = options + "," + STRIPPED;
         }
-        // Answered once the daemon serves.
-        fs::metadata(&self.mount).context("the mount does not answer")?;
-        Ok(())
-    }
-
-    fn last_words(&self) -> String {
-        let text = fs::read_to_string(&self.log).unwrap_or_default();
-        let lines: Vec<&str> = text.lines().rev().take(4).collect();
-        lines.into_iter().rev().collect::<Vec<_>>().join("; ")
-    }
-
-    fn stop(&mut self) -> Result<()> {
-        let Some(mut daemon) = self.daemon.take() else { return Ok(()) };
-        let before = daemon.try_wait()?;
-        if before.is_none()
-            && let Some(pid) = Pid::from_raw(daemon.id() as i32)
-        {
-            kill_process(pid, Signal::TERM)?;
+        if let Some(more) = &lab.mergerfs_options {
+            options = options + "," + more;
         }
-        let begin = Instant::now();
-        let mut ended = before;
-        while ended.is_none() && begin.elapsed() < STOP {
-            thread::sleep(Duration::from_millis(5));
-            ended = daemon.try_wait()?;
-        }
-        if ended.is_none() {
-            daemon.kill()?;
-            daemon.wait()?;
-        }
-        host::set_daemon(None)?;
-        if is_fuse_mounted(&self.mount)? {
-            disk::unmount(&self.mount);
-        }
-        match (before, ended) {
-            (Some(status), _) => bail!("the mount's daemon died ({status}): {}", self.last_words()),
-            (None, None) => {
-                bail!("the mount's daemon did not end within {} s of SIGTERM: {}", STOP.as_secs(), self.last_words())
-            }
-            (None, Some(_)) => Ok(()),
-        }
-    }
-}
-
-impl Drop for Pool {
-    fn drop(&mut self) {
-        // Only after another error, which has been reported.
-        let _ = self.stop();
-    }
-}
-
-fn is_fuse_mounted(mount: &Path) -> Result<bool> {
-    let table = fs::read_to_string("/proc/self/mountinfo").context("cannot read the mount table")?;
-    let mount = mount.to_string_lossy();
-    Ok(table.lines().any(|line| line.split(' ').nth(4) == Some(&*mount) && line.contains(" - fuse")))
+        let union = branches.each_ref().map(|branch| branch.display().to_string()).join(":");
+        let mut command = Command::new("mergerfs");
+        command.args(["-f", "-o", &options, &union]).arg(&mount);
+        command
+    };
+    MountDaemon::start(&command, &mount, &lab.base().join("daemon.log"))
 }
 
 fn configuration(mount: &Path, branches: &[PathBuf; 2], rules: Rules, passthrough: bool) -> String {

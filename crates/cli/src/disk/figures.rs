@@ -58,6 +58,11 @@ const TABLE: &[(&str, &str, Read)] = &[
     ("umbrella_disk_written_bytes", "bytes written by NBD clients and this machine", |nbd, s| {
         count(nbd.written_bytes + s.here.written.0)
     }),
+    (
+        "umbrella_disk_write_distance_bytes",
+        "from the end of each write of this machine to the beginning of the next, summed",
+        |_, s| bytes(s.here.write_distance),
+    ),
     ("umbrella_disk_flushes_count", "flushes by NBD clients and this machine", |nbd, s| {
         count(nbd.flushes + s.here.flushes)
     }),
@@ -155,6 +160,18 @@ const TABLE: &[(&str, &str, Read)] = &[
     ("umbrella_emulated_disk_energy_joules", "energy that it took", |_, s| {
         Some(Figure::Real(s.disk.as_ref()?.energy().joules()))
     }),
+    ("umbrella_emulated_disk_clock_seconds", "its own time since the start", |_, s| seconds(s.disk.as_ref()?.now)),
+    ("umbrella_emulated_disk_busy_seconds", "time of that in which it served anything", |_, s| {
+        seconds(s.disk.as_ref()?.device.busy)
+    }),
+    ("umbrella_emulated_disk_seeks_count", "times that its heads moved", |_, s| count(s.disk.as_ref()?.device.seeks)),
+    ("umbrella_emulated_disk_seek_cylinders_count", "cylinders that they travelled", |_, s| {
+        count(s.disk.as_ref()?.device.seek_cylinders)
+    }),
+    ("umbrella_emulated_disk_crossings_count", "writes to flash in another 1 MB than the one before", |_, s| {
+        count(s.disk.as_ref()?.device.boundary_crossings)
+    }),
+    ("umbrella_emulated_disk_erases_count", "erase operations of flash", |_, s| count(s.disk.as_ref()?.device.erases)),
     ("umbrella_emulated_flash_served_count", "requests that the emulated flash served", |_, s| {
         count(s.flash.as_ref()?.served)
     }),

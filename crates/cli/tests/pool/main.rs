@@ -13,6 +13,7 @@ mod enforcing;
 mod failures;
 mod overflow;
 mod placement;
+mod scenarios;
 mod staging;
 #[path = "../support/mod.rs"]
 mod support;

@@ -7,7 +7,8 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::{Lab, Samples};
-use crate::host::{self, Caches};
+use crate::caches::Caches;
+use crate::host;
 use crate::system::Stack;
 
 const MIB: usize = 1 << 20;

@@ -13,7 +13,8 @@ use anyhow::{Context, Result, ensure};
 use rustix::fs::{CWD, Mode, OFlags};
 
 use super::{Lab, Samples};
-use crate::host::{self, Caches};
+use crate::caches::Caches;
+use crate::host;
 use crate::system::Stack;
 
 const DIRECTORIES: usize = 20;

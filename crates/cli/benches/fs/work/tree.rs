@@ -9,7 +9,8 @@ use anyhow::{Context, Result, ensure};
 use cargo_metadata::MetadataCommand;
 
 use super::{Lab, Samples};
-use crate::host::{self, Caches};
+use crate::caches::Caches;
+use crate::host;
 use crate::system::Stack;
 
 const COLD_PASSES: usize = 3;

@@ -1,7 +1,8 @@
 //! The machine: programs, caches, signals, deadlines.
 //!
 //! One guard thread handles Ctrl-C and deadlines. The first Ctrl-C ends the program that is measured and lets the main thread
-//! unwind (which unmounts everything); a second one, or a deadline, also kills the mount's daemon, so that calls that hang in it return.
+//! unwind (which unmounts everything); a second one, or a deadline, also kills the daemons of mounts and
+//! disks, so that calls that hang in them return.
 
 use std::fs;
 use std::io::Write;
@@ -14,50 +15,36 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
-use nix::mount::MsFlags;
+use anyhow::{Context, Result, ensure};
+use nix::mount::{MntFlags, MsFlags, umount2};
 use nix::sched::CloneFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-
-use crate::system::System;
 
 static STOP: AtomicBool = AtomicBool::new(false);
 /// Milliseconds since [`epoch`]; 0: none.
 static DEADLINE: AtomicU64 = AtomicU64::new(0);
 static EXPIRED: AtomicBool = AtomicBool::new(false);
 static PROGRAM: Mutex<Option<OwnedFd>> = Mutex::new(None);
-static DAEMON: Mutex<Option<OwnedFd>> = Mutex::new(None);
+/// Daemons that a deadline ends, by process id.
+static DAEMONS: Mutex<Vec<(u32, OwnedFd)>> = Mutex::new(Vec::new());
 
-/// How long the kernel and the daemon get to digest dropped caches (FUSE forgets inodes in the background).
-const SETTLE: Duration = Duration::from_millis(300);
+/// How long the last users of a mount get to let go of it.
+const LET_GO: Duration = Duration::from_secs(10);
 
 fn epoch() -> Instant {
     static EPOCH: OnceLock<Instant> = OnceLock::new();
     *EPOCH.get_or_init(Instant::now)
 }
 
-/// Fails with the names of all packages that are missing.
-pub(crate) fn require_tools(systems: &[System]) -> Result<()> {
-    ensure!(rustix::process::geteuid().is_root(), "needs root: it mounts a disk image");
-    let mut needed = vec![
-        ("fio", "fio"),
-        ("postmark", "postmark"),
-        ("mkfs.ext4", "e2fsprogs"),
-        ("losetup", "mount"),
-        ("find", "findutils"),
-        ("tar", "tar"),
-    ];
-    if systems.contains(&System::Mergerfs) {
-        needed.push(("mergerfs", "mergerfs"));
-    }
-    needed.retain(|(program, _)| !is_installed(program));
-    if needed.is_empty() {
-        return Ok(());
-    }
-    let packages: Vec<&str> = needed.into_iter().map(|(_, package)| package).collect();
-    bail!("missing programs; install them: apt-get install {}", packages.join(" "))
+/// Fails with the names of all packages that are missing. Given: programs, each with its Debian package.
+pub(crate) fn require_tools(needed: &[(&str, &str)]) -> Result<()> {
+    ensure!(rustix::process::geteuid().is_root(), "needs root: it mounts disk images");
+    let missing: Vec<&str> =
+        needed.iter().filter(|(program, _)| !is_installed(program)).map(|(_, package)| *package).collect();
+    ensure!(missing.is_empty(), "missing programs; install them: apt-get install {}", missing.join(" "));
+    Ok(())
 }
 
 fn is_installed(program: &str) -> bool {
@@ -81,10 +68,10 @@ pub(crate) fn start_guard() -> Result<()> {
         loop {
             for _ in signals.pending() {
                 let again = STOP.swap(true, Ordering::SeqCst);
-                eprintln!("bench-fs: interrupted, cleaning up");
+                eprintln!("interrupted, cleaning up");
                 kill(&PROGRAM);
                 if again {
-                    kill(&DAEMON);
+                    kill_daemons();
                 }
             }
             let deadline = DEADLINE.load(Ordering::SeqCst);
@@ -92,7 +79,7 @@ pub(crate) fn start_guard() -> Result<()> {
                 DEADLINE.store(0, Ordering::SeqCst);
                 EXPIRED.store(true, Ordering::SeqCst);
                 kill(&PROGRAM);
-                kill(&DAEMON);
+                kill_daemons();
             }
             thread::sleep(Duration::from_millis(100));
         }
@@ -107,21 +94,35 @@ fn kill(who: &Mutex<Option<OwnedFd>>) {
     }
 }
 
-fn set(who: &Mutex<Option<OwnedFd>>, child: Option<&Child>) -> Result<()> {
-    let pidfd = match child {
-        None => None,
-        Some(child) => {
-            let pid = Pid::from_raw(child.id() as i32).context("a child without an id")?;
-            Some(pidfd_open(pid, PidfdFlags::empty()).context("cannot watch a child")?)
-        }
-    };
-    *who.lock().unwrap_or_else(PoisonError::into_inner) = pidfd;
+fn kill_daemons() {
+    for (_, pidfd) in DAEMONS.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        let _ = pidfd_send_signal(pidfd, Signal::KILL);
+    }
+}
+
+/// A handle that never means another process.
+pub(crate) fn watch(child: &Child) -> Result<OwnedFd> {
+    let pid = Pid::from_raw(child.id() as i32).context("a child without an id")?;
+    pidfd_open(pid, PidfdFlags::empty()).context("cannot watch a child")
+}
+
+/// Names the program that an interruption ends.
+pub(crate) fn set_program(child: Option<&Child>) -> Result<()> {
+    let pidfd = child.map(watch).transpose()?;
+    *PROGRAM.lock().unwrap_or_else(PoisonError::into_inner) = pidfd;
     Ok(())
 }
 
-/// Names the daemon that a deadline kills; `None` when it is gone.
-pub(crate) fn set_daemon(child: Option<&Child>) -> Result<()> {
-    set(&DAEMON, child)
+/// Names a daemon that a deadline kills, so that calls that hang in it return.
+pub(crate) fn add_daemon(child: &Child) -> Result<()> {
+    let pidfd = watch(child)?;
+    DAEMONS.lock().unwrap_or_else(PoisonError::into_inner).push((child.id(), pidfd));
+    Ok(())
+}
+
+/// The daemon has ended.
+pub(crate) fn remove_daemon(child: &Child) {
+    DAEMONS.lock().unwrap_or_else(PoisonError::into_inner).retain(|(pid, _)| *pid != child.id());
 }
 
 /// Fails once the user has interrupted the run or the measurement took too long. Cheap: for every turn of a loop.
@@ -170,13 +171,13 @@ pub(crate) fn run_with_input(command: &mut Command, input: &str) -> Result<Outpu
         .stderr(Stdio::piped())
         .spawn()
         .with_context(|| format!("cannot start {name}"))?;
-    set(&PROGRAM, Some(&child))?;
+    set_program(Some(&child))?;
     if let Some(mut stdin) = child.stdin.take() {
         // A program that ends early says why in its status.
         let _ = stdin.write_all(input.as_bytes());
     }
     let output = child.wait_with_output();
-    set(&PROGRAM, None)?;
+    set_program(None)?;
     let output = output.with_context(|| format!("cannot wait for {name}"))?;
     check()?;
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -190,24 +191,17 @@ pub(crate) fn run_with_input(command: &mut Command, input: &str) -> Result<Outpu
     Ok(output)
 }
 
-/// What the kernel forgets.
-#[derive(Clone, Copy)]
-pub(crate) enum Caches {
-    /// Names and inodes.
-    Metadata,
-    /// Names, inodes and data.
-    All,
-}
-
-/// Makes the kernel forget what it knows of files (but for what is not written back yet).
-pub(crate) fn drop_caches(what: Caches) -> Result<()> {
-    let level = match what {
-        Caches::Metadata => "2",
-        Caches::All => "3",
-    };
-    fs::write("/proc/sys/vm/drop_caches", level).context("cannot drop caches")?;
-    thread::sleep(SETTLE);
-    check()
+/// Unmounts, waiting for the last users to go; in the end by force.
+pub(crate) fn unmount(root: &Path) {
+    let begin = Instant::now();
+    while begin.elapsed() < LET_GO {
+        match umount2(root, MntFlags::empty()) {
+            Err(nix::errno::Errno::EBUSY) => thread::sleep(Duration::from_millis(20)),
+            _ => return,
+        }
+    }
+    eprintln!("  {} stays busy: detached", root.display());
+    let _ = umount2(root, MntFlags::MNT_DETACH);
 }
 
 /// Memory that programs can still get, in bytes.

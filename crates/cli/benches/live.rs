@@ -1,0 +1,87 @@
+//! Staging and governed write-back on emulated disks: `make bench-write-back`, `make bench-staging`, or
+//! `cargo bench -p umbrella --bench live -- --help`.
+//!
+//! Each run gets a fresh copy of one ext4 image, on a disk that takes the time of a real one (some times as fast), and ends when
+//! everything is on that disk. Systems take turns inside a round; a ratio compares two runs of one round. All mounts live in a private
+//! mount namespace, disks and mounts end with the benchmark, and the kernel's settings are put back, however it ends.
+
+#[path = "live/args.rs"]
+mod args;
+#[path = "common/daemon.rs"]
+mod daemon;
+#[path = "live/disk.rs"]
+mod disk;
+#[path = "common/host.rs"]
+mod host;
+#[path = "live/kernel.rs"]
+mod kernel;
+#[path = "live/layout.rs"]
+mod layout;
+#[path = "live/measure.rs"]
+mod measure;
+#[path = "live/place.rs"]
+mod place;
+#[path = "live/prediction.rs"]
+mod prediction;
+#[path = "live/programs.rs"]
+mod programs;
+#[path = "live/report.rs"]
+mod report;
+#[path = "live/scenarios.rs"]
+mod scenarios;
+#[path = "live/sizes.rs"]
+mod sizes;
+#[path = "live/stack.rs"]
+mod stack;
+#[path = "live/staging.rs"]
+mod staging;
+#[path = "live/steps.rs"]
+mod steps;
+#[path = "live/workloads.rs"]
+mod workloads;
+#[path = "live/write_back.rs"]
+mod write_back;
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+
+use crate::args::{Args, Bench};
+use crate::kernel::Keeper;
+use crate::report::Report;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    match run(&args) {
+        Ok(report) if report.has_failures() => ExitCode::FAILURE,
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bench live: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<Report> {
+    host::require_tools(&[
+        ("mkfs.ext4", "e2fsprogs"),
+        ("filefrag", "e2fsprogs"),
+        ("mount", "mount"),
+        ("setpriv", "util-linux"),
+        ("postmark", "postmark"),
+        ("dbench", "dbench"),
+        ("tar", "tar"),
+    ])?;
+    // Before any thread exists: a mount namespace belongs to a thread.
+    host::enter_private_mounts()?;
+    host::start_guard().context("cannot watch for signals")?;
+    steps::allow_open_files()?;
+    let keeper = Keeper::new()?;
+    let place = args.place()?;
+    match &args.bench {
+        Bench::WriteBack(options) => write_back::run(args, options, &place, &keeper),
+        Bench::Staging(options) => staging::run(args, options, &place, &keeper),
+        Bench::Scenarios => scenarios::run(args, &place, &keeper),
+    }
+}

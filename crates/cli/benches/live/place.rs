@@ -1,0 +1,63 @@
+//! Folders and settings of a whole run; the folders vanish with it.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use tempfile::TempDir;
+use umbrella_units::ByteSize;
+
+use crate::host;
+
+const GIB: u64 = 1 << 30;
+/// Memory that images may take besides what the rest needs: they are sparse.
+const MEMORY_FOR_IMAGES: u64 = 8 * GIB;
+
+/// Where and how everything runs.
+pub(crate) struct Place {
+    base: TempDir,
+    images: TempDir,
+    /// So many times as fast as a real disk.
+    pub(crate) speed: f64,
+    /// What the file systems are made for.
+    pub(crate) disk_size: ByteSize,
+    /// After this time a measurement is given up.
+    pub(crate) limit: Duration,
+}
+
+impl Place {
+    pub(crate) fn new(images: Option<&Path>, speed: f64, disk_size: ByteSize, limit: Duration) -> Result<Self> {
+        let memory = Path::new("/dev/shm");
+        let parent = match images {
+            Some(folder) => folder.to_owned(),
+            None if memory.is_dir() && host::memory_available() > MEMORY_FOR_IMAGES => memory.to_owned(),
+            None => env::temp_dir(),
+        };
+        let folder = |parent: PathBuf| {
+            let made = tempfile::Builder::new().prefix("umbrella-live-").tempdir_in(&parent);
+            made.with_context(|| format!("cannot make a folder in {}", parent.display()))
+        };
+        Ok(Self { base: folder(env::temp_dir())?, images: folder(parent)?, speed, disk_size, limit })
+    }
+
+    /// Folder for mount points, configurations and logs.
+    pub(crate) fn base(&self) -> &Path {
+        self.base.path()
+    }
+
+    /// Folder for disk images.
+    pub(crate) fn images(&self) -> &Path {
+        self.images.path()
+    }
+
+    /// So long the disk would have taken, if it were a real one.
+    pub(crate) fn of_disk(&self, real: Duration) -> Duration {
+        real.mul_f64(self.speed)
+    }
+
+    /// So long it is here, what takes the disk that time.
+    pub(crate) fn real(&self, of_disk: Duration) -> Duration {
+        of_disk.div_f64(self.speed)
+    }
+}

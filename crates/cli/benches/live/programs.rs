@@ -1,0 +1,126 @@
+//! Real programs as workloads.
+
+use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use rustix::process::{Signal, pidfd_send_signal};
+
+use crate::host;
+use crate::place::Place;
+
+/// What the real postmark does; sizes of files are its defaults, as in TESA and MRAM.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Postmark {
+    pub(crate) files: u64,
+    pub(crate) directories: u64,
+    pub(crate) transactions: u64,
+}
+
+impl Postmark {
+    /// The same for the lab.
+    pub(crate) fn spec(&self) -> String {
+        let Self { files, directories, transactions } = self;
+        format!("postmark:files={files},dirs={directories},transactions={transactions}")
+    }
+
+    /// What postmark reads from its standard input.
+    pub(crate) fn script(&self, root: &Path) -> String {
+        let Self { files, directories, transactions } = self;
+        format!(
+            "set location {}\nset number {files}\nset subdirectories {directories}\nset transactions {transactions}\n\
+             set read 4096\nset write 4096\nset buffering false\nrun\nquit\n",
+            root.display()
+        )
+    }
+
+    pub(crate) fn run(&self, root: &Path) -> Result<()> {
+        let output = host::run_with_input(&mut Command::new("postmark"), &self.script(root))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        // It ends with success also when it could not do its work.
+        let complaint = text.lines().find(|line| line.contains("Error") || line.contains("Cannot"));
+        ensure!(complaint.is_none(), "postmark: {}", complaint.unwrap_or_default());
+        ensure!(text.contains("transactions"), "postmark did not report");
+        Ok(())
+    }
+}
+
+impl Postmark {
+    /// Runs it up to where it begins to delete what is left; then `look`s, and ends it.
+    pub(crate) fn run_until_deletion(&self, root: &Path, look: impl FnOnce() -> Result<()>) -> Result<()> {
+        run_until(&mut Command::new("postmark"), &self.script(root), "Deleting files", look)
+    }
+}
+
+/// The real dbench with Debian's load file.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Dbench {
+    pub(crate) clients: u64,
+    /// In the disk's own time.
+    pub(crate) duration: Duration,
+}
+
+impl Dbench {
+    /// The same for the lab.
+    pub(crate) fn spec(&self) -> String {
+        format!("dbench:clients={},duration={}s", self.clients, self.duration.as_secs())
+    }
+
+    /// How many gigabytes the clients read and wrote; dbench tells the rate.
+    pub(crate) fn run(&self, place: &Place, root: &Path) -> Result<f64> {
+        let seconds = place.real(self.duration).as_secs().max(2);
+        let mut command = Command::new("dbench");
+        command.arg("-t").arg(seconds.to_string()).arg("-D").arg(root).arg(self.clients.to_string());
+        let output = host::run(&mut command)?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let line =
+            text.lines().find_map(|line| line.strip_prefix("Throughput ")).context("dbench told no throughput")?;
+        let rate: f64 = line.split(' ').next().unwrap_or_default().parse().context("dbench told no number")?;
+        ensure!(rate > 0.0, "dbench did nothing");
+        Ok(rate * seconds as f64 / 1000.0)
+    }
+}
+
+/// Runs a program until it has printed `mark`; stops it there, `look`s, and ends it.
+fn run_until(command: &mut Command, input: &str, mark: &str, look: impl FnOnce() -> Result<()>) -> Result<()> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let mut child = command
+        .process_group(0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .with_context(|| format!("cannot start {name}"))?;
+    host::set_program(Some(&child))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A program that ends early says why in its status.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    let mut printed = String::new();
+    let mut piece = [0; 256];
+    let mut stdout = child.stdout.take().context("a program without an output")?;
+    while !printed.contains(mark) {
+        let length = stdout.read(&mut piece).with_context(|| format!("cannot read what {name} prints"))?;
+        if length == 0 {
+            break;
+        }
+        printed += &String::from_utf8_lossy(&piece[..length]);
+    }
+    let pidfd = host::watch(&child)?;
+    let looked = if printed.contains(mark) {
+        // It has ended already, or does not go on.
+        let _ = pidfd_send_signal(&pidfd, Signal::STOP);
+        look()
+    } else {
+        Err(anyhow!("{name} ended before it printed {mark:?}"))
+    };
+    let _ = pidfd_send_signal(&pidfd, Signal::KILL);
+    let ended = child.wait();
+    host::set_program(None)?;
+    ended.with_context(|| format!("cannot wait for {name}"))?;
+    host::check()?;
+    looked
+}

@@ -1,0 +1,158 @@
+//! The scenarios of the dissertation (UmbrellaFS, chapters III and IV) on two emulated devices: files on the disk that suits them, and a
+//! write-back policy for each disk.
+
+use std::path::Path;
+
+use anyhow::Result;
+use umbrella_lab::workload::BoxedWorkload;
+use umbrella_units::{ByteSize, FileId};
+
+use crate::args::Args;
+use crate::disk::Image;
+use crate::kernel::Keeper;
+use crate::measure::{DiskOf, Run};
+use crate::place::Place;
+use crate::report::{Column, Report};
+use crate::sizes::Sizes;
+use crate::stack::{Pool, System};
+use crate::workloads::{READ_ONLY, TwoKinds, TwoSets};
+use crate::{host, steps};
+
+/// The dissertation's machine.
+const MEMORY: ByteSize = ByteSize(2 << 30);
+/// The dissertation's devices: five Cheetah 10K.7 as RAID 5, and Samsung's flash drive.
+const DISK: &str = "raid5";
+const FLASH: &str = "mlc_samsung";
+/// Files of each set, and transactions: assumed.
+const FILES: u64 = 4_000;
+const TRANSACTIONS: u64 = 16_000;
+const IO: u64 = 16 << 10;
+const KIB: f64 = 1024.0;
+const MIB: f64 = 1024.0 * KIB;
+/// Branches, in the order of the disks.
+const BRANCHES: [&str; 2] = ["disk", "flash"];
+
+const COLUMNS: &[Column] = &[
+    Column { heading: "disk busy", figure: "busy_seconds", unit: 1.0, digits: 2 },
+    Column { heading: "MiB written", figure: "written_bytes", unit: MIB, digits: 1 },
+    Column { heading: "MiB read", figure: "read_bytes", unit: MIB, digits: 1 },
+    Column { heading: "requests", figure: "requests", unit: 1.0, digits: 0 },
+    Column { heading: "KiB each", figure: "request_bytes", unit: KIB, digits: 1 },
+    Column { heading: "erases", figure: "erases", unit: 1.0, digits: 0 },
+];
+
+/// A way to place files, and the rules that do the same live.
+struct Placement {
+    name: &'static str,
+    default: &'static [&'static str],
+    rules: &'static str,
+    /// On which disk a file of a directory goes.
+    choose: fn(FileId, FileId) -> usize,
+}
+
+const PLACEMENTS: &[Placement] = &[
+    Placement {
+        name: "policy",
+        default: &["disk"],
+        rules: "[[rule]]\nname = \"what is only read\"\nmatch = [{ glob = \"/2/**\", to = [\"flash\"] }]\n",
+        choose: |_, dir| usize::from(dir == READ_ONLY),
+    },
+    Placement {
+        name: "random",
+        default: &["disk"],
+        rules: "[[rule]]\nname = \"every second file\"\nmatch = [{ glob = \"/*/*[13579]\", to = [\"flash\"] }]\n",
+        choose: |file, _| (file.0 % 2) as usize,
+    },
+    Placement { name: "all-flash", default: &["flash"], rules: "", choose: |_, _| 1 },
+    Placement { name: "all-disk", default: &["disk"], rules: "", choose: |_, _| 0 },
+];
+
+/// Measures one row.
+type Row = fn(&Args, Sizes, &Place, &Keeper, &mut Report) -> Result<()>;
+
+/// All rows of this benchmark.
+pub(crate) fn run(args: &Args, place: &Place, keeper: &Keeper) -> Result<Report> {
+    args.check_only(&["placement", "policies"])?;
+    let sizes = args.sizes(MEMORY);
+    let mut report = Report::new("scenarios, seconds of the disks' own time", "policy", args.setting(&sizes));
+    let rows: [(&str, &str, Row); 2] = [
+        ("placement", "what is only read on flash, the rest on RAID 5 (UmbrellaFS, figure 20)", placement),
+        ("policies", "random writes to a disk, rewrites of a few files on flash; a policy for each", policies),
+    ];
+    for (name, about, row) in rows.into_iter().filter(|(name, ..)| args.wants(name)) {
+        report.row(name, about);
+        if let Err(error) = row(args, sizes, place, keeper, &mut report) {
+            report.add("all", 0, Err(error));
+        }
+        if host::check().is_err() {
+            break;
+        }
+    }
+    report.print(COLUMNS);
+    if let Some(path) = &args.json {
+        report.save(path)?;
+    }
+    Ok(report)
+}
+
+fn placement(args: &Args, sizes: Sizes, place: &Place, keeper: &Keeper, report: &mut Report) -> Result<()> {
+    let steps = || -> BoxedWorkload { Box::new(TwoSets::new(sizes.count(FILES), sizes.count(TRANSACTIONS))) };
+    let work = |root: &Path| steps::run(steps(), root, place.speed).map(|_| 1.0);
+    for round in 1..=args.rounds() {
+        for Placement { name, default, rules, choose } in PLACEMENTS {
+            let images = Image::make_all(place, &BRANCHES, |roots| steps::prepare_apart(steps(), roots, choose))?;
+            let pool = Pool { tables: (*rules).to_owned(), default: default.to_vec(), ..Pool::default() };
+            let system = System::mount(name, pool);
+            let disks = on_both(&images);
+            let settings = sizes.kernel(place);
+            let run = Run { system: &system, disks: &disks, settings, work: &work, after: &|_, _| Ok(()) };
+            report.add(name, round, run.measure(place, keeper));
+            host::check()?;
+        }
+    }
+    Ok(())
+}
+
+fn policies(args: &Args, sizes: Sizes, place: &Place, keeper: &Keeper, report: &mut Report) -> Result<()> {
+    // In all, three times what may be dirty.
+    let writes = sizes.foreground().0 * 3 / 2 / IO;
+    let steps =
+        || -> BoxedWorkload { Box::new(TwoKinds::new(sizes.count(2000), ByteSize(256 << 10), ByteSize(IO), writes)) };
+    let images = Image::make_all(place, &BRANCHES, |roots| {
+        steps::prepare_apart(steps(), roots, |_, dir| usize::from(dir != READ_ONLY))
+    })?;
+    let work = |root: &Path| steps::run(steps(), root, place.speed).map(|_| 1.0);
+    let limit = sizes.foreground().0 / 2;
+    let of = |policy: &str| match policy {
+        "kernel" => String::new(),
+        policy => format!("write_back = \"{policy}\"\nwrite_back_limit = \"{limit}\"\n"),
+    };
+    for round in 1..=args.rounds() {
+        for (name, on_disk, on_flash) in [
+            ("policy", "sweep", "two_queue"),
+            ("kernel-on-both", "kernel", "kernel"),
+            ("sweep-on-both", "sweep", "sweep"),
+            ("two-queue-on-both", "two_queue", "two_queue"),
+        ] {
+            let tables =
+                "[[rule]]\nname = \"rewritten\"\nmatch = [{ glob = \"/3/**\", to = [\"flash\"] }]\n".to_owned();
+            let pool = Pool { tables, branches: vec![of(on_disk), of(on_flash)], default: vec!["disk"] };
+            let system = System::mount(name, pool);
+            let settings = if on_disk == "kernel" { sizes.kernel(place) } else { sizes.policy(place) };
+            let disks = on_both(&images);
+            let run = Run { system: &system, disks: &disks, settings, work: &work, after: &|_, _| Ok(()) };
+            report.add(name, round, run.measure(place, keeper));
+            host::check()?;
+        }
+    }
+    Ok(())
+}
+
+fn on_both(images: &[Image]) -> Vec<DiskOf<'_>> {
+    let profiles = [DISK, FLASH];
+    images
+        .iter()
+        .zip(BRANCHES.into_iter().zip(profiles))
+        .map(|(image, (name, profile))| DiskOf { name, profile, image })
+        .collect()
+}
