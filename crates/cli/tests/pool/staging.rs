@@ -5,6 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 
 use crate::support::disk::Disk;
+use crate::support::foreign::Encrypted;
 use crate::support::pool::{Pool, text};
 use crate::support::{MIB, eventually};
 use crate::{LARGE_FILES, On, disks, names};
@@ -157,7 +158,7 @@ fn staged_files_that_find_no_room_at_unmount_stay_and_are_there_again() {
 fn the_tree_has_as_much_room_as_the_branches_and_users_see_no_area() {
     let pool = staged(LONG);
     let room = || {
-        let space = rustix::fs::statvfs(&pool.mount_point()).unwrap();
+        let space = rustix::fs::statvfs(pool.mount_point()).unwrap();
         (space.f_blocks * space.f_frsize, space.f_bfree * space.f_frsize)
     };
     let before = room();
@@ -203,7 +204,7 @@ fn attributes_that_a_branch_would_refuse_are_refused() {
 
 #[test]
 fn nothing_is_staged_for_a_branch_that_keeps_less_than_memory() {
-    let (whole, less) = (Disk::ext4(32 * MIB), Disk::ext4_without_acls(32 * MIB));
+    let (whole, less) = (Disk::ext4(32 * MIB), Encrypted::new());
     let pool = Pool::builder()
         .branch("whole", whole.path())
         .branch("less", less.path())
@@ -212,7 +213,7 @@ fn nothing_is_staged_for_a_branch_that_keeps_less_than_memory() {
         .keys(LONG)
         .mount();
     fs::write(pool.join("file"), "x").unwrap();
-    assert!(less.join("file").exists());
+    assert!(less.path().join("file").exists());
     fs::write(pool.join("file.w"), "x").unwrap();
     assert!(!whole.join("file.w").exists(), "it waits");
 }

@@ -23,15 +23,6 @@ impl Disk {
         Self::image("ext4", size, &["-q", "-F", "-m", "0", "-E", "lazy_itable_init=0,nodiscard"])
     }
 
-    /// ext4 that keeps no ACLs.
-    pub fn ext4_without_acls(size: u64) -> Self {
-        let mut disk = Self::ext4(size);
-        unmount(&disk.path());
-        disk.options.push_str(",noacl");
-        disk.mount();
-        disk
-    }
-
     /// xfs in a sparse file; its smallest size is 300 MiB.
     pub fn xfs(size: u64) -> Self {
         Self::image("xfs", size.max(300 * MIB), &["-q", "-f"])

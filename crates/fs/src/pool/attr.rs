@@ -73,7 +73,7 @@ impl Change {
 
 /// Bytes of an extended attribute of a file in the staging area at most, and of all their names: every file system keeps so much.
 const STAGED_VALUE: usize = 256;
-const STAGED_NAMES: usize = 128;
+const STAGED_NAMES: usize = 32;
 
 impl Pool {
     /// Changes attributes.
