@@ -108,6 +108,11 @@ fn a_pool_and_a_plain_directory_cannot_be_told_apart() {
 }
 
 #[test]
+fn a_pool_with_governed_write_back_and_a_plain_directory_cannot_be_told_apart() {
+    random_sequences(&support::governed(), 2_000_000);
+}
+
+#[test]
 fn a_pool_with_passthrough_and_a_plain_directory_cannot_be_told_apart() {
     random_sequences("passthrough = true", 1_000_000);
 }

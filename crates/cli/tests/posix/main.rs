@@ -44,15 +44,18 @@ enum Data {
     Passthrough,
     /// Through the daemon.
     Mediated,
+    /// Through the daemon, which decides the order of write-back.
+    Governed,
 }
 
 impl Data {
     const BOTH: [Self; 2] = [Self::Passthrough, Self::Mediated];
 
-    fn keys(self) -> &'static str {
+    fn keys(self) -> String {
         match self {
-            Self::Passthrough => "passthrough = true\nheadroom = 0",
-            Self::Mediated => "passthrough = false",
+            Self::Passthrough => "passthrough = true\nheadroom = 0".to_owned(),
+            Self::Mediated => "passthrough = false".to_owned(),
+            Self::Governed => support::governed(),
         }
     }
 }
@@ -61,8 +64,8 @@ impl Two {
     fn new(data: Data) -> Self {
         let disks = [Disk::ext4(64 * MIB), Disk::ext4(64 * MIB)];
         let pool = Pool::builder()
-            .branch_with("a", disks[0].path(), data.keys())
-            .branch_with("b", disks[1].path(), data.keys())
+            .branch_with("a", disks[0].path(), &data.keys())
+            .branch_with("b", disks[1].path(), &data.keys())
             .default(&["a"])
             .rules(B_BY_NAME)
             .mount();

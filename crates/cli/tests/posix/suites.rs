@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::support::disk::Disk;
 use crate::support::pool::Pool;
 use crate::support::tools::tool;
-use crate::support::{KIB, MIB, number_from_env, temp_dir};
+use crate::support::{KIB, MIB, governed, number_from_env, temp_dir};
 use crate::{Data, Two};
 
 /// What one run of `pjdfstest` said.
@@ -76,6 +76,11 @@ fn pjdfstest_passes_with_passthrough() {
 #[test]
 fn pjdfstest_passes_without_passthrough() {
     pjdfstest_passes_as_on_plain_ext4(Data::Mediated);
+}
+
+#[test]
+fn pjdfstest_passes_with_governed_write_back() {
+    pjdfstest_passes_as_on_plain_ext4(Data::Governed);
 }
 
 /// Every operation that fsx knows, so that none is left out; closes are rarer because each may move the file.
@@ -169,6 +174,11 @@ fn fsx_passes_where_a_size_rule_moves_the_file_at_close() {
 #[test]
 fn fsx_passes_where_a_size_rule_moves_the_file_at_close_with_passthrough() {
     fsx_over_a_size_rule("passthrough = true\nheadroom = 0", MappedReads::None);
+}
+
+#[test]
+fn fsx_passes_where_a_size_rule_moves_the_file_at_close_with_governed_write_back() {
+    fsx_over_a_size_rule(&governed(), MappedReads::None);
 }
 
 #[test]

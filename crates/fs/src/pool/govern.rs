@@ -23,7 +23,7 @@ use crate::error::{Error, OpError, OpResult};
 use crate::handle::HandleId;
 use crate::metrics::Metric;
 use crate::node::Backing;
-use crate::spec::WriteBackSpec;
+use crate::spec::{WriteBackSpec, resolve};
 
 /// The governors of a pool, by branch.
 #[derive(Default)]
@@ -39,13 +39,13 @@ impl Governors {
     }
 
     /// Puts a governor in the place of the one that is there, which ends.
-    fn replace(&self, branch: BranchId, governor: Option<Arc<Governor>>) {
+    fn replace(&self, branch: BranchId, governor: Option<&Arc<Governor>>) {
         let mut ended = None;
         self.running.rcu(|running| {
             let mut running = Vec::clone(running);
             running.resize(running.len().max(branch.index() + 1), None);
             if let Some(place) = running.get_mut(branch.index()) {
-                ended = std::mem::replace(place, governor.clone());
+                ended = std::mem::replace(place, governor.cloned());
             }
             running
         });
@@ -64,7 +64,7 @@ impl Pool {
         let name = &branch.spec.name;
         match started.transpose() {
             Ok(governor) => {
-                self.governors.replace(branch.id, governor);
+                self.governors.replace(branch.id, governor.as_ref());
                 self.unwarn(&format!("write-back {name}"));
             }
             Err(error) => {
@@ -222,7 +222,7 @@ impl Pool {
             (Some(_), None) => self.ungovern(branch.id),
             (None, Some(_)) if branch.is_online() => {
                 let governor = wanted.as_ref().map(|wanted| self.start_governor(&branch, wanted)).transpose()?;
-                self.governors.replace(branch.id, governor);
+                self.governors.replace(branch.id, governor.as_ref());
             }
             (None, _) => {}
         }
@@ -247,6 +247,11 @@ impl Pool {
                     .to_owned(),
             )
         })?;
+        // As it is written first: in the mount, looking for links would ask this daemon.
+        let mount = &self.spec.mount;
+        if file.is_some_and(|file| file.starts_with(mount) || resolve(file).starts_with(mount)) {
+            return Err(failed("a record inside the pool would record itself (name a file elsewhere)".to_owned()));
+        }
         let done = match file {
             Some(file) => governor.record_to(file, most),
             None => governor.end_record(),
