@@ -144,7 +144,9 @@ fn writers_never_have_much_more_dirty_than_the_limit() {
                 scope.spawn(move || fs::write(path, bytes(number, 48 * MIB)).unwrap())
             })
             .collect();
-        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        for writer in writers {
+            writer.join().unwrap();
+        }
         stop.store(true, Ordering::Relaxed);
         watcher.join().unwrap();
     });
@@ -179,6 +181,25 @@ fn the_policy_changes_under_load_and_nothing_is_lost() {
     assert_eq!(governor(&pool).errors, 0);
     pool.stop();
     expect_written(&disk.path(), &written);
+}
+
+#[test]
+fn xfs_and_btrfs_are_governed_too() {
+    for disk in [Disk::xfs(300 * MIB), Disk::btrfs(256 * MIB)] {
+        let keys = "write_back = \"zone_segment\"\nwrite_back_limit = \"2MiB\"";
+        let pool = Pool::builder().branch_with("disk", disk.path(), keys).mount();
+        make_files(&pool.mount_point(), 8);
+        let stop = AtomicBool::new(false);
+        let written = thread::scope(|scope| {
+            let writer = scope.spawn(|| overwrite(&pool.mount_point(), 8, 5, &stop));
+            let before = governor(&pool).runs;
+            eventually("100 runs are written back", || governor(&pool).runs > before + 100);
+            stop.store(true, Ordering::Relaxed);
+            writer.join().unwrap()
+        });
+        expect_written(&pool.mount_point(), &written);
+        assert_eq!(governor(&pool).errors, 0);
+    }
 }
 
 #[test]
@@ -260,6 +281,9 @@ fn hostile_words_are_refused_with_what_would_do() {
     assert!(text(&unknown).contains("no branch is called \"nonsense\"; the branches are: disk"), "{}", text(&unknown));
     let record = pool.umbrella(["write-back", "record", "disk", "/nonexistent/file"]);
     assert!(!record.status.success() && text(&record).contains("/nonexistent/file"), "{}", text(&record));
+    let inside = pool.join("events");
+    let record = pool.umbrella(["write-back".as_ref(), "record".as_ref(), "disk".as_ref(), inside.as_os_str()]);
+    assert!(text(&record).contains("would record itself") && !inside.exists(), "{}", text(&record));
     assert_eq!(governor(&pool).policy, "cscan", "it goes on as it was");
     pool.say(["write-back", "set", "disk", "kernel"]);
     let record = pool.umbrella(["write-back", "record", "disk", "/tmp/x"]);

@@ -1,18 +1,21 @@
-//! The order in which pages reach a device, seen by the device itself.
+//! What a device sees of a governor: the order in which pages reach it; and what a governor makes of a device that fails.
 
 use std::fs::{self, File};
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use rand::seq::SliceRandom;
 use rand::{SeedableRng, rngs::StdRng};
+use umbrella_block::BlockDevice;
+use umbrella_block::fault::{Answer, Faulty, Landed, Plan, Rule, WriteFault};
 use umbrella_block::memory::Memory;
 use umbrella_block::record::{Action, DeviceNo, Journal, Recorder};
 use umbrella_block::serve::loop_device::{AttachOptions, LoopDevice};
 use umbrella_block::serve::loop_file::LoopFile;
 use umbrella_governor::{FileRef, Governor, Limits, PageRange, Settings};
-use umbrella_units::{ByteSize, FileId};
+use umbrella_units::{ByteSize, FileId, Lba, SectorRange};
 
 use super::support::{KIB, MIB, disk::unmount, eventually, run, temp_dir};
 
@@ -26,12 +29,16 @@ struct Remembering {
 
 impl Remembering {
     fn new() -> Remembering {
+        Remembering::over(Memory::new(ByteSize(256 * MIB)))
+    }
+
+    fn over(device: impl BlockDevice + 'static) -> Remembering {
         super::support::require_root_and_fuse();
         let folder = temp_dir("order");
         let (below, at) = (folder.path().join("below"), folder.path().join("mnt"));
         fs::create_dir(&below).and_then(|()| fs::create_dir(&at)).expect("folders");
         let journal = Journal::new();
-        let device = Recorder::new(Memory::new(ByteSize(256 * MIB)), DeviceNo(0), Arc::clone(&journal));
+        let device = Recorder::new(device, DeviceNo(0), Arc::clone(&journal));
         let options = AttachOptions { scheduler: Some("none".to_owned()), ..AttachOptions::default() };
         let file = LoopFile::mount(Arc::new(device), &below, options.access).expect("the file is mounted");
         let device = LoopDevice::attach(&file.path(), &options).expect("it is attached");
@@ -94,7 +101,6 @@ fn order_of(policy: &str, seed: u64) -> Vec<u64> {
     for block in blocks {
         let offset = block * 32 * KIB;
         file.write_all_at(&vec![2; 16 * KIB as usize], offset).expect("there is room");
-        use std::os::fd::AsFd;
         governor.wrote(id, FileRef::Open(file.as_fd()), PageRange::of_bytes(offset, 16 * KIB));
     }
     assert_eq!(governor.status().dirty, ByteSize(16 * MIB), "nothing is written back below the threshold");
@@ -124,4 +130,35 @@ fn pages_reach_the_device_in_the_order_of_the_policy() {
     // A few change places below: several are on their way at once. The journal of ext4 writes elsewhere.
     assert!(descents(&swept) < 0.1, "cscan goes one way");
     assert!(descents(&as_written) > 0.3, "lrw writes in the order of the writers, which is random");
+}
+
+#[test]
+fn a_write_back_that_fails_is_counted_and_told_once() {
+    // No metadata lies so far behind.
+    let bad = SectorRange::between(Lba(160 * MIB / 512), Lba(256 * MIB / 512));
+    let refused = WriteFault::Partial { landed: Landed::Nothing, answer: Answer::Error(rustix::io::Errno::IO) };
+    let plan = Plan::new(1).rule(Rule::on_write(refused).within(bad));
+    let disk = Remembering::over(Faulty::new(Memory::new(ByteSize(256 * MIB)), plan));
+    let allocate = |name: &str, length: u64| {
+        let file = File::create(disk.at.join(name)).expect("a file");
+        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, length).expect("there is room");
+        file
+    };
+    let (_good, file) = (allocate("good", 160 * MIB), allocate("bad", 32 * MIB));
+    let limits = Limits { limit: Some(ByteSize(2 * MIB)), background: Some(ByteSize(MIB)) };
+    let settings = Settings { limits, ..Settings::parse("cscan").expect("a policy") };
+    let governor = Governor::start(File::open(&disk.at).expect("opens").into(), settings).expect("starts");
+    let id = FileId(rustix::fs::fstat(&file).expect("stat").st_ino);
+    assert!(!governor.take_error(id));
+    for at in 0..24 {
+        file.write_all_at(&vec![1; MIB as usize], at * MIB).expect("into the page cache");
+        governor.wrote(id, FileRef::Open(file.as_fd()), PageRange::of_bytes(at * MIB, MIB));
+    }
+    eventually("the failure is seen", || governor.status().errors > 0);
+    assert!(governor.take_error(id), "who syncs next is told");
+    eventually("it goes on", || governor.status().dirty.0 <= MIB);
+    governor.stop();
+    while governor.take_error(id) {}
+    assert!(!governor.take_error(id), "and not again");
+    drop((governor, file));
 }
