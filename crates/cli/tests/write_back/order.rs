@@ -1,5 +1,6 @@
 //! What a device sees of a governor: the order in which pages reach it; and what a governor makes of a device that fails.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
@@ -29,26 +30,24 @@ struct Remembering {
 
 impl Remembering {
     fn new() -> Remembering {
-        Remembering::over(Memory::new(ByteSize(256 * MIB)))
+        Remembering::over(|memory| memory)
     }
 
-    fn over(device: impl BlockDevice + 'static) -> Remembering {
+    /// The file system is made before the device can fail.
+    fn over<D: BlockDevice + 'static>(device: impl FnOnce(Memory) -> D) -> Remembering {
         super::support::require_root_and_fuse();
         let folder = temp_dir("order");
-        let (below, at) = (folder.path().join("below"), folder.path().join("mnt"));
+        let (below, at, image) = (folder.path().join("below"), folder.path().join("mnt"), folder.path().join("image"));
         fs::create_dir(&below).and_then(|()| fs::create_dir(&at)).expect("folders");
+        File::create(&image).and_then(|file| file.set_len(256 * MIB)).expect("an image");
+        let options = ["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0,packed_meta_blocks=1"];
+        run("mkfs.ext4", options.iter().map(OsString::from).chain([image.clone().into()]));
+        let memory = Memory::from_bytes(fs::read(&image).expect("the image"));
         let journal = Journal::new();
-        let device = Recorder::new(device, DeviceNo(0), Arc::clone(&journal));
+        let device = Recorder::new(device(memory), DeviceNo(0), Arc::clone(&journal));
         let options = AttachOptions { scheduler: Some("none".to_owned()), ..AttachOptions::default() };
         let file = LoopFile::mount(Arc::new(device), &below, options.access).expect("the file is mounted");
         let device = LoopDevice::attach(&file.path(), &options).expect("it is attached");
-        run(
-            "mkfs.ext4",
-            ["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"]
-                .iter()
-                .map(std::ffi::OsString::from)
-                .chain([device.path().into()]),
-        );
         run("mount", [device.path(), at.as_path()]);
         Remembering { at, journal, parts: Some((device, file)), _folder: folder }
     }
@@ -103,7 +102,8 @@ fn order_of(policy: &str, seed: u64) -> Vec<u64> {
         file.write_all_at(&vec![2; 16 * KIB as usize], offset).expect("there is room");
         governor.wrote(id, FileRef::Open(file.as_fd()), PageRange::of_bytes(offset, 16 * KIB));
     }
-    assert_eq!(governor.status().dirty, ByteSize(16 * MIB), "nothing is written back below the threshold");
+    // The kernel may have written some of it: it gives a disk that wrote little lately a small share of what may be dirty.
+    assert_eq!(governor.status().runs, 0, "nothing is written back below the threshold");
     let before = disk.now();
     governor.set_limits(Limits { limit: Some(ByteSize(2 * MIB)), background: Some(ByteSize(MIB)) }).expect("possible");
     eventually("what is above the threshold is written back", || {
@@ -126,7 +126,7 @@ fn pages_reach_the_device_in_the_order_of_the_policy() {
     let seed = 11;
     let (swept, as_written) = (order_of("cscan", seed), order_of("lrw", seed));
     println!("seed {seed}: descents {:.3} with cscan, {:.3} with lrw", descents(&swept), descents(&as_written));
-    assert!(swept.len() > 500 && as_written.len() > 500, "{} and {} writes", swept.len(), as_written.len());
+    assert!(swept.len() > 300 && as_written.len() > 300, "{} and {} writes", swept.len(), as_written.len());
     // A few change places below: several are on their way at once. The journal of ext4 writes elsewhere.
     assert!(descents(&swept) < 0.1, "cscan goes one way");
     assert!(descents(&as_written) > 0.3, "lrw writes in the order of the writers, which is random");
@@ -135,10 +135,10 @@ fn pages_reach_the_device_in_the_order_of_the_policy() {
 #[test]
 fn a_write_back_that_fails_is_counted_and_told_once() {
     // No metadata lies so far behind.
-    let bad = SectorRange::between(Lba(160 * MIB / 512), Lba(256 * MIB / 512));
+    let bad = SectorRange::between(Lba(160 * MIB / 512), Lba(250 * MIB / 512));
     let refused = WriteFault::Partial { landed: Landed::Nothing, answer: Answer::Error(rustix::io::Errno::IO) };
     let plan = Plan::new(1).rule(Rule::on_write(refused).within(bad));
-    let disk = Remembering::over(Faulty::new(Memory::new(ByteSize(256 * MIB)), plan));
+    let disk = Remembering::over(|memory| Faulty::new(memory, plan));
     let allocate = |name: &str, length: u64| {
         let file = File::create(disk.at.join(name)).expect("a file");
         rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, length).expect("there is room");
