@@ -19,7 +19,7 @@ use crate::geometry::Geometry;
 use crate::journal::Journal;
 use crate::ledger::Ledger;
 use crate::settings::{Limits, Settings};
-use crate::shared::Shared;
+use crate::shared::{Shared, Waits};
 use crate::state::State;
 use crate::status::Status;
 use crate::sys::{self, KernelDirty};
@@ -52,6 +52,16 @@ impl std::fmt::Debug for Governor {
 impl Governor {
     /// Starts to govern the file system that `root` lies on; `root` must be open for reading.
     pub fn start(root: OwnedFd, settings: Settings) -> Result<Arc<Governor>, GovernorError> {
+        Governor::begin(root, settings, Waits::Reporting)
+    }
+
+    /// Starts to govern a file system that others write to. Errors of a write-back stay for those who sync their files: they are not seen here, and
+    /// [`Governor::take_error`] knows none.
+    pub fn start_for_others(root: OwnedFd, settings: Settings) -> Result<Arc<Governor>, GovernorError> {
+        Governor::begin(root, settings, Waits::Silent)
+    }
+
+    fn begin(root: OwnedFd, settings: Settings, waits: Waits) -> Result<Arc<Governor>, GovernorError> {
         let limits = settings.limits;
         let ledger = Ledger::new(settings)?;
         let share = Share::new();
@@ -59,6 +69,7 @@ impl Governor {
         let handle = sys::handle_of(root.as_fd()).and_then(|handle| sys::open_handle(root.as_fd(), &handle));
         let state = State::new(ledger, Geometry::of(root.as_fd()));
         let shared = Arc::new(Shared {
+            waits,
             has_handles: handle.is_ok(),
             root,
             started: Instant::now(),

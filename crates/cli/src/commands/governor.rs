@@ -163,22 +163,18 @@ impl View {
 
 fn line(status: &WatchStatus) -> String {
     let governor = &status.governor;
-    let mut line = format!(
-        "{} dirty in {} files; {} written back, {} at a time, {}/s",
-        governor.dirty,
-        status.files,
-        governor.flushed,
-        governor.mean_run(),
-        governor.flush_rate
-    );
+    let mut parts = vec![
+        format!("{} dirty in {} files", governor.dirty, status.files),
+        format!("{} written back, {} at a time, {}/s", governor.flushed, governor.mean_run(), governor.flush_rate),
+    ];
     if status.lost > 0 {
-        line.push_str(&format!("; {} events lost, {} files looked through", status.lost, status.scanned));
+        parts.push(format!("{} events lost, {} files looked through", status.lost, status.scanned));
     }
     if status.ignored.0 > 0 {
-        line.push_str(&format!("; {} not remembered", status.ignored));
+        parts.push(format!("{} not remembered", status.ignored));
     }
     if governor.errors > 0 {
-        line.push_str(&format!("; {} failed", governor.errors));
+        parts.push(format!("{} failed", governor.errors));
     }
-    line
+    parts.join("; ")
 }

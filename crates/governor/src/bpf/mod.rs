@@ -2,8 +2,8 @@
 //!
 //! - [`Source`] attaches the programs and empties their ring; [`Mounted`] is the file system; [`Watch`] joins both with a
 //!   [`crate::Governor`].
-//! - The programs are written down here instruction by instruction ([`program`], [`code`]), the places of the kernel's fields are
-//!   looked up in the kernel's own type information when it starts ([`btf`]), and they are loaded by bpf(2) ([`sys`]). Two
+//! - The programs are written down here instruction by instruction (`program`, `code`), the places of the kernel's fields are
+//!   looked up in the kernel's own type information when it starts (`btf`), and they are loaded by bpf(2) (`sys`). Two
 //!   programs of some forty instructions do not warrant more: libbpf would bring clang, libelf and a file of the kernel's
 //!   types to every build, and an object compiled beforehand a binary that nobody can read. So the build needs nothing, and one
 //!   binary runs on every kernel from 5.18 on that has these tracepoints and types.

@@ -8,7 +8,8 @@
 //!    by now. So much time is spent on it and no more.
 //!
 //! Nothing here can harm: the governor starts writes that were due anyway. What is not seen, not remembered or believed wrongly costs
-//! order, or a system call that finds nothing to write. Memory is bounded: beyond [`MOST_FILES`] files and [`MOST_PAGES`]
+//! order, or a system call that finds nothing to write. Errors of a write-back stay for the programs whose files those are
+//! ([`Governor::start_for_others`]). Memory is bounded: beyond [`MOST_FILES`] files and [`MOST_PAGES`]
 //! pages, what becomes dirty is left to the kernel. Source: BPF takes the place of the hooks that TESA has in the kernel.
 
 use std::collections::VecDeque;
@@ -169,7 +170,7 @@ impl Watch {
         let lock = lock(&mounted, run_dir)?;
         let source = Source::watch(mounted.device(), ring)?;
         let root = mounted.root().map_err(|source| WatchError::Path { path: path.to_owned(), source })?;
-        let governor = Governor::start(root, settings)?;
+        let governor = Governor::start_for_others(root, settings)?;
         Ok(Watch {
             mounted,
             source,
