@@ -14,6 +14,7 @@
 
 mod btf;
 mod code;
+mod dirtied;
 mod error;
 mod mounted;
 mod program;

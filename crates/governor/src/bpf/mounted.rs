@@ -88,7 +88,7 @@ fn open(path: &Path) -> io::Result<OwnedFd> {
 
 /// How the file system writes its handles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Template {
+pub(super) enum Template {
     /// Number and generation in 32 bits each (`FILEID_INO32_GEN`): ext4, small xfs.
     Short,
     /// A number of 64 bits before the generation: xfs.
@@ -105,7 +105,7 @@ const FIRST_FREE: u64 = 256;
 
 impl Template {
     /// From the handle of the root, whose number is known.
-    fn of(root: &FileHandle, number: FileId) -> Option<Template> {
+    pub(super) fn of(root: &FileHandle, number: FileId) -> Option<Template> {
         let word = |at: usize| Some(u64::from_ne_bytes(root.bytes.get(at..at + 8)?.try_into().ok()?));
         let short = || Some(u64::from(u32::from_ne_bytes(root.bytes.get(..4)?.try_into().ok()?)));
         let (template, found) = match (root.kind, root.bytes.len()) {
@@ -117,7 +117,8 @@ impl Template {
         (found == number.0).then_some(template)
     }
 
-    fn handle(self, FileKey { file, generation }: FileKey) -> Option<FileHandle> {
+    /// The handle of a file.
+    pub(super) fn handle(self, FileKey { file, generation }: FileKey) -> Option<FileHandle> {
         let long = file.0.to_ne_bytes();
         let generation = generation.to_ne_bytes();
         let (kind, bytes) = match self {
@@ -132,15 +133,15 @@ impl Template {
 }
 
 /// A line of `/proc/self/mountinfo`.
-struct Line {
-    mount: u64,
-    device: Dev,
-    kind: String,
+pub(super) struct Line {
+    pub(super) mount: u64,
+    pub(super) device: Dev,
+    pub(super) kind: String,
 }
 
 impl Line {
     /// `36 35 98:0 / /mnt rw,noatime master:1 - ext4 /dev/sda1 rw`
-    fn parse(line: &[u8]) -> Option<Line> {
+    pub(super) fn parse(line: &[u8]) -> Option<Line> {
         let mut words = line.split(|&byte| byte == b' ').map(|word| String::from_utf8_lossy(word));
         let mount = words.next()?.parse().ok()?;
         let device = words.nth(1)?;

@@ -1,8 +1,10 @@
 //! Governs a file system that is not under the mount: what the kernel tells to be dirty is given to a [`Governor`].
 //!
 //! A step of [`Watch::step`]:
-//! 1. What the ring holds is given on; neighbouring pages of a file in one piece. A file whose inode was used again is a new
-//!    file, and what was known of the old one is forgotten.
+//! 1. What the ring holds is given on: the files in the order in which they come, the pages of each in the order of the file, neighbours in
+//!    one piece. The order of what happened within one step, some hundredths of a second, is lost by that; but the places of a file in many
+//!    pieces are asked for one after the other, and the more so the more there is to do. A file whose inode was used again is a new file,
+//!    and what was known of the old one is forgotten.
 //! 2. Files of which something was lost are looked through with cachestat(2), and their dirty pages given on.
 //! 3. Files that the kernel wrote to, then the others in turn, are compared with what is so: deleted, shortened, or clean
 //!    by now. So much time is spent on it and no more.
@@ -26,6 +28,7 @@ use serde::Serialize;
 use thiserror::Error;
 use umbrella_units::{ByteSize, FileId, PAGE_BYTES, PageIndex, Pages};
 
+use super::dirtied::Dirtied;
 use super::error::BpfError;
 use super::mounted::Mounted;
 use super::scan;
@@ -229,30 +232,20 @@ impl Watch {
 
     /// Step 1.
     fn take(&mut self) {
-        let mut seen = Vec::new();
-        let taken = self.source.drain(MOST_AT_ONCE, |it| seen.push(it));
+        let mut dirtied = Dirtied::default();
+        let mut written = Vec::new();
+        let taken = self.source.drain(MOST_AT_ONCE, |seen| match seen {
+            Seen::Dirtied { file, first, pages, .. } => dirtied.add(file, PageRange { first, pages }),
+            Seen::Written { file, .. } => written.push(file),
+        });
         self.told.events += taken as u64;
+        self.told.dirtied.0 += dirtied.pages * PAGE_BYTES;
         self.busy = taken > 0;
-        let mut run: Option<(FileKey, PageRange)> = None;
-        for it in seen {
-            match it {
-                Seen::Dirtied { file, first, pages, .. } => {
-                    self.told.dirtied.0 += pages.0 * PAGE_BYTES;
-                    match &mut run {
-                        Some((last, range)) if *last == file && range.end() == first => range.pages.0 += pages.0,
-                        _ => {
-                            let next = Some((file, PageRange { first, pages }));
-                            if let Some((file, range)) = std::mem::replace(&mut run, next) {
-                                self.wrote(file, range);
-                            }
-                        }
-                    }
-                }
-                Seen::Written { file, .. } => self.suspect(file),
-            }
-        }
-        if let Some((file, range)) = run {
+        for (file, range) in dirtied.in_order() {
             self.wrote(file, range);
+        }
+        for file in written {
+            self.suspect(file);
         }
     }
 
