@@ -48,6 +48,8 @@ const CHECK_TIME: Duration = Duration::from_millis(5);
 const SCAN_TIME: Duration = Duration::from_millis(50);
 /// A file is not compared again before.
 const CHECK_AGAIN: Duration = Duration::from_secs(1);
+/// When the kernel, which does not let anything be dirty for much longer than 30 s, has surely written a file.
+const EXPIRED: Duration = Duration::from_secs(60);
 /// Pauses between two steps, when something happens and when nothing does.
 const SHORT_PAUSE: Duration = Duration::from_millis(20);
 const LONG_PAUSE: Duration = Duration::from_millis(250);
@@ -137,8 +139,9 @@ pub struct Watch {
     governor: Arc<Governor>,
     files: FxHashMap<FileId, Known>,
     /// Files that the kernel wrote to, and all files in turn.
-    suspects: VecDeque<FileKey>,
-    turns: VecDeque<FileKey>,
+    suspects: VecDeque<Turn>,
+    turns: VecDeque<Turn>,
+    lives: u64,
     told: WatchStatus,
     lost: Lost,
     checked: Instant,
@@ -148,9 +151,19 @@ pub struct Watch {
     _lock: OwnedFd,
 }
 
+/// A file in a queue. It has left it when it was forgotten, also when it is known again.
+#[derive(Clone, Copy)]
+struct Turn {
+    file: FileKey,
+    life: u64,
+}
+
 /// What is known of a file.
 struct Known {
     generation: u32,
+    life: u64,
+    /// When it was written last.
+    written: Instant,
     handle: FileHandle,
     /// Behind the last page that was seen.
     end: PageIndex,
@@ -163,6 +176,8 @@ enum Found {
     Gone,
     Clean,
     Dirty,
+    /// The kernel does not say.
+    Untold,
 }
 
 impl Watch {
@@ -181,6 +196,7 @@ impl Watch {
             files: FxHashMap::default(),
             suspects: VecDeque::new(),
             turns: VecDeque::new(),
+            lives: 0,
             told: WatchStatus::default(),
             lost: Lost::default(),
             checked: Instant::now(),
@@ -264,26 +280,37 @@ impl Watch {
         }
         if let Some(known) = self.files.get_mut(&file.file) {
             known.end = known.end.max(range.end());
+            known.written = Instant::now();
             self.governor.wrote(file.file, FileRef::Handle(&known.handle), range);
         }
     }
 
     fn remember(&mut self, file: FileKey, handle: FileHandle) {
-        let known =
-            Known { generation: file.generation, handle, end: PageIndex(0), suspect: false, checked: Instant::now() };
+        self.lives += 1;
+        let now = Instant::now();
+        let known = Known {
+            generation: file.generation,
+            life: self.lives,
+            written: now,
+            handle,
+            end: PageIndex(0),
+            suspect: false,
+            checked: now,
+        };
         self.files.insert(file.file, known);
-        self.turns.push_back(file);
+        self.turns.push_back(Turn { file, life: self.lives });
     }
 
     fn suspect(&mut self, file: FileKey) {
-        if let Some(known) = self.known(file).filter(|known| !known.suspect) {
+        let known = self.files.get_mut(&file.file).filter(|known| known.generation == file.generation);
+        if let Some(known) = known.filter(|known| !known.suspect) {
             known.suspect = true;
-            self.suspects.push_back(file);
+            self.suspects.push_back(Turn { file, life: known.life });
         }
     }
 
-    fn known(&mut self, file: FileKey) -> Option<&mut Known> {
-        self.files.get_mut(&file.file).filter(|known| known.generation == file.generation)
+    fn known(&mut self, turn: Turn) -> Option<&mut Known> {
+        self.files.get_mut(&turn.file.file).filter(|known| known.life == turn.life)
     }
 
     /// Step 2.
@@ -319,12 +346,12 @@ impl Watch {
             if begun.elapsed() > CHECK_TIME {
                 return;
             }
-            let Some(file) = self.suspects.pop_front() else { return };
-            match self.known(file) {
-                Some(known) if known.checked.elapsed() < CHECK_AGAIN => self.suspects.push_back(file),
+            let Some(turn) = self.suspects.pop_front() else { return };
+            match self.known(turn) {
+                Some(known) if known.checked.elapsed() < CHECK_AGAIN => self.suspects.push_back(turn),
                 Some(known) => {
                     known.suspect = false;
-                    self.compare(file);
+                    self.compare(turn);
                 }
                 None => {}
             }
@@ -333,34 +360,35 @@ impl Watch {
             if begun.elapsed() > CHECK_TIME {
                 return;
             }
-            let Some(file) = self.turns.pop_front() else { return };
-            let due = self.known(file).map(|known| known.checked.elapsed() >= CHECK_AGAIN);
-            if due == Some(true) {
-                self.compare(file);
+            let Some(turn) = self.turns.pop_front() else { return };
+            if self.known(turn).is_some_and(|known| known.checked.elapsed() >= CHECK_AGAIN) {
+                self.compare(turn);
             }
-            if self.known(file).is_some() {
-                self.turns.push_back(file);
+            if self.known(turn).is_some() {
+                self.turns.push_back(turn);
             }
         }
     }
 
     /// Compares what is believed of a file with what is so.
-    fn compare(&mut self, file: FileKey) {
-        let Some(known) = self.known(file) else { return };
+    fn compare(&mut self, turn: Turn) {
+        let Some(known) = self.known(turn) else { return };
         known.checked = Instant::now();
-        let (handle, end) = (known.handle.clone(), known.end);
+        let (handle, end, expired) = (known.handle.clone(), known.end, known.written.elapsed() > EXPIRED);
+        let file = turn.file.file;
         let mark = self.governor.mark();
-        match self.look_at(&handle, file.file, end) {
+        match self.look_at(&handle, file, end) {
             Ok(Found::Gone) => {
-                self.governor.deleted(file.file);
-                self.files.remove(&file.file);
-            }
-            Ok(Found::Clean) => {
-                self.governor.synced(file.file, mark);
-                self.files.remove(&file.file);
+                self.governor.deleted(file);
+                self.files.remove(&file);
             }
             Ok(Found::Dirty) => {}
-            Err(error) => tracing::debug!(inode = file.file.0, %error, "a file cannot be looked at"),
+            Ok(Found::Untold) if !expired => {}
+            Ok(Found::Clean | Found::Untold) => {
+                self.governor.synced(file, mark);
+                self.files.remove(&file);
+            }
+            Err(error) => tracing::debug!(inode = file.0, %error, "a file cannot be looked at"),
         }
     }
 
@@ -383,9 +411,10 @@ impl Watch {
         let all = PageRange { first: PageIndex(0), pages: Pages(size.0) };
         match sys::dirty_pages(opened.as_fd(), all) {
             Ok(Pages(0)) => Ok(Found::Clean),
-            // Before Linux 6.5 this cannot be asked; what is clean already costs a call that writes nothing.
-            Err(error) if error.raw_os_error() != Some(libc::ENOSYS) => Err(error),
-            _ => Ok(Found::Dirty),
+            Ok(_) => Ok(Found::Dirty),
+            // Before Linux 6.5 it cannot be asked.
+            Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => Ok(Found::Untold),
+            Err(error) => Err(error),
         }
     }
 }
