@@ -173,6 +173,9 @@ fn line(status: &WatchStatus) -> String {
     if status.ignored.0 > 0 {
         parts.push(format!("{} not remembered", status.ignored));
     }
+    if status.gives_way {
+        parts.push("the kernel writes back by itself now".to_owned());
+    }
     if governor.errors > 0 {
         parts.push(format!("{} failed", governor.errors));
     }
