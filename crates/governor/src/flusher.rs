@@ -17,6 +17,7 @@
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use umbrella_policy::writeback::DirtyPage;
@@ -112,6 +113,9 @@ pub(crate) fn run(shared: &Shared) {
 impl Flusher<'_> {
     /// Chooses what goes next; false when that is nothing.
     fn choose(&mut self, chosen: &mut Vec<DirtyPage>) -> bool {
+        if self.shared.paused.load(Ordering::Acquire) {
+            return false;
+        }
         let background = self.shared.gate.background();
         let now = self.shared.now();
         let mut state = self.shared.state.lock();

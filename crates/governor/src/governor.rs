@@ -80,6 +80,7 @@ impl Governor {
             share,
             suspicious: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
+            paused: AtomicBool::new(false),
         });
         let governor = Arc::new(Governor { shared, threads: Mutex::default() });
         governor.spawn("wb-flush", crate::flusher::run)?;
@@ -214,6 +215,18 @@ impl Governor {
     /// Lets a writer of so many pages go on: at once, or later from another thread, when there is room for more. Never blocks.
     pub fn when_room(&self, wrote: Pages, go: Box<dyn FnOnce() + Send>) {
         self.shared.gate.pass(wrote, go);
+    }
+
+    /// Chooses nothing until [`Governor::resume`]: the kernel writes back now, and two would be in each other's way.
+    pub fn pause(&self) {
+        self.shared.paused.store(true, Ordering::Release);
+    }
+
+    /// Goes on.
+    pub fn resume(&self) {
+        if self.shared.paused.swap(false, Ordering::AcqRel) {
+            self.shared.work.notify_one();
+        }
     }
 
     /// Changes the policy. What is dirty stays known; a record ends.

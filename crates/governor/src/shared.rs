@@ -40,6 +40,8 @@ pub(crate) struct Shared {
     /// The kernel has less dirty than is believed.
     pub(crate) suspicious: AtomicBool,
     pub(crate) stopping: AtomicBool,
+    /// Nothing is chosen for now.
+    pub(crate) paused: AtomicBool,
 }
 
 impl Shared {

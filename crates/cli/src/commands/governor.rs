@@ -40,10 +40,10 @@ pub(crate) struct GovernorArgs {
     /// Which pages go first, with parameters if you like (umbrella lab list policies).
     #[arg(long, value_name = "POLICY", default_value = "zone_segment")]
     policy: String,
-    /// What may be dirty; nobody waits at this limit, but writing back becomes as fast as it can [default: from the kernel's threshold].
+    /// What should be dirty at most: writing back begins at half of it. Nobody waits at it [default: from the kernel's threshold].
     #[arg(long, value_name = "SIZE")]
     limit: Option<ByteSize>,
-    /// Writing back begins above this [default: half of the limit].
+    /// Writing back begins above this, instead of half of the limit.
     #[arg(long, value_name = "SIZE")]
     background: Option<ByteSize>,
     /// Ends after this time.
@@ -172,6 +172,9 @@ fn line(status: &WatchStatus) -> String {
     }
     if status.ignored.0 > 0 {
         parts.push(format!("{} not remembered", status.ignored));
+    }
+    if status.gives_way {
+        parts.push("the kernel writes back by itself now".to_owned());
     }
     if governor.errors > 0 {
         parts.push(format!("{} failed", governor.errors));

@@ -9,6 +9,8 @@
 //! 3. Files that the kernel wrote to, then the others in turn, are compared with what is so: deleted, shortened, or clean
 //!    by now. So much time is spent on it and no more.
 //!
+//! 4. While the kernel has more dirty than its background threshold, its own flusher is at work, and nothing is written back here.
+//!
 //! Nothing here can harm: the governor starts writes that were due anyway. What is not seen, not remembered or believed wrongly costs
 //! order, or a system call that finds nothing to write. Errors of a write-back stay for the programs whose files those are
 //! ([`Governor::start_for_others`]). Memory is bounded: beyond [`MOST_FILES`] files and [`MOST_PAGES`]
@@ -33,6 +35,7 @@ use super::error::BpfError;
 use super::mounted::Mounted;
 use super::scan;
 use super::source::{FileKey, Lost, Seen, Source};
+use crate::sys::KernelDirty;
 use crate::{FileHandle, FileRef, Governor, GovernorError, PageRange, Settings, Status, sys};
 
 /// Files that are remembered.
@@ -130,6 +133,8 @@ pub struct WatchStatus {
     pub ignored: ByteSize,
     /// Files of which something is believed to be dirty.
     pub files: u64,
+    /// Whether the kernel writes back by itself now, since too much is dirty.
+    pub gives_way: bool,
 }
 
 /// See the module.
@@ -225,6 +230,7 @@ impl Watch {
             self.lost = lost;
         }
         self.look_through()?;
+        self.give_way(KernelDirty::read());
         if self.checked.elapsed() >= CHECK_EVERY {
             if !self.mounted.is_mounted() {
                 return Err(WatchError::Unmounted { path: self.mounted.path().to_owned() });
@@ -234,6 +240,17 @@ impl Watch {
             self.checked = Instant::now();
         }
         Ok(())
+    }
+
+    /// Step 4.
+    fn give_way(&mut self, kernel: Option<KernelDirty>) {
+        let overloaded = kernel.is_some_and(|kernel| kernel.dirty > kernel.background);
+        if overloaded {
+            self.governor.pause();
+        } else {
+            self.governor.resume();
+        }
+        self.told.gives_way = overloaded;
     }
 
     /// How long to wait before the next step.
