@@ -44,6 +44,7 @@ pub(crate) struct EmulatedDisk {
     name: String,
     runs_in: PathBuf,
     root: PathBuf,
+    device: PathBuf,
     daemon: Daemon,
 }
 
@@ -67,21 +68,27 @@ impl EmulatedDisk {
         command.args(["disk", "serve", "--attach"]).arg(&config).env("UMBRELLA_RUN_DIR", &runs_in);
         // Killed, not asked: it would wait for the mount, which nobody is left to take away.
         let daemon = Daemon::start("the disk's daemon", &command, &place.base().join(format!("{name}.log")), "KILL")?;
-        let mut disk = Self { name: name.to_owned(), runs_in, root: place.base().join(name), daemon };
+        let root = place.base().join(name);
+        let mut disk = Self { name: name.to_owned(), runs_in, root, device: PathBuf::new(), daemon };
         let (name, runs_in) = (disk.name.clone(), disk.runs_in.clone());
-        let device = disk.daemon.wait_for(|| {
+        disk.device = disk.daemon.wait_for(|| {
             let Ok(status) = ask(&runs_in, "status", &name) else { return Ok(None) };
             Ok(serde_json::from_slice::<Status>(&status)?.device)
         })?;
         fs::create_dir_all(&disk.root)?;
-        mount(Some(&device), &disk.root, Some("ext4"), MsFlags::empty(), Some("noinit_itable"))
-            .with_context(|| format!("cannot mount {}", device.display()))?;
+        mount(Some(&disk.device), &disk.root, Some("ext4"), MsFlags::empty(), Some("noinit_itable"))
+            .with_context(|| format!("cannot mount {}", disk.device.display()))?;
         Ok(disk)
     }
 
     /// Where it is mounted.
     pub(crate) fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// As a block device of this machine.
+    pub(crate) fn device(&self) -> &Path {
+        &self.device
     }
 
     /// What it has counted so far.

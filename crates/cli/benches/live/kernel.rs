@@ -1,13 +1,17 @@
 //! The kernel's write-back settings, and how much is dirty.
 //!
-//! The settings belong to the whole machine, so they are put back however the benchmark ends: a shell waits for the end of its input,
-//! which comes with the benchmark's own end, and writes back what it was given at the start.
+//! The allowance of dirty pages belongs to the device alone where the kernel knows such a limit (Linux 6.3 and later), so that what others
+//! write does not count; else to the whole machine. All settings are put back however the benchmark ends: a shell is told how, waits for the
+//! end of its input, which comes with the benchmark's own end, and does it.
 
+use std::collections::HashSet;
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -21,13 +25,26 @@ const LOCK: &str = "/run/lock/umbrella-bench-live";
 /// How often it is looked how much is dirty.
 const SAMPLE: Duration = Duration::from_millis(20);
 
+/// In percent: what a device's background threshold is of its limit, as of the whole machine's.
+pub(crate) const BACKGROUND: u64 = 10;
+pub(crate) const FOREGROUND: u64 = 40;
+/// Where the order of write-back is not the kernel's, and devices have no limits of their own, the machine's are so many times as high, so that it
+/// keeps out.
+const OUT_OF_THE_WAY: u64 = 2;
+
+/// Who orders write-back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OrderedBy {
+    Kernel,
+    Policy,
+}
+
 /// When the kernel writes back.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WriteBackSettings {
-    /// Above this it writes in the background.
-    pub(crate) background: ByteSize,
-    /// Above this writers wait.
-    pub(crate) foreground: ByteSize,
+    pub(crate) ordered_by: OrderedBy,
+    /// No more may be dirty; a policy keeps to it by itself.
+    pub(crate) limit: ByteSize,
     /// How old a dirty page may get.
     pub(crate) expire: Duration,
     /// How often it is looked for old ones.
@@ -37,6 +54,8 @@ pub(crate) struct WriteBackSettings {
 /// Holds the machine's own settings, and puts them back when dropped, or when this process is gone.
 pub(crate) struct Keeper {
     shell: Child,
+    /// Devices whose limits the shell will lift.
+    devices: Mutex<HashSet<PathBuf>>,
     _lock: File,
 }
 
@@ -46,41 +65,76 @@ impl Keeper {
         let lock = File::create(LOCK).with_context(|| format!("cannot create {LOCK}"))?;
         let locked = rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive);
         ensure!(locked.is_ok(), "another benchmark has changed the kernel's write-back settings: wait for its end");
-        let mut script = "trap '' INT TERM HUP; cat >/dev/null".to_owned();
-        for threshold in ["dirty_background", "dirty"] {
-            let bytes = setting(&format!("{threshold}_bytes"))?;
-            // One of the two is in force, and the other is 0.
-            let (name, value) =
-                if bytes == "0" { ("ratio", setting(&format!("{threshold}_ratio"))?) } else { ("bytes", bytes) };
-            script = format!("{script}; echo {value} >{VM}/{threshold}_{name}");
-        }
-        for name in ["dirty_expire_centisecs", "dirty_writeback_centisecs"] {
-            script = format!("{script}; echo {} >{VM}/{name}", setting(name)?);
-        }
         let shell = Command::new("sh")
-            .args(["-c", &script])
+            .args([
+                "-c",
+                "trap '' INT TERM HUP; all=; while read -r line; do all=\"$all$line\n\"; done; printf \"$all\" | sh",
+            ])
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .spawn()
             .context("cannot start the shell that puts settings back")?;
-        Ok(Self { shell, _lock: lock })
+        let keeper = Self { shell, devices: Mutex::default(), _lock: lock };
+        for threshold in ["dirty_background", "dirty"] {
+            let bytes = setting(&format!("{threshold}_bytes"))?;
+            // One of the two is in force, and the other is 0.
+            let (name, value) =
+                if bytes == "0" { ("ratio", setting(&format!("{threshold}_ratio"))?) } else { ("bytes", bytes) };
+            keeper.at_the_end(&format!("echo {value} >{VM}/{threshold}_{name}"))?;
+        }
+        for name in ["dirty_expire_centisecs", "dirty_writeback_centisecs"] {
+            keeper.at_the_end(&format!("echo {} >{VM}/{name}", setting(name)?))?;
+        }
+        Ok(keeper)
     }
 
-    /// Uses these settings from now on.
-    #[expect(clippy::unused_self, reason = "nothing may be set that nobody puts back")]
-    pub(crate) fn set(&self, settings: &WriteBackSettings) -> Result<()> {
+    fn at_the_end(&self, command: &str) -> Result<()> {
+        let mut shell = self.shell.stdin.as_ref().context("the shell has no input")?;
+        writeln!(shell, "{command}").context("the shell that puts settings back is gone")
+    }
+
+    /// Uses these settings from now on, for what is on these devices.
+    pub(crate) fn set(&self, settings: &WriteBackSettings, devices: &[PathBuf]) -> Result<()> {
         let centiseconds = |time: Duration| (time.as_millis() / 10).max(1).to_string();
-        for (name, value) in [
-            ("dirty_bytes", settings.foreground.0.to_string()),
-            ("dirty_background_bytes", settings.background.0.to_string()),
-            ("dirty_expire_centisecs", centiseconds(settings.expire)),
-            ("dirty_writeback_centisecs", centiseconds(settings.every)),
-        ] {
-            let file = format!("{VM}/{name}");
-            fs::write(&file, value).with_context(|| format!("cannot write {file}"))?;
+        let own_limits = devices.iter().all(|device| bdi(device).join("max_bytes").exists());
+        if own_limits {
+            write_vm("dirty_ratio", &FOREGROUND.to_string())?;
+            write_vm("dirty_background_ratio", &BACKGROUND.to_string())?;
+            for device in devices {
+                let limit = (settings.ordered_by == OrderedBy::Kernel).then_some(settings.limit);
+                self.limit(device, limit)?;
+            }
+        } else {
+            let times = if settings.ordered_by == OrderedBy::Kernel { 1 } else { 2 * OUT_OF_THE_WAY };
+            let foreground = settings.limit.0 * times;
+            write_vm("dirty_bytes", &foreground.to_string())?;
+            let background = if times == 1 { foreground * BACKGROUND / FOREGROUND } else { foreground / 2 };
+            write_vm("dirty_background_bytes", &background.to_string())?;
         }
-        Ok(())
+        write_vm("dirty_expire_centisecs", &centiseconds(settings.expire))?;
+        write_vm("dirty_writeback_centisecs", &centiseconds(settings.every))
+    }
+
+    /// Lets no more be dirty that belongs on the device.
+    fn limit(&self, device: &Path, limit: Option<ByteSize>) -> Result<()> {
+        let bdi = bdi(device);
+        // A device keeps its limits when something else is attached to it.
+        let lift = [("strict_limit", "0"), ("min_ratio", "0"), ("max_ratio", "100")];
+        if self.devices.lock().unwrap_or_else(PoisonError::into_inner).insert(device.to_owned()) {
+            for (name, value) in lift {
+                self.at_the_end(&format!("echo {value} >{}", bdi.join(name).display()))?;
+            }
+        }
+        let Some(limit) = limit else {
+            return lift.iter().try_for_each(|(name, value)| write(&bdi.join(name), value));
+        };
+        let bytes = limit.0.to_string();
+        // All of it from the beginning, not a share that grows with what the device has written.
+        write(&bdi.join("min_ratio"), "0")?;
+        write(&bdi.join("max_bytes"), &bytes)?;
+        write(&bdi.join("min_bytes"), &bytes)?;
+        write(&bdi.join("strict_limit"), "1")
     }
 }
 
@@ -93,13 +147,26 @@ impl Drop for Keeper {
     }
 }
 
+/// Where the kernel keeps what it knows of write-back to a device.
+fn bdi(device: &Path) -> PathBuf {
+    Path::new("/sys/block").join(device.file_name().unwrap_or_default()).join("bdi")
+}
+
+fn write(file: &Path, value: &str) -> Result<()> {
+    fs::write(file, value).with_context(|| format!("cannot write {value} to {}", file.display()))
+}
+
+fn write_vm(name: &str, value: &str) -> Result<()> {
+    write(&Path::new(VM).join(name), value)
+}
+
 fn setting(name: &str) -> Result<String> {
     let file = format!("{VM}/{name}");
     let text = fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
     Ok(text.trim().to_owned())
 }
 
-/// Looks again and again how much is dirty or on its way to a disk, of this whole machine.
+/// Looks again and again how much is dirty or on its way to a disk: of the devices where debugfs tells, else of this whole machine.
 pub(crate) struct DirtyWatch {
     stop: Arc<AtomicBool>,
     most: Arc<AtomicU64>,
@@ -107,12 +174,14 @@ pub(crate) struct DirtyWatch {
 }
 
 impl DirtyWatch {
-    pub(crate) fn start() -> Self {
+    pub(crate) fn start(devices: &[PathBuf]) -> Self {
         let (stop, most) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let (stopped, seen) = (Arc::clone(&stop), Arc::clone(&most));
+        let files: Vec<PathBuf> = devices.iter().map(|device| dirty_of(device)).collect();
         let thread = thread::spawn(move || {
             while !stopped.load(Ordering::Relaxed) {
-                seen.fetch_max(dirty_pages(), Ordering::Relaxed);
+                let of_devices = files.iter().map(|file| dirty_kib(file)).sum::<Option<u64>>();
+                seen.fetch_max(of_devices.unwrap_or_else(machine_dirty_kib), Ordering::Relaxed);
                 thread::sleep(SAMPLE);
             }
         });
@@ -121,7 +190,7 @@ impl DirtyWatch {
 
     /// The most that was seen.
     pub(crate) fn most(&self) -> ByteSize {
-        ByteSize(self.most.load(Ordering::Relaxed) * umbrella_units::PAGE_BYTES)
+        ByteSize(self.most.load(Ordering::Relaxed) << 10)
     }
 }
 
@@ -135,9 +204,27 @@ impl Drop for DirtyWatch {
     }
 }
 
-fn dirty_pages() -> u64 {
-    let text = fs::read_to_string("/proc/vmstat").unwrap_or_default();
-    let of =
-        |line: &str| line.strip_prefix("nr_dirty ").or_else(|| line.strip_prefix("nr_writeback "))?.parse::<u64>().ok();
-    text.lines().filter_map(of).sum::<u64>()
+/// Where debugfs tells what is dirty of a device.
+fn dirty_of(device: &Path) -> PathBuf {
+    let number = Path::new("/sys/block").join(device.file_name().unwrap_or_default()).join("dev");
+    let number = fs::read_to_string(number).unwrap_or_default();
+    Path::new("/sys/kernel/debug/bdi").join(number.trim()).join("stats")
+}
+
+fn dirty_kib(file: &Path) -> Option<u64> {
+    sum_of(&fs::read_to_string(file).ok()?, ["BdiWriteback:", "BdiReclaimable:"])
+}
+
+fn machine_dirty_kib() -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    sum_of(&text, ["Dirty:", "Writeback:"]).unwrap_or_default()
+}
+
+/// Lines of both are `name:  number kB`.
+fn sum_of(text: &str, names: [&str; 2]) -> Option<u64> {
+    let value = |name| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    Some(value(names[0])? + value(names[1])?)
 }

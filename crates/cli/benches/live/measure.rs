@@ -51,9 +51,9 @@ impl Run<'_> {
     fn work(&self, place: &Place, keeper: &Keeper, stack: &Stack) -> Result<Figures> {
         // What mounting has left behind is not the work's.
         stack.sync()?;
-        keeper.set(&self.settings)?;
+        keeper.set(&self.settings, &stack.devices())?;
         let before = stack.figures()?;
-        let dirty = DirtyWatch::start();
+        let dirty = DirtyWatch::start(&stack.devices());
         let begin = Instant::now();
         let done = (self.work)(stack.root())?;
         let worked = begin.elapsed();

@@ -9,7 +9,7 @@ use umbrella_units::{ByteSize, FileId};
 
 use crate::args::Args;
 use crate::disk::Image;
-use crate::kernel::Keeper;
+use crate::kernel::{Keeper, OrderedBy};
 use crate::measure::{DiskOf, Run};
 use crate::place::Place;
 use crate::report::{Column, Report};
@@ -104,7 +104,7 @@ fn placement(args: &Args, sizes: Sizes, place: &Place, keeper: &Keeper, report: 
             let pool = Pool { tables: (*rules).to_owned(), default: default.to_vec(), ..Pool::default() };
             let system = System::mount(name, pool);
             let disks = on_both(&images);
-            let settings = sizes.kernel(place);
+            let settings = sizes.settings(place, OrderedBy::Kernel);
             let run = Run { system: &system, disks: &disks, settings, work: &work, after: &|_, _| Ok(()) };
             report.add(name, round, run.measure(place, keeper));
             host::check()?;
@@ -138,7 +138,8 @@ fn policies(args: &Args, sizes: Sizes, place: &Place, keeper: &Keeper, report: &
                 "[[rule]]\nname = \"rewritten\"\nmatch = [{ glob = \"/3/**\", to = [\"flash\"] }]\n".to_owned();
             let pool = Pool { tables, branches: vec![of(on_disk), of(on_flash)], default: vec!["disk"] };
             let system = System::mount(name, pool);
-            let settings = if on_disk == "kernel" { sizes.kernel(place) } else { sizes.policy(place) };
+            let ordered_by = if on_disk == "kernel" { OrderedBy::Kernel } else { OrderedBy::Policy };
+            let settings = sizes.settings(place, ordered_by);
             let disks = on_both(&images);
             let run = Run { system: &system, disks: &disks, settings, work: &work, after: &|_, _| Ok(()) };
             report.add(name, round, run.measure(place, keeper));

@@ -1,21 +1,15 @@
-//! How large everything is: the papers' machines and workloads, shrunk together.
+//! How large everything is: the papers' machines and workloads, shrunk together. Thresholds are those of Linux 2.6.12, which they ran.
 
 use std::time::Duration;
 
 use umbrella_units::ByteSize;
 
-use crate::kernel::WriteBackSettings;
+use crate::kernel::{BACKGROUND, FOREGROUND, OrderedBy, WriteBackSettings};
 use crate::place::Place;
 
-/// Linux 2.6.12: in percent of memory.
-const BACKGROUND: u64 = 10;
-const FOREGROUND: u64 = 40;
 /// Linux, all versions, in the disk's own time.
 const EXPIRE: Duration = Duration::from_secs(30);
 const EVERY: Duration = Duration::from_secs(5);
-/// Where the order of write-back is not the kernel's, its own thresholds are so many times as high, so that it keeps out.
-const OUT_OF_THE_WAY: u64 = 2;
-
 /// A share of the papers' sizes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sizes {
@@ -50,22 +44,8 @@ impl Sizes {
         ByteSize(self.memory().0 * FOREGROUND / 100)
     }
 
-    /// Where the kernel orders write-back.
-    pub(crate) fn kernel(&self, place: &Place) -> WriteBackSettings {
-        WriteBackSettings {
-            background: self.background(),
-            foreground: self.foreground(),
-            expire: place.real(EXPIRE),
-            every: place.real(EVERY),
-        }
-    }
-
-    /// Where a policy does, within the same allowance.
-    pub(crate) fn policy(&self, place: &Place) -> WriteBackSettings {
-        WriteBackSettings {
-            background: ByteSize(self.foreground().0 * OUT_OF_THE_WAY),
-            foreground: ByteSize(self.foreground().0 * OUT_OF_THE_WAY * 2),
-            ..self.kernel(place)
-        }
+    /// When the kernel writes back, beside whoever orders write-back.
+    pub(crate) fn settings(&self, place: &Place, ordered_by: OrderedBy) -> WriteBackSettings {
+        WriteBackSettings { ordered_by, limit: self.foreground(), expire: place.real(EXPIRE), every: place.real(EVERY) }
     }
 }

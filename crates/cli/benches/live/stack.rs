@@ -90,6 +90,11 @@ impl Stack {
         Some(self.disks.get(disk)?.root().join(BRANCH))
     }
 
+    /// The disks as block devices.
+    pub(crate) fn devices(&self) -> Vec<PathBuf> {
+        self.disks.iter().map(|disk| disk.device().to_owned()).collect()
+    }
+
     /// Waits until all that was written is on the disks.
     pub(crate) fn sync(&self) -> Result<()> {
         if self.pool.is_some() {

@@ -15,7 +15,7 @@ use umbrella_units::ByteSize;
 
 use crate::args::Args;
 use crate::disk::Image;
-use crate::kernel::Keeper;
+use crate::kernel::{Keeper, OrderedBy};
 use crate::measure::{DiskOf, Run};
 use crate::place::Place;
 use crate::prediction::{self, Assumed};
@@ -184,7 +184,8 @@ fn row(args: &Args, options: &Options, place: &Place, keeper: &Keeper, report: &
     for round in 1..=args.rounds() {
         for system in &systems {
             let governed = system.pool.as_ref().is_some_and(|pool| !pool.branches.is_empty());
-            let settings = if governed { sizes.policy(place) } else { sizes.kernel(place) };
+            let ordered_by = if governed { OrderedBy::Policy } else { OrderedBy::Kernel };
+            let settings = sizes.settings(place, ordered_by);
             let run = Run {
                 system,
                 disks: &disks,

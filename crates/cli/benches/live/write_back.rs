@@ -1,7 +1,7 @@
 //! Write-back policies against the kernel's own write-back on the same mount, with the same allowance of dirty pages.
 //!
-//! The kernel's side has TESA's thresholds (10 and 40 % of a shrunk gigabyte), set for the whole machine. A policy's side has the higher of
-//! them as its limit, and the kernel's own are out of the way. Costs are until everything is on disk.
+//! Both sides have TESA's thresholds (10 and 40 % of a shrunk gigabyte); on a policy's side the kernel's own are out of the way. Costs are until
+//! everything is on disk.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use umbrella_units::ByteSize;
 
 use crate::args::Args;
 use crate::disk::Image;
-use crate::kernel::Keeper;
+use crate::kernel::{Keeper, OrderedBy};
 use crate::measure::{DiskOf, Run};
 use crate::place::Place;
 use crate::prediction::{self, Assumed};
@@ -215,7 +215,8 @@ fn row(
     for round in 1..=args.rounds() {
         for system in &systems {
             let own = system.pool.as_ref().is_some_and(|pool| !pool.branches.is_empty());
-            let settings = if own { sizes.policy(place) } else { sizes.kernel(place) };
+            let ordered_by = if own { OrderedBy::Policy } else { OrderedBy::Kernel };
+            let settings = sizes.settings(place, ordered_by);
             let run = Run { system, disks: &disks, settings, work: &live, after: &|_, _| Ok(()) };
             let outcome = run.measure(place, keeper);
             report.add(&system.name, round, outcome);
