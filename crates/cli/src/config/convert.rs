@@ -262,6 +262,7 @@ fn staging(c: &mut Conversion, table: &Spanned<StagingFile>) -> StagingSpec {
         }
         value => Some(c.interval("max_age", value.as_ref())),
     };
+    c.spans.staging = file.path.as_ref().map_or_else(|| table.span(), Spanned::span);
     StagingSpec {
         path: file.path.as_ref().map(|path| c.complaints.absolute_path("path", path)),
         volatile,

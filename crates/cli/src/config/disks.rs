@@ -249,7 +249,21 @@ fn overlaps(config: &Config, mount: &Seen, branches: &[Seen]) -> Vec<Located> {
         };
         errors.push(Located { problem, span: config.spans.mount.clone() });
     }
+    errors.extend(staging_overlap(config, mount, branches));
     errors
+}
+
+/// A staging area inside a branch or the mount point, or around one.
+fn staging_overlap(config: &Config, mount: &Seen, branches: &[Seen]) -> Option<Located> {
+    let path = resolve(config.spec.staging.as_ref()?.path.as_ref()?);
+    let overlaps = |seen: &Seen| path.starts_with(&seen.resolved) || seen.resolved.starts_with(&path);
+    let branch = config.spec.branches.iter().zip(branches).find(|(_, seen)| overlaps(seen));
+    let other = match branch {
+        Some((branch, _)) => format!("the branch {}", quoted(&branch.name)),
+        None if overlaps(mount) => "the mount point".to_owned(),
+        None => return None,
+    };
+    Some(Located { problem: Problem::StagingOverlaps { path, other }, span: config.spans.staging.clone() })
 }
 
 fn report(config: &Config, index: usize, errors: &mut Vec<Located>, problem: impl FnOnce(String, PathBuf) -> Problem) {

@@ -69,6 +69,8 @@ pub(crate) struct Spans {
     pub(crate) mount: Range<usize>,
     /// The default list.
     pub(crate) default: Range<usize>,
+    /// The path of the staging area.
+    pub(crate) staging: Range<usize>,
     /// Each branch's path, in order.
     pub(crate) branches: Vec<Range<usize>>,
     /// Each rule, in order; for the name table, its name.

@@ -180,6 +180,11 @@ pub(crate) enum Problem {
     )]
     BranchInsideMount { name: String, path: PathBuf, mount: PathBuf },
     #[error(
+        "the staging area {} lies inside {other}, or around it; give it a directory of its own",
+        visible_path(path)
+    )]
+    StagingOverlaps { path: PathBuf, other: String },
+    #[error(
         "the mount point {} lies inside the branch {} ({}); the pool would contain itself",
         visible_path(mount),
         quoted(name),

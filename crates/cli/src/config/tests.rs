@@ -451,6 +451,11 @@ fn the_texts_of_all_errors_are_as_agreed() {
         when("band = \"1MiB\""),
         when("size = \"> 1\", band = \"1d\""),
         when("size = \"> 1\", mtime = \"> 1d\", band = \"5m\""),
+        with_default("[staging]\nvolatile = false"),
+        with_default("[staging]\nmax_age = \"unlimited\"\nmax_file = 0"),
+        with_default("[staging]\nmax_age = \"0s\"\nsize = \"512KiB\""),
+        with_default("[staging]\nsize = \"0\"\npath = \"memory\"\nage = 1"),
+        with_default("[staging]\nsize = \"0\"\npath = \"memory\""),
     ];
     let mut said = String::new();
     for (number, text) in cases.iter().enumerate() {
@@ -490,6 +495,23 @@ mod on_disk {
         let file = dir.join("pool.toml");
         std::fs::write(&file, text).unwrap();
         load(&file, None)
+    }
+
+    #[test]
+    fn a_staging_area_is_neither_in_a_branch_nor_in_the_mount_point() {
+        let dir = place();
+        let shown = dir.path().display();
+        for (area, other) in [("a/inside", "the branch \"one\""), ("mount/area", "the mount point"), ("", "the branch")]
+        {
+            let text = format!(
+                "mount = \"{shown}/mount\"\n[staging]\npath = \"{shown}/{area}\"\n[[branch]]\nname = \"one\"\npath = \"{shown}/a\"\n"
+            );
+            let file = dir.path().join("pool.toml");
+            std::fs::write(&file, text).unwrap();
+            let errors = load(&file, None).unwrap_err();
+            assert!(errors.to_string().contains(other), "{errors}");
+            assert_eq!(errors.reports()[0].line, Some(3), "{errors}");
+        }
     }
 
     fn one_error(mount: &str, one: &str, two: &str) -> (Option<usize>, Problem) {
