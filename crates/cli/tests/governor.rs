@@ -257,3 +257,22 @@ fn users_other_than_root_are_told_why_not() {
     let text = refusal(command);
     assert!(text.contains("governor needs root"), "{text}");
 }
+
+#[test]
+fn root_without_the_capabilities_is_told_which_are_missing() {
+    if !possible() {
+        return;
+    }
+    let (disk, run_dir) = (Disk::ext4(64 * MIB), temp_dir("run"));
+    for (missing, reason) in [
+        ("-sys_admin,-bpf,-perfmon", "CAP_BPF"),
+        ("-sys_admin,-perfmon", "CAP_PERFMON"),
+        ("-dac_read_search", "CAP_DAC_READ_SEARCH"),
+    ] {
+        let mut command = Command::new("setpriv");
+        command.arg(format!("--bounding-set={missing}")).args([PROGRAM, "governor", "--for", "1s", "--fs"]);
+        command.arg(disk.path()).env("UMBRELLA_RUN_DIR", run_dir.path());
+        let text = refusal(command);
+        assert!(text.contains(reason), "without {missing}: {text}");
+    }
+}

@@ -45,6 +45,8 @@ impl Mounted {
             return Err(WatchError::Kind { path, kind });
         }
         let handle = sys::handle_of(root.as_fd()).map_err(failed)?;
+        sys::open_handle(root.as_fd(), &handle)
+            .map_err(|source| WatchError::MayNotOpen { path: path.clone(), source })?;
         let template = Template::of(&handle, FileId(stat.stx_ino));
         let template = template.ok_or_else(|| WatchError::Handles { path: path.clone(), kind: kind.clone() })?;
         Ok(Mounted { path, mount: stat.stx_mnt_id, device, kind, template })

@@ -90,6 +90,14 @@ pub enum WatchError {
         /// Its kind.
         kind: String,
     },
+    /// The caller may not open files by their numbers.
+    #[error("{}: files cannot be opened by their inode numbers: {source} (start as root; a container needs CAP_DAC_READ_SEARCH)", path.display())]
+    MayNotOpen {
+        /// Where it is mounted.
+        path: PathBuf,
+        /// The error of the first attempt.
+        source: io::Error,
+    },
     /// Another governor has it.
     #[error("{}: is governed already, by process {holder} (stop that one first)", path.display())]
     Governed {

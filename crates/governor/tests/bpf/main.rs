@@ -142,6 +142,32 @@ fn what_dd_writes_is_seen_with_its_large_folios() {
 }
 
 #[test]
+fn what_fio_writes_at_random_is_seen() {
+    for (disk, engine) in [(Disk::ext4(), "psync"), (Disk::xfs(), "psync"), (Disk::ext4(), "mmap")] {
+        let target = disk.join("fio");
+        clean_file(&target, 8192);
+        let Some(mut source) = source(&disk, RING) else { return };
+        let output = Command::new("fio")
+            .args(["--name=w", "--rw=randwrite", "--bsrange=4k-64k", "--size=32M", "--io_size=8M", "--randseed=7"])
+            .args(["--end_fsync=0", "--fsync_on_close=0", "--overwrite=1", "--invalidate=0", "--allow_file_create=0"])
+            .arg(format!("--ioengine={engine}"))
+            .arg(format!("--filename={}", target.display()))
+            .output()
+            .expect("fio can be started: run `make setup` first");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let (found, seen) = (pages_of(&target), seen(&mut source));
+        assert!(found.len() > 500, "only {} pages dirty", found.len());
+        assert_eq!(
+            found.symmetric_difference(&seen).count(),
+            0,
+            "{engine}: {} dirty, {} seen",
+            found.len(),
+            seen.len()
+        );
+    }
+}
+
+#[test]
 fn writes_through_a_mapping_are_seen() {
     let disk = Disk::ext4();
     let file = clean_file(&disk.join("mapped"), 64);
