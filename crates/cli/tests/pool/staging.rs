@@ -217,3 +217,44 @@ fn nothing_is_staged_for_a_branch_that_keeps_less_than_memory() {
     fs::write(pool.join("file.w"), "x").unwrap();
     assert!(!whole.join("file.w").exists(), "it waits");
 }
+
+/// Whether blocks of a file are still to be chosen: nothing of it is on disk.
+fn is_only_in_memory(path: &std::path::Path) -> bool {
+    let said = std::process::Command::new("filefrag").arg("-v").arg(path).output().unwrap();
+    let said = text(&said);
+    assert!(said.contains("extent"), "{said}");
+    said.contains("delalloc")
+}
+
+#[test]
+fn a_file_that_replaces_one_on_another_branch_is_on_disk_before_that_is_gone() {
+    let disks = [Disk::ext4(32 * MIB), Disk::ext4(32 * MIB)];
+    let pool = Pool::builder()
+        .branch("a", disks[0].path())
+        .branch("b", disks[1].path())
+        .default(&["a"])
+        .rules("[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\"] }]\n")
+        .mount();
+    fs::write(pool.join("file.b"), "old").unwrap();
+    fs::write(pool.join("plain"), vec![1; 100 << 10]).unwrap();
+    fs::write(pool.join("new"), vec![2; 100 << 10]).unwrap();
+    assert!(is_only_in_memory(&pool.on("a", "plain")), "nobody has synced it");
+    let held = fs::File::open(pool.join("new")).unwrap();
+    fs::rename(pool.join("new"), pool.join("file.b")).unwrap();
+    assert!(!is_only_in_memory(&pool.on("a", "file.b")));
+    drop(held);
+    assert_eq!(fs::read(pool.join("file.b")).unwrap(), vec![2; 100 << 10]);
+}
+
+#[test]
+fn a_staged_file_that_replaces_one_on_a_branch_is_on_its_way_to_the_disk() {
+    let disk = Disk::ext4(32 * MIB);
+    let pool = Pool::builder().branch("only", disk.path()).keys(LONG).mount();
+    fs::write(pool.join("file"), "old").unwrap();
+    pool.say(["sync"]);
+    fs::write(pool.join("new"), vec![2; 100 << 10]).unwrap();
+    assert!(!pool.on("only", "new").exists());
+    fs::rename(pool.join("new"), pool.join("file")).unwrap();
+    assert!(!is_only_in_memory(&pool.on("only", "file")));
+    assert_eq!(fs::read(pool.on("only", "file")).unwrap(), vec![2; 100 << 10]);
+}

@@ -35,6 +35,8 @@ enum Renamed {
     Done(Arc<Node>),
     /// The file is staged, and is to replace one on a branch: a power loss must not take both.
     LeaveFirst(Arc<Node>),
+    /// The file is to replace one on another branch. What is not on disk of it takes its time, while nobody is held up.
+    SyncFirst(Arc<Node>),
     /// One of the two files must come to the other's branch first.
     MoveFirst { node: Arc<Node>, other: Arc<Node>, here: BranchId, there: BranchId },
     /// A directory is concerned.
@@ -55,9 +57,10 @@ impl Pool {
         if is_reserved(&from.parent, name) || is_reserved(&to.parent, to_name) {
             return Err(OpError::Reserved);
         }
+        let mut synced = false;
         loop {
             let names = self.rename_lock.read();
-            match self.rename_file(&from, &to, replace)? {
+            match self.rename_file(&from, &to, replace, synced)? {
                 Renamed::Done(node) => {
                     self.judge_soon(&node);
                     self.nodes.release(&node, 1);
@@ -65,9 +68,16 @@ impl Pool {
                 }
                 Renamed::LeaveFirst(node) => {
                     drop(names);
-                    let left = self.leave_durably(&node);
+                    let left = self.leave_begun(&node);
                     self.nodes.release(&node, 1);
                     left?;
+                }
+                Renamed::SyncFirst(node) => {
+                    drop(names);
+                    // What fails here is told by the rename itself.
+                    let _ = self.sync_contents(&node);
+                    self.nodes.release(&node, 1);
+                    synced = true;
                 }
                 // First onto one branch, so that the exchange itself is one system call; if one cannot move, the other.
                 Renamed::MoveFirst { node, other, here, there } => {
@@ -95,6 +105,15 @@ impl Pool {
         self.move_now(other, here).or_else(|_| self.move_now(node, there))
     }
 
+    fn sync_contents(&self, node: &Arc<Node>) -> OpResult<()> {
+        let Some(file) = node.file().filter(|_| node.kind == FileKind::File) else { return Ok(()) };
+        let opened = {
+            let state = file.state.read();
+            self.reach(&state)?.reopen(rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK)?
+        };
+        opened.fsync(false)
+    }
+
     fn intern_end(&self, end: &End<'_>, found: Option<&Found>) -> OpResult<Option<Arc<Node>>> {
         found.map(|found| self.intern(&end.parent, end.name, found).map(|(node, _)| node)).transpose()
     }
@@ -104,7 +123,8 @@ impl Pool {
         Ok((source, self.probe(&to.parent, to.name)?))
     }
 
-    fn rename_file(&self, from: &End<'_>, to: &End<'_>, replace: Replace) -> OpResult<Renamed> {
+    /// `synced`: the file that is renamed has been synced just now.
+    fn rename_file(&self, from: &End<'_>, to: &End<'_>, replace: Replace, synced: bool) -> OpResult<Renamed> {
         loop {
             let (source, target) = self.both(from, to)?;
             if source.kind() == FileKind::Directory
@@ -133,14 +153,15 @@ impl Pool {
                 let (here, there) = (source.first()?.0.id(), target.first()?.0.id());
                 return Ok(Renamed::MoveFirst { node, other: Arc::clone(other), here, there });
             }
-            if let (Replace::Yes, Some(target)) = (replace, &target)
-                && self.is_staging(source.first()?.0.id())
-                && !self.is_staging(target.first()?.0.id())
-            {
-                if let Some(other) = &other {
-                    self.nodes.release(other, 1);
+            if let (Replace::Yes, Some(target)) = (replace, &target) {
+                let (here, there) = (source.first()?.0.id(), target.first()?.0.id());
+                let leaves = self.is_staging(here) && !self.is_staging(there);
+                if leaves || (here != there && !synced) {
+                    if let Some(other) = &other {
+                        self.nodes.release(other, 1);
+                    }
+                    return Ok(if leaves { Renamed::LeaveFirst(node) } else { Renamed::SyncFirst(node) });
                 }
-                return Ok(Renamed::LeaveFirst(node));
             }
             let done = self.rename_nodes(from, to, replace, (&node, &source), other.as_ref().zip(target.as_ref()));
             if let Some(other) = &other {

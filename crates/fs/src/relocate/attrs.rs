@@ -200,6 +200,12 @@ pub(super) fn sync_dir(dir: BorrowedFd<'_>) -> Result<(), Errno> {
     }
 }
 
+/// Makes a regular file's contents durable.
+pub(super) fn sync_file(place: Place<'_>) -> Result<(), Errno> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    fsync(openat(place.dir, place.name, flags, Mode::empty())?)
+}
+
 /// Has the kernel write a file's pages out, and does not wait for it. Whether it could is told to who syncs the file.
 pub(super) fn begin_write_out(file: BorrowedFd<'_>) {
     // SAFETY: no memory is handed over, and the descriptor is open.

@@ -3,8 +3,8 @@
 //! A directory: 1. check every branch; 2. intent; 3. rename on one branch after the other; 4. fsync all parents; 5. remove the intent.
 //! Recovery goes on if any branch has been renamed, else it drops the intent.
 //!
-//! A file over a file of another branch: 1. intent; 2. rename; 3. fsync both parents; 4. unlink the old file; 5. fsync its parent;
-//! 6. remove the intent. Recovery unlinks the old file if the rename happened, else it drops the intent.
+//! A file over a file of another branch: 1. fsync of the file, or a power loss could leave neither's contents; 2. intent; 3. rename;
+//! 4. fsync both parents; 5. unlink the old file; 6. fsync its parent; 7. remove the intent. Recovery unlinks the old file if the rename happened, else it drops the intent.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -156,6 +156,9 @@ pub fn supersede(s: &Supersede<'_>) -> Result<(), RelocateError> {
     let loser_file = look(s.replaced).doing("look at the file to replace")?.print;
     if winner_file.file_type() == FileType::Directory || loser_file.file_type() == FileType::Directory {
         return Err(RelocateError::IsDirectory);
+    }
+    if winner_file.file_type() == FileType::RegularFile {
+        attrs::sync_file(s.from).doing("flush the file")?;
     }
     let second = look_maybe(s.to).doing("look at the new name")?.is_some();
     let recorded = record(

@@ -19,7 +19,7 @@ use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
 use crate::meta::Meta;
 use crate::metrics::Metric;
-use crate::node::{Node, NodeId};
+use crate::node::{Backing, Node, NodeId};
 use crate::pool::Pool;
 use crate::pool::dirs::times_of;
 use crate::pool::mover::show;
@@ -134,9 +134,9 @@ impl Pool {
         self.leave_staging(node, Durability::Later).map_err(failed)
     }
 
-    /// Takes a file out of the staging area, durable when it returns: what follows is to outlive a power loss.
-    pub(crate) fn leave_durably(&self, node: &Arc<Node>) -> OpResult<()> {
-        self.leave_staging(node, Durability::Now).map_err(failed)
+    /// Takes a file out of the staging area in the foreground, on its way to the disk when it returns.
+    pub(crate) fn leave_begun(&self, node: &Arc<Node>) -> OpResult<()> {
+        self.leave_staging(node, Durability::Begun).map_err(failed)
     }
 
     /// Takes a file out of volatile staging before it is made durable. True: it was there, so that its name has to be synced too.
@@ -168,11 +168,13 @@ impl Pool {
     /// Takes the files of a directory out of volatile staging, because it is made durable.
     pub(crate) fn leave_dir_for_sync(&self, dir: &Arc<Node>) -> OpResult<()> {
         let Some(staging) = self.staging.as_ref().filter(|staging| staging.spec.volatile) else { return Ok(()) };
-        let inside = |node: &Arc<Node>| {
-            node.file().is_some_and(|file| file.state.read().names.iter().any(|(parent, _)| parent.id == dir.id))
-        };
-        for node in staging.all().iter().filter(|node| inside(node)) {
-            self.leave_staging(node, Durability::Begun).map_err(failed)?;
+        let Ok(copy) = self.dir_at(dir, staging.branch.id) else { return Ok(()) };
+        let device = copy.online.dev;
+        // Theirs are the inodes in the area's copy of the directory: not all that waits is looked through.
+        let inodes = copy.list(false)?.into_iter().map(|entry| entry.ino);
+        let backing = |ino| Backing { branch: staging.branch.id, dev: device, ino };
+        for node in inodes.filter_map(|ino| self.nodes.find(backing(ino))).filter(|node| node.file().is_some()) {
+            self.leave_staging(&node, Durability::Begun).map_err(failed)?;
         }
         self.release_left();
         Ok(())
