@@ -96,9 +96,10 @@ impl Pool {
     }
 
     /// Directories that only a drained branch has get a copy elsewhere, so that none vanishes with it.
-    fn keep_dirs(&self, branch: &crate::branch::Branch) -> Result<(), Error> {
-        let Some(other) =
-            self.branches.load().iter().find(|other| other.id != branch.id && other.is_writable()).cloned()
+    pub(super) fn keep_dirs(&self, branch: &crate::branch::Branch) -> Result<(), Error> {
+        // What is in the staging area does not stay either.
+        let stays = |other: BranchId| other != branch.id && !self.is_staging(other);
+        let Some(other) = self.branches.load().iter().find(|other| stays(other.id) && other.is_writable()).cloned()
         else {
             return Ok(());
         };
@@ -109,7 +110,7 @@ impl Pool {
         let mut stack = vec![Pinned::root(self)];
         while let Some(dir) = stack.pop() {
             let copies = self.copies(&dir.node).map_err(path_error(&dir.node))?;
-            if copies.iter().all(|copy| copy.id() == branch.id) {
+            if !copies.iter().any(|copy| stays(copy.id())) {
                 let _names = self.rename_lock.read();
                 self.ensure_dir(&dir.node, other.id).map_err(path_error(&dir.node))?;
             }

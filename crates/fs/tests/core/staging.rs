@@ -273,6 +273,27 @@ fn a_directory_with_files_in_it_is_not_covered_by_an_area() {
 }
 
 #[test]
+fn a_directory_that_only_the_staging_area_has_left_is_on_a_branch_in_the_end() {
+    let scene = Scene::new(small_area());
+    // New directories go where new files go: with these rules to the small branch.
+    scene.pool.reload_rules(&crate::bench::rule_set(3)).unwrap();
+    let dir = scene.pool.mkdir(NodeId::ROOT, OsStr::new("dir"), 0o750, Caller::ROOT).unwrap().node;
+    put(&scene.pool, dir, "file", b"x");
+    assert_eq!(scene.holders("dir"), ["tiny", "(staging)"]);
+    scene.pool.unlink(dir, OsStr::new("file")).unwrap();
+    scene.pool.drain("tiny", &mut |_| true).unwrap();
+    assert_eq!(scene.holders("dir"), ["fast", "tiny", "(staging)"], "a copy in the area is none that stays");
+
+    let other = scene.pool.mkdir(NodeId::ROOT, OsStr::new("other"), 0o750, Caller::ROOT).unwrap().node;
+    put(&scene.pool, other, "file", b"x");
+    scene.pool.remove_branch("fast", true).unwrap();
+    assert_eq!(scene.pool.lookup(NodeId::ROOT, OsStr::new("other")).unwrap().meta.perm, 0o750);
+    scene.pool.unlink(other, OsStr::new("file")).unwrap();
+    scene.pool.close_staging();
+    assert!(scene.bench.branch(1).join("other").is_dir());
+}
+
+#[test]
 fn what_no_branch_could_take_is_not_staged() {
     let scene = Scene::new(small_area());
     // Everything but logs goes to the branch of half a megabyte.

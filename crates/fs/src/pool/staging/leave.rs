@@ -238,6 +238,11 @@ impl Pool {
         let Some(staging) = &self.staging else { return };
         staging.open.store(false, Ordering::Relaxed);
         self.empty_staging();
+        // A directory may be on no branch but on one that is gone.
+        if let Err(error) = self.keep_dirs(&staging.branch) {
+            tracing::error!(%error, "directories may be in the staging area only; it stays mounted");
+            return;
+        }
         if self.metrics.get(Metric::StagedLeft) > 0
             && let Err(error) = self.sync_branches()
         {
