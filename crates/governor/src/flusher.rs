@@ -137,7 +137,9 @@ impl Flusher<'_> {
         self.opened.close_all();
         let mut state = self.shared.state.lock();
         state.rest();
-        if !self.shared.is_stopping() {
+        // Who wrote since the last look found nobody to wake.
+        let is_work = state.ledger.dirty().0 > self.shared.gate.background();
+        if !self.shared.is_stopping() && !is_work {
             let patience = if state.ledger.dirty().0 > 0 || state.ledger.record_waiting() > 0 { 1 } else { 60 };
             state.resting = true;
             self.shared.work.wait_for(&mut state, Duration::from_secs(patience));

@@ -22,7 +22,7 @@ use crate::settings::{Limits, Settings};
 use crate::shared::{Shared, Waits};
 use crate::state::State;
 use crate::status::Status;
-use crate::sys::{self, KernelDirty};
+use crate::sys::{self, DiskShare, KernelDirty};
 use crate::thresholds::{Share, Thresholds};
 
 /// Pages that one event tells of at most: 4 GiB.
@@ -64,7 +64,7 @@ impl Governor {
     fn begin(root: OwnedFd, settings: Settings, waits: Waits) -> Result<Arc<Governor>, GovernorError> {
         let limits = settings.limits;
         let ledger = Ledger::new(settings)?;
-        let share = Share::new();
+        let share = Share::new(DiskShare::of(root.as_fd()));
         let (allowance, _) = share.allowance(KernelDirty::read());
         let handle = sys::handle_of(root.as_fd()).and_then(|handle| sys::open_handle(root.as_fd(), &handle));
         let state = State::new(ledger, Geometry::of(root.as_fd()));

@@ -4,6 +4,7 @@ use std::ffi::c_void;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::path::PathBuf;
 
 use linux_raw_sys::general::{__NR_cachestat, cachestat, cachestat_range};
 use linux_raw_sys::ioctl::FS_IOC_FIEMAP;
@@ -190,6 +191,32 @@ impl KernelDirty {
     }
 }
 
+/// How much of its thresholds the kernel lets one disk use.
+#[derive(Debug)]
+pub(crate) struct DiskShare {
+    /// The disk's folder in sysfs.
+    folder: PathBuf,
+}
+
+impl DiskShare {
+    /// That of the disk that `root` lies on.
+    pub(crate) fn of(root: BorrowedFd<'_>) -> DiskShare {
+        let dev = rustix::fs::fstat(root).map_or(0, |stat| stat.st_dev);
+        let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
+        DiskShare { folder: PathBuf::from(format!("/sys/class/bdi/{major}:{minor}")) }
+    }
+
+    /// In millionths, as it is now; all of them where the kernel does not say.
+    pub(crate) fn millionths(&self) -> u64 {
+        const ALL: u64 = 1_000_000;
+        let read = |name: &str| std::fs::read_to_string(self.folder.join(name)).ok()?.trim().parse::<u64>().ok();
+        // Older kernels say it in hundredths only.
+        let share =
+            read("max_ratio_fine").or_else(|| read("max_ratio").map(|percent| percent.saturating_mul(ALL / 100)));
+        share.unwrap_or(ALL).min(ALL)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,6 +229,20 @@ mod tests {
         assert_eq!(KernelDirty::parse("nr_dirty 7\n"), None);
         assert_eq!(KernelDirty::parse("nr_dirty x\nnr_dirty_background_threshold 12\n"), None);
         assert!(KernelDirty::read().is_some(), "this kernel says it");
+    }
+
+    #[test]
+    fn a_disks_share_is_read_in_whatever_the_kernel_offers() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let share = DiskShare { folder: dir.path().to_owned() };
+        let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).expect("is written");
+        assert_eq!(share.millionths(), 1_000_000);
+        write("max_ratio", "7\n");
+        assert_eq!(share.millionths(), 70_000);
+        write("max_ratio_fine", "65432\n");
+        assert_eq!(share.millionths(), 65_432);
+        write("max_ratio_fine", "99999999999\n");
+        assert_eq!(share.millionths(), 1_000_000);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use umbrella_units::{PAGE_BYTES, Pages};
 
 use crate::settings::{LEAST_LIMIT, Limits};
-use crate::sys::KernelDirty;
+use crate::sys::{DiskShare, KernelDirty};
 
 /// Where the kernel does not say what it allows: 64 MiB.
 const UNTOLD: u64 = 1 << 14;
@@ -40,24 +40,28 @@ impl Thresholds {
     }
 }
 
-/// What all others but this governor have dirty is not known; what the process's governors have is.
-fn allowance(kernel: Option<KernelDirty>, ours: Pages, governors: u64) -> Pages {
+/// What all others but this governor have dirty is not known; what the process's governors have is. Of its disk's own share of the threshold
+/// (`millionths` of it), in which others have no part, three quarters are the most.
+fn allowance(kernel: Option<KernelDirty>, ours: Pages, governors: u64, millionths: u64) -> Pages {
     let Some(kernel) = kernel else { return Pages(UNTOLD) };
     let others = kernel.dirty.0.saturating_sub(ours.0);
-    let free = (kernel.background.0 / 4 * 3).saturating_sub(others);
-    Pages(free / governors.max(1))
+    let most = kernel.background.0 / 4 * 3;
+    let disks = u128::from(most) * u128::from(millionths) / 1_000_000;
+    Pages((most.saturating_sub(others) / governors.max(1)).min(disks as u64))
 }
 
 /// A governor's share in what the kernel allows.
 #[derive(Debug)]
 pub(crate) struct Share {
+    disk: DiskShare,
     told: AtomicU64,
 }
 
 impl Share {
-    pub(crate) fn new() -> Share {
+    /// Of a governor of this disk.
+    pub(crate) fn new(disk: DiskShare) -> Share {
         GOVERNORS.fetch_add(1, Ordering::Relaxed);
-        Share { told: AtomicU64::new(0) }
+        Share { disk, told: AtomicU64::new(0) }
     }
 
     /// So much is dirty here.
@@ -69,7 +73,7 @@ impl Share {
     /// What may be dirty here, and whether the kernel has far less dirty than its governors believe.
     pub(crate) fn allowance(&self, kernel: Option<KernelDirty>) -> (Pages, bool) {
         let ours = Pages(DIRTY.load(Ordering::Relaxed));
-        let allowance = allowance(kernel, ours, GOVERNORS.load(Ordering::Relaxed));
+        let allowance = allowance(kernel, ours, GOVERNORS.load(Ordering::Relaxed), self.disk.millionths());
         // The kernel's counters lag by up to some hundred pages a processor.
         let wrong = kernel.is_some_and(|kernel| kernel.dirty.0 + 1024 + ours.0 / 16 < ours.0);
         (allowance, wrong)
@@ -90,7 +94,7 @@ mod tests {
 
     fn left(dirty: u64, background: u64, ours: u64, governors: u64) -> Pages {
         let kernel = KernelDirty { dirty: Pages(dirty), background: Pages(background) };
-        allowance(Some(kernel), Pages(ours), governors)
+        allowance(Some(kernel), Pages(ours), governors, 1_000_000)
     }
 
     #[test]
@@ -99,7 +103,14 @@ mod tests {
         assert_eq!(left(500, 4000, 200, 3), Pages(900));
         assert_eq!(left(9000, 4000, 200, 1), Pages(0));
         assert_eq!(left(100, 4000, 200, 0), Pages(3000), "counters lag");
-        assert_eq!(allowance(None, Pages(200), 1), Pages(UNTOLD));
+        assert_eq!(allowance(None, Pages(200), 1, 0), Pages(UNTOLD));
+    }
+
+    #[test]
+    fn a_disk_that_the_kernel_keeps_short_is_kept_short_here() {
+        let kernel = Some(KernelDirty { dirty: Pages(0), background: Pages(4000) });
+        assert_eq!(allowance(kernel, Pages(0), 1, 100_000), Pages(300));
+        assert_eq!(allowance(kernel, Pages(0), 20, 100_000), Pages(150));
     }
 
     #[test]

@@ -4,25 +4,27 @@
 //! passes through the daemon is told after it was made. What goes past it (passthrough, which a governed branch gives to readers only, and
 //! changes behind the mount's back) is left to the kernel. A branch that may hang is never governed: its calls run elsewhere.
 
+use std::ffi::OsStr;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use rustix::fs::FallocateFlags;
+use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 use umbrella_governor::{FileRef, Governor, PageRange, Settings, Status};
 use umbrella_units::{BranchId, ByteSize, FileId, PAGE_BYTES, PageIndex, Pages};
 
 use super::Pool;
-use crate::at::FileAt;
+use crate::at::{DirAt, FileAt};
 use crate::branch::Branch;
 use crate::control::protocol::WriteBackStatus;
 use crate::error::{Error, OpError, OpResult};
 use crate::handle::HandleId;
 use crate::metrics::Metric;
-use crate::node::Backing;
+use crate::node::{Backing, Node};
 use crate::spec::{WriteBackSpec, resolve};
 
 /// The governors of a pool, by branch.
@@ -114,9 +116,29 @@ impl Pool {
     /// Bytes of a file were written.
     pub(super) fn note_written(&self, file: &FileAt, offset: u64, length: usize) {
         if let Some((governor, id)) = self.governed(file) {
-            use std::os::fd::AsFd;
             governor.wrote(id, FileRef::Open(file.fd.as_fd()), PageRange::of_bytes(offset, length as u64));
         }
+    }
+
+    /// A file came to a branch, and is not synced there: all of it is dirty.
+    pub(super) fn note_arrived(&self, dir: &DirAt, name: &OsStr, size: ByteSize) {
+        if !self.is_governed(dir.id()) {
+            return;
+        }
+        // What was taken away since has nothing to tell.
+        if let Ok(file) = dir.open(name, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOATIME) {
+            self.note_written(&file, 0, size.0 as usize);
+        }
+    }
+
+    /// Waits until the branch that a file came to has room for more dirty pages, if it is governed. Not under locks.
+    pub(super) fn await_room(&self, node: &Node) {
+        let branch = node.file().map(|file| file.state.read().backing.branch);
+        let Some(governor) = branch.and_then(|branch| self.governors.of(branch)) else { return };
+        let (go, gone) = std::sync::mpsc::channel();
+        governor.when_room(Pages(1), Box::new(move || drop(go)));
+        // Ends when `go` is dropped: nobody sends.
+        let _: Result<(), _> = gone.recv();
     }
 
     /// Bytes of a file were read.

@@ -264,6 +264,7 @@ impl Pool {
         }
         done?;
         if matches!(cause, Cause::Staged(_)) {
+            self.note_arrived(&first.to, &first.name, copied.bytes);
             for leg in &places {
                 leg.lift_times();
             }

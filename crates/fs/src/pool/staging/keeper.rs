@@ -96,7 +96,10 @@ impl Pool {
                     return;
                 }
                 match self.leave_staging(&node, durability) {
-                    Ok(()) => left = true,
+                    Ok(()) => {
+                        left = true;
+                        self.await_room(&node);
+                    }
                     Err(_) => staging.postpone(&node),
                 }
             }
