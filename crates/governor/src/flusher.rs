@@ -164,8 +164,17 @@ impl Flusher<'_> {
         while self.sent.len() >= MOST_RUNS || self.sent_pages >= MOST_PAGES {
             self.wait_oldest();
         }
-        let started = self.open(run.file).and_then(|fd| sys::start_write(fd.as_fd(), run.range).map(|()| fd));
-        match started {
+        let fd = match self.open(run.file) {
+            Ok(fd) => fd,
+            Err(error) => {
+                // No write-back failed: somebody has a lease on the file, or there are too many open. The kernel will write it.
+                if error.raw_os_error() == Some(libc::ESTALE) {
+                    self.failed(run.file, &error);
+                }
+                return self.settle(run);
+            }
+        };
+        match sys::start_write(fd.as_fd(), run.range).map(|()| fd) {
             Ok(fd) => {
                 self.sent_pages += run.range.pages.0;
                 self.sent.push_back(Sent { run, fd });
