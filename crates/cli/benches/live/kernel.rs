@@ -16,10 +16,12 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use nix::mount::MsFlags;
 use rustix::fs::FlockOperation;
 use umbrella_units::ByteSize;
 
 const VM: &str = "/proc/sys/vm";
+const DEBUG: &str = "/sys/kernel/debug";
 /// One benchmark at a time: a second one would take the settings of the first for those of the machine.
 const LOCK: &str = "/run/lock/umbrella-bench-live";
 /// How often it is looked how much is dirty.
@@ -166,6 +168,14 @@ fn setting(name: &str) -> Result<String> {
     Ok(text.trim().to_owned())
 }
 
+/// Mounts debugfs, where it is not, for this process and its children: it tells what is dirty of a device.
+pub(crate) fn show_devices() {
+    if !Path::new(DEBUG).join("bdi").exists() {
+        // Without it, what is dirty of the whole machine is told.
+        let _ = nix::mount::mount(Some("debugfs"), DEBUG, Some("debugfs"), MsFlags::empty(), None::<&str>);
+    }
+}
+
 /// Looks again and again how much is dirty or on its way to a disk: of the devices where debugfs tells, else of this whole machine.
 pub(crate) struct DirtyWatch {
     stop: Arc<AtomicBool>,
@@ -208,7 +218,7 @@ impl Drop for DirtyWatch {
 fn dirty_of(device: &Path) -> PathBuf {
     let number = Path::new("/sys/block").join(device.file_name().unwrap_or_default()).join("dev");
     let number = fs::read_to_string(number).unwrap_or_default();
-    Path::new("/sys/kernel/debug/bdi").join(number.trim()).join("stats")
+    Path::new(DEBUG).join("bdi").join(number.trim()).join("stats")
 }
 
 fn dirty_kib(file: &Path) -> Option<u64> {
