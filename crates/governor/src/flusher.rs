@@ -15,8 +15,9 @@
 //! [`Shared::take_error`] does.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use umbrella_policy::writeback::DirtyPage;
@@ -24,7 +25,7 @@ use umbrella_units::{FileId, PageIndex, Pages};
 
 use crate::file::PageRange;
 use crate::files::Opened;
-use crate::shared::Shared;
+use crate::shared::{Shared, Waits};
 use crate::sys;
 
 /// Pages chosen at once.
@@ -38,6 +39,10 @@ const LOOK: Duration = Duration::from_secs(1);
 const FILES_A_LOOK: usize = 64;
 /// Ranges compared each time, when the kernel has less dirty than is believed.
 const RANGES_A_LOOK: usize = 4096;
+
+/// How often, and how long, a run is looked after whose arrival nobody tells.
+const LOOK_AGAIN: Duration = Duration::from_micros(500);
+const MOST_WAIT: Duration = Duration::from_secs(10);
 
 /// Adjacent pages of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,6 +113,9 @@ pub(crate) fn run(shared: &Shared) {
 impl Flusher<'_> {
     /// Chooses what goes next; false when that is nothing.
     fn choose(&mut self, chosen: &mut Vec<DirtyPage>) -> bool {
+        if self.shared.paused.load(Ordering::Acquire) {
+            return false;
+        }
         let background = self.shared.gate.background();
         let now = self.shared.now();
         let mut state = self.shared.state.lock();
@@ -131,7 +139,9 @@ impl Flusher<'_> {
         state.rest();
         if !self.shared.is_stopping() {
             let patience = if state.ledger.dirty().0 > 0 || state.ledger.record_waiting() > 0 { 1 } else { 60 };
+            state.resting = true;
             self.shared.work.wait_for(&mut state, Duration::from_secs(patience));
+            state.resting = false;
         }
     }
 
@@ -174,11 +184,29 @@ impl Flusher<'_> {
     fn wait_oldest(&mut self) {
         let Some(Sent { run, fd }) = self.sent.pop_front() else { return };
         self.sent_pages -= run.range.pages.0;
-        if let Err(error) = sys::wait_written(fd.as_fd(), run.range) {
+        let waited = match self.shared.waits {
+            Waits::Reporting => sys::wait_written(fd.as_fd(), run.range),
+            Waits::Silent => {
+                self.wait_silently(fd.as_fd(), run.range);
+                Ok(())
+            }
+        };
+        if let Err(error) = waited {
             self.failed(run.file, &error);
         }
         self.settle(run);
         self.shared.gate.progress(run.range.pages);
+    }
+
+    /// Looks now and then, for a while; a kernel that cannot say is not asked again.
+    fn wait_silently(&self, fd: BorrowedFd<'_>, range: PageRange) {
+        let begun = Instant::now();
+        while sys::pages_on_their_way(fd, range).is_ok_and(|pages| pages.0 > 0)
+            && begun.elapsed() < MOST_WAIT
+            && !self.shared.is_stopping()
+        {
+            std::thread::sleep(LOOK_AGAIN);
+        }
     }
 
     /// The run counts no longer.

@@ -19,7 +19,7 @@ use crate::geometry::Geometry;
 use crate::journal::Journal;
 use crate::ledger::Ledger;
 use crate::settings::{Limits, Settings};
-use crate::shared::Shared;
+use crate::shared::{Shared, Waits};
 use crate::state::State;
 use crate::status::Status;
 use crate::sys::{self, KernelDirty};
@@ -52,6 +52,16 @@ impl std::fmt::Debug for Governor {
 impl Governor {
     /// Starts to govern the file system that `root` lies on; `root` must be open for reading.
     pub fn start(root: OwnedFd, settings: Settings) -> Result<Arc<Governor>, GovernorError> {
+        Governor::begin(root, settings, Waits::Reporting)
+    }
+
+    /// Starts to govern a file system that others write to. Errors of a write-back stay for those who sync their files: they are not seen here, and
+    /// [`Governor::take_error`] knows none.
+    pub fn start_for_others(root: OwnedFd, settings: Settings) -> Result<Arc<Governor>, GovernorError> {
+        Governor::begin(root, settings, Waits::Silent)
+    }
+
+    fn begin(root: OwnedFd, settings: Settings, waits: Waits) -> Result<Arc<Governor>, GovernorError> {
         let limits = settings.limits;
         let ledger = Ledger::new(settings)?;
         let share = Share::new();
@@ -59,6 +69,7 @@ impl Governor {
         let handle = sys::handle_of(root.as_fd()).and_then(|handle| sys::open_handle(root.as_fd(), &handle));
         let state = State::new(ledger, Geometry::of(root.as_fd()));
         let shared = Arc::new(Shared {
+            waits,
             has_handles: handle.is_ok(),
             root,
             started: Instant::now(),
@@ -69,6 +80,7 @@ impl Governor {
             share,
             suspicious: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
+            paused: AtomicBool::new(false),
         });
         let governor = Arc::new(Governor { shared, threads: Mutex::default() });
         governor.spawn("wb-flush", crate::flusher::run)?;
@@ -177,7 +189,6 @@ impl Governor {
     /// The last name of a file is gone and nobody has it open, or it was moved to another file system.
     pub fn deleted(&self, file: FileId) {
         self.change(|state| state.deleted(self.shared.now(), file));
-        self.shared.work.notify_one();
     }
 
     /// What was written up to now. To be taken before a sync begins, so that what is written meanwhile is not taken for synced.
@@ -204,6 +215,18 @@ impl Governor {
     /// Lets a writer of so many pages go on: at once, or later from another thread, when there is room for more. Never blocks.
     pub fn when_room(&self, wrote: Pages, go: Box<dyn FnOnce() + Send>) {
         self.shared.gate.pass(wrote, go);
+    }
+
+    /// Chooses nothing until [`Governor::resume`]: the kernel writes back now, and two would be in each other's way.
+    pub fn pause(&self) {
+        self.shared.paused.store(true, Ordering::Release);
+    }
+
+    /// Goes on.
+    pub fn resume(&self) {
+        if self.shared.paused.swap(false, Ordering::AcqRel) {
+            self.shared.work.notify_one();
+        }
     }
 
     /// Changes the policy. What is dirty stays known; a record ends.

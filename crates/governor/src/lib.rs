@@ -8,8 +8,10 @@
 //! - `files`, `place`, `geometry`: files, where their pages lie, where they will probably come to lie
 //! - `recency`: which pages the page cache counts as recently used
 //! - `flusher`: the thread that writes back; `gate`, `thresholds`: who waits, and from when on
+//! - [`bpf`]: dirty pages of a file system that nobody here writes to
 //! - `sys`: system calls
 
+pub mod bpf;
 mod error;
 mod file;
 mod files;

@@ -14,9 +14,20 @@ use crate::state::State;
 use crate::sys::KernelDirty;
 use crate::thresholds::{Share, Thresholds};
 
+/// How the flusher learns that a run has arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// The kernel tells it, with the error of a write-back, which it then takes for told: for files whose errors
+    /// [`Shared::take_error`] hands on.
+    Reporting,
+    /// The page cache is looked at, and errors stay for those whose files they are.
+    Silent,
+}
+
 /// See the module. Locks in this order: journal, state, gate.
 pub(crate) struct Shared {
     pub(crate) root: OwnedFd,
+    pub(crate) waits: Waits,
     /// Whether files can be opened by handle.
     pub(crate) has_handles: bool,
     pub(crate) started: Instant,
@@ -29,6 +40,8 @@ pub(crate) struct Shared {
     /// The kernel has less dirty than is believed.
     pub(crate) suspicious: AtomicBool,
     pub(crate) stopping: AtomicBool,
+    /// Nothing is chosen for now.
+    pub(crate) paused: AtomicBool,
 }
 
 impl Shared {

@@ -32,6 +32,8 @@ pub(crate) struct State {
     pub(crate) tally: Tally,
     /// Files whose descriptors are to be closed.
     pub(crate) gone: Vec<FileId>,
+    /// The flusher has nothing to do, and no descriptor open.
+    pub(crate) resting: bool,
 }
 
 impl State {
@@ -44,6 +46,7 @@ impl State {
             turn: Turn::default(),
             tally: Tally::default(),
             gone: Vec::new(),
+            resting: false,
         }
     }
 
@@ -144,7 +147,9 @@ impl State {
         self.drop_from(now, file, PageIndex(0));
         self.ledger.on(now, Event::Delete { file });
         self.files.remove(file);
-        self.gone.push(file);
+        if !self.resting {
+            self.gone.push(file);
+        }
     }
 
     /// All of the file is on disk, unless it was written again since `turn`.
@@ -202,3 +207,6 @@ fn tell(ledger: &mut Ledger, now: Nanos, event: Event) {
         ledger.on(now, event);
     }
 }
+
+#[cfg(test)]
+mod tests;

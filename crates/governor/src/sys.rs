@@ -93,6 +93,15 @@ fn bytes(range: PageRange) -> io::Result<(i64, i64)> {
 
 /// How many pages of the range are dirty in the page cache.
 pub(crate) fn dirty_pages(file: BorrowedFd<'_>, range: PageRange) -> io::Result<Pages> {
+    cache(file, range).map(|found| Pages(found.nr_dirty))
+}
+
+/// How many pages of the range are on their way to disk.
+pub(crate) fn pages_on_their_way(file: BorrowedFd<'_>, range: PageRange) -> io::Result<Pages> {
+    cache(file, range).map(|found| Pages(found.nr_writeback))
+}
+
+fn cache(file: BorrowedFd<'_>, range: PageRange) -> io::Result<cachestat> {
     let (offset, length) = bytes(range)?;
     let asked = cachestat_range { off: offset.cast_unsigned(), len: length.cast_unsigned() };
     let mut found = MaybeUninit::<cachestat>::zeroed();
@@ -101,7 +110,7 @@ pub(crate) fn dirty_pages(file: BorrowedFd<'_>, range: PageRange) -> io::Result<
         libc::syscall(i64::from(__NR_cachestat), file.as_raw_fd(), &raw const asked, found.as_mut_ptr(), 0)
     })?;
     // SAFETY: made of numbers, all set.
-    Ok(Pages(unsafe { found.assume_init() }.nr_dirty))
+    Ok(unsafe { found.assume_init() })
 }
 
 /// Adjacent pages of a file in adjacent blocks.

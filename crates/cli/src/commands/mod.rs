@@ -6,6 +6,7 @@ mod completions;
 mod disk;
 mod enforce;
 mod explain;
+mod governor;
 mod lab;
 mod mount;
 mod rules;
@@ -36,6 +37,7 @@ pub(crate) enum Command {
     Rules(rules::RulesArgs),
     WriteBack(write_back::WriteBackArgs),
     Disk(disk::DiskArgs),
+    Governor(governor::GovernorArgs),
     Lab(lab::LabArgs),
     Completions(completions::CompletionsArgs),
 }
@@ -55,6 +57,7 @@ impl Command {
             Command::Rules(args) => args.run(),
             Command::WriteBack(args) => args.run(),
             Command::Disk(args) => args.run(verbose),
+            Command::Governor(args) => args.run(),
             Command::Lab(args) => args.run(),
             Command::Completions(args) => args.run(),
         }

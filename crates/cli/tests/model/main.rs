@@ -81,10 +81,13 @@ fn check(twins: &mut Twins, what: &str, mut operations: Vec<Operation>) {
     panic!("{what}:\n{}\n{again}", list.join("\n"));
 }
 
-fn random_sequences(data: &str, first_seed: u64) {
-    let seconds = number_from_env("UMBRELLA_MODEL_SECONDS", 60) / 2;
+/// New files wait for a moment, if they are not large.
+const STAGED: &str = "[staging]\nmax_age = \"20ms\"\nmax_file = \"48KiB\"";
+
+fn random_sequences(data: &str, top: &str, first_seed: u64) {
+    let seconds = number_from_env("UMBRELLA_MODEL_SECONDS", 40) / 2;
     let first_seed = number_from_env("UMBRELLA_MODEL_SEED", first_seed);
-    let mut twins = Twins::new(data, Duration::from_secs(seconds + 240));
+    let mut twins = Twins::new(data, top, Duration::from_secs(seconds + 240));
     let start = Instant::now();
     let mut seed = first_seed;
     while start.elapsed() < Duration::from_secs(seconds) || seed == first_seed {
@@ -104,10 +107,25 @@ fn random_sequences(data: &str, first_seed: u64) {
 
 #[test]
 fn a_pool_and_a_plain_directory_cannot_be_told_apart() {
-    random_sequences("passthrough = false", 1);
+    random_sequences("passthrough = false", "", 1);
+}
+
+#[test]
+fn a_pool_with_governed_write_back_and_a_plain_directory_cannot_be_told_apart() {
+    random_sequences(&support::governed(), "", 2_000_000);
 }
 
 #[test]
 fn a_pool_with_passthrough_and_a_plain_directory_cannot_be_told_apart() {
-    random_sequences("passthrough = true", 1_000_000);
+    random_sequences("passthrough = true", "", 1_000_000);
+}
+
+#[test]
+fn a_pool_that_stages_new_files_and_a_plain_directory_cannot_be_told_apart() {
+    random_sequences("passthrough = true", STAGED, 3_000_000);
+}
+
+#[test]
+fn a_pool_that_stages_new_files_with_governed_write_back_and_a_plain_directory_cannot_be_told_apart() {
+    random_sequences(&support::governed(), STAGED, 4_000_000);
 }

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use crate::check;
 use crate::operation::{Flags, How, Operation, Who};
 use crate::world::Twins;
+use crate::{STAGED, check};
 
 fn holds(what: &str, operations: &[Operation]) {
-    for data in ["passthrough = false", "passthrough = true"] {
-        check(&mut Twins::new(data, Duration::from_secs(120)), what, operations.to_vec());
+    for (data, top) in [("passthrough = false", ""), ("passthrough = true", ""), ("passthrough = true", STAGED)] {
+        check(&mut Twins::new(data, top, Duration::from_secs(120)), what, operations.to_vec());
     }
 }
 

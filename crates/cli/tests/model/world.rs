@@ -233,7 +233,8 @@ pub(crate) struct Twins {
 }
 
 impl Twins {
-    pub(crate) fn new(data: &str, limit: Duration) -> Self {
+    /// `data`: keys of the branches; `top`: of the pool.
+    pub(crate) fn new(data: &str, top: &str, limit: Duration) -> Self {
         let branches = [Disk::tmpfs(192 * KIB), Disk::ext4(64 * MIB), Disk::ext4(64 * MIB)];
         let pool = Pool::builder()
             .branch_with("tiny", branches[0].path(), data)
@@ -245,6 +246,7 @@ impl Twins {
                  [[rule]]\nname = \"large\"\nwhen = { size = \">= 32KiB\" }\nto = [\"b\", \"rest\"]\n\
                  [[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\"] }]\n",
             )
+            .keys(top)
             .limit(limit)
             .mount();
         let twins = Self { pool, plain: Disk::ext4(64 * MIB), branches, moved: 0 };

@@ -1,4 +1,4 @@
-//! What the pool does with files and branches: placement, relocation, overflow, the enforcer, branches that come and go,
+//! What the pool does with files and branches: placement, relocation, overflow, the enforcer, branches that come and go, staging,
 //! and the binary itself.
 #![allow(
     clippy::large_stack_arrays,
@@ -14,6 +14,7 @@ mod failures;
 mod overflow;
 mod placement;
 mod scenarios;
+mod staging;
 #[path = "../support/mod.rs"]
 mod support;
 

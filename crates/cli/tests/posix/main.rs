@@ -46,23 +46,28 @@ enum Data {
     Mediated,
     /// As passthrough, and new files wait in memory for a moment.
     Staged,
+    /// Through the daemon, which decides the order of write-back.
+    Governed,
+    /// Both.
+    Both,
 }
 
 impl Data {
     const ALL: [Self; 3] = [Self::Passthrough, Self::Mediated, Self::Staged];
 
-    fn keys(self) -> &'static str {
+    fn keys(self) -> String {
         match self {
-            Self::Passthrough | Self::Staged => "passthrough = true\nheadroom = 0",
-            Self::Mediated => "passthrough = false",
+            Self::Passthrough | Self::Staged => "passthrough = true\nheadroom = 0".to_owned(),
+            Self::Mediated => "passthrough = false".to_owned(),
+            Self::Governed | Self::Both => support::governed(),
         }
     }
 
     /// Keys of the pool.
     fn top(self) -> &'static str {
         match self {
-            Self::Passthrough | Self::Mediated => "",
-            Self::Staged => "[staging]\nmax_age = \"30 ms\"",
+            Self::Passthrough | Self::Mediated | Self::Governed => "",
+            Self::Staged | Self::Both => "[staging]\nmax_age = \"30 ms\"",
         }
     }
 }
@@ -71,8 +76,8 @@ impl Two {
     fn new(data: Data) -> Self {
         let disks = [Disk::ext4(64 * MIB), Disk::ext4(64 * MIB)];
         let pool = Pool::builder()
-            .branch_with("a", disks[0].path(), data.keys())
-            .branch_with("b", disks[1].path(), data.keys())
+            .branch_with("a", disks[0].path(), &data.keys())
+            .branch_with("b", disks[1].path(), &data.keys())
             .default(&["a"])
             .rules(B_BY_NAME)
             .keys(data.top())

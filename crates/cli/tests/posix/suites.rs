@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::support::disk::Disk;
 use crate::support::pool::Pool;
 use crate::support::tools::tool;
-use crate::support::{KIB, MIB, number_from_env, temp_dir};
+use crate::support::{KIB, MIB, governed, number_from_env, temp_dir};
 use crate::{Data, Two};
 
 /// What one run of `pjdfstest` said.
@@ -76,6 +76,11 @@ fn pjdfstest_passes_with_passthrough() {
 #[test]
 fn pjdfstest_passes_without_passthrough() {
     pjdfstest_passes_as_on_plain_ext4(Data::Mediated);
+}
+
+#[test]
+fn pjdfstest_passes_with_governed_write_back() {
+    pjdfstest_passes_as_on_plain_ext4(Data::Governed);
 }
 
 /// Every operation that fsx knows, so that none is left out; closes are rarer because each may move the file.
@@ -184,11 +189,25 @@ fn pjdfstest_passes_with_new_files_staged() {
 }
 
 #[test]
+fn pjdfstest_passes_with_new_files_staged_and_governed_write_back() {
+    pjdfstest_passes_as_on_plain_ext4(Data::Both);
+}
+
+#[test]
 fn fsx_passes_where_the_file_leaves_staging_under_it() {
+    fsx_over_staging("passthrough = false");
+}
+
+#[test]
+fn fsx_passes_where_the_file_leaves_staging_under_it_with_governed_write_back() {
+    fsx_over_staging(&governed());
+}
+
+fn fsx_over_staging(keys: &str) {
     let disks = [Disk::ext4(64 * MIB), Disk::ext4(64 * MIB)];
     let pool = Pool::builder()
-        .branch_with("small", disks[0].path(), "passthrough = false")
-        .branch_with("large", disks[1].path(), "passthrough = false")
+        .branch_with("small", disks[0].path(), keys)
+        .branch_with("large", disks[1].path(), keys)
         .rules("[[rule]]\nname = \"large files\"\nwhen = { size = \">= 128KiB\" }\nto = [\"large\"]\n")
         .keys("[staging]\nmax_file = \"160 KiB\"\nmax_age = \"20 ms\"")
         .limit(fsx_limit())
@@ -201,6 +220,11 @@ fn fsx_passes_where_the_file_leaves_staging_under_it() {
     }
     let left = pool.status().metrics["umbrella_staging_left_count"];
     assert!(left >= seeds / 2, "{left} of {seeds} files left staging while fsx ran");
+}
+
+#[test]
+fn fsx_passes_where_a_size_rule_moves_the_file_at_close_with_governed_write_back() {
+    fsx_over_a_size_rule(&governed(), MappedReads::None);
 }
 
 #[test]

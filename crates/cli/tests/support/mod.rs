@@ -4,6 +4,7 @@
 //! missing; they never skip. Environment:
 //! - `UMBRELLA_TEST_DIR`: where images and mounts are made (default: the system's folder for temporary files);
 //! - `UMBRELLA_TEST_STAND_IN`: `plain` or `mergerfs` mounts that instead of a pool, to check the tests themselves;
+//! - `UMBRELLA_TEST_POLICY`: the write-back policy of the suites that run with one (default: `zone_segment:alpha=4`);
 //! - `UMBRELLA_TEST_KEEP_LOG`: print the daemon's log also when a test passes.
 #![allow(dead_code, unreachable_pub, reason = "shared by several test binaries, each of which uses a part")]
 #![allow(clippy::unnecessary_debug_formatting, reason = "quoted paths are what TOML reads")]
@@ -28,6 +29,12 @@ use tempfile::TempDir;
 
 pub const KIB: u64 = 1 << 10;
 pub const MIB: u64 = 1 << 20;
+
+/// Keys of a branch whose write-back is governed, with little room, so that much happens. `UMBRELLA_TEST_POLICY` names another policy.
+pub fn governed() -> String {
+    let policy = std::env::var("UMBRELLA_TEST_POLICY").unwrap_or_else(|_| "zone_segment:alpha=4".to_owned());
+    format!("write_back = {policy:?}\nwrite_back_limit = \"1MiB\"")
+}
 
 /// Fails the test with a sentence that says what is missing.
 pub fn require_root_and_fuse() {

@@ -537,7 +537,17 @@ impl Drop for Pool {
         }
         self.guard.store(0, Ordering::SeqCst);
         unmount(&self.mount_point());
+        // A daemon that was killed leaves its staging area.
+        for area in mounts_below(self.dir()) {
+            let _ = Command::new("umount").arg("-q").arg("-l").arg(area).output();
+        }
     }
+}
+
+fn mounts_below(dir: &Path) -> Vec<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let points = mounts.lines().filter_map(|line| line.split(' ').nth(4)).map(PathBuf::from);
+    points.filter(|point| point.starts_with(dir)).collect()
 }
 
 /// What a command printed, both streams.

@@ -71,6 +71,10 @@ impl Change {
     }
 }
 
+/// Bytes of an extended attribute of a file in the staging area at most, and of all their names: every file system keeps so much.
+const STAGED_VALUE: usize = 256;
+const STAGED_NAMES: usize = 32;
+
 impl Pool {
     /// Changes attributes.
     pub fn setattr(&self, node: NodeId, change: &Change) -> OpResult<Attr> {
@@ -194,10 +198,19 @@ impl Pool {
     /// Sets an extended attribute.
     pub fn setxattr(&self, node: NodeId, name: &OsStr, value: &[u8], flags: XattrFlags) -> OpResult<()> {
         let set = || self.change_node(node, |file| file.set_xattr(name, value, flags));
+        let file = self.node(node)?;
+        if self.staging_of(&file).is_none() {
+            return set();
+        }
+        // A branch may not keep what memory does: more than a little is for it to judge.
+        if value.len() > STAGED_VALUE || self.listxattr(node)?.len() > STAGED_NAMES {
+            self.leave_now(&file)?;
+            return set();
+        }
         match set() {
-            // What memory cannot keep of a file its branch may.
-            Err(OpError::Sys(Errno::OPNOTSUPP | Errno::NOSPC)) if self.staging_of(&*self.node(node)?).is_some() => {
-                self.leave_now(&self.node(node)?)?;
+            // And the other way round.
+            Err(OpError::Sys(Errno::OPNOTSUPP | Errno::NOSPC)) => {
+                self.leave_now(&file)?;
                 set()
             }
             done => done,

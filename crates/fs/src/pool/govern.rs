@@ -23,7 +23,7 @@ use crate::error::{Error, OpError, OpResult};
 use crate::handle::HandleId;
 use crate::metrics::Metric;
 use crate::node::Backing;
-use crate::spec::WriteBackSpec;
+use crate::spec::{WriteBackSpec, resolve};
 
 /// The governors of a pool, by branch.
 #[derive(Default)]
@@ -247,6 +247,11 @@ impl Pool {
                     .to_owned(),
             )
         })?;
+        // As it is written first: in the mount, looking for links would ask this daemon.
+        let mount = &self.spec.mount;
+        if file.is_some_and(|file| file.starts_with(mount) || resolve(file).starts_with(mount)) {
+            return Err(failed("a record inside the pool would record itself (name a file elsewhere)".to_owned()));
+        }
         let done = match file {
             Some(file) => governor.record_to(file, most),
             None => governor.end_record(),

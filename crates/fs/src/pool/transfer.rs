@@ -267,12 +267,13 @@ impl Pool {
             for leg in &places {
                 leg.lift_times();
             }
+            branch.invalidate_space();
         } else {
             self.count(Metric::Relocations);
             self.metrics.add(Metric::RelocationBytes, copied.bytes.0);
+            first.from.branch.note_moved_out();
+            branch.note_moved_in();
         }
-        first.from.branch.note_moved_out();
-        branch.note_moved_in();
         self.unwarn(&format!("move {}", show(node)));
         if let Some(kernel) = self.kernel.get() {
             kernel.drop_attributes(node.id);

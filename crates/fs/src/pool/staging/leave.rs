@@ -10,8 +10,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use smallvec::{SmallVec, smallvec};
-use umbrella_policy::placement::Choice;
 use umbrella_policy::placement::spec::FileKind;
+use umbrella_policy::placement::{Choice, FileFacts, Stage};
 use umbrella_units::{BranchId, ByteSize};
 
 use super::Staging;
@@ -90,9 +90,8 @@ impl Pool {
         let mut full: SmallVec<[BranchId; 4]> = smallvec![staging.branch.id];
         let mut failure = None;
         loop {
-            let Some(target) = self.place_staged(&path, &meta, &full) else {
-                return Err(failure.unwrap_or(NotMoved::NoRoom));
-            };
+            let target = self.place_staged(&path, &meta, &full).or_else(|| self.place_as_new(&path, &meta, &full));
+            let Some(target) = target else { return Err(failure.unwrap_or(NotMoved::NoRoom)) };
             match self.transfer(node, target, cause, None) {
                 Ok(_) => return Ok(()),
                 Err(why @ (NotMoved::Busy(_) | NotMoved::Mapped | NotMoved::Op(OpError::Stale))) => return Err(why),
@@ -122,6 +121,12 @@ impl Pool {
             }
         }
         self.place_next(path, meta, full, ByteSize(meta.blocks * 512))
+    }
+
+    /// Where it would have been created: what rules on size and the like want may not be able to keep it.
+    fn place_as_new(&self, path: &[u8], meta: &Meta, full: &[BranchId]) -> Option<BranchId> {
+        let facts = FileFacts { stage: Stage::New, ..settled_facts(path, meta) };
+        self.rules.load().rules.next_choice(&facts, &self.views(), full, ByteSize(meta.blocks * 512))
     }
 
     /// Takes a file out of the staging area in the foreground.

@@ -193,6 +193,12 @@ impl Pool {
         let home = self.branch(self.place_new(new, &[])?)?;
         let space = home.view();
         let spare = space.free.0.saturating_sub(space.keep_free.0);
+        let able = home.abilities();
+        // It keeps whatever memory keeps, so that nothing is promised that it would have refused.
+        let keeps_all = able.ownership && able.hard_links && able.xattr && able.acl && able.holes && able.nanoseconds;
+        if !keeps_all {
+            return Ok(None);
+        }
         if !staging.has_room() || spare < staging.used().0.saturating_add(staging.spec.max_file.0.saturating_mul(2)) {
             return Ok(None);
         }

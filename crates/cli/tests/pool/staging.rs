@@ -1,0 +1,219 @@
+//! New files that wait in memory, on a real mount.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+
+use crate::support::disk::Disk;
+use crate::support::foreign::Encrypted;
+use crate::support::pool::{Pool, text};
+use crate::support::{MIB, eventually};
+use crate::{LARGE_FILES, On, disks, names};
+
+/// Nothing leaves by its age while a test runs.
+const LONG: &str = "[staging]\nmax_age = \"1h\"\nmax_file = \"256 KiB\"\n";
+/// Files leave soon.
+const SHORT: &str = "[staging]\nmax_age = \"300ms\"\n";
+
+fn staged(keys: &str) -> On<2> {
+    let (disks, builder) = disks(["small", "large"]);
+    On { pool: builder.rules(LARGE_FILES).keys(keys).mount(), disks }
+}
+
+fn nowhere(pool: &Pool, path: &str) -> bool {
+    ["small", "large"].iter().all(|branch| !pool.on(branch, path).exists())
+}
+
+#[test]
+fn a_new_file_waits_and_goes_where_its_size_belongs() {
+    let pool = staged(SHORT);
+    fs::create_dir(pool.join("dir")).unwrap();
+    fs::write(pool.join("dir/little"), "little").unwrap();
+    fs::write(pool.join("dir/big"), vec![b'x'; 100 << 10]).unwrap();
+    let before = fs::metadata(pool.join("dir/big")).unwrap();
+    eventually("it leaves for the branch of large files", || pool.on("large", "dir/big").exists());
+    eventually("it leaves for the branch of small files", || pool.on("small", "dir/little").exists());
+    let after = fs::metadata(pool.join("dir/big")).unwrap();
+    let seen = |meta: &fs::Metadata| (meta.ino(), meta.size(), meta.mode(), meta.mtime(), meta.mtime_nsec());
+    assert_eq!(seen(&after), seen(&before));
+    assert_eq!(names(&pool.join("dir")), ["big", "little"]);
+    assert_eq!(pool.moves(), 0, "neither was on another branch before");
+    assert_eq!(pool.metric("umbrella_staging_left_count"), 2);
+}
+
+#[test]
+fn a_file_that_is_deleted_young_never_reaches_a_branch() {
+    let pool = staged(LONG);
+    for number in 0..50 {
+        fs::write(pool.join("young"), format!("{number}")).unwrap();
+        fs::remove_file(pool.join("young")).unwrap();
+    }
+    assert_eq!(pool.metric("umbrella_staging_deleted_count"), 50);
+    assert_eq!(pool.metric("umbrella_staging_left_count"), 0);
+    assert_eq!(pool.status().staging.unwrap().files, 0);
+}
+
+#[test]
+fn what_a_program_syncs_is_on_a_branch_when_it_goes_on() {
+    let pool = staged(LONG);
+    let file = fs::File::create(pool.join("synced")).unwrap();
+    (&file).write_all(b"safe").unwrap();
+    assert!(nowhere(&pool, "synced"));
+    file.sync_data().unwrap();
+    assert_eq!(fs::read(pool.on("small", "synced")).unwrap(), b"safe");
+
+    let mut options = OpenOptions::new();
+    options.create_new(true).write(true).custom_flags(libc::O_DSYNC);
+    options.open(pool.join("direct")).unwrap().write_all(b"safe too").unwrap();
+    assert_eq!(fs::read(pool.on("small", "direct")).unwrap(), b"safe too");
+
+    fs::write(pool.join("by command"), "all of it").unwrap();
+    assert!(nowhere(&pool, "by command"));
+    let said = pool.json(["sync"]);
+    assert_eq!(said[0]["synced"], true);
+    assert_eq!(fs::read(pool.on("small", "by command")).unwrap(), b"all of it");
+}
+
+#[test]
+fn programs_that_have_a_file_open_or_mapped_go_on_while_it_leaves() {
+    let pool = staged(SHORT);
+    let mut file = OpenOptions::new().create_new(true).append(true).read(true).open(pool.join("log")).unwrap();
+    let mut expected = Vec::new();
+    let mut left = false;
+    for line in 0..2000 {
+        let text = format!("line {line}\n");
+        file.write_all(text.as_bytes()).unwrap();
+        expected.extend_from_slice(text.as_bytes());
+        left |= pool.on("small", "log").exists();
+        std::thread::sleep(std::time::Duration::from_micros(300));
+    }
+    assert!(left, "it left while it was written");
+    assert_eq!(fs::read(pool.join("log")).unwrap(), expected);
+    assert_eq!(fs::read(pool.on("small", "log")).unwrap(), expected);
+}
+
+#[test]
+fn after_a_kill_staged_files_are_there_and_leave() {
+    let mut pool = staged(LONG);
+    fs::create_dir(pool.join("dir")).unwrap();
+    fs::write(pool.join("dir/file"), "survives").unwrap();
+    let number = fs::metadata(pool.join("dir/file")).unwrap().ino();
+    pool.pool.kill_9();
+    assert!(nowhere(&pool, "dir/file"));
+    pool.pool.start();
+    assert_eq!(fs::read(pool.join("dir/file")).unwrap(), b"survives");
+    eventually("it leaves at once", || pool.on("small", "dir/file").exists());
+    assert_eq!(fs::read(pool.join("dir/file")).unwrap(), b"survives");
+    assert_eq!(fs::metadata(pool.join("dir/file")).unwrap().ino(), number);
+}
+
+#[test]
+fn an_unmount_leaves_nothing_in_memory() {
+    let mut pool = staged(LONG);
+    fs::create_dir_all(pool.join("a/b/c")).unwrap();
+    for number in 0..200 {
+        fs::write(pool.join(format!("a/b/c/{number}")), format!("{number}")).unwrap();
+    }
+    let changed = fs::metadata(pool.join("a/b/c")).unwrap().mtime();
+    pool.pool.stop();
+    assert_eq!(names(&pool.on("small", "a/b/c")).len(), 200);
+    assert_eq!(fs::metadata(pool.on("small", "a/b/c")).unwrap().mtime(), changed);
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(!mounts.contains(&*pool.dir().to_string_lossy()), "the area is gone: {mounts}");
+    pool.pool.start();
+    assert_eq!(fs::read(pool.join("a/b/c/7")).unwrap(), b"7");
+}
+
+#[test]
+fn staged_files_that_find_no_room_at_unmount_stay_and_are_there_again() {
+    let disk = Disk::tmpfs(8 * MIB);
+    let pool = Pool::builder().branch("only", disk.path()).keys(LONG).mount();
+    let mut pool = On { pool, disks: [disk] };
+    for number in 0..8 {
+        fs::write(pool.join(format!("file-{number}")), vec![number; 200 << 10]).unwrap();
+    }
+    // Somebody else fills the branch.
+    let filler = pool.disks[0].join("filler");
+    let room = 8 * MIB as usize;
+    let _ = fs::write(&filler, vec![0; room]);
+    let said = text(&pool.umbrella(["sync"]));
+    assert!(said.contains("not everything is on disk"), "{said}");
+    assert!(
+        pool.status().warnings.iter().any(|warning| warning.contains("staging area")),
+        "{:?}",
+        pool.status().warnings
+    );
+    pool.pool.stop();
+    assert!(pool.log().contains("kept in memory"), "{}", pool.log());
+    fs::remove_file(&filler).unwrap();
+    pool.pool.start();
+    for number in 0..8 {
+        assert_eq!(fs::read(pool.join(format!("file-{number}"))).unwrap(), vec![number; 200 << 10]);
+    }
+    pool.say(["sync"]);
+    assert_eq!(names(&pool.disks[0].path()).iter().filter(|name| name.starts_with("file-")).count(), 8);
+}
+
+#[test]
+fn the_tree_has_as_much_room_as_the_branches_and_users_see_no_area() {
+    let pool = staged(LONG);
+    let room = || {
+        let space = rustix::fs::statvfs(pool.mount_point()).unwrap();
+        (space.f_blocks * space.f_frsize, space.f_bfree * space.f_frsize)
+    };
+    let before = room();
+    fs::write(pool.join("file"), vec![1; 200 << 10]).unwrap();
+    let after = room();
+    assert_eq!(after.0, before.0);
+    assert_eq!(before.1 - after.1, 200 << 10);
+    assert_eq!(names(&pool.mount_point()), ["file"]);
+    assert_eq!(pool.json(["branch", "list"])[0].as_array().map_or(0, Vec::len).max(2), 2);
+    let explained = pool.explain("file");
+    assert_eq!((explained.on, explained.belongs.as_deref()), (vec!["(staging)".to_owned()], Some("large")));
+    assert!(explained.outcome.contains("waits in memory"), "{}", explained.outcome);
+    let status = text(&pool.umbrella(["status"]));
+    assert!(status.contains("staging: 1 file (200 KiB of"), "{status}");
+}
+
+#[test]
+fn attributes_that_a_branch_would_refuse_are_refused() {
+    let (small, large) = (Disk::ext4(32 * MIB), Disk::ext4(32 * MIB));
+    let pool = Pool::builder()
+        .branch("small", small.path())
+        .branch("large", large.path())
+        .default(&["small"])
+        .rules(LARGE_FILES)
+        .keys(LONG)
+        .mount();
+    let set = |path: &str, name: &str, bytes: usize| {
+        rustix::fs::setxattr(pool.join(path), name, &vec![b'v'; bytes], rustix::fs::XattrFlags::empty())
+    };
+    fs::write(pool.join("little"), "x").unwrap();
+    assert_eq!(set("little", "user.little", 100), Ok(()));
+    assert!(!pool.on("small", "little").exists(), "it waits as before");
+    fs::write(pool.join("big"), "x").unwrap();
+    assert_eq!(set("big", "user.big", 60_000), Err(rustix::io::Errno::NOSPC), "as ext4 says");
+    assert!(pool.on("small", "big").exists());
+    fs::write(pool.join("many"), "x").unwrap();
+    let refused = (0..64).find(|number| set("many", &format!("user.number-{number}"), 200).is_err());
+    assert!(refused.is_some(), "ext4 keeps less than 4 KiB of all together");
+    pool.say(["sync"]);
+    assert_eq!(fs::read(pool.on("small", "many")).unwrap(), b"x");
+    assert_eq!(rustix::fs::getxattr(pool.on("small", "little"), "user.little", &mut [0; 200][..]), Ok(100));
+}
+
+#[test]
+fn nothing_is_staged_for_a_branch_that_keeps_less_than_memory() {
+    let (whole, less) = (Disk::ext4(32 * MIB), Encrypted::new());
+    let pool = Pool::builder()
+        .branch("whole", whole.path())
+        .branch("less", less.path())
+        .default(&["less"])
+        .rules("[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.w\", to = [\"whole\"] }]\n")
+        .keys(LONG)
+        .mount();
+    fs::write(pool.join("file"), "x").unwrap();
+    assert!(less.path().join("file").exists());
+    fs::write(pool.join("file.w"), "x").unwrap();
+    assert!(!whole.join("file.w").exists(), "it waits");
+}

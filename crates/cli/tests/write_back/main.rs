@@ -1,0 +1,303 @@
+//! Governed write-back on real mounts: what is dirty is known, the limit is kept, nothing is lost, and what was decided can be decided again.
+#![allow(clippy::unnecessary_debug_formatting, reason = "quoted paths are what TOML reads")]
+
+mod order;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use support::disk::Disk;
+use support::pool::{Pool, text};
+use support::{KIB, MIB, bytes, eventually};
+use umbrella_fs::spec::GovernorStatus;
+
+/// A pool of one ext4 branch "disk" with these keys.
+fn pool(keys: &str) -> (Pool, Disk) {
+    let disk = Disk::ext4(512 * MIB);
+    let pool = Pool::builder().branch_with("disk", disk.path(), keys).mount();
+    (pool, disk)
+}
+
+fn governor(pool: &Pool) -> GovernorStatus {
+    pool.branch_status("disk").write_back.expect("the branch is governed")
+}
+
+fn dirty(pool: &Pool) -> u64 {
+    governor(pool).dirty.0
+}
+
+/// Everything that the kernel has dirty is not our business: what is asked is what the governor believes.
+#[track_caller]
+fn expect_dirty(pool: &Pool, bytes: u64) {
+    assert_eq!(dirty(pool), bytes, "{:?}", governor(pool));
+}
+
+/// Overwrites random blocks of 16 KiB in `files` files of 1 MiB until told to stop; what it wrote last where.
+fn overwrite(folder: &Path, files: u64, seed: u64, stop: &AtomicBool) -> Vec<(u64, u64, u64)> {
+    let mut state = seed | 1;
+    let mut written = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        let (file, block) = (state % files, state / files % 64);
+        let path = folder.join(file.to_string());
+        let open = OpenOptions::new().write(true).open(&path);
+        open.and_then(|open| open.write_all_at(&bytes(state, 16 * KIB), block * 16 * KIB)).expect("it can be written");
+        written.push((file, block, state));
+    }
+    written
+}
+
+fn make_files(folder: &Path, files: u64) {
+    for file in 0..files {
+        fs::write(folder.join(file.to_string()), vec![0; MIB as usize]).expect("a file");
+    }
+}
+
+/// Fails unless each block holds what was written there last.
+fn expect_written(folder: &Path, written: &[(u64, u64, u64)]) {
+    let mut last = std::collections::BTreeMap::new();
+    last.extend(written.iter().map(|&(file, block, seed)| ((file, block), seed)));
+    for ((file, block), seed) in last {
+        let mut found = vec![0; 16 * KIB as usize];
+        let open = File::open(folder.join(file.to_string())).expect("it is there");
+        open.read_exact_at(&mut found, block * 16 * KIB).expect("it is long enough");
+        assert!(found == bytes(seed, 16 * KIB), "block {block} of file {file} differs");
+    }
+}
+
+#[test]
+fn what_is_dirty_is_known_until_it_is_synced_cut_deleted_or_replaced() {
+    let (pool, _disk) = pool("write_back = \"zone_segment\"\nwrite_back_limit = \"64MiB\"");
+    let path = pool.join("file");
+    let file = File::create(&path).unwrap();
+    file.write_all_at(&bytes(1, 4 * MIB), 0).unwrap();
+    expect_dirty(&pool, 4 * MIB);
+    file.write_all_at(&bytes(2, MIB), MIB).unwrap();
+    expect_dirty(&pool, 4 * MIB);
+    file.sync_all().unwrap();
+    expect_dirty(&pool, 0);
+    file.write_all_at(&bytes(3, 4 * MIB), 0).unwrap();
+    file.set_len(3 * MIB / 2).unwrap();
+    expect_dirty(&pool, 3 * MIB / 2);
+    fs::remove_file(&path).unwrap();
+    expect_dirty(&pool, 0);
+    drop(file);
+
+    fs::write(pool.join("a"), bytes(4, MIB)).unwrap();
+    fs::write(pool.join("b"), bytes(5, 2 * MIB)).unwrap();
+    expect_dirty(&pool, 3 * MIB);
+    fs::rename(pool.join("a"), pool.join("b")).unwrap();
+    expect_dirty(&pool, MIB);
+    File::open(pool.join("b")).unwrap().sync_data().unwrap();
+    expect_dirty(&pool, 0);
+    assert!(fs::read(pool.join("b")).unwrap() == bytes(4, MIB));
+}
+
+#[test]
+fn what_the_kernel_wrote_back_by_itself_is_noticed() {
+    let (pool, disk) = pool("write_back = \"zone\"\nwrite_back_limit = \"64MiB\"");
+    fs::write(pool.join("file"), bytes(1, 8 * MIB)).unwrap();
+    expect_dirty(&pool, 8 * MIB);
+    rustix::fs::syncfs(File::open(disk.path()).unwrap()).unwrap();
+    eventually("nothing is believed dirty", || dirty(&pool) == 0);
+}
+
+#[test]
+fn a_file_that_moves_to_another_branch_leaves_no_dirty_pages_behind() {
+    let disks = [Disk::ext4(128 * MIB), Disk::ext4(128 * MIB)];
+    let keys = "write_back = \"zone_segment\"";
+    let rule = "[[rule]]\nname = \"large\"\nwhen = { size = \">= 1MiB\" }\nto = [\"other\"]\n";
+    let pool = Pool::builder()
+        .branch_with("disk", disks[0].path(), keys)
+        .branch_with("other", disks[1].path(), keys)
+        .default(&["disk"])
+        .rules(rule)
+        .mount();
+    fs::write(pool.join("file"), bytes(1, 4 * MIB)).unwrap();
+    pool.expect_on("other", "file");
+    expect_dirty(&pool, 0);
+    assert!(fs::read(pool.join("file")).unwrap() == bytes(1, 4 * MIB));
+}
+
+#[test]
+fn writers_never_have_much_more_dirty_than_the_limit() {
+    let (pool, _disk) = pool("write_back = \"cscan\"\nwrite_back_limit = \"4MiB\"");
+    let (stop, most) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                let status = governor(&pool);
+                most.fetch_max(status.dirty.0 + status.in_flight.0, Ordering::Relaxed);
+            }
+        });
+        let writers: Vec<_> = (0..4_u64)
+            .map(|number| {
+                let path = pool.join(number.to_string());
+                scope.spawn(move || fs::write(path, bytes(number, 48 * MIB)).unwrap())
+            })
+            .collect();
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        stop.store(true, Ordering::Relaxed);
+        watcher.join().unwrap();
+    });
+    // One write of each writer may be under way beyond it.
+    let most = most.load(Ordering::Relaxed);
+    assert!(most <= 4 * MIB + 4 * MIB, "{most} bytes were dirty");
+    let status = governor(&pool);
+    assert!(status.waits > 0 && status.errors == 0 && status.flushed.0 >= 184 * MIB, "{status:?}");
+    for number in 0..4 {
+        assert!(fs::read(pool.join(number.to_string())).unwrap() == bytes(number, 48 * MIB), "file {number} differs");
+    }
+}
+
+#[test]
+fn the_policy_changes_under_load_and_nothing_is_lost() {
+    let (mut pool, disk) = pool("write_back = \"zone_segment\"\nwrite_back_limit = \"2MiB\"");
+    make_files(&pool.mount_point(), 8);
+    let stop = AtomicBool::new(false);
+    let written = thread::scope(|scope| {
+        let writer = scope.spawn(|| overwrite(&pool.mount_point(), 8, 42, &stop));
+        let names = umbrella_policy::writeback::policies().iter().filter(|info| !info.offline).map(|info| info.name);
+        for name in names.chain(["kernel", "zone_segment:alpha=2,zone=64KiB", "kernel", "file"]) {
+            pool.say(["write-back", "set", "disk", name, "--limit", "2MiB"]);
+            let shown = pool.branch_status("disk").write_back;
+            assert_eq!(shown.map(|status| status.policy).as_deref().unwrap_or("kernel"), name);
+            thread::sleep(Duration::from_millis(30));
+        }
+        stop.store(true, Ordering::Relaxed);
+        writer.join().unwrap()
+    });
+    expect_written(&pool.mount_point(), &written);
+    assert_eq!(governor(&pool).errors, 0);
+    pool.stop();
+    expect_written(&disk.path(), &written);
+}
+
+#[test]
+fn xfs_and_btrfs_are_governed_too() {
+    for disk in [Disk::xfs(300 * MIB), Disk::btrfs(256 * MIB)] {
+        let keys = "write_back = \"zone_segment\"\nwrite_back_limit = \"2MiB\"";
+        let pool = Pool::builder().branch_with("disk", disk.path(), keys).mount();
+        make_files(&pool.mount_point(), 8);
+        let stop = AtomicBool::new(false);
+        let written = thread::scope(|scope| {
+            let writer = scope.spawn(|| overwrite(&pool.mount_point(), 8, 5, &stop));
+            let before = governor(&pool).runs;
+            eventually("100 runs are written back", || governor(&pool).runs > before + 100);
+            stop.store(true, Ordering::Relaxed);
+            writer.join().unwrap()
+        });
+        expect_written(&pool.mount_point(), &written);
+        assert_eq!(governor(&pool).errors, 0);
+    }
+}
+
+#[test]
+fn a_recorded_run_is_decided_again_bit_for_bit() {
+    let (pool, _disk) = pool("write_back = \"zone_segment:alpha=4\"\nwrite_back_limit = \"2MiB\"");
+    make_files(&pool.mount_point(), 16);
+    let record = pool.dir().join("events");
+    pool.say(["write-back".as_ref(), "record".as_ref(), "disk".as_ref(), record.as_os_str()]);
+    let again = pool.umbrella(["write-back".as_ref(), "record".as_ref(), "disk".as_ref(), record.as_os_str()]);
+    assert!(!again.status.success(), "an existing file is left alone: {}", text(&again));
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| overwrite(&pool.mount_point(), 16, 7, &stop));
+        let before = governor(&pool).runs;
+        eventually("300 runs are written back", || governor(&pool).runs > before + 300);
+        fs::remove_file(pool.join("15")).ok();
+        stop.store(true, Ordering::Relaxed);
+        // The file that was removed may be missed by the writer.
+        let _ = writer.join();
+    });
+    pool.say(["write-back", "record", "disk", "--stop"]);
+
+    let replay = |policy: &[&str]| {
+        let mut args = vec!["lab".as_ref(), "run".as_ref(), "--events".as_ref(), record.as_os_str()];
+        args.extend(policy.iter().map(std::ffi::OsStr::new));
+        pool.json(args).pop().expect("a result")
+    };
+    let same = replay(&[]);
+    assert_eq!(same["complete"], true);
+    assert_eq!(same["recorded"], same["chosen"]);
+    assert!(same["recorded"]["pages"].as_u64() > Some(300), "{same}");
+    let other = replay(&["--policy", "cscan"]);
+    assert_eq!((&other["recorded"], &other["recorded_by"]), (&same["recorded"], &same["recorded_by"]));
+    assert!(other["chosen"]["pages"].as_u64() > Some(300), "{other}");
+}
+
+#[test]
+fn what_was_written_survives_a_killed_daemon() {
+    let (mut pool, _disk) = pool("write_back = \"zone_segment\"\nwrite_back_limit = \"2MiB\"");
+    make_files(&pool.mount_point(), 8);
+    let (folder, stop) = (pool.mount_point(), AtomicBool::new(false));
+    for seed in [3, 5, 9] {
+        let began = Instant::now();
+        stop.store(false, Ordering::Relaxed);
+        let written = thread::scope(|scope| {
+            let timer = scope.spawn(|| {
+                while began.elapsed() < Duration::from_millis(300) {
+                    thread::sleep(Duration::from_millis(10));
+                }
+                stop.store(true, Ordering::Relaxed);
+            });
+            let written = overwrite(&folder, 8, seed, &stop);
+            timer.join().unwrap();
+            written
+        });
+        pool.kill_9();
+        pool.start();
+        expect_written(&folder, &written);
+    }
+}
+
+#[test]
+fn hostile_words_are_refused_with_what_would_do() {
+    let (pool, _disk) = pool("write_back = \"cscan\"");
+    for (args, why) in [
+        (vec!["zone_sgment"], "did you mean \"zone_segment\"?"),
+        (vec![""], "there is no policy \"\""),
+        (vec!["zone_segment:alpha=-1"], "alpha=-1 is not possible"),
+        (vec!["zone_segment:zone=0"], "zone=0 is not possible"),
+        (vec!["zone_segment:alpha=1,alpha=2"], "given twice"),
+        (vec!["clairvoyant"], "needs to know the future"),
+        (vec!["cscan", "--limit", "1KiB"], "too low"),
+        (vec!["cscan", "--limit", "16777215TiB", "--background", "16777215TiB"], "(leave it out, or lower it)"),
+    ] {
+        let output = pool.umbrella(["write-back", "set", "disk"].into_iter().chain(args.iter().copied()));
+        assert!(!output.status.success() && text(&output).contains(why), "{args:?}: {}", text(&output));
+    }
+    let unknown = pool.umbrella(["write-back", "set", "nonsense", "cscan"]);
+    assert!(text(&unknown).contains("no branch is called \"nonsense\"; the branches are: disk"), "{}", text(&unknown));
+    let record = pool.umbrella(["write-back", "record", "disk", "/nonexistent/file"]);
+    assert!(!record.status.success() && text(&record).contains("/nonexistent/file"), "{}", text(&record));
+    let inside = pool.join("events");
+    let record = pool.umbrella(["write-back".as_ref(), "record".as_ref(), "disk".as_ref(), inside.as_os_str()]);
+    assert!(text(&record).contains("would record itself") && !inside.exists(), "{}", text(&record));
+    assert_eq!(governor(&pool).policy, "cscan", "it goes on as it was");
+    pool.say(["write-back", "set", "disk", "kernel"]);
+    let record = pool.umbrella(["write-back", "record", "disk", "/tmp/x"]);
+    assert!(text(&record).contains("the kernel decides its write-back"), "{}", text(&record));
+    assert!(pool.say(["write-back", "show"]).contains("the kernel writes back 1 branch: \"disk\""));
+}
+
+#[test]
+fn a_configuration_with_an_unknown_policy_is_refused_with_the_known_ones() {
+    let pool = Pool::builder().branch_with("disk", "/srv/disk", "write_back = \"zone_sgment\"").prepare();
+    let output = pool.umbrella(["check".as_ref(), pool.config_path().as_os_str()]);
+    let said = text(&output);
+    assert!(!output.status.success());
+    for word in ["zone_sgment", "did you mean \"zone_segment\"?", "two_queue_sorted", "or \"kernel\""] {
+        assert!(said.contains(word), "{word:?} is missing in: {said}");
+    }
+}

@@ -1,0 +1,164 @@
+//! What a device sees of a governor: the order in which pages reach it; and what a governor makes of a device that fails.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rand::seq::SliceRandom;
+use rand::{SeedableRng, rngs::StdRng};
+use umbrella_block::BlockDevice;
+use umbrella_block::fault::{Answer, Faulty, Landed, Plan, Rule, WriteFault};
+use umbrella_block::memory::Memory;
+use umbrella_block::record::{Action, DeviceNo, Journal, Recorder};
+use umbrella_block::serve::loop_device::{AttachOptions, LoopDevice};
+use umbrella_block::serve::loop_file::LoopFile;
+use umbrella_governor::{FileRef, Governor, Limits, PageRange, Settings};
+use umbrella_units::{ByteSize, FileId, Lba, SectorRange};
+
+use super::support::{KIB, MIB, disk::unmount, eventually, run, temp_dir};
+
+/// ext4 on a device that remembers its writes. Dropped from the top down.
+struct Remembering {
+    at: PathBuf,
+    journal: Arc<Journal>,
+    parts: Option<(LoopDevice, LoopFile)>,
+    _folder: tempfile::TempDir,
+}
+
+impl Remembering {
+    fn new() -> Remembering {
+        Remembering::over(|memory| memory)
+    }
+
+    /// The file system is made before the device can fail.
+    fn over<D: BlockDevice + 'static>(device: impl FnOnce(Memory) -> D) -> Remembering {
+        super::support::require_root_and_fuse();
+        let folder = temp_dir("order");
+        let (below, at, image) = (folder.path().join("below"), folder.path().join("mnt"), folder.path().join("image"));
+        fs::create_dir(&below).and_then(|()| fs::create_dir(&at)).expect("folders");
+        File::create(&image).and_then(|file| file.set_len(256 * MIB)).expect("an image");
+        let options = ["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0,packed_meta_blocks=1"];
+        run("mkfs.ext4", options.iter().map(OsString::from).chain([image.clone().into()]));
+        let memory = Memory::from_bytes(fs::read(&image).expect("the image"));
+        let journal = Journal::new();
+        let device = Recorder::new(device(memory), DeviceNo(0), Arc::clone(&journal));
+        let options = AttachOptions { scheduler: Some("none".to_owned()), ..AttachOptions::default() };
+        let file = LoopFile::mount(Arc::new(device), &below, options.access).expect("the file is mounted");
+        let device = LoopDevice::attach(&file.path(), &options).expect("it is attached");
+        run("mount", [device.path(), at.as_path()]);
+        Remembering { at, journal, parts: Some((device, file)), _folder: folder }
+    }
+
+    /// First sectors of the writes of at least a page since `from` writes ago, in the order in which they came.
+    fn writes(&self, from: usize) -> Vec<u64> {
+        let recording = self.journal.recording();
+        let changes = recording.changes().iter().skip(from);
+        changes
+            .filter_map(|change| if let Action::Write { at, .. } = &change.action { Some(at.0) } else { None })
+            .collect()
+    }
+
+    fn now(&self) -> usize {
+        self.journal.recording().changes().len()
+    }
+}
+
+impl Drop for Remembering {
+    fn drop(&mut self) {
+        unmount(&self.at);
+        if let Some((mut device, mut file)) = self.parts.take() {
+            device.detach().expect("nobody uses it");
+            file.unmount().expect("nobody uses it");
+        }
+    }
+}
+
+/// Overwrites every other block of 16 KiB of a file in random order, lets a governor write back what it wants, and gives the writes that the
+/// device saw of it.
+fn order_of(policy: &str, seed: u64) -> Vec<u64> {
+    const BLOCKS: u64 = 1024;
+    let disk = Remembering::new();
+    let path = disk.at.join("file");
+    let file = File::create(&path).expect("a file");
+    file.write_all_at(&vec![1; (32 * MIB) as usize], 0).expect("there is room");
+    file.sync_all().expect("it is written");
+    // What is cached in large pieces is written back in large pieces.
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("it is forgotten");
+    drop(file);
+    let file = File::options().write(true).open(&path).expect("opens");
+    let root = File::open(&disk.at).expect("opens");
+    let limits = Limits { limit: Some(ByteSize(64 * MIB)), background: Some(ByteSize(48 * MIB)) };
+    let settings = Settings { limits, ..Settings::parse(policy).expect("a policy") };
+    let governor = Governor::start(root.into(), settings).expect("starts");
+    let id = FileId(rustix::fs::fstat(&file).expect("stat").st_ino);
+
+    let mut blocks: Vec<u64> = (0..BLOCKS).collect();
+    blocks.shuffle(&mut StdRng::seed_from_u64(seed));
+    for block in blocks {
+        let offset = block * 32 * KIB;
+        file.write_all_at(&vec![2; 16 * KIB as usize], offset).expect("there is room");
+        governor.wrote(id, FileRef::Open(file.as_fd()), PageRange::of_bytes(offset, 16 * KIB));
+    }
+    // The kernel may have written some of it: it gives a disk that wrote little lately a small share of what may be dirty.
+    assert_eq!(governor.status().runs, 0, "nothing is written back below the threshold");
+    let before = disk.now();
+    governor.set_limits(Limits { limit: Some(ByteSize(2 * MIB)), background: Some(ByteSize(MIB)) }).expect("possible");
+    eventually("what is above the threshold is written back", || {
+        let status = governor.status();
+        status.dirty.0 <= MIB && status.in_flight.0 == 0
+    });
+    governor.stop();
+    let writes = disk.writes(before);
+    drop((governor, file));
+    writes
+}
+
+/// The share of writes that lie before the one before them.
+fn descents(writes: &[u64]) -> f64 {
+    writes.windows(2).filter(|pair| pair[1] < pair[0]).count() as f64 / (writes.len().max(2) - 1) as f64
+}
+
+#[test]
+fn pages_reach_the_device_in_the_order_of_the_policy() {
+    let seed = 11;
+    let (swept, as_written) = (order_of("cscan", seed), order_of("lrw", seed));
+    println!("seed {seed}: descents {:.3} with cscan, {:.3} with lrw", descents(&swept), descents(&as_written));
+    assert!(swept.len() > 300 && as_written.len() > 300, "{} and {} writes", swept.len(), as_written.len());
+    // A few change places below: several are on their way at once. The journal of ext4 writes elsewhere.
+    assert!(descents(&swept) < 0.1, "cscan goes one way");
+    assert!(descents(&as_written) > 0.3, "lrw writes in the order of the writers, which is random");
+}
+
+#[test]
+fn a_write_back_that_fails_is_counted_and_told_once() {
+    // No metadata lies so far behind.
+    let bad = SectorRange::between(Lba(160 * MIB / 512), Lba(250 * MIB / 512));
+    let refused = WriteFault::Partial { landed: Landed::Nothing, answer: Answer::Error(rustix::io::Errno::IO) };
+    let plan = Plan::new(1).rule(Rule::on_write(refused).within(bad));
+    let disk = Remembering::over(|memory| Faulty::new(memory, plan));
+    let allocate = |name: &str, length: u64| {
+        let file = File::create(disk.at.join(name)).expect("a file");
+        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, length).expect("there is room");
+        file
+    };
+    let (_good, file) = (allocate("good", 160 * MIB), allocate("bad", 32 * MIB));
+    let limits = Limits { limit: Some(ByteSize(2 * MIB)), background: Some(ByteSize(MIB)) };
+    let settings = Settings { limits, ..Settings::parse("cscan").expect("a policy") };
+    let governor = Governor::start(File::open(&disk.at).expect("opens").into(), settings).expect("starts");
+    let id = FileId(rustix::fs::fstat(&file).expect("stat").st_ino);
+    assert!(!governor.take_error(id));
+    for at in 0..24 {
+        file.write_all_at(&vec![1; MIB as usize], at * MIB).expect("into the page cache");
+        governor.wrote(id, FileRef::Open(file.as_fd()), PageRange::of_bytes(at * MIB, MIB));
+    }
+    eventually("the failure is seen", || governor.status().errors > 0);
+    assert!(governor.take_error(id), "who syncs next is told");
+    eventually("it goes on", || governor.status().dirty.0 <= MIB);
+    governor.stop();
+    while governor.take_error(id) {}
+    assert!(!governor.take_error(id), "and not again");
+    drop((governor, file));
+}
