@@ -24,6 +24,8 @@ const VM: &str = "/proc/sys/vm";
 const DEBUG: &str = "/sys/kernel/debug";
 /// One benchmark at a time: a second one would take the settings of the first for those of the machine.
 const LOCK: &str = "/run/lock/umbrella-bench-live";
+/// Percent of the machine's threshold that each of two devices has for certain.
+const SHARE: &str = "40";
 /// How often it is looked how much is dirty.
 const SAMPLE: Duration = Duration::from_millis(20);
 
@@ -129,7 +131,9 @@ impl Keeper {
             }
         }
         let Some(limit) = limit else {
-            return lift.iter().try_for_each(|(name, value)| write(&bdi.join(name), value));
+            lift.iter().try_for_each(|(name, value)| write(&bdi.join(name), value))?;
+            // Else a device that has written little gets a small share of the machine's threshold, and the kernel keeps it to that.
+            return write(&bdi.join("min_ratio"), SHARE);
         };
         let bytes = limit.0.to_string();
         // All of it from the beginning, not a share that grows with what the device has written.
