@@ -24,6 +24,8 @@ const VM: &str = "/proc/sys/vm";
 const DEBUG: &str = "/sys/kernel/debug";
 /// One benchmark at a time: a second one would take the settings of the first for those of the machine.
 const LOCK: &str = "/run/lock/umbrella-bench-live";
+/// What a device has by itself.
+const NO_LIMIT: [(&str, &str); 3] = [("strict_limit", "0"), ("min_ratio", "0"), ("max_ratio", "100")];
 /// Percent of the machine's threshold that each of two devices has for certain.
 const SHARE: &str = "40";
 /// How often it is looked how much is dirty.
@@ -103,6 +105,10 @@ impl Keeper {
         let centiseconds = |time: Duration| (time.as_millis() / 10).max(1).to_string();
         let own_limits = devices.iter().all(|device| bdi(device).join("max_bytes").exists());
         if own_limits {
+            // Of earlier runs: what is promised to one device is not there for another.
+            for device in self.devices.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+                lift(&bdi(device))?;
+            }
             write_vm("dirty_ratio", &FOREGROUND.to_string())?;
             write_vm("dirty_background_ratio", &BACKGROUND.to_string())?;
             for device in devices {
@@ -124,20 +130,17 @@ impl Keeper {
     fn limit(&self, device: &Path, limit: Option<ByteSize>) -> Result<()> {
         let bdi = bdi(device);
         // A device keeps its limits when something else is attached to it.
-        let lift = [("strict_limit", "0"), ("min_ratio", "0"), ("max_ratio", "100")];
         if self.devices.lock().unwrap_or_else(PoisonError::into_inner).insert(device.to_owned()) {
-            for (name, value) in lift {
+            for (name, value) in NO_LIMIT {
                 self.at_the_end(&format!("echo {value} >{}", bdi.join(name).display()))?;
             }
         }
         let Some(limit) = limit else {
-            lift.iter().try_for_each(|(name, value)| write(&bdi.join(name), value))?;
             // Else a device that has written little gets a small share of the machine's threshold, and the kernel keeps it to that.
             return write(&bdi.join("min_ratio"), SHARE);
         };
         let bytes = limit.0.to_string();
         // All of it from the beginning, not a share that grows with what the device has written.
-        write(&bdi.join("min_ratio"), "0")?;
         write(&bdi.join("max_bytes"), &bytes)?;
         write(&bdi.join("min_bytes"), &bytes)?;
         write(&bdi.join("strict_limit"), "1")
@@ -156,6 +159,10 @@ impl Drop for Keeper {
 /// Where the kernel keeps what it knows of write-back to a device.
 fn bdi(device: &Path) -> PathBuf {
     Path::new("/sys/block").join(device.file_name().unwrap_or_default()).join("bdi")
+}
+
+fn lift(bdi: &Path) -> Result<()> {
+    NO_LIMIT.iter().try_for_each(|(name, value)| write(&bdi.join(name), value))
 }
 
 fn write(file: &Path, value: &str) -> Result<()> {
