@@ -75,6 +75,7 @@ fn run(args: &Args) -> Result<Report> {
     ])?;
     // Before any thread exists: a mount namespace belongs to a thread.
     host::enter_private_mounts()?;
+    kernel::show_devices();
     host::start_guard().context("cannot watch for signals")?;
     steps::allow_open_files()?;
     let keeper = Keeper::new()?;

@@ -16,12 +16,18 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use nix::mount::MsFlags;
 use rustix::fs::FlockOperation;
 use umbrella_units::ByteSize;
 
 const VM: &str = "/proc/sys/vm";
+const DEBUG: &str = "/sys/kernel/debug";
 /// One benchmark at a time: a second one would take the settings of the first for those of the machine.
 const LOCK: &str = "/run/lock/umbrella-bench-live";
+/// What a device has by itself.
+const NO_LIMIT: [(&str, &str); 3] = [("strict_limit", "0"), ("min_ratio", "0"), ("max_ratio", "100")];
+/// Percent of the machine's threshold that each of two devices has for certain.
+const SHARE: &str = "40";
 /// How often it is looked how much is dirty.
 const SAMPLE: Duration = Duration::from_millis(20);
 
@@ -99,6 +105,10 @@ impl Keeper {
         let centiseconds = |time: Duration| (time.as_millis() / 10).max(1).to_string();
         let own_limits = devices.iter().all(|device| bdi(device).join("max_bytes").exists());
         if own_limits {
+            // Of earlier runs: what is promised to one device is not there for another.
+            for device in self.devices.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+                lift(&bdi(device))?;
+            }
             write_vm("dirty_ratio", &FOREGROUND.to_string())?;
             write_vm("dirty_background_ratio", &BACKGROUND.to_string())?;
             for device in devices {
@@ -120,18 +130,17 @@ impl Keeper {
     fn limit(&self, device: &Path, limit: Option<ByteSize>) -> Result<()> {
         let bdi = bdi(device);
         // A device keeps its limits when something else is attached to it.
-        let lift = [("strict_limit", "0"), ("min_ratio", "0"), ("max_ratio", "100")];
         if self.devices.lock().unwrap_or_else(PoisonError::into_inner).insert(device.to_owned()) {
-            for (name, value) in lift {
+            for (name, value) in NO_LIMIT {
                 self.at_the_end(&format!("echo {value} >{}", bdi.join(name).display()))?;
             }
         }
         let Some(limit) = limit else {
-            return lift.iter().try_for_each(|(name, value)| write(&bdi.join(name), value));
+            // Else a device that has written little gets a small share of the machine's threshold, and the kernel keeps it to that.
+            return write(&bdi.join("min_ratio"), SHARE);
         };
         let bytes = limit.0.to_string();
         // All of it from the beginning, not a share that grows with what the device has written.
-        write(&bdi.join("min_ratio"), "0")?;
         write(&bdi.join("max_bytes"), &bytes)?;
         write(&bdi.join("min_bytes"), &bytes)?;
         write(&bdi.join("strict_limit"), "1")
@@ -152,6 +161,10 @@ fn bdi(device: &Path) -> PathBuf {
     Path::new("/sys/block").join(device.file_name().unwrap_or_default()).join("bdi")
 }
 
+fn lift(bdi: &Path) -> Result<()> {
+    NO_LIMIT.iter().try_for_each(|(name, value)| write(&bdi.join(name), value))
+}
+
 fn write(file: &Path, value: &str) -> Result<()> {
     fs::write(file, value).with_context(|| format!("cannot write {value} to {}", file.display()))
 }
@@ -164,6 +177,14 @@ fn setting(name: &str) -> Result<String> {
     let file = format!("{VM}/{name}");
     let text = fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
     Ok(text.trim().to_owned())
+}
+
+/// Mounts debugfs, where it is not, for this process and its children: it tells what is dirty of a device.
+pub(crate) fn show_devices() {
+    if !Path::new(DEBUG).join("bdi").exists() {
+        // Without it, what is dirty of the whole machine is told.
+        let _ = nix::mount::mount(Some("debugfs"), DEBUG, Some("debugfs"), MsFlags::empty(), None::<&str>);
+    }
 }
 
 /// Looks again and again how much is dirty or on its way to a disk: of the devices where debugfs tells, else of this whole machine.
@@ -208,7 +229,7 @@ impl Drop for DirtyWatch {
 fn dirty_of(device: &Path) -> PathBuf {
     let number = Path::new("/sys/block").join(device.file_name().unwrap_or_default()).join("dev");
     let number = fs::read_to_string(number).unwrap_or_default();
-    Path::new("/sys/kernel/debug/bdi").join(number.trim()).join("stats")
+    Path::new(DEBUG).join("bdi").join(number.trim()).join("stats")
 }
 
 fn dirty_kib(file: &Path) -> Option<u64> {

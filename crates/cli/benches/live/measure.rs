@@ -27,7 +27,7 @@ pub(crate) struct Run<'a> {
     pub(crate) disks: &'a [DiskOf<'a>],
     pub(crate) settings: WriteBackSettings,
     /// Does the work below the path; how much was done: 1, where it is always the same.
-    pub(crate) work: &'a dyn Fn(&Path) -> Result<f64>,
+    pub(crate) work: &'a dyn Fn(&Path, &Stack) -> Result<f64>,
     /// Looks at the disks afterwards, past the mount; adds figures.
     pub(crate) after: &'a dyn Fn(&Stack, &mut Figures) -> Result<()>,
 }
@@ -55,7 +55,7 @@ impl Run<'_> {
         let before = stack.figures()?;
         let dirty = DirtyWatch::start(&stack.devices());
         let begin = Instant::now();
-        let done = (self.work)(stack.root())?;
+        let done = (self.work)(stack.root(), stack)?;
         let worked = begin.elapsed();
         stack.sync()?;
         let drained = begin.elapsed();

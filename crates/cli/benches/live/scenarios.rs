@@ -14,7 +14,7 @@ use crate::measure::{DiskOf, Run};
 use crate::place::Place;
 use crate::report::{Column, Report};
 use crate::sizes::Sizes;
-use crate::stack::{Pool, System};
+use crate::stack::{Pool, Stack, System};
 use crate::workloads::{READ_ONLY, TwoKinds, TwoSets};
 use crate::{host, steps};
 
@@ -97,7 +97,7 @@ pub(crate) fn run(args: &Args, place: &Place, keeper: &Keeper) -> Result<Report>
 
 fn placement(args: &Args, sizes: Sizes, place: &Place, keeper: &Keeper, report: &mut Report) -> Result<()> {
     let steps = || -> BoxedWorkload { Box::new(TwoSets::new(sizes.count(FILES), sizes.count(TRANSACTIONS))) };
-    let work = |root: &Path| steps::run(steps(), root, place.speed).map(|_| 1.0);
+    let work = |root: &Path, _: &Stack| steps::run(steps(), root, place.speed).map(|_| 1.0);
     for round in 1..=args.rounds() {
         for Placement { name, default, rules, choose } in PLACEMENTS {
             let images = Image::make_all(place, &BRANCHES, |roots| steps::prepare_apart(steps(), roots, choose))?;
@@ -121,7 +121,7 @@ fn policies(args: &Args, sizes: Sizes, place: &Place, keeper: &Keeper, report: &
     let images = Image::make_all(place, &BRANCHES, |roots| {
         steps::prepare_apart(steps(), roots, |_, dir| usize::from(dir != READ_ONLY))
     })?;
-    let work = |root: &Path| steps::run(steps(), root, place.speed).map(|_| 1.0);
+    let work = |root: &Path, _: &Stack| steps::run(steps(), root, place.speed).map(|_| 1.0);
     let limit = sizes.foreground().0 / 2;
     let of = |policy: &str| match policy {
         "kernel" => String::new(),

@@ -8,7 +8,8 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use crate::daemon::MountDaemon;
-use crate::disk::{self, EmulatedDisk, Figures};
+use crate::disk::{EmulatedDisk, Figures};
+use crate::host;
 use crate::place::Place;
 
 /// The folder of a disk that holds the files, so that the root's own entries are not among them.
@@ -52,6 +53,9 @@ pub(crate) struct Stack {
     pool: Option<MountDaemon>,
     disks: Vec<EmulatedDisk>,
     root: PathBuf,
+    /// What the pool's daemon keeps.
+    state: PathBuf,
+    staged: bool,
 }
 
 impl Stack {
@@ -62,22 +66,22 @@ impl Stack {
             .map(|(name, profile, image)| EmulatedDisk::start(place, name, profile, image))
             .collect::<Result<_>>()?;
         let first = disks.first().context("no disk")?;
+        let state = place.base().join("state");
         let Some(pool) = &system.pool else {
             let root = first.root().join(BRANCH);
-            return Ok(Self { pool: None, disks, root });
+            return Ok(Self { pool: None, disks, root, state, staged: false });
         };
         let mount = place.base().join("pool");
         let config = place.base().join("pool.toml");
         fs::write(&config, configuration(&mount, &disks, pool)).context("cannot write the pool's configuration")?;
         // What the daemon remembers of a pool names branches that are gone by the next measurement.
-        let state = place.base().join("state");
         if state.exists() {
             fs::remove_dir_all(&state).context("cannot clear the daemon's state")?;
         }
         let mut command = Command::new(env!("CARGO_BIN_EXE_umbrella"));
         command.env("UMBRELLA_STATE_DIR", &state).env("UMBRELLA_RUN_DIR", &state).arg("mount").arg(config);
         let daemon = MountDaemon::start(&command, &mount, &place.base().join("pool.log"))?;
-        Ok(Self { pool: Some(daemon), disks, root: mount })
+        Ok(Self { pool: Some(daemon), disks, root: mount, state, staged: pool.tables.contains("[staging]") })
     }
 
     /// Where the work is done.
@@ -95,10 +99,12 @@ impl Stack {
         self.disks.iter().map(|disk| disk.device().to_owned()).collect()
     }
 
-    /// Waits until all that was written is on the disks.
+    /// Waits until all that was written is on the disks, what is staged too (which syncfs(2) does not reach).
     pub(crate) fn sync(&self) -> Result<()> {
-        if self.pool.is_some() {
-            disk::sync(&self.root)?;
+        if self.staged {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_umbrella"));
+            command.env("UMBRELLA_STATE_DIR", &self.state).env("UMBRELLA_RUN_DIR", &self.state);
+            host::run(command.arg("sync").arg(&self.root))?;
         }
         self.disks.iter().try_for_each(EmulatedDisk::sync)
     }

@@ -22,9 +22,9 @@ use crate::prediction::{self, Assumed};
 use crate::programs::Postmark;
 use crate::report::{Column, Figures, Report};
 use crate::sizes::Sizes;
-use crate::stack::{Pool, System};
+use crate::stack::{Pool, Stack, System};
 use crate::workloads::CreateDelete;
-use crate::{disk, host, layout, steps};
+use crate::{host, layout, steps};
 
 const MRAM_MEMORY: ByteSize = ByteSize(512 << 20);
 const DISK: &str = "maxtor_80gb";
@@ -180,7 +180,7 @@ fn row(args: &Args, options: &Options, place: &Place, keeper: &Keeper, report: &
     let image = Image::make(place, "prepared", |root| steps::prepare(work.steps()?, root))?;
     let disks = [DiskOf { name: "disk", profile: DISK, image: &image }];
     let archive = work.archive(place)?;
-    let live = |root: &Path| work.run(place, archive.as_deref(), root).map(|()| 1.0);
+    let live = |root: &Path, _: &Stack| work.run(place, archive.as_deref(), root).map(|()| 1.0);
     for round in 1..=args.rounds() {
         for system in &systems {
             let governed = system.pool.as_ref().is_some_and(|pool| !pool.branches.is_empty());
@@ -210,7 +210,7 @@ const LAYOUT: [&str; 3] = ["files", "fragments", "spread_blocks"];
 
 /// The same run, cut off where postmark begins to delete what is left.
 fn before_deletion(run: &Run<'_>, place: &Place, keeper: &Keeper, postmark: Postmark) -> Result<Figures> {
-    let work = |root: &Path| postmark.run_until_deletion(root, || disk::sync(root)).map(|()| 1.0);
+    let work = |root: &Path, stack: &Stack| postmark.run_until_deletion(root, || stack.sync()).map(|()| 1.0);
     Run { work: &work, ..*run }.measure(place, keeper)
 }
 

@@ -20,7 +20,7 @@ use crate::prediction::{self, Assumed};
 use crate::programs::{Dbench, Postmark};
 use crate::report::{Column, Figures, Report};
 use crate::sizes::Sizes;
-use crate::stack::{Pool, System};
+use crate::stack::{Pool, Stack, System};
 use crate::steps;
 use crate::workloads::{First, RandomFiles};
 
@@ -208,7 +208,7 @@ fn row(
     }
     let image = Image::make(place, "prepared", |root| steps::prepare((work.steps)(sizes)?, root))?;
     let disks = [DiskOf { name: "disk", profile, image: &image }];
-    let live = |root: &Path| match work.program {
+    let live = |root: &Path, _: &Stack| match work.program {
         Some(program) => program(place, sizes, root),
         None => steps::run((work.steps)(sizes)?, root, place.speed).map(|_| 1.0),
     };

@@ -169,3 +169,35 @@ fn a_file_that_may_be_written_again_leaves_the_flash_before_it_is() {
     assert_eq!(fs::metadata(pool.join("file")).unwrap().len(), content(1).len() as u64 + MIB);
     pool.stop();
 }
+
+/// Chapter IV: each branch has the policy that suits its device.
+#[test]
+fn each_branch_writes_back_by_its_own_policy() {
+    let (disk, flash) = (Emulated::new("disk", "deskstar_500gb"), Emulated::new("flash", "mlc_samsung"));
+    let mut pool = Pool::builder()
+        .branch_with("disk", disk.path(), "write_back = \"zone_segment:alpha=20\"\nwrite_back_limit = \"32MiB\"")
+        .branch_with("flash", flash.path(), "write_back = \"two_queue\"\nwrite_back_limit = \"32MiB\"")
+        .default(&["disk"])
+        .rules("[[rule]]\nname = \"databases\"\nmatch = [{ glob = \"*.db\", to = [\"flash\"] }]\n")
+        .mount();
+    for (name, branch) in [("a.db", "flash"), ("b.db", "flash"), ("letter", "disk")] {
+        create(&pool.join(name), 0o644, &bytes(7, 3 * MIB));
+        pool.expect_on(branch, name);
+    }
+    let shown = pool.json(["write-back", "show"]);
+    let branches: Vec<&Value> =
+        shown.iter().flat_map(|answer| answer.as_array().expect("a list of branches")).collect();
+    let governor =
+        |branch: &str| &branches.iter().find(|of| of["branch"] == branch).expect("both are shown")["governor"];
+    // What it knows of: dirty, or written back by now.
+    let seen = |branch: &str| {
+        let bytes = |name: &str| governor(branch)[name].as_u64().expect("a number");
+        bytes("dirty") + bytes("in_flight") + bytes("flushed") + bytes("cleaned")
+    };
+    assert_eq!(governor("disk")["policy"], "zone_segment:alpha=20");
+    assert_eq!(governor("flash")["policy"], "two_queue");
+    assert!((3 * MIB..6 * MIB).contains(&seen("disk")), "one file: {}", governor("disk"));
+    assert!((6 * MIB..9 * MIB).contains(&seen("flash")), "two files: {}", governor("flash"));
+    assert!(flash.written() >= 6 * MIB && disk.written() >= 3 * MIB, "all of it reaches its own device");
+    pool.stop();
+}
