@@ -16,7 +16,7 @@ BINARY = $(CARGO_TARGET_DIR)/release/umbrella
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 help: ## list what there is to make
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## everything that building and testing need: Debian packages, Rust, test programs
 	@scripts/setup.sh test
@@ -33,6 +33,9 @@ build: ## the release binary
 
 test: test-vendored ## every test, on real mounts (root)
 	cargo test --workspace --locked
+
+test-policies: setup ## POSIX suites and property tests with each write-back policy in turn (some 20 minutes)
+	scripts/every-policy.sh
 
 test-vendored: setup
 	cargo test --manifest-path vendor/fuser/Cargo.toml --target-dir target/vendored --lib

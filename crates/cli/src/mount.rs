@@ -145,7 +145,7 @@ fn ask_to_unmount(pool: Pool) {
 
 fn unmount(pool: &Pool) {
     systemd::tell("STOPPING=1");
-    match Client::new(&pool.socket).patience(UNMOUNT_PATIENCE).ask(&Request::Unmount) {
+    match Client::new(&pool.socket).patience(UNMOUNT_PATIENCE).ask(&Request::Unmount { keep_staged: true }) {
         // A daemon that is already gone may hang up before it answers.
         Ok(_) | Err(ClientError::HungUp) => {}
         // Before the mount there is nothing to unmount.

@@ -65,6 +65,15 @@ pub enum Error {
     /// Not everything could be made durable.
     #[error("not everything is on disk: {0} (see `umbrella status` for files that cannot leave the staging area)")]
     Sync(#[source] OpError),
+    /// Files would be in memory only after an unmount.
+    #[error(
+        "{files} staged files find no branch to go to and would be in memory only; see `umbrella status`, make room and try again (with \
+         --lazy they stay in memory until the next mount, and are lost with the power)"
+    )]
+    StagedLeft {
+        /// How many.
+        files: u64,
+    },
     /// A branch cannot be taken in.
     #[error("branch {name:?}: {reason}")]
     BranchUnusable {

@@ -212,6 +212,11 @@ impl Governor {
         self.shared.take_error(file)
     }
 
+    /// All files of which [`Governor::take_error`] would say so: for who goes on without this governor.
+    pub fn take_errors(&self) -> Vec<FileId> {
+        self.shared.take_errors()
+    }
+
     /// Lets a writer of so many pages go on: at once, or later from another thread, when there is room for more. Never blocks.
     pub fn when_room(&self, wrote: Pages, go: Box<dyn FnOnce() + Send>) {
         self.shared.gate.pass(wrote, go);

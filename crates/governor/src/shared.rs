@@ -79,6 +79,18 @@ impl Shared {
         state.files.get_mut(file).is_some_and(|known| std::mem::take(&mut known.failed))
     }
 
+    /// All of which [`Shared::take_error`] would say so.
+    pub(crate) fn take_errors(&self) -> Vec<FileId> {
+        let mut state = self.state.lock();
+        let files: Vec<_> = state.files.iter().filter(|(_, known)| known.failed).map(|(file, _)| file).collect();
+        for file in &files {
+            if let Some(known) = state.files.get_mut(*file) {
+                known.failed = false;
+            }
+        }
+        files
+    }
+
     /// Writes what the record grew by; ends it when its file is full, or cannot be written.
     pub(crate) fn write_record(&self) {
         let mut journal = self.journal.lock();

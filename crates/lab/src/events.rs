@@ -14,6 +14,8 @@ use umbrella_units::{BlockNo, Nanos, PageKey, Pages};
 
 /// A line of a record is far shorter.
 const LONGEST_LINE: u64 = 4096;
+/// 16 GiB of dirty pages.
+const MOST_DIRTY: Pages = Pages(4 << 20);
 
 /// Why a record was not replayed to its end.
 #[derive(Debug, Error)]
@@ -33,6 +35,9 @@ pub enum EventsError {
     /// Its policy is not known here, or the other one is not.
     #[error("{0}")]
     Policy(#[from] WriteBackError),
+    /// It speaks of more dirty pages than any machine it could come from has.
+    #[error("more than {} dirty pages at a time", MOST_DIRTY.0)]
+    TooMuchDirty,
     /// It ends before it says which policy decided.
     #[error("the record ends before it names a policy")]
     Empty,
@@ -176,7 +181,8 @@ impl Run {
                 self.so_far.events += 1;
                 self.so_far.ends_at = now;
                 self.policy.on(now, event);
-                Ok(())
+                // What a short file can make of itself in memory is bounded.
+                if self.policy.dirty() > MOST_DIRTY { Err(EventsError::TooMuchDirty) } else { Ok(()) }
             }
             Step::Selected { now, want, pages } => self.select(now, want, &pages),
         }

@@ -119,3 +119,17 @@ fn what_is_no_record_is_refused() {
     let long = format!("umbrella-events 1\npolicy {}\n", "x".repeat(5000));
     assert!(matches!(replay(long.as_bytes(), None), Err(EventsError::LongLine { line: 2 })));
 }
+
+#[test]
+fn a_record_of_blocks_at_the_end_of_the_world_is_read_without_a_panic() {
+    let text = "umbrella-events 1\npolicy file\ns 1 0 1\n> 1 0 2 18446744073709551615\n";
+    assert!(replay(text.as_bytes(), None).is_err());
+}
+
+#[test]
+fn a_short_record_cannot_take_all_memory() {
+    let lines = (1..1000).map(|file| format!("d 0 {file} 0 65536 0\n"));
+    let text: String = std::iter::once("umbrella-events 1\npolicy file\n".to_owned()).chain(lines).collect();
+    let refused = replay(text.as_bytes(), None);
+    assert!(refused.is_err(), "it is refused before it is read to its end");
+}

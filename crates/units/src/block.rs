@@ -20,10 +20,10 @@ pub const BLOCK_SECTORS: u64 = PAGE_BYTES / SECTOR_BYTES;
 pub struct BlockNo(pub u64);
 
 impl BlockNo {
-    /// The block that follows.
+    /// The block that follows; of the last one, itself.
     #[must_use]
     pub fn next(self) -> BlockNo {
-        BlockNo(self.0 + 1)
+        BlockNo(self.0.saturating_add(1))
     }
 
     /// Blocks between the two, whichever comes first.

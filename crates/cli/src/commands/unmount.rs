@@ -75,7 +75,7 @@ impl UnmountArgs {
         let patience = if self.force { FORCED_PATIENCE } else { UNMOUNT_PATIENCE };
         let client = Client::new(&pool.socket).patience(patience);
         let daemon = process_of(&client);
-        match client.ask(&Request::Unmount) {
+        match client.ask(&Request::Unmount { keep_staged: false }) {
             // The daemon may be gone before its last word is heard.
             Ok(_) | Err(ClientError::HungUp) => wait_until_gone(&pool.mount, daemon),
             // What a daemon that was killed leaves behind is taken away.

@@ -8,7 +8,7 @@ use umbrella_fs::spec::GovernorStatus;
 use umbrella_units::{ByteSize, format_duration};
 
 use super::{align_right, lines, new_table};
-use crate::text::{count, quoted, visible};
+use crate::text::{quoted, visible};
 
 /// Branches with what their governors do.
 pub(crate) fn table(governed: &[(&str, &GovernorStatus)]) -> String {
@@ -60,8 +60,7 @@ pub(crate) fn branches(branches: &[WriteBackStatus]) -> String {
     let mut text = if governed.is_empty() { String::new() } else { table(&governed) };
     let others: Vec<_> = branches.iter().filter(|it| it.governor.is_none()).map(|it| quoted(&it.branch)).collect();
     if !others.is_empty() {
-        let _ =
-            writeln!(text, "the kernel writes back {}: {}", count(others.len() as u64, "branch"), others.join(", "));
+        let _ = writeln!(text, "written back by the kernel: {}", others.join(", "));
     }
     text
 }

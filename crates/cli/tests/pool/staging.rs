@@ -143,7 +143,14 @@ fn staged_files_that_find_no_room_at_unmount_stay_and_are_there_again() {
         "{:?}",
         pool.status().warnings
     );
-    pool.pool.stop();
+    let refused = pool.umbrella(["unmount"]);
+    assert!(!refused.status.success());
+    assert!(text(&refused).contains("staged files find no branch"), "{}", text(&refused));
+    assert_eq!(fs::read(pool.join("file-7")).unwrap(), vec![7; 200 << 10], "it is still mounted");
+    // Who ends the daemon cannot be refused.
+    let daemon = nix::unistd::Pid::from_raw(pool.pid() as i32);
+    nix::sys::signal::kill(daemon, nix::sys::signal::Signal::SIGTERM).unwrap();
+    assert_eq!(pool.pool.wait_for_end(), Some(true));
     assert!(pool.log().contains("kept in memory"), "{}", pool.log());
     fs::remove_file(&filler).unwrap();
     pool.pool.start();

@@ -285,10 +285,13 @@ fn hostile_words_are_refused_with_what_would_do() {
     let record = pool.umbrella(["write-back".as_ref(), "record".as_ref(), "disk".as_ref(), inside.as_os_str()]);
     assert!(text(&record).contains("would record itself") && !inside.exists(), "{}", text(&record));
     assert_eq!(governor(&pool).policy, "cscan", "it goes on as it was");
+    pool.say(["write-back", "set", "disk", "cscan", "--limit", "64MiB"]);
+    pool.say(["write-back", "set", "disk", "sweep"]);
+    assert_eq!(governor(&pool).limit.0, 64 << 20, "another policy has the limits that were");
     pool.say(["write-back", "set", "disk", "kernel"]);
     let record = pool.umbrella(["write-back", "record", "disk", "/tmp/x"]);
     assert!(text(&record).contains("the kernel decides its write-back"), "{}", text(&record));
-    assert!(pool.say(["write-back", "show"]).contains("the kernel writes back 1 branch: \"disk\""));
+    assert!(pool.say(["write-back", "show"]).contains("written back by the kernel: \"disk\""));
 }
 
 #[test]

@@ -80,16 +80,26 @@ pub fn has_lasting_inodes(fs_type: &str) -> bool {
 
 fn type_of_mount(id: u64) -> Option<String> {
     let table = std::fs::read("/proc/self/mountinfo").ok()?;
-    find_mount(&table, id)
+    find_mount(&table, id).map(|(kind, _)| kind)
 }
 
-/// The type of mount `id` in the text of `/proc/self/mountinfo`.
-fn find_mount(table: &[u8], id: u64) -> Option<String> {
+/// The type and the source of the mount whose root this directory is; `None` where it is no mount's root.
+pub fn mounted_at(dir: BorrowedFd<'_>) -> Option<(String, String)> {
+    let stat = rustix::fs::statx(dir, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
+    if !fs_kind(dir).ok()?.is_mount {
+        return None;
+    }
+    find_mount(&std::fs::read("/proc/self/mountinfo").ok()?, stat.stx_mnt_id)
+}
+
+/// The type and the source of mount `id` in the text of `/proc/self/mountinfo`.
+fn find_mount(table: &[u8], id: u64) -> Option<(String, String)> {
     let table = String::from_utf8_lossy(table);
     let line =
         table.lines().rev().find(|line| line.split(' ').next().and_then(|word| word.parse().ok()) == Some(id))?;
     let (_, after) = line.split_once(" - ")?;
-    Some(after.split(' ').next()?.to_owned())
+    let mut words = after.split(' ');
+    Some((words.next()?.to_owned(), words.next()?.to_owned()))
 }
 
 fn type_of_magic(magic: u64) -> &'static str {
@@ -127,8 +137,8 @@ mod tests {
 
     #[test]
     fn the_type_of_a_mount_is_read_from_the_mount_table() {
-        assert_eq!(find_mount(TABLE, 22).as_deref(), Some("ext4"));
-        assert_eq!(find_mount(TABLE, 40).as_deref(), Some("fuse.sshfs"));
+        assert_eq!(find_mount(TABLE, 22).map(|(kind, _)| kind).as_deref(), Some("ext4"));
+        assert_eq!(find_mount(TABLE, 40).map(|(kind, _)| kind).as_deref(), Some("fuse.sshfs"));
         assert_eq!(find_mount(TABLE, 4), None);
     }
 

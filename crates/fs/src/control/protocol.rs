@@ -76,8 +76,12 @@ pub enum Request {
         /// The rules.
         rules: RulesSpec,
     },
-    /// Finish or drop the relocation under way, then unmount. Answered with [`Answer::Ok`].
-    Unmount,
+    /// Staged files go to their branches; finish or drop the relocation under way, then unmount. Answered with [`Answer::Ok`].
+    Unmount {
+        /// Also when staged files find no branch to go to: they stay in memory, for the next mount.
+        #[serde(default)]
+        keep_staged: bool,
+    },
 }
 
 /// One line from a daemon; the types are those of a pool's, if no others are named.

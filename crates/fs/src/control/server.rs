@@ -67,9 +67,13 @@ impl Service for PoolService {
                 pool.sync_all().map_err(Error::Sync)?;
                 Answer::Ok
             }
-            Request::Unmount => {
+            Request::Unmount { keep_staged } => {
                 // While the tree can be used and asked. What comes meanwhile follows at the end.
                 pool.empty_staging();
+                let files = pool.status().staging.map_or(0, |staging| staging.files);
+                if files > 0 && !keep_staged {
+                    return Err(Error::StagedLeft { files });
+                }
                 (self.unmount)().map_err(|source| Error::Unmount { path: pool.spec().mount.clone(), source })?;
                 Answer::Ok
             }

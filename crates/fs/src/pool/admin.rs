@@ -161,12 +161,14 @@ impl Pool {
     /// A branch by name; removed ones are no longer found.
     pub(crate) fn branch_named(&self, name: &str) -> Result<Arc<Branch>, Error> {
         let branches = self.branches.load();
-        branches.iter().find(|branch| branch.spec.name == name).cloned().ok_or_else(|| Error::UnknownBranch {
+        // The staging area is no branch that anybody could speak of.
+        let named = |branch: &&Arc<Branch>| branch.spec.name == name && !self.is_staging(branch.id);
+        branches.iter().find(named).cloned().ok_or_else(|| Error::UnknownBranch {
             name: name.to_owned(),
             known: branches
                 .iter()
                 .map(|branch| branch.spec.name.as_str())
-                .filter(|name| !name.is_empty())
+                .filter(|name| !name.is_empty() && *name != crate::spec::STAGING)
                 .collect::<Vec<_>>()
                 .join(", "),
         })

@@ -145,7 +145,7 @@ impl Pool {
         }
     }
 
-    fn drop_copy(&self, node: &Arc<Node>, dir: &Dir, copy: DirCopy) {
+    pub(super) fn drop_copy(&self, node: &Arc<Node>, dir: &Dir, copy: DirCopy) {
         dir.state.write().copies.retain(|known| *known != copy);
         self.nodes.remove_backing(copy.backing, node);
         self.dir_fds.drop_node(node.id, copy.branch);

@@ -127,18 +127,23 @@ impl Pool {
 }
 
 /// A node that is kept for as long as a walk needs it.
-struct Pinned<'a> {
+pub(super) struct Pinned<'a> {
     pool: &'a Pool,
-    node: Arc<Node>,
+    pub(super) node: Arc<Node>,
 }
 
 impl<'a> Pinned<'a> {
-    fn root(pool: &'a Pool) -> Pinned<'a> {
-        pool.root.retain();
-        Pinned { pool, node: Arc::clone(&pool.root) }
+    pub(super) fn root(pool: &'a Pool) -> Pinned<'a> {
+        Pinned::again(pool, &pool.root)
     }
 
-    fn lookup(pool: &'a Pool, parent: &Arc<Node>, name: &std::ffi::OsStr) -> OpResult<Pinned<'a>> {
+    /// A node that is kept already, for longer.
+    pub(super) fn again(pool: &'a Pool, node: &Arc<Node>) -> Pinned<'a> {
+        node.retain();
+        Pinned { pool, node: Arc::clone(node) }
+    }
+
+    pub(super) fn lookup(pool: &'a Pool, parent: &Arc<Node>, name: &std::ffi::OsStr) -> OpResult<Pinned<'a>> {
         let _names = pool.rename_lock.read();
         let (node, _) = pool.lookup_in(parent, name)?;
         Ok(Pinned { pool, node })

@@ -1,7 +1,7 @@
 //! Branches whose write-back is governed: what the pool tells their governors, and who waits for them.
 //!
 //! A governor lives as long as its branch is online, and knows files by their inode numbers on the branch. Every change to a file's pages that
-//! passes through the daemon is told after it was made. What goes past it (passthrough, which a governed branch gives to readers only, and
+//! passes through the daemon is told after it was made. What goes past it (passthrough, which a governed branch gives to readers, and to writers that come while one reads, and
 //! changes behind the mount's back) is left to the kernel. A branch that may hang is never governed: its calls run elsewhere.
 
 use std::ffi::OsStr;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 use umbrella_governor::{FileRef, Governor, PageRange, Settings, Status};
@@ -33,6 +33,8 @@ pub(crate) struct Governors {
     running: ArcSwap<Vec<Option<Arc<Governor>>>>,
     /// What was chosen since the mount in place of what the configuration says.
     chosen: Mutex<FxHashMap<BranchId, Option<WriteBackSpec>>>,
+    /// Files of which a write-back failed under a governor that is gone. Who syncs next is told.
+    failed: Mutex<FxHashSet<(BranchId, FileId)>>,
 }
 
 impl Governors {
@@ -53,6 +55,7 @@ impl Governors {
         });
         if let Some(ended) = ended {
             ended.stop();
+            self.failed.lock().extend(ended.take_errors().into_iter().map(|file| (branch, file)));
         }
     }
 }
@@ -79,6 +82,9 @@ impl Pool {
     fn start_governor(&self, branch: &Branch, wanted: &WriteBackSpec) -> Result<Arc<Governor>, Error> {
         let failed = |reason: String| Error::WriteBack { name: branch.spec.name.clone(), reason };
         let online = branch.online().ok_or_else(|| failed("it is offline".to_owned()))?;
+        if matches!(online.fs_type.as_str(), "tmpfs" | "ramfs") {
+            return Err(failed(format!("{} has no disk to write back to", online.fs_type)));
+        }
         if online.guarded {
             return Err(failed(format!("write-back on {} cannot be governed", online.fs_type)));
         }
@@ -179,16 +185,25 @@ impl Pool {
 
     /// Syncs a file with `sync`, and tells that it is synced. An error that the governor saw before the caller did is the caller's now.
     pub(super) fn syncing(&self, file: &FileAt, sync: impl FnOnce() -> OpResult<()>) -> OpResult<()> {
-        let Some((governor, id)) = self.governed(file) else { return sync() };
+        let Some((governor, id)) = self.governed(file) else {
+            return sync().and_then(|()| if self.failed_before(file) { Err(OpError::Sys(Errno::IO)) } else { Ok(()) });
+        };
         let mark = governor.mark();
         let done = sync();
-        let failed = governor.take_error(id);
+        let failed = governor.take_error(id) | self.failed_before(file);
         done?;
         if failed {
             return Err(OpError::Sys(Errno::IO));
         }
         governor.synced(id, mark);
         Ok(())
+    }
+
+    /// Whether a write-back of the file failed under an earlier governor; said once.
+    fn failed_before(&self, file: &FileAt) -> bool {
+        let mut failed = self.governors.failed.lock();
+        !failed.is_empty()
+            && rustix::fs::fstat(&file.fd).is_ok_and(|stat| failed.remove(&(file.branch.id, FileId(stat.st_ino))))
     }
 
     /// As `syncing`, for a whole branch.
@@ -227,12 +242,20 @@ impl Pool {
             return Ok(vec![told(&*self.branch_named(name)?)]);
         }
         let branches = self.branches.load();
-        Ok(branches.iter().filter(|branch| !branch.spec.name.is_empty()).map(|branch| told(branch)).collect())
+        let named = |branch: &&Arc<Branch>| !branch.spec.name.is_empty() && !self.is_staging(branch.id);
+        Ok(branches.iter().filter(named).map(|branch| told(branch)).collect())
     }
 
     /// Changes how a branch is written back, until the pool is unmounted: the policy (`None` in `wanted`: the kernel's).
-    pub fn set_write_back(&self, name: &str, wanted: Option<WriteBackSpec>) -> Result<(), Error> {
+    /// Limits that are not named stay as they are.
+    pub fn set_write_back(&self, name: &str, mut wanted: Option<WriteBackSpec>) -> Result<(), Error> {
         let branch = self.branch_named(name)?;
+        if let (Some(wanted), Some(before)) = (&mut wanted, self.wanted_write_back(name)?)
+            && wanted.limit.is_none()
+            && wanted.background.is_none()
+        {
+            (wanted.limit, wanted.background) = (before.limit, before.background);
+        }
         let failed = |reason: String| Error::WriteBack { name: name.to_owned(), reason };
         let settings = wanted.as_ref().map(WriteBackSpec::settings).transpose();
         let settings: Option<Settings> = settings.map_err(|error| failed(error.to_string()))?;

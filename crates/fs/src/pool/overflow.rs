@@ -5,11 +5,11 @@ use std::sync::Arc;
 use umbrella_units::{BranchId, ByteSize};
 
 use super::Pool;
+use super::staging::Staging;
 use super::transfer::{Cause, NotMoved};
 use crate::error::{OpError, OpResult};
 use crate::handle::Handle;
 use crate::metrics::Metric;
-use crate::relocate::Durability;
 
 /// How often a copy begins anew because attributes changed meanwhile.
 const ATTEMPTS: usize = 3;
@@ -34,8 +34,8 @@ impl Pool {
             return Ok(()); // Another writer of the same file was faster.
         }
         here.branch.invalidate_space();
-        let staged = self.is_staging(branch);
-        let cause = if staged { Cause::Staged(Durability::Later) } else { Cause::Full };
+        let staging = self.staging.as_ref().filter(|staging| staging.branch.id == branch);
+        let (staged, cause) = (staging.is_some(), staging.map_or(Cause::Full, Staging::cause));
         let mut full: smallvec::SmallVec<[BranchId; 4]> = full.iter().copied().collect();
         let mut attempts = 0;
         loop {

@@ -78,7 +78,12 @@ impl Pool {
             stage: Stage::New,
         };
         let rules = self.rules.load();
-        let views = self.views();
+        // What waits in memory has been promised room.
+        let mut views = self.views();
+        let promised = self.staged_bytes();
+        for view in &mut views {
+            view.free = ByteSize(view.free.0.saturating_sub(promised));
+        }
         let decision = rules.rules.decide(&facts, &views, None);
         if full.is_empty()
             && let Some(hits) = rules.hits.get(decision.entry.0 as usize)

@@ -169,6 +169,30 @@ impl Pool {
         Ok(())
     }
 
+    /// Removes one copy of a directory if it is empty and others stay; true when it is gone. Users see no change. The caller holds the
+    /// rename lock exclusively.
+    pub(super) fn drop_copy_on(&self, node: &Arc<Node>, branch: umbrella_units::BranchId) -> OpResult<bool> {
+        let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
+        let _commit = dir.commit.lock();
+        let copy = {
+            let state = dir.state.read();
+            let copy = state.copies.iter().find(|copy| copy.branch == branch).copied();
+            copy.filter(|_| state.copies.len() > 1 && !state.removed)
+        };
+        let (Some(copy), Some((parent, name))) = (copy, node.place()) else { return Ok(false) };
+        let (at, above) = (self.dir_at(node, branch)?, self.dir_at(&parent, branch)?);
+        if !at.is_empty()? {
+            return Ok(false);
+        }
+        self.lift_times(node);
+        let (meta, before) = (at.stat_self()?, above.stat_self()?);
+        above.rmdir(&name)?;
+        above.as_file().set_times(super::dirs::times_of(&before))?;
+        self.drop_copy(node, dir, copy);
+        self.inodes.forget(Pool::inode_key(&above.online, &meta));
+        Ok(true)
+    }
+
     fn restore_dir(&self, above: &DirAt, name: &OsStr, meta: &Meta) {
         let restored = above.mkdir(name, meta.perm, 0).and_then(|()| {
             let made = above.refer(name)?;

@@ -68,7 +68,7 @@ impl Pool {
                 }
                 Renamed::LeaveFirst(node) => {
                     drop(names);
-                    let left = self.leave_begun(&node);
+                    let left = self.leave_now(&node);
                     self.nodes.release(&node, 1);
                     left?;
                 }

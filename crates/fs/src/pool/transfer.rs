@@ -78,15 +78,15 @@ pub(crate) enum Cause {
     Rule,
     /// Its branch is full and a writer waits. The caller holds the file's `io` lock exclusively.
     Full,
-    /// It leaves volatile staging, and owes a power loss what this says. The caller holds the file's `io` lock exclusively.
-    Staged(Durability),
+    /// It leaves volatile staging, and owes a power loss nothing. The caller holds the file's `io` lock exclusively.
+    Staged,
 }
 
 impl Cause {
     fn durability(self) -> Durability {
         match self {
             Cause::Rule | Cause::Full => Durability::Now,
-            Cause::Staged(durability) => durability,
+            Cause::Staged => Durability::Begun,
         }
     }
 }
@@ -222,7 +222,7 @@ impl Pool {
             for (parent, name) in names {
                 let to = match cause.durability() {
                     Durability::Now => self.ensure_dir_durably(parent, target)?,
-                    Durability::Begun | Durability::Later => self.ensure_dir(parent, target)?,
+                    Durability::Begun => self.ensure_dir(parent, target)?,
                 };
                 places.push(Leg {
                     from: self.dir_at(parent, backing.branch)?,
@@ -263,7 +263,7 @@ impl Pool {
             let _ = rustix::fs::unlinkat(hidden.tmp.as_fd(), &temp_name, rustix::fs::AtFlags::empty());
         }
         done?;
-        if matches!(cause, Cause::Staged(_)) {
+        if cause == Cause::Staged {
             self.note_arrived(&first.to, &first.name, copied.bytes);
             for leg in &places {
                 leg.lift_times();
@@ -375,7 +375,7 @@ fn commit_guarded(
         // What is not synced must not be promised by an intent that is: it lies where the source does.
         let intents = match durability {
             Durability::Now => hidden,
-            Durability::Begun | Durability::Later => from.hidden.as_ref().ok_or(RelocateError::Changed)?,
+            Durability::Begun => from.hidden.as_ref().ok_or(RelocateError::Changed)?,
         };
         let names: Vec<_> = owned
             .iter()

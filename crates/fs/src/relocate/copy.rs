@@ -129,7 +129,6 @@ impl Copying<'_> {
             match self.limits.durability {
                 Durability::Now => retry_on_intr(|| fsync(output.as_fd())).doing("flush the copy")?,
                 Durability::Begun => attrs::begin_write_out(output.as_fd()),
-                Durability::Later => {}
             }
             output
         } else {

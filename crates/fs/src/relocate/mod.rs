@@ -102,8 +102,6 @@ pub enum Durability {
     /// What no one asked to be durable, out of memory that loses it with the power: the copy is on its way to the disk when it returns,
     /// and nothing is waited for. A crash of the daemon alone is survived as always: what the kernel was told stays.
     Begun,
-    /// As `Begun`, and the kernel writes it when it likes.
-    Later,
 }
 
 /// What holds a copy back, and who is told about it.

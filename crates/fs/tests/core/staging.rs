@@ -1,7 +1,8 @@
 //! New files that wait in memory: when they leave, and that nobody sees it.
 
 use std::ffi::OsStr;
-use std::os::unix::fs::MetadataExt;
+use std::fmt::Write as _;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -108,7 +109,7 @@ fn old_files_leave_and_their_directories_look_as_before() {
 
 #[test]
 fn when_more_waits_than_may_those_used_longest_ago_leave() {
-    let size = Some(Amount::Bytes(ByteSize(256 << 10)));
+    let size = Some(Amount::Bytes(ByteSize(288 << 10)));
     let scene = Scene::new(StagingSpec { size, max_age: None, ..small_area() });
     scene.pool.keep_staging();
     let data = pattern(1, 40_960);
@@ -117,7 +118,7 @@ fn when_more_waits_than_may_those_used_longest_ago_leave() {
     scene.put("file-5", &data);
     scene.pool.keep_staging();
     let staged: Vec<_> = (0..6).filter(|number| scene.holders(&format!("file-{number}")) == STAGED).collect();
-    assert_eq!(staged, [0, 3, 4, 5], "of 240 KiB no more than three quarters of 256 stay");
+    assert_eq!(staged, [0, 3, 4, 5], "of six times 44 KiB no more than three quarters of 288 stay");
 }
 
 #[test]
@@ -261,15 +262,180 @@ fn another_area_is_used_when_the_earlier_one_is_empty() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "unmounted, and the directory stays");
 }
 
+/// What a pool says that cannot be assembled with an area here.
+fn refusal(path: &std::path::Path) -> String {
+    let bench = Bench::staged(Ground::Memory, StagingSpec { path: Some(path.to_owned()), ..small_area() });
+    let refused = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| bench.assemble(0))).err();
+    refused.and_then(|panic| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
+}
+
 #[test]
-fn a_directory_with_files_in_it_is_not_covered_by_an_area() {
+fn a_directory_with_files_in_it_is_not_covered_by_an_area_nor_changed() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("precious"), b"").unwrap();
-    let bench = Bench::staged(Ground::Memory, StagingSpec { path: Some(folder.path().to_owned()), ..small_area() });
-    let refused = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| bench.assemble(0))).err();
-    let said = refused.and_then(|panic| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let said = refusal(folder.path());
     assert!(said.contains("not empty"), "{said}");
     assert!(folder.path().join("precious").exists());
+    assert_eq!(std::fs::metadata(folder.path()).unwrap().mode() & 0o7777, 0o755);
+}
+
+#[test]
+fn an_area_of_another_pool_is_not_taken_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let staging = StagingSpec { path: Some(folder.path().to_owned()), ..small_area() };
+    let scene = Scene::new(staging.clone());
+    scene.put("file", b"theirs");
+    let scene = {
+        let Scene { bench, pool } = scene;
+        drop(pool); // As if it were killed.
+        bench
+    };
+    let said = refusal(folder.path());
+    assert!(said.contains("another pool"), "{said}");
+    assert!(folder.path().join("tree/file").exists());
+    let pool = scene.assemble(0);
+    pool.close_staging();
+    assert!(scene.branch(0).join("file").exists());
+    assert_eq!(refusal(folder.path()), "", "it is free");
+    rustix::mount::unmount(folder.path(), rustix::mount::UnmountFlags::DETACH).unwrap();
+}
+
+#[test]
+fn an_area_may_be_named_by_a_link() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("real")).unwrap();
+    std::os::unix::fs::symlink("real", folder.path().join("link")).unwrap();
+    let staging = StagingSpec { path: Some(folder.path().join("link")), ..small_area() };
+    let mut scene = Scene::new(staging.clone());
+    for _ in 0..2 {
+        scene.put("file", b"x");
+        assert!(folder.path().join("real/tree/file").exists());
+        scene.pool.close_staging();
+        assert_eq!(std::fs::read_dir(folder.path().join("real")).unwrap().count(), 0);
+        scene.pool.unlink(NodeId::ROOT, OsStr::new("file")).unwrap();
+        scene = scene.killed(Some(staging.clone()));
+    }
+    scene.pool.close_staging();
+}
+
+#[test]
+fn memory_that_loses_its_contents_is_not_taken_for_memory_that_keeps_them() {
+    let folder = tempfile::tempdir().unwrap();
+    rustix::mount::mount("none", folder.path(), "tmpfs", rustix::mount::MountFlags::empty(), None).unwrap();
+    let staging = StagingSpec { path: Some(folder.path().to_owned()), volatile: false, max_age: None, ..small_area() };
+    let bench = Bench::staged(Ground::Memory, staging);
+    let refused = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| bench.assemble(0))).err();
+    rustix::mount::unmount(folder.path(), rustix::mount::UnmountFlags::DETACH).unwrap();
+    let said = refused.and_then(|panic| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    assert!(said.contains("loses its contents"), "{said}");
+}
+
+#[test]
+fn empty_files_count_too() {
+    let size = Some(Amount::Bytes(ByteSize(256 << 10)));
+    let scene = Scene::new(StagingSpec { size, max_age: None, ..small_area() });
+    scene.pool.keep_staging();
+    for number in 0..200 {
+        scene.put(&format!("empty-{number}"), b"");
+    }
+    let staged = (0..200).filter(|number| scene.holders(&format!("empty-{number}")) == STAGED).count();
+    assert!(staged <= 64, "{staged} empty files in an area of 256 KiB");
+}
+
+#[test]
+fn a_tmpfs_that_others_use_is_not_taken_for_an_area() {
+    let folder = tempfile::tempdir().unwrap();
+    rustix::mount::mount("none", folder.path(), "tmpfs", rustix::mount::MountFlags::empty(), c"mode=1777").unwrap();
+    std::fs::write(folder.path().join("precious"), b"").unwrap();
+    let said = refusal(folder.path());
+    let meta = std::fs::metadata(folder.path()).unwrap();
+    let there = folder.path().join("precious").exists();
+    rustix::mount::unmount(folder.path(), rustix::mount::UnmountFlags::DETACH).unwrap();
+    assert!(said.contains("not empty"), "{said}");
+    assert!(there);
+    assert_eq!(meta.mode() & 0o7777, 0o1777);
+}
+
+#[test]
+fn what_leaves_memory_that_keeps_its_contents_is_synced_first_also_under_its_writer() {
+    // No tmpfs: there nothing can be seen of a sync.
+    let folder = tempfile::tempdir().unwrap();
+    let staging = StagingSpec { path: Some(folder.path().to_owned()), volatile: false, max_age: None, ..small_area() };
+    let bench = Bench::staged(Ground::Disk, staging);
+    let pool = bench.assemble(0);
+    let (_, opened) = pool.create(NodeId::ROOT, OsStr::new("file"), 0o640, Caller::ROOT, WRITE).unwrap();
+    assert_eq!(pool.write_moving(opened.handle, &pattern(1, 40_000), 0, false), Ok(40_000));
+    pool.fsync(opened.handle, false).unwrap();
+    assert_eq!(pool.write_moving(opened.handle, &pattern(2, 20_000), 40_000, false), Ok(20_000));
+    let path = bench.branch(1).join("file");
+    let said = String::from_utf8(read_blocks(&path)).unwrap();
+    // The 40,000 bytes that were synced in the area have blocks; only what was written since may wait for some.
+    assert!(said.lines().any(|line| line.contains("0:        0..") && !line.contains("delalloc")), "{said}");
+    pool.release(opened.handle).unwrap();
+}
+
+/// Where a file lies, as an ioctl of Linux says it: one line an extent.
+fn read_blocks(path: &std::path::Path) -> Vec<u8> {
+    let file = std::fs::File::open(path).unwrap();
+    let mut map = [0_u64; 4 + 7 * 8];
+    map[1] = u64::MAX;
+    map[3] = 8;
+    // SAFETY: struct fiemap with room for eight extents, 32 and 56 bytes each; the kernel writes no more than it says.
+    let done = unsafe { libc::ioctl(std::os::fd::AsRawFd::as_raw_fd(&file), 0xC020_660B, map.as_mut_ptr()) };
+    assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+    let extents = (map[2] >> 32) as usize;
+    let mut said = String::new();
+    for extent in map[4..].chunks(7).take(extents) {
+        let late = if extent[5] as u32 & 4 != 0 { "delalloc" } else { "" };
+        writeln!(said, "0: {:8}..{} {late}", extent[0], extent[0] + extent[2]).unwrap();
+    }
+    said.into_bytes()
+}
+
+#[test]
+fn a_sync_after_a_kill_waits_until_what_was_left_is_found() {
+    let scene = Scene::new(small_area());
+    for number in 0..300 {
+        scene.put(&format!("file-{number}"), b"left");
+    }
+    let scene = scene.killed(Some(small_area()));
+    std::thread::scope(|scope| {
+        scope.spawn(|| scene.pool.keep_staging());
+        scope.spawn(|| scene.pool.sync_all().unwrap()).join().unwrap();
+        let left = (0..300).filter(|number| scene.holders(&format!("file-{number}")) == STAGED).count();
+        assert_eq!(left, 0, "everything is said to be on a branch");
+    });
+}
+
+#[test]
+fn the_area_is_no_branch_that_a_command_could_name() {
+    let scene = Scene::new(small_area());
+    scene.put("file", b"precious");
+    assert!(scene.pool.remove_branch("(staging)", true).is_err());
+    assert!(scene.pool.drain("(staging)", &mut |_| true).is_err());
+    scene.pool.close_staging();
+    assert_eq!(scene.holders("file"), ["fast"]);
+}
+
+#[test]
+fn empty_directories_do_not_stay_in_memory() {
+    let scene = Scene::new(small_area());
+    let mut dir = NodeId::ROOT;
+    for name in ["a", "b", "c"] {
+        dir = scene.pool.mkdir(dir, OsStr::new(name), 0o751, Caller::ROOT).unwrap().node;
+    }
+    let file = put(&scene.pool, dir, "file", b"x");
+    assert_eq!(scene.holders("a/b/c"), ["fast", "(staging)"]);
+    let before = scene.pool.getattr(dir).unwrap();
+    scene.pool.sync_all().unwrap();
+    scene.pool.keep_staging();
+    assert_eq!((scene.holders("a/b/c"), scene.holders("a")), (vec!["fast"], vec!["fast"]));
+    let after = scene.pool.getattr(dir).unwrap();
+    assert_eq!((after.ino, after.meta.mtime, after.meta.perm), (before.ino, before.meta.mtime, 0o751));
+    assert_eq!(contents(&scene.pool, file), b"x");
+    put(&scene.pool, dir, "next", b"y");
+    assert_eq!(scene.holders("a/b/c/next"), STAGED, "and the directory is made again");
 }
 
 #[test]

@@ -11,7 +11,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
+use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -59,8 +59,8 @@ pub struct StagedFile {
 struct Record {
     file: FileId,
     staged: StagedFile,
-    /// Since when it has been staged.
-    since: Nanos,
+    /// When it is to leave.
+    due: Nanos,
     /// The one used before it, or the next free record.
     older: u32,
     /// The one used after it.
@@ -78,12 +78,12 @@ pub struct Staging {
     places: FxHashMap<FileId, u32>,
     free: u32,
     pages: u64,
-    /// Files by age, oldest first, with when each was noted; some have left meanwhile. Empty where age does not matter.
-    ages: VecDeque<(Nanos, FileId)>,
+    /// Files by when they are to leave.
+    due: BTreeSet<(Nanos, FileId)>,
 }
 
-/// How many files that left may stand in the list of ages for each that is there.
-const STALE_AGES: usize = 2;
+/// When a file that could not leave is tried again.
+pub const RETRY: Nanos = Nanos::from_secs(10);
 
 fn pages_of(size: ByteSize) -> u64 {
     size.0.div_ceil(PAGE_BYTES)
@@ -93,9 +93,9 @@ impl Staging {
     /// With no files.
     pub fn new(config: Config) -> Staging {
         let nobody = StagedFile { dir: FileId(0), size: ByteSize(0) };
-        let ends = Record { file: FileId(0), staged: nobody, since: Nanos(0), older: ENDS, newer: ENDS };
-        let (places, ages) = (FxHashMap::default(), VecDeque::new());
-        Staging { config, records: vec![ends], places, free: ENDS, pages: 0, ages }
+        let ends = Record { file: FileId(0), staged: nobody, due: Nanos::NEVER, older: ENDS, newer: ENDS };
+        let (places, due) = (FxHashMap::default(), BTreeSet::new());
+        Staging { config, records: vec![ends], places, free: ENDS, pages: 0, due }
     }
 
     /// What it was built with.
@@ -109,7 +109,7 @@ impl Staging {
             return;
         }
         let staged = StagedFile { dir, size: ByteSize(0) };
-        let record = Record { file, staged, since: now, older: ENDS, newer: ENDS };
+        let record = Record { file, staged, due: Nanos::NEVER, older: ENDS, newer: ENDS };
         let place = if self.free == ENDS {
             self.records.push(record);
             (self.records.len() - 1) as u32
@@ -121,18 +121,16 @@ impl Staging {
         };
         self.places.insert(file, place);
         self.link(place);
-        self.note_age(now, file);
+        self.make_due(place, now + self.config.max_age);
     }
 
-    fn note_age(&mut self, now: Nanos, file: FileId) {
-        if self.config.max_age == Nanos::NEVER {
-            return;
+    fn make_due(&mut self, place: u32, due: Nanos) {
+        let record = self.at(place);
+        let (file, before) = (record.file, std::mem::replace(&mut record.due, due));
+        self.due.remove(&(before, file));
+        if due != Nanos::NEVER {
+            self.due.insert((due, file));
         }
-        if self.ages.len() > 64 + self.places.len() * (1 + STALE_AGES) {
-            let (records, places) = (&self.records, &self.places);
-            self.ages.retain(|&(since, file)| is_since(records, places, file, since));
-        }
-        self.ages.push_back((now, file));
     }
 
     /// Whether the file is staged.
@@ -178,34 +176,36 @@ impl Staging {
         files
     }
 
-    /// Which files must leave because of their age, the oldest first. They stay until [`Staging::leave`].
+    /// Which files are to leave by now because of their age, the oldest first. They stay until [`Staging::leave`].
     pub fn expired(&self, now: Nanos) -> Vec<FileId> {
-        let old = self.ages.iter().take_while(|(since, _)| now.since(*since) >= self.config.max_age);
-        let here = old.filter(|(since, file)| is_since(&self.records, &self.places, *file, *since));
-        here.map(|&(_, file)| file).collect()
+        self.due.iter().take_while(|(due, _)| *due <= now).map(|&(_, file)| file).collect()
     }
 
-    /// The file could not leave: it has its turn again after the others, by use and by age.
+    /// The file is to leave at once, whatever its age.
+    pub fn hurry(&mut self, file: FileId) {
+        if let Some(&place) = self.places.get(&file) {
+            self.make_due(place, Nanos(0));
+        }
+    }
+
+    /// The file could not leave: it is tried again after [`RETRY`], and when memory is short after the others.
     pub fn postpone(&mut self, now: Nanos, file: FileId) {
         let Some(&place) = self.places.get(&file) else { return };
         self.used(place);
-        self.at(place).since = now;
-        self.note_age(now, file);
+        if self.at(place).due <= now {
+            self.make_due(place, now + RETRY);
+        }
     }
 
     /// The file leaves for its file system; `None` if it was not staged.
     pub fn leave(&mut self, file: FileId) -> Option<StagedFile> {
         let place = self.places.remove(&file)?;
         self.unlink(place);
+        self.make_due(place, Nanos::NEVER);
         let staged = self.at(place).staged;
         self.at(place).older = self.free;
         self.free = place;
         self.pages -= pages_of(staged.size);
-        while let Some(&(since, oldest)) = self.ages.front()
-            && !is_since(&self.records, &self.places, oldest, since)
-        {
-            self.ages.pop_front();
-        }
         Some(staged)
     }
 
@@ -248,9 +248,4 @@ impl Staging {
         self.at(older).newer = newer;
         self.at(newer).older = older;
     }
-}
-
-/// Whether the file is staged and has been since then.
-fn is_since(records: &[Record], places: &FxHashMap<FileId, u32>, file: FileId, since: Nanos) -> bool {
-    places.get(&file).and_then(|&place| records.get(place as usize)).is_some_and(|record| record.since == since)
 }

@@ -3,9 +3,10 @@
 //! The tree begins one level below, so that whoever can reach the path cannot look around in it: the level above is root's alone, and the
 //! tree's own root has the attributes that users see.
 
-use std::fs::{DirBuilder, Permissions};
+use std::fs::DirBuilder;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::fd::AsFd;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,15 +15,17 @@ use rustix::mount::{MountFlags, UnmountFlags};
 use umbrella_units::{Amount, BranchId, ByteSize};
 
 use super::Staging;
-use crate::branch::mounts::fs_kind;
+use crate::branch::mounts::{fs_kind, mounted_at};
 use crate::branch::{Branch, StateDir};
 use crate::error::Error;
-use crate::spec::{BranchSpec, STAGING, StagingSpec};
+use crate::spec::{BranchSpec, STAGING, StagingSpec, resolve};
 
 /// Below the area's path.
 const TREE: &str = "tree";
 /// Below a path that is not ours alone.
 const FOLDER: &str = "umbrella-staging";
+/// What the area's tmpfs is called in the table of mounts.
+const SOURCE: &str = "umbrella-staging";
 
 /// Opens the staging area that is configured, or one that an earlier mount left with files in it.
 pub(crate) fn open(
@@ -41,7 +44,7 @@ pub(crate) fn open(
         if other {
             tracing::warn!("nothing is staged until the next mount, which uses the new staging area");
         }
-        let spec = StagingSpec { path: None, volatile: is_tmpfs(left), ..StagingSpec::default() };
+        let spec = StagingSpec { path: None, volatile: is_ours(left), ..StagingSpec::default() };
         return take(spec, left, state, id, false).map(Some);
     }
     let (Some(spec), Some(base)) = (configured, base) else {
@@ -51,31 +54,40 @@ pub(crate) fn open(
         return Ok(None);
     };
     let failed = |source: io::Error| Error::Staging { path: base.clone(), reason: source.to_string() };
-    make_dir(&base, 0o700).map_err(failed)?;
-    if spec.volatile && !is_tmpfs(&base) {
-        if base.read_dir().map_err(failed)?.next().is_some() {
-            return Err(Error::Staging { path: base.clone(), reason: "the directory is not empty".to_owned() });
+    if known.is_none() && is_there(&base) {
+        let reason = "it holds the staged files of another pool, or of this one under another state directory; mount that once more, or \
+                      empty it and unmount it";
+        return Err(Error::Staging { path: base.clone(), reason: reason.to_owned() });
+    }
+    if spec.volatile {
+        make_mount_point(&base).map_err(failed)?;
+        if !is_ours(&base) {
+            mount(&base, spec.size).map_err(failed)?;
+            // Another one than was known: its inode numbers begin anew.
+            forget(state);
         }
-        mount(&base, spec.size).map_err(failed)?;
-        // Another one than was known: its inode numbers begin anew.
-        forget(state);
+    } else {
+        make_private(&base).map_err(failed)?;
+        if known.is_some() && !base.join(TREE).is_dir() {
+            forget(state);
+        }
     }
-    if !spec.volatile && known.is_some() && !base.join(TREE).is_dir() {
-        forget(state);
+    if !base.join(TREE).is_dir() {
+        DirBuilder::new().mode(0o755).create(base.join(TREE)).map_err(failed)?;
     }
-    make_dir(&base.join(TREE), 0o755).map_err(failed)?;
     take(spec.clone(), &base, state, id, true).map(Some)
 }
 
 fn base_of(spec: &StagingSpec, state_dir: &Path, state: &StateDir) -> PathBuf {
     match &spec.path {
-        Some(path) if spec.volatile => path.clone(),
-        Some(path) => path.join(FOLDER),
+        // One spelling, also where a link leads there.
+        Some(path) if spec.volatile => resolve(path),
+        Some(path) => resolve(path).join(FOLDER),
         None => state_dir.join("staging").join(state.key()),
     }
 }
 
-/// What a spec looks like whose files are at `base`.
+/// Takes the area at `base` as a branch.
 fn take(spec: StagingSpec, base: &Path, state: &Arc<StateDir>, id: BranchId, accepts: bool) -> Result<Staging, Error> {
     let branch = Branch::new(id, branch_spec(base.join(TREE)), Arc::clone(state));
     branch.bring_online().map_err(|error| Error::Staging { path: base.to_owned(), reason: error.to_string() })?;
@@ -103,7 +115,7 @@ fn branch_spec(path: PathBuf) -> BranchSpec {
 pub(super) fn end(staging: &Staging, state: &StateDir) {
     let Some(base) = staging.branch.spec.path.parent() else { return };
     staging.branch.take_offline("unmounted".to_owned());
-    if is_tmpfs(base) {
+    if is_ours(base) {
         if let Err(error) = rustix::mount::unmount(base, UnmountFlags::DETACH) {
             tracing::warn!(area = %base.display(), %error, "the staging area stays mounted");
             return;
@@ -113,7 +125,9 @@ pub(super) fn end(staging: &Staging, state: &StateDir) {
         if staging.spec.path.is_none() {
             let _leftover = std::fs::remove_dir(base);
         }
-    } else if !staging.is_open_next_time() {
+    } else if !staging.configured {
+        // What is left of it: no file, as the caller has seen.
+        let _leftover = std::fs::remove_dir_all(base);
         forget(state);
     }
 }
@@ -129,18 +143,40 @@ fn is_there(base: &Path) -> bool {
     base.join(TREE).join(crate::pool::HIDDEN).is_dir()
 }
 
-fn is_tmpfs(base: &Path) -> bool {
+/// Whether a tmpfs that an area was made on is mounted there: by this program, and not somebody else's that other files are in.
+fn is_ours(base: &Path) -> bool {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let Ok(dir) = rustix::fs::open(base, flags, Mode::empty()) else { return false };
-    fs_kind(std::os::fd::AsFd::as_fd(&dir)).is_ok_and(|kind| kind.is_mount && kind.fs_type == "tmpfs")
+    mounted_at(dir.as_fd()).is_some_and(|(kind, source)| kind == "tmpfs" && source == SOURCE)
 }
 
-fn make_dir(path: &Path, mode: u32) -> io::Result<()> {
-    match DirBuilder::new().recursive(true).mode(mode).create(path) {
-        // The mode of one that was there, or was narrowed by the umask.
-        Ok(()) if mode == 0o700 => std::fs::set_permissions(path, Permissions::from_mode(mode)),
-        done => done,
+/// A directory to mount on: ours already, or empty. What is there is looked at before anything is changed.
+fn make_mount_point(base: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(base)?;
+    if is_ours(base) || base.read_dir()?.next().is_none() {
+        return Ok(());
     }
+    Err(io::Error::other(
+        "the directory is not empty; a volatile staging area needs one of its own to mount a tmpfs on",
+    ))
+}
+
+/// A folder of root's alone, in a directory that may be anybody's.
+fn make_private(base: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(base) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        done => done?,
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let dir = rustix::fs::open(base, flags, Mode::empty())?;
+    if matches!(fs_kind(dir.as_fd())?.fs_type.as_str(), "tmpfs" | "ramfs") {
+        return Err(io::Error::other("that memory loses its contents with the power: leave out volatile = false"));
+    }
+    if rustix::fs::fstat(&dir)?.st_uid != rustix::process::geteuid().as_raw() {
+        return Err(io::Error::other("it belongs to another user"));
+    }
+    rustix::fs::fchmod(&dir, Mode::RWXU)?;
+    Ok(())
 }
 
 fn mount(base: &Path, size: Option<Amount>) -> io::Result<()> {
@@ -151,6 +187,6 @@ fn mount(base: &Path, size: Option<Amount>) -> io::Result<()> {
     };
     let options = std::ffi::CString::new(format!("mode=0700{size}")).map_err(io::Error::other)?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    rustix::mount::mount("umbrella-staging", base, "tmpfs", flags, options.as_c_str())?;
+    rustix::mount::mount(SOURCE, base, "tmpfs", flags, options.as_c_str())?;
     Ok(())
 }

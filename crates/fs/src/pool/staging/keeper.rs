@@ -3,16 +3,17 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use umbrella_units::{ByteSize, FileId, PAGE_BYTES};
+use umbrella_units::{ByteSize, PAGE_BYTES};
 
 use super::memory::{Memory, high_water, low_water};
 use super::{Staging, TICK, id_of};
-use crate::node::Node;
+use crate::node::{Node, NodeId};
 use crate::pool::Pool;
-use crate::relocate::Durability;
 
 /// Files that leave in one go, at most: between two batches it is looked again what is most urgent.
 const BATCH: usize = 4096;
+/// After so many failures in a row a round ends.
+const HOPELESS: usize = 16;
 
 impl Staging {
     /// Adjusts the limit to the memory there is.
@@ -30,27 +31,21 @@ impl Staging {
         self.limit.store(limit.0.min(area.0), Ordering::Relaxed);
     }
 
-    /// Files whose time has come, in the order of their paths, and whether it was their age.
-    fn due(&self) -> (Vec<Arc<Node>>, Durability) {
+    /// Files whose time has come, in the order of their paths.
+    fn due(&self) -> Vec<Arc<Node>> {
         let now = self.now();
         let (used, limit) = (self.used(), self.limit());
-        let (mut nodes, why) = {
+        let mut nodes: Vec<_> = {
             let queue = self.queue.lock();
-            let by_age = queue.waiting.expired(now);
-            let (due, why): (Vec<FileId>, _) = if !by_age.is_empty() {
-                // As old as unsynced data may get: the disk is to have it now.
-                (by_age, Durability::Begun)
-            } else if used > high_water(limit) {
+            let mut due = queue.waiting.expired(now);
+            if due.is_empty() && used > high_water(limit) {
                 let excess = used.0.saturating_sub(low_water(limit).0);
-                (queue.waiting.pressure(excess.div_ceil(PAGE_BYTES)), Durability::Later)
-            } else {
-                (Vec::new(), Durability::Later)
-            };
-            let nodes: Vec<_> = due.iter().take(BATCH).filter_map(|file| queue.nodes.get(file).cloned()).collect();
-            (nodes, why)
+                due = queue.waiting.pressure(excess.div_ceil(PAGE_BYTES));
+            }
+            due.iter().take(BATCH).filter_map(|file| queue.nodes.get(file).cloned()).collect()
         };
         nodes.sort_by_cached_key(|node| node.judged_path());
-        (nodes, why)
+        nodes
     }
 
     /// All files that wait, in the order of their paths.
@@ -58,6 +53,10 @@ impl Staging {
         let mut nodes: Vec<_> = self.queue.lock().nodes.values().cloned().collect();
         nodes.sort_by_cached_key(|node| node.judged_path());
         nodes
+    }
+
+    pub(super) fn hurry(&self, node: &Node) {
+        self.queue.lock().waiting.hurry(id_of(node));
     }
 
     pub(super) fn postpone(&self, node: &Node) {
@@ -80,32 +79,57 @@ impl Pool {
     /// One round of the keeper: adjusts the limit, and lets files leave whose time has come.
     pub fn keep_staging(&self) {
         let Some(staging) = &self.staging else { return };
-        if !staging.taken_back.swap(true, Ordering::Relaxed) {
-            self.take_back_staged();
+        if let Err(error) = self.take_back_staged() {
+            self.warn("staging", format!("the staging area cannot be looked through: {error}; it is tried again"));
         }
         staging.watch_memory();
         self.release_left();
+        self.prune_area();
         loop {
-            let (nodes, durability) = staging.due();
+            let nodes = staging.due();
             if nodes.is_empty() {
                 return;
             }
-            let mut left = false;
+            let (mut left, mut failures) = (false, 0);
             for node in nodes {
                 if self.stopping.load(Ordering::Relaxed) {
                     return;
                 }
-                match self.leave_staging(&node, durability) {
-                    Ok(()) => {
-                        left = true;
-                        self.await_room(&node);
-                    }
-                    Err(_) => staging.postpone(&node),
+                // Where so many find no room the others need not try now.
+                if failures >= HOPELESS {
+                    staging.postpone(&node);
+                    continue;
+                }
+                if self.leave_staging(&node).is_ok() {
+                    (left, failures) = (true, 0);
+                    self.await_room(&node);
+                } else {
+                    failures += 1;
+                    staging.postpone(&node);
                 }
             }
             self.release_left();
             if !left {
                 return; // None can leave now.
+            }
+        }
+    }
+
+    /// Copies of directories in which nothing waits any more go: each costs memory, and a look at every listing.
+    fn prune_area(&self) {
+        let Some(staging) = &self.staging else { return };
+        if staging.queue.lock().emptied.is_empty() {
+            return;
+        }
+        // Nobody may be among names: a directory found a moment ago would be gone. Another time, if somebody is.
+        let Some(_names) = self.rename_lock.try_write() else { return };
+        let mut dirs: Vec<_> = std::mem::take(&mut staging.queue.lock().emptied).into_iter().collect();
+        while let Some(id) = dirs.pop() {
+            let Some(node) = self.nodes.get(id).filter(|node| node.id != NodeId::ROOT) else { continue };
+            let above = node.place().map(|(parent, _)| parent.id);
+            // One that stays is in use, or nowhere else.
+            if self.drop_copy_on(&node, staging.branch.id).is_ok_and(|gone| gone) {
+                dirs.extend(above);
             }
         }
     }

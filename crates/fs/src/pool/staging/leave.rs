@@ -2,13 +2,14 @@
 //!
 //! Steps of one file (`leave_staging`): 1. its `io` lock, exclusively: reads and writes wait; 2. its rule is asked, with the size and the
 //! attributes that it has now; 3. it moves there as any file does (see `transfer`), under everybody who has it open. Nothing is synced on
-//! the way out of volatile memory ([`Durability`]); who asked for that syncs afterwards what has moved.
+//! the way out of volatile memory, only begun to be written; who asked for more syncs afterwards what has moved.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
 use smallvec::{SmallVec, smallvec};
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_policy::placement::{Choice, FileFacts, Stage};
@@ -22,13 +23,13 @@ use crate::metrics::Metric;
 use crate::node::{Backing, Node, NodeId};
 use crate::pool::Pool;
 use crate::pool::dirs::times_of;
+use crate::pool::enforce::Pinned;
 use crate::pool::mover::show;
 use crate::pool::place::settled_facts;
-use crate::pool::transfer::{Cause, NotMoved};
-use crate::relocate::Durability;
+use crate::pool::transfer::NotMoved;
 
 /// Told of an entry of the area: its directory, its name, its attributes.
-type Tell<'a> = dyn FnMut(&Pool, &Arc<Node>, &OsStr, &Meta) + 'a;
+type Tell<'a> = dyn FnMut(&Pool, &Arc<Node>, &OsStr, &Meta) -> OpResult<()> + 'a;
 
 /// How often a file is tried whose attributes change while it is copied.
 const ATTEMPTS: usize = 5;
@@ -38,7 +39,7 @@ const LAST_PATIENCE: Duration = Duration::from_secs(5);
 
 impl Pool {
     /// Takes a file out of the staging area; done when it is not there.
-    pub(crate) fn leave_staging(&self, node: &Arc<Node>, durability: Durability) -> Result<(), NotMoved> {
+    pub(crate) fn leave_staging(&self, node: &Arc<Node>) -> Result<(), NotMoved> {
         let Some(staging) = &self.staging else { return Ok(()) };
         let file = node.file().ok_or(NotMoved::Busy("it is a directory"))?;
         let mut attempts = 0;
@@ -52,7 +53,7 @@ impl Pool {
                 staging.remove(node);
                 return Ok(());
             }
-            let left = self.leave_locked(node, staging, durability);
+            let left = self.leave_locked(node, staging);
             drop(io);
             attempts += 1;
             if !matches!(left, Err(NotMoved::Busy(_) | NotMoved::Mapped)) || attempts >= ATTEMPTS {
@@ -66,7 +67,7 @@ impl Pool {
                 self.count(Metric::StagedLeft);
                 self.unwarn(&format!("stage {}", show(node)));
             }
-            Err(NotMoved::Op(OpError::Stale | OpError::Sys(rustix::io::Errno::NOENT))) => {
+            Err(NotMoved::Op(OpError::Stale | OpError::Sys(Errno::NOENT))) => {
                 staging.remove(node); // It is gone.
             }
             Err(why @ (NotMoved::Busy(_) | NotMoved::Mapped)) => {
@@ -80,12 +81,12 @@ impl Pool {
         left
     }
 
-    fn leave_locked(&self, node: &Arc<Node>, staging: &Staging, durability: Durability) -> Result<(), NotMoved> {
+    fn leave_locked(&self, node: &Arc<Node>, staging: &Staging) -> Result<(), NotMoved> {
         let meta = {
             let _names = self.rename_lock.read_recursive();
             self.attr_of(node)?.meta
         };
-        let cause = if staging.spec.volatile { Cause::Staged(durability) } else { Cause::Full };
+        let cause = staging.cause();
         let path = node.judged_path();
         let mut full: SmallVec<[BranchId; 4]> = smallvec![staging.branch.id];
         let mut failure = None;
@@ -131,12 +132,7 @@ impl Pool {
 
     /// Takes a file out of the staging area in the foreground.
     pub(crate) fn leave_now(&self, node: &Arc<Node>) -> OpResult<()> {
-        self.leave_staging(node, Durability::Later).map_err(failed)
-    }
-
-    /// Takes a file out of the staging area in the foreground, on its way to the disk when it returns.
-    pub(crate) fn leave_begun(&self, node: &Arc<Node>) -> OpResult<()> {
-        self.leave_staging(node, Durability::Begun).map_err(failed)
+        self.leave_staging(node).map_err(failed)
     }
 
     /// Takes a file out of volatile staging before it is made durable. True: it was there, so that its name has to be synced too.
@@ -147,7 +143,7 @@ impl Pool {
         if node.file().is_some_and(|file| file.state.read().unlinked) {
             return Ok(false); // Nobody could find it after a power loss.
         }
-        self.leave_staging(node, Durability::Begun).map_err(failed)?;
+        self.leave_staging(node).map_err(failed)?;
         Ok(true)
     }
 
@@ -168,13 +164,22 @@ impl Pool {
     /// Takes the files of a directory out of volatile staging, because it is made durable.
     pub(crate) fn leave_dir_for_sync(&self, dir: &Arc<Node>) -> OpResult<()> {
         let Some(staging) = self.staging.as_ref().filter(|staging| staging.spec.volatile) else { return Ok(()) };
-        let Ok(copy) = self.dir_at(dir, staging.branch.id) else { return Ok(()) };
+        self.take_back_staged()?;
+        let known =
+            |branch| dir.dir().is_some_and(|dir| dir.state.read().copies.iter().any(|copy| copy.branch == branch));
+        if !known(staging.branch.id) {
+            return Ok(());
+        }
+        let copy = match self.dir_at(dir, staging.branch.id) {
+            Err(OpError::Sys(Errno::NOENT)) => return Ok(()), // It went since.
+            copy => copy?,
+        };
         let device = copy.online.dev;
         // Theirs are the inodes in the area's copy of the directory: not all that waits is looked through.
         let inodes = copy.list(false)?.into_iter().map(|entry| entry.ino);
         let backing = |ino| Backing { branch: staging.branch.id, dev: device, ino };
         for node in inodes.filter_map(|ino| self.nodes.find(backing(ino))).filter(|node| node.file().is_some()) {
-            self.leave_staging(&node, Durability::Begun).map_err(failed)?;
+            self.leave_staging(&node).map_err(failed)?;
         }
         self.release_left();
         Ok(())
@@ -183,12 +188,9 @@ impl Pool {
     /// Takes everything out of volatile staging, because everything is made durable. The first failure is told, after all were tried.
     pub(crate) fn leave_all_for_sync(&self) -> OpResult<()> {
         let Some(staging) = self.staging.as_ref().filter(|staging| staging.spec.volatile) else { return Ok(()) };
-        if !staging.taken_back.swap(true, Ordering::Relaxed) {
-            self.take_back_staged();
-        }
-        let mut done = Ok(());
+        let mut done = self.take_back_staged();
         for node in staging.all() {
-            if let Err(why) = self.leave_staging(&node, Durability::Begun)
+            if let Err(why) = self.leave_staging(&node)
                 && done.is_ok()
             {
                 done = Err(failed(why));
@@ -198,39 +200,39 @@ impl Pool {
         done
     }
 
-    /// Takes in what an earlier mount left in the area; it leaves at once.
-    pub(crate) fn take_back_staged(&self) {
-        let Some(staging) = &self.staging else { return };
+    /// Takes in what an earlier mount left in the area, once; out of volatile memory it is to leave at once. Who comes while it is being
+    /// done waits.
+    pub(crate) fn take_back_staged(&self) -> OpResult<()> {
+        let Some(staging) = &self.staging else { return Ok(()) };
+        let mut done = staging.taken_back.lock();
+        if *done {
+            return Ok(());
+        }
         let mut found = 0_u64;
-        // All names first: a file with several can leave only when all are known.
         self.walk_staged(&mut |pool, dir, name, meta| {
             if meta.kind == FileKind::Directory {
-                return;
+                return Ok(());
             }
-            let looked = {
+            let node = {
                 let _names = pool.rename_lock.read();
-                pool.lookup_in(dir, name)
+                pool.lookup_in(dir, name)?.0
             };
-            if let Ok((node, _)) = looked {
-                if pool.is_staging(node.file().map_or(BranchId(u16::MAX), |file| file.state.read().backing.branch)) {
-                    staging.add(&node, dir.id, ByteSize(meta.size));
-                    found += 1;
+            // A second file of the name, on a branch, may be the one that is shown.
+            if pool.staging_of(&node).is_some() {
+                staging.add(&node, dir.id, ByteSize(meta.size));
+                if staging.spec.volatile {
+                    staging.hurry(&node);
                 }
-                pool.nodes.release(&node, 1);
+                found += 1;
             }
-        });
-        if found == 0 {
-            return;
+            pool.nodes.release(&node, 1);
+            Ok(())
+        })?;
+        *done = true;
+        if found > 0 {
+            tracing::info!(files = found, "files that an earlier mount left in the staging area are in the tree");
         }
-        tracing::info!(files = found, "files that an earlier mount left in the staging area go to their branches");
-        for node in staging.all() {
-            if self.stopping.load(Ordering::Relaxed) {
-                return;
-            }
-            // What fails is told, and has its turn again.
-            let _ = self.leave_staging(&node, Durability::Begun);
-        }
-        self.release_left();
+        Ok(())
     }
 
     /// At the end: everything leaves, then the area goes. What cannot leave stays there, for the next mount.
@@ -250,18 +252,21 @@ impl Pool {
             tracing::error!(%error, "files that were staged may not be on disk yet");
         }
         let mut left = Vec::new();
-        self.walk_staged(&mut |pool, dir, name, meta| {
+        let walked = self.walk_staged(&mut |pool, dir, name, meta| {
             if meta.kind == FileKind::Directory {
                 pool.lift_dir_times(dir, name);
             } else {
                 left.push(crate::node::path_of(dir, name));
             }
+            Ok(())
         });
         self.lift_times(&self.root);
-        if let Some(example) = left.first() {
+        if walked.is_err() || !left.is_empty() {
+            let example = left.first().map(|path| String::from_utf8_lossy(path).into_owned());
             tracing::error!(
                 files = left.len(),
-                example = %String::from_utf8_lossy(example),
+                ?example,
+                error = ?walked.err(),
                 area = %staging.branch.spec.path.display(),
                 "staged files found no branch to go to; they are kept in memory: make room and mount again before the machine is switched off"
             );
@@ -273,8 +278,8 @@ impl Pool {
     /// All that waits goes to its branch, as far as it can.
     pub(crate) fn empty_staging(&self) {
         let Some(staging) = &self.staging else { return };
-        if !staging.taken_back.swap(true, Ordering::Relaxed) {
-            self.take_back_staged();
+        if let Err(error) = self.take_back_staged() {
+            tracing::error!(%error, "the staging area cannot be looked through");
         }
         let until = Instant::now() + LAST_PATIENCE;
         loop {
@@ -285,9 +290,7 @@ impl Pool {
             }
             let busy = waiting
                 .iter()
-                .filter(|node| {
-                    matches!(self.leave_staging(node, Durability::Later), Err(NotMoved::Busy(_) | NotMoved::Mapped))
-                })
+                .filter(|node| matches!(self.leave_staging(node), Err(NotMoved::Busy(_) | NotMoved::Mapped)))
                 .count();
             self.release_left();
             if busy == 0 || Instant::now() >= until {
@@ -309,7 +312,7 @@ impl Pool {
         }
     }
 
-    fn lift_times(&self, node: &Arc<Node>) {
+    pub(in crate::pool) fn lift_times(&self, node: &Arc<Node>) {
         let (Ok(attr), Ok(copies)) = (self.attr_of(node), self.copies(node)) else { return };
         for copy in copies {
             let behind = copy.stat_self().is_ok_and(|meta| meta.mtime < attr.meta.mtime);
@@ -320,34 +323,28 @@ impl Pool {
         }
     }
 
-    /// Calls for every entry of the area.
-    fn walk_staged(&self, tell: &mut Tell<'_>) {
-        let Some(staging) = &self.staging else { return };
-        let Ok(root) = DirAt::root(&staging.branch) else { return };
-        self.root.retain();
-        let mut stack = vec![(Arc::clone(&self.root), root)];
-        while let Some((node, dir)) = stack.pop() {
-            for entry in dir.list(true).unwrap_or_default() {
-                if node.id == NodeId::ROOT && entry.name == crate::pool::HIDDEN {
+    /// Calls for every entry of the area. An error ends it: what cannot be looked at is not taken for nothing.
+    fn walk_staged(&self, tell: &mut Tell<'_>) -> OpResult<()> {
+        let Some(staging) = &self.staging else { return Ok(()) };
+        let mut stack = vec![(Pinned::root(self), DirAt::root(&staging.branch)?, None::<OsString>)];
+        while let Some((above, dir, name)) = stack.pop() {
+            // Opened when it is its turn: what waits holds no descriptor of its own.
+            let (node, dir) = match name {
+                None => (above, dir),
+                Some(name) => (Pinned::lookup(self, &above.node, &name)?, dir.descend(&name)?),
+            };
+            for entry in dir.list(true)? {
+                if node.node.id == NodeId::ROOT && entry.name == crate::pool::HIDDEN {
                     continue;
                 }
-                let Ok(Some(meta)) = dir.find(&entry.name) else { continue };
-                tell(self, &node, &entry.name, &meta);
-                if meta.kind != FileKind::Directory {
-                    continue;
-                }
-                let below = {
-                    let _names = self.rename_lock.read();
-                    self.lookup_in(&node, &entry.name)
-                };
-                match (below, dir.descend(&entry.name)) {
-                    (Ok((below, _)), Ok(at)) => stack.push((below, at)),
-                    (Ok((below, _)), Err(_)) => self.nodes.release(&below, 1),
-                    (Err(_), _) => {}
+                let Some(meta) = dir.find(&entry.name)? else { continue };
+                tell(self, &node.node, &entry.name, &meta)?;
+                if meta.kind == FileKind::Directory {
+                    stack.push((Pinned::again(self, &node.node), dir.clone(), Some(entry.name)));
                 }
             }
-            self.nodes.release(&node, 1);
         }
+        Ok(())
     }
 }
 
@@ -357,6 +354,6 @@ fn failed(why: NotMoved) -> OpError {
         NotMoved::NoRoom => OpError::NoRoom,
         NotMoved::Op(error) => error,
         NotMoved::Failed(error) => OpError::Sys(error.errno()),
-        NotMoved::Busy(_) | NotMoved::Mapped => OpError::Sys(rustix::io::Errno::BUSY),
+        NotMoved::Busy(_) | NotMoved::Mapped => OpError::Sys(Errno::BUSY),
     }
 }

@@ -8,7 +8,7 @@
 //! - it grows beyond `max_file`: under its writer, before the write that would;
 //! - it has been there for `max_age`;
 //! - memory gets short ([`memory`]): those used longest ago first;
-//! - somebody wants it durable (fsync, `O_SYNC`, syncfs), where memory is volatile;
+//! - somebody wants it durable (fsync, `O_SYNC`, fsync of its directory, `umbrella sync`), where memory is volatile;
 //! - it is renamed over a file of a branch, so that no power loss can take both;
 //! - the tree is unmounted, or staging is no longer configured.
 //!
@@ -37,12 +37,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use rustc_hash::FxHashMap;
-use umbrella_policy::staging::{Config, Staged, Staging as Waiting};
+use rustc_hash::{FxHashMap, FxHashSet};
+use umbrella_policy::staging::{Config, Staging as Waiting};
 use umbrella_units::{BranchId, ByteSize, FileId, Nanos, PAGE_BYTES};
 
 use super::Pool;
 use super::place::NewFile;
+use super::transfer::Cause;
 use crate::at::{DirAt, FileAt};
 use crate::branch::Branch;
 use crate::control::protocol::StagingStatus;
@@ -60,7 +61,7 @@ pub(crate) struct Staging {
     /// It is configured, and not just what an earlier mount left.
     configured: bool,
     /// What an earlier mount left was looked for.
-    taken_back: AtomicBool,
+    taken_back: Mutex<bool>,
     /// New files are taken in.
     open: AtomicBool,
     started: Instant,
@@ -77,6 +78,8 @@ struct Queue {
     nodes: FxHashMap<FileId, Arc<Node>>,
     /// Nodes whose reference is to be given back; who put them here may have held their lock.
     released: Vec<Arc<Node>>,
+    /// Directories that a file was in that waits no more.
+    emptied: FxHashSet<NodeId>,
 }
 
 fn id_of(node: &Node) -> FileId {
@@ -92,17 +95,23 @@ impl Staging {
             spec,
             branch,
             configured: accepts,
-            taken_back: AtomicBool::new(false),
+            taken_back: Mutex::default(),
             open: AtomicBool::new(accepts),
             started: Instant::now(),
-            queue: Mutex::new(Queue { waiting, nodes: FxHashMap::default(), released: Vec::new() }),
+            queue: Mutex::new(Queue {
+                waiting,
+                nodes: FxHashMap::default(),
+                released: Vec::new(),
+                emptied: FxHashSet::default(),
+            }),
             wake: Condvar::new(),
             limit: AtomicU64::new(0),
         }
     }
 
-    fn is_open_next_time(&self) -> bool {
-        self.configured
+    /// Why a file moves that leaves.
+    pub(super) fn cause(&self) -> Cause {
+        if self.spec.volatile { Cause::Staged } else { Cause::Full }
     }
 
     fn now(&self) -> Nanos {
@@ -110,8 +119,18 @@ impl Staging {
     }
 
     /// Bytes of the files that wait.
-    fn used(&self) -> ByteSize {
+    fn bytes(&self) -> ByteSize {
         ByteSize(self.queue.lock().waiting.pages() * PAGE_BYTES)
+    }
+
+    /// What the files that wait cost in memory: their bytes, and for each about a page of bookkeeping in the kernel and here.
+    fn used(&self) -> ByteSize {
+        let queue = self.queue.lock();
+        ByteSize((queue.waiting.pages() + queue.waiting.files()) * PAGE_BYTES)
+    }
+
+    fn files(&self) -> u64 {
+        self.queue.lock().waiting.files()
     }
 
     fn limit(&self) -> ByteSize {
@@ -143,7 +162,9 @@ impl Staging {
     /// A file waits no more: it left, or is deleted. May be called with the file locked.
     fn remove(&self, node: &Node) -> bool {
         let mut queue = self.queue.lock();
-        queue.waiting.leave(id_of(node));
+        if let Some(staged) = queue.waiting.leave(id_of(node)) {
+            queue.emptied.insert(NodeId(staged.dir.0));
+        }
         let known = queue.nodes.remove(&id_of(node));
         let was_there = known.is_some();
         queue.released.extend(known);
@@ -152,10 +173,8 @@ impl Staging {
 
     /// A file was written up to this byte.
     fn wrote(&self, node: &Node, end: u64) {
-        let staged = self.queue.lock().waiting.extend(id_of(node), ByteSize(end));
-        if staged == Staged::Transform {
-            self.wake.notify_one();
-        }
+        // Never beyond `max_file`: such a write takes it out first.
+        self.queue.lock().waiting.extend(id_of(node), ByteSize(end));
     }
 
     fn resized(&self, node: &Node, size: ByteSize) {
@@ -191,15 +210,20 @@ impl Pool {
         };
         // Its rule must have a place for it, with room for all that waits: what is staged has to be able to leave.
         let home = self.branch(self.place_new(new, &[])?)?;
-        let space = home.view();
-        let spare = space.free.0.saturating_sub(space.keep_free.0);
+        let (view, inodes) = (home.view(), home.space());
+        let spare = view.free.0.saturating_sub(view.keep_free.0);
+        // Not every file system counts its inodes.
+        let few_inodes = inodes.files_total > 0 && inodes.files_free < staging.files() + SPARE_INODES;
         let able = home.abilities();
         // It keeps whatever memory keeps, so that nothing is promised that it would have refused.
         let keeps_all = able.ownership && able.hard_links && able.xattr && able.acl && able.holes && able.nanoseconds;
         if !keeps_all {
             return Ok(None);
         }
-        if !staging.has_room() || spare < staging.used().0.saturating_add(staging.spec.max_file.0.saturating_mul(2)) {
+        if few_inodes
+            || !staging.has_room()
+            || spare < staging.used().0.saturating_add(staging.spec.max_file.0.saturating_mul(2))
+        {
             return Ok(None);
         }
         let made = self.ensure_dir(new.parent, staging.branch.id).and_then(|dir| call(&dir).map(|file| (dir, file)));
@@ -266,7 +290,7 @@ impl Pool {
 
     /// Bytes that wait to take room on the branches.
     pub(super) fn staged_bytes(&self) -> u64 {
-        self.staging.as_ref().map_or(0, |staging| staging.used().0)
+        self.staging.as_ref().map_or(0, |staging| staging.bytes().0)
     }
 
     /// For `umbrella status`.
@@ -291,6 +315,9 @@ impl Pool {
         })
     }
 }
+
+/// Inodes that a branch must have besides those of the files that wait: for directories, and for what is made there at once.
+const SPARE_INODES: u64 = 64;
 
 /// How long the keeper sleeps when nobody wakes it.
 const TICK: Duration = Duration::from_millis(200);
