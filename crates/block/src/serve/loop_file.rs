@@ -16,7 +16,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use fuser::{
     Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
@@ -149,10 +149,18 @@ impl LoopFile {
     }
 }
 
+/// How long a file that is let go of may stay in use: who looks at a loop device keeps it from being detached for a moment.
+const FAREWELL: Duration = Duration::from_secs(2);
+
 impl Drop for LoopFile {
     fn drop(&mut self) {
-        if let Err(error) = self.unmount() {
-            tracing::warn!(%error, "a file stays mounted");
+        let until = Instant::now() + FAREWELL;
+        while let Err(error) = self.unmount() {
+            if Instant::now() >= until {
+                tracing::warn!(%error, "a file stays mounted");
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
         }
     }
 }

@@ -44,7 +44,7 @@ EXAMPLES:
 
 /// Change the policy of a branch, or its limit, until the pool is unmounted.
 ///
-/// What is dirty stays known. `umbrella lab list` names the policies; "kernel" leaves the order to the kernel.
+/// What is dirty stays known. `umbrella lab list policies` names them; "kernel" leaves the order to the kernel.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:

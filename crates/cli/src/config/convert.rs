@@ -235,7 +235,7 @@ fn staging(c: &mut Conversion, table: &Spanned<StagingFile>) -> StagingSpec {
         c.fail(table.span(), Problem::StagingWithoutPath);
     }
     let size = c.amount("size", file.size.as_ref());
-    if let (Some(value), Some(Amount::Bytes(ByteSize(0)))) = (&file.size, size) {
+    if let (Some(value), Some(Amount::Bytes(ByteSize(0)) | Amount::MilliPercent(0))) = (&file.size, size) {
         let valid = "more than 0 (leave it out to follow the free memory)";
         c.fail(value.span(), Problem::OutOfRange { key: "size", given: value.get_ref().text(), valid });
     }

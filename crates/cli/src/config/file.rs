@@ -41,7 +41,7 @@ pub(super) struct EnforceFile {
 
 /// `[staging]`
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table: write [staging] on a line of its own, below the keys of the pool")]
 pub(super) struct StagingFile {
     pub(super) path: Option<Spanned<String>>,
     pub(super) volatile: Option<bool>,

@@ -195,6 +195,12 @@ impl Branch {
         self.drop_online(reason);
     }
 
+    /// Ends its use in order.
+    pub fn close(&self) {
+        let _changing = self.changing.lock();
+        self.online.store(None);
+    }
+
     fn drop_online(&self, reason: String) {
         let Some(old) = self.online.swap(None) else {
             let mut offline = self.offline.lock();

@@ -299,6 +299,9 @@ impl Pool {
         }
         let done = match file {
             Some(file) => governor.record_to(file, most),
+            None if !governor.status().recording => {
+                return Err(failed("nothing is being recorded (a record that is full has ended by itself)".to_owned()));
+            }
             None => governor.end_record(),
         };
         done.map_err(|error| failed(error.to_string()))

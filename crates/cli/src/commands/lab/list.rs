@@ -44,6 +44,9 @@ struct Item {
     summary: &'static str,
     #[serde(skip_serializing_if = "str::is_empty")]
     source: &'static str,
+    /// A policy that looks into the future, and decides nothing live.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    offline: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     parameters: Vec<Parameter>,
 }
@@ -90,6 +93,7 @@ fn items(what: What) -> Vec<Item> {
                 name: info.name,
                 summary: info.summary,
                 source: info.source,
+                offline: info.offline,
                 parameters: info
                     .params
                     .iter()
@@ -103,6 +107,7 @@ fn items(what: What) -> Vec<Item> {
                 name: entry.name,
                 summary: entry.summary,
                 source: entry.source,
+                offline: false,
                 parameters: entry
                     .params
                     .iter()
@@ -116,16 +121,29 @@ fn items(what: What) -> Vec<Item> {
                 name: profile.name,
                 summary: profile.summary,
                 source: profile.source,
+                offline: false,
                 parameters: Vec::new(),
             })
             .collect(),
         What::Schedulers => schedulers()
             .iter()
-            .map(|info| Item { name: info.name, summary: info.summary, source: info.source, parameters: Vec::new() })
+            .map(|info| Item {
+                name: info.name,
+                summary: info.summary,
+                source: info.source,
+                offline: false,
+                parameters: Vec::new(),
+            })
             .collect(),
         What::Metrics => METRICS
             .iter()
-            .map(|metric| Item { name: metric.name, summary: metric.help, source: "", parameters: Vec::new() })
+            .map(|metric| Item {
+                name: metric.name,
+                summary: metric.help,
+                source: "",
+                offline: false,
+                parameters: Vec::new(),
+            })
             .collect(),
     }
 }

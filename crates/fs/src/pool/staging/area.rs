@@ -114,7 +114,7 @@ fn branch_spec(path: PathBuf) -> BranchSpec {
 /// The area is empty and not used any more.
 pub(super) fn end(staging: &Staging, state: &StateDir) {
     let Some(base) = staging.branch.spec.path.parent() else { return };
-    staging.branch.take_offline("unmounted".to_owned());
+    staging.branch.close();
     if is_ours(base) {
         if let Err(error) = rustix::mount::unmount(base, UnmountFlags::DETACH) {
             tracing::warn!(area = %base.display(), %error, "the staging area stays mounted");
