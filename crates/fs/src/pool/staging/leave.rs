@@ -67,7 +67,7 @@ impl Pool {
                 self.count(Metric::StagedLeft);
                 self.unwarn(&format!("stage {}", show(node)));
             }
-            Err(NotMoved::Op(OpError::Stale | OpError::Sys(Errno::NOENT))) => {
+            Err(NotMoved::Op(OpError::Stale)) => {
                 staging.remove(node); // It is gone.
             }
             Err(why @ (NotMoved::Busy(_) | NotMoved::Mapped)) => {
