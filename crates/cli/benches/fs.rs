@@ -18,6 +18,8 @@ mod host;
 mod report;
 #[path = "fs/rows.rs"]
 mod rows;
+#[path = "common/spread.rs"]
+mod spread;
 #[path = "fs/system.rs"]
 mod system;
 #[path = "fs/work/mod.rs"]

@@ -31,6 +31,8 @@ mod report;
 mod scenarios;
 #[path = "live/sizes.rs"]
 mod sizes;
+#[path = "common/spread.rs"]
+mod spread;
 #[path = "live/stack.rs"]
 mod stack;
 #[path = "live/staging.rs"]

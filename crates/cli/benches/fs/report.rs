@@ -14,6 +14,7 @@ use serde::Serialize;
 use crate::args::Args;
 use crate::host;
 use crate::rows::{self, GROUPS, Group, Row, Unit};
+use crate::spread::Spread;
 use crate::system::System;
 use crate::work::{Lab, Samples};
 
@@ -45,14 +46,6 @@ struct Failure {
     message: String,
 }
 
-/// Median and extremes.
-#[derive(Debug, Clone, Copy, Serialize)]
-struct Spread {
-    median: f64,
-    min: f64,
-    max: f64,
-}
-
 #[derive(Serialize)]
 struct Report<'a> {
     about: &'a About,
@@ -74,17 +67,6 @@ struct SystemReport {
     samples: Vec<f64>,
     median: f64,
     ratio: Option<Spread>,
-}
-
-impl Spread {
-    fn of(mut values: Vec<f64>) -> Option<Self> {
-        values.sort_by(f64::total_cmp);
-        let (min, max) = (*values.first()?, *values.last()?);
-        let middle = values.len() / 2;
-        let median =
-            if values.len() % 2 == 1 { values[middle] } else { f64::midpoint(values[middle - 1], values[middle]) };
-        Some(Self { median, min, max })
-    }
 }
 
 impl Results {

@@ -8,6 +8,8 @@ use anyhow::{Context, Error, Result};
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde::Serialize;
 
+use crate::spread::Spread;
+
 /// What one run showed, by name. `cost` is what ratios are made of: less is better.
 pub(crate) type Figures = BTreeMap<&'static str, f64>;
 
@@ -18,25 +20,6 @@ pub(crate) struct Column {
     /// The figure is divided by this.
     pub(crate) unit: f64,
     pub(crate) digits: usize,
-}
-
-/// Median and extremes.
-#[derive(Debug, Clone, Copy, Serialize)]
-pub(crate) struct Spread {
-    pub(crate) median: f64,
-    pub(crate) min: f64,
-    pub(crate) max: f64,
-}
-
-impl Spread {
-    fn of(mut values: Vec<f64>) -> Option<Self> {
-        values.sort_by(f64::total_cmp);
-        let (min, max) = (*values.first()?, *values.last()?);
-        let middle = values.len() / 2;
-        let median =
-            if values.len() % 2 == 1 { values[middle] } else { f64::midpoint(values[middle - 1], values[middle]) };
-        Some(Self { median, min, max })
-    }
 }
 
 /// One workload on one kind of disk.
@@ -142,8 +125,17 @@ impl Report {
         self.rows.iter().flat_map(|row| &row.systems).any(|system| !system.failures.is_empty())
     }
 
+    /// Shows the table, and writes every run to a file if one is named.
+    pub(crate) fn end(self, columns: &[Column], json: Option<&Path>) -> Result<Self> {
+        self.print(columns);
+        if let Some(path) = json {
+            self.save(path)?;
+        }
+        Ok(self)
+    }
+
     /// Prints a table a row.
-    pub(crate) fn print(&self, columns: &[Column]) {
+    fn print(&self, columns: &[Column]) {
         let setting: Vec<String> = self.setting.iter().map(|(name, value)| format!("{name} {value}")).collect();
         println!("\n{}: {}", self.title, setting.join(", "));
         for row in &self.rows {
@@ -196,7 +188,7 @@ impl Report {
     }
 
     /// Writes every run.
-    pub(crate) fn save(&self, path: &Path) -> Result<()> {
+    fn save(&self, path: &Path) -> Result<()> {
         let rows = self.rows.iter().map(|row| RowJson {
             name: &row.name,
             about: &row.about,

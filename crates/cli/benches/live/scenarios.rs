@@ -88,11 +88,7 @@ pub(crate) fn run(args: &Args, place: &Place, keeper: &Keeper) -> Result<Report>
             break;
         }
     }
-    report.print(COLUMNS);
-    if let Some(path) = &args.json {
-        report.save(path)?;
-    }
-    Ok(report)
+    report.end(COLUMNS, args.json.as_deref())
 }
 
 fn placement(args: &Args, sizes: Sizes, place: &Place, keeper: &Keeper, report: &mut Report) -> Result<()> {

@@ -93,11 +93,7 @@ pub(crate) fn run(args: &Args, options: &Options, place: &Place, keeper: &Keeper
             break;
         }
     }
-    report.print(COLUMNS);
-    if let Some(path) = &args.json {
-        report.save(path)?;
-    }
-    Ok(report)
+    report.end(COLUMNS, args.json.as_deref())
 }
 
 fn works(sizes: Sizes, options: &Options) -> Vec<(String, &'static str, Work)> {

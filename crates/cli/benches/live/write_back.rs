@@ -176,11 +176,7 @@ pub(crate) fn run(args: &Args, options: &Options, place: &Place, keeper: &Keeper
             }
         }
     }
-    report.print(COLUMNS);
-    if let Some(path) = &args.json {
-        report.save(path)?;
-    }
-    Ok(report)
+    report.end(COLUMNS, args.json.as_deref())
 }
 
 fn row(
