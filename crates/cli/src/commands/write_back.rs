@@ -56,10 +56,10 @@ struct SetArgs {
     branch: String,
     /// The policy with its parameters, or "kernel".
     policy: String,
-    /// Hold writers back so that no more than this is dirty [default: what the kernel leaves].
+    /// Hold writers back so that no more than this is dirty [default: as it was; at first, what the kernel leaves].
     #[arg(long, value_name = "SIZE")]
     limit: Option<ByteSize>,
-    /// Begin to write back above this [default: half of the limit].
+    /// Begin to write back above this [default: as it was; at first, half of the limit].
     #[arg(long, value_name = "SIZE")]
     background: Option<ByteSize>,
     #[command(flatten)]
