@@ -197,7 +197,10 @@ fn a_conversion_that_is_interrupted_ends_at_once_and_leaves_nothing_behind() {
     let folder = TempDir::new().unwrap();
     for (signals, code) in [(&["-INT"][..], 130), (&["-INT", "-INT"], 130), (&["-TERM"], 143), (&["-HUP"], 129)] {
         for options in [&[][..], &["--sort"]] {
-            let child = waiting_conversion(&mut trace(), &folder.path().join("out.csv"), options);
+            // Also where the tests themselves run under nohup, or in the background.
+            let mut heeding = Command::new("env");
+            heeding.args(["--default-signal=HUP,INT", env!("CARGO_BIN_EXE_umbrella"), "lab", "trace"]);
+            let child = waiting_conversion(&mut heeding, &folder.path().join("out.csv"), options);
             for signal in signals {
                 // The second one may come too late.
                 run(Command::new("kill").arg(signal).arg(child.id().to_string()));
