@@ -4,15 +4,16 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
+use rustix::fs::OFlags;
 use support::{Disk, Mount, noise, run};
-use umbrella_block::file::{Access, Cache, FileDevice, OpenOptions};
+use umbrella_block::file::{Access, AlignedBuffer, Cache, FileDevice, OpenOptions};
 use umbrella_block::memory::Memory;
 use umbrella_block::serve::loop_device::{AttachOptions, LoopDevice, LoopError};
 use umbrella_block::{BlockDevice, BlockError, Durability, Geometry, Zeroes};
@@ -166,6 +167,78 @@ fn the_kernel_is_told_of_sectors_scheduler_and_rotation() {
     let refused = LoopDevice::attach(&disk.file.path(), &wrong);
     assert!(matches!(refused, Err(LoopError::Setting { setting: "queue/scheduler", .. })));
     disk.take_apart();
+}
+
+/// Neighbours that are written by many while the disk is busy reach it as few requests: with few places in the queue they wait where they can
+/// be joined.
+#[test]
+fn what_a_short_queue_does_not_take_is_joined_meanwhile() {
+    let options =
+        AttachOptions { scheduler: Some("mq-deadline".to_owned()), queue_depth: Some(4), ..AttachOptions::default() };
+    let slow = Arc::new(Slow::new(SIZE));
+    let disk = Disk::new(Arc::<Slow>::clone(&slow), &options);
+    const PAGES: u64 = 128;
+    let direct = fs::File::options().write(true).custom_flags(OFlags::DIRECT.bits().cast_signed()).open(disk.path());
+    let device = direct.expect("root may");
+    std::thread::scope(|scope| {
+        for index in 0..PAGES {
+            let device = &device;
+            scope.spawn(move || {
+                let page = AlignedBuffer::new(4096);
+                device.write_all_at(page.as_slice(), index * 4096).expect("it is written");
+            });
+        }
+    });
+    let (writes, most) = (slow.writes.load(Ordering::Relaxed), slow.most.load(Ordering::Relaxed));
+    assert!(most <= 4, "{most} at once");
+    assert!(writes < PAGES / 2, "{writes} requests for {PAGES} pages");
+    drop(device);
+    disk.take_apart();
+}
+
+/// Takes its time for each write, and counts them.
+struct Slow {
+    memory: Memory,
+    writes: AtomicU64,
+    inside: AtomicU64,
+    most: AtomicU64,
+}
+
+impl Slow {
+    fn new(size: ByteSize) -> Slow {
+        let zero = || AtomicU64::new(0);
+        Slow { memory: Memory::new(size), writes: zero(), inside: zero(), most: zero() }
+    }
+}
+
+impl BlockDevice for Slow {
+    fn geometry(&self) -> Geometry {
+        Geometry { queue_depth: 32, ..self.memory.geometry() }
+    }
+
+    fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
+        self.memory.read(at, buffer)
+    }
+
+    fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        self.most.fetch_max(self.inside.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+        std::thread::sleep(Duration::from_millis(5));
+        self.inside.fetch_sub(1, Ordering::Relaxed);
+        self.memory.write(at, data, durability)
+    }
+
+    fn flush(&self) -> Result<(), BlockError> {
+        self.memory.flush()
+    }
+
+    fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
+        self.memory.discard(range)
+    }
+
+    fn write_zeroes(&self, range: SectorRange, zeroes: Zeroes, durability: Durability) -> Result<(), BlockError> {
+        self.memory.write_zeroes(range, zeroes, durability)
+    }
 }
 
 /// Lets writes pass when so many are under way at once.

@@ -71,11 +71,15 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     ended.map_err(failed)
 }
 
+/// More than there are processors: a request that has to wait for a disk keeps its thread, and a disk that has only a few requests at once cannot
+/// choose the nearest.
+const LEAST_THREADS: usize = 16;
+
 fn threads(configured: u16) -> usize {
     if configured > 0 {
         return usize::from(configured);
     }
-    thread::available_parallelism().map_or(2, usize::from).max(2)
+    thread::available_parallelism().map_or(LEAST_THREADS, usize::from).max(LEAST_THREADS)
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<thread::JoinHandle<()>, Error> {

@@ -28,7 +28,7 @@ pub struct PoolSpec {
     pub probe_interval: Duration,
     /// See `probe_interval`.
     pub probe_timeout: Duration,
-    /// Daemon threads; 0 means one a core, at least two.
+    /// Daemon threads; 0 means one a core, at least sixteen.
     pub threads: u16,
     /// Where new files wait; `None`: they go to their branch at once.
     #[serde(default)]

@@ -3,7 +3,7 @@
 //! Steps, for as long as more is dirty than the background threshold:
 //!
 //! 1. The policy chooses about [`BATCH`] pages (some choose whole zones). They count as on their way.
-//! 2. Pages that follow each other in the answer and in one file become one run.
+//! 2. Pages that follow each other in a file and on the disk become one run, which stands where the first of them stood.
 //! 3. Each run is handed to the kernel with one `sync_file_range(WRITE)`, which starts its write-back and does not wait for it.
 //! 4. When more than [`MOST_RUNS`] runs or [`MOST_PAGES`] pages are on their way, the oldest is waited for (`WAIT_BEFORE`).
 //! 5. What is on disk makes room for writers.
@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use umbrella_policy::writeback::DirtyPage;
-use umbrella_units::{FileId, PageIndex, Pages};
+use umbrella_units::{BlockNo, FileId, PageIndex, Pages};
 
 use crate::file::PageRange;
 use crate::files::Opened;
@@ -51,16 +51,27 @@ pub(crate) struct Run {
     pub(crate) range: PageRange,
 }
 
-/// Joins pages that follow each other.
+/// Joins pages that follow each other in a file and on the disk, however they were mixed with others' (where files grow side by side, their
+/// expected places overlap). A run stands where its first page stood.
 pub(crate) fn join(pages: &[DirtyPage]) -> Vec<Run> {
-    let mut runs: Vec<Run> = Vec::new();
-    for DirtyPage { page, .. } in pages {
+    let mut ordered: Vec<(usize, &DirtyPage)> = pages.iter().enumerate().collect();
+    ordered.sort_unstable_by_key(|(_, dirty)| dirty.page);
+    let mut runs: Vec<(usize, BlockNo, Run)> = Vec::new();
+    for (place, DirtyPage { page, block }) in ordered {
         match runs.last_mut() {
-            Some(run) if run.file == page.file && run.range.end() == page.index => run.range.pages.0 += 1,
-            _ => runs.push(Run { file: page.file, range: PageRange { first: page.index, pages: Pages(1) } }),
+            Some((first, next, run)) if run.file == page.file && run.range.end() == page.index && *next == *block => {
+                *first = place.min(*first);
+                next.0 = next.0.saturating_add(1);
+                run.range.pages.0 += 1;
+            }
+            _ => {
+                let range = PageRange { first: page.index, pages: Pages(1) };
+                runs.push((place, BlockNo(block.0.saturating_add(1)), Run { file: page.file, range }));
+            }
         }
     }
-    runs
+    runs.sort_unstable_by_key(|(place, ..)| *place);
+    runs.into_iter().map(|(.., run)| run).collect()
 }
 
 struct Sent {
@@ -305,5 +316,43 @@ impl Flusher<'_> {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use umbrella_units::PageKey;
+
+    fn page(file: u64, index: u64, block: u64) -> DirtyPage {
+        DirtyPage { page: PageKey { file: FileId(file), index: PageIndex(index) }, block: BlockNo(block) }
+    }
+
+    fn run(file: u64, first: u64, pages: u64) -> Run {
+        Run { file: FileId(file), range: PageRange { first: PageIndex(first), pages: Pages(pages) } }
+    }
+
+    #[test]
+    fn files_that_grow_side_by_side_are_written_in_their_own_runs() {
+        let mixed = [page(2, 0, 16), page(1, 16, 16), page(2, 1, 17), page(1, 17, 17), page(1, 0, 0)];
+        assert_eq!(join(&mixed), [run(2, 0, 2), run(1, 16, 2), run(1, 0, 1)]);
+    }
+
+    #[test]
+    fn neighbours_in_a_file_that_lie_apart_are_runs_of_their_own_where_they_stood() {
+        let apart = [page(1, 0, 100), page(2, 5, 200), page(1, 1, 900)];
+        assert_eq!(join(&apart), [run(1, 0, 1), run(2, 5, 1), run(1, 1, 1)]);
+    }
+
+    #[test]
+    fn pages_chosen_backwards_are_one_run() {
+        assert_eq!(join(&[page(1, 2, 12), page(1, 1, 11), page(1, 0, 10)]), [run(1, 0, 3)]);
+    }
+
+    #[test]
+    fn the_last_page_and_block_that_there_can_be_overflow_nothing() {
+        let last = page(1, u64::MAX - 1, u64::MAX);
+        assert_eq!(join(&[last, page(1, 0, 0)]), [run(1, u64::MAX - 1, 1), run(1, 0, 1)]);
+        assert!(join(&[]).is_empty());
     }
 }

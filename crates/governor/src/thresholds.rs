@@ -36,7 +36,8 @@ impl Thresholds {
         let limit = asked.limit.map_or(most, |limit| (limit.0 / PAGE_BYTES).clamp(LEAST_LIMIT.0, most));
         let background = asked.background.map(|size| size.0 / PAGE_BYTES).filter(|&pages| pages < limit);
         let background = background.unwrap_or(limit / 2);
-        Thresholds { background, set_point: background + (limit - background) / 2, limit }
+        // The more is dirty, the more there is to choose from: writers are let fill all but the last eighth.
+        Thresholds { background, set_point: limit - (limit - background) / 8, limit }
     }
 }
 
@@ -118,10 +119,10 @@ mod tests {
         let asked = |limit, background| Limits { limit, background };
         let mib = |mib: u64| Some(ByteSize(mib << 20));
         let got = Thresholds::new(asked(mib(64), None), Pages(1000));
-        assert_eq!(got, Thresholds { background: 500, set_point: 750, limit: 1000 });
+        assert_eq!(got, Thresholds { background: 500, set_point: 938, limit: 1000 });
         let got = Thresholds::new(asked(mib(2), mib(1)), Pages(1000));
-        assert_eq!(got, Thresholds { background: 256, set_point: 384, limit: 512 });
+        assert_eq!(got, Thresholds { background: 256, set_point: 480, limit: 512 });
         let got = Thresholds::new(asked(mib(64), mib(32)), Pages(0));
-        assert_eq!(got, Thresholds { background: 128, set_point: 192, limit: 256 });
+        assert_eq!(got, Thresholds { background: 128, set_point: 240, limit: 256 });
     }
 }

@@ -21,6 +21,9 @@ use crate::file::Access;
 const TRIES: u32 = 32;
 /// How long others, such as udev, may have a detached device open for a look.
 const LET_GO: Duration = Duration::from_secs(5);
+/// What the kernel accepts as `nr_requests` at least, and what the loop driver has of them, where it does not say.
+const LEAST_REQUESTS: u32 = 4;
+const DRIVER_REQUESTS: u32 = 128;
 
 /// Why a file could not be attached, or a loop device not be detached.
 #[derive(Debug, Error)]
@@ -104,11 +107,20 @@ pub struct AttachOptions {
     pub scheduler: Option<String>,
     /// Whether the kernel is to think that distance costs time; its own guess if not given.
     pub rotational: Option<bool>,
+    /// Requests under way at most, as a disk's own queue has places; what the driver can if not given. What exceeds it waits with the
+    /// scheduler, which can still join and sort it.
+    pub queue_depth: Option<u32>,
 }
 
 impl Default for AttachOptions {
     fn default() -> AttachOptions {
-        AttachOptions { access: Access::ReadWrite, sector_size: 512, scheduler: None, rotational: None }
+        AttachOptions {
+            access: Access::ReadWrite,
+            sector_size: 512,
+            scheduler: None,
+            rotational: None,
+            queue_depth: None,
+        }
     }
 }
 
@@ -128,6 +140,7 @@ impl LoopDevice {
         if device.sysfs("loop/dio").is_ok_and(|dio| dio.trim() != "1") {
             return Err(LoopError::NoDirectIo { device: device.path.clone(), file: file.to_owned() });
         }
+        device.limit_queue(options.queue_depth)?;
         if let Some(scheduler) = &options.scheduler {
             device.set("queue/scheduler", scheduler)?;
         }
@@ -163,6 +176,8 @@ impl LoopDevice {
             }
             error => error,
         })?;
+        // The next user may be another one.
+        let _ = self.limit_queue(None);
         kernel::clear(&claim).map_err(|error| LoopError::Detach { device: self.path.clone(), source: error.into() })?;
         drop(claim);
         self.held = None;
@@ -175,6 +190,18 @@ impl LoopDevice {
             std::thread::sleep(Duration::from_millis(5));
         }
         Ok(())
+    }
+
+    /// Lets the driver have so many requests at once, or all it can: a device that was used before has what it was given then. The kernel
+    /// takes `nr_requests` for that only while there is no scheduler; with one, it is the number of those that wait.
+    fn limit_queue(&self, depth: Option<u32>) -> Result<(), LoopError> {
+        let most = self.sysfs("mq/0/nr_tags").ok().and_then(|most| most.trim().parse().ok()).unwrap_or(DRIVER_REQUESTS);
+        let depth = depth.map_or(most, |depth| depth.clamp(LEAST_REQUESTS, most));
+        let schedulers = self.sysfs("queue/scheduler").unwrap_or_default();
+        let chosen = schedulers.split_once('[').and_then(|(_, rest)| rest.split(']').next());
+        self.set("queue/scheduler", "none")?;
+        self.set("queue/nr_requests", &depth.to_string())?;
+        chosen.map_or(Ok(()), |chosen| self.set("queue/scheduler", chosen))
     }
 
     fn sysfs_path(&self, setting: &str) -> PathBuf {

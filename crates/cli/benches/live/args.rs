@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// A few minutes: says whether everything runs, and roughly how fast
     #[arg(long, global = true)]
     quick: bool,
-    /// So many times as fast as a real disk [default: 5, of staging 1; with --quick 10, of staging 4]. The faster, the more the machine's own time weighs
+    /// So many times as fast as a real disk [default: 1, of scenarios 5; with --quick 4, of scenarios 10]. The faster, the more the machine's own time weighs
     #[arg(long, global = true, value_name = "TIMES", value_parser = speed)]
     speed: Option<f64>,
     /// What the file systems are made for; the images are sparse
@@ -101,8 +101,8 @@ impl Args {
     fn speed(&self) -> f64 {
         let (speed, quick) = match self.bench {
             // A daemon's own time should weigh what it weighs on a real disk, or nearly so.
-            Bench::Staging(_) => (1.0, 4.0),
-            Bench::WriteBack(_) | Bench::Scenarios => (5.0, 10.0),
+            Bench::WriteBack(_) | Bench::Staging(_) => (1.0, 4.0),
+            Bench::Scenarios => (5.0, 10.0),
         };
         self.speed.unwrap_or(if self.quick { quick } else { speed })
     }

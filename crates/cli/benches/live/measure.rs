@@ -76,6 +76,7 @@ impl Run<'_> {
             ("distance_bytes", all("umbrella_disk_write_distance_bytes") / requests.max(1.0)),
             ("written_bytes", all("umbrella_disk_written_bytes")),
             ("read_bytes", all("umbrella_disk_read_bytes")),
+            ("read_requests", all("umbrella_disk_reads_count")),
             ("flushes", all("umbrella_disk_flushes_count")),
             ("seek_cylinders", all("umbrella_emulated_disk_seek_cylinders_count")),
             ("busy_seconds", all("umbrella_emulated_disk_busy_seconds")),

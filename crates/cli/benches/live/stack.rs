@@ -45,6 +45,11 @@ impl System {
     pub(crate) fn mount(name: &str, pool: Pool) -> Self {
         Self { name: name.to_owned(), pool: Some(pool) }
     }
+
+    /// Whether a policy orders the write-back of a branch.
+    pub(crate) fn is_governed(&self) -> bool {
+        self.pool.iter().flat_map(|pool| &pool.branches).any(|lines| lines.contains("write_back ="))
+    }
 }
 
 /// Disks and what is mounted over them. Drop takes all of it away.

@@ -210,8 +210,7 @@ fn row(
     };
     for round in 1..=args.rounds() {
         for system in &systems {
-            let own = system.pool.as_ref().is_some_and(|pool| !pool.branches.is_empty());
-            let ordered_by = if own { OrderedBy::Policy } else { OrderedBy::Kernel };
+            let ordered_by = if system.is_governed() { OrderedBy::Policy } else { OrderedBy::Kernel };
             let settings = sizes.settings(place, ordered_by);
             let run = Run { system, disks: &disks, settings, work: &live, after: &|_, _| Ok(()) };
             let outcome = run.measure(place, keeper);
@@ -222,7 +221,7 @@ fn row(
     Ok(())
 }
 
-/// The file system alone, the mount as it comes, and the mount with each policy.
+/// The file system alone, the mount as it comes, the mount whose daemon is between as under a policy, and the mount with each policy.
 fn systems(sizes: Sizes, policies: &[String]) -> Vec<System> {
     let (background, limit) = (sizes.background().0, sizes.foreground().0);
     let governed = |policy: &String| {
@@ -232,5 +231,9 @@ fn systems(sizes: Sizes, policies: &[String]) -> Vec<System> {
         System::mount(policy, Pool { branches: vec![branch], ..Pool::default() })
     };
     let kernel = System::mount("kernel", Pool::default());
-    [System::native(), kernel].into_iter().chain(policies.iter().map(governed)).collect()
+    let mediated = Pool { branches: vec!["passthrough = false\n".to_owned()], ..Pool::default() };
+    [System::native(), kernel, System::mount("mediated", mediated)]
+        .into_iter()
+        .chain(policies.iter().map(governed))
+        .collect()
 }

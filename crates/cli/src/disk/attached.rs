@@ -56,6 +56,8 @@ impl Attached {
             sector_size: geometry.logical_block,
             scheduler: geometry.rotational.then(|| SCHEDULER.to_owned()),
             rotational: Some(geometry.rotational),
+            // As a real one has: what the disk does not take yet is joined with its neighbours meanwhile.
+            queue_depth: geometry.rotational.then_some(geometry.queue_depth),
         };
         let device = match LoopDevice::attach(&file.path(), &options) {
             // A kernel without it.
