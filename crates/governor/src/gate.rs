@@ -239,7 +239,7 @@ impl State {
     fn due(&mut self, level: u64, now: Instant, patience: Duration) -> (Vec<Waiter>, Duration) {
         let Some(first) = self.waiting.front() else { return (Vec::new(), IDLE_TICK) };
         let patient_until = self.progress.max(first.since) + patience;
-        self.stalled |= level >= self.thresholds.limit && now >= patient_until;
+        self.stalled |= level >= self.thresholds.set_point && now >= patient_until;
         let all = self.stopped || self.stalled || level < self.thresholds.set_point;
         let go = if all {
             self.waiting.len()

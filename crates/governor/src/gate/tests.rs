@@ -85,6 +85,22 @@ fn a_dead_disk_lets_writers_go() {
 }
 
 #[test]
+fn a_dead_disk_lets_writers_go_also_below_the_limit() {
+    let gate = gate(199, LONG);
+    let (to, _said) = channel();
+    (1..=50).for_each(|number| gate.pass(Pages(500), say(number, &to)));
+    let mut state = gate.state.lock();
+    state.rate = Some(1000.0);
+    let (now, long) = (Instant::now(), Duration::from_secs(5));
+    assert_eq!(state.due(199, now + Duration::from_secs(4), long).0.len(), 1, "at their pace as long as there is hope");
+    assert_eq!(
+        state.due(199, now + Duration::from_secs(6), long).0.len(),
+        49,
+        "not each a second after the one before"
+    );
+}
+
+#[test]
 fn a_policy_that_offers_nothing_lets_writers_go() {
     let (to, said) = channel();
     let (gate, thread) = start(gate(500, LONG));
