@@ -73,6 +73,7 @@ fn run(args: &Args) -> Result<Report> {
         ("setpriv", "util-linux"),
         ("postmark", "postmark"),
         ("dbench", "dbench"),
+        ("fio", "fio"),
         ("tar", "tar"),
     ])?;
     // Before any thread exists: a mount namespace belongs to a thread.

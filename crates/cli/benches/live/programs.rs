@@ -84,6 +84,30 @@ impl Dbench {
     }
 }
 
+/// Something like a file server, by fio: ten at once read and write files of 64 to 192 KiB in their order, a third of it reading. It makes the
+/// files itself.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FileServer {
+    pub(crate) files: u64,
+    /// Read and written, without the making.
+    pub(crate) bytes: u64,
+}
+
+impl FileServer {
+    const JOBS: u64 = 10;
+
+    pub(crate) fn run(&self, root: &Path) -> Result<()> {
+        let each = |all: u64| (all / Self::JOBS).max(1);
+        let mut command = Command::new("fio");
+        command
+            .args(["--name=fileserver", "--thread", "--filesize=64k-192k", "--fallocate=none", "--openfiles=4"])
+            .args(["--file_service_type=random", "--rw=rw", "--rwmixread=33", "--bs=16k", "--randrepeat=1"])
+            .args([format!("--numjobs={}", Self::JOBS), format!("--nrfiles={}", each(self.files))])
+            .args([format!("--io_size={}", each(self.bytes)), format!("--directory={}", root.display())]);
+        host::run(&mut command).map(drop)
+    }
+}
+
 /// Runs a program until it has printed `mark`; stops it there, `look`s, and ends it.
 fn run_until(command: &mut Command, input: &str, mark: &str, look: impl FnOnce() -> Result<()>) -> Result<()> {
     let name = command.get_program().to_string_lossy().into_owned();

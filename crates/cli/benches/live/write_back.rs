@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args as ClapArgs;
 use umbrella_lab::workload::{BoxedWorkload, Scale, Seed, build_workload};
 use umbrella_units::ByteSize;
@@ -17,7 +17,7 @@ use crate::kernel::{Keeper, OrderedBy};
 use crate::measure::{DiskOf, Run};
 use crate::place::Place;
 use crate::prediction::{self, Assumed};
-use crate::programs::{Dbench, Postmark};
+use crate::programs::{Dbench, FileServer, Postmark};
 use crate::report::{Column, Figures, Report};
 use crate::sizes::Sizes;
 use crate::stack::{Pool, Stack, System};
@@ -54,8 +54,8 @@ type Program = fn(&Place, Sizes, &Path) -> Result<f64>;
 struct Work {
     name: &'static str,
     about: &'static str,
-    /// For the lab, and for the live run where no program does it; what it prepares is in the image.
-    steps: fn(Sizes) -> Result<BoxedWorkload>,
+    /// For the lab, and for the live run where no program does it; what it prepares is in the image. Nothing where the lab has no such load.
+    steps: Option<fn(Sizes) -> Result<BoxedWorkload>>,
     program: Option<Program>,
     /// How much of the work the lab has done, from its figures: 1, where it is always the same.
     done: fn(&Figures) -> f64,
@@ -90,23 +90,23 @@ const WORKS: &[Work] = &[
     Work {
         name: "rnd-files",
         about: "16 KiB at random places of files of 256 KiB",
-        steps: |sizes| {
+        steps: Some(|sizes| {
             Ok(Box::new(RandomFiles::new(sizes.count(4000), ByteSize(256 << 10), ByteSize(IO), calls(sizes, IO))))
-        },
+        }),
         program: None,
         done: same,
     },
     Work {
         name: "rnd-write",
         about: "16 KiB at random places of one file (TESA)",
-        steps: |sizes| first(sizes, IO, &format!("rnd-write:file={},duration=1h", sizes.bytes(2 << 30).0)),
+        steps: Some(|sizes| first(sizes, IO, &format!("rnd-write:file={},duration=1h", sizes.bytes(2 << 30).0))),
         program: None,
         done: same,
     },
     Work {
         name: "postmark",
         about: "the real one (TESA)",
-        steps: |sizes| lab(&postmark(sizes).spec()),
+        steps: Some(|sizes| lab(&postmark(sizes).spec())),
         program: Some(|_, sizes, root| postmark(sizes).run(root).map(|()| 1.0)),
         done: same,
     },
@@ -114,37 +114,48 @@ const WORKS: &[Work] = &[
         name: "fileserver",
         about: "filebench's file server, 50 threads (TESA)",
         // A step moves 64 KiB, more or less.
-        steps: |sizes| {
+        steps: Some(|sizes| {
             first(sizes, 64 << 10, &format!("fileserver:files={},duration=1h", sizes.count(10_000).max(100)))
-        },
+        }),
         program: None,
+        done: same,
+    },
+    Work {
+        name: "fileserver-fio",
+        about: "10 writers and readers of many files (fio)",
+        steps: None,
+        program: Some(|_, sizes, root| {
+            FileServer { files: sizes.count(10_000), bytes: sizes.foreground().0 * TIMES_DIRTY }.run(root).map(|()| 1.0)
+        }),
         done: same,
     },
     Work {
         name: "dbench",
         about: "the real one with Debian's load; time for a gigabyte",
-        steps: |sizes| lab(&dbench(sizes).spec()),
+        steps: Some(|sizes| lab(&dbench(sizes).spec())),
         program: Some(|place, sizes, root| dbench(sizes).run(place, root)),
         done: |figures| figures.get("bytes").copied().unwrap_or_default() / 1e9,
     },
     Work {
         name: "seq-write",
         about: "4 KiB appends to one file (TESA)",
-        steps: |sizes| first(sizes, 4 << 10, "seq-write:duration=1h"),
+        steps: Some(|sizes| first(sizes, 4 << 10, "seq-write:duration=1h")),
         program: None,
         done: same,
     },
     Work {
         name: "data-backup",
         about: "a tree of files is copied in (TESA)",
-        steps: |sizes| lab(&format!("data-backup:files={},total={}", sizes.count(18_630), sizes.bytes(649 << 20).0)),
+        steps: Some(|sizes| {
+            lab(&format!("data-backup:files={},total={}", sizes.count(18_630), sizes.bytes(649 << 20).0))
+        }),
         program: None,
         done: same,
     },
     Work {
         name: "iozone",
         about: "16 writers with files of their own, 8 of them at Zipf places (UmbrellaFS, figures 23 to 25)",
-        steps: |sizes| lab(&format!("iozone:procs=16,writers=8,read=0,file={}", sizes.bytes(64 << 20).0)),
+        steps: Some(|sizes| lab(&format!("iozone:procs=16,writers=8,read=0,file={}", sizes.bytes(64 << 20).0))),
         program: None,
         done: same,
     },
@@ -190,23 +201,25 @@ fn row(
 ) -> Result<()> {
     let sizes = args.sizes(TESA_MEMORY);
     let systems = systems(sizes, &options.policies);
+    let steps = || work.steps.map(|steps| steps(sizes)).transpose();
     if !options.no_lab {
         let assumed = Assumed { disk: profile, sizes, staging: false };
         for (name, policy) in [("kernel", prediction::KERNEL)]
             .into_iter()
             .chain(options.policies.iter().map(|name| (name.as_str(), name.as_str())))
         {
-            let mut figures = prediction::predict(assumed, policy, (work.steps)(sizes)?)?;
+            let Some(workload) = steps()? else { continue };
+            let mut figures = prediction::predict(assumed, policy, workload)?;
             let seconds = figures.get("seconds").copied().unwrap_or_default();
             figures.insert("cost", seconds / (work.done)(&figures));
             report.predicted(name, figures);
         }
     }
-    let image = Image::make(place, "prepared", |root| steps::prepare((work.steps)(sizes)?, root))?;
+    let image = Image::make(place, "prepared", |root| steps()?.map_or(Ok(()), |steps| steps::prepare(steps, root)))?;
     let disks = [DiskOf { name: "disk", profile, image: &image }];
     let live = |root: &Path, _: &Stack| match work.program {
         Some(program) => program(place, sizes, root),
-        None => steps::run((work.steps)(sizes)?, root, place.speed).map(|_| 1.0),
+        None => steps::run(steps()?.context("nothing to do")?, root, place.speed).map(|_| 1.0),
     };
     for round in 1..=args.rounds() {
         for system in &systems {
