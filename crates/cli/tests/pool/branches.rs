@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, XattrFlags};
 
@@ -273,6 +274,63 @@ fn changes_behind_the_mount_are_seen_when_nothing_may_be_cached() {
     assert_eq!(pool.branch_of("dir/renamed"), "b");
     fs::remove_dir(disks[0].join("dir")).unwrap();
     fs::write(pool.join("dir/made"), "x").expect("a directory that vanished from a branch is made again");
+}
+
+/// A copy of a directory that has another name than the others, because its branch was away while they were renamed, is a directory of its own:
+/// removing one must not touch the other.
+#[test]
+fn copies_of_a_directory_that_have_different_names_are_different_directories() {
+    let (disks, builder) = disks(["a", "b"]);
+    let pool = builder.rules(B_BY_NAME).mount();
+    fs::create_dir(pool.join("before")).unwrap();
+    fs::write(pool.join("before/on-a"), "a").unwrap();
+    fs::write(pool.join("before/on.b"), "b").unwrap();
+    assert_eq!(names(&pool.join("before")), ["on-a", "on.b"]);
+    fs::rename(disks[1].join("before"), disks[1].join("after")).unwrap();
+    // First by the new name: that is how it gets to be taken for the one that is known.
+    assert_eq!(names(&pool.join("after")), ["on.b"]);
+    assert_eq!(names(&pool.join("before")), ["on-a"]);
+    assert_eq!(fs::read(pool.join("before/on-a")).unwrap(), b"a");
+    assert_eq!(fs::read(pool.join("after/on.b")).unwrap(), b"b");
+    let number = |name: &str| fs::metadata(pool.join(name)).unwrap().ino();
+    assert_ne!(number("before"), number("after"));
+    fs::remove_dir_all(pool.join("after")).unwrap();
+    assert_eq!(fs::read(disks[0].join("before/on-a")).unwrap(), b"a", "the other is untouched");
+    assert_eq!(names(&pool.join("before")), ["on-a"]);
+}
+
+#[test]
+fn a_directory_renamed_on_all_its_branches_keeps_its_number() {
+    let (disks, builder) = disks(["a", "b"]);
+    let pool = builder.rules(B_BY_NAME).mount();
+    fs::create_dir(pool.join("before")).unwrap();
+    fs::write(pool.join("before/on-a"), "a").unwrap();
+    fs::write(pool.join("before/on.b"), "b").unwrap();
+    let number = fs::metadata(pool.join("before")).unwrap().ino();
+    for disk in &disks {
+        fs::rename(disk.join("before"), disk.join("after")).unwrap();
+    }
+    assert_eq!(names(&pool.join("after")), ["on-a", "on.b"]);
+    assert_eq!(fs::metadata(pool.join("after")).unwrap().ino(), number);
+    assert_eq!(fs::read(pool.join("after/on.b")).unwrap(), b"b");
+}
+
+/// Directories that were on the branches before, as after mergerfs.
+#[test]
+fn a_directory_that_was_closed_on_one_branch_is_not_opened_by_another() {
+    let (disks, builder) = disks(["a", "b"]);
+    let perm = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    for (disk, mode) in [(0, 0o700), (1, 0o755)] {
+        fs::create_dir(disks[disk].join("private")).unwrap();
+        fs::set_permissions(disks[disk].join("private"), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let pool = builder.rules("").mount();
+    assert_eq!(perm(&pool.join("private")), 0o700);
+    assert_eq!(perm(&disks[0].join("private")), 0o700, "it stays closed");
+    assert_eq!(perm(&disks[1].join("private")), 0o700);
+    assert!(pool.status().warnings.iter().any(|warning| warning.contains("private")), "and it is told");
+    fs::set_permissions(pool.join("private"), fs::Permissions::from_mode(0o750)).unwrap();
+    assert_eq!([perm(&disks[0].join("private")), perm(&disks[1].join("private"))], [0o750; 2]);
 }
 
 #[test]

@@ -220,6 +220,19 @@ fn a_least_stay_stops_the_oscillation() {
 }
 
 #[test]
+fn a_least_stay_does_not_hold_what_was_made_on_the_branch() {
+    let disks = [crate::Disk::tmpfs(32 * MIB), crate::Disk::tmpfs(32 * MIB)];
+    let pool = Pool::builder()
+        .branch_with("small", disks[0].path(), "min_stay = \"1h\"")
+        .branch("large", disks[1].path())
+        .default(&["small"])
+        .rules(LARGE_FILES)
+        .mount();
+    fs::write(pool.join("file"), vec![1; 100 * KIB as usize]).unwrap();
+    pool.expect_on("large", "file");
+}
+
+#[test]
 fn the_names_of_one_file_move_together() {
     let pool = pool(["small", "large"], LARGE_FILES);
     fs::create_dir(pool.join("dir")).unwrap();

@@ -10,7 +10,7 @@ use crate::support::disk::{Disk, unmount};
 use crate::support::foreign::Encrypted;
 use crate::support::pool::{Pool, text};
 use crate::support::process;
-use crate::support::{MIB, eventually, poll};
+use crate::support::{MIB, assert_errno, eventually, poll};
 use crate::{last_read_days_ago, names};
 
 /// Looks often, so that tests need not wait.
@@ -263,6 +263,67 @@ fn a_hung_branch_does_not_hang_the_others() {
     for mut child in stuck {
         assert!(poll(Duration::from_secs(10), || child.try_wait().unwrap()).is_some(), "who was stuck is free");
     }
+}
+
+/// A directory that is renamed while a branch hangs comes back from it under the old name: as a directory of its own.
+#[test]
+fn a_directory_renamed_while_a_branch_hangs_does_not_lose_what_the_old_name_is_removed_with() {
+    let a = Disk::tmpfs(32 * MIB);
+    let hung = Encrypted::new();
+    let pool = Pool::builder()
+        .branch("a", a.path())
+        .branch("b", hung.path())
+        .default(&["a"])
+        .rules(B_BY_NAME)
+        .keys(PROBES)
+        .keys("on_branch_error = \"skip\"\ncache_timeout = \"0s\"")
+        .mount();
+    fs::create_dir(pool.join("before")).unwrap();
+    fs::write(pool.join("before/on-a"), "a").unwrap();
+    fs::write(pool.join("before/on.b"), "b").unwrap();
+    pool.expect_on("b", "before/on.b");
+
+    process::signal(hung.pid(), Signal::SIGSTOP);
+    let renamed = fs::rename(pool.join("before"), pool.join("after"));
+    process::signal(hung.pid(), Signal::SIGCONT);
+    renamed.expect("it is renamed where it can be");
+    wait_until(&pool, "b", true);
+    eventually("the old name is back", || pool.join("before").exists());
+    assert_eq!(names(&pool.join("before")), ["on.b"]);
+    assert_eq!(names(&pool.join("after")), ["on-a"]);
+    fs::remove_dir_all(pool.join("before")).unwrap();
+    assert_eq!(fs::read(pool.join("after/on-a")).unwrap(), b"a");
+    assert_eq!(names(&pool.mount_point()), ["after"]);
+}
+
+/// What may be on one branch only is refused while that is away, and lands nowhere else.
+#[test]
+fn what_must_not_spill_is_refused_while_its_branch_is_away() {
+    let (a, b) = (Disk::tmpfs(32 * MIB), Disk::ext4(32 * MIB));
+    let pool = Pool::builder()
+        .branch("a", a.path())
+        .branch_with("b", b.path(), "require_mount = true\noptional = true")
+        .default(&["a"])
+        .rules("[[rule]]\nname = \"secret\"\nmatch = [{ glob = \"/secret/**\", to = [\"b\"], spill = false }]\n")
+        .keys(PROBES)
+        .keys("on_branch_error = \"skip\"")
+        .mount();
+    fs::create_dir(pool.join("secret")).unwrap();
+    fs::write(pool.join("secret/kept"), "b").unwrap();
+    pool.expect_on("b", "secret/kept");
+    b.vanish();
+    wait_until(&pool, "b", false);
+    assert_errno(fs::write(pool.join("secret/new"), "plain"), libc::EIO);
+    fs::write(pool.join("other"), "x").unwrap();
+    fs::write(pool.join("moving"), "x").unwrap();
+    let _ = fs::rename(pool.join("moving"), pool.join("secret/moved"));
+    pool.settle();
+    assert!(!a.join("secret/new").exists(), "nothing was made in the clear");
+    b.mount();
+    wait_until(&pool, "b", true);
+    fs::write(pool.join("secret/new"), "b").unwrap();
+    pool.expect_on("b", "secret/new");
+    assert_eq!(fs::read(pool.join("secret/kept")).unwrap(), b"b");
 }
 
 #[test]

@@ -94,6 +94,15 @@ impl Pool {
         if first.id() == at.id() {
             return;
         }
+        if let (Ok(wanted), Ok(meta)) = (first.stat_self(), at.stat_self())
+            && meta.perm & 0o777 != wanted.perm & 0o777
+        {
+            let (name, as_is, to_be) = (&at.branch.spec.name, meta.perm & 0o7777, wanted.perm & 0o7777);
+            self.warn(
+                format!("mode of {name}"),
+                format!("the directory of branch {name:?} had mode {as_is:04o}; it has {to_be:04o} now, as the root of the pool"),
+            );
+        }
         if let Err(error) = relocate::sync_dir_attrs(first.fd.as_fd(), at.fd.as_fd(), &at.branch.abilities()) {
             tracing::info!(branch = %at.branch.spec.name, %error, "the root's attributes cannot be kept on this branch");
         }

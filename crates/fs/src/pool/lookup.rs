@@ -152,7 +152,11 @@ impl Pool {
         loop {
             let (dir, meta) = found.first()?;
             if meta.kind == FileKind::Directory {
-                let node = self.intern_dir(parent, name, found)?;
+                let (node, tightened) = self.intern_dir(parent, name, found)?;
+                if tightened {
+                    let attr = self.attr_of(&node)?;
+                    return Ok((node, attr));
+                }
                 let attr = self.merged_attr(&node, found.at.iter().map(|(_, meta)| *meta));
                 return Ok((node, attr));
             }
@@ -235,10 +239,15 @@ impl Pool {
         Some(node)
     }
 
-    fn intern_dir(&self, parent: &Arc<Node>, name: &OsStr, found: &Found) -> OpResult<Arc<Node>> {
+    /// The node, and whether the directory is less open now than it was found.
+    fn intern_dir(&self, parent: &Arc<Node>, name: &OsStr, found: &Found) -> OpResult<(Arc<Node>, bool)> {
         let backings: SmallVec<[Backing; 2]> =
             found.at.iter().map(|(dir, meta)| Pool::backing(&dir.branch, meta)).collect();
-        let key = backings.iter().copied().find(|backing| self.nodes.find(*backing).is_some());
+        let elsewhere = |node: &Node| node.place().is_some_and(|(above, known)| above.id != parent.id || known != name);
+        let known = |backing: &Backing| {
+            self.nodes.find(*backing).is_some_and(|node| !elsewhere(&node) || !self.part(&node, &backings))
+        };
+        let key = backings.iter().copied().find(known);
         let key = key.or_else(|| backings.first().copied()).ok_or(OpError::Sys(Errno::NOENT))?;
         let topology = self.topology.load(Ordering::Acquire);
         let (first, meta) = found.first()?;
@@ -263,8 +272,19 @@ impl Pool {
                 self.add_copy(&node, dir, &at.branch, meta);
             }
         }
-        heal(found, name);
-        Ok(node)
+        let are_ours = || {
+            let numbers = found.at.iter().map(|(at, meta)| self.inodes.ino(Pool::inode_key(&at.online, meta)));
+            numbers.collect::<SmallVec<[Ino; 2]>>().windows(2).all(|pair| pair[0] == pair[1])
+        };
+        let tightened = if found.at.len() < 2 {
+            false
+        } else if are_ours() {
+            heal(found, name);
+            false
+        } else {
+            self.tighten(parent, found, name)
+        };
+        Ok((node, tightened))
     }
 
     /// Inode number and birth time of an inode on a branch.
@@ -393,6 +413,42 @@ impl Pool {
         };
         let (parent, name) = place.ok_or(OpError::Stale)?;
         Ok((self.dir_at(&parent, branch)?, name))
+    }
+}
+
+impl Pool {
+    /// Copies of a directory that nobody made here (they were on the branches before) and that differ in mode: all get what all of them
+    /// allow, as somebody may have closed one for a reason. Whether any was changed.
+    fn tighten(&self, parent: &Arc<Node>, found: &Found, name: &OsStr) -> bool {
+        const STICKY: u32 = 0o1000;
+        let allowed = found.at.iter().fold(0o777, |all, (_, meta)| all & meta.perm);
+        let sticky = found.at.iter().fold(0, |any, (_, meta)| any | meta.perm & STICKY);
+        let mut changed = false;
+        for (at, meta) in &found.at {
+            let wanted = allowed | sticky | meta.perm & 0o6000;
+            if meta.perm & 0o7777 == wanted || at.branch.spec.read_only {
+                continue;
+            }
+            match at.descend(name).and_then(|copy| copy.as_file().chmod(wanted)) {
+                Ok(()) => changed = true,
+                Err(error) => {
+                    tracing::info!(branch = %at.branch.spec.name, %error, "a directory's copy could not be made like the others");
+                }
+            }
+        }
+        if changed {
+            let path = String::from_utf8_lossy(&crate::node::path_of(parent, name)).into_owned();
+            let modes = found.at.iter().map(|(at, meta)| format!("{} {:04o}", at.branch.spec.name, meta.perm & 0o7777));
+            let modes = modes.collect::<Vec<_>>().join(", ");
+            self.warn(
+                format!("modes {path}"),
+                format!(
+                    "{path} was open to different people on its branches ({modes}); it has mode {:04o} on all of them now, and chmod through the pool changes it everywhere",
+                    allowed | sticky
+                ),
+            );
+        }
+        changed
     }
 }
 

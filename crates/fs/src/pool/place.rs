@@ -54,9 +54,12 @@ impl Pool {
         self.rules.load().rules.decide(&settled_facts(path, meta), &self.views(), Some(&resident))
     }
 
-    /// A file where it is. It came there when the branch's file system made its inode.
+    /// A file where it is. One that moved there, which its kept birth time tells, came when the branch's file system made its inode; one that was
+    /// made there has not come from anywhere, and is not held.
     pub(crate) fn resident(&self, branch: &Branch, meta: &Meta) -> Resident {
-        Resident { branch: branch.id, since: meta.btime, min_stay: branch.spec.min_stay }
+        let has_moved =
+            branch.online().is_some_and(|online| self.inodes.born(Pool::inode_key(&online, meta)).is_some());
+        Resident { branch: branch.id, since: meta.btime.filter(|_| has_moved), min_stay: branch.spec.min_stay }
     }
 
     /// The branch to create a new file on, not one of `full`.
@@ -98,7 +101,9 @@ impl Pool {
         if chosen.is_none() {
             self.count(Metric::NoRoom);
         }
-        chosen.ok_or_else(|| self.refusal())
+        // What may be only there has to wait until that is back; "no space" would send people looking for the wrong thing.
+        let is_away = rules.rules.is_away(decision.entry, &views);
+        chosen.ok_or_else(|| if is_away { OpError::Offline } else { self.refusal() })
     }
 
     /// What a refused creation is told: read-only when nothing at all can be written, else no room.

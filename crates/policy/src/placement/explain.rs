@@ -4,7 +4,7 @@ use umbrella_units::{BranchId, format_duration};
 
 use super::choose::{Because, choose};
 use super::condition::Verdict;
-use super::facts::{BranchView, FileFacts, Resident, is_online, view};
+use super::facts::{BranchView, FileFacts, Resident, view};
 use super::rules::{Choice, Decision, EntryId, Found, Names, Rule, Rules, When};
 use super::words;
 
@@ -107,7 +107,7 @@ impl Rules {
             steps.push(self.step(when.entry, false, missed.join("; ")));
             return None;
         }
-        if !is_online(branches, when.first) {
+        if self.inactive(when.entry, branches) {
             steps.push(self.step(when.entry, false, self.passed_over(when.first)));
             return None;
         }

@@ -61,7 +61,7 @@ impl Rules {
             let reason = self.contradiction(when, fact);
             return Some(self.out_of_reach(when.entry, reason, false));
         }
-        possible.require(when.first, true);
+        self.require_active(&mut possible, when.entry);
         if possible.contradiction().is_some() {
             let first = self.branch_name(when.first);
             let reason = format!("it wants {first} offline, but is passed over while its first branch is");
@@ -72,7 +72,7 @@ impl Rules {
 
     fn reach_of_rule(&self, when: &When, covers: &[Cover]) -> Option<Unreachable> {
         let mut possible = Domain::new(&when.tests, Reading::Widest);
-        possible.require(when.first, true);
+        self.require_active(&mut possible, when.entry);
         self.covered(when.entry, &possible, covers)
     }
 
@@ -88,14 +88,13 @@ impl Rules {
                 continue;
             }
             let mut possible = Domain::new(&[], Reading::Widest);
-            possible.require(self.entries[entry.index()].to[0], true);
+            self.require_active(&mut possible, entry);
             if let Some(unreachable) = self.covered(entry, &possible, covers) {
                 found.push((pattern, unreachable));
                 continue;
             }
             if let Some(&other) = ranked[..rank].iter().find(|&&other| glob(names, other).covers(own)) {
-                let first = self.entries[names.entry(other).index()].to[0];
-                let fallback = !possible.needs_online(first);
+                let fallback = self.may_be_passed_over(names.entry(other), &possible);
                 let text = &names.globs[other as usize].0;
                 let what = if own.covers(glob(names, other)) { "the same paths" } else { "all its paths" };
                 let mut reason = format!("pattern \"{text}\" matches {what} and comes first");
@@ -111,7 +110,7 @@ impl Rules {
 
     /// Looks for an earlier entry that takes every file; one that does so always before one that may be offline.
     fn covered(&self, entry: EntryId, possible: &Domain, covers: &[Cover]) -> Option<Unreachable> {
-        let fallback = |cover: &Cover| !possible.needs_online(self.entries[cover.entry.index()].to[0]);
+        let fallback = |cover: &Cover| self.may_be_passed_over(cover.entry, possible);
         let cover =
             covers.iter().filter(|cover| possible.is_within(&cover.sure)).min_by_key(|cover| fallback(cover))?;
         let name = &self.entries[cover.entry.index()].name;
@@ -123,6 +122,19 @@ impl Rules {
             reason.push_str(&self.unless_offline(cover.entry));
         }
         Some(self.out_of_reach(entry, reason, fallback))
+    }
+
+    /// Admits only what an entry is not passed over for: its first branch is online, unless it must not spill.
+    fn require_active(&self, possible: &mut Domain, entry: EntryId) {
+        let info = &self.entries[entry.index()];
+        if info.spill {
+            possible.require(info.to[0], true);
+        }
+    }
+
+    fn may_be_passed_over(&self, entry: EntryId, possible: &Domain) -> bool {
+        let info = &self.entries[entry.index()];
+        info.spill && !possible.needs_online(info.to[0])
     }
 
     fn unless_offline(&self, entry: EntryId) -> String {

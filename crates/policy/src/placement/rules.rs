@@ -1,7 +1,8 @@
 //! Compiled rules and the decision: which entry a file falls under, and which branch of that entry's list it belongs on.
 //!
 //! An entry is what can decide: a metadata rule, a pattern of the name table, or the default list. The first rule that matches
-//! wins. An entry whose first branch is offline is inactive: it is passed over, and revives when the branch returns.
+//! wins. An entry whose first branch is offline is inactive: it is passed over, and revives when the branch returns. One with `spill = false` is
+//! never passed over.
 
 use umbrella_units::{BranchId, ByteSize};
 
@@ -123,14 +124,22 @@ impl Rules {
         &self.entries
     }
 
-    /// Whether an entry is passed over because its first branch is offline. The default never is.
+    /// Whether an entry is passed over because its first branch is offline. The default never is, nor is one that must not spill: what belongs on
+    /// its branches only is refused while they are away, not put elsewhere.
     pub fn inactive(&self, entry: EntryId, branches: &[BranchView]) -> bool {
         entry != self.default_entry()
             && self
                 .entries
                 .get(entry.index())
+                .filter(|info| info.spill)
                 .and_then(|info| info.to.first())
                 .is_some_and(|first| !is_online(branches, *first))
+    }
+
+    /// Whether all branches that an entry allows are offline.
+    pub fn is_away(&self, entry: EntryId, branches: &[BranchView]) -> bool {
+        let info = self.entries.get(entry.index()).filter(|info| !info.spill);
+        info.is_some_and(|info| info.to.iter().all(|branch| !is_online(branches, *branch)))
     }
 
     /// Decides where a file belongs. Allocates nothing.
@@ -198,7 +207,7 @@ impl Rules {
         let all_hold = |home| when.tests.iter().all(|test| test.verdict(facts, branches, home) == Verdict::Holds);
         let outright = all_hold(false);
         let by_band = !outright && self.is_home(when, resident) && all_hold(true);
-        let matched = (outright || by_band) && is_online(branches, when.first);
+        let matched = (outright || by_band) && !self.inactive(when.entry, branches);
         matched.then_some(Found { entry: when.entry, by_band })
     }
 }

@@ -104,6 +104,20 @@ fn a_rule_whose_first_branch_is_offline_is_passed_over_and_revives() {
 }
 
 #[test]
+fn a_rule_that_must_not_spill_is_not_passed_over_when_its_branches_are_offline() {
+    let rules = strict();
+    for away in [[ROOMY, OFFLINE, OFFLINE, ROOMY], [ROOMY, OFFLINE, ROOMY, ROOMY]] {
+        assert_eq!(entry(&rules, &file("/x"), &away), "all");
+        assert!(!rules.inactive(EntryId(0), &away));
+    }
+    assert_eq!(new(&rules, &[ROOMY, OFFLINE, OFFLINE, ROOMY]), Choice::NoRoom, "refused, and put nowhere else");
+    assert!(rules.is_away(EntryId(0), &[ROOMY, OFFLINE, OFFLINE, ROOMY]));
+    assert_eq!(new(&rules, &[ROOMY, OFFLINE, ROOMY, ROOMY]), Choice::Place(CRYPT), "another branch of its list serves");
+    assert!(!rules.is_away(EntryId(0), &[ROOMY, OFFLINE, ROOMY, ROOMY]));
+    assert_eq!(choice(&rules, &file("/x"), &[ROOMY, OFFLINE, OFFLINE, ROOMY], Some(DISK)), Choice::NoRoom);
+}
+
+#[test]
 fn the_default_is_never_passed_over() {
     let rules = compile(vec![], &["disk", "flash"]);
     let away = [OFFLINE, ROOMY, ROOMY, ROOMY];

@@ -70,7 +70,7 @@ mod naively {
                     let list = ids(&to.branches);
                     let at_home = home.is_some_and(|home| list.contains(&home.branch.index()));
                     let all = |home| conditions.iter().all(|condition| holds(condition, facts, &world.branches, home));
-                    if all(at_home) && world.branches[list[0]].online {
+                    if all(at_home) && (!to.spill || world.branches[list[0]].online) {
                         return (entry, list, to.spill, !all(false));
                     }
                     entry += 1;
@@ -78,7 +78,10 @@ mod naively {
                 RuleKindSpec::Names(entries) => {
                     let mut matching: Vec<usize> = (0..entries.len())
                         .filter(|index| naive::matches(&world.patterns[*index], facts.path))
-                        .filter(|index| world.branches[ids(&entries[*index].to.branches)[0]].online)
+                        .filter(|index| {
+                            let to = &entries[*index].to;
+                            !to.spill || world.branches[ids(&to.branches)[0]].online
+                        })
                         .collect();
                     // Stable, so the earlier stays first on a tie.
                     matching.sort_by_key(|index| std::cmp::Reverse(entries[*index].glob.len()));
