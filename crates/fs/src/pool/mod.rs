@@ -2,7 +2,7 @@
 //!
 //! - `dirs`: copies of a directory on the branches, and their descriptors
 //! - `lookup`: names to nodes, attributes
-//! - `create`, `remove`, `rename`: changes of names
+//! - `create`, `remove`, `rename`, `exchange`: changes of names
 //! - `attr`, `open`, `data`: changes and contents of one file
 //! - `place`: which branch; `mover`: whose turn it is; `transfer`: getting it there; `overflow`: when a branch is full; `enforce`: the whole tree
 //! - `staging`: new files that wait in memory
@@ -15,6 +15,7 @@ mod create;
 mod data;
 mod dirs;
 mod enforce;
+mod exchange;
 mod govern;
 mod lookup;
 mod monitor;
