@@ -434,6 +434,7 @@ pub(crate) fn file_state(backing: Backing, name: Option<(Arc<Node>, std::ffi::Os
         token: None,
         past_us: false,
         may_be_linked: false,
+        past_path: None,
         unjudged: false,
         copying: None,
     }

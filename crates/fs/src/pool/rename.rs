@@ -244,8 +244,7 @@ impl Pool {
             } else {
                 forget_name(state, to);
                 if last_link {
-                    state.names.clear();
-                    state.unlinked = true;
+                    state.lose_last_name(&to.parent, to.name);
                     self.unstage_deleted(other, state.backing.branch);
                     self.note_gone(state.backing);
                     self.nodes.remove_backing(state.backing, other);

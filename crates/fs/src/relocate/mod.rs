@@ -71,7 +71,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use commit::{Move, MovedName, commit, verify_unchanged};
-pub use copy::{Copied, copy, copy_from_fd, losses};
+pub use copy::{Copied, copy, copy_from_fd, copy_unnamed, losses};
 pub use dirs::{clone_dir, clone_dir_durably, clone_dir_whole, sync_dir_attrs};
 pub use error::{Loss, RelocateError};
 pub use exchange::{Exchange, Holds, Swap, exchange};
