@@ -18,7 +18,7 @@ use crate::error::{OpError, OpResult};
 use crate::inode_map::BackingKey;
 use crate::meta::Meta;
 use crate::metrics::Metric;
-use crate::node::{Backing, DirState, FileState, Node, NodeId};
+use crate::node::{Backing, DirCopy, DirState, FileState, Node, NodeId};
 
 /// Attributes of a node as users see them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -235,9 +235,36 @@ impl Pool {
         Some(node)
     }
 
+    /// A directory that was renamed while one of its branches was away comes back with that under the old name: what is found here is
+    /// a copy of a node that lives elsewhere, and no longer is; nor has it that one's inode number.
+    fn part_from_renamed(&self, parent: &Arc<Node>, name: &OsStr, at: &DirAt, meta: &Meta) {
+        let backing = Pool::backing(&at.branch, meta);
+        let Some(node) = self.nodes.find(backing) else { return };
+        let Some(dir) = node.dir() else { return };
+        let (above, known, copies) = {
+            let state = dir.state.read();
+            match &state.place {
+                Some((above, known)) if above.id != parent.id || known != name => {
+                    (Arc::clone(above), known.clone(), state.copies.clone())
+                }
+                _ => return,
+            }
+        };
+        let is_there = |copy: &DirCopy| {
+            let seen = self.dir_at(&above, copy.branch).and_then(|at| Ok((at.find(&known)?, at)));
+            matches!(seen, Ok((Some(meta), at)) if Pool::backing(&at.branch, &meta) == copy.backing)
+        };
+        let lives_elsewhere = copies.iter().filter(|copy| copy.backing != backing).any(is_there);
+        if let Some(copy) = copies.iter().find(|copy| lives_elsewhere && copy.backing == backing) {
+            self.drop_copy(&node, dir, *copy);
+            self.inodes.forget(Pool::inode_key(&at.online, meta));
+        }
+    }
+
     fn intern_dir(&self, parent: &Arc<Node>, name: &OsStr, found: &Found) -> OpResult<Arc<Node>> {
         let backings: SmallVec<[Backing; 2]> =
             found.at.iter().map(|(dir, meta)| Pool::backing(&dir.branch, meta)).collect();
+        found.at.iter().for_each(|(at, meta)| self.part_from_renamed(parent, name, at, meta));
         let key = backings.iter().copied().find(|backing| self.nodes.find(*backing).is_some());
         let key = key.or_else(|| backings.first().copied()).ok_or(OpError::Sys(Errno::NOENT))?;
         let topology = self.topology.load(Ordering::Acquire);
