@@ -104,6 +104,7 @@ impl Worker {
             4 | 5 => self.rename(mount),
             6 => self.exchange(mount),
             7 => self.replace(mount),
+            8 if self.dice.once_in(2) => self.exchange_dirs(mount),
             8 => self.rename_dir(mount),
             _ => self.remove(mount),
         }
@@ -193,6 +194,25 @@ impl Worker {
             })
             .collect();
         self.change(after, || fs::rename(mount.join(from), mount.join(to)))
+    }
+
+    /// Exchanges two directories, whichever branches hold them.
+    fn exchange_dirs(&mut self, mount: &Path) -> io::Result<()> {
+        let (Some(one), Some(other)) = (self.old_name(), self.old_name()) else { return Ok(()) };
+        let [one, other] = [one, other].map(|path| path.parent().unwrap().to_owned());
+        if one == other {
+            return Ok(());
+        }
+        let new_name = |path: &Path| {
+            let new = [(&one, &other), (&other, &one)]
+                .into_iter()
+                .find_map(|(old, new)| Some(new.join(path.strip_prefix(old).ok()?)));
+            new.unwrap_or_else(|| path.to_owned())
+        };
+        let after = self.files.iter().map(|(path, data)| (new_name(path), data.clone())).collect();
+        self.change(after, || {
+            Ok(rustix::fs::renameat_with(CWD, mount.join(&one), CWD, mount.join(&other), RenameFlags::EXCHANGE)?)
+        })
     }
 
     fn remove(&mut self, mount: &Path) -> io::Result<()> {

@@ -134,11 +134,6 @@ impl World {
             Operation::RemoveDir { name, who } => by(who, || fs::remove_dir(at(name))).map(done),
             Operation::Unlink { name, who } => by(who, || Ok(nix::unistd::unlink(&at(name))?)).map(done),
             Operation::Rename { from, to, flags, who } => {
-                let is_dir = |name| fs::symlink_metadata(at(name)).is_ok_and(|meta| meta.is_dir());
-                if flags == Flags::Exchange && (is_dir(from) || is_dir(to)) {
-                    // A pool refuses it when the directory lies on several branches, which a plain one cannot know.
-                    return Ok("not asked for".to_owned());
-                }
                 let flags = match flags {
                     Flags::None => RenameFlags::empty(),
                     Flags::NoReplace => RenameFlags::NOREPLACE,

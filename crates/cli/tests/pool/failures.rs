@@ -221,6 +221,51 @@ fn work_goes_on_while_the_remote_branch_is_away() {
     assert_eq!(fs::read_to_string(pool.join("project/report")).unwrap(), "written on the road");
 }
 
+/// What was renamed or exchanged while a branch was away comes back with it under the old name, as a part of what has that name now.
+#[test]
+fn directories_that_changed_names_while_a_branch_was_away_stay_apart_when_it_returns() {
+    let (a, b) = (Disk::ext4(64 * MIB), Disk::ext4(64 * MIB));
+    let pool = Pool::builder()
+        .branch_with("b", b.path(), "optional = true")
+        .branch("a", a.path())
+        .default(&["a"])
+        .rules(B_BY_NAME)
+        .keys(PROBES)
+        .keys("on_branch_error = \"skip\"")
+        .mount();
+    for (dir, files) in [("one", ["x", "y.b"]), ("two", ["z", "w.b"]), ("old", ["u", "v.b"])] {
+        fs::create_dir(pool.join(dir)).unwrap();
+        fs::create_dir(pool.join(dir).join("sub")).unwrap();
+        for name in files {
+            fs::write(pool.join(dir).join(name), name).unwrap();
+            fs::write(pool.join(dir).join("sub").join(name), name).unwrap();
+        }
+    }
+    let inode = |path: &str| std::os::unix::fs::MetadataExt::ino(&fs::metadata(pool.join(path)).unwrap());
+    let numbers = ["one", "two", "old"].map(inode);
+    // Who is held keeps its number; what nobody remembers may take that of the copy that returns.
+    let _held = ["one", "two", "old"].map(|dir| fs::File::open(pool.join(dir)).unwrap());
+    b.vanish();
+    wait_until(&pool, "b", false);
+    let exchange = rustix::fs::RenameFlags::EXCHANGE;
+    rustix::fs::renameat_with(rustix::fs::CWD, pool.join("one"), rustix::fs::CWD, pool.join("two"), exchange).unwrap();
+    fs::rename(pool.join("old"), pool.join("new")).unwrap();
+    b.mount();
+    wait_until(&pool, "b", true);
+    eventually("its files are back", || fs::read(pool.join("one/y.b")).is_ok());
+    for (dir, files) in [("one", &["y.b", "z"][..]), ("two", &["w.b", "x"]), ("old", &["v.b"]), ("new", &["u"])] {
+        for dir in [dir.to_owned(), format!("{dir}/sub")] {
+            let seen: Vec<_> = names(&pool.join(&dir)).into_iter().filter(|name| name != "sub").collect();
+            assert_eq!(seen, files, "{dir}");
+            for name in files {
+                assert_eq!(fs::read_to_string(pool.join(&dir).join(name)).unwrap(), *name, "{dir}");
+            }
+        }
+    }
+    assert_eq!(["two", "one", "new"].map(inode), numbers);
+    assert_ne!(inode("old"), inode("new"));
+}
+
 #[test]
 fn a_hung_branch_does_not_hang_the_others() {
     let a = Disk::tmpfs(32 * MIB);

@@ -3,8 +3,9 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::Path;
 
-use rustix::fs::{FallocateFlags, XattrFlags};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, XattrFlags};
 
 use crate::support::disk::Disk;
 use crate::support::pool::Pool;
@@ -287,6 +288,83 @@ fn an_unlinked_file_overflows_like_any_other() {
     drop(file);
     assert_eq!(crate::names(&tiny.mount_point()), Vec::<String>::new());
     crate::support::eventually("its space is free again", || tiny.large.free() > 31 * MIB);
+}
+
+fn unnamed(dir: &Path) -> File {
+    File::from(rustix::fs::open(dir, OFlags::TMPFILE | OFlags::RDWR, Mode::from(0o640)).unwrap())
+}
+
+fn path_to(file: &File) -> String {
+    format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(file))
+}
+
+#[test]
+fn an_unnamed_file_overflows_and_gets_its_name_later() {
+    for moves in [1, 2] {
+        let (first, second, third) = (Disk::tmpfs(MIB), Disk::tmpfs(4 * MIB), Disk::ext4(64 * MIB));
+        let mut pool = Pool::builder()
+            .branch_with("first", first.path(), "passthrough = false")
+            .branch_with("second", second.path(), "passthrough = false")
+            .branch_with("third", third.path(), "passthrough = false")
+            .mount();
+        fs::create_dir(pool.join("d")).unwrap();
+        let mut file = unnamed(&pool.join("d"));
+        file.write_all(b"begun").unwrap();
+        rustix::fs::fsetxattr(&file, "trusted.kept", b"1", XattrFlags::empty()).unwrap();
+        let second_handle = File::open(path_to(&file)).unwrap();
+        let inode = file.metadata().unwrap().ino();
+        let data = bytes(1, moves * 3 * MIB);
+        file.write_all(&data).unwrap();
+        let all = [b"begun".as_slice(), &data].concat();
+        let mut seen = vec![0; all.len()];
+        second_handle.read_exact_at(&mut seen, 0).unwrap();
+        assert!(seen == all, "all handles follow");
+        assert_eq!((file.metadata().unwrap().nlink(), file.metadata().unwrap().ino()), (0, inode));
+        rustix::fs::linkat(CWD, path_to(&file), CWD, pool.join("d/named"), AtFlags::SYMLINK_FOLLOW).unwrap();
+        file.write_all(b"and more").unwrap();
+        assert_eq!((file.metadata().unwrap().nlink(), file.metadata().unwrap().ino()), (1, inode));
+        drop((file, second_handle));
+        pool.settle();
+        for _ in 0..2 {
+            let meta = fs::metadata(pool.join("d/named")).unwrap();
+            assert_eq!((meta.ino(), meta.nlink(), meta.permissions().mode() & 0o7777), (inode, 1, 0o640));
+            assert!(fs::read(pool.join("d/named")).unwrap() == [all.as_slice(), b"and more"].concat());
+            assert_eq!(crate::support::tree::xattrs(&pool.join("d/named")).len(), 1);
+            pool.remount();
+        }
+        assert_eq!(pool.found_on("d/named"), [["second", "third"][moves as usize - 1]]);
+    }
+}
+
+#[test]
+fn an_unnamed_file_that_overflowed_and_is_closed_leaves_nothing() {
+    let tiny = tiny();
+    let mut file = unnamed(&tiny.mount_point());
+    file.write_all(&bytes(1, 3 * MIB)).unwrap();
+    drop(file);
+    assert_eq!(crate::names(&tiny.mount_point()), Vec::<String>::new());
+    crate::support::eventually("its space is free again", || tiny.large.free() > 31 * MIB);
+    assert_eq!(fs::read_dir(tiny.large.join(".umbrella/tmp")).unwrap().count(), 0);
+}
+
+#[test]
+fn files_without_a_name_obey_the_rule_of_the_place_where_they_were_made() {
+    let (tiny, large) = (Disk::tmpfs(MIB), Disk::tmpfs(32 * MIB));
+    let pool = Pool::builder()
+        .branch("tiny", tiny.path())
+        .branch("large", large.path())
+        .rules("[[rule]]\nname = \"sensitive\"\nmatch = [{ glob = \"/secret/**\", to = [\"tiny\"], spill = false }]\n")
+        .mount();
+    fs::create_dir(pool.join("secret")).unwrap();
+    let mut gone = File::create_new(pool.join("secret/gone")).unwrap();
+    fs::remove_file(pool.join("secret/gone")).unwrap();
+    for file in [&mut gone, &mut unnamed(&pool.join("secret"))] {
+        let (acknowledged, error) = fill(file, 1);
+        assert_eq!(error.raw_os_error(), Some(libc::ENOSPC));
+        assert!(acknowledged.len() < MIB as usize);
+        file.set_len(0).unwrap();
+    }
+    assert!(large.free() > 31 * MIB);
 }
 
 #[test]

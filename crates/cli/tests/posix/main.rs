@@ -7,6 +7,7 @@
     reason = "a block for direct I/O; names end in exactly .b"
 )]
 
+mod exchange;
 mod files;
 mod metadata;
 mod names;

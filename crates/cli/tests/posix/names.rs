@@ -44,52 +44,6 @@ fn rename_without_replacing_refuses_a_name_that_another_branch_holds() {
 }
 
 #[test]
-fn exchange_swaps_files_of_two_branches() {
-    let two = two();
-    fs::write(two.join("one"), "on a").unwrap();
-    fs::write(two.join("two.b"), "on b").unwrap();
-    let inodes = (inode(two.join("one")), inode(two.join("two.b")));
-    rename_with(&two.join("one"), &two.join("two.b"), RenameFlags::EXCHANGE).unwrap();
-    assert_eq!(fs::read(two.join("one")).unwrap(), b"on b");
-    assert_eq!(fs::read(two.join("two.b")).unwrap(), b"on a");
-    assert_eq!((inode(two.join("two.b")), inode(two.join("one"))), inodes, "inode numbers went with the files");
-    two.expect_on("a", "one");
-    two.expect_on("b", "two.b");
-    assert_errno(rename_with(&two.join("one"), &two.join("none"), RenameFlags::EXCHANGE), libc::ENOENT);
-}
-
-/// One system call cannot exchange what lies on several branches. Either answer is right, half an exchange is not.
-#[test]
-fn exchange_of_a_file_and_a_directory_over_branches_is_done_or_refused_whole() {
-    let two = two();
-    fs::write(two.join("file"), "f").unwrap();
-    fs::create_dir(two.join("dir")).unwrap();
-    fs::write(two.join("dir/x"), "x").unwrap();
-    fs::write(two.join("dir/y.b"), "y").unwrap();
-    let (file, dir) = match rename_with(&two.join("file"), &two.join("dir"), RenameFlags::EXCHANGE) {
-        Ok(()) => ("dir", "file"),
-        Err(error) => {
-            assert_eq!(error.raw_os_error(), Some(libc::EINVAL));
-            ("file", "dir")
-        }
-    };
-    assert_eq!(fs::read(two.join(file)).unwrap(), b"f");
-    assert_eq!(fs::read(two.join(dir).join("x")).unwrap(), b"x");
-    assert_eq!(fs::read(two.join(dir).join("y.b")).unwrap(), b"y");
-}
-
-#[test]
-fn exchange_swaps_a_file_and_a_directory_of_one_branch() {
-    let two = two();
-    fs::write(two.join("file"), "f").unwrap();
-    fs::create_dir(two.join("dir")).unwrap();
-    fs::write(two.join("dir/x"), "x").unwrap();
-    rename_with(&two.join("file"), &two.join("dir"), RenameFlags::EXCHANGE).unwrap();
-    assert_eq!(fs::read(two.join("dir")).unwrap(), b"f");
-    assert_eq!(fs::read(two.join("file/x")).unwrap(), b"x");
-}
-
-#[test]
 fn rename_over_a_file_of_another_branch_replaces_it() {
     let two = two();
     fs::write(two.join("new"), "new").unwrap();

@@ -114,10 +114,12 @@ pub(crate) struct FileState {
     pub(crate) unjudged: bool,
     /// Set to stop the copy under way.
     pub(crate) copying: Option<Arc<AtomicBool>>,
-    /// Made without a name, to be given one: a copy could not be given one.
+    /// Made without a name, to be given one: a copy of it must be such a file too.
     pub(crate) may_be_linked: bool,
     /// No name is left (or there never was one).
     pub(crate) unlinked: bool,
+    /// The path that rules look at while it is unlinked: the last one it had, or the one it was made under.
+    pub(crate) past_path: Option<Box<[u8]>>,
 }
 
 impl FileState {
@@ -127,6 +129,13 @@ impl FileState {
             cancel.store(true, Ordering::Relaxed);
             self.unjudged = true;
         }
+    }
+
+    /// The last name goes; the file stays for those who have it open.
+    pub(crate) fn lose_last_name(&mut self, parent: &Arc<Node>, name: &OsStr) {
+        self.names.clear();
+        self.unlinked = true;
+        self.past_path = (!self.handles.is_empty()).then(|| path_of(parent, name).into());
     }
 
     /// An open handle, if there is one.
@@ -191,10 +200,13 @@ impl Node {
         names.iter().map(|(parent, name)| path_of(parent, name)).min().unwrap_or_else(|| self.path())
     }
 
-    /// The path in the pool, beginning with `/`; for a file with several names, one of them.
+    /// The path in the pool, beginning with `/`; for a file with several names, one of them; for one without, where it was.
     pub(crate) fn path(&self) -> Vec<u8> {
         match self.place() {
-            None => b"/".to_vec(),
+            None => {
+                let past = self.file().and_then(|file| file.state.read().past_path.as_deref().map(<[u8]>::to_vec));
+                past.unwrap_or_else(|| b"/".to_vec())
+            }
             Some((parent, name)) => path_of(&parent, &name),
         }
     }

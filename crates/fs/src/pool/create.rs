@@ -18,7 +18,7 @@ use crate::creds::Caller;
 use crate::error::{OpError, OpResult};
 use crate::meta::Meta;
 use crate::metrics::Metric;
-use crate::node::{Node, NodeId};
+use crate::node::{Node, NodeId, path_of};
 
 impl Pool {
     /// Creates and opens a file; opens it when it appeared meanwhile and `exclusive` is not asked for.
@@ -73,6 +73,7 @@ impl Pool {
         let (ino, born) = self.identity(&dir.online, &meta);
         let mut state = file_state(backing, None);
         state.may_be_linked = !request.exclusive;
+        state.past_path = Some(path_of(&parent, name).into());
         let node = Node::new_file(self.nodes.next_id(), ino, meta.kind, born, state);
         self.nodes.insert(&node);
         self.nodes.add_backing(backing, &node);
@@ -157,6 +158,7 @@ impl Pool {
         if state.unlinked {
             state.unlinked = false;
             state.may_be_linked = false;
+            state.past_path = None;
             state.unjudged = true;
         }
         // Before the lock is let go of: afterwards the file may move, and all its names with it.

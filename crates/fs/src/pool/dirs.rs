@@ -146,19 +146,22 @@ impl Pool {
         }
     }
 
+    /// A copy is none any more: it is gone, or has another name. It no longer has the directory's number.
     pub(super) fn drop_copy(&self, node: &Arc<Node>, dir: &Dir, copy: DirCopy) {
         dir.state.write().copies.retain(|known| *known != copy);
         self.nodes.remove_backing(copy.backing, node);
         self.dir_fds.drop_node(node.id, copy.branch);
+        if let Some(online) = self.branch(copy.branch).ok().and_then(|branch| branch.online()) {
+            let foreign_dev = if copy.backing.dev == online.dev { 0 } else { copy.backing.dev };
+            self.inodes.forget(BackingKey { slot: online.slot, foreign_dev, ino: copy.backing.ino });
+        }
     }
 
     /// A directory was found under a name that is not the node's. When some copy of the node is still where the node is, the found ones are another
     /// directory now: a branch that was away while it was renamed has come back, or somebody renamed them on their branch. They are no copies
     /// of the node any more, and get a number of their own. Else the node has moved; copies that were not found are none.
-    ///
-    /// Whether the node stays where it is.
-    pub(super) fn part(&self, node: &Arc<Node>, found: &[Backing]) -> bool {
-        let (Some(dir), Some((parent, name))) = (node.dir(), node.place()) else { return false };
+    pub(super) fn part(&self, node: &Arc<Node>, found: &[Backing]) {
+        let (Some(dir), Some((parent, name))) = (node.dir(), node.place()) else { return };
         let known = dir.state.read().copies.clone();
         let (here, elsewhere): (Vec<DirCopy>, Vec<DirCopy>) =
             known.into_iter().partition(|copy| found.contains(&copy.backing));
@@ -172,12 +175,7 @@ impl Pool {
         let stays = elsewhere.iter().any(is_at_its_place);
         for copy in if stays { here } else { elsewhere } {
             self.drop_copy(node, dir, copy);
-            if stays && let Ok(online) = self.branch(copy.branch).and_then(|it| it.online().ok_or(OpError::Offline)) {
-                let foreign_dev = if copy.backing.dev == online.dev { 0 } else { copy.backing.dev };
-                self.inodes.forget(BackingKey { slot: online.slot, foreign_dev, ino: copy.backing.ino });
-            }
         }
-        stays
     }
 
     /// Looks for copies on branches that came online since they were last looked for, from the root downwards.

@@ -1,7 +1,6 @@
 //! Names to nodes, and what users see of a node.
 
 use std::ffi::OsStr;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -243,11 +242,14 @@ impl Pool {
     fn intern_dir(&self, parent: &Arc<Node>, name: &OsStr, found: &Found) -> OpResult<(Arc<Node>, bool)> {
         let backings: SmallVec<[Backing; 2]> =
             found.at.iter().map(|(dir, meta)| Pool::backing(&dir.branch, meta)).collect();
-        let elsewhere = |node: &Node| node.place().is_some_and(|(above, known)| above.id != parent.id || known != name);
-        let known = |backing: &Backing| {
-            self.nodes.find(*backing).is_some_and(|node| !elsewhere(&node) || !self.part(&node, &backings))
-        };
-        let key = backings.iter().copied().find(known);
+        for backing in &backings {
+            if let Some(node) = self.nodes.find(*backing)
+                && node.place().is_some_and(|(above, known)| above.id != parent.id || known != name)
+            {
+                self.part(&node, &backings);
+            }
+        }
+        let key = backings.iter().copied().find(|backing| self.nodes.find(*backing).is_some());
         let key = key.or_else(|| backings.first().copied()).ok_or(OpError::Sys(Errno::NOENT))?;
         let topology = self.topology.load(Ordering::Acquire);
         let (first, meta) = found.first()?;
@@ -272,18 +274,7 @@ impl Pool {
                 self.add_copy(&node, dir, &at.branch, meta);
             }
         }
-        let are_ours = || {
-            let numbers = found.at.iter().map(|(at, meta)| self.inodes.ino(Pool::inode_key(&at.online, meta)));
-            numbers.collect::<SmallVec<[Ino; 2]>>().windows(2).all(|pair| pair[0] == pair[1])
-        };
-        let tightened = if found.at.len() < 2 {
-            false
-        } else if are_ours() {
-            heal(found, name);
-            false
-        } else {
-            self.tighten(parent, found, name)
-        };
+        let tightened = self.equalise(parent, name, found);
         Ok((node, tightened))
     }
 
@@ -416,67 +407,6 @@ impl Pool {
     }
 }
 
-impl Pool {
-    /// Copies of a directory that nobody made here (they were on the branches before) and that differ in mode: all get what all of them
-    /// allow, as somebody may have closed one for a reason. Whether any was changed.
-    fn tighten(&self, parent: &Arc<Node>, found: &Found, name: &OsStr) -> bool {
-        const STICKY: u32 = 0o1000;
-        let allowed = found.at.iter().fold(0o777, |all, (_, meta)| all & meta.perm);
-        let sticky = found.at.iter().fold(0, |any, (_, meta)| any | meta.perm & STICKY);
-        let mut changed = false;
-        for (at, meta) in &found.at {
-            let wanted = allowed | sticky | meta.perm & 0o6000;
-            if meta.perm & 0o7777 == wanted || at.branch.spec.read_only {
-                continue;
-            }
-            match at.descend(name).and_then(|copy| copy.as_file().chmod(wanted)) {
-                Ok(()) => changed = true,
-                Err(error) => {
-                    tracing::info!(branch = %at.branch.spec.name, %error, "a directory's copy could not be made like the others");
-                }
-            }
-        }
-        if changed {
-            let path = String::from_utf8_lossy(&crate::node::path_of(parent, name)).into_owned();
-            let modes = found.at.iter().map(|(at, meta)| format!("{} {:04o}", at.branch.spec.name, meta.perm & 0o7777));
-            let modes = modes.collect::<Vec<_>>().join(", ");
-            self.warn(
-                format!("modes {path}"),
-                format!(
-                    "{path} was open to different people on its branches ({modes}); it has mode {:04o} on all of them now, and chmod through the pool changes it everywhere",
-                    allowed | sticky
-                ),
-            );
-        }
-        changed
-    }
-}
-
-/// Copies of a directory that differ in mode or owner (one was offline when the others were changed) become equal to the one that
-/// changed last. What was found is named by the directories above.
-fn heal(found: &Found, name: &OsStr) {
-    let of = |meta: &Meta| (meta.perm, meta.uid, meta.gid);
-    let Some((above, wanted)) = found.at.iter().max_by_key(|(_, meta)| meta.ctime) else { return };
-    for (at, meta) in &found.at {
-        if of(meta) == of(wanted) || at.branch.spec.read_only {
-            continue;
-        }
-        let healed = above.descend(name).and_then(|newest| {
-            let copy = at.descend(name)?;
-            crate::relocate::sync_dir_attrs(newest.fd.as_fd(), copy.fd.as_fd(), &at.branch.abilities())
-                .map_err(|error| OpError::Sys(error.errno()))?;
-            if meta.mtime <= wanted.mtime {
-                return Ok(());
-            }
-            // Its entries changed later, if not its mode: the directory must not look older than before.
-            copy.as_file().set_times(super::dirs::times_of(meta))
-        });
-        if let Err(error) = healed {
-            tracing::info!(branch = %at.branch.spec.name, %error, "a directory's copy could not be made like the others");
-        }
-    }
-}
-
 /// State of a file nobody has open.
 pub(crate) fn file_state(backing: Backing, name: Option<(Arc<Node>, std::ffi::OsString)>) -> FileState {
     FileState {
@@ -490,6 +420,7 @@ pub(crate) fn file_state(backing: Backing, name: Option<(Arc<Node>, std::ffi::Os
         token: None,
         past_us: false,
         may_be_linked: false,
+        past_path: None,
         unjudged: false,
         copying: None,
     }

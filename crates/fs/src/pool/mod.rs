@@ -2,9 +2,9 @@
 //!
 //! - `dirs`: copies of a directory on the branches, and their descriptors
 //! - `lookup`: names to nodes, attributes
-//! - `create`, `remove`, `rename`: changes of names
+//! - `create`, `remove`, `rename`, `exchange`: changes of names
 //! - `attr`, `open`, `data`: changes and contents of one file
-//! - `place`: which branch; `mover`: whose turn it is; `transfer`: getting it there; `overflow`: when a branch is full; `enforce`: the whole tree
+//! - `place`: which branch; `mover`: whose turn it is; `transfer`, `unnamed`: getting it there; `overflow`: when a branch is full; `enforce`: the whole tree
 //! - `staging`: new files that wait in memory
 //! - `govern`: write-back in the order of a policy
 //! - `admin`, `monitor`: branches that come and go; `report`: what `status` and `explain` say
@@ -15,6 +15,8 @@ mod create;
 mod data;
 mod dirs;
 mod enforce;
+mod equal;
+mod exchange;
 mod govern;
 mod lookup;
 mod monitor;
@@ -28,6 +30,7 @@ mod report;
 mod schedule;
 mod staging;
 mod transfer;
+mod unnamed;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

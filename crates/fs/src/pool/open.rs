@@ -236,6 +236,7 @@ impl Pool {
             ended = if state.passthrough == 0 { state.token.take() } else { None };
             let this = Arc::downgrade(&handle);
             state.handles.retain(|other| !Weak::ptr_eq(other, &this));
+            self.forget_unnamed(&state, &handle);
             if handle.wrote.load(Ordering::Relaxed) {
                 state.unjudged = true;
             }

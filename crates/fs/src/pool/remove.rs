@@ -67,8 +67,7 @@ impl Pool {
         dir.unlink(name)?;
         state.names.retain(|(known, known_name)| known.id != parent.id || known_name != name);
         if meta.nlink <= 1 {
-            state.names.clear();
-            state.unlinked = true;
+            state.lose_last_name(parent, name);
             drop(state);
             self.unstage_deleted(node, backing.branch);
             self.note_gone(backing);

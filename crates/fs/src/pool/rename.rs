@@ -1,5 +1,5 @@
 //! Renames. A rename within one branch is one system call; one that concerns several branches is recorded first, so that a crash
-//! halfway is finished or undone at the next mount (see `relocate`).
+//! halfway is finished or undone at the next mount (see `relocate`). Exchanges in which a directory takes part: `exchange`.
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
@@ -44,9 +44,9 @@ enum Renamed {
 }
 
 /// One end of a rename.
-struct End<'a> {
-    parent: Arc<Node>,
-    name: &'a OsStr,
+pub(super) struct End<'a> {
+    pub(super) parent: Arc<Node>,
+    pub(super) name: &'a OsStr,
 }
 
 impl Pool {
@@ -244,8 +244,7 @@ impl Pool {
             } else {
                 forget_name(state, to);
                 if last_link {
-                    state.names.clear();
-                    state.unlinked = true;
+                    state.lose_last_name(&to.parent, to.name);
                     self.unstage_deleted(other, state.backing.branch);
                     self.note_gone(state.backing);
                     self.nodes.remove_backing(state.backing, other);
@@ -355,36 +354,10 @@ impl Pool {
             })
         })
     }
-
-    /// Exchanges two entries of which one at least is a directory: one system call, so both must be whole on one branch.
-    fn exchange_dirs(
-        &self,
-        from: &End<'_>,
-        to: &End<'_>,
-        (node, source): (&Arc<Node>, &Found),
-        (other, target): (&Arc<Node>, &Found),
-    ) -> OpResult<()> {
-        let ([(dir, _)], [(to_dir, _)]) = (source.at.as_slice(), target.at.as_slice()) else {
-            return Err(OpError::Sys(Errno::INVAL));
-        };
-        if dir.id() != to_dir.id() {
-            return Err(OpError::Sys(Errno::INVAL));
-        }
-        dir.rename(from.name, to_dir, to.name, RenameFlags::EXCHANGE)?;
-        for (node, old, new) in [(node, from, to), (other, to, from)] {
-            match &node.body {
-                crate::node::Body::Dir(dir) => {
-                    dir.state.write().place = Some((Arc::clone(&new.parent), new.name.to_owned()));
-                }
-                crate::node::Body::File(file) => rename_known(&mut file.state.write(), old, new),
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Does a change that is recorded on one of these branches; on the next one where there is no room for the record.
-fn recorded_on(
+pub(super) fn recorded_on(
     branches: &[&DirAt],
     call: impl Fn(std::os::fd::BorrowedFd<'_>) -> Result<(), RelocateError>,
 ) -> OpResult<()> {
@@ -410,7 +383,7 @@ fn flags_of(replace: Replace, to: &DirAt) -> RenameFlags {
     }
 }
 
-fn rename_known(state: &mut FileState, from: &End<'_>, to: &End<'_>) {
+pub(super) fn rename_known(state: &mut FileState, from: &End<'_>, to: &End<'_>) {
     forget_name(state, from);
     state.names.push((Arc::clone(&to.parent), to.name.to_owned()));
 }

@@ -148,41 +148,6 @@ impl Pool {
         moved
     }
 
-    /// Moves a file that has no name (any more) but is open: its copy has none either. The caller holds the file's `io` lock
-    /// exclusively; a crash loses nothing that anybody could find.
-    pub(super) fn transfer_unnamed(
-        &self,
-        node: &Arc<Node>,
-        here: &FileAt,
-        target: BranchId,
-    ) -> Result<ByteSize, NotMoved> {
-        let file = node.file().ok_or(NotMoved::Busy("it is a directory"))?;
-        let branch = self.branch(target)?;
-        let online = branch.online().ok_or(OpError::Offline)?;
-        let hidden = online.hidden.as_ref().ok_or(OpError::Sys(rustix::io::Errno::ROFS))?;
-        let temp_name = self.mover.temp_name();
-        let temp = Place { dir: hidden.tmp.as_fd(), name: &temp_name };
-        let mut state = file.state.write();
-        if state.passthrough > 0 || !state.unlinked || state.may_be_linked {
-            return Err(NotMoved::Busy("it is open, or has a name again"));
-        }
-        let stop = AtomicBool::new(false);
-        let copied = relocate::copy_from_fd(here.fd.as_fd(), temp, &branch.abilities(), &Limits::new(&stop))?;
-        let handles: Vec<_> = state.handles.iter().filter_map(std::sync::Weak::upgrade).collect();
-        let reopened = reopen_all(&handles, temp, &branch, &online);
-        let _ = rustix::fs::unlinkat(temp.dir, temp.name, rustix::fs::AtFlags::empty());
-        for (handle, file) in handles.iter().zip(reopened?) {
-            handle.file.store(Arc::new(file));
-        }
-        let old = state.backing;
-        state.backing = Backing { branch: target, dev: online.dev, ino: copied.target.ino };
-        self.nodes.add_backing(state.backing, node);
-        drop(state);
-        self.note_gone(old);
-        self.nodes.remove_backing(old, node);
-        Ok(copied.bytes)
-    }
-
     /// Whether somebody could have the file open whom the node does not know: a mapping that outlived its descriptor, of this mount or
     /// of one before it that was killed; or a creation that has made the file and not yet its node.
     fn may_be_mapped(&self, state: &FileState) -> bool {
@@ -434,7 +399,7 @@ impl Drop for Moving<'_> {
 }
 
 /// The copy, opened once for each handle, as that is open.
-fn reopen_all(
+pub(super) fn reopen_all(
     handles: &[Arc<Handle>],
     copy: Place<'_>,
     branch: &Arc<Branch>,
@@ -448,7 +413,7 @@ fn reopen_all(
     handles.iter().map(reopen).collect()
 }
 
-fn key_of(online: &Online, backing: Backing) -> crate::inode_map::BackingKey {
+pub(super) fn key_of(online: &Online, backing: Backing) -> crate::inode_map::BackingKey {
     let foreign_dev = if backing.dev == online.dev { 0 } else { backing.dev };
     crate::inode_map::BackingKey { slot: online.slot, foreign_dev, ino: backing.ino }
 }

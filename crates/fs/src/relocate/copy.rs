@@ -1,6 +1,6 @@
 //! Steps 1 and 2: the copy in the hidden place.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{
@@ -54,21 +54,26 @@ pub fn copy_from_fd(
     abilities: &Abilities,
     limits: &Limits<'_>,
 ) -> Result<Copied, RelocateError> {
-    let seen = look_fd(source).doing("look at the source")?;
-    if seen.print.file_type() == FileType::Directory {
-        return Err(RelocateError::IsDirectory);
-    }
-    let xattrs = attrs::xattrs(source).doing("read extended attributes")?;
-    let what = lost(&seen, &xattrs, abilities, limits.coarse_times);
-    if !what.is_empty() {
-        return Err(RelocateError::WouldLose { what });
-    }
-    let copied = Copying { source, seen, xattrs, temp, limits, left_behind: Vec::new() }.run();
+    let copied = Copying::new(source, temp, abilities, limits)?.run();
     // A file that was there before is not ours to delete.
     if copied.is_err() && copied != Err(RelocateError::Taken) {
         let _already_failing = unlinkat(temp.dir, temp.name, AtFlags::empty());
     }
     copied
+}
+
+/// [`copy_from_fd`] of a regular file into one that has no name in `dir` and may be given one (`O_TMPFILE`); the copy is returned open.
+pub fn copy_unnamed(
+    source: BorrowedFd<'_>,
+    dir: BorrowedFd<'_>,
+    abilities: &Abilities,
+    limits: &Limits<'_>,
+) -> Result<(Copied, OwnedFd), RelocateError> {
+    let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+    let output = openat(dir, c".", flags, Mode::RUSR | Mode::WUSR).map_err(not_made)?;
+    let mut copying = Copying::new(source, Place { dir, name: OsStr::new(".") }, abilities, limits)?;
+    let bytes = copying.fill(output.as_fd())?;
+    Ok((copying.finish(output.as_fd(), bytes)?, output))
 }
 
 /// What a target with these abilities could not keep of the file at `source`. Empty: nothing.
@@ -110,26 +115,33 @@ struct Copying<'a> {
     left_behind: Vec<OsString>,
 }
 
-impl Copying<'_> {
+impl<'a> Copying<'a> {
+    /// Refuses what the target cannot keep.
+    fn new(
+        source: BorrowedFd<'a>,
+        temp: Place<'a>,
+        abilities: &Abilities,
+        limits: &'a Limits<'a>,
+    ) -> Result<Self, RelocateError> {
+        let seen = look_fd(source).doing("look at the source")?;
+        if seen.print.file_type() == FileType::Directory {
+            return Err(RelocateError::IsDirectory);
+        }
+        let xattrs = attrs::xattrs(source).doing("read extended attributes")?;
+        let what = lost(&seen, &xattrs, abilities, limits.coarse_times);
+        if !what.is_empty() {
+            return Err(RelocateError::WouldLose { what });
+        }
+        Ok(Copying { source, seen, xattrs, temp, limits, left_behind: Vec::new() })
+    }
+
     fn run(mut self) -> Result<Copied, RelocateError> {
         let mut bytes = 0;
         let target = if self.seen.print.file_type() == FileType::RegularFile {
-            let input = reopen(self.source).map_err(|errno| RelocateError::Read { offset: 0, errno })?;
-            if attrs::is_pinned(input.as_fd()) {
-                return Err(RelocateError::Pinned);
-            }
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let mode = Mode::RUSR | Mode::WUSR;
             let output = openat(self.temp.dir, self.temp.name, flags, mode).map_err(not_made)?;
-            attrs::copy_flags(input.as_fd(), output.as_fd());
-            self.dress(output.as_fd(), When::BeforeData)?;
-            bytes = self.data(input.as_fd(), output.as_fd())?;
-            self.put_access_time_back()?;
-            self.dress(output.as_fd(), When::AfterData)?;
-            match self.limits.durability {
-                Durability::Now => retry_on_intr(|| fsync(output.as_fd())).doing("flush the copy")?,
-                Durability::Begun => attrs::begin_write_out(output.as_fd()),
-            }
+            bytes = self.fill(output.as_fd())?;
             output
         } else {
             self.make_special()?;
@@ -139,7 +151,29 @@ impl Copying<'_> {
             attrs::sync_dir(self.temp.dir).doing("flush the copy's directory")?;
             output
         };
-        let target = self.check(target.as_fd())?;
+        self.finish(target.as_fd(), bytes)
+    }
+
+    /// Data and attributes of a regular file; returns the bytes copied.
+    fn fill(&mut self, output: BorrowedFd<'_>) -> Result<u64, RelocateError> {
+        let input = reopen(self.source).map_err(|errno| RelocateError::Read { offset: 0, errno })?;
+        if attrs::is_pinned(input.as_fd()) {
+            return Err(RelocateError::Pinned);
+        }
+        attrs::copy_flags(input.as_fd(), output);
+        self.dress(output, When::BeforeData)?;
+        let bytes = self.data(input.as_fd(), output)?;
+        self.put_access_time_back()?;
+        self.dress(output, When::AfterData)?;
+        match self.limits.durability {
+            Durability::Now => retry_on_intr(|| fsync(output)).doing("flush the copy")?,
+            Durability::Begun => attrs::begin_write_out(output),
+        }
+        Ok(bytes)
+    }
+
+    fn finish(self, target: BorrowedFd<'_>, bytes: u64) -> Result<Copied, RelocateError> {
+        let target = self.check(target)?;
         Ok(Copied { source: self.seen.print, target, bytes: ByteSize(bytes), left_behind: self.left_behind })
     }
 

@@ -3,7 +3,7 @@
 //! ```text
 //! "UMBRINT\0"   8   magic
 //! version       2
-//! kind          1   1 move, 2 directory rename, 3 supersede
+//! kind          1   1 move, 2 directory rename, 3 supersede, 4 exchange
 //! zero          1
 //! length        4   of the payload
 //! payload           the fields in the order of the enum; byte strings and lists with a u32 count before
@@ -81,6 +81,28 @@ pub enum Intent {
         /// The rename is known to be done.
         decided: bool,
     },
+    /// Two entries change names, on several branches.
+    Exchange {
+        /// First path.
+        one: Vec<u8>,
+        /// Second path.
+        other: Vec<u8>,
+        /// What the branches had under them.
+        sites: Vec<ExchangeSite>,
+        /// It is done on the other branches, so it must be done on these.
+        decided: bool,
+    },
+}
+
+/// What a branch had under two names before they were exchanged; something under one of them at least.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExchangeSite {
+    /// The branch.
+    pub branch: BranchUuid,
+    /// Under the first name.
+    pub one: Option<Fingerprint>,
+    /// Under the second name.
+    pub other: Option<Fingerprint>,
 }
 
 /// Why bytes are not an intent.
@@ -159,6 +181,7 @@ impl Intent {
             1 => reader.a_move()?,
             2 => reader.rename_dir()?,
             3 => reader.supersede()?,
+            4 => reader.exchange()?,
             _ => return Err(DecodeError::Field),
         };
         reader.end()?;
@@ -171,6 +194,7 @@ impl Intent {
             Intent::Move { from, to, .. } => vec![*from, *to],
             Intent::RenameDir { branches, .. } => branches.clone(),
             Intent::Supersede { winner, loser, .. } => vec![*winner, *loser],
+            Intent::Exchange { sites, .. } => sites.iter().map(|site| site.branch).collect(),
         }
     }
 
@@ -208,6 +232,22 @@ impl Intent {
                 put_fingerprint(&mut out, loser_file);
                 out.push(u8::from(*decided));
                 3
+            }
+            Intent::Exchange { one, other, sites, decided } => {
+                put_bytes(&mut out, relative(one));
+                put_bytes(&mut out, relative(other));
+                out.extend_from_slice(&(sites.len() as u32).to_le_bytes());
+                for site in sites {
+                    out.extend_from_slice(&site.branch.0);
+                    for print in [&site.one, &site.other] {
+                        out.push(u8::from(print.is_some()));
+                        if let Some(print) = print {
+                            put_fingerprint(&mut out, print);
+                        }
+                    }
+                }
+                out.push(u8::from(*decided));
+                4
             }
         };
         (kind, out)
@@ -360,5 +400,25 @@ impl<'a> Reader<'a> {
             return Err(DecodeError::Field);
         }
         Ok(Intent::Supersede { from, to, winner, winner_file, loser, loser_file, decided: self.flag()? })
+    }
+
+    fn exchange(&mut self) -> Result<Intent, DecodeError> {
+        let (one, other) = (self.path()?, self.path()?);
+        let sites = (0..self.count(18)?).map(|_| self.site()).collect::<Result<_, _>>()?;
+        let nested = |path: &[u8], above: &[u8]| path.strip_prefix(above).is_some_and(|rest| rest.starts_with(b"/"));
+        if one == other || nested(&one, &other) || nested(&other, &one) {
+            return Err(DecodeError::Field);
+        }
+        Ok(Intent::Exchange { one, other, sites, decided: self.flag()? })
+    }
+
+    fn site(&mut self) -> Result<ExchangeSite, DecodeError> {
+        let branch = self.uuid()?;
+        let one = if self.flag()? { Some(self.fingerprint()?) } else { None };
+        let other = if self.flag()? { Some(self.fingerprint()?) } else { None };
+        if one.is_none() && other.is_none() {
+            return Err(DecodeError::Field);
+        }
+        Ok(ExchangeSite { branch, one, other })
     }
 }

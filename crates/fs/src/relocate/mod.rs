@@ -44,6 +44,8 @@
 //! | hidden directory missing | nothing | no intents, nothing to do |
 //! | damaged or hostile intent | the file | moved aside to `bad-*` with a warning, never guessed; no copy is deleted while one is there |
 //!
+//! Renames and exchanges over several branches have their steps and tables in `rename` and `exchange`.
+//!
 //! Lookups of recovery go through `openat2` below the branch's root, and follow no symbolic link.
 //!
 //! What this cannot see: before Linux 6.13 times have the grain of a timer tick, so a change past the mount within the tick of the step
@@ -55,6 +57,7 @@ mod commit;
 mod copy;
 mod dirs;
 mod error;
+mod exchange;
 mod fingerprint;
 mod intent;
 mod journal;
@@ -68,11 +71,12 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use commit::{Move, MovedName, commit, verify_unchanged};
-pub use copy::{Copied, copy, copy_from_fd, losses};
+pub use copy::{Copied, copy, copy_from_fd, copy_unnamed, losses};
 pub use dirs::{clone_dir, clone_dir_durably, clone_dir_whole, sync_dir_attrs};
 pub use error::{Loss, RelocateError};
+pub use exchange::{Exchange, Holds, Swap, exchange};
 pub use fingerprint::Fingerprint;
-pub use intent::{BranchUuid, DecodeError, Intent};
+pub use intent::{BranchUuid, DecodeError, ExchangeSite, Intent};
 pub use journal::{Recorded, record};
 pub use recover::{RecoverBranch, Recovery, recover, recover_returned};
 pub use rename::{DirRename, DirSite, Supersede, rename_dir, supersede};

@@ -3,6 +3,7 @@
 //! Recovery may itself be cut short anywhere: each of its steps leaves a state that it understands. It deletes a file only when another
 //! is shown to be the same (by the identities in the intent, or byte for byte), and keeps both with a warning otherwise.
 
+mod exchanges;
 mod moves;
 mod renames;
 
@@ -279,6 +280,7 @@ impl<'a> Recovering<'a> {
                 self.settle_rename_dir(from, to, branches, *replaced, *decided)
             }
             Intent::Supersede { .. } => self.settle_supersede(intent),
+            Intent::Exchange { one, other, sites, decided } => self.settle_exchange(one, other, sites, *decided),
         }
     }
 
@@ -384,7 +386,7 @@ enum Kept {
 fn kept(intent: &Intent) -> Kept {
     match intent {
         Intent::Move { to, temp, .. } => Kept::Copy(*to, temp.clone()),
-        Intent::RenameDir { .. } | Intent::Supersede { .. } => Kept::Nothing,
+        Intent::RenameDir { .. } | Intent::Supersede { .. } | Intent::Exchange { .. } => Kept::Nothing,
     }
 }
 

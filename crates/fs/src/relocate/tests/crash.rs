@@ -9,11 +9,11 @@ use umbrella_units::Timestamp;
 use super::*;
 use crate::relocate::recover::recover_until;
 
-const GO: ControlFlow<()> = ControlFlow::Continue(());
-const STOP: ControlFlow<()> = ControlFlow::Break(());
+pub(super) const GO: ControlFlow<()> = ControlFlow::Continue(());
+pub(super) const STOP: ControlFlow<()> = ControlFlow::Break(());
 
 /// Allows `count` calls, then stops.
-fn countdown(count: usize) -> (Cell<usize>, impl Fn(&Cell<usize>) -> ControlFlow<()>) {
+pub(super) fn countdown(count: usize) -> (Cell<usize>, impl Fn(&Cell<usize>) -> ControlFlow<()>) {
     let step = |left: &Cell<usize>| match left.get().checked_sub(1) {
         Some(less) => {
             left.set(less);
@@ -25,7 +25,7 @@ fn countdown(count: usize) -> (Cell<usize>, impl Fn(&Cell<usize>) -> ControlFlow
 }
 
 /// Runs recovery stopped before its first change, then its second, and so on, on the state that `prepare` makes, and once whole after each.
-fn with_crashes_in_recovery(prepare: impl Fn() -> Pool, check: impl Fn(&Pool, &Recovery)) {
+pub(super) fn with_crashes_in_recovery(prepare: impl Fn() -> Pool, check: impl Fn(&Pool, &Recovery)) {
     for count in 0.. {
         let pool = prepare();
         let (left, step) = countdown(count);

@@ -57,7 +57,17 @@ fn intent() -> impl Strategy<Value = Intent> {
                 loser_file,
                 decided
             }),
+        (path(), path(), vec(site(), 1..5), any::<bool>())
+            .prop_filter("apart", |(one, other, ..)| !one.starts_with(other) && !other.starts_with(one))
+            .prop_map(|(one, other, sites, decided)| Intent::Exchange { one, other, sites, decided }),
     ]
+}
+
+fn site() -> impl Strategy<Value = ExchangeSite> {
+    let print = || proptest::option::of(fingerprint());
+    (uuid(), print(), print())
+        .prop_filter("either", |(_, one, other)| one.is_some() || other.is_some())
+        .prop_map(|(branch, one, other)| ExchangeSite { branch, one, other })
 }
 
 proptest! {
@@ -118,6 +128,22 @@ fn paths_that_leave_the_branch_are_not_recorded() {
     }
     assert!(rename_to(&[b'n'; 256]).encode().is_err());
     assert!(rename_to(b".umbrella2/a..b/...").encode().is_ok());
+}
+
+#[test]
+fn an_exchange_of_a_directory_with_something_in_it_is_not_recorded() {
+    let site = ExchangeSite { branch: A, one: Some(Fingerprint::default()), other: None };
+    let exchange = |one: &str, other: &str| Intent::Exchange {
+        one: one.into(),
+        other: other.into(),
+        sites: vec![site],
+        decided: false,
+    };
+    for (one, other) in [("a", "a"), ("a", "a/b"), ("a/b/c", "a")] {
+        let result = exchange(one, other).encode();
+        assert_eq!(result, Err(RelocateError::BadIntent { reason: DecodeError::Field }), "{one} {other}");
+    }
+    assert!(exchange("a", "ab").encode().is_ok());
 }
 
 #[test]

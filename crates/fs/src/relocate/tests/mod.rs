@@ -3,6 +3,7 @@
 mod copying;
 mod crash;
 mod directories;
+mod exchange;
 mod format;
 mod hostile;
 

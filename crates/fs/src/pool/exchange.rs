@@ -1,0 +1,128 @@
+//! Two entries change names where one at least is a directory. On one branch that is one system call; over several it is recorded first
+//! (see `relocate`). No copy of anything is made: each branch exchanges what it has.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use rustix::fs::RenameFlags;
+use rustix::io::Errno;
+
+use super::Pool;
+use super::lookup::Found;
+use super::rename::{End, recorded_on, rename_known};
+use crate::at::DirAt;
+use crate::error::{OpError, OpResult};
+use crate::node::{Body, Node, NodeId, path_of};
+use crate::relocate::{BranchUuid, Exchange, Holds, Place, Swap};
+
+/// The two directories on one branch, and which of the two names it has in them.
+struct Site {
+    one: DirAt,
+    other: DirAt,
+    holds: Holds,
+}
+
+impl Pool {
+    /// Exchanges two entries on all branches that have either. The caller holds the rename lock exclusively.
+    pub(super) fn exchange_dirs(
+        &self,
+        one: &End<'_>,
+        other: &End<'_>,
+        (node, found): (&Arc<Node>, &Found),
+        (other_node, other_found): (&Arc<Node>, &Found),
+    ) -> OpResult<()> {
+        if is_below(&other.parent, node.id) || is_below(&one.parent, other_node.id) {
+            return Err(OpError::Sys(Errno::INVAL));
+        }
+        let sites = self.exchange_sites(one, other, found, other_found)?;
+        match sites.as_slice() {
+            [site] if site.holds == Holds::Both => {
+                site.one.rename(one.name, &site.other, other.name, RenameFlags::EXCHANGE)?;
+            }
+            sites => exchange_on(one, other, sites)?,
+        }
+        for (node, old, new) in [(node, one, other), (other_node, other, one)] {
+            match &node.body {
+                Body::Dir(dir) => dir.state.write().place = Some((Arc::clone(&new.parent), new.name.to_owned())),
+                Body::File(file) => {
+                    let mut state = file.state.write();
+                    state.disturb();
+                    rename_known(&mut state, old, new);
+                    state.unjudged = true;
+                    drop(state);
+                    self.judge_soon(node);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The branches that have either name, each with both directories: what is missing of them is made.
+    fn exchange_sites(
+        &self,
+        one: &End<'_>,
+        other: &End<'_>,
+        found: &Found,
+        other_found: &Found,
+    ) -> OpResult<Vec<Site>> {
+        let has = |found: &Found, branch| found.at.iter().any(|(dir, _)| dir.id() == branch);
+        let mut sites: Vec<Site> = Vec::new();
+        for (dir, _) in found.at.iter().chain(&other_found.at) {
+            let branch = dir.id();
+            if sites.iter().any(|site| site.one.id() == branch) {
+                continue;
+            }
+            let holds = match (has(found, branch), has(other_found, branch)) {
+                (true, true) => Holds::Both,
+                (true, false) => Holds::One,
+                _ => Holds::Other,
+            };
+            if holds == Holds::Both && !dir.branch.abilities().rename_flags {
+                return Err(OpError::Sys(Errno::INVAL));
+            }
+            sites.push(Site {
+                one: self.ensure_dir(&one.parent, branch)?,
+                other: self.ensure_dir(&other.parent, branch)?,
+                holds,
+            });
+        }
+        Ok(sites)
+    }
+}
+
+/// Whether `at` is the directory `above`, or somewhere below it.
+fn is_below(at: &Arc<Node>, above: NodeId) -> bool {
+    let mut at = Arc::clone(at);
+    loop {
+        if at.id == above {
+            return true;
+        }
+        match at.place() {
+            Some((parent, _)) => at = parent,
+            None => return false,
+        }
+    }
+}
+
+fn exchange_on(one: &End<'_>, other: &End<'_>, sites: &[Site]) -> OpResult<()> {
+    let swaps: Vec<_> = sites
+        .iter()
+        .map(|site| Swap {
+            branch: BranchUuid(site.one.online.uuid),
+            one: Place { dir: site.one.fd.as_fd(), name: one.name },
+            other: Place { dir: site.other.fd.as_fd(), name: other.name },
+            holds: site.holds,
+        })
+        .collect();
+    let (one_path, other_path) = (path_of(&one.parent, one.name), path_of(&other.parent, other.name));
+    let branches: Vec<_> = sites.iter().map(|site| &site.one).collect();
+    recorded_on(&branches, |intents| {
+        crate::relocate::exchange(&Exchange {
+            swaps: &swaps,
+            one_path: &one_path,
+            other_path: &other_path,
+            intents,
+            hook: None,
+        })
+    })
+}

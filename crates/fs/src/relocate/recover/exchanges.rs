@@ -1,0 +1,135 @@
+//! Exchanges over several branches that were cut short.
+
+use std::os::fd::AsFd;
+
+use super::super::beneath;
+use super::super::commit::ParentTimes;
+use super::super::exchange::{Holds, Swap};
+use super::super::intent::ExchangeSite;
+use super::super::{Fingerprint, Intent, RelocateError};
+use super::{Halt, Outcome, RecoverBranch, Recovering, show};
+
+/// How far an exchange is on one branch.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stands {
+    Before,
+    After,
+    /// The names were used for something else, or it cannot be told.
+    Unclear,
+}
+
+/// What is under two names, or was.
+type Pair = (Option<Fingerprint>, Option<Fingerprint>);
+
+impl Recovering<'_> {
+    /// Goes on with the exchange if it has begun anywhere, or may have begun on a branch that is not there.
+    pub(super) fn settle_exchange(
+        &mut self,
+        one: &[u8],
+        other: &[u8],
+        sites: &[ExchangeSite],
+        decided: bool,
+    ) -> Result<Outcome, Halt> {
+        let mut waiting = Vec::new();
+        let mut known = Vec::new();
+        for site in sites {
+            match self.present(site.branch) {
+                Some(branch) => known.push((*site, branch, stands(site, (at(branch, one)?, at(branch, other)?)))),
+                None => waiting.push(*site),
+            }
+        }
+        let begun = decided || !waiting.is_empty() || known.iter().any(|(_, _, stands)| *stands == Stands::After);
+        if !begun {
+            return Ok(Outcome::Undone);
+        }
+        for (site, branch, stands) in known {
+            match stands {
+                Stands::Before if !branch.writable => waiting.push(site),
+                Stands::Before => self.go_on(branch, one, other, &site)?,
+                Stands::After => {}
+                Stands::Unclear => self.warn(format!(
+                    "branch {}: whether {} and {} have changed names cannot be told; look at them",
+                    branch.uuid,
+                    show(one),
+                    show(other)
+                )),
+            }
+            if branch.writable {
+                for path in [one, other] {
+                    if let Some(found) = beneath::find(branch.root, path)? {
+                        ParentTimes::of([found.dir.as_fd()]).sync()?;
+                    }
+                }
+            }
+        }
+        if waiting.is_empty() {
+            return Ok(Outcome::Finished);
+        }
+        let (one, other) = (one.to_vec(), other.to_vec());
+        Ok(Outcome::Narrowed(Box::new(Intent::Exchange { one, other, sites: waiting, decided: true })))
+    }
+
+    fn go_on(&mut self, branch: &RecoverBranch<'_>, one: &[u8], other: &[u8], site: &ExchangeSite) -> Result<(), Halt> {
+        let holds = match (site.one, site.other) {
+            (Some(_), Some(_)) => Holds::Both,
+            (Some(_), None) => Holds::One,
+            _ => Holds::Other,
+        };
+        let (first, second) = (self.find_or_make(branch.root, one)?, self.find_or_make(branch.root, other)?);
+        self.act()?;
+        match (Swap { branch: branch.uuid, one: first.place(), other: second.place(), holds }).go() {
+            Err(RelocateError::Taken) => {
+                self.warn(format!("branch {}: {} and {} stay as they are", branch.uuid, show(one), show(other)));
+                Ok(())
+            }
+            done => Ok(done?),
+        }
+    }
+}
+
+fn at(branch: &RecoverBranch<'_>, path: &[u8]) -> Result<Option<Fingerprint>, Halt> {
+    let Some(found) = beneath::find(branch.root, path)? else { return Ok(None) };
+    Ok(found.look()?.map(|seen| seen.print))
+}
+
+fn stands(site: &ExchangeSite, now: Pair) -> Stands {
+    let then = (site.one, site.other);
+    match told_by(is_entry, now, then) {
+        Stands::Unclear => {}
+        clear => return clear,
+    }
+    match told_by(is_like, now, then) {
+        Stands::Unclear => {}
+        clear => return clear,
+    }
+    // Where one of the two was, it says itself which name it has.
+    match (now, then) {
+        ((Some(_), None), (Some(_), None)) | ((None, Some(_)), (None, Some(_))) => Stands::Before,
+        ((None, Some(_)), (Some(_), None)) | ((Some(_), None), (None, Some(_))) => Stands::After,
+        _ => Stands::Unclear,
+    }
+}
+
+fn told_by(same: impl Fn(&Fingerprint, &Fingerprint) -> bool, now: Pair, then: Pair) -> Stands {
+    let same = |now: Option<Fingerprint>, then: Option<Fingerprint>| now.zip(then).is_some_and(|(a, b)| same(&a, &b));
+    let kept = same(now.0, then.0) || same(now.1, then.1);
+    let changed = same(now.0, then.1) || same(now.1, then.0);
+    match (kept, changed) {
+        (true, false) => Stands::Before,
+        (false, true) => Stands::After,
+        _ => Stands::Unclear,
+    }
+}
+
+fn is_entry(now: &Fingerprint, then: &Fingerprint) -> bool {
+    is_same_kind(now, then) && now.ino == then.ino
+}
+
+/// The same to all appearances but the inode number.
+fn is_like(now: &Fingerprint, then: &Fingerprint) -> bool {
+    is_same_kind(now, then) && now.btime.is_some() && now.mtime == then.mtime
+}
+
+fn is_same_kind(now: &Fingerprint, then: &Fingerprint) -> bool {
+    now.file_type() == then.file_type() && now.btime == then.btime
+}
