@@ -1,6 +1,8 @@
 //! Governed write-back on real mounts: what is dirty is known, the limit is kept, nothing is lost, and what was decided can be decided again.
 #![allow(clippy::unnecessary_debug_formatting, reason = "quoted paths are what TOML reads")]
 
+mod broken;
+mod copies;
 mod order;
 #[path = "../support/mod.rs"]
 mod support;

@@ -21,8 +21,8 @@ use umbrella_units::{ByteSize, FileId, Lba, SectorRange};
 use super::support::{KIB, MIB, disk::unmount, eventually, run, temp_dir};
 
 /// ext4 on a device that remembers its writes. Dropped from the top down.
-struct Remembering {
-    at: PathBuf,
+pub(super) struct Remembering {
+    pub(super) at: PathBuf,
     journal: Arc<Journal>,
     parts: Option<(LoopDevice, LoopFile)>,
     _folder: tempfile::TempDir,
@@ -34,7 +34,7 @@ impl Remembering {
     }
 
     /// The file system is made before the device can fail.
-    fn over<D: BlockDevice + 'static>(device: impl FnOnce(Memory) -> D) -> Remembering {
+    pub(super) fn over<D: BlockDevice + 'static>(device: impl FnOnce(Memory) -> D) -> Remembering {
         super::support::require_root_and_fuse();
         let folder = temp_dir("order");
         let (below, at, image) = (folder.path().join("below"), folder.path().join("mnt"), folder.path().join("image"));

@@ -43,8 +43,8 @@ impl Fuse {
         let rest = data.get(before..).unwrap_or_default().to_vec();
         let pool = Arc::clone(&self.pool);
         self.later(move || match pool.write_moving(handle, &rest, offset + before as u64, drop_bits) {
-            Ok(written) => reply.written((before + written) as u32),
-            Err(_) if before > 0 => reply.written(before as u32),
+            Ok(written) => wrote(&pool, handle, before + written, reply),
+            Err(_) if before > 0 => wrote(&pool, handle, before, reply),
             Err(error) => reply.error(errno(error)),
         });
     }

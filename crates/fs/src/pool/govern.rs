@@ -5,9 +5,9 @@
 //! changes behind the mount's back) is left to the kernel. A branch that may hang is never governed: its calls run elsewhere.
 
 use std::ffi::OsStr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -25,6 +25,7 @@ use crate::error::{Error, OpError, OpResult};
 use crate::handle::HandleId;
 use crate::metrics::Metric;
 use crate::node::{Backing, Node};
+use crate::relocate::{Copied, Durability, Limits, RelocateError};
 use crate::spec::{WriteBackSpec, resolve};
 
 /// The governors of a pool, by branch.
@@ -35,6 +36,23 @@ pub(crate) struct Governors {
     chosen: Mutex<FxHashMap<BranchId, Option<WriteBackSpec>>>,
     /// Files of which a write-back failed under a governor that is gone. Who syncs next is told.
     failed: Mutex<FxHashSet<(BranchId, FileId)>>,
+}
+
+/// What a thread that copies holds meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Holds {
+    /// Nothing that others wait for.
+    Nothing,
+    /// Locks.
+    Locks,
+}
+
+/// As long as the gate has patience, at most.
+fn wait_for_room(governor: &Governor, pages: Pages) {
+    let (go, gone) = std::sync::mpsc::channel();
+    governor.when_room(pages, Box::new(move || drop(go)));
+    // Ends when `go` is dropped: nobody sends.
+    let _: Result<(), _> = gone.recv();
 }
 
 impl Governors {
@@ -140,11 +158,39 @@ impl Pool {
     /// Waits until the branch that a file came to has room for more dirty pages, if it is governed. Not under locks.
     pub(super) fn await_room(&self, node: &Node) {
         let branch = node.file().map(|file| file.state.read().backing.branch);
-        let Some(governor) = branch.and_then(|branch| self.governors.of(branch)) else { return };
-        let (go, gone) = std::sync::mpsc::channel();
-        governor.when_room(Pages(1), Box::new(move || drop(go)));
-        // Ends when `go` is dropped: nobody sends.
-        let _: Result<(), _> = gone.recv();
+        if let Some(governor) = branch.and_then(|branch| self.governors.of(branch)) {
+            wait_for_room(&governor, Pages(1));
+        }
+    }
+
+    /// Makes a copy to a branch, of which the governor is told while it grows; with `Holds::Nothing` it waits for room like any writer.
+    /// A copy that is synced when it is made is clean then.
+    pub(super) fn copy_governed(
+        &self,
+        branch: BranchId,
+        holds: Holds,
+        limits: Limits<'_>,
+        copy: impl FnOnce(&Limits<'_>) -> Result<Copied, RelocateError>,
+    ) -> Result<Copied, RelocateError> {
+        let Some(governor) = self.governors.of(branch) else { return copy(&limits) };
+        let made = OnceLock::new();
+        let pace = |file: BorrowedFd<'_>, offset: u64, length: ByteSize| {
+            let Ok(stat) = rustix::fs::fstat(file) else { return };
+            let id = *made.get_or_init(|| FileId(stat.st_ino));
+            let range = PageRange::of_bytes(offset, length.0);
+            governor.wrote(id, FileRef::Open(file), range);
+            if holds == Holds::Nothing {
+                wait_for_room(&governor, range.pages);
+            }
+        };
+        let copied = copy(&Limits { pace: Some(&pace), ..limits });
+        match (made.get(), &copied) {
+            (Some(id), Err(_)) => governor.deleted(*id),
+            // Nobody else can have written it: it is in no directory of the tree yet.
+            (Some(id), Ok(_)) if limits.durability == Durability::Now => governor.synced(*id, governor.mark()),
+            _ => {}
+        }
+        copied
     }
 
     /// Bytes of a file were read.

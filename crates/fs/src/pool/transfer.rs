@@ -19,6 +19,7 @@ use smallvec::SmallVec;
 use umbrella_units::{BranchId, ByteSize};
 
 use super::Pool;
+use super::govern::Holds;
 use super::mover::show;
 use crate::at::{DirAt, FileAt};
 use crate::branch::{Branch, Online};
@@ -87,6 +88,13 @@ impl Cause {
         match self {
             Cause::Rule | Cause::Full => Durability::Now,
             Cause::Staged => Durability::Begun,
+        }
+    }
+
+    fn holds(self) -> Holds {
+        match self {
+            Cause::Rule => Holds::Nothing,
+            Cause::Full | Cause::Staged => Holds::Locks,
         }
     }
 }
@@ -221,7 +229,13 @@ impl Pool {
         limits.durability = cause.durability();
         // A branch that rounds times can still take files; `status` names the missing ability.
         limits.coarse_times = !branch.abilities().nanoseconds;
-        let copied = relocate::copy(source, temp, &branch.abilities(), &limits)?;
+        // A file that leaves staging is told of when it has its name, and waited for by who let it leave.
+        let copied = if cause == Cause::Staged {
+            relocate::copy(source, temp, &branch.abilities(), &limits)?
+        } else {
+            let copy = |limits: &Limits<'_>| relocate::copy(source, temp, &branch.abilities(), limits);
+            self.copy_governed(target, cause.holds(), limits, copy)?
+        };
         let done = self.commit_copy(node, backing, &places, &branch, temp, &copied, cause, cancel);
         if done.is_err() {
             // After the rename there is nothing left under this name.

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use umbrella_units::{BranchId, ByteSize};
 
 use super::Pool;
+use super::govern::Holds;
 use super::transfer::{NotMoved, key_of, reopen_all};
 use crate::at::FileAt;
 use crate::branch::{Branch, Online};
@@ -38,7 +39,7 @@ impl Pool {
         }
         let handles: Vec<_> = state.handles.iter().filter_map(Weak::upgrade).collect();
         let (copied, reopened) = if state.may_be_linked {
-            copy_to_be_linked(here, &branch, &online, &handles)?
+            self.copy_to_be_linked(here, &branch, &online, &handles)?
         } else {
             self.copy_of_unlinked(here, &branch, &online, &handles)?
         };
@@ -70,11 +71,37 @@ impl Pool {
         let temp_name = self.mover.temp_name();
         let temp = Place { dir: hidden.tmp.as_fd(), name: &temp_name };
         let stop = AtomicBool::new(false);
-        let copied = relocate::copy_from_fd(here.fd.as_fd(), temp, &branch.abilities(), &Limits::new(&stop))?;
+        let copy = |limits: &Limits<'_>| relocate::copy_from_fd(here.fd.as_fd(), temp, &branch.abilities(), limits);
+        let copied = self.copy_governed(branch.id, Holds::Locks, Limits::new(&stop), copy)?;
         let reopened = reopen_all(handles, temp, branch, online);
         // Left behind, it is deleted at the next mount.
         let _leftover = rustix::fs::unlinkat(temp.dir, temp.name, AtFlags::empty());
         Ok((copied, reopened?))
+    }
+
+    fn copy_to_be_linked(
+        &self,
+        here: &FileAt,
+        branch: &Arc<Branch>,
+        online: &Arc<Online>,
+        handles: &[Arc<Handle>],
+    ) -> Result<(Copied, Vec<FileAt>), NotMoved> {
+        let hidden = online.hidden.as_ref().ok_or(OpError::Sys(Errno::ROFS))?;
+        if !branch.abilities().tmpfile {
+            return Err(NotMoved::Op(OpError::Sys(Errno::OPNOTSUPP)));
+        }
+        let stop = AtomicBool::new(false);
+        let mut made = None;
+        let copy = |limits: &Limits<'_>| {
+            let (copied, fd) =
+                relocate::copy_unnamed(here.fd.as_fd(), hidden.tmp.as_fd(), &branch.abilities(), limits)?;
+            made = Some(FileAt { branch: Arc::clone(branch), online: Arc::clone(online), fd: Arc::new(fd) });
+            Ok(copied)
+        };
+        let copied = self.copy_governed(branch.id, Holds::Locks, Limits::new(&stop), copy)?;
+        let made = made.ok_or(OpError::Stale)?;
+        let reopened = handles.iter().map(|handle| made.reopen(handle.flags)).collect::<Result<_, _>>()?;
+        Ok((copied, reopened))
     }
 
     /// The last handle of a file that was to be given a name is closed, and it has none: its inode number is forgotten while its inode
@@ -84,22 +111,4 @@ impl Pool {
             self.inodes.forget(key_of(&last.current().online, state.backing));
         }
     }
-}
-
-fn copy_to_be_linked(
-    here: &FileAt,
-    branch: &Arc<Branch>,
-    online: &Arc<Online>,
-    handles: &[Arc<Handle>],
-) -> Result<(Copied, Vec<FileAt>), NotMoved> {
-    let hidden = online.hidden.as_ref().ok_or(OpError::Sys(Errno::ROFS))?;
-    if !branch.abilities().tmpfile {
-        return Err(NotMoved::Op(OpError::Sys(Errno::OPNOTSUPP)));
-    }
-    let stop = AtomicBool::new(false);
-    let (copied, fd) =
-        relocate::copy_unnamed(here.fd.as_fd(), hidden.tmp.as_fd(), &branch.abilities(), &Limits::new(&stop))?;
-    let copy = FileAt { branch: Arc::clone(branch), online: Arc::clone(online), fd: Arc::new(fd) };
-    let reopened = handles.iter().map(|handle| copy.reopen(handle.flags)).collect::<Result<_, _>>()?;
-    Ok((copied, reopened))
 }

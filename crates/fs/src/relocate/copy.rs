@@ -13,7 +13,7 @@ use umbrella_units::ByteSize;
 use super::attrs::{self, When};
 use super::error::Doing;
 use super::fingerprint::{Fingerprint, Seen, look_fd};
-use super::{Durability, Limits, Loss, Place, RelocateError};
+use super::{Durability, Limits, Loss, PACED_SLICE, Place, RelocateError};
 use crate::control::protocol::Abilities;
 
 const BUFFER: usize = 1 << 20;
@@ -322,10 +322,14 @@ impl<'a> Pump<'a> {
                 return Err(RelocateError::Cancelled);
             }
             let slice = self.limits.throttle.map_or(KERNEL_SLICE, super::Throttle::slice).min(end - at);
+            let slice = if self.limits.pace.is_some() { slice.min(PACED_SLICE.0) } else { slice };
             let copied = match self.kernel_slice(at, slice) {
                 Some(copied) => copied?,
                 None => self.buffered_slice(at, slice)?,
             };
+            if let Some(pace) = self.limits.pace {
+                pace(self.output, at, ByteSize(copied));
+            }
             at += copied;
             self.done += copied;
             if let Some(throttle) = self.limits.throttle {

@@ -81,6 +81,7 @@ pub use journal::{Recorded, record};
 pub use recover::{RecoverBranch, Recovery, recover, recover_returned};
 pub use rename::{DirRename, DirSite, Supersede, rename_dir, supersede};
 pub use throttle::Throttle;
+use umbrella_units::ByteSize;
 
 /// The hidden directory at a branch's root; no pool path may begin with it.
 pub const HIDDEN_DIR: &str = ".umbrella";
@@ -108,6 +109,12 @@ pub enum Durability {
     Begun,
 }
 
+/// Told the copy, and which bytes of it were just written: their offset and how many.
+pub type Pace<'a> = dyn Fn(BorrowedFd<'_>, u64, ByteSize) + Sync + 'a;
+
+/// What a copy that is paced writes between two looks at its pace, at most.
+pub const PACED_SLICE: ByteSize = ByteSize(1 << 20);
+
 /// What holds a copy back, and who is told about it.
 #[derive(Clone, Copy)]
 pub struct Limits<'a> {
@@ -117,6 +124,8 @@ pub struct Limits<'a> {
     pub throttle: Option<&'a Throttle>,
     /// Told the bytes of data copied so far, slice by slice.
     pub progress: Option<&'a (dyn Fn(u64) + Sync)>,
+    /// Told of each slice after it was written, and may take its time; slices are at most [`PACED_SLICE`] then.
+    pub pace: Option<&'a Pace<'a>>,
     /// Accept times rounded to what the target keeps, instead of [`Loss::Times`].
     pub coarse_times: bool,
     /// Step 2 syncs only where it is [`Durability::Now`].
@@ -127,7 +136,7 @@ impl<'a> Limits<'a> {
     /// Full speed, nobody told, exact times, durable.
     pub fn new(cancel: &'a AtomicBool) -> Self {
         let durability = Durability::Now;
-        Limits { cancel, throttle: None, progress: None, coarse_times: false, durability }
+        Limits { cancel, throttle: None, progress: None, pace: None, coarse_times: false, durability }
     }
 
     fn cancelled(&self) -> bool {

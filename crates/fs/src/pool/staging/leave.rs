@@ -180,6 +180,7 @@ impl Pool {
         let backing = |ino| Backing { branch: staging.branch.id, dev: device, ino };
         for node in inodes.filter_map(|ino| self.nodes.find(backing(ino))).filter(|node| node.file().is_some()) {
             self.leave_staging(&node).map_err(failed)?;
+            self.await_room(&node);
         }
         self.release_left();
         Ok(())
@@ -190,10 +191,10 @@ impl Pool {
         let Some(staging) = self.staging.as_ref().filter(|staging| staging.spec.volatile) else { return Ok(()) };
         let mut done = self.take_back_staged();
         for node in staging.all() {
-            if let Err(why) = self.leave_staging(&node)
-                && done.is_ok()
-            {
-                done = Err(failed(why));
+            match self.leave_staging(&node) {
+                Ok(()) => self.await_room(&node),
+                Err(why) if done.is_ok() => done = Err(failed(why)),
+                Err(_) => {}
             }
         }
         self.release_left();
@@ -288,12 +289,15 @@ impl Pool {
             if count >= 1000 {
                 tracing::info!(files = count, "staged files go to their branches");
             }
-            let busy = waiting
-                .iter()
-                .filter(|node| matches!(self.leave_staging(node), Err(NotMoved::Busy(_) | NotMoved::Mapped)))
-                .count();
+            let mut busy = false;
+            for node in &waiting {
+                match self.leave_staging(node) {
+                    Ok(()) => self.await_room(node),
+                    Err(why) => busy |= matches!(why, NotMoved::Busy(_) | NotMoved::Mapped),
+                }
+            }
             self.release_left();
-            if busy == 0 || Instant::now() >= until {
+            if !busy || Instant::now() >= until {
                 break;
             }
             std::thread::sleep(Duration::from_millis(10));
