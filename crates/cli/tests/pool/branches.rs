@@ -122,6 +122,24 @@ fn a_drained_branch_gives_its_files_away_and_takes_none() {
 }
 
 #[test]
+fn a_sparse_file_leaves_a_branch_when_what_it_occupies_has_room_elsewhere() {
+    let pool = pool(["a", "b"], B_BY_NAME);
+    let mut file = fs::File::create(pool.join("sparse.b")).unwrap();
+    file.set_len(1 << 30).unwrap();
+    std::io::Seek::seek(&mut file, std::io::SeekFrom::End(0)).unwrap();
+    std::io::Write::write_all(&mut file, b"the end").unwrap();
+    drop(file);
+    pool.settle();
+    assert_eq!(pool.found_on("sparse.b"), ["b"]);
+    assert!(pool.disks[0].free() < 1 << 30, "as a whole it would not fit");
+    pool.say(["branch", "drain", "b"]);
+    pool.expect_on("a", "sparse.b");
+    let meta = fs::metadata(pool.join("sparse.b")).unwrap();
+    assert_eq!(meta.len(), (1 << 30) + 7);
+    assert!(meta.blocks() * 512 < MIB, "its hole stays a hole");
+}
+
+#[test]
 fn rules_are_reloaded_from_the_file() {
     let mut pool = pool(["small", "large"], "");
     fs::write(pool.join("file"), bytes(1, MIB)).unwrap();

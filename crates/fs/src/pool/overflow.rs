@@ -46,7 +46,7 @@ impl Pool {
             }
             let path = node.path();
             // What the file occupies moves along; holes do not.
-            let room = ByteSize((meta.blocks * 512).saturating_add(need.0));
+            let room = ByteSize(meta.occupied().0.saturating_add(need.0));
             let Some(target) = self.place_next(&path, &meta, &full, room) else {
                 self.count(Metric::NoRoom);
                 return Err(OpError::NoRoom);

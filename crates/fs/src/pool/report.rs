@@ -166,6 +166,7 @@ impl Pool {
             path: &path,
             kind: FileKind::File,
             size: ByteSize(0),
+            occupied: ByteSize(0),
             uid: 0,
             gid: 0,
             mode: 0o644,
