@@ -97,6 +97,34 @@ fn a_branch_is_removed_only_by_force_while_it_holds_files() {
 }
 
 #[test]
+fn a_branch_that_is_removed_takes_no_directory_with_it() {
+    let rules = "[[rule]]\nname = \"n\"\nmatch = [{ glob = \"/only-here/**\", to = [\"c\"] }]\n";
+    let pool = pool(["a", "b", "c"], rules);
+    let only = pool.disks[1].join("only-here/deep");
+    fs::create_dir_all(&only).unwrap();
+    fs::set_permissions(&only, fs::Permissions::from_mode(0o1711)).unwrap();
+    pool.say(["branch", "remove", "b"]);
+    assert_eq!(names(&pool.mount_point()), ["only-here"]);
+    let meta = fs::metadata(pool.join("only-here/deep")).expect("an empty directory stays");
+    assert_eq!(meta.permissions().mode() & 0o7777, 0o1711);
+    assert_eq!(pool.explain("only-here/deep").on, ["c"], "where a new directory would be made");
+}
+
+#[test]
+fn a_branch_that_cannot_be_removed_takes_new_files_as_before() {
+    let pool = pool(["a", "b"], B_BY_NAME);
+    fs::write(pool.join("old.b"), "x").unwrap();
+    assert!(!pool.umbrella(["branch", "remove", "b"]).status.success());
+    assert!(!pool.branch_status("b").draining);
+    fs::write(pool.join("new.b"), "x").unwrap();
+    assert_eq!(pool.found_on("new.b"), ["b"]);
+    pool.say(["branch", "drain", "b"]);
+    fs::write(pool.disks[1].join("late"), "past the mount").unwrap();
+    assert!(!pool.umbrella(["branch", "remove", "b"]).status.success());
+    assert!(pool.branch_status("b").draining, "a drained branch stays so");
+}
+
+#[test]
 fn a_drained_branch_gives_its_files_away_and_takes_none() {
     let pool = pool(["a", "b"], B_BY_NAME);
     fs::create_dir(pool.join("dir")).unwrap();

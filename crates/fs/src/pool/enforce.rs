@@ -7,15 +7,18 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_policy::placement::{Choice, Rules};
 use umbrella_units::{BranchId, ByteSize};
 
 use super::Pool;
-use super::place::settled_facts;
+use super::place::{NewFile, settled_facts};
 use super::transfer::{Cause, NotMoved};
 use crate::at::DirAt;
+use crate::branch::Branch;
 use crate::control::protocol::{EnforceSummary, MoveEvent, MoveOutcome, Progress};
+use crate::creds::Caller;
 use crate::error::{Error, OpError, OpResult};
 use crate::meta::Meta;
 use crate::node::{Backing, Node, NodeId, path_of};
@@ -95,34 +98,65 @@ impl Pool {
         }
     }
 
-    /// Directories that only a drained branch has get a copy elsewhere, so that none vanishes with it.
-    pub(super) fn keep_dirs(&self, branch: &crate::branch::Branch) -> Result<(), Error> {
-        // What is in the staging area does not stay either.
-        let stays = |other: BranchId| other != branch.id && !self.is_staging(other);
-        let Some(other) = self.branches.load().iter().find(|other| stays(other.id) && other.is_writable()).cloned()
-        else {
-            return Ok(());
-        };
-        let path_error = |node: &Arc<Node>| {
-            let path = String::from_utf8_lossy(&node.path()).into_owned();
-            move |source| Error::Path { path, source }
-        };
+    /// Directories that only a branch that takes nothing new has get a copy elsewhere, so that none vanishes with it: where a new
+    /// directory of that name would be made.
+    pub(super) fn keep_dirs(&self, branch: &Branch) -> Result<(), Error> {
         let mut stack = vec![Pinned::root(self)];
         while let Some(dir) = stack.pop() {
-            let copies = self.copies(&dir.node).map_err(path_error(&dir.node))?;
-            if !copies.iter().any(|copy| stays(copy.id())) {
-                let _names = self.rename_lock.read();
-                self.ensure_dir(&dir.node, other.id).map_err(path_error(&dir.node))?;
-            }
-            for entry in self.listing_of(&dir.node, 0).map_err(path_error(&dir.node))?.after(0) {
-                if entry.kind == FileKind::Directory
-                    && let Ok(below) = Pinned::lookup(self, &dir.node, &entry.name)
-                {
-                    stack.push(below);
+            let below = self.keep_dir(&dir.node, branch).map_err(|source| {
+                let path = String::from_utf8_lossy(&dir.node.path()).into_owned();
+                Error::Path { path, source }
+            })?;
+            for name in below {
+                match Pinned::lookup(self, &dir.node, &name) {
+                    Ok(below) if below.node.dir().is_some() => stack.push(below),
+                    Ok(_) => {}
+                    Err(error) if error.is_missing() => {}
+                    Err(source) => {
+                        let path = String::from_utf8_lossy(&path_of(&dir.node, &name)).into_owned();
+                        return Err(Error::Path { path, source });
+                    }
                 }
             }
         }
         Ok(())
+    }
+
+    /// Sees to it that a directory is on another branch; the names of those in it that are on `branch`.
+    fn keep_dir(&self, node: &Arc<Node>, branch: &Branch) -> OpResult<Vec<OsString>> {
+        let _names = self.rename_lock.read();
+        // What is in the staging area does not stay either.
+        let stays = |other: BranchId| other != branch.id && !self.is_staging(other);
+        let copies = match self.copies(node) {
+            Err(error) if error.is_missing() => return Ok(Vec::new()), // Removed meanwhile.
+            copies => copies?,
+        };
+        let Some(here) = copies.iter().find(|copy| copy.id() == branch.id) else { return Ok(Vec::new()) };
+        if !copies.iter().any(|copy| stays(copy.id()))
+            && let Some((parent, name)) = node.place()
+        {
+            let meta = here.stat_self()?;
+            let caller = Caller { uid: meta.uid, gid: meta.gid, umask: 0 };
+            let new = NewFile { parent: &parent, name: &name, kind: FileKind::Directory, perm: meta.perm, caller };
+            let mut full: SmallVec<[BranchId; 4]> = smallvec::smallvec![branch.id];
+            loop {
+                let other = self.place_new(&new, &full)?;
+                match self.ensure_dir(node, other) {
+                    Err(error) if error.is_full() => full.push(other),
+                    made => break made.map(drop)?,
+                }
+            }
+        }
+        let mut below = Vec::new();
+        for entry in here.list(true)? {
+            if node.id == NodeId::ROOT && entry.name == super::HIDDEN {
+                continue;
+            }
+            if here.find(&entry.name)?.is_some_and(|meta| meta.kind == FileKind::Directory) {
+                below.push(entry.name);
+            }
+        }
+        Ok(below)
     }
 }
 

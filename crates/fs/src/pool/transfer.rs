@@ -315,6 +315,10 @@ impl Pool {
             return Err(NotMoved::Busy("somebody changed it while it was copied"));
         }
         may_move(&mut state, cause)?;
+        // Since it was chosen; nothing new comes to a branch that is about to be removed.
+        if cause != Cause::Full && target.draining() {
+            return Err(NotMoved::Busy("its new branch takes nothing new any more"));
+        }
         if self.may_be_mapped(&state) {
             self.not_mapped(&mut state)?;
         }
