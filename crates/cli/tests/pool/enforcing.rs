@@ -343,3 +343,27 @@ fn what_a_killed_daemon_had_still_to_move_moves_after_the_next_mount() {
     pool.start();
     pool.expect_stays_on("a", "behind");
 }
+
+#[test]
+fn of_two_files_of_one_name_the_enforcer_judges_the_one_that_users_see() {
+    let (disks, builder) = disks(["warm", "cold"]);
+    for (disk, days) in [(0, 40), (1, 5)] {
+        fs::write(disks[disk].join("file"), format!("{days} days")).unwrap();
+        set_days_ago(&disks[disk].join("file"), days);
+    }
+    let pool = builder.rules(&COLD_FILES.replace("atime = \"> 30d\"", "mtime = \"> 1d\"")).mount();
+    assert_eq!(fs::read(pool.join("file")).unwrap(), b"5 days");
+    for _ in 0..2 {
+        let summary = pool.enforce();
+        assert_eq!((summary.files_seen, summary.files_moved, summary.files_failed), (1, 0, 0), "{summary:?}");
+    }
+    assert_eq!(pool.enforce_dry_run().1.files_moved, 0);
+    assert_eq!(pool.found_on("file"), ["warm", "cold"], "neither is touched");
+}
+
+/// Sets both times so many days back.
+fn set_days_ago(path: &std::path::Path, days: u64) {
+    let then = std::time::SystemTime::now() - Duration::from_secs(days * 86_400);
+    let times = fs::FileTimes::new().set_accessed(then).set_modified(then);
+    File::options().write(true).open(path).unwrap().set_times(times).unwrap();
+}

@@ -1,7 +1,7 @@
 //! The enforcer: walks the whole tree and moves what is in the wrong place. Needed for rules on age and on the state of
 //! branches, for hard links, after rules changed, and to empty a branch. Leaves access times alone.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -177,7 +177,7 @@ impl<'a> Pinned<'a> {
         Pinned { pool, node: Arc::clone(node) }
     }
 
-    pub(super) fn lookup(pool: &'a Pool, parent: &Arc<Node>, name: &std::ffi::OsStr) -> OpResult<Pinned<'a>> {
+    pub(super) fn lookup(pool: &'a Pool, parent: &Arc<Node>, name: &OsStr) -> OpResult<Pinned<'a>> {
         let _names = pool.rename_lock.read();
         let (node, _) = pool.lookup_in(parent, name)?;
         Ok(Pinned { pool, node })
@@ -210,7 +210,7 @@ impl Walker<'_> {
     }
 
     /// Looks at one directory: each copy's files where they are.
-    fn visit(&mut self, dir: &Arc<Node>, descend: &mut dyn FnMut(&std::ffi::OsStr)) {
+    fn visit(&mut self, dir: &Arc<Node>, descend: &mut dyn FnMut(&OsStr)) {
         self.progress.current = String::from_utf8_lossy(&dir.path()).into_owned();
         let copies = {
             let _names = self.pool.rename_lock.read();
@@ -220,8 +220,36 @@ impl Walker<'_> {
             Ok(copies) => copies,
             Err(error) => return self.note_unread(error),
         };
-        // Directories on several branches are walked once; files that just moved are not met again on the next branch.
-        let mut seen = rustc_hash::FxHashSet::default();
+        for (name, copy) in self.names_in(dir, &copies) {
+            // Of several files of one name, what users see is judged, as it is what would move.
+            let found = match copy {
+                Some(copy) => copy.stat(&name).ok().map(|meta| (copy.clone(), meta)),
+                None => self.shown(dir, &name),
+            };
+            let Some((copy, meta)) = found else { continue };
+            if meta.kind == FileKind::Directory {
+                descend(&name);
+                continue;
+            }
+            self.progress.files_seen += 1;
+            self.summary.files_seen += 1;
+            if self.walk.only.is_none_or(|only| only == copy.id()) && !copy.branch.spec.read_only {
+                self.look_at(dir, name, &copy, &meta);
+            }
+            if self.progress.files_seen.is_multiple_of(256) {
+                self.tick(None);
+            }
+            if self.stopped {
+                return;
+            }
+        }
+        self.tick(None);
+    }
+
+    /// Every name once, with the copy that has it, or none where several have.
+    fn names_in<'c>(&mut self, dir: &Node, copies: &'c [DirAt]) -> Vec<(OsString, Option<&'c DirAt>)> {
+        let mut names: Vec<(OsString, Option<&DirAt>)> = Vec::new();
+        let mut met: FxHashMap<OsString, usize> = FxHashMap::default();
         for copy in copies {
             let entries = copy.list(true).unwrap_or_else(|error| {
                 self.note_unread(error);
@@ -231,30 +259,23 @@ impl Walker<'_> {
                 if dir.id == NodeId::ROOT && entry.name == super::HIDDEN {
                     continue;
                 }
-                let Ok(meta) = copy.stat(&entry.name) else { continue };
-                if meta.kind == FileKind::Directory {
-                    if seen.insert(entry.name.clone()) {
-                        descend(&entry.name);
+                if copies.len() > 1 {
+                    if let Some((_, holder)) = met.get(&entry.name).and_then(|at| names.get_mut(*at)) {
+                        *holder = None;
+                        continue;
                     }
-                    continue;
+                    met.insert(entry.name.clone(), names.len());
                 }
-                if !seen.insert(entry.name.clone()) {
-                    continue;
-                }
-                self.progress.files_seen += 1;
-                self.summary.files_seen += 1;
-                if !self.stopped && self.walk.only.is_none_or(|only| only == copy.id()) && !copy.branch.spec.read_only {
-                    self.look_at(dir, entry.name, &copy, &meta);
-                }
-                if self.progress.files_seen.is_multiple_of(256) {
-                    self.tick(None);
-                }
-                if self.stopped {
-                    return;
-                }
+                names.push((entry.name, Some(copy)));
             }
         }
-        self.tick(None);
+        names
+    }
+
+    /// What users see under a name that several branches have.
+    fn shown(&self, dir: &Arc<Node>, name: &OsStr) -> Option<(DirAt, Meta)> {
+        let _names = self.pool.rename_lock.read();
+        self.pool.probe(dir, name).ok()??.at.into_iter().next()
     }
 
     /// A directory that cannot be read is not a directory without files.
@@ -307,6 +328,8 @@ impl Walker<'_> {
             return;
         }
         let moved = match Pinned::lookup(self.pool, dir, &name) {
+            // Since it was looked at it was moved, or a newer one of its name came.
+            Ok(file) if file.node.file().is_some_and(|file| file.state.read().backing.branch == target) => return,
             Ok(file) => self.transfer(&file.node, target),
             Err(error) => Err(NotMoved::from(error)),
         };
