@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use umbrella_fs::control::protocol::MoveOutcome;
 
 use crate::support::pool::Pool;
-use crate::support::{KIB, MIB, bytes, poll};
+use crate::support::{KIB, MIB, bytes, eventually, poll};
 use crate::{LARGE_FILES, append, disks, last_read_days_ago, names, pool};
 
 const COLD_FILES: &str = r#"
@@ -124,6 +124,22 @@ fn a_writer_that_opens_during_the_copy_cancels_it() {
     pool.settle();
     assert!(fs::read(pool.join("file")).unwrap() == expected);
     assert_eq!(pool.found_on("file").len(), 1);
+}
+
+#[test]
+fn a_walk_that_is_interrupted_drops_what_it_was_copying() {
+    let (disks, builder) = disks(["warm", "cold"]);
+    // The whole copy takes longer than the test waits.
+    let mut pool = builder.keys("[enforce]\nbandwidth = \"128KiB\"").mount();
+    let mut walk = slow_walk(&mut pool);
+    let copies = || names(&disks[1].join(".umbrella/tmp"));
+    assert_eq!(copies().len(), 1, "it is being copied");
+    rustix::process::kill_process(rustix::process::Pid::from_child(&walk), rustix::process::Signal::INT).unwrap();
+    walk.wait().unwrap();
+    eventually("what was copied is dropped", || copies().is_empty());
+    pool.expect_stays_on("warm", "file");
+    assert!(fs::read(pool.join("file")).unwrap() == bytes(1, 12 * MIB));
+    assert!(pool.log().contains("the walk was stopped"), "{}", pool.log());
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! The enforcer: walks the whole tree and moves what is in the wrong place. Needed for rules on age and on the state of
 //! branches, for hard links, after rules changed, and to empty a branch. Leaves access times alone.
 
+use std::cell::{Cell, RefCell};
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -14,7 +15,7 @@ use umbrella_units::{BranchId, ByteSize};
 
 use super::Pool;
 use super::place::{NewFile, settled_facts};
-use super::transfer::{Cause, NotMoved};
+use super::transfer::{Cause, NotMoved, Pace};
 use crate::at::DirAt;
 use crate::branch::Branch;
 use crate::control::protocol::{EnforceSummary, MoveEvent, MoveOutcome, Progress};
@@ -26,6 +27,9 @@ use crate::relocate::Throttle;
 
 /// How long a walk waits for a file that is open past the mount.
 const MAPPED_PATIENCE: Duration = Duration::from_millis(100);
+
+/// How often it is told, and asked whether to go on, during the copy of one file.
+const TELL_EVERY: Duration = Duration::from_millis(250);
 
 /// What a walk is to do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -56,7 +60,7 @@ struct Walker<'a> {
 
 impl Pool {
     /// Walks the tree. `tell` hears of each file that moves and, now and then, how far the walk is; it ends the walk by
-    /// returning false.
+    /// returning false, also in the middle of a file: what was copied of it is dropped.
     pub fn enforce(&self, walk: Walk, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<EnforceSummary, Error> {
         let branches = self.branches.load();
         let files_total = branches.iter().filter(|branch| branch.is_online()).map(|branch| {
@@ -75,6 +79,10 @@ impl Pool {
             stopped: false,
         };
         walker.run();
+        walker.summary.stopped = walker.stopped;
+        if walker.stopped {
+            tracing::info!(moved = walker.summary.files_moved, "the walk was stopped before its end");
+        }
         Ok(walker.summary)
     }
 
@@ -336,14 +344,28 @@ impl Walker<'_> {
         self.note(meta, event, moved);
     }
 
-    /// A file that is mapped stays; one that somebody had open a moment ago moves.
-    fn transfer(&self, node: &Arc<Node>, target: BranchId) -> Result<ByteSize, NotMoved> {
-        match self.pool.transfer(node, target, Cause::Rule, self.throttle.as_ref()) {
-            Err(NotMoved::Mapped) => {
-                let throttle = self.throttle.as_ref();
-                self.pool.transfer_patiently(node, target, Cause::Rule, throttle, MAPPED_PATIENCE)
+    /// A file that is mapped stays; one that somebody had open a moment ago moves. The end of the walk ends a copy under way.
+    fn transfer(&mut self, node: &Arc<Node>, target: BranchId) -> Result<ByteSize, NotMoved> {
+        let (pool, progress) = (self.pool, &self.progress);
+        let told = RefCell::new((&mut *self.tell, Instant::now()));
+        let ended = Cell::new(false);
+        let stop = || {
+            let (tell, last) = &mut *told.borrow_mut();
+            if !ended.get() && last.elapsed() >= TELL_EVERY {
+                *last = Instant::now();
+                ended.set(!tell(progress));
             }
+            ended.get() || pool.stopping.load(Ordering::Relaxed)
+        };
+        let pace = Pace { throttle: self.throttle.as_ref(), stop: Some(&stop) };
+        let moved = match pool.transfer(node, target, Cause::Rule, pace) {
+            Err(NotMoved::Mapped) => pool.transfer_patiently(node, target, Cause::Rule, pace, MAPPED_PATIENCE),
             done => done,
+        };
+        self.stopped |= ended.get();
+        match moved {
+            Err(NotMoved::Busy(_)) if ended.get() => Err(NotMoved::Busy("the walk was stopped; it stays where it is")),
+            moved => moved,
         }
     }
 

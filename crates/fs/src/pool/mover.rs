@@ -15,12 +15,11 @@ use umbrella_policy::placement::Choice;
 use umbrella_units::{BranchId, ByteSize};
 
 use super::Pool;
-use super::transfer::{Cause, NotMoved};
+use super::transfer::{Cause, NotMoved, Pace};
 use crate::at::FileAt;
 use crate::error::{OpError, OpResult};
 use crate::metrics::Metric;
 use crate::node::Node;
-use crate::relocate::Throttle;
 
 /// Files waiting for their move.
 pub(crate) struct Mover {
@@ -176,7 +175,7 @@ impl Pool {
 
     fn move_queued(&self, node: &Arc<Node>) -> Turn {
         let Some(target) = self.judge_again(node) else { return Turn::Over };
-        match self.transfer(node, target, Cause::Rule, None) {
+        match self.transfer(node, target, Cause::Rule, Pace::default()) {
             Ok(bytes) => tracing::debug!(path = %show(node), to = %self.branch_name(target), %bytes, "moved"),
             Err(why @ (NotMoved::Busy(_) | NotMoved::Mapped)) => {
                 self.count(Metric::RelocationsBusy);
@@ -214,7 +213,7 @@ impl Pool {
         node: &Arc<Node>,
         target: BranchId,
         cause: Cause,
-        throttle: Option<&Throttle>,
+        pace: Pace<'_>,
         patience: Duration,
     ) -> Result<ByteSize, NotMoved> {
         let until = Instant::now() + patience;
@@ -222,7 +221,7 @@ impl Pool {
             if let Some(file) = node.file() {
                 file.state.write().disturb();
             }
-            match self.transfer(node, target, cause, throttle) {
+            match self.transfer(node, target, cause, pace) {
                 Err(NotMoved::Mapped | NotMoved::Busy(_)) if Instant::now() < until => {
                     std::thread::sleep(FIRST_RETRY);
                 }
@@ -235,7 +234,7 @@ impl Pool {
     pub(crate) fn move_now(&self, node: &Arc<Node>, target: BranchId) -> OpResult<()> {
         let file = node.file().ok_or(OpError::Sys(rustix::io::Errno::ISDIR))?;
         let _io = file.io.write();
-        match self.transfer_patiently(node, target, Cause::Full, None, Duration::from_secs(1)) {
+        match self.transfer_patiently(node, target, Cause::Full, Pace::default(), Duration::from_secs(1)) {
             Ok(_) => Ok(()),
             Err(NotMoved::Busy(_) | NotMoved::Mapped) => Err(OpError::Sys(rustix::io::Errno::BUSY)),
             Err(NotMoved::NoRoom) => Err(OpError::NoRoom),

@@ -6,7 +6,7 @@ use umbrella_units::{BranchId, ByteSize};
 
 use super::Pool;
 use super::staging::Staging;
-use super::transfer::{Cause, NotMoved};
+use super::transfer::{Cause, NotMoved, Pace};
 use crate::error::{OpError, OpResult};
 use crate::handle::Handle;
 use crate::metrics::Metric;
@@ -55,7 +55,7 @@ impl Pool {
             let moved = if unlinked {
                 self.transfer_unnamed(node, &here, target)
             } else {
-                self.transfer(node, target, cause, None)
+                self.transfer(node, target, cause, Pace::default())
             };
             match moved {
                 Ok(_) if staged => {
