@@ -308,6 +308,25 @@ fn what_has_no_room_where_it_belongs_is_counted_and_stays() {
 }
 
 #[test]
+fn a_dry_run_promises_no_more_than_there_is_room_for() {
+    let (warm, cold) = (crate::Disk::tmpfs(32 * MIB), crate::Disk::tmpfs(6 * MIB));
+    let pool = Pool::builder().branch("warm", warm.path()).branch("cold", cold.path()).default(&["warm"]).mount();
+    for name in ["1", "2", "3"] {
+        fs::write(pool.join(name), bytes(1, 4 * MIB)).unwrap();
+        last_read_days_ago(&pool.join(name), 40);
+    }
+    pool.settle();
+    let mut pool = pool;
+    pool.load_rules(COLD_FILES);
+    let (events, promised) = pool.enforce_dry_run();
+    assert_eq!((events.len(), promised.files_moved, promised.files_no_room), (1, 1, 2), "{promised:?}");
+    let done = pool.enforce();
+    assert_eq!((done.files_moved, done.files_no_room, done.files_failed), (1, 2, 0), "as it was promised");
+    let rest = pool.enforce();
+    assert_eq!((rest.files_moved, rest.files_no_room), (0, 2), "those that spilled are still in the wrong place");
+}
+
+#[test]
 fn a_file_read_while_the_enforcer_walks_can_be_removed_at_once() {
     let mut pool = pool(["warm", "cold"], "");
     for i in 0..300 {

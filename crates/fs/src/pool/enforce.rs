@@ -56,6 +56,8 @@ struct Walker<'a> {
     /// Files with several links, and their names as far as met.
     linked: FxHashMap<Backing, (Meta, Vec<Name>)>,
     stopped: bool,
+    /// Of a dry run: bytes that would come free on each branch, or be taken (below zero).
+    planned: Vec<i64>,
 }
 
 impl Pool {
@@ -77,6 +79,7 @@ impl Pool {
             summary: EnforceSummary::default(),
             linked: FxHashMap::default(),
             stopped: false,
+            planned: Vec::new(),
         };
         walker.run();
         walker.summary.stopped = walker.stopped;
@@ -319,18 +322,7 @@ impl Walker<'_> {
             return;
         }
         let path = path_of(dir, &name);
-        let rules = self.pool.rules.load();
-        let resident = self.pool.resident(&copy.branch, meta);
-        let decision = rules.rules.decide(&settled_facts(&path, meta), &self.pool.views(), Some(&resident));
-        let target = match decision.choice {
-            Choice::Stay => return,
-            Choice::NoRoom => {
-                self.summary.files_no_room += 1;
-                return;
-            }
-            Choice::Place(target) => target,
-        };
-        let event = self.event(&path, copy.id(), target, meta, &rules.rules, decision.entry.index());
+        let Some((target, event)) = self.target_of(&path, &copy.branch, meta) else { return };
         if self.walk.dry_run {
             self.note_moved(meta, MoveEvent { outcome: MoveOutcome::WouldMove, ..event });
             return;
@@ -342,6 +334,44 @@ impl Walker<'_> {
             Err(error) => Err(NotMoved::from(error)),
         };
         self.note(meta, event, moved);
+    }
+
+    /// Where a file belongs that is not there and could go; counts those that could not.
+    fn target_of(&mut self, path: &[u8], branch: &Branch, meta: &Meta) -> Option<(BranchId, MoveEvent)> {
+        let active = self.pool.rules.load();
+        let (facts, resident) = (settled_facts(path, meta), self.pool.resident(branch, meta));
+        let mut views = self.pool.views();
+        for (view, planned) in views.iter_mut().zip(&self.planned) {
+            view.free = ByteSize(view.free.0.saturating_add_signed(*planned));
+        }
+        let decision = active.rules.decide(&facts, &views, Some(&resident));
+        match decision.choice {
+            Choice::Place(target) => {
+                if self.walk.dry_run {
+                    self.plan(branch.id, target, meta.occupied());
+                }
+                let event = self.event(path, branch.id, target, meta, &active.rules, decision.entry.index());
+                return Some((target, event));
+            }
+            Choice::NoRoom => self.summary.files_no_room += 1,
+            Choice::Stay if active.rules.has_spilled(decision, &facts, &views, &resident) => {
+                self.summary.files_no_room += 1;
+            }
+            Choice::Stay => {}
+        }
+        None
+    }
+
+    /// What a dry run says of the next file counts on the room that this one would take, and leave.
+    fn plan(&mut self, from: BranchId, to: BranchId, occupied: ByteSize) {
+        let bytes = i64::try_from(occupied.0).unwrap_or(i64::MAX);
+        let most = from.index().max(to.index()) + 1;
+        self.planned.resize(self.planned.len().max(most), 0);
+        for (branch, change) in [(from, bytes), (to, -bytes)] {
+            if let Some(planned) = self.planned.get_mut(branch.index()) {
+                *planned = planned.saturating_add(change);
+            }
+        }
     }
 
     /// A file that is mapped stays; one that somebody had open a moment ago moves. The end of the walk ends a copy under way.
@@ -417,18 +447,7 @@ impl Walker<'_> {
             }
             let Some(path) = names.iter().map(|(dir, name)| path_of(dir, name)).min() else { continue };
             let Ok(branch) = self.pool.branch(backing.branch) else { continue };
-            let rules = self.pool.rules.load();
-            let resident = self.pool.resident(&branch, &meta);
-            let decision = rules.rules.decide(&settled_facts(&path, &meta), &self.pool.views(), Some(&resident));
-            let target = match decision.choice {
-                Choice::Place(target) => target,
-                Choice::Stay => continue,
-                Choice::NoRoom => {
-                    self.summary.files_no_room += 1;
-                    continue;
-                }
-            };
-            let event = self.event(&path, backing.branch, target, &meta, &rules.rules, decision.entry.index());
+            let Some((target, event)) = self.target_of(&path, &branch, &meta) else { continue };
             if self.walk.dry_run {
                 self.note_moved(&meta, MoveEvent { outcome: MoveOutcome::WouldMove, ..event });
                 continue;
