@@ -18,6 +18,7 @@ use super::Pool;
 use super::transfer::{Cause, NotMoved, Pace};
 use crate::at::FileAt;
 use crate::error::{OpError, OpResult};
+use crate::meta::Meta;
 use crate::metrics::Metric;
 use crate::node::Node;
 
@@ -104,16 +105,21 @@ impl Pool {
 
     /// As `judge_closed`, for a file that changed without being open.
     pub(crate) fn judge_soon(&self, node: &Arc<Node>) {
-        let idle = node.file().is_some_and(|file| {
-            let state = file.state.read();
-            state.unjudged && state.writers == 0 && state.passthrough == 0 && !state.unlinked
-        });
-        if idle && let Ok(attr) = self.attr_of(node) {
+        if is_due(node)
+            && let Ok(attr) = self.attr_of(node)
+        {
             self.judge_meta(node, &attr.meta);
         }
     }
 
-    fn judge_meta(&self, node: &Arc<Node>, meta: &crate::meta::Meta) {
+    /// As `judge_soon`, for one that was just made or linked, with what is known of it: no close may ever come.
+    pub(crate) fn judge_made(&self, node: &Arc<Node>, meta: &Meta) {
+        if is_due(node) {
+            self.judge_meta(node, meta);
+        }
+    }
+
+    fn judge_meta(&self, node: &Arc<Node>, meta: &Meta) {
         let Some(file) = node.file() else { return };
         let branch = {
             let mut state = file.state.write();
@@ -242,6 +248,14 @@ impl Pool {
             Err(NotMoved::Op(error)) => Err(error),
         }
     }
+}
+
+/// Whether a file is to be judged, and nobody has it open so that its close would do that.
+fn is_due(node: &Arc<Node>) -> bool {
+    node.file().is_some_and(|file| {
+        let state = file.state.read();
+        state.unjudged && state.writers == 0 && state.passthrough == 0 && !state.unlinked
+    })
 }
 
 pub(super) fn show(node: &Arc<Node>) -> String {
