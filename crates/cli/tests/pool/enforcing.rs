@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
@@ -401,4 +402,21 @@ fn set_days_ago(path: &std::path::Path, days: u64) {
     let then = std::time::SystemTime::now() - Duration::from_secs(days * 86_400);
     let times = fs::FileTimes::new().set_accessed(then).set_modified(then);
     File::options().write(true).open(path).unwrap().set_times(times).unwrap();
+}
+
+#[test]
+fn names_that_are_not_utf8_are_told_byte_for_byte_in_json() {
+    let mut pool = pool(["warm", "cold"], "");
+    let name = std::ffi::OsStr::from_bytes(b"caf\xe9");
+    for name in [name, "plain".as_ref()] {
+        fs::write(pool.join(name), "x").unwrap();
+        last_read_days_ago(&pool.join(name), 40);
+    }
+    pool.settle();
+    pool.pool.load_rules(COLD_FILES);
+    let (events, _) = pool.enforce_dry_run();
+    let mut told: Vec<_> = events.into_iter().map(|event| (event.path, event.path_bytes)).collect();
+    told.sort();
+    assert_eq!(told, [("/caf\u{fffd}".to_owned(), Some(b"/caf\xe9".to_vec())), ("/plain".to_owned(), None)]);
+    assert_eq!(pool.explain(name).path_bytes.as_deref(), Some(&b"/caf\xe9"[..]));
 }

@@ -107,8 +107,10 @@ pub enum Reply<A = Answer, P = Progress> {
 pub struct Progress {
     /// Files looked at.
     pub files_seen: u64,
-    /// Estimate of all files (from the branches' used inodes); 0 when unknown.
-    pub files_total: u64,
+    /// Inodes met so far: files, and directories on each branch that has them.
+    pub inodes_seen: u64,
+    /// Inodes in use on all branches; `None` when that is not known, for a branch shares its file system, or that counts none.
+    pub inodes_total: Option<u64>,
     /// Files moved so far.
     pub files_moved: u64,
     /// Bytes moved so far.
@@ -124,6 +126,9 @@ pub struct Progress {
 pub struct MoveEvent {
     /// Path in the pool, lossy.
     pub path: String,
+    /// Its bytes, where it is not UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_bytes: Option<Vec<u8>>,
     /// From branch.
     pub from: String,
     /// To branch.
@@ -136,6 +141,11 @@ pub struct MoveEvent {
     pub outcome: MoveOutcome,
     /// Why it is busy or failed.
     pub detail: Option<String>,
+}
+
+/// What [`MoveEvent::path_bytes`] says of a path.
+pub(crate) fn bytes_unless_text(path: &[u8]) -> Option<Vec<u8>> {
+    std::str::from_utf8(path).is_err().then(|| path.to_owned())
 }
 
 /// See [`MoveEvent`].
@@ -357,6 +367,9 @@ pub struct RuleStatus {
 pub struct Explanation {
     /// Path in the pool, lossy.
     pub path: String,
+    /// Its bytes, where it is not UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_bytes: Option<Vec<u8>>,
     /// Whether it exists now.
     pub exists: bool,
     /// Branch that holds it now; all of them for a directory.

@@ -18,7 +18,7 @@ use super::place::{NewFile, settled_facts};
 use super::transfer::{Cause, NotMoved, Pace};
 use crate::at::DirAt;
 use crate::branch::Branch;
-use crate::control::protocol::{EnforceSummary, MoveEvent, MoveOutcome, Progress};
+use crate::control::protocol::{EnforceSummary, MoveEvent, MoveOutcome, Progress, bytes_unless_text};
 use crate::creds::Caller;
 use crate::error::{Error, OpError, OpResult};
 use crate::meta::Meta;
@@ -64,12 +64,7 @@ impl Pool {
     /// Walks the tree. `tell` hears of each file that moves and, now and then, how far the walk is; it ends the walk by
     /// returning false, also in the middle of a file: what was copied of it is dropped.
     pub fn enforce(&self, walk: Walk, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<EnforceSummary, Error> {
-        let branches = self.branches.load();
-        let files_total = branches.iter().filter(|branch| branch.is_online()).map(|branch| {
-            let space = branch.space();
-            space.files_total.saturating_sub(space.files_free)
-        });
-        let progress = Progress { files_total: files_total.sum(), ..Progress::default() };
+        let progress = Progress { inodes_total: self.inodes_in_use(), ..Progress::default() };
         let mut walker = Walker {
             pool: self,
             walk,
@@ -87,6 +82,17 @@ impl Pool {
             tracing::info!(moved = walker.summary.files_moved, "the walk was stopped before its end");
         }
         Ok(walker.summary)
+    }
+
+    /// How many inodes a walk will meet, if the branches have their file systems for themselves.
+    fn inodes_in_use(&self) -> Option<u64> {
+        let branches = self.branches.load();
+        let in_use = |branch: &Arc<Branch>| {
+            let own = branch.online().map(|online| online.is_mount)?;
+            let space = branch.space();
+            Some((own && space.files_total > 0).then(|| space.files_total.saturating_sub(space.files_free)))
+        };
+        branches.iter().filter_map(in_use).sum()
     }
 
     /// Empties a branch: nothing new goes there, and every file moves to where else it may be. `Branch::set_draining` stays on.
@@ -229,8 +235,9 @@ impl Walker<'_> {
         };
         let copies = match copies {
             Ok(copies) => copies,
-            Err(error) => return self.note_unread(error),
+            Err(error) => return self.note_unread(dir, error),
         };
+        self.progress.inodes_seen += copies.len() as u64;
         for (name, copy) in self.names_in(dir, &copies) {
             // Of several files of one name, what users see is judged, as it is what would move.
             let found = match copy {
@@ -243,6 +250,7 @@ impl Walker<'_> {
                 continue;
             }
             self.progress.files_seen += 1;
+            self.progress.inodes_seen += 1;
             self.summary.files_seen += 1;
             if self.walk.only.is_none_or(|only| only == copy.id()) && !copy.branch.spec.read_only {
                 self.look_at(dir, name, &copy, &meta);
@@ -263,7 +271,7 @@ impl Walker<'_> {
         let mut met: FxHashMap<OsString, usize> = FxHashMap::default();
         for copy in copies {
             let entries = copy.list(true).unwrap_or_else(|error| {
-                self.note_unread(error);
+                self.note_unread(dir, error);
                 Vec::new()
             });
             for entry in entries {
@@ -290,10 +298,12 @@ impl Walker<'_> {
     }
 
     /// A directory that cannot be read is not a directory without files.
-    fn note_unread(&mut self, error: OpError) {
+    fn note_unread(&mut self, dir: &Node, error: OpError) {
         self.summary.files_failed += 1;
+        let path = dir.path();
         let event = MoveEvent {
-            path: self.progress.current.clone(),
+            path: String::from_utf8_lossy(&path).into_owned(),
+            path_bytes: bytes_unless_text(&path),
             from: String::new(),
             to: String::new(),
             size: ByteSize(0),
@@ -430,6 +440,7 @@ impl Walker<'_> {
     fn event(&self, path: &[u8], from: BranchId, to: BranchId, meta: &Meta, rules: &Rules, entry: usize) -> MoveEvent {
         MoveEvent {
             path: String::from_utf8_lossy(path).into_owned(),
+            path_bytes: bytes_unless_text(path),
             from: self.pool.branch_name(from),
             to: self.pool.branch_name(to),
             size: ByteSize(meta.size),

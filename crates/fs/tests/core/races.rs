@@ -91,6 +91,21 @@ fn a_walk_that_ends_during_a_copy_drops_it_and_says_so() {
     assert!(contents(&scene.pool, scene.file) == scene.data);
 }
 
+#[test]
+fn how_long_a_walk_will_be_is_not_guessed_where_a_branch_shares_its_file_system() {
+    let scene = Scene::new();
+    let mut last = None;
+    scene
+        .pool
+        .enforce(Walk { dry_run: true, ..Walk::default() }, &mut |now| {
+            last = Some((now.inodes_total, now.inodes_seen));
+            true
+        })
+        .unwrap();
+    // The root is on three branches, `dir` and the file are on one.
+    assert_eq!(last, Some((None, 5)));
+}
+
 /// Creates a file; one reference stays.
 pub(crate) fn put(pool: &Pool, dir: NodeId, name: &str, data: &[u8]) -> NodeId {
     let request = OpenRequest { exclusive: true, ..WRITE };
