@@ -185,6 +185,29 @@ fn rules_are_reloaded_from_the_file() {
     assert_eq!(pool.explain("file").rule, "large files", "wrong rules change nothing");
 }
 
+#[test]
+fn a_reload_names_what_else_the_file_says() {
+    let mut pool = pool(["a", "b"], B_BY_NAME);
+    let config = pool.config_path();
+    let reload: [&std::ffi::OsStr; 3] = ["rules".as_ref(), "reload".as_ref(), config.as_os_str()];
+    assert_eq!(pool.json(reload).remove(0)["not_in_force"], serde_json::json!([]), "nothing else is new");
+    let new = Disk::tmpfs(16 * MIB);
+    let more = format!(
+        "[enforce]\nbandwidth = \"1MiB\"\n[[branch]]\nname = \"c\"\npath = {:?}\nkeep_free = \"5%\"\n",
+        new.path()
+    );
+    pool.pool.write_rules(&format!("{more}{B_BY_NAME}"));
+    let told = pool.json(reload).remove(0);
+    let expected = serde_json::json!(["bandwidth of [enforce]", "branch \"c\", which is new"]);
+    assert_eq!(told["not_in_force"], expected);
+    let people = pool.say(reload);
+    assert!(people.contains("not until the next mount: bandwidth of [enforce]"), "{people}");
+
+    pool.say(["branch".as_ref(), "add".as_ref(), "c".as_ref(), new.path().as_os_str()]);
+    let told = pool.json(reload).remove(0);
+    assert_eq!(told["not_in_force"], serde_json::json!(["bandwidth of [enforce]", "keep_free of branch \"c\""]));
+}
+
 /// Mode, owner, times, extended attributes and ACLs of a directory, on every branch that has it.
 fn copies(pool: &Pool, name: &str) -> Vec<crate::support::tree::Entry> {
     pool.found_on(name).iter().map(|branch| entry(&pool.on(branch, name), Times::Kept)).collect()

@@ -6,10 +6,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use umbrella_policy::placement::spec::RulesSpec;
 use umbrella_units::{ByteSize, Timestamp};
 
-use crate::spec::{BranchSpec, WriteBackSpec};
+use crate::spec::{BranchSpec, PoolSpec, WriteBackSpec};
 
 /// A question or command.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -71,10 +70,10 @@ pub enum Request {
         /// Its size at most.
         most: ByteSize,
     },
-    /// Use these rules from now on. Answered with [`Answer::Ok`].
+    /// Use the rules of this configuration from now on. Answered with [`Answer::Reloaded`].
     RulesReload {
-        /// The rules.
-        rules: RulesSpec,
+        /// The configuration.
+        spec: Box<PoolSpec>,
     },
     /// Staged files go to their branches; finish or drop the relocation under way, then unmount. Answered with [`Answer::Ok`].
     Unmount {
@@ -181,6 +180,11 @@ pub enum Answer {
     WriteBack {
         /// In the pool's order.
         branches: Vec<WriteBackStatus>,
+    },
+    /// The rules are in force.
+    Reloaded {
+        /// What else the configuration says that only the next mount takes up.
+        not_in_force: Vec<String>,
     },
     /// What a walk did.
     Enforce(EnforceSummary),
