@@ -15,7 +15,7 @@ use clap::ValueEnum;
 use rustix::mount::MountFlags;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use umbrella_fs::control::protocol::Request;
+use umbrella_fs::control::protocol::{Answer, Request};
 use umbrella_fs::spec::PoolSpec;
 
 use crate::client::{Client, ClientError};
@@ -182,11 +182,14 @@ fn heed_signals(session: &Session) -> anyhow::Result<()> {
 }
 
 fn reload(pool: &Pool, path: &Path) {
-    let rules = match config::read(path) {
-        Ok(config) => config.spec.rules,
+    let spec = match config::read(path) {
+        Ok(config) => Box::new(config.spec),
         Err(errors) => return tracing::error!("the rules stay as they were: {errors}"),
     };
-    match Client::new(&pool.socket).ask(&Request::RulesReload { rules }) {
+    match Client::new(&pool.socket).ask(&Request::RulesReload { spec }) {
+        Ok(Answer::Reloaded { not_in_force }) if !not_in_force.is_empty() => {
+            tracing::warn!("rules reloaded; not in force until the next mount: {}", not_in_force.join("; "));
+        }
         Ok(_) => tracing::info!("rules reloaded"),
         Err(error) => tracing::error!("the rules stay as they were: {error}"),
     }

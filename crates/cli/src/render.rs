@@ -189,6 +189,9 @@ pub(crate) fn summary(summary: &EnforceSummary, dry_run: bool) -> String {
             let _ = write!(text, ", {number} {what}");
         }
     }
+    if summary.stopped {
+        text.push_str("; stopped before the end");
+    }
     text
 }
 

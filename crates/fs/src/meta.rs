@@ -2,7 +2,7 @@
 
 use rustix::fs::{Statx, StatxFlags, StatxTimestamp};
 use umbrella_policy::placement::spec::FileKind;
-use umbrella_units::Timestamp;
+use umbrella_units::{ByteSize, Timestamp};
 
 /// Attributes of one file or directory on its branch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +43,11 @@ pub struct Meta {
 pub(crate) const WANTED: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
 
 impl Meta {
+    /// Bytes it occupies: holes take no room, blocks reserved for it do.
+    pub fn occupied(&self) -> ByteSize {
+        ByteSize(self.blocks.saturating_mul(512))
+    }
+
     /// From the kernel's answer.
     pub fn from_statx(stat: &Statx) -> Meta {
         let mode = u32::from(stat.stx_mode);

@@ -40,6 +40,7 @@ fn file(path: &[u8]) -> FileFacts<'_> {
         path,
         kind: FileKind::File,
         size: ByteSize(20_000),
+        occupied: ByteSize(20_480),
         uid: 100_000,
         gid: 100,
         mode: 0o644,

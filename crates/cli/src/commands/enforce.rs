@@ -11,7 +11,7 @@ use umbrella_units::ByteSize;
 
 use super::PoolArg;
 use crate::client::{Client, ClientError};
-use crate::text::visible;
+use crate::text::{count, visible};
 use crate::{output, render};
 
 /// How often a line tells how far it is, where there is no terminal.
@@ -68,7 +68,7 @@ fn exit_code(summary: &EnforceSummary) -> ExitCode {
     if summary.files_failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// A bar on a terminal, a line now and then elsewhere; and a line for each file that moves.
+/// A bar on a terminal (without a known total only counts, beside something that spins), a line now and then elsewhere; and a line for each file that moves.
 struct View {
     bar: ProgressBar,
     json: bool,
@@ -80,22 +80,23 @@ struct View {
 impl View {
     fn new(json: bool) -> View {
         let on_terminal = std::io::stderr().is_terminal();
-        let bar = if on_terminal { ProgressBar::no_length() } else { ProgressBar::hidden() };
+        let bar = if on_terminal { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
         bar.enable_steady_tick(Duration::from_millis(200));
         View { bar, json, on_terminal, last_line: Instant::now(), outcome: Ok(()) }
     }
 
     fn show(&mut self, progress: &Progress) {
-        if self.bar.length().is_none() && progress.files_total > 0 {
-            self.bar.set_style(bar_style());
+        if let Some(total) = progress.inodes_total {
+            if self.bar.length().is_none() {
+                self.bar.set_style(bar_style());
+            }
+            // A file with several names is met several times: the bar must not run past its end.
+            self.bar.set_length(total.max(progress.inodes_seen));
         }
-        if progress.files_total > 0 {
-            // The total is an estimate: the bar must not run past its end.
-            self.bar.set_length(progress.files_total.max(progress.files_seen));
-        }
-        self.bar.set_position(progress.files_seen);
+        self.bar.set_position(progress.inodes_seen);
         self.bar.set_message(format!(
-            "{} moved ({})  {}",
+            "{} looked at, {} moved ({})  {}",
+            count(progress.files_seen, "file"),
             progress.files_moved,
             progress.bytes_moved,
             visible(&progress.current)
@@ -117,6 +118,6 @@ impl View {
 }
 
 fn bar_style() -> ProgressStyle {
-    ProgressStyle::with_template("{bar:30} {pos}/{len} files  {eta} left  {wide_msg}")
+    ProgressStyle::with_template("{bar:30} {percent}%  {eta} left  {wide_msg}")
         .unwrap_or_else(|_| ProgressStyle::default_bar())
 }

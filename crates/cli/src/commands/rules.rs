@@ -5,12 +5,12 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use umbrella_fs::control::protocol::Request;
+use umbrella_fs::control::protocol::{Answer, Request};
 
 use super::PoolOption;
-use crate::client::Client;
+use crate::client::{Client, ClientError};
 use crate::pool;
-use crate::text::{count, visible_path};
+use crate::text::{count, visible, visible_path};
 use crate::{config, output};
 
 /// Change the rules of a mounted pool.
@@ -25,7 +25,7 @@ enum RulesCommand {
     /// Use the rules and the default list of a configuration from now on.
     ///
     /// Nothing moves at once: files are judged again when they are closed, and by `umbrella enforce`. Of everything else in the
-    /// configuration nothing changes until the next mount; for branches there is `umbrella branch`.
+    /// configuration nothing changes until the next mount, and what differs is named; for branches there is `umbrella branch`.
     #[command(after_help = "\
 EXAMPLES:
   umbrella check pool.toml && umbrella rules reload pool.toml
@@ -49,14 +49,19 @@ impl RulesArgs {
             Some(pool) => pool::find(Some(&pool))?,
             None => pool::configured(&config.spec.mount)?,
         };
-        let rules = config.spec.rules;
-        let number = rules.rules.len() as u64;
-        Client::new(&pool.socket).ask(&Request::RulesReload { rules })?;
+        let number = config.spec.rules.rules.len() as u64;
+        let request = Request::RulesReload { spec: Box::new(config.spec) };
+        let Answer::Reloaded { not_in_force } = Client::new(&pool.socket).ask(&request)? else {
+            return Err(ClientError::Unexpected.into());
+        };
         let mount = visible_path(&pool.mount);
         if json {
-            output::json(&json!({ "mount": mount, "rules": number }))?;
-        } else {
-            output::line(&format!("{mount}: {} in force", count(number, "rule")))?;
+            output::json(&json!({ "mount": mount, "rules": number, "not_in_force": not_in_force }))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        output::line(&format!("{mount}: {} in force", count(number, "rule")))?;
+        for key in not_in_force {
+            output::line(&format!("  not until the next mount: {}", visible(&key)))?;
         }
         Ok(ExitCode::SUCCESS)
     }

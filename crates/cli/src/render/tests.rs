@@ -121,6 +121,7 @@ fn a_bar_never_leaves_its_frame() {
 fn explained() -> Explanation {
     Explanation {
         path: "/home/dave/a.avi".to_owned(),
+        path_bytes: None,
         exists: true,
         on: vec!["crypt".to_owned()],
         belongs: Some("disk".to_owned()),
@@ -177,6 +178,7 @@ fn duplicates_are_named() {
 fn a_name_cannot_steer_the_terminal() {
     let event = MoveEvent {
         path: "/a\u{1b}]0;x\u{7}\u{202e}b\n".to_owned(),
+        path_bytes: None,
         from: "disk".to_owned(),
         to: "flash".to_owned(),
         size: ByteSize(10),

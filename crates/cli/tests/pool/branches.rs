@@ -98,6 +98,34 @@ fn a_branch_is_removed_only_by_force_while_it_holds_files() {
 }
 
 #[test]
+fn a_branch_that_is_removed_takes_no_directory_with_it() {
+    let rules = "[[rule]]\nname = \"n\"\nmatch = [{ glob = \"/only-here/**\", to = [\"c\"] }]\n";
+    let pool = pool(["a", "b", "c"], rules);
+    let only = pool.disks[1].join("only-here/deep");
+    fs::create_dir_all(&only).unwrap();
+    fs::set_permissions(&only, fs::Permissions::from_mode(0o1711)).unwrap();
+    pool.say(["branch", "remove", "b"]);
+    assert_eq!(names(&pool.mount_point()), ["only-here"]);
+    let meta = fs::metadata(pool.join("only-here/deep")).expect("an empty directory stays");
+    assert_eq!(meta.permissions().mode() & 0o7777, 0o1711);
+    assert_eq!(pool.explain("only-here/deep").on, ["c"], "where a new directory would be made");
+}
+
+#[test]
+fn a_branch_that_cannot_be_removed_takes_new_files_as_before() {
+    let pool = pool(["a", "b"], B_BY_NAME);
+    fs::write(pool.join("old.b"), "x").unwrap();
+    assert!(!pool.umbrella(["branch", "remove", "b"]).status.success());
+    assert!(!pool.branch_status("b").draining);
+    fs::write(pool.join("new.b"), "x").unwrap();
+    assert_eq!(pool.found_on("new.b"), ["b"]);
+    pool.say(["branch", "drain", "b"]);
+    fs::write(pool.disks[1].join("late"), "past the mount").unwrap();
+    assert!(!pool.umbrella(["branch", "remove", "b"]).status.success());
+    assert!(pool.branch_status("b").draining, "a drained branch stays so");
+}
+
+#[test]
 fn a_drained_branch_gives_its_files_away_and_takes_none() {
     let pool = pool(["a", "b"], B_BY_NAME);
     fs::create_dir(pool.join("dir")).unwrap();
@@ -123,6 +151,24 @@ fn a_drained_branch_gives_its_files_away_and_takes_none() {
 }
 
 #[test]
+fn a_sparse_file_leaves_a_branch_when_what_it_occupies_has_room_elsewhere() {
+    let pool = pool(["a", "b"], B_BY_NAME);
+    let mut file = fs::File::create(pool.join("sparse.b")).unwrap();
+    file.set_len(1 << 30).unwrap();
+    std::io::Seek::seek(&mut file, std::io::SeekFrom::End(0)).unwrap();
+    std::io::Write::write_all(&mut file, b"the end").unwrap();
+    drop(file);
+    pool.settle();
+    assert_eq!(pool.found_on("sparse.b"), ["b"]);
+    assert!(pool.disks[0].free() < 1 << 30, "as a whole it would not fit");
+    pool.say(["branch", "drain", "b"]);
+    pool.expect_on("a", "sparse.b");
+    let meta = fs::metadata(pool.join("sparse.b")).unwrap();
+    assert_eq!(meta.len(), (1 << 30) + 7);
+    assert!(meta.blocks() * 512 < MIB, "its hole stays a hole");
+}
+
+#[test]
 fn rules_are_reloaded_from_the_file() {
     let mut pool = pool(["small", "large"], "");
     fs::write(pool.join("file"), bytes(1, MIB)).unwrap();
@@ -138,6 +184,29 @@ fn rules_are_reloaded_from_the_file() {
     let refused = pool.umbrella(["rules".as_ref(), "reload".as_ref(), config.as_os_str()]);
     assert!(!refused.status.success() && text(&refused).contains("nowhere"), "{}", text(&refused));
     assert_eq!(pool.explain("file").rule, "large files", "wrong rules change nothing");
+}
+
+#[test]
+fn a_reload_names_what_else_the_file_says() {
+    let mut pool = pool(["a", "b"], B_BY_NAME);
+    let config = pool.config_path();
+    let reload: [&std::ffi::OsStr; 3] = ["rules".as_ref(), "reload".as_ref(), config.as_os_str()];
+    assert_eq!(pool.json(reload).remove(0)["not_in_force"], serde_json::json!([]), "nothing else is new");
+    let new = Disk::tmpfs(16 * MIB);
+    let more = format!(
+        "[enforce]\nbandwidth = \"1MiB\"\n[[branch]]\nname = \"c\"\npath = {:?}\nkeep_free = \"5%\"\n",
+        new.path()
+    );
+    pool.pool.write_rules(&format!("{more}{B_BY_NAME}"));
+    let told = pool.json(reload).remove(0);
+    let expected = serde_json::json!(["bandwidth of [enforce]", "branch \"c\", which is new"]);
+    assert_eq!(told["not_in_force"], expected);
+    let people = pool.say(reload);
+    assert!(people.contains("not until the next mount: bandwidth of [enforce]"), "{people}");
+
+    pool.say(["branch".as_ref(), "add".as_ref(), "c".as_ref(), new.path().as_os_str()]);
+    let told = pool.json(reload).remove(0);
+    assert_eq!(told["not_in_force"], serde_json::json!(["bandwidth of [enforce]", "keep_free of branch \"c\""]));
 }
 
 /// Mode, owner, times, extended attributes and ACLs of a directory, on every branch that has it.

@@ -2,13 +2,14 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use umbrella_fs::control::protocol::MoveOutcome;
 
 use crate::support::pool::Pool;
-use crate::support::{KIB, MIB, bytes, poll};
+use crate::support::{KIB, MIB, bytes, eventually, poll};
 use crate::{LARGE_FILES, append, disks, last_read_days_ago, names, pool};
 
 const COLD_FILES: &str = r#"
@@ -124,6 +125,22 @@ fn a_writer_that_opens_during_the_copy_cancels_it() {
     pool.settle();
     assert!(fs::read(pool.join("file")).unwrap() == expected);
     assert_eq!(pool.found_on("file").len(), 1);
+}
+
+#[test]
+fn a_walk_that_is_interrupted_drops_what_it_was_copying() {
+    let (disks, builder) = disks(["warm", "cold"]);
+    // The whole copy takes longer than the test waits.
+    let mut pool = builder.keys("[enforce]\nbandwidth = \"128KiB\"").mount();
+    let mut walk = slow_walk(&mut pool);
+    let copies = || names(&disks[1].join(".umbrella/tmp"));
+    assert_eq!(copies().len(), 1, "it is being copied");
+    rustix::process::kill_process(rustix::process::Pid::from_child(&walk), rustix::process::Signal::INT).unwrap();
+    walk.wait().unwrap();
+    eventually("what was copied is dropped", || copies().is_empty());
+    pool.expect_stays_on("warm", "file");
+    assert!(fs::read(pool.join("file")).unwrap() == bytes(1, 12 * MIB));
+    assert!(pool.log().contains("the walk was stopped"), "{}", pool.log());
 }
 
 #[test]
@@ -305,6 +322,25 @@ fn what_has_no_room_where_it_belongs_is_counted_and_stays() {
 }
 
 #[test]
+fn a_dry_run_promises_no_more_than_there_is_room_for() {
+    let (warm, cold) = (crate::Disk::tmpfs(32 * MIB), crate::Disk::tmpfs(6 * MIB));
+    let pool = Pool::builder().branch("warm", warm.path()).branch("cold", cold.path()).default(&["warm"]).mount();
+    for name in ["1", "2", "3"] {
+        fs::write(pool.join(name), bytes(1, 4 * MIB)).unwrap();
+        last_read_days_ago(&pool.join(name), 40);
+    }
+    pool.settle();
+    let mut pool = pool;
+    pool.load_rules(COLD_FILES);
+    let (events, promised) = pool.enforce_dry_run();
+    assert_eq!((events.len(), promised.files_moved, promised.files_no_room), (1, 1, 2), "{promised:?}");
+    let done = pool.enforce();
+    assert_eq!((done.files_moved, done.files_no_room, done.files_failed), (1, 2, 0), "as it was promised");
+    let rest = pool.enforce();
+    assert_eq!((rest.files_moved, rest.files_no_room), (0, 2), "those that spilled are still in the wrong place");
+}
+
+#[test]
 fn a_file_read_while_the_enforcer_walks_can_be_removed_at_once() {
     let mut pool = pool(["warm", "cold"], "");
     for i in 0..300 {
@@ -355,4 +391,45 @@ fn what_a_killed_daemon_had_still_to_move_moves_after_the_next_mount() {
     fs::write(pool.on("a", "behind"), bytes(2, 3 * MIB)).unwrap();
     pool.start();
     pool.expect_stays_on("a", "behind");
+}
+
+#[test]
+fn of_two_files_of_one_name_the_enforcer_judges_the_one_that_users_see() {
+    let (disks, builder) = disks(["warm", "cold"]);
+    for (disk, days) in [(0, 40), (1, 5)] {
+        fs::write(disks[disk].join("file"), format!("{days} days")).unwrap();
+        set_days_ago(&disks[disk].join("file"), days);
+    }
+    let pool = builder.rules(&COLD_FILES.replace("atime = \"> 30d\"", "mtime = \"> 1d\"")).mount();
+    assert_eq!(fs::read(pool.join("file")).unwrap(), b"5 days");
+    for _ in 0..2 {
+        let summary = pool.enforce();
+        assert_eq!((summary.files_seen, summary.files_moved, summary.files_failed), (1, 0, 0), "{summary:?}");
+    }
+    assert_eq!(pool.enforce_dry_run().1.files_moved, 0);
+    assert_eq!(pool.found_on("file"), ["warm", "cold"], "neither is touched");
+}
+
+/// Sets both times so many days back.
+fn set_days_ago(path: &std::path::Path, days: u64) {
+    let then = std::time::SystemTime::now() - Duration::from_secs(days * 86_400);
+    let times = fs::FileTimes::new().set_accessed(then).set_modified(then);
+    File::options().write(true).open(path).unwrap().set_times(times).unwrap();
+}
+
+#[test]
+fn names_that_are_not_utf8_are_told_byte_for_byte_in_json() {
+    let mut pool = pool(["warm", "cold"], "");
+    let name = std::ffi::OsStr::from_bytes(b"caf\xe9");
+    for name in [name, "plain".as_ref()] {
+        fs::write(pool.join(name), "x").unwrap();
+        last_read_days_ago(&pool.join(name), 40);
+    }
+    pool.settle();
+    pool.pool.load_rules(COLD_FILES);
+    let (events, _) = pool.enforce_dry_run();
+    let mut told: Vec<_> = events.into_iter().map(|event| (event.path, event.path_bytes)).collect();
+    told.sort();
+    assert_eq!(told, [("/caf\u{fffd}".to_owned(), Some(b"/caf\xe9".to_vec())), ("/plain".to_owned(), None)]);
+    assert_eq!(pool.explain(name).path_bytes.as_deref(), Some(&b"/caf\xe9"[..]));
 }

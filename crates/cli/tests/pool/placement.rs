@@ -301,3 +301,23 @@ fn a_file_that_is_read_while_it_would_move_is_whole() {
     }
     pool.expect_on("large", "file");
 }
+
+#[test]
+fn what_no_close_ever_follows_is_judged_when_it_is_made() {
+    let little = "[[rule]]\nname = \"little\"\nwhen = { size = \"< 64KiB\" }\nto = [\"little\"]\n";
+    let shared = "[[rule]]\nname = \"shared\"\nwhen = { links = \"> 1\" }\nto = [\"shared\"]\n";
+    let pool = pool(["large", "little", "shared"], &format!("{shared}{little}"));
+    symlink("nowhere", pool.join("link")).unwrap();
+    pool.expect_on("little", "link");
+    for (name, kind) in [("pipe", libc::S_IFIFO), ("null", libc::S_IFCHR), ("file", libc::S_IFREG)] {
+        let kind = rustix::fs::FileType::from_raw_mode(kind);
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, pool.join(name), kind, mode, rustix::fs::makedev(1, 3)).unwrap();
+        pool.expect_on("little", name);
+    }
+    fs::write(pool.join("one"), bytes(1, 100 * KIB)).unwrap();
+    pool.expect_stays_on("large", "one");
+    fs::hard_link(pool.join("one"), pool.join("two")).unwrap();
+    pool.expect_on("shared", "one");
+    pool.expect_on("shared", "two");
+}

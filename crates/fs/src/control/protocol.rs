@@ -6,10 +6,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use umbrella_policy::placement::spec::RulesSpec;
 use umbrella_units::{ByteSize, Timestamp};
 
-use crate::spec::{BranchSpec, WriteBackSpec};
+use crate::spec::{BranchSpec, PoolSpec, WriteBackSpec};
 
 /// A question or command.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -71,10 +70,10 @@ pub enum Request {
         /// Its size at most.
         most: ByteSize,
     },
-    /// Use these rules from now on. Answered with [`Answer::Ok`].
+    /// Use the rules of this configuration from now on. Answered with [`Answer::Reloaded`].
     RulesReload {
-        /// The rules.
-        rules: RulesSpec,
+        /// The configuration.
+        spec: Box<PoolSpec>,
     },
     /// Staged files go to their branches; finish or drop the relocation under way, then unmount. Answered with [`Answer::Ok`].
     Unmount {
@@ -107,8 +106,10 @@ pub enum Reply<A = Answer, P = Progress> {
 pub struct Progress {
     /// Files looked at.
     pub files_seen: u64,
-    /// Estimate of all files (from the branches' used inodes); 0 when unknown.
-    pub files_total: u64,
+    /// Inodes met so far: files, and directories on each branch that has them.
+    pub inodes_seen: u64,
+    /// Inodes in use on all branches; `None` when that is not known, for a branch shares its file system, or that counts none.
+    pub inodes_total: Option<u64>,
     /// Files moved so far.
     pub files_moved: u64,
     /// Bytes moved so far.
@@ -124,6 +125,9 @@ pub struct Progress {
 pub struct MoveEvent {
     /// Path in the pool, lossy.
     pub path: String,
+    /// Its bytes, where it is not UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_bytes: Option<Vec<u8>>,
     /// From branch.
     pub from: String,
     /// To branch.
@@ -136,6 +140,11 @@ pub struct MoveEvent {
     pub outcome: MoveOutcome,
     /// Why it is busy or failed.
     pub detail: Option<String>,
+}
+
+/// What [`MoveEvent::path_bytes`] says of a path.
+pub(crate) fn bytes_unless_text(path: &[u8]) -> Option<Vec<u8>> {
+    std::str::from_utf8(path).is_err().then(|| path.to_owned())
 }
 
 /// See [`MoveEvent`].
@@ -172,6 +181,11 @@ pub enum Answer {
         /// In the pool's order.
         branches: Vec<WriteBackStatus>,
     },
+    /// The rules are in force.
+    Reloaded {
+        /// What else the configuration says that only the next mount takes up.
+        not_in_force: Vec<String>,
+    },
     /// What a walk did.
     Enforce(EnforceSummary),
 }
@@ -191,6 +205,9 @@ pub struct EnforceSummary {
     pub files_failed: u64,
     /// Files in the wrong place because their right branches have no room.
     pub files_no_room: u64,
+    /// It was ended before its end: who asked for it went away, its hours were over, or the pool was unmounted.
+    #[serde(default)]
+    pub stopped: bool,
 }
 
 /// The whole pool at a glance.
@@ -354,6 +371,9 @@ pub struct RuleStatus {
 pub struct Explanation {
     /// Path in the pool, lossy.
     pub path: String,
+    /// Its bytes, where it is not UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_bytes: Option<Vec<u8>>,
     /// Whether it exists now.
     pub exists: bool,
     /// Branch that holds it now; all of them for a directory.

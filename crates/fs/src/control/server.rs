@@ -59,9 +59,9 @@ impl Service for PoolService {
                 pool.record_write_back(&branch, file.as_deref(), most)?;
                 Answer::Ok
             }
-            Request::RulesReload { rules } => {
-                pool.reload_rules(&rules)?;
-                Answer::Ok
+            Request::RulesReload { spec } => {
+                pool.reload_rules(&spec.rules)?;
+                Answer::Reloaded { not_in_force: pool.keys_not_in_force(&spec) }
             }
             Request::Sync => {
                 pool.sync_all().map_err(Error::Sync)?;

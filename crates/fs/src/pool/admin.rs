@@ -13,7 +13,7 @@ use umbrella_units::BranchId;
 use super::{ActiveRules, Pool};
 use crate::at::DirAt;
 use crate::branch::{Branch, Online};
-use crate::error::{Error, OpResult};
+use crate::error::{Error, OpError, OpResult};
 use crate::metrics::Metric;
 use crate::node::Body;
 use crate::relocate::{self, BranchUuid, RecoverBranch, Recovery};
@@ -229,17 +229,17 @@ impl Pool {
         Ok(())
     }
 
-    /// Forgets a branch. Its files stay on it and vanish from the tree.
+    /// Forgets a branch. Without `force` only one that holds no file, and no directory vanishes with it; with it, its files stay on
+    /// it and vanish from the tree.
     pub fn remove_branch(&self, name: &str, force: bool) -> Result<(), Error> {
-        let mut told = self.told.lock();
         let branch = self.branch_named(name)?;
         if !force {
-            let found =
-                self.file_on(&branch).map_err(|source| Error::BranchUnreadable { name: name.to_owned(), source })?;
-            if let Some(example) = found {
-                return Err(Error::BranchNotEmpty { name: name.to_owned(), example });
-            }
+            let was_draining = branch.draining();
+            branch.set_draining(true);
+            self.may_go(&branch).inspect_err(|_| branch.set_draining(was_draining))?;
         }
+        let mut told = self.told.lock();
+        let branch = self.branch_named(name)?;
         let mut branches = Vec::clone(&self.branches.load());
         let gone = BranchSpec { name: String::new(), optional: true, ..branch.spec.clone() };
         if let Some(place) = branches.get_mut(branch.id.index()) {
@@ -256,6 +256,19 @@ impl Pool {
             tracing::warn!(branch = name, %error, "the pool's memory of the branch could not be removed");
         }
         Ok(())
+    }
+
+    /// Whether a branch that takes nothing new can go without a loss: no file is on it, and its directories are elsewhere too.
+    fn may_go(&self, branch: &Arc<Branch>) -> Result<(), Error> {
+        let name = || branch.spec.name.clone();
+        let unreadable = |source| Error::BranchUnreadable { name: name(), source };
+        // Who chose this branch before holds the lock until the file is there, and will be seen.
+        let chosen_before = self.rename_lock.try_write_for(LOCK_PATIENCE);
+        drop(chosen_before.ok_or(OpError::Sys(rustix::io::Errno::BUSY)).map_err(unreadable)?);
+        if let Some(example) = self.file_on(branch).map_err(unreadable)? {
+            return Err(Error::BranchNotEmpty { name: name(), example });
+        }
+        self.keep_dirs(branch)
     }
 
     /// Any file on a branch, for a message. An error where the branch cannot be looked through to its last directory.

@@ -121,7 +121,12 @@ impl Pool {
         if kind != FileKind::Directory {
             self.count(Metric::Creates);
         }
-        self.intern(&parent, name, &found).map(|(_, attr)| attr)
+        let (node, attr) = self.intern(&parent, name, &found)?;
+        if let Some(file) = node.file() {
+            file.state.write().unjudged = true;
+            self.judge_made(&node, &attr.meta);
+        }
+        Ok(attr)
     }
 
     /// Another name for a file, on the branch where it is.
@@ -159,8 +164,8 @@ impl Pool {
             state.unlinked = false;
             state.may_be_linked = false;
             state.past_path = None;
-            state.unjudged = true;
         }
+        state.unjudged = true; // Rules may look at the number of links.
         // Before the lock is let go of: afterwards the file may move, and all its names with it.
         let meta = to.stat(name);
         drop(state);
@@ -169,6 +174,7 @@ impl Pool {
         if meta.nlink <= 1 {
             self.stage(&node, parent.id, ByteSize(meta.size)); // It had no name, and waits again.
         }
+        self.judge_made(&node, &meta);
         Ok(self.attr_with(&node, meta))
     }
 

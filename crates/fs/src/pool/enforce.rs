@@ -1,21 +1,25 @@
 //! The enforcer: walks the whole tree and moves what is in the wrong place. Needed for rules on age and on the state of
 //! branches, for hard links, after rules changed, and to empty a branch. Leaves access times alone.
 
-use std::ffi::OsString;
+use std::cell::{Cell, RefCell};
+use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_policy::placement::{Choice, Rules};
 use umbrella_units::{BranchId, ByteSize};
 
 use super::Pool;
-use super::place::settled_facts;
-use super::transfer::{Cause, NotMoved};
+use super::place::{NewFile, settled_facts};
+use super::transfer::{Cause, NotMoved, Pace};
 use crate::at::DirAt;
-use crate::control::protocol::{EnforceSummary, MoveEvent, MoveOutcome, Progress};
+use crate::branch::Branch;
+use crate::control::protocol::{EnforceSummary, MoveEvent, MoveOutcome, Progress, bytes_unless_text};
+use crate::creds::Caller;
 use crate::error::{Error, OpError, OpResult};
 use crate::meta::Meta;
 use crate::node::{Backing, Node, NodeId, path_of};
@@ -23,6 +27,9 @@ use crate::relocate::Throttle;
 
 /// How long a walk waits for a file that is open past the mount.
 const MAPPED_PATIENCE: Duration = Duration::from_millis(100);
+
+/// How often it is told, and asked whether to go on, during the copy of one file.
+const TELL_EVERY: Duration = Duration::from_millis(250);
 
 /// What a walk is to do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -49,18 +56,15 @@ struct Walker<'a> {
     /// Files with several links, and their names as far as met.
     linked: FxHashMap<Backing, (Meta, Vec<Name>)>,
     stopped: bool,
+    /// Of a dry run: bytes that would come free on each branch, or be taken (below zero).
+    planned: Vec<i64>,
 }
 
 impl Pool {
     /// Walks the tree. `tell` hears of each file that moves and, now and then, how far the walk is; it ends the walk by
-    /// returning false.
+    /// returning false, also in the middle of a file: what was copied of it is dropped.
     pub fn enforce(&self, walk: Walk, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<EnforceSummary, Error> {
-        let branches = self.branches.load();
-        let files_total = branches.iter().filter(|branch| branch.is_online()).map(|branch| {
-            let space = branch.space();
-            space.files_total.saturating_sub(space.files_free)
-        });
-        let progress = Progress { files_total: files_total.sum(), ..Progress::default() };
+        let progress = Progress { inodes_total: self.inodes_in_use(), ..Progress::default() };
         let mut walker = Walker {
             pool: self,
             walk,
@@ -70,9 +74,25 @@ impl Pool {
             summary: EnforceSummary::default(),
             linked: FxHashMap::default(),
             stopped: false,
+            planned: Vec::new(),
         };
         walker.run();
+        walker.summary.stopped = walker.stopped;
+        if walker.stopped {
+            tracing::info!(moved = walker.summary.files_moved, "the walk was stopped before its end");
+        }
         Ok(walker.summary)
+    }
+
+    /// How many inodes a walk will meet, if the branches have their file systems for themselves.
+    fn inodes_in_use(&self) -> Option<u64> {
+        let branches = self.branches.load();
+        let in_use = |branch: &Arc<Branch>| {
+            let own = branch.online().map(|online| online.is_mount)?;
+            let space = branch.space();
+            Some((own && space.files_total > 0).then(|| space.files_total.saturating_sub(space.files_free)))
+        };
+        branches.iter().filter_map(in_use).sum()
     }
 
     /// Empties a branch: nothing new goes there, and every file moves to where else it may be. `Branch::set_draining` stays on.
@@ -95,34 +115,65 @@ impl Pool {
         }
     }
 
-    /// Directories that only a drained branch has get a copy elsewhere, so that none vanishes with it.
-    pub(super) fn keep_dirs(&self, branch: &crate::branch::Branch) -> Result<(), Error> {
-        // What is in the staging area does not stay either.
-        let stays = |other: BranchId| other != branch.id && !self.is_staging(other);
-        let Some(other) = self.branches.load().iter().find(|other| stays(other.id) && other.is_writable()).cloned()
-        else {
-            return Ok(());
-        };
-        let path_error = |node: &Arc<Node>| {
-            let path = String::from_utf8_lossy(&node.path()).into_owned();
-            move |source| Error::Path { path, source }
-        };
+    /// Directories that only a branch that takes nothing new has get a copy elsewhere, so that none vanishes with it: where a new
+    /// directory of that name would be made.
+    pub(super) fn keep_dirs(&self, branch: &Branch) -> Result<(), Error> {
         let mut stack = vec![Pinned::root(self)];
         while let Some(dir) = stack.pop() {
-            let copies = self.copies(&dir.node).map_err(path_error(&dir.node))?;
-            if !copies.iter().any(|copy| stays(copy.id())) {
-                let _names = self.rename_lock.read();
-                self.ensure_dir(&dir.node, other.id).map_err(path_error(&dir.node))?;
-            }
-            for entry in self.listing_of(&dir.node, 0).map_err(path_error(&dir.node))?.after(0) {
-                if entry.kind == FileKind::Directory
-                    && let Ok(below) = Pinned::lookup(self, &dir.node, &entry.name)
-                {
-                    stack.push(below);
+            let below = self.keep_dir(&dir.node, branch).map_err(|source| {
+                let path = String::from_utf8_lossy(&dir.node.path()).into_owned();
+                Error::Path { path, source }
+            })?;
+            for name in below {
+                match Pinned::lookup(self, &dir.node, &name) {
+                    Ok(below) if below.node.dir().is_some() => stack.push(below),
+                    Ok(_) => {}
+                    Err(error) if error.is_missing() => {}
+                    Err(source) => {
+                        let path = String::from_utf8_lossy(&path_of(&dir.node, &name)).into_owned();
+                        return Err(Error::Path { path, source });
+                    }
                 }
             }
         }
         Ok(())
+    }
+
+    /// Sees to it that a directory is on another branch; the names of those in it that are on `branch`.
+    fn keep_dir(&self, node: &Arc<Node>, branch: &Branch) -> OpResult<Vec<OsString>> {
+        let _names = self.rename_lock.read();
+        // What is in the staging area does not stay either.
+        let stays = |other: BranchId| other != branch.id && !self.is_staging(other);
+        let copies = match self.copies(node) {
+            Err(error) if error.is_missing() => return Ok(Vec::new()), // Removed meanwhile.
+            copies => copies?,
+        };
+        let Some(here) = copies.iter().find(|copy| copy.id() == branch.id) else { return Ok(Vec::new()) };
+        if !copies.iter().any(|copy| stays(copy.id()))
+            && let Some((parent, name)) = node.place()
+        {
+            let meta = here.stat_self()?;
+            let caller = Caller { uid: meta.uid, gid: meta.gid, umask: 0 };
+            let new = NewFile { parent: &parent, name: &name, kind: FileKind::Directory, perm: meta.perm, caller };
+            let mut full: SmallVec<[BranchId; 4]> = smallvec::smallvec![branch.id];
+            loop {
+                let other = self.place_new(&new, &full)?;
+                match self.ensure_dir(node, other) {
+                    Err(error) if error.is_full() => full.push(other),
+                    made => break made.map(drop)?,
+                }
+            }
+        }
+        let mut below = Vec::new();
+        for entry in here.list(true)? {
+            if node.id == NodeId::ROOT && entry.name == super::HIDDEN {
+                continue;
+            }
+            if here.find(&entry.name)?.is_some_and(|meta| meta.kind == FileKind::Directory) {
+                below.push(entry.name);
+            }
+        }
+        Ok(below)
     }
 }
 
@@ -143,7 +194,7 @@ impl<'a> Pinned<'a> {
         Pinned { pool, node: Arc::clone(node) }
     }
 
-    pub(super) fn lookup(pool: &'a Pool, parent: &Arc<Node>, name: &std::ffi::OsStr) -> OpResult<Pinned<'a>> {
+    pub(super) fn lookup(pool: &'a Pool, parent: &Arc<Node>, name: &OsStr) -> OpResult<Pinned<'a>> {
         let _names = pool.rename_lock.read();
         let (node, _) = pool.lookup_in(parent, name)?;
         Ok(Pinned { pool, node })
@@ -176,7 +227,7 @@ impl Walker<'_> {
     }
 
     /// Looks at one directory: each copy's files where they are.
-    fn visit(&mut self, dir: &Arc<Node>, descend: &mut dyn FnMut(&std::ffi::OsStr)) {
+    fn visit(&mut self, dir: &Arc<Node>, descend: &mut dyn FnMut(&OsStr)) {
         self.progress.current = String::from_utf8_lossy(&dir.path()).into_owned();
         let copies = {
             let _names = self.pool.rename_lock.read();
@@ -184,50 +235,75 @@ impl Walker<'_> {
         };
         let copies = match copies {
             Ok(copies) => copies,
-            Err(error) => return self.note_unread(error),
+            Err(error) => return self.note_unread(dir, error),
         };
-        // Directories on several branches are walked once; files that just moved are not met again on the next branch.
-        let mut seen = rustc_hash::FxHashSet::default();
+        self.progress.inodes_seen += copies.len() as u64;
+        for (name, copy) in self.names_in(dir, &copies) {
+            // Of several files of one name, what users see is judged, as it is what would move.
+            let found = match copy {
+                Some(copy) => copy.stat(&name).ok().map(|meta| (copy.clone(), meta)),
+                None => self.shown(dir, &name),
+            };
+            let Some((copy, meta)) = found else { continue };
+            if meta.kind == FileKind::Directory {
+                descend(&name);
+                continue;
+            }
+            self.progress.files_seen += 1;
+            self.progress.inodes_seen += 1;
+            self.summary.files_seen += 1;
+            if self.walk.only.is_none_or(|only| only == copy.id()) && !copy.branch.spec.read_only {
+                self.look_at(dir, name, &copy, &meta);
+            }
+            if self.progress.files_seen.is_multiple_of(256) {
+                self.tick(None);
+            }
+            if self.stopped {
+                return;
+            }
+        }
+        self.tick(None);
+    }
+
+    /// Every name once, with the copy that has it, or none where several have.
+    fn names_in<'c>(&mut self, dir: &Node, copies: &'c [DirAt]) -> Vec<(OsString, Option<&'c DirAt>)> {
+        let mut names: Vec<(OsString, Option<&DirAt>)> = Vec::new();
+        let mut met: FxHashMap<OsString, usize> = FxHashMap::default();
         for copy in copies {
             let entries = copy.list(true).unwrap_or_else(|error| {
-                self.note_unread(error);
+                self.note_unread(dir, error);
                 Vec::new()
             });
             for entry in entries {
                 if dir.id == NodeId::ROOT && entry.name == super::HIDDEN {
                     continue;
                 }
-                let Ok(meta) = copy.stat(&entry.name) else { continue };
-                if meta.kind == FileKind::Directory {
-                    if seen.insert(entry.name.clone()) {
-                        descend(&entry.name);
+                if copies.len() > 1 {
+                    if let Some((_, holder)) = met.get(&entry.name).and_then(|at| names.get_mut(*at)) {
+                        *holder = None;
+                        continue;
                     }
-                    continue;
+                    met.insert(entry.name.clone(), names.len());
                 }
-                if !seen.insert(entry.name.clone()) {
-                    continue;
-                }
-                self.progress.files_seen += 1;
-                self.summary.files_seen += 1;
-                if !self.stopped && self.walk.only.is_none_or(|only| only == copy.id()) && !copy.branch.spec.read_only {
-                    self.look_at(dir, entry.name, &copy, &meta);
-                }
-                if self.progress.files_seen.is_multiple_of(256) {
-                    self.tick(None);
-                }
-                if self.stopped {
-                    return;
-                }
+                names.push((entry.name, Some(copy)));
             }
         }
-        self.tick(None);
+        names
+    }
+
+    /// What users see under a name that several branches have.
+    fn shown(&self, dir: &Arc<Node>, name: &OsStr) -> Option<(DirAt, Meta)> {
+        let _names = self.pool.rename_lock.read();
+        self.pool.probe(dir, name).ok()??.at.into_iter().next()
     }
 
     /// A directory that cannot be read is not a directory without files.
-    fn note_unread(&mut self, error: OpError) {
+    fn note_unread(&mut self, dir: &Node, error: OpError) {
         self.summary.files_failed += 1;
+        let path = dir.path();
         let event = MoveEvent {
-            path: self.progress.current.clone(),
+            path: String::from_utf8_lossy(&path).into_owned(),
+            path_bytes: bytes_unless_text(&path),
             from: String::new(),
             to: String::new(),
             size: ByteSize(0),
@@ -256,37 +332,80 @@ impl Walker<'_> {
             return;
         }
         let path = path_of(dir, &name);
-        let rules = self.pool.rules.load();
-        let resident = self.pool.resident(&copy.branch, meta);
-        let decision = rules.rules.decide(&settled_facts(&path, meta), &self.pool.views(), Some(&resident));
-        let target = match decision.choice {
-            Choice::Stay => return,
-            Choice::NoRoom => {
-                self.summary.files_no_room += 1;
-                return;
-            }
-            Choice::Place(target) => target,
-        };
-        let event = self.event(&path, copy.id(), target, meta, &rules.rules, decision.entry.index());
+        let Some((target, event)) = self.target_of(&path, &copy.branch, meta) else { return };
         if self.walk.dry_run {
             self.note_moved(meta, MoveEvent { outcome: MoveOutcome::WouldMove, ..event });
             return;
         }
         let moved = match Pinned::lookup(self.pool, dir, &name) {
+            // Since it was looked at it was moved, or a newer one of its name came.
+            Ok(file) if file.node.file().is_some_and(|file| file.state.read().backing.branch == target) => return,
             Ok(file) => self.transfer(&file.node, target),
             Err(error) => Err(NotMoved::from(error)),
         };
         self.note(meta, event, moved);
     }
 
-    /// A file that is mapped stays; one that somebody had open a moment ago moves.
-    fn transfer(&self, node: &Arc<Node>, target: BranchId) -> Result<ByteSize, NotMoved> {
-        match self.pool.transfer(node, target, Cause::Rule, self.throttle.as_ref()) {
-            Err(NotMoved::Mapped) => {
-                let throttle = self.throttle.as_ref();
-                self.pool.transfer_patiently(node, target, Cause::Rule, throttle, MAPPED_PATIENCE)
+    /// Where a file belongs that is not there and could go; counts those that could not.
+    fn target_of(&mut self, path: &[u8], branch: &Branch, meta: &Meta) -> Option<(BranchId, MoveEvent)> {
+        let active = self.pool.rules.load();
+        let (facts, resident) = (settled_facts(path, meta), self.pool.resident(branch, meta));
+        let mut views = self.pool.views();
+        for (view, planned) in views.iter_mut().zip(&self.planned) {
+            view.free = ByteSize(view.free.0.saturating_add_signed(*planned));
+        }
+        let decision = active.rules.decide(&facts, &views, Some(&resident));
+        match decision.choice {
+            Choice::Place(target) => {
+                if self.walk.dry_run {
+                    self.plan(branch.id, target, meta.occupied());
+                }
+                let event = self.event(path, branch.id, target, meta, &active.rules, decision.entry.index());
+                return Some((target, event));
             }
+            Choice::NoRoom => self.summary.files_no_room += 1,
+            Choice::Stay if active.rules.has_spilled(decision, &facts, &views, &resident) => {
+                self.summary.files_no_room += 1;
+            }
+            Choice::Stay => {}
+        }
+        None
+    }
+
+    /// What a dry run says of the next file counts on the room that this one would take, and leave.
+    fn plan(&mut self, from: BranchId, to: BranchId, occupied: ByteSize) {
+        let bytes = i64::try_from(occupied.0).unwrap_or(i64::MAX);
+        let most = from.index().max(to.index()) + 1;
+        self.planned.resize(self.planned.len().max(most), 0);
+        for (branch, change) in [(from, bytes), (to, -bytes)] {
+            if let Some(planned) = self.planned.get_mut(branch.index()) {
+                *planned = planned.saturating_add(change);
+            }
+        }
+    }
+
+    /// A file that is mapped stays; one that somebody had open a moment ago moves. The end of the walk ends a copy under way.
+    fn transfer(&mut self, node: &Arc<Node>, target: BranchId) -> Result<ByteSize, NotMoved> {
+        let (pool, progress) = (self.pool, &self.progress);
+        let told = RefCell::new((&mut *self.tell, Instant::now()));
+        let ended = Cell::new(false);
+        let stop = || {
+            let (tell, last) = &mut *told.borrow_mut();
+            if !ended.get() && last.elapsed() >= TELL_EVERY {
+                *last = Instant::now();
+                ended.set(!tell(progress));
+            }
+            ended.get() || pool.stopping.load(Ordering::Relaxed)
+        };
+        let pace = Pace { throttle: self.throttle.as_ref(), stop: Some(&stop) };
+        let moved = match pool.transfer(node, target, Cause::Rule, pace) {
+            Err(NotMoved::Mapped) => pool.transfer_patiently(node, target, Cause::Rule, pace, MAPPED_PATIENCE),
             done => done,
+        };
+        self.stopped |= ended.get();
+        match moved {
+            Err(NotMoved::Busy(_)) if ended.get() => Err(NotMoved::Busy("the walk was stopped; it stays where it is")),
+            moved => moved,
         }
     }
 
@@ -321,6 +440,7 @@ impl Walker<'_> {
     fn event(&self, path: &[u8], from: BranchId, to: BranchId, meta: &Meta, rules: &Rules, entry: usize) -> MoveEvent {
         MoveEvent {
             path: String::from_utf8_lossy(path).into_owned(),
+            path_bytes: bytes_unless_text(path),
             from: self.pool.branch_name(from),
             to: self.pool.branch_name(to),
             size: ByteSize(meta.size),
@@ -338,18 +458,7 @@ impl Walker<'_> {
             }
             let Some(path) = names.iter().map(|(dir, name)| path_of(dir, name)).min() else { continue };
             let Ok(branch) = self.pool.branch(backing.branch) else { continue };
-            let rules = self.pool.rules.load();
-            let resident = self.pool.resident(&branch, &meta);
-            let decision = rules.rules.decide(&settled_facts(&path, &meta), &self.pool.views(), Some(&resident));
-            let target = match decision.choice {
-                Choice::Place(target) => target,
-                Choice::Stay => continue,
-                Choice::NoRoom => {
-                    self.summary.files_no_room += 1;
-                    continue;
-                }
-            };
-            let event = self.event(&path, backing.branch, target, &meta, &rules.rules, decision.entry.index());
+            let Some((target, event)) = self.target_of(&path, &branch, &meta) else { continue };
             if self.walk.dry_run {
                 self.note_moved(&meta, MoveEvent { outcome: MoveOutcome::WouldMove, ..event });
                 continue;

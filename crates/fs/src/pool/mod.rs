@@ -24,6 +24,7 @@ mod mover;
 mod open;
 mod overflow;
 mod place;
+mod reload;
 mod remove;
 mod rename;
 mod report;

@@ -15,12 +15,12 @@ use umbrella_policy::placement::Choice;
 use umbrella_units::{BranchId, ByteSize};
 
 use super::Pool;
-use super::transfer::{Cause, NotMoved};
+use super::transfer::{Cause, NotMoved, Pace};
 use crate::at::FileAt;
 use crate::error::{OpError, OpResult};
+use crate::meta::Meta;
 use crate::metrics::Metric;
 use crate::node::Node;
-use crate::relocate::Throttle;
 
 /// Files waiting for their move.
 pub(crate) struct Mover {
@@ -105,16 +105,21 @@ impl Pool {
 
     /// As `judge_closed`, for a file that changed without being open.
     pub(crate) fn judge_soon(&self, node: &Arc<Node>) {
-        let idle = node.file().is_some_and(|file| {
-            let state = file.state.read();
-            state.unjudged && state.writers == 0 && state.passthrough == 0 && !state.unlinked
-        });
-        if idle && let Ok(attr) = self.attr_of(node) {
+        if is_due(node)
+            && let Ok(attr) = self.attr_of(node)
+        {
             self.judge_meta(node, &attr.meta);
         }
     }
 
-    fn judge_meta(&self, node: &Arc<Node>, meta: &crate::meta::Meta) {
+    /// As `judge_soon`, for one that was just made or linked, with what is known of it: no close may ever come.
+    pub(crate) fn judge_made(&self, node: &Arc<Node>, meta: &Meta) {
+        if is_due(node) {
+            self.judge_meta(node, meta);
+        }
+    }
+
+    fn judge_meta(&self, node: &Arc<Node>, meta: &Meta) {
         let Some(file) = node.file() else { return };
         let branch = {
             let mut state = file.state.write();
@@ -176,7 +181,7 @@ impl Pool {
 
     fn move_queued(&self, node: &Arc<Node>) -> Turn {
         let Some(target) = self.judge_again(node) else { return Turn::Over };
-        match self.transfer(node, target, Cause::Rule, None) {
+        match self.transfer(node, target, Cause::Rule, Pace::default()) {
             Ok(bytes) => tracing::debug!(path = %show(node), to = %self.branch_name(target), %bytes, "moved"),
             Err(why @ (NotMoved::Busy(_) | NotMoved::Mapped)) => {
                 self.count(Metric::RelocationsBusy);
@@ -214,7 +219,7 @@ impl Pool {
         node: &Arc<Node>,
         target: BranchId,
         cause: Cause,
-        throttle: Option<&Throttle>,
+        pace: Pace<'_>,
         patience: Duration,
     ) -> Result<ByteSize, NotMoved> {
         let until = Instant::now() + patience;
@@ -222,7 +227,7 @@ impl Pool {
             if let Some(file) = node.file() {
                 file.state.write().disturb();
             }
-            match self.transfer(node, target, cause, throttle) {
+            match self.transfer(node, target, cause, pace) {
                 Err(NotMoved::Mapped | NotMoved::Busy(_)) if Instant::now() < until => {
                     std::thread::sleep(FIRST_RETRY);
                 }
@@ -235,7 +240,7 @@ impl Pool {
     pub(crate) fn move_now(&self, node: &Arc<Node>, target: BranchId) -> OpResult<()> {
         let file = node.file().ok_or(OpError::Sys(rustix::io::Errno::ISDIR))?;
         let _io = file.io.write();
-        match self.transfer_patiently(node, target, Cause::Full, None, Duration::from_secs(1)) {
+        match self.transfer_patiently(node, target, Cause::Full, Pace::default(), Duration::from_secs(1)) {
             Ok(_) => Ok(()),
             Err(NotMoved::Busy(_) | NotMoved::Mapped) => Err(OpError::Sys(rustix::io::Errno::BUSY)),
             Err(NotMoved::NoRoom) => Err(OpError::NoRoom),
@@ -243,6 +248,14 @@ impl Pool {
             Err(NotMoved::Op(error)) => Err(error),
         }
     }
+}
+
+/// Whether a file is to be judged, and nobody has it open so that its close would do that.
+fn is_due(node: &Arc<Node>) -> bool {
+    node.file().is_some_and(|file| {
+        let state = file.state.read();
+        state.unjudged && state.writers == 0 && state.passthrough == 0 && !state.unlinked
+    })
 }
 
 pub(super) fn show(node: &Arc<Node>) -> String {

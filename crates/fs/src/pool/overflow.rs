@@ -6,7 +6,7 @@ use umbrella_units::{BranchId, ByteSize};
 
 use super::Pool;
 use super::staging::Staging;
-use super::transfer::{Cause, NotMoved};
+use super::transfer::{Cause, NotMoved, Pace};
 use crate::error::{OpError, OpResult};
 use crate::handle::Handle;
 use crate::metrics::Metric;
@@ -46,7 +46,7 @@ impl Pool {
             }
             let path = node.path();
             // What the file occupies moves along; holes do not.
-            let room = ByteSize((meta.blocks * 512).saturating_add(need.0));
+            let room = ByteSize(meta.occupied().0.saturating_add(need.0));
             let Some(target) = self.place_next(&path, &meta, &full, room) else {
                 self.count(Metric::NoRoom);
                 return Err(OpError::NoRoom);
@@ -55,7 +55,7 @@ impl Pool {
             let moved = if unlinked {
                 self.transfer_unnamed(node, &here, target)
             } else {
-                self.transfer(node, target, cause, None)
+                self.transfer(node, target, cause, Pace::default())
             };
             match moved {
                 Ok(_) if staged => {

@@ -70,6 +70,7 @@ impl Pool {
             path: &path,
             kind: new.kind,
             size: ByteSize(0),
+            occupied: ByteSize(0),
             uid: new.caller.uid,
             gid: new.caller.gid,
             mode: new.perm & 0o7777 & !new.caller.umask,
@@ -130,8 +131,9 @@ pub(crate) fn settled_facts<'a>(path: &'a [u8], meta: &Meta) -> FileFacts<'a> {
     FileFacts {
         path,
         kind: meta.kind,
-        // What it occupies, for sparse files, is what matters to room; what users see is what rules speak of.
+        // What users see is what rules speak of; what it occupies is what needs room.
         size: ByteSize(meta.size),
+        occupied: meta.occupied(),
         uid: meta.uid,
         gid: meta.gid,
         mode: meta.perm,

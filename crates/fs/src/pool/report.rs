@@ -10,7 +10,7 @@ use umbrella_units::{ByteSize, Timestamp, format_duration};
 use super::Pool;
 use super::place::settled_facts;
 use crate::branch::Branch;
-use crate::control::protocol::{BranchStatus, ExplainStep, Explanation, RuleStatus, Status};
+use crate::control::protocol::{BranchStatus, ExplainStep, Explanation, RuleStatus, Status, bytes_unless_text};
 use crate::error::{Error, OpError};
 use crate::handle::DataPath;
 use crate::meta::{Meta, now};
@@ -86,7 +86,7 @@ impl Pool {
         let name: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(last);
         let explained = self.explain_entry(&at, name, shown.clone());
         self.release_walked(&at);
-        explained.map_err(failed)
+        explained.map(|it| Explanation { path_bytes: bytes_unless_text(path), ..it }).map_err(failed)
     }
 
     fn release_walked(&self, node: &Arc<Node>) {
@@ -130,6 +130,7 @@ impl Pool {
         let entry = active.rules.entries().get(explained.decision.entry.index());
         Ok(Explanation {
             path: shown,
+            path_bytes: None,
             exists: true,
             on: vec![here.clone()],
             belongs,
@@ -166,6 +167,7 @@ impl Pool {
             path: &path,
             kind: FileKind::File,
             size: ByteSize(0),
+            occupied: ByteSize(0),
             uid: 0,
             gid: 0,
             mode: 0o644,
@@ -186,6 +188,7 @@ impl Pool {
         let place = belongs.clone().unwrap_or_else(|| "no branch".to_owned());
         Explanation {
             path: shown,
+            path_bytes: None,
             exists: false,
             on: Vec::new(),
             belongs,
@@ -213,6 +216,7 @@ impl Pool {
         let attr = self.attr_of(node)?;
         Ok(Explanation {
             path: shown,
+            path_bytes: None,
             exists: true,
             outcome: "a directory exists on every branch that holds something below it".to_owned(),
             on,

@@ -99,6 +99,14 @@ impl Cause {
     }
 }
 
+/// What holds a move back, if anything does.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Pace<'a> {
+    pub(crate) throttle: Option<&'a Throttle>,
+    /// Asked again and again during the copy; true drops what was copied.
+    pub(crate) stop: Option<&'a dyn Fn() -> bool>,
+}
+
 /// One name of a file that moves.
 struct Leg {
     parent: Arc<Node>,
@@ -127,7 +135,7 @@ impl Pool {
         node: &Arc<Node>,
         target: BranchId,
         cause: Cause,
-        throttle: Option<&Throttle>,
+        pace: Pace<'_>,
     ) -> Result<ByteSize, NotMoved> {
         let file = node.file().ok_or(NotMoved::Busy("it is a directory"))?;
         let cancel = Arc::new(AtomicBool::new(false));
@@ -146,7 +154,7 @@ impl Pool {
             state.copying = Some(Arc::clone(&cancel));
             (state.backing, state.names.clone())
         };
-        let moved = self.copy_and_commit(node, backing, &names, target, cause, &cancel, throttle);
+        let moved = self.copy_and_commit(node, backing, &names, target, cause, &cancel, pace);
         if moved.is_err() {
             let mut state = file.state.write();
             if state.copying.as_ref().is_some_and(|flag| Arc::ptr_eq(flag, &cancel)) {
@@ -184,7 +192,7 @@ impl Pool {
         target: BranchId,
         cause: Cause,
         cancel: &AtomicBool,
-        throttle: Option<&Throttle>,
+        pace: Pace<'_>,
     ) -> Result<ByteSize, NotMoved> {
         let branch = self.branch(target)?;
         let online = branch.online().ok_or(OpError::Offline)?;
@@ -225,7 +233,7 @@ impl Pool {
         let temp = Place { dir: hidden.tmp.as_fd(), name: &temp_name };
         let source = Place { dir: first.from.fd.as_fd(), name: &first.name };
         let mut limits = Limits::new(cancel);
-        limits.throttle = throttle;
+        (limits.throttle, limits.stop) = (pace.throttle, pace.stop);
         limits.durability = cause.durability();
         // A branch that rounds times can still take files; `status` names the missing ability.
         limits.coarse_times = !branch.abilities().nanoseconds;
@@ -294,6 +302,10 @@ impl Pool {
             return Err(NotMoved::Busy("somebody changed it while it was copied"));
         }
         may_move(&mut state, cause)?;
+        // Since it was chosen; nothing new comes to a branch that is about to be removed.
+        if cause != Cause::Full && target.draining() {
+            return Err(NotMoved::Busy("its new branch takes nothing new any more"));
+        }
         if self.may_be_mapped(&state) {
             self.not_mapped(&mut state)?;
         }

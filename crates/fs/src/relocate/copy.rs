@@ -333,7 +333,7 @@ impl<'a> Pump<'a> {
             at += copied;
             self.done += copied;
             if let Some(throttle) = self.limits.throttle {
-                throttle.take(ByteSize(copied), self.limits.cancel)?;
+                throttle.take(ByteSize(copied), &|| self.limits.cancelled())?;
             }
             if let Some(progress) = self.limits.progress {
                 progress(self.done);

@@ -122,6 +122,8 @@ pub struct Limits<'a> {
     pub cancel: &'a AtomicBool,
     /// Bandwidth.
     pub throttle: Option<&'a Throttle>,
+    /// Asked between slices, and while the bandwidth is waited for; true ends the copy as `cancel` does.
+    pub stop: Option<&'a dyn Fn() -> bool>,
     /// Told the bytes of data copied so far, slice by slice.
     pub progress: Option<&'a (dyn Fn(u64) + Sync)>,
     /// Told of each slice after it was written, and may take its time; slices are at most [`PACED_SLICE`] then.
@@ -136,11 +138,11 @@ impl<'a> Limits<'a> {
     /// Full speed, nobody told, exact times, durable.
     pub fn new(cancel: &'a AtomicBool) -> Self {
         let durability = Durability::Now;
-        Limits { cancel, throttle: None, progress: None, pace: None, coarse_times: false, durability }
+        Limits { cancel, throttle: None, stop: None, progress: None, pace: None, coarse_times: false, durability }
     }
 
     fn cancelled(&self) -> bool {
-        self.cancel.load(Ordering::Relaxed)
+        self.cancel.load(Ordering::Relaxed) || self.stop.is_some_and(|stop| stop())
     }
 }
 

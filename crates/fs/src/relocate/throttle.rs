@@ -1,4 +1,3 @@
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -35,11 +34,11 @@ impl Throttle {
         bucket.rate = rate.0.max(1);
     }
 
-    /// Takes `bytes` and waits until they are paid for; returns early when `cancel` is set.
-    pub fn take(&self, bytes: ByteSize, cancel: &AtomicBool) -> Result<(), RelocateError> {
+    /// Takes `bytes` and waits until they are paid for; returns early when it is `cancelled`.
+    pub fn take(&self, bytes: ByteSize, cancelled: &dyn Fn() -> bool) -> Result<(), RelocateError> {
         self.state.lock().tokens -= bytes.0 as f64;
         loop {
-            if cancel.load(Ordering::Relaxed) {
+            if cancelled() {
                 return Err(RelocateError::Cancelled);
             }
             let wait = self.state.lock().fill();

@@ -55,6 +55,13 @@ impl Scene {
         moving
     }
 
+    /// Walks, and ends that while the copy is under way, as the end of its hours does.
+    fn walk_that_ends_during_the_copy(&self) -> EnforceSummary {
+        let walk = Walk { bandwidth: Some(ByteSize(32 << 10)), ..Walk::default() };
+        let copying = || std::fs::read_dir(self.at(1, ".umbrella/tmp")).unwrap().next().is_some();
+        self.pool.enforce(walk, &mut |_| !copying()).unwrap()
+    }
+
     /// The branches that have a path.
     fn holders(&self, path: &str) -> Vec<&'static str> {
         (0..BRANCHES.len()).filter(|branch| self.at(*branch, path).exists()).map(|branch| BRANCHES[branch]).collect()
@@ -71,6 +78,32 @@ impl Scene {
             }
         }
     }
+}
+
+#[test]
+fn a_walk_that_ends_during_a_copy_drops_it_and_says_so() {
+    let scene = Scene::new();
+    let summary = scene.walk_that_ends_during_the_copy();
+    assert!(summary.stopped, "{summary:?}");
+    assert_eq!((summary.files_moved, summary.files_busy, summary.files_failed), (0, 1, 0), "{summary:?}");
+    assert_eq!(scene.holders("dir/file"), ["fast"]);
+    scene.nothing_stays_behind();
+    assert!(contents(&scene.pool, scene.file) == scene.data);
+}
+
+#[test]
+fn how_long_a_walk_will_be_is_not_guessed_where_a_branch_shares_its_file_system() {
+    let scene = Scene::new();
+    let mut last = None;
+    scene
+        .pool
+        .enforce(Walk { dry_run: true, ..Walk::default() }, &mut |now| {
+            last = Some((now.inodes_total, now.inodes_seen));
+            true
+        })
+        .unwrap();
+    // The root is on three branches, `dir` and the file are on one.
+    assert_eq!(last, Some((None, 5)));
 }
 
 /// Creates a file; one reference stays.

@@ -6,8 +6,8 @@
 
 use umbrella_units::{BranchId, ByteSize, Timestamp};
 
-use super::facts::{BranchView, Resident, view};
-use super::rules::Choice;
+use super::facts::{BranchView, FileFacts, Resident, view};
+use super::rules::{Choice, Decision, EntryInfo, Rules};
 
 /// Where an entry sends its files.
 #[derive(Debug, Clone, Copy)]
@@ -101,6 +101,23 @@ pub(super) fn next(
             .or_else(|| destination.spill.and_then(|_| roomiest(branches, fits, excluding)))
     };
     first_with(&|branch| branch.has_room(need)).or_else(|| first_with(&|branch| branch.free >= need))
+}
+
+impl Rules {
+    /// Whether a file that stays by this decision is on none of the branches of its list, for they have no room: it spilled.
+    pub fn has_spilled(
+        &self,
+        decision: Decision,
+        facts: &FileFacts<'_>,
+        branches: &[BranchView],
+        resident: &Resident,
+    ) -> bool {
+        let listed = |entry: &EntryInfo| entry.to.contains(&resident.branch);
+        decision.choice == Choice::Stay
+            && self.entries.get(decision.entry.index()).is_some_and(|entry| !listed(entry))
+            && view(branches, resident.branch).is_some_and(BranchView::open)
+            && !resident.is_held(facts.now)
+    }
 }
 
 fn takes(branches: &[BranchView], branch: BranchId, need: ByteSize) -> bool {

@@ -15,6 +15,8 @@ pub struct FileFacts<'a> {
     pub kind: FileKind,
     /// Size in bytes; not looked at while the file is new.
     pub size: ByteSize,
+    /// Bytes it occupies, without its holes; not looked at while the file is new.
+    pub occupied: ByteSize,
     /// Owner.
     pub uid: u32,
     /// Group.
@@ -36,11 +38,11 @@ pub struct FileFacts<'a> {
 }
 
 impl FileFacts<'_> {
-    /// The room the file takes on a branch it moves to; nothing while its size is not known.
+    /// The room the file takes on a branch it moves to; nothing while that is not known.
     pub(super) fn need(&self) -> ByteSize {
         match self.stage {
             Stage::New => ByteSize(0),
-            Stage::Settled => self.size,
+            Stage::Settled => self.occupied,
         }
     }
 }

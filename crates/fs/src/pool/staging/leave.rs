@@ -26,7 +26,7 @@ use crate::pool::dirs::times_of;
 use crate::pool::enforce::Pinned;
 use crate::pool::mover::show;
 use crate::pool::place::settled_facts;
-use crate::pool::transfer::NotMoved;
+use crate::pool::transfer::{NotMoved, Pace};
 
 /// Told of an entry of the area: its directory, its name, its attributes.
 type Tell<'a> = dyn FnMut(&Pool, &Arc<Node>, &OsStr, &Meta) -> OpResult<()> + 'a;
@@ -93,7 +93,7 @@ impl Pool {
         loop {
             let target = self.place_staged(&path, &meta, &full).or_else(|| self.place_as_new(&path, &meta, &full));
             let Some(target) = target else { return Err(failure.unwrap_or(NotMoved::NoRoom)) };
-            match self.transfer(node, target, cause, None) {
+            match self.transfer(node, target, cause, Pace::default()) {
                 Ok(_) => return Ok(()),
                 Err(why @ (NotMoved::Busy(_) | NotMoved::Mapped | NotMoved::Op(OpError::Stale))) => return Err(why),
                 Err(why) => {

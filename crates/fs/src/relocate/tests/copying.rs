@@ -203,7 +203,7 @@ fn a_cancelled_wait_for_bandwidth_returns_at_once() {
     let (throttle, cancel) = (Throttle::new(ByteSize(1)), AtomicBool::new(false));
     let begun = Instant::now();
     std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| throttle.take(ByteSize(1_000_000), &cancel));
+        let waiting = scope.spawn(|| throttle.take(ByteSize(1_000_000), &|| cancel.load(Ordering::Relaxed)));
         std::thread::sleep(Duration::from_millis(50));
         cancel.store(true, Ordering::Relaxed);
         assert_eq!(waiting.join().unwrap(), Err(RelocateError::Cancelled));

@@ -176,3 +176,28 @@ fn files_in_use_come_to_the_local_branch_and_return_when_the_remote_is_back() {
     assert_eq!(choice(&rules, &new_file("/y"), &away, None), Choice::Place(DISK));
     assert_eq!(choice(&rules, &file("/x"), &[ROOMY; 4], Some(DISK)), Choice::Place(SPARE));
 }
+
+#[test]
+fn a_file_with_holes_needs_the_room_that_it_occupies() {
+    let sparse = FileFacts { size: ByteSize(1 << 30), occupied: ByteSize(4096), ..file("/x") };
+    assert_eq!(choice(&strict(), &sparse, &[FULL, free(4096), FULL, FULL], None), Choice::Place(FLASH));
+    assert_eq!(choice(&strict(), &sparse, &[FULL, free(4095), FULL, FULL], None), Choice::NoRoom);
+    let reserved = FileFacts { size: ByteSize(1), occupied: ByteSize(1 << 20), ..file("/x") };
+    assert_eq!(choice(&strict(), &reserved, &[FULL, free(4096), FULL, FULL], None), Choice::NoRoom);
+}
+
+#[test]
+fn a_file_that_stays_for_want_of_room_has_spilled() {
+    let rules = list();
+    let spilled = |branches: &[BranchView], resident: Resident| {
+        let decision = rules.decide(&file("/x"), branches, Some(&resident));
+        assert_eq!(decision.choice, Choice::Stay);
+        rules.has_spilled(decision, &file("/x"), branches, &resident)
+    };
+    let full = [ROOMY, FULL, FULL, ROOMY];
+    assert!(spilled(&full, on(DISK)));
+    assert!(!spilled(&full, on(CRYPT)), "it is on its list");
+    let lately = Resident { since: Some(file("/x").now), min_stay: Duration::from_secs(1), ..on(DISK) };
+    assert!(!spilled(&full, lately), "it would stay with room too");
+    assert!(!spilled(&[OFFLINE, FULL, FULL, ROOMY], on(DISK)));
+}

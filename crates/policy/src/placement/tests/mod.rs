@@ -86,6 +86,7 @@ fn file(path: &str) -> FileFacts<'_> {
         path: path.as_bytes(),
         kind: FileKind::File,
         size: ByteSize(1000),
+        occupied: ByteSize(1000),
         uid: 1000,
         gid: 100,
         mode: 0o644,
@@ -99,11 +100,11 @@ fn file(path: &str) -> FileFacts<'_> {
 }
 
 fn new_file(path: &str) -> FileFacts<'_> {
-    FileFacts { stage: Stage::New, size: ByteSize(0), ..file(path) }
+    FileFacts { stage: Stage::New, size: ByteSize(0), occupied: ByteSize(0), ..file(path) }
 }
 
 fn sized(bytes: u64) -> FileFacts<'static> {
-    FileFacts { size: ByteSize(bytes), ..file("/x") }
+    FileFacts { size: ByteSize(bytes), occupied: ByteSize(bytes), ..file("/x") }
 }
 
 /// Half empty, with nothing kept free.

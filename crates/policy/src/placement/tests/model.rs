@@ -34,6 +34,7 @@ impl File {
             path: &self.path,
             kind: self.kind,
             size: ByteSize(size.into()),
+            occupied: ByteSize((size / 2).into()),
             uid,
             gid,
             mode: [0o444, 0o644, 0o755, 0o555, 0o4711][mode as usize % 5],
@@ -159,7 +160,7 @@ mod naively {
     }
 
     fn choose(world: &World, list: &[usize], spill: bool, facts: &FileFacts<'_>, home: Option<&Resident>) -> Choice {
-        let need = if facts.stage == Stage::New { 0 } else { facts.size.0 };
+        let need = if facts.stage == Stage::New { 0 } else { facts.occupied.0 };
         let room = |id: usize| {
             let view = &world.branches[id];
             view.online && view.writable && view.free.0 >= view.keep_free.0 + need
@@ -351,7 +352,7 @@ proptest! {
                 // Once there it fills the branch; conditions on space may then speak against it, sizes may not.
                 if !asks_for_space(&world.spec) {
                     let mut after = world.branches.clone();
-                    after[branch.index()].free.0 -= facts.size.0;
+                    after[branch.index()].free.0 -= facts.occupied.0;
                     let again = rules.decide(&facts, &after, Some(&on(branch))).choice;
                     // A band that held it to a branch that is being drained lets go once it has left; should the rule that
                     // decides then have no room, the file is not moved either.
@@ -383,7 +384,7 @@ proptest! {
     fn any_facts_and_views_are_decided(world in worlds(), size in any::<u64>(), secs in any::<i64>(), now in any::<i64>(), views in prop::collection::vec((any::<bool>(), any::<bool>(), any::<u64>(), any::<u64>(), any::<u64>()), 0..6), branch in any::<u16>(), path in prop::collection::vec(any::<u8>(), 0..30)) {
         let rules = Rules::compile(&world.spec, &resolve).unwrap();
         let views: Vec<BranchView> = views.into_iter().map(|(online, writable, total, free, keep_free)| BranchView { online, writable, total: ByteSize(total), free: ByteSize(free), keep_free: ByteSize(keep_free) }).collect();
-        let facts = FileFacts { path: &path, size: ByteSize(size), atime: at(secs), now: at(now), ..file("/") };
+        let facts = FileFacts { path: &path, size: ByteSize(size), occupied: ByteSize(size), atime: at(secs), now: at(now), ..file("/") };
         let resident = Resident { branch: BranchId(branch), since: Some(at(secs)), min_stay: Duration::MAX };
         rules.explain(&facts, &views, Some(&resident));
         rules.explain(&facts, &views, Some(&Resident { branch: BranchId(branch % 6), since: None, ..resident }));
