@@ -100,10 +100,9 @@ impl MountArgs {
         let at = self.at.as_deref().map(pool::absolute).transpose()?;
         let (config, findings) = config::load(&self.config, at.as_deref())?;
         allowed_branches(&config, &self.allow_missing)?;
-        if !self.daemon {
-            for finding in findings.iter().filter(|finding| !finding.is_remark()) {
-                tracing::warn!("{}", config.report(&finding.span, finding.notice.to_string()));
-            }
+        // With --daemon twice: here, where somebody sees it, and by the daemon in its log.
+        for finding in findings.iter().filter(|finding| !finding.is_remark()) {
+            tracing::warn!("{}", config.report(&finding.span, finding.notice.to_string()));
         }
         usable_mount_point(&config.spec.mount)?;
         Ok(config)

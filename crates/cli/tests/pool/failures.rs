@@ -149,6 +149,32 @@ fn a_pool_does_not_start_without_a_branch_that_it_needs() {
 }
 
 #[test]
+fn the_first_mount_without_the_disk_is_told_and_later_its_consequence() {
+    let (a, b) = (Disk::tmpfs(MIB), Disk::ext4(8 * MIB));
+    unmount(&b.path());
+    let pool = Pool::builder().branch("a", a.path()).branch("b", b.path()).prepare();
+    let mount = || {
+        let log = pool.dir().join("log");
+        let args = ["mount".into(), pool.config_path().into_os_string(), "--daemon".into(), "--log".into(), log.into()];
+        pool.umbrella(args)
+    };
+    let first = mount();
+    assert!(first.status.success(), "{}", text(&first));
+    for said in [text(&first), pool.log()] {
+        assert!(said.contains("branch \"b\"") && said.contains("if a disk belongs there, it is not mounted"), "{said}");
+        assert!(!said.contains("branch \"a\""), "{said}");
+    }
+    pool.say(["unmount"]);
+    let again = mount();
+    assert!(again.status.success() && !text(&again).contains("branch \"b\""), "told once: {}", text(&again));
+    pool.say(["unmount"]);
+    b.mount();
+    let refused = mount();
+    assert!(!refused.status.success());
+    assert!(text(&refused).contains("hidden below the mount point"), "{}", text(&refused));
+}
+
+#[test]
 fn a_branch_directory_moved_away_is_offline_until_it_returns() {
     let disk = Disk::tmpfs(32 * MIB);
     for name in ["a", "b"] {

@@ -164,7 +164,8 @@ impl Plan {
     ) -> Result<(), BranchError> {
         let another = |found: String| {
             let name = self.spec.name.clone();
-            Err(BranchError::Another { path: self.path(), name, found })
+            let hides = kind.is_mount && !known.was_mount;
+            Err(BranchError::Another { path: self.path(), name, found, hides })
         };
         match marker {
             Some(marker) if marker.uuid == known.uuid => Ok(()),
