@@ -7,13 +7,13 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use serde_json::json;
-use umbrella_fs::control::protocol::{Answer, BranchStatus, Request};
+use umbrella_fs::control::protocol::{Answer, BranchStatus, Request, RuleStatus};
 use umbrella_fs::spec::BranchSpec;
 use umbrella_units::{Amount, ByteSize, ParseDurationError, format_duration, parse_duration};
 
 use super::{PoolOption, enforce};
 use crate::client::{Client, ClientError};
-use crate::text::quoted;
+use crate::text::{quoted, quoted_list};
 use crate::{output, pool, render};
 
 /// Add, remove, drain and list branches of a mounted pool.
@@ -125,12 +125,19 @@ impl BranchArgs {
             BranchCommand::Add(args) => args.run(),
             BranchCommand::Remove { name, force, pool, json } => {
                 let (_, client) = super::reach(pool.pool.as_deref())?;
+                let rules = rules_naming(&client, &name)?;
                 client.ask(&Request::BranchRemove { name: name.clone(), force })?;
                 if json {
-                    output::json(&json!({ "branch": name, "removed": true }))?;
-                } else {
-                    let name = quoted(&name);
-                    output::line(&format!("branch {name} is forgotten; remove it from the configuration too"))?;
+                    output::json(&json!({ "branch": name, "removed": true, "rules": rules }))?;
+                    return Ok(ExitCode::SUCCESS);
+                }
+                let name = quoted(&name);
+                output::line(&format!("branch {name} is forgotten; remove it from the configuration too"))?;
+                if !rules.is_empty() {
+                    let rules = quoted_list(rules.iter().map(String::as_str));
+                    output::line(&format!(
+                        "still named by {rules}: edit the configuration, then `umbrella rules reload CONFIG`"
+                    ))?;
                 }
                 Ok(ExitCode::SUCCESS)
             }
@@ -157,6 +164,13 @@ fn list(client: &Client) -> Result<Vec<BranchStatus>, ClientError> {
         Answer::Branches { branches } => Ok(branches),
         _ => Err(ClientError::Unexpected),
     }
+}
+
+/// The rules (or the default list) that send files to a branch.
+fn rules_naming(client: &Client, branch: &str) -> Result<Vec<String>, ClientError> {
+    let Answer::Status(status) = client.ask(&Request::Status)? else { return Err(ClientError::Unexpected) };
+    let names = |rule: &RuleStatus| rule.to.iter().any(|to| to == branch);
+    Ok(status.rules.into_iter().filter(names).map(|rule| rule.name).collect())
 }
 
 impl AddArgs {

@@ -97,6 +97,29 @@ fn a_branch_is_removed_only_by_force_while_it_holds_files() {
 }
 
 #[test]
+fn rules_mean_the_branch_again_that_was_removed_and_added() {
+    let pool = pool(["a", "b"], B_BY_NAME);
+    let said = pool.say(["branch", "remove", "b"]);
+    assert!(said.contains("still named by \"by name: /**.b\"") && said.contains("umbrella rules reload"), "{said}");
+    fs::write(pool.join("between.b"), "x").unwrap();
+    let rules = pool.status().rules;
+    let dead = rules.iter().find(|rule| rule.name == "by name: /**.b").unwrap();
+    assert_eq!(dead.to, ["b (removed)"]);
+    assert!(dead.inactive.as_ref().is_some_and(|why| why.contains("\"b\", was removed")), "{dead:?}");
+    let explained = pool.explain("between.b").outcome;
+    assert!(explained.contains("rules still name \"b\", which was removed"), "{explained}");
+
+    pool.say(["branch".as_ref(), "add".as_ref(), "b".as_ref(), pool.on("b", "").as_os_str()]);
+    let rules = pool.status().rules;
+    let revived = rules.iter().find(|rule| rule.name == "by name: /**.b").unwrap();
+    assert_eq!((revived.to.as_slice(), &revived.inactive), (&["b".to_owned()][..], &None));
+    fs::write(pool.join("after.b"), "x").unwrap();
+    assert_eq!(pool.found_on("after.b"), ["b"]);
+    pool.enforce();
+    pool.expect_on("b", "between.b");
+}
+
+#[test]
 fn a_drained_branch_gives_its_files_away_and_takes_none() {
     let pool = pool(["a", "b"], B_BY_NAME);
     fs::create_dir(pool.join("dir")).unwrap();

@@ -1,4 +1,4 @@
-//! Branches that come and go while the pool is mounted, and rules that change.
+//! Branches that come and go while the pool is mounted.
 
 use std::os::fd::AsFd;
 use std::path::{Component, Path};
@@ -6,11 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use umbrella_policy::placement::Rules;
-use umbrella_policy::placement::spec::{FileKind, RulesSpec};
+use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::BranchId;
 
-use super::{ActiveRules, Pool};
+use super::Pool;
 use crate::at::DirAt;
 use crate::branch::{Branch, Online};
 use crate::error::{Error, OpResult};
@@ -195,6 +194,7 @@ impl Pool {
             .map_err(|error| Error::BranchUnusable { name: branch.spec.name.clone(), reason: error.to_string() })?;
         branches.push(Arc::clone(&branch));
         self.branches.store(Arc::new(branches));
+        self.rebind_rules();
         // If it cannot be told now, the monitor does it.
         let known = self.branch_changed(&branch, branch.online().as_ref());
         told.push(if known { epoch(&branch) } else { None });
@@ -268,15 +268,6 @@ impl Pool {
             }
         }
         Ok(None)
-    }
-
-    /// Uses other rules from now on. Their counters begin at zero.
-    pub fn reload_rules(&self, spec: &RulesSpec) -> Result<(), Error> {
-        let branches = self.branches.load();
-        let resolve = |name: &str| branches.iter().find(|branch| branch.spec.name == name).map(|branch| branch.id);
-        let rules = Rules::compile(spec, &resolve)?;
-        self.rules.store(Arc::new(ActiveRules::new(rules)));
-        Ok(())
     }
 }
 

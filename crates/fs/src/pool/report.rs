@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_policy::placement::{Choice, FileFacts, Stage};
-use umbrella_units::{ByteSize, Timestamp, format_duration};
+use umbrella_units::{BranchId, ByteSize, Timestamp, format_duration};
 
 use super::Pool;
 use super::place::settled_facts;
@@ -55,12 +55,15 @@ impl Pool {
         entries
             .map(|(index, (entry, hits))| {
                 let inactive = active.rules.inactive(umbrella_policy::placement::EntryId(index as u32), &views);
-                let first = entry.to.first().map(|id| self.branch_name(*id)).unwrap_or_default();
+                let why = |first: &BranchId| match self.removed_name(*first) {
+                    Some(name) => format!("its first branch, {name:?}, was removed from the pool"),
+                    None => format!("its first branch, {:?}, is offline", self.branch_name(*first)),
+                };
                 RuleStatus {
                     name: entry.name.clone(),
                     to: entry.to.iter().map(|id| self.branch_name(*id)).collect(),
                     hits: hits.load(Ordering::Relaxed),
-                    inactive: inactive.then(|| format!("its first branch, {first:?}, is offline")),
+                    inactive: entry.to.first().filter(|_| inactive).map(why),
                 }
             })
             .collect()
@@ -136,7 +139,7 @@ impl Pool {
             rule: entry.map(|entry| entry.name.clone()).unwrap_or_default(),
             steps: steps_shown(explained.steps),
             facts: facts_shown(meta),
-            outcome,
+            outcome: self.with_removed(outcome),
             duplicates: all.into_iter().filter(|branch| *branch != here).collect(),
         })
     }
@@ -192,9 +195,20 @@ impl Pool {
             rule: entry.map(|entry| entry.name.clone()).unwrap_or_default(),
             steps: steps_shown(explained.steps),
             facts: Vec::new(),
-            outcome: format!("it does not exist; a new file of this name begins on {place} ({})", explained.why),
+            outcome: self.with_removed(format!(
+                "it does not exist; a new file of this name begins on {place} ({})",
+                explained.why
+            )),
             duplicates: Vec::new(),
         }
+    }
+
+    /// What is said of a removed branch as of one that is offline needs a word more.
+    fn with_removed(&self, mut outcome: String) -> String {
+        for name in self.removed_in_rules() {
+            outcome.push_str(&format!("; rules still name {name:?}, which was removed from the pool"));
+        }
+        outcome
     }
 
     /// Branches that hold a file of this name.
