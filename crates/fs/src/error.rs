@@ -153,6 +153,16 @@ pub enum Error {
         /// One of the files.
         example: String,
     },
+    /// The branch that is to be replaced still shows files.
+    #[error(
+        "branch {name:?} is online and holds files (for example {example}), which would vanish from the tree: run `umbrella branch drain {name}` first, or replace it with --force"
+    )]
+    ReplacesFiles {
+        /// Name of the branch.
+        name: String,
+        /// One of the files.
+        example: String,
+    },
     /// It cannot be seen whether the branch holds files.
     #[error(
         "branch {name:?} cannot be looked through ({source}), so it may hold files; remove it with --force to hide them"

@@ -1,5 +1,7 @@
 //! `umbrella branch`: takes branches in and out while the pool is mounted.
 
+mod replace;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -45,6 +47,7 @@ EXAMPLES:
         #[arg(long)]
         json: bool,
     },
+    Replace(replace::ReplaceArgs),
     /// Move every file of a branch elsewhere, and place nothing new there.
     #[command(after_help = "\
 EXAMPLES:
@@ -141,6 +144,7 @@ impl BranchArgs {
                 }
                 Ok(ExitCode::SUCCESS)
             }
+            BranchCommand::Replace(args) => args.run(),
             BranchCommand::Drain { name, pool, json } => {
                 let (_, client) = super::reach(pool.pool.as_deref())?;
                 enforce::walk(&client, &Request::BranchDrain { name }, false, json)

@@ -24,14 +24,24 @@ pub enum BranchError {
         source: Errno,
     },
     /// The directory is there, but the file system that should be mounted on it is not.
-    #[error("{path:?} is not mounted (the directory is there but is not the branch)")]
+    #[error("{path:?} is not mounted (the directory is there but is not the branch): mount it")]
     NotMounted {
         /// Path of the branch.
         path: PathBuf,
     },
+    /// A plain directory that carries no marker any more.
+    #[error(
+        "{path:?} is not the branch: .umbrella/branch.json is gone (mount the file system that holds it; if the folder was deleted: `umbrella branch replace '{name}'`, before the mount with `--pool CONFIG`)"
+    )]
+    NoMarker {
+        /// Path of the branch.
+        path: PathBuf,
+        /// Name of the branch.
+        name: String,
+    },
     /// Something is mounted there, but it is not what was there before.
     #[error(
-        "{path:?} holds another file system than before ({found}{hint}; to take it in as a new branch, remove branch {name:?} from the pool and add it again)",
+        "{path:?} holds another file system than before ({found}{hint}; to take it in as a new branch: `umbrella branch replace '{name}'`, before the mount with `--pool CONFIG`)",
         hint = if *hides { HIDES } else { "" }
     )]
     Another {

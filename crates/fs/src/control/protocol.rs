@@ -43,6 +43,15 @@ pub enum Request {
         /// Also when it still holds files.
         force: bool,
     },
+    /// Take in what is now in a branch's place as a new branch of its name. Answered with [`Answer::Ok`].
+    BranchReplace {
+        /// Name.
+        name: String,
+        /// Another place, absolute; `None`: where it was.
+        path: Option<PathBuf>,
+        /// Also when the old one is online and holds files.
+        force: bool,
+    },
     /// Move every file elsewhere and place nothing new there. Answered with [`Answer::Enforce`].
     BranchDrain {
         /// Name.

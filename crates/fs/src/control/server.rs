@@ -49,6 +49,10 @@ impl Service for PoolService {
                 pool.remove_branch(&name, force)?;
                 Answer::Ok
             }
+            Request::BranchReplace { name, path, force } => {
+                pool.replace_branch(&name, path, force)?;
+                Answer::Ok
+            }
             Request::BranchDrain { name } => Answer::Enforce(pool.drain(&name, &mut tell)?),
             Request::WriteBackShow { branch } => Answer::WriteBack { branches: pool.write_back(branch.as_deref())? },
             Request::WriteBackSet { branch, write_back } => {

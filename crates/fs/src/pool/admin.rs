@@ -201,7 +201,7 @@ impl Pool {
         Ok(())
     }
 
-    fn no_overlap(&self, new: &BranchSpec) -> Result<(), Error> {
+    pub(super) fn no_overlap(&self, new: &BranchSpec) -> Result<(), Error> {
         let overlap = |a: &Path, b: &Path| a.starts_with(b) || b.starts_with(a);
         let failed = |other| Err(Error::BranchOverlaps { path: new.path.clone(), other });
         let mount = &self.spec.mount;

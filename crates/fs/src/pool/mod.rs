@@ -7,7 +7,7 @@
 //! - `place`: which branch; `mover`: whose turn it is; `transfer`: getting it there; `overflow`: when a branch is full; `enforce`: the whole tree
 //! - `staging`: new files that wait in memory
 //! - `govern`: write-back in the order of a policy
-//! - `admin`, `monitor`: branches that come and go; `bind`: rules and branches by name; `report`: what `status` and `explain` say
+//! - `admin`, `monitor`: branches that come and go; `replace`: a disk in another's place; `bind`: rules and branches by name; `report`: what `status` and `explain` say
 
 mod admin;
 mod attr;
@@ -25,6 +25,7 @@ mod overflow;
 mod place;
 mod remove;
 mod rename;
+mod replace;
 mod report;
 mod schedule;
 mod staging;
