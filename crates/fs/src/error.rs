@@ -43,6 +43,31 @@ impl OpError {
 /// Result of an operation on the tree.
 pub type OpResult<T> = Result<T, OpError>;
 
+/// Names that lie on two branches, so that one of the two has to go before a branch is empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Twice {
+    /// How many.
+    pub names: u64,
+    /// One of them, on the branch that is to be emptied.
+    pub here: PathBuf,
+    /// The same on another branch.
+    pub there: PathBuf,
+}
+
+fn twice_shown(twice: Option<&Twice>, clash: Option<&Twice>) -> String {
+    let files = twice.map(|it| {
+        let (names, here, there) = (it.names, &it.here, &it.there);
+        format!(", {names} are on another branch too (delete or rename one of the two: {here:?}, {there:?})")
+    });
+    let kinds = clash.map(|it| {
+        let (names, here, there) = (it.names, &it.here, &it.there);
+        format!(
+            ", {names} are a directory on one branch and a file on another (rename one of the two: {here:?}, {there:?})"
+        )
+    });
+    files.into_iter().chain(kinds).collect()
+}
+
 /// Why the pool as a whole, or long work on it, failed.
 #[derive(Debug, Error)]
 pub enum Error {
@@ -84,7 +109,8 @@ pub enum Error {
     },
     /// A branch was to be emptied and is not empty.
     #[error(
-        "branch {name:?} is not empty yet (for example {example}): {busy} files were busy, {no_room} found no room elsewhere, {failed} failed; run the command again when that is mended"
+        "branch {name:?} is not empty yet (for example {example}): {busy} files were busy, {no_room} found no room elsewhere, {failed} failed{}; run the command again when that is mended",
+        twice_shown(.twice.as_ref(), .clash.as_ref())
     )]
     NotDrained {
         /// Name of the branch.
@@ -97,6 +123,10 @@ pub enum Error {
         no_room: u64,
         /// Files that could not be moved.
         failed: u64,
+        /// Files whose name another branch has too, as a file.
+        twice: Option<Twice>,
+        /// Names that are a directory on one branch and something else on the other.
+        clash: Option<Twice>,
     },
     /// A branch's write-back cannot be governed so.
     #[error("branch {name:?}: {reason}")]

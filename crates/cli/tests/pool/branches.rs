@@ -145,6 +145,31 @@ fn a_drained_branch_gives_its_files_away_and_takes_none() {
 }
 
 #[test]
+fn a_drain_names_what_lies_on_two_branches() {
+    let (disks, builder) = disks(["a", "b"]);
+    fs::create_dir_all(disks[0].join("dir/clash")).unwrap();
+    fs::write(disks[0].join("dir/twice"), "on a").unwrap();
+    fs::create_dir(disks[1].join("dir")).unwrap();
+    fs::write(disks[1].join("dir/twice"), "on b").unwrap();
+    fs::write(disks[1].join("dir/clash"), "a file").unwrap();
+    fs::write(disks[1].join("dir/once"), "x").unwrap();
+    let pool = builder.mount();
+    let drain = || pool.umbrella(["branch", "drain", "b"]);
+    let said = text(&drain());
+    assert!(said.contains("1 are on another branch too") && said.contains("1 are a directory on one"), "{said}");
+    for name in ["dir/twice", "dir/clash"] {
+        assert!(said.contains(&format!("{:?}", disks[1].join(name))), "{name}: {said}");
+    }
+    assert!(said.contains(&format!("{:?}", disks[0].join("dir/twice"))), "{said}");
+    assert_eq!(pool.found_on("dir/once"), ["a"], "the rest has moved");
+    assert_eq!(fs::read(disks[1].join("dir/twice")).unwrap(), b"on b", "nothing is deleted");
+    fs::remove_file(disks[1].join("dir/twice")).unwrap();
+    fs::remove_file(disks[1].join("dir/clash")).unwrap();
+    let after = drain();
+    assert!(after.status.success(), "{}", text(&after));
+}
+
+#[test]
 fn rules_are_reloaded_from_the_file() {
     let mut pool = pool(["small", "large"], "");
     fs::write(pool.join("file"), bytes(1, MIB)).unwrap();

@@ -81,16 +81,19 @@ impl Pool {
         branch.set_draining(true);
         let bandwidth = self.spec.enforce.bandwidth;
         let summary = self.enforce(Walk { dry_run: false, bandwidth, only: Some(branch.id) }, tell)?;
-        self.keep_dirs(&branch)?;
-        let left = self.file_on(&branch).map_err(|source| Error::BranchUnreadable { name: name.to_owned(), source })?;
-        match left {
-            None => Ok(summary),
+        let kept = self.keep_dirs(&branch);
+        let unread = |source| Error::BranchUnreadable { name: name.to_owned(), source };
+        let (example, twice, clash) = self.leftover_on(&branch).map_err(unread)?.into_example();
+        match example {
+            None => kept.map(|()| summary),
             Some(example) => Err(Error::NotDrained {
                 name: name.to_owned(),
                 example,
                 busy: summary.files_busy,
                 no_room: summary.files_no_room,
                 failed: summary.files_failed,
+                twice,
+                clash,
             }),
         }
     }

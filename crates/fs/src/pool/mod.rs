@@ -17,6 +17,7 @@ mod data;
 mod dirs;
 mod enforce;
 mod govern;
+mod leftover;
 mod lookup;
 mod monitor;
 mod mover;
