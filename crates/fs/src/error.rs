@@ -246,6 +246,16 @@ pub enum Error {
         /// Why.
         source: OpError,
     },
+    /// A path that leads to nothing while branches are offline.
+    #[error(
+        "{path} is not in the pool now: no branch that is online has its directory; these are offline and may hold it: {offline}"
+    )]
+    PathOffline {
+        /// Pool path, lossy.
+        path: String,
+        /// The branches that are offline, joined.
+        offline: String,
+    },
     /// A relocation failed.
     #[error(transparent)]
     Relocate(#[from] RelocateError),

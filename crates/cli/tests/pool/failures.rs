@@ -65,6 +65,9 @@ fn a_vanished_branch_goes_offline_and_the_rest_works_on() {
     fs::write(two.join("new.b"), "made meanwhile").unwrap();
     assert!(two.a.join("new.b").exists(), "new files go to a branch that is there");
     assert_eq!(names(&two.b.path()), Vec::<String>::new(), "nothing is written under the missing mount point");
+    assert_eq!(two.explain("on.b").may_be_on, ["b"]);
+    let below = two.umbrella(["explain".as_ref(), two.join("dir/on.b").as_os_str()]);
+    assert!(text(&below).contains("are offline and may hold it: b"), "{}", text(&below));
     let rules = two.status().rules;
     assert!(rules.iter().any(|rule| rule.inactive.is_some()), "the rule is inactive: {rules:?}");
 

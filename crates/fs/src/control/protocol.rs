@@ -379,6 +379,9 @@ pub struct Explanation {
     pub outcome: String,
     /// Other branches that hold a file of the same name (out-of-band); the newest is used.
     pub duplicates: Vec<String>,
+    /// Of a path that does not exist: branches that are offline, and may hold it.
+    #[serde(default)]
+    pub may_be_on: Vec<String>,
 }
 
 /// One rule as seen by `explain`.

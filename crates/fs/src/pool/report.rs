@@ -72,7 +72,12 @@ impl Pool {
     /// Why a file is where it is. The path begins with `/`.
     pub fn explain(&self, path: &[u8]) -> Result<Explanation, Error> {
         let shown = String::from_utf8_lossy(path).into_owned();
-        let failed = |source| Error::Path { path: shown.clone(), source };
+        let failed = |source: OpError| match self.offline_names() {
+            offline if (source.is_missing() || source == OpError::Offline) && !offline.is_empty() => {
+                Error::PathOffline { path: shown.clone(), offline: offline.join(", ") }
+            }
+            _ => Error::Path { path: shown.clone(), source },
+        };
         let _names = self.rename_lock.read();
         let parts: Vec<&[u8]> = path.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).collect();
         let mut at = Arc::clone(&self.root);
@@ -141,6 +146,7 @@ impl Pool {
             facts: facts_shown(meta),
             outcome: self.with_removed(outcome),
             duplicates: all.into_iter().filter(|branch| *branch != here).collect(),
+            may_be_on: Vec::new(),
         })
     }
 
@@ -200,7 +206,14 @@ impl Pool {
                 explained.why
             )),
             duplicates: Vec::new(),
+            may_be_on: self.offline_names(),
         }
+    }
+
+    fn offline_names(&self) -> Vec<String> {
+        let branches = self.branches.load();
+        let offline = branches.iter().filter(|branch| !branch.spec.name.is_empty() && !branch.is_online());
+        offline.map(|branch| branch.spec.name.clone()).collect()
     }
 
     /// What is said of a removed branch as of one that is offline needs a word more.
@@ -235,6 +248,7 @@ impl Pool {
             steps: Vec::new(),
             facts: facts_shown(&attr.meta),
             duplicates: Vec::new(),
+            may_be_on: Vec::new(),
         })
     }
 }
