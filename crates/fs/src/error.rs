@@ -128,6 +128,22 @@ pub enum Error {
         /// Names that are a directory on one branch and something else on the other.
         clash: Option<Twice>,
     },
+    /// Somebody stopped it.
+    #[error(
+        "branch {name:?} is drained no more: `umbrella branch drain --stop` was asked for; what has moved stays where it is"
+    )]
+    DrainStopped {
+        /// Name of the branch.
+        name: String,
+    },
+    /// It would not be known after the next mount.
+    #[error("branch {name:?}: whether it is drained cannot be noted: {source}")]
+    DrainUnkept {
+        /// Name of the branch.
+        name: String,
+        /// Why.
+        source: crate::branch::StateError,
+    },
     /// A branch's write-back cannot be governed so.
     #[error("branch {name:?}: {reason}")]
     WriteBack {

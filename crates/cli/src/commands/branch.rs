@@ -49,13 +49,20 @@ EXAMPLES:
     },
     Replace(replace::ReplaceArgs),
     /// Move every file of a branch elsewhere, and place nothing new there.
+    ///
+    /// This holds until the branch is removed, replaced, or drained with --stop, over unmounts and restarts too. Ctrl-C ends the walk only;
+    /// run the command again to go on.
     #[command(after_help = "\
 EXAMPLES:
   umbrella branch drain usb
+  umbrella branch drain usb --stop
   umbrella branch drain usb --json")]
     Drain {
         /// Name of the branch.
         name: String,
+        /// Place new files there again; what has moved stays where it is.
+        #[arg(long)]
+        stop: bool,
         #[command(flatten)]
         pool: PoolOption,
         /// Print JSON: one object a line for each file, the totals last.
@@ -145,8 +152,17 @@ impl BranchArgs {
                 Ok(ExitCode::SUCCESS)
             }
             BranchCommand::Replace(args) => args.run(),
-            BranchCommand::Drain { name, pool, json } => {
+            BranchCommand::Drain { name, stop, pool, json } => {
                 let (_, client) = super::reach(pool.pool.as_deref())?;
+                if stop {
+                    client.ask(&Request::BranchDrainStop { name: name.clone() })?;
+                    if json {
+                        output::json(&json!({ "branch": name, "draining": false }))?;
+                    } else {
+                        output::line(&format!("branch {} takes new files again", quoted(&name)))?;
+                    }
+                    return Ok(ExitCode::SUCCESS);
+                }
                 enforce::walk(&client, &Request::BranchDrain { name }, false, json)
             }
             BranchCommand::List { pool, json } => {

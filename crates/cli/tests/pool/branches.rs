@@ -170,6 +170,27 @@ fn a_drain_names_what_lies_on_two_branches() {
 }
 
 #[test]
+fn a_drain_is_remembered_until_it_is_stopped() {
+    let mut pool = pool(["a", "b"], B_BY_NAME);
+    pool.say(["branch", "drain", "b"]);
+    pool.pool.kill_9();
+    pool.pool.start();
+    assert!(pool.branch_status("b").draining);
+    fs::write(pool.join("one.b"), "x").unwrap();
+    assert_eq!(pool.found_on("one.b"), ["a"], "after a restart nothing new is placed there either");
+    pool.say(["branch", "drain", "b", "--stop"]);
+    fs::write(pool.join("two.b"), "x").unwrap();
+    assert_eq!(pool.found_on("two.b"), ["b"]);
+    pool.pool.remount();
+    assert!(!pool.branch_status("b").draining, "the stop is remembered too");
+
+    pool.say(["branch", "drain", "b"]);
+    pool.say(["branch", "remove", "b"]);
+    pool.say(["branch".as_ref(), "add".as_ref(), "b".as_ref(), pool.on("b", "").as_os_str()]);
+    assert!(!pool.branch_status("b").draining, "a branch that is added anew is not drained");
+}
+
+#[test]
 fn rules_are_reloaded_from_the_file() {
     let mut pool = pool(["small", "large"], "");
     fs::write(pool.join("file"), bytes(1, MIB)).unwrap();

@@ -52,8 +52,13 @@ pub enum Request {
         /// Also when the old one is online and holds files.
         force: bool,
     },
-    /// Move every file elsewhere and place nothing new there. Answered with [`Answer::Enforce`].
+    /// Move every file elsewhere and place nothing new there, after the next mount neither. Answered with [`Answer::Enforce`].
     BranchDrain {
+        /// Name.
+        name: String,
+    },
+    /// Place new files on a branch again that was being drained. Answered with [`Answer::Ok`].
+    BranchDrainStop {
         /// Name.
         name: String,
     },

@@ -29,6 +29,12 @@ impl Pool {
         self.report_recovery(&recovery);
         for (branch, _) in &online {
             self.take_in(branch);
+            if branch.draining() {
+                let name = &branch.spec.name;
+                tracing::warn!(
+                    "branch {name:?} is being drained: nothing new goes there (`umbrella branch drain {name}` goes on, with --stop ends it)"
+                );
+            }
         }
         *self.told.lock() = self.branches.load().iter().map(|branch| epoch(branch)).collect();
     }

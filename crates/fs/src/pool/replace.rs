@@ -45,9 +45,8 @@ impl Pool {
         old.take_offline("replaced".to_owned());
         let new = Branch::new(BranchId(branches.len() as u16), spec, Arc::clone(&self.state));
         if let Err(reason) = self.take_place(&new, name) {
-            if let Some(known) = memory
-                && let Err(error) = self.state.remember(name, &known)
-            {
+            let remembered = memory.map_or(Ok(()), |known| self.state.remember(name, &known));
+            if let Err(error) = remembered.and_then(|()| self.state.note_draining(name, old.draining())) {
                 tracing::error!(branch = name, %error, "the pool's memory of the branch could not be put back");
             }
             self.branches.store(before);
