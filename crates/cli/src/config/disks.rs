@@ -24,6 +24,9 @@ use crate::text::{quoted, visible_path};
 /// No longer than this for all paths together.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Who asks for less, in bytes, means something else.
+const LEAST_KEEP_FREE: u64 = 1 << 20;
+
 /// Something odd that is no error, and where it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Finding {
@@ -75,6 +78,11 @@ pub(crate) enum Notice {
         quoted(name)
     )]
     KeepFreeTooLarge { name: String, keep_free: Amount, total: ByteSize },
+    #[error(
+        "branch {}: keep_free is {keep_free}, next to nothing; for a share of the branch write \"5%\"",
+        quoted(name)
+    )]
+    KeepFreeTiny { name: String, keep_free: ByteSize },
     #[error("branch {}: headroom ({headroom}) is less than keep_free ({keep_free}), which then counts", quoted(name))]
     HeadroomBelowKeepFree { name: String, headroom: ByteSize, keep_free: ByteSize },
     #[error(
@@ -296,6 +304,12 @@ fn findings(config: &Config, mount: &Seen, seen: &[Seen]) -> Vec<Finding> {
             Some(known) if known.was_mount => Past::Mount,
             Some(_) => Past::Directory,
         };
+        if let Amount::Bytes(keep_free) = branch.keep_free
+            && (1..LEAST_KEEP_FREE).contains(&keep_free.0)
+        {
+            let notice = Notice::KeepFreeTiny { name: branch.name.clone(), keep_free };
+            findings.push(Finding { span: span.clone(), notice });
+        }
         for notice in branch_notices(branch, seen, past) {
             findings.push(Finding { span: span.clone(), notice });
         }
