@@ -77,10 +77,11 @@ pub(crate) fn command_line(args: &[OsString]) -> Option<Result<Vec<OsString>, He
     (as_helper || as_program(rest)).then(|| translate(rest))
 }
 
-/// `CONFIG DIR -o ...`: a file and a directory that exist, where a subcommand would stand.
+/// `CONFIG DIR -o ...`: a file that exists, or an absolute path, where a subcommand would stand.
 fn as_program(args: &[OsString]) -> bool {
     let [config, directory, options, ..] = args else { return false };
-    options.as_bytes().starts_with(b"-o") && Path::new(config).is_file() && !starts_with_dash(directory)
+    let path = Path::new(config);
+    options.as_bytes().starts_with(b"-o") && (path.is_absolute() || path.is_file()) && !starts_with_dash(directory)
 }
 
 fn starts_with_dash(word: &OsStr) -> bool {
@@ -186,6 +187,14 @@ mod tests {
         assert_eq!(
             translated(&format!("umbrella {config} /srv/pool -o rw,dev,suid")),
             format!("umbrella mount {config} --daemon --at /srv/pool")
+        );
+    }
+
+    #[test]
+    fn mount_fuse_with_a_configuration_that_is_not_there_is_a_call_to_mount() {
+        assert_eq!(
+            translated("umbrella /srv/nosuch.toml /srv/pool -o rw"),
+            "umbrella mount /srv/nosuch.toml --daemon --at /srv/pool"
         );
     }
 

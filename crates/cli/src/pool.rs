@@ -29,6 +29,14 @@ pub(crate) enum PoolError {
     /// Nothing is mounted.
     #[error("no pool is mounted (start one with `umbrella mount CONFIG`)")]
     NoneMounted,
+    /// The daemon was killed and left its mount.
+    #[error(
+        "the daemon of {mounts} is gone and left a dead mount: `umbrella mount CONFIG` mounts it again, `umbrella unmount DIR` takes it away"
+    )]
+    Dead {
+        /// The mount points, for people.
+        mounts: String,
+    },
     /// Only others' pools are.
     #[error("{mounts}: permission denied: run as root or as the owner of the mount")]
     NotOurs {
@@ -136,13 +144,20 @@ fn only_mounted() -> Result<Pool, PoolError> {
         0 => {
             let others: Vec<String> = of_others().iter().map(|mount| visible_path(mount)).collect();
             if others.is_empty() {
-                return Err(PoolError::NoneMounted);
+                return Err(none_alive());
             }
             Err(PoolError::NotOurs { mounts: others.join(", ") })
         }
         1 => mounts.first().map(|mount| Pool::at(mount)).ok_or(PoolError::NoneMounted),
         _ => Err(PoolError::Several { mounts: mounts.iter().map(|mount| visible_path(mount)).collect() }),
     }
+}
+
+/// No daemon listens: nothing is mounted, or what is has lost its daemon. The mounts themselves are not asked, since that may hang.
+fn none_alive() -> PoolError {
+    let dead = mounts::pools().into_iter().filter(|mount| Pool::at(mount).socket.exists());
+    let dead: Vec<String> = dead.map(|mount| visible_path(&mount)).collect();
+    if dead.is_empty() { PoolError::NoneMounted } else { PoolError::Dead { mounts: dead.join(", ") } }
 }
 
 /// Pools that the kernel knows and whose daemons would not hear this user. To root, a mount without its socket is not another's.

@@ -122,6 +122,9 @@ pub(crate) fn explanation(explanation: &Explanation) -> String {
         (true, []) => fact("is on", "no branch that is online"),
         (true, on) => fact("is on", &on.join(", ")),
     }
+    for branch in &explanation.may_be_on {
+        fact("but", &format!("branch {branch} is offline and may hold it"));
+    }
     // No rule speaks of a directory: it is where something below it is.
     if !explanation.rule.is_empty() {
         fact("belongs on", explanation.belongs.as_deref().unwrap_or("no branch: none that its rule allows has room"));

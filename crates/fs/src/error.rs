@@ -43,6 +43,31 @@ impl OpError {
 /// Result of an operation on the tree.
 pub type OpResult<T> = Result<T, OpError>;
 
+/// Names that lie on two branches, so that one of the two has to go before a branch is empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Twice {
+    /// How many.
+    pub names: u64,
+    /// One of them, on the branch that is to be emptied.
+    pub here: PathBuf,
+    /// The same on another branch.
+    pub there: PathBuf,
+}
+
+fn twice_shown(twice: Option<&Twice>, clash: Option<&Twice>) -> String {
+    let files = twice.map(|it| {
+        let (names, here, there) = (it.names, &it.here, &it.there);
+        format!(", {names} are on another branch too (delete or rename one of the two: {here:?}, {there:?})")
+    });
+    let kinds = clash.map(|it| {
+        let (names, here, there) = (it.names, &it.here, &it.there);
+        format!(
+            ", {names} are a directory on one branch and a file on another (rename one of the two: {here:?}, {there:?})"
+        )
+    });
+    files.into_iter().chain(kinds).collect()
+}
+
 /// Why the pool as a whole, or long work on it, failed.
 #[derive(Debug, Error)]
 pub enum Error {
@@ -84,7 +109,8 @@ pub enum Error {
     },
     /// A branch was to be emptied and is not empty.
     #[error(
-        "branch {name:?} is not empty yet (for example {example}): {busy} files were busy, {no_room} found no room elsewhere, {failed} failed; run the command again when that is mended"
+        "branch {name:?} is not empty yet (for example {example}): {busy} files were busy, {no_room} found no room elsewhere, {failed} failed{}; run the command again when that is mended",
+        twice_shown(.twice.as_ref(), .clash.as_ref())
     )]
     NotDrained {
         /// Name of the branch.
@@ -97,6 +123,26 @@ pub enum Error {
         no_room: u64,
         /// Files that could not be moved.
         failed: u64,
+        /// Files whose name another branch has too, as a file.
+        twice: Option<Twice>,
+        /// Names that are a directory on one branch and something else on the other.
+        clash: Option<Twice>,
+    },
+    /// Somebody stopped it.
+    #[error(
+        "branch {name:?} is drained no more: `umbrella branch drain --stop` was asked for; what has moved stays where it is"
+    )]
+    DrainStopped {
+        /// Name of the branch.
+        name: String,
+    },
+    /// It would not be known after the next mount.
+    #[error("branch {name:?}: whether it is drained cannot be noted: {source}")]
+    DrainUnkept {
+        /// Name of the branch.
+        name: String,
+        /// Why.
+        source: crate::branch::StateError,
     },
     /// A branch's write-back cannot be governed so.
     #[error("branch {name:?}: {reason}")]
@@ -148,6 +194,16 @@ pub enum Error {
         "branch {name:?} still holds files (for example {example}): run `umbrella branch drain {name}` first, or remove it with --force to hide them"
     )]
     BranchNotEmpty {
+        /// Name of the branch.
+        name: String,
+        /// One of the files.
+        example: String,
+    },
+    /// The branch that is to be replaced still shows files.
+    #[error(
+        "branch {name:?} is online and holds files (for example {example}), which would vanish from the tree: run `umbrella branch drain {name}` first, or replace it with --force"
+    )]
+    ReplacesFiles {
         /// Name of the branch.
         name: String,
         /// One of the files.
@@ -205,6 +261,16 @@ pub enum Error {
         path: String,
         /// Why.
         source: OpError,
+    },
+    /// A path that leads to nothing while branches are offline.
+    #[error(
+        "{path} is not in the pool now: no branch that is online has its directory; these are offline and may hold it: {offline}"
+    )]
+    PathOffline {
+        /// Pool path, lossy.
+        path: String,
+        /// The branches that are offline, joined.
+        offline: String,
     },
     /// A relocation failed.
     #[error(transparent)]

@@ -1,5 +1,7 @@
 //! `umbrella branch`: takes branches in and out while the pool is mounted.
 
+mod replace;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -7,13 +9,13 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use serde_json::json;
-use umbrella_fs::control::protocol::{Answer, BranchStatus, Request};
+use umbrella_fs::control::protocol::{Answer, BranchStatus, Request, RuleStatus};
 use umbrella_fs::spec::BranchSpec;
 use umbrella_units::{Amount, ByteSize, ParseDurationError, format_duration, parse_duration};
 
 use super::{PoolOption, enforce};
 use crate::client::{Client, ClientError};
-use crate::text::quoted;
+use crate::text::{quoted, quoted_list};
 use crate::{output, pool, render};
 
 /// Add, remove, drain and list branches of a mounted pool.
@@ -45,14 +47,22 @@ EXAMPLES:
         #[arg(long)]
         json: bool,
     },
+    Replace(replace::ReplaceArgs),
     /// Move every file of a branch elsewhere, and place nothing new there.
+    ///
+    /// This holds until the branch is removed, replaced, or drained with --stop, over unmounts and restarts too. Ctrl-C ends the walk only;
+    /// run the command again to go on.
     #[command(after_help = "\
 EXAMPLES:
   umbrella branch drain usb
+  umbrella branch drain usb --stop
   umbrella branch drain usb --json")]
     Drain {
         /// Name of the branch.
         name: String,
+        /// Place new files there again; what has moved stays where it is.
+        #[arg(long)]
+        stop: bool,
         #[command(flatten)]
         pool: PoolOption,
         /// Print JSON: one object a line for each file, the totals last.
@@ -125,17 +135,34 @@ impl BranchArgs {
             BranchCommand::Add(args) => args.run(),
             BranchCommand::Remove { name, force, pool, json } => {
                 let (_, client) = super::reach(pool.pool.as_deref())?;
+                let rules = rules_naming(&client, &name)?;
                 client.ask(&Request::BranchRemove { name: name.clone(), force })?;
                 if json {
-                    output::json(&json!({ "branch": name, "removed": true }))?;
-                } else {
-                    let name = quoted(&name);
-                    output::line(&format!("branch {name} is forgotten; remove it from the configuration too"))?;
+                    output::json(&json!({ "branch": name, "removed": true, "rules": rules }))?;
+                    return Ok(ExitCode::SUCCESS);
+                }
+                let name = quoted(&name);
+                output::line(&format!("branch {name} is forgotten; remove it from the configuration too"))?;
+                if !rules.is_empty() {
+                    let rules = quoted_list(rules.iter().map(String::as_str));
+                    output::line(&format!(
+                        "still named by {rules}: edit the configuration, then `umbrella rules reload CONFIG`"
+                    ))?;
                 }
                 Ok(ExitCode::SUCCESS)
             }
-            BranchCommand::Drain { name, pool, json } => {
+            BranchCommand::Replace(args) => args.run(),
+            BranchCommand::Drain { name, stop, pool, json } => {
                 let (_, client) = super::reach(pool.pool.as_deref())?;
+                if stop {
+                    client.ask(&Request::BranchDrainStop { name: name.clone() })?;
+                    if json {
+                        output::json(&json!({ "branch": name, "draining": false }))?;
+                    } else {
+                        output::line(&format!("branch {} takes new files again", quoted(&name)))?;
+                    }
+                    return Ok(ExitCode::SUCCESS);
+                }
                 enforce::walk(&client, &Request::BranchDrain { name }, false, json)
             }
             BranchCommand::List { pool, json } => {
@@ -157,6 +184,13 @@ fn list(client: &Client) -> Result<Vec<BranchStatus>, ClientError> {
         Answer::Branches { branches } => Ok(branches),
         _ => Err(ClientError::Unexpected),
     }
+}
+
+/// The rules (or the default list) that send files to a branch.
+fn rules_naming(client: &Client, branch: &str) -> Result<Vec<String>, ClientError> {
+    let Answer::Status(status) = client.ask(&Request::Status)? else { return Err(ClientError::Unexpected) };
+    let names = |rule: &RuleStatus| rule.to.iter().any(|to| to == branch);
+    Ok(status.rules.into_iter().filter(names).map(|rule| rule.name).collect())
 }
 
 impl AddArgs {

@@ -97,17 +97,31 @@ impl MountArgs {
     }
 
     fn load(&self) -> anyhow::Result<Config> {
+        may_mount()?;
         let at = self.at.as_deref().map(pool::absolute).transpose()?;
         let (config, findings) = config::load(&self.config, at.as_deref())?;
         allowed_branches(&config, &self.allow_missing)?;
-        if !self.daemon {
-            for finding in findings.iter().filter(|finding| !finding.is_remark()) {
-                tracing::warn!("{}", config.report(&finding.span, finding.notice.to_string()));
-            }
+        // With --daemon twice: here, where somebody sees it, and by the daemon in its log.
+        for finding in findings.iter().filter(|finding| !finding.is_remark()) {
+            tracing::warn!("{}", config.report(&finding.span, finding.notice.to_string()));
         }
         usable_mount_point(&config.spec.mount)?;
         Ok(config)
     }
+}
+
+/// Asked before anything is written to a branch.
+fn may_mount() -> anyhow::Result<()> {
+    if rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let device = std::fs::File::options().read(true).write(true).open("/dev/fuse");
+    let shared = std::fs::read_to_string("/etc/fuse.conf")
+        .is_ok_and(|text| text.lines().any(|line| line.trim() == "user_allow_other"));
+    if device.is_ok() && shared {
+        return Ok(());
+    }
+    bail!("a pool is mounted by root: run this as root (nothing was changed)");
 }
 
 fn allowed_branches(config: &Config, allowed: &[String]) -> anyhow::Result<()> {
@@ -125,7 +139,16 @@ fn usable_mount_point(mount: &Path) -> anyhow::Result<()> {
         crate::mounts::detach(mount, false).with_context(|| format!("detaching the dead mount at {shown}"))?;
     }
     match std::fs::metadata(mount) {
-        Ok(data) if data.is_dir() => Ok(()),
+        Ok(data) if data.is_dir() => {
+            let holds = || std::fs::read_dir(mount).is_ok_and(|mut names| names.next().is_some());
+            // A pool that is mounted there already is refused later, in better words.
+            if crate::mounts::at(mount).is_none() && holds() {
+                tracing::warn!(
+                    "the mount point {shown} is not empty: while the pool is mounted, what is in it is hidden"
+                );
+            }
+            Ok(())
+        }
         Ok(_) => bail!("the mount point {shown} is not a directory"),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             bail!("the mount point {shown} does not exist (create it with `mkdir -p`)")

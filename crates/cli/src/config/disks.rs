@@ -24,6 +24,9 @@ use crate::text::{quoted, visible_path};
 /// No longer than this for all paths together.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Who asks for less, in bytes, means something else.
+const LEAST_KEEP_FREE: u64 = 1 << 20;
+
 /// Something odd that is no error, and where it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Finding {
@@ -65,10 +68,21 @@ pub(crate) enum Notice {
     )]
     PlainDirectory { name: String, path: PathBuf },
     #[error(
+        "branch {}: {} is a plain directory, not a mount point: if a disk belongs there, it is not mounted, and files would go to the disk below; mount it first; if the directory is meant, say require_mount = false",
+        quoted(name),
+        visible_path(path)
+    )]
+    PlainAtFirst { name: String, path: PathBuf },
+    #[error(
         "branch {}: keep_free is {keep_free}, but the whole branch has {total}: nothing will be placed here",
         quoted(name)
     )]
     KeepFreeTooLarge { name: String, keep_free: Amount, total: ByteSize },
+    #[error(
+        "branch {}: keep_free is {keep_free}, next to nothing; for a share of the branch write \"5%\"",
+        quoted(name)
+    )]
+    KeepFreeTiny { name: String, keep_free: ByteSize },
     #[error("branch {}: headroom ({headroom}) is less than keep_free ({keep_free}), which then counts", quoted(name))]
     HeadroomBelowKeepFree { name: String, headroom: ByteSize, keep_free: ByteSize },
     #[error(
@@ -285,8 +299,18 @@ fn findings(config: &Config, mount: &Seen, seen: &[Seen]) -> Vec<Finding> {
     let known = StateDir::remembered(&crate::pool::state_dir(&mount.resolved), &mount.resolved);
     let mut devices: HashMap<u64, &str> = HashMap::new();
     for ((branch, seen), span) in config.spec.branches.iter().zip(seen).zip(&config.spans.branches) {
-        let was_mount = known.get(&branch.name).is_some_and(|known| known.was_mount && known.path == branch.path);
-        for notice in branch_notices(branch, seen, was_mount) {
+        let past = match known.get(&branch.name).filter(|known| known.path == branch.path) {
+            None => Past::New,
+            Some(known) if known.was_mount => Past::Mount,
+            Some(_) => Past::Directory,
+        };
+        if let Amount::Bytes(keep_free) = branch.keep_free
+            && (1..LEAST_KEEP_FREE).contains(&keep_free.0)
+        {
+            let notice = Notice::KeepFreeTiny { name: branch.name.clone(), keep_free };
+            findings.push(Finding { span: span.clone(), notice });
+        }
+        for notice in branch_notices(branch, seen, past) {
             findings.push(Finding { span: span.clone(), notice });
         }
         let Some((device, _)) = seen.id else { continue };
@@ -302,7 +326,18 @@ fn findings(config: &Config, mount: &Seen, seen: &[Seen]) -> Vec<Finding> {
     findings
 }
 
-fn branch_notices(branch: &umbrella_fs::spec::BranchSpec, seen: &Seen, was_mount: bool) -> Vec<Notice> {
+/// What the pool remembers of a branch's path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Past {
+    /// Nothing: it was never used.
+    New,
+    /// It was a mount point when it was first used.
+    Mount,
+    /// It was none.
+    Directory,
+}
+
+fn branch_notices(branch: &umbrella_fs::spec::BranchSpec, seen: &Seen, past: Past) -> Vec<Notice> {
     let (name, path) = (branch.name.clone(), branch.path.clone());
     match &seen.failure {
         Some(Failure::Missing) => return vec![Notice::BranchMissing { name, path }],
@@ -317,9 +352,12 @@ fn branch_notices(branch: &umbrella_fs::spec::BranchSpec, seen: &Seen, was_mount
     if !seen.mount_root {
         match branch.require_mount {
             Some(true) => notices.push(Notice::NotMounted { name: name.clone(), path }),
-            None if was_mount => notices.push(Notice::NoLongerMounted { name: name.clone(), path }),
-            None => notices.push(Notice::PlainDirectory { name: name.clone(), path }),
             Some(false) => {}
+            None => notices.push(match past {
+                Past::New => Notice::PlainAtFirst { name: name.clone(), path },
+                Past::Mount => Notice::NoLongerMounted { name: name.clone(), path },
+                Past::Directory => Notice::PlainDirectory { name: name.clone(), path },
+            }),
         }
     }
     let Some(total) = seen.total else { return notices };

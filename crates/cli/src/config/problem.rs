@@ -20,6 +20,11 @@ use crate::text::{self, quoted, quoted_list, visible_path};
 pub(crate) enum Problem {
     #[error("cannot be read: {reason}")]
     Unreadable { reason: String },
+    #[error("is a directory; name the configuration file ({page} describes it)")]
+    IsDirectory {
+        /// What describes it.
+        page: &'static str,
+    },
     #[error("does not exist; name a configuration file ({page} describes it)")]
     Missing {
         /// What describes it.
@@ -198,6 +203,7 @@ impl Problem {
     pub(crate) fn unreadable(error: &std::io::Error, page: &'static str) -> Problem {
         match error.kind() {
             std::io::ErrorKind::NotFound => Problem::Missing { page },
+            std::io::ErrorKind::IsADirectory => Problem::IsDirectory { page },
             _ => Problem::Unreadable { reason: error.to_string() },
         }
     }

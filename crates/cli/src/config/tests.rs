@@ -569,6 +569,22 @@ mod on_disk {
     }
 
     #[test]
+    fn a_keep_free_of_a_few_bytes_is_told() {
+        let dir = place();
+        let shown = dir.path().display();
+        let file = dir.path().join("pool.toml");
+        for (keep_free, told) in [("5", true), ("\"5\"", true), ("\"5%\"", false), ("0", false), ("\"1MiB\"", false)] {
+            let text = format!(
+                "mount = \"{shown}/mount\"\n[[branch]]\nname = \"a\"\npath = \"{shown}/a\"\nkeep_free = {keep_free}\n"
+            );
+            std::fs::write(&file, text).unwrap();
+            let (_, findings) = load(&file, None).unwrap();
+            let tiny = findings.iter().any(|finding| finding.notice.to_string().contains("write \"5%\""));
+            assert_eq!(tiny, told, "{keep_free}");
+        }
+    }
+
+    #[test]
     fn the_mount_point_is_known_by_its_real_path() {
         let dir = place();
         std::os::unix::fs::symlink("mount", dir.path().join("link")).unwrap();

@@ -137,6 +137,7 @@ fn explained() -> Explanation {
         facts: vec![("size".to_owned(), "3 MiB".to_owned()), ("owner".to_owned(), "dave".to_owned())],
         outcome: "moves at the next enforce".to_owned(),
         duplicates: Vec::new(),
+        may_be_on: Vec::new(),
     }
 }
 
@@ -170,6 +171,9 @@ fn a_file_that_fits_nowhere_is_said_to() {
 
 #[test]
 fn duplicates_are_named() {
+    let away = Explanation { exists: false, on: Vec::new(), may_be_on: vec!["usb".to_owned()], ..explained() };
+    let text = explanation(&away);
+    assert!(text.contains("branch usb is offline and may hold it"), "{text}");
     let text = explanation(&Explanation { duplicates: vec!["flash".to_owned()], ..explained() });
     assert!(text.contains("also on     flash (of the same name; the newest is used)"), "{text}");
 }

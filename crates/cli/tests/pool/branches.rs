@@ -126,6 +126,29 @@ fn a_branch_that_cannot_be_removed_takes_new_files_as_before() {
 }
 
 #[test]
+fn rules_mean_the_branch_again_that_was_removed_and_added() {
+    let pool = pool(["a", "b"], B_BY_NAME);
+    let said = pool.say(["branch", "remove", "b"]);
+    assert!(said.contains("still named by \"by name: /**.b\"") && said.contains("umbrella rules reload"), "{said}");
+    fs::write(pool.join("between.b"), "x").unwrap();
+    let rules = pool.status().rules;
+    let dead = rules.iter().find(|rule| rule.name == "by name: /**.b").unwrap();
+    assert_eq!(dead.to, ["b (removed)"]);
+    assert!(dead.inactive.as_ref().is_some_and(|why| why.contains("\"b\", was removed")), "{dead:?}");
+    let explained = pool.explain("between.b").outcome;
+    assert!(explained.contains("rules still name \"b\", which was removed"), "{explained}");
+
+    pool.say(["branch".as_ref(), "add".as_ref(), "b".as_ref(), pool.on("b", "").as_os_str()]);
+    let rules = pool.status().rules;
+    let revived = rules.iter().find(|rule| rule.name == "by name: /**.b").unwrap();
+    assert_eq!((revived.to.as_slice(), &revived.inactive), (&["b".to_owned()][..], &None));
+    fs::write(pool.join("after.b"), "x").unwrap();
+    assert_eq!(pool.found_on("after.b"), ["b"]);
+    pool.enforce();
+    pool.expect_on("b", "between.b");
+}
+
+#[test]
 fn a_drained_branch_gives_its_files_away_and_takes_none() {
     let pool = pool(["a", "b"], B_BY_NAME);
     fs::create_dir(pool.join("dir")).unwrap();
@@ -166,6 +189,52 @@ fn a_sparse_file_leaves_a_branch_when_what_it_occupies_has_room_elsewhere() {
     let meta = fs::metadata(pool.join("sparse.b")).unwrap();
     assert_eq!(meta.len(), (1 << 30) + 7);
     assert!(meta.blocks() * 512 < MIB, "its hole stays a hole");
+}
+
+#[test]
+fn a_drain_names_what_lies_on_two_branches() {
+    let (disks, builder) = disks(["a", "b"]);
+    fs::create_dir_all(disks[0].join("dir/clash")).unwrap();
+    fs::write(disks[0].join("dir/twice"), "on a").unwrap();
+    fs::create_dir(disks[1].join("dir")).unwrap();
+    fs::write(disks[1].join("dir/twice"), "on b").unwrap();
+    fs::write(disks[1].join("dir/clash"), "a file").unwrap();
+    fs::write(disks[1].join("dir/once"), "x").unwrap();
+    let pool = builder.mount();
+    let drain = || pool.umbrella(["branch", "drain", "b"]);
+    let said = text(&drain());
+    assert!(said.contains("1 are on another branch too") && said.contains("1 are a directory on one"), "{said}");
+    for name in ["dir/twice", "dir/clash"] {
+        assert!(said.contains(&format!("{:?}", disks[1].join(name))), "{name}: {said}");
+    }
+    assert!(said.contains(&format!("{:?}", disks[0].join("dir/twice"))), "{said}");
+    assert_eq!(pool.found_on("dir/once"), ["a"], "the rest has moved");
+    assert_eq!(fs::read(disks[1].join("dir/twice")).unwrap(), b"on b", "nothing is deleted");
+    fs::remove_file(disks[1].join("dir/twice")).unwrap();
+    fs::remove_file(disks[1].join("dir/clash")).unwrap();
+    let after = drain();
+    assert!(after.status.success(), "{}", text(&after));
+}
+
+#[test]
+fn a_drain_is_remembered_until_it_is_stopped() {
+    let mut pool = pool(["a", "b"], B_BY_NAME);
+    pool.say(["branch", "drain", "b"]);
+    pool.pool.kill_9();
+    pool.pool.start();
+    assert!(pool.branch_status("b").draining);
+    fs::write(pool.join("one.b"), "x").unwrap();
+    assert_eq!(pool.found_on("one.b"), ["a"], "after a restart nothing new is placed there either");
+    pool.say(["branch", "drain", "b", "--stop"]);
+    fs::write(pool.join("two.b"), "x").unwrap();
+    assert_eq!(pool.found_on("two.b"), ["b"]);
+    pool.pool.remount();
+    assert!(!pool.branch_status("b").draining, "the stop is remembered too");
+
+    pool.say(["branch", "drain", "b"]);
+    pool.say(["branch", "remove", "b"]);
+    pool.say(["branch".as_ref(), "add".as_ref(), "b".as_ref(), pool.on("b", "").as_os_str()]);
+    assert!(!pool.branch_status("b").draining, "a branch that is added anew is not drained");
 }
 
 #[test]

@@ -93,6 +93,8 @@ fn a_configuration_that_is_not_text_is_refused() {
     fs::write(dir.path().join("pool.toml"), b"mount = \"/x\xff\"").unwrap();
     let output = Command::new(UMBRELLA).arg("check").arg(dir.path().join("pool.toml")).output().unwrap();
     assert!(!output.status.success() && text(&output).contains("UTF-8"), "{}", text(&output));
+    let directory = Command::new(UMBRELLA).args(["check", "/tmp"]).output().unwrap();
+    assert!(text(&directory).contains("is a directory; name the configuration file"), "{}", text(&directory));
     let missing = Command::new(UMBRELLA).args(["check", "/does/not/exist"]).output().unwrap();
     assert!(!missing.status.success() && text(&missing).contains("/does/not/exist"), "{}", text(&missing));
 }
@@ -361,6 +363,39 @@ fn who_may_not_ask_is_told_so_and_not_that_nothing_is_mounted() {
 }
 
 #[test]
+fn who_may_not_mount_is_told_so_before_anything_is_written() {
+    let (disks, builder) = disks(["a"]);
+    let pool = builder.prepare();
+    fs::set_permissions(pool.dir(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(disks[0].path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let binary = pool.dir().join("umbrella");
+    fs::copy(UMBRELLA, &binary).unwrap();
+    let run = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .arg(&binary)
+        .arg("mount")
+        .arg(pool.config_path())
+        .output()
+        .unwrap();
+    assert!(!run.status.success() && text(&run).contains("run this as root"), "{}", text(&run));
+    assert_eq!(fs::read_dir(disks[0].path()).unwrap().count(), 0, "nothing is written to the branch");
+}
+
+#[test]
+fn a_daemon_that_was_killed_is_not_called_no_pool() {
+    let (_disks, builder) = disks(["a"]);
+    let mut pool = builder.mount();
+    signal(pool.pid(), Signal::SIGKILL);
+    pool.wait_for_end();
+    let said = text(&pool.umbrella(["status"]));
+    let mount = pool.mount_point();
+    pool.say(["unmount".as_ref(), mount.as_os_str()]);
+    assert!(said.contains(mount.to_str().unwrap()) && said.contains("is gone and left a dead mount"), "{said}");
+    let said = text(&pool.umbrella(["status"]));
+    assert!(said.contains("no pool is mounted"), "{said}");
+}
+
+#[test]
 fn the_daemon_survives_what_its_mount_point_held_before() {
     let (_disks, builder) = disks(["a"]);
     let mut pool = builder.prepare();
@@ -368,6 +403,7 @@ fn the_daemon_survives_what_its_mount_point_held_before() {
     match pool.try_start() {
         Ok(()) => {
             assert!(!pool.join("hidden").exists());
+            assert!(pool.log().contains("is not empty"), "{}", pool.log());
             pool.stop();
         }
         Err(error) => assert!(error.contains("empty"), "{error}"),

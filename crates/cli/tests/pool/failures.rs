@@ -65,6 +65,9 @@ fn a_vanished_branch_goes_offline_and_the_rest_works_on() {
     fs::write(two.join("new.b"), "made meanwhile").unwrap();
     assert!(two.a.join("new.b").exists(), "new files go to a branch that is there");
     assert_eq!(names(&two.b.path()), Vec::<String>::new(), "nothing is written under the missing mount point");
+    assert_eq!(two.explain("on.b").may_be_on, ["b"]);
+    let below = two.umbrella(["explain".as_ref(), two.join("dir/on.b").as_os_str()]);
+    assert!(text(&below).contains("are offline and may hold it: b"), "{}", text(&below));
     let rules = two.status().rules;
     assert!(rules.iter().any(|rule| rule.inactive.is_some()), "the rule is inactive: {rules:?}");
 
@@ -146,6 +149,103 @@ fn a_pool_does_not_start_without_a_branch_that_it_needs() {
     assert!(output.status.success(), "{}", text(&output));
     assert!(!pool.is_online("ssd"));
     assert!(pool.umbrella(["unmount"]).status.success());
+}
+
+#[test]
+fn the_first_mount_without_the_disk_is_told_and_later_its_consequence() {
+    let (a, b) = (Disk::tmpfs(MIB), Disk::ext4(8 * MIB));
+    unmount(&b.path());
+    let pool = Pool::builder().branch("a", a.path()).branch("b", b.path()).prepare();
+    let mount = || {
+        let log = pool.dir().join("log");
+        let args = ["mount".into(), pool.config_path().into_os_string(), "--daemon".into(), "--log".into(), log.into()];
+        pool.umbrella(args)
+    };
+    let first = mount();
+    assert!(first.status.success(), "{}", text(&first));
+    for said in [text(&first), pool.log()] {
+        assert!(said.contains("branch \"b\"") && said.contains("if a disk belongs there, it is not mounted"), "{said}");
+        assert!(!said.contains("branch \"a\""), "{said}");
+    }
+    pool.say(["unmount"]);
+    let again = mount();
+    assert!(again.status.success() && !text(&again).contains("branch \"b\""), "told once: {}", text(&again));
+    pool.say(["unmount"]);
+    b.mount();
+    let refused = mount();
+    assert!(!refused.status.success());
+    assert!(text(&refused).contains("hidden below the mount point"), "{}", text(&refused));
+}
+
+#[test]
+fn a_formatted_disk_is_taken_in_by_the_command_that_the_error_names() {
+    let (a, b) = (Disk::tmpfs(MIB), Disk::tmpfs(MIB));
+    let mut pool = Pool::builder()
+        .branch("a", a.path())
+        .branch_with("b", b.path(), "optional = true")
+        .default(&["a"])
+        .rules(B_BY_NAME)
+        .keys(PROBES)
+        .mount();
+    fs::write(pool.join("old.b"), "x").unwrap();
+    let refused = pool.umbrella(["branch", "replace", "b"]);
+    assert!(!refused.status.success() && text(&refused).contains("old.b"), "{}", text(&refused));
+
+    // A tmpfs that is mounted again is empty.
+    let format = || {
+        unmount(&b.path());
+        b.mount();
+    };
+    b.vanish();
+    wait_until(&pool, "b", false);
+    let early = pool.umbrella(["branch", "replace", "b"]);
+    assert!(!early.status.success() && text(&early).contains("not mounted"), "{}", text(&early));
+    b.mount();
+    eventually("another disk is seen", || {
+        format!("{:?}", pool.branch_status("b").state).contains("branch replace 'b'")
+    });
+    pool.say(["branch", "replace", "b"]);
+    assert!(pool.is_online("b"));
+    assert!(!pool.join("old.b").exists());
+    fs::write(pool.join("new.b"), "x").unwrap();
+    pool.expect_on("b", "new.b");
+    pool.remount();
+    pool.expect_on("b", "new.b");
+
+    pool.stop();
+    let config = pool.config_path();
+    let replace = ["branch".as_ref(), "replace".as_ref(), "b".as_ref(), "--pool".as_ref(), config.as_os_str()];
+    unmount(&b.path());
+    let early = pool.umbrella(replace);
+    assert!(!early.status.success() && text(&early).contains("not mounted"), "{}", text(&early));
+    b.mount();
+    format();
+    pool.start();
+    assert!(!pool.is_online("b"), "it is not taken in unasked");
+    pool.stop();
+    pool.say(replace);
+    pool.start();
+    assert!(pool.is_online("b"));
+    fs::write(pool.join("third.b"), "x").unwrap();
+    pool.expect_on("b", "third.b");
+}
+
+#[test]
+fn a_branch_without_its_hidden_folder_is_taken_in_as_new_or_left_as_it_was() {
+    let disk = Disk::tmpfs(MIB);
+    fs::create_dir(disk.join("a")).unwrap();
+    fs::create_dir(disk.join("b")).unwrap();
+    let mut pool = Pool::builder().branch("a", disk.join("a")).branch("b", disk.join("b")).default(&["a"]).mount();
+    let elsewhere = pool.umbrella(["branch", "replace", "b", "/does/not/exist"]);
+    assert!(!elsewhere.status.success(), "{}", text(&elsewhere));
+    eventually("a failed replacement changes nothing", || pool.is_online("b"));
+    pool.stop();
+    fs::remove_dir_all(disk.join("b/.umbrella")).unwrap();
+    let error = pool.try_start().unwrap_err();
+    assert!(error.contains("umbrella branch replace 'b'"), "{error}");
+    pool.say(["branch".as_ref(), "replace".as_ref(), "b".as_ref(), "--pool".as_ref(), pool.config_path().as_os_str()]);
+    pool.start();
+    assert!(pool.is_online("b"));
 }
 
 #[test]

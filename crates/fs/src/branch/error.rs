@@ -8,6 +8,10 @@ use thiserror::Error;
 use super::beneath;
 use super::state::StateError;
 
+/// What a first mount without the disk leaves behind.
+const HIDES: &str = "; when the pool first used this branch, nothing was mounted here: if that was the mistake, files that were written since lie \
+                     hidden below the mount point";
+
 /// Why a branch does not come online. The text is for people and is what `umbrella status` shows.
 #[derive(Debug, Error)]
 pub enum BranchError {
@@ -20,14 +24,25 @@ pub enum BranchError {
         source: Errno,
     },
     /// The directory is there, but the file system that should be mounted on it is not.
-    #[error("{path:?} is not mounted (the directory is there but is not the branch)")]
+    #[error("{path:?} is not mounted (the directory is there but is not the branch): mount it")]
     NotMounted {
         /// Path of the branch.
         path: PathBuf,
     },
+    /// A plain directory that carries no marker any more.
+    #[error(
+        "{path:?} is not the branch: .umbrella/branch.json is gone (mount the file system that holds it; if the folder was deleted: `umbrella branch replace '{name}'`, before the mount with `--pool CONFIG`)"
+    )]
+    NoMarker {
+        /// Path of the branch.
+        path: PathBuf,
+        /// Name of the branch.
+        name: String,
+    },
     /// Something is mounted there, but it is not what was there before.
     #[error(
-        "{path:?} holds another file system than before ({found}; to take it in as a new branch, remove branch {name:?} from the pool and add it again)"
+        "{path:?} holds another file system than before ({found}{hint}; to take it in as a new branch: `umbrella branch replace '{name}'`, before the mount with `--pool CONFIG`)",
+        hint = if *hides { HIDES } else { "" }
     )]
     Another {
         /// Path of the branch.
@@ -36,6 +51,8 @@ pub enum BranchError {
         name: String,
         /// What is there.
         found: String,
+        /// Something is mounted now where the pool used a plain directory.
+        hides: bool,
     },
     /// While the branch was online, something else came to be at its path.
     #[error("{path:?} is not the directory any more that was opened there")]

@@ -164,13 +164,15 @@ impl Plan {
     ) -> Result<(), BranchError> {
         let another = |found: String| {
             let name = self.spec.name.clone();
-            Err(BranchError::Another { path: self.path(), name, found })
+            let hides = kind.is_mount && !known.was_mount;
+            Err(BranchError::Another { path: self.path(), name, found, hides })
         };
         match marker {
             Some(marker) if marker.uuid == known.uuid => Ok(()),
             Some(marker) => another(format!("its marker says {}", uuid_text(&marker.uuid))),
             None if known.has_marker && kind.is_mount => another("it has no marker".to_owned()),
-            None if known.has_marker => Err(BranchError::NotMounted { path: self.path() }),
+            None if known.has_marker && known.was_mount => Err(BranchError::NotMounted { path: self.path() }),
+            None if known.has_marker => Err(BranchError::NoMarker { path: self.path(), name: self.spec.name.clone() }),
             None => match (known.fsid, fsid) {
                 (Some(old), Some(new)) if old != new => another(format!("file system id {new:x}")),
                 (Some(_), None) => another(format!("a {}", kind.fs_type)),

@@ -167,6 +167,8 @@ impl Branch {
         let online = Arc::new(candidate.online);
         self.refuses_writes.store(candidate.read_only && !self.spec.read_only, Ordering::Relaxed);
         self.suspect.store(false, Ordering::Relaxed);
+        // It may be known by an earlier name until now.
+        self.draining.fetch_or(self.state.is_draining(&self.spec.name), Ordering::Relaxed);
         tracing::info!(branch = %self.spec.name, fs_type = %online.fs_type, slot = online.slot, "branch is online");
         self.online.store(Some(online));
         self.invalidate_space();

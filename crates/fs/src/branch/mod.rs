@@ -157,6 +157,7 @@ struct CachedSpace {
 impl Branch {
     /// A branch that is offline; [`Branch::bring_online`] tries it.
     pub fn new(id: BranchId, spec: BranchSpec, state: Arc<StateDir>) -> Arc<Branch> {
+        let draining = AtomicBool::new(state.is_draining(&spec.name));
         Arc::new(Branch {
             id,
             spec,
@@ -172,7 +173,7 @@ impl Branch {
             always_guarded: AtomicBool::new(false),
             suspect: AtomicBool::new(false),
             passthrough: AtomicBool::new(false),
-            draining: AtomicBool::new(false),
+            draining,
             moved_in: AtomicU64::new(0),
             moved_out: AtomicU64::new(0),
             space: Mutex::default(),
@@ -382,8 +383,14 @@ impl Branch {
         self.passthrough.store(works, Ordering::Relaxed);
     }
 
-    /// Nothing new is placed on a draining branch.
-    pub fn set_draining(&self, draining: bool) {
+    /// Nothing new is placed on a draining branch, after the next mount neither.
+    pub fn set_draining(&self, draining: bool) -> Result<(), StateError> {
+        self.draining.store(draining, Ordering::Relaxed);
+        self.state.note_draining(&self.spec.name, draining)
+    }
+
+    /// The same until the next mount, for who only has to look.
+    pub fn set_draining_for_now(&self, draining: bool) {
         self.draining.store(draining, Ordering::Relaxed);
     }
 

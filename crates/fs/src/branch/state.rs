@@ -73,6 +73,9 @@ struct PoolFile {
     /// Slots of branches that are gone. Their numbers may live on in files that moved, so they are not used again.
     #[serde(default)]
     retired_slots: BTreeSet<u16>,
+    /// Branches that are being emptied.
+    #[serde(default)]
+    draining: BTreeSet<String>,
 }
 
 /// The memory of one pool. Thread-safe.
@@ -112,6 +115,7 @@ impl StateDir {
                 pool: new_uuid().map_err(|source| StateError::Io { path: URANDOM.into(), source })?,
                 branches: BTreeMap::new(),
                 retired_slots: BTreeSet::new(),
+                draining: BTreeSet::new(),
             },
             Err(source) => return Err(StateError::Io { path: file, source }),
         };
@@ -192,8 +196,26 @@ impl StateDir {
     pub fn forget(&self, name: &str) -> Result<(), StateError> {
         let mut pool = self.pool.lock();
         let mut next = pool.clone();
-        if let Some(old) = next.branches.remove(name) {
-            next.retired_slots.insert(old.slot);
+        let old = next.branches.remove(name);
+        next.retired_slots.extend(old.as_ref().map(|old| old.slot));
+        if next.draining.remove(name) || old.is_some() {
+            self.save(&next)?;
+            *pool = next;
+        }
+        Ok(())
+    }
+
+    /// Whether a branch is being emptied, since an earlier mount perhaps.
+    pub fn is_draining(&self, name: &str) -> bool {
+        self.pool.lock().draining.contains(name)
+    }
+
+    /// Notes that a branch is being emptied, or is not any more. Returns when it is on disk.
+    pub fn note_draining(&self, name: &str, draining: bool) -> Result<(), StateError> {
+        let mut pool = self.pool.lock();
+        let mut next = pool.clone();
+        let changed = if draining { next.draining.insert(name.to_owned()) } else { next.draining.remove(name) };
+        if changed {
             self.save(&next)?;
             *pool = next;
         }
@@ -215,6 +237,9 @@ impl StateDir {
         let mut next = pool.clone();
         next.branches.remove(&old_name);
         next.branches.insert(name.to_owned(), what);
+        if next.draining.remove(&old_name) {
+            next.draining.insert(name.to_owned());
+        }
         self.save(&next)?;
         *pool = next;
         Ok(())

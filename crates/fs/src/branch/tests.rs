@@ -544,7 +544,7 @@ fn a_draining_branch_is_writable_for_placement_no_more() {
     let branch = place.branch("disk", &place.state());
     branch.bring_online().unwrap();
     assert!(branch.view().writable);
-    branch.set_draining(true);
+    branch.set_draining(true).unwrap();
     branch.note_moved_out();
     assert!(!branch.view().writable && branch.is_writable());
     let status = branch.status();

@@ -42,8 +42,22 @@ pub enum Request {
         /// Also when it still holds files.
         force: bool,
     },
-    /// Move every file elsewhere and place nothing new there. Answered with [`Answer::Enforce`].
+    /// Take in what is now in a branch's place as a new branch of its name. Answered with [`Answer::Ok`].
+    BranchReplace {
+        /// Name.
+        name: String,
+        /// Another place, absolute; `None`: where it was.
+        path: Option<PathBuf>,
+        /// Also when the old one is online and holds files.
+        force: bool,
+    },
+    /// Move every file elsewhere and place nothing new there, after the next mount neither. Answered with [`Answer::Enforce`].
     BranchDrain {
+        /// Name.
+        name: String,
+    },
+    /// Place new files on a branch again that was being drained. Answered with [`Answer::Ok`].
+    BranchDrainStop {
         /// Name.
         name: String,
     },
@@ -390,6 +404,9 @@ pub struct Explanation {
     pub outcome: String,
     /// Other branches that hold a file of the same name (out-of-band); the newest is used.
     pub duplicates: Vec<String>,
+    /// Of a path that does not exist: branches that are offline, and may hold it.
+    #[serde(default)]
+    pub may_be_on: Vec<String>,
 }
 
 /// One rule as seen by `explain`.

@@ -49,7 +49,15 @@ impl Service for PoolService {
                 pool.remove_branch(&name, force)?;
                 Answer::Ok
             }
+            Request::BranchReplace { name, path, force } => {
+                pool.replace_branch(&name, path, force)?;
+                Answer::Ok
+            }
             Request::BranchDrain { name } => Answer::Enforce(pool.drain(&name, &mut tell)?),
+            Request::BranchDrainStop { name } => {
+                pool.stop_drain(&name)?;
+                Answer::Ok
+            }
             Request::WriteBackShow { branch } => Answer::WriteBack { branches: pool.write_back(branch.as_deref())? },
             Request::WriteBackSet { branch, write_back } => {
                 pool.set_write_back(&branch, write_back)?;

@@ -1,4 +1,4 @@
-//! Branches that come and go while the pool is mounted, and rules that change.
+//! Branches that come and go while the pool is mounted.
 
 use std::os::fd::AsFd;
 use std::path::{Component, Path};
@@ -6,11 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use umbrella_policy::placement::Rules;
-use umbrella_policy::placement::spec::{FileKind, RulesSpec};
+use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::BranchId;
 
-use super::{ActiveRules, Pool};
+use super::Pool;
 use crate::at::DirAt;
 use crate::branch::{Branch, Online};
 use crate::error::{Error, OpError, OpResult};
@@ -30,6 +29,12 @@ impl Pool {
         self.report_recovery(&recovery);
         for (branch, _) in &online {
             self.take_in(branch);
+            if branch.draining() {
+                let name = &branch.spec.name;
+                tracing::warn!(
+                    "branch {name:?} is being drained: nothing new goes there (`umbrella branch drain {name}` goes on, with --stop ends it)"
+                );
+            }
         }
         *self.told.lock() = self.branches.load().iter().map(|branch| epoch(branch)).collect();
     }
@@ -204,13 +209,14 @@ impl Pool {
             .map_err(|error| Error::BranchUnusable { name: branch.spec.name.clone(), reason: error.to_string() })?;
         branches.push(Arc::clone(&branch));
         self.branches.store(Arc::new(branches));
+        self.rebind_rules();
         // If it cannot be told now, the monitor does it.
         let known = self.branch_changed(&branch, branch.online().as_ref());
         told.push(if known { epoch(&branch) } else { None });
         Ok(())
     }
 
-    fn no_overlap(&self, new: &BranchSpec) -> Result<(), Error> {
+    pub(super) fn no_overlap(&self, new: &BranchSpec) -> Result<(), Error> {
         let overlap = |a: &Path, b: &Path| a.starts_with(b) || b.starts_with(a);
         let failed = |other| Err(Error::BranchOverlaps { path: new.path.clone(), other });
         let mount = &self.spec.mount;
@@ -235,8 +241,8 @@ impl Pool {
         let branch = self.branch_named(name)?;
         if !force {
             let was_draining = branch.draining();
-            branch.set_draining(true);
-            self.may_go(&branch).inspect_err(|_| branch.set_draining(was_draining))?;
+            branch.set_draining_for_now(true);
+            self.may_go(&branch).inspect_err(|_| branch.set_draining_for_now(was_draining))?;
         }
         let mut told = self.told.lock();
         let branch = self.branch_named(name)?;
@@ -290,15 +296,6 @@ impl Pool {
             }
         }
         Ok(None)
-    }
-
-    /// Uses other rules from now on. Their counters begin at zero.
-    pub fn reload_rules(&self, spec: &RulesSpec) -> Result<(), Error> {
-        let branches = self.branches.load();
-        let resolve = |name: &str| branches.iter().find(|branch| branch.spec.name == name).map(|branch| branch.id);
-        let rules = Rules::compile(spec, &resolve)?;
-        self.rules.store(Arc::new(ActiveRules::new(rules)));
-        Ok(())
     }
 }
 

@@ -95,24 +95,39 @@ impl Pool {
         branches.iter().filter_map(in_use).sum()
     }
 
-    /// Empties a branch: nothing new goes there, and every file moves to where else it may be. `Branch::set_draining` stays on.
+    /// Empties a branch: nothing new goes there, and every file moves to where else it may be. `Branch::set_draining` stays on,
+    /// over unmounts too, until [`Pool::stop_drain`].
     pub fn drain(&self, name: &str, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<EnforceSummary, Error> {
         let branch = self.branch_named(name)?;
-        branch.set_draining(true);
+        let unkept = |error| Error::DrainUnkept { name: name.to_owned(), source: error };
+        branch.set_draining(true).map_err(unkept)?;
         let bandwidth = self.spec.enforce.bandwidth;
-        let summary = self.enforce(Walk { dry_run: false, bandwidth, only: Some(branch.id) }, tell)?;
-        self.keep_dirs(&branch)?;
-        let left = self.file_on(&branch).map_err(|source| Error::BranchUnreadable { name: name.to_owned(), source })?;
-        match left {
-            None => Ok(summary),
+        let walk = Walk { dry_run: false, bandwidth, only: Some(branch.id) };
+        let summary = self.enforce(walk, &mut |progress| tell(progress) && branch.draining())?;
+        if !branch.draining() {
+            return Err(Error::DrainStopped { name: name.to_owned() });
+        }
+        let kept = self.keep_dirs(&branch);
+        let unread = |source| Error::BranchUnreadable { name: name.to_owned(), source };
+        let (example, twice, clash) = self.leftover_on(&branch).map_err(unread)?.into_example();
+        match example {
+            None => kept.map(|()| summary),
             Some(example) => Err(Error::NotDrained {
                 name: name.to_owned(),
                 example,
                 busy: summary.files_busy,
                 no_room: summary.files_no_room,
                 failed: summary.files_failed,
+                twice,
+                clash,
             }),
         }
+    }
+
+    /// Places new files on a branch again, and ends the walk that empties it.
+    pub fn stop_drain(&self, name: &str) -> Result<(), Error> {
+        let unkept = |error| Error::DrainUnkept { name: name.to_owned(), source: error };
+        self.branch_named(name)?.set_draining(false).map_err(unkept)
     }
 
     /// Directories that only a branch that takes nothing new has get a copy elsewhere, so that none vanishes with it: where a new

@@ -7,10 +7,11 @@
 //! - `place`: which branch; `mover`: whose turn it is; `transfer`, `unnamed`: getting it there; `overflow`: when a branch is full; `enforce`: the whole tree
 //! - `staging`: new files that wait in memory
 //! - `govern`: write-back in the order of a policy
-//! - `admin`, `monitor`: branches that come and go; `report`: what `status` and `explain` say
+//! - `admin`, `monitor`: branches that come and go; `replace`: a disk in another's place; `bind`: rules and branches by name; `report`: what `status` and `explain` say
 
 mod admin;
 mod attr;
+mod bind;
 mod create;
 mod data;
 mod dirs;
@@ -18,6 +19,7 @@ mod enforce;
 mod equal;
 mod exchange;
 mod govern;
+mod leftover;
 mod lookup;
 mod monitor;
 mod mover;
@@ -27,6 +29,7 @@ mod place;
 mod reload;
 mod remove;
 mod rename;
+mod replace;
 mod report;
 mod schedule;
 mod staging;
@@ -43,10 +46,10 @@ use std::time::Instant;
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
-use umbrella_policy::placement::Rules;
 use umbrella_units::{BranchId, Ino};
 
 pub use attr::{Change, NewTime};
+pub(crate) use bind::ActiveRules;
 pub use data::TreeSpace;
 pub use enforce::Walk;
 pub use lookup::Attr;
@@ -75,19 +78,6 @@ pub trait Kernel: Send + Sync {
     fn drop_names(&self);
     /// Lets the kernel reach this file past the daemon for as long as the token lives.
     fn register(&self, file: std::os::fd::BorrowedFd<'_>) -> std::io::Result<PassthroughToken>;
-}
-
-/// Rules in force, with their counters.
-pub(crate) struct ActiveRules {
-    pub(crate) rules: Rules,
-    pub(crate) hits: Vec<AtomicU64>,
-}
-
-impl ActiveRules {
-    pub(crate) fn new(rules: Rules) -> ActiveRules {
-        let hits = rules.entries().iter().map(|_| AtomicU64::new(0)).collect();
-        ActiveRules { rules, hits }
-    }
 }
 
 /// See the module.
@@ -147,8 +137,7 @@ impl Pool {
             }
             branches.push(branch);
         }
-        let resolve = |name: &str| branches.iter().find(|branch| branch.spec.name == name).map(|branch| branch.id);
-        let rules = Rules::compile(&spec.rules, &resolve)?;
+        let rules = ActiveRules::bind(spec.rules.clone(), &branches)?;
         let staging = staging::open(spec.staging.as_ref(), state_dir, &state, BranchId(branches.len() as u16))?;
         branches.extend(staging.as_ref().map(|staging| Arc::clone(&staging.branch)));
         let root_state = DirState { place: None, copies: smallvec::SmallVec::new(), topology: 0, removed: false };
@@ -160,7 +149,7 @@ impl Pool {
             branches: ArcSwap::from_pointee(branches),
             told: Mutex::default(),
             topology: AtomicU64::new(1),
-            rules: ArcSwap::from_pointee(ActiveRules::new(rules)),
+            rules: ArcSwap::from_pointee(rules),
             nodes: NodeTable::new(Arc::clone(&root)),
             root,
             inodes,
@@ -206,10 +195,6 @@ impl Pool {
     /// A branch by id.
     pub(crate) fn branch(&self, id: BranchId) -> OpResult<Arc<Branch>> {
         self.branches.load().get(id.index()).cloned().ok_or(OpError::Offline)
-    }
-
-    pub(crate) fn branch_name(&self, id: BranchId) -> String {
-        self.branch(id).map_or_else(|_| id.to_string(), |branch| branch.spec.name.clone())
     }
 
     pub(crate) fn node(&self, id: NodeId) -> OpResult<Arc<Node>> {

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_policy::placement::{Choice, FileFacts, Stage};
-use umbrella_units::{ByteSize, Timestamp, format_duration};
+use umbrella_units::{BranchId, ByteSize, Timestamp, format_duration};
 
 use super::Pool;
 use super::place::settled_facts;
@@ -55,12 +55,15 @@ impl Pool {
         entries
             .map(|(index, (entry, hits))| {
                 let inactive = active.rules.inactive(umbrella_policy::placement::EntryId(index as u32), &views);
-                let first = entry.to.first().map(|id| self.branch_name(*id)).unwrap_or_default();
+                let why = |first: &BranchId| match self.removed_name(*first) {
+                    Some(name) => format!("its first branch, {name:?}, was removed from the pool"),
+                    None => format!("its first branch, {:?}, is offline", self.branch_name(*first)),
+                };
                 RuleStatus {
                     name: entry.name.clone(),
                     to: entry.to.iter().map(|id| self.branch_name(*id)).collect(),
                     hits: hits.load(Ordering::Relaxed),
-                    inactive: inactive.then(|| format!("its first branch, {first:?}, is offline")),
+                    inactive: entry.to.first().filter(|_| inactive).map(why),
                 }
             })
             .collect()
@@ -69,7 +72,12 @@ impl Pool {
     /// Why a file is where it is. The path begins with `/`.
     pub fn explain(&self, path: &[u8]) -> Result<Explanation, Error> {
         let shown = String::from_utf8_lossy(path).into_owned();
-        let failed = |source| Error::Path { path: shown.clone(), source };
+        let failed = |source: OpError| match self.offline_names() {
+            offline if (source.is_missing() || source == OpError::Offline) && !offline.is_empty() => {
+                Error::PathOffline { path: shown.clone(), offline: offline.join(", ") }
+            }
+            _ => Error::Path { path: shown.clone(), source },
+        };
         let _names = self.rename_lock.read();
         let parts: Vec<&[u8]> = path.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).collect();
         let mut at = Arc::clone(&self.root);
@@ -137,8 +145,9 @@ impl Pool {
             rule: entry.map(|entry| entry.name.clone()).unwrap_or_default(),
             steps: steps_shown(explained.steps),
             facts: facts_shown(meta),
-            outcome,
+            outcome: self.with_removed(outcome),
             duplicates: all.into_iter().filter(|branch| *branch != here).collect(),
+            may_be_on: Vec::new(),
         })
     }
 
@@ -195,9 +204,27 @@ impl Pool {
             rule: entry.map(|entry| entry.name.clone()).unwrap_or_default(),
             steps: steps_shown(explained.steps),
             facts: Vec::new(),
-            outcome: format!("it does not exist; a new file of this name begins on {place} ({})", explained.why),
+            outcome: self.with_removed(format!(
+                "it does not exist; a new file of this name begins on {place} ({})",
+                explained.why
+            )),
             duplicates: Vec::new(),
+            may_be_on: self.offline_names(),
         }
+    }
+
+    fn offline_names(&self) -> Vec<String> {
+        let branches = self.branches.load();
+        let offline = branches.iter().filter(|branch| !branch.spec.name.is_empty() && !branch.is_online());
+        offline.map(|branch| branch.spec.name.clone()).collect()
+    }
+
+    /// What is said of a removed branch as of one that is offline needs a word more.
+    fn with_removed(&self, mut outcome: String) -> String {
+        for name in self.removed_in_rules() {
+            outcome.push_str(&format!("; rules still name {name:?}, which was removed from the pool"));
+        }
+        outcome
     }
 
     /// Branches that hold a file of this name.
@@ -225,6 +252,7 @@ impl Pool {
             steps: Vec::new(),
             facts: facts_shown(&attr.meta),
             duplicates: Vec::new(),
+            may_be_on: Vec::new(),
         })
     }
 }

@@ -1,0 +1,73 @@
+//! Another disk in a branch's place: the one that was there broke, was formatted anew, or lost its marker.
+//!
+//! Order: 1. nobody would lose sight of files unasked; 2. the old branch goes, its memory with it; 3. the new one comes online and
+//! rules mean it. If it cannot, the old branch and its memory are put back.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use umbrella_units::BranchId;
+
+use super::Pool;
+use super::admin::epoch;
+use crate::branch::Branch;
+use crate::error::Error;
+use crate::spec::BranchSpec;
+
+impl Pool {
+    /// Takes in what is now at the path of a branch, or at another path, as a new branch of the same name. Files on the old one vanish
+    /// from the tree; while it is online and holds some, only by `force`.
+    pub fn replace_branch(&self, name: &str, path: Option<PathBuf>, force: bool) -> Result<(), Error> {
+        let old = self.branch_named(name)?;
+        let memory = self.state.branch(name);
+        let path = path.unwrap_or_else(|| old.spec.path.clone());
+        // In the place of a disk goes a disk, not the directory below its mount point.
+        let was_mount = memory.as_ref().is_some_and(|known| known.was_mount && known.path == path);
+        let require_mount = old.spec.require_mount.or(was_mount.then_some(true));
+        let spec = BranchSpec { path, require_mount, ..old.spec.clone() };
+        self.no_overlap(&spec)?;
+        if !force && old.is_online() {
+            let found =
+                self.file_on(&old).map_err(|source| Error::BranchUnreadable { name: name.to_owned(), source })?;
+            if let Some(example) = found {
+                return Err(Error::ReplacesFiles { name: name.to_owned(), example });
+            }
+        }
+        let mut told = self.told.lock();
+        let before = self.branches.load_full();
+        let mut branches = Vec::clone(&before);
+        let gone = BranchSpec { name: String::new(), optional: true, ..old.spec.clone() };
+        if let Some(place) = branches.get_mut(old.id.index()) {
+            *place = Branch::new(old.id, gone, Arc::clone(&self.state));
+        }
+        // From here on no probe brings the old one back.
+        self.branches.store(Arc::new(branches.clone()));
+        old.take_offline("replaced".to_owned());
+        let new = Branch::new(BranchId(branches.len() as u16), spec, Arc::clone(&self.state));
+        if let Err(reason) = self.take_place(&new, name) {
+            let remembered = memory.map_or(Ok(()), |known| self.state.remember(name, &known));
+            if let Err(error) = remembered.and_then(|()| self.state.note_draining(name, old.draining())) {
+                tracing::error!(branch = name, %error, "the pool's memory of the branch could not be put back");
+            }
+            self.branches.store(before);
+            // Else a probe will; the monitor tells the tree.
+            let _ = old.bring_online();
+            return Err(Error::BranchUnusable { name: name.to_owned(), reason });
+        }
+        if let Some(told) = told.get_mut(old.id.index()) {
+            *told = None;
+        }
+        self.branch_changed(&old, None);
+        branches.push(Arc::clone(&new));
+        self.branches.store(Arc::new(branches));
+        self.rebind_rules();
+        let known = self.branch_changed(&new, new.online().as_ref());
+        told.push(if known { epoch(&new) } else { None });
+        Ok(())
+    }
+
+    fn take_place(&self, new: &Arc<Branch>, name: &str) -> Result<(), String> {
+        self.state.forget(name).map_err(|error| error.to_string())?;
+        new.bring_online().map(|_| ()).map_err(|error| error.to_string())
+    }
+}
