@@ -127,7 +127,8 @@ fn a_branch_whose_mount_is_missing_is_offline_and_its_mount_point_stays_empty() 
     let branch = bench.branch("disk");
     assert!(matches!(branch.bring_online(), Err(BranchError::NotMounted { .. })));
     let path = bench.path("disk");
-    let expected = format!("\"{}\" is not mounted (the directory is there but is not the branch): mount it", path.display());
+    let expected =
+        format!("\"{}\" is not mounted (the directory is there but is not the branch): mount it", path.display());
     assert_eq!(reason(&branch), expected);
     assert_eq!(entries(&path), 0);
 }
