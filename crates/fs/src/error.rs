@@ -56,13 +56,13 @@ pub struct Twice {
 
 fn twice_shown(twice: Option<&Twice>, clash: Option<&Twice>) -> String {
     let files = twice.map(|it| {
-        let (names, here, there) = (it.names, &it.here, &it.there);
-        format!(", {names} are on another branch too (delete or rename one of the two: {here:?}, {there:?})")
+        let (names, here, there) = (it.names, it.here.display(), it.there.display());
+        format!(", {names} are on another branch too (delete or rename one of the two: \"{here}\", \"{there}\")")
     });
     let kinds = clash.map(|it| {
-        let (names, here, there) = (it.names, &it.here, &it.there);
+        let (names, here, there) = (it.names, it.here.display(), it.there.display());
         format!(
-            ", {names} are a directory on one branch and a file on another (rename one of the two: {here:?}, {there:?})"
+            ", {names} are a directory on one branch and a file on another (rename one of the two: \"{here}\", \"{there}\")"
         )
     });
     files.into_iter().chain(kinds).collect()
@@ -110,7 +110,7 @@ pub enum Error {
     /// A branch was to be emptied and is not empty.
     #[error(
         "branch {name:?} is not empty yet (for example {example}): {busy} files were busy, {no_room} found no room elsewhere, {failed} failed{}; run the command again when that is mended",
-        twice_shown(.twice.as_ref(), .clash.as_ref())
+        twice_shown(.twice.as_deref(), .clash.as_deref())
     )]
     NotDrained {
         /// Name of the branch.
@@ -124,9 +124,9 @@ pub enum Error {
         /// Files that could not be moved.
         failed: u64,
         /// Files whose name another branch has too, as a file.
-        twice: Option<Twice>,
+        twice: Option<Box<Twice>>,
         /// Names that are a directory on one branch and something else on the other.
-        clash: Option<Twice>,
+        clash: Option<Box<Twice>>,
     },
     /// Somebody stopped it.
     #[error(

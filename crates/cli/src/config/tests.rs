@@ -44,6 +44,20 @@ fn read_text(text: &str) -> Result<Config, ConfigErrors> {
     parse(Path::new("pool.toml"), text.as_bytes().to_vec())
 }
 
+#[test]
+fn what_branch_add_prints_can_follow_the_configurations_of_the_pages() {
+    for page in ["README.md", "docs/configuration.md", "docs/from-mergerfs.md"] {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page);
+        let text = std::fs::read_to_string(file).unwrap();
+        let pools: Vec<&str> = text.split("```toml\n").skip(1).filter_map(|block| block.split("```").next()).collect();
+        let pool = pools.into_iter().find(|block| block.starts_with("mount = ")).expect(page);
+        let longer = format!("{pool}\n[[branch]]\nname = \"usb\"\npath = \"/mnt/usb\"\n");
+        if let Err(errors) = read_text(&longer) {
+            panic!("{page}: {errors}");
+        }
+    }
+}
+
 fn with_default(text: &str) -> String {
     format!("default = \"disk\"\n{TWO}{text}")
 }
@@ -361,7 +375,7 @@ fn a_missing_file_and_a_directory_are_told_apart() {
     let missing = read(&dir.path().join("no.toml")).unwrap_err();
     assert_eq!(missing.problems(), [&Problem::Missing { page: "docs/configuration.md" }]);
     assert!(missing.to_string().contains("no.toml: does not exist"), "{missing}");
-    assert!(read(dir.path()).unwrap_err().to_string().contains("cannot be read: Is a directory"));
+    assert!(read(dir.path()).unwrap_err().to_string().contains("is a directory; name the configuration file"));
 }
 
 #[test]

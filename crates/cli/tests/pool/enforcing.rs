@@ -144,6 +144,24 @@ fn a_walk_that_is_interrupted_drops_what_it_was_copying() {
 }
 
 #[test]
+fn a_drain_that_is_stopped_ends_and_leaves_the_rest_where_it_is() {
+    let (disks, builder) = disks(["a", "b"]);
+    for i in 0..10 {
+        fs::write(disks[1].join(format!("{i}")), bytes(i, 2 * MIB)).unwrap();
+    }
+    let pool = builder.keys("[enforce]\nbandwidth = \"2MiB\"").mount();
+    let mut drain = pool.command().args(["branch", "drain", "b"]).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    crate::support::eventually("a file has moved", || pool.moves() > 0);
+    pool.say(["branch", "drain", "b", "--stop"]);
+    let ended = poll(Duration::from_secs(20), || drain.try_wait().unwrap());
+    assert!(ended.is_some_and(|status| !status.success()), "the drain has not done what it was asked to: {ended:?}");
+    let said = std::io::read_to_string(drain.stderr.take().unwrap()).unwrap();
+    assert!(said.contains("is drained no more"), "{said}");
+    assert!(!pool.branch_status("b").draining);
+    assert!(!disks[1].files().is_empty(), "what had not moved stays");
+}
+
+#[test]
 fn readers_read_on_and_names_change_during_the_copy() {
     let (_disks, builder) = disks(["warm", "cold"]);
     let mut pool = builder.keys("[enforce]\nbandwidth = \"4MiB\"").mount();

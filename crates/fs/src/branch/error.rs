@@ -88,7 +88,7 @@ pub enum BranchError {
     },
     /// The marker is damaged.
     #[error(
-        "{path:?}/.umbrella/branch.json cannot be read: {detail} (restore it, or remove it to take the branch in as a new one)"
+        "{path:?}/.umbrella/branch.json cannot be read: {detail} (restore it; or remove it, and take the branch in as a new one with `umbrella branch replace`)"
     )]
     Marker {
         /// Path of the branch.

@@ -118,8 +118,8 @@ impl Pool {
                 busy: summary.files_busy,
                 no_room: summary.files_no_room,
                 failed: summary.files_failed,
-                twice,
-                clash,
+                twice: twice.map(Box::new),
+                clash: clash.map(Box::new),
             }),
         }
     }

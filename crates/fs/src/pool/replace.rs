@@ -68,6 +68,6 @@ impl Pool {
 
     fn take_place(&self, new: &Arc<Branch>, name: &str) -> Result<(), String> {
         self.state.forget(name).map_err(|error| error.to_string())?;
-        new.bring_online().map(|_| ()).map_err(|error| error.to_string())
+        new.bring_online().map_err(|error| error.to_string())
     }
 }

@@ -1,5 +1,6 @@
 //! What `umbrella status` and `umbrella explain` say.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -222,7 +223,7 @@ impl Pool {
     /// What is said of a removed branch as of one that is offline needs a word more.
     fn with_removed(&self, mut outcome: String) -> String {
         for name in self.removed_in_rules() {
-            outcome.push_str(&format!("; rules still name {name:?}, which was removed from the pool"));
+            let _ = write!(outcome, "; rules still name {name:?}, which was removed from the pool");
         }
         outcome
     }

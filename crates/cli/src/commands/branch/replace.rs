@@ -42,22 +42,17 @@ pub(super) struct ReplaceArgs {
 
 impl ReplaceArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let next = match self.pool.pool.as_deref().filter(|path| path.is_file()) {
-            Some(path) => {
-                let spec = config::read(path)?.spec;
-                let pool = pool::configured(&spec.mount)?;
-                if !self.on_live(&pool)? { self.before_mount(path, &spec, &pool)? } else { self.to_keep() }
+        let file = self.pool.pool.as_deref().filter(|path| path.is_file());
+        let next = if let Some(file) = file {
+            let spec = config::read(file)?.spec;
+            let pool = pool::configured(&spec.mount)?;
+            if self.on_live(&pool)? { self.to_keep() } else { self.before_mount(file, &spec, &pool)? }
+        } else {
+            let pool = pool::find(self.pool.pool.as_deref())?;
+            if !self.on_live(&pool)? {
+                bail!("the pool at {} is not mounted; name its configuration with --pool", visible_path(&pool.mount));
             }
-            None => {
-                let pool = pool::find(self.pool.pool.as_deref())?;
-                if !self.on_live(&pool)? {
-                    bail!(
-                        "the pool at {} is not mounted; name its configuration with --pool",
-                        visible_path(&pool.mount)
-                    );
-                }
-                self.to_keep()
-            }
+            self.to_keep()
         };
         if self.json {
             output::json(&json!({ "branch": self.name, "replaced": true }))?;
