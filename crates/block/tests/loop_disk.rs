@@ -173,11 +173,11 @@ fn the_kernel_is_told_of_sectors_scheduler_and_rotation() {
 /// be joined.
 #[test]
 fn what_a_short_queue_does_not_take_is_joined_meanwhile() {
+    const PAGES: u64 = 128;
     let options =
         AttachOptions { scheduler: Some("mq-deadline".to_owned()), queue_depth: Some(4), ..AttachOptions::default() };
     let slow = Arc::new(Slow::new(SIZE));
     let disk = Disk::new(Arc::<Slow>::clone(&slow), &options);
-    const PAGES: u64 = 128;
     let direct = fs::File::options().write(true).custom_flags(OFlags::DIRECT.bits().cast_signed()).open(disk.path());
     let device = direct.expect("root may");
     std::thread::scope(|scope| {

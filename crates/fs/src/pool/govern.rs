@@ -183,7 +183,7 @@ impl Pool {
                 wait_for_room(&governor, range.pages);
             }
         };
-        let copied = copy(&Limits { pace: Some(&pace), ..limits });
+        let copied = copy(&Limits { written: Some(&pace), ..limits });
         match (made.get(), &copied) {
             (Some(id), Err(_)) => governor.deleted(*id),
             // Nobody else can have written it: it is in no directory of the tree yet.

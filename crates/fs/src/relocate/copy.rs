@@ -322,13 +322,13 @@ impl<'a> Pump<'a> {
                 return Err(RelocateError::Cancelled);
             }
             let slice = self.limits.throttle.map_or(KERNEL_SLICE, super::Throttle::slice).min(end - at);
-            let slice = if self.limits.pace.is_some() { slice.min(PACED_SLICE.0) } else { slice };
+            let slice = if self.limits.written.is_some() { slice.min(PACED_SLICE.0) } else { slice };
             let copied = match self.kernel_slice(at, slice) {
                 Some(copied) => copied?,
                 None => self.buffered_slice(at, slice)?,
             };
-            if let Some(pace) = self.limits.pace {
-                pace(self.output, at, ByteSize(copied));
+            if let Some(written) = self.limits.written {
+                written(self.output, at, ByteSize(copied));
             }
             at += copied;
             self.done += copied;

@@ -110,7 +110,7 @@ pub enum Durability {
 }
 
 /// Told the copy, and which bytes of it were just written: their offset and how many.
-pub type Pace<'a> = dyn Fn(BorrowedFd<'_>, u64, ByteSize) + Sync + 'a;
+pub type Written<'a> = dyn Fn(BorrowedFd<'_>, u64, ByteSize) + Sync + 'a;
 
 /// What a copy that is paced writes between two looks at its pace, at most.
 pub const PACED_SLICE: ByteSize = ByteSize(1 << 20);
@@ -127,7 +127,7 @@ pub struct Limits<'a> {
     /// Told the bytes of data copied so far, slice by slice.
     pub progress: Option<&'a (dyn Fn(u64) + Sync)>,
     /// Told of each slice after it was written, and may take its time; slices are at most [`PACED_SLICE`] then.
-    pub pace: Option<&'a Pace<'a>>,
+    pub written: Option<&'a Written<'a>>,
     /// Accept times rounded to what the target keeps, instead of [`Loss::Times`].
     pub coarse_times: bool,
     /// Step 2 syncs only where it is [`Durability::Now`].
@@ -138,7 +138,7 @@ impl<'a> Limits<'a> {
     /// Full speed, nobody told, exact times, durable.
     pub fn new(cancel: &'a AtomicBool) -> Self {
         let durability = Durability::Now;
-        Limits { cancel, throttle: None, stop: None, progress: None, pace: None, coarse_times: false, durability }
+        Limits { cancel, throttle: None, stop: None, progress: None, written: None, coarse_times: false, durability }
     }
 
     fn cancelled(&self) -> bool {
