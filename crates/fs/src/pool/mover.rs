@@ -42,6 +42,8 @@ struct Waiting {
 /// mapping is told to nobody.
 const FIRST_RETRY: Duration = Duration::from_millis(5);
 const RETRIES: u32 = 12;
+/// A file with more names than this is not judged when it gets another.
+const MOST_NAMES: u32 = 64;
 
 /// Whether a file gets another turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,9 +114,10 @@ impl Pool {
         }
     }
 
-    /// As `judge_soon`, for one that was just made or linked, with what is known of it: no close may ever come.
+    /// As `judge_soon`, for one that was just made or linked, with what is known of it: no close may ever come. One that has a great many names,
+    /// which are all looked at, is left to the enforcer, or each new one would cost more than the one before.
     pub(crate) fn judge_made(&self, node: &Arc<Node>, meta: &Meta) {
-        if is_due(node) {
+        if meta.nlink <= MOST_NAMES && is_due(node) {
             self.judge_meta(node, meta);
         }
     }
