@@ -13,8 +13,8 @@ use umbrella_block::memory::Memory;
 use umbrella_block::{BlockDevice, BlockError, Durability, Geometry, Zeroes};
 use umbrella_units::{Lba, SectorRange};
 
+use super::devices::Remembering;
 use super::governor;
-use super::order::Remembering;
 use super::support::pool::Pool;
 use super::support::{MIB, bytes, eventually};
 

@@ -3,6 +3,7 @@
 
 mod broken;
 mod copies;
+mod devices;
 mod order;
 #[path = "../support/mod.rs"]
 mod support;
@@ -14,16 +15,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use devices::{Remembering, Slow};
 use support::disk::Disk;
 use support::pool::{Pool, text};
 use support::{KIB, MIB, bytes, eventually};
 use umbrella_fs::spec::GovernorStatus;
 
-/// A pool of one ext4 branch "disk" with these keys.
-fn pool(keys: &str) -> (Pool, Disk) {
+/// A pool of one ext4 branch "disk" with these keys; of a pair of names the second goes out of scope first.
+fn pool(keys: &str) -> (Disk, Pool) {
     let disk = Disk::ext4(512 * MIB);
     let pool = Pool::builder().branch_with("disk", disk.path(), keys).mount();
-    (pool, disk)
+    (disk, pool)
 }
 
 fn governor(pool: &Pool) -> GovernorStatus {
@@ -77,7 +79,7 @@ fn expect_written(folder: &Path, written: &[(u64, u64, u64)]) {
 
 #[test]
 fn what_is_dirty_is_known_until_it_is_synced_cut_deleted_or_replaced() {
-    let (pool, _disk) = pool("write_back = \"zone_segment\"\nwrite_back_limit = \"64MiB\"");
+    let (_disk, pool) = pool("write_back = \"zone_segment\"\nwrite_back_limit = \"64MiB\"");
     let path = pool.join("file");
     let file = File::create(&path).unwrap();
     file.write_all_at(&bytes(1, 4 * MIB), 0).unwrap();
@@ -105,7 +107,7 @@ fn what_is_dirty_is_known_until_it_is_synced_cut_deleted_or_replaced() {
 
 #[test]
 fn what_the_kernel_wrote_back_by_itself_is_noticed() {
-    let (pool, disk) = pool("write_back = \"zone\"\nwrite_back_limit = \"64MiB\"");
+    let (disk, pool) = pool("write_back = \"zone\"\nwrite_back_limit = \"64MiB\"");
     fs::write(pool.join("file"), bytes(1, 8 * MIB)).unwrap();
     expect_dirty(&pool, 8 * MIB);
     rustix::fs::syncfs(File::open(disk.path()).unwrap()).unwrap();
@@ -131,7 +133,9 @@ fn a_file_that_moves_to_another_branch_leaves_no_dirty_pages_behind() {
 
 #[test]
 fn writers_never_have_much_more_dirty_than_the_limit() {
-    let (pool, _disk) = pool("write_back = \"cscan\"\nwrite_back_limit = \"4MiB\"");
+    let disk = Remembering::over(Slow::new);
+    let keys = "write_back = \"cscan\"\nwrite_back_limit = \"4MiB\"";
+    let pool = Pool::builder().branch_with("disk", &disk.at, keys).mount();
     let (stop, most) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
         let watcher = scope.spawn(|| {
@@ -143,7 +147,7 @@ fn writers_never_have_much_more_dirty_than_the_limit() {
         let writers: Vec<_> = (0..4_u64)
             .map(|number| {
                 let path = pool.join(number.to_string());
-                scope.spawn(move || fs::write(path, bytes(number, 48 * MIB)).unwrap())
+                scope.spawn(move || fs::write(path, bytes(number, 12 * MIB)).unwrap())
             })
             .collect();
         for writer in writers {
@@ -156,15 +160,15 @@ fn writers_never_have_much_more_dirty_than_the_limit() {
     let most = most.load(Ordering::Relaxed);
     assert!(most <= 4 * MIB + 4 * MIB, "{most} bytes were dirty");
     let status = governor(&pool);
-    assert!(status.waits > 0 && status.errors == 0 && status.flushed.0 >= 184 * MIB, "{status:?}");
+    assert!(status.waits > 0 && status.errors == 0 && status.flushed.0 >= 40 * MIB, "{status:?}");
     for number in 0..4 {
-        assert!(fs::read(pool.join(number.to_string())).unwrap() == bytes(number, 48 * MIB), "file {number} differs");
+        assert!(fs::read(pool.join(number.to_string())).unwrap() == bytes(number, 12 * MIB), "file {number} differs");
     }
 }
 
 #[test]
 fn the_policy_changes_under_load_and_nothing_is_lost() {
-    let (mut pool, disk) = pool("write_back = \"zone_segment\"\nwrite_back_limit = \"2MiB\"");
+    let (disk, mut pool) = pool("write_back = \"zone_segment\"\nwrite_back_limit = \"2MiB\"");
     make_files(&pool.mount_point(), 8);
     let stop = AtomicBool::new(false);
     let written = thread::scope(|scope| {
@@ -206,7 +210,7 @@ fn xfs_and_btrfs_are_governed_too() {
 
 #[test]
 fn a_recorded_run_is_decided_again_bit_for_bit() {
-    let (pool, _disk) = pool("write_back = \"zone_segment:alpha=4\"\nwrite_back_limit = \"2MiB\"");
+    let (_disk, pool) = pool("write_back = \"zone_segment:alpha=4\"\nwrite_back_limit = \"2MiB\"");
     make_files(&pool.mount_point(), 16);
     let record = pool.dir().join("events");
     pool.say(["write-back".as_ref(), "record".as_ref(), "disk".as_ref(), record.as_os_str()]);
@@ -240,7 +244,7 @@ fn a_recorded_run_is_decided_again_bit_for_bit() {
 
 #[test]
 fn what_was_written_survives_a_killed_daemon() {
-    let (mut pool, _disk) = pool("write_back = \"zone_segment\"\nwrite_back_limit = \"2MiB\"");
+    let (_disk, mut pool) = pool("write_back = \"zone_segment\"\nwrite_back_limit = \"2MiB\"");
     make_files(&pool.mount_point(), 8);
     let (folder, stop) = (pool.mount_point(), AtomicBool::new(false));
     for seed in [3, 5, 9] {
@@ -265,7 +269,7 @@ fn what_was_written_survives_a_killed_daemon() {
 
 #[test]
 fn hostile_words_are_refused_with_what_would_do() {
-    let (pool, _disk) = pool("write_back = \"cscan\"");
+    let (_disk, pool) = pool("write_back = \"cscan\"");
     for (args, why) in [
         (vec!["zone_sgment"], "did you mean \"zone_segment\"?"),
         (vec![""], "there is no policy \"\""),

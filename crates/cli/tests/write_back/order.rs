@@ -1,80 +1,17 @@
 //! What a device sees of a governor: the order in which pages reach it; and what a governor makes of a device that fails.
 
-use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
-use std::sync::Arc;
 
 use rand::seq::SliceRandom;
 use rand::{SeedableRng, rngs::StdRng};
-use umbrella_block::BlockDevice;
 use umbrella_block::fault::{Answer, Faulty, Landed, Plan, Rule, WriteFault};
-use umbrella_block::memory::Memory;
-use umbrella_block::record::{Action, DeviceNo, Journal, Recorder};
-use umbrella_block::serve::loop_device::{AttachOptions, LoopDevice};
-use umbrella_block::serve::loop_file::LoopFile;
 use umbrella_governor::{FileRef, Governor, Limits, PageRange, Settings};
 use umbrella_units::{ByteSize, FileId, Lba, SectorRange};
 
-use super::support::{KIB, MIB, disk::unmount, eventually, run, temp_dir};
-
-/// ext4 on a device that remembers its writes. Dropped from the top down.
-pub(super) struct Remembering {
-    pub(super) at: PathBuf,
-    journal: Arc<Journal>,
-    parts: Option<(LoopDevice, LoopFile)>,
-    _folder: tempfile::TempDir,
-}
-
-impl Remembering {
-    fn new() -> Remembering {
-        Remembering::over(|memory| memory)
-    }
-
-    /// The file system is made before the device can fail.
-    pub(super) fn over<D: BlockDevice + 'static>(device: impl FnOnce(Memory) -> D) -> Remembering {
-        super::support::require_root_and_fuse();
-        let folder = temp_dir("order");
-        let (below, at, image) = (folder.path().join("below"), folder.path().join("mnt"), folder.path().join("image"));
-        fs::create_dir(&below).and_then(|()| fs::create_dir(&at)).expect("folders");
-        File::create(&image).and_then(|file| file.set_len(256 * MIB)).expect("an image");
-        let options = ["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0,packed_meta_blocks=1"];
-        run("mkfs.ext4", options.iter().map(OsString::from).chain([image.clone().into()]));
-        let memory = Memory::from_bytes(fs::read(&image).expect("the image"));
-        let journal = Journal::new();
-        let device = Recorder::new(device(memory), DeviceNo(0), Arc::clone(&journal));
-        let options = AttachOptions { scheduler: Some("none".to_owned()), ..AttachOptions::default() };
-        let file = LoopFile::mount(Arc::new(device), &below, options.access).expect("the file is mounted");
-        let device = LoopDevice::attach(&file.path(), &options).expect("it is attached");
-        run("mount", [device.path(), at.as_path()]);
-        Remembering { at, journal, parts: Some((device, file)), _folder: folder }
-    }
-
-    /// First sectors of the writes of at least a page since `from` writes ago, in the order in which they came.
-    fn writes(&self, from: usize) -> Vec<u64> {
-        let recording = self.journal.recording();
-        let changes = recording.changes().iter().skip(from);
-        changes
-            .filter_map(|change| if let Action::Write { at, .. } = &change.action { Some(at.0) } else { None })
-            .collect()
-    }
-
-    fn now(&self) -> usize {
-        self.journal.recording().changes().len()
-    }
-}
-
-impl Drop for Remembering {
-    fn drop(&mut self) {
-        unmount(&self.at);
-        if let Some((mut device, mut file)) = self.parts.take() {
-            device.detach().expect("nobody uses it");
-            file.unmount().expect("nobody uses it");
-        }
-    }
-}
+use super::devices::Remembering;
+use super::support::{KIB, MIB, eventually};
 
 /// Overwrites every other block of 16 KiB of a file in random order, lets a governor write back what it wants, and gives the writes that the
 /// device saw of it.
