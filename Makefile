@@ -59,14 +59,14 @@ install: build ## the binary, the names that mount(8) looks for, and systemd uni
 	install -d "$(DESTDIR)$(SBINDIR)" "$(DESTDIR)$(UNITDIR)" "$(DESTDIR)/etc/umbrella"
 	ln -sfn "$(PREFIX)/bin/umbrella" "$(DESTDIR)$(SBINDIR)/mount.fuse.umbrella"
 	ln -sfn "$(PREFIX)/bin/umbrella" "$(DESTDIR)$(SBINDIR)/mount.umbrella"
-	for unit in umbrella@.service umbrella-disk@.service; do \
+	for unit in umbrella@.service umbrella-disk@.service umbrella-governor@.service; do \
 	    sed 's|@BINDIR@|$(PREFIX)/bin|g' "packaging/$$unit" > "$(DESTDIR)$(UNITDIR)/$$unit"; \
 	done
 
 uninstall: ## take away what `make install` put in place; configurations stay
 	rm -f "$(DESTDIR)$(PREFIX)/bin/umbrella" "$(DESTDIR)$(SBINDIR)/mount.fuse.umbrella" \
 	    "$(DESTDIR)$(SBINDIR)/mount.umbrella" "$(DESTDIR)$(UNITDIR)/umbrella@.service" \
-	    "$(DESTDIR)$(UNITDIR)/umbrella-disk@.service"
+	    "$(DESTDIR)$(UNITDIR)/umbrella-disk@.service" "$(DESTDIR)$(UNITDIR)/umbrella-governor@.service"
 
 clean: ## what was built, the test programs too
 	cargo clean

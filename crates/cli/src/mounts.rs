@@ -11,12 +11,16 @@ use rustix::mount::UnmountFlags;
 
 /// Type of pools.
 const KIND: &str = "fuse.umbrella";
+/// What the memory of staged files is called.
+const STAGING: &str = "umbrella-staging";
 
 /// One mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mounted {
     /// Type of the file system, for example `ext4` or `fuse.umbrella`.
     pub(crate) kind: String,
+    /// What is mounted: a device, or a name.
+    pub(crate) source: String,
     /// Options of this mount: `rw`, `nosuid`...
     pub(crate) options: Vec<String>,
 }
@@ -29,8 +33,18 @@ pub(crate) fn at(path: &Path) -> Option<Mounted> {
 
 /// Where pools are mounted, whoever mounted them.
 pub(crate) fn pools() -> Vec<PathBuf> {
+    such(|mounted| mounted.kind == KIND)
+}
+
+/// Memory with the staged files of pools, mounted or not.
+pub(crate) fn staging_areas() -> Vec<PathBuf> {
+    such(|mounted| mounted.kind == "tmpfs" && mounted.source == STAGING)
+}
+
+fn such(wanted: impl Fn(&Mounted) -> bool) -> Vec<PathBuf> {
     let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
-    table.split(|byte| *byte == b'\n').filter_map(parse).filter(|(_, it)| it.kind == KIND).map(|(at, _)| at).collect()
+    let mounts = table.split(|byte| *byte == b'\n').filter_map(parse);
+    mounts.filter(|(_, mounted)| wanted(mounted)).map(|(at, _)| at).collect()
 }
 
 /// Whether a FUSE file system is mounted there whose daemon is gone.
@@ -65,8 +79,9 @@ fn parse(line: &[u8]) -> Option<(PathBuf, Mounted)> {
     let mut words = line.split(|byte| *byte == b' ');
     let mount_point = unescape(words.nth(4)?);
     let options = words.next()?.split(|byte| *byte == b',').map(text).collect();
-    let kind = text(words.skip_while(|word| *word != b"-").nth(1)?);
-    Some((mount_point, Mounted { kind, options }))
+    let mut words = words.skip_while(|word| *word != b"-").skip(1);
+    let (kind, source) = (text(words.next()?), text(words.next()?));
+    Some((mount_point, Mounted { kind, source, options }))
 }
 
 /// The kernel writes blanks, newlines and backslashes of a path as three octal digits.

@@ -29,6 +29,14 @@ pub(crate) enum PoolError {
     /// Nothing is mounted.
     #[error("no pool is mounted (start one with `umbrella mount CONFIG`)")]
     NoneMounted,
+    /// Nothing is mounted but memory that a pool left with files in it.
+    #[error(
+        "no pool is mounted, but staged files of one wait in memory ({areas}): mount it again (`umbrella mount CONFIG`) before the machine is switched off"
+    )]
+    Waiting {
+        /// Where they wait, for people.
+        areas: String,
+    },
     /// The daemon was killed and left its mount.
     #[error(
         "the daemon of {mounts} is gone and left a dead mount: `umbrella mount CONFIG` mounts it again, `umbrella unmount DIR` takes it away"
@@ -157,7 +165,12 @@ fn only_mounted() -> Result<Pool, PoolError> {
 fn none_alive() -> PoolError {
     let dead = mounts::pools().into_iter().filter(|mount| Pool::at(mount).socket.exists());
     let dead: Vec<String> = dead.map(|mount| visible_path(&mount)).collect();
-    if dead.is_empty() { PoolError::NoneMounted } else { PoolError::Dead { mounts: dead.join(", ") } }
+    let areas: Vec<String> = mounts::staging_areas().iter().map(|area| visible_path(area)).collect();
+    match (dead.is_empty(), areas.is_empty()) {
+        (false, _) => PoolError::Dead { mounts: dead.join(", ") },
+        (true, false) => PoolError::Waiting { areas: areas.join(", ") },
+        (true, true) => PoolError::NoneMounted,
+    }
 }
 
 /// Pools that the kernel knows and whose daemons would not hear this user. To root, a mount without its socket is not another's.

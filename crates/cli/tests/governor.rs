@@ -229,16 +229,17 @@ fn what_cannot_be_governed_is_refused_with_the_reason() {
     for (path, reason) in [
         (disk.join("dir"), "not a mount point"),
         (disk.join("nothing"), "No such file"),
+        (disk.device(), "a device (give the directory where its file system is mounted: findmnt /dev/loop"),
         (memory.path(), "tmpfs cannot be governed from outside (ext4, xfs and btrfs can)"),
     ] {
         let text = at(&path);
         assert!(text.contains(reason), "{text}");
     }
     for (args, reason) in [
-        (&["--policy", "nonsense"][..], "zone_segment"),
+        (&["--policy", "nonsense"][..], "stow, sweep\n"),
         (&["--policy", "clairvoyant"], "future"),
         (&["--limit", "1KiB"], "too low"),
-        (&["--limit", "2MiB", "--background", "3MiB"], "above the limit"),
+        (&["--limit", "2MiB", "--background", "3MiB"], "begin at 3 MiB, which is not below the limit of 2 MiB"),
     ] {
         let text = refusal(governor(&disk, run_dir.path(), args));
         assert!(text.contains(reason), "{args:?}: {text}");

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 use umbrella_policy::writeback::WriteBackError;
+use umbrella_units::ByteSize;
 
 /// Why a governor does not start, or does not do what was asked.
 #[derive(Debug, Error)]
@@ -13,26 +14,28 @@ pub enum GovernorError {
     #[error(transparent)]
     Policy(#[from] WriteBackError),
     /// The policy has to be told the future.
-    #[error("policy \"{name}\" needs to know the future, which only the lab does (try zone_segment)")]
+    #[error("policy \"{name}\" needs to know the future, which only the lab does (try cscan)")]
     Offline {
         /// Its name.
         name: &'static str,
     },
     /// The limit leaves no room for an order.
-    #[error("a limit of {given} pages is too low (give at least {least} pages, that is 1 MiB)")]
+    #[error("a limit of {given} is too low (give at least {least}, or leave it out)")]
     LimitTooLow {
         /// What was given.
-        given: u64,
+        given: ByteSize,
         /// The least.
-        least: u64,
+        least: ByteSize,
     },
     /// The background threshold is not below the limit.
-    #[error("write-back would begin at {background} pages, above the limit of {limit} (leave it out, or lower it)")]
+    #[error(
+        "write-back would begin at {background}, which is not below the limit of {limit} (leave it out, or lower it)"
+    )]
     BackgroundAboveLimit {
         /// Where it begins.
-        background: u64,
+        background: ByteSize,
         /// The limit.
-        limit: u64,
+        limit: ByteSize,
     },
     /// A thread cannot be started.
     #[error("cannot start the thread {name}: {source}")]

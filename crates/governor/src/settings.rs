@@ -1,6 +1,6 @@
 //! What a governor is told at its start, and what may be changed while it runs.
 
-use umbrella_policy::writeback::{Spec, WriteBack};
+use umbrella_policy::writeback::{Spec, WriteBack, WriteBackError, policies};
 use umbrella_units::{ByteSize, PAGE_BYTES, Pages};
 
 use crate::error::GovernorError;
@@ -21,12 +21,12 @@ pub struct Limits {
 impl Limits {
     /// Checks what can be checked without the kernel's thresholds.
     pub fn check(self) -> Result<Limits, GovernorError> {
-        let pages = |size: Option<ByteSize>| size.map(|size| size.0 / PAGE_BYTES);
-        if let Some(given) = pages(self.limit).filter(|&limit| limit < LEAST_LIMIT.0) {
-            return Err(GovernorError::LimitTooLow { given, least: LEAST_LIMIT.0 });
+        let least = ByteSize(LEAST_LIMIT.0 * PAGE_BYTES);
+        if let Some(given) = self.limit.filter(|&limit| limit < least) {
+            return Err(GovernorError::LimitTooLow { given, least });
         }
-        match (pages(self.background), pages(self.limit)) {
-            (Some(background), Some(limit)) if background >= limit => {
+        match (self.background, self.limit) {
+            (Some(background), Some(limit)) if background.0 / PAGE_BYTES >= limit.0 / PAGE_BYTES => {
                 Err(GovernorError::BackgroundAboveLimit { background, limit })
             }
             _ => Ok(self),
@@ -46,7 +46,7 @@ pub struct Settings {
 impl Settings {
     /// Reads a policy as `zone_segment:alpha=50`; automatic limits.
     pub fn parse(policy: &str) -> Result<Settings, GovernorError> {
-        let settings = Settings { policy: policy.parse()?, limits: Limits::default() };
+        let settings = Settings { policy: policy.parse().map_err(live)?, limits: Limits::default() };
         settings.check()?;
         Ok(settings)
     }
@@ -54,10 +54,17 @@ impl Settings {
     /// The policy, without a dirty page; an error for one that cannot run live, and for limits that make no sense.
     pub fn check(&self) -> Result<WriteBack, GovernorError> {
         self.limits.check()?;
-        let policy = WriteBack::new(&self.policy.name, &self.policy.params)?;
+        let policy = WriteBack::new(&self.policy.name, &self.policy.params).map_err(live)?;
         match policy.info() {
             info if info.offline => Err(GovernorError::Offline { name: info.name }),
             _ => Ok(policy),
         }
     }
+}
+
+/// Of the known policies, an error here names those that need not know the future.
+fn live(error: WriteBackError) -> WriteBackError {
+    let WriteBackError::UnknownPolicy { name, .. } = &error else { return error };
+    let live = policies().iter().filter(|info| !info.offline).map(|info| info.name);
+    WriteBackError::unknown(name, live.collect())
 }

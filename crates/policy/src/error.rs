@@ -65,7 +65,7 @@ fn known_params(known: &[&'static str]) -> String {
 
 impl PolicyError {
     /// A name that is not among the known ones.
-    pub(crate) fn unknown(name: &str, known: Vec<&'static str>) -> PolicyError {
+    pub fn unknown(name: &str, known: Vec<&'static str>) -> PolicyError {
         PolicyError::UnknownPolicy { name: name.to_owned(), nearest: nearest(name, &known), known }
     }
 }

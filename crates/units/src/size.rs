@@ -21,10 +21,12 @@ pub enum Amount {
 
 /// A size or amount that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{input:?} is not a size (write for example \"512\", \"10MB\", \"4GiB\" or, where a share is allowed, \"5%\")")]
+#[error("{input:?} is not a size (write for example \"512\", \"10MB\"{})", if *.share { ", \"4GiB\" or \"5%\"" } else { " or \"4GiB\"" })]
 pub struct ParseSizeError {
     /// What was given.
     pub input: String,
+    /// Whether a share of a whole would do, too.
+    pub share: bool,
 }
 
 impl Amount {
@@ -46,7 +48,7 @@ impl FromStr for ByteSize {
     type Err = ParseSizeError;
 
     fn from_str(input: &str) -> Result<Self, Self::Err> {
-        let bad = || ParseSizeError { input: input.to_owned() };
+        let bad = || ParseSizeError { input: input.to_owned(), share: false };
         let text = input.trim();
         let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
         let (number, unit) = text.split_at(digits);
@@ -81,9 +83,9 @@ impl FromStr for Amount {
 
     fn from_str(input: &str) -> Result<Self, Self::Err> {
         let Some(share) = input.trim().strip_suffix('%') else {
-            return input.parse().map(Amount::Bytes);
+            return input.parse().map(Amount::Bytes).map_err(|error| ParseSizeError { share: true, ..error });
         };
-        let bad = || ParseSizeError { input: input.to_owned() };
+        let bad = || ParseSizeError { input: input.to_owned(), share: true };
         let value: f64 = share.trim().parse().map_err(|_| bad())?;
         if (0.0..=100.0).contains(&value) {
             Ok(Amount::MilliPercent((value * 1000.0).round() as u32))

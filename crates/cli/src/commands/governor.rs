@@ -30,7 +30,7 @@ const SHOW_EVERY: Duration = Duration::from_secs(1);
 #[command(after_help = "\
 EXAMPLES:
   umbrella governor --fs /mnt/disk
-  umbrella governor --fs /mnt/disk --policy zone_segment:alpha=50 --background 64MiB
+  umbrella governor --fs /mnt/disk --policy sweep --background 64MiB
   umbrella governor --fs /mnt/disk --policy cscan --json --every 10s >> /var/log/disk-write-back.json
   umbrella governor --fs /mnt/disk --for 10min --record day.events")]
 pub(crate) struct GovernorArgs {
@@ -38,7 +38,7 @@ pub(crate) struct GovernorArgs {
     #[arg(long, value_name = "MOUNT_POINT")]
     fs: PathBuf,
     /// Which pages go first, with parameters if you like (umbrella lab list policies).
-    #[arg(long, value_name = "POLICY", default_value = "zone_segment")]
+    #[arg(long, value_name = "POLICY", default_value = "cscan")]
     policy: String,
     /// What should be dirty at most: writing back begins at half of it. Nobody waits at it [default: from the kernel's threshold].
     #[arg(long, value_name = "SIZE")]
@@ -80,10 +80,8 @@ impl GovernorArgs {
             signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))?;
             signal_hook::flag::register(signal, Arc::clone(&stop))?;
         }
-        let settings = Settings {
-            policy: self.policy.parse().map_err(umbrella_governor::GovernorError::Policy)?,
-            limits: Limits { limit: self.limit, background: self.background },
-        };
+        let limits = Limits { limit: self.limit, background: self.background };
+        let settings = Settings { limits, ..Settings::parse(&self.policy)? };
         let mut watch = Watch::start(&self.fs, settings, self.ring, &pool::run_dir())?;
         if let Some(record) = &self.record {
             watch.governor().record_to(record, self.record_size)?;

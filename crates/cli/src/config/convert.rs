@@ -9,6 +9,7 @@ use toml::Spanned;
 use umbrella_fs::spec::{
     BranchSpec, EnforceSpec, LONGEST_NAME, OnBranchError, PoolSpec, StagingSpec, WriteBackSpec, is_branch_name, is_name,
 };
+use umbrella_governor::GovernorError;
 use umbrella_policy::placement::spec::RulesSpec;
 use umbrella_units::{Amount, ByteSize};
 
@@ -189,7 +190,16 @@ fn write_back(c: &mut Conversion, branch: &BranchFile) -> Option<WriteBackSpec> 
     };
     let spec = WriteBackSpec { policy: policy.get_ref().trim().to_owned(), limit, background };
     if let Err(error) = spec.settings() {
-        c.fail(policy.span(), Problem::WriteBack { reason: error.to_string() });
+        let reason = error.to_string();
+        let (key, value) = match error {
+            GovernorError::LimitTooLow { .. } => ("limit", branch.write_back_limit.as_ref()),
+            GovernorError::BackgroundAboveLimit { .. } => ("background", branch.write_back_background.as_ref()),
+            _ => ("", None),
+        };
+        match value {
+            Some(value) => c.fail(value.span(), Problem::WriteBackLimit { key, reason }),
+            None => c.fail(policy.span(), Problem::WriteBackPolicy { reason }),
+        }
     }
     Some(spec)
 }

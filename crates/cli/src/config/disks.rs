@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags};
 use thiserror::Error;
 use umbrella_fs::branch::StateDir;
+use umbrella_fs::pool::staging_obstacle;
 use umbrella_fs::spec::resolve;
 use umbrella_policy::placement::spec::{Comparison, Condition, DestinationSpec, RuleKindSpec};
 use umbrella_units::{Amount, ByteSize};
@@ -102,6 +103,8 @@ pub(crate) enum Notice {
         quoted(rule)
     )]
     AgeEquality { rule: String },
+    #[error("the staging area {} cannot be used, and mount would stop: {reason}", visible_path(path))]
+    Staging { path: PathBuf, reason: String },
     #[error("the mount point {} does not exist; create it with mkdir -p", visible_path(mount))]
     MountMissing { mount: PathBuf },
     #[error("the mount point {} is not a directory", visible_path(mount))]
@@ -124,7 +127,7 @@ impl Finding {
 
     /// Whether it is only a remark, which `mount` need not repeat.
     pub(crate) fn is_remark(&self) -> bool {
-        matches!(self.notice, Notice::PlainDirectory { .. } | Notice::SameFileSystem { .. })
+        matches!(self.notice, Notice::PlainDirectory { .. } | Notice::SameFileSystem { .. } | Notice::Staging { .. })
     }
 }
 
@@ -322,6 +325,7 @@ fn findings(config: &Config, mount: &Seen, seen: &[Seen]) -> Vec<Finding> {
         }
     }
     findings.extend(rule_findings(config));
+    findings.extend(staging_finding(config));
     findings.sort_by_key(|finding| finding.span.start);
     findings
 }
@@ -370,6 +374,12 @@ fn branch_notices(branch: &umbrella_fs::spec::BranchSpec, seen: &Seen, past: Pas
         notices.push(Notice::HeadroomBelowKeepFree { name, headroom, keep_free });
     }
     notices
+}
+
+fn staging_finding(config: &Config) -> Option<Finding> {
+    let staging = config.spec.staging.as_ref()?;
+    let (path, reason) = (staging.path.clone()?, staging_obstacle(staging)?);
+    Some(Finding { span: config.spans.staging.clone(), notice: Notice::Staging { path, reason } })
 }
 
 fn rule_findings(config: &Config) -> Vec<Finding> {

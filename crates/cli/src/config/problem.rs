@@ -60,9 +60,11 @@ pub(crate) enum Problem {
     DuplicateBranch { name: String, first_line: usize },
     #[error("a second rule {}; the first is at line {first_line}, and names must differ", quoted(name))]
     DuplicateRule { name: String, first_line: usize },
-    #[error("write_back: {reason}, or \"kernel\"")]
-    WriteBack { reason: String },
-    #[error("a limit is only kept where write_back names a policy (for example write_back = \"zone_segment\")")]
+    #[error("write_back: {reason}; \"kernel\" leaves the order to the kernel")]
+    WriteBackPolicy { reason: String },
+    #[error("write_back_{key}: {reason}")]
+    WriteBackLimit { key: &'static str, reason: String },
+    #[error("a limit is only kept where write_back names a policy (for example write_back = \"cscan\")")]
     LimitOfTheKernel,
     #[error("branch {} stands twice in the list", quoted(name))]
     Repeated { name: String },

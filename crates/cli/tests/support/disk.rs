@@ -73,6 +73,12 @@ impl Disk {
         self.dir.path().join("mnt")
     }
 
+    /// The device that is mounted.
+    pub fn device(&self) -> PathBuf {
+        let output = run("findmnt", ["-no".as_ref(), "SOURCE".as_ref(), self.path().as_os_str()]);
+        String::from_utf8_lossy(&output.stdout).trim().into()
+    }
+
     /// A file or directory on it.
     pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
         self.path().join(name)

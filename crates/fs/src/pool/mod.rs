@@ -56,6 +56,7 @@ pub use lookup::Attr;
 pub(crate) use lookup::Found;
 pub use open::{OpenRequest, Opened};
 pub use rename::Replace;
+pub use staging::obstacle as staging_obstacle;
 
 use crate::branch::{Branch, StateDir};
 use crate::error::{Error, OpError, OpResult};

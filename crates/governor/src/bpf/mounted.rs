@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Dev, Mode, OFlags, StatxAttributes, StatxFlags};
@@ -31,6 +32,9 @@ impl Mounted {
     pub fn at(path: &Path) -> Result<Mounted, WatchError> {
         let failed = |source: io::Error| WatchError::Path { path: path.to_owned(), source };
         let path = fs::canonicalize(path).map_err(failed)?;
+        if fs::metadata(&path).map_err(failed)?.file_type().is_block_device() {
+            return Err(WatchError::Device { path });
+        }
         let root = open(&path).map_err(failed)?;
         let stat = rustix::fs::statx(&root, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID | StatxFlags::INO)
             .map_err(|error| failed(error.into()))?;

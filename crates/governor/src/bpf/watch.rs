@@ -68,6 +68,12 @@ pub enum WatchError {
         /// Why not.
         source: io::Error,
     },
+    /// A device instead of what is mounted.
+    #[error("{path}: a device (give the directory where its file system is mounted: findmnt {path})", path = path.display())]
+    Device {
+        /// The path.
+        path: PathBuf,
+    },
     /// Nothing is mounted there.
     #[error("{}: not a mount point (give the directory where the file system is mounted; see findmnt)", path.display())]
     NoMountPoint {

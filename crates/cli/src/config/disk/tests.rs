@@ -196,7 +196,7 @@ fn mistakes_about_devices_are_found_and_say_what_to_write() {
             &["4:9: invalid type: string \"fast\", expected a number"],
         ),
         (format!("{DISK}size = \"much\"\n"), &[
-            "3:8: size: \"much\" is not a size (write for example \"512\", \"10MB\", \"4GiB\" or, where a share is allowed, \"5%\")",
+            "3:8: size: \"much\" is not a size (write for example \"512\", \"10MB\" or \"4GiB\")",
         ]),
     ]);
 }
@@ -331,7 +331,7 @@ fn mistakes_in_a_device_on_the_command_line_are_told_with_their_place() {
         ),
         (
             "memory:size=lots",
-            "--disk:1:13: size: \"lots\" is not a size (write for example \"512\", \"10MB\", \"4GiB\" or, where a share is allowed, \"5%\")",
+            "--disk:1:13: size: \"lots\" is not a size (write for example \"512\", \"10MB\" or \"4GiB\")",
         ),
         (
             "memory:sise=1MiB,size=1MiB",

@@ -5,7 +5,7 @@
 
 use std::fs::DirBuilder;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -76,6 +76,23 @@ pub(crate) fn open(
         DirBuilder::new().mode(0o755).create(base.join(TREE)).map_err(failed)?;
     }
     take(spec.clone(), &base, state, id, true).map(Some)
+}
+
+/// What will keep the area from being opened at the next mount, as far as it can be seen without changing anything.
+pub fn obstacle(spec: &StagingSpec) -> Option<String> {
+    let path = resolve(spec.path.as_ref()?);
+    let looked = if spec.volatile {
+        match path.try_exists() {
+            Ok(false) => Ok(()),
+            Ok(true) => may_be_mounted_on(&path),
+            Err(error) => Err(error),
+        }
+    } else {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = rustix::fs::open(&path, flags, Mode::empty()).map_err(io::Error::from);
+        dir.and_then(|dir| keeps_its_contents(dir.as_fd()))
+    };
+    looked.err().map(|error| error.to_string())
 }
 
 fn base_of(spec: &StagingSpec, state_dir: &Path, state: &StateDir) -> PathBuf {
@@ -153,6 +170,10 @@ fn is_ours(base: &Path) -> bool {
 /// A directory to mount on: ours already, or empty. What is there is looked at before anything is changed.
 fn make_mount_point(base: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(base)?;
+    may_be_mounted_on(base)
+}
+
+fn may_be_mounted_on(base: &Path) -> io::Result<()> {
     if is_ours(base) || base.read_dir()?.next().is_none() {
         return Ok(());
     }
@@ -169,13 +190,18 @@ fn make_private(base: &Path) -> io::Result<()> {
     }
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let dir = rustix::fs::open(base, flags, Mode::empty())?;
-    if matches!(fs_kind(dir.as_fd())?.fs_type.as_str(), "tmpfs" | "ramfs") {
-        return Err(io::Error::other("that memory loses its contents with the power: leave out volatile = false"));
-    }
+    keeps_its_contents(dir.as_fd())?;
     if rustix::fs::fstat(&dir)?.st_uid != rustix::process::geteuid().as_raw() {
         return Err(io::Error::other("it belongs to another user"));
     }
     rustix::fs::fchmod(&dir, Mode::RWXU)?;
+    Ok(())
+}
+
+fn keeps_its_contents(dir: BorrowedFd<'_>) -> io::Result<()> {
+    if matches!(fs_kind(dir)?.fs_type.as_str(), "tmpfs" | "ramfs") {
+        return Err(io::Error::other("that memory loses its contents with the power: leave out volatile = false"));
+    }
     Ok(())
 }
 

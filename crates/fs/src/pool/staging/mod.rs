@@ -52,6 +52,7 @@ use crate::metrics::Metric;
 use crate::node::{Node, NodeId};
 use crate::spec::StagingSpec;
 
+pub use area::obstacle;
 pub(crate) use area::open;
 
 /// The staging area and what waits in it.

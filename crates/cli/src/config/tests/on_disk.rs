@@ -1,0 +1,167 @@
+//! What is said of the paths of a configuration that exist.
+
+use super::*;
+
+/// A directory with `a`, `a/inside`, `b`, `mount`, and a link `to-a`.
+fn place() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["a/inside", "b", "mount"] {
+        std::fs::create_dir_all(dir.path().join(name)).unwrap();
+    }
+    std::os::unix::fs::symlink("a", dir.path().join("to-a")).unwrap();
+    dir
+}
+
+fn look_at(dir: &Path, mount: &str, one: &str, two: &str) -> Result<(Config, Vec<Finding>), ConfigErrors> {
+    let shown = dir.display();
+    let text = format!(
+        "mount = \"{shown}/{mount}\"\ndefault = \"one\"\n[[branch]]\nname = \"one\"\npath = \"{shown}/{one}\"\n\
+         [[branch]]\nname = \"two\"\npath = \"{shown}/{two}\"\n"
+    );
+    let file = dir.join("pool.toml");
+    std::fs::write(&file, text).unwrap();
+    load(&file, None)
+}
+
+#[test]
+fn a_staging_area_is_neither_in_a_branch_nor_in_the_mount_point() {
+    let dir = place();
+    let shown = dir.path().display();
+    for (area, other) in [("a/inside", "the branch \"one\""), ("mount/area", "the mount point"), ("", "the branch")] {
+        let text = format!(
+            "mount = \"{shown}/mount\"\n[staging]\npath = \"{shown}/{area}\"\n[[branch]]\nname = \"one\"\npath = \"{shown}/a\"\n"
+        );
+        let file = dir.path().join("pool.toml");
+        std::fs::write(&file, text).unwrap();
+        let errors = load(&file, None).unwrap_err();
+        assert!(errors.to_string().contains(other), "{errors}");
+        assert_eq!(errors.reports()[0].line, Some(3), "{errors}");
+    }
+}
+
+fn one_error(mount: &str, one: &str, two: &str) -> (Option<usize>, Problem) {
+    let dir = place();
+    let errors = look_at(dir.path(), mount, one, two).unwrap_err();
+    assert_eq!(errors.problems().len(), 1, "{errors}");
+    (errors.reports()[0].line, errors.problems()[0].clone())
+}
+
+#[test]
+fn a_branch_inside_another_is_an_error() {
+    for (one, two) in [("a", "a/inside"), ("a", "to-a/inside"), ("a", "a/not/there"), ("no", "no/where")] {
+        let (line, problem) = one_error("mount", one, two);
+        assert!(matches!(&problem, Problem::BranchInsideBranch { inner, .. } if inner == "two"), "{problem}");
+        assert_eq!(line, Some(8));
+    }
+}
+
+#[test]
+fn two_branches_of_one_directory_are_an_error() {
+    for two in ["a", "to-a", "a/./"] {
+        let (line, problem) = one_error("mount", "a", two);
+        assert!(matches!(problem, Problem::SameDirectory { .. }), "{problem}");
+        assert_eq!(line, Some(8));
+    }
+}
+
+#[test]
+fn a_branch_inside_the_mount_point_is_an_error() {
+    for one in ["mount", "mount/x"] {
+        let (line, problem) = one_error("mount", one, "b");
+        assert!(matches!(&problem, Problem::BranchInsideMount { name, .. } if name == "one"), "{problem}");
+        assert_eq!(line, Some(5));
+    }
+}
+
+#[test]
+fn a_mount_point_inside_a_branch_is_an_error() {
+    for mount in ["a/inside", "to-a/inside", "a/not-there"] {
+        let (line, problem) = one_error(mount, "a", "b");
+        assert!(matches!(&problem, Problem::MountInsideBranch { name, .. } if name == "one"), "{problem}");
+        assert_eq!(line, Some(1));
+    }
+}
+
+#[test]
+fn oddities_are_told_and_are_no_errors() {
+    let dir = place();
+    let (_, findings) = look_at(dir.path(), "nowhere", "a", "gone").unwrap();
+    let told: Vec<_> = findings.iter().map(|finding| finding.notice.to_string()).collect();
+    assert_eq!(told.len(), 3, "{told:?}");
+    assert!(told[0].contains("nowhere does not exist"), "{told:?}");
+    assert!(told[1].contains("branch \"one\"") && told[1].contains("is a plain directory"), "{told:?}");
+    assert!(told[2].contains("branch \"two\"") && told[2].contains("gone does not exist"), "{told:?}");
+}
+
+#[test]
+fn a_keep_free_of_a_few_bytes_is_told() {
+    let dir = place();
+    let shown = dir.path().display();
+    let file = dir.path().join("pool.toml");
+    for (keep_free, told) in [("5", true), ("\"5\"", true), ("\"5%\"", false), ("0", false), ("\"1MiB\"", false)] {
+        let text = format!(
+            "mount = \"{shown}/mount\"\n[[branch]]\nname = \"a\"\npath = \"{shown}/a\"\nkeep_free = {keep_free}\n"
+        );
+        std::fs::write(&file, text).unwrap();
+        let (_, findings) = load(&file, None).unwrap();
+        let tiny = findings.iter().any(|finding| finding.notice.to_string().contains("write \"5%\""));
+        assert_eq!(tiny, told, "{keep_free}");
+    }
+}
+
+#[test]
+fn a_staging_area_that_cannot_be_used_is_told() {
+    let dir = place();
+    let shown = dir.path().display();
+    let file = dir.path().join("pool.toml");
+    let cases = [
+        ("path = \"PATH/a\"", "is not empty"),
+        ("path = \"PATH/b\"", ""),
+        ("path = \"PATH/not-there\"", ""),
+        ("path = \"/dev/shm\"\nvolatile = false", "loses its contents"),
+        ("path = \"PATH/not-there\"\nvolatile = false", "No such file"),
+        ("size = \"64MiB\"", ""),
+    ];
+    for (keys, reason) in cases {
+        let keys = keys.replace("PATH", &shown.to_string());
+        let text =
+            format!("mount = \"{shown}/mount\"\n[[branch]]\nname = \"c\"\npath = \"{shown}/c\"\n[staging]\n{keys}\n");
+        std::fs::write(&file, text).unwrap();
+        let (_, findings) = load(&file, None).unwrap();
+        let told = findings.iter().map(|finding| finding.notice.to_string()).find(|told| told.contains("staging area"));
+        let as_expected =
+            if reason.is_empty() { told.is_none() } else { told.as_deref().is_some_and(|told| told.contains(reason)) };
+        assert!(as_expected, "{keys}: {told:?}");
+    }
+}
+
+#[test]
+fn the_mount_point_is_known_by_its_real_path() {
+    let dir = place();
+    std::os::unix::fs::symlink("mount", dir.path().join("link")).unwrap();
+    let (config, _) = look_at(dir.path(), "link", "a", "b").unwrap();
+    assert_eq!(config.spec.mount, dir.path().canonicalize().unwrap().join("mount"));
+}
+
+#[test]
+fn rules_that_can_place_nothing_are_told() {
+    let dir = place();
+    let shown = dir.path().display();
+    let text = format!(
+        "mount = \"{shown}/mount\"\n[[branch]]\nname = \"a\"\npath = \"{shown}/a\"\nread_only = true\n\
+         require_mount = false\n[[rule]]\nname = \"r\"\nwhen = {{ mtime = \"30d\" }}\nto = \"a\"\n"
+    );
+    let file = dir.path().join("pool.toml");
+    std::fs::write(&file, text).unwrap();
+    let (_, findings) = load(&file, None).unwrap();
+    let told: Vec<_> = findings.into_iter().map(|finding| finding.notice).collect();
+    let rule = "r".to_owned();
+    assert_eq!(
+        told,
+        [
+            disks::Notice::DefaultReadOnly,
+            disks::Notice::RuleReadOnly { rule: rule.clone() },
+            disks::Notice::AgeEquality { rule }
+        ]
+    );
+}
