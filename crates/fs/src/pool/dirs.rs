@@ -1,4 +1,9 @@
 //! Copies of a directory on the branches, and the descriptors that lead to them.
+//!
+//! A copy is made from the top down, each level so: 1. an empty directory in the branch's hidden place; 2. its owner, attributes, ACLs, mode and times,
+//! from the first copy that can be reached; 3. rename into its parent's copy. Where a file that exists elsewhere is to go there, the directory is synced
+//! before step 3 and its parent after it; else it becomes durable with its first file. A crash leaves the hidden one, which the next mount removes, or
+//! a whole copy.
 
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
