@@ -159,7 +159,11 @@ mod tests {
         for text in
             ["", "MiB", "-1", "1 XB", "5%", "1..5", ".", "1e3", "16777216 TiB", "99999999999999999999", "\u{e9}"]
         {
-            assert_eq!(text.parse::<ByteSize>(), Err(ParseSizeError { input: text.to_owned(), share: false }), "{text:?}");
+            assert_eq!(
+                text.parse::<ByteSize>(),
+                Err(ParseSizeError { input: text.to_owned(), share: false }),
+                "{text:?}"
+            );
         }
         assert!("1 XB".parse::<ByteSize>().unwrap_err().to_string().contains("\"1 XB\" is not a size"));
     }
