@@ -11,6 +11,7 @@ mod branches;
 mod commands;
 mod enforcing;
 mod failures;
+mod in_doubt;
 mod overflow;
 mod placement;
 mod scenarios;

@@ -179,3 +179,82 @@ impl Drop for Remote {
         unmount(&self.path());
     }
 }
+
+/// A directory seen through a FUSE daemon that can be stopped, slowed down, killed and started again.
+#[derive(Debug)]
+pub struct Mirror {
+    dir: TempDir,
+    daemon: Option<Daemon>,
+}
+
+impl Mirror {
+    pub fn new() -> Self {
+        require_root_and_fuse();
+        let dir = temp_dir("mirror");
+        fs::create_dir(dir.path().join("below")).unwrap();
+        fs::create_dir(dir.path().join("mnt")).unwrap();
+        let mut mirror = Self { dir, daemon: None };
+        mirror.start();
+        mirror
+    }
+
+    pub fn start(&mut self) {
+        let (below, mount, log) = (self.below(), self.path(), self.dir.path().join("log"));
+        let options = "allow_other,fsname=mirror";
+        let args = ["-f".as_ref(), "-o".as_ref(), options.as_ref(), below.as_os_str(), mount.as_os_str()];
+        self.daemon = Some(start("mergerfs", &args, &log));
+        wait_for_mount(&mount, &log);
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> PathBuf {
+        self.dir.path().join("mnt")
+    }
+
+    /// What it shows.
+    pub fn below(&self) -> PathBuf {
+        self.dir.path().join("below")
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.daemon.as_ref().expect("it runs").0.id()
+    }
+
+    /// Kills the daemon; its mount is gone.
+    pub fn kill(&mut self) {
+        self.daemon = None;
+        run("umount", ["-l".as_ref(), self.path().as_os_str()]);
+    }
+
+    /// Calls of this kind take so long: before they are carried out (`delay_enter`), or after (`delay_exit`).
+    pub fn delay(&self, calls: &str, when: &str, time: &str) -> Delayed {
+        let mut strace = Command::new("strace");
+        strace.args(["-f", "-q", "-o", "/dev/null", "-e", &format!("trace={calls}")]);
+        strace.args(["-e", &format!("inject={calls}:{when}={time}"), "-p", &self.pid().to_string()]);
+        let strace = strace.stdin(Stdio::null()).stderr(Stdio::null()).spawn().expect("strace: run `make setup` first");
+        let status = PathBuf::from(format!("/proc/{}/status", self.pid()));
+        let traced = || fs::read_to_string(&status).is_ok_and(|text| !text.contains("TracerPid:\t0\n"));
+        assert!(poll(Duration::from_secs(15), || traced().then_some(())).is_some(), "strace does not attach");
+        Delayed(strace)
+    }
+}
+
+impl Drop for Mirror {
+    fn drop(&mut self) {
+        if let Some(daemon) = &self.daemon {
+            let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(daemon.0.id() as i32), Signal::SIGCONT);
+        }
+        unmount(&self.path());
+    }
+}
+
+/// While it lives, a [`Mirror`] is slow.
+#[derive(Debug)]
+pub struct Delayed(Child);
+
+impl Drop for Delayed {
+    fn drop(&mut self) {
+        let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(self.0.id() as i32), Signal::SIGTERM);
+        let _ = self.0.wait();
+    }
+}

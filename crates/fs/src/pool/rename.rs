@@ -16,7 +16,7 @@ use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
 use crate::meta::Meta;
 use crate::node::{FileState, Node, NodeId, path_of};
-use crate::relocate::{BranchUuid, DirRename, DirSite, Place, RelocateError, Supersede};
+use crate::relocate::{BranchUuid, DirRename, DirSite, Place, RelocateError, Removal, Supersede};
 
 /// What happens to an entry that has the new name already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -258,7 +258,7 @@ impl Pool {
     /// Renames over a file that is on another branch.
     fn supersede(&self, from: &End<'_>, to: &End<'_>, dir: &DirAt, to_dir: &DirAt, target_dir: &DirAt) -> OpResult<()> {
         let (from_path, to_path) = (path_of(&from.parent, from.name), path_of(&to.parent, to.name));
-        recorded_on(&[dir, target_dir], |intents| {
+        let removal = recorded_on(&[dir, target_dir], |intents| {
             crate::relocate::supersede(&Supersede {
                 winner: BranchUuid(dir.online.uuid),
                 from: Place { dir: dir.fd.as_fd(), name: from.name },
@@ -270,7 +270,13 @@ impl Pool {
                 intents,
                 hook: None,
             })
-        })
+        })?;
+        if let Removal::Unsure { errno } = removal {
+            // When it is back, recovery removes what is left there.
+            let reason = format!("it does not say whether a file that was replaced is gone ({errno})");
+            target_dir.branch.take_offline(reason);
+        }
+        Ok(())
     }
 
     /// Renames a directory on every branch that has it. The caller holds the rename lock exclusively.
@@ -357,17 +363,17 @@ impl Pool {
 }
 
 /// Does a change that is recorded on one of these branches; on the next one where there is no room for the record.
-pub(super) fn recorded_on(
+pub(super) fn recorded_on<T>(
     branches: &[&DirAt],
-    call: impl Fn(std::os::fd::BorrowedFd<'_>) -> Result<(), RelocateError>,
-) -> OpResult<()> {
+    call: impl Fn(std::os::fd::BorrowedFd<'_>) -> Result<T, RelocateError>,
+) -> OpResult<T> {
     if branches.iter().any(|dir| dir.online.hidden.is_none()) {
         return Err(OpError::Sys(Errno::ROFS));
     }
     let mut done = Err(RelocateError::NoSpace);
     for hidden in branches.iter().filter_map(|dir| dir.online.hidden.as_ref()) {
         done = call(hidden.intents.as_fd());
-        if done != Err(RelocateError::NoSpace) {
+        if !matches!(done, Err(RelocateError::NoSpace)) {
             break;
         }
     }

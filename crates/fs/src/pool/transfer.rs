@@ -27,7 +27,9 @@ use crate::error::OpError;
 use crate::handle::Handle;
 use crate::metrics::Metric;
 use crate::node::{Backing, FileState, Node, path_of};
-use crate::relocate::{self, BranchUuid, Durability, Limits, Move, MovedName, Place, RelocateError, Throttle};
+use crate::relocate::{
+    self, BranchUuid, Decision, Durability, Limits, Move, MovedName, Place, RelocateError, Removal, Throttle,
+};
 
 /// Why a file was not moved. It is where it was.
 #[derive(Debug)]
@@ -42,6 +44,13 @@ pub(crate) enum NotMoved {
     Failed(RelocateError),
     /// Something failed on the way.
     Op(OpError),
+}
+
+impl NotMoved {
+    /// Whether nothing is left for recovery to decide.
+    fn is_settled(&self) -> bool {
+        !matches!(self, NotMoved::Failed(error) if !error.is_settled())
+    }
 }
 
 impl From<OpError> for NotMoved {
@@ -245,7 +254,7 @@ impl Pool {
             self.copy_governed(target, cause.holds(), limits, copy)?
         };
         let done = self.commit_copy(node, backing, &places, &branch, temp, &copied, cause, cancel);
-        if done.is_err() {
+        if done.as_ref().is_err_and(NotMoved::is_settled) {
             // After the rename there is nothing left under this name.
             let _ = rustix::fs::unlinkat(hidden.tmp.as_fd(), &temp_name, rustix::fs::AtFlags::empty());
         }
@@ -321,14 +330,21 @@ impl Pool {
         // Says which file the number is for: after a crash it would not be believed without.
         self.inodes.ino_checked(keys.1, copied.target.btime);
         self.nodes.add_backing(new, node);
-        if let Err(error) = commit_guarded(places, &paths, target, &online, temp.name, copied, cause.durability()) {
-            self.nodes.remove_backing(new, node);
-            self.inodes.moved(keys.1, keys.0, node.born);
-            if matches!(error, RelocateError::InDoubt { .. }) {
-                // Whether the copy has its name is for recovery to say: until then its branch is not looked at.
-                target.take_offline(format!("a move to it {error}"));
+        match commit_guarded(places, &paths, target, &online, temp.name, copied, cause.durability()) {
+            Ok(Removal::Done) => {}
+            // When it is back, recovery removes what is left of the source.
+            Ok(Removal::Unsure { errno }) => {
+                first.from.branch.take_offline(format!("it does not say whether a file that moved is gone ({errno})"));
             }
-            return Err(error.into());
+            Err(error) => {
+                self.nodes.remove_backing(new, node);
+                self.inodes.moved(keys.1, keys.0, node.born);
+                if matches!(error, RelocateError::InDoubt { .. }) {
+                    // Whether the copy has its name is for recovery to say: until then its branch is not looked at.
+                    target.take_offline(format!("a move to it {error}"));
+                }
+                return Err(error.into());
+            }
         }
         state.backing = new;
         state.copying = None;
@@ -342,8 +358,8 @@ impl Pool {
     }
 }
 
-/// Commits a move. Where a branch may hang, on its workers: the caller holds locks that others wait for, and what is not done
-/// in time is in doubt.
+/// Commits a move. Where a branch may hang, on its workers: the caller holds locks that others wait for. What is not done in time either
+/// does not happen any more, or has happened but for the end of the source.
 fn commit_guarded(
     legs: &[Leg],
     paths: &[Vec<u8>],
@@ -352,9 +368,11 @@ fn commit_guarded(
     temp: &OsStr,
     copied: &relocate::Copied,
     durability: Durability,
-) -> Result<(), RelocateError> {
+) -> Result<Removal, RelocateError> {
     let first = legs.first().ok_or(RelocateError::Changed)?;
     let source = &first.from;
+    let decision = Arc::new(Decision::default());
+    let theirs = Arc::clone(&decision);
     let owned: Vec<_> = legs
         .iter()
         .zip(paths)
@@ -384,15 +402,18 @@ fn commit_guarded(
             intents: intents.intents.as_fd(),
             copied: &copied,
             durability,
+            decision: &theirs,
             hook: None,
         })
     };
     let guarded = [target, &source.branch].into_iter().find(|branch| branch.online().is_some_and(|it| it.guarded));
     match guarded {
         None => commit(),
-        Some(branch) => branch
-            .io_within(COMMIT_PATIENCE, move |_| Ok(commit()))
-            .unwrap_or_else(|errno| Err(RelocateError::InDoubt { errno })),
+        Some(branch) => match branch.io_within(COMMIT_PATIENCE, move |_| Ok(commit())) {
+            Ok(done) => done,
+            Err(_) if decision.give_up() => Err(RelocateError::GivenUp),
+            Err(errno) => Ok(Removal::Unsure { errno }),
+        },
     }
 }
 

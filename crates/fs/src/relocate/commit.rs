@@ -1,6 +1,7 @@
 //! Steps 3 to 9: the copy takes the place of its source.
 
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use rustix::fs::{AtFlags, RenameFlags, linkat, renameat, renameat_with, unlinkat};
 use rustix::io::Errno;
@@ -41,8 +42,48 @@ pub struct Move<'a> {
     pub copied: &'a Copied,
     /// Step 6 syncs only where it is [`Durability::Now`].
     pub durability: Durability,
+    /// Whether it still may happen.
+    pub decision: &'a Decision,
     /// For tests; `None` otherwise.
     pub hook: Option<StepHook<'a>>,
+}
+
+/// Who decides whether a move that hangs happens: whoever carries it out, by removing the source, or whoever waits for it, by giving up.
+#[derive(Debug, Default)]
+pub struct Decision(AtomicU8);
+
+impl Decision {
+    const OPEN: u8 = 0;
+    const REMOVES: u8 = 1;
+    const GIVEN_UP: u8 = 2;
+
+    /// Nobody waits any longer. True: the source stays, whatever hangs now. False: it is being removed, or is gone.
+    pub fn give_up(&self) -> bool {
+        self.decide(Decision::GIVEN_UP)
+    }
+
+    fn decide(&self, how: u8) -> bool {
+        match self.0.compare_exchange(Decision::OPEN, how, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => true,
+            Err(decided) => decided == how,
+        }
+    }
+
+    fn check(&self) -> Result<(), RelocateError> {
+        if self.0.load(Ordering::Acquire) == Decision::GIVEN_UP { Err(RelocateError::GivenUp) } else { Ok(()) }
+    }
+}
+
+/// What became of the source of a move that happened, or of the file that a rename replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Removal {
+    /// It is gone.
+    Done,
+    /// Its branch did not say: the intent stays, and removes it when that branch is back.
+    Unsure {
+        /// What was answered.
+        errno: Errno,
+    },
 }
 
 /// Step 3: fails with [`RelocateError::Changed`] if the source is no longer what was copied.
@@ -57,19 +98,17 @@ pub fn verify_unchanged(source: Place<'_>, copied: &Copied) -> Result<(), Reloca
 /// Steps 4 to 9: puts a copy in the place of its source. Verifies once more before the source is removed.
 ///
 /// The times of the parent directories stay as they were. On an error the copy is gone and the file as it was, except
-/// for [`RelocateError::InDoubt`].
-pub fn commit(m: &Move<'_>) -> Result<(), RelocateError> {
-    match commit_steps(m) {
-        Err(stopped @ RelocateError::Stopped { .. }) => Err(stopped),
-        Err(error) => {
-            let _already_failing = unlinkat(m.temp.dir, m.temp.name, AtFlags::empty());
-            Err(error)
-        }
-        Ok(()) => Ok(()),
+/// for [`RelocateError::InDoubt`] and [`RelocateError::GivenUp`], after which recovery has the last word.
+pub fn commit(m: &Move<'_>) -> Result<Removal, RelocateError> {
+    let done = commit_steps(m);
+    if done.as_ref().is_err_and(RelocateError::is_settled) {
+        let _already_failing = unlinkat(m.temp.dir, m.temp.name, AtFlags::empty());
     }
+    done
 }
 
-fn commit_steps(m: &Move<'_>) -> Result<(), RelocateError> {
+fn commit_steps(m: &Move<'_>) -> Result<Removal, RelocateError> {
+    m.decision.check()?;
     told(m.hook, Step::Start)?;
     let nlink = m.copied.source.nlink;
     if m.names.is_empty() || nlink > m.names.len() as u64 {
@@ -80,10 +119,16 @@ fn commit_steps(m: &Move<'_>) -> Result<(), RelocateError> {
     told(m.hook, Step::IntentWritten)?;
     let mut done = Progress::default();
     match m.place_and_remove(&mut done) {
-        Ok(()) => {}
-        Err(stopped @ RelocateError::Stopped { .. }) => return Err(stopped),
+        Ok(Removal::Done) => {}
+        Ok(unsure) => return Ok(unsure),
+        Err(error) if !error.is_settled() => return Err(error),
         Err(error) => {
-            m.undo(&done).map_err(|errno| RelocateError::InDoubt { errno })?;
+            match m.undo(&done) {
+                Ok(()) => {}
+                // Some source names are gone and cannot be had back: the copy has all of them.
+                Err(errno) if done.removed > 0 => return Ok(Removal::Unsure { errno }),
+                Err(errno) => return Err(RelocateError::InDoubt { errno }),
+            }
             // An intent that stays finds nothing to do.
             let _already_failing = recorded.remove_lazily();
             return Err(error);
@@ -92,13 +137,14 @@ fn commit_steps(m: &Move<'_>) -> Result<(), RelocateError> {
     if let Err(errno) = m.sync_sources() {
         // The file is in its new place; the intent stays and sees to the old one after a power loss.
         warn!(%errno, "cannot flush the directory a file was moved from");
-        return Ok(());
+        return Ok(Removal::Done);
     }
     told(m.hook, Step::RemovalSynced)?;
     if let Err(error) = recorded.remove_lazily() {
         warn!(%error, "an intent stays although its move is complete");
     }
-    told(m.hook, Step::IntentRemoved)
+    told(m.hook, Step::IntentRemoved)?;
+    Ok(Removal::Done)
 }
 
 #[derive(Default)]
@@ -131,10 +177,11 @@ impl<'a> Move<'a> {
         self.names.iter().map(|name| name.source.dir)
     }
 
-    fn place_and_remove(&self, done: &mut Progress) -> Result<(), RelocateError> {
+    fn place_and_remove(&self, done: &mut Progress) -> Result<Removal, RelocateError> {
         let target_times = ParentTimes::of(self.targets());
         let mut first: Option<Place<'_>> = None;
         for name in self.names {
+            self.decision.check()?;
             match first {
                 None => place_new(self.temp, name.target)?,
                 Some(first) => link_new(first, name.target)?,
@@ -149,15 +196,24 @@ impl<'a> Move<'a> {
             attrs::sync_dir(self.temp.dir).doing("flush the directory of copies")?;
         }
         told(self.hook, Step::Synced)?;
+        self.decision.check()?;
         self.verify()?;
         let source_times = ParentTimes::of(self.sources());
+        told(self.hook, Step::Verified)?;
+        if !self.decision.decide(Decision::REMOVES) {
+            return Err(RelocateError::GivenUp);
+        }
         for name in self.names {
-            unlinkat(name.source.dir, name.source.name, AtFlags::empty()).doing("unlink the source")?;
+            match remove(name.source) {
+                Ok(Removal::Done) => {}
+                Ok(unsure) => return Ok(unsure),
+                Err(errno) => return Err(errno).doing("unlink the source"),
+            }
             done.removed += 1;
             told(self.hook, Step::Removed(done.removed - 1))?;
         }
         source_times.restore();
-        Ok(())
+        Ok(Removal::Done)
     }
 
     fn sync_sources(&self) -> Result<(), Errno> {
@@ -182,6 +238,30 @@ impl<'a> Move<'a> {
         }
         target_times.restore();
         target_times.sync()
+    }
+}
+
+/// Unlinks a file that lies elsewhere too. An error that says that it is still there is one; where the answer may have been lost on the way
+/// (a server or a daemon that died, a disk), nobody knows.
+pub(super) fn remove(place: Place<'_>) -> Result<Removal, Errno> {
+    let Err(errno) = unlinkat(place.dir, place.name, AtFlags::empty()) else { return Ok(Removal::Done) };
+    let refused = [
+        Errno::PERM,
+        Errno::ACCESS,
+        Errno::ROFS,
+        Errno::BUSY,
+        Errno::ISDIR,
+        Errno::NOTSUP,
+        Errno::NOSYS,
+        Errno::INVAL,
+        Errno::NOSPC,
+        Errno::DQUOT,
+    ]
+    .contains(&errno);
+    match look_maybe(place) {
+        Ok(None) => Ok(Removal::Done),
+        Ok(Some(_)) if refused => Err(errno),
+        Ok(Some(_)) | Err(_) => Ok(Removal::Unsure { errno }),
     }
 }
 

@@ -53,7 +53,7 @@ impl fmt::Display for List<'_> {
     }
 }
 
-/// Why a file was not moved. Except for `InDoubt` and `Stopped`, it is where and as it was, and the copy is gone.
+/// Why a file was not moved. Except for `InDoubt`, `GivenUp` and `Stopped`, it is where and as it was, and the copy is gone.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum RelocateError {
     /// The caller gave up.
@@ -119,11 +119,14 @@ pub enum RelocateError {
         errno: Errno,
     },
     /// It failed halfway and could not be undone; the intent stays, and the next recovery decides.
-    #[error("stopped halfway ({errno}); it is finished or undone at the next mount")]
+    #[error("stopped halfway ({errno}); it is finished or undone when the branch is back")]
     InDoubt {
         /// Why.
         errno: Errno,
     },
+    /// Whoever waited for it gave up before the source was touched; what was begun is taken back by the next recovery.
+    #[error("a branch did not answer in time; the file stays where it is")]
+    GivenUp,
     /// An intent too long to write.
     #[error("too many or too long names for one intent")]
     IntentTooLong,
@@ -142,10 +145,16 @@ pub enum RelocateError {
 }
 
 impl RelocateError {
+    /// Whether it left nothing for recovery to decide.
+    pub fn is_settled(&self) -> bool {
+        !matches!(self, RelocateError::InDoubt { .. } | RelocateError::GivenUp | RelocateError::Stopped { .. })
+    }
+
     /// The nearest errno, for a caller that must answer with one.
     pub fn errno(&self) -> Errno {
         match self {
             RelocateError::Cancelled => Errno::INTR,
+            RelocateError::GivenUp => Errno::TIMEDOUT,
             RelocateError::Changed | RelocateError::OtherLinks { .. } => Errno::BUSY,
             RelocateError::NoSpace => Errno::NOSPC,
             RelocateError::TooLarge => Errno::FBIG,

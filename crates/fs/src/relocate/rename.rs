@@ -8,11 +8,11 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{AtFlags, FileType, renameat, unlinkat};
+use rustix::fs::{FileType, renameat};
 use rustix::io::Errno;
 use tracing::warn;
 
-use super::commit::{ParentTimes, place_new};
+use super::commit::{ParentTimes, Removal, place_new, remove};
 use super::dirs::clone_dir;
 use super::error::Doing;
 use super::fingerprint::{look, look_maybe};
@@ -150,7 +150,9 @@ pub(super) fn rename_one(site: &DirSite<'_>, replaced: bool) -> Result<(), Reloc
 }
 
 /// Renames a file and removes the one it replaces on another branch, as one operation.
-pub fn supersede(s: &Supersede<'_>) -> Result<(), RelocateError> {
+///
+/// Where the branch of the replaced file does not say whether it is gone, the rename has happened, and the intent stays.
+pub fn supersede(s: &Supersede<'_>) -> Result<Removal, RelocateError> {
     told(s.hook, Step::Start)?;
     let winner_file = look(s.from).doing("look at the file")?.print;
     let loser_file = look(s.replaced).doing("look at the file to replace")?.print;
@@ -161,18 +163,16 @@ pub fn supersede(s: &Supersede<'_>) -> Result<(), RelocateError> {
         attrs::sync_file(s.from).doing("flush the file")?;
     }
     let second = look_maybe(s.to).doing("look at the new name")?.is_some();
-    let recorded = record(
-        s.intents,
-        &Intent::Supersede {
-            from: super::intent::relative(s.from_path).to_vec(),
-            to: super::intent::relative(s.to_path).to_vec(),
-            winner: s.winner,
-            winner_file,
-            loser: s.loser,
-            loser_file,
-            decided: false,
-        },
-    )?;
+    let intent = |decided| Intent::Supersede {
+        from: super::intent::relative(s.from_path).to_vec(),
+        to: super::intent::relative(s.to_path).to_vec(),
+        winner: s.winner,
+        winner_file,
+        loser: s.loser,
+        loser_file,
+        decided,
+    };
+    let recorded = record(s.intents, &intent(false))?;
     told(s.hook, Step::IntentWritten)?;
     if let Err(errno) = renameat(s.from.dir, s.from.name, s.to.dir, s.to.name) {
         recorded.remove()?;
@@ -182,13 +182,20 @@ pub fn supersede(s: &Supersede<'_>) -> Result<(), RelocateError> {
     let winners = ParentTimes::of([s.from.dir, s.to.dir]);
     let removed = winners.sync().and_then(|()| {
         if told(s.hook, Step::Synced).is_err() {
-            return Ok(false);
+            return Ok(None);
         }
-        unlinkat(s.replaced.dir, s.replaced.name, AtFlags::empty()).map(|()| true)
+        remove(s.replaced).map(Some)
     });
     match removed {
-        Ok(true) => {}
-        Ok(false) => return Err(RelocateError::Stopped { after: Step::Synced }),
+        Ok(Some(Removal::Done)) => {}
+        Ok(Some(unsure)) => {
+            // What becomes of the winner meanwhile is nothing to whether the other one goes.
+            if record(s.intents, &intent(true)).is_ok() {
+                let _finds_it_done = recorded.remove_lazily();
+            }
+            return Ok(unsure);
+        }
+        Ok(None) => return Err(RelocateError::Stopped { after: Step::Synced }),
         Err(errno) => {
             // With a second file already replaced on the winner's branch there is no way back.
             let undone = if second { Err(RelocateError::InDoubt { errno }) } else { place_new(s.to, s.from) };
@@ -201,11 +208,12 @@ pub fn supersede(s: &Supersede<'_>) -> Result<(), RelocateError> {
     told(s.hook, Step::Removed(0))?;
     if let Err(errno) = attrs::sync_dir(s.replaced.dir) {
         warn!(%errno, "cannot flush the directory of a file that was replaced");
-        return Ok(());
+        return Ok(Removal::Done);
     }
     told(s.hook, Step::RemovalSynced)?;
     settle(recorded);
-    told(s.hook, Step::IntentRemoved)
+    told(s.hook, Step::IntentRemoved)?;
+    Ok(Removal::Done)
 }
 
 /// The change is complete whether or not its intent can be removed.

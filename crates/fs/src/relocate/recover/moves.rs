@@ -35,6 +35,7 @@ enum Claim {
 impl Recovering<'_> {
     pub(super) fn settle_move(&mut self, intent: &Intent) -> Result<Outcome, Halt> {
         let Intent::Move { from, to, names, temp, source, target } = intent else { return Ok(Outcome::Undone) };
+        let source_in_use = self.returned == Some(*to);
         let (from, to) = (self.writable(*from)?, self.writable(*to)?);
         let temp_path = [HIDDEN_DIR.as_bytes(), b"/", TEMP_DIR.as_bytes(), b"/", temp.as_slice()].concat();
         let temp = beneath::find(to, &temp_path)?;
@@ -46,6 +47,13 @@ impl Recovering<'_> {
             return self.settle_without_source(to, &pairs, temp.as_ref());
         }
         let claims = pairs.iter().map(|pair| pair.claim(target)).collect::<Result<Vec<_>, _>>()?;
+        if source_in_use && pairs.iter().all(|pair| pair.source.is_some()) {
+            // The sources' branch was in use all the time: they may be open. The copy was out of everybody's reach.
+            if claims.contains(&Claim::ChangedCopy) {
+                return Ok(self.leave_both(&pairs));
+            }
+            return self.undo_move(&pairs, &claims, temp.as_ref());
+        }
         let Some(placed) = claims.iter().position(|claim| *claim != Claim::None) else {
             return self.undo_move(&pairs, &claims, temp.as_ref());
         };
@@ -62,13 +70,17 @@ impl Recovering<'_> {
         if pairs.iter().zip(&claims).all(untouched) {
             return self.undo_move(&pairs, &claims, temp.as_ref());
         }
+        Ok(self.leave_both(&pairs))
+    }
+
+    fn leave_both(&mut self, pairs: &[Pair<'_>]) -> Outcome {
         for pair in pairs.iter().filter(|pair| pair.source.is_some() && pair.target.is_some()) {
             self.warn(format!(
                 "{}: changed on both branches since a move was cut short; both files stay",
                 show(pair.path)
             ));
         }
-        Ok(Outcome::Undone)
+        Outcome::Undone
     }
 
     /// Every source name is gone: the move was complete, or the copy is the only one.

@@ -153,6 +153,7 @@ fn odd_names_are_moved() {
         intents: intents.as_fd(),
         copied: &copied,
         durability: Durability::Now,
+        decision: &Decision::default(),
         hook: Some(&stop),
     };
     assert_eq!(commit(&m), Err(RelocateError::Stopped { after: Step::Synced }));

@@ -549,6 +549,7 @@ fn supersede_on(pool: &Pool, hook: Option<StepHook<'_>>) -> Result<(), RelocateE
         intents: intents.as_fd(),
         hook,
     })
+    .map(|removal| assert_eq!(removal, Removal::Done))
 }
 
 fn two_files() -> Pool {

@@ -162,8 +162,8 @@ fn paths_longer_than_the_kernel_takes_at_once_are_recovered() {
     let stop = |step| if step == Step::Synced { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
     let intents = intents.as_fd();
     let durability = Durability::Now;
-    commit(&Move { from: A, to: B, names: &names, temp, intents, copied: &copied, durability, hook: Some(&stop) })
-        .unwrap_err();
+    let (copied, decision, hook) = (&copied, &Decision::default(), Some(&stop as StepHook<'_>));
+    commit(&Move { from: A, to: B, names: &names, temp, intents, copied, durability, decision, hook }).unwrap_err();
     assert_eq!(pool.recover().finished, 1);
     assert!(Fingerprint::at(place(source)).is_err());
     assert_eq!(Fingerprint::at(place(target)).unwrap().size, 4);

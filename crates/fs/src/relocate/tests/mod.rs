@@ -6,6 +6,7 @@ mod directories;
 mod exchange;
 mod format;
 mod hostile;
+mod unsure;
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -152,6 +153,19 @@ impl Pool {
 
     /// Steps 4 to 9 from a to b, for all the names of one file.
     fn commit(&self, names: &[&str], copied: &Copied, hook: Option<StepHook<'_>>) -> Result<(), RelocateError> {
+        match self.commit_deciding(names, copied, &Decision::default(), hook)? {
+            Removal::Done => Ok(()),
+            Removal::Unsure { errno } => panic!("the source may be there: {errno}"),
+        }
+    }
+
+    fn commit_deciding(
+        &self,
+        names: &[&str],
+        copied: &Copied,
+        decision: &Decision,
+        hook: Option<StepHook<'_>>,
+    ) -> Result<Removal, RelocateError> {
         let dir = |root: &Path, name: &str| open(root.join(name).parent().unwrap());
         let dirs: Vec<_> = names.iter().map(|name| (dir(&self.a, name), dir(&self.b, name))).collect();
         let moved: Vec<_> = names
@@ -175,6 +189,7 @@ impl Pool {
             intents: intents.as_fd(),
             copied,
             durability: Durability::Now,
+            decision,
             hook,
         })
     }

@@ -1,0 +1,109 @@
+//! Moves to and from a branch that hangs or dies in the middle: no byte that was synced is lost, and nobody else is in the way.
+
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+use crate::support::disk::Disk;
+use crate::support::foreign::Mirror;
+use crate::support::pool::Pool;
+use crate::support::process::signal;
+use crate::support::{MIB, bytes, eventually, poll};
+
+const PROBES: &str =
+    "probe_interval = \"200ms\"\nprobe_timeout = \"1s\"\non_branch_error = \"skip\"\ncache_timeout = \"0s\"";
+
+/// Files of 64 KiB and more move from `from` to `to`; one of the two is a mirror.
+fn pool(local: &Disk, mirror: &Mirror, to_mirror: bool) -> Pool {
+    let builder = Pool::builder().branch("local", local.path()).branch("mirror", &mirror.path()).keys(PROBES);
+    let (from, to) = if to_mirror { ("local", "mirror") } else { ("mirror", "local") };
+    let rule = format!("[[rule]]\nname = \"large\"\nwhen = {{ size = \">= 64KiB\" }}\nto = [\"{to}\"]\n");
+    builder.default(&[from]).rules(&rule).mount()
+}
+
+fn is_empty(dir: &Path) -> bool {
+    fs::read_dir(dir).unwrap().next().is_none()
+}
+
+/// Stops the mirror's daemon while a file's move to it has its intent and not yet its name, and opens the file meanwhile.
+fn open_while_its_move_hangs(local: &Disk, mirror: &Mirror, pool: &Pool) -> File {
+    let slow = mirror.delay("rename,renameat,renameat2,link,linkat", "delay_enter", "1500000");
+    fs::write(pool.join("file"), bytes(1, 200_000)).unwrap();
+    let intents = mirror.below().join(".umbrella/intents");
+    let whole = || {
+        fs::read_dir(&intents).unwrap().any(|entry| !entry.unwrap().file_name().to_string_lossy().starts_with("new-"))
+    };
+    assert!(poll(Duration::from_secs(30), || whole().then_some(())).is_some(), "the move has begun");
+    signal(mirror.pid(), Signal::SIGSTOP);
+    drop(slow);
+    let open = || File::options().read(true).write(true).open(pool.join("file")).ok();
+    let file = poll(Duration::from_secs(60), open).expect("it can be opened where it was");
+    assert!(local.join("file").exists(), "it is where it was");
+    file
+}
+
+/// What is written to the open file now is in the file.
+fn write_and_compare(mut file: File, pool: &Pool) {
+    file.seek(SeekFrom::End(0)).unwrap();
+    file.write_all(b"written meanwhile").unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    let expected = [bytes(1, 200_000), b"written meanwhile".to_vec()].concat();
+    let same = |pool: &Pool| fs::read(pool.join("file")).is_ok_and(|found| found == expected);
+    assert!(same(pool), "what was synced is there");
+    pool.settle();
+    assert!(same(pool), "and stays, wherever the file goes");
+}
+
+#[test]
+fn what_is_written_while_a_move_hangs_is_not_lost_when_the_branch_wakes_up() {
+    let (local, mirror) = (Disk::ext4(32 * MIB), Mirror::new());
+    let pool = pool(&local, &mirror, true);
+    let file = open_while_its_move_hangs(&local, &mirror, &pool);
+    signal(mirror.pid(), Signal::SIGCONT);
+    eventually("the branch is back", || pool.is_online("mirror"));
+    write_and_compare(file, &pool);
+    eventually("nothing is left of the attempt", || is_empty(&mirror.below().join(".umbrella/tmp")));
+}
+
+#[test]
+fn what_is_written_while_a_move_hangs_is_not_lost_when_the_branch_comes_back() {
+    let (local, mut mirror) = (Disk::ext4(32 * MIB), Mirror::new());
+    let pool = pool(&local, &mirror, true);
+    let file = open_while_its_move_hangs(&local, &mirror, &pool);
+    mirror.kill();
+    eventually("the branch is away", || !pool.is_online("mirror"));
+    mirror.start();
+    eventually("the branch is back", || pool.is_online("mirror"));
+    write_and_compare(file, &pool);
+}
+
+#[test]
+fn a_file_whose_branch_dies_with_the_answer_to_its_unlink_is_where_it_moved_to() {
+    let (local, mut mirror) = (Disk::ext4(32 * MIB), Mirror::new());
+    let pool = pool(&local, &mirror, false);
+    let slow = mirror.delay("unlink,unlinkat", "delay_exit", "3000000");
+    let mut file = File::create(pool.join("file")).unwrap();
+    file.write_all(&bytes(1, 200_000)).unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    assert!(mirror.below().join("file").exists());
+    let gone = || (!mirror.below().join("file").exists()).then_some(());
+    assert!(poll(Duration::from_secs(30), gone).is_some(), "its old name goes");
+    signal(mirror.pid(), Signal::SIGKILL);
+    drop(slow);
+    mirror.kill();
+    let mut found = Vec::new();
+    eventually("it can be read", || {
+        File::open(pool.join("file")).and_then(|mut file| file.read_to_end(&mut found)).is_ok()
+    });
+    assert!(found == bytes(1, 200_000));
+    assert!(pool.is_online("local"), "the other branch is not to blame");
+    mirror.start();
+    eventually("the branch is back", || pool.is_online("mirror"));
+    eventually("nothing is left to settle", || is_empty(&local.join(".umbrella/intents")));
+    assert!(fs::read(pool.join("file")).unwrap() == bytes(1, 200_000));
+}
