@@ -267,3 +267,20 @@ fn a_staged_file_that_replaces_one_on_a_branch_is_on_its_way_to_the_disk() {
     assert!(!is_only_in_memory(&pool.on("only", "file")));
     assert_eq!(fs::read(pool.on("only", "file")).unwrap(), vec![2; 100 << 10]);
 }
+
+/// What is remembered of an exchange must not be in memory that loses it, while the exchange is on disks.
+#[test]
+fn a_staged_file_that_changes_names_with_a_directory_leaves_first() {
+    let pool = staged(LONG);
+    fs::create_dir(pool.join("dir")).unwrap();
+    fs::write(pool.join("dir/inside"), "inside").unwrap();
+    pool.say(["sync".as_ref(), pool.mount_point().as_os_str()]);
+    fs::write(pool.join("file"), "staged").unwrap();
+    assert_eq!(pool.status().staging.unwrap().files, 1);
+    let (one, other) = (pool.join("file"), pool.join("dir"));
+    rustix::fs::renameat_with(rustix::fs::CWD, &one, rustix::fs::CWD, &other, rustix::fs::RenameFlags::EXCHANGE)
+        .unwrap();
+    assert_eq!(pool.status().staging.unwrap().files, 0);
+    assert_eq!(fs::read(pool.on("small", "dir")).unwrap(), b"staged");
+    assert_eq!(fs::read(pool.join("file/inside")).unwrap(), b"inside");
+}

@@ -1,12 +1,20 @@
 //! Branches that come and go while the pool is mounted.
 //!
-//! One that comes: 1. it is opened, and its identity compared with what is remembered (`branch`); 2. under the lock on names, what a crash left half done on
-//! it is finished or undone; 3. its numbers of inodes are loaded; 4. the topology's number goes up, so that every directory is looked for on it at its next
-//! use; 5. descriptors and listings from before are forgotten, in the kernel too.
+//! One that comes:
 //!
-//! One that is removed: 1. nothing new is placed there; 2. whoever had chosen it before is waited for; 3. it is looked through for files, and directories
-//! that only it has are made elsewhere; 4. a nameless branch that is never online takes its number; 5. the state directory forgets it, durably. A crash before
-//! step 5 leaves it a branch, without loss.
+//! 1. It is opened, and its identity compared with what is remembered (`branch`).
+//! 2. Under the lock on names, what a crash left half done on it is finished or undone.
+//! 3. Its numbers of inodes are loaded.
+//! 4. The topology's number goes up, so that every directory is looked for on it at its next use.
+//! 5. Descriptors and listings from before are forgotten, in the kernel too.
+//!
+//! One that is removed:
+//!
+//! 1. Nothing new is placed there.
+//! 2. Whoever had chosen it before is waited for.
+//! 3. It is looked through for files, and directories that only it has are made elsewhere.
+//! 4. A nameless branch that is never online takes its number.
+//! 5. The state directory forgets it, durably. A crash before this leaves it a branch, without loss.
 
 use std::os::fd::AsFd;
 use std::path::{Component, Path};

@@ -1,8 +1,11 @@
 //! New names: files, directories, links, device nodes, and files without a name.
 //!
-//! 1. The name is looked for on every branch that has the directory. 2. The rules choose a branch by what is known of a new file. 3. The directory's
-//! copy is made there if it is not there yet ([`super::dirs`]). 4. The name is made, exclusively; where the branch is full, read-only or gone, the next
-//! one of the list is asked from step 2. 5. Its owner is set; it was root's until then, with the mode that was asked for. 6. It becomes a node.
+//! 1. The name is looked for on every branch that has the directory.
+//! 2. The rules choose a branch by what is known of a new file.
+//! 3. The directory's copy is made there if it is not there yet ([`super::dirs`]).
+//! 4. The name is made, exclusively; where the branch is full, read-only or gone, the next one of the list is asked from step 2.
+//! 5. Its owner is set; it was root's until then, with the mode that was asked for.
+//! 6. It becomes a node.
 //!
 //! Nothing is synced: as on any file system a new name is on the disk when the file or its directory is. A crash after step 3 leaves an empty copy of
 //! a directory, after step 4 a file of root's.

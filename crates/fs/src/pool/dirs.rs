@@ -1,9 +1,13 @@
 //! Copies of a directory on the branches, and the descriptors that lead to them.
 //!
-//! A copy is made from the top down, each level so: 1. an empty directory in the branch's hidden place; 2. its owner, attributes, ACLs, mode and times,
-//! from the first copy that can be reached; 3. rename into its parent's copy. Where a file that exists elsewhere is to go there, the directory is synced
-//! before step 3 and its parent after it; else it becomes durable with its first file. A crash leaves the hidden one, which the next mount removes, or
-//! a whole copy.
+//! A copy is made from the top down, each level so:
+//!
+//! 1. An empty directory in the branch's hidden place.
+//! 2. Its owner, attributes, ACLs, mode and times, from a copy that can be reached.
+//! 3. Rename into its parent's copy.
+//!
+//! Where a file that exists elsewhere is to go there, the directory is synced before step 3 and its parent after it; else it becomes durable with its
+//! first file. A crash leaves the hidden one, which the next mount removes, or a whole copy.
 
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;

@@ -1,10 +1,12 @@
 //! The enforcer: walks the whole tree and moves what is in the wrong place. Needed for rules on age and on the state of
 //! branches, for hard links, after rules changed, and to empty a branch. Leaves access times alone.
 //!
-//! 1. Directory by directory, each listed on all its branches; of several files of a name the one that users see is judged. 2. Its rule says where it belongs.
+//! 1. Directory by directory, each listed on all its branches; of several files of a name the one that users see is judged.
+//! 2. Its rule says where it belongs.
 //! 3. It moves as any file does ([`super::transfer`]), at the walk's bandwidth, unless it is busy; a dry run counts the room that it would take instead.
-//! 4. Files of several names wait until the walk has seen all of them, then move together. Nothing of the walk itself lasts: one that a crash ends begins
-//! anew, and finds what was moved in its place.
+//! 4. Files of several names wait until the walk has seen all of them, then move together.
+//!
+//! Nothing of the walk itself lasts: one that a crash ends begins anew, and finds what was moved in its place.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{OsStr, OsString};

@@ -17,6 +17,7 @@ use crate::error::{OpError, OpResult};
 use crate::meta::Meta;
 use crate::node::{FileState, Node, NodeId, path_of};
 use crate::relocate::{BranchUuid, DirRename, DirSite, Place, RelocateError, Removal, Supersede};
+use crate::spec::STAGING;
 
 /// What happens to an entry that has the new name already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,6 +124,16 @@ impl Pool {
         Ok((source, self.probe(&to.parent, to.name)?))
     }
 
+    /// The file that is staged, of two that are to change names, as a power loss must not take one name of the change only.
+    fn staged_end(&self, ends: [(&End<'_>, &Found); 2]) -> OpResult<Option<Arc<Node>>> {
+        for (end, found) in ends {
+            if found.kind() != FileKind::Directory && self.is_staging(found.first()?.0.id()) {
+                return Ok(Some(self.intern(&end.parent, end.name, found)?.0));
+            }
+        }
+        Ok(None)
+    }
+
     /// `synced`: the file that is renamed has been synced just now.
     fn rename_file(&self, from: &End<'_>, to: &End<'_>, replace: Replace, synced: bool) -> OpResult<Renamed> {
         loop {
@@ -130,7 +141,9 @@ impl Pool {
             if source.kind() == FileKind::Directory
                 || (replace == Replace::Exchange && target.as_ref().is_some_and(|it| it.kind() == FileKind::Directory))
             {
-                return Ok(Renamed::Directory);
+                let target = target.filter(|_| replace == Replace::Exchange);
+                let staged = target.and_then(|target| self.staged_end([(from, &source), (to, &target)]).transpose());
+                return staged.map_or(Ok(Renamed::Directory), |node| node.map(Renamed::LeaveFirst));
             }
             match (&target, replace) {
                 (Some(_), Replace::No) => return Err(OpError::Sys(Errno::EXIST)),
@@ -370,8 +383,13 @@ pub(super) fn recorded_on<T>(
     if branches.iter().any(|dir| dir.online.hidden.is_none()) {
         return Err(OpError::Sys(Errno::ROFS));
     }
+    // A power loss empties the staging area: what it holds of a change that others share is not the place to remember it.
+    let lasting = |dir: &&&DirAt| dir.branch.spec.name != STAGING;
+    let any_lasting = branches.iter().any(|dir| lasting(&dir));
     let mut done = Err(RelocateError::NoSpace);
-    for hidden in branches.iter().filter_map(|dir| dir.online.hidden.as_ref()) {
+    for hidden in
+        branches.iter().filter(|dir| !any_lasting || lasting(dir)).filter_map(|dir| dir.online.hidden.as_ref())
+    {
         done = call(hidden.intents.as_fd());
         if !matches!(done, Err(RelocateError::NoSpace)) {
             break;

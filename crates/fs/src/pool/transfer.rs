@@ -312,8 +312,8 @@ impl Pool {
         }
         may_move(&mut state, cause)?;
         // Since it was chosen; nothing new comes to a branch that is about to be removed.
-        if cause != Cause::Full && target.draining() {
-            return Err(NotMoved::Busy("its new branch takes nothing new any more"));
+        if target.draining() {
+            return Err(NotMoved::Op(OpError::NoRoom));
         }
         if self.may_be_mapped(&state) {
             self.not_mapped(&mut state)?;

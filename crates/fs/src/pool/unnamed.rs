@@ -37,6 +37,9 @@ impl Pool {
         if state.passthrough > 0 || !state.unlinked {
             return Err(NotMoved::Busy("it is open, or has a name again"));
         }
+        if branch.draining() {
+            return Err(NotMoved::Op(OpError::NoRoom));
+        }
         let handles: Vec<_> = state.handles.iter().filter_map(Weak::upgrade).collect();
         let (copied, reopened) = if state.may_be_linked {
             self.copy_to_be_linked(here, &branch, &online, &handles)?
