@@ -52,7 +52,9 @@ fn a_branch_that_the_configuration_would_refuse_is_refused_by_the_daemon() {
     let link = pool.dir().join("link");
     std::os::unix::fs::symlink(pool.on("a", ""), &link).unwrap();
     fs::create_dir(pool.join("dir")).unwrap();
-    for path in [&pool.on("a", "dir"), &link, &pool.join("dir"), pool.on("a", "").parent().unwrap()] {
+    let hidden = pool.dir().join(".umbrella/tmp");
+    fs::create_dir_all(&hidden).unwrap();
+    for path in [&pool.on("a", "dir"), &link, &pool.join("dir"), pool.on("a", "").parent().unwrap(), &hidden] {
         let said = add("b", path);
         assert!(said.contains("lie one inside the other"), "{}: {said}", path.display());
     }

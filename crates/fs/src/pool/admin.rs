@@ -241,6 +241,10 @@ impl Pool {
         if overlap(&path, mount) {
             return failed(format!("the mount point {}", mount.display()));
         }
+        if let Some(hidden) = path.ancestors().find(|above| above.file_name().is_some_and(|name| name == super::HIDDEN))
+        {
+            return failed(format!("Umbrella's own {}", hidden.display()));
+        }
         for branch in self.branches.load().iter().filter(|branch| !branch.spec.name.is_empty()) {
             // What is offline may hang.
             let there = if branch.is_online() { resolve(&branch.spec.path) } else { branch.spec.path.clone() };

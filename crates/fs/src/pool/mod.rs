@@ -239,15 +239,19 @@ impl Pool {
         self.handles.iter().flat_map(|shard| shard.read().values().cloned().collect::<Vec<_>>()).collect()
     }
 
-    /// Keeps something for `umbrella status`; the newest text of a subject wins, and their number is bounded.
+    /// Keeps something for `umbrella status`; the newest text of a subject wins, and their number is bounded. The log has all of them.
     pub(crate) fn warn(&self, subject: impl Into<String>, text: impl Into<String>) {
+        const MOST: usize = 1000;
+        // Of files that cannot move there may be many: what is said of anything else must not go under.
+        const MOST_OF_FILES: usize = 900;
         let (subject, text) = (subject.into(), text.into());
         let mut warnings = self.warnings.lock();
-        if warnings.len() >= 1000 && !warnings.contains_key(&subject) {
+        if warnings.get(&subject) == Some(&text) {
             return;
         }
-        if warnings.get(&subject) != Some(&text) {
-            tracing::warn!("{text}");
+        tracing::warn!("{text}");
+        let most = if subject.starts_with("move ") { MOST_OF_FILES } else { MOST };
+        if warnings.len() < most || warnings.contains_key(&subject) {
             warnings.insert(subject, text);
         }
     }
