@@ -209,15 +209,22 @@ fn a_second_daemon_cannot_use_the_branch() {
 #[test]
 fn a_branch_is_waited_for_while_the_daemon_that_had_it_comes_to_its_end() {
     let place = Place::new();
-    let had = place.branch("disk", &place.state());
-    had.bring_online().unwrap();
-    let other = place.branch("disk", &place.state());
-    let ending = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(300));
-        had.take_offline("test".to_owned());
+    // It is waited for for a second: where the one that had it came to its end later than that, nothing is known, and it is done again.
+    let waited = (0..30).any(|_| {
+        let had = place.branch("disk", &place.state());
+        had.bring_online().unwrap();
+        let other = place.branch("disk", &place.state());
+        let ending = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(300));
+            had.take_offline("test".to_owned());
+        });
+        let came = other.bring_online();
+        ending.join().unwrap();
+        assert!(matches!(came, Ok(()) | Err(BranchError::InUse { .. })), "{came:?}");
+        other.take_offline("test".to_owned());
+        came.is_ok()
     });
-    other.bring_online().unwrap();
-    ending.join().unwrap();
+    assert!(waited, "nobody waits");
 }
 
 #[test]
@@ -360,6 +367,10 @@ impl Drop for Gate {
     }
 }
 
+/// What is waited for on a machine that does much else.
+const PATIENCE_MS: u64 = 60_000;
+const PATIENCE: Duration = Duration::from_millis(PATIENCE_MS);
+
 fn guarded(place: &Place, timeout_ms: u64) -> Arc<Branch> {
     let branch = place.branch("far", &place.state());
     branch.bring_online().unwrap();
@@ -374,7 +385,7 @@ fn guarded(place: &Place, timeout_ms: u64) -> Arc<Branch> {
 #[test]
 fn calls_to_a_guarded_branch_run_elsewhere_and_give_their_result() {
     let place = Place::new();
-    let branch = guarded(&place, 5000);
+    let branch = guarded(&place, PATIENCE_MS);
     let here = std::thread::current().id();
     assert_ne!(branch.io(|_| Ok(std::thread::current().id())).unwrap(), here);
     assert_eq!(branch.io(|_| Err::<(), _>(Errno::NOENT)), Err(Errno::NOENT));
@@ -390,10 +401,9 @@ fn a_call_that_hangs_takes_its_branch_offline_and_frees_everybody_who_waits() {
     let branch = guarded(&place, 300);
     let gate = Gate::closed();
     let (hang, other_hang) = (gate.waiter(), gate.waiter());
-    let begun = Instant::now();
     let patient = Arc::clone(&branch);
     let other = std::thread::spawn(move || {
-        patient.io_within(Duration::from_secs(60), move |_| {
+        patient.io_within(Duration::from_secs(600), move |_| {
             other_hang();
             Ok(())
         })
@@ -403,18 +413,18 @@ fn a_call_that_hangs_takes_its_branch_offline_and_frees_everybody_who_waits() {
         Ok(())
     });
     assert_eq!(hung, Err(Errno::TIMEDOUT));
-    assert_eq!(other.join().unwrap(), Err(OFFLINE));
-    assert!(begun.elapsed() < Duration::from_secs(5));
+    assert_eq!(other.join().unwrap(), Err(OFFLINE), "long before its own time is over");
     assert!(reason(&branch).contains("does not answer"));
     assert_eq!(branch.io(|_| Ok(())), Err(OFFLINE));
-    assert_eq!(branch.probe(Duration::from_secs(5)), ProbeResult::CameBack);
+    branch.set_timeout(PATIENCE);
+    assert_eq!(branch.probe(PATIENCE), ProbeResult::CameBack);
     branch.io(|_| Ok(())).unwrap();
 }
 
 #[test]
 fn a_branch_that_hangs_again_and_again_has_a_bounded_number_of_threads() {
     let place = Place::new();
-    let branch = guarded(&place, 5000);
+    let branch = guarded(&place, PATIENCE_MS);
     let gate = Gate::closed();
     let mut refused_at_once = false;
     for _ in 0..40 {
@@ -432,7 +442,7 @@ fn a_branch_that_hangs_again_and_again_has_a_bounded_number_of_threads() {
     }
     assert!(refused_at_once);
     gate.open();
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + PATIENCE;
     while branch.threads.load(Ordering::Relaxed) > 0 && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -443,7 +453,7 @@ fn a_branch_that_hangs_again_and_again_has_a_bounded_number_of_threads() {
 #[test]
 fn many_calls_at_once_share_the_threads_of_a_guarded_branch() {
     let place = Place::new();
-    let branch = guarded(&place, 2000);
+    let branch = guarded(&place, PATIENCE_MS);
     let sum: u64 = std::thread::scope(|scope| {
         let callers: Vec<_> = (0..40u64)
             .map(|n| {
@@ -467,7 +477,7 @@ fn many_calls_at_once_share_the_threads_of_a_guarded_branch() {
 #[test]
 fn a_panic_in_a_guarded_call_is_the_callers() {
     let place = Place::new();
-    let branch = guarded(&place, 5000);
+    let branch = guarded(&place, PATIENCE_MS);
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         branch.io(|_| -> rustix::io::Result<()> { panic!("for the caller") })
     }));
@@ -489,15 +499,14 @@ fn a_probe_that_hangs_takes_the_branch_offline_with_one_thread_stuck() {
         wait();
     })));
     let soon = Duration::from_millis(100);
-    let begun = Instant::now();
     assert!(matches!(branch.probe(soon), ProbeResult::WentOffline { reason } if reason.contains("does not answer")));
     for _ in 0..3 {
         assert!(matches!(branch.probe(soon), ProbeResult::StillOffline { .. }));
     }
-    assert!(begun.elapsed() < Duration::from_secs(5));
-    assert_eq!(counted.try_iter().count(), 1);
+    counted.recv_timeout(PATIENCE).expect("the first looks");
+    assert_eq!(counted.try_iter().count(), 0, "nobody else does");
     gate.open();
-    assert_eq!(branch.probe(Duration::from_secs(5)), ProbeResult::CameBack);
+    assert_eq!(branch.probe(PATIENCE), ProbeResult::CameBack);
 }
 
 #[test]
@@ -508,7 +517,11 @@ fn space_is_read_anew_when_it_was_invalidated_and_kept_when_the_branch_is_offlin
     branch.bring_online().unwrap();
     let space = branch.space();
     assert!(space.total > space.free && space.free.0 > 0 && space.files_total > space.files_free);
-    branch.space.lock().value.free = ByteSize(1);
+    {
+        let mut cache = branch.space.lock();
+        // However long this takes, it is not old.
+        (cache.value.free, cache.read_at) = (ByteSize(1), Some(Instant::now() + PATIENCE));
+    }
     assert_eq!(branch.space().free, ByteSize(1), "at most 100 ms old");
     branch.invalidate_space();
     assert!(branch.space().free.0 > 1);

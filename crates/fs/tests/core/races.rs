@@ -47,7 +47,7 @@ impl Scene {
         let pool = Arc::clone(&self.pool);
         let walk = Walk { bandwidth: Some(SLOWLY), ..Walk::default() };
         let moving = std::thread::spawn(move || pool.enforce(walk, &mut |_| true).unwrap());
-        let until = Instant::now() + Duration::from_secs(10);
+        let until = Instant::now() + Duration::from_secs(60);
         while std::fs::read_dir(self.bench.branch(1).join(".umbrella/tmp")).unwrap().next().is_none() {
             assert!(Instant::now() < until && !moving.is_finished(), "no copy began");
             std::thread::sleep(Duration::from_millis(1));
