@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use rustix::fs::OFlags;
@@ -176,42 +176,65 @@ fn what_a_short_queue_does_not_take_is_joined_meanwhile() {
     const PAGES: u64 = 128;
     let options =
         AttachOptions { scheduler: Some("mq-deadline".to_owned()), queue_depth: Some(4), ..AttachOptions::default() };
-    let slow = Arc::new(Slow::new(SIZE));
-    let disk = Disk::new(Arc::<Slow>::clone(&slow), &options);
+    let busy = Arc::new(Busy::new(SIZE));
+    let disk = Disk::new(Arc::<Busy>::clone(&busy), &options);
     let direct = fs::File::options().write(true).custom_flags(OFlags::DIRECT.bits().cast_signed()).open(disk.path());
     let device = direct.expect("root may");
     std::thread::scope(|scope| {
         for index in 0..PAGES {
             let device = &device;
-            scope.spawn(move || {
+            let write = move || {
                 let page = AlignedBuffer::new(4096);
                 device.write_all_at(page.as_slice(), index * 4096).expect("it is written");
-            });
+            };
+            std::thread::Builder::new().name(WRITER.to_owned()).spawn_scoped(scope, write).expect("a thread");
         }
+        let begun = Instant::now();
+        while writers_that_wait() < PAGES && begun.elapsed() < Duration::from_secs(60) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        *busy.is_busy.lock() = false;
+        busy.changed.notify_all();
+        assert!(begun.elapsed() < Duration::from_secs(60), "some never came to wait for the disk");
     });
-    let (writes, most) = (slow.writes.load(Ordering::Relaxed), slow.most.load(Ordering::Relaxed));
+    let (writes, most) = (busy.writes.load(Ordering::Relaxed), busy.most.load(Ordering::Relaxed));
     assert!(most <= 4, "{most} at once");
     assert!(writes < PAGES / 2, "{writes} requests for {PAGES} pages");
     drop(device);
     disk.take_apart();
 }
 
-/// Takes its time for each write, and counts them.
-struct Slow {
+const WRITER: &str = "page-writer";
+
+/// Threads of that name that wait for the kernel.
+fn writers_that_wait() -> u64 {
+    let tasks = fs::read_dir("/proc/self/task").expect("proc").flatten();
+    let waits = |task: &fs::DirEntry| {
+        let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        stat.contains(&format!("({WRITER}) D"))
+    };
+    tasks.filter(waits).count() as u64
+}
+
+/// Takes writes and does not end them before it is told to, and counts them.
+struct Busy {
     memory: Memory,
+    is_busy: Mutex<bool>,
+    changed: Condvar,
     writes: AtomicU64,
     inside: AtomicU64,
     most: AtomicU64,
 }
 
-impl Slow {
-    fn new(size: ByteSize) -> Slow {
+impl Busy {
+    fn new(size: ByteSize) -> Busy {
         let zero = || AtomicU64::new(0);
-        Slow { memory: Memory::new(size), writes: zero(), inside: zero(), most: zero() }
+        let (is_busy, changed) = (Mutex::new(true), Condvar::new());
+        Busy { memory: Memory::new(size), is_busy, changed, writes: zero(), inside: zero(), most: zero() }
     }
 }
 
-impl BlockDevice for Slow {
+impl BlockDevice for Busy {
     fn geometry(&self) -> Geometry {
         Geometry { queue_depth: 32, ..self.memory.geometry() }
     }
@@ -223,7 +246,7 @@ impl BlockDevice for Slow {
     fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
         self.writes.fetch_add(1, Ordering::Relaxed);
         self.most.fetch_max(self.inside.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
-        std::thread::sleep(Duration::from_millis(5));
+        self.changed.wait_while(&mut self.is_busy.lock(), |is_busy| *is_busy);
         self.inside.fetch_sub(1, Ordering::Relaxed);
         self.memory.write(at, data, durability)
     }
@@ -265,7 +288,7 @@ impl BlockDevice for Gate {
         self.most.fetch_max(*inside, Ordering::Relaxed);
         self.open.notify_all();
         let closed = |_: &mut u64| self.most.load(Ordering::Relaxed) < self.needed.load(Ordering::Relaxed);
-        if self.open.wait_while_for(&mut inside, closed, Duration::from_secs(5)).timed_out() {
+        if self.open.wait_while_for(&mut inside, closed, Duration::from_secs(60)).timed_out() {
             // Too little company: all go on alone, and the test sees how many there were.
             self.needed.store(0, Ordering::Relaxed);
         }

@@ -12,7 +12,8 @@ use super::devices::{Served, Told};
 #[test]
 fn a_stop_finishes_what_is_under_way_and_flushes() {
     let told = Arc::new(Told::new(ByteSize(1 << 20)));
-    let served = Served::of(Arc::clone(&told) as _);
+    let limits = Limits { grace: std::time::Duration::from_secs(600), ..Limits::default() };
+    let served = Served::new(vec![Export::new("", Arc::clone(&told) as _)], limits);
     let mut client = Client::transmitting(&served.socket(), "");
     let mut idle = Client::transmitting(&served.socket(), "");
     told.hold_writes(true);

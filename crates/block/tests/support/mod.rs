@@ -23,10 +23,10 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Runs a program, which must be there, at most two minutes, without any input.
+/// Runs a program, which must be there, at most ten minutes, without any input.
 pub(crate) fn start(program: &str, arguments: &[&str]) -> Output {
     let mut command = Command::new("timeout");
-    let output = command.args(["-k", "5", "120", program]).args(arguments).stdin(std::process::Stdio::null()).output();
+    let output = command.args(["-k", "5", "600", program]).args(arguments).stdin(std::process::Stdio::null()).output();
     let output = output.expect("timeout(1) runs");
     assert_ne!(output.status.code(), Some(127), "{program} is missing: scripts/setup.sh installs it");
     output

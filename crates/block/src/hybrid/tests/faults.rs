@@ -223,19 +223,19 @@ fn a_copy_of_a_label_that_cannot_be_read_is_no_worse_than_a_damaged_one() {
 
 #[test]
 fn a_drain_that_is_stopped_leaves_the_rest_in_the_log() {
-    let slow =
-        Rule::on(Operation::Write, CallFault::Delay(std::time::Duration::from_millis(20))).within(range(0, 3900));
-    let (hybrid, bed) = faulty(Some(slow), None);
+    let held = Rule::on(Operation::Write, CallFault::Hang).within(range(0, 3900)).first(1);
+    let (hybrid, bed) = faulty(Some(held), None);
     hybrid.sleep().expect("it sleeps");
     for number in 0..30 {
         hybrid.write(Lba(100 * number), &fill(number as u8 + 1, 90), Durability::Cached).expect("to the log");
     }
     std::thread::scope(|scope| {
         let drain = scope.spawn(|| hybrid.drain());
-        while !hybrid.stats().draining && !drain.is_finished() {
+        while bed.inner.counts().hanging == 0 && !drain.is_finished() {
             std::thread::yield_now();
         }
         hybrid.stop_drain();
+        bed.inner.release();
         assert!(matches!(drain.join().expect("no panic"), Err(HybridError::Stopped)));
     });
     assert_eq!((hybrid.at_risk().len(), hybrid.stats().drain_failure), (30, None));

@@ -87,7 +87,7 @@ fn a_drain_that_failed_long_ago_is_tried_again_before_a_write_is_refused() {
     let pair = Pair::new(4096);
     let hybrid = kept(&pair, When::Full);
     until_asleep(&hybrid, 1);
-    let long_ago = Instant::now().checked_sub(Duration::from_secs(3600)).expect("the machine runs for longer");
+    let long_ago = Instant::now().checked_sub(super::super::keeper::RETRY).expect("the machine runs for longer");
     hybrid.shared.state.lock().drain_failure = Some((long_ago, HybridError::Closed));
     for _ in 0..6 {
         hybrid.write(Lba(0), &fill(7, 2000), Durability::Cached).expect("the disk is well again");

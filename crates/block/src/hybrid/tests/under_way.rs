@@ -11,7 +11,7 @@ use super::*;
 use crate::error::Operation;
 
 /// How long anything is waited for; longer, and the test has failed.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A device whose calls of one kind stop at its gate while that is closed.
 struct Gated {
