@@ -43,16 +43,25 @@ fn open_on(path: &Path) -> Vec<PathBuf> {
 fn eventually(what: &str, holds: impl Fn() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(20), "not within 20 s: {what}");
+        assert!(start.elapsed() < Duration::from_secs(60), "not within 60 s: {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
+/// After so long a governor may have looked what is dirty, and found nothing: this file system never says that it has dirty pages.
+const NOBODY_LOOKED: Duration = Duration::from_millis(900);
+
 #[test]
 fn files_without_handles_are_kept_open_while_they_are_dirty_and_no_more_than_a_few() {
+    assert!((0..100).any(|_| kept_open_and_given_back()), "this machine is too slow");
+}
+
+/// False when it took so long that the governor may have looked meanwhile, so that nothing can be said.
+fn kept_open_and_given_back() -> bool {
     let ram = Ram::new();
     let limits = Limits { limit: Some(ByteSize(8 << 20)), background: Some(ByteSize(4 << 20)) };
     let settings = Settings { limits, ..Settings::parse("zone").expect("a policy") };
+    let begun = Instant::now();
     let governor = Governor::start(File::open(ram.path()).expect("opens").into(), settings).expect("starts");
     for number in 0..1000 {
         let file = File::create(ram.path().join(number.to_string())).expect("a file");
@@ -61,10 +70,15 @@ fn files_without_handles_are_kept_open_while_they_are_dirty_and_no_more_than_a_f
         governor.wrote(id, FileRef::Open(file.as_fd()), PageRange::of_bytes(0, 4096));
     }
     let (open, dirty) = (open_on(ram.path()).len(), governor.status().dirty);
+    if begun.elapsed() > NOBODY_LOOKED {
+        governor.stop();
+        return false;
+    }
     assert!((1..=256).contains(&open), "{open} files are kept open");
     assert_eq!(dirty.0, 4096 * open as u64, "the others are the kernel's");
     let all = governor.mark();
     governor.synced_all(all);
     eventually("all are given back", || open_on(ram.path()).is_empty());
     governor.stop();
+    true
 }

@@ -47,7 +47,7 @@ impl Disk {
             command.output().expect("mount can be started").status.success()
         };
         // Two tests that ask for a free loop device at the same moment may get the same one.
-        assert!(eventually(Duration::from_secs(5), mount), "cannot mount {} (loop devices missing?)", image.display());
+        assert!(eventually(Duration::from_secs(30), mount), "cannot mount {} (loop devices missing?)", image.display());
         disk
     }
 
