@@ -158,7 +158,7 @@ struct Foreground(Child);
 impl Foreground {
     /// How it ended, and what it said.
     fn ended(mut self) -> (Option<i32>, String) {
-        let ended = poll(Duration::from_secs(30), || self.0.try_wait().expect("it is our child"));
+        let ended = poll(Duration::from_secs(60), || self.0.try_wait().expect("it is our child"));
         let mut text = String::new();
         if let Some(stderr) = &mut self.0.stderr
             && ended.is_some()

@@ -8,16 +8,19 @@ mod support;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use support::nbd::{BLOCK, Client};
-use support::{eventually, temp_dir};
+use support::{PATIENCE, eventually, poll, temp_dir};
 
 const CLIENTS: u64 = 4;
 /// Blocks of 4 KiB that each client has for itself.
 const BLOCKS: u64 = 1500;
+/// Blocks that are written before a daemon is killed, however slow it is.
+const LEAST: u64 = 100;
 const SIZE: &str = "32MiB";
 
 /// What a client knows of its blocks: the stamp that was acknowledged, and that of a write without an answer.
@@ -32,7 +35,7 @@ fn stamped(stamp: u64) -> Vec<u8> {
 }
 
 /// Writes and verifies until the server is gone.
-fn work(socket: &Path, client: u64, known: &mut Known, random: &mut StdRng, next: &mut u64) {
+fn work(socket: &Path, client: u64, known: &mut Known, random: &mut StdRng, next: &mut u64, written: &AtomicU64) {
     let Ok(mut server) = Client::connect(socket, "k") else { return };
     loop {
         let block = random.random_range(0..BLOCKS);
@@ -53,6 +56,7 @@ fn work(socket: &Path, client: u64, known: &mut Known, random: &mut StdRng, next
                 }
                 let data: Vec<u8> = stamps.iter().flat_map(|stamp| stamped(*stamp)).collect();
                 server.write(client * BLOCKS + block, &data).map(|()| {
+                    written.fetch_add(blocks, Ordering::Relaxed);
                     for (number, stamp) in own.clone().zip(&stamps) {
                         (known.acknowledged[number], known.open[number]) = (*stamp, None);
                     }
@@ -158,12 +162,15 @@ fn a_killed_daemon_loses_nothing_that_it_acknowledged() {
         let mut server = house.serve();
         let socket = house.socket();
         let after = Duration::from_millis(random.random_range(20..400));
+        let written = AtomicU64::new(0);
         std::thread::scope(|scope| {
             for (client, (known, next)) in known.iter_mut().zip(&mut next).enumerate() {
-                let (mut random, socket) = (StdRng::seed_from_u64(seed ^ round << 8 ^ client as u64), &socket);
-                scope.spawn(move || work(socket, client as u64, known, &mut random, next));
+                let mut random = StdRng::seed_from_u64(seed ^ round << 8 ^ client as u64);
+                let (socket, written) = (&socket, &written);
+                scope.spawn(move || work(socket, client as u64, known, &mut random, next, written));
             }
             std::thread::sleep(after);
+            poll(PATIENCE, || (written.load(Ordering::Relaxed) > LEAST).then_some(()));
             server.0.kill().expect("it lives");
         });
         drop(server);
@@ -175,5 +182,5 @@ fn a_killed_daemon_loses_nothing_that_it_acknowledged() {
     }
     let written: u64 = next.iter().map(|next| next & ((1 << 48) - 1)).sum();
     println!("{written} blocks written");
-    assert!(written > 100 * rounds, "the clients hardly came to write: {written} blocks");
+    assert!(written > LEAST * rounds, "the clients hardly came to write: {written} blocks");
 }

@@ -17,7 +17,7 @@ use support::disk::Disk;
 use support::process::NOBODY;
 use support::{MIB, eventually, run, temp_dir};
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 const PROGRAM: &str = env!("CARGO_BIN_EXE_umbrella");
 
 fn governor(disk: &Disk, run_dir: &Path, args: &[&str]) -> Command {
@@ -207,8 +207,12 @@ fn what_it_sees_and_chooses_is_recorded() {
     let record = run_dir.path().join("record");
     let args = ["--background", "1MiB", "--record", record.to_str().expect("a plain name")];
     let mut governor = Running::start(governor(&disk, run_dir.path(), &args));
-    let _file = scattered(&disk.join("file"), 3000);
-    governor.eventually("nothing was written back", |status| figure(status, "flushed") > 0);
+    let begun = Instant::now();
+    // Where the kernel was quicker there is something to do again.
+    while figure(&governor.status(), "flushed") == 0 {
+        assert!(begun.elapsed() < SOON, "nothing was written back: {}", governor.status());
+        scattered(&disk.join("file"), 3000);
+    }
     assert_eq!(governor.end("TERM"), Some(0));
     let text = fs::read_to_string(&record).expect("a record");
     assert!(text.lines().next().is_some_and(|first| !first.is_empty()) && text.lines().count() > 1000, "{text:.200}");

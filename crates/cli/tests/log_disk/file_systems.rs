@@ -16,7 +16,7 @@ fn postmark(folder: &Path) {
         folder.display()
     );
     let mut postmark = Command::new("timeout")
-        .args(["-k", "5", "120", "postmark"])
+        .args(["-k", "5", "600", "postmark"])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .spawn()
@@ -29,7 +29,7 @@ fn postmark(folder: &Path) {
 fn fio_with_verify(folder: &Path, size: u64, loops: u32) {
     let file = format!("--filename={}", folder.join("fio").display());
     let (size, loops) = (format!("--size={size}"), format!("--loops={loops}"));
-    let job = ["120", "fio", "--name=verify", &file, &size, "--rw=randwrite", "--bsrange=4k-64k", &loops];
+    let job = ["600", "fio", "--name=verify", &file, &size, "--rw=randwrite", "--bsrange=4k-64k", &loops];
     let rest = [
         "--verify=crc32c",
         "--direct=1",
@@ -53,7 +53,7 @@ fn fsx(folder: &Path) {
     let operations = number_from_env("UMBRELLA_FSX_OPS", 1200).to_string();
     for seed in ["1", "2"] {
         let output = Command::new("timeout")
-            .args(["-k", "5", "120"])
+            .args(["-k", "5", "600"])
             .arg(tool("fsx"))
             .args(["-N", &operations, "-S", seed, "-f"])
             .arg(&file)

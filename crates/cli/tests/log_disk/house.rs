@@ -51,7 +51,7 @@ impl House {
     pub(crate) fn umbrella(&self, args: &[&str]) -> Command {
         let mut command = Command::new("timeout");
         command
-            .args(["-k", "5", "120", env!("CARGO_BIN_EXE_umbrella"), "disk"])
+            .args(["-k", "5", "600", env!("CARGO_BIN_EXE_umbrella"), "disk"])
             .args(args)
             .current_dir(self.dir.path())
             .env("UMBRELLA_RUN_DIR", self.path("run"))

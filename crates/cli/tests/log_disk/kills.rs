@@ -5,6 +5,7 @@
 
 use std::path::Path;
 use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rand::rngs::StdRng;
@@ -12,13 +13,15 @@ use rand::{Rng, SeedableRng};
 
 use crate::house::{House, text};
 use crate::support::nbd::{BLOCK, Client};
-use crate::support::{eventually, number_from_env};
+use crate::support::{PATIENCE, eventually, number_from_env, poll};
 
 const CLIENTS: u64 = 4;
 /// Blocks of 4 KiB that each client has for itself: together most of what the store promises.
 const BLOCKS: u64 = 1500;
 /// Blocks that are verified with one read.
 const AT_ONCE: u64 = 250;
+/// Blocks that are written before a daemon is killed, however slow it is: enough for something to be cleaned.
+const LEAST: u64 = 1500;
 const SIZE: &str = "40MiB";
 const NAME: &str = "k.img";
 
@@ -45,7 +48,7 @@ impl Known {
 }
 
 /// Writes, flushes and verifies until the server is gone.
-fn work(socket: &Path, client: u64, known: &mut Known, random: &mut StdRng, next: &mut u64) {
+fn work(socket: &Path, client: u64, known: &mut Known, random: &mut StdRng, next: &mut u64, written: &AtomicU64) {
     let Ok(mut server) = Client::connect(socket, NAME) else { return };
     loop {
         let block = random.random_range(0..BLOCKS);
@@ -65,12 +68,13 @@ fn work(socket: &Path, client: u64, known: &mut Known, random: &mut StdRng, next
                     known.possible[number].push(*stamp);
                 }
                 let data: Vec<u8> = stamps.iter().flat_map(|stamp| stamped(*stamp)).collect();
-                let written = if kind == 4 {
+                let done = if kind == 4 {
                     server.write_through(client * BLOCKS + block, &data)
                 } else {
                     server.write(client * BLOCKS + block, &data)
                 };
-                written.map(|()| {
+                done.map(|()| {
+                    written.fetch_add(blocks, Ordering::Relaxed);
                     for (number, stamp) in own.clone().zip(&stamps) {
                         known.last[number] = *stamp;
                     }
@@ -149,12 +153,15 @@ fn a_daemon_killed_while_it_cleans_loses_nothing_that_was_flushed() {
         let mut server = Server::start(&house, &image);
         let socket = socket(&house);
         let after = Duration::from_millis(random.random_range(20..400));
+        let written = AtomicU64::new(0);
         std::thread::scope(|scope| {
             for (client, (known, next)) in known.iter_mut().zip(&mut next).enumerate() {
-                let (mut random, socket) = (StdRng::seed_from_u64(seed ^ round << 8 ^ client as u64), &socket);
-                scope.spawn(move || work(socket, client as u64, known, &mut random, next));
+                let mut random = StdRng::seed_from_u64(seed ^ round << 8 ^ client as u64);
+                let (socket, written) = (&socket, &written);
+                scope.spawn(move || work(socket, client as u64, known, &mut random, next, written));
             }
             std::thread::sleep(after);
+            poll(PATIENCE, || (written.load(Ordering::Relaxed) > LEAST).then_some(()));
             server.0.kill().expect("it lives");
         });
         drop(server);
@@ -169,6 +176,6 @@ fn a_daemon_killed_while_it_cleans_loses_nothing_that_was_flushed() {
     }
     let written: u64 = next.iter().map(|next| next & ((1 << 48) - 1)).sum();
     println!("{written} blocks written, {cleaned} segments cleaned");
-    assert!(written > 100 * rounds, "the clients hardly came to write: {written} blocks");
+    assert!(written > LEAST * rounds, "the clients hardly came to write: {written} blocks");
     assert!(cleaned > rounds, "there was hardly anything to clean: {cleaned} segments");
 }

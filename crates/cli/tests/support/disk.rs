@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::{MIB, poll, require_root_and_fuse, run, temp_dir};
+use super::{MIB, PATIENCE, poll, require_root_and_fuse, run, temp_dir};
 
 /// A mounted file system of its own.
 #[derive(Debug)]
@@ -87,7 +87,7 @@ impl Disk {
     /// Mounts it (again).
     pub fn mount(&self) {
         let source = if self.kind == "tmpfs" { PathBuf::from("tmpfs") } else { self.image_path() };
-        let mounted = poll(Duration::from_secs(5), || {
+        let mounted = poll(PATIENCE, || {
             let output = Command::new("mount")
                 .args(["-t", self.kind, "-o", &self.options])
                 .arg(&source)
@@ -139,7 +139,7 @@ pub fn is_mount_point(path: &Path) -> bool {
 
 /// Unmounts; lazily if it stays busy.
 pub fn unmount(path: &Path) {
-    let gone = poll(Duration::from_secs(2), || {
+    let gone = poll(Duration::from_secs(10), || {
         if !is_mount_point(path) {
             return Some(());
         }

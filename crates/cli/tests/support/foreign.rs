@@ -5,13 +5,12 @@ use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
 use super::disk::{is_mount_point, unmount};
-use super::{poll, require_root_and_fuse, run, temp_dir};
+use super::{PATIENCE, poll, require_root_and_fuse, run, temp_dir};
 
 /// A process that is ended when it is dropped, also while it is stopped.
 #[derive(Debug)]
@@ -39,7 +38,7 @@ fn start(program: &str, args: &[&OsStr], log: &Path) -> Daemon {
 
 /// Waits for the mount, or fails with what the daemon said.
 fn wait_for_mount(mount: &Path, log: &Path) {
-    let mounted = poll(Duration::from_secs(15), || is_mount_point(mount).then_some(()));
+    let mounted = poll(PATIENCE, || is_mount_point(mount).then_some(()));
     assert!(mounted.is_some(), "{} is not mounted: {}", mount.display(), fs::read_to_string(log).unwrap_or_default());
 }
 
@@ -134,8 +133,13 @@ impl Remote {
                 ],
             );
         }
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        fs::write(
+        // Where sshd changes its root to before a login.
+        fs::create_dir_all("/run/sshd").unwrap();
+        // A port that is free now may be somebody else's a moment later.
+        let (port, server) = (0..20)
+            .find_map(|_| {
+                let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+                fs::write(
             &config,
             format!(
                 "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}.pub\nPermitRootLogin yes\n\
@@ -145,11 +149,15 @@ impl Remote {
             ),
         )
         .unwrap();
-        // Where sshd changes its root to before a login.
-        fs::create_dir_all("/run/sshd").unwrap();
-        let server = start("/usr/sbin/sshd", &["-D".as_ref(), "-e".as_ref(), "-f".as_ref(), config.as_ref()], &log);
-        let listens = poll(Duration::from_secs(10), || TcpStream::connect(("127.0.0.1", port)).ok());
-        assert!(listens.is_some(), "sshd does not listen: {}", fs::read_to_string(&log).unwrap_or_default());
+                let args = ["-D".as_ref(), "-e".as_ref(), "-f".as_ref(), config.as_ref()];
+                let mut server = start("/usr/sbin/sshd", &args, &log);
+                let listens = poll(PATIENCE, || {
+                    let ended = server.0.try_wait().unwrap().is_some();
+                    (ended || TcpStream::connect(("127.0.0.1", port)).is_ok()).then_some(!ended)
+                });
+                (listens == Some(true)).then_some((port, server))
+            })
+            .unwrap_or_else(|| panic!("sshd does not listen: {}", fs::read_to_string(&log).unwrap_or_default()));
         let options = format!(
             "port={port},IdentityFile={},StrictHostKeyChecking=no,UserKnownHostsFile=/dev/null,LogLevel=ERROR,\
              allow_other,default_permissions",

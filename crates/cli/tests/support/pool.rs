@@ -16,13 +16,13 @@ use tempfile::TempDir;
 use umbrella_fs::control::protocol::{BranchState, BranchStatus, EnforceSummary, Explanation, MoveEvent, Status};
 
 use super::disk::{is_mount_point, unmount};
-use super::{poll, process, require_root_and_fuse, temp_dir};
+use super::{PATIENCE, poll, process, require_root_and_fuse, temp_dir};
 
 /// The binary under test.
 pub const UMBRELLA: &str = env!("CARGO_BIN_EXE_umbrella");
 
 /// How long a mount may take, and how long a command may.
-const READY: Duration = Duration::from_secs(20);
+const READY: Duration = PATIENCE;
 
 /// What is mounted instead of a pool when `UMBRELLA_TEST_STAND_IN` asks for it: a way to tell mistakes of a test from
 /// mistakes of the file system. Nothing is moved then, and where files are is not checked.
@@ -140,7 +140,7 @@ impl Pool {
             default: None,
             top: String::new(),
             rules: String::new(),
-            limit: Duration::from_secs(240),
+            limit: Duration::from_secs(900),
         }
     }
 
@@ -292,7 +292,7 @@ impl Pool {
     /// Waits for the daemon to end by itself; whether it ended well.
     pub fn wait_for_end(&mut self) -> Option<bool> {
         let mut child = self.daemon.take().expect("the pool is mounted");
-        let end = poll(Duration::from_secs(30), || child.try_wait().unwrap());
+        let end = poll(PATIENCE, || child.try_wait().unwrap());
         if end.is_none() {
             self.daemon = Some(child);
             return None;
@@ -309,7 +309,7 @@ impl Pool {
         }
         // A process that another test starts holds a copy of our files until it runs its program.
         let mut output = self.umbrella(["unmount"]);
-        poll(Duration::from_secs(3), || {
+        poll(PATIENCE, || {
             if text(&output).contains("busy") {
                 output = self.umbrella(["unmount"]);
                 return None;
@@ -436,7 +436,7 @@ impl Pool {
             return;
         }
         let path = path.as_ref();
-        let arrived = poll(Duration::from_secs(15), || (self.found_on(path) == [branch]).then_some(()));
+        let arrived = poll(PATIENCE, || (self.found_on(path) == [branch]).then_some(()));
         if arrived.is_none() {
             let explanation = self.umbrella(["explain".as_ref(), self.join(path).as_os_str()]);
             panic!(
@@ -466,7 +466,7 @@ impl Pool {
         }
         let mut quiet = 0;
         let mut seen = None;
-        let settled = poll(Duration::from_secs(60), || {
+        let settled = poll(2 * PATIENCE, || {
             let status = self.status();
             let pending = *status
                 .metrics
@@ -477,7 +477,17 @@ impl Pool {
             seen = Some(now);
             (quiet >= 3).then_some(())
         });
-        assert!(settled.is_some(), "relocations are still pending after 60 s: {seen:?}\n{}", self.log());
+        assert!(settled.is_some(), "relocations are still pending: {seen:?}\n{}", self.log());
+    }
+
+    /// Waits until nobody has a file open any more, and no relocation is pending. The daemon learns of a close later than who closed.
+    #[track_caller]
+    pub fn settle_closed(&self) {
+        if stand_in().is_some() {
+            return;
+        }
+        super::eventually("every file is closed", || self.status().open_files == 0);
+        self.settle();
     }
 
     /// `umbrella enforce`: its totals. It ends with 1 when a file could not be moved.

@@ -3,14 +3,13 @@
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::thread;
-use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
 use rustix::thread::{Gid, Uid, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
-use super::poll;
+use super::{PATIENCE, poll};
 
 /// `nobody`.
 pub const NOBODY: u32 = 65534;
@@ -94,10 +93,10 @@ impl Process {
         self.to.write_all(&[byte]).unwrap();
     }
 
-    /// Waits up to ten seconds for a byte; `None` when nothing came.
+    /// Waits for a byte; `None` when nothing came.
     pub fn hear(&mut self) -> Option<u8> {
         let mut ready = [rustix::event::PollFd::new(&self.from, rustix::event::PollFlags::IN)];
-        let limit = rustix::event::Timespec { tv_sec: 10, tv_nsec: 0 };
+        let limit = rustix::event::Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
         if rustix::event::poll(&mut ready, Some(&limit)).ok()? == 0 {
             return None;
         }
@@ -105,9 +104,9 @@ impl Process {
         self.from.read_exact(&mut byte).ok().map(|()| byte[0])
     }
 
-    /// Waits for its end; `None` when it did not end by itself within ten seconds.
+    /// Waits for its end; `None` when it does not end by itself.
     pub fn exit_code(&mut self) -> Option<i32> {
-        poll(Duration::from_secs(10), || match waitpid(self.pid, Some(WaitPidFlag::WNOHANG)) {
+        poll(PATIENCE, || match waitpid(self.pid, Some(WaitPidFlag::WNOHANG)) {
             Ok(WaitStatus::Exited(_, code)) => {
                 self.reaped = true;
                 Some(code)
