@@ -13,6 +13,9 @@ use tempfile::TempDir;
 /// A run of a few milliseconds.
 const SMALL: [&str; 6] = ["--workload", "rnd-write", "--scale", "0.002", "--disk", "cheetah_10k7"];
 
+/// A run of a tenth of a second.
+const MODERATE: [&str; 6] = ["--workload", "rnd-write:duration=2h", "--scale", "0.002", "--disk", "cheetah_10k7"];
+
 fn lab(command: &str) -> Command {
     let mut lab = Command::new(env!("CARGO_BIN_EXE_umbrella"));
     lab.args(["lab", command]).env_remove("RUST_LOG").stdin(Stdio::null());
@@ -166,7 +169,8 @@ fn a_file_larger_than_the_disk_is_refused_at_once() {
     let begun = Instant::now();
     let file = ["--workload", "rnd-write:file=100TiB", "--disk", "cheetah_10k7"];
     refused(lab("run").args(file), 1, &["a file of 100 TiB does not fit", "a larger --disk"]);
-    assert!(begun.elapsed() < Duration::from_secs(5));
+    // To lay it out would take hours.
+    assert!(begun.elapsed() < Duration::from_secs(60));
 }
 
 #[test]
@@ -569,6 +573,24 @@ fn takes_ctrl_c(child: &Child) {
     panic!("the program never caught SIGINT");
 }
 
+/// Waits until the program has worked for so long: what it has done by then does not depend on what else the machine does.
+fn works_for(child: &Child, time: Duration) {
+    let ticks_a_second = rustix::param::clock_ticks_per_second();
+    let until = Instant::now() + Duration::from_secs(300);
+    while Instant::now() < until {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).expect("the program runs");
+        // What follows the name begins with the third field; the times as a user and in the kernel are the fields 14 and 15.
+        let fields: Vec<&str> = stat.rsplit_once(") ").expect("a name").1.split(' ').collect();
+        let ticks: u64 = fields[11..13].iter().map(|field| field.parse::<u64>().expect("a time")).sum();
+        if Duration::from_millis(ticks * 1000 / ticks_a_second) >= time {
+            return;
+        }
+        assert!(!fields[0].starts_with('Z'), "the program ended before");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("the program never worked for {time:?}");
+}
+
 fn interrupt(child: &Child) {
     let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
     assert!(sent.success());
@@ -591,14 +613,14 @@ fn ctrl_c_keeps_what_has_finished() {
     let results = folder.path().join("results");
     let seeds = (1..=5000).map(|seed| seed.to_string()).collect::<Vec<_>>().join(",");
     let mut child = lab("compare")
-        .args(SMALL)
+        .args(MODERATE)
         .args(["--policy", "file", "--threads", "1", "--json", "--sweep", &format!("seed={seeds}")])
         .stdout(fs::File::create(&results).expect("a file"))
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program can be started");
     takes_ctrl_c(&child);
-    std::thread::sleep(Duration::from_millis(1500));
+    works_for(&child, Duration::from_secs(2));
     interrupt(&child);
     let status = ends_within(&mut child, Duration::from_secs(60)).expect("an end");
     assert_eq!(status.code(), Some(130));
@@ -613,14 +635,14 @@ fn ctrl_c_keeps_what_has_finished() {
 #[test]
 fn ctrl_c_says_what_is_missing_and_the_cut_run_says_so() {
     let mut child = lab("compare")
-        .args(["--workload", "rnd-write:duration=1h", "--disk", "cheetah_10k7", "--policy", "file,zone"])
+        .args(["--workload", "rnd-write:duration=1000h", "--disk", "cheetah_10k7", "--policy", "file,zone"])
         .args(["--threads", "1"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program can be started");
     takes_ctrl_c(&child);
-    std::thread::sleep(Duration::from_secs(1));
+    works_for(&child, Duration::from_secs(1));
     interrupt(&child);
     ends_within(&mut child, Duration::from_secs(60)).expect("an end");
     let done = child.wait_with_output().expect("output");
@@ -638,7 +660,7 @@ fn ctrl_c_ends_a_run_that_still_lays_out_its_files() {
         .spawn()
         .expect("the program can be started");
     takes_ctrl_c(&child);
-    std::thread::sleep(Duration::from_millis(500));
+    works_for(&child, Duration::from_millis(200));
     interrupt(&child);
     let status = ends_within(&mut child, Duration::from_secs(60));
     let _ = child.kill();
@@ -650,16 +672,23 @@ fn ctrl_c_ends_a_run_that_still_lays_out_its_files() {
 fn a_second_ctrl_c_ends_it_even_while_nobody_reads_the_output() {
     let seeds = (1..=5000).map(|seed| seed.to_string()).collect::<Vec<_>>().join(",");
     let mut child = lab("compare")
-        .args(SMALL)
+        .args(MODERATE)
         .args(["--policy", "file", "--json", "--sweep", &format!("seed={seeds}")])
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .expect("the program can be started");
+    let pipe = child.stdout.take().expect("a pipe");
+    // A few results fill it.
+    rustix::pipe::fcntl_setpipe_size(&pipe, 4096).expect("a pipe can be as small as a page");
     takes_ctrl_c(&child);
-    std::thread::sleep(Duration::from_millis(2500));
+    works_for(&child, Duration::from_secs(2));
     interrupt(&child);
-    assert!(ends_within(&mut child, Duration::from_millis(500)).is_none(), "the results do not fit into the pipe");
+    let until = Instant::now() + Duration::from_secs(60);
+    while rustix::io::ioctl_fionread(&pipe).expect("a pipe") < 4096 && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(child.try_wait().expect("a child").is_none(), "the results do not fit into the pipe");
     interrupt(&child);
     let status = ends_within(&mut child, Duration::from_secs(60));
     let _ = child.kill();

@@ -186,7 +186,7 @@ fn waiting_conversion(program: &mut Command, output: &Path, options: &[&str]) ->
     child.stdin.as_mut().unwrap().write_all(lines.as_bytes()).unwrap();
     let begun = Instant::now();
     while names(folder).len() == before {
-        assert!(begun.elapsed() < Duration::from_secs(30), "the conversion does not begin");
+        assert!(begun.elapsed() < Duration::from_secs(60), "the conversion does not begin");
         std::thread::sleep(Duration::from_millis(5));
     }
     child
@@ -315,7 +315,8 @@ impl Drop for LoopDisk {
 struct Recorder(Child);
 
 impl Recorder {
-    fn start(disk: &LoopDisk, options: &[&str], output: &Path) -> Recorder {
+    /// One that may end by itself before it is looked at.
+    fn spawn(disk: &LoopDisk, options: &[&str], output: &Path) -> Recorder {
         let child = trace()
             .arg("record")
             .arg(&disk.device)
@@ -325,13 +326,17 @@ impl Recorder {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut recorder = Recorder(child);
+        Recorder(child)
+    }
+
+    fn start(disk: &LoopDisk, options: &[&str], output: &Path) -> Recorder {
+        let mut recorder = Recorder::spawn(disk, options, output);
         let begun = Instant::now();
         let event = if options.contains(&"issue") { "block_rq_issue" } else { "block_bio_queue" };
         let enabled = recorder.instance().join("events/block").join(event).join("enable");
         while !fs::read_to_string(&enabled).is_ok_and(|text| text.starts_with('1')) {
             assert!(recorder.0.try_wait().unwrap().is_none(), "the recorder ended: {}", recorder.end());
-            assert!(begun.elapsed() < Duration::from_secs(30), "the recorder does not begin");
+            assert!(begun.elapsed() < Duration::from_secs(60), "the recorder does not begin");
             std::thread::sleep(Duration::from_millis(20));
         }
         recorder
@@ -407,7 +412,7 @@ fn a_recording_has_the_pages_that_were_written_at_their_places() {
 fn a_recording_ends_by_itself_or_by_a_signal_and_always_tidies_up() {
     let disk = LoopDisk::new();
     let output = disk.folder.path().join("out.csv");
-    let mut recorder = Recorder::start(&disk, &["--seconds", "1"], &output);
+    let mut recorder = Recorder::spawn(&disk, &["--seconds", "1"], &output);
     let said = recorder.end();
     assert!(said.ends_with("(exit status: 0)") && output.exists(), "{said}");
     assert!(!recorder.instance().exists());
@@ -495,7 +500,7 @@ fn what_a_killed_recorder_left_behind_the_next_one_clears_away() {
     killed.signal("-KILL");
     killed.end();
     assert!(killed.instance().exists() && !output.exists());
-    Recorder::start(&disk, &["--seconds", "1"], &output).end();
+    Recorder::spawn(&disk, &["--seconds", "1"], &output).end();
     assert!(!killed.instance().exists());
 }
 

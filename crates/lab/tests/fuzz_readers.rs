@@ -154,12 +154,12 @@ fn keep(bytes: &[u8], seed: u64, format: Option<Format>) -> PathBuf {
 fn check(format: Option<Format>, bytes: &[u8], seed: u64) {
     let started = Instant::now();
     let outcome = catch_unwind(AssertUnwindSafe(|| run_one(format, bytes)));
-    let slow = started.elapsed() > Duration::from_secs(10);
+    let slow = started.elapsed() > Duration::from_secs(60);
     if outcome.is_ok() && !slow {
         return;
     }
     let path = keep(bytes, seed, format);
-    let how = if slow { "took more than 10 s" } else { "panicked" };
+    let how = if slow { "took more than 60 s" } else { "panicked" };
     panic!(
         "the reader {how} on {} (seed {seed}; run it alone: UMBRELLA_FUZZ_INPUT={})",
         path.display(),

@@ -36,7 +36,7 @@ fn chromium(home: &Path, arguments: &[&str]) -> Shown {
     let common =
         ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--enable-logging=stderr"];
     let output = Command::new("timeout")
-        .args(["--kill-after=5", "120", "chromium"])
+        .args(["--kill-after=5", "600", "chromium"])
         .args(common)
         .arg(profile)
         .args(arguments)
