@@ -9,6 +9,7 @@ mod order;
 mod support;
 
 use std::fs::{self, File, OpenOptions};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,6 +21,7 @@ use support::disk::Disk;
 use support::pool::{Pool, text};
 use support::{KIB, MIB, bytes, eventually};
 use umbrella_fs::spec::GovernorStatus;
+use umbrella_units::ByteSize;
 
 /// A pool of one ext4 branch "disk" with these keys; of a pair of names the second goes out of scope first.
 fn pool(keys: &str) -> (Disk, Pool) {
@@ -36,10 +38,38 @@ fn dirty(pool: &Pool) -> u64 {
     governor(pool).dirty.0
 }
 
-/// Everything that the kernel has dirty is not our business: what is asked is what the governor believes.
+/// How much of the first so many bytes of a file the kernel has dirty: cachestat(2).
+fn dirty_in_cache(file: &File, length: u64) -> ByteSize {
+    const CACHESTAT: libc::c_long = 451;
+    let (range, mut found) = ([0, length], [0_u64; 5]);
+    // SAFETY: reads two numbers, fills five.
+    let asked = unsafe { libc::syscall(CACHESTAT, file.as_raw_fd(), range.as_ptr(), found.as_mut_ptr(), 0) };
+    assert_eq!(asked, 0, "cachestat: {}", std::io::Error::last_os_error());
+    ByteSize(found[1] * 4096)
+}
+
+/// The kernel wrote something back by itself, as it does when this machine stands still for seconds: what is dirty cannot be foretold.
+#[derive(Debug)]
+struct Disturbed;
+
+/// Fails unless the governor believes that so much is dirty; where it believes something else and the kernel has not so much dirty of these files
+/// of the disk either, nothing is said.
 #[track_caller]
-fn expect_dirty(pool: &Pool, bytes: u64) {
-    assert_eq!(dirty(pool), bytes, "{:?}", governor(pool));
+fn expect_dirty(pool: &Pool, files: &[&str], bytes: u64) -> Result<(), Disturbed> {
+    let believed = governor(pool);
+    if believed.dirty.0 == bytes {
+        return Ok(());
+    }
+    let open = files.iter().map(|file| File::open(pool.on("disk", file)).expect("it is there"));
+    let in_cache: u64 = open.map(|file| dirty_in_cache(&file, u64::MAX >> 1).0).sum();
+    assert_ne!(in_cache, bytes, "{believed:?}");
+    println!("expected {bytes}, the kernel has {in_cache} dirty, the governor: {believed:?}");
+    Err(Disturbed)
+}
+
+/// Does it until nobody disturbs it.
+fn undisturbed(mut attempt: impl FnMut() -> Result<(), Disturbed>) {
+    assert!((0..20).any(|_| attempt().is_ok()), "not what is expected, however often it is done");
 }
 
 /// Overwrites random blocks of 16 KiB in `files` files of 1 MiB until told to stop; what it wrote last where.
@@ -80,36 +110,44 @@ fn expect_written(folder: &Path, written: &[(u64, u64, u64)]) {
 #[test]
 fn what_is_dirty_is_known_until_it_is_synced_cut_deleted_or_replaced() {
     let (_disk, pool) = pool("write_back = \"zone_segment\"\nwrite_back_limit = \"64MiB\"");
-    let path = pool.join("file");
-    let file = File::create(&path).unwrap();
-    file.write_all_at(&bytes(1, 4 * MIB), 0).unwrap();
-    expect_dirty(&pool, 4 * MIB);
-    file.write_all_at(&bytes(2, MIB), MIB).unwrap();
-    expect_dirty(&pool, 4 * MIB);
-    file.sync_all().unwrap();
-    expect_dirty(&pool, 0);
-    file.write_all_at(&bytes(3, 4 * MIB), 0).unwrap();
-    file.set_len(3 * MIB / 2).unwrap();
-    expect_dirty(&pool, 3 * MIB / 2);
-    fs::remove_file(&path).unwrap();
-    expect_dirty(&pool, 0);
-    drop(file);
+    undisturbed(|| {
+        for name in ["file", "a", "b"] {
+            let _ = fs::remove_file(pool.join(name));
+        }
+        assert_eq!(dirty(&pool), 0);
+        let path = pool.join("file");
+        let file = File::create(&path).unwrap();
+        file.write_all_at(&bytes(1, 4 * MIB), 0).unwrap();
+        expect_dirty(&pool, &["file"], 4 * MIB)?;
+        file.write_all_at(&bytes(2, MIB), MIB).unwrap();
+        expect_dirty(&pool, &["file"], 4 * MIB)?;
+        file.sync_all().unwrap();
+        assert_eq!(dirty(&pool), 0);
+        file.write_all_at(&bytes(3, 4 * MIB), 0).unwrap();
+        file.set_len(3 * MIB / 2).unwrap();
+        expect_dirty(&pool, &["file"], 3 * MIB / 2)?;
+        fs::remove_file(&path).unwrap();
+        assert_eq!(dirty(&pool), 0);
+        drop(file);
 
-    fs::write(pool.join("a"), bytes(4, MIB)).unwrap();
-    fs::write(pool.join("b"), bytes(5, 2 * MIB)).unwrap();
-    expect_dirty(&pool, 3 * MIB);
-    fs::rename(pool.join("a"), pool.join("b")).unwrap();
-    expect_dirty(&pool, MIB);
-    File::open(pool.join("b")).unwrap().sync_data().unwrap();
-    expect_dirty(&pool, 0);
-    assert!(fs::read(pool.join("b")).unwrap() == bytes(4, MIB));
+        fs::write(pool.join("a"), bytes(4, MIB)).unwrap();
+        fs::write(pool.join("b"), bytes(5, 2 * MIB)).unwrap();
+        expect_dirty(&pool, &["a", "b"], 3 * MIB)?;
+        fs::rename(pool.join("a"), pool.join("b")).unwrap();
+        expect_dirty(&pool, &["b"], MIB)?;
+        File::open(pool.join("b")).unwrap().sync_data().unwrap();
+        assert_eq!(dirty(&pool), 0);
+        assert!(fs::read(pool.join("b")).unwrap() == bytes(4, MIB));
+        Ok(())
+    });
 }
 
 #[test]
 fn what_the_kernel_wrote_back_by_itself_is_noticed() {
     let (disk, pool) = pool("write_back = \"zone\"\nwrite_back_limit = \"64MiB\"");
     fs::write(pool.join("file"), bytes(1, 8 * MIB)).unwrap();
-    expect_dirty(&pool, 8 * MIB);
+    let status = governor(&pool);
+    assert_eq!(status.dirty.0 + status.cleaned.0, 8 * MIB, "{status:?}");
     rustix::fs::syncfs(File::open(disk.path()).unwrap()).unwrap();
     eventually("nothing is believed dirty", || dirty(&pool) == 0);
 }
@@ -127,7 +165,7 @@ fn a_file_that_moves_to_another_branch_leaves_no_dirty_pages_behind() {
         .mount();
     fs::write(pool.join("file"), bytes(1, 4 * MIB)).unwrap();
     pool.expect_on("other", "file");
-    expect_dirty(&pool, 0);
+    assert_eq!(dirty(&pool), 0);
     assert!(fs::read(pool.join("file")).unwrap() == bytes(1, 4 * MIB));
 }
 
@@ -160,7 +198,9 @@ fn writers_never_have_much_more_dirty_than_the_limit() {
     let most = most.load(Ordering::Relaxed);
     assert!(most <= 4 * MIB + 4 * MIB, "{most} bytes were dirty");
     let status = governor(&pool);
-    assert!(status.waits > 0 && status.errors == 0 && status.flushed.0 >= 40 * MIB, "{status:?}");
+    assert!(status.waits > 0 && status.errors == 0, "{status:?}");
+    // The kernel, too, writes something when this machine stands still for seconds.
+    assert!(status.flushed.0 + status.cleaned.0 >= 40 * MIB && status.flushed.0 > 0, "{status:?}");
     for number in 0..4 {
         assert!(fs::read(pool.join(number.to_string())).unwrap() == bytes(number, 12 * MIB), "file {number} differs");
     }

@@ -11,11 +11,18 @@ use umbrella_governor::{FileRef, Governor, Limits, PageRange, Settings};
 use umbrella_units::{ByteSize, FileId, Lba, SectorRange};
 
 use super::devices::Remembering;
+use super::dirty_in_cache as dirty;
 use super::support::{KIB, MIB, eventually};
 
 /// Overwrites every other block of 16 KiB of a file in random order, lets a governor write back what it wants, and gives the writes that the
-/// device saw of it.
+/// device saw of it. Where the kernel wrote much of it by itself, as it does when this machine stands still for seconds, it is done again.
 fn order_of(policy: &str, seed: u64) -> Vec<u64> {
+    let orders = std::iter::repeat_with(|| order_once(policy, seed)).take(20);
+    orders.filter(|(_, left)| left.0 >= 12 * MIB).map(|(writes, _)| writes).next().expect("the kernel leaves it alone")
+}
+
+/// As [`order_of`]; and how much was still dirty when the governor began.
+fn order_once(policy: &str, seed: u64) -> (Vec<u64>, ByteSize) {
     const BLOCKS: u64 = 1024;
     let disk = Remembering::new();
     let path = disk.at.join("file");
@@ -41,7 +48,7 @@ fn order_of(policy: &str, seed: u64) -> Vec<u64> {
     }
     // The kernel may have written some of it: it gives a disk that wrote little lately a small share of what may be dirty.
     assert_eq!(governor.status().runs, 0, "nothing is written back below the threshold");
-    let before = disk.now();
+    let (before, left) = (disk.now(), dirty(&file, 32 * MIB));
     governor.set_limits(Limits { limit: Some(ByteSize(2 * MIB)), background: Some(ByteSize(MIB)) }).expect("possible");
     eventually("what is above the threshold is written back", || {
         let status = governor.status();
@@ -50,12 +57,18 @@ fn order_of(policy: &str, seed: u64) -> Vec<u64> {
     governor.stop();
     let writes = disk.writes(before);
     drop((governor, file));
-    writes
+    (writes, left)
 }
 
-/// The share of writes that lie before the one before them.
+/// How many runs may be on their way at once, which this machine may end in any order.
+const AT_ONCE: usize = 64;
+
+/// The share of writes that lie before the one that was so many before them.
 fn descents(writes: &[u64]) -> f64 {
-    writes.windows(2).filter(|pair| pair[1] < pair[0]).count() as f64 / (writes.len().max(2) - 1) as f64
+    let pairs = writes.windows(AT_ONCE + 1).map(|window| (window[0], window[AT_ONCE]));
+    let (all, down) =
+        pairs.fold((0_u32, 0_u32), |(all, down), (first, last)| (all + 1, down + u32::from(last < first)));
+    f64::from(down) / f64::from(all.max(1))
 }
 
 #[test]
@@ -64,7 +77,7 @@ fn pages_reach_the_device_in_the_order_of_the_policy() {
     let (swept, as_written) = (order_of("cscan", seed), order_of("lrw", seed));
     println!("seed {seed}: descents {:.3} with cscan, {:.3} with lrw", descents(&swept), descents(&as_written));
     assert!(swept.len() > 300 && as_written.len() > 300, "{} and {} writes", swept.len(), as_written.len());
-    // A few change places below: several are on their way at once. The journal of ext4 writes elsewhere.
+    // The journal of ext4 writes elsewhere.
     assert!(descents(&swept) < 0.1, "cscan goes one way");
     assert!(descents(&as_written) > 0.3, "lrw writes in the order of the writers, which is random");
 }
