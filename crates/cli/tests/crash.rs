@@ -296,7 +296,7 @@ fn crash_again_and_again(data: &str, seed: u64, rounds: u64) {
         .branch_with("b", disks[1].path(), data)
         .default(&["a"])
         .rules(RULES)
-        .limit(Duration::from_secs(60 + 3 * rounds))
+        .limit(Duration::from_secs(600 + 3 * rounds))
         .mount();
     let mut dice = Dice::new(seed);
     let mut workers = [Worker::new("one", seed * 2 + 1), Worker::new("two", seed * 2 + 2)];
@@ -371,7 +371,7 @@ fn a_kill_in_the_middle_of_a_copy_leaves_the_source() {
         .branch("a", disks[0].path())
         .branch("b", disks[1].path())
         .default(&["a"])
-        .keys("[enforce]\nbandwidth = \"2MiB\"")
+        .keys("[enforce]\nbandwidth = \"1MiB\"")
         .mount();
     let data = bytes(1, 12 * MIB);
     fs::write(pool.join("file"), &data).unwrap();
@@ -389,10 +389,17 @@ fn a_kill_in_the_middle_of_a_copy_leaves_the_source() {
             .stderr(std::process::Stdio::null())
             .spawn()
             .unwrap();
-        thread::sleep(Duration::from_secs(1));
         let killed = pool.pid();
+        let copies_of = |pid: u32| {
+            let mut copies =
+                fs::read_dir(pool.on("b", ".umbrella/tmp")).unwrap().map(|entry| entry.unwrap().file_name());
+            copies.find(|name| name.to_string_lossy().starts_with(&format!("move-{pid}-")))
+        };
+        support::eventually("it is being copied, or has been", || {
+            copies_of(killed).is_some() || pool.found_on("file") == ["b"]
+        });
         pool.kill_9();
-        assert!(support::poll(Duration::from_secs(10), || walk.try_wait().unwrap()).is_some());
+        assert!(support::poll(Duration::from_secs(60), || walk.try_wait().unwrap()).is_some());
         pool.start();
         let after = support::tree::snapshot(&pool.mount_point(), support::tree::Times::Kept);
         support::tree::assert_same(&before, &after, "after a kill during the copy");

@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
@@ -13,7 +13,7 @@ use crate::support::disk::{Disk, is_mount_point};
 use crate::support::pool::{Pool, UMBRELLA, text};
 use crate::support::process::{as_nobody, is_alive, signal};
 use crate::support::{MIB, bytes, eventually, poll, temp_dir};
-use crate::{disks, last_read_days_ago, pool};
+use crate::{disks, last_read_days_ago, names, pool};
 
 /// What `umbrella check` says of this text, and whether it succeeds. `DIR` stands for a folder with branches `a` and `b`.
 fn check(config: &str) -> (bool, String) {
@@ -154,7 +154,7 @@ fn the_control_socket_is_for_the_owner_only() {
     let heard = as_nobody(|| {
         use std::io::{Read, Write};
         let mut socket = UnixStream::connect(&sockets[0])?;
-        socket.set_read_timeout(Some(Duration::from_secs(5)))?;
+        socket.set_read_timeout(Some(Duration::from_secs(60)))?;
         socket.write_all(b"{\"request\":\"status\"}\n")?;
         let mut answer = String::new();
         socket.read_to_string(&mut answer).map(|_| answer)
@@ -172,7 +172,7 @@ fn rubbish_on_the_control_socket_harms_nobody() {
         [&b"\n"[..], b"{}\n", b"\xff\xfe\0\n", b"{\"request\":\"no such\"}\n", b"{\"request\":\"status\"", &long]
     {
         let mut stream = UnixStream::connect(socket).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let _ = stream.write_all(rubbish);
         let _ = stream.shutdown(std::net::Shutdown::Write);
         let mut answer = Vec::new();
@@ -206,7 +206,6 @@ fn a_branch_of_a_mounted_pool_cannot_serve_another() {
 fn a_daemon_detaches_once_the_mount_is_ready() {
     let (_disks, builder) = disks(["a"]);
     let pool = builder.prepare();
-    let start = Instant::now();
     let output = pool
         .command()
         .arg("mount")
@@ -217,7 +216,6 @@ fn a_daemon_detaches_once_the_mount_is_ready() {
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", text(&output));
-    assert!(start.elapsed() < Duration::from_secs(10));
     fs::write(pool.join("file"), "at once").expect("it is ready when the command returns");
     let pid = pool.status().pid;
     assert!(is_alive(pid));
@@ -294,7 +292,8 @@ fn signals_unmount_cleanly() {
 #[test]
 fn sigterm_during_a_relocation_leaves_one_whole_copy() {
     let (disks, builder) = disks(["warm", "cold"]);
-    let mut pool = builder.keys("[enforce]\nbandwidth = \"2MiB\"").mount();
+    // The whole copy takes longer than the end of the daemon is waited for.
+    let mut pool = builder.keys("[enforce]\nbandwidth = \"128KiB\"").mount();
     let data = bytes(1, 16 * MIB);
     fs::write(pool.join("file"), &data).unwrap();
     last_read_days_ago(&pool.join("file"), 40);
@@ -307,13 +306,11 @@ fn sigterm_during_a_relocation_leaves_one_whole_copy() {
         .stderr(std::process::Stdio::null())
         .spawn()
         .unwrap();
-    std::thread::sleep(Duration::from_millis(1_500));
-    assert!(walk.try_wait().unwrap().is_none(), "the copy takes eight seconds");
-    let start = Instant::now();
+    eventually("it is being copied", || !names(&disks[1].join(".umbrella/tmp")).is_empty());
+    assert!(walk.try_wait().unwrap().is_none(), "the copy takes two minutes");
     signal(pool.pid(), Signal::SIGTERM);
     assert_eq!(pool.wait_for_end(), Some(true));
-    assert!(start.elapsed() < Duration::from_secs(12), "it took {:?}", start.elapsed());
-    assert!(poll(Duration::from_secs(5), || walk.try_wait().unwrap()).is_some(), "the command ends with the daemon");
+    assert!(poll(Duration::from_secs(60), || walk.try_wait().unwrap()).is_some(), "the command ends with the daemon");
     assert!(!is_mount_point(&pool.mount_point()));
     let copies: Vec<_> = disks.iter().flat_map(Disk::files).collect();
     assert_eq!(copies, [PathBuf::from("file")], "one copy, and nothing half-made beside it");

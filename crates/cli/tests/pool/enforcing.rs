@@ -93,7 +93,10 @@ fn a_file_open_for_writing_is_busy_and_moves_later() {
     pool.expect_on("cold", "file");
 }
 
-/// Starts a walk that moves a file of 12 MiB at 2 MiB a second, and gives the running command.
+/// Takes a minute and a half for the file of [`slow_walk`].
+const SLOWLY: &str = "[enforce]\nbandwidth = \"128KiB\"";
+
+/// Starts a walk that moves a file of 12 MiB, and gives the running command once the file is being copied.
 fn slow_walk(pool: &mut Pool) -> std::process::Child {
     let data = bytes(1, 12 * MIB);
     fs::write(pool.join("file"), &data).unwrap();
@@ -101,21 +104,22 @@ fn slow_walk(pool: &mut Pool) -> std::process::Child {
     pool.settle();
     pool.load_rules(COLD_FILES);
     let walk = pool.command().args(["enforce", "--json"]).stdout(std::process::Stdio::null()).spawn().unwrap();
-    std::thread::sleep(Duration::from_millis(1_500));
+    let copies = pool.on("cold", ".umbrella/tmp");
+    eventually("it is being copied", || !names(&copies).is_empty());
     walk
 }
 
 #[test]
 fn a_writer_that_opens_during_the_copy_cancels_it() {
     let (_disks, builder) = disks(["warm", "cold"]);
-    let mut pool = builder.keys("[enforce]\nbandwidth = \"2MiB\"").mount();
+    let mut pool = builder.keys(SLOWLY).mount();
     let mut walk = slow_walk(&mut pool);
-    assert!(walk.try_wait().unwrap().is_none(), "the copy takes six seconds");
+    assert!(walk.try_wait().unwrap().is_none(), "the copy takes longer");
     let start = Instant::now();
     let mut file = OpenOptions::new().append(true).open(pool.join("file")).unwrap();
     file.write_all(b"written meanwhile").unwrap();
-    assert!(start.elapsed() < Duration::from_secs(2), "the writer does not wait for the copy: {:?}", start.elapsed());
-    let ended = poll(Duration::from_secs(20), || walk.try_wait().unwrap());
+    assert!(start.elapsed() < Duration::from_secs(60), "the writer does not wait for the copy: {:?}", start.elapsed());
+    let ended = poll(Duration::from_secs(60), || walk.try_wait().unwrap());
     assert!(ended.is_some_and(|status| status.success()), "the walk goes on without the file");
     let mut expected = bytes(1, 12 * MIB);
     expected.extend(b"written meanwhile");
@@ -130,8 +134,7 @@ fn a_writer_that_opens_during_the_copy_cancels_it() {
 #[test]
 fn a_walk_that_is_interrupted_drops_what_it_was_copying() {
     let (disks, builder) = disks(["warm", "cold"]);
-    // The whole copy takes longer than the test waits.
-    let mut pool = builder.keys("[enforce]\nbandwidth = \"128KiB\"").mount();
+    let mut pool = builder.keys(SLOWLY).mount();
     let mut walk = slow_walk(&mut pool);
     let copies = || names(&disks[1].join(".umbrella/tmp"));
     assert_eq!(copies().len(), 1, "it is being copied");
@@ -149,11 +152,11 @@ fn a_drain_that_is_stopped_ends_and_leaves_the_rest_where_it_is() {
     for i in 0..10 {
         fs::write(disks[1].join(format!("{i}")), bytes(i, 2 * MIB)).unwrap();
     }
-    let pool = builder.keys("[enforce]\nbandwidth = \"2MiB\"").mount();
+    let pool = builder.keys("[enforce]\nbandwidth = \"512KiB\"").mount();
     let mut drain = pool.command().args(["branch", "drain", "b"]).stderr(std::process::Stdio::piped()).spawn().unwrap();
     crate::support::eventually("a file has moved", || pool.moves() > 0);
     pool.say(["branch", "drain", "b", "--stop"]);
-    let ended = poll(Duration::from_secs(20), || drain.try_wait().unwrap());
+    let ended = poll(Duration::from_secs(60), || drain.try_wait().unwrap());
     assert!(ended.is_some_and(|status| !status.success()), "the drain has not done what it was asked to: {ended:?}");
     let said = std::io::read_to_string(drain.stderr.take().unwrap()).unwrap();
     assert!(said.contains("is drained no more"), "{said}");
@@ -168,7 +171,7 @@ fn readers_read_on_and_names_change_during_the_copy() {
     let mut walk = slow_walk(&mut pool);
     assert!(fs::read(pool.join("file")).unwrap() == bytes(1, 12 * MIB), "a reader during the copy");
     fs::rename(pool.join("file"), pool.join("renamed")).unwrap();
-    assert!(poll(Duration::from_secs(20), || walk.try_wait().unwrap()).is_some());
+    assert!(poll(Duration::from_secs(60), || walk.try_wait().unwrap()).is_some());
     pool.settle();
     assert_eq!(names(&pool.mount_point()), ["renamed"]);
     assert!(fs::read(pool.join("renamed")).unwrap() == bytes(1, 12 * MIB));
@@ -182,12 +185,12 @@ fn a_file_removed_during_the_copy_stays_removed() {
     let mut pool = builder.keys("[enforce]\nbandwidth = \"4MiB\"").mount();
     let mut walk = slow_walk(&mut pool);
     fs::remove_file(pool.join("file")).unwrap();
-    assert!(poll(Duration::from_secs(20), || walk.try_wait().unwrap()).is_some());
+    assert!(poll(Duration::from_secs(60), || walk.try_wait().unwrap()).is_some());
     pool.settle();
     assert_eq!(names(&pool.mount_point()), Vec::<String>::new());
     for disk in &disks {
         assert_eq!(disk.files().len(), 0);
-        assert!(disk.free() > 31 * MIB, "its space is free again");
+        eventually("its space is free again", || disk.free() > 31 * MIB);
     }
 }
 
@@ -204,7 +207,7 @@ fn the_bandwidth_is_limited() {
     pool.say(["enforce", "--bandwidth", "2MiB"]);
     let took = start.elapsed();
     assert!(took >= Duration::from_millis(1_800), "6 MiB at 2 MiB a second took {took:?}");
-    assert!(took < Duration::from_secs(15), "6 MiB at 2 MiB a second took {took:?}");
+    assert!(took < Duration::from_secs(60), "6 MiB at 2 MiB a second took {took:?}");
     assert_eq!(pool.moves(), 6);
 }
 
@@ -214,9 +217,9 @@ fn oscillate(pool: &Pool) -> u64 {
     fs::write(pool.join("file"), bytes(1, 60 * KIB)).unwrap();
     for _ in 0..10 {
         append(&pool.join("file"), &bytes(2, 8 * KIB)).unwrap();
-        pool.settle();
+        pool.settle_closed();
         OpenOptions::new().write(true).open(pool.join("file")).unwrap().set_len(60 * KIB).unwrap();
-        pool.settle();
+        pool.settle_closed();
     }
     assert!(fs::read(pool.join("file")).unwrap() == bytes(1, 60 * KIB));
     pool.moves() - before
@@ -315,8 +318,8 @@ fn the_enforcer_runs_by_itself_in_its_window() {
     fs::write(disks[0].join("file"), "x").unwrap();
     last_read_days_ago(&disks[0].join("file"), 40);
     let pool = builder.rules(COLD_FILES).keys(&format!("[enforce]\nwindow = \"{begin}-{end}\"")).mount();
-    let moved = poll(Duration::from_secs(90), || (pool.found_on("file") == ["cold"]).then_some(()));
-    assert!(moved.is_some(), "the file is on {:?} after 90 s inside the window", pool.found_on("file"));
+    let moved = poll(Duration::from_secs(300), || (pool.found_on("file") == ["cold"]).then_some(()));
+    assert!(moved.is_some(), "the file is on {:?} after 300 s inside the window", pool.found_on("file"));
 }
 
 #[test]
@@ -376,7 +379,7 @@ fn a_file_read_while_the_enforcer_walks_can_be_removed_at_once() {
             fs::remove_file(&path).unwrap();
         }
     }
-    assert!(poll(Duration::from_secs(30), || walk.try_wait().unwrap()).is_some());
+    assert!(poll(Duration::from_secs(60), || walk.try_wait().unwrap()).is_some());
     pool.settle();
     assert_eq!(names(&pool.mount_point()).len(), 200);
     for i in (0..300).filter(|i| i % 3 != 0) {

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, chown, symlink};
 
 use crate::support::process::{NOBODY, as_nobody};
-use crate::support::{KIB, MIB, bytes};
+use crate::support::{KIB, MIB, bytes, eventually};
 use crate::{LARGE_FILES, append, disks, names, pool};
 
 /// The worked example of the paper: figure 8.
@@ -268,6 +268,7 @@ fn status_counts_hits_moves_and_open_files() {
     fs::write(pool.join("a"), bytes(1, 100 * KIB)).unwrap();
     fs::write(pool.join("b"), "x").unwrap();
     pool.expect_on("large", "a");
+    pool.settle_closed();
     let open = [File::open(pool.join("a")).unwrap(), File::open(pool.join("b")).unwrap()];
     let status = pool.status();
     assert_eq!(status.mount, pool.mount_point());
@@ -279,8 +280,7 @@ fn status_counts_hits_moves_and_open_files() {
     assert_eq!((status.branches[1].files_moved_in, status.branches[0].files_moved_out), (1, 1));
     assert!(status.branches.iter().all(|branch| branch.total.0 == 32 * MIB && branch.fs_type == "tmpfs"));
     drop(open);
-    pool.settle();
-    assert_eq!(pool.status().open_files, 0);
+    eventually("they are closed", || pool.status().open_files == 0);
     let for_people = pool.say(["status"]);
     for word in ["small", "large", "large files"] {
         assert!(for_people.contains(word), "{word:?} is in:\n{for_people}");

@@ -3,17 +3,20 @@
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::time::{Duration, Instant};
 
 use crate::support::disk::Disk;
 use crate::support::foreign::Encrypted;
 use crate::support::pool::{Pool, text};
-use crate::support::{MIB, eventually};
+use crate::support::{MIB, PATIENCE, eventually};
 use crate::{LARGE_FILES, On, disks, names};
 
 /// Nothing leaves by its age while a test runs.
 const LONG: &str = "[staging]\nmax_age = \"1h\"\nmax_file = \"256 KiB\"\n";
 /// Files leave soon.
 const SHORT: &str = "[staging]\nmax_age = \"300ms\"\n";
+/// In which a file is written whole before it can leave.
+const TOO_SOON: Duration = Duration::from_millis(300);
 
 fn staged(keys: &str) -> On<2> {
     let (disks, builder) = disks(["small", "large"]);
@@ -27,9 +30,19 @@ fn nowhere(pool: &Pool, path: &str) -> bool {
 #[test]
 fn a_new_file_waits_and_goes_where_its_size_belongs() {
     let pool = staged(SHORT);
-    fs::create_dir(pool.join("dir")).unwrap();
-    fs::write(pool.join("dir/little"), "little").unwrap();
-    fs::write(pool.join("dir/big"), vec![b'x'; 100 << 10]).unwrap();
+    // A file that leaves before it is written moves once more: then, on a machine that stood still, it is done again in another directory.
+    let (mut moved, mut left) = (0, 0);
+    let written = (0..50).any(|_| {
+        let _ = fs::remove_dir_all(pool.join("dir"));
+        pool.settle_closed();
+        (moved, left) = (pool.moves(), pool.metric("umbrella_staging_left_count"));
+        fs::create_dir(pool.join("dir")).unwrap();
+        let begun = Instant::now();
+        fs::write(pool.join("dir/little"), "little").unwrap();
+        fs::write(pool.join("dir/big"), vec![b'x'; 100 << 10]).unwrap();
+        begun.elapsed() < TOO_SOON
+    });
+    assert!(written, "two files cannot be written in {TOO_SOON:?}");
     let before = fs::metadata(pool.join("dir/big")).unwrap();
     eventually("it leaves for the branch of large files", || pool.on("large", "dir/big").exists());
     eventually("it leaves for the branch of small files", || pool.on("small", "dir/little").exists());
@@ -37,8 +50,8 @@ fn a_new_file_waits_and_goes_where_its_size_belongs() {
     let seen = |meta: &fs::Metadata| (meta.ino(), meta.size(), meta.mode(), meta.mtime(), meta.mtime_nsec());
     assert_eq!(seen(&after), seen(&before));
     assert_eq!(names(&pool.join("dir")), ["big", "little"]);
-    assert_eq!(pool.moves(), 0, "neither was on another branch before");
-    assert_eq!(pool.metric("umbrella_staging_left_count"), 2);
+    eventually("both are counted", || pool.metric("umbrella_staging_left_count") == left + 2);
+    assert_eq!(pool.moves(), moved, "neither was on another branch before");
 }
 
 #[test]
@@ -80,11 +93,15 @@ fn programs_that_have_a_file_open_or_mapped_go_on_while_it_leaves() {
     let mut file = OpenOptions::new().create_new(true).append(true).read(true).open(pool.join("log")).unwrap();
     let mut expected = Vec::new();
     let mut left = false;
-    for line in 0..2000 {
+    let begun = Instant::now();
+    for line in 0.. {
         let text = format!("line {line}\n");
         file.write_all(text.as_bytes()).unwrap();
         expected.extend_from_slice(text.as_bytes());
         left |= pool.on("small", "log").exists();
+        if line >= 2000 && (left || begun.elapsed() > PATIENCE) {
+            break;
+        }
         std::thread::sleep(std::time::Duration::from_micros(300));
     }
     assert!(left, "it left while it was written");
@@ -245,9 +262,12 @@ fn a_file_that_replaces_one_on_another_branch_is_on_disk_before_that_is_gone() {
         .rules("[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\"] }]\n")
         .mount();
     fs::write(pool.join("file.b"), "old").unwrap();
-    fs::write(pool.join("plain"), vec![1; 100 << 10]).unwrap();
+    // The kernel may write it by itself when this machine stands still.
+    eventually("what nobody has synced is only in memory", || {
+        fs::write(pool.join("plain"), vec![1; 100 << 10]).unwrap();
+        is_only_in_memory(&pool.on("a", "plain"))
+    });
     fs::write(pool.join("new"), vec![2; 100 << 10]).unwrap();
-    assert!(is_only_in_memory(&pool.on("a", "plain")), "nobody has synced it");
     let held = fs::File::open(pool.join("new")).unwrap();
     fs::rename(pool.join("new"), pool.join("file.b")).unwrap();
     assert!(!is_only_in_memory(&pool.on("a", "file.b")));
