@@ -87,10 +87,11 @@ const STAGED: &str = "[staging]\nmax_age = \"20ms\"\nmax_file = \"48KiB\"";
 fn random_sequences(data: &str, top: &str, first_seed: u64) {
     let seconds = number_from_env("UMBRELLA_MODEL_SECONDS", 40) / 2;
     let first_seed = number_from_env("UMBRELLA_MODEL_SEED", first_seed);
-    let mut twins = Twins::new(data, top, Duration::from_secs(seconds + 240));
+    let mut twins = Twins::new(data, top, Duration::from_secs(10 * seconds + 900));
     let start = Instant::now();
     let mut seed = first_seed;
-    while start.elapsed() < Duration::from_secs(seconds) || seed == first_seed {
+    let enough = |twins: &Twins| twins.moves() > 0 || start.elapsed() > Duration::from_secs(10 * seconds);
+    while start.elapsed() < Duration::from_secs(seconds) || seed == first_seed || !enough(&twins) {
         let mut dice = Dice::new(seed);
         let operations = (0..LENGTH).map(|_| Operation::random(&mut dice)).collect();
         let what = format!("UMBRELLA_MODEL_SEED={seed}");

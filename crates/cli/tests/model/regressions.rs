@@ -8,7 +8,7 @@ use crate::{STAGED, check};
 
 fn holds(what: &str, operations: &[Operation]) {
     for (data, top) in [("passthrough = false", ""), ("passthrough = true", ""), ("passthrough = true", STAGED)] {
-        check(&mut Twins::new(data, top, Duration::from_secs(120)), what, operations.to_vec());
+        check(&mut Twins::new(data, top, Duration::from_secs(900)), what, operations.to_vec());
     }
 }
 
