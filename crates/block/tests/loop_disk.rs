@@ -193,7 +193,7 @@ fn what_a_short_queue_does_not_take_is_joined_meanwhile() {
         while writers_that_wait() < PAGES && begun.elapsed() < Duration::from_secs(60) {
             std::thread::sleep(Duration::from_millis(10));
         }
-        *busy.is_busy.lock() = false;
+        *busy.closed.lock() = false;
         busy.changed.notify_all();
         assert!(begun.elapsed() < Duration::from_secs(60), "some never came to wait for the disk");
     });
@@ -219,7 +219,8 @@ fn writers_that_wait() -> u64 {
 /// Takes writes and does not end them before it is told to, and counts them.
 struct Busy {
     memory: Memory,
-    is_busy: Mutex<bool>,
+    /// No write ends.
+    closed: Mutex<bool>,
     changed: Condvar,
     writes: AtomicU64,
     inside: AtomicU64,
@@ -229,8 +230,8 @@ struct Busy {
 impl Busy {
     fn new(size: ByteSize) -> Busy {
         let zero = || AtomicU64::new(0);
-        let (is_busy, changed) = (Mutex::new(true), Condvar::new());
-        Busy { memory: Memory::new(size), is_busy, changed, writes: zero(), inside: zero(), most: zero() }
+        let (closed, changed) = (Mutex::new(true), Condvar::new());
+        Busy { memory: Memory::new(size), closed, changed, writes: zero(), inside: zero(), most: zero() }
     }
 }
 
@@ -246,7 +247,7 @@ impl BlockDevice for Busy {
     fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
         self.writes.fetch_add(1, Ordering::Relaxed);
         self.most.fetch_max(self.inside.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
-        self.changed.wait_while(&mut self.is_busy.lock(), |is_busy| *is_busy);
+        self.changed.wait_while(&mut self.closed.lock(), |closed| *closed);
         self.inside.fetch_sub(1, Ordering::Relaxed);
         self.memory.write(at, data, durability)
     }
