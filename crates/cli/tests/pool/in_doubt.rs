@@ -3,7 +3,6 @@
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
-use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
@@ -11,7 +10,7 @@ use crate::support::disk::Disk;
 use crate::support::foreign::Mirror;
 use crate::support::pool::Pool;
 use crate::support::process::signal;
-use crate::support::{MIB, bytes, eventually, poll};
+use crate::support::{MIB, PATIENCE, bytes, eventually, poll};
 
 const PROBES: &str =
     "probe_interval = \"200ms\"\nprobe_timeout = \"1s\"\non_branch_error = \"skip\"\ncache_timeout = \"0s\"";
@@ -36,11 +35,11 @@ fn open_while_its_move_hangs(local: &Disk, mirror: &Mirror, pool: &Pool) -> File
     let whole = || {
         fs::read_dir(&intents).unwrap().any(|entry| !entry.unwrap().file_name().to_string_lossy().starts_with("new-"))
     };
-    assert!(poll(Duration::from_secs(30), || whole().then_some(())).is_some(), "the move has begun");
+    assert!(poll(PATIENCE, || whole().then_some(())).is_some(), "the move has begun");
     signal(mirror.pid(), Signal::SIGSTOP);
     drop(slow);
     let open = || File::options().read(true).write(true).open(pool.join("file")).ok();
-    let file = poll(Duration::from_secs(60), open).expect("it can be opened where it was");
+    let file = poll(PATIENCE, open).expect("it can be opened where it was");
     assert!(local.join("file").exists(), "it is where it was");
     file
 }
@@ -92,7 +91,7 @@ fn a_file_whose_branch_dies_with_the_answer_to_its_unlink_is_where_it_moved_to()
     drop(file);
     assert!(mirror.below().join("file").exists());
     let gone = || (!mirror.below().join("file").exists()).then_some(());
-    assert!(poll(Duration::from_secs(30), gone).is_some(), "its old name goes");
+    assert!(poll(PATIENCE, gone).is_some(), "its old name goes");
     signal(mirror.pid(), Signal::SIGKILL);
     drop(slow);
     mirror.kill();

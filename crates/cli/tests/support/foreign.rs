@@ -242,7 +242,7 @@ impl Mirror {
         let strace = strace.stdin(Stdio::null()).stderr(Stdio::null()).spawn().expect("strace: run `make setup` first");
         let status = PathBuf::from(format!("/proc/{}/status", self.pid()));
         let traced = || fs::read_to_string(&status).is_ok_and(|text| !text.contains("TracerPid:\t0\n"));
-        assert!(poll(Duration::from_secs(15), || traced().then_some(())).is_some(), "strace does not attach");
+        assert!(poll(PATIENCE, || traced().then_some(())).is_some(), "strace does not attach");
         Delayed(strace)
     }
 }
