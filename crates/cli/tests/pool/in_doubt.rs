@@ -17,7 +17,7 @@ const PROBES: &str =
 
 /// Files of 64 KiB and more move from `from` to `to`; one of the two is a mirror.
 fn pool(local: &Disk, mirror: &Mirror, to_mirror: bool) -> Pool {
-    let builder = Pool::builder().branch("local", local.path()).branch("mirror", &mirror.path()).keys(PROBES);
+    let builder = Pool::builder().branch("local", local.path()).branch("mirror", mirror.path()).keys(PROBES);
     let (from, to) = if to_mirror { ("local", "mirror") } else { ("mirror", "local") };
     let rule = format!("[[rule]]\nname = \"large\"\nwhen = {{ size = \">= 64KiB\" }}\nto = [\"{to}\"]\n");
     builder.default(&[from]).rules(&rule).mount()
