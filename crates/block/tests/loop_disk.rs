@@ -320,6 +320,10 @@ fn thirty_writes_reach_the_device_at_once() {
         open: Condvar::new(),
         most: AtomicU64::new(0),
     });
+    // Also where the device had a short queue before: the next is likely to be the same.
+    let short =
+        AttachOptions { scheduler: Some("mq-deadline".to_owned()), queue_depth: Some(4), ..AttachOptions::default() };
+    Disk::new(Arc::new(Memory::new(SIZE)), &short).take_apart();
     let disk = Disk::new(Arc::clone(&gate) as _, &AttachOptions::default());
     let filename = format!("--filename={}", disk.path());
     let job =

@@ -200,6 +200,10 @@ impl LoopDevice {
         let schedulers = self.sysfs("queue/scheduler").unwrap_or_default();
         let chosen = schedulers.split_once('[').and_then(|(_, rest)| rest.split(']').next());
         self.set("queue/scheduler", "none")?;
+        // The number that is shown after a change of the scheduler is not that of the places there are, and the kernel takes the number that is
+        // shown for no change: another one goes first.
+        let other = if depth > LEAST_REQUESTS { depth - 1 } else { most };
+        self.set("queue/nr_requests", &other.to_string())?;
         self.set("queue/nr_requests", &depth.to_string())?;
         chosen.map_or(Ok(()), |chosen| self.set("queue/scheduler", chosen))
     }
