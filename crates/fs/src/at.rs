@@ -1,5 +1,6 @@
 //! File-system calls by descriptor and name, on one branch. No call follows a symbolic link; calls on guarded branches
-//! (network, FUSE) run on the branch's own workers, so that a hung branch cannot hang the caller for long.
+//! (network, FUSE) run on the branch's own workers, and their descriptors are closed on its closer, so that a hung branch cannot hang
+//! the caller for long.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -9,7 +10,7 @@ use rustix::fs::{AtFlags, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Timestam
 use rustix::io::Errno;
 use umbrella_units::BranchId;
 
-use crate::branch::{Branch, Online};
+use crate::branch::{Branch, BranchFd, Online};
 use crate::error::{OpError, OpResult};
 use crate::meta::{Meta, WANTED};
 
@@ -23,7 +24,7 @@ const SYNC_PATIENCE: std::time::Duration = std::time::Duration::from_secs(120);
 pub(crate) struct DirAt {
     pub(crate) branch: Arc<Branch>,
     pub(crate) online: Arc<Online>,
-    pub(crate) fd: Arc<OwnedFd>,
+    pub(crate) fd: Arc<BranchFd>,
 }
 
 /// A descriptor on one branch: an open file, or an `O_PATH` reference to anything.
@@ -31,7 +32,7 @@ pub(crate) struct DirAt {
 pub(crate) struct FileAt {
     pub(crate) branch: Arc<Branch>,
     pub(crate) online: Arc<Online>,
-    pub(crate) fd: Arc<OwnedFd>,
+    pub(crate) fd: Arc<BranchFd>,
 }
 
 impl DirAt {
@@ -78,7 +79,7 @@ impl DirAt {
     }
 
     fn file(&self, fd: OwnedFd) -> FileAt {
-        FileAt { branch: Arc::clone(&self.branch), online: Arc::clone(&self.online), fd: Arc::new(fd) }
+        FileAt { branch: Arc::clone(&self.branch), online: Arc::clone(&self.online), fd: Arc::new(self.online.own(fd)) }
     }
 
     /// Attributes of an entry.
@@ -113,7 +114,11 @@ impl DirAt {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             rustix::fs::openat2(fd, name, flags, Mode::empty(), BENEATH)
         })?;
-        Ok(DirAt { branch: Arc::clone(&self.branch), online: Arc::clone(&self.online), fd: Arc::new(fd) })
+        Ok(DirAt {
+            branch: Arc::clone(&self.branch),
+            online: Arc::clone(&self.online),
+            fd: Arc::new(self.online.own(fd)),
+        })
     }
 
     /// Any entry as `O_PATH`.
@@ -414,7 +419,11 @@ impl FileAt {
         let fd = self.run(move |fd| {
             rustix::fs::open(proc_path(fd), (flags - OFlags::NOFOLLOW) | OFlags::CLOEXEC, Mode::empty())
         })?;
-        Ok(FileAt { branch: Arc::clone(&self.branch), online: Arc::clone(&self.online), fd: Arc::new(fd) })
+        Ok(FileAt {
+            branch: Arc::clone(&self.branch),
+            online: Arc::clone(&self.online),
+            fd: Arc::new(self.online.own(fd)),
+        })
     }
 }
 

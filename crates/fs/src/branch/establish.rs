@@ -7,20 +7,21 @@
 //! 4. Claim the identity, lock the hidden folder, choose a slot, write the marker, write the memory.
 //! 5. Try what the file system can keep.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 
+use super::closer::Closer;
 use super::identity::{self, HiddenError, Marker, MarkerError};
 use super::mounts::{FsKind, fs_kind};
 use super::state::{Remembered, StateDir, Uuid, new_uuid, uuid_text};
-use super::workers::Workers;
-use super::{BranchError, Hidden, HiddenProblem, Online, abilities, beneath};
+use super::workers::{self, Workers};
+use super::{BranchError, BranchFd, Hidden, HiddenProblem, Online, Threads, abilities, beneath};
 use crate::spec::BranchSpec;
 
 /// What is needed to bring a branch online, on whichever thread.
@@ -31,7 +32,7 @@ pub(super) struct Plan {
     pub(super) guarded: bool,
     /// Shared with the branch, its earlier lives and other plans of it.
     pub(super) lives: Arc<()>,
-    pub(super) threads: Arc<AtomicUsize>,
+    pub(super) threads: Threads,
     /// How long to wait for whoever has the branch to let go of it.
     pub(super) patience: Duration,
 }
@@ -78,15 +79,16 @@ impl Plan {
         if let Some(other) = self.absent_twin(&identity) {
             return Err(twin(other));
         }
-        let hidden = if writable { Some(self.open_hidden(root.as_fd())?) } else { None };
+        let guarded = kind.guarded || self.guarded;
+        let closer = guarded.then(|| Arc::new(Closer::new(Arc::clone(&self.threads.closers))));
+        let hidden = if writable { Some(self.open_hidden(root.as_fd(), closer.as_ref())?) } else { None };
         let slot = self.settle(&identity, hidden.as_ref(), &kind, fsid)?;
         let abilities = match &hidden {
             Some(hidden) => abilities::probe(hidden.tmp.as_fd()),
             None => abilities::of_type(&kind.fs_type),
         };
-        let guarded = kind.guarded || self.guarded;
         let online = Online {
-            root: Arc::new(root),
+            root: Arc::new(BranchFd::new(root, closer.as_ref())),
             hidden,
             uuid: identity.uuid,
             slot,
@@ -97,7 +99,9 @@ impl Plan {
             guarded,
             is_mount: kind.is_mount,
             epoch: EPOCH.fetch_add(1, Ordering::Relaxed),
-            workers: guarded.then(|| Workers::new(Arc::clone(&self.threads))),
+            workers: guarded.then(|| Workers::new(Arc::clone(&self.threads.calls), workers::CALLS)),
+            copiers: guarded.then(|| Workers::new(Arc::clone(&self.threads.copies), workers::COPIES)),
+            closer,
             _claim: claim,
             _life: Arc::clone(&self.lives),
         };
@@ -183,7 +187,7 @@ impl Plan {
 
     /// The marker in a hidden folder whose owner is not the daemon's user. Believed only once `open_hidden` has accepted the folder.
     fn read_foreign(&self, root: BorrowedFd<'_>) -> Result<Option<Marker>, BranchError> {
-        let hidden = identity::make_hidden(root).map_err(|error| self.hidden_error(error))?;
+        let hidden = identity::make_hidden(root, None).map_err(|error| self.hidden_error(error))?;
         Marker::read(hidden.dir.as_fd()).map_err(|error| self.marker_error(error))
     }
 
@@ -199,8 +203,8 @@ impl Plan {
         others.into_iter().find(|(_, path)| still_there(path).is_some()).map(|(name, _)| name)
     }
 
-    fn open_hidden(&self, root: BorrowedFd<'_>) -> Result<Hidden, BranchError> {
-        let hidden = identity::make_hidden(root).map_err(|error| self.hidden_error(error))?;
+    fn open_hidden(&self, root: BorrowedFd<'_>, closer: Option<&Arc<Closer>>) -> Result<Hidden, BranchError> {
+        let hidden = identity::make_hidden(root, closer).map_err(|error| self.hidden_error(error))?;
         self.lock(&hidden.dir)?;
         Ok(hidden)
     }
@@ -210,7 +214,7 @@ impl Plan {
     /// A daemon that was killed has the lock until the last of its threads is gone, and so has what any process started, until it
     /// runs (the child has all descriptors up to `execve`). So a lock is waited for before it is believed: to go on without the
     /// branch would hide its files.
-    fn lock(&self, dir: &OwnedFd) -> Result<(), BranchError> {
+    fn lock(&self, dir: &BranchFd) -> Result<(), BranchError> {
         let until = Instant::now() + self.patience;
         let mut last = false;
         while let Err(Errno::WOULDBLOCK) = rustix::fs::flock(dir, FlockOperation::NonBlockingLockExclusive) {

@@ -140,7 +140,7 @@ impl Branch {
             state: Arc::clone(&self.state),
             guarded: self.always_guarded.load(Ordering::Relaxed),
             lives: Arc::clone(&self.lives),
-            threads: Arc::clone(&self.threads),
+            threads: self.threads.clone(),
             patience,
         };
         let found = self.prober.run(timeout, move || plan.run()).unwrap_or_else(|| {

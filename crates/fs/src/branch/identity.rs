@@ -1,13 +1,15 @@
 //! Who a branch is: `.umbrella/branch.json` on the branch itself.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use super::closer::Closer;
 use super::state::{Uuid, hex, new_uuid, uuid_text};
-use super::{HIDDEN, Hidden, HiddenProblem};
+use super::{BranchFd, HIDDEN, Hidden, HiddenProblem};
 
 /// Name of the marker in the hidden folder.
 pub(super) const MARKER: &str = "branch.json";
@@ -138,7 +140,7 @@ pub(super) fn find_hidden(root: BorrowedFd<'_>) -> Result<Option<OwnedFd>, Hidde
 }
 
 /// The hidden folder, made if need be.
-pub(super) fn make_hidden(root: BorrowedFd<'_>) -> Result<Hidden, HiddenError> {
+pub(super) fn make_hidden(root: BorrowedFd<'_>, closer: Option<&Arc<Closer>>) -> Result<Hidden, HiddenError> {
     let (dir, made) = make_dir(root, HIDDEN)?;
     if !made {
         check_owner(root, &dir, true)?;
@@ -153,6 +155,7 @@ pub(super) fn make_hidden(root: BorrowedFd<'_>) -> Result<Hidden, HiddenError> {
     if made {
         rustix::fs::fsync(root).or_else(unsupported_is_fine)?;
     }
+    let [dir, tmp, intents] = [dir, tmp, intents].map(|fd| BranchFd::new(fd, closer));
     Ok(Hidden { dir, tmp, intents })
 }
 

@@ -8,6 +8,7 @@
 
 mod abilities;
 pub mod beneath;
+mod closer;
 mod error;
 mod establish;
 mod health;
@@ -33,10 +34,12 @@ use umbrella_units::{BranchId, ByteSize, Timestamp};
 use crate::control::protocol::{Abilities, BranchState, BranchStatus};
 use crate::spec::BranchSpec;
 
+pub use closer::BranchFd;
 pub use error::{BranchError, HiddenProblem};
 pub use health::ProbeResult;
 pub use state::{StateDir, StateError};
 
+use closer::Closer;
 use health::Prober;
 use workers::{Lost, Workers};
 
@@ -72,18 +75,18 @@ pub struct Space {
 #[derive(Debug)]
 pub struct Hidden {
     /// `.umbrella`.
-    pub dir: OwnedFd,
+    pub dir: BranchFd,
     /// `.umbrella/tmp`: files on their way in.
-    pub tmp: OwnedFd,
+    pub tmp: BranchFd,
     /// `.umbrella/intents`: what is being done, for the next mount.
-    pub intents: OwnedFd,
+    pub intents: BranchFd,
 }
 
 /// What holds while a branch is online.
 #[derive(Debug)]
 pub struct Online {
     /// The directory that is the branch.
-    pub root: Arc<OwnedFd>,
+    pub root: Arc<BranchFd>,
     /// `None` when nothing may or can be written on the branch.
     pub hidden: Option<Hidden>,
     /// Identity.
@@ -105,6 +108,9 @@ pub struct Online {
     /// Greater each time any branch of the process comes online.
     pub epoch: u64,
     workers: Option<Workers>,
+    /// Threads of copies: they last, and must not be in the way of calls.
+    copiers: Option<Workers>,
+    closer: Option<Arc<Closer>>,
     _claim: state::Claim,
     _life: Arc<()>,
 }
@@ -113,6 +119,11 @@ impl Online {
     /// The root.
     pub fn root(&self) -> BorrowedFd<'_> {
         self.root.as_fd()
+    }
+
+    /// A descriptor on the branch, to be closed as the branch is.
+    pub(crate) fn own(&self, fd: OwnedFd) -> BranchFd {
+        BranchFd::new(fd, self.closer.as_ref())
     }
 }
 
@@ -132,7 +143,7 @@ pub struct Branch {
     /// Held while the branch goes from one state to the other.
     changing: Mutex<()>,
     prober: Prober,
-    threads: Arc<AtomicUsize>,
+    threads: Threads,
     timeout_ms: AtomicU64,
     /// The file system refuses writes although the configuration allows them.
     refuses_writes: AtomicBool,
@@ -143,6 +154,14 @@ pub struct Branch {
     moved_in: AtomicU64,
     moved_out: AtomicU64,
     space: Mutex<CachedSpace>,
+}
+
+/// Threads of a branch, all its lives together, by what they do.
+#[derive(Debug, Clone, Default)]
+struct Threads {
+    calls: Arc<AtomicUsize>,
+    copies: Arc<AtomicUsize>,
+    closers: Arc<AtomicUsize>,
 }
 
 #[derive(Debug, Default)]
@@ -167,7 +186,7 @@ impl Branch {
             lives: Arc::default(),
             changing: Mutex::default(),
             prober: Prober::default(),
-            threads: Arc::default(),
+            threads: Threads::default(),
             timeout_ms: AtomicU64::new(DEFAULT_TIMEOUT.as_millis() as u64),
             refuses_writes: AtomicBool::new(false),
             always_guarded: AtomicBool::new(false),
@@ -212,7 +231,7 @@ impl Branch {
         };
         tracing::warn!(branch = %self.spec.name, %reason, "branch is offline");
         *self.offline.lock() = (reason, now());
-        if let Some(workers) = &old.workers {
+        for workers in [&old.workers, &old.copiers].into_iter().flatten() {
             workers.close();
         }
         self.invalidate_space();
@@ -277,6 +296,18 @@ impl Branch {
                 Err(Errno::TIMEDOUT)
             }
         }
+    }
+
+    /// Runs a copy from or to this branch on a thread for copies, as long as `wait` says that it is to be waited for. `None`: it is
+    /// not waited for any more, or the branch went offline; it may still go on.
+    pub(crate) fn copy_apart<T: Send + 'static>(
+        &self,
+        online: &Online,
+        copy: impl FnOnce() -> T + Send + 'static,
+        mut wait: impl FnMut() -> bool,
+    ) -> Option<T> {
+        let Some(copiers) = &online.copiers else { return Some(copy()) };
+        copiers.call_while(copy, |_| wait().then_some(workers::GLANCE)).ok()
     }
 
     /// Notes errors that say more of the branch than of the file.

@@ -438,12 +438,12 @@ fn a_branch_that_hangs_again_and_again_has_a_bounded_number_of_threads() {
             Ok(())
         });
         refused_at_once |= !begun.load(Ordering::Relaxed) && reason(&branch).contains("too many calls hang");
-        assert!(branch.threads.load(Ordering::Relaxed) <= 24);
+        assert!(branch.threads.calls.load(Ordering::Relaxed) <= 24);
     }
     assert!(refused_at_once);
     gate.open();
     let deadline = Instant::now() + PATIENCE;
-    while branch.threads.load(Ordering::Relaxed) > 0 && Instant::now() < deadline {
+    while branch.threads.calls.load(Ordering::Relaxed) > 0 && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(10));
     }
     branch.bring_online().unwrap();
@@ -471,7 +471,7 @@ fn many_calls_at_once_share_the_threads_of_a_guarded_branch() {
         callers.into_iter().map(|caller| caller.join().unwrap()).sum()
     });
     assert_eq!(sum, 780);
-    assert!(branch.threads.load(Ordering::Relaxed) <= 8);
+    assert!(branch.threads.calls.load(Ordering::Relaxed) <= 8);
 }
 
 #[test]

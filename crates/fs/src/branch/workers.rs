@@ -11,13 +11,24 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-/// Threads of one pool, and of a branch with all the pools it had whose threads still hang.
-const MAX_IN_POOL: usize = 8;
-const MAX_IN_BRANCH: usize = 24;
+/// How many threads there may be at most.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Most {
+    /// Of one pool.
+    in_pool: usize,
+    /// Of a branch, with all the pools it had whose threads still hang.
+    in_branch: usize,
+}
+
+/// Calls that are answered soon.
+pub(super) const CALLS: Most = Most { in_pool: 8, in_branch: 24 };
+/// Copies of files. More than there are threads that could ask for one at once, unless some of them hang.
+pub(super) const COPIES: Most = Most { in_pool: 24, in_branch: 32 };
+
 /// A thread with nothing to do ends after this.
 const IDLE: Duration = Duration::from_secs(20);
 /// How often a waiting caller looks whether the pool was closed.
-const GLANCE: Duration = Duration::from_millis(50);
+pub(super) const GLANCE: Duration = Duration::from_millis(50);
 
 /// Why a call has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +39,15 @@ pub(super) enum Lost {
     Closed,
     /// Too many threads hang already.
     Exhausted,
+}
+
+/// Where a call is that is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// Behind others, of which so many have come to an end.
+    Queued { progress: u64 },
+    /// On its thread.
+    Running,
 }
 
 /// See the module.
@@ -42,6 +62,7 @@ struct Shared {
     queue: Mutex<Queue>,
     wake: Condvar,
     in_branch: Arc<AtomicUsize>,
+    most: Most,
 }
 
 #[derive(Default)]
@@ -74,8 +95,8 @@ enum CallState<T> {
 
 impl Workers {
     /// A pool without threads yet; `in_branch` counts the threads of all pools of the branch.
-    pub(super) fn new(in_branch: Arc<AtomicUsize>) -> Workers {
-        let shared = Shared { queue: Mutex::default(), wake: Condvar::new(), in_branch };
+    pub(super) fn new(in_branch: Arc<AtomicUsize>, most: Most) -> Workers {
+        let shared = Shared { queue: Mutex::default(), wake: Condvar::new(), in_branch, most };
         Workers { shared: Arc::new(shared) }
     }
 
@@ -85,6 +106,29 @@ impl Workers {
         &self,
         patience: Duration,
         call: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Lost> {
+        let mut deadline = Instant::now() + patience;
+        let mut finished = self.shared.queue.lock().finished;
+        self.call_while(call, |turn| {
+            let now = Instant::now();
+            if now < deadline {
+                return Some(deadline - now);
+            }
+            let Turn::Queued { progress } = turn else { return None };
+            if progress == finished {
+                return None;
+            }
+            finished = progress;
+            deadline = now + patience;
+            Some(patience)
+        })
+    }
+
+    /// As [`Workers::call`]; waits as long as `wait` says how long, and asks it again and again.
+    pub(super) fn call_while<T: Send + 'static>(
+        &self,
+        call: impl FnOnce() -> T + Send + 'static,
+        wait: impl FnMut(Turn) -> Option<Duration>,
     ) -> Result<T, Lost> {
         let slot = Arc::new(Slot { state: Mutex::new(CallState::Queued), ready: Condvar::new() });
         let filled = Arc::clone(&slot);
@@ -104,12 +148,10 @@ impl Workers {
                 filled.ready.notify_one();
             }
         }))?;
-        self.wait(patience, &slot)
+        self.wait(&slot, wait)
     }
 
-    fn wait<T>(&self, patience: Duration, slot: &Slot<T>) -> Result<T, Lost> {
-        let mut deadline = Instant::now() + patience;
-        let mut finished = self.shared.queue.lock().finished;
+    fn wait<T>(&self, slot: &Slot<T>, mut wait: impl FnMut(Turn) -> Option<Duration>) -> Result<T, Lost> {
         let mut state = slot.state.lock();
         loop {
             if let CallState::Done(_) = *state {
@@ -118,7 +160,6 @@ impl Workers {
                 };
                 return result.map_err(|panic| resume_unwind(panic));
             }
-            let left = deadline.saturating_duration_since(Instant::now());
             let (closed, progress) = {
                 let queue = self.shared.queue.lock();
                 (queue.closed, queue.finished)
@@ -127,15 +168,11 @@ impl Workers {
                 *state = CallState::Abandoned;
                 return Err(Lost::Closed);
             }
-            if left.is_zero() {
-                if matches!(*state, CallState::Queued) && progress != finished {
-                    finished = progress;
-                    deadline = Instant::now() + patience;
-                    continue;
-                }
+            let turn = if matches!(*state, CallState::Queued) { Turn::Queued { progress } } else { Turn::Running };
+            let Some(left) = wait(turn) else {
                 *state = CallState::Abandoned;
                 return Err(Lost::TimedOut);
-            }
+            };
             slot.ready.wait_for(&mut state, left.min(GLANCE));
         }
     }
@@ -156,7 +193,7 @@ impl Workers {
         if queue.closed {
             return Err(Lost::Closed);
         }
-        if queue.idle <= queue.jobs.len() && queue.live < MAX_IN_POOL {
+        if queue.idle <= queue.jobs.len() && queue.live < self.shared.most.in_pool {
             let started = self.shared.start();
             if started {
                 queue.live += 1;
@@ -179,7 +216,7 @@ impl Drop for Workers {
 impl Shared {
     /// Starts a thread, if the branch may have another.
     fn start(self: &Arc<Self>) -> bool {
-        if self.in_branch.fetch_add(1, Ordering::Relaxed) >= MAX_IN_BRANCH {
+        if self.in_branch.fetch_add(1, Ordering::Relaxed) >= self.most.in_branch {
             self.in_branch.fetch_sub(1, Ordering::Relaxed);
             return false;
         }

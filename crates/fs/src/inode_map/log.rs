@@ -2,6 +2,8 @@
 //!
 //! Steps of [`open`]: read; cut off what a crash left half written; when more than half of the records are dead, write the live
 //! ones to `inodes.new`, fsync, rename, fsync the folder. A file that is no log at all is kept as `inodes.damaged`.
+//!
+//! On a branch that may hang the file is open only while it is written, on one of the branch's threads: nobody else closes it.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -20,10 +22,11 @@ const LEAST: usize = 1024;
 /// A log longer than this is not ours.
 const MOST: u64 = 16 << 30;
 
-/// A log that is open for appending.
+/// A log that may be appended to.
 #[derive(Debug)]
 pub(super) struct LogFile {
-    file: Arc<OwnedFd>,
+    /// `None` between two writes, on a branch that may hang.
+    file: Option<Arc<OwnedFd>>,
     /// Where the next record goes; what lies beyond was cut short.
     end: u64,
 }
@@ -31,9 +34,10 @@ pub(super) struct LogFile {
 impl LogFile {
     /// Appends whole records. After an error none of them counts, and they may be given again.
     pub(super) fn append(&mut self, mut bytes: &[u8]) -> Result<(), Errno> {
+        let file = self.file.as_ref().ok_or(Errno::BADF)?;
         let mut at = self.end;
         while !bytes.is_empty() {
-            match rustix::io::pwrite(&self.file, bytes, at) {
+            match rustix::io::pwrite(file, bytes, at) {
                 Ok(0) => return Err(Errno::IO),
                 Ok(count) => {
                     at += count as u64;
@@ -48,8 +52,25 @@ impl LogFile {
     }
 
     /// To be synced without holding up who appends.
-    pub(super) fn file(&self) -> Arc<OwnedFd> {
-        Arc::clone(&self.file)
+    pub(super) fn file(&self) -> Option<Arc<OwnedFd>> {
+        self.file.clone()
+    }
+
+    /// Opens it again, to be written and closed.
+    pub(super) fn reopen(&mut self, hidden: BorrowedFd<'_>) -> Result<(), Errno> {
+        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        self.file = Some(Arc::new(rustix::fs::openat(hidden, NAME, flags, Mode::empty())?));
+        Ok(())
+    }
+
+    /// Closes it, which may wait for the branch.
+    pub(super) fn close(&mut self) {
+        self.file = None;
+    }
+
+    /// Waits until what was appended is on the disk.
+    pub(super) fn sync(&self) -> Result<(), Errno> {
+        self.file.as_ref().map_or(Ok(()), rustix::fs::fdatasync)
     }
 }
 
@@ -97,7 +118,7 @@ pub(super) fn open(
     }
     rustix::fs::ftruncate(&file, log.good as u64)?;
     let Decoded { records, good } = log;
-    Ok((LogFile { file: Arc::new(file), end: good as u64 }, records))
+    Ok((LogFile { file: Some(Arc::new(file)), end: good as u64 }, records))
 }
 
 fn open_file(hidden: BorrowedFd<'_>, name: &str, more: OFlags) -> Result<OwnedFd, Errno> {
@@ -107,7 +128,7 @@ fn open_file(hidden: BorrowedFd<'_>, name: &str, more: OFlags) -> Result<OwnedFd
 
 fn begin(file: OwnedFd) -> Result<LogFile, Errno> {
     rustix::fs::ftruncate(&file, 0)?;
-    let mut log = LogFile { file: Arc::new(file), end: 0 };
+    let mut log = LogFile { file: Some(Arc::new(file)), end: 0 };
     log.append(&header())?;
     Ok(log)
 }
@@ -119,7 +140,7 @@ fn rewrite(hidden: BorrowedFd<'_>, records: &[Record]) -> Result<LogFile, Errno>
         bytes.extend_from_slice(&encode(record));
     }
     log.append(&bytes)?;
-    rustix::fs::fsync(&log.file)?;
+    log.sync()?;
     rustix::fs::renameat(hidden, NEXT, hidden, NAME)?;
     let _ = rustix::fs::fsync(hidden);
     Ok(log)

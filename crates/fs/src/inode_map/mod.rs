@@ -301,6 +301,8 @@ impl InodeMap {
             }
             sum
         };
+        // Before `holders`, which all wait for.
+        self.shard(slot).await_writer();
         let (file, records) = log::open(hidden, |records| of(records).records())?;
         let shard = self.shard(slot);
         let mut sum = of(&records);
@@ -312,7 +314,7 @@ impl InodeMap {
             shard.attach(file, !kind.guarded);
             self.take_in(&mut holders, slot, sum, true);
         }
-        shard.sync()
+        shard.sync(hidden)
     }
 
     /// Reads the log of a branch that is not written, by its root directory. What changes lives as long as the map.
@@ -329,8 +331,9 @@ impl InodeMap {
     }
 
     /// Returns when everything known of the branch's files is on its disk. Call it through [`crate::branch::Branch::io`].
-    pub fn sync(&self, slot: u16) -> Result<(), InodeMapError> {
-        self.shard(slot).sync()
+    /// `hidden` is the folder that it was loaded from.
+    pub fn sync(&self, slot: u16, hidden: BorrowedFd<'_>) -> Result<(), InodeMapError> {
+        self.shard(slot).sync(hidden)
     }
 
     /// Joins what a log says with what is known.

@@ -1,5 +1,8 @@
 //! What the map knows of one branch.
+//!
+//! Who lets a log go (its branch went away) never waits for who writes it: a write may hang with the branch.
 
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
@@ -23,10 +26,22 @@ pub(super) struct Shard {
     pub(super) state: RwLock<State>,
     /// Counter of the next made-up number.
     next_fresh: AtomicU64,
-    /// Locked before `state`, never after it.
-    log: Mutex<Option<LogFile>>,
+    /// Held by who writes the log, as long as that takes. Locked before `log` and `state`.
+    writer: Mutex<()>,
+    /// Held for a moment. Locked before `state`, never after it.
+    log: Mutex<Log>,
     /// Records go to the log at once; otherwise only when asked (its file system may hang).
     at_once: AtomicBool,
+}
+
+/// Where the log is.
+#[derive(Debug, Default)]
+enum Log {
+    #[default]
+    Gone,
+    Kept(LogFile),
+    /// With who writes it.
+    Lent,
 }
 
 #[derive(Debug, Default)]
@@ -85,15 +100,34 @@ impl Shard {
 
     /// Writes what is pending.
     fn flush(&self) -> Result<(), InodeMapError> {
-        let mut log = self.log.lock();
-        let Some(file) = log.as_mut() else {
-            return Ok(());
+        let _writer = self.writer.lock();
+        self.with_log(|log| self.append_pending(log))
+    }
+
+    /// Lends the log, if there is one. The caller is the writer. Was it let go meanwhile, it ends here.
+    fn with_log(&self, write: impl FnOnce(&mut LogFile) -> Result<(), InodeMapError>) -> Result<(), InodeMapError> {
+        let lent = {
+            let mut log = self.log.lock();
+            if !matches!(*log, Log::Kept(_)) {
+                return Ok(());
+            }
+            std::mem::replace(&mut *log, Log::Lent)
         };
+        let Log::Kept(mut file) = lent else { return Ok(()) };
+        let done = write(&mut file);
+        let mut log = self.log.lock();
+        if matches!(*log, Log::Lent) {
+            *log = Log::Kept(file);
+        }
+        done
+    }
+
+    fn append_pending(&self, log: &mut LogFile) -> Result<(), InodeMapError> {
         let bytes = std::mem::take(&mut self.state.write().pending);
         if bytes.is_empty() {
             return Ok(());
         }
-        file.append(&bytes).map_err(|error| {
+        log.append(&bytes).map_err(|error| {
             let mut state = self.state.write();
             let later = std::mem::replace(&mut state.pending, bytes);
             state.pending.extend_from_slice(&later);
@@ -102,13 +136,30 @@ impl Shard {
     }
 
     /// Writes what is pending and waits for the disk.
-    pub(super) fn sync(&self) -> Result<(), InodeMapError> {
-        self.flush()?;
-        let file = self.log.lock().as_ref().map(LogFile::file);
-        match file {
-            Some(file) => rustix::fs::fdatasync(file).map_err(InodeMapError::Io),
-            None => Ok(()),
+    pub(super) fn sync(&self, hidden: BorrowedFd<'_>) -> Result<(), InodeMapError> {
+        if !self.at_once.load(Ordering::Relaxed) {
+            return self.sync_closed(hidden);
         }
+        self.flush()?;
+        let file = match &*self.log.lock() {
+            Log::Kept(log) => log.file(),
+            Log::Gone | Log::Lent => None,
+        };
+        file.map_or(Ok(()), |file| rustix::fs::fdatasync(file).map_err(InodeMapError::Io))
+    }
+
+    /// As `sync`, for a log that is open only meanwhile.
+    fn sync_closed(&self, hidden: BorrowedFd<'_>) -> Result<(), InodeMapError> {
+        let _writer = self.writer.lock();
+        if self.state.read().pending.is_empty() {
+            return Ok(());
+        }
+        self.with_log(|log| {
+            log.reopen(hidden)?;
+            let done = self.append_pending(log).and_then(|()| Ok(log.sync()?));
+            log.close();
+            done
+        })
     }
 
     /// Records that were never written, of an earlier life of the branch.
@@ -116,9 +167,17 @@ impl Shard {
         self.state.read().pending.chunks_exact(RECORD).map_while(decode_record).collect()
     }
 
+    /// Waits for what an earlier life of the branch still writes: it must not land on what this one does.
+    pub(super) fn await_writer(&self) {
+        drop(self.writer.lock());
+    }
+
     /// Keeps a log from now on.
-    pub(super) fn attach(&self, log: LogFile, at_once: bool) {
-        *self.log.lock() = Some(log);
+    pub(super) fn attach(&self, mut log: LogFile, at_once: bool) {
+        if !at_once {
+            log.close();
+        }
+        *self.log.lock() = Log::Kept(log);
         self.at_once.store(at_once, Ordering::Relaxed);
     }
 
@@ -127,7 +186,7 @@ impl Shard {
         if self.at_once.load(Ordering::Relaxed) {
             let _ = self.flush();
         }
-        *self.log.lock() = None;
+        *self.log.lock() = Log::Gone;
         self.state.write().entries = FxHashMap::default();
     }
 }

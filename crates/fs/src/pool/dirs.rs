@@ -333,11 +333,10 @@ impl Pool {
             clone_dir_whole(from.as_fd(), temp, place, &abilities, durable == Durable::AtOnce)
                 .map_err(|error| error.errno())
         };
-        if parent.online.guarded || source.online.guarded {
-            parent.branch.io(move |_| call())?;
-        } else {
-            call().map_err(OpError::Sys)?;
-        }
+        match [parent, &source].into_iter().find(|at| at.online.guarded) {
+            Some(guarded) => guarded.branch.io(move |_| call()),
+            None => call(),
+        }?;
         let made = parent.descend(&name)?;
         let meta = made.stat_self()?;
         // A copy is no change of the tree: the parent's time stays what users saw.

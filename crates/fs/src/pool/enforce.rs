@@ -55,7 +55,7 @@ type Name = (Arc<Node>, OsString);
 struct Walker<'a> {
     pool: &'a Pool,
     walk: Walk,
-    throttle: Option<Throttle>,
+    throttle: Option<Arc<Throttle>>,
     /// Told each step; false ends the walk.
     tell: &'a mut dyn FnMut(&Progress) -> bool,
     progress: Progress,
@@ -75,7 +75,7 @@ impl Pool {
         let mut walker = Walker {
             pool: self,
             walk,
-            throttle: walk.bandwidth.map(Throttle::new),
+            throttle: walk.bandwidth.map(|bandwidth| Arc::new(Throttle::new(bandwidth))),
             tell,
             progress,
             summary: EnforceSummary::default(),

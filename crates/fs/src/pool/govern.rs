@@ -25,7 +25,7 @@ use crate::error::{Error, OpError, OpResult};
 use crate::handle::HandleId;
 use crate::metrics::Metric;
 use crate::node::{Backing, Node};
-use crate::relocate::{Copied, Durability, Limits, RelocateError};
+use crate::relocate::{Durability, Limits, RelocateError};
 use crate::spec::{WriteBackSpec, resolve};
 
 /// The governors of a pool, by branch.
@@ -56,7 +56,7 @@ fn wait_for_room(governor: &Governor, pages: Pages) {
 }
 
 impl Governors {
-    fn of(&self, branch: BranchId) -> Option<Arc<Governor>> {
+    pub(super) fn of(&self, branch: BranchId) -> Option<Arc<Governor>> {
         self.running.load().get(branch.index())?.clone()
     }
 
@@ -76,6 +76,35 @@ impl Governors {
             self.failed.lock().extend(ended.take_errors().into_iter().map(|file| (branch, file)));
         }
     }
+}
+
+/// Makes a copy to a branch, of which the governor is told while it grows; with `Holds::Nothing` it waits for room like any writer.
+/// A copy that is synced when it is made is clean then.
+pub(super) fn governed<T>(
+    governor: Option<Arc<Governor>>,
+    holds: Holds,
+    limits: Limits<'_>,
+    copy: impl FnOnce(&Limits<'_>) -> Result<T, RelocateError>,
+) -> Result<T, RelocateError> {
+    let Some(governor) = governor else { return copy(&limits) };
+    let made = OnceLock::new();
+    let pace = |file: BorrowedFd<'_>, offset: u64, length: ByteSize| {
+        let Ok(stat) = rustix::fs::fstat(file) else { return };
+        let id = *made.get_or_init(|| FileId(stat.st_ino));
+        let range = PageRange::of_bytes(offset, length.0);
+        governor.wrote(id, FileRef::Open(file), range);
+        if holds == Holds::Nothing {
+            wait_for_room(&governor, range.pages);
+        }
+    };
+    let copied = copy(&Limits { written: Some(&pace), ..limits });
+    match (made.get(), &copied) {
+        (Some(id), Err(_)) => governor.deleted(*id),
+        // Nobody else can have written it: it is in no directory of the tree yet.
+        (Some(id), Ok(_)) if limits.durability == Durability::Now => governor.synced(*id, governor.mark()),
+        _ => {}
+    }
+    copied
 }
 
 impl Pool {
@@ -107,7 +136,7 @@ impl Pool {
             return Err(failed(format!("write-back on {} cannot be governed", online.fs_type)));
         }
         let settings = wanted.settings().map_err(|error| failed(error.to_string()))?;
-        let root = rustix::io::fcntl_dupfd_cloexec(&*online.root, 0).map_err(|error| failed(error.to_string()))?;
+        let root = rustix::io::fcntl_dupfd_cloexec(online.root(), 0).map_err(|error| failed(error.to_string()))?;
         Governor::start(root, settings).map_err(|error| failed(error.to_string()))
     }
 
@@ -161,36 +190,6 @@ impl Pool {
         if let Some(governor) = branch.and_then(|branch| self.governors.of(branch)) {
             wait_for_room(&governor, Pages(1));
         }
-    }
-
-    /// Makes a copy to a branch, of which the governor is told while it grows; with `Holds::Nothing` it waits for room like any writer.
-    /// A copy that is synced when it is made is clean then.
-    pub(super) fn copy_governed(
-        &self,
-        branch: BranchId,
-        holds: Holds,
-        limits: Limits<'_>,
-        copy: impl FnOnce(&Limits<'_>) -> Result<Copied, RelocateError>,
-    ) -> Result<Copied, RelocateError> {
-        let Some(governor) = self.governors.of(branch) else { return copy(&limits) };
-        let made = OnceLock::new();
-        let pace = |file: BorrowedFd<'_>, offset: u64, length: ByteSize| {
-            let Ok(stat) = rustix::fs::fstat(file) else { return };
-            let id = *made.get_or_init(|| FileId(stat.st_ino));
-            let range = PageRange::of_bytes(offset, length.0);
-            governor.wrote(id, FileRef::Open(file), range);
-            if holds == Holds::Nothing {
-                wait_for_room(&governor, range.pages);
-            }
-        };
-        let copied = copy(&Limits { written: Some(&pace), ..limits });
-        match (made.get(), &copied) {
-            (Some(id), Err(_)) => governor.deleted(*id),
-            // Nobody else can have written it: it is in no directory of the tree yet.
-            (Some(id), Ok(_)) if limits.durability == Durability::Now => governor.synced(*id, governor.mark()),
-            _ => {}
-        }
-        copied
     }
 
     /// Bytes of a file were read.

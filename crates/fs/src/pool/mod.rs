@@ -12,6 +12,7 @@
 mod admin;
 mod attr;
 mod bind;
+mod copying;
 mod create;
 mod data;
 mod dirs;

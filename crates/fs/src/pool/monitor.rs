@@ -1,11 +1,13 @@
 //! Watches the branches: asks each from time to time whether it lives, and tells the tree when one came or went.
 
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::Pool;
 use super::admin::epoch;
+use crate::branch::Branch;
 
 /// How often it is looked whether a failed call took a branch offline.
 const TICK: Duration = Duration::from_millis(200);
@@ -46,14 +48,21 @@ impl Pool {
     /// Writes down the inode numbers that changed on branches where each record would be a round trip.
     fn keep_numbers(&self) {
         for branch in self.branches.load().iter() {
-            let Some(online) = branch.online().filter(|online| online.guarded && online.hidden.is_some()) else {
-                continue;
-            };
-            let (inodes, slot) = (Arc::clone(&self.inodes), online.slot);
-            let kept = branch.io(move |_| Ok(inodes.sync(slot).map_err(|error| error.to_string())));
-            if let Ok(Err(error)) = kept {
-                tracing::warn!(branch = %branch.spec.name, error, "inode numbers could not be kept");
+            if branch.online().is_some_and(|online| online.guarded) {
+                self.keep_numbers_of(branch);
             }
+        }
+    }
+
+    /// Writes down the inode numbers of a branch, and waits for its disk.
+    pub(super) fn keep_numbers_of(&self, branch: &Branch) {
+        let inodes = Arc::clone(&self.inodes);
+        let kept = branch.io(move |online| {
+            let Some(hidden) = &online.hidden else { return Ok(Ok(())) };
+            Ok(inodes.sync(online.slot, hidden.dir.as_fd()).map_err(|error| error.to_string()))
+        });
+        if let Err(error) = kept.map_err(|errno| errno.to_string()).and_then(|kept| kept) {
+            tracing::warn!(branch = %branch.spec.name, error, "inode numbers could not be kept");
         }
     }
 

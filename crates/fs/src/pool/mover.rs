@@ -165,7 +165,10 @@ impl Pool {
         self.metrics.sub(Metric::RelocationsPending, 1);
     }
 
+    /// Wakes the mover's thread, which sees that the pool ends. `stopping` is set.
     pub(crate) fn stop_mover(&self) {
+        // Under the lock: else it may have looked before, and not wait yet.
+        let _queue = self.mover.queue.lock();
         self.mover.wake.notify_all();
     }
 

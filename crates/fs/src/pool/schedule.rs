@@ -86,10 +86,8 @@ impl Pool {
         self.stop_mover();
         self.ungovern_all();
         for branch in self.branches.load().iter() {
-            if let Some(online) = branch.online()
-                && let Err(error) = self.inodes.sync(online.slot)
-            {
-                tracing::warn!(branch = %branch.spec.name, %error, "inode numbers could not be kept");
+            if branch.is_online() {
+                self.keep_numbers_of(branch);
             }
         }
     }

@@ -19,6 +19,7 @@ use smallvec::SmallVec;
 use umbrella_units::{BranchId, ByteSize};
 
 use super::Pool;
+use super::copying::{Copying, End, Unclaimed};
 use super::govern::Holds;
 use super::mover::show;
 use crate::at::{DirAt, FileAt};
@@ -111,7 +112,7 @@ impl Cause {
 /// What holds a move back, if anything does.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Pace<'a> {
-    pub(crate) throttle: Option<&'a Throttle>,
+    pub(crate) throttle: Option<&'a Arc<Throttle>>,
     /// Asked again and again during the copy; true drops what was copied.
     pub(crate) stop: Option<&'a dyn Fn() -> bool>,
 }
@@ -240,23 +241,16 @@ impl Pool {
         }
         let temp_name = self.mover.temp_name();
         let temp = Place { dir: hidden.tmp.as_fd(), name: &temp_name };
-        let source = Place { dir: first.from.fd.as_fd(), name: &first.name };
-        let mut limits = Limits::new(cancel);
-        (limits.throttle, limits.stop) = (pace.throttle, pace.stop);
-        limits.durability = cause.durability();
-        // A branch that rounds times can still take files; `status` names the missing ability.
-        limits.coarse_times = !branch.abilities().nanoseconds;
-        // A file that leaves staging is told of when it has its name, and waited for by who let it leave.
-        let copied = if cause == Cause::Staged {
-            relocate::copy(source, temp, &branch.abilities(), &limits)?
-        } else {
-            let copy = |limits: &Limits<'_>| relocate::copy(source, temp, &branch.abilities(), limits);
-            self.copy_governed(target, cause.holds(), limits, copy)?
-        };
+        let copied = self.copy_leg(first, End { branch: &branch, online: &online }, &temp_name, cause, cancel, pace)?;
         let done = self.commit_copy(node, backing, &places, &branch, temp, &copied, cause, cancel);
         if done.as_ref().is_err_and(NotMoved::is_settled) {
             // After the rename there is nothing left under this name.
-            let _ = rustix::fs::unlinkat(hidden.tmp.as_fd(), &temp_name, rustix::fs::AtFlags::empty());
+            let unlink = move |online: &Online| match &online.hidden {
+                Some(hidden) => rustix::fs::unlinkat(&hidden.tmp, &temp_name, rustix::fs::AtFlags::empty()),
+                None => Ok(()),
+            };
+            // Else it is deleted at the next mount.
+            let _leftover = branch.io(unlink);
         }
         done?;
         if cause == Cause::Staged {
@@ -276,6 +270,33 @@ impl Pool {
             kernel.drop_attributes(node.id);
         }
         Ok(copied.bytes)
+    }
+
+    /// The copy of a file at one of its names, under a name in the hidden place of its new branch.
+    fn copy_leg(
+        &self,
+        leg: &Leg,
+        to: End<'_>,
+        temp_name: &OsStr,
+        cause: Cause,
+        cancel: &AtomicBool,
+        pace: Pace<'_>,
+    ) -> Result<relocate::Copied, NotMoved> {
+        let from = End { branch: &leg.from.branch, online: &leg.from.online };
+        // A file that leaves staging is told of when it has its name, and waited for by who let it leave.
+        let governed = (cause != Cause::Staged).then(|| cause.holds());
+        let copying = Copying { from, to, cancel, pace, durability: cause.durability(), governed };
+        let (dir, name, temp_name) = (Arc::clone(&leg.from.fd), leg.name.clone(), temp_name.to_owned());
+        let (online, abilities) = (Arc::clone(to.online), to.branch.abilities());
+        let copy = move |limits: &Limits<'_>| {
+            let hidden = online.hidden.as_ref().ok_or(RelocateError::Changed)?;
+            let temp = Place { dir: hidden.tmp.as_fd(), name: &temp_name };
+            let copied = relocate::copy(Place { dir: dir.as_fd(), name: &name }, temp, &abilities, limits)?;
+            Ok((copied, Unclaimed::new(Arc::clone(&online), temp_name)))
+        };
+        let (copied, unclaimed) = self.copy_over(copying, copy)?;
+        unclaimed.keep();
+        Ok(copied)
     }
 
     #[expect(clippy::too_many_arguments, reason = "one step of `copy_and_commit`, split for reading")]
@@ -455,7 +476,7 @@ pub(super) fn reopen_all(
     let reopen = |handle: &Arc<Handle>| {
         let flags = handle.flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(copy.dir, copy.name, flags, rustix::fs::Mode::empty()).map_err(OpError::Sys)?;
-        Ok(FileAt { branch: Arc::clone(branch), online: Arc::clone(online), fd: Arc::new(fd) })
+        Ok(FileAt { branch: Arc::clone(branch), online: Arc::clone(online), fd: Arc::new(online.own(fd)) })
     };
     handles.iter().map(reopen).collect()
 }

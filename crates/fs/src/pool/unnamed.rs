@@ -13,14 +13,32 @@ use rustix::io::Errno;
 use umbrella_units::{BranchId, ByteSize};
 
 use super::Pool;
+use super::copying::{Copying, End, Unclaimed};
 use super::govern::Holds;
-use super::transfer::{NotMoved, key_of, reopen_all};
+use super::transfer::{NotMoved, Pace, key_of, reopen_all};
 use crate::at::FileAt;
 use crate::branch::{Branch, Online};
 use crate::error::OpError;
 use crate::handle::Handle;
 use crate::node::{Backing, FileState, Node};
-use crate::relocate::{self, Copied, Limits, Place};
+use crate::relocate::{self, Copied, Durability, Limits, Place, RelocateError};
+
+/// A copy that its writers wait for.
+fn copying<'a>(
+    here: &'a FileAt,
+    branch: &'a Arc<Branch>,
+    online: &'a Arc<Online>,
+    cancel: &'a AtomicBool,
+) -> Copying<'a> {
+    Copying {
+        from: End { branch: &here.branch, online: &here.online },
+        to: End { branch, online },
+        cancel,
+        pace: Pace::default(),
+        durability: Durability::Now,
+        governed: Some(Holds::Locks),
+    }
+}
 
 impl Pool {
     /// Moves a file that has no name (any more) but is open. The caller holds the file's `io` lock exclusively.
@@ -74,8 +92,16 @@ impl Pool {
         let temp_name = self.mover.temp_name();
         let temp = Place { dir: hidden.tmp.as_fd(), name: &temp_name };
         let stop = AtomicBool::new(false);
-        let copy = |limits: &Limits<'_>| relocate::copy_from_fd(here.fd.as_fd(), temp, &branch.abilities(), limits);
-        let copied = self.copy_governed(branch.id, Holds::Locks, Limits::new(&stop), copy)?;
+        let (fd, name, abilities) = (Arc::clone(&here.fd), temp_name.clone(), branch.abilities());
+        let theirs = Arc::clone(online);
+        let copy = move |limits: &Limits<'_>| {
+            let hidden = theirs.hidden.as_ref().ok_or(RelocateError::Changed)?;
+            let temp = Place { dir: hidden.tmp.as_fd(), name: &name };
+            let copied = relocate::copy_from_fd(fd.as_fd(), temp, &abilities, limits)?;
+            Ok((copied, Unclaimed::new(Arc::clone(&theirs), name)))
+        };
+        let (copied, unclaimed) = self.copy_over(copying(here, branch, online, &stop), copy)?;
+        unclaimed.keep();
         let reopened = reopen_all(handles, temp, branch, online);
         // Left behind, it is deleted at the next mount.
         let _leftover = rustix::fs::unlinkat(temp.dir, temp.name, AtFlags::empty());
@@ -89,20 +115,17 @@ impl Pool {
         online: &Arc<Online>,
         handles: &[Arc<Handle>],
     ) -> Result<(Copied, Vec<FileAt>), NotMoved> {
-        let hidden = online.hidden.as_ref().ok_or(OpError::Sys(Errno::ROFS))?;
         if !branch.abilities().tmpfile {
             return Err(NotMoved::Op(OpError::Sys(Errno::OPNOTSUPP)));
         }
         let stop = AtomicBool::new(false);
-        let mut made = None;
-        let copy = |limits: &Limits<'_>| {
-            let (copied, fd) =
-                relocate::copy_unnamed(here.fd.as_fd(), hidden.tmp.as_fd(), &branch.abilities(), limits)?;
-            made = Some(FileAt { branch: Arc::clone(branch), online: Arc::clone(online), fd: Arc::new(fd) });
-            Ok(copied)
+        let (fd, theirs, abilities) = (Arc::clone(&here.fd), Arc::clone(online), branch.abilities());
+        let copy = move |limits: &Limits<'_>| {
+            let hidden = theirs.hidden.as_ref().ok_or(RelocateError::Changed)?;
+            relocate::copy_unnamed(fd.as_fd(), hidden.tmp.as_fd(), &abilities, limits)
         };
-        let copied = self.copy_governed(branch.id, Holds::Locks, Limits::new(&stop), copy)?;
-        let made = made.ok_or(OpError::Stale)?;
+        let (copied, fd) = self.copy_over(copying(here, branch, online, &stop), copy)?;
+        let made = FileAt { branch: Arc::clone(branch), online: Arc::clone(online), fd: Arc::new(online.own(fd)) };
         let reopened = handles.iter().map(|handle| made.reopen(handle.flags)).collect::<Result<_, _>>()?;
         Ok((copied, reopened))
     }
