@@ -474,6 +474,8 @@ fn a_pipe_put_in_a_files_place_on_the_branch_holds_nobody_up() {
         let (name, on_disk) = (format!("f{round}"), disk.join(format!("f{round}")));
         fs::write(pool.join(&name), "content").unwrap();
         fs::metadata(pool.join(&name)).unwrap();
+        // Who still has the file open may cut it.
+        pool.settle_closed();
         // The inode is usually used again at once, so that only the type tells the two apart.
         fs::remove_file(&on_disk).unwrap();
         nix::unistd::mkfifo(&on_disk, nix::sys::stat::Mode::S_IRWXU).unwrap();
