@@ -14,6 +14,7 @@ mod failures;
 mod in_doubt;
 mod overflow;
 mod placement;
+mod returning;
 mod scenarios;
 mod staging;
 #[path = "../support/mod.rs"]

@@ -102,6 +102,7 @@ impl Plan {
             workers: guarded.then(|| Workers::new(Arc::clone(&self.threads.calls), workers::CALLS)),
             copiers: guarded.then(|| Workers::new(Arc::clone(&self.threads.copies), workers::COPIES)),
             closer,
+            known: identity.known.is_some(),
             _claim: claim,
             _life: Arc::clone(&self.lives),
         };

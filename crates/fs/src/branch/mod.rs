@@ -107,6 +107,8 @@ pub struct Online {
     pub is_mount: bool,
     /// Greater each time any branch of the process comes online.
     pub epoch: u64,
+    /// It was a branch of this pool before.
+    pub known: bool,
     workers: Option<Workers>,
     /// Threads of copies: they last, and must not be in the way of calls.
     copiers: Option<Workers>,
@@ -151,6 +153,8 @@ pub struct Branch {
     suspect: AtomicBool,
     passthrough: AtomicBool,
     draining: AtomicBool,
+    /// The last epoch that the pool has taken in.
+    taken_in: AtomicU64,
     moved_in: AtomicU64,
     moved_out: AtomicU64,
     space: Mutex<CachedSpace>,
@@ -193,6 +197,7 @@ impl Branch {
             suspect: AtomicBool::new(false),
             passthrough: AtomicBool::new(false),
             draining,
+            taken_in: AtomicU64::new(0),
             moved_in: AtomicU64::new(0),
             moved_out: AtomicU64::new(0),
             space: Mutex::default(),
@@ -207,6 +212,22 @@ impl Branch {
     /// Whether it is online. Cheaper than [`Branch::online`].
     pub fn is_online(&self) -> bool {
         self.online.load().is_some()
+    }
+
+    /// As [`Branch::online`], once the pool has taken the branch in: until then what a crash left half done on it is not put right, and its
+    /// directories may be older than those of the others.
+    pub fn in_use(&self) -> Option<Arc<Online>> {
+        self.online().filter(|online| self.taken_in.load(Ordering::Acquire) == online.epoch)
+    }
+
+    /// Whether the pool has still to take it in. Meaningless while it is offline.
+    pub fn is_arriving(&self) -> bool {
+        self.online.load().as_ref().is_some_and(|online| self.taken_in.load(Ordering::Acquire) != online.epoch)
+    }
+
+    /// The pool has taken it in, as it came online with this epoch.
+    pub fn set_taken_in(&self, epoch: u64) {
+        self.taken_in.store(epoch, Ordering::Release);
     }
 
     /// Uses the branch no more until a probe finds it well. Calls that wait for it fail at once.

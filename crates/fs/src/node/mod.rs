@@ -1,7 +1,8 @@
 //! Nodes: what the kernel holds on to. A node is one file or directory of the merged tree; its id is made here and never
 //! used twice, so that a file may change its branch (and its inode there) without the kernel noticing.
 //!
-//! Lock order: `Pool::rename_lock` -> a directory's `commit` -> a file's `io` -> a file's `state` -> a directory's `state`.
+//! Lock order: `Pool::rename_lock` -> a directory's `commit` -> a file's `io` -> a file's `state` -> a directory's `attributes` -> a
+//! directory's `state`.
 
 mod table;
 
@@ -62,6 +63,10 @@ pub(crate) struct Dir {
     pub(crate) moves: AtomicU64,
     /// Held while such a move is committed.
     pub(crate) commit: Mutex<()>,
+    /// Held while the attributes of all copies are changed or compared.
+    pub(crate) attributes: Mutex<()>,
+    /// The topology of the pool for which they were compared; 0: never.
+    pub(crate) alike: AtomicU64,
     /// The merged listing, kept from one batch to the next.
     pub(crate) listing: Mutex<Option<Arc<crate::listing::Listing>>>,
 }
@@ -75,7 +80,20 @@ pub(crate) struct DirState {
     /// Topology of the pool when the copies were last looked for.
     pub(crate) topology: u64,
     pub(crate) removed: bool,
+    /// Where a copy could not be made like the others.
+    pub(crate) unlike: Option<Box<Unlike>>,
 }
+
+/// Copies of a directory that stay different: one cannot be changed, or cannot keep what the others have.
+pub(crate) struct Unlike {
+    /// Whose mode, owner and attributes count, if it is not the one that changed last.
+    pub(crate) ruling: Option<BranchId>,
+    /// What they were left with.
+    pub(crate) left: SmallVec<[(BranchId, Look); 2]>,
+}
+
+/// Mode, owner and group.
+pub(crate) type Look = (u32, u32, u32);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DirCopy {
@@ -150,6 +168,8 @@ impl Node {
             state: RwLock::new(state),
             moves: AtomicU64::new(0),
             commit: Mutex::new(()),
+            attributes: Mutex::new(()),
+            alike: AtomicU64::new(0),
             listing: Mutex::new(None),
         };
         Arc::new(Node { id, ino, kind: FileKind::Directory, born, refs: AtomicU64::new(1), body: Body::Dir(dir) })

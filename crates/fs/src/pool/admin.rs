@@ -78,6 +78,13 @@ impl Pool {
     }
 
     fn take_in(&self, branch: &Arc<Branch>) {
+        self.prepare(branch);
+        if let Some(online) = branch.online() {
+            branch.set_taken_in(online.epoch);
+        }
+    }
+
+    fn prepare(&self, branch: &Arc<Branch>) {
         branch.set_timeout(self.spec.probe_timeout);
         branch.set_passthrough(self.passthrough_works(branch));
         let inodes = Arc::clone(&self.inodes);
@@ -108,10 +115,14 @@ impl Pool {
         }
     }
 
-    /// A branch that joins takes the root's mode and owner from the first branch.
+    /// A branch that joins takes the root's mode, owner and attributes from the first that was in the pool before, else from the first. The
+    /// roots of those that were in it are compared as other directories are, at the first use.
     fn equalise_root(&self, at: &DirAt) {
-        let first = self.branches.load().iter().find(|branch| branch.is_online()).cloned();
-        let Some(Ok(first)) = first.map(|branch| DirAt::root(&branch)) else { return };
+        if at.online.known {
+            return;
+        }
+        let roots: Vec<DirAt> = self.branches.load().iter().filter_map(|branch| DirAt::root(branch).ok()).collect();
+        let Some(first) = roots.iter().find(|root| root.online.known).or(roots.first()) else { return };
         if first.id() == at.id() {
             return;
         }

@@ -137,9 +137,12 @@ impl Pool {
 
     /// Does the same to every writable copy of a directory.
     fn on_copies(&self, node: &Arc<Node>, call: impl Fn(&FileAt) -> OpResult<()>) -> OpResult<()> {
+        let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
+        self.refresh(node, dir);
+        let _attributes = dir.attributes.lock();
         let mut done = false;
         let mut failure = None;
-        for copy in self.copies(node)? {
+        for copy in self.known_copies(node, dir)? {
             match call(&copy.as_file()) {
                 Ok(()) => done = true,
                 Err(error) => {
@@ -160,7 +163,7 @@ impl Pool {
         let node = self.node(node)?;
         match node.file() {
             Some(file) => call(&self.reach(&file.state.read())?),
-            None => call(&self.copies(&node)?.first().ok_or(OpError::Offline)?.as_file()),
+            None => call(&self.ruling_copy(&node, node.dir().ok_or(OpError::Stale)?)?.as_file()),
         }
     }
 

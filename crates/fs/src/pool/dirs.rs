@@ -64,7 +64,7 @@ impl DirFds {
         shard.get(&(node, branch)).filter(|at| at.online.epoch == epoch).cloned()
     }
 
-    fn put(&self, node: NodeId, at: &DirAt) {
+    pub(super) fn put(&self, node: NodeId, at: &DirAt) {
         self.shard(node).lock().put((node, at.id()), at.clone());
     }
 
@@ -90,7 +90,7 @@ impl Pool {
     /// Cost: one cache lookup; one `openat2` for each level that is not cached.
     pub(crate) fn dir_at(&self, node: &Arc<Node>, branch: BranchId) -> OpResult<DirAt> {
         let found = self.branch(branch)?;
-        let online = found.online().ok_or(OpError::Offline)?;
+        let online = found.in_use().ok_or(OpError::Offline)?;
         let mut missing: SmallVec<[(Arc<Node>, std::ffi::OsString); 4]> = SmallVec::new();
         let mut at = Arc::clone(node);
         let mut dir = loop {
@@ -115,6 +115,11 @@ impl Pool {
     pub(crate) fn copies(&self, node: &Arc<Node>) -> OpResult<Copies> {
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
         self.refresh(node, dir);
+        self.known_copies(node, dir)
+    }
+
+    /// As `copies`, without looking for new ones.
+    pub(super) fn known_copies(&self, node: &Arc<Node>, dir: &Dir) -> OpResult<Copies> {
         let known: SmallVec<[DirCopy; 2]> = {
             let state = dir.state.read();
             if state.removed {
@@ -188,11 +193,18 @@ impl Pool {
     }
 
     /// Looks for copies on branches that came online since they were last looked for, from the root downwards.
-    fn refresh(&self, node: &Arc<Node>, dir: &Dir) {
+    /// The directory's copies are compared before anybody sees one that is new.
+    pub(super) fn refresh(&self, node: &Arc<Node>, dir: &Dir) {
         let topology = self.topology.load(Ordering::Acquire);
-        if dir.state.read().topology == topology {
-            return;
+        if dir.state.read().topology != topology {
+            self.refresh_chain(node, topology);
         }
+        if dir.alike.load(Ordering::Acquire) != topology {
+            self.compare_once(node, dir, topology);
+        }
+    }
+
+    fn refresh_chain(&self, node: &Arc<Node>, topology: u64) {
         let mut chain: SmallVec<[Arc<Node>; 8]> = SmallVec::new();
         let mut at = Arc::clone(node);
         loop {
@@ -215,7 +227,7 @@ impl Pool {
     fn refresh_one(&self, node: &Arc<Node>, topology: u64) {
         let Some(dir) = node.dir() else { return };
         for branch in self.branches.load().iter() {
-            if dir.state.read().copies.iter().any(|copy| copy.branch == branch.id) || branch.online().is_none() {
+            if dir.state.read().copies.iter().any(|copy| copy.branch == branch.id) || branch.in_use().is_none() {
                 continue;
             }
             let found = match node.place() {
@@ -228,7 +240,9 @@ impl Pool {
                 }
             };
             match found {
-                Ok(Some(meta)) if meta.kind == node.kind => self.add_copy(node, dir, branch, &meta),
+                Ok(Some(meta)) if meta.kind == node.kind => {
+                    self.add_copy(node, dir, branch, &meta);
+                }
                 Ok(_) => {}
                 Err(error) => tracing::warn!(branch = %branch.spec.name, %error, "directory cannot be looked for"),
             }
@@ -236,19 +250,19 @@ impl Pool {
         dir.state.write().topology = topology;
     }
 
-    /// Notes a copy of a directory; the order of the branches is kept.
+    /// Notes a copy of a directory; the order of the branches is kept. Whether it was not known.
     pub(crate) fn add_copy(
         &self,
         node: &Arc<Node>,
         dir: &Dir,
         branch: &crate::branch::Branch,
         meta: &crate::meta::Meta,
-    ) {
+    ) -> bool {
         let backing = Pool::backing(branch, meta);
         let mut state = dir.state.write();
         if let Some(old) = state.copies.iter_mut().find(|copy| copy.branch == branch.id) {
             if old.backing == backing {
-                return;
+                return false;
             }
             let stale = old.backing;
             old.backing = backing;
@@ -263,6 +277,7 @@ impl Pool {
         if node.id != NodeId::ROOT {
             self.nodes.add_backing(backing, node);
         }
+        true
     }
 
     /// The directory's copy on `branch`, made there (with its parents) if it is not there yet: same mode, owner, times,
@@ -314,13 +329,15 @@ impl Pool {
     /// Makes the copy of one directory in its parent's copy.
     fn clone_dir(&self, node: &Arc<Node>, parent: &DirAt, durable: Durable) -> OpResult<DirAt> {
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
-        let source = self.copies(node)?.into_iter().next().ok_or(OpError::Offline)?;
+        let source = self.ruling_copy(node, dir)?;
         let (_, name) = node.place().ok_or(OpError::Stale)?;
         // Nobody may remove the directory while it is made: its removal takes the same lock.
         let _commit = dir.commit.lock();
         if dir.state.read().removed {
             return Err(OpError::Sys(Errno::NOENT));
         }
+        // Nor change what is copied, and leave out the copy.
+        let _attributes = dir.attributes.lock();
         let (from, to, new_name) = (Arc::clone(&source.fd), Arc::clone(&parent.fd), name.clone());
         let abilities = parent.branch.abilities();
         let before = parent.stat_self()?;

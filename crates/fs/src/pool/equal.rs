@@ -1,87 +1,241 @@
-//! Copies of a directory are equal in mode and owner.
+//! Copies of a directory are equal in mode, owner, attributes and ACLs.
 //!
-//! Those that the pool made differ only when one was offline while the others were changed: the one that changed last decides. Those that
-//! were on the branches before may have been closed for a reason: none is opened.
+//! Those that the pool made differ only when one was away while the others were changed: the one that changed last decides. Those that
+//! were on the branches before may have been closed for a reason: each gets what all of them allow, and nothing else is changed.
+//!
+//! Compared are all copies before the first use of the directory, and again before its first use after a branch came or went
+//! ([`Pool::compare_once`]); beyond that, a lookup that finds modes or owners different has them compared. What the comparison cannot
+//! make alike (a branch that is read-only, or cannot keep it) is remembered, with the copy that counts.
+//!
+//! Steps: 1. nobody else changes the directory's attributes (its lock); 2. of each copy time of change and attributes are read; 3. who is
+//! right is chosen, never a copy that was left half changed (`relocate::level_dir`), nor, for ACLs, a branch that keeps none; 4. the
+//! others are changed one by one; 5. what is left different is noted.
 
-use std::ffi::OsStr;
+use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustix::io::Errno;
+use smallvec::SmallVec;
+use umbrella_units::BranchId;
 
 use super::Pool;
+use super::acl::{self, Acl};
 use super::lookup::Found;
-use crate::error::OpError;
+use crate::at::DirAt;
+use crate::error::{OpError, OpResult};
 use crate::meta::Meta;
-use crate::node::Node;
+use crate::node::{Dir, Look, Node, NodeId, Unlike};
+use crate::relocate::{self, Attributes, DirFace};
 
-impl Pool {
-    /// Makes the copies of a directory equal in mode and owner. Whether it is less open now than it was found.
-    pub(super) fn equalise(&self, parent: &Arc<Node>, name: &OsStr, found: &Found) -> bool {
-        let mut numbers = found.at.iter().map(|(at, meta)| self.inodes.ino(Pool::inode_key(&at.online, meta)));
-        let first = numbers.next();
-        // Copies that the pool made have the number of their original.
-        if numbers.all(|number| Some(number) == first) {
-            heal(found, name);
-            return false;
-        }
-        self.tighten(parent, found, name)
+const STICKY: u32 = 0o1000;
+const SET_ID: u32 = 0o6000;
+
+/// One copy of a directory, as it was found.
+struct Face {
+    at: DirAt,
+    meta: Meta,
+    attributes: Attributes,
+    /// Left half changed: no model for others.
+    behind: bool,
+}
+
+impl Face {
+    fn of(at: DirAt) -> OpResult<Face> {
+        // The time before the attributes: who is changed in between looks older than he is, or is marked.
+        let meta = at.stat_self()?;
+        let dir = Arc::clone(&at.fd);
+        let (attributes, behind) = guarded(&at, move || relocate::dir_attributes(dir.as_fd()))?;
+        Ok(Face { at, meta, attributes, behind })
     }
 
-    /// Copies of a directory that nobody made here (they were on the branches before) and that differ in mode: all get what all of them
-    /// allow, as somebody may have closed one for a reason. Whether any was changed.
-    fn tighten(&self, parent: &Arc<Node>, found: &Found, name: &OsStr) -> bool {
-        const STICKY: u32 = 0o1000;
-        let allowed = found.at.iter().fold(0o777, |all, (_, meta)| all & meta.perm);
-        let sticky = found.at.iter().fold(0, |any, (_, meta)| any | meta.perm & STICKY);
-        let mut changed = false;
-        for (at, meta) in &found.at {
-            let wanted = allowed | sticky | meta.perm & 0o6000;
-            if meta.perm & 0o7777 == wanted || at.branch.spec.read_only {
-                continue;
+    fn keeps_all(&self) -> bool {
+        keeps_all(&self.at)
+    }
+
+    fn acl(&self) -> Acl {
+        let value = self.attributes.iter().find(|(name, _)| name == acl::ACCESS).map(|(_, value)| value);
+        value.and_then(|value| Acl::parse(value)).unwrap_or_else(|| Acl::of_mode(self.meta.perm))
+    }
+
+    /// Whether it is what it should be, as far as its branch can tell.
+    fn is(&self, wanted: &DirFace) -> bool {
+        let abilities = &self.at.online.abilities;
+        let attributes = wanted.attributes.as_ref().is_none_or(|wanted| {
+            relocate::kept_of(wanted, abilities) == relocate::kept_of(&self.attributes, abilities)
+        });
+        !self.behind && attributes && look(&self.meta) == (wanted.perm, wanted.uid, wanted.gid)
+    }
+
+    /// Makes it so. False: it could not be done, or not all of it.
+    fn become_like(&self, wanted: &DirFace) -> bool {
+        let (dir, abilities, wanted) = (Arc::clone(&self.at.fd), self.at.online.abilities, wanted.clone());
+        if self.at.branch.spec.read_only || !abilities.ownership {
+            return false;
+        }
+        let done = guarded(&self.at, move || {
+            relocate::level_dir(dir.as_fd(), &wanted, &abilities).map_err(|error| error.errno())
+        });
+        let branch = &self.at.branch.spec.name;
+        match done {
+            Ok(lost) if lost.is_empty() => true,
+            Ok(lost) => {
+                tracing::info!(%branch, ?lost, "a directory's copy could not be made like the others");
+                false
             }
-            match at.descend(name).and_then(|copy| copy.as_file().chmod(wanted)) {
-                Ok(()) => changed = true,
-                Err(error) => {
-                    tracing::info!(branch = %at.branch.spec.name, %error, "a directory's copy could not be made like the others");
-                }
+            Err(error) => {
+                tracing::info!(%branch, %error, "a directory's copy could not be made like the others");
+                false
             }
         }
-        if changed {
-            let path = String::from_utf8_lossy(&crate::node::path_of(parent, name)).into_owned();
-            let modes = found.at.iter().map(|(at, meta)| format!("{} {:04o}", at.branch.spec.name, meta.perm & 0o7777));
-            let modes = modes.collect::<Vec<_>>().join(", ");
-            self.warn(
-                format!("modes {path}"),
-                format!(
-                    "{path} was open to different people on its branches ({modes}); it has mode {:04o} on all of them now, and chmod through the pool changes it everywhere",
-                    allowed | sticky
-                ),
-            );
-        }
-        changed
     }
 }
 
-/// Copies of a directory that differ in mode or owner (one was offline when the others were changed) become equal to the one that
-/// changed last. What was found is named by the directories above.
-fn heal(found: &Found, name: &OsStr) {
-    let of = |meta: &Meta| (meta.perm, meta.uid, meta.gid);
-    let Some((above, wanted)) = found.at.iter().max_by_key(|(_, meta)| meta.ctime) else { return };
-    for (at, meta) in &found.at {
-        if of(meta) == of(wanted) || at.branch.spec.read_only {
-            continue;
+impl Pool {
+    /// Makes the copies of a directory that was just found equal. Whether it is not any more what was found.
+    pub(super) fn equalise(&self, node: &Arc<Node>, dir: &Dir, found: &Found) -> bool {
+        let topology = self.topology.load(Ordering::Acquire);
+        if dir.alike.load(Ordering::Acquire) != topology {
+            return self.compare_once(node, dir, topology);
         }
-        let healed = above.descend(name).and_then(|newest| {
-            let copy = at.descend(name)?;
-            crate::relocate::sync_dir_attrs(newest.fd.as_fd(), copy.fd.as_fd(), &at.branch.abilities())
-                .map_err(|error| OpError::Sys(error.errno()))?;
-            if meta.mtime <= wanted.mtime {
-                return Ok(());
-            }
-            // Its entries changed later, if not its mode: the directory must not look older than before.
-            copy.as_file().set_times(super::dirs::times_of(meta))
-        });
-        if let Err(error) = healed {
-            tracing::info!(branch = %at.branch.spec.name, %error, "a directory's copy could not be made like the others");
+        let mut looks = found.at.iter().map(|(at, meta)| (at.id(), look(meta)));
+        let first = looks.next();
+        if looks.clone().all(|(_, look)| first.is_some_and(|(_, first)| first == look)) {
+            return false;
         }
+        let accepted = |unlike: &Unlike| first.iter().copied().chain(looks.clone()).all(|it| unlike.left.contains(&it));
+        if dir.state.read().unlike.as_deref().is_some_and(accepted) {
+            return false;
+        }
+        let _attributes = dir.attributes.lock();
+        self.compare(node, dir)
     }
+
+    /// Compares the copies of a directory, unless it was done since branches came or went. Whether anything was changed.
+    pub(super) fn compare_once(&self, node: &Arc<Node>, dir: &Dir, topology: u64) -> bool {
+        let _attributes = dir.attributes.lock();
+        if dir.alike.load(Ordering::Acquire) == topology {
+            return false;
+        }
+        let changed = self.compare(node, dir);
+        dir.alike.store(topology, Ordering::Release);
+        changed
+    }
+
+    /// The caller holds the lock on the directory's attributes.
+    fn compare(&self, node: &Arc<Node>, dir: &Dir) -> bool {
+        let copies = dir.state.read().copies.clone();
+        let mut faces: SmallVec<[Face; 2]> = SmallVec::new();
+        let mut unlike = false;
+        for copy in copies.iter().filter(|_| copies.len() > 1) {
+            match self.dir_at(node, copy.branch).and_then(Face::of) {
+                Ok(face) => faces.push(face),
+                Err(OpError::Offline | OpError::Sys(Errno::NOENT | Errno::NOTDIR | Errno::LOOP)) => {}
+                Err(error) => {
+                    let branch = self.branch_name(copy.branch);
+                    tracing::warn!(%branch, %error, "a directory's copy could not be compared with the others");
+                    unlike = true;
+                }
+            }
+        }
+        if faces.is_empty() || faces.len() < 2 && !unlike {
+            dir.state.write().unlike = None;
+            return false;
+        }
+        let number =
+            |face: &Face| self.inodes.ino_checked(Pool::inode_key(&face.at.online, &face.meta), face.meta.btime);
+        // Copies that the pool made have the number of their original.
+        let first = faces.first().map(number);
+        let made_here = node.id == NodeId::ROOT || faces.iter().all(|face| Some(number(face)) == first);
+        let wanted = if made_here { newest(&faces) } else { strictest(&faces) };
+        let Some((ruling, wanted)) = wanted else { return false };
+        let mut changed = false;
+        for (face, wanted) in faces.iter().zip(&wanted).filter(|(face, wanted)| !face.is(wanted)) {
+            let done = face.become_like(wanted);
+            (changed, unlike) = (changed || done, unlike || !done);
+        }
+        if changed && !made_here {
+            self.warn_of_strangers(node, &faces);
+        }
+        let now = |face: &Face| if changed { face.at.stat_self().unwrap_or(face.meta) } else { face.meta };
+        let left: SmallVec<[(BranchId, Look); 2]> = faces.iter().map(|face| (face.at.id(), look(&now(face)))).collect();
+        let differ = left.iter().any(|(_, look)| left.first().is_some_and(|(_, first)| first != look));
+        let noted = (unlike || differ).then(|| Box::new(Unlike { ruling: unlike.then_some(ruling), left }));
+        dir.state.write().unlike = noted;
+        changed || unlike
+    }
+
+    fn warn_of_strangers(&self, node: &Arc<Node>, faces: &[Face]) {
+        let path = String::from_utf8_lossy(&node.path()).into_owned();
+        let modes = faces.iter().map(|face| {
+            let acl = if face.attributes.iter().any(|(name, _)| name == acl::ACCESS) { " and an ACL" } else { "" };
+            format!("{} {:04o}{acl}", face.at.branch.spec.name, face.meta.perm & 0o7777)
+        });
+        let modes = modes.collect::<Vec<_>>().join(", ");
+        self.warn(
+            format!("modes {path}"),
+            format!(
+                "{path} was open to different people on its branches ({modes}); it allows what all of them did now, and chmod and setfacl through the pool change it everywhere"
+            ),
+        );
+    }
+
+    /// The copy whose attributes users see.
+    pub(super) fn ruling_copy(&self, node: &Arc<Node>, dir: &Dir) -> OpResult<DirAt> {
+        let copies = self.copies(node)?;
+        let ruling: Option<BranchId> = dir.state.read().unlike.as_ref().and_then(|unlike| unlike.ruling);
+        let ruling = copies.iter().find(|copy| ruling == Some(copy.id()));
+        let chosen = ruling.or_else(|| copies.iter().find(|copy| keeps_all(copy))).or(copies.first());
+        chosen.cloned().ok_or(OpError::Offline)
+    }
+}
+
+/// What every copy should be when the pool made them, and the one that says so: the one that changed last.
+fn newest(faces: &[Face]) -> Option<(BranchId, Vec<DirFace>)> {
+    let last = |may: &dyn Fn(&&Face) -> bool| faces.iter().filter(may).max_by_key(|face| face.meta.ctime);
+    let sound = |face: &&Face| !face.behind;
+    let model = last(&|face| sound(face) && face.at.online.abilities.ownership);
+    let model = model.or_else(|| last(&sound)).or_else(|| last(&|_| true))?;
+    let keeper = last(&|face| sound(face) && face.keeps_all());
+    let attributes = keeper.map(|face| face.attributes.clone());
+    let Meta { perm, uid, gid, .. } = model.meta;
+    let ruling = keeper.unwrap_or(model).at.id();
+    Some((ruling, vec![DirFace { perm, uid, gid, attributes }; faces.len()]))
+}
+
+/// What every copy should be when others made them: none allows anything that another does not. The one that says so keeps ACLs, if one does.
+fn strictest(faces: &[Face]) -> Option<(BranchId, Vec<DirFace>)> {
+    let acls: Vec<Acl> = faces.iter().map(Face::acl).collect();
+    let common = acls.iter().cloned().reduce(|all, acl| all.and(&acl))?;
+    let sticky = faces.iter().fold(0, |any, face| any | face.meta.perm & STICKY);
+    let wanted = faces.iter().zip(&acls).map(|(face, acl)| {
+        let Meta { perm, uid, gid, .. } = face.meta;
+        let kept = perm & SET_ID | sticky;
+        if *acl == common {
+            // Its own way to write it is as good.
+            return DirFace { perm: perm & 0o777 | kept, uid, gid, attributes: None };
+        }
+        let mut attributes = face.attributes.clone();
+        attributes.retain(|(name, _)| name != acl::ACCESS);
+        attributes.extend(common.attribute().map(|value| (OsString::from(acl::ACCESS), value)));
+        attributes.sort();
+        DirFace { perm: common.mode() | kept, uid, gid, attributes: Some(attributes) }
+    });
+    let writable = |face: &&Face| !face.at.branch.spec.read_only && face.at.online.abilities.ownership;
+    let ruling = faces.iter().filter(|face| face.keeps_all()).find(writable).or_else(|| faces.iter().find(writable));
+    Some((ruling.or(faces.first())?.at.id(), wanted.collect()))
+}
+
+fn look(meta: &Meta) -> Look {
+    (meta.perm & 0o7777, meta.uid, meta.gid)
+}
+
+fn keeps_all(at: &DirAt) -> bool {
+    at.online.abilities.acl && at.online.abilities.xattr
+}
+
+/// Calls that may hang run on the branch's own workers.
+fn guarded<T: Send + 'static>(at: &DirAt, call: impl FnOnce() -> Result<T, Errno> + Send + 'static) -> OpResult<T> {
+    Ok(if at.online.guarded { at.branch.io(move |_| call())? } else { call()? })
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use rustix::io::Errno;
 use smallvec::SmallVec;
 use umbrella_policy::placement::spec::FileKind;
-use umbrella_units::Ino;
+use umbrella_units::{BranchId, Ino};
 
 use super::dirs::Copies;
 use super::{Pool, is_reserved};
@@ -151,12 +151,12 @@ impl Pool {
         loop {
             let (dir, meta) = found.first()?;
             if meta.kind == FileKind::Directory {
-                let (node, tightened) = self.intern_dir(parent, name, found)?;
-                if tightened {
+                let (node, changed) = self.intern_dir(parent, name, found)?;
+                if changed {
                     let attr = self.attr_of(&node)?;
                     return Ok((node, attr));
                 }
-                let attr = self.merged_attr(&node, found.at.iter().map(|(_, meta)| *meta));
+                let attr = self.merged_attr(&node, found.at.iter().map(|(at, meta)| (at.id(), *meta)));
                 return Ok((node, attr));
             }
             if let Some(node) = self.intern_file(parent, name, dir, meta, found.moves) {
@@ -238,7 +238,7 @@ impl Pool {
         Some(node)
     }
 
-    /// The node, and whether the directory is less open now than it was found.
+    /// The node, and whether the directory is not any more what was found.
     fn intern_dir(&self, parent: &Arc<Node>, name: &OsStr, found: &Found) -> OpResult<(Arc<Node>, bool)> {
         let backings: SmallVec<[Backing; 2]> =
             found.at.iter().map(|(dir, meta)| Pool::backing(&dir.branch, meta)).collect();
@@ -259,7 +259,7 @@ impl Pool {
             |node| node.dir().is_some_and(|dir| !dir.state.read().removed),
             |id| {
                 let place = Some((Arc::clone(parent), name.to_owned()));
-                let state = DirState { place, copies: SmallVec::new(), topology, removed: false };
+                let state = DirState { place, copies: SmallVec::new(), topology, removed: false, unlike: None };
                 Some(Node::new_dir(id, ino, born, state))
             },
         );
@@ -271,11 +271,14 @@ impl Pool {
                 dir.state.write().place = Some((Arc::clone(parent), name.to_owned()));
             }
             for (at, meta) in &found.at {
-                self.add_copy(&node, dir, &at.branch, meta);
+                if self.add_copy(&node, dir, &at.branch, meta) {
+                    dir.alike.store(0, Ordering::Release);
+                }
             }
+            let changed = self.equalise(&node, dir, found);
+            return Ok((node, changed));
         }
-        let tightened = self.equalise(parent, name, found);
-        Ok((node, tightened))
+        Ok((node, false))
     }
 
     /// Inode number and birth time of an inode on a branch.
@@ -298,11 +301,11 @@ impl Pool {
 
     pub(crate) fn attr_of(&self, node: &Arc<Node>) -> OpResult<Attr> {
         let Some(file) = node.file() else {
-            let mut metas: SmallVec<[Meta; 2]> = SmallVec::new();
+            let mut metas: SmallVec<[(BranchId, Meta); 2]> = SmallVec::new();
             let mut failure = OpError::Sys(Errno::NOENT);
             for copy in self.copies(node)? {
                 match copy.stat_self() {
-                    Ok(meta) => metas.push(meta),
+                    Ok(meta) => metas.push((copy.id(), meta)),
                     Err(error) => failure = error,
                 }
             }
@@ -333,14 +336,21 @@ impl Pool {
         }
     }
 
-    /// One directory out of its copies: mode and owner of the one that changed last, the newest times.
-    fn merged_attr(&self, node: &Node, metas: impl Iterator<Item = Meta>) -> Attr {
+    /// One directory out of its copies: mode and owner of the one that changed last (or that rules, where one cannot be like the others), the
+    /// newest times.
+    fn merged_attr(&self, node: &Node, metas: impl Iterator<Item = (BranchId, Meta)>) -> Attr {
+        let ruling = node.dir().and_then(|dir| dir.state.read().unlike.as_ref()?.ruling);
         let mut merged: Option<Meta> = None;
-        for meta in metas {
+        let mut ruled = false;
+        for (branch, meta) in metas {
             match &mut merged {
-                None => merged = Some(meta),
+                None => {
+                    ruled = ruling == Some(branch);
+                    merged = Some(meta);
+                }
                 Some(all) => {
-                    if meta.ctime > all.ctime {
+                    if !ruled && (ruling == Some(branch) || meta.ctime > all.ctime) {
+                        ruled = ruling == Some(branch);
                         (all.perm, all.uid, all.gid) = (meta.perm, meta.uid, meta.gid);
                     }
                     all.atime = all.atime.max(meta.atime);

@@ -9,6 +9,7 @@
 //! - `govern`: write-back in the order of a policy
 //! - `admin`, `monitor`: branches that come and go; `replace`: a disk in another's place; `bind`: rules and branches by name; `report`: what `status` and `explain` say
 
+mod acl;
 mod admin;
 mod attr;
 mod bind;
@@ -142,7 +143,8 @@ impl Pool {
         let rules = ActiveRules::bind(spec.rules.clone(), &branches)?;
         let staging = staging::open(spec.staging.as_ref(), state_dir, &state, BranchId(branches.len() as u16))?;
         branches.extend(staging.as_ref().map(|staging| Arc::clone(&staging.branch)));
-        let root_state = DirState { place: None, copies: smallvec::SmallVec::new(), topology: 0, removed: false };
+        let root_state =
+            DirState { place: None, copies: smallvec::SmallVec::new(), topology: 0, removed: false, unlike: None };
         let root = Node::new_dir(NodeId::ROOT, Ino(1), None, root_state);
         let pool = Arc::new(Pool {
             spec,
@@ -273,7 +275,7 @@ impl Pool {
     /// A branch is missing, and that is to be seen (UmbrellaFS: OR semantics).
     pub(crate) fn is_incomplete(&self) -> bool {
         self.is_strict()
-            && self.branches.load().iter().any(|branch| !branch.spec.name.is_empty() && !branch.is_online())
+            && self.branches.load().iter().any(|branch| !branch.spec.name.is_empty() && branch.in_use().is_none())
     }
 
     pub(crate) fn count(&self, metric: Metric) {

@@ -34,7 +34,8 @@ impl Pool {
         // No rule sends a file to the staging area, however full the others are.
         let view = |branch: &Arc<Branch>| {
             let view = branch.view();
-            BranchView { writable: view.writable && !self.is_staging(branch.id), ..view }
+            let (online, may) = (view.online && branch.in_use().is_some(), !self.is_staging(branch.id));
+            BranchView { online, writable: view.writable && may, ..view }
         };
         self.branches.load().iter().map(view).collect()
     }

@@ -1,6 +1,7 @@
 //! Names that go: files and directories.
 
 use std::ffi::OsStr;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use rustix::io::Errno;
@@ -11,6 +12,7 @@ use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
 use crate::meta::Meta;
 use crate::node::{Node, NodeId};
+use crate::relocate::{Place, clone_dir_whole};
 
 /// An inode of which something is known, kept from being used again.
 pub(super) struct HeldNumber {
@@ -139,12 +141,12 @@ impl Pool {
             let above = self.dir_at(&parent, copy.id())?;
             let meta = copy.stat_self()?;
             match above.rmdir(name) {
-                Ok(()) | Err(OpError::Sys(Errno::NOENT)) => removed.push((above, meta)),
+                Ok(()) | Err(OpError::Sys(Errno::NOENT)) => removed.push((above, meta, copy)),
                 // The new directory has the name already; an empty copy of the old one is a copy of it from now on.
                 Err(_) if !replaced.is_empty() => {}
                 Err(error) => {
-                    for (above, meta) in &removed {
-                        self.restore_dir(above, name, meta);
+                    for (above, meta, gone) in &removed {
+                        self.restore_dir(node, above, name, meta, (gone, copy));
                     }
                     return Err(error);
                 }
@@ -162,7 +164,7 @@ impl Pool {
             self.nodes.remove_backing(copy.backing, node);
             self.dir_fds.drop_node(node.id, copy.branch);
         }
-        for (above, meta) in &removed {
+        for (above, meta, _) in &removed {
             self.inodes.forget(Pool::inode_key(&above.online, meta));
         }
         Ok(())
@@ -192,15 +194,43 @@ impl Pool {
         Ok(true)
     }
 
-    fn restore_dir(&self, above: &DirAt, name: &OsStr, meta: &Meta) {
-        let restored = above.mkdir(name, meta.perm, 0).and_then(|()| {
-            let made = above.refer(name)?;
-            made.chown(Some(meta.uid), Some(meta.gid))?;
-            made.chmod(meta.perm)?;
-            made.set_times(super::dirs::times_of(meta))
+    /// Makes a copy again that was removed, as it was: its inode lives on while its descriptor is held. Where it does not, it gets what the copy
+    /// that `stays` has.
+    fn restore_dir(&self, node: &Arc<Node>, above: &DirAt, name: &OsStr, meta: &Meta, (gone, stays): (&DirAt, &DirAt)) {
+        let Some(dir) = node.dir() else { return };
+        // Nobody may take it for a stranger's before it has its number.
+        let _attributes = dir.attributes.lock();
+        let restored = self.clone_again(gone, above, name).or_else(|_| self.clone_again(stays, above, name));
+        let noted = restored.and_then(|made| {
+            made.as_file().set_times(super::dirs::times_of(meta))?;
+            let (now, other) = (made.stat_self()?, stays.stat_self()?);
+            let key = Pool::inode_key(&made.online, &now);
+            self.inodes.forget(Pool::inode_key(&above.online, meta));
+            self.inodes.alias(Pool::inode_key(&stays.online, &other), key);
+            self.inodes.ino_checked(key, now.btime);
+            self.add_copy(node, dir, &above.branch, &now);
+            self.dir_fds.put(node.id, &made);
+            Ok(())
         });
-        if let Err(error) = restored {
+        if let Err(error) = noted {
             tracing::warn!(branch = %above.branch.spec.name, %error, "a directory's copy could not be made again");
         }
+    }
+
+    fn clone_again(&self, like: &DirAt, above: &DirAt, name: &OsStr) -> OpResult<DirAt> {
+        let (from, to, abilities) = (Arc::clone(&like.fd), Arc::clone(&above.fd), above.online.abilities);
+        let (online, temp_name, new_name) = (Arc::clone(&above.online), self.mover.temp_name(), name.to_owned());
+        let call = move || {
+            let hidden = online.hidden.as_ref().ok_or(Errno::ROFS)?;
+            let temp = Place { dir: hidden.tmp.as_fd(), name: &temp_name };
+            let place = Place { dir: to.as_fd(), name: &new_name };
+            clone_dir_whole(from.as_fd(), temp, place, &abilities, false).map_err(|error| error.errno())
+        };
+        if above.online.guarded || like.online.guarded {
+            above.branch.io(move |_| call())?;
+        } else {
+            call()?;
+        }
+        above.descend(name)
     }
 }

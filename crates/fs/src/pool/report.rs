@@ -11,7 +11,9 @@ use umbrella_units::{BranchId, ByteSize, Timestamp, format_duration};
 use super::Pool;
 use super::place::settled_facts;
 use crate::branch::Branch;
-use crate::control::protocol::{BranchStatus, ExplainStep, Explanation, RuleStatus, Status, bytes_unless_text};
+use crate::control::protocol::{
+    BranchState, BranchStatus, ExplainStep, Explanation, RuleStatus, Status, bytes_unless_text,
+};
 use crate::error::{Error, OpError};
 use crate::handle::DataPath;
 use crate::meta::{Meta, now};
@@ -44,8 +46,14 @@ impl Pool {
     pub fn branch_statuses(&self) -> Vec<BranchStatus> {
         let branches = self.branches.load();
         let shown = |branch: &&Arc<Branch>| !branch.spec.name.is_empty() && !self.is_staging(branch.id);
-        let status =
-            |branch: &Arc<Branch>| BranchStatus { write_back: self.write_back_of(branch.id), ..branch.status() };
+        let status = |branch: &Arc<Branch>| {
+            let mut status = BranchStatus { write_back: self.write_back_of(branch.id), ..branch.status() };
+            if branch.is_arriving() {
+                let reason = "it has just come back, and is being taken in".to_owned();
+                status.state = BranchState::Offline { reason, since: crate::meta::now() };
+            }
+            status
+        };
         branches.iter().filter(shown).map(status).collect()
     }
 

@@ -120,11 +120,20 @@ fn sync_xattrs(
     abilities: &Abilities,
     lost: &mut Vec<Loss>,
 ) -> Result<(), RelocateError> {
-    let mine = |(name, _): &(OsString, Vec<u8>)| !is_of_the_branch(name) && !attrs::of_the_file_system(name);
     let mut wanted = attrs::xattrs(from).doing("read extended attributes")?;
-    wanted.retain(mine);
+    wanted.retain(is_of_the_directory);
+    apply_xattrs(to, &wanted, abilities, lost)
+}
+
+/// Gives a directory these attributes and no others; adds to `lost` what it cannot keep.
+pub(super) fn apply_xattrs(
+    to: BorrowedFd<'_>,
+    wanted: &attrs::Xattrs,
+    abilities: &Abilities,
+    lost: &mut Vec<Loss>,
+) -> Result<(), RelocateError> {
     let mut present = attrs::xattrs(to).doing("read extended attributes")?;
-    present.retain(mine);
+    present.retain(is_of_the_directory);
     let path = attrs::proc_path(to);
     for (name, _) in present.iter().filter(|(name, _)| !wanted.iter().any(|(other, _)| other == name)) {
         if removexattr(&path, name.as_os_str()).is_err() {
@@ -142,15 +151,17 @@ fn sync_xattrs(
     Ok(())
 }
 
-fn is_of_the_branch(name: &OsStr) -> bool {
-    OF_THE_BRANCH.iter().any(|prefix| name.as_bytes().starts_with(prefix.as_bytes()))
+/// Whether all copies have it, as users gave it to the directory.
+pub(super) fn is_of_the_directory((name, _): &(OsString, Vec<u8>)) -> bool {
+    let of_the_branch = OF_THE_BRANCH.iter().any(|prefix| name.as_bytes().starts_with(prefix.as_bytes()));
+    !of_the_branch && !attrs::of_the_file_system(name)
 }
 
 fn loss_of(name: &OsStr) -> Loss {
     if attrs::is_acl(name) { Loss::Acl } else { Loss::Xattr(name.to_owned()) }
 }
 
-fn note(lost: &mut Vec<Loss>, loss: Loss) {
+pub(super) fn note(lost: &mut Vec<Loss>, loss: Loss) {
     if !lost.contains(&loss) {
         lost.push(loss);
     }

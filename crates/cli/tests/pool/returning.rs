@@ -1,0 +1,244 @@
+//! Copies of a directory that changed, in mode, attributes and ACLs, while one of its branches was away.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+use rustix::fs::XattrFlags;
+
+use crate::support::disk::Disk;
+use crate::support::pool::{Builder, Pool};
+use crate::support::tree::{Entry, Times, entry};
+use crate::support::{MIB, eventually, run};
+
+const RULES: &str = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\"] }]\n";
+const KEYS: &str = "probe_interval = \"200ms\"\nprobe_timeout = \"1s\"\non_branch_error = \"skip\"";
+const ACL: &str = "system.posix_acl_access";
+const DEFAULT_ACL: &str = "system.posix_acl_default";
+
+/// The branch that goes away is the first, which would be asked before the others.
+fn two_disks() -> (Disk, Disk, Builder) {
+    let (a, b) = (Disk::ext4(32 * MIB), Disk::ext4(32 * MIB));
+    let builder = Pool::builder().branch_with("a", a.path(), "optional = true").branch("b", b.path());
+    (a, b, builder.default(&["a"]).rules(RULES).keys(KEYS))
+}
+
+fn setfacl(args: &[&str], path: &Path) {
+    run("setfacl", args.iter().map(|&arg| OsString::from(arg)).chain([OsString::from(path)]));
+}
+
+fn set(path: &Path, name: &str, value: &str) {
+    rustix::fs::setxattr(path, name, value.as_bytes(), XattrFlags::empty()).unwrap();
+}
+
+/// Directories on both branches, with an ACL, a default ACL and attributes: one in another.
+fn furnish(pool: &Pool) {
+    for dir in ["dir", "dir/below", "bare"] {
+        let dir = pool.join(dir);
+        fs::create_dir(&dir).unwrap();
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o750)).unwrap();
+        setfacl(&["-m", "u:4711:rwx,d:u:4711:rwx"], &dir);
+        set(&dir, "user.k", "old");
+        set(&dir, "user.gone", "x");
+        fs::write(dir.join("one"), "").unwrap();
+        fs::write(dir.join("two.b"), "").unwrap();
+    }
+    setfacl(&["-m", "u:4711:rwx"], &pool.mount_point());
+    set(&pool.mount_point(), "user.k", "old");
+}
+
+/// Takes rights away, gives others, and changes and removes attributes.
+fn change(pool: &Pool) {
+    for dir in [pool.join("dir"), pool.join("dir/below")] {
+        setfacl(&["-m", "u:4711:---,d:u:4711:---,d:u:4712:r-x"], &dir);
+        set(&dir, "user.k", "new");
+        set(&dir, "user.more", "y");
+        rustix::fs::removexattr(&dir, "user.gone").unwrap();
+    }
+    let bare = pool.join("bare");
+    setfacl(&["-b", "-k"], &bare);
+    fs::set_permissions(&bare, fs::Permissions::from_mode(0o700)).unwrap();
+    for name in ["user.k", "user.gone"] {
+        rustix::fs::removexattr(&bare, name).unwrap();
+    }
+    setfacl(&["-b"], &pool.mount_point());
+    set(&pool.mount_point(), "user.k", "new");
+}
+
+fn attribute(path: &Path, name: &str) -> Option<Vec<u8>> {
+    entry(path, Times::Ignored).xattrs.remove(name.as_bytes())
+}
+
+const ALL: [&str; 4] = ["", "bare", "dir", "dir/below"];
+
+fn seen(root: &Path) -> Vec<Entry> {
+    ALL.iter().map(|dir| entry(&root.join(dir), Times::Ignored)).collect()
+}
+
+/// What was changed is seen, and is on both branches.
+fn expect_changed(pool: &Pool, wanted: &[Entry]) {
+    assert_eq!(seen(&pool.mount_point()), wanted);
+    for branch in ["a", "b"] {
+        for (dir, wanted) in ALL.iter().zip(wanted) {
+            let mut copy = entry(&pool.on(branch, dir), Times::Ignored);
+            // The roots differ in what file systems put there.
+            copy.kind = wanted.kind;
+            assert_eq!(copy, *wanted, "/{dir} on {branch}");
+        }
+    }
+    assert_eq!(attribute(&pool.join("bare"), ACL), None);
+    assert_eq!(attribute(&pool.join("bare"), DEFAULT_ACL), None);
+    assert!(attribute(&pool.join("dir/below"), DEFAULT_ACL).is_some());
+    assert_eq!(attribute(&pool.join("dir"), "user.k").unwrap(), b"new");
+    assert_eq!(attribute(&pool.join("dir"), "user.gone"), None);
+    assert_eq!(attribute(&pool.mount_point(), ACL), None);
+    assert_eq!(attribute(&pool.mount_point(), "user.k").unwrap(), b"new");
+}
+
+#[test]
+fn what_changed_on_directories_while_a_branch_was_away_holds_from_its_return_on() {
+    let (a, _b, builder) = two_disks();
+    let pool = builder.mount();
+    furnish(&pool);
+    // One is asked by an open descriptor, without a look at any name.
+    let held = File::open(pool.join("dir/below")).unwrap();
+    a.vanish();
+    eventually("it is away", || !pool.is_online("a"));
+    change(&pool);
+    let wanted = seen(&pool.mount_point());
+    let value = |name: &str| {
+        let mut value = vec![0; 512];
+        let length = rustix::fs::fgetxattr(&held, name, &mut value).unwrap();
+        value.truncate(length);
+        value
+    };
+    let names = ["user.k", ACL, DEFAULT_ACL];
+    let changed = names.map(value);
+
+    a.mount();
+    eventually("it is back", || {
+        // Never, however early, what it was.
+        assert_eq!(names.map(value), changed);
+        pool.is_online("a")
+    });
+    assert_eq!(names.map(value), changed);
+    assert_eq!(attribute(&pool.on("a", "dir/below"), ACL).as_ref(), Some(&changed[1]), "it was put right at once");
+    expect_changed(&pool, &wanted);
+    fs::write(pool.join("dir/below/three"), "").unwrap();
+    assert!(pool.on("a", "dir/below/three").exists());
+    expect_changed(&pool, &wanted);
+}
+
+#[test]
+fn what_changed_on_directories_while_a_branch_was_away_holds_after_a_restart_too() {
+    let (a, _b, builder) = two_disks();
+    let mut pool = builder.mount();
+    furnish(&pool);
+    a.vanish();
+    eventually("it is away", || !pool.is_online("a"));
+    change(&pool);
+    let wanted = seen(&pool.mount_point());
+    pool.stop();
+    a.mount();
+    pool.start();
+    assert!(pool.is_online("a"));
+    expect_changed(&pool, &wanted);
+    pool.remount();
+    expect_changed(&pool, &wanted);
+}
+
+#[test]
+fn a_copy_that_was_left_half_changed_is_no_model_for_the_others() {
+    let (_a, _b, builder) = two_disks();
+    let mut pool = builder.mount();
+    furnish(&pool);
+    setfacl(&["-m", "u:4711:---"], &pool.join("dir"));
+    let wanted = seen(&pool.mount_point());
+    pool.stop();
+    // What a kill in the middle leaves: the mark, and the newest time of change.
+    let half = pool.on("a", "dir");
+    set(&half, "trusted.umbrella.behind", "1");
+    setfacl(&["-m", "u:4711:rwx"], &half);
+    rustix::fs::removexattr(&half, "user.k").unwrap();
+    pool.start();
+    assert_eq!(seen(&pool.mount_point()), wanted);
+    assert_eq!(entry(&half, Times::Ignored), wanted[2], "and it has no mark any more");
+}
+
+#[test]
+fn a_branch_that_is_new_takes_the_roots_attributes_from_those_that_were_there() {
+    let (a, b) = (Disk::ext4(32 * MIB), Disk::ext4(32 * MIB));
+    let pool = Pool::builder().branch("b", b.path()).default(&["b"]).keys(KEYS).mount();
+    setfacl(&["-m", "u:4711:r-x"], &pool.mount_point());
+    fs::set_permissions(pool.mount_point(), fs::Permissions::from_mode(0o710)).unwrap();
+    let wanted = entry(&pool.mount_point(), Times::Ignored);
+    pool.say(["branch".as_ref(), "add".as_ref(), "a".as_ref(), a.path().as_os_str()]);
+    assert_eq!(entry(&pool.mount_point(), Times::Ignored), wanted);
+    assert_eq!(entry(&a.path(), Times::Ignored), wanted);
+}
+
+/// Copies that were on the branches before the pool.
+#[test]
+fn an_acl_of_one_branch_opens_nothing_that_another_has_closed() {
+    let (a, b, builder) = two_disks();
+    for disk in [&a, &b] {
+        for dir in ["opened", "shut", "same"] {
+            fs::create_dir(disk.join(dir)).unwrap();
+            fs::set_permissions(disk.join(dir), fs::Permissions::from_mode(0o770)).unwrap();
+            fs::write(disk.join(dir).join(if disk.path() == a.path() { "on-a" } else { "on-b" }), "").unwrap();
+        }
+        setfacl(&["-m", "u:4711:r-x"], &disk.join("same"));
+    }
+    setfacl(&["-m", "u:4711:rwx"], &a.join("opened"));
+    for (disk, acl) in [(&a, "u:4711:---,o::rwx"), (&b, "o::rwx")] {
+        setfacl(&["-m", acl], &disk.join("shut"));
+    }
+    let same = entry(&a.join("same"), Times::Ignored);
+    let pool = builder.mount();
+    let list = |dir: &str, uid: u32| {
+        let user = uid.to_string();
+        let dir = pool.join(dir);
+        let args = ["--reuid", &user, "--regid=4711", "--clear-groups", "ls"];
+        std::process::Command::new("setpriv").args(args).arg(dir).output().unwrap().status.success()
+    };
+    assert!(!list("opened", 4711), "the copy on b gives him nothing");
+    assert!(!list("shut", 4711), "the copy on a shuts him out");
+    assert!(list("shut", 4712), "whom nobody shut out gets in");
+    assert!(list("same", 4711), "what both allow is allowed");
+    assert_eq!([a.join("same"), b.join("same")].map(|dir| entry(&dir, Times::Ignored)), [same.clone(), same]);
+    assert_eq!(attribute(&a.join("shut"), ACL), attribute(&b.join("shut"), ACL));
+    let warnings = pool.status().warnings;
+    assert!(
+        ["/opened", "/shut"].iter().all(|dir| warnings.iter().any(|warning| warning.contains(dir))),
+        "{warnings:?}"
+    );
+    assert!(!warnings.iter().any(|warning| warning.contains("/same")), "{warnings:?}");
+    setfacl(&["-m", "u:4711:rwx"], &pool.join("opened"));
+    assert!(list("opened", 4711), "it can be opened through the pool");
+}
+
+#[test]
+fn a_directory_that_could_not_be_removed_everywhere_keeps_all_it_had() {
+    let (a, b, builder) = two_disks();
+    let mut pool = builder.mount();
+    furnish(&pool);
+    let dir = pool.join("bare");
+    for name in ["one", "two.b"] {
+        fs::remove_file(dir.join(name)).unwrap();
+    }
+    let (before, number) = (entry(&dir, Times::Kept), fs::metadata(&dir).unwrap().ino());
+    let immutable = |how: &str| run("chattr", [how.as_ref(), b.join("bare").as_os_str()]);
+    immutable("+i");
+    let refused = fs::remove_dir(&dir);
+    immutable("-i");
+    refused.unwrap_err();
+    for _ in 0..2 {
+        assert_eq!(entry(&dir, Times::Kept), before);
+        assert_eq!(entry(&a.join("bare"), Times::Kept).xattrs, before.xattrs);
+        assert_eq!(fs::metadata(&dir).unwrap().ino(), number);
+        pool.remount();
+    }
+    fs::write(dir.join("three"), "").unwrap();
+    assert!(a.join("bare/three").exists());
+}
