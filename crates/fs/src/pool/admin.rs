@@ -115,31 +115,6 @@ impl Pool {
         }
     }
 
-    /// A branch that joins takes the root's mode, owner and attributes from the first that was in the pool before, else from the first. The
-    /// roots of those that were in it are compared as other directories are, at the first use.
-    fn equalise_root(&self, at: &DirAt) {
-        if at.online.known {
-            return;
-        }
-        let roots: Vec<DirAt> = self.branches.load().iter().filter_map(|branch| DirAt::root(branch).ok()).collect();
-        let Some(first) = roots.iter().find(|root| root.online.known).or(roots.first()) else { return };
-        if first.id() == at.id() {
-            return;
-        }
-        if let (Ok(wanted), Ok(meta)) = (first.stat_self(), at.stat_self())
-            && meta.perm & 0o777 != wanted.perm & 0o777
-        {
-            let (name, as_is, to_be) = (&at.branch.spec.name, meta.perm & 0o7777, wanted.perm & 0o7777);
-            self.warn(
-                format!("mode of {name}"),
-                format!("the directory of branch {name:?} had mode {as_is:04o}; it has {to_be:04o} now, as the root of the pool"),
-            );
-        }
-        if let Err(error) = relocate::sync_dir_attrs(first.fd.as_fd(), at.fd.as_fd(), &at.branch.abilities()) {
-            tracing::info!(branch = %at.branch.spec.name, %error, "the root's attributes cannot be kept on this branch");
-        }
-    }
-
     /// The kernel's passthrough became known: branches that are online are tried.
     pub fn announce_passthrough(&self) {
         for branch in self.branches.load().iter() {

@@ -166,6 +166,33 @@ impl Pool {
         changed || unlike
     }
 
+    /// A branch that joins takes the root's mode, owner and attributes from those that were in the pool before, else from the first. The roots of
+    /// those that were in it are compared as other directories are, at the first use.
+    pub(super) fn equalise_root(&self, at: &DirAt) {
+        if at.online.known {
+            return;
+        }
+        let others = |root: &DirAt| root.id() != at.id() && root.online.known;
+        let mut roots: Vec<DirAt> = self.branches.load().iter().filter_map(|branch| DirAt::root(branch).ok()).collect();
+        if roots.iter().any(others) {
+            roots.retain(others);
+        } else {
+            roots.truncate(1);
+        }
+        let models: Vec<Face> = roots.into_iter().filter_map(|root| Face::of(root).ok()).collect();
+        let (Some((_, wanted)), Ok(face)) = (newest(&models), Face::of(at.clone())) else { return };
+        let Some(wanted) = wanted.first().filter(|wanted| !face.is(wanted)) else { return };
+        if face.meta.perm & 0o777 != wanted.perm & 0o777 {
+            let (name, as_is, to_be) = (&at.branch.spec.name, face.meta.perm & 0o7777, wanted.perm & 0o7777);
+            self.warn(
+                format!("mode of {name}"),
+                format!("the directory of branch {name:?} had mode {as_is:04o}; it has {to_be:04o} now, as the root of the pool"),
+            );
+        }
+        // What it cannot keep, others do.
+        let _kept = face.become_like(wanted);
+    }
+
     fn warn_of_strangers(&self, node: &Arc<Node>, faces: &[Face]) {
         let path = String::from_utf8_lossy(&node.path()).into_owned();
         let modes = faces.iter().map(|face| {
