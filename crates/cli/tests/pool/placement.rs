@@ -244,6 +244,32 @@ fn the_files_of_a_renamed_directory_follow_at_the_latest_with_the_enforcer() {
 }
 
 #[test]
+fn what_only_the_default_list_names_stays_where_it_is() {
+    let (disks, builder) = disks(["one", "two", "three"]);
+    fs::write(disks[1].path().join("old"), "there before the pool").unwrap();
+    fs::write(disks[2].path().join("stray"), "not on the list").unwrap();
+    let mut pool = builder.default(&["one", "two"]).mount();
+    let explanation = pool.explain("old");
+    assert_eq!(explanation.belongs.as_deref(), Some("two"));
+    assert!(explanation.outcome.contains("the default list names"), "{}", explanation.outcome);
+    append(&pool.join("old"), b", and changed").unwrap();
+    pool.settle();
+    pool.enforce();
+    pool.expect_on("one", "stray");
+    assert_eq!(pool.found_on("old"), ["two"], "neither a close nor the enforcer moves it");
+    fs::write(pool.join("new"), "").unwrap();
+    assert_eq!(pool.found_on("new"), ["one"], "a new file begins on the first");
+    pool.kill_9();
+    // The walk after that moves what is elsewhere, which tells that it came by.
+    fs::write(disks[2].path().join("late"), "").unwrap();
+    pool.start();
+    pool.expect_on("one", "late");
+    pool.expect_stays_on("two", "old");
+    pool.say(["branch", "drain", "two"]);
+    pool.expect_on("one", "old");
+}
+
+#[test]
 fn explain_tells_of_files_directories_and_names_that_do_not_exist() {
     let pool = pool(["fs1", "fs2", "fs3"], FIGURE_8);
     fs::create_dir_all(pool.join("home/dave")).unwrap();

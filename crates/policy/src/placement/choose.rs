@@ -1,6 +1,7 @@
 //! Which branch of a preference list: the first that can take the file, with as little moving as the list allows.
 //!
 //! A file that only a band still holds to its list stays where it is, so a move is never undone by the next decision.
+//! So does a file that no rule names on any branch of the default list: that list says where such a file begins, not where it is to go.
 //! Any other file that is on a branch of its list leaves it only for an earlier branch that has room for it. A file that had to spill
 //! stays where it is until a branch of its list has room again. A branch that takes nothing new (draining) is left in any case.
 
@@ -18,6 +19,8 @@ pub(super) struct Destination<'a> {
     pub(super) spill: Option<&'a [BranchId]>,
     /// Only a band keeps the file here.
     pub(super) by_band: bool,
+    /// No rule names the file: `to` is the default list.
+    pub(super) by_default: bool,
 }
 
 /// Why a choice is what it is.
@@ -29,6 +32,8 @@ pub(super) enum Because {
     Held,
     /// It is on its list, within the band of a rule that it would not come under any more.
     Band,
+    /// Only the default list decides, and it is on a branch of that.
+    DefaultHome,
     /// It is on its list, and no earlier branch has room.
     Home,
     /// The first of its list with room.
@@ -63,6 +68,9 @@ pub(super) fn choose(
     }
     if home.is_some() && destination.by_band {
         return (Choice::Stay, Because::Band);
+    }
+    if destination.by_default && home.is_some_and(|home| destination.to.contains(&home)) {
+        return (Choice::Stay, Because::DefaultHome);
     }
     for &branch in destination.to {
         if home == Some(branch) {

@@ -187,6 +187,7 @@ impl Rules {
                 format!("it came to {home} less than {stays} ago and stays that long (min_stay)")
             }
             Because::Band => format!("it is on {home} and stays there while it is within the band"),
+            Because::DefaultHome => format!("no rule names it, and the default list names {home}"),
             Because::Home => after(format!("it is on {home}")),
             Because::Listed => after(format!("{chosen} has room")),
             Because::Spilled => after(format!("it has spilled to {home} and stays there until its list has room")),

@@ -2,7 +2,7 @@
 //!
 //! An entry is what can decide: a metadata rule, a pattern of the name table, or the default list. The first rule that matches
 //! wins. An entry whose first branch is offline is inactive: it is passed over, and revives when the branch returns. One with `spill = false` is
-//! never passed over.
+//! never passed over. What only the default list decides stays on whichever of its branches it is.
 
 use umbrella_units::{BranchId, ByteSize};
 
@@ -194,7 +194,8 @@ impl Rules {
     pub(super) fn destination(&self, found: Found) -> Destination<'_> {
         let info = &self.entries[found.entry.index()];
         let default = &self.entries[self.default_entry().index()].to;
-        Destination { to: &info.to, spill: info.spill.then_some(default), by_band: found.by_band }
+        let by_default = found.entry == self.default_entry();
+        Destination { to: &info.to, spill: info.spill.then_some(default), by_band: found.by_band, by_default }
     }
 
     fn matches(

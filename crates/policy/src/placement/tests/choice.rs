@@ -65,6 +65,24 @@ fn a_file_stays_on_its_list_unless_an_earlier_branch_has_room_for_it() {
 }
 
 #[test]
+fn a_file_that_no_rule_names_stays_on_whichever_branch_of_the_default_list_it_is() {
+    let rules = compile(vec![], &["disk", "flash", "crypt"]);
+    for home in [DISK, FLASH, CRYPT] {
+        assert_eq!(choice(&rules, &file("/x"), &[ROOMY; 4], Some(home)), Choice::Stay);
+    }
+    assert_eq!(choice(&rules, &file("/x"), &[ROOMY; 4], Some(SPARE)), Choice::Place(DISK), "not on the list");
+    assert_eq!(choice(&rules, &file("/x"), &[ROOMY, DRAINING, ROOMY, ROOMY], Some(FLASH)), Choice::Place(DISK));
+    assert_eq!(new(&rules, &[ROOMY; 4]), Choice::Place(DISK), "it begins on the first");
+}
+
+#[test]
+fn a_rule_that_is_passed_over_leaves_files_on_the_default_list_where_they_are() {
+    let rules = compile(vec![when("all", vec![], to(&["spare"]))], &["disk", "flash"]);
+    assert_eq!(choice(&rules, &file("/x"), &[ROOMY, ROOMY, ROOMY, OFFLINE], Some(FLASH)), Choice::Stay);
+    assert_eq!(choice(&rules, &file("/x"), &[ROOMY; 4], Some(FLASH)), Choice::Place(SPARE));
+}
+
+#[test]
 fn a_file_on_an_earlier_branch_never_moves_to_a_later_one() {
     let overfull = BranchView { keep_free: ByteSize(1_000), ..FULL };
     assert_eq!(choice(&list(), &file("/x"), &[ROOMY, overfull, ROOMY, ROOMY], Some(FLASH)), Choice::Stay);

@@ -52,6 +52,12 @@ fn the_default_decides_when_no_rule_matches() {
 }
 
 #[test]
+fn a_file_that_stays_by_the_default_list_is_told_so() {
+    let rules = compile(vec![], &["disk", "flash"]);
+    assert_eq!(why(&rules, &[ROOMY; 4], Some(&on(FLASH))), "no rule names it, and the default list names \"flash\"");
+}
+
+#[test]
 fn a_new_file_lacks_facts() {
     let rules = compile(vec![when("big", vec![size(Comparison::Greater, 5)], to(&["flash"]))], &["disk"]);
     assert_eq!(

@@ -56,7 +56,25 @@ mod naively {
         if by_band && home.is_some_and(|home| world.branches[home.branch.index()].writable) {
             return Decision { entry: EntryId(entry as u32), choice: Choice::Stay };
         }
+        // What only the default list decides stays on any open branch of it.
+        let by_default = entry == default_entry(world);
+        let stays = |home: &Resident| {
+            let view = &world.branches[home.branch.index()];
+            list.contains(&home.branch.index()) && view.online && view.writable
+        };
+        if by_default && home.is_some_and(stays) {
+            return Decision { entry: EntryId(entry as u32), choice: Choice::Stay };
+        }
         Decision { entry: EntryId(entry as u32), choice: choose(world, &list, spill, facts, home) }
+    }
+
+    /// The default list comes after all rules and patterns.
+    fn default_entry(world: &World) -> usize {
+        let entries = |rule: &RuleSpec| match &rule.kind {
+            RuleKindSpec::When { .. } => 1,
+            RuleKindSpec::Names(patterns) => patterns.len(),
+        };
+        world.spec.rules.iter().map(entries).sum()
     }
 
     /// The number of the deciding entry, its list, whether it may spill, and whether it matches by its band only.
