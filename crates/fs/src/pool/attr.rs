@@ -1,6 +1,7 @@
 //! Changes of attributes, and extended attributes. A directory's are changed on all its copies.
 
 use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use rustix::fs::{OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, XattrFlags};
@@ -8,11 +9,13 @@ use rustix::io::Errno;
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::Timestamp;
 
+use super::equal::note_change;
 use super::{Attr, Pool};
 use crate::at::FileAt;
 use crate::error::{OpError, OpResult};
 use crate::handle::HandleId;
 use crate::node::{File, FileState, Node, NodeId};
+use crate::relocate::is_reserved_xattr;
 
 /// A new access or modification time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,9 +143,15 @@ impl Pool {
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
         self.refresh(node, dir);
         let _attributes = dir.attributes.lock();
+        let copies = self.known_copies(node, dir)?;
+        // First: a note without its change is no harm, a change without its note would not hold against a copy that comes back.
+        let noted = self.somebody_is_away();
+        if noted {
+            note_change(&copies);
+        }
         let mut done = false;
         let mut failure = None;
-        for copy in self.known_copies(node, dir)? {
+        for copy in &copies {
             match call(&copy.as_file()) {
                 Ok(()) => done = true,
                 Err(error) => {
@@ -150,12 +159,20 @@ impl Pool {
                 }
             }
         }
+        if done && failure.is_some() && !noted {
+            note_change(&copies);
+        }
         match failure {
             // A read-only copy cannot follow; the writable ones rule.
             Some(OpError::Sys(Errno::ROFS)) if done => Ok(()),
             Some(error) => Err(error),
             None => Ok(()),
         }
+    }
+
+    /// Whether a branch may have copies that do not learn of a change now.
+    pub(super) fn somebody_is_away(&self) -> bool {
+        self.branches.load().iter().any(|branch| !branch.spec.name.is_empty() && !branch.is_online())
     }
 
     fn on_node<T>(&self, node: NodeId, call: impl Fn(&FileAt) -> OpResult<T>) -> OpResult<T> {
@@ -182,12 +199,21 @@ impl Pool {
 
     /// Value of an extended attribute.
     pub fn getxattr(&self, node: NodeId, name: &OsStr) -> OpResult<Vec<u8>> {
+        if is_reserved_xattr(name) {
+            return Err(OpError::Sys(Errno::NODATA));
+        }
         self.on_node(node, |file| file.get_xattr(name))
     }
 
     /// Names of all extended attributes, each ended by a zero byte.
     pub fn listxattr(&self, node: NodeId) -> OpResult<Vec<u8>> {
-        self.on_node(node, FileAt::list_xattr)
+        let mut names = self.on_node(node, FileAt::list_xattr)?;
+        let ours = |name: &[u8]| is_reserved_xattr(OsStr::from_bytes(name));
+        if names.split(|&byte| byte == 0).any(ours) {
+            let users = |name: &&[u8]| !ours(name.strip_suffix(b"\0").unwrap_or(name));
+            names = names.split_inclusive(|&byte| byte == 0).filter(users).flatten().copied().collect();
+        }
+        Ok(names)
     }
 
     /// Takes set-group-id away.
@@ -200,6 +226,9 @@ impl Pool {
 
     /// Sets an extended attribute.
     pub fn setxattr(&self, node: NodeId, name: &OsStr, value: &[u8], flags: XattrFlags) -> OpResult<()> {
+        if is_reserved_xattr(name) {
+            return Err(OpError::Reserved);
+        }
         let set = || self.change_node(node, |file| file.set_xattr(name, value, flags));
         let file = self.node(node)?;
         if self.staging_of(&file).is_none() {
@@ -222,6 +251,9 @@ impl Pool {
 
     /// Removes an extended attribute.
     pub fn removexattr(&self, node: NodeId, name: &OsStr) -> OpResult<()> {
+        if is_reserved_xattr(name) {
+            return Err(OpError::Sys(Errno::NODATA));
+        }
         self.change_node(node, |file| file.remove_xattr(name))
     }
 }

@@ -127,6 +127,10 @@ impl Pool {
         let (dir, ()) = self.make(&new, call)?;
         let made = dir.refer(name)?;
         let meta = self.give_to(&made, &dir, caller)?;
+        if kind == FileKind::Directory && self.somebody_is_away() {
+            // What is away may have one of that name.
+            super::equal::note_change(&[dir.descend(name)?]);
+        }
         let found = Found { at: smallvec::smallvec![(dir, meta)], moves: None };
         if kind != FileKind::Directory {
             self.count(Metric::Creates);

@@ -1,7 +1,8 @@
 //! Copies of a directory are equal in mode, owner, attributes and ACLs.
 //!
-//! Those that the pool made differ only when one was away while the others were changed: the one that changed last decides. Those that
-//! were on the branches before may have been closed for a reason: each gets what all of them allow, and nothing else is changed.
+//! Those that the pool made differ only when one was away while the others were changed: the one that was changed last decides, as is noted on it
+//! ([`relocate::note_change`]). Where nothing is noted (somebody changed a copy on its branch; a crash came between two copies), and of those that others made,
+//! any may have been closed for a reason: each gets what all of them allow. Where the owners differ the directory is root's, and status tells.
 //!
 //! Compared are all copies before the first use of the directory, and again before its first use after a branch came or went
 //! ([`Pool::compare_once`]); beyond that, a lookup that finds modes or owners different has them compared. What the comparison cannot
@@ -15,6 +16,7 @@ use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::io::Errno;
 use smallvec::SmallVec;
@@ -27,7 +29,7 @@ use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
 use crate::meta::Meta;
 use crate::node::{Dir, Look, Node, NodeId, Unlike};
-use crate::relocate::{self, Attributes, DirFace};
+use crate::relocate::{self, Attributes, ChangedAt, DirFace, FoundAttributes};
 
 const STICKY: u32 = 0o1000;
 const SET_ID: u32 = 0o6000;
@@ -39,19 +41,25 @@ struct Face {
     attributes: Attributes,
     /// Left half changed: no model for others.
     behind: bool,
+    changed: ChangedAt,
 }
 
 impl Face {
     fn of(at: DirAt) -> OpResult<Face> {
-        // The time before the attributes: who is changed in between looks older than he is, or is marked.
         let meta = at.stat_self()?;
         let dir = Arc::clone(&at.fd);
-        let (attributes, behind) = guarded(&at, move || relocate::dir_attributes(dir.as_fd()))?;
-        Ok(Face { at, meta, attributes, behind })
+        let FoundAttributes { attributes, behind, changed } =
+            guarded(&at, move || relocate::dir_attributes(dir.as_fd()))?;
+        Ok(Face { at, meta, attributes, behind, changed })
     }
 
     fn keeps_all(&self) -> bool {
         keeps_all(&self.at)
+    }
+
+    /// Whether changes of mode and owner come to it.
+    fn can_follow(&self) -> bool {
+        self.at.online.abilities.ownership && !self.at.branch.spec.read_only
     }
 
     fn acl(&self) -> Acl {
@@ -148,14 +156,15 @@ impl Pool {
         // Copies that the pool made have the number of their original.
         let first = faces.first().map(number);
         let made_here = node.id == NodeId::ROOT || faces.iter().all(|face| Some(number(face)) == first);
-        let wanted = if made_here { newest(&faces) } else { strictest(&faces) };
-        let Some((ruling, wanted)) = wanted else { return false };
+        let noted = made_here.then(|| newest(&faces)).flatten();
+        let told = noted.is_some();
+        let Some((ruling, wanted)) = noted.or_else(|| strictest(&faces, made_here)) else { return false };
         let mut changed = false;
         for (face, wanted) in faces.iter().zip(&wanted).filter(|(face, wanted)| !face.is(wanted)) {
             let done = face.become_like(wanted);
             (changed, unlike) = (changed || done, unlike || !done);
         }
-        if changed && !made_here {
+        if changed && !told {
             self.warn_of_strangers(node, &faces);
         }
         let now = |face: &Face| if changed { face.at.stat_self().unwrap_or(face.meta) } else { face.meta };
@@ -180,7 +189,8 @@ impl Pool {
             roots.truncate(1);
         }
         let models: Vec<Face> = roots.into_iter().filter_map(|root| Face::of(root).ok()).collect();
-        let (Some((_, wanted)), Ok(face)) = (newest(&models), Face::of(at.clone())) else { return };
+        let model = newest(&models).or_else(|| strictest(&models, true));
+        let (Some((_, wanted)), Ok(face)) = (model, Face::of(at.clone())) else { return };
         let Some(wanted) = wanted.first().filter(|wanted| !face.is(wanted)) else { return };
         if face.meta.perm & 0o777 != wanted.perm & 0o777 {
             let (name, as_is, to_be) = (&at.branch.spec.name, face.meta.perm & 0o7777, wanted.perm & 0o7777);
@@ -197,13 +207,14 @@ impl Pool {
         let path = String::from_utf8_lossy(&node.path()).into_owned();
         let modes = faces.iter().map(|face| {
             let acl = if face.attributes.iter().any(|(name, _)| name == acl::ACCESS) { " and an ACL" } else { "" };
-            format!("{} {:04o}{acl}", face.at.branch.spec.name, face.meta.perm & 0o7777)
+            let Meta { perm, uid, gid, .. } = face.meta;
+            format!("{} {:04o} of {uid}:{gid}{acl}", face.at.branch.spec.name, perm & 0o7777)
         });
         let modes = modes.collect::<Vec<_>>().join(", ");
         self.warn(
             format!("modes {path}"),
             format!(
-                "{path} was open to different people on its branches ({modes}); it allows what all of them did now, and chmod and setfacl through the pool change it everywhere"
+                "{path} was open to different people on its branches ({modes}); it allows what all of them did now, is root's if it had several owners, and chmod, chown and setfacl through the pool change it everywhere"
             ),
         );
     }
@@ -218,40 +229,76 @@ impl Pool {
     }
 }
 
-/// What every copy should be when the pool made them, and the one that says so: the one that changed last.
+/// What every copy should be when the pool made them, and the one that says so: the one on which the latest change is noted. `None` where they differ
+/// and nothing is noted.
 fn newest(faces: &[Face]) -> Option<(BranchId, Vec<DirFace>)> {
-    let last = |may: &dyn Fn(&&Face) -> bool| faces.iter().filter(may).max_by_key(|face| face.meta.ctime);
-    let sound = |face: &&Face| !face.behind;
-    let model = last(&|face| sound(face) && face.at.online.abilities.ownership);
-    let model = model.or_else(|| last(&sound)).or_else(|| last(&|_| true))?;
-    let keeper = last(&|face| sound(face) && face.keeps_all());
-    let attributes = keeper.map(|face| face.attributes.clone());
+    let sound = || faces.iter().filter(|face| !face.behind);
+    let changed = sound().map(|face| face.changed).max()?;
+    let latest = || sound().filter(|face| face.changed == changed);
+    let model = latest().find(|face| face.at.online.abilities.ownership).or_else(|| latest().next())?;
+    let keeper = latest().find(|face| face.keeps_all());
     let Meta { perm, uid, gid, .. } = model.meta;
-    let ruling = keeper.unwrap_or(model).at.id();
-    Some((ruling, vec![DirFace { perm, uid, gid, attributes }; faces.len()]))
+    let attributes = keeper.map(|face| face.attributes.clone());
+    let wanted = DirFace { perm: perm & 0o7777, uid, gid, attributes, changed };
+    // Several copies with the same note, or with none, tell only where they agree.
+    if !latest().filter(|face| face.can_follow()).all(|face| face.is(&wanted)) {
+        return None;
+    }
+    Some((keeper.unwrap_or(model).at.id(), vec![wanted; faces.len()]))
 }
 
-/// What every copy should be when others made them: none allows anything that another does not. The one that says so keeps ACLs, if one does.
-fn strictest(faces: &[Face]) -> Option<(BranchId, Vec<DirFace>)> {
+/// What every copy should be when nobody says who is right: none allows anything that another does not. The one that says so keeps ACLs, if one does.
+/// A copy that could not follow changes has no say where the pool made them (`made_here`).
+fn strictest(faces: &[Face], made_here: bool) -> Option<(BranchId, Vec<DirFace>)> {
+    let follows = |face: &&Face| face.can_follow() || !(made_here && faces.iter().any(Face::can_follow));
+    let counts = |face: &&Face| face.at.online.abilities.ownership && follows(face);
+    let any = faces.iter().any(|face| counts(&face));
+    let counted = || faces.iter().filter(|face| !any || counts(face));
     let acls: Vec<Acl> = faces.iter().map(Face::acl).collect();
-    let common = acls.iter().cloned().reduce(|all, acl| all.and(&acl))?;
-    let sticky = faces.iter().fold(0, |any, face| any | face.meta.perm & STICKY);
+    let common = counted().map(Face::acl).reduce(|all, acl| all.and(&acl))?;
+    let sticky = counted().fold(0, |any, face| any | face.meta.perm & STICKY);
+    let changed = counted().map(|face| face.changed).max().unwrap_or_default();
+    let the_same = |id: fn(&Meta) -> u32| {
+        let mut ids = counted().map(|face| id(&face.meta));
+        let first = ids.next();
+        first.filter(|first| ids.all(|id| id == *first))
+    };
+    let (owner, group) = (the_same(|meta| meta.uid), the_same(|meta| meta.gid));
+    let (uid, gid) = (owner.unwrap_or(0), group.unwrap_or(0));
     let wanted = faces.iter().zip(&acls).map(|(face, acl)| {
-        let Meta { perm, uid, gid, .. } = face.meta;
-        let kept = perm & SET_ID | sticky;
+        let perm = face.meta.perm;
+        let kept = sticky | if owner.is_some() && group.is_some() { perm & SET_ID } else { 0 };
         if *acl == common {
             // Its own way to write it is as good.
-            return DirFace { perm: perm & 0o777 | kept, uid, gid, attributes: None };
+            return DirFace { perm: perm & 0o777 | kept, uid, gid, attributes: None, changed };
         }
         let mut attributes = face.attributes.clone();
         attributes.retain(|(name, _)| name != acl::ACCESS);
         attributes.extend(common.attribute().map(|value| (OsString::from(acl::ACCESS), value)));
         attributes.sort();
-        DirFace { perm: common.mode() | kept, uid, gid, attributes: Some(attributes) }
+        DirFace { perm: common.mode() | kept, uid, gid, attributes: Some(attributes), changed }
     });
     let writable = |face: &&Face| !face.at.branch.spec.read_only && face.at.online.abilities.ownership;
     let ruling = faces.iter().filter(|face| face.keeps_all()).find(writable).or_else(|| faces.iter().find(writable));
     Some((ruling.or(faces.first())?.at.id(), wanted.collect()))
+}
+
+/// Notes on copies that they change, as later than whatever is noted on them.
+pub(super) fn note_change(copies: &[DirAt]) {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX);
+    let noted = copies.iter().filter_map(|copy| {
+        let dir = Arc::clone(&copy.fd);
+        guarded(copy, move || Ok(ChangedAt::of(dir.as_fd()))).ok()
+    });
+    let at = ChangedAt(noted.max().map_or(now, |ChangedAt(noted)| now.max(noted.saturating_add(1))));
+    for copy in copies {
+        let dir = Arc::clone(&copy.fd);
+        if let Err(error) = guarded(copy, move || relocate::note_change(dir.as_fd(), at)) {
+            // Where copies differ later, each then gets what all of them allow.
+            tracing::debug!(branch = %copy.branch.spec.name, %error, "a directory's change cannot be noted");
+        }
+    }
 }
 
 fn look(meta: &Meta) -> Look {

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use super::commit::ParentTimes;
 use super::error::Doing;
 use super::fingerprint::look_fd;
+use super::level::{ChangedAt, note_change};
 use super::{Loss, Place, RelocateError, attrs};
 use crate::control::protocol::Abilities;
 
@@ -89,6 +90,11 @@ fn make(
         times.restore();
     }
     sync_dir_attrs(from, dir.as_fd(), abilities)?;
+    let changed = ChangedAt::of(from);
+    if changed != ChangedAt(0) {
+        // Where it cannot be kept, the copy counts for less than those that keep it.
+        let _kept = note_change(dir.as_fd(), changed);
+    }
     Ok((dir, created))
 }
 

@@ -82,7 +82,9 @@ pub use exchange::{Exchange, Holds, Swap, exchange};
 pub use fingerprint::Fingerprint;
 pub use intent::{BranchUuid, DecodeError, ExchangeSite, Intent};
 pub use journal::{Recorded, record};
-pub use level::{Attributes, DirFace, dir_attributes, kept_of, level_dir};
+pub use level::{
+    Attributes, ChangedAt, DirFace, FoundAttributes, dir_attributes, is_reserved_xattr, kept_of, level_dir, note_change,
+};
 pub use recover::{RecoverBranch, Recovery, recover, recover_returned};
 pub use rename::{DirRename, DirSite, Supersede, rename_dir, supersede};
 pub use throttle::Throttle;
