@@ -242,3 +242,59 @@ fn a_directory_that_could_not_be_removed_everywhere_keeps_all_it_had() {
     fs::write(dir.join("three"), "").unwrap();
     assert!(a.join("bare/three").exists());
 }
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().mode() & 0o7777
+}
+
+/// Entries that come and go in a copy make it the one that changed last, and say nothing of its mode.
+#[test]
+fn a_directory_that_was_closed_stays_closed_whatever_happens_in_the_copy_that_was_away() {
+    let (a, _b, builder) = two_disks();
+    let mut pool = builder.mount();
+    fs::create_dir(pool.join("dir")).unwrap();
+    fs::set_permissions(pool.join("dir"), fs::Permissions::from_mode(0o777)).unwrap();
+    fs::write(pool.join("dir/one"), "").unwrap();
+    fs::write(pool.join("dir/two.b"), "").unwrap();
+    a.vanish();
+    eventually("it is away", || !pool.is_online("a"));
+    for closed in [pool.join("dir"), pool.mount_point()] {
+        fs::set_permissions(closed, fs::Permissions::from_mode(0o700)).unwrap();
+    }
+    a.mount();
+    fs::write(a.join("dir/late"), "").unwrap();
+    fs::write(a.join("late"), "").unwrap();
+    eventually("it is back", || pool.is_online("a"));
+    for round in 0..2 {
+        for dir in ["", "dir"] {
+            for at in [pool.mount_point(), pool.on("a", ""), pool.on("b", "")] {
+                assert_eq!(mode(&at.join(dir)), 0o700, "{dir:?} of {} in round {round}", at.display());
+            }
+        }
+        assert!(rustix::fs::lgetxattr(pool.join("dir"), "trusted.umbrella.changed", &mut [0; 32]).is_err());
+        assert!(rustix::fs::lgetxattr(pool.on("a", "dir"), "trusted.umbrella.changed", &mut [0; 32]).is_ok());
+        let forged = rustix::fs::setxattr(pool.join("dir"), "trusted.umbrella.changed", b"9", XattrFlags::empty());
+        assert_eq!(forged, Err(rustix::io::Errno::PERM));
+        pool.remount();
+    }
+}
+
+#[test]
+fn a_directory_that_two_owners_had_on_two_disks_is_roots_and_as_closed_as_either() {
+    let (a, b, builder) = two_disks();
+    for (disk, owner, mode) in [(&a, 65_534, 0o755), (&b, 1, 0o700)] {
+        fs::create_dir(disk.join("dir")).unwrap();
+        std::os::unix::fs::chown(disk.join("dir"), Some(owner), Some(owner)).unwrap();
+        fs::set_permissions(disk.join("dir"), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let pool = builder.mount();
+    for at in [pool.join("dir"), a.join("dir"), b.join("dir")] {
+        let meta = fs::metadata(&at).unwrap();
+        assert_eq!((meta.mode() & 0o7777, meta.uid(), meta.gid()), (0o700, 0, 0), "{}", at.display());
+    }
+    assert!(pool.status().warnings.iter().any(|warning| warning.contains("a 0755 of 65534:65534, b 0700 of 1:1")));
+    std::os::unix::fs::chown(pool.join("dir"), Some(1), Some(1)).unwrap();
+    for at in [pool.join("dir"), a.join("dir"), b.join("dir")] {
+        assert_eq!(fs::metadata(&at).unwrap().uid(), 1, "{}", at.display());
+    }
+}

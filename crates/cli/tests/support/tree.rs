@@ -115,7 +115,7 @@ pub fn hash(data: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// All extended attributes that a user sees, ACLs among them.
+/// All extended attributes that a user of a pool sees, ACLs among them.
 pub fn xattrs(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let mut names = vec![0_u8; 64 * 1024];
     let length = match rustix::fs::llistxattr(path, &mut names[..]) {
@@ -125,7 +125,7 @@ pub fn xattrs(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
     };
     names[..length]
         .split(|byte| *byte == 0)
-        .filter(|name| !name.is_empty())
+        .filter(|name| !name.is_empty() && !name.starts_with(b"trusted.umbrella."))
         .map(|name| {
             let mut value = vec![0_u8; 64 * 1024];
             let length = rustix::fs::lgetxattr(path, name, &mut value[..])
