@@ -1,23 +1,17 @@
 //! Branches that disappear, hang and return.
 
 use std::fs;
-use std::process::{Command, Stdio};
-use std::time::Duration;
-
-use nix::sys::signal::Signal;
 
 use crate::support::disk::{Disk, unmount};
-use crate::support::foreign::Encrypted;
 use crate::support::pool::{Pool, text};
-use crate::support::process;
-use crate::support::{MIB, assert_errno, eventually, poll};
+use crate::support::{MIB, assert_errno, eventually};
 use crate::{last_read_days_ago, names};
 
 /// Looks often, so that tests need not wait.
-const PROBES: &str = "probe_interval = \"200ms\"\nprobe_timeout = \"60s\"\n";
+pub(crate) const PROBES: &str = "probe_interval = \"200ms\"\nprobe_timeout = \"60s\"\n";
 /// And where a branch is to hang, does not wait for it for long.
-const IMPATIENT: &str = "probe_interval = \"200ms\"\nprobe_timeout = \"5s\"\n";
-const B_BY_NAME: &str = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\"] }]\n";
+pub(crate) const IMPATIENT: &str = "probe_interval = \"200ms\"\nprobe_timeout = \"5s\"\n";
+pub(crate) const B_BY_NAME: &str = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\"] }]\n";
 
 #[derive(Debug)]
 struct Two {
@@ -50,7 +44,7 @@ fn two(keys: &str) -> Two {
     Two { pool, b, a }
 }
 
-fn wait_until(pool: &Pool, branch: &str, online: bool) {
+pub(crate) fn wait_until(pool: &Pool, branch: &str, online: bool) {
     eventually(&format!("branch {branch} is {}", if online { "online" } else { "offline" }), || {
         pool.is_online(branch) == online
     });
@@ -366,73 +360,6 @@ fn directories_that_changed_names_while_a_branch_was_away_stay_apart_when_it_ret
     }
     assert_eq!(["two", "one", "new"].map(inode), numbers);
     assert_ne!(inode("old"), inode("new"));
-}
-
-/// Branches `a`, and `b` below a daemon that can be stopped; a directory with a file on each.
-fn with_one_that_may_hang(dir: &str) -> (Disk, Encrypted, Pool) {
-    let a = Disk::tmpfs(32 * MIB);
-    let hung = Encrypted::new();
-    let pool = Pool::builder()
-        .branch("a", a.path())
-        .branch("b", hung.path())
-        .default(&["a"])
-        .rules(B_BY_NAME)
-        .keys(IMPATIENT)
-        .keys("on_branch_error = \"skip\"\ncache_timeout = \"0s\"")
-        .mount();
-    fs::create_dir(pool.join(dir)).unwrap();
-    fs::write(pool.join(format!("{dir}/on-a")), "a").unwrap();
-    fs::write(pool.join(format!("{dir}/on.b")), "b").unwrap();
-    pool.expect_on("b", format!("{dir}/on.b"));
-    (a, hung, pool)
-}
-
-#[test]
-fn a_hung_branch_does_not_hang_the_others() {
-    let (_a, hung, pool) = with_one_that_may_hang("dir");
-
-    process::signal(hung.pid(), Signal::SIGSTOP);
-    // More callers than the daemon has threads (sixteen, where there are no more processors) run into the hung branch.
-    let stuck: Vec<_> = (0..40)
-        .map(|_| {
-            Command::new("cat").arg(pool.join("dir/on.b")).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
-        })
-        .collect();
-    wait_until(&pool, "b", false);
-    for i in 0..20 {
-        fs::write(pool.join(format!("dir/new-{i}")), "x").unwrap();
-        assert_eq!(fs::read(pool.join("dir/on-a")).unwrap(), b"a");
-    }
-    assert_eq!(names(&pool.join("dir")).len(), 21);
-    fs::write(pool.join("dir/new.b"), "x").unwrap();
-    // All that while nothing came from the hung branch.
-    let reason = format!("{:?}", pool.branch_status("b").state);
-    assert!(reason.contains("reason"), "{reason}");
-
-    process::signal(hung.pid(), Signal::SIGCONT);
-    wait_until(&pool, "b", true);
-    eventually("its file is back", || fs::read(pool.join("dir/on.b")).is_ok_and(|data| data == b"b"));
-    for mut child in stuck {
-        assert!(poll(Duration::from_secs(60), || child.try_wait().unwrap()).is_some(), "who was stuck is free");
-    }
-}
-
-/// A directory that is renamed while a branch hangs comes back from it under the old name: as a directory of its own.
-#[test]
-fn a_directory_renamed_while_a_branch_hangs_does_not_lose_what_the_old_name_is_removed_with() {
-    let (_a, hung, pool) = with_one_that_may_hang("before");
-
-    process::signal(hung.pid(), Signal::SIGSTOP);
-    let renamed = fs::rename(pool.join("before"), pool.join("after"));
-    process::signal(hung.pid(), Signal::SIGCONT);
-    renamed.expect("it is renamed where it can be");
-    wait_until(&pool, "b", true);
-    eventually("the old name is back", || pool.join("before").exists());
-    assert_eq!(names(&pool.join("before")), ["on.b"]);
-    assert_eq!(names(&pool.join("after")), ["on-a"]);
-    fs::remove_dir_all(pool.join("before")).unwrap();
-    assert_eq!(fs::read(pool.join("after/on-a")).unwrap(), b"a");
-    assert_eq!(names(&pool.mount_point()), ["after"]);
 }
 
 /// What may be on one branch only is refused while that is away, and lands nowhere else.

@@ -11,6 +11,7 @@ mod branches;
 mod commands;
 mod enforcing;
 mod failures;
+mod hanging;
 mod in_doubt;
 mod overflow;
 mod placement;

@@ -1,19 +1,19 @@
 //! Descriptors of branches, closed where nobody waits.
 //!
 //! To close a file of a network or FUSE file system may mean to ask its server, and to wait. So the last share of a descriptor of a
-//! guarded branch gives it to the closer of that life of the branch: one thread, which comes with the first descriptor and goes when it
-//! has had nothing to do for a while. While it hangs, further descriptors queue. On a local branch a descriptor is closed here and now.
+//! guarded branch gives it to the branch's closers: threads that come when there is something to close and go when there was nothing for a
+//! while. The descriptors of one life of the branch are closed by one thread at a time: while it hangs, those queue, and those of other
+//! lives are closed all the same. On a local branch a descriptor is closed here and now.
 
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-/// Closers of one branch, all its lives together. A life has one; those of earlier lives are here only while they hang.
-const MAX_IN_BRANCH: usize = 8;
+/// Threads of one branch. More than one only while those of earlier lives hang.
+const MOST: usize = 8;
 /// A closer with nothing to do ends after this.
 const IDLE: Duration = Duration::from_secs(2);
 
@@ -23,11 +23,11 @@ pub struct BranchFd {
     /// Taken once, by `drop`.
     fd: ManuallyDrop<OwnedFd>,
     /// `None`: closing does not wait.
-    closer: Option<Arc<Closer>>,
+    closer: Option<Closer>,
 }
 
 impl BranchFd {
-    pub(super) fn new(fd: OwnedFd, closer: Option<&Arc<Closer>>) -> BranchFd {
+    pub(super) fn new(fd: OwnedFd, closer: Option<&Closer>) -> BranchFd {
         BranchFd { fd: ManuallyDrop::new(fd), closer: closer.cloned() }
     }
 }
@@ -54,83 +54,115 @@ impl Drop for BranchFd {
     }
 }
 
-/// Closes descriptors of one life of a guarded branch.
-#[derive(Debug)]
+/// Where the descriptors of one life of a guarded branch go.
+#[derive(Debug, Clone)]
 pub(super) struct Closer {
-    shared: Arc<Shared>,
-    in_branch: Arc<AtomicUsize>,
+    closers: Arc<Closers>,
+    life: u64,
 }
 
+impl Closer {
+    fn close(&self, fd: OwnedFd) {
+        self.closers.close(self.life, fd);
+    }
+}
+
+/// The closers of a branch, for all its lives.
 #[derive(Debug, Default)]
-struct Shared {
-    queue: Mutex<Queue>,
+pub(super) struct Closers {
+    state: Mutex<State>,
     wake: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
+struct State {
+    /// Lives with something to close, or that are closing.
+    lives: Vec<Life>,
+    last_life: u64,
+    threads: usize,
+    idle: usize,
+}
+
+#[derive(Debug)]
+struct Life {
+    number: u64,
     fds: Vec<OwnedFd>,
-    running: bool,
+    /// A thread closes one of them.
+    busy: bool,
 }
 
-impl Closer {
-    /// `in_branch` counts the closers of all lives of the branch.
-    pub(super) fn new(in_branch: Arc<AtomicUsize>) -> Closer {
-        Closer { shared: Arc::default(), in_branch }
+impl State {
+    /// A descriptor of a life that no thread is at, which the caller now is.
+    fn take(&mut self) -> Option<(u64, OwnedFd)> {
+        let life = self.lives.iter_mut().find(|life| life.is_ready())?;
+        let fd = life.fds.pop()?;
+        life.busy = true;
+        Some((life.number, fd))
     }
 
-    fn close(&self, fd: OwnedFd) {
-        let mut queue = self.shared.queue.lock();
-        queue.fds.push(fd);
-        if queue.running {
-            self.shared.wake.notify_one();
-        } else {
-            queue.running = self.start();
+    fn done(&mut self, life: u64) {
+        if let Some(done) = self.lives.iter_mut().find(|it| it.number == life) {
+            done.busy = false;
         }
-    }
-
-    /// Starts the thread, if the branch may have another. If not, the next descriptor tries again.
-    fn start(&self) -> bool {
-        if self.in_branch.fetch_add(1, Ordering::Relaxed) >= MAX_IN_BRANCH {
-            self.in_branch.fetch_sub(1, Ordering::Relaxed);
-            return false;
-        }
-        let (shared, in_branch) = (Arc::clone(&self.shared), Arc::clone(&self.in_branch));
-        let work = move || {
-            shared.work();
-            in_branch.fetch_sub(1, Ordering::Relaxed);
-        };
-        let started = std::thread::Builder::new().name("branch-close".to_owned()).spawn(work).is_ok();
-        if !started {
-            self.in_branch.fetch_sub(1, Ordering::Relaxed);
-        }
-        started
+        self.lives.retain(|it| it.busy || !it.fds.is_empty());
     }
 }
 
-impl Drop for Closer {
-    fn drop(&mut self) {
-        let mut queue = self.shared.queue.lock();
-        if !queue.running && !queue.fds.is_empty() {
-            queue.running = self.start();
-        }
-        if !queue.running {
-            // Closers of this branch hang already, as many as there may be: left open until the daemon ends.
-            queue.fds.drain(..).for_each(std::mem::forget);
-        }
+impl Life {
+    fn is_ready(&self) -> bool {
+        !self.busy && !self.fds.is_empty()
     }
 }
 
-impl Shared {
-    fn work(&self) {
-        let mut queue = self.queue.lock();
+impl Closers {
+    /// For a new life of the branch.
+    pub(super) fn begin_life(self: &Arc<Self>) -> Closer {
+        let mut state = self.state.lock();
+        state.last_life += 1;
+        Closer { closers: Arc::clone(self), life: state.last_life }
+    }
+
+    fn close(self: &Arc<Self>, life: u64, fd: OwnedFd) {
+        let mut state = self.state.lock();
+        match state.lives.iter_mut().find(|it| it.number == life) {
+            Some(known) => known.fds.push(fd),
+            None => state.lives.push(Life { number: life, fds: vec![fd], busy: false }),
+        }
+        self.call_for(&mut state);
+    }
+
+    /// Sees to it that a thread comes for a life that is ready, if there may be one more.
+    fn call_for(self: &Arc<Self>, state: &mut State) {
+        if !state.lives.iter().any(Life::is_ready) {
+            return;
+        }
+        if state.idle > 0 {
+            self.wake.notify_one();
+        } else if state.threads < MOST {
+            let closers = Arc::clone(self);
+            let started = std::thread::Builder::new().name("branch-close".to_owned()).spawn(move || closers.work());
+            // Without one, the next descriptor tries again.
+            state.threads += usize::from(started.is_ok());
+        }
+    }
+
+    fn work(self: &Arc<Self>) {
+        let mut state = self.state.lock();
         loop {
-            if let Some(fd) = queue.fds.pop() {
-                drop(queue);
+            if let Some((life, fd)) = state.take() {
+                // This one may hang.
+                self.call_for(&mut state);
+                drop(state);
                 drop(fd);
-                queue = self.queue.lock();
-            } else if self.wake.wait_for(&mut queue, IDLE).timed_out() && queue.fds.is_empty() {
-                queue.running = false;
+                state = self.state.lock();
+                state.done(life);
+                continue;
+            }
+            state.idle += 1;
+            let waited = self.wake.wait_for(&mut state, IDLE);
+            state.idle -= 1;
+            if waited.timed_out() && !state.lives.iter().any(Life::is_ready) {
+                state.threads -= 1;
                 return;
             }
         }
@@ -139,29 +171,30 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read as _;
+    use std::io::{PipeReader, Read as _};
 
     use super::*;
 
-    fn open_closer() -> Arc<Closer> {
-        Arc::new(Closer::new(Arc::default()))
-    }
-
     /// A descriptor, and what tells when it is closed.
-    fn watched() -> (OwnedFd, std::io::PipeReader) {
+    fn watched() -> (OwnedFd, PipeReader) {
         let (reader, writer) = std::io::pipe().unwrap();
         (writer.into(), reader)
     }
 
+    fn wait_until_closed(mut reader: PipeReader) {
+        assert_eq!(reader.read(&mut [0]).unwrap(), 0);
+    }
+
     #[test]
     fn a_descriptor_is_closed_with_its_last_share() {
-        for closer in [None, Some(open_closer())] {
+        let closers = Arc::<Closers>::default();
+        for closer in [None, Some(closers.begin_life())] {
             let (fd, mut reader) = watched();
             let first = Arc::new(BranchFd::new(fd, closer.as_ref()));
             let second = Arc::clone(&first);
             drop(first);
             rustix::io::write(&*second, b"x").unwrap();
-            drop(second);
+            drop((second, closer));
             let mut all = Vec::new();
             reader.read_to_end(&mut all).unwrap();
             assert_eq!(all, b"x");
@@ -169,26 +202,37 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_of_a_life_that_is_over_are_closed() {
-        let closer = open_closer();
-        let (fd, mut reader) = watched();
-        let held = BranchFd::new(fd, Some(&closer));
-        drop(closer);
-        drop(held);
-        assert_eq!(reader.read(&mut [0]).unwrap(), 0);
+    fn many_lives_that_end_at_once_have_few_threads_and_leave_nothing_open() {
+        let closers = Arc::<Closers>::default();
+        let (fds, readers): (Vec<_>, Vec<_>) = (0..4 * MOST)
+            .map(|_| {
+                let (fd, reader) = watched();
+                (BranchFd::new(fd, Some(&closers.begin_life())), reader)
+            })
+            .unzip();
+        drop(fds);
+        assert!(closers.state.lock().threads <= MOST);
+        readers.into_iter().for_each(wait_until_closed);
     }
 
     #[test]
-    fn a_branch_whose_closers_all_hang_gets_no_more_of_them_and_closes_nothing() {
-        let in_branch = Arc::new(AtomicUsize::new(MAX_IN_BRANCH));
-        let closer = Arc::new(Closer::new(Arc::clone(&in_branch)));
-        let (fd, mut reader) = watched();
-        let number = fd.as_raw_fd();
-        drop(BranchFd::new(fd, Some(&closer)));
-        drop(closer);
-        assert_eq!(in_branch.load(Ordering::Relaxed), MAX_IN_BRANCH);
-        // SAFETY: it was left open on purpose, and nobody else has the number.
-        drop(unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(number) });
-        assert_eq!(reader.read(&mut [0]).unwrap(), 0);
+    fn a_life_that_hangs_keeps_what_is_its_own_and_nothing_of_the_next_life() {
+        let closers = Arc::<Closers>::default();
+        let (hung, next) = (closers.begin_life(), closers.begin_life());
+        let busy = Life { number: hung.life, fds: Vec::new(), busy: true };
+        closers.state.lock().lives.push(busy);
+        let (fd, waits) = watched();
+        drop(BranchFd::new(fd, Some(&hung)));
+        let (fd, reader) = watched();
+        drop(BranchFd::new(fd, Some(&next)));
+        wait_until_closed(reader);
+        let queued = closers.state.lock().lives.iter().map(|life| life.fds.len()).sum::<usize>();
+        assert_eq!(queued, 1, "it waits for its turn");
+
+        closers.state.lock().done(hung.life);
+        let (fd, reader) = watched();
+        drop(BranchFd::new(fd, Some(&hung)));
+        wait_until_closed(reader);
+        wait_until_closed(waits);
     }
 }

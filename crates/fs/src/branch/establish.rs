@@ -80,7 +80,7 @@ impl Plan {
             return Err(twin(other));
         }
         let guarded = kind.guarded || self.guarded;
-        let closer = guarded.then(|| Arc::new(Closer::new(Arc::clone(&self.threads.closers))));
+        let closer = guarded.then(|| self.threads.closers.begin_life());
         let hidden = if writable { Some(self.open_hidden(root.as_fd(), closer.as_ref())?) } else { None };
         let slot = self.settle(&identity, hidden.as_ref(), &kind, fsid)?;
         let abilities = match &hidden {
@@ -204,7 +204,7 @@ impl Plan {
         others.into_iter().find(|(_, path)| still_there(path).is_some()).map(|(name, _)| name)
     }
 
-    fn open_hidden(&self, root: BorrowedFd<'_>, closer: Option<&Arc<Closer>>) -> Result<Hidden, BranchError> {
+    fn open_hidden(&self, root: BorrowedFd<'_>, closer: Option<&Closer>) -> Result<Hidden, BranchError> {
         let hidden = identity::make_hidden(root, closer).map_err(|error| self.hidden_error(error))?;
         self.lock(&hidden.dir)?;
         Ok(hidden)

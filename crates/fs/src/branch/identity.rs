@@ -1,7 +1,6 @@
 //! Who a branch is: `.umbrella/branch.json` on the branch itself.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
@@ -140,7 +139,7 @@ pub(super) fn find_hidden(root: BorrowedFd<'_>) -> Result<Option<OwnedFd>, Hidde
 }
 
 /// The hidden folder, made if need be.
-pub(super) fn make_hidden(root: BorrowedFd<'_>, closer: Option<&Arc<Closer>>) -> Result<Hidden, HiddenError> {
+pub(super) fn make_hidden(root: BorrowedFd<'_>, closer: Option<&Closer>) -> Result<Hidden, HiddenError> {
     let (dir, made) = make_dir(root, HIDDEN)?;
     if !made {
         check_owner(root, &dir, true)?;

@@ -39,7 +39,7 @@ pub use error::{BranchError, HiddenProblem};
 pub use health::ProbeResult;
 pub use state::{StateDir, StateError};
 
-use closer::Closer;
+use closer::{Closer, Closers};
 use health::Prober;
 use workers::{Lost, Workers};
 
@@ -112,7 +112,7 @@ pub struct Online {
     workers: Option<Workers>,
     /// Threads of copies: they last, and must not be in the way of calls.
     copiers: Option<Workers>,
-    closer: Option<Arc<Closer>>,
+    closer: Option<Closer>,
     _claim: state::Claim,
     _life: Arc<()>,
 }
@@ -165,7 +165,7 @@ pub struct Branch {
 struct Threads {
     calls: Arc<AtomicUsize>,
     copies: Arc<AtomicUsize>,
-    closers: Arc<AtomicUsize>,
+    closers: Arc<Closers>,
 }
 
 #[derive(Debug, Default)]

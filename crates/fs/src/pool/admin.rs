@@ -138,6 +138,7 @@ impl Pool {
     /// of a change that lasts; try again.
     pub(super) fn branch_changed(&self, branch: &Arc<Branch>, now: Option<&Arc<Online>>) -> bool {
         if let Some(online) = now {
+            self.drop_hung(online);
             // Nobody may be among names while half-done changes on this branch are put right. Bounded: who waits here holds up others.
             let Some(_names) = self.rename_lock.try_write_for(LOCK_PATIENCE) else { return false };
             self.count(Metric::BranchesFound);
@@ -157,6 +158,14 @@ impl Pool {
         self.dir_fds.drop_branch(branch.id);
         self.forget_listings();
         true
+    }
+
+    /// Asks the other branches that may hang: recovery looks at them under the lock on names, and must not hang there.
+    fn drop_hung(&self, new: &Online) {
+        let others = self.online_branches();
+        if others.iter().any(|(_, online)| online.guarded && online.epoch != new.epoch) {
+            self.probe_all();
+        }
     }
 
     fn forget_listings(&self) {
@@ -233,7 +242,8 @@ impl Pool {
         }
         for branch in self.branches.load().iter().filter(|branch| !branch.spec.name.is_empty()) {
             // What is offline may hang.
-            let there = if branch.is_online() { resolve(&branch.spec.path) } else { branch.spec.path.clone() };
+            let as_written = branch.spec.path.clone();
+            let there = branch.io(move |_| Ok(resolve(&as_written))).unwrap_or_else(|_| branch.spec.path.clone());
             if branch.spec.name != new.name && overlap(&path, &there) {
                 return failed(format!("the branch {:?} ({})", branch.spec.name, there.display()));
             }

@@ -35,7 +35,7 @@ impl Pool {
     }
 
     /// Asks every branch at once, so that one that hangs does not keep the others from being asked.
-    fn probe_all(&self) {
+    pub(super) fn probe_all(&self) {
         let timeout = self.spec.probe_timeout;
         std::thread::scope(|scope| {
             for branch in self.branches.load().iter().filter(|branch| !branch.spec.name.is_empty()) {

@@ -1,0 +1,225 @@
+//! A branch that hangs: a file system whose daemon is stopped. Nothing else may wait for it.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use nix::sys::signal::Signal;
+
+use crate::failures::{B_BY_NAME, IMPATIENT, wait_until};
+use crate::names;
+use crate::support::disk::Disk;
+use crate::support::foreign::Encrypted;
+use crate::support::pool::{Builder, Pool};
+use crate::support::process;
+use crate::support::{MIB, PATIENCE, bytes, eventually, poll};
+
+/// A process that is stopped, until this is dropped: also where a test fails, or its end would wait for it.
+struct Stopped(u32);
+
+impl Stopped {
+    fn new(branch: &Encrypted) -> Self {
+        process::signal(branch.pid(), Signal::SIGSTOP);
+        Stopped(branch.pid())
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        process::signal(self.0, Signal::SIGCONT);
+    }
+}
+
+/// A pool over branches `a`, and `b` below a daemon that can be stopped.
+fn over(a: &Disk, hung: &Encrypted) -> Builder {
+    Pool::builder()
+        .branch("a", a.path())
+        .branch("b", hung.path())
+        .default(&["a"])
+        .rules(B_BY_NAME)
+        .keys(IMPATIENT)
+        .keys("on_branch_error = \"skip\"\ncache_timeout = \"0s\"")
+}
+
+/// Such a pool, with a directory that has a file on each.
+fn with_one_that_may_hang(dir: &str) -> (Disk, Encrypted, Pool) {
+    let (a, hung) = (Disk::tmpfs(32 * MIB), Encrypted::new());
+    let pool = over(&a, &hung).mount();
+    fs::create_dir(pool.join(dir)).unwrap();
+    fs::write(pool.join(format!("{dir}/on-a")), "a").unwrap();
+    fs::write(pool.join(format!("{dir}/on.b")), "b").unwrap();
+    pool.expect_on("b", format!("{dir}/on.b"));
+    (a, hung, pool)
+}
+
+/// A process that does nothing but have a file open.
+fn holder(file: fs::File) -> Child {
+    Command::new("sleep").arg("1000").stdin(file).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+/// Files below a directory that the daemon of the pool has open.
+fn open_below(pool: &Pool, dir: &Path) -> usize {
+    let open = fs::read_dir(format!("/proc/{}/fd", pool.pid())).unwrap();
+    open.filter_map(|fd| fs::read_link(fd.ok()?.path()).ok()).filter(|path| path.starts_with(dir)).count()
+}
+
+/// Bytes of all files below a directory.
+fn size_of(dir: &Path) -> u64 {
+    let below = fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok);
+    below
+        .map(|entry| match entry.metadata() {
+            Ok(meta) if meta.is_dir() => size_of(&entry.path()),
+            Ok(meta) => meta.len(),
+            Err(_) => 0,
+        })
+        .sum()
+}
+
+#[test]
+fn a_hung_branch_does_not_hang_the_others() {
+    let (_a, hung, pool) = with_one_that_may_hang("dir");
+    // More than the daemon has threads (sixteen, where there are no more processors).
+    let mut holders: Vec<_> = (0..40)
+        .map(|i| {
+            let path = pool.join(format!("dir/held-{i}.b"));
+            fs::write(&path, "x").unwrap();
+            holder(fs::File::options().read(true).write(i % 2 == 0).open(path).unwrap())
+        })
+        .collect();
+    pool.settle();
+    assert!(open_below(&pool, &hung.path().join("dir")) >= 40);
+
+    let stopped = Stopped::new(&hung);
+    // As many callers run into the hung branch.
+    let stuck: Vec<_> = (0..40)
+        .map(|_| {
+            Command::new("cat").arg(pool.join("dir/on.b")).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+        })
+        .collect();
+    wait_until(&pool, "b", false);
+    for holder in &mut holders {
+        holder.kill().unwrap();
+    }
+    for mut holder in holders {
+        assert!(poll(PATIENCE, || holder.try_wait().unwrap()).is_some(), "who had a file open can end");
+    }
+    for i in 0..20 {
+        fs::write(pool.join(format!("dir/new-{i}")), "x").unwrap();
+        assert_eq!(fs::read(pool.join("dir/on-a")).unwrap(), b"a");
+    }
+    assert_eq!(names(&pool.join("dir")).len(), 21);
+    fs::write(pool.join("dir/new.b"), "x").unwrap();
+    // All that while nothing came from the hung branch.
+    let reason = format!("{:?}", pool.branch_status("b").state);
+    assert!(reason.contains("reason"), "{reason}");
+
+    drop(stopped);
+    wait_until(&pool, "b", true);
+    eventually("its file is back", || fs::read(pool.join("dir/on.b")).is_ok_and(|data| data == b"b"));
+    for mut child in stuck {
+        assert!(poll(PATIENCE, || child.try_wait().unwrap()).is_some(), "who was stuck is free");
+    }
+    eventually("what nobody has open is closed", || {
+        fs::read_dir(format!("/proc/{}/fd", pool.pid()))
+            .unwrap()
+            .filter_map(|fd| fs::read_link(fd.ok()?.path()).ok())
+            .all(|path| !path.to_string_lossy().contains("held-"))
+    });
+}
+
+#[test]
+fn branches_come_and_go_while_another_hangs() {
+    let (_a, hung, pool) = with_one_that_may_hang("dir");
+    let other = Disk::tmpfs(32 * MIB);
+    fs::write(other.join("brought"), "c").unwrap();
+
+    let stopped = Stopped::new(&hung);
+    pool.say(["branch".as_ref(), "add".as_ref(), "c".as_ref(), other.path().as_os_str()]);
+    assert_eq!(fs::read(pool.join("brought")).unwrap(), b"c");
+    fs::remove_file(pool.join("brought")).unwrap();
+    pool.say(["branch", "remove", "c"]);
+    wait_until(&pool, "b", false);
+    other.vanish();
+    other.mount();
+    pool.say(["branch".as_ref(), "add".as_ref(), "d".as_ref(), other.path().as_os_str()]);
+    other.vanish();
+    wait_until(&pool, "d", false);
+    pool.say(["branch", "remove", "b", "--force"]);
+    assert_eq!(names(&pool.join("dir")), ["on-a"]);
+    drop(stopped);
+}
+
+#[test]
+fn a_pool_ends_while_a_branch_hangs() {
+    let (_a, hung, mut pool) = with_one_that_may_hang("dir");
+    let stopped = Stopped::new(&hung);
+    pool.stop();
+    drop(stopped);
+    pool.start();
+    wait_until(&pool, "b", true);
+    assert_eq!(names(&pool.join("dir")), ["on-a", "on.b"]);
+}
+
+/// A daemon cannot be gone before its descriptors are closed; its mount can, and who asked for that waits no longer than for that.
+#[test]
+fn a_pool_whose_files_were_open_on_a_branch_that_hangs_is_unmounted() {
+    let (_a, hung, mut pool) = with_one_that_may_hang("dir");
+    let mut holder = holder(fs::File::open(pool.join("dir/on.b")).unwrap());
+    let stopped = Stopped::new(&hung);
+    wait_until(&pool, "b", false);
+    holder.kill().unwrap();
+    assert!(poll(PATIENCE, || holder.try_wait().unwrap()).is_some(), "who had a file open can end");
+    let said = pool.say(["unmount"]);
+    assert!(said.contains("unmounted"), "{said}");
+    drop(stopped);
+    assert_eq!(pool.wait_for_end(), Some(true), "the daemon ends with the hang\n{}", pool.log());
+}
+
+#[test]
+fn a_move_behind_a_copy_to_a_hung_branch_goes_on() {
+    let (a, c, hung) = (Disk::tmpfs(256 * MIB), Disk::tmpfs(32 * MIB), Encrypted::new());
+    let rules = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\"] }, { glob = \"/**.c\", to = [\"c\"] }]\n";
+    let pool = over(&a, &hung).branch("c", c.path()).rules(rules).mount();
+    let content = bytes(8, 160 * MIB);
+    fs::write(pool.join("big"), &content).unwrap();
+    fs::write(pool.join("small"), "small").unwrap();
+    pool.settle();
+
+    let cipher = hung.cipher();
+    let before = size_of(&cipher);
+    fs::rename(pool.join("big"), pool.join("big.b")).unwrap();
+    let begun = poll(PATIENCE, || (size_of(&cipher) > before + 2 * MIB).then_some(()));
+    let stopped = Stopped::new(&hung);
+    begun.expect("the copy begins");
+    assert!(a.join("big.b").exists(), "the copy is under way");
+    fs::rename(pool.join("small"), pool.join("small.c")).unwrap();
+    // Asked of this branch alone: a look at the hung one would hang.
+    eventually("the next file moves", || c.join("small.c").exists() && !a.join("small.c").exists());
+    assert_eq!(fs::read(pool.join("small.c")).unwrap(), b"small");
+    assert!(fs::read(pool.join("big.b")).unwrap() == content, "it is where it was");
+
+    drop(stopped);
+    wait_until(&pool, "b", true);
+    eventually("what was copied is away", || names(&hung.path().join(".umbrella/tmp")).is_empty());
+    pool.enforce();
+    pool.expect_on("b", "big.b");
+    assert!(fs::read(pool.join("big.b")).unwrap() == content);
+}
+
+/// A directory that is renamed while a branch hangs comes back from it under the old name: as a directory of its own.
+#[test]
+fn a_directory_renamed_while_a_branch_hangs_does_not_lose_what_the_old_name_is_removed_with() {
+    let (_a, hung, pool) = with_one_that_may_hang("before");
+
+    let stopped = Stopped::new(&hung);
+    let renamed = fs::rename(pool.join("before"), pool.join("after"));
+    drop(stopped);
+    renamed.expect("it is renamed where it can be");
+    wait_until(&pool, "b", true);
+    eventually("the old name is back", || pool.join("before").exists());
+    assert_eq!(names(&pool.join("before")), ["on.b"]);
+    assert_eq!(names(&pool.join("after")), ["on-a"]);
+    fs::remove_dir_all(pool.join("before")).unwrap();
+    assert_eq!(fs::read(pool.join("after/on-a")).unwrap(), b"a");
+    assert_eq!(names(&pool.mount_point()), ["after"]);
+}
