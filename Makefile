@@ -8,6 +8,9 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 UNITDIR ?= /etc/systemd/system
 SBINDIR ?= /sbin
+BASHDIR ?= $(PREFIX)/share/bash-completion/completions
+ZSHDIR ?= $(PREFIX)/share/zsh/site-functions
+FISHDIR ?= $(PREFIX)/share/fish/vendor_completions.d
 ARGS ?=
 CARGO_TARGET_DIR ?= target
 BINARY = $(CARGO_TARGET_DIR)/release/umbrella
@@ -28,7 +31,7 @@ demo: setup-build ## a pool over three small disks: see which file goes where, a
 	@cargo build --release --locked --bin umbrella
 	@demo/demo.sh "$(BINARY)"
 
-build: ## the release binary
+build: setup-build ## the release binary
 	cargo build --release --locked --bin umbrella
 
 test: test-vendored ## every test, on real mounts (root)
@@ -54,8 +57,12 @@ bench-write-back: setup ## write-back policies against the kernel's own, on emul
 bench-staging: setup ## what staging gains, on an emulated disk (ARGS="--quick" takes a few minutes)
 	cargo bench --locked -p umbrella --bench live -- staging $(ARGS)
 
-install: build ## the binary, the names that mount(8) looks for, and systemd units
-	install -D -m 755 "$(BINARY)" "$(DESTDIR)$(PREFIX)/bin/umbrella"
+install: build ## the binary, completions, the names that mount(8) looks for, and systemd units
+	install -D -s -m 755 "$(BINARY)" "$(DESTDIR)$(PREFIX)/bin/umbrella"
+	install -d "$(DESTDIR)$(BASHDIR)" "$(DESTDIR)$(ZSHDIR)" "$(DESTDIR)$(FISHDIR)"
+	"$(BINARY)" completions bash > "$(DESTDIR)$(BASHDIR)/umbrella"
+	"$(BINARY)" completions zsh > "$(DESTDIR)$(ZSHDIR)/_umbrella"
+	"$(BINARY)" completions fish > "$(DESTDIR)$(FISHDIR)/umbrella.fish"
 	install -d "$(DESTDIR)$(SBINDIR)" "$(DESTDIR)$(UNITDIR)" "$(DESTDIR)/etc/umbrella"
 	ln -sfn "$(PREFIX)/bin/umbrella" "$(DESTDIR)$(SBINDIR)/mount.fuse.umbrella"
 	ln -sfn "$(PREFIX)/bin/umbrella" "$(DESTDIR)$(SBINDIR)/mount.umbrella"
@@ -66,6 +73,7 @@ install: build ## the binary, the names that mount(8) looks for, and systemd uni
 uninstall: ## take away what `make install` put in place; configurations stay
 	rm -f "$(DESTDIR)$(PREFIX)/bin/umbrella" "$(DESTDIR)$(SBINDIR)/mount.fuse.umbrella" \
 	    "$(DESTDIR)$(SBINDIR)/mount.umbrella" "$(DESTDIR)$(UNITDIR)/umbrella@.service" \
+	    "$(DESTDIR)$(BASHDIR)/umbrella" "$(DESTDIR)$(ZSHDIR)/_umbrella" "$(DESTDIR)$(FISHDIR)/umbrella.fish" \
 	    "$(DESTDIR)$(UNITDIR)/umbrella-disk@.service" "$(DESTDIR)$(UNITDIR)/umbrella-governor@.service"
 
 clean: ## what was built, the test programs too
