@@ -15,6 +15,7 @@ mod hanging;
 mod in_doubt;
 mod overflow;
 mod placement;
+mod replacing;
 mod returning;
 mod scenarios;
 mod staging;

@@ -60,6 +60,18 @@ pub enum BranchError {
         /// Path of the branch.
         path: PathBuf,
     },
+    /// The configuration still names the place of a disk that was replaced.
+    #[error(
+        "{path:?} is not the branch: {name:?} was replaced by the disk at {by:?} (set its path to that in the configuration; to take {path:?} in instead: `umbrella branch replace '{name}' --pool CONFIG`)"
+    )]
+    ReplacedElsewhere {
+        /// Path of the branch.
+        path: PathBuf,
+        /// Name of the branch.
+        name: String,
+        /// Where the disk is that took its place.
+        by: PathBuf,
+    },
     /// Another branch of the pool has the same identity: a cloned disk, or the same directory twice.
     #[error(
         "{path:?} has the same identity as branch {other:?} (a copied disk, or the same directory twice; remove {path:?}/.umbrella from the copy)"

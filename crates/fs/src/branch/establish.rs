@@ -146,6 +146,7 @@ impl Plan {
             Ok(None) | Err(HiddenError::Wrong(HiddenProblem::Owner { .. })) => None,
             Err(error) => return Err(self.hidden_error(error)),
         };
+        self.check_replaced(marker.as_ref())?;
         let known = self.remembered_here();
         if let Some(known) = &known {
             self.compare(known, marker.as_ref(), kind, fsid)?;
@@ -157,6 +158,16 @@ impl Plan {
                 .map_err(|error| self.io("making an identity")(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?,
         };
         Ok(Identity { uuid, marker, known })
+    }
+
+    /// Whether the disk that this path once meant was replaced by one elsewhere. The new one may come to the old place.
+    fn check_replaced(&self, marker: Option<&Marker>) -> Result<(), BranchError> {
+        let Some(known) = self.state.branch(&self.spec.name) else { return Ok(()) };
+        let is_it = marker.is_some_and(|marker| marker.uuid == known.uuid);
+        if is_it || !known.former_paths.contains(&self.spec.path) {
+            return Ok(());
+        }
+        Err(BranchError::ReplacedElsewhere { path: self.path(), name: self.spec.name.clone(), by: known.path })
     }
 
     /// Whether what is at the path is what was there.
@@ -262,6 +273,7 @@ impl Plan {
             path: self.path(),
             has_marker: hidden.is_some() || identity.marker.is_some(),
             fsid,
+            former_paths: identity.known.as_ref().map(|known| known.former_paths.clone()).unwrap_or_default(),
         };
         self.state.remember(&self.spec.name, &what)?;
         Ok(slot)

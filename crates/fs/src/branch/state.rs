@@ -61,6 +61,9 @@ pub struct Remembered {
     pub has_marker: bool,
     /// `f_fsid`, on file systems where it outlives a remount.
     pub fsid: Option<u64>,
+    /// Where the disks were that it replaced: one of them is not taken back unasked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub former_paths: Vec<PathBuf>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -203,6 +206,14 @@ impl StateDir {
             *pool = next;
         }
         Ok(())
+    }
+
+    /// Notes where the disks were that a branch took the place of. Returns when it is on disk.
+    pub fn note_former_paths(&self, name: &str, former_paths: Vec<PathBuf>) -> Result<(), StateError> {
+        match self.branch(name) {
+            Some(known) => self.remember(name, &Remembered { former_paths, ..known }),
+            None => Ok(()),
+        }
     }
 
     /// Whether a branch is being emptied, since an earlier mount perhaps.

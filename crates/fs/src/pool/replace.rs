@@ -1,9 +1,9 @@
 //! Another disk in a branch's place: the one that was there broke, was formatted anew, or lost its marker.
 //!
-//! Order: 1. nobody would lose sight of files unasked; 2. the old branch goes, its memory with it; 3. the new one comes online and
-//! rules mean it. If it cannot, the old branch and its memory are put back.
+//! Order: 1. nobody would lose sight of files unasked; 2. the old branch goes, its memory with it; 3. the new one comes online, it is noted where
+//! the old one was, and rules mean the new one. If it cannot, the old branch and its memory are put back.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use umbrella_units::BranchId;
@@ -11,6 +11,7 @@ use umbrella_units::BranchId;
 use super::Pool;
 use super::admin::epoch;
 use crate::branch::Branch;
+use crate::branch::state::Remembered;
 use crate::error::Error;
 use crate::spec::BranchSpec;
 
@@ -43,17 +44,20 @@ impl Pool {
         // From here on no probe brings the old one back.
         self.branches.store(Arc::new(branches.clone()));
         old.take_offline("replaced".to_owned());
-        let new = Branch::new(BranchId(branches.len() as u16), spec, Arc::clone(&self.state));
-        if let Err(reason) = self.take_place(&new, name) {
-            let remembered = memory.map_or(Ok(()), |known| self.state.remember(name, &known));
-            if let Err(error) = remembered.and_then(|()| self.state.note_draining(name, old.draining())) {
-                tracing::error!(branch = name, %error, "the pool's memory of the branch could not be put back");
+        let former = former_paths(&old, memory.as_ref(), &spec.path);
+        let new = match self.take_place(BranchId(branches.len() as u16), spec, former) {
+            Ok(new) => new,
+            Err(reason) => {
+                let remembered = memory.map_or(Ok(()), |known| self.state.remember(name, &known));
+                if let Err(error) = remembered.and_then(|()| self.state.note_draining(name, old.draining())) {
+                    tracing::error!(branch = name, %error, "the pool's memory of the branch could not be put back");
+                }
+                self.branches.store(before);
+                // Else a probe will; the monitor tells the tree.
+                let _ = old.bring_online();
+                return Err(Error::BranchUnusable { name: name.to_owned(), reason });
             }
-            self.branches.store(before);
-            // Else a probe will; the monitor tells the tree.
-            let _ = old.bring_online();
-            return Err(Error::BranchUnusable { name: name.to_owned(), reason });
-        }
+        };
         if let Some(told) = told.get_mut(old.id.index()) {
             *told = None;
         }
@@ -66,8 +70,23 @@ impl Pool {
         Ok(())
     }
 
-    fn take_place(&self, new: &Arc<Branch>, name: &str) -> Result<(), String> {
-        self.state.forget(name).map_err(|error| error.to_string())?;
-        new.bring_online().map_err(|error| error.to_string())
+    /// The new branch, online. The old one is forgotten before, its drain too, or the new one would take no files.
+    fn take_place(&self, id: BranchId, spec: BranchSpec, former: Vec<PathBuf>) -> Result<Arc<Branch>, String> {
+        let name = spec.name.clone();
+        self.state.forget(&name).map_err(|error| error.to_string())?;
+        let new = Branch::new(id, spec, Arc::clone(&self.state));
+        new.bring_online().map_err(|error| error.to_string())?;
+        self.state.note_former_paths(&name, former).map_err(|error| error.to_string())?;
+        Ok(new)
     }
+}
+
+/// Where disks were that this one takes the place of, so that a configuration that still names one of them brings none back.
+fn former_paths(old: &Branch, memory: Option<&Remembered>, new: &Path) -> Vec<PathBuf> {
+    let mut former = memory.map(|known| known.former_paths.clone()).unwrap_or_default();
+    former.push(old.spec.path.clone());
+    former.sort();
+    former.dedup();
+    former.retain(|path| path != new);
+    former
 }
