@@ -75,6 +75,8 @@ pub(crate) struct Session {
     pub(crate) config: PathBuf,
     pub(crate) allow_missing: Vec<String>,
     pub(crate) flags: Vec<MountFlag>,
+    /// What the table of mounts shows as the source.
+    pub(crate) source: Option<PathBuf>,
     /// Waits for word that the mount is ready.
     pub(crate) starter: Option<Starter>,
 }
@@ -86,7 +88,7 @@ pub(crate) fn serve(spec: PoolSpec, session: Session) -> anyhow::Result<()> {
     }
     private_dir(&session.state_dir)?;
     heed_signals(&session)?;
-    let Session { pool, state_dir, allow_missing, flags, starter, .. } = session;
+    let Session { pool, state_dir, allow_missing, flags, source, starter, .. } = session;
     let socket = pool.socket.clone();
     let failure = Arc::new(OnceLock::new());
     let setback = Arc::clone(&failure);
@@ -97,20 +99,15 @@ pub(crate) fn serve(spec: PoolSpec, session: Session) -> anyhow::Result<()> {
             ask_to_unmount(pool);
         }
     };
-    run(spec, socket, state_dir, allow_missing, Box::new(ready))?;
+    let options = umbrella_fs::mount::Options {
+        control_socket: socket,
+        state_dir,
+        ready: Box::new(ready),
+        allow_missing,
+        source,
+    };
+    umbrella_fs::mount::run(spec, options)?;
     Arc::into_inner(failure).and_then(OnceLock::into_inner).map_or(Ok(()), Err)
-}
-
-/// The file system: returns when it is unmounted.
-fn run(
-    spec: PoolSpec,
-    control_socket: PathBuf,
-    state_dir: PathBuf,
-    allow_missing: Vec<String>,
-    ready: Box<dyn FnOnce() + Send>,
-) -> anyhow::Result<()> {
-    let options = umbrella_fs::mount::Options { control_socket, state_dir, ready, allow_missing };
-    Ok(umbrella_fs::mount::run(spec, options)?)
 }
 
 fn private_dir(dir: &Path) -> anyhow::Result<()> {

@@ -60,6 +60,8 @@ pub(crate) enum HelperError {
         did_you_mean(option)
     )]
     UnknownOption { option: String },
+    #[error("a pool cannot be remounted; unmount it and mount it with the new options (ro, for example)")]
+    Remount,
     #[error("{option} needs a value")]
     NoValue { option: String },
 }
@@ -127,6 +129,8 @@ fn translate(args: &[OsString]) -> Result<Vec<OsString>, HelperError> {
         return Ok(line);
     }
     line.extend(["mount".into(), (*config).clone(), "--daemon".into(), "--at".into(), (*directory).clone()]);
+    // `mount -a` passes over what is mounted by comparing this with fstab.
+    line.extend(["--source".into(), (*config).clone()]);
     if verbose {
         line.push("--verbose".into());
     }
@@ -139,6 +143,9 @@ fn translate(args: &[OsString]) -> Result<Vec<OsString>, HelperError> {
 /// The arguments that one mount option stands for.
 fn arguments(option: &[u8], tolerant: bool) -> Result<Vec<OsString>, HelperError> {
     let text = String::from_utf8_lossy(option);
+    if text == "remount" {
+        return Err(HelperError::Remount);
+    }
     if FLAGS.contains(&text.as_ref()) {
         return Ok(vec!["--options".into(), OsStr::from_bytes(option).to_owned()]);
     }
@@ -170,14 +177,14 @@ mod tests {
     fn a_call_by_mount_becomes_a_daemon_at_the_given_place() {
         assert_eq!(
             translated("/sbin/mount.fuse.umbrella pool.toml /srv/pool -o rw,nosuid,_netdev,x-systemd.automount"),
-            "umbrella mount pool.toml --daemon --at /srv/pool --options nosuid"
+            "umbrella mount pool.toml --daemon --at /srv/pool --source pool.toml --options nosuid"
         );
         assert_eq!(
             translated("mount.umbrella pool.toml /srv/pool -n -v -o allow-missing=usb,log=/tmp/x -t fuse.umbrella"),
-            "umbrella mount pool.toml --daemon --at /srv/pool --verbose --allow-missing usb --log /tmp/x"
+            "umbrella mount pool.toml --daemon --at /srv/pool --source pool.toml --verbose --allow-missing usb --log /tmp/x"
         );
-        assert_eq!(translated("mount.umbrella a /b -r"), "umbrella mount a --daemon --at /b --options ro");
-        assert_eq!(translated("mount.umbrella a /b"), "umbrella mount a --daemon --at /b");
+        assert_eq!(translated("mount.umbrella a /b -r"), "umbrella mount a --daemon --at /b --source a --options ro");
+        assert_eq!(translated("mount.umbrella a /b"), "umbrella mount a --daemon --at /b --source a");
     }
 
     #[test]
@@ -186,7 +193,7 @@ mod tests {
         let config = config.path().display();
         assert_eq!(
             translated(&format!("umbrella {config} /srv/pool -o rw,dev,suid")),
-            format!("umbrella mount {config} --daemon --at /srv/pool")
+            format!("umbrella mount {config} --daemon --at /srv/pool --source {config}")
         );
     }
 
@@ -194,7 +201,7 @@ mod tests {
     fn mount_fuse_with_a_configuration_that_is_not_there_is_a_call_to_mount() {
         assert_eq!(
             translated("umbrella /srv/nosuch.toml /srv/pool -o rw"),
-            "umbrella mount /srv/nosuch.toml --daemon --at /srv/pool"
+            "umbrella mount /srv/nosuch.toml --daemon --at /srv/pool --source /srv/nosuch.toml"
         );
     }
 
@@ -207,7 +214,14 @@ mod tests {
     fn an_unknown_option_is_an_error_unless_tolerance_is_asked_for() {
         let error = command_line(&words("mount.umbrella a /b -o noexc")).unwrap().unwrap_err();
         assert!(error.to_string().contains("did you mean \"noexec\"?"), "{error}");
-        assert_eq!(translated("mount.umbrella a /b -s -o noexc"), "umbrella mount a --daemon --at /b");
+        assert_eq!(translated("mount.umbrella a /b -s -o noexc"), "umbrella mount a --daemon --at /b --source a");
+    }
+
+    #[test]
+    fn a_remount_is_refused_with_what_to_do_instead() {
+        for line in ["mount.umbrella a /b -o remount,ro", "mount.umbrella a /b -s -o rw,remount"] {
+            assert_eq!(command_line(&words(line)).expect("a call by mount(8)"), Err(HelperError::Remount), "{line}");
+        }
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub struct Options {
     pub ready: Box<dyn FnOnce() + Send>,
     /// Branches that may be missing besides the optional ones.
     pub allow_missing: Vec<String>,
+    /// What the table of mounts has as the source, so that mount(8) recognises the line of fstab; `None`: the mount point.
+    pub source: Option<PathBuf>,
 }
 
 /// Threads for calls that last: fsync, copies, writes that wait for their file to move.
@@ -39,7 +41,8 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     let mount = pool.spec().mount.clone();
     let (slow, slow_calls) = channel();
     let failed = |source| Error::Mount { path: mount.clone(), source };
-    let mut mounted = fuse::mount(&pool, &mount, threads(pool.spec().threads), slow).map_err(failed)?;
+    let source = options.source.as_deref().unwrap_or(&mount);
+    let mut mounted = fuse::mount(&pool, &mount, source, threads(pool.spec().threads), slow).map_err(failed)?;
     pool.begin_use();
     let slow_calls = Arc::new(Mutex::new(slow_calls));
     let mut helpers = Vec::new();

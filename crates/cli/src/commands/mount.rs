@@ -45,6 +45,9 @@ pub(crate) struct MountArgs {
     /// Mount options: ro, nosuid, nodev, noexec, noatime (separated by commas).
     #[arg(short, long, value_name = "OPTIONS", value_delimiter = ',')]
     options: Vec<MountFlag>,
+    /// What the table of mounts shows as the source [default: the mount point].
+    #[arg(long, hide = true)]
+    source: Option<PathBuf>,
     /// This is the daemon, and its standard output is the pipe to the process that started it.
     #[arg(long, hide = true)]
     announce: bool,
@@ -70,6 +73,9 @@ impl MountArgs {
         // The daemon does not keep the directory it was started in.
         args.push(std::path::absolute(&self.config)?.into_os_string());
         args.extend(["--at".into(), config.spec.mount.clone().into_os_string()]);
+        if let Some(source) = self.source {
+            args.extend(["--source".into(), source.into_os_string()]);
+        }
         for branch in self.allow_missing {
             args.extend(["--allow-missing".into(), branch.into()]);
         }
@@ -90,6 +96,7 @@ impl MountArgs {
             config: self.config,
             allow_missing: self.allow_missing,
             flags: self.options,
+            source: self.source,
             starter,
         };
         mount::serve(config.spec, session)?;

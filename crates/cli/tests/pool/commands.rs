@@ -254,6 +254,11 @@ ln -s "$BINARY" /usr/local/sbin/umbrella
 mount -t fuse.umbrella -o nosuid,noatime "$CONFIG" "$DIR"
 echo "through mount(8)" > "$DIR/file"
 grep " $DIR " /proc/self/mounts
+echo "$CONFIG $DIR fuse.umbrella nosuid,noatime 0 0" > "$STATUS.fstab"
+mount -a -T "$STATUS.fstab"
+test "$(grep -c " $DIR " /proc/self/mounts)" = 1
+if mount -T "$STATUS.fstab" -o remount,ro "$DIR" 2> "$STATUS.remount"; then exit 3; fi
+grep "cannot be remounted" "$STATUS.remount" || { cat "$STATUS.remount"; exit 4; }
 "$BINARY" status --json > "$STATUS"
 umount "$DIR"
 "#;

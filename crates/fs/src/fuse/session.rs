@@ -16,11 +16,17 @@ pub(crate) struct Mounted {
     session: Session<Fuse>,
 }
 
-/// Mounts a pool on a directory, to be served by so many threads.
-pub(crate) fn mount(pool: &Arc<Pool>, at: &Path, threads: usize, slow: Sender<SlowCall>) -> std::io::Result<Mounted> {
+/// Mounts a pool on a directory, to be served by so many threads. `source` is what the table of mounts shows.
+pub(crate) fn mount(
+    pool: &Arc<Pool>,
+    at: &Path,
+    source: &Path,
+    threads: usize,
+    slow: Sender<SlowCall>,
+) -> std::io::Result<Mounted> {
     let mut config = Config::default();
     config.mount_options = vec![
-        MountOption::FSName(fs_name(at)),
+        MountOption::FSName(fs_name(source)),
         MountOption::Subtype("umbrella".to_owned()),
         MountOption::DefaultPermissions,
         MountOption::Dev,
