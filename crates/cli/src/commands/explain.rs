@@ -23,7 +23,7 @@ use crate::{output, render};
 EXAMPLES:
   umbrella explain /srv/pool/films/a.avi
   umbrella explain --pool /srv/pool /films/a.avi
-  umbrella explain --json /srv/pool/* | jq -r 'select(.on[0] != .belongs) | .path'")]
+  umbrella explain --json /srv/pool/* | jq -r 'select(.belongs != null and .on[0] != .belongs) | .path'")]
 pub(crate) struct ExplainArgs {
     /// Paths in a mounted pool.
     #[arg(required = true, value_name = "PATH")]

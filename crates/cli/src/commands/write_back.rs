@@ -48,8 +48,8 @@ EXAMPLES:
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
-  umbrella write-back set disk1 zone_segment
-  umbrella write-back set disk1 zone_segment:alpha=20,zone=16MiB --limit 256MiB
+  umbrella write-back set disk1 sweep
+  umbrella write-back set disk1 cscan --limit 256MiB
   umbrella write-back set disk1 kernel")]
 struct SetArgs {
     /// Name of the branch.
