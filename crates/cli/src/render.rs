@@ -162,6 +162,7 @@ pub(crate) fn move_event(event: &MoveEvent) -> String {
         MoveOutcome::WouldMove => "would move",
         MoveOutcome::Busy => "busy",
         MoveOutcome::Failed => "failed",
+        MoveOutcome::NoRoom => "no room",
     };
     let detail = event.detail.as_ref().map(|detail| format!(": {}", visible(detail))).unwrap_or_default();
     format!(

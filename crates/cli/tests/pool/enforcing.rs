@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use umbrella_fs::control::protocol::MoveOutcome;
 
-use crate::support::pool::Pool;
+use crate::support::pool::{Pool, text};
 use crate::support::{KIB, MIB, bytes, eventually, poll};
 use crate::{LARGE_FILES, append, disks, last_read_days_ago, names, pool};
 
@@ -308,6 +308,21 @@ fn names_of_one_file_that_belong_apart_come_to_rest() {
 }
 
 #[test]
+fn of_the_names_of_one_file_one_that_must_not_spill_decides() {
+    let rules = "[[rule]]\nname = \"n\"\nmatch = [{ glob = \"/secret/**\", to = [\"b\"], spill = false }]\n";
+    let pool = pool(["a", "b"], rules);
+    fs::create_dir(pool.join("secret")).unwrap();
+    fs::write(pool.join("secret/letter"), "x").unwrap();
+    fs::hard_link(pool.join("secret/letter"), pool.join("also")).unwrap();
+    pool.settle();
+    assert_eq!(pool.enforce().files_moved, 0, "the other name takes it off its branch no more");
+    assert_eq!(pool.found_on("also"), ["b"]);
+    let explanation = pool.explain("also");
+    assert_eq!(explanation.belongs.as_deref(), Some("b"));
+    assert!(explanation.outcome.contains("its name /secret/letter decides"), "{}", explanation.outcome);
+}
+
+#[test]
 fn the_enforcer_runs_by_itself_in_its_window() {
     let (disks, builder) = disks(["warm", "cold"]);
     // All day but one minute that is far away.
@@ -337,9 +352,16 @@ fn what_has_no_room_where_it_belongs_is_counted_and_stays() {
     pool.settle();
     let summary = pool.enforce();
     assert_eq!((summary.files_moved, summary.files_no_room, summary.files_failed), (0, 1, 0), "{summary:?}");
+    let told = text(&pool.umbrella(["enforce"]));
+    assert!(told.contains("no room") && told.contains("/huge"), "{told}");
+    let warned = |pool: &Pool| pool.status().warnings.iter().any(|one| one.contains("/huge") && one.contains("spill"));
+    assert!(warned(&pool), "{:?}", pool.status().warnings);
     pool.expect_stays_on("warm", "huge");
     assert!(fs::read(pool.join("huge")).unwrap() == bytes(1, 4 * MIB));
     assert_eq!(cold.files().len(), 0, "no piece of it is left");
+    fs::remove_file(pool.join("huge")).unwrap();
+    pool.enforce();
+    assert!(!warned(&pool), "none is left: {:?}", pool.status().warnings);
 }
 
 #[test]
@@ -354,6 +376,7 @@ fn a_dry_run_promises_no_more_than_there_is_room_for() {
     let mut pool = pool;
     pool.load_rules(COLD_FILES);
     let (events, promised) = pool.enforce_dry_run();
+    let events: Vec<_> = events.iter().filter(|event| event.outcome == MoveOutcome::WouldMove).collect();
     assert_eq!((events.len(), promised.files_moved, promised.files_no_room), (1, 1, 2), "{promised:?}");
     let done = pool.enforce();
     assert_eq!((done.files_moved, done.files_no_room, done.files_failed), (1, 2, 0), "as it was promised");

@@ -173,6 +173,8 @@ pub enum MoveOutcome {
     Busy,
     /// It could not be moved; it is where it was.
     Failed,
+    /// The branches where it belongs have no room; it stays where it is.
+    NoRoom,
 }
 
 /// A final answer.
@@ -219,6 +221,9 @@ pub struct EnforceSummary {
     pub files_failed: u64,
     /// Files in the wrong place because their right branches have no room.
     pub files_no_room: u64,
+    /// Those of them that may be elsewhere meanwhile: their rules let them spill.
+    #[serde(default)]
+    pub files_spilled: u64,
     /// It was ended before its end: who asked for it went away, its hours were over, or the pool was unmounted.
     #[serde(default)]
     pub stopped: bool,

@@ -213,6 +213,12 @@ impl Node {
         }
     }
 
+    /// All paths of a file, as far as they are known.
+    pub(crate) fn paths(&self) -> Vec<Vec<u8>> {
+        let names = self.file().map(|file| file.state.read().names.clone()).unwrap_or_default();
+        names.iter().map(|(parent, name)| path_of(parent, name)).collect()
+    }
+
     /// The path that rules look at: of several names the first in alphabetical order, so that it is always the same one.
     pub(crate) fn judged_path(&self) -> Vec<u8> {
         let Some(file) = self.file() else { return self.path() };

@@ -15,18 +15,16 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_policy::placement::{Choice, Rules};
 use umbrella_units::{BranchId, ByteSize};
 
 use super::Pool;
-use super::place::{NewFile, settled_facts};
+use super::place::{ASTRAY, settled_facts};
 use super::transfer::{Cause, NotMoved, Pace};
 use crate::at::DirAt;
 use crate::branch::Branch;
 use crate::control::protocol::{EnforceSummary, MoveEvent, MoveOutcome, Progress, bytes_unless_text};
-use crate::creds::Caller;
 use crate::error::{Error, OpError, OpResult};
 use crate::meta::Meta;
 use crate::node::{Backing, Node, NodeId, path_of};
@@ -85,6 +83,9 @@ impl Pool {
         };
         walker.run();
         walker.summary.stopped = walker.stopped;
+        if !walker.stopped && walk.only.is_none() && walker.summary.files_no_room == walker.summary.files_spilled {
+            self.unwarn(ASTRAY);
+        }
         if walker.stopped {
             tracing::info!(moved = walker.summary.files_moved, "the walk was stopped before its end");
         }
@@ -100,102 +101,6 @@ impl Pool {
             Some((own && space.files_total > 0).then(|| space.files_total.saturating_sub(space.files_free)))
         };
         branches.iter().filter_map(in_use).sum()
-    }
-
-    /// Empties a branch: nothing new goes there, and every file moves to where else it may be. `Branch::set_draining` stays on,
-    /// over unmounts too, until [`Pool::stop_drain`].
-    pub fn drain(&self, name: &str, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<EnforceSummary, Error> {
-        let branch = self.branch_named(name)?;
-        let unkept = |error| Error::DrainUnkept { name: name.to_owned(), source: error };
-        branch.set_draining(true).map_err(unkept)?;
-        let bandwidth = self.spec.enforce.bandwidth;
-        let walk = Walk { dry_run: false, bandwidth, only: Some(branch.id) };
-        let summary = self.enforce(walk, &mut |progress| tell(progress) && branch.draining())?;
-        if !branch.draining() {
-            return Err(Error::DrainStopped { name: name.to_owned() });
-        }
-        let kept = self.keep_dirs(&branch);
-        let unread = |source| Error::BranchUnreadable { name: name.to_owned(), source };
-        let (example, twice, clash) = self.leftover_on(&branch).map_err(unread)?.into_example();
-        match example {
-            None => kept.map(|()| summary),
-            Some(example) => Err(Error::NotDrained {
-                name: name.to_owned(),
-                example,
-                busy: summary.files_busy,
-                no_room: summary.files_no_room,
-                failed: summary.files_failed,
-                twice: twice.map(Box::new),
-                clash: clash.map(Box::new),
-            }),
-        }
-    }
-
-    /// Places new files on a branch again, and ends the walk that empties it.
-    pub fn stop_drain(&self, name: &str) -> Result<(), Error> {
-        let unkept = |error| Error::DrainUnkept { name: name.to_owned(), source: error };
-        self.branch_named(name)?.set_draining(false).map_err(unkept)
-    }
-
-    /// Directories that only a branch that takes nothing new has get a copy elsewhere, so that none vanishes with it: where a new
-    /// directory of that name would be made.
-    pub(super) fn keep_dirs(&self, branch: &Branch) -> Result<(), Error> {
-        let mut stack = vec![Pinned::root(self)];
-        while let Some(dir) = stack.pop() {
-            let below = self.keep_dir(&dir.node, branch).map_err(|source| {
-                let path = String::from_utf8_lossy(&dir.node.path()).into_owned();
-                Error::Path { path, source }
-            })?;
-            for name in below {
-                match Pinned::lookup(self, &dir.node, &name) {
-                    Ok(below) if below.node.dir().is_some() => stack.push(below),
-                    Ok(_) => {}
-                    Err(error) if error.is_missing() => {}
-                    Err(source) => {
-                        let path = String::from_utf8_lossy(&path_of(&dir.node, &name)).into_owned();
-                        return Err(Error::Path { path, source });
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Sees to it that a directory is on another branch; the names of those in it that are on `branch`.
-    fn keep_dir(&self, node: &Arc<Node>, branch: &Branch) -> OpResult<Vec<OsString>> {
-        let _names = self.rename_lock.read();
-        // What is in the staging area does not stay either.
-        let stays = |other: BranchId| other != branch.id && !self.is_staging(other);
-        let copies = match self.copies(node) {
-            Err(error) if error.is_missing() => return Ok(Vec::new()), // Removed meanwhile.
-            copies => copies?,
-        };
-        let Some(here) = copies.iter().find(|copy| copy.id() == branch.id) else { return Ok(Vec::new()) };
-        if !copies.iter().any(|copy| stays(copy.id()))
-            && let Some((parent, name)) = node.place()
-        {
-            let meta = here.stat_self()?;
-            let caller = Caller { uid: meta.uid, gid: meta.gid, umask: 0 };
-            let new = NewFile { parent: &parent, name: &name, kind: FileKind::Directory, perm: meta.perm, caller };
-            let mut full: SmallVec<[BranchId; 4]> = smallvec::smallvec![branch.id];
-            loop {
-                let other = self.place_new(&new, &full)?;
-                match self.ensure_dir(node, other) {
-                    Err(error) if error.is_full() => full.push(other),
-                    made => break made.map(drop)?,
-                }
-            }
-        }
-        let mut below = Vec::new();
-        for entry in here.list(true)? {
-            if node.id == NodeId::ROOT && entry.name == super::HIDDEN {
-                continue;
-            }
-            if here.find(&entry.name)?.is_some_and(|meta| meta.kind == FileKind::Directory) {
-                below.push(entry.name);
-            }
-        }
-        Ok(below)
     }
 }
 
@@ -385,13 +290,26 @@ impl Walker<'_> {
                 let event = self.event(path, branch.id, target, meta, &active.rules, decision.entry.index());
                 return Some((target, event));
             }
-            Choice::NoRoom => self.summary.files_no_room += 1,
+            Choice::NoRoom => {
+                self.summary.files_no_room += 1;
+                self.pool.warn_astray(path, branch);
+                self.note_no_room(path, branch, meta, &active.rules, decision.entry.index());
+            }
             Choice::Stay if active.rules.has_spilled(decision, &facts, &views, &resident) => {
                 self.summary.files_no_room += 1;
+                self.summary.files_spilled += 1;
+                self.note_no_room(path, branch, meta, &active.rules, decision.entry.index());
             }
             Choice::Stay => {}
         }
         None
+    }
+
+    fn note_no_room(&mut self, path: &[u8], branch: &Branch, meta: &Meta, rules: &Rules, entry: usize) {
+        let first = rules.entries().get(entry).and_then(|entry| entry.to.first()).copied();
+        let event = self.event(path, branch.id, first.unwrap_or(branch.id), meta, rules, entry);
+        let detail = Some("no branch of its list has room; it stays".to_owned());
+        self.tick(Some(MoveEvent { outcome: MoveOutcome::NoRoom, detail, ..event }));
     }
 
     /// What a dry run says of the next file counts on the room that this one would take, and leave.
@@ -437,7 +355,7 @@ impl Walker<'_> {
             Err(NotMoved::NoRoom) => {
                 self.summary.files_no_room += 1;
                 let detail = Some("the branch has no room".to_owned());
-                self.tick(Some(MoveEvent { outcome: MoveOutcome::Failed, detail, ..event }));
+                self.tick(Some(MoveEvent { outcome: MoveOutcome::NoRoom, detail, ..event }));
             }
             Err(why @ (NotMoved::Busy(_) | NotMoved::Mapped)) => {
                 self.summary.files_busy += 1;
@@ -472,15 +390,24 @@ impl Walker<'_> {
         }
     }
 
+    /// Which name of a file with several decides.
+    fn deciding<'p>(&self, paths: &'p [Vec<u8>], branch: &Branch, meta: &Meta) -> Option<&'p [u8]> {
+        let (active, views) = (self.pool.rules.load(), self.pool.views());
+        let resident = self.pool.resident(branch, meta);
+        let facts = settled_facts(b"", meta);
+        active.rules.deciding_name(paths.iter().map(Vec::as_slice), &facts, &views, Some(&resident))
+    }
+
     /// Files with several links move when all their names are known, all together.
     fn move_linked(&mut self) {
         for (backing, (meta, names)) in std::mem::take(&mut self.linked) {
             if self.stopped {
                 return;
             }
-            let Some(path) = names.iter().map(|(dir, name)| path_of(dir, name)).min() else { continue };
             let Ok(branch) = self.pool.branch(backing.branch) else { continue };
-            let Some((target, event)) = self.target_of(&path, &branch, &meta) else { continue };
+            let paths: Vec<_> = names.iter().map(|(dir, name)| path_of(dir, name)).collect();
+            let Some(path) = self.deciding(&paths, &branch, &meta) else { continue };
+            let Some((target, event)) = self.target_of(path, &branch, &meta) else { continue };
             if self.walk.dry_run {
                 self.note_moved(&meta, MoveEvent { outcome: MoveOutcome::WouldMove, ..event });
                 continue;

@@ -17,6 +17,7 @@ mod copying;
 mod create;
 mod data;
 mod dirs;
+mod drain;
 mod enforce;
 mod equal;
 mod exchange;

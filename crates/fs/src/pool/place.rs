@@ -17,6 +17,9 @@ use crate::meta::{Meta, now};
 use crate::metrics::Metric;
 use crate::node::Node;
 
+/// What the warning of files that must not spill and lie elsewhere is filed under.
+pub(super) const ASTRAY: &str = "spill = false";
+
 /// One view a branch.
 pub(crate) type Views = SmallVec<[BranchView; 8]>;
 
@@ -46,13 +49,42 @@ impl Pool {
         if let Some(hits) = self.rules.load().hits.get(decision.entry.index()) {
             hits.fetch_add(1, Ordering::Relaxed);
         }
+        if decision.choice == Choice::NoRoom {
+            self.warn_astray(path, branch);
+        }
         decision.choice
+    }
+
+    /// A file is where its rule does not allow it (a rename or a link brought it there), and cannot be moved. One line for all, until a walk of
+    /// the enforcer finds none.
+    pub(super) fn warn_astray(&self, path: &[u8], branch: &Branch) {
+        let (path, on) = (String::from_utf8_lossy(path), &branch.spec.name);
+        self.warn(
+            ASTRAY,
+            format!(
+                "{path} is on branch {on:?}, where its rule (spill = false) does not allow it, and its branches have no room: make room, then `umbrella enforce` moves it and \
+                 names all such files"
+            ),
+        );
     }
 
     /// As `judge`, without counting.
     pub(crate) fn decide(&self, path: &[u8], meta: &Meta, branch: &Branch) -> Decision {
         let resident = self.resident(branch, meta);
-        self.rules.load().rules.decide(&settled_facts(path, meta), &self.views(), Some(&resident))
+        let (active, views) = (self.rules.load(), self.views());
+        let names = self.other_names(branch, meta);
+        let facts = settled_facts(path, meta);
+        let all = names.iter().map(Vec::as_slice).chain([path]);
+        let path = active.rules.deciding_name(all, &facts, &views, Some(&resident)).unwrap_or(path);
+        active.rules.decide(&FileFacts { path, ..facts }, &views, Some(&resident))
+    }
+
+    /// All names of a file that has several, as far as they are known; none of one with one name.
+    pub(super) fn other_names(&self, branch: &Branch, meta: &Meta) -> Vec<Vec<u8>> {
+        if meta.nlink <= 1 {
+            return Vec::new();
+        }
+        self.nodes.find(Pool::backing(branch, meta)).map(|node| node.paths()).unwrap_or_default()
     }
 
     /// A file where it is. One that moved there, which its kept birth time tells, came when the branch's file system made its inode; one that was

@@ -129,8 +129,12 @@ impl Pool {
         let active = self.rules.load();
         let staged = self.is_staging(dir.branch.id);
         let resident = (!staged).then(|| self.resident(&dir.branch, meta));
+        let views = self.views();
+        let names = self.other_names(&dir.branch, meta);
+        let every = names.iter().map(Vec::as_slice).chain([path.as_slice()]);
         let facts = settled_facts(&path, meta);
-        let explained = active.rules.explain(&facts, &self.views(), resident.as_ref());
+        let decides = active.rules.deciding_name(every, &facts, &views, resident.as_ref()).unwrap_or(&path);
+        let explained = active.rules.explain(&FileFacts { path: decides, ..facts }, &views, resident.as_ref());
         let here = dir.branch.spec.name.clone();
         let belongs = match explained.decision.choice {
             Choice::Stay => Some(here.clone()),
@@ -143,7 +147,10 @@ impl Pool {
             Some(node) => self.turn_of(node),
             None => Turn::Unknown,
         };
-        let outcome = outcome(&here, explained.decision.choice, belongs.as_deref(), turn, &explained.why);
+        let mut outcome = outcome(&here, explained.decision.choice, belongs.as_deref(), turn, &explained.why);
+        if decides != path {
+            let _ = write!(outcome, "; its name {} decides", String::from_utf8_lossy(decides));
+        }
         let entry = active.rules.entries().get(explained.decision.entry.index());
         Ok(Explanation {
             path: shown,

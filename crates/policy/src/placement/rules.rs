@@ -149,6 +149,24 @@ impl Rules {
         Decision { entry: found.entry, choice }
     }
 
+    /// Of the names of one file the one that decides for all: the first in alphabetical order whose rule must not spill, else the first.
+    pub fn deciding_name<'a, I>(
+        &self,
+        names: I,
+        facts: &FileFacts<'_>,
+        branches: &[BranchView],
+        resident: Option<&Resident>,
+    ) -> Option<&'a [u8]>
+    where
+        I: IntoIterator<Item = &'a [u8]>,
+    {
+        let may_spill = |path: &'a [u8]| {
+            let found = self.entry_for(&FileFacts { path, ..*facts }, branches, resident);
+            self.entries.get(found.entry.index()).is_none_or(|entry| entry.spill)
+        };
+        names.into_iter().min_by_key(|path| (may_spill(path), *path))
+    }
+
     /// The next branch for a file that has to leave those in `excluding`, because they are full: the first of its list (then, if the
     /// entry may spill, of the default list, then the one with most free space) that has `need` bytes above its `keep_free`; when
     /// there is none, the first that has them at all.

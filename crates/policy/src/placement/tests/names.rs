@@ -61,6 +61,18 @@ fn a_pattern_whose_first_branch_is_offline_gives_way_to_the_next_longest() {
 }
 
 #[test]
+fn of_several_names_one_that_must_not_spill_decides_else_the_first() {
+    let rules =
+        compile(vec![table("names", vec![("/b/**", to(&["flash"])), ("/secret/**", only(&["crypt"]))])], &["disk"]);
+    let decides = |names: &[&'static str]| {
+        rules.deciding_name(names.iter().map(|name| name.as_bytes()), &file("/x"), &[ROOMY; 4], None)
+    };
+    assert_eq!(decides(&["/b/1", "/a/2"]), Some("/a/2".as_bytes()));
+    assert_eq!(decides(&["/b/1", "/secret/y", "/secret/x", "/a/2"]), Some("/secret/x".as_bytes()));
+    assert_eq!(decides(&[]), None);
+}
+
+#[test]
 fn entries_are_listed_in_order_with_the_default_last() {
     let rules = compile(
         vec![
