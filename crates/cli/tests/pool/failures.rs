@@ -276,7 +276,7 @@ fn work_goes_on_while_the_remote_branch_is_away() {
     let pool = Pool::builder()
         .branch("local", local.path())
         .branch_with("remote", remote.path(), "optional = true")
-        .default(&["remote", "local"])
+        .default(&["remote"])
         .rules("[[rule]]\nname = \"accessed today\"\nwhen = { atime = \"< 1d\" }\nto = [\"local\"]\n")
         .keys(PROBES)
         .keys("on_branch_error = \"skip\"")

@@ -284,13 +284,16 @@ impl Pool {
     fn may_go(&self, branch: &Arc<Branch>) -> Result<(), Error> {
         let name = || branch.spec.name.clone();
         let unreadable = |source| Error::BranchUnreadable { name: name(), source };
-        // Who chose this branch before holds the lock until the file is there, and will be seen.
-        let chosen_before = self.rename_lock.try_write_for(LOCK_PATIENCE);
-        drop(chosen_before.ok_or(OpError::Sys(rustix::io::Errno::BUSY)).map_err(unreadable)?);
+        self.await_who_chose_before().map_err(unreadable)?;
         if let Some(example) = self.file_on(branch).map_err(unreadable)? {
             return Err(Error::BranchNotEmpty { name: name(), example });
         }
         self.keep_dirs(branch)
+    }
+
+    /// Who chose a branch for something new before it took nothing more holds the lock until that is there, and will be seen.
+    pub(super) fn await_who_chose_before(&self) -> OpResult<()> {
+        self.rename_lock.try_write_for(LOCK_PATIENCE).map(drop).ok_or(OpError::Sys(rustix::io::Errno::BUSY))
     }
 
     /// Any file on a branch, for a message. An error where the branch cannot be looked through to its last directory.

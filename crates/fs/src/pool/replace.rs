@@ -27,12 +27,10 @@ impl Pool {
         let require_mount = old.spec.require_mount.or(was_mount.then_some(true));
         let spec = BranchSpec { path, require_mount, ..old.spec.clone() };
         self.no_overlap(&spec)?;
+        let was_draining = old.draining();
         if !force && old.is_online() {
-            let found =
-                self.file_on(&old).map_err(|source| Error::BranchUnreadable { name: name.to_owned(), source })?;
-            if let Some(example) = found {
-                return Err(Error::ReplacesFiles { name: name.to_owned(), example });
-            }
+            old.set_draining_for_now(true);
+            self.holds_nothing(&old).inspect_err(|_| old.set_draining_for_now(was_draining))?;
         }
         let mut told = self.told.lock();
         let before = self.branches.load_full();
@@ -49,9 +47,10 @@ impl Pool {
             Ok(new) => new,
             Err(reason) => {
                 let remembered = memory.map_or(Ok(()), |known| self.state.remember(name, &known));
-                if let Err(error) = remembered.and_then(|()| self.state.note_draining(name, old.draining())) {
+                if let Err(error) = remembered.and_then(|()| self.state.note_draining(name, was_draining)) {
                     tracing::error!(branch = name, %error, "the pool's memory of the branch could not be put back");
                 }
+                old.set_draining_for_now(was_draining);
                 self.branches.store(before);
                 // Else a probe will; the monitor tells the tree.
                 let _ = old.bring_online();
@@ -68,6 +67,17 @@ impl Pool {
         let known = self.branch_changed(&new, new.online().as_ref());
         told.push(if known { epoch(&new) } else { None });
         Ok(())
+    }
+
+    /// An error that names a file on a branch that takes nothing new.
+    fn holds_nothing(&self, old: &Arc<Branch>) -> Result<(), Error> {
+        let name = || old.spec.name.clone();
+        let unreadable = |source| Error::BranchUnreadable { name: name(), source };
+        self.await_who_chose_before().map_err(unreadable)?;
+        match self.file_on(old).map_err(unreadable)? {
+            Some(example) => Err(Error::ReplacesFiles { name: name(), example }),
+            None => Ok(()),
+        }
     }
 
     /// The new branch, online. The old one is forgotten before, its drain too, or the new one would take no files.
