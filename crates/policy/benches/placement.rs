@@ -48,6 +48,7 @@ fn file(path: &[u8]) -> FileFacts<'_> {
         atime: now,
         mtime: now,
         ctime: now,
+        btime: Some(now),
         now,
         stage: Stage::Settled,
     }

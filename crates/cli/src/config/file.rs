@@ -111,6 +111,7 @@ pub(super) struct WhenFile {
     pub(super) atime: Option<Spanned<Values>>,
     pub(super) mtime: Option<Spanned<Values>>,
     pub(super) ctime: Option<Spanned<Values>>,
+    pub(super) btime: Option<Spanned<Values>>,
     pub(super) links: Option<Spanned<Values>>,
     #[serde(default)]
     pub(super) free: PerBranch,

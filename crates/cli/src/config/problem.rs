@@ -147,7 +147,7 @@ pub(crate) enum Problem {
     #[error("mode: {value:04o} has bits that are not in bits = {mask:04o}, so it can never be equal")]
     OutsideMask { value: u32, mask: u32 },
     #[error(
-        "band does nothing here: it needs a condition on size, on an age (atime, mtime, ctime) or on space (free, used) in the same rule"
+        "band does nothing here: it needs a condition on size, on an age (atime, mtime, ctime, btime) or on space (free, used) in the same rule"
     )]
     BandWithoutThreshold,
     #[error(

@@ -140,6 +140,7 @@ fn conditions(c: &mut Conversion, when: &WhenFile) -> Vec<Condition> {
         ("atime", TimeField::Atime, &when.atime),
         ("mtime", TimeField::Mtime, &when.mtime),
         ("ctime", TimeField::Ctime, &when.ctime),
+        ("btime", TimeField::Btime, &when.btime),
     ];
     for (key, of, values) in ages {
         let Some(values) = values else { continue };
@@ -420,7 +421,7 @@ impl Band {
         let mut band = Band { size: ByteSize(0), age: Duration::ZERO, space: Amount::Bytes(ByteSize(0)) };
         let Some(given) = &when.band else { return band };
         let has_size = when.size.is_some();
-        let has_age = when.atime.is_some() || when.mtime.is_some() || when.ctime.is_some();
+        let has_age = [&when.atime, &when.mtime, &when.ctime, &when.btime].into_iter().any(Option::is_some);
         let has_space = !when.free.is_empty() || !when.used.is_empty();
         let text = given.get_ref().text();
         if !has_size && !has_age && !has_space {

@@ -235,11 +235,12 @@ fn ages_links_space_and_states_are_conditions() {
     let day = Duration::from_secs(86_400);
     let age = |of, is, days| Condition::Age { of, is, value: day * days, band: Duration::ZERO };
     assert_eq!(
-        when("atime = \"< 1d\", mtime = \"> 30d\", ctime = \">= 2w\""),
+        when("atime = \"< 1d\", mtime = \"> 30d\", ctime = \">= 2w\", btime = \"> 1d\""),
         [
             age(TimeField::Atime, Comparison::Less, 1),
             age(TimeField::Mtime, Comparison::Greater, 30),
             age(TimeField::Ctime, Comparison::GreaterOrEqual, 14),
+            age(TimeField::Btime, Comparison::Greater, 1),
         ]
     );
     assert_eq!(when("links = \"> 1\""), [Condition::Links { is: Comparison::Greater, value: 1 }]);

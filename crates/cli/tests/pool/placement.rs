@@ -347,3 +347,20 @@ fn what_no_close_ever_follows_is_judged_when_it_is_made() {
     pool.expect_on("shared", "one");
     pool.expect_on("shared", "two");
 }
+
+#[test]
+fn rules_on_the_age_since_birth_look_at_the_birth_that_a_move_keeps() {
+    let on = pool(["young", "old"], "[[rule]]\nname = \"grown up\"\nwhen = { btime = \"> 2s\" }\nto = [\"old\"]\n");
+    fs::write(on.join("file"), "x").unwrap();
+    on.expect_on("young", "file");
+    let grown = || on.explain("file").belongs.as_deref() == Some("old");
+    eventually("it is old enough", grown);
+    on.enforce();
+    assert_eq!(on.found_on("file"), ["old"]);
+    // Its inode there is younger than the file.
+    assert!(grown());
+    let facts = on.explain("file").facts;
+    assert!(facts.iter().any(|(name, age)| name == "btime" && age.ends_with("ago")), "{facts:?}");
+    on.enforce();
+    assert_eq!(on.found_on("file"), ["old"]);
+}

@@ -276,7 +276,8 @@ impl Walker<'_> {
     /// Where a file belongs that is not there and could go; counts those that could not.
     fn target_of(&mut self, path: &[u8], branch: &Branch, meta: &Meta) -> Option<(BranchId, MoveEvent)> {
         let active = self.pool.rules.load();
-        let (facts, resident) = (settled_facts(path, meta), self.pool.resident(branch, meta));
+        let (facts, resident) =
+            (settled_facts(path, meta, self.pool.born(branch, meta)), self.pool.resident(branch, meta));
         let mut views = self.pool.views();
         for (view, planned) in views.iter_mut().zip(&self.planned) {
             view.free = ByteSize(view.free.0.saturating_add_signed(*planned));

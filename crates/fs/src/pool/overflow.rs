@@ -5,6 +5,7 @@ use std::sync::Arc;
 use umbrella_units::{BranchId, ByteSize};
 
 use super::Pool;
+use super::place::settled_facts;
 use super::staging::Staging;
 use super::transfer::{Cause, NotMoved, Pace};
 use crate::error::{OpError, OpResult};
@@ -47,7 +48,7 @@ impl Pool {
             let path = node.path();
             // What the file occupies moves along; holes do not.
             let room = ByteSize(meta.occupied().0.saturating_add(need.0));
-            let Some(target) = self.place_next(&path, &meta, &full, room) else {
+            let Some(target) = self.place_next(&settled_facts(&path, &meta, node.born), &full, room) else {
                 self.count(Metric::NoRoom);
                 return Err(OpError::NoRoom);
             };

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use smallvec::SmallVec;
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_policy::placement::{BranchView, Choice, Decision, FileFacts, Resident, Stage};
-use umbrella_units::{BranchId, ByteSize};
+use umbrella_units::{BranchId, ByteSize, Timestamp};
 
 use super::Pool;
 use crate::branch::Branch;
@@ -73,7 +73,7 @@ impl Pool {
         let resident = self.resident(branch, meta);
         let (active, views) = (self.rules.load(), self.views());
         let names = self.other_names(branch, meta);
-        let facts = settled_facts(path, meta);
+        let facts = settled_facts(path, meta, self.born(branch, meta));
         let all = names.iter().map(Vec::as_slice).chain([path]);
         let path = active.rules.deciding_name(all, &facts, &views, Some(&resident)).unwrap_or(path);
         active.rules.decide(&FileFacts { path, ..facts }, &views, Some(&resident))
@@ -95,6 +95,12 @@ impl Pool {
         Resident { branch: branch.id, since: meta.btime.filter(|_| has_moved), min_stay: branch.spec.min_stay }
     }
 
+    /// The birth of a file as users see it, of its attributes on its branch.
+    pub(crate) fn born(&self, branch: &Branch, meta: &Meta) -> Option<Timestamp> {
+        let kept = branch.online().and_then(|online| self.inodes.born(Pool::inode_key(&online, meta)));
+        kept.or(meta.btime)
+    }
+
     /// The branch to create a new file on, not one of `full`.
     pub(crate) fn place_new(&self, new: &NewFile<'_>, full: &[BranchId]) -> OpResult<BranchId> {
         let path = crate::node::path_of(new.parent, new.name);
@@ -111,6 +117,7 @@ impl Pool {
             atime: time,
             mtime: time,
             ctime: time,
+            btime: Some(time),
             now: time,
             stage: Stage::New,
         };
@@ -154,13 +161,13 @@ impl Pool {
     }
 
     /// The next branch for a file that needs `need` bytes and must leave those in `full`.
-    pub(crate) fn place_next(&self, path: &[u8], meta: &Meta, full: &[BranchId], need: ByteSize) -> Option<BranchId> {
-        self.rules.load().rules.next_choice(&settled_facts(path, meta), &self.views(), full, need)
+    pub(crate) fn place_next(&self, facts: &FileFacts<'_>, full: &[BranchId], need: ByteSize) -> Option<BranchId> {
+        self.rules.load().rules.next_choice(facts, &self.views(), full, need)
     }
 }
 
-/// The facts of a file that exists.
-pub(crate) fn settled_facts<'a>(path: &'a [u8], meta: &Meta) -> FileFacts<'a> {
+/// The facts of a file that exists, and was born then.
+pub(crate) fn settled_facts<'a>(path: &'a [u8], meta: &Meta, born: Option<Timestamp>) -> FileFacts<'a> {
     FileFacts {
         path,
         kind: meta.kind,
@@ -174,6 +181,7 @@ pub(crate) fn settled_facts<'a>(path: &'a [u8], meta: &Meta) -> FileFacts<'a> {
         atime: meta.atime,
         mtime: meta.mtime,
         ctime: meta.ctime,
+        btime: born,
         now: now(),
         stage: Stage::Settled,
     }

@@ -132,7 +132,7 @@ impl Pool {
         let views = self.views();
         let names = self.other_names(&dir.branch, meta);
         let every = names.iter().map(Vec::as_slice).chain([path.as_slice()]);
-        let facts = settled_facts(&path, meta);
+        let facts = settled_facts(&path, meta, self.born(&dir.branch, meta));
         let decides = active.rules.deciding_name(every, &facts, &views, resident.as_ref()).unwrap_or(&path);
         let explained = active.rules.explain(&FileFacts { path: decides, ..facts }, &views, resident.as_ref());
         let here = dir.branch.spec.name.clone();
@@ -160,7 +160,7 @@ impl Pool {
             belongs,
             rule: entry.map(|entry| entry.name.clone()).unwrap_or_default(),
             steps: steps_shown(explained.steps),
-            facts: facts_shown(meta),
+            facts: facts_shown(&Meta { btime: facts.btime, ..*meta }),
             outcome: self.with_removed(outcome),
             duplicates: all.into_iter().filter(|branch| *branch != here).collect(),
             may_be_on: Vec::new(),
@@ -200,6 +200,7 @@ impl Pool {
             atime: time,
             mtime: time,
             ctime: time,
+            btime: Some(time),
             now: time,
             stage: Stage::New,
         };
@@ -347,5 +348,6 @@ fn facts_shown(meta: &Meta) -> Vec<(String, String)> {
         fact("atime", age(meta.atime)),
         fact("mtime", age(meta.mtime)),
         fact("ctime", age(meta.ctime)),
+        fact("btime", meta.btime.map_or_else(|| "unknown".to_owned(), age)),
     ]
 }

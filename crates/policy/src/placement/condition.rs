@@ -123,7 +123,8 @@ impl Test {
             }
             Test::Age { of, is, value, band } => {
                 let band = if home { *band } else { Duration::ZERO };
-                within(*is, age(facts, *of), *value, band, Duration::saturating_sub, Duration::saturating_add)
+                let Some(age) = age(facts, *of) else { return Verdict::Fails };
+                within(*is, age, *value, band, Duration::saturating_sub, Duration::saturating_add)
             }
             Test::Links { is, value } => compare(*is, &facts.links, value).into(),
             Test::Space { branch, of, is, value, band } => {
@@ -147,14 +148,15 @@ pub(super) fn space(view: &BranchView, of: SpaceField) -> ByteSize {
     }
 }
 
-/// The age of one of a file's times.
-pub(super) fn age(facts: &FileFacts<'_>, of: TimeField) -> Duration {
+/// The age of one of a file's times; `None` when nobody knows it.
+pub(super) fn age(facts: &FileFacts<'_>, of: TimeField) -> Option<Duration> {
     let time = match of {
         TimeField::Atime => facts.atime,
         TimeField::Mtime => facts.mtime,
         TimeField::Ctime => facts.ctime,
+        TimeField::Btime => facts.btime?,
     };
-    time.age(facts.now)
+    Some(time.age(facts.now))
 }
 
 /// Whether permission bits give an access type.

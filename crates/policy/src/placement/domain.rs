@@ -195,7 +195,9 @@ impl Domain {
         (self.settled_only || !wider.settled_only)
             && wider.ranges.iter().all(|(quantity, range)| {
                 let own = self.ranges.iter().find(|(other, _)| other == quantity);
-                own.map_or_else(|| full(*quantity).is_within(range), |(_, own)| own.is_within(range))
+                // A birth that nobody knows is in no range.
+                let always = |quantity| quantity != Quantity::Age(TimeField::Btime) && full(quantity).is_within(range);
+                own.map_or_else(|| always(*quantity), |(_, own)| own.is_within(range))
             })
             && self.modes.iter().zip(&wider.modes).all(|(own, wider)| !own || *wider)
             && self.kinds & !wider.kinds == 0

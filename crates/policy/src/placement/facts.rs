@@ -31,6 +31,8 @@ pub struct FileFacts<'a> {
     pub mtime: Timestamp,
     /// Last change of the inode.
     pub ctime: Timestamp,
+    /// Birth, where the file system of its branch knows it.
+    pub btime: Option<Timestamp>,
     /// The time of the decision.
     pub now: Timestamp,
     /// How far the file is in its life.

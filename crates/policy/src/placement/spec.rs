@@ -116,6 +116,8 @@ pub enum TimeField {
     Mtime,
     /// Last change of the inode.
     Ctime,
+    /// Birth; of a file whose birth is not known no condition on it holds.
+    Btime,
 }
 
 /// What of a branch is looked at.

@@ -100,7 +100,7 @@ pub(super) fn actual(test: &Test, facts: &FileFacts<'_>, branches: &[BranchView]
         }
         Test::Extension { .. } => extension(facts.path)
             .map_or_else(|| "none".to_owned(), |own| String::from_utf8_lossy(own).to_ascii_lowercase()),
-        Test::Age { of, .. } => format_duration(age(facts, *of)),
+        Test::Age { of, .. } => age(facts, *of).map_or_else(|| "unknown".to_owned(), format_duration),
         Test::Links { .. } => facts.links.to_string(),
         Test::Space { branch, of, value, .. } => match (view(branches, *branch), value) {
             (None, _) => "unknown".to_owned(),
@@ -146,6 +146,7 @@ fn time_name(of: TimeField) -> &'static str {
         TimeField::Atime => "atime",
         TimeField::Mtime => "mtime",
         TimeField::Ctime => "ctime",
+        TimeField::Btime => "btime",
     }
 }
 

@@ -111,7 +111,7 @@ impl Pool {
     fn place_staged(&self, path: &[u8], meta: &Meta, full: &[BranchId]) -> Option<BranchId> {
         if full.len() <= 1 {
             let rules = self.rules.load();
-            let decision = rules.rules.decide(&settled_facts(path, meta), &self.views(), None);
+            let decision = rules.rules.decide(&settled_facts(path, meta, meta.btime), &self.views(), None);
             if let Some(hits) = rules.hits.get(decision.entry.index()) {
                 hits.fetch_add(1, Ordering::Relaxed);
             }
@@ -121,12 +121,12 @@ impl Pool {
                 return Some(target);
             }
         }
-        self.place_next(path, meta, full, ByteSize(meta.blocks * 512))
+        self.place_next(&settled_facts(path, meta, meta.btime), full, ByteSize(meta.blocks * 512))
     }
 
     /// Where it would have been created: what rules on size and the like want may not be able to keep it.
     fn place_as_new(&self, path: &[u8], meta: &Meta, full: &[BranchId]) -> Option<BranchId> {
-        let facts = FileFacts { stage: Stage::New, ..settled_facts(path, meta) };
+        let facts = FileFacts { stage: Stage::New, ..settled_facts(path, meta, meta.btime) };
         self.rules.load().rules.next_choice(&facts, &self.views(), full, ByteSize(meta.blocks * 512))
     }
 

@@ -73,12 +73,23 @@ fn each_age_is_compared() {
                 TimeField::Atime => FileFacts { atime: then, ..file("/x") },
                 TimeField::Mtime => FileFacts { mtime: then, ..file("/x") },
                 TimeField::Ctime => FileFacts { ctime: then, ..file("/x") },
+                TimeField::Btime => FileFacts { btime: Some(then), ..file("/x") },
             }
         }
     };
-    for of in [TimeField::Atime, TimeField::Mtime, TimeField::Ctime] {
+    for of in [TimeField::Atime, TimeField::Mtime, TimeField::Ctime, TimeField::Btime] {
         let condition = |is| Condition::Age { of, is, value: Duration::from_secs(10), band: Duration::ZERO };
         check(condition, &files(aged(of)));
+    }
+}
+
+#[test]
+fn of_a_birth_that_nobody_knows_nothing_holds() {
+    let unknown = FileFacts { btime: None, ..file("/x") };
+    for is in [Comparison::Less, Comparison::GreaterOrEqual, Comparison::Equal, Comparison::NotEqual] {
+        let value = Duration::from_secs(10);
+        let condition = Condition::Age { of: TimeField::Btime, is, value, band: Duration::MAX };
+        assert!(!holds(condition, &unknown, &[ROOMY; 4]), "{is:?}");
     }
 }
 

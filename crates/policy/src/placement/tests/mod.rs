@@ -94,6 +94,7 @@ fn file(path: &str) -> FileFacts<'_> {
         atime: at(1_000_000),
         mtime: at(1_000_000),
         ctime: at(1_000_000),
+        btime: Some(at(1_000_000)),
         now: at(1_086_400),
         stage: Stage::Settled,
     }

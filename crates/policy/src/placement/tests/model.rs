@@ -21,7 +21,7 @@ struct World {
 #[derive(Debug, Clone)]
 struct File {
     path: Vec<u8>,
-    numbers: [u32; 8],
+    numbers: [u32; 9],
     settled: bool,
     kind: FileKind,
     home: Option<Resident>,
@@ -29,7 +29,7 @@ struct File {
 
 impl File {
     fn facts(&self) -> FileFacts<'_> {
-        let [size, uid, gid, mode, links, atime, mtime, ctime] = self.numbers;
+        let [size, uid, gid, mode, links, atime, mtime, ctime, btime] = self.numbers;
         FileFacts {
             path: &self.path,
             kind: self.kind,
@@ -42,6 +42,8 @@ impl File {
             atime: at(atime.into()),
             mtime: at(mtime.into()),
             ctime: at(ctime.into()),
+            // The smallest number stands for one that is not known.
+            btime: (btime > 0).then(|| at(btime.into())),
             now: at(6),
             stage: if self.settled { Stage::Settled } else { Stage::New },
         }
@@ -157,12 +159,15 @@ mod naively {
             }
             Condition::Age { of, is, value, band } => {
                 let then = match of {
-                    TimeField::Atime => facts.atime,
-                    TimeField::Mtime => facts.mtime,
-                    TimeField::Ctime => facts.ctime,
+                    TimeField::Atime => Some(facts.atime),
+                    TimeField::Mtime => Some(facts.mtime),
+                    TimeField::Ctime => Some(facts.ctime),
+                    TimeField::Btime => facts.btime,
                 };
-                let age = (facts.now.secs - then.secs).max(0);
-                compared(*is, age.into(), value.as_secs().into(), band.as_secs().into())
+                then.is_some_and(|then| {
+                    let age = (facts.now.secs - then.secs).max(0);
+                    compared(*is, age.into(), value.as_secs().into(), band.as_secs().into())
+                })
             }
             Condition::Space { branch, of, is, value, band } => {
                 let branch = find(branch);
@@ -250,7 +255,12 @@ fn conditions() -> impl Strategy<Value = Condition> {
             .prop_map(|(any_of, negated)| Condition::Kind { any_of, negated }),
         (prop::collection::vec("[ab]{1,2}", 0..3), any::<bool>())
             .prop_map(|(any_of, negated)| Condition::Extension { any_of, negated }),
-        (prop::sample::select(vec![TimeField::Atime, TimeField::Mtime, TimeField::Ctime]), is(), 0u64..7, 0u64..4)
+        (
+            prop::sample::select(vec![TimeField::Atime, TimeField::Mtime, TimeField::Ctime, TimeField::Btime]),
+            is(),
+            0u64..7,
+            0u64..4
+        )
             .prop_map(|(of, is, value, band)| Condition::Age {
                 of,
                 is,
@@ -303,7 +313,7 @@ fn residents() -> impl Strategy<Value = Option<Resident>> {
 }
 
 fn files() -> impl Strategy<Value = Vec<File>> {
-    let file = (naive::paths(), prop::array::uniform8(0u32..8), prop::bool::weighted(0.8), kinds(), residents())
+    let file = (naive::paths(), prop::array::uniform9(0u32..8), prop::bool::weighted(0.8), kinds(), residents())
         .prop_map(|(path, numbers, settled, kind, home)| File { path, numbers, settled, kind, home });
     prop::collection::vec(file, 1..10)
 }

@@ -54,6 +54,18 @@ fn not_extension(any_of: &[&str]) -> Condition {
 }
 
 #[test]
+fn a_rule_on_any_birth_hides_nothing_but_its_like() {
+    let born = |is, secs| {
+        let value = Duration::from_secs(secs);
+        Condition::Age { of: TimeField::Btime, is, value, band: Duration::ZERO }
+    };
+    // A file whose birth is not known comes past it.
+    assert!(!hides(vec![born(GreaterOrEqual, 0)], vec![uid(Equal, 5)]));
+    assert!(hides(vec![born(GreaterOrEqual, 0)], vec![born(Greater, 5)]));
+    assert!(alone(vec![born(Greater, 5), born(Less, 5)]).is_some());
+}
+
+#[test]
 fn contradictions_are_named() {
     let reason = alone(vec![size(Greater, 10), uid(Equal, 5), size(Less, 5)]);
     assert_eq!(reason.as_deref(), Some("no file has size > 10 B and size < 5 B at once"));
