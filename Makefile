@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-build demo test test-vendored lint bench-fs bench-write-back bench-staging build install uninstall clean
+.PHONY: help setup setup-build demo test test-vendored lint deny bench-fs bench-write-back bench-staging build install uninstall clean
 
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -47,6 +47,10 @@ lint: ## formatting, clippy and documentation, with warnings as errors
 	cargo fmt --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
+
+deny: ## licences, sources and advisories of the dependencies (builds cargo-deny the first time: minutes)
+	scripts/setup.sh deny
+	target/tools/bin/cargo-deny check licenses bans sources advisories
 
 bench-fs: setup ## what the mount costs, beside the file system below it and mergerfs (ARGS="--help" for its options)
 	cargo bench --locked -p umbrella --bench fs -- $(ARGS)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything that building (`setup.sh build`) and testing (`setup.sh test`) Umbrella need, on Debian 12 as root.
+# Everything that building (`setup.sh build`), testing (`setup.sh test`) and judging the dependencies of (`setup.sh deny`) Umbrella need, on Debian 12 as root.
 # Does nothing that is done already, asks nothing, and needs no terminal.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -82,5 +82,10 @@ case $goal in
         install_tool fsx 0.3.2
         require_machine
         ;;
-    *) fail "unknown goal '$goal' (build, test)" ;;
+    deny)
+        install_packages "${build_packages[@]}"
+        install_rust
+        install_tool cargo-deny 0.20.2
+        ;;
+    *) fail "unknown goal '$goal' (build, test, deny)" ;;
 esac

@@ -1,6 +1,7 @@
 //! Units shared by every crate: byte sizes, amounts of space, block addresses, pages, times, and ids.
 //!
-//! Depends on nothing of ours. Every type is a newtype, so that no signature carries a bare `u64`.
+//! Depends on nothing of ours. Every type is a newtype, so that a block is not taken for a page, nor a page for a byte. Where the kernel's
+//! interface has plain integers (offsets and lengths of calls, inode numbers of branches, attributes as `statx` tells them), so have we.
 
 mod block;
 mod ids;
