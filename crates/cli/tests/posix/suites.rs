@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -106,23 +107,48 @@ enum MappedReads {
     Some,
 }
 
-/// Ten seeds, two at a time. `UMBRELLA_FSX_OPS` sets the number of operations of each. Not seed 10: it ends after 66,284.
+/// Whole runs of fsx that a test asks for, two at a time.
+const FSX_RUNS: usize = 10;
+/// Seeds that may end early on the way to them.
+const FSX_EARLY_ENDS: u64 = 30;
+
+/// How a run of fsx ended that found no fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FsxRun {
+    Whole,
+    /// It asked for what no file system gives, and stopped there.
+    EndedEarly,
+}
+
+/// Ten whole runs, with the seeds from 1 on. `UMBRELLA_FSX_OPS` sets the number of operations of each.
 fn fsx(pool: &Pool, between: BetweenOpens, reads: MappedReads) {
     let operations = number_from_env("UMBRELLA_FSX_OPS", 10_000);
     let folder = temp_dir("fsx");
-    let run = |seed: u64| fsx_once(pool, folder.path(), seed, operations, between, reads);
+    let seeds = AtomicU64::new(1);
+    let half = || {
+        let mut whole = 0;
+        while whole < FSX_RUNS / 2 {
+            let seed = seeds.fetch_add(1, Ordering::Relaxed);
+            assert!(seed <= FSX_RUNS as u64 + FSX_EARLY_ENDS, "too many runs of fsx ended early");
+            let run = fsx_once(pool, folder.path(), seed, operations, between, reads);
+            whole += usize::from(run == FsxRun::Whole);
+        }
+    };
     thread::scope(|scope| {
-        let halves = [[1, 2, 3, 4, 5], [6, 7, 8, 9, 11]].map(|seeds| {
-            let run = &run;
-            scope.spawn(move || seeds.into_iter().for_each(run))
-        });
-        for half in halves {
+        for half in [scope.spawn(half), scope.spawn(half)] {
             half.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         }
     });
 }
 
-fn fsx_once(pool: &Pool, folder: &Path, seed: u64, operations: u64, between: BetweenOpens, reads: MappedReads) {
+fn fsx_once(
+    pool: &Pool,
+    folder: &Path,
+    seed: u64,
+    operations: u64,
+    between: BetweenOpens,
+    reads: MappedReads,
+) -> FsxRun {
     let config = folder.join(format!("fsx-{seed}.toml"));
     // fsx leaves what it mapped for reading mapped, and what is mapped stays where it is.
     let mapread = if reads == MappedReads::None { "0" } else { "10" };
@@ -151,14 +177,17 @@ fn fsx_once(pool: &Pool, folder: &Path, seed: u64, operations: u64, between: Bet
     let asked_for_nothing =
         lines.last().is_some_and(|line| line.contains("POSIX_FALLOCATE") && line.contains(" 0x0 bytes"));
     if asked_for_nothing {
-        return fs::remove_file(&file).unwrap();
+        eprintln!("fsx -N {operations} -S {seed} ended early");
+        fs::remove_file(&file).unwrap();
+        return FsxRun::EndedEarly;
     }
     let end = lines[lines.len().saturating_sub(40)..].join("\n");
     assert!(output.status.success(), "fsx -N {operations} -S {seed} failed ({}):\n{end}", output.status);
     fs::remove_file(&file).unwrap();
+    FsxRun::Whole
 }
 
-/// Seeds run for as long as the operations take.
+/// Runs take as long as their operations.
 fn fsx_limit() -> Duration {
     Duration::from_secs(1200 + number_from_env("UMBRELLA_FSX_OPS", 10_000) / 50)
 }
