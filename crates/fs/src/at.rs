@@ -3,7 +3,7 @@
 //! the caller for long.
 
 use std::ffi::{CString, OsStr, OsString};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Timestamps, Uid, XattrFlags};
@@ -12,6 +12,7 @@ use umbrella_units::BranchId;
 
 use crate::branch::{Branch, BranchFd, Online};
 use crate::error::{OpError, OpResult};
+use crate::fd_path::proc_path;
 use crate::meta::{Meta, WANTED};
 
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
@@ -213,7 +214,7 @@ impl DirAt {
     pub(crate) fn link_open(&self, file: &FileAt, to_name: &OsStr) -> OpResult<()> {
         let file = Arc::clone(&file.fd);
         self.change(to_name, move |fd, name| {
-            let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+            let path = proc_path(file.as_fd());
             rustix::fs::linkat(rustix::fs::CWD, path, fd, name, AtFlags::SYMLINK_FOLLOW)
         })
     }
@@ -425,11 +426,6 @@ impl FileAt {
             fd: Arc::new(self.online.own(fd)),
         })
     }
-}
-
-/// The descriptor as a path, for calls that take no descriptor: it leads to the inode itself.
-fn proc_path(fd: BorrowedFd<'_>) -> String {
-    format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 
 fn close(fd: OwnedFd) -> rustix::io::Result<()> {

@@ -5,6 +5,7 @@ pub mod branch;
 pub mod control;
 mod creds;
 pub mod error;
+mod fd_path;
 mod fuse;
 mod handle;
 pub mod inode_map;

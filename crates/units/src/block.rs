@@ -1,3 +1,5 @@
+//! Addresses and lengths on devices and in files: sectors, blocks, pages, extents, and simulated time.
+
 use std::fmt;
 use std::ops::{Add, Sub};
 

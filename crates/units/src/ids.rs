@@ -1,3 +1,5 @@
+//! Numbers that name things: branches, and inodes as users see them.
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};

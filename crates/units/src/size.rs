@@ -1,3 +1,5 @@
+//! Sizes in bytes and shares of a space, as people write them.
+
 use std::fmt;
 use std::str::FromStr;
 

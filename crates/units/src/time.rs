@@ -1,3 +1,5 @@
+//! Times of files, and durations as people write them.
+
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};

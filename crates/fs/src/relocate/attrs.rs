@@ -1,7 +1,7 @@
 //! Reading and setting what a file is besides its data. Every object is held by an `O_PATH` descriptor and reached through
 //! `/proc/thread-self/fd`, so that no name is looked up twice and no symbolic link is followed.
 
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use super::error::Doing;
 use super::fingerprint::{Seen, look_fd};
 use super::{Loss, Place, RelocateError};
+use crate::fd_path::proc_path;
 
 /// Attributes that describe the file system more than the file: copied where the target takes them, not missed where not.
 const OF_THE_FILE_SYSTEM: [&str; 9] = [
@@ -44,11 +45,6 @@ pub(super) type Xattrs = Vec<(OsString, Vec<u8>)>;
 /// Holds the object of a name itself, whatever its kind.
 pub(super) fn hold(place: Place<'_>) -> Result<OwnedFd, Errno> {
     openat(place.dir, place.name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
-}
-
-/// The path of an object that is held open.
-pub(super) fn proc_path(fd: BorrowedFd<'_>) -> CString {
-    CString::new(format!("/proc/thread-self/fd/{}", fd.as_raw_fd())).unwrap_or_default()
 }
 
 pub(super) fn is_acl(name: &OsStr) -> bool {
@@ -160,13 +156,13 @@ pub(super) fn set_mode(fd: BorrowedFd<'_>, like: &Seen) -> Result<(), Errno> {
     if like.print.file_type() == FileType::Symlink {
         return Ok(());
     }
-    chmodat(CWD, proc_path(fd).as_c_str(), Mode::from_raw_mode(like.print.mode), AtFlags::empty())
+    chmodat(CWD, proc_path(fd), Mode::from_raw_mode(like.print.mode), AtFlags::empty())
 }
 
 pub(super) fn set_times(fd: BorrowedFd<'_>, like: &Seen) -> Result<(), Errno> {
     match utimensat(fd, c"", &like.times(), AtFlags::EMPTY_PATH) {
         // Kernels before 5.8.
-        Err(Errno::INVAL) => utimensat(CWD, proc_path(fd).as_c_str(), &like.times(), AtFlags::empty()),
+        Err(Errno::INVAL) => utimensat(CWD, proc_path(fd), &like.times(), AtFlags::empty()),
         done => done,
     }
 }

@@ -1,18 +1,15 @@
-//! Looking names up below a branch's root and nowhere else, in the presence of hostile links and of paths of any length.
+//! Names below a branch's root, for recovery, which has only paths.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, openat, openat2};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use super::Place;
 use super::fingerprint::{Seen, look_maybe};
-
-/// Longest path given to the kernel at once, with room for the final zero.
-const CHUNK: usize = 4000;
-const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+use crate::branch::beneath::open_beneath;
 
 /// A name whose directory was found below a root.
 #[derive(Debug)]
@@ -53,48 +50,5 @@ pub(super) fn find(root: BorrowedFd<'_>, path: &[u8]) -> Result<Option<Found>, E
 ///
 /// A symbolic link or a way out is `ELOOP` or `EXDEV`.
 pub(super) fn open_dir(root: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd, Errno> {
-    let mut dir = openat(root, c".", DIRECTORY, Mode::empty())?;
-    let mut rest = path;
-    while !rest.is_empty() {
-        let (chunk, after) = first_chunk(rest);
-        dir = step(dir.as_fd(), chunk)?;
-        rest = after;
-    }
-    Ok(dir)
-}
-
-fn first_chunk(path: &[u8]) -> (&[u8], &[u8]) {
-    if path.len() <= CHUNK {
-        return (path, &[]);
-    }
-    let head = path.get(..CHUNK).unwrap_or(path);
-    // A component is at most 255 bytes long, so there is a slash.
-    let slash = head.iter().rposition(|&b| b == b'/').unwrap_or(CHUNK);
-    (path.get(..slash).unwrap_or_default(), path.get(slash + 1..).unwrap_or_default())
-}
-
-fn step(dir: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd, Errno> {
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    for _ in 0..16 {
-        // Without O_NOFOLLOW, so that a link at the end is ELOOP like any other.
-        match openat2(dir, path, DIRECTORY.difference(OFlags::NOFOLLOW), Mode::empty(), resolve) {
-            // A rename elsewhere got in the way.
-            Err(Errno::AGAIN) => {}
-            Err(Errno::NOSYS) => return step_by_step(dir, path),
-            opened => return opened,
-        }
-    }
-    step_by_step(dir, path)
-}
-
-/// For kernels before 5.6: no component is followed, and none is `..`.
-fn step_by_step(dir: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd, Errno> {
-    let mut dir = openat(dir, c".", DIRECTORY, Mode::empty())?;
-    for name in path.split(|&b| b == b'/') {
-        if name == b".." {
-            return Err(Errno::XDEV);
-        }
-        dir = openat(&dir, name, DIRECTORY, Mode::empty())?;
-    }
-    Ok(dir)
+    open_beneath(root, path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())
 }

@@ -15,6 +15,7 @@ use super::error::Doing;
 use super::fingerprint::{Fingerprint, Seen, look_fd};
 use super::{Durability, Limits, Loss, PACED_SLICE, Place, RelocateError};
 use crate::control::protocol::Abilities;
+use crate::fd_path::proc_path;
 
 const BUFFER: usize = 1 << 20;
 const KERNEL_SLICE: u64 = 8 << 20;
@@ -267,10 +268,10 @@ fn not_made(errno: Errno) -> RelocateError {
 
 /// A reading descriptor of its own, that leaves the access time alone where the kernel allows.
 pub(super) fn reopen(fd: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
-    let path = attrs::proc_path(fd);
+    let path = proc_path(fd);
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    match openat(CWD, path.as_c_str(), flags | OFlags::NOATIME, Mode::empty()) {
-        Err(Errno::PERM) => openat(CWD, path.as_c_str(), flags, Mode::empty()),
+    match openat(CWD, path.as_str(), flags | OFlags::NOATIME, Mode::empty()) {
+        Err(Errno::PERM) => openat(CWD, path.as_str(), flags, Mode::empty()),
         opened => opened,
     }
 }

@@ -1,4 +1,8 @@
 //! Directories that look the same on every branch.
+//!
+//! One is made so: 1. mkdir with mode 0700, in `tmp/` or in place; 2. owner, attributes, ACLs, mode, times; 3. durably only: fsync of the new
+//! directory; 4. from `tmp/` only: rename to its name, which replaces nothing; 5. durably only: fsync of the directory that has the name now.
+//! A crash before step 4 leaves a directory in `tmp/`, which recovery removes; made in place, one that a repetition finishes.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,6 +19,7 @@ use super::fingerprint::look_fd;
 use super::level::{ChangedAt, note_change};
 use super::{Loss, Place, RelocateError, attrs};
 use crate::control::protocol::Abilities;
+use crate::fd_path::proc_path;
 
 /// Attributes that say something about a branch itself.
 const OF_THE_BRANCH: [&str; 2] = ["user.umbrella.", "trusted.umbrella."];
@@ -140,7 +145,7 @@ pub(super) fn apply_xattrs(
 ) -> Result<(), RelocateError> {
     let mut present = attrs::xattrs(to).doing("read extended attributes")?;
     present.retain(is_of_the_directory);
-    let path = attrs::proc_path(to);
+    let path = proc_path(to);
     for (name, _) in present.iter().filter(|(name, _)| !wanted.iter().any(|(other, _)| other == name)) {
         if removexattr(&path, name.as_os_str()).is_err() {
             note(lost, loss_of(name));

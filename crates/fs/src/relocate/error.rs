@@ -1,3 +1,5 @@
+//! What keeps a move from being done, and what the caller can do about it.
+
 use std::ffi::OsString;
 use std::fmt;
 

@@ -1,3 +1,5 @@
+//! What tells one state of a file from another: the proof that a source did not change while it was copied.
+
 use std::os::fd::BorrowedFd;
 
 use rustix::fs::{AtFlags, FileType, StatxFlags, StatxTimestamp, Timespec, Timestamps, makedev, statx};

@@ -26,6 +26,7 @@ use super::error::Doing;
 use super::fingerprint::look_fd;
 use super::{Loss, RelocateError};
 use crate::control::protocol::Abilities;
+use crate::fd_path::proc_path;
 
 /// The mark. Some file systems take names of the second kind only.
 const BEHIND: [&str; 2] = ["trusted.umbrella.behind", "user.umbrella.behind"];
@@ -90,14 +91,14 @@ impl ChangedAt {
     /// As it is noted on a directory's copy.
     pub fn of(dir: BorrowedFd<'_>) -> ChangedAt {
         let mut value = [0; 20];
-        let read = getxattr(attrs::proc_path(dir), CHANGED, &mut value).ok();
+        let read = getxattr(proc_path(dir), CHANGED, &mut value).ok();
         read.and_then(|length| value.get(..length)).map_or(ChangedAt(0), ChangedAt::read)
     }
 }
 
 /// Notes on a directory's copy that it has changed. A file system that cannot keep it says so.
 pub fn note_change(dir: BorrowedFd<'_>, at: ChangedAt) -> Result<(), Errno> {
-    setxattr(attrs::proc_path(dir), CHANGED, at.0.to_string().as_bytes(), XattrFlags::empty())
+    setxattr(proc_path(dir), CHANGED, at.0.to_string().as_bytes(), XattrFlags::empty())
 }
 
 /// What of these attributes a branch keeps.
@@ -141,7 +142,7 @@ pub fn level_dir(dir: BorrowedFd<'_>, wanted: &DirFace, abilities: &Abilities) -
 }
 
 fn mark(dir: BorrowedFd<'_>) -> Result<(), RelocateError> {
-    let path = attrs::proc_path(dir);
+    let path = proc_path(dir);
     for name in BEHIND {
         match setxattr(&path, name, b"1", XattrFlags::empty()) {
             Ok(()) => return Ok(()),
@@ -155,7 +156,7 @@ fn mark(dir: BorrowedFd<'_>) -> Result<(), RelocateError> {
 }
 
 fn unmark(dir: BorrowedFd<'_>) -> Result<(), RelocateError> {
-    let path = attrs::proc_path(dir);
+    let path = proc_path(dir);
     for name in BEHIND {
         match removexattr(&path, name) {
             Ok(()) | Err(Errno::NODATA | Errno::NOTSUP | Errno::PERM | Errno::ACCESS | Errno::INVAL | Errno::NOSYS) => {
@@ -167,7 +168,7 @@ fn unmark(dir: BorrowedFd<'_>) -> Result<(), RelocateError> {
 }
 
 fn set_mode(dir: BorrowedFd<'_>, perm: u32) -> Result<(), Errno> {
-    chmodat(CWD, attrs::proc_path(dir).as_c_str(), Mode::from_raw_mode(perm), AtFlags::empty())
+    chmodat(CWD, proc_path(dir), Mode::from_raw_mode(perm), AtFlags::empty())
 }
 
 fn set_owner(dir: BorrowedFd<'_>, wanted: &DirFace) -> Result<(), Errno> {

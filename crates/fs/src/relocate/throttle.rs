@@ -1,3 +1,5 @@
+//! How fast copies may go: one bandwidth for all threads, waited for in short slices so that a copy can be stopped.
+
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
