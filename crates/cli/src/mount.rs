@@ -1,6 +1,6 @@
 //! One mounted pool, from the first look at its directories to the last signal.
 //!
-//! The file system itself is one call, [`run`]. Around it: the directories it needs, a thread that turns signals into requests to
+//! The file system itself is one call, [`umbrella_fs::mount::run`]. Around it: the directories it needs, a thread that turns signals into requests to
 //! the pool's own control socket, and what happens once the mount is ready (mount flags, word to systemd and to the starter).
 
 use std::fs::DirBuilder;

@@ -395,7 +395,7 @@ impl Walker<'_> {
     fn deciding<'p>(&self, paths: &'p [Vec<u8>], branch: &Branch, meta: &Meta) -> Option<&'p [u8]> {
         let (active, views) = (self.pool.rules.load(), self.pool.views());
         let resident = self.pool.resident(branch, meta);
-        let facts = settled_facts(b"", meta);
+        let facts = settled_facts(b"", meta, self.pool.born(branch, meta));
         active.rules.deciding_name(paths.iter().map(Vec::as_slice), &facts, &views, Some(&resident))
     }
 
