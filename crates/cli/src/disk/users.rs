@@ -29,8 +29,11 @@ fn openers_of(number: u64) -> Vec<String> {
     let others = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let opened = others.filter(|pid| *pid != own).filter_map(|pid| {
         let files = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
-        let mut numbers =
-            files.flatten().filter_map(|file| std::fs::metadata(file.path()).ok().map(|data| data.rdev()));
+        // Files elsewhere are not asked what they are: they may lie on a file system that hangs.
+        let devices = files
+            .flatten()
+            .filter(|file| std::fs::read_link(file.path()).is_ok_and(|opened| opened.starts_with("/dev")));
+        let mut numbers = devices.filter_map(|file| std::fs::metadata(file.path()).ok().map(|data| data.rdev()));
         numbers.any(|other| other == number).then(|| {
             let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
             format!("held open by {} (process {pid})", visible(name.trim_end()))

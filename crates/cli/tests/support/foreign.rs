@@ -262,7 +262,8 @@ pub struct Delayed(Child);
 
 impl Drop for Delayed {
     fn drop(&mut self) {
-        let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(self.0.id() as i32), Signal::SIGTERM);
+        // It may wait for a process that is dead and not yet collected; those that live go on when it is gone.
+        let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
