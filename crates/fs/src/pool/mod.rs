@@ -13,6 +13,7 @@ mod acl;
 mod admin;
 mod attr;
 mod bind;
+mod commit;
 mod copying;
 mod create;
 mod data;

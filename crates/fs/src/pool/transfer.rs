@@ -12,13 +12,13 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use rustix::fs::OFlags;
 use smallvec::SmallVec;
 use umbrella_units::{BranchId, ByteSize};
 
 use super::Pool;
+use super::commit::commit_guarded;
 use super::copying::{Copying, End, Unclaimed};
 use super::govern::Holds;
 use super::mover::show;
@@ -28,9 +28,7 @@ use crate::error::OpError;
 use crate::handle::Handle;
 use crate::metrics::Metric;
 use crate::node::{Backing, FileState, Node, path_of};
-use crate::relocate::{
-    self, BranchUuid, Decision, Durability, Limits, Move, MovedName, Place, RelocateError, Removal, Throttle,
-};
+use crate::relocate::{self, Durability, Limits, Place, RelocateError, Removal, Throttle};
 
 /// Why a file was not moved. It is where it was.
 #[derive(Debug)]
@@ -118,11 +116,11 @@ pub(crate) struct Pace<'a> {
 }
 
 /// One name of a file that moves.
-struct Leg {
+pub(super) struct Leg {
     parent: Arc<Node>,
-    name: OsString,
-    from: DirAt,
-    to: DirAt,
+    pub(super) name: OsString,
+    pub(super) from: DirAt,
+    pub(super) to: DirAt,
 }
 
 impl Leg {
@@ -378,68 +376,6 @@ impl Pool {
         Ok(())
     }
 }
-
-/// Commits a move. Where a branch may hang, on its workers: the caller holds locks that others wait for. What is not done in time either
-/// does not happen any more, or has happened but for the end of the source.
-fn commit_guarded(
-    legs: &[Leg],
-    paths: &[Vec<u8>],
-    target: &Arc<Branch>,
-    online: &Arc<Online>,
-    temp: &OsStr,
-    copied: &relocate::Copied,
-    durability: Durability,
-) -> Result<Removal, RelocateError> {
-    let first = legs.first().ok_or(RelocateError::Changed)?;
-    let source = &first.from;
-    let decision = Arc::new(Decision::default());
-    let theirs = Arc::clone(&decision);
-    let owned: Vec<_> = legs
-        .iter()
-        .zip(paths)
-        .map(|(leg, path)| (Arc::clone(&leg.from.fd), Arc::clone(&leg.to.fd), leg.name.clone(), path.clone()))
-        .collect();
-    let (from, to, temp, copied) = (Arc::clone(&source.online), Arc::clone(online), temp.to_owned(), copied.clone());
-    let commit = move || {
-        let hidden = to.hidden.as_ref().ok_or(RelocateError::Changed)?;
-        // What is not synced must not be promised by an intent that is: it lies where the source does.
-        let intents = match durability {
-            Durability::Now => hidden,
-            Durability::Begun => from.hidden.as_ref().ok_or(RelocateError::Changed)?,
-        };
-        let names: Vec<_> = owned
-            .iter()
-            .map(|(from, to, name, path)| MovedName {
-                source: Place { dir: from.as_fd(), name },
-                target: Place { dir: to.as_fd(), name },
-                path,
-            })
-            .collect();
-        relocate::commit(&Move {
-            from: BranchUuid(from.uuid),
-            to: BranchUuid(to.uuid),
-            names: &names,
-            temp: Place { dir: hidden.tmp.as_fd(), name: &temp },
-            intents: intents.intents.as_fd(),
-            copied: &copied,
-            durability,
-            decision: &theirs,
-            hook: None,
-        })
-    };
-    let guarded = [target, &source.branch].into_iter().find(|branch| branch.online().is_some_and(|it| it.guarded));
-    match guarded {
-        None => commit(),
-        Some(branch) => match branch.io_within(COMMIT_PATIENCE, move |_| Ok(commit())) {
-            Ok(done) => done,
-            Err(_) if decision.give_up() => Err(RelocateError::GivenUp),
-            Err(errno) => Ok(Removal::Unsure { errno }),
-        },
-    }
-}
-
-/// How long a branch that may hang may take for a commit.
-const COMMIT_PATIENCE: Duration = Duration::from_secs(20);
 
 /// While it lives, lookups in these directories that find nothing, or too much, wait.
 struct Moving<'a> {
