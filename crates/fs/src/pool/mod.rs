@@ -3,8 +3,8 @@
 //! - `dirs`: copies of a directory on the branches, and their descriptors
 //! - `lookup`: names to nodes, attributes
 //! - `create`, `remove`, `rename`, `exchange`: changes of names
-//! - `attr`, `open`, `data`: changes and contents of one file
-//! - `place`: which branch; `mover`: whose turn it is; `transfer`, `unnamed`: getting it there; `overflow`: when a branch is full; `enforce`: the whole tree
+//! - `attr`, `open`, `data`: changes and contents of one file; `equal`, `acl`: what copies of a directory have in common
+//! - `place`: which branch; `mover`: whose turn it is; `transfer`, `copying`, `commit`, `unnamed`: getting it there; `overflow`: when a branch is full; `enforce`: the whole tree
 //! - `staging`: new files that wait in memory
 //! - `govern`: write-back in the order of a policy
 //! - `admin`, `monitor`: branches that come and go; `replace`: a disk in another's place; `bind`: rules and branches by name; `report`: what `status` and `explain` say
