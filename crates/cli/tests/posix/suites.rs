@@ -197,6 +197,7 @@ fn fsx_over_a_size_rule(keys: &str, reads: MappedReads) {
     let pool = Pool::builder()
         .branch_with("small", disks[0].path(), keys)
         .branch_with("large", disks[1].path(), keys)
+        .default(&["small"])
         .rules("[[rule]]\nname = \"large files\"\nwhen = { size = \">= 128KiB\" }\nto = [\"large\"]\n")
         .limit(fsx_limit())
         .mount();
@@ -245,6 +246,7 @@ fn fsx_over_staging(keys: &str) {
     let pool = Pool::builder()
         .branch_with("small", disks[0].path(), keys)
         .branch_with("large", disks[1].path(), keys)
+        .default(&["small"])
         .rules("[[rule]]\nname = \"large files\"\nwhen = { size = \">= 128KiB\" }\nto = [\"large\"]\n")
         .keys("[staging]\nmax_file = \"160 KiB\"\nmax_age = \"20 ms\"")
         .limit(fsx_limit())
