@@ -112,7 +112,7 @@ make_branch crypt 24
 mkdir "$pool" "$UMBRELLA_RUN_DIR" "$UMBRELLA_STATE_DIR"
 cat >"$work/pool.toml" <<CONFIG
 mount = "$pool"
-default = ["disk", "flash"]              # where a file goes that no rule names
+default = ["disk"]                       # where a file goes that no rule names
 
 [[branch]]
 name = "disk"
