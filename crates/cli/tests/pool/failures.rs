@@ -8,10 +8,8 @@ use crate::support::{MIB, assert_errno, eventually};
 use crate::{last_read_days_ago, names};
 
 /// Looks often, so that tests need not wait.
-pub(crate) const PROBES: &str = "probe_interval = \"200ms\"\nprobe_timeout = \"60s\"\n";
-/// And where a branch is to hang, does not wait for it for long.
-pub(crate) const IMPATIENT: &str = "probe_interval = \"200ms\"\nprobe_timeout = \"5s\"\n";
-pub(crate) const B_BY_NAME: &str = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\"] }]\n";
+const PROBES: &str = "probe_interval = \"200ms\"\nprobe_timeout = \"60s\"\n";
+const B_BY_NAME: &str = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\"] }]\n";
 
 #[derive(Debug)]
 struct Two {
@@ -44,7 +42,7 @@ fn two(keys: &str) -> Two {
     Two { pool, b, a }
 }
 
-pub(crate) fn wait_until(pool: &Pool, branch: &str, online: bool) {
+fn wait_until(pool: &Pool, branch: &str, online: bool) {
     eventually(&format!("branch {branch} is {}", if online { "online" } else { "offline" }), || {
         pool.is_online(branch) == online
     });

@@ -11,8 +11,6 @@ mod branches;
 mod commands;
 mod enforcing;
 mod failures;
-mod hanging;
-mod in_doubt;
 mod overflow;
 mod placement;
 mod replacing;
@@ -22,13 +20,14 @@ mod staging;
 #[path = "../support/mod.rs"]
 mod support;
 
-use std::fs::{self, OpenOptions};
+use std::fs::OpenOptions;
 use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps};
 use support::MIB;
 use support::disk::Disk;
 use support::pool::{Builder, Pool};
+use support::tree::names;
 
 /// Small files on `small`, files of 64 KiB and more on `large`.
 const LARGE_FILES: &str = r#"
@@ -82,14 +81,4 @@ fn last_read_days_ago(path: &Path, days: i64) {
         last_modification: Timespec { tv_sec: 0, tv_nsec: libc::UTIME_OMIT },
     };
     rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
-}
-
-/// Names in a directory, sorted.
-fn names(path: &Path) -> Vec<String> {
-    let mut names: Vec<_> = fs::read_dir(path)
-        .unwrap_or_else(|error| panic!("cannot list {}: {error}", path.display()))
-        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
-        .collect();
-    names.sort();
-    names
 }

@@ -189,3 +189,13 @@ pub fn files_below(root: &Path) -> Vec<PathBuf> {
     found.sort();
     found
 }
+
+/// Names in a directory, sorted.
+pub fn names(path: &Path) -> Vec<String> {
+    let mut names: Vec<_> = fs::read_dir(path)
+        .unwrap_or_else(|error| panic!("cannot list {}: {error}", path.display()))
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}

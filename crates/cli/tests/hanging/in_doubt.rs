@@ -6,6 +6,7 @@ use std::path::Path;
 
 use nix::sys::signal::Signal;
 
+use crate::alone;
 use crate::support::disk::Disk;
 use crate::support::foreign::Mirror;
 use crate::support::pool::Pool;
@@ -59,6 +60,7 @@ fn write_and_compare(mut file: File, pool: &Pool) {
 
 #[test]
 fn what_is_written_while_a_move_hangs_is_not_lost_when_the_branch_wakes_up() {
+    let _alone = alone();
     let (local, mirror) = (Disk::ext4(32 * MIB), Mirror::new());
     let pool = pool(&local, &mirror, true);
     let file = open_while_its_move_hangs(&local, &mirror, &pool);
@@ -70,6 +72,7 @@ fn what_is_written_while_a_move_hangs_is_not_lost_when_the_branch_wakes_up() {
 
 #[test]
 fn what_is_written_while_a_move_hangs_is_not_lost_when_the_branch_comes_back() {
+    let _alone = alone();
     let (local, mut mirror) = (Disk::ext4(32 * MIB), Mirror::new());
     let pool = pool(&local, &mirror, true);
     let file = open_while_its_move_hangs(&local, &mirror, &pool);
@@ -82,6 +85,7 @@ fn what_is_written_while_a_move_hangs_is_not_lost_when_the_branch_comes_back() {
 
 #[test]
 fn a_file_whose_branch_dies_with_the_answer_to_its_unlink_is_where_it_moved_to() {
+    let _alone = alone();
     let (local, mut mirror) = (Disk::ext4(32 * MIB), Mirror::new());
     let pool = pool(&local, &mirror, false);
     let slow = mirror.delay("unlink,unlinkat", "delay_exit", "3000000");

@@ -6,13 +6,13 @@ use std::process::{Child, Command, Stdio};
 
 use nix::sys::signal::Signal;
 
-use crate::failures::{B_BY_NAME, IMPATIENT, wait_until};
-use crate::names;
 use crate::support::disk::Disk;
 use crate::support::foreign::Encrypted;
 use crate::support::pool::{Builder, Pool};
 use crate::support::process;
+use crate::support::tree::names;
 use crate::support::{MIB, PATIENCE, bytes, eventually, poll};
+use crate::{B_BY_NAME, IMPATIENT, alone, wait_until};
 
 /// A process that is stopped, until this is dropped: also where a test fails, or its end would wait for it.
 struct Stopped(u32);
@@ -77,6 +77,7 @@ fn size_of(dir: &Path) -> u64 {
 
 #[test]
 fn a_hung_branch_does_not_hang_the_others() {
+    let _alone = alone();
     let (_a, hung, pool) = with_one_that_may_hang("dir");
     // More than the daemon has threads (sixteen, where there are no more processors).
     let mut holders: Vec<_> = (0..40)
@@ -129,6 +130,7 @@ fn a_hung_branch_does_not_hang_the_others() {
 
 #[test]
 fn branches_come_and_go_while_another_hangs() {
+    let _alone = alone();
     let (_a, hung, pool) = with_one_that_may_hang("dir");
     let other = Disk::tmpfs(32 * MIB);
     fs::write(other.join("brought"), "c").unwrap();
@@ -151,6 +153,7 @@ fn branches_come_and_go_while_another_hangs() {
 
 #[test]
 fn a_pool_ends_while_a_branch_hangs() {
+    let _alone = alone();
     let (_a, hung, mut pool) = with_one_that_may_hang("dir");
     let stopped = Stopped::new(&hung);
     pool.stop();
@@ -163,6 +166,7 @@ fn a_pool_ends_while_a_branch_hangs() {
 /// A daemon cannot be gone before its descriptors are closed; its mount can, and who asked for that waits no longer than for that.
 #[test]
 fn a_pool_whose_files_were_open_on_a_branch_that_hangs_is_unmounted() {
+    let _alone = alone();
     let (_a, hung, mut pool) = with_one_that_may_hang("dir");
     let mut holder = holder(fs::File::open(pool.join("dir/on.b")).unwrap());
     let stopped = Stopped::new(&hung);
@@ -177,6 +181,7 @@ fn a_pool_whose_files_were_open_on_a_branch_that_hangs_is_unmounted() {
 
 #[test]
 fn a_move_behind_a_copy_to_a_hung_branch_goes_on() {
+    let _alone = alone();
     let (a, c, hung) = (Disk::tmpfs(256 * MIB), Disk::tmpfs(32 * MIB), Encrypted::new());
     let rules = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\"] }, { glob = \"/**.c\", to = [\"c\"] }]\n";
     let pool = over(&a, &hung).branch("c", c.path()).rules(rules).mount();
@@ -209,6 +214,7 @@ fn a_move_behind_a_copy_to_a_hung_branch_goes_on() {
 /// A directory that is renamed while a branch hangs comes back from it under the old name: as a directory of its own.
 #[test]
 fn a_directory_renamed_while_a_branch_hangs_does_not_lose_what_the_old_name_is_removed_with() {
+    let _alone = alone();
     let (_a, hung, pool) = with_one_that_may_hang("before");
 
     let stopped = Stopped::new(&hung);

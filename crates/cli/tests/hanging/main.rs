@@ -1,0 +1,30 @@
+//! Branches that hang, or die in the middle of something: file systems whose daemons are stopped, slowed down and killed.
+//!
+//! A program of its own, and one test at a time: a process that another test starts has, until it runs, every file open that this program has, and closes
+//! them on the way; where one of them hangs, the other test hangs with it.
+
+mod in_doubt;
+mod stopped;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use support::eventually;
+use support::pool::Pool;
+
+/// Looks often, and does not wait for long.
+const IMPATIENT: &str = "probe_interval = \"200ms\"\nprobe_timeout = \"5s\"\n";
+const B_BY_NAME: &str = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\"] }]\n";
+
+/// To be held by every test from its beginning to its end.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn wait_until(pool: &Pool, branch: &str, online: bool) {
+    eventually(&format!("branch {branch} is {}", if online { "online" } else { "offline" }), || {
+        pool.is_online(branch) == online
+    });
+}
