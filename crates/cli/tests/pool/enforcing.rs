@@ -138,7 +138,7 @@ fn a_walk_that_is_interrupted_drops_what_it_was_copying() {
     let mut walk = slow_walk(&mut pool);
     let copies = || names(&disks[1].join(".umbrella/tmp"));
     assert_eq!(copies().len(), 1, "it is being copied");
-    rustix::process::kill_process(rustix::process::Pid::from_child(&walk), rustix::process::Signal::INT).unwrap();
+    rustix::process::kill_process(rustix::process::Pid::from_child(&walk), rustix::process::Signal::TERM).unwrap();
     walk.wait().unwrap();
     eventually("what was copied is dropped", || copies().is_empty());
     pool.expect_stays_on("warm", "file");
