@@ -39,11 +39,12 @@ pub(crate) enum PoolError {
     },
     /// The daemon was killed and left its mount.
     #[error(
-        "the daemon of {mounts} is gone and left a dead mount: `umbrella mount CONFIG` mounts it again, `umbrella unmount DIR` takes it away"
+        "the daemon of {} is gone and left a dead mount: `umbrella mount CONFIG` mounts it again, `umbrella unmount` takes it away",
+        shown(mounts).join(", ")
     )]
     Dead {
-        /// The mount points, for people.
-        mounts: String,
+        /// The mount points.
+        mounts: Vec<PathBuf>,
     },
     /// Only others' pools are.
     #[error("{mounts}: permission denied: run as root or as the owner of the mount")]
@@ -52,10 +53,10 @@ pub(crate) enum PoolError {
         mounts: String,
     },
     /// More than one is.
-    #[error("{} pools are mounted; say which: {}", .mounts.len(), mounts.join(", "))]
+    #[error("{} pools are mounted; say which: {}", .mounts.len(), shown(mounts).join(", "))]
     Several {
         /// Their mount points.
-        mounts: Vec<String>,
+        mounts: Vec<PathBuf>,
     },
     /// The path leads to no mount.
     #[error("{path} is neither in a mounted pool nor a configuration file{mounted}")]
@@ -92,7 +93,12 @@ impl Pool {
     }
 }
 
-/// The pool that `given` names, or the only one mounted.
+/// Paths for people.
+fn shown<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Vec<String> {
+    paths.into_iter().map(|path| visible_path(path)).collect()
+}
+
+/// The pool that `given` names; or the only one mounted, or of several the one that holds the current directory.
 pub(crate) fn find(given: Option<&Path>) -> Result<Pool, PoolError> {
     let Some(given) = given else { return only_mounted() };
     if let Some(pool) = holding(given)? {
@@ -106,8 +112,7 @@ pub(crate) fn find(given: Option<&Path>) -> Result<Pool, PoolError> {
     let mounted = if mounts.is_empty() {
         "; no pool is mounted (start one with `umbrella mount CONFIG`)".to_owned()
     } else {
-        let mounts: Vec<String> = mounts.iter().map(|mount| visible_path(mount)).collect();
-        format!("; mounted: {}", mounts.join(", "))
+        format!("; mounted: {}", shown(&mounts).join(", "))
     };
     Err(PoolError::NotAPool { path: visible_path(given), mounted })
 }
@@ -147,28 +152,43 @@ pub(crate) fn inside(pool: &Pool, path: &Path) -> Result<Option<PathBuf>, PoolEr
 }
 
 fn only_mounted() -> Result<Pool, PoolError> {
-    let mounts = mounted();
-    match mounts.len() {
-        0 => {
-            let others: Vec<String> = of_others().iter().map(|mount| visible_path(mount)).collect();
+    let mounts: Vec<PathBuf> = mounted().into_iter().collect();
+    match mounts.as_slice() {
+        [] => {
+            let others = of_others();
             if others.is_empty() {
                 return Err(none_alive());
             }
-            Err(PoolError::NotOurs { mounts: others.join(", ") })
+            Err(PoolError::NotOurs { mounts: shown(&others).join(", ") })
         }
-        1 => mounts.first().map(|mount| Pool::at(mount)).ok_or(PoolError::NoneMounted),
-        _ => Err(PoolError::Several { mounts: mounts.iter().map(|mount| visible_path(mount)).collect() }),
+        [mount] => Ok(Pool::at(mount)),
+        several => {
+            let here = std::env::current_dir().unwrap_or_default();
+            let holding =
+                several.iter().filter(|mount| here.starts_with(mount)).max_by_key(|mount| mount.as_os_str().len());
+            holding.map(|mount| Pool::at(mount)).ok_or(PoolError::Several { mounts })
+        }
     }
+}
+
+/// What is wrong when nobody answers for a pool that is mounted: its daemon was killed.
+pub(crate) fn is_alive(pool: &Pool) -> Result<(), PoolError> {
+    let refused =
+        UnixStream::connect(&pool.socket).is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused);
+    if refused && mounts::pools().contains(&pool.mount) {
+        return Err(PoolError::Dead { mounts: vec![pool.mount.clone()] });
+    }
+    Ok(())
 }
 
 /// No daemon listens: nothing is mounted, or what is has lost its daemon. The mounts themselves are not asked, since that may hang.
 fn none_alive() -> PoolError {
     let dead = mounts::pools().into_iter().filter(|mount| Pool::at(mount).socket.exists());
-    let dead: Vec<String> = dead.map(|mount| visible_path(&mount)).collect();
-    let areas: Vec<String> = mounts::staging_areas().iter().map(|area| visible_path(area)).collect();
+    let dead: Vec<PathBuf> = dead.collect();
+    let areas = mounts::staging_areas();
     match (dead.is_empty(), areas.is_empty()) {
-        (false, _) => PoolError::Dead { mounts: dead.join(", ") },
-        (true, false) => PoolError::Waiting { areas: areas.join(", ") },
+        (false, _) => PoolError::Dead { mounts: dead },
+        (true, false) => PoolError::Waiting { areas: shown(&areas).join(", ") },
         (true, true) => PoolError::NoneMounted,
     }
 }

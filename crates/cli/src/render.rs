@@ -18,11 +18,11 @@ const BAR_WIDTH: u64 = 10;
 /// The whole pool.
 pub(crate) fn status(status: &Status) -> String {
     let mut text = String::new();
-    let uptime = format_duration(std::time::Duration::from_secs(status.uptime.as_secs()));
     let _ = writeln!(
         text,
-        "{}  up {uptime}, process {}, version {}",
+        "{}  up {}, process {}, version {}",
         visible_path(&status.mount),
+        uptime(status),
         status.pid,
         visible(&status.version)
     );
@@ -38,6 +38,9 @@ pub(crate) fn status(status: &Status) -> String {
     if let Some(area) = &status.staging {
         let _ = writeln!(text, "{}", staging(area));
     }
+    if status.detached {
+        let _ = writeln!(text, "{}", detached(status));
+    }
     let _ = writeln!(text, "\n{}", branches(&status.branches));
     let governed: Vec<_> =
         status.branches.iter().filter_map(|it| Some((it.name.as_str(), it.write_back.as_ref()?))).collect();
@@ -49,6 +52,42 @@ pub(crate) fn status(status: &Status) -> String {
         let _ = writeln!(text, "warning: {}", visible(warning));
     }
     text
+}
+
+/// Several pools, a line each.
+pub(crate) fn pools(pools: &[Status]) -> String {
+    let mut table = new_table(&["POOL", "UP", "BRANCHES", "OFFLINE", "FREE", "WARNINGS"]);
+    for pool in pools {
+        let offline = pool.branches.iter().filter(|branch| branch.state != BranchState::Online).count();
+        let free = pool.branches.iter().fold(0_u64, |sum, branch| sum.saturating_add(branch.free.0));
+        table.add_row([
+            visible_path(&pool.mount),
+            uptime(pool),
+            pool.branches.len().to_string(),
+            offline.to_string(),
+            ByteSize(free).to_string(),
+            pool.warnings.len().to_string(),
+        ]);
+    }
+    for column in 2..6 {
+        align_right(&mut table, column);
+    }
+    lines(&table) + "\n`umbrella status POOL` shows one.\n"
+}
+
+/// What became of a tree that was detached while files in it were open.
+pub(crate) fn detached(status: &Status) -> String {
+    format!(
+        "{} is detached: nothing new can be opened there; files still open: {}; process {} ends when they are closed and no program \
+         works in the tree",
+        visible_path(&status.mount),
+        status.open_files,
+        status.pid,
+    )
+}
+
+fn uptime(status: &Status) -> String {
+    format_duration(std::time::Duration::from_secs(status.uptime.as_secs()))
 }
 
 /// What waits in memory.

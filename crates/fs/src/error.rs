@@ -54,6 +54,14 @@ pub struct Twice {
     pub there: PathBuf,
 }
 
+/// Why files are left, as far as it is known; a blank first.
+fn left_shown(busy: u64, no_room: u64, failed: u64) -> String {
+    let reasons = [(busy, "busy"), (no_room, "without room elsewhere"), (failed, "failed")];
+    let named: Vec<_> =
+        reasons.into_iter().filter(|(files, _)| *files > 0).map(|(files, why)| format!("{files} {why}")).collect();
+    if named.is_empty() { String::new() } else { format!(": {}", named.join(", ")) }
+}
+
 fn twice_shown(twice: Option<&Twice>, clash: Option<&Twice>) -> String {
     let files = twice.map(|it| {
         let (names, here, there) = (it.names, it.here.display(), it.there.display());
@@ -109,7 +117,8 @@ pub enum Error {
     },
     /// A branch was to be emptied and is not empty.
     #[error(
-        "branch {name:?} is not empty yet (for example {example}): {busy} files were busy, {no_room} found no room elsewhere, {failed} failed{}; run the command again when that is mended",
+        "branch {name:?} is not empty yet (for example {example}): {}{}; run the command again when that is mended, or place new files there again with `umbrella branch drain {name} --stop`",
+        left_shown(*.busy, *.no_room, *.failed),
         twice_shown(.twice.as_deref(), .clash.as_deref())
     )]
     NotDrained {

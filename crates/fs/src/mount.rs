@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use crate::branch::mounts::mount_number;
 use crate::control::server::{self, PoolService};
 use crate::error::Error;
 use crate::fuse::{self, SlowCall};
@@ -43,6 +44,9 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     let failed = |source| Error::Mount { path: mount.clone(), source };
     let source = options.source.as_deref().unwrap_or(&mount);
     let mut mounted = fuse::mount(&pool, &mount, source, threads(pool.spec().threads), slow).map_err(failed)?;
+    if let Some(number) = mount_number(&mount) {
+        let _ = pool.mounted_as.set(number);
+    }
     pool.begin_use();
     let slow_calls = Arc::new(Mutex::new(slow_calls));
     let mut helpers = Vec::new();

@@ -34,6 +34,10 @@ pub(crate) struct Args {
     /// Mount options of mergerfs that are added to (and override) the tuned ones
     #[arg(long, value_name = "OPTIONS")]
     pub(crate) mergerfs: Option<String>,
+    /// A FUSE file system that shows a directory as it is, to compare with (libfuse's passthrough_hp is one): a program with options,
+    /// to which the directory and the mount point are added
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) mirror: Option<String>,
     /// List groups and rows
     #[arg(long)]
     pub(crate) list: bool,
@@ -51,6 +55,7 @@ impl Args {
     pub(crate) fn systems(&self) -> Vec<System> {
         let wanted =
             |system: &System| *system == System::Native || self.systems.is_empty() || self.systems.contains(system);
-        System::ALL.into_iter().filter(wanted).collect()
+        let known = |system: &System| *system != System::Mirror || self.mirror.is_some();
+        System::ALL.into_iter().filter(wanted).filter(known).collect()
     }
 }

@@ -27,6 +27,8 @@ pub(crate) enum System {
     Umbrella,
     /// The mount with `passthrough = false` on its branches: data goes through the daemon
     UmbrellaMediated,
+    /// The program of `--mirror`, which shows one directory as it is: what FUSE itself costs
+    Mirror,
     /// mergerfs, tuned without giving up features
     Mergerfs,
     /// mergerfs, tuned at all costs: no extended attributes, the kernel's write-back cache
@@ -41,8 +43,8 @@ const MERGERFS: &str = "allow_other,use_ino,cache.files=full,cache.entry=3600,ca
 const STRIPPED: &str = "xattr=nosys,cache.writeback=true";
 
 impl System {
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Native, Self::Umbrella, Self::UmbrellaMediated, Self::Mergerfs, Self::MergerfsStripped];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Native, Self::Umbrella, Self::UmbrellaMediated, Self::Mirror, Self::Mergerfs, Self::MergerfsStripped];
 
     /// As on the command line and in the JSON.
     pub(crate) fn name(self) -> &'static str {
@@ -50,6 +52,7 @@ impl System {
             Self::Native => "native",
             Self::Umbrella => "umbrella",
             Self::UmbrellaMediated => "umbrella-mediated",
+            Self::Mirror => "mirror",
             Self::Mergerfs => "mergerfs",
             Self::MergerfsStripped => "mergerfs-stripped",
         }
@@ -161,6 +164,11 @@ fn start_pool(lab: &Lab, system: System, branches: &[PathBuf; 2], rules: Rules) 
         }
         let mut command = Command::new(env!("CARGO_BIN_EXE_umbrella"));
         command.env("UMBRELLA_STATE_DIR", &state).env("UMBRELLA_RUN_DIR", &state).arg("mount").arg(config);
+        command
+    } else if system == System::Mirror {
+        let mut words = lab.mirror.iter().flat_map(|command| command.split_whitespace());
+        let mut command = Command::new(words.next().context("--mirror names no program")?);
+        command.args(words).arg(&branches[0]).arg(&mount);
         command
     } else {
         let mut options = MERGERFS.to_owned();

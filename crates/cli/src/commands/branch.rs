@@ -163,7 +163,14 @@ impl BranchArgs {
                     }
                     return Ok(ExitCode::SUCCESS);
                 }
-                enforce::walk(&client, &Request::BranchDrain { name }, false, json)
+                let code = enforce::walk(&client, &Request::BranchDrain { name: name.clone() }, false, json)?;
+                if !json && code == ExitCode::SUCCESS {
+                    let shown = quoted(&name);
+                    output::line(&format!(
+                        "branch {shown} is empty and takes nothing new; `umbrella branch remove {name}` takes it out of the pool"
+                    ))?;
+                }
+                Ok(code)
             }
             BranchCommand::List { pool, json } => {
                 let (_, client) = super::reach(pool.pool.as_deref())?;

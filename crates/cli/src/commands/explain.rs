@@ -54,6 +54,7 @@ impl ExplainArgs {
 
     fn explain(&self, named: Option<&Pool>, path: &Path) -> anyhow::Result<String> {
         let (pool, path) = locate(named, path)?;
+        pool::is_alive(&pool)?;
         let request = Request::Explain { path: path.into_os_string().into_vec() };
         let Answer::Explain(explanation) = Client::new(&pool.socket).ask(&request)? else {
             return Err(ClientError::Unexpected.into());

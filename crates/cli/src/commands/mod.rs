@@ -83,6 +83,7 @@ struct PoolOption {
 /// The pool and the way to its daemon.
 fn reach(pool: Option<&Path>) -> Result<(Pool, Client), PoolError> {
     let pool = pool::find(pool)?;
+    pool::is_alive(&pool)?;
     let client = Client::new(&pool.socket);
     Ok((pool, client))
 }

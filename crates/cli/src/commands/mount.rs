@@ -6,10 +6,14 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::Args;
 
+use umbrella_fs::control::protocol::{Answer, Request};
+
+use crate::client::Client;
 use crate::config::{self, Config, nearest};
 use crate::daemon::{self, Starter};
 use crate::mount::{self, MountFlag, Session};
 use crate::pool::{self, Pool};
+use crate::render;
 use crate::text::{quoted, quoted_list, visible_path};
 
 /// Mount a pool.
@@ -112,6 +116,7 @@ impl MountArgs {
         for finding in findings.iter().filter(|finding| !finding.is_remark()) {
             tracing::warn!("{}", config.report(&finding.span, finding.notice.to_string()));
         }
+        not_detached(&config.spec.mount)?;
         usable_mount_point(&config.spec.mount)?;
         Ok(config)
     }
@@ -138,6 +143,15 @@ fn allowed_branches(config: &Config, allowed: &[String]) -> anyhow::Result<()> {
     bail!("--allow-missing: unknown branch {}{hint}; branches: {}", quoted(unknown), quoted_list(names()));
 }
 
+/// A pool that was detached keeps its branches until the last file in it is closed.
+fn not_detached(mount: &Path) -> anyhow::Result<()> {
+    let client = Client::new(&Pool::at(mount).socket).patience(std::time::Duration::from_secs(3));
+    match client.ask(&Request::Status) {
+        Ok(Answer::Status(status)) if status.detached => bail!("{}", render::detached(&status)),
+        _ => Ok(()),
+    }
+}
+
 /// The mount point is a directory. One whose daemon died is taken away first.
 fn usable_mount_point(mount: &Path) -> anyhow::Result<()> {
     let shown = visible_path(mount);
@@ -146,16 +160,7 @@ fn usable_mount_point(mount: &Path) -> anyhow::Result<()> {
         crate::mounts::detach(mount, false).with_context(|| format!("detaching the dead mount at {shown}"))?;
     }
     match std::fs::metadata(mount) {
-        Ok(data) if data.is_dir() => {
-            let holds = || std::fs::read_dir(mount).is_ok_and(|mut names| names.next().is_some());
-            // A pool that is mounted there already is refused later, in better words.
-            if crate::mounts::at(mount).is_none() && holds() {
-                tracing::warn!(
-                    "the mount point {shown} is not empty: while the pool is mounted, what is in it is hidden"
-                );
-            }
-            Ok(())
-        }
+        Ok(data) if data.is_dir() => Ok(()),
         Ok(_) => bail!("the mount point {shown} is not a directory"),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             bail!("the mount point {shown} does not exist (create it with `mkdir -p`)")

@@ -10,17 +10,19 @@ use clap::Args;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags};
 use serde_json::json;
-use umbrella_fs::control::protocol::{Answer, Request};
+use umbrella_fs::control::protocol::{Answer, Request, Status};
 
 use super::PoolArg;
 use crate::client::{Client, ClientError};
 use crate::mount::UNMOUNT_PATIENCE;
-use crate::pool::{self, Pool};
+use crate::pool::{self, Pool, PoolError};
 use crate::text::visible_path;
-use crate::{mounts, output};
+use crate::{mounts, output, render};
 
 /// How long a daemon that is to be forced may take to do it by itself.
 const FORCED_PATIENCE: Duration = Duration::from_secs(10);
+/// How long the daemon may take to say whether its tree is away already: one that hangs is dealt with all the same.
+const GLANCE: Duration = Duration::from_secs(2);
 /// How long the mount may stay after the daemon said that it goes.
 const FAREWELL: Duration = Duration::from_secs(30);
 
@@ -47,11 +49,21 @@ pub(crate) struct UnmountArgs {
 
 impl UnmountArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let pool = pool::find(self.pool.pool.as_deref())?;
+        let pool = match pool::find(self.pool.pool.as_deref()) {
+            // What a daemon that was killed left behind is as good as mounted here.
+            Err(PoolError::Dead { mounts }) if mounts.len() == 1 => Pool::at(&mounts[0]),
+            found => found?,
+        };
         let shown = visible_path(&pool.mount);
         let (outcome, reason) = if self.lazy {
-            mounts::detach(&pool.mount, false).with_context(|| format!("detaching {shown}"))?;
-            ("detached", None)
+            if detached(&pool).is_none() {
+                mounts::detach(&pool.mount, false).with_context(|| format!("detaching {shown}"))?;
+            }
+            // With nothing open the daemon is about to end.
+            let serves_on = detached(&pool).filter(|status| status.open_files > 0);
+            ("detached", serves_on.map(|status| render::detached(&status)))
+        } else if let Some(status) = detached(&pool) {
+            bail!("{}", render::detached(&status));
         } else {
             match self.ask(&pool) {
                 Ok(()) => ("unmounted", None),
@@ -65,8 +77,11 @@ impl UnmountArgs {
         if self.json {
             output::json(&json!({ "mount": shown, "outcome": outcome, "reason": reason }))?;
         } else {
-            let by_force = reason.map(|reason| format!(" by force: {reason}")).unwrap_or_default();
-            output::line(&format!("{shown} is {outcome}{by_force}"))?;
+            match reason {
+                Some(reason) if self.lazy => output::line(&reason)?,
+                Some(reason) => output::line(&format!("{shown} is {outcome} by force: {reason}"))?,
+                None => output::line(&format!("{shown} is {outcome}"))?,
+            }
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -84,6 +99,14 @@ impl UnmountArgs {
             }
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+/// The state of a pool whose tree is away while its daemon still serves open files.
+fn detached(pool: &Pool) -> Option<Box<Status>> {
+    match Client::new(&pool.socket).patience(GLANCE).ask(&Request::Status) {
+        Ok(Answer::Status(status)) if status.detached => Some(status),
+        _ => None,
     }
 }
 

@@ -109,6 +109,8 @@ pub(crate) enum Notice {
     MountMissing { mount: PathBuf },
     #[error("the mount point {} is not a directory", visible_path(mount))]
     MountNotDirectory { mount: PathBuf },
+    #[error("the mount point {} is not empty: while the pool is mounted, what is in it is hidden", visible_path(mount))]
+    MountNotEmpty { mount: PathBuf },
 }
 
 impl Finding {
@@ -213,6 +215,10 @@ fn see(path: &Path) -> Seen {
     Seen { resolved, ..seen }
 }
 
+fn holds_something(dir: &Path) -> bool {
+    std::fs::read_dir(dir).is_ok_and(|mut names| names.next().is_some())
+}
+
 fn is_mount_root(path: &Path) -> bool {
     rustix::fs::statx(CWD, path, AtFlags::empty(), StatxFlags::BASIC_STATS)
         .is_ok_and(|data| data.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
@@ -296,6 +302,9 @@ fn findings(config: &Config, mount: &Seen, seen: &[Seen]) -> Vec<Finding> {
         Some(Failure::Missing) => findings.push(at_mount(Notice::MountMissing { mount: mount.resolved.clone() })),
         None if !mount.directory => {
             findings.push(at_mount(Notice::MountNotDirectory { mount: mount.resolved.clone() }));
+        }
+        None if crate::mounts::at(&mount.resolved).is_none() && holds_something(&mount.resolved) => {
+            findings.push(at_mount(Notice::MountNotEmpty { mount: mount.resolved.clone() }));
         }
         _ => {}
     }

@@ -1,10 +1,11 @@
 //! The shape of the file: typed structs that refuse every unknown key. Values keep their place in the text.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::Range;
 
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 use umbrella_fs::spec::OnBranchError;
 
@@ -79,12 +80,38 @@ pub(super) struct RuleFile {
     pub(super) to: Option<Spanned<Names>>,
     pub(super) spill: Option<Spanned<bool>>,
     #[serde(rename = "match")]
-    pub(super) names: Option<Spanned<Vec<EntryFile>>>,
+    pub(super) names: Option<Spanned<NameTable>>,
+}
+
+/// The lines of a name table.
+#[derive(Debug)]
+pub(super) struct NameTable(pub(super) Vec<EntryFile>);
+
+impl<'de> Deserialize<'de> for NameTable {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<NameTable, D::Error> {
+        struct Lines;
+        impl<'de> Visitor<'de> for Lines {
+            type Value = NameTable;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of patterns: match = [{ glob = \"/**.avi\", to = [\"disk\"] }]")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<NameTable, A::Error> {
+                let mut lines = Vec::new();
+                while let Some(line) = seq.next_element()? {
+                    lines.push(line);
+                }
+                Ok(NameTable(lines))
+            }
+        }
+        deserializer.deserialize_seq(Lines)
+    }
 }
 
 /// One line of a name table.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a pattern: { glob = \"/**.avi\", to = [\"disk\"] }")]
 pub(super) struct EntryFile {
     pub(super) glob: Spanned<String>,
     pub(super) to: Spanned<Names>,
@@ -120,6 +147,18 @@ pub(super) struct WhenFile {
     pub(super) online: Option<Spanned<Names>>,
     pub(super) offline: Option<Spanned<Names>>,
     pub(super) band: Option<Spanned<Scalar>>,
+}
+
+/// The keys of [`PoolFile`] that are no tables.
+const POOL_KEYS: [&str; 7] =
+    ["mount", "default", "on_branch_error", "cache_timeout", "probe_interval", "probe_timeout", "threads"];
+
+/// Reads the text of a pool. One of its keys below a table is the mistake that TOML invites.
+pub(super) fn parse_pool(text: &str) -> Result<PoolFile, (Problem, Range<usize>)> {
+    parse(text).map_err(|(problem, span)| match problem {
+        Problem::UnknownKey { key, .. } if POOL_KEYS.contains(&key.as_str()) => (Problem::KeyOfPool { key }, span),
+        problem => (problem, span),
+    })
 }
 
 /// Reads the text into its shape, or says what is wrong and where.

@@ -111,7 +111,7 @@ pub(crate) fn load(path: &Path, at: Option<&Path>) -> Result<(Config, Vec<Findin
 /// Parses the text of a configuration. `name` is only used in messages.
 pub(crate) fn parse(name: &Path, bytes: Vec<u8>) -> Result<Config, ConfigErrors> {
     let source = Source::new(name, bytes)?;
-    let shape = match file::parse(source.text()) {
+    let shape = match file::parse_pool(source.text()) {
         Ok(shape) => shape,
         Err((problem, span)) => return Err(ConfigErrors::one(source, problem, span)),
     };

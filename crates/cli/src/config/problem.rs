@@ -39,6 +39,10 @@ pub(crate) enum Problem {
     Toml { message: String },
     #[error("unknown key {}{}; valid keys: {}", quoted(key), did_you_mean(key, valid), valid.join(", "))]
     UnknownKey { key: String, valid: Vec<String> },
+    #[error(
+        "{key:?} is a key of the pool: write it above the first line that begins with \"[\" (what follows such a line belongs to it)"
+    )]
+    KeyOfPool { key: String },
     #[error("missing key {key:?}")]
     MissingKey { key: String },
     #[error(

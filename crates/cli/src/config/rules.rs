@@ -88,10 +88,10 @@ fn rule_kind(c: &mut Conversion, file: &RuleFile, span: &Range<usize>) -> Option
             if let Some(spill) = &file.spill {
                 c.fail(spill.span(), Problem::KeyBesideMatch { key: "spill" });
             }
-            if names.get_ref().is_empty() {
+            if names.get_ref().0.is_empty() {
                 c.fail(names.span(), Problem::EmptyList { what: "pattern" });
             }
-            Some(RuleKindSpec::Names(name_table(c, names.get_ref())))
+            Some(RuleKindSpec::Names(name_table(c, &names.get_ref().0)))
         }
     }
 }

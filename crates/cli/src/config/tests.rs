@@ -316,6 +316,12 @@ fn an_unknown_key_comes_with_its_place_a_hint_and_the_valid_keys() {
          write_back_background"
     );
     assert!(when_error("sise = 5").starts_with("unknown key \"sise\" (did you mean \"size\"?); valid keys: size, uid"));
+    let below = error(&format!("{TWO}default = [\"disk\"]\n"));
+    assert!(below.contains("\"default\" is a key of the pool: write it above"), "{below}");
+    for given in ["\"*.avi\"", "[\"*.avi\"]", "{ glob = \"*.avi\" }"] {
+        let told = error(&with_default(&format!("[[rule]]\nmatch = {given}\nto = \"flash\"\n")));
+        assert!(told.contains("{ glob = \"/**.avi\", to = [\"disk\"] }"), "{given}: {told}");
+    }
     assert!(error(&with_default("[rules]\n")).contains("unknown key \"rules\" (did you mean \"rule\"?)"));
     assert!(
         error(&with_default("[enforce]\nwindows = \"1\"\n"))

@@ -49,6 +49,7 @@ fn pool() -> Status {
         version: "0.1.0".to_owned(),
         pid: 4711,
         uptime: Duration::from_millis(5_400_250),
+        detached: false,
         branches: vec![branch("disk"), remote, lost],
         rules: vec![
             RuleStatus {

@@ -211,11 +211,12 @@ fn a_drain_names_what_lies_on_two_branches() {
     }
     assert!(said.contains(&format!("{:?}", disks[0].join("dir/twice"))), "{said}");
     assert_eq!(pool.found_on("dir/once"), ["a"], "the rest has moved");
+    assert!(!said.contains(" 0 ") && said.contains("umbrella branch drain b --stop"), "{said}");
     assert_eq!(fs::read(disks[1].join("dir/twice")).unwrap(), b"on b", "nothing is deleted");
     fs::remove_file(disks[1].join("dir/twice")).unwrap();
     fs::remove_file(disks[1].join("dir/clash")).unwrap();
     let after = drain();
-    assert!(after.status.success(), "{}", text(&after));
+    assert!(after.status.success() && text(&after).contains("umbrella branch remove b"), "{}", text(&after));
 }
 
 #[test]

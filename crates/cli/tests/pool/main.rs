@@ -17,6 +17,7 @@ mod replacing;
 mod returning;
 mod scenarios;
 mod staging;
+mod states;
 #[path = "../support/mod.rs"]
 mod support;
 

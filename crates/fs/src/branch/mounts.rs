@@ -1,8 +1,9 @@
 //! What kind of file system a directory is on, whether it is a mount point, and whether calls to it may hang.
 
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 
-use rustix::fs::{AtFlags, Mode, OFlags, StatxAttributes, StatxFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxAttributes, StatxFlags};
 
 /// What is known of the file system below a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,6 +82,18 @@ pub fn has_lasting_inodes(fs_type: &str) -> bool {
 fn type_of_mount(id: u64) -> Option<String> {
     let table = std::fs::read("/proc/self/mountinfo").ok()?;
     find_mount(&table, id).map(|(kind, _)| kind)
+}
+
+/// The mount whose root this directory is, by the kernel's number. The file system there is not asked.
+pub fn mount_number(path: &Path) -> Option<u64> {
+    let flags = AtFlags::STATX_DONT_SYNC | AtFlags::SYMLINK_NOFOLLOW;
+    let stat = rustix::fs::statx(CWD, path, flags, StatxFlags::MNT_ID).ok()?;
+    (stat.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(stat.stx_mnt_id)
+}
+
+/// Whether the mount of that number is still in the tree. Where it cannot be known it is.
+pub fn is_attached(mount: u64) -> bool {
+    std::fs::read("/proc/self/mountinfo").map_or(true, |table| find_mount(&table, mount).is_some())
 }
 
 /// The type and the source of the mount whose root this directory is; `None` where it is no mount's root.

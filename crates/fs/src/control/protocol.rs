@@ -240,6 +240,9 @@ pub struct Status {
     pub pid: u32,
     /// Time since the mount.
     pub uptime: Duration,
+    /// The tree is away (`umbrella unmount --lazy`); the daemon ends with the last file that is open.
+    #[serde(default)]
+    pub detached: bool,
     /// Branches in order.
     pub branches: Vec<BranchStatus>,
     /// Rules in order, the name table's entries each as one, and the default last.

@@ -111,6 +111,8 @@ pub struct Pool {
     pub(crate) kernel: OnceLock<Box<dyn Kernel>>,
     /// Things a person should look at, by subject.
     warnings: Mutex<BTreeMap<String, String>>,
+    /// The mount, by the kernel's number.
+    pub(crate) mounted_as: OnceLock<u64>,
     /// The kernel gives passthrough.
     pub(crate) passthrough: AtomicBool,
     pub(crate) stopping: Arc<AtomicBool>,
@@ -163,6 +165,7 @@ impl Pool {
             handles: (0..HANDLE_SHARDS).map(|_| RwLock::default()).collect(),
             next_handle: AtomicU64::new(1),
             rename_lock: RwLock::new(()),
+            mounted_as: OnceLock::new(),
             mover: mover::Mover::new(),
             governors: govern::Governors::default(),
             metrics: Metrics::default(),

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
+use rustc_hash::FxHashSet;
 use umbrella_policy::placement::Choice;
 use umbrella_units::{BranchId, ByteSize};
 
@@ -20,22 +21,55 @@ use crate::at::FileAt;
 use crate::error::{OpError, OpResult};
 use crate::meta::Meta;
 use crate::metrics::Metric;
-use crate::node::Node;
+use crate::node::{Node, NodeId};
 
 /// Files waiting for their move.
 pub(crate) struct Mover {
-    queue: Mutex<VecDeque<Waiting>>,
+    queue: Mutex<Queue>,
     wake: Condvar,
     temp: AtomicU64,
+}
+
+/// Each file once.
+#[derive(Default)]
+struct Queue {
+    ready: VecDeque<Waiting>,
+    /// Those that are ready.
+    known: FxHashSet<NodeId>,
+    /// Not before that time.
+    later: Vec<(Instant, Waiting)>,
 }
 
 /// A file that is to move.
 struct Waiting {
     node: Arc<Node>,
-    /// Not before this time.
-    due: Option<Instant>,
     /// How often it was mapped when it was its turn.
     tries: u32,
+}
+
+impl Queue {
+    /// Whether it was not waiting yet. One that waits for a later time is ready now: something has changed.
+    fn push(&mut self, node: &Arc<Node>) -> bool {
+        if !self.known.insert(node.id) {
+            return false;
+        }
+        self.ready.push_back(Waiting { node: Arc::clone(node), tries: 0 });
+        let waited = self.later.iter().position(|(_, waiting)| waiting.node.id == node.id);
+        waited.map(|at| self.later.swap_remove(at)).is_none()
+    }
+
+    fn pop(&mut self, now: Instant) -> Option<Waiting> {
+        if let Some(due) = self.later.iter().position(|(due, _)| *due <= now) {
+            return Some(self.later.swap_remove(due).1);
+        }
+        let waiting = self.ready.pop_front()?;
+        self.known.remove(&waiting.node.id);
+        Some(waiting)
+    }
+
+    fn next_due(&self) -> Option<Instant> {
+        self.later.iter().map(|(due, _)| *due).min()
+    }
 }
 
 /// A file that is mapped is tried again after this time, doubled each time, so often; then it waits for the enforcer. The end of a
@@ -57,9 +91,26 @@ impl Mover {
         Mover { queue: Mutex::default(), wake: Condvar::new(), temp: AtomicU64::new(0) }
     }
 
-    fn push(&self, waiting: Waiting) {
-        self.queue.lock().push_back(waiting);
+    /// Queues a file, and says whether it was not queued yet. It holds on to the node until its turn is over.
+    fn push(&self, node: &Arc<Node>) -> bool {
+        let mut queue = self.queue.lock();
+        let new = queue.push(node);
+        if new {
+            node.retain();
+            self.wake.notify_one();
+        }
+        new
+    }
+
+    /// Gives a file that had its turn another one. `false`: it is queued anew already.
+    fn again(&self, waiting: Waiting, due: Instant) -> bool {
+        let mut queue = self.queue.lock();
+        if queue.known.contains(&waiting.node.id) {
+            return false;
+        }
+        queue.later.push((due, waiting));
         self.wake.notify_one();
+        true
     }
 
     /// The next file whose time has come; waits for one. `None`: the pool ends.
@@ -69,12 +120,10 @@ impl Mover {
             if stopping.load(Ordering::Relaxed) {
                 return None;
             }
-            let now = Instant::now();
-            let ready = queue.iter().position(|waiting| waiting.due.is_none_or(|due| due <= now));
-            if let Some(waiting) = ready.and_then(|at| queue.remove(at)) {
+            if let Some(waiting) = queue.pop(Instant::now()) {
                 return Some(waiting);
             }
-            match queue.iter().filter_map(|waiting| waiting.due).min() {
+            match queue.next_due() {
                 Some(due) => drop(self.wake.wait_until(&mut queue, due)),
                 None => self.wake.wait(&mut queue),
             }
@@ -83,12 +132,14 @@ impl Mover {
 
     /// Whether any file waits.
     pub(super) fn is_waiting(&self) -> bool {
-        !self.queue.lock().is_empty()
+        let queue = self.queue.lock();
+        !queue.ready.is_empty() || !queue.later.is_empty()
     }
 
     /// Whether this file waits.
     pub(super) fn has(&self, node: &Arc<Node>) -> bool {
-        self.queue.lock().iter().any(|waiting| Arc::ptr_eq(&waiting.node, node))
+        let queue = self.queue.lock();
+        queue.known.contains(&node.id) || queue.later.iter().any(|(_, waiting)| waiting.node.id == node.id)
     }
 
     pub(super) fn temp_name(&self) -> OsString {
@@ -134,10 +185,10 @@ impl Pool {
         if branch.spec.read_only || self.is_staging(branch.id) {
             return;
         }
-        if let Choice::Place(_) = self.judge(&node.judged_path(), meta, &branch) {
-            node.retain();
+        if let Choice::Place(_) = self.judge(&node.judged_path(), meta, &branch)
+            && self.mover.push(node)
+        {
             self.count(Metric::RelocationsPending);
-            self.mover.push(Waiting { node: Arc::clone(node), due: None, tries: 0 });
         }
     }
 
@@ -150,18 +201,21 @@ impl Pool {
 
     /// Moves what is queued now, on the calling thread: for pools without a mover's thread, and for those who cannot wait for it.
     pub fn move_all_queued(&self) {
-        let queued = std::mem::take(&mut *self.mover.queue.lock());
-        for waiting in queued {
+        let Queue { ready, later, .. } = std::mem::take(&mut *self.mover.queue.lock());
+        for waiting in ready.into_iter().chain(later.into_iter().map(|(_, waiting)| waiting)) {
             self.move_taken(waiting);
         }
     }
 
     fn move_taken(&self, waiting: Waiting) {
-        if self.move_queued(&waiting.node) == Turn::Later && waiting.tries < RETRIES {
-            let due = Instant::now() + FIRST_RETRY * 2_u32.pow(waiting.tries);
-            return self.mover.push(Waiting { due: Some(due), tries: waiting.tries + 1, ..waiting });
+        let Waiting { node, tries } = waiting;
+        if self.move_queued(&node) == Turn::Later && tries < RETRIES {
+            let due = Instant::now() + FIRST_RETRY * 2_u32.pow(tries);
+            if self.mover.again(Waiting { node: Arc::clone(&node), tries: tries + 1 }, due) {
+                return;
+            }
         }
-        self.nodes.release(&waiting.node, 1);
+        self.nodes.release(&node, 1);
         self.metrics.sub(Metric::RelocationsPending, 1);
     }
 

@@ -41,10 +41,8 @@ impl Pool {
         let mut attempts = 0;
         loop {
             let mut meta = here.stat()?;
-            if staged {
-                // So large it is about to be; its rule may look at that.
-                meta.size = meta.size.saturating_add(need.0);
-            }
+            // So large it is about to be; its rule may look at that.
+            meta.size = meta.size.saturating_add(need.0);
             let path = node.path();
             // What the file occupies moves along; holes do not.
             let room = ByteSize(meta.occupied().0.saturating_add(need.0));

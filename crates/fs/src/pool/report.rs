@@ -11,6 +11,7 @@ use umbrella_units::{BranchId, ByteSize, Timestamp, format_duration};
 use super::Pool;
 use super::place::settled_facts;
 use crate::branch::Branch;
+use crate::branch::mounts::is_attached;
 use crate::control::protocol::{
     BranchState, BranchStatus, ExplainStep, Explanation, RuleStatus, Status, bytes_unless_text,
 };
@@ -30,6 +31,7 @@ impl Pool {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             uptime: self.started.elapsed(),
+            detached: self.mounted_as.get().is_some_and(|mount| !is_attached(*mount)),
             branches: self.branch_statuses(),
             rules: self.rule_statuses(),
             open_files: handles.len() as u64,
@@ -98,7 +100,15 @@ impl Pool {
             let name = std::os::unix::ffi::OsStrExt::from_bytes(part);
             let next = self.lookup_in(&at, name);
             self.release_walked(&at);
-            at = next.map_err(failed)?.0;
+            at = match next {
+                Ok((below, _)) => below,
+                Err(error) if error.is_missing() => {
+                    let path = parts.iter().flat_map(|part| [b"/", *part].concat()).collect::<Vec<u8>>();
+                    let absent = self.explain_absent(&path, shown);
+                    return Ok(Explanation { path_bytes: bytes_unless_text(&path), ..absent });
+                }
+                Err(error) => return Err(failed(error)),
+            };
         }
         let name: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(last);
         let explained = self.explain_entry(&at, name, shown.clone());
@@ -116,7 +126,7 @@ impl Pool {
         let all = self.holders(parent, name)?;
         let found = self.probe(parent, name)?;
         let Some(found) = found else {
-            return Ok(self.explain_absent(parent, name, shown));
+            return Ok(self.explain_absent(&path_of(parent, name), shown));
         };
         if found.kind() == FileKind::Directory {
             let (node, _) = self.intern(parent, name, &found)?;
@@ -185,11 +195,10 @@ impl Pool {
     }
 
     /// Where a new file of this name, made by root, would go.
-    fn explain_absent(&self, parent: &Arc<Node>, name: &std::ffi::OsStr, shown: String) -> Explanation {
-        let path = path_of(parent, name);
+    fn explain_absent(&self, path: &[u8], shown: String) -> Explanation {
         let time = now();
         let facts = FileFacts {
-            path: &path,
+            path,
             kind: FileKind::File,
             size: ByteSize(0),
             occupied: ByteSize(0),

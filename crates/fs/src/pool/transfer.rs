@@ -124,6 +124,13 @@ pub(super) struct Leg {
 }
 
 impl Leg {
+    /// As [`relocate::verify_unchanged`], wherever the source may hang.
+    fn verify_unchanged(&self, copied: &relocate::Copied) -> Result<(), NotMoved> {
+        let (dir, name, copied) = (Arc::clone(&self.from.fd), self.name.clone(), copied.clone());
+        let verify = move |_: &Online| Ok(relocate::verify_unchanged(Place { dir: dir.as_fd(), name: &name }, &copied));
+        Ok(self.from.branch.io(verify).map_err(OpError::Sys)??)
+    }
+
     /// The directory shows on its new branch that something was made in it: the copy it was made in will be gone one day.
     fn lift_times(&self) {
         if let (Ok(old), Ok(new)) = (self.from.stat_self(), self.to.stat_self())
@@ -204,7 +211,9 @@ impl Pool {
     ) -> Result<ByteSize, NotMoved> {
         let branch = self.branch(target)?;
         let online = branch.online().ok_or(OpError::Offline)?;
-        let hidden = online.hidden.as_ref().ok_or(OpError::Sys(rustix::io::Errno::ROFS))?;
+        if online.hidden.is_none() {
+            return Err(NotMoved::Op(OpError::Sys(rustix::io::Errno::ROFS)));
+        }
         let mut places = Vec::with_capacity(names.len());
         {
             let _names = self.rename_lock.read_recursive();
@@ -238,17 +247,11 @@ impl Pool {
             return Err(NotMoved::Busy("it has other hard links; `umbrella enforce` moves them together"));
         }
         let temp_name = self.mover.temp_name();
-        let temp = Place { dir: hidden.tmp.as_fd(), name: &temp_name };
         let copied = self.copy_leg(first, End { branch: &branch, online: &online }, &temp_name, cause, cancel, pace)?;
-        let done = self.commit_copy(node, backing, &places, &branch, temp, &copied, cause, cancel);
+        let done = self.commit_copy(node, backing, &places, &branch, &temp_name, &copied, cause, cancel);
         if done.as_ref().is_err_and(NotMoved::is_settled) {
             // After the rename there is nothing left under this name.
-            let unlink = move |online: &Online| match &online.hidden {
-                Some(hidden) => rustix::fs::unlinkat(&hidden.tmp, &temp_name, rustix::fs::AtFlags::empty()),
-                None => Ok(()),
-            };
-            // Else it is deleted at the next mount.
-            let _leftover = branch.io(unlink);
+            drop_copy(&branch, temp_name);
         }
         done?;
         if cause == Cause::Staged {
@@ -304,7 +307,7 @@ impl Pool {
         backing: Backing,
         places: &[Leg],
         target: &Arc<Branch>,
-        temp: Place<'_>,
+        temp: &OsStr,
         copied: &relocate::Copied,
         cause: Cause,
         cancel: &AtomicBool,
@@ -337,7 +340,7 @@ impl Pool {
         if self.may_be_mapped(&state) {
             self.not_mapped(&mut state)?;
         }
-        relocate::verify_unchanged(Place { dir: first.from.fd.as_fd(), name: &first.name }, copied)?;
+        first.verify_unchanged(copied)?;
         // Every open handle gets the copy before it has its name: after the commit nothing may fail.
         let handles: Vec<_> = state.handles.iter().filter_map(std::sync::Weak::upgrade).collect();
         let online = target.online().ok_or(OpError::Offline)?;
@@ -349,7 +352,7 @@ impl Pool {
         // Says which file the number is for: after a crash it would not be believed without.
         self.inodes.ino_checked(keys.1, copied.target.btime);
         self.nodes.add_backing(new, node);
-        match commit_guarded(places, &paths, target, &online, temp.name, copied, cause.durability()) {
+        match commit_guarded(places, &paths, target, &online, temp, copied, cause.durability()) {
             Ok(Removal::Done) => {}
             // When it is back, recovery removes what is left of the source.
             Ok(Removal::Unsure { errno }) => {
@@ -402,16 +405,30 @@ impl Drop for Moving<'_> {
     }
 }
 
-/// The copy, opened once for each handle, as that is open.
+/// Deletes what was copied to the hidden place of a branch. What cannot be deleted is at the next mount.
+pub(super) fn drop_copy(branch: &Branch, name: OsString) {
+    let unlink = move |online: &Online| match &online.hidden {
+        Some(hidden) => rustix::fs::unlinkat(&hidden.tmp, &name, rustix::fs::AtFlags::empty()),
+        None => Ok(()),
+    };
+    let _leftover = branch.io(unlink);
+}
+
+/// The copy in the hidden place of its branch, opened once for each handle, as that is open.
 pub(super) fn reopen_all(
     handles: &[Arc<Handle>],
-    copy: Place<'_>,
+    copy: &OsStr,
     branch: &Arc<Branch>,
     online: &Arc<Online>,
 ) -> Result<Vec<FileAt>, OpError> {
     let reopen = |handle: &Arc<Handle>| {
         let flags = handle.flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(copy.dir, copy.name, flags, rustix::fs::Mode::empty()).map_err(OpError::Sys)?;
+        let (copy, theirs) = (copy.to_owned(), Arc::clone(online));
+        let open = move |_: &Online| {
+            let hidden = theirs.hidden.as_ref().ok_or(rustix::io::Errno::ROFS)?;
+            rustix::fs::openat(&hidden.tmp, &copy, flags, rustix::fs::Mode::empty())
+        };
+        let fd = branch.io(open).map_err(OpError::Sys)?;
         Ok(FileAt { branch: Arc::clone(branch), online: Arc::clone(online), fd: Arc::new(online.own(fd)) })
     };
     handles.iter().map(reopen).collect()

@@ -8,14 +8,13 @@ use std::os::fd::AsFd;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
-use rustix::fs::AtFlags;
 use rustix::io::Errno;
 use umbrella_units::{BranchId, ByteSize};
 
 use super::Pool;
 use super::copying::{Copying, End, Unclaimed};
 use super::govern::Holds;
-use super::transfer::{NotMoved, Pace, key_of, reopen_all};
+use super::transfer::{NotMoved, Pace, drop_copy, key_of, reopen_all};
 use crate::at::FileAt;
 use crate::branch::{Branch, Online};
 use crate::error::OpError;
@@ -88,9 +87,7 @@ impl Pool {
         online: &Arc<Online>,
         handles: &[Arc<Handle>],
     ) -> Result<(Copied, Vec<FileAt>), NotMoved> {
-        let hidden = online.hidden.as_ref().ok_or(OpError::Sys(Errno::ROFS))?;
         let temp_name = self.mover.temp_name();
-        let temp = Place { dir: hidden.tmp.as_fd(), name: &temp_name };
         let stop = AtomicBool::new(false);
         let (fd, name, abilities) = (Arc::clone(&here.fd), temp_name.clone(), branch.abilities());
         let theirs = Arc::clone(online);
@@ -102,9 +99,8 @@ impl Pool {
         };
         let (copied, unclaimed) = self.copy_over(copying(here, branch, online, &stop), copy)?;
         unclaimed.keep();
-        let reopened = reopen_all(handles, temp, branch, online);
-        // Left behind, it is deleted at the next mount.
-        let _leftover = rustix::fs::unlinkat(temp.dir, temp.name, AtFlags::empty());
+        let reopened = reopen_all(handles, &temp_name, branch, online);
+        drop_copy(branch, temp_name);
         Ok((copied, reopened?))
     }
 

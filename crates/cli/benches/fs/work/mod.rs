@@ -35,6 +35,7 @@ pub(crate) struct Lab {
     pub(crate) quick: bool,
     pub(crate) limit: Duration,
     pub(crate) mergerfs_options: Option<String>,
+    pub(crate) mirror: Option<String>,
     tarball: OnceLock<PathBuf>,
 }
 
@@ -59,6 +60,7 @@ impl Lab {
             quick: args.quick,
             limit: Duration::from_secs(args.limit),
             mergerfs_options: args.mergerfs.clone(),
+            mirror: args.mirror.clone(),
             tarball: OnceLock::new(),
         })
     }

@@ -165,3 +165,12 @@ fn rules_that_can_place_nothing_are_told() {
         ]
     );
 }
+
+#[test]
+fn a_mount_point_that_holds_something_is_told() {
+    let dir = place();
+    std::fs::write(dir.path().join("mount/hidden"), "").unwrap();
+    let (config, findings) = look_at(dir.path(), "mount", "a", "b").unwrap();
+    let told = disks::Notice::MountNotEmpty { mount: config.spec.mount };
+    assert!(findings.iter().any(|finding| finding.notice == told && !finding.is_remark()), "{findings:?}");
+}

@@ -26,8 +26,8 @@ fn room_means_that_what_is_kept_free_stays_free() {
     let flash = |free| [ROOMY, BranchView { keep_free: ByteSize(500), ..super::free(free) }, ROOMY, ROOMY];
     assert_eq!(new(&list(), &flash(1500)), Choice::Place(FLASH));
     assert_eq!(new(&list(), &flash(1499)), Choice::Place(CRYPT));
-    assert_eq!(choice(&list(), &new_file("/x"), &flash(500), None), Choice::Place(FLASH), "a new file has no size yet");
-    assert_eq!(choice(&list(), &new_file("/x"), &flash(499), None), Choice::Place(CRYPT));
+    assert_eq!(choice(&list(), &new_file("/x"), &flash(501), None), Choice::Place(FLASH), "a new file has no size yet");
+    assert_eq!(choice(&list(), &new_file("/x"), &flash(500), None), Choice::Place(CRYPT));
 }
 
 #[test]
@@ -80,6 +80,15 @@ fn a_rule_that_is_passed_over_leaves_files_on_the_default_list_where_they_are() 
     let rules = compile(vec![when("all", vec![], to(&["spare"]))], &["disk", "flash"]);
     assert_eq!(choice(&rules, &file("/x"), &[ROOMY, ROOMY, ROOMY, OFFLINE], Some(FLASH)), Choice::Stay);
     assert_eq!(choice(&rules, &file("/x"), &[ROOMY; 4], Some(FLASH)), Choice::Place(SPARE));
+}
+
+#[test]
+fn a_new_file_does_not_begin_on_a_branch_without_a_free_byte() {
+    let rules = compile(vec![], &["disk", "flash"]);
+    let begin = |disk| choice(&rules, &new_file("/x"), &[disk, ROOMY, ROOMY, ROOMY], None);
+    assert_eq!(begin(FULL), Choice::Place(FLASH));
+    assert_eq!(begin(free(1)), Choice::Place(DISK));
+    assert_eq!(choice(&rules, &new_file("/x"), &[FULL; 4], None), Choice::NoRoom, "`next_choice` is tried then");
 }
 
 #[test]

@@ -186,7 +186,7 @@ mod naively {
         let need = if facts.stage == Stage::New { 0 } else { facts.occupied.0 };
         let room = |id: usize| {
             let view = &world.branches[id];
-            view.online && view.writable && view.free.0 >= view.keep_free.0 + need
+            view.online && view.writable && view.free.0 >= view.keep_free.0 + need.max(1)
         };
         let mut at_home = None;
         if let Some(home) = home {

@@ -1,0 +1,117 @@
+//! A pool that is not simply mounted or not: detached with files open, dead, one of several; and what has no place yet.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+
+use nix::sys::signal::Signal;
+
+use crate::support::disk::is_mount_point;
+use crate::support::pool::text;
+use crate::support::process::signal;
+use crate::support::{eventually, temp_dir};
+use crate::{disks, pool};
+
+#[test]
+fn a_detached_pool_is_called_so_until_its_last_file_is_closed() {
+    let (_disks, builder) = disks(["a"]);
+    let mut pool = builder.mount();
+    fs::write(pool.join("file"), "still here").unwrap();
+    let open = File::open(pool.join("file")).unwrap();
+    let said = pool.say(["unmount", "--lazy"]);
+    assert!(said.contains("files still open: 1;"), "{said}");
+    assert!(!is_mount_point(&pool.mount_point()));
+    let status = text(&pool.umbrella(["status"]));
+    assert!(status.contains("is detached") && status.contains(&pool.pid().to_string()), "{status}");
+    assert!(pool.status().detached);
+    let again = pool.umbrella(["unmount"]);
+    assert!(!again.status.success() && text(&again).contains("is detached"), "{}", text(&again));
+    let lazily = pool.umbrella(["unmount", "--lazy"]);
+    assert!(lazily.status.success() && text(&lazily).contains("is detached"), "{}", text(&lazily));
+    let config = pool.config_path();
+    let mounted = pool.umbrella(["mount".as_ref(), config.as_os_str(), "--daemon".as_ref()]);
+    assert!(!mounted.status.success() && text(&mounted).contains("is detached"), "{}", text(&mounted));
+    assert_eq!(std::io::read_to_string(&open).unwrap(), "still here");
+    drop(open);
+    assert_eq!(pool.wait_for_end(), Some(true), "{}", pool.log());
+    pool.start();
+    assert!(!pool.status().detached);
+    pool.stop();
+}
+
+#[test]
+fn what_a_killed_daemon_left_is_named_and_the_only_one_is_taken_away_unasked() {
+    let (_disks, builder) = disks(["a"]);
+    let mut pool = builder.mount();
+    signal(pool.pid(), Signal::SIGKILL);
+    pool.wait_for_end();
+    let mount = pool.mount_point();
+    for args in [&["status"][..], &["status", mount.to_str().unwrap()], &["enforce"]] {
+        let said = text(&pool.umbrella(args));
+        assert!(said.contains("is gone and left a dead mount"), "{args:?}: {said}");
+    }
+    let file = pool.join("file");
+    let said = text(&pool.umbrella(["explain".as_ref(), file.as_os_str()]));
+    assert!(said.contains("is gone and left a dead mount"), "{said}");
+    pool.say(["unmount"]);
+    assert!(!is_mount_point(&mount));
+}
+
+#[test]
+fn several_pools_have_a_line_each_and_in_one_of_them_it_is_meant() {
+    let pool = pool(["a"], "");
+    let other = temp_dir("other");
+    for name in ["mnt", "disk"] {
+        fs::create_dir(other.path().join(name)).unwrap();
+    }
+    let (mount, disk) = (other.path().join("mnt"), other.path().join("disk"));
+    let config = other.path().join("pool.toml");
+    let text =
+        format!("mount = {mount:?}\n[[branch]]\nname = \"other disk\"\npath = {disk:?}\nrequire_mount = false\n");
+    fs::write(&config, text).unwrap();
+    let log = other.path().join("log");
+    pool.say(["mount".as_ref(), config.as_os_str(), "--daemon".as_ref(), "--log".as_ref(), log.as_os_str()]);
+    let said = pool.say(["status"]);
+    let json = pool.json(["status"]);
+    let inside = pool.command().arg("status").current_dir(&mount).output().unwrap();
+    let ambiguous = pool.umbrella(["enforce"]);
+    pool.say(["unmount".as_ref(), mount.as_os_str()]);
+    for mount in [&mount, &pool.mount_point()] {
+        let line = said.lines().find(|line| line.starts_with(mount.to_str().unwrap())).expect(&said);
+        assert!(line.split_whitespace().count() >= 6, "{line}");
+        assert!(
+            json[0].as_array().unwrap().iter().any(|one| Path::new(one["mount"].as_str().unwrap()) == mount),
+            "{json:?}"
+        );
+    }
+    let inside = String::from_utf8_lossy(&inside.stdout).into_owned();
+    assert!(inside.contains("other disk"), "{inside}");
+    assert!(crate::support::pool::text(&ambiguous).contains("say which"), "{ambiguous:?}");
+}
+
+#[test]
+fn a_path_whose_directories_do_not_exist_is_explained_as_a_new_file() {
+    let rules = "[[rule]]\nname = \"films\"\nmatch = [{ glob = \"/films/**\", to = [\"b\"] }]\n";
+    let pool = pool(["a", "b"], rules);
+    let told = pool.explain("films/2026/november/new.mkv");
+    assert!(!told.exists && told.on.is_empty(), "{told:?}");
+    assert_eq!(told.belongs.as_deref(), Some("b"));
+    assert_eq!(told.path, "/films/2026/november/new.mkv");
+    fs::write(pool.join("file"), "x").unwrap();
+    let below = pool.join("file/below");
+    let output = pool.umbrella(["explain".as_ref(), below.as_os_str()]);
+    assert!(!output.status.success(), "nothing can be below a file: {}", text(&output));
+}
+
+#[test]
+fn a_new_file_begins_where_there_is_room_and_not_on_a_branch_that_is_full_to_the_last_byte() {
+    let pool = pool(["a", "b"], "");
+    // Past the pool, so that nothing moves.
+    let mut filler = File::create(pool.disks[0].join("filler")).unwrap();
+    let page = [0; 4096];
+    while filler.write_all(&page).is_ok() {}
+    eventually("the space is seen", || pool.branch_status("a").free.0 == 0);
+    assert_eq!(pool.explain("new").belongs.as_deref(), Some("b"));
+    fs::write(pool.join("new"), "x").unwrap();
+    assert_eq!(pool.found_on("new"), ["b"]);
+}
