@@ -187,7 +187,9 @@ fn start_pool(lab: &Lab, system: System, branches: &[PathBuf; 2], rules: Rules) 
 }
 
 fn configuration(mount: &Path, branches: &[PathBuf; 2], rules: Rules, passthrough: bool) -> String {
-    let mut text = format!("mount = \"{}\"\ndefault = [\"a\", \"b\"]\n", mount.display());
+    // What no rule names goes back to a default list of one, and stays where it is on one of several.
+    let default = if let Rules::BySize { .. } = rules { "\"a\"" } else { "\"a\", \"b\"" };
+    let mut text = format!("mount = \"{}\"\ndefault = [{default}]\n", mount.display());
     for (name, path) in ["a", "b"].into_iter().zip(branches) {
         let _ =
             writeln!(text, "[[branch]]\nname = \"{name}\"\npath = \"{}\"\npassthrough = {passthrough}", path.display());

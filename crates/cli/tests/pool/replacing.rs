@@ -2,11 +2,12 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::time::Instant;
 
-use crate::disks;
-use crate::support::MIB;
 use crate::support::disk::Disk;
-use crate::support::pool::text;
+use crate::support::pool::{Pool, text};
+use crate::support::{MIB, PATIENCE, bytes};
+use crate::{disks, names};
 
 const B_BY_NAME: &str = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\"] }]\n";
 
@@ -51,4 +52,37 @@ fn a_configuration_that_names_the_place_of_a_replaced_disk_is_refused() {
     pool.say(["branch".as_ref(), "replace".as_ref(), "b".as_ref(), "--pool".as_ref(), config.as_os_str()]);
     pool.start();
     assert!(pool.is_online("b"), "taken back on purpose");
+}
+
+#[test]
+fn what_overflows_onto_a_branch_that_is_being_removed_is_in_the_tree() {
+    const ROUNDS: u64 = 8;
+    const FILES: u64 = 30;
+    let (small, large, other) = (Disk::tmpfs(4 * MIB), Disk::tmpfs(64 * MIB), Disk::tmpfs(64 * MIB));
+    fs::write(small.join("filler"), vec![0; 3 * MIB as usize + 700_000]).unwrap();
+    let builder = Pool::builder().branch("a", small.path()).branch("b", large.path()).branch("c", other.path());
+    let pool = builder.default(&["a", "b", "c"]).mount();
+    let file = |number: u64| pool.join(format!("file-{number}"));
+    let (mut removed, mut round, start) = (0, 0, Instant::now());
+    while round < ROUNDS || (removed == 0 && start.elapsed() < PATIENCE) {
+        let data = |number| bytes(round * FILES + number + 1, 500_000);
+        std::thread::scope(|scope| {
+            // Each begins on `a`, outgrows it, and goes to the next branch.
+            let writer = scope.spawn(|| (0..FILES).for_each(|number| fs::write(file(number), data(number)).unwrap()));
+            while !writer.is_finished() {
+                removed += u32::from(pool.umbrella(["branch", "remove", "b"]).status.success());
+            }
+        });
+        for number in 0..FILES {
+            assert!(fs::read(file(number)).is_ok_and(|found| found == data(number)), "round {round}, file {number}");
+        }
+        if pool.status().branches.iter().all(|branch| branch.name != "b") {
+            assert_eq!(names(&large.path()), [".umbrella"], "nothing is left on a branch that was removed");
+            pool.say(["branch".as_ref(), "add".as_ref(), "b".as_ref(), large.path().as_os_str()]);
+        }
+        (0..FILES).for_each(|number| fs::remove_file(file(number)).unwrap());
+        round += 1;
+    }
+    assert!(removed > 0, "the branch was removed while files were written");
+    assert!(pool.metric("umbrella_overflows_done_count") > 0);
 }
