@@ -1,9 +1,10 @@
 //! The kernel's side: FUSE requests to operations of the pool and back. The only place that knows FUSE, and the only map from
-//! errors to errno. Holds no state of its own beyond how long the kernel may keep what it is told.
+//! errors to errno. Holds no state of its own beyond how long the kernel may keep what it is told, and who uses it.
 
 mod answer;
 mod convert;
 mod list;
+mod readers;
 mod scratch;
 mod session;
 mod tell;
@@ -26,6 +27,7 @@ use answer::{done, errno, give};
 use convert::{caller, decode_rdev, file_attr, new_time, open_request, system_time};
 pub(crate) use session::mount;
 
+use readers::Readers;
 use scratch::with_buffer;
 
 use crate::handle::HandleId;
@@ -47,12 +49,13 @@ pub(crate) struct Fuse {
     negative_ttl: Duration,
     /// Takes calls that may last: they must not keep a thread that serves the kernel.
     slow: Sender<SlowCall>,
+    readers: Readers,
 }
 
 impl Fuse {
     pub(crate) fn new(pool: Arc<Pool>, slow: Sender<SlowCall>) -> Fuse {
         let ttl = pool.spec().cache_timeout;
-        Fuse { pool, ttl, negative_ttl: ttl, slow }
+        Fuse { pool, ttl, negative_ttl: ttl, slow, readers: Readers::new() }
     }
 
     fn later(&self, call: impl FnOnce() + Send + 'static) {
@@ -88,7 +91,8 @@ impl Filesystem for Fuse {
         Ok(())
     }
 
-    fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        self.readers.asked(request.pid(), NodeId(parent.0));
         self.entry(self.pool.lookup(NodeId(parent.0), name), reply);
     }
 
@@ -339,13 +343,13 @@ impl Filesystem for Fuse {
 
     fn readdirplus(
         &self,
-        _request: &Request,
+        request: &Request,
         ino: INodeNo,
         _handle: FileHandle,
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        match self.list_plus(ino, offset, &mut reply) {
+        match self.list_plus(request.pid(), ino, offset, &mut reply) {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(errno(error)),
         }

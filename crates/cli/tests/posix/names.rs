@@ -262,6 +262,33 @@ fn a_listing_can_go_on_from_any_place_in_it() {
 }
 
 #[test]
+fn attributes_come_with_a_listing_for_those_who_use_them() {
+    let mut two = two();
+    for dir in ["one", "other", "third"] {
+        fs::create_dir(two.join(dir)).unwrap();
+        (0..100).for_each(|number| fs::write(two.join(dir).join(format!("file-{number}")), "x").unwrap());
+    }
+    two.pool.remount();
+    let known = || two.status().inodes;
+    let list = |dir: &str| fs::read_dir(two.join(dir)).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
+    let seen = |names: &[PathBuf]| names.iter().collect::<BTreeSet<_>>().len();
+    let before = known();
+    let names = list("one");
+    assert_eq!(seen(&names), 100);
+    let few = known() - before;
+    assert!((20..50).contains(&few), "who lists names only gets {few} attributes");
+    assert!(names.iter().all(|path| path.metadata().is_ok_and(|data| data.len() == 1)));
+    let before = known();
+    assert_eq!(seen(&list("other")), 100);
+    let all = known() - before;
+    assert!(all >= 100, "who used them gets them all: {all}");
+    // Another thread lists names only.
+    let before = known();
+    thread::scope(|scope| scope.spawn(|| assert_eq!(seen(&list("third")), 100)).join().unwrap());
+    assert!(known() - before < 50);
+}
+
+#[test]
 fn a_directory_can_be_emptied_while_it_is_listed() {
     let two = two();
     fs::create_dir(two.join("dir")).unwrap();

@@ -10,8 +10,16 @@ use crate::error::OpResult;
 use crate::node::NodeId;
 
 impl Fuse {
-    pub(super) fn list_plus(&self, ino: INodeNo, offset: u64, reply: &mut ReplyDirectoryPlus) -> OpResult<()> {
+    pub(super) fn list_plus(
+        &self,
+        thread: u32,
+        ino: INodeNo,
+        offset: u64,
+        reply: &mut ReplyDirectoryPlus,
+    ) -> OpResult<()> {
         let node = NodeId(ino.0);
+        // Beyond the beginning the kernel asks for attributes only where they are used. What is left out here it asks for as names.
+        let most = if offset == 0 { self.readers.begin(thread, node) } else { usize::MAX };
         let zero = Duration::ZERO;
         for (name, cookie) in [(".", 1), ("..", 2)] {
             if offset < cookie {
@@ -25,7 +33,7 @@ impl Fuse {
             }
         }
         let listing = self.pool.list(node, if offset <= 2 { 0 } else { offset })?;
-        for entry in listing.after(offset) {
+        for entry in listing.after(offset).iter().take(most) {
             let Ok(attr) = self.pool.lookup_entry(node, &listing, entry) else { continue };
             let (id, ino) = (INodeNo(attr.node.0), INodeNo(attr.ino.0));
             let full = reply.add_for(
