@@ -84,7 +84,7 @@ fn usual_trace() -> (TempDir, PathBuf) {
 
 #[test]
 fn a_wrong_name_is_told_with_the_known_ones() {
-    let wrong: [(&[&str], &str, &str); 11] = [
+    let wrong: [(&[&str], &str, &str); 12] = [
         (&["--policy", "nope"], "there is no policy \"nope\"", "known: file, recency"),
         (&["--policy", "zone_segmnt"], "did you mean \"zone_segment\"?", "known: file"),
         (&["--policy", "zone:zon=1MiB"], "policy \"zone\" has no parameter \"zon\"", "it has: zone"),
@@ -93,6 +93,7 @@ fn a_wrong_name_is_told_with_the_known_ones() {
         (&["--sweep", "nope=1"], "nothing called \"nope\" can be swept", "known: memory"),
         (&["--policy", "file", "--sweep", "zone=1MiB"], "nothing called \"zone\" can be swept", "chunk (of file)"),
         (&["--sweep", "memory=much"], "memory = \"much\"", "write for example"),
+        (&["--sweep", "seed=1", "--sweep", "seed=2"], "--sweep seed is given twice", "seed=A,B,C"),
         (&["--metric", "nope"], "no figure is called \"nope\"", "known: time_s"),
         (&["--policy", ""], "names no policy", "umbrella lab list policies"),
         (&["--policy", ",,"], "names no policy", "umbrella lab list policies"),

@@ -34,6 +34,8 @@ pub enum LabError {
     Run { policy: String, input: String, source: RunError },
     #[error("nothing called {name:?} can be swept (known: {known})")]
     UnknownSweep { name: String, known: String },
+    #[error("--sweep {name} is given twice: write all its values in one, {name}=A,B,C")]
+    SweptTwice { name: String },
     #[error("--sweep {spec:?}: write NAME=VALUE,VALUE,… (for example zone=2MiB,4MiB,8MiB)")]
     BadSweep { spec: String },
     #[error("{name} = {value:?}: {expected}")]

@@ -70,7 +70,10 @@ pub fn split_policies(list: &str) -> Vec<String> {
 /// machine's, else that of every policy that has it, else the workload's. A policy without it runs once.
 pub fn cells(base: &Cell, policies: &[String], sweeps: &[Sweep]) -> Result<Vec<Cell>, LabError> {
     let mut cells: Vec<Cell> = policies.iter().map(|policy| Cell { policy: policy.clone(), ..base.clone() }).collect();
-    for sweep in sweeps {
+    for (place, sweep) in sweeps.iter().enumerate() {
+        if sweeps[..place].iter().any(|earlier| earlier.name == sweep.name) {
+            return Err(LabError::SweptTwice { name: sweep.name.clone() });
+        }
         let mut next = Vec::new();
         let mut any = false;
         for cell in &cells {
