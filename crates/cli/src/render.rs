@@ -54,18 +54,17 @@ pub(crate) fn status(status: &Status) -> String {
     text
 }
 
-/// Several pools, a line each.
-pub(crate) fn pools(pools: &[Status]) -> String {
+/// Several pools with their free space, a line each.
+pub(crate) fn pools(pools: &[(Status, ByteSize)]) -> String {
     let mut table = new_table(&["POOL", "UP", "BRANCHES", "OFFLINE", "FREE", "WARNINGS"]);
-    for pool in pools {
+    for (pool, free) in pools {
         let offline = pool.branches.iter().filter(|branch| branch.state != BranchState::Online).count();
-        let free = pool.branches.iter().fold(0_u64, |sum, branch| sum.saturating_add(branch.free.0));
         table.add_row([
             visible_path(&pool.mount),
             uptime(pool),
             pool.branches.len().to_string(),
             offline.to_string(),
-            ByteSize(free).to_string(),
+            free.to_string(),
             pool.warnings.len().to_string(),
         ]);
     }

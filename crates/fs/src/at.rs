@@ -337,6 +337,11 @@ impl FileAt {
         Ok(self.branch.io_within(SYNC_PATIENCE, move |_| sync(fd.as_fd()))?)
     }
 
+    /// As [`crate::relocate::failed_writes`].
+    pub(crate) fn failed_writes(&self) -> OpResult<()> {
+        self.run(crate::relocate::failed_writes)
+    }
+
     /// Whether somebody but us has the file open, mappings included. `None`: this file system cannot say.
     pub(crate) fn is_open_elsewhere(&self) -> Option<bool> {
         crate::lease::is_open_elsewhere(self.fd.as_fd())

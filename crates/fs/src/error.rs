@@ -54,26 +54,21 @@ pub struct Twice {
     pub there: PathBuf,
 }
 
-/// Why files are left, as far as it is known; a blank first.
-fn left_shown(busy: u64, no_room: u64, failed: u64) -> String {
-    let reasons = [(busy, "busy"), (no_room, "without room elsewhere"), (failed, "failed")];
-    let named: Vec<_> =
-        reasons.into_iter().filter(|(files, _)| *files > 0).map(|(files, why)| format!("{files} {why}")).collect();
-    if named.is_empty() { String::new() } else { format!(": {}", named.join(", ")) }
-}
-
-fn twice_shown(twice: Option<&Twice>, clash: Option<&Twice>) -> String {
+/// Why files are left, as far as it is known; a colon first.
+fn left_shown(counts: [(u64, &str); 3], twice: Option<&Twice>, clash: Option<&Twice>) -> String {
+    let counted = counts.into_iter().filter(|(files, _)| *files > 0).map(|(files, why)| format!("{files} {why}"));
     let files = twice.map(|it| {
         let (names, here, there) = (it.names, it.here.display(), it.there.display());
-        format!(", {names} are on another branch too (delete or rename one of the two: \"{here}\", \"{there}\")")
+        format!("{names} are on another branch too (delete or rename one of the two: \"{here}\", \"{there}\")")
     });
     let kinds = clash.map(|it| {
         let (names, here, there) = (it.names, it.here.display(), it.there.display());
         format!(
-            ", {names} are a directory on one branch and a file on another (rename one of the two: \"{here}\", \"{there}\")"
+            "{names} are a directory on one branch and a file on another (rename one of the two: \"{here}\", \"{there}\")"
         )
     });
-    files.into_iter().chain(kinds).collect()
+    let reasons: Vec<_> = counted.chain(files).chain(kinds).collect();
+    if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join(", ")) }
 }
 
 /// Why the pool as a whole, or long work on it, failed.
@@ -117,9 +112,12 @@ pub enum Error {
     },
     /// A branch was to be emptied and is not empty.
     #[error(
-        "branch {name:?} is not empty yet (for example {example}): {}{}; run the command again when that is mended, or place new files there again with `umbrella branch drain {name} --stop`",
-        left_shown(*.busy, *.no_room, *.failed),
-        twice_shown(.twice.as_deref(), .clash.as_deref())
+        "branch {name:?} is not empty yet (for example {example}){}; run the command again when that is mended, or place new files there again with `umbrella branch drain {name} --stop`",
+        left_shown(
+            [(*.busy, "busy"), (*.no_room, "without room elsewhere"), (*.failed, "failed")],
+            .twice.as_deref(),
+            .clash.as_deref()
+        )
     )]
     NotDrained {
         /// Name of the branch.

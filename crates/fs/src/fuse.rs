@@ -24,7 +24,7 @@ use fuser::{
 use rustix::fs::{FallocateFlags, SeekFrom, XattrFlags};
 
 use answer::{done, errno, give};
-use convert::{caller, decode_rdev, file_attr, new_time, open_request, system_time};
+use convert::{caller, decode_rdev, file_attr, listing_flags, new_time, open_request, system_time};
 pub(crate) use session::mount;
 
 use readers::Readers;
@@ -75,7 +75,6 @@ impl Filesystem for Fuse {
             | InitFlags::FUSE_POSIX_ACL
             | InitFlags::FUSE_DONT_MASK
             | InitFlags::FUSE_HANDLE_KILLPRIV_V2
-            | InitFlags::FUSE_NO_OPENDIR_SUPPORT
             | InitFlags::FUSE_ASYNC_DIO
             | InitFlags::FUSE_SETXATTR_EXT
             | InitFlags::FUSE_BIG_WRITES;
@@ -330,8 +329,14 @@ impl Filesystem for Fuse {
         self.later(move || done(pool.fsync(HandleId(handle.0), data_only), reply));
     }
 
-    fn opendir(&self, _request: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        reply.error(Errno::ENOSYS); // "Not needed": the kernel stops asking, and caches listings.
+    fn opendir(&self, _request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        let alone = self.pool.begin_listing(NodeId(ino.0));
+        reply.opened(FileHandle(0), listing_flags(alone && !self.ttl.is_zero()));
+    }
+
+    fn releasedir(&self, _request: &Request, ino: INodeNo, _handle: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
+        self.pool.end_listing(NodeId(ino.0));
+        reply.ok();
     }
 
     fn readdir(&self, _request: &Request, ino: INodeNo, _handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {

@@ -1,12 +1,14 @@
 //! Open files.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use arc_swap::ArcSwap;
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 use crate::at::FileAt;
+use crate::error::{OpError, OpResult};
 use crate::node::Node;
 
 /// Number of a handle towards the kernel.
@@ -33,11 +35,31 @@ pub(crate) struct Handle {
     pub(crate) writer: bool,
     /// Written through this handle (or possibly, for passthrough).
     pub(crate) wrote: AtomicBool,
+    /// An error of write-back that was learned before its user asked for it; 0: none.
+    pub(crate) failed: AtomicI32,
 }
 
 impl Handle {
     pub(crate) fn current(&self) -> Arc<FileAt> {
         self.file.load_full()
+    }
+
+    /// Asks the branch for errors of what was written through this handle: when the file moves, its next inode knows nothing of them. The next
+    /// fsync tells them.
+    pub(crate) fn ask_for_errors(&self) -> OpResult<()> {
+        let errors = self.current().failed_writes();
+        if let Err(OpError::Sys(errno)) = errors {
+            self.failed.store(errno.raw_os_error(), Ordering::Relaxed);
+        }
+        errors
+    }
+
+    /// What [`Handle::ask_for_errors`] has learned, once.
+    pub(crate) fn learned_error(&self) -> OpResult<()> {
+        match self.failed.swap(0, Ordering::Relaxed) {
+            0 => Ok(()),
+            errno => Err(OpError::Sys(Errno::from_raw_os_error(errno))),
+        }
     }
 
     pub(crate) fn note_write(&self) {

@@ -75,6 +75,22 @@ fn cookie_of(ino: Ino, name: &OsStr) -> u64 {
 }
 
 impl Pool {
+    /// Somebody opens a directory to list it. True: nobody else has it open for that.
+    pub fn begin_listing(&self, node: NodeId) -> bool {
+        self.dir_node(node)
+            .is_ok_and(|node| node.dir().is_some_and(|dir| dir.readers.fetch_add(1, Ordering::AcqRel) == 0))
+    }
+
+    /// Somebody closes it.
+    pub fn end_listing(&self, node: NodeId) {
+        if let Ok(node) = self.dir_node(node)
+            && let Some(dir) = node.dir()
+        {
+            let less = |readers: u32| readers.checked_sub(1);
+            let _never_opened = dir.readers.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+        }
+    }
+
     /// The merged listing, for a reader at `cookie`; made anew for a reader that begins.
     pub fn list(&self, node: NodeId, cookie: u64) -> OpResult<Arc<Listing>> {
         let _names = self.rename_lock.read();

@@ -109,10 +109,18 @@ fn run_slow(calls: &Mutex<Receiver<SlowCall>>) {
     }
 }
 
-/// Directories and open files hold descriptors.
+/// Directories and open files hold descriptors. How long a file may grow is the caller's limit, which the kernel has looked at before it asks:
+/// one that the daemon inherited must not end it.
 fn raise_file_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     const WANTED: u64 = 1 << 20;
+    let free = Rlimit { current: None, maximum: None };
+    if setrlimit(Resource::Fsize, free).is_err() {
+        let now = getrlimit(Resource::Fsize);
+        let _ = setrlimit(Resource::Fsize, Rlimit { current: now.maximum, ..now });
+    }
+    // SAFETY: no handler is installed; a write beyond the limit, where it could not be lifted, fails with EFBIG.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     let now = getrlimit(Resource::Nofile);
     let maximum = now.maximum.map_or(WANTED, |maximum| maximum.max(WANTED));
     if setrlimit(Resource::Nofile, Rlimit { current: Some(WANTED), maximum: Some(maximum) }).is_err() {

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use umbrella_fs::control::protocol::{Answer, Request, Status};
+use umbrella_units::ByteSize;
 
 use super::PoolArg;
 use crate::client::{Client, ClientError};
@@ -59,6 +60,13 @@ impl StatusArgs {
         if self.json {
             output::json(&pools)?;
         } else {
+            // Branches on one file system count once.
+            let free = |status: &Status| rustix::fs::statvfs(&status.mount).map_or(0, |it| it.f_bavail * it.f_frsize);
+            let with_space = |status: Status| {
+                let free = ByteSize(free(&status));
+                (status, free)
+            };
+            let pools: Vec<_> = pools.into_iter().map(with_space).collect();
             output::print(&render::pools(&pools))?;
         }
         Ok(code)

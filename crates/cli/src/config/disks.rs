@@ -103,6 +103,12 @@ pub(crate) enum Notice {
         quoted(rule)
     )]
     AgeEquality { rule: String },
+    #[error(
+        "the pattern {} begins with the mount point: patterns are of paths inside the pool, {}",
+        quoted(glob),
+        quoted(meant)
+    )]
+    GlobWithMount { glob: String, meant: String },
     #[error("the staging area {} cannot be used, and mount would stop: {reason}", visible_path(path))]
     Staging { path: PathBuf, reason: String },
     #[error("the mount point {} does not exist; create it with mkdir -p", visible_path(mount))]
@@ -416,6 +422,14 @@ fn rule_findings(config: &Config) -> Vec<Finding> {
                 }
             }
             RuleKindSpec::Names(entries) => {
+                for entry in entries {
+                    let Some(meant) = entry.glob.strip_prefix(&*config.spec.mount.to_string_lossy()) else { continue };
+                    if meant.starts_with('/') {
+                        let span = config.spans.globs.get(&entry.glob).cloned().unwrap_or_else(|| span.clone());
+                        let (glob, meant) = (entry.glob.clone(), meant.to_owned());
+                        findings.push(Finding { span, notice: Notice::GlobWithMount { glob, meant } });
+                    }
+                }
                 for entry in entries.iter().filter(|entry| only_read_only(&entry.to)) {
                     let span = config.spans.globs.get(&entry.glob).cloned().unwrap_or_else(|| span.clone());
                     findings.push(Finding { span, notice: Notice::RuleReadOnly { rule: entry.glob.clone() } });

@@ -1,10 +1,13 @@
 //! Branches that disappear, hang and return.
 
 use std::fs;
+use std::io::Write;
+
+use umbrella_fs::control::protocol::Abilities;
 
 use crate::support::disk::{Disk, unmount};
 use crate::support::pool::{Pool, text};
-use crate::support::{MIB, assert_errno, eventually};
+use crate::support::{MIB, assert_errno, bytes, eventually};
 use crate::{last_read_days_ago, names};
 
 /// Looks often, so that tests need not wait.
@@ -406,4 +409,46 @@ fn a_pipe_put_in_a_files_place_on_the_branch_holds_nobody_up() {
         assert!(nix::unistd::truncate(&pool.join(&name), 3).is_err(), "a pipe has no length");
         assert_eq!(fs::read(pool.join("other")).unwrap(), b"x");
     }
+}
+
+#[test]
+fn a_branch_that_is_full_when_it_comes_is_not_taken_for_one_that_keeps_nothing() {
+    let (tiny, b) = (Disk::tmpfs_with_inodes(16 * MIB, 64), Disk::tmpfs(32 * MIB));
+    let fill = |disk: &Disk| {
+        (0..1000)
+            .map(|number| disk.join(format!("filler-{number}")))
+            .take_while(|path| fs::File::create(path).is_ok())
+            .count()
+    };
+    let builder = Pool::builder().branch("tiny", tiny.path()).branch("b", b.path()).default(&["tiny", "b"]);
+    let mut pool = builder.mount();
+    let before = pool.branch_status("tiny").abilities;
+    assert!(before.ownership && before.xattr);
+    pool.stop();
+    assert!(fill(&tiny) > 10);
+    pool.start();
+    // Passthrough is not to be had on a branch that is full.
+    let now = Abilities { passthrough: before.passthrough, ..pool.branch_status("tiny").abilities };
+    assert_eq!(now, before, "as when it was tried last");
+}
+
+#[test]
+fn a_write_that_failed_is_told_by_fsync_although_the_file_was_to_move() {
+    // The disk lies on memory that has no room for its blocks any more: what is written to them is lost.
+    let memory = Disk::tmpfs(48 * MIB);
+    let a = Disk::ext2_in(&memory.path(), 40 * MIB);
+    let b = Disk::tmpfs(64 * MIB);
+    let builder = Pool::builder().branch_with("a", a.path(), "passthrough = false").branch("b", b.path());
+    let pool = builder.default(&["a", "b"]).mount();
+    let mut file = fs::File::create(pool.join("file")).unwrap();
+    rustix::fs::syncfs(fs::File::open(a.path()).unwrap()).unwrap();
+    let mut filler = fs::File::create(memory.join("filler")).unwrap();
+    while filler.write_all(&[0; 4096]).is_ok() {}
+    file.write_all(&bytes(1, 8 * MIB)).unwrap();
+    // Another program has it written, and learns what happened; the writer has not been told.
+    fs::File::open(a.join("file")).unwrap().sync_all().unwrap_err();
+    while file.write_all(&[1; 1 << 20]).is_ok() && file.metadata().unwrap().len() < 60 * MIB {}
+    file.sync_all().expect_err("what was written first is lost");
+    drop(filler);
+    fs::remove_file(memory.join("filler")).unwrap();
 }

@@ -364,3 +364,22 @@ fn rules_on_the_age_since_birth_look_at_the_birth_that_a_move_keeps() {
     on.enforce();
     assert_eq!(on.found_on("file"), ["old"]);
 }
+
+#[test]
+fn what_goes_to_and_fro_under_a_strict_rule_is_on_its_branch_in_the_end() {
+    let rules = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/secret/**\", to = [\"b\"], spill = false }]\n";
+    let pool = pool(["a", "b"], rules);
+    for dir in ["secret", "out"] {
+        fs::create_dir(pool.join(dir)).unwrap();
+    }
+    let at = |dir: &str, number: u32| pool.join(dir).join(format!("file-{number}"));
+    for number in 0..200 {
+        fs::write(at("secret", number), vec![b'x'; 10_000]).unwrap();
+        fs::rename(at("secret", number), at("out", number)).unwrap();
+        fs::rename(at("out", number), at("secret", number)).unwrap();
+    }
+    eventually("nothing waits", || pool.metric("umbrella_relocations_pending_count") == 0);
+    for number in 0..200 {
+        assert_eq!(pool.found_on(format!("secret/file-{number}")), ["b"]);
+    }
+}

@@ -86,3 +86,38 @@ fn what_overflows_onto_a_branch_that_is_being_removed_is_in_the_tree() {
     assert!(removed > 0, "the branch was removed while files were written");
     assert!(pool.metric("umbrella_overflows_done_count") > 0);
 }
+
+#[test]
+fn disks_at_each_others_place_are_called_by_their_names() {
+    let (disks, builder) = disks(["a", "b"]);
+    let mut pool = builder.mount();
+    pool.stop();
+    let config = pool.config_path();
+    let text = fs::read_to_string(&config).unwrap();
+    let [a, b] = [0, 1].map(|disk: usize| disks[disk].path().display().to_string());
+    fs::write(&config, text.replace(&a, "@").replace(&b, &a).replace('@', &b)).unwrap();
+    let error = pool.try_start().unwrap_err();
+    assert!(error.contains("it is the disk of branch \"b\"") && !error.contains("branch replace"), "{error}");
+    fs::write(&config, text).unwrap();
+    pool.start();
+}
+
+#[test]
+fn a_branch_that_left_the_configuration_is_missed_until_it_is_removed() {
+    let (_disks, builder) = disks(["a", "b"]);
+    let mut pool = builder.mount();
+    pool.stop();
+    let config = pool.config_path();
+    let text = fs::read_to_string(&config).unwrap();
+    let (without, _) = text.split_at(text.rfind("[[branch]]").unwrap());
+    fs::write(&config, without).unwrap();
+    pool.start();
+    let warned = |pool: &Pool| pool.status().warnings.iter().any(|it| it.contains("branch \"b\" was in this pool"));
+    assert!(warned(&pool), "{:?}", pool.status().warnings);
+    pool.remount();
+    assert!(warned(&pool), "at every mount");
+    pool.say(["branch", "remove", "b"]);
+    assert!(!warned(&pool));
+    pool.remount();
+    assert!(!warned(&pool), "{:?}", pool.status().warnings);
+}

@@ -178,6 +178,35 @@ fn a_branch_that_is_new_takes_the_roots_attributes_from_those_that_were_there() 
     assert_eq!(entry(&a.path(), Times::Ignored), wanted);
 }
 
+#[test]
+fn the_root_of_a_branch_that_brings_files_is_not_opened() {
+    let (open, shut) = (Disk::ext4(32 * MIB), Disk::ext4(32 * MIB));
+    let mode = |disk: &Disk| fs::metadata(disk.path()).unwrap().permissions().mode() & 0o7777;
+    for (disk, mode) in [(&open, 0o777), (&shut, 0o700)] {
+        fs::write(disk.join("file"), "x").unwrap();
+        fs::set_permissions(disk.path(), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let builder = Pool::builder().branch("open", open.path()).branch("shut", shut.path()).default(&["open"]).keys(KEYS);
+    let mut pool = builder.mount();
+    let seen = |pool: &Pool| fs::metadata(pool.mount_point()).unwrap().permissions().mode() & 0o7777;
+    assert_eq!((seen(&pool), mode(&open), mode(&shut)), (0o700, 0o700, 0o700));
+    assert!(pool.status().warnings.iter().any(|warning| warning.contains("was open to different people")));
+    // What is said through the pool counts from then on, but not for a branch that joins with files of its own.
+    fs::set_permissions(pool.mount_point(), fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!((mode(&open), mode(&shut)), (0o755, 0o755));
+    let (late, empty) = (Disk::ext4(32 * MIB), Disk::ext4(32 * MIB));
+    fs::write(late.join("private"), "x").unwrap();
+    for disk in [&late, &empty] {
+        fs::set_permissions(disk.path(), fs::Permissions::from_mode(0o700)).unwrap();
+    }
+    pool.say(["branch".as_ref(), "add".as_ref(), "empty".as_ref(), empty.path().as_os_str()]);
+    assert_eq!((seen(&pool), mode(&empty)), (0o755, 0o755), "an empty disk is as the pool is");
+    pool.say(["branch".as_ref(), "add".as_ref(), "late".as_ref(), late.path().as_os_str()]);
+    assert_eq!((seen(&pool), mode(&late)), (0o700, 0o700), "what it had closed stays closed");
+    pool.stop();
+    assert_eq!((mode(&open), mode(&late)), (0o700, 0o700));
+}
+
 /// Copies that were on the branches before the pool.
 #[test]
 fn an_acl_of_one_branch_opens_nothing_that_another_has_closed() {

@@ -7,7 +7,7 @@ use std::path::Path;
 use nix::sys::signal::Signal;
 
 use crate::support::disk::is_mount_point;
-use crate::support::pool::text;
+use crate::support::pool::{UMBRELLA, text};
 use crate::support::process::signal;
 use crate::support::{eventually, temp_dir};
 use crate::{disks, pool};
@@ -114,4 +114,23 @@ fn a_new_file_begins_where_there_is_room_and_not_on_a_branch_that_is_full_to_the
     assert_eq!(pool.explain("new").belongs.as_deref(), Some("b"));
     fs::write(pool.join("new"), "x").unwrap();
     assert_eq!(pool.found_on("new"), ["b"]);
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_where_the_daemon_is_started_is_not_the_daemons() {
+    let (_disks, builder) = disks(["a"]);
+    let pool = builder.keys("").prepare();
+    let (config, log) = (pool.config_path(), pool.dir().join("daemon.log"));
+    let script = "ulimit -S -f 64; exec \"$0\" mount \"$1\" --daemon --log \"$2\"";
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", script, UMBRELLA]).args([&config, &log]);
+    for (name, value) in pool.command().get_envs() {
+        shell.env(name, value.unwrap());
+    }
+    let output = shell.output().unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    let written = fs::write(pool.join("file"), vec![1; 8 << 20]);
+    let status = pool.umbrella(["status"]);
+    pool.say(["unmount"]);
+    assert!(written.is_ok() && status.status.success(), "{written:?} {}", text(&status));
 }

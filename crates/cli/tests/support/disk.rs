@@ -52,8 +52,18 @@ impl Disk {
     }
 
     fn image(kind: &'static str, size: u64, mkfs_options: &[&str]) -> Self {
+        Self::image_in(temp_dir("disk"), kind, size, mkfs_options)
+    }
+
+    /// ext2 in a sparse file in `folder`, which may be as full as a test wants it.
+    pub fn ext2_in(folder: &Path, size: u64) -> Self {
+        let dir = tempfile::Builder::new().prefix("disk-").tempdir_in(folder).unwrap();
+        Self::image_in(dir, "ext2", size, &["-q", "-F", "-m", "0", "-E", "nodiscard"])
+    }
+
+    fn image_in(dir: TempDir, kind: &'static str, size: u64, mkfs_options: &[&str]) -> Self {
         require_root_and_fuse();
-        let disk = Self { dir: temp_dir("disk"), kind, options: "loop".to_owned() };
+        let disk = Self { dir, kind, options: "loop".to_owned() };
         File::create(disk.image_path()).unwrap().set_len(size).unwrap();
         let mut args: Vec<_> = mkfs_options.iter().map(std::ffi::OsString::from).collect();
         args.push(disk.image_path().into());

@@ -5,7 +5,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, SeekFrom, Timespec, Timestamps, Uid, XattrFlags};
-use rustix::io::Result;
+use rustix::io::{Errno, Result};
 
 use super::identity::random_name;
 use crate::control::protocol::Abilities;
@@ -14,24 +14,64 @@ use crate::control::protocol::Abilities;
 const SOMEBODY: u32 = 12345;
 const MIB: u64 = 1 << 20;
 
-/// Tries everything in `tmp`, and cleans up.
-pub(super) fn probe(tmp: BorrowedFd<'_>) -> Abilities {
-    let Ok(trial) = Trial::begin(tmp) else {
-        return Abilities::default();
+/// What was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) abilities: Abilities,
+    /// Everything could be tried: a branch without room cannot say what it keeps.
+    pub(super) whole: bool,
+}
+
+/// What is assumed where nothing is known: whoever relies on it finds out, and what cannot be kept is refused then.
+pub(super) const ASSUMED: Abilities = Abilities {
+    xattr: true,
+    acl: true,
+    holes: true,
+    hard_links: true,
+    symlinks: true,
+    ownership: true,
+    special_files: true,
+    nanoseconds: true,
+    tmpfile: true,
+    passthrough: false,
+    rename_flags: true,
+};
+
+/// Tries everything in `tmp`, and cleans up. What cannot be tried now is as it was `known` before.
+pub(super) fn probe(tmp: BorrowedFd<'_>, known: Abilities) -> Found {
+    let trial = match Trial::begin(tmp) {
+        Ok(trial) => trial,
+        Err(errno) if is_no_answer(errno) => return Found { abilities: known, whole: false },
+        Err(_) => return Found { abilities: Abilities::default(), whole: true },
     };
-    Abilities {
-        xattr: trial.xattr().is_ok_and(|kept| kept),
-        acl: trial.acl().is_ok_and(|kept| kept),
-        holes: trial.holes().is_ok_and(|kept| kept),
-        hard_links: trial.hard_links().is_ok_and(|kept| kept),
-        symlinks: trial.symlinks().is_ok_and(|kept| kept),
-        ownership: trial.ownership().is_ok_and(|kept| kept),
-        special_files: trial.special_files().is_ok_and(|kept| kept),
-        nanoseconds: trial.nanoseconds().is_ok_and(|kept| kept),
-        tmpfile: trial.tmpfile().is_ok(),
+    let mut whole = true;
+    let mut tried = |kept: Result<bool>, known: bool| match kept {
+        Ok(kept) => kept,
+        Err(errno) if is_no_answer(errno) => {
+            whole = false;
+            known
+        }
+        Err(_) => false,
+    };
+    let abilities = Abilities {
+        xattr: tried(trial.xattr(), known.xattr),
+        acl: tried(trial.acl(), known.acl),
+        holes: tried(trial.holes(), known.holes),
+        hard_links: tried(trial.hard_links(), known.hard_links),
+        symlinks: tried(trial.symlinks(), known.symlinks),
+        ownership: tried(trial.ownership(), known.ownership),
+        special_files: tried(trial.special_files(), known.special_files),
+        nanoseconds: tried(trial.nanoseconds(), known.nanoseconds),
+        tmpfile: tried(trial.tmpfile().map(|_| true), known.tmpfile),
         passthrough: false,
-        rename_flags: trial.rename_flags().is_ok_and(|kept| kept),
-    }
+        rename_flags: tried(trial.rename_flags(), known.rename_flags),
+    };
+    Found { abilities, whole }
+}
+
+/// Errors that say nothing of what the file system can keep.
+fn is_no_answer(errno: Errno) -> bool {
+    matches!(errno, Errno::NOSPC | Errno::DQUOT | Errno::IO | Errno::ROFS | Errno::NOMEM | Errno::MFILE | Errno::NFILE)
 }
 
 /// What file systems of this type surely have, for branches on which nothing can be tried.

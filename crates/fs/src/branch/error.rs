@@ -41,8 +41,9 @@ pub enum BranchError {
     },
     /// Something is mounted there, but it is not what was there before.
     #[error(
-        "{path:?} holds another file system than before ({found}{hint}; to take it in as a new branch: `umbrella branch replace '{name}'`, before the mount with `--pool CONFIG`)",
-        hint = if *hides { HIDES } else { "" }
+        "{path:?} holds another file system than before ({found}{hint}{advice})",
+        hint = if *hides { HIDES } else { "" },
+        advice = advice(name, theirs.as_deref())
     )]
     Another {
         /// Path of the branch.
@@ -53,6 +54,8 @@ pub enum BranchError {
         found: String,
         /// Something is mounted now where the pool used a plain directory.
         hides: bool,
+        /// The branch of this pool that it is.
+        theirs: Option<String>,
     },
     /// While the branch was online, something else came to be at its path.
     #[error("{path:?} is not the directory any more that was opened there")]
@@ -146,4 +149,16 @@ pub enum HiddenProblem {
         /// Whose.
         owner: u32,
     },
+}
+
+/// What to do about another disk at a branch's place.
+fn advice(name: &str, theirs: Option<&str>) -> String {
+    match theirs {
+        Some(theirs) => format!(
+            ": it is the disk of branch {theirs:?}; have the disks changed their mount points, or the paths in the configuration? Put them back, nothing else is to be done"
+        ),
+        None => format!(
+            "; to take it in as a new branch: `umbrella branch replace '{name}'`, before the mount with `--pool CONFIG`"
+        ),
+    }
 }

@@ -22,6 +22,8 @@ use super::mounts::{FsKind, fs_kind};
 use super::state::{Remembered, StateDir, Uuid, new_uuid, uuid_text};
 use super::workers::{self, Workers};
 use super::{BranchError, BranchFd, Hidden, HiddenProblem, Online, Threads, abilities, beneath};
+use crate::control::protocol::Abilities;
+use crate::pool::HIDDEN;
 use crate::spec::BranchSpec;
 
 /// What is needed to bring a branch online, on whichever thread.
@@ -74,7 +76,17 @@ impl Plan {
 
         let fsid = lasting_fsid(&kind).then_some(vfs.f_fsid);
         let identity = self.identify(root.as_fd(), &kind, fsid, writable)?;
-        let twin = |other| BranchError::Twin { path: self.path(), other };
+        let twin = |other: String| match self.state.branch(&self.spec.name) {
+            // The disk of this branch is known, and is another.
+            Some(known) if known.uuid != identity.uuid => BranchError::Another {
+                path: self.path(),
+                name: self.spec.name.clone(),
+                found: format!("its marker says {}", uuid_text(&identity.uuid)),
+                hides: false,
+                theirs: Some(other),
+            },
+            _ => BranchError::Twin { path: self.path(), other },
+        };
         let claim = self.state.claim(identity.uuid, &self.spec.name).map_err(twin)?;
         if let Some(other) = self.absent_twin(&identity) {
             return Err(twin(other));
@@ -82,12 +94,19 @@ impl Plan {
         let guarded = kind.guarded || self.guarded;
         let closer = guarded.then(|| self.threads.closers.begin_life());
         let hidden = if writable { Some(self.open_hidden(root.as_fd(), closer.as_ref())?) } else { None };
-        let slot = self.settle(&identity, hidden.as_ref(), &kind, fsid)?;
-        let abilities = match &hidden {
-            Some(hidden) => abilities::probe(hidden.tmp.as_fd()),
-            None => abilities::of_type(&kind.fs_type),
+        let known = identity.known.as_ref().and_then(|known| known.abilities);
+        let found =
+            hidden.as_ref().map(|hidden| abilities::probe(hidden.tmp.as_fd(), known.unwrap_or(abilities::ASSUMED)));
+        let lasting = found.filter(|found| found.whole).map(|found| found.abilities).or(known);
+        let slot = self.settle(&identity, hidden.as_ref(), &kind, fsid, lasting)?;
+        let abilities = found.map_or_else(|| abilities::of_type(&kind.fs_type), |found| found.abilities);
+        let origin = match identity.known {
+            Some(_) => Origin::Known,
+            None if holds_something(root.as_fd()) => Origin::Stranger,
+            None => Origin::Empty,
         };
         let online = Online {
+            origin,
             root: Arc::new(BranchFd::new(root, closer.as_ref())),
             hidden,
             uuid: identity.uuid,
@@ -102,7 +121,6 @@ impl Plan {
             workers: guarded.then(|| Workers::new(Arc::clone(&self.threads.calls), workers::CALLS)),
             copiers: guarded.then(|| Workers::new(Arc::clone(&self.threads.copies), workers::COPIES)),
             closer,
-            known: identity.known.is_some(),
             _claim: claim,
             _life: Arc::clone(&self.lives),
         };
@@ -181,7 +199,8 @@ impl Plan {
         let another = |found: String| {
             let name = self.spec.name.clone();
             let hides = kind.is_mount && !known.was_mount;
-            Err(BranchError::Another { path: self.path(), name, found, hides })
+            let theirs = marker.and_then(|marker| self.state.name_of(marker.uuid)).filter(|theirs| *theirs != name);
+            Err(BranchError::Another { path: self.path(), name, found, hides, theirs })
         };
         match marker {
             Some(marker) if marker.uuid == known.uuid => Ok(()),
@@ -254,6 +273,7 @@ impl Plan {
         hidden: Option<&Hidden>,
         kind: &FsKind,
         fsid: Option<u64>,
+        abilities: Option<Abilities>,
     ) -> Result<u16, BranchError> {
         let brought = identity.marker.as_ref().map(|marker| marker.slot);
         let slot = match &identity.known {
@@ -274,6 +294,7 @@ impl Plan {
             has_marker: hidden.is_some() || identity.marker.is_some(),
             fsid,
             former_paths: identity.known.as_ref().map(|known| known.former_paths.clone()).unwrap_or_default(),
+            abilities,
         };
         self.state.remember(&self.spec.name, &what)?;
         Ok(slot)
@@ -297,4 +318,22 @@ impl Plan {
 /// Types whose `f_fsid` is the same after a remount.
 fn lasting_fsid(kind: &FsKind) -> bool {
     matches!(kind.fs_type.as_str(), "ext2" | "ext3" | "ext4" | "xfs" | "btrfs" | "f2fs")
+}
+
+/// Whether a pool knew a branch before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// It was a branch of this pool.
+    Known,
+    /// It is new, and holds nothing.
+    Empty,
+    /// It is new, and brings files: what its root has closed is not for the pool to open.
+    Stranger,
+}
+
+/// Whether a branch has anything of its users. One that cannot be read has.
+fn holds_something(root: BorrowedFd<'_>) -> bool {
+    const OWN: [&[u8]; 4] = [b".", b"..", b"lost+found", HIDDEN.as_bytes()];
+    let Ok(names) = rustix::fs::Dir::read_from(root) else { return true };
+    names.into_iter().any(|name| name.map_or(true, |name| !OWN.contains(&name.file_name().to_bytes())))
 }

@@ -3,8 +3,7 @@
 //! What a branch does here: say who it is (a marker in `.umbrella/branch.json`, and the memory of the pool outside of it), whether
 //! it lives, how much room it has, what its file system can keep, and run calls that may hang away from those who wait for them.
 //!
-//! A branch is online while it has an [`Online`]: descriptors of its root and of its hidden folder, and facts that cannot change
-//! while they are open. Whatever begins with an `Arc<Online>` may end with it, also when the branch went offline meanwhile.
+//! A branch is online while it has an [`Online`]. Whatever begins with an `Arc<Online>` may end with it, also when it went offline meanwhile.
 
 mod abilities;
 pub mod beneath;
@@ -36,6 +35,7 @@ use crate::spec::BranchSpec;
 
 pub use closer::BranchFd;
 pub use error::{BranchError, HiddenProblem};
+pub use establish::Origin;
 pub use health::ProbeResult;
 pub use state::{StateDir, StateError};
 
@@ -107,8 +107,8 @@ pub struct Online {
     pub is_mount: bool,
     /// Greater each time any branch of the process comes online.
     pub epoch: u64,
-    /// It was a branch of this pool before.
-    pub known: bool,
+    /// Whether the pool knew it before.
+    pub origin: Origin,
     workers: Option<Workers>,
     /// Threads of copies: they last, and must not be in the way of calls.
     copiers: Option<Workers>,

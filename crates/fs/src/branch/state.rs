@@ -14,6 +14,8 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::control::protocol::Abilities;
+
 /// Highest slot a branch can have; inode numbers keep two bits for other purposes.
 pub const MAX_SLOT: u16 = 0x3fff;
 const VERSION: u32 = 1;
@@ -64,6 +66,9 @@ pub struct Remembered {
     /// Where the disks were that it replaced: one of them is not taken back unasked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub former_paths: Vec<PathBuf>,
+    /// What its file system was found to keep when it was last tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub abilities: Option<Abilities>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -170,6 +175,17 @@ impl StateDir {
     /// Identity of the pool.
     pub fn pool_id(&self) -> Uuid {
         self.pool.lock().pool
+    }
+
+    /// The branch that has this identity.
+    pub fn name_of(&self, uuid: Uuid) -> Option<String> {
+        let pool = self.pool.lock();
+        pool.branches.iter().find(|(_, known)| known.uuid == uuid).map(|(name, _)| name.clone())
+    }
+
+    /// Names of the branches that are remembered.
+    pub fn branch_names(&self) -> Vec<String> {
+        self.pool.lock().branches.keys().cloned().collect()
     }
 
     /// What is known of a branch.

@@ -27,6 +27,13 @@ pub(super) fn open_flags(opened: &Opened) -> FopenFlags {
     flags
 }
 
+/// A listing is kept by the kernel for the next reader, if there is one reader at a time: one that began anew goes on, after its first entries, in
+/// what an older one has put together meanwhile.
+pub(super) fn listing_flags(alone: bool) -> FopenFlags {
+    let kept = FopenFlags::FOPEN_KEEP_CACHE;
+    if alone { kept | FopenFlags::FOPEN_CACHE_DIR } else { kept }
+}
+
 pub(super) fn open_request(flags: i32, drop_set_id: bool) -> OpenRequest {
     let access = flags & libc::O_ACCMODE;
     OpenRequest {

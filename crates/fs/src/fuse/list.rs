@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fuser::{FileType, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
+use fuser::{FileAttr, FileType, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
 
 use super::Fuse;
 use super::convert::{dot_attr, file_attr, file_type};
@@ -34,7 +34,20 @@ impl Fuse {
         }
         let listing = self.pool.list(node, if offset <= 2 { 0 } else { offset })?;
         for entry in listing.after(offset).iter().take(most) {
-            let Ok(attr) = self.pool.lookup_entry(node, &listing, entry) else { continue };
+            let attr = match self.pool.lookup_entry(node, &listing, entry) {
+                Ok(attr) => attr,
+                Err(error) if error.is_missing() => continue,
+                Err(error) if self.pool.is_strict() => return Err(error),
+                // It is there, whatever is wrong with it: the name alone.
+                Err(_) => {
+                    let ino = INodeNo(entry.ino.0);
+                    let attr = FileAttr { kind: file_type(entry.kind), ..dot_attr(ino) };
+                    if reply.add_for(INodeNo(0), ino, entry.cookie, &entry.name, &zero, &zero, &attr, Generation(0)) {
+                        return Ok(());
+                    }
+                    continue;
+                }
+            };
             let (id, ino) = (INodeNo(attr.node.0), INodeNo(attr.ino.0));
             let full = reply.add_for(
                 id,

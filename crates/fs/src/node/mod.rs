@@ -9,7 +9,7 @@ mod table;
 use std::any::Any;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, RwLock};
@@ -67,6 +67,8 @@ pub(crate) struct Dir {
     pub(crate) attributes: Mutex<()>,
     /// The topology of the pool for which they were compared; 0: never.
     pub(crate) alike: AtomicU64,
+    /// How often it is open for listing.
+    pub(crate) readers: AtomicU32,
     /// The merged listing, kept from one batch to the next.
     pub(crate) listing: Mutex<Option<Arc<crate::listing::Listing>>>,
 }
@@ -170,6 +172,7 @@ impl Node {
             commit: Mutex::new(()),
             attributes: Mutex::new(()),
             alike: AtomicU64::new(0),
+            readers: AtomicU32::new(0),
             listing: Mutex::new(None),
         };
         Arc::new(Node { id, ino, kind: FileKind::Directory, born, refs: AtomicU64::new(1), body: Body::Dir(dir) })

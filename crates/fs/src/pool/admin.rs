@@ -32,7 +32,12 @@ use crate::error::{Error, OpError, OpResult};
 use crate::metrics::Metric;
 use crate::node::Body;
 use crate::relocate::{self, BranchUuid, RecoverBranch, Recovery};
-use crate::spec::{BranchSpec, is_branch_name, resolve};
+use crate::spec::{BranchSpec, STAGING, is_branch_name, resolve};
+
+/// The warning of a branch that is remembered and not configured.
+fn forgotten(name: &str) -> String {
+    format!("forgotten {name}")
+}
 
 /// How long a branch that came back waits for those among names.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
@@ -53,6 +58,17 @@ impl Pool {
             }
         }
         *self.told.lock() = self.branches.load().iter().map(|branch| epoch(branch)).collect();
+        for name in self.state.branch_names() {
+            if self.spec.branches.iter().all(|branch| branch.name != name) && name != STAGING {
+                self.warn(
+                    forgotten(&name),
+                    format!(
+                        "branch {name:?} was in this pool and is not in the configuration: its files are not shown (`umbrella branch add` or the configuration brings \
+                         it back; `umbrella branch remove {name}` forgets it)"
+                    ),
+                );
+            }
+        }
     }
 
     fn online_branches(&self) -> Vec<(Arc<Branch>, Arc<Online>)> {
@@ -254,7 +270,16 @@ impl Pool {
     /// Forgets a branch. Without `force` only one that holds no file, and no directory vanishes with it; with it, its files stay on
     /// it and vanish from the tree.
     pub fn remove_branch(&self, name: &str, force: bool) -> Result<(), Error> {
-        let branch = self.branch_named(name)?;
+        let branch = match self.branch_named(name) {
+            Err(_) if name != STAGING && self.state.branch(name).is_some() => {
+                self.unwarn(&forgotten(name));
+                return self.state.forget(name).map_err(|error| Error::Io {
+                    doing: format!("forget branch {name:?}"),
+                    source: std::io::Error::other(error),
+                });
+            }
+            found => found?,
+        };
         if !force {
             let was_draining = branch.draining();
             branch.set_draining_for_now(true);

@@ -57,8 +57,9 @@ pub(super) fn commit_guarded(
             hook: None,
         })
     };
-    let guarded = [target, &source.branch].into_iter().find(|branch| branch.online().is_some_and(|it| it.guarded));
-    match guarded {
+    // As they were when the move was made ready: one that went offline since may hang.
+    let guarded = [(target, online), (&source.branch, &source.online)].into_iter().find(|(_, online)| online.guarded);
+    match guarded.map(|(branch, _)| branch) {
         None => commit(),
         Some(branch) => match branch.io_within(COMMIT_PATIENCE, move |_| Ok(commit())) {
             Ok(done) => done,

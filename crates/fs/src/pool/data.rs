@@ -196,7 +196,8 @@ impl Pool {
         {
             let _io = self.file_of(&handle)?.io.read();
             let file = handle.current();
-            self.syncing(&file, || file.fsync(data_only && !left))?;
+            let synced = self.syncing(&file, || file.fsync(data_only && !left));
+            handle.learned_error().and(synced)?;
         }
         if left { self.sync_names(&handle.node) } else { Ok(()) }
     }
@@ -212,8 +213,12 @@ impl Pool {
     pub fn fsync_dir(&self, node: NodeId, data_only: bool) -> OpResult<()> {
         let node = self.dir_node(node)?;
         self.leave_dir_for_sync(&node)?;
-        let _names = self.rename_lock.read();
-        for copy in self.copies(&node)? {
+        // What lasts is not done under the lock.
+        let copies = {
+            let _names = self.rename_lock.read();
+            self.copies(&node)?
+        };
+        for copy in copies {
             if !copy.branch.spec.read_only {
                 copy.fsync(data_only)?;
             }

@@ -141,11 +141,15 @@ impl Walker<'_> {
         let pool = self.pool;
         let mut stack = vec![Pinned::root(pool)];
         while let Some(dir) = stack.pop() {
-            self.visit(&dir.node, &mut |name| {
-                if let Ok(below) = Pinned::lookup(pool, &dir.node, name) {
-                    stack.push(below);
+            let mut below = Vec::new();
+            self.visit(&dir.node, &mut |name| below.push(name.to_owned()));
+            for name in below {
+                match Pinned::lookup(pool, &dir.node, &name) {
+                    Ok(below) => stack.push(below),
+                    Err(error) if error.is_missing() || error == OpError::Stale => {}
+                    Err(error) => self.note_unread(&dir.node, error),
                 }
-            });
+            }
             if self.stopped {
                 return;
             }
@@ -168,7 +172,15 @@ impl Walker<'_> {
         for (name, copy) in self.names_in(dir, &copies) {
             // Of several files of one name, what users see is judged, as it is what would move.
             let found = match copy {
-                Some(copy) => copy.stat(&name).ok().map(|meta| (copy.clone(), meta)),
+                Some(copy) => match copy.stat(&name) {
+                    Ok(meta) => Some((copy.clone(), meta)),
+                    Err(error) => {
+                        if !error.is_missing() {
+                            self.note_unread(dir, error);
+                        }
+                        None
+                    }
+                },
                 None => self.shown(dir, &name),
             };
             let Some((copy, meta)) = found else { continue };
@@ -309,7 +321,8 @@ impl Walker<'_> {
     fn note_no_room(&mut self, path: &[u8], branch: &Branch, meta: &Meta, rules: &Rules, entry: usize) {
         let first = rules.entries().get(entry).and_then(|entry| entry.to.first()).copied();
         let event = self.event(path, branch.id, first.unwrap_or(branch.id), meta, rules, entry);
-        let detail = Some("no branch of its list has room; it stays".to_owned());
+        let detail =
+            Some("no branch of its list has room, or they are offline or take nothing new; it stays".to_owned());
         self.tick(Some(MoveEvent { outcome: MoveOutcome::NoRoom, detail, ..event }));
     }
 
@@ -358,7 +371,7 @@ impl Walker<'_> {
                 let detail = Some("the branch has no room".to_owned());
                 self.tick(Some(MoveEvent { outcome: MoveOutcome::NoRoom, detail, ..event }));
             }
-            Err(why @ (NotMoved::Busy(_) | NotMoved::Mapped)) => {
+            Err(why @ (NotMoved::Busy(_) | NotMoved::Mapped | NotMoved::Outdated)) => {
                 self.summary.files_busy += 1;
                 self.tick(Some(MoveEvent { outcome: MoveOutcome::Busy, detail: Some(why.to_string()), ..event }));
             }

@@ -26,6 +26,7 @@ use super::Pool;
 use super::acl::{self, Acl};
 use super::lookup::Found;
 use crate::at::DirAt;
+use crate::branch::Origin;
 use crate::error::{OpError, OpResult};
 use crate::meta::Meta;
 use crate::node::{Dir, Look, Node, NodeId, Unlike};
@@ -155,7 +156,11 @@ impl Pool {
             |face: &Face| self.inodes.ino_checked(Pool::inode_key(&face.at.online, &face.meta), face.meta.btime);
         // Copies that the pool made have the number of their original.
         let first = faces.first().map(number);
-        let made_here = node.id == NodeId::ROOT || faces.iter().all(|face| Some(number(face)) == first);
+        let made_here = if node.id == NodeId::ROOT {
+            !faces.iter().any(|face| face.at.online.origin == Origin::Stranger)
+        } else {
+            faces.iter().all(|face| Some(number(face)) == first)
+        };
         let noted = made_here.then(|| newest(&faces)).flatten();
         let told = noted.is_some();
         let Some((ruling, wanted)) = noted.or_else(|| strictest(&faces, made_here)) else { return false };
@@ -175,13 +180,13 @@ impl Pool {
         changed || unlike
     }
 
-    /// A branch that joins takes the root's mode, owner and attributes from those that were in the pool before, else from the first. The roots of
-    /// those that were in it are compared as other directories are, at the first use.
+    /// A branch that joins and holds nothing takes the root's mode, owner and attributes from those that were in the pool before, else from the first. The
+    /// roots of the others are compared as other directories are, at the first use: what one that brings files has closed is not opened.
     pub(super) fn equalise_root(&self, at: &DirAt) {
-        if at.online.known {
+        if at.online.origin != Origin::Empty {
             return;
         }
-        let others = |root: &DirAt| root.id() != at.id() && root.online.known;
+        let others = |root: &DirAt| root.id() != at.id() && root.online.origin != Origin::Empty;
         let mut roots: Vec<DirAt> = self.branches.load().iter().filter_map(|branch| DirAt::root(branch).ok()).collect();
         if roots.iter().any(others) {
             roots.retain(others);

@@ -27,6 +27,7 @@ mod leftover;
 mod lookup;
 mod monitor;
 mod mover;
+mod not_moved;
 mod open;
 mod overflow;
 mod place;

@@ -214,6 +214,12 @@ impl Pool {
             if self.mover.again(Waiting { node: Arc::clone(&node), tries: tries + 1 }, due) {
                 return;
             }
+        } else if tries >= RETRIES
+            && let Some(file) = node.file()
+        {
+            // Its next close, or the enforcer, finds it.
+            file.state.write().unjudged = true;
+            self.moves_left.store(true, Ordering::Relaxed);
         }
         self.nodes.release(&node, 1);
         self.metrics.sub(Metric::RelocationsPending, 1);
@@ -243,18 +249,18 @@ impl Pool {
         let Some(target) = self.judge_again(node) else { return Turn::Over };
         match self.transfer(node, target, Cause::Rule, Pace::default()) {
             Ok(bytes) => tracing::debug!(path = %show(node), to = %self.branch_name(target), %bytes, "moved"),
-            Err(why @ (NotMoved::Busy(_) | NotMoved::Mapped)) => {
+            Err(why @ (NotMoved::Busy(_) | NotMoved::Mapped | NotMoved::Outdated)) => {
                 self.count(Metric::RelocationsBusy);
                 tracing::debug!(path = %show(node), %why, "not moved now");
                 if self.stopping.load(Ordering::Relaxed) {
                     // Its copy was dropped for the end's sake.
                     self.moves_left.store(true, Ordering::Relaxed);
                 }
-                if matches!(why, NotMoved::Mapped) {
+                if matches!(why, NotMoved::Mapped | NotMoved::Outdated) {
                     return Turn::Later;
                 }
             }
-            Err(NotMoved::Op(OpError::Stale | OpError::Sys(rustix::io::Errno::NOENT))) => {}
+            Err(why) if why.is_gone() || node.path() == b"/" => {}
             Err(why) => {
                 self.count(Metric::RelocationsFailed);
                 if matches!(why, NotMoved::NoRoom)
@@ -302,7 +308,9 @@ impl Pool {
         let _io = file.io.write();
         match self.transfer_patiently(node, target, Cause::Full, Pace::default(), Duration::from_secs(1)) {
             Ok(_) => Ok(()),
-            Err(NotMoved::Busy(_) | NotMoved::Mapped) => Err(OpError::Sys(rustix::io::Errno::BUSY)),
+            Err(NotMoved::Busy(_) | NotMoved::Mapped | NotMoved::Outdated) => {
+                Err(OpError::Sys(rustix::io::Errno::BUSY))
+            }
             Err(NotMoved::NoRoom) => Err(OpError::NoRoom),
             Err(NotMoved::Failed(error)) => Err(OpError::Sys(error.errno())),
             Err(NotMoved::Op(error)) => Err(error),

@@ -5,7 +5,7 @@
 //! through the daemon, which can move it when the branch is full.
 
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
@@ -146,6 +146,7 @@ impl Pool {
             data,
             writer,
             wrote: AtomicBool::new(writer && data == DataPath::Passthrough),
+            failed: AtomicI32::new(0),
         });
         state.handles.retain(|handle| handle.strong_count() > 0);
         state.handles.push(Arc::downgrade(&handle));

@@ -62,8 +62,8 @@ impl Pool {
         self.warn(
             ASTRAY,
             format!(
-                "{path} is on branch {on:?}, where its rule (spill = false) does not allow it, and its branches have no room: make room, then `umbrella enforce` moves it and \
-                 names all such files"
+                "{path} is on branch {on:?}, where its rule (spill = false) does not allow it, and its branches have no room, are offline, or take nothing new \
+                 (`umbrella explain` says which): mend that, then `umbrella enforce` moves it and names all such files"
             ),
         );
     }

@@ -157,7 +157,12 @@ impl Pool {
             Some(node) => self.turn_of(node),
             None => Turn::Unknown,
         };
-        let mut outcome = outcome(&here, explained.decision.choice, belongs.as_deref(), turn, &explained.why);
+        let fixed = dir.branch.spec.read_only && matches!(explained.decision.choice, Choice::Place(_));
+        let mut outcome = if fixed {
+            format!("it stays on {here}: that branch is read-only ({})", explained.why)
+        } else {
+            outcome(&here, explained.decision.choice, belongs.as_deref(), turn, &explained.why)
+        };
         if decides != path {
             let _ = write!(outcome, "; its name {} decides", String::from_utf8_lossy(decides));
         }

@@ -4,8 +4,8 @@
 //! Steps of one move (`transfer`); the durable ones are in `relocate`:
 //! 1. under the file's lock: nobody writes, maps or copies it; leave a flag that a writer sets;
 //! 2. without locks: make the directories on the target, copy to a hidden name there, fsync;
-//! 3. under the locks of its directories and of the file: the flag is not set, the source is what was copied; open the copy once
-//!    for each reader; record the intent, rename into place, unlink the source, sync both directories;
+//! 3. under the locks of its directories and of the file: the flag is not set, the source is what was copied, nothing written to it has
+//!    failed, and the rules still send it there (it may have changed before step 1); open the copy once for each reader; record the intent, rename into place, unlink the source, sync both directories;
 //! 4. the node now stands for the new inode; readers are handed over.
 
 use std::ffi::{OsStr, OsString};
@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::OFlags;
 use smallvec::SmallVec;
+use umbrella_policy::placement::{Choice, FileFacts};
 use umbrella_units::{BranchId, ByteSize};
 
 use super::Pool;
@@ -22,6 +23,8 @@ use super::commit::commit_guarded;
 use super::copying::{Copying, End, Unclaimed};
 use super::govern::Holds;
 use super::mover::show;
+pub(super) use super::not_moved::NotMoved;
+use super::place::settled_facts;
 use crate::at::{DirAt, FileAt};
 use crate::branch::{Branch, Online};
 use crate::error::OpError;
@@ -29,56 +32,6 @@ use crate::handle::Handle;
 use crate::metrics::Metric;
 use crate::node::{Backing, FileState, Node, path_of};
 use crate::relocate::{self, Durability, Limits, Place, RelocateError, Removal, Throttle};
-
-/// Why a file was not moved. It is where it was.
-#[derive(Debug)]
-pub(crate) enum NotMoved {
-    /// Open, changing, or with names that are not all known.
-    Busy(&'static str),
-    /// Mapped into memory, or open past the mount.
-    Mapped,
-    /// The target has no room.
-    NoRoom,
-    /// Something failed.
-    Failed(RelocateError),
-    /// Something failed on the way.
-    Op(OpError),
-}
-
-impl NotMoved {
-    /// Whether nothing is left for recovery to decide.
-    fn is_settled(&self) -> bool {
-        !matches!(self, NotMoved::Failed(error) if !error.is_settled())
-    }
-}
-
-impl From<OpError> for NotMoved {
-    fn from(error: OpError) -> Self {
-        if error.is_full() { NotMoved::NoRoom } else { NotMoved::Op(error) }
-    }
-}
-
-impl From<RelocateError> for NotMoved {
-    fn from(error: RelocateError) -> Self {
-        match error {
-            RelocateError::NoSpace => NotMoved::NoRoom,
-            RelocateError::Changed | RelocateError::Cancelled => NotMoved::Busy("it changed while it was copied"),
-            other => NotMoved::Failed(other),
-        }
-    }
-}
-
-impl std::fmt::Display for NotMoved {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            NotMoved::Busy(why) => f.write_str(why),
-            NotMoved::Mapped => f.write_str("it is mapped into memory, or open on the branch itself"),
-            NotMoved::NoRoom => f.write_str("the branch has no room"),
-            NotMoved::Failed(error) => error.fmt(f),
-            NotMoved::Op(error) => error.fmt(f),
-        }
-    }
-}
 
 /// Why a file moves: what its users may be doing meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -300,6 +253,30 @@ impl Pool {
         Ok(copied)
     }
 
+    /// Whether the rules still send a file to its new branch, on which its copy has taken room already. The file is locked.
+    fn still_belongs(
+        &self,
+        first: &Leg,
+        paths: &[Vec<u8>],
+        node: &Node,
+        target: BranchId,
+        copied: ByteSize,
+    ) -> Result<bool, NotMoved> {
+        let Some(path) = paths.first() else { return Ok(false) };
+        let meta = first.from.stat(&first.name)?;
+        let resident = self.resident(&first.from.branch, &meta);
+        let facts = settled_facts(path, &meta, node.born);
+        let mut views = self.views();
+        if let Some(view) = views.get_mut(target.index()) {
+            view.free = ByteSize(view.free.0.saturating_add(copied.0).saturating_add(facts.occupied.0));
+        }
+        let active = self.rules.load();
+        let names = paths.iter().map(Vec::as_slice);
+        let path = active.rules.deciding_name(names, &facts, &views, Some(&resident)).unwrap_or(path);
+        let decided = active.rules.decide(&FileFacts { path, ..facts }, &views, Some(&resident));
+        Ok(decided.choice == Choice::Place(target))
+    }
+
     #[expect(clippy::too_many_arguments, reason = "one step of `copy_and_commit`, split for reading")]
     fn commit_copy(
         &self,
@@ -341,13 +318,18 @@ impl Pool {
             self.not_mapped(&mut state)?;
         }
         first.verify_unchanged(copied)?;
+        if cause == Cause::Rule && !self.still_belongs(first, &paths, node, target.id, copied.bytes)? {
+            return Err(NotMoved::Outdated);
+        }
         // Every open handle gets the copy before it has its name: after the commit nothing may fail.
         let handles: Vec<_> = state.handles.iter().filter_map(std::sync::Weak::upgrade).collect();
+        handles.iter().try_for_each(|handle| handle.ask_for_errors())?;
         let online = target.online().ok_or(OpError::Offline)?;
         let reopened = reopen_all(&handles, temp, target, &online)?;
         // The number is passed on before the old inode is free to be used again.
         let new = Backing { branch: target.id, dev: online.dev, ino: copied.target.ino };
         let keys = (key_of(&first.from.online, backing), key_of(&online, new));
+        let came_from_elsewhere = self.inodes.born(keys.0);
         self.inodes.moved(keys.0, keys.1, node.born);
         // Says which file the number is for: after a crash it would not be believed without.
         self.inodes.ino_checked(keys.1, copied.target.btime);
@@ -360,7 +342,7 @@ impl Pool {
             }
             Err(error) => {
                 self.nodes.remove_backing(new, node);
-                self.inodes.moved(keys.1, keys.0, node.born);
+                self.inodes.moved(keys.1, keys.0, came_from_elsewhere);
                 if matches!(error, RelocateError::InDoubt { .. }) {
                     // Whether the copy has its name is for recovery to say: until then its branch is not looked at.
                     target.take_offline(format!("a move to it {error}"));

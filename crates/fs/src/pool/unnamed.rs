@@ -58,6 +58,7 @@ impl Pool {
             return Err(NotMoved::Op(OpError::NoRoom));
         }
         let handles: Vec<_> = state.handles.iter().filter_map(Weak::upgrade).collect();
+        handles.iter().try_for_each(|handle| handle.ask_for_errors())?;
         let (copied, reopened) = if state.may_be_linked {
             self.copy_to_be_linked(here, &branch, &online, &handles)?
         } else {

@@ -7,7 +7,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, IFlags, Mode, OFlags, Uid, XattrFlags, chmodat, chownat, fstatvfs, fsync, getxattr,
-    ioctl_getflags, ioctl_setflags, listxattr, openat, setxattr, utimensat,
+    ioctl_getflags, ioctl_setflags, listxattr, openat, removexattr, setxattr, utimensat,
 };
 use rustix::io::Errno;
 
@@ -124,6 +124,22 @@ pub(super) fn set_xattrs(
     if lost.is_empty() { Ok(()) } else { Err(RelocateError::WouldLose { what: lost }) }
 }
 
+/// What is made in a directory with a default ACL has an ACL at once: one that the original lacks goes.
+pub(super) fn drop_inherited_acl(fd: BorrowedFd<'_>, wanted: &Xattrs) -> Result<(), RelocateError> {
+    let path = proc_path(fd);
+    for acl in [ACL_ACCESS, ACL_DEFAULT] {
+        if wanted.iter().any(|(name, _)| name == acl) {
+            continue;
+        }
+        match removexattr(&path, acl) {
+            Ok(()) | Err(Errno::NODATA | Errno::NOTSUP | Errno::NOSYS | Errno::INVAL | Errno::PERM | Errno::ACCESS) => {
+            }
+            Err(errno) => return Err(errno).doing("remove an inherited ACL"),
+        }
+    }
+    Ok(())
+}
+
 fn has_room(fd: BorrowedFd<'_>, bytes: usize) -> bool {
     fstatvfs(fd).is_ok_and(|stat| stat.f_bavail.saturating_mul(stat.f_frsize) > bytes as u64 + (1 << 20))
 }
@@ -206,4 +222,17 @@ pub(super) fn sync_file(place: Place<'_>) -> Result<(), Errno> {
 pub(super) fn begin_write_out(file: BorrowedFd<'_>) {
     // SAFETY: no memory is handed over, and the descriptor is open.
     unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
+}
+
+/// The error of a write-back of this file that failed since `file` was opened, or that nobody was told yet. It is told once a descriptor.
+pub(crate) fn failed_writes(file: BorrowedFd<'_>) -> Result<(), Errno> {
+    // SAFETY: no memory is handed over, and the descriptor is open.
+    match unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WAIT_BEFORE) } {
+        0 => Ok(()),
+        _ => match std::io::Error::last_os_error().raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error) {
+            // Files that have no pages.
+            Errno::SPIPE | Errno::INVAL | Errno::NOSYS => Ok(()),
+            errno => Err(errno),
+        },
+    }
 }

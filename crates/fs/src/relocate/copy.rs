@@ -4,8 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, SeekFrom, fsync, ftruncate, mknodat, openat, readlinkat, seek, symlinkat,
-    unlinkat,
+    AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags, SeekFrom, fsync, ftruncate, mknodat, openat, readlinkat,
+    seek, symlinkat, unlinkat,
 };
 use rustix::io::{Errno, pread, retry_on_intr};
 use umbrella_units::ByteSize;
@@ -164,6 +164,8 @@ impl<'a> Copying<'a> {
         attrs::copy_flags(input.as_fd(), output);
         self.dress(output, When::BeforeData)?;
         let bytes = self.data(input.as_fd(), output)?;
+        // What could not be written, and was forgotten since, is not what was read.
+        attrs::failed_writes(input.as_fd()).map_err(|errno| RelocateError::Read { offset: 0, errno })?;
         self.put_access_time_back()?;
         self.dress(output, When::AfterData)?;
         match self.limits.durability {
@@ -210,6 +212,7 @@ impl<'a> Copying<'a> {
                 Errno::PERM | Errno::INVAL | Errno::NOTSUP => RelocateError::WouldLose { what: vec![Loss::Ownership] },
                 errno => RelocateError::Io { doing: "set the owner", errno },
             })?;
+            attrs::drop_inherited_acl(target, &self.xattrs)?;
             return attrs::set_xattrs(target, &self.xattrs, when, &mut self.left_behind);
         }
         attrs::set_mode(target, &self.seen).doing("set the mode")?;
@@ -254,7 +257,25 @@ impl<'a> Copying<'a> {
             return Err(RelocateError::Cancelled);
         }
         ftruncate(output, size).doing("set the size")?;
+        self.reserve(output)?;
         Ok(pump.done)
+    }
+
+    /// Whoever reserved room for all of a file (`fallocate`) keeps it. What is reserved of a file with holes, or beyond its end, is not known.
+    fn reserve(&self, output: BorrowedFd<'_>) -> Result<(), RelocateError> {
+        let size = self.seen.print.size;
+        let has_room = |file: BorrowedFd<'_>| -> Result<bool, RelocateError> {
+            let blocks = rustix::fs::fstat(file).doing("look at the room it takes")?.st_blocks;
+            Ok(u64::try_from(blocks).unwrap_or(0).saturating_mul(512) >= size)
+        };
+        if size == 0 || !has_room(self.source)? || has_room(output)? {
+            return Ok(());
+        }
+        match rustix::fs::fallocate(output, FallocateFlags::KEEP_SIZE, 0, size) {
+            Err(Errno::NOSPC | Errno::DQUOT) => Err(RelocateError::NoSpace),
+            // There nothing can be reserved.
+            _ => Ok(()),
+        }
     }
 }
 

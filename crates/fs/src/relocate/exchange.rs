@@ -109,9 +109,13 @@ impl<'a> Exchange<'a> {
         ParentTimes::of(self.swaps.iter().flat_map(|swap| [swap.one.dir, swap.other.dir]))
     }
 
+    /// The last first, so that it is always the first ones that are exchanged. What was not touched may be what cannot be flushed.
     fn undo(&self, done: usize) -> Result<(), RelocateError> {
-        self.swaps.iter().take(done).try_for_each(|swap| swap.reversed().go())?;
-        self.parents().sync().doing("flush the directories")
+        let exchanged = || self.swaps.iter().take(done);
+        exchanged().rev().try_for_each(|swap| swap.reversed().go())?;
+        ParentTimes::of(exchanged().flat_map(|swap| [swap.one.dir, swap.other.dir]))
+            .sync()
+            .doing("flush the directories")
     }
 }
 

@@ -74,6 +74,7 @@ use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+pub(crate) use attrs::failed_writes;
 pub use commit::{Decision, Move, MovedName, Removal, commit, verify_unchanged};
 pub use copy::{Copied, copy, copy_from_fd, copy_unnamed, losses};
 pub use dirs::{clone_dir, clone_dir_durably, clone_dir_whole, sync_dir_attrs};

@@ -128,14 +128,18 @@ impl<'a> DirRename<'a> {
         ParentTimes::of(self.sites.iter().flat_map(|site| [site.from.dir, site.to.dir]))
     }
 
+    /// The last first, so that it is always the first ones that are renamed. What was not touched may be what cannot be flushed.
     fn undo(&self, done: usize, replaced: &[Option<OwnedFd>]) -> Result<(), RelocateError> {
-        for (site, replaced) in self.sites.iter().zip(replaced).take(done) {
+        let renamed = || self.sites.iter().zip(replaced).take(done);
+        for (site, replaced) in renamed().rev() {
             place_new(site.to, site.from)?;
             if let Some(old) = replaced {
                 clone_dir(old.as_fd(), site.to.dir, site.to.name, &EVERYTHING)?;
             }
         }
-        self.parents().sync().doing("flush the directories")
+        ParentTimes::of(renamed().flat_map(|(site, _)| [site.from.dir, site.to.dir]))
+            .sync()
+            .doing("flush the directories")
     }
 }
 

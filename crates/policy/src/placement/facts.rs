@@ -79,9 +79,10 @@ impl BranchView {
         self.online && self.writable
     }
 
-    /// Whether `need` more bytes leave `keep_free` untouched. A file of no bytes is there to be written: it needs one.
+    /// Whether `need` more bytes leave `keep_free` untouched. A file of no bytes is there to be written: it needs one, where space is counted at all.
     pub(super) fn has_room(&self, need: ByteSize) -> bool {
-        self.free.0 >= self.keep_free.0.saturating_add(need.0.max(1))
+        let least = u64::from(self.total.0 > 0);
+        self.free.0 >= self.keep_free.0.saturating_add(need.0.max(least))
     }
 }
 

@@ -174,3 +174,20 @@ fn a_mount_point_that_holds_something_is_told() {
     let told = disks::Notice::MountNotEmpty { mount: config.spec.mount };
     assert!(findings.iter().any(|finding| finding.notice == told && !finding.is_remark()), "{findings:?}");
 }
+
+#[test]
+fn a_pattern_that_begins_with_the_mount_point_is_told() {
+    let dir = place();
+    let shown = dir.path().canonicalize().unwrap();
+    let shown = shown.display();
+    let text = format!(
+        "mount = \"{shown}/mount\"\n[[branch]]\nname = \"a\"\npath = \"{shown}/a\"\nrequire_mount = false\n[[rule]]\n\
+         match = [{{ glob = \"{shown}/mount/films/**\", to = \"a\" }}, {{ glob = \"/mount/**\", to = \"a\" }}]\n"
+    );
+    let file = dir.path().join("pool.toml");
+    std::fs::write(&file, text).unwrap();
+    let (_, findings) = load(&file, None).unwrap();
+    let told: Vec<_> = findings.iter().map(|finding| finding.notice.to_string()).collect();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].contains("begins with the mount point") && told[0].contains("\"/films/**\""), "{told:?}");
+}

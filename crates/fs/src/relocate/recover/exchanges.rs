@@ -32,13 +32,20 @@ impl Recovering<'_> {
     ) -> Result<Outcome, Halt> {
         let mut waiting = Vec::new();
         let mut known = Vec::new();
+        let mut begun = decided;
+        // The first ones are exchanged first, and taken back last: behind one that is as it was none is exchanged.
+        let mut may_be = true;
         for site in sites {
-            match self.present(site.branch) {
-                Some(branch) => known.push((*site, branch, stands(site, (at(branch, one)?, at(branch, other)?)))),
-                None => waiting.push(*site),
+            if let Some(branch) = self.present(site.branch) {
+                let stands = stands(site, (at(branch, one)?, at(branch, other)?));
+                begun |= stands == Stands::After;
+                may_be &= stands != Stands::Before;
+                known.push((*site, branch, stands));
+            } else {
+                begun |= may_be;
+                waiting.push(*site);
             }
         }
-        let begun = decided || !waiting.is_empty() || known.iter().any(|(_, _, stands)| *stands == Stands::After);
         if !begun {
             return Ok(Outcome::Undone);
         }

@@ -27,7 +27,8 @@ impl Recovering<'_> {
         let mut begun = decided;
         for uuid in branches {
             let Some(branch) = self.present(*uuid) else {
-                begun = true;
+                // The first ones are renamed first, and taken back last: behind one that has the old name none is renamed.
+                begun |= ahead.is_empty();
                 waiting.push(*uuid);
                 continue;
             };

@@ -449,3 +449,30 @@ fn a_copy_never_overwrites_another() {
         assert_eq!(fs::read(pool.temp()).unwrap(), b"another copy");
     }
 }
+
+#[test]
+fn room_that_is_reserved_for_all_of_a_file_stays_reserved() {
+    let (source, target) = (tempfile::tempdir().unwrap(), Tmpfs::new(c"size=10m"));
+    let file = source.path().join("file");
+    fs::write(&file, "a little data").unwrap();
+    let out = fs::File::options().write(true).open(&file).unwrap();
+    rustix::fs::fallocate(&out, rustix::fs::FallocateFlags::empty(), 0, 3 << 20).unwrap();
+    copy_path(&file, &target.path().join("copy"), &ALL).unwrap();
+    assert!(fs::metadata(target.path().join("copy")).unwrap().blocks() * 512 >= 3 << 20);
+    assert_eq!(fs::read(&file).unwrap(), fs::read(target.path().join("copy")).unwrap());
+    rustix::fs::fallocate(&out, rustix::fs::FallocateFlags::empty(), 0, 30 << 20).unwrap();
+    assert_eq!(copy_path(&file, &target.path().join("second"), &ALL), Err(RelocateError::NoSpace));
+}
+
+#[test]
+fn a_copy_has_no_acl_that_its_source_lacks() {
+    let (source, target) = (tempfile::tempdir().unwrap(), Tmpfs::new(c"size=10m"));
+    let (file, copy) = (source.path().join("file"), target.path().join("copy"));
+    fs::write(&file, "private").unwrap();
+    fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o640)).unwrap();
+    let before = face(&file);
+    // As a branch's root may have it, and `.umbrella` then inherits it.
+    set_xattr(target.path(), "system.posix_acl_default", &acl());
+    copy_path(&file, &copy, &ALL).unwrap();
+    assert_eq!(face(&copy), before);
+}

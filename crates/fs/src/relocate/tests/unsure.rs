@@ -92,3 +92,21 @@ fn a_copy_that_somebody_changed_behind_the_pool_stays_beside_a_source_in_use() {
     assert_eq!(fs::read(pool.a.join("file")).unwrap(), CONTENTS);
     assert_eq!(fs::read(pool.b.join("file")).unwrap(), b"written behind the pool");
 }
+
+#[test]
+fn a_rename_that_was_taken_back_is_not_carried_out_without_the_branch_that_refused_it() {
+    for missing_first in [false, true] {
+        let pool = Pool::new();
+        let branches = if missing_first { vec![B, A] } else { vec![A, B] };
+        for root in [&pool.a, &pool.b] {
+            fs::create_dir(root.join("old")).unwrap();
+        }
+        let intent =
+            Intent::RenameDir { from: b"old".into(), to: b"new".into(), branches, replaced: false, decided: false };
+        fs::write(pool.a.join(".umbrella/intents/1"), intent.encode().unwrap()).unwrap();
+        pool.with_branches(&[A], recover);
+        // Behind a branch that has the old name none is renamed; the one before it may be.
+        assert_eq!(pool.a.join("new").exists(), missing_first);
+        assert_eq!(pool.a.join("old").exists(), !missing_first);
+    }
+}
