@@ -13,13 +13,15 @@ use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use thiserror::Error;
-use umbrella_fs::control::protocol::{Answer, Request};
+use umbrella_fs::control::protocol::{Answer, Request, Status};
 
 use crate::client::Client;
 use crate::config;
 use crate::mounts;
 use crate::text::visible_path;
 
+/// How long a daemon may take to say how it is: one that hangs is dealt with all the same.
+const GLANCE: Duration = Duration::from_secs(3);
 /// Longest path of a Unix socket, without the final NUL.
 const LONGEST_SOCKET: usize = 107;
 
@@ -90,6 +92,14 @@ impl Pool {
     /// The pool mounted, or to be mounted, at `mount`.
     pub(crate) fn at(mount: &Path) -> Pool {
         Pool { mount: mount.to_owned(), socket: socket_in(&run_dir(), mount) }
+    }
+
+    /// Its state, when its tree is away while the daemon still serves open files. One that hangs does not say.
+    pub(crate) fn detached(&self) -> Option<Box<Status>> {
+        match Client::new(&self.socket).patience(GLANCE).ask(&Request::Status) {
+            Ok(Answer::Status(status)) if status.detached => Some(status),
+            _ => None,
+        }
     }
 }
 
@@ -216,7 +226,7 @@ fn mount_of(socket: &Path) -> Option<PathBuf> {
     if Pool::at(&mount).socket == socket {
         return Some(mount);
     }
-    match Client::new(socket).patience(Duration::from_secs(3)).ask(&Request::Status) {
+    match Client::new(socket).patience(GLANCE).ask(&Request::Status) {
         Ok(Answer::Status(status)) => Some(status.mount),
         _ => None,
     }

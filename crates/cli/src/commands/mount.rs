@@ -6,9 +6,6 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::Args;
 
-use umbrella_fs::control::protocol::{Answer, Request};
-
-use crate::client::Client;
 use crate::config::{self, Config, nearest};
 use crate::daemon::{self, Starter};
 use crate::mount::{self, MountFlag, Session};
@@ -116,7 +113,10 @@ impl MountArgs {
         for finding in findings.iter().filter(|finding| !finding.is_remark()) {
             tracing::warn!("{}", config.report(&finding.span, finding.notice.to_string()));
         }
-        not_detached(&config.spec.mount)?;
+        // A pool that was detached keeps its branches until the last file in it is closed.
+        if let Some(status) = Pool::at(&config.spec.mount).detached() {
+            bail!("{}", render::detached(&status));
+        }
         usable_mount_point(&config.spec.mount)?;
         Ok(config)
     }
@@ -141,15 +141,6 @@ fn allowed_branches(config: &Config, allowed: &[String]) -> anyhow::Result<()> {
     let Some(unknown) = allowed.iter().find(|name| names().all(|known| known != name.as_str())) else { return Ok(()) };
     let hint = nearest(unknown, names()).map_or_else(String::new, |near| format!(" (did you mean {near:?}?)"));
     bail!("--allow-missing: unknown branch {}{hint}; branches: {}", quoted(unknown), quoted_list(names()));
-}
-
-/// A pool that was detached keeps its branches until the last file in it is closed.
-fn not_detached(mount: &Path) -> anyhow::Result<()> {
-    let client = Client::new(&Pool::at(mount).socket).patience(std::time::Duration::from_secs(3));
-    match client.ask(&Request::Status) {
-        Ok(Answer::Status(status)) if status.detached => bail!("{}", render::detached(&status)),
-        _ => Ok(()),
-    }
 }
 
 /// The mount point is a directory. One whose daemon died is taken away first.

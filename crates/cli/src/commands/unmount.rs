@@ -10,7 +10,7 @@ use clap::Args;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags};
 use serde_json::json;
-use umbrella_fs::control::protocol::{Answer, Request, Status};
+use umbrella_fs::control::protocol::{Answer, Request};
 
 use super::PoolArg;
 use crate::client::{Client, ClientError};
@@ -21,8 +21,6 @@ use crate::{mounts, output, render};
 
 /// How long a daemon that is to be forced may take to do it by itself.
 const FORCED_PATIENCE: Duration = Duration::from_secs(10);
-/// How long the daemon may take to say whether its tree is away already: one that hangs is dealt with all the same.
-const GLANCE: Duration = Duration::from_secs(2);
 /// How long the mount may stay after the daemon said that it goes.
 const FAREWELL: Duration = Duration::from_secs(30);
 
@@ -56,13 +54,13 @@ impl UnmountArgs {
         };
         let shown = visible_path(&pool.mount);
         let (outcome, reason) = if self.lazy {
-            if detached(&pool).is_none() {
+            if pool.detached().is_none() {
                 mounts::detach(&pool.mount, false).with_context(|| format!("detaching {shown}"))?;
             }
             // With nothing open the daemon is about to end.
-            let serves_on = detached(&pool).filter(|status| status.open_files > 0);
+            let serves_on = pool.detached().filter(|status| status.open_files > 0);
             ("detached", serves_on.map(|status| render::detached(&status)))
-        } else if let Some(status) = detached(&pool) {
+        } else if let Some(status) = pool.detached() {
             bail!("{}", render::detached(&status));
         } else {
             match self.ask(&pool) {
@@ -99,14 +97,6 @@ impl UnmountArgs {
             }
             Err(error) => Err(error.into()),
         }
-    }
-}
-
-/// The state of a pool whose tree is away while its daemon still serves open files.
-fn detached(pool: &Pool) -> Option<Box<Status>> {
-    match Client::new(&pool.socket).patience(GLANCE).ask(&Request::Status) {
-        Ok(Answer::Status(status)) if status.detached => Some(status),
-        _ => None,
     }
 }
 

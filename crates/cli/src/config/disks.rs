@@ -423,16 +423,15 @@ fn rule_findings(config: &Config) -> Vec<Finding> {
             }
             RuleKindSpec::Names(entries) => {
                 for entry in entries {
-                    let Some(meant) = entry.glob.strip_prefix(&*config.spec.mount.to_string_lossy()) else { continue };
-                    if meant.starts_with('/') {
-                        let span = config.spans.globs.get(&entry.glob).cloned().unwrap_or_else(|| span.clone());
-                        let (glob, meant) = (entry.glob.clone(), meant.to_owned());
-                        findings.push(Finding { span, notice: Notice::GlobWithMount { glob, meant } });
-                    }
-                }
-                for entry in entries.iter().filter(|entry| only_read_only(&entry.to)) {
-                    let span = config.spans.globs.get(&entry.glob).cloned().unwrap_or_else(|| span.clone());
-                    findings.push(Finding { span, notice: Notice::RuleReadOnly { rule: entry.glob.clone() } });
+                    let span = config.spans.globs.get(&entry.glob).unwrap_or(span);
+                    let glob = || entry.glob.clone();
+                    let inside = entry.glob.strip_prefix(&*config.spec.mount.to_string_lossy());
+                    let with_mount = inside
+                        .filter(|inside| inside.starts_with('/'))
+                        .map(|inside| Notice::GlobWithMount { glob: glob(), meant: inside.to_owned() });
+                    let read_only = only_read_only(&entry.to).then(|| Notice::RuleReadOnly { rule: glob() });
+                    let notices = with_mount.into_iter().chain(read_only);
+                    findings.extend(notices.map(|notice| Finding { span: span.clone(), notice }));
                 }
             }
         }

@@ -384,20 +384,6 @@ fn who_may_not_mount_is_told_so_before_anything_is_written() {
 }
 
 #[test]
-fn a_daemon_that_was_killed_is_not_called_no_pool() {
-    let (_disks, builder) = disks(["a"]);
-    let mut pool = builder.mount();
-    signal(pool.pid(), Signal::SIGKILL);
-    pool.wait_for_end();
-    let said = text(&pool.umbrella(["status"]));
-    let mount = pool.mount_point();
-    pool.say(["unmount".as_ref(), mount.as_os_str()]);
-    assert!(said.contains(mount.to_str().unwrap()) && said.contains("is gone and left a dead mount"), "{said}");
-    let said = text(&pool.umbrella(["status"]));
-    assert!(said.contains("no pool is mounted"), "{said}");
-}
-
-#[test]
 fn the_daemon_survives_what_its_mount_point_held_before() {
     let (_disks, builder) = disks(["a"]);
     let mut pool = builder.prepare();

@@ -49,11 +49,19 @@ fn what_a_killed_daemon_left_is_named_and_the_only_one_is_taken_away_unasked() {
     for args in [&["status"][..], &["status", mount.to_str().unwrap()], &["enforce"]] {
         let said = text(&pool.umbrella(args));
         assert!(said.contains("is gone and left a dead mount"), "{args:?}: {said}");
+        assert!(said.contains(mount.to_str().unwrap()), "{args:?}: {said}");
     }
     let file = pool.join("file");
     let said = text(&pool.umbrella(["explain".as_ref(), file.as_os_str()]));
     assert!(said.contains("is gone and left a dead mount"), "{said}");
     pool.say(["unmount"]);
+    assert!(!is_mount_point(&mount));
+    let said = text(&pool.umbrella(["status"]));
+    assert!(said.contains("no pool is mounted"), "{said}");
+    pool.start();
+    signal(pool.pid(), Signal::SIGKILL);
+    pool.wait_for_end();
+    pool.say(["unmount".as_ref(), mount.as_os_str()]);
     assert!(!is_mount_point(&mount));
 }
 

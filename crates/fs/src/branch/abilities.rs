@@ -23,19 +23,7 @@ pub(super) struct Found {
 }
 
 /// What is assumed where nothing is known: whoever relies on it finds out, and what cannot be kept is refused then.
-pub(super) const ASSUMED: Abilities = Abilities {
-    xattr: true,
-    acl: true,
-    holes: true,
-    hard_links: true,
-    symlinks: true,
-    ownership: true,
-    special_files: true,
-    nanoseconds: true,
-    tmpfile: true,
-    passthrough: false,
-    rename_flags: true,
-};
+pub(super) const ASSUMED: Abilities = Abilities { passthrough: false, ..Abilities::ALL };
 
 /// Tries everything in `tmp`, and cleans up. What cannot be tried now is as it was `known` before.
 pub(super) fn probe(tmp: BorrowedFd<'_>, known: Abilities) -> Found {
@@ -76,19 +64,7 @@ fn is_no_answer(errno: Errno) -> bool {
 
 /// What file systems of this type surely have, for branches on which nothing can be tried.
 pub(super) fn of_type(fs_type: &str) -> Abilities {
-    let full = Abilities {
-        xattr: true,
-        acl: true,
-        holes: true,
-        hard_links: true,
-        symlinks: true,
-        ownership: true,
-        special_files: true,
-        nanoseconds: true,
-        tmpfile: false,
-        passthrough: false,
-        rename_flags: false,
-    };
+    let full = Abilities { tmpfile: false, rename_flags: false, ..ASSUMED };
     match fs_type {
         "xfs" | "btrfs" | "f2fs" => full,
         // ext4 with 128-byte inodes keeps seconds only.

@@ -375,6 +375,23 @@ pub struct Abilities {
     pub rename_flags: bool,
 }
 
+impl Abilities {
+    /// Everything.
+    pub const ALL: Abilities = Abilities {
+        xattr: true,
+        acl: true,
+        holes: true,
+        hard_links: true,
+        symlinks: true,
+        ownership: true,
+        special_files: true,
+        nanoseconds: true,
+        tmpfile: true,
+        passthrough: true,
+        rename_flags: true,
+    };
+}
+
 /// One rule and how often it decided.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RuleStatus {

@@ -21,19 +21,7 @@ use super::{BranchUuid, DecodeError, HIDDEN_DIR, INTENTS_DIR, Intent, Place, Rel
 use crate::control::protocol::Abilities;
 
 /// Recovery does not know what a branch can keep: it tries.
-pub(super) const EVERYTHING: Abilities = Abilities {
-    xattr: true,
-    acl: true,
-    holes: true,
-    hard_links: true,
-    symlinks: true,
-    ownership: true,
-    special_files: true,
-    nanoseconds: true,
-    tmpfile: true,
-    passthrough: true,
-    rename_flags: true,
-};
+pub(super) const EVERYTHING: Abilities = Abilities::ALL;
 
 /// A branch that is there.
 #[derive(Debug, Clone, Copy)]

@@ -170,6 +170,8 @@ fn names_that_were_used_for_something_else_since_are_left_alone() {
     for name in ["one", "p/other"] {
         fs::rename(pool.b.join(name), pool.b.join(name).with_extension("kept")).unwrap();
         fs::create_dir(pool.b.join(name)).unwrap();
+        // Else, made within one tick of the clock, it may look like the one that was there.
+        set_times(&pool.b.join(name), (1000, 1), (2000, 2));
     }
     let before = seen(&pool, false);
     assert_eq!(pool.recover().warnings.len(), 1);
