@@ -7,6 +7,7 @@ use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -27,6 +28,9 @@ use crate::{config, mounts};
 
 /// How long the daemon may take to finish what is under way when it is asked to unmount.
 pub(crate) const UNMOUNT_PATIENCE: Duration = Duration::from_secs(600);
+
+/// How often a tree that is busy is tried.
+const UNMOUNT_AGAIN: Duration = Duration::from_secs(1);
 
 /// What a mount forbids or leaves out, besides what the pool says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -87,16 +91,18 @@ pub(crate) fn serve(spec: PoolSpec, session: Session) -> anyhow::Result<()> {
         private_dir(dir)?;
     }
     private_dir(&session.state_dir)?;
-    heed_signals(&session)?;
+    let mounted = Arc::new(AtomicBool::new(false));
+    heed_signals(&session, Arc::clone(&mounted))?;
     let Session { pool, state_dir, allow_missing, flags, source, starter, .. } = session;
     let socket = pool.socket.clone();
     let failure = Arc::new(OnceLock::new());
     let setback = Arc::clone(&failure);
     let ready = move || {
+        mounted.store(true, Ordering::Relaxed);
         if let Err(error) = after_mount(&pool, &flags, starter.as_ref()) {
             tracing::error!("{error:#}; unmounting");
             let _ = setback.set(error);
-            ask_to_unmount(pool);
+            ask_to_unmount(pool, mounted);
         }
     };
     let options = umbrella_fs::mount::Options {
@@ -136,24 +142,35 @@ fn after_mount(pool: &Pool, flags: &[MountFlag], starter: Option<&Starter>) -> a
 }
 
 /// Asks in a thread of its own: the caller may be the one that has to answer.
-fn ask_to_unmount(pool: Pool) {
-    std::thread::spawn(move || unmount(&pool));
+fn ask_to_unmount(pool: Pool, mounted: Arc<AtomicBool>) {
+    std::thread::spawn(move || unmount(&pool, &mounted));
 }
 
-fn unmount(pool: &Pool) {
+/// Asks until it is done: what keeps the tree busy may end, and no second signal may come.
+fn unmount(pool: &Pool, mounted: &AtomicBool) {
     systemd::tell("STOPPING=1");
-    match Client::new(&pool.socket).patience(UNMOUNT_PATIENCE).ask(&Request::Unmount { keep_staged: true }) {
-        // A daemon that is already gone may hang up before it answers.
-        Ok(_) | Err(ClientError::HungUp) => {}
-        // Before the mount there is nothing to unmount.
-        Err(ClientError::NotRunning { .. }) => std::process::exit(1),
-        Err(error) => tracing::error!("unmounting: {error}; a second signal detaches the mount at once"),
+    let mut told = false;
+    loop {
+        match Client::new(&pool.socket).patience(UNMOUNT_PATIENCE).ask(&Request::Unmount { keep_staged: true }) {
+            // Before the mount there is nothing to unmount.
+            Err(ClientError::NotRunning { .. }) if !mounted.load(Ordering::Relaxed) => std::process::exit(1),
+            // A daemon that is already gone may hang up before it answers; later nobody answers.
+            Ok(_) | Err(ClientError::HungUp | ClientError::NotRunning { .. }) => return,
+            Err(error) if !told => {
+                told = true;
+                tracing::error!(
+                    "unmounting: {error}; it is tried again each second, and a second signal detaches the mount at once"
+                );
+            }
+            Err(_) => {}
+        }
+        std::thread::sleep(UNMOUNT_AGAIN);
     }
 }
 
 /// SIGTERM and SIGINT unmount; a second one detaches the mount and ends the program. SIGHUP reloads the rules of a daemon, and
 /// ends a foreground mount, whose terminal is gone.
-fn heed_signals(session: &Session) -> anyhow::Result<()> {
+fn heed_signals(session: &Session, mounted: Arc<AtomicBool>) -> anyhow::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("catching signals")?;
     let pool = session.pool.clone();
     let config = session.config.clone();
@@ -170,7 +187,7 @@ fn heed_signals(session: &Session) -> anyhow::Result<()> {
             } else {
                 asked = true;
                 tracing::info!("signal: finishing what is under way, then unmounting (again to detach at once)");
-                ask_to_unmount(pool.clone());
+                ask_to_unmount(pool.clone(), Arc::clone(&mounted));
             }
         }
     };

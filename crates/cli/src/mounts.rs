@@ -14,6 +14,9 @@ const KIND: &str = "fuse.umbrella";
 /// What the memory of staged files is called.
 const STAGING: &str = "umbrella-staging";
 
+/// How long a daemon may take to answer.
+const A_LOOK: std::time::Duration = std::time::Duration::from_secs(2);
+
 /// One mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mounted {
@@ -25,6 +28,13 @@ pub(crate) struct Mounted {
     pub(crate) options: Vec<String>,
 }
 
+impl Mounted {
+    /// Whether it is one of ours.
+    pub(crate) fn is_pool(&self) -> bool {
+        self.kind == KIND
+    }
+}
+
 /// What was mounted last at exactly this path, if anything was. Asks the kernel only, never the file system.
 pub(crate) fn at(path: &Path) -> Option<Mounted> {
     let table = std::fs::read("/proc/self/mountinfo").ok()?;
@@ -33,7 +43,7 @@ pub(crate) fn at(path: &Path) -> Option<Mounted> {
 
 /// Where pools are mounted, whoever mounted them.
 pub(crate) fn pools() -> Vec<PathBuf> {
-    such(|mounted| mounted.kind == KIND)
+    such(Mounted::is_pool)
 }
 
 /// Memory with the staged files of pools, mounted or not.
@@ -47,10 +57,16 @@ fn such(wanted: impl Fn(&Mounted) -> bool) -> Vec<PathBuf> {
     mounts.filter(|(_, mounted)| wanted(mounted)).map(|(at, _)| at).collect()
 }
 
-/// Whether a FUSE file system is mounted there whose daemon is gone.
+/// Whether a FUSE file system is mounted there whose daemon is gone. One that does not answer in time is not.
 pub(crate) fn is_dead(path: &Path) -> bool {
-    let gone = std::fs::metadata(path).is_err_and(|error| error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()));
-    gone && at(path).is_some_and(|mounted| mounted.kind.starts_with("fuse"))
+    if !at(path).is_some_and(|mounted| mounted.kind.starts_with("fuse")) {
+        return false;
+    }
+    let (tell, told) = std::sync::mpsc::channel();
+    let asked = path.to_owned();
+    // Of its space the kernel keeps nothing, as it does of attributes. Nobody waits for the thread: one that hangs ends with the process.
+    std::thread::spawn(move || tell.send(rustix::fs::statfs(&asked).map(drop)));
+    told.recv_timeout(A_LOOK).is_ok_and(|answer| answer == Err(Errno::NOTCONN))
 }
 
 /// Takes the tree away; with `force`, requests that hang fail at once. Users other than root go through `fusermount3`.

@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use umbrella_fs::control::protocol::{
-    Abilities, BranchState, BranchStatus, EnforceSummary, Explanation, MoveEvent, MoveOutcome, RuleStatus,
-    StagingStatus, Status,
+    Abilities, BranchState, BranchStatus, EnforceSummary, Explanation, MoveEvent, MoveOutcome, Progress, Purpose,
+    RuleStatus, StagingStatus, Status, WalkStatus,
 };
 use umbrella_units::{ByteSize, format_duration};
 
@@ -37,6 +37,9 @@ pub(crate) fn status(status: &Status) -> String {
     );
     if let Some(area) = &status.staging {
         let _ = writeln!(text, "{}", staging(area));
+    }
+    for walk in &status.walks {
+        let _ = writeln!(text, "{}", self::walk(walk));
     }
     if status.detached {
         let _ = writeln!(text, "{}", detached(status));
@@ -87,6 +90,21 @@ pub(crate) fn detached(status: &Status) -> String {
 
 fn uptime(status: &Status) -> String {
     format_duration(std::time::Duration::from_secs(status.uptime.as_secs()))
+}
+
+/// Who walks through the tree, why, and how far it is.
+fn walk(walk: &WalkStatus) -> String {
+    let why = match (walk.purpose, &walk.branch) {
+        (Purpose::Asked, _) if walk.dry_run => "a dry run of `umbrella enforce`".to_owned(),
+        (Purpose::Asked, _) => "`umbrella enforce`".to_owned(),
+        (Purpose::Schedule, _) => "the enforcer, in its hours".to_owned(),
+        (Purpose::Recovery, _) => "the enforcer, as the last mount did not end in order".to_owned(),
+        (Purpose::Drain, Some(branch)) => format!("the drain of branch {}", quoted(branch)),
+        (Purpose::Drain, None) => "a drain".to_owned(),
+    };
+    let Progress { files_seen, files_moved, bytes_moved, current, .. } = &walk.progress;
+    let (seen, moved) = (count(*files_seen, "file"), count(*files_moved, "file"));
+    format!("walking: {why}; {seen} looked at, {moved} ({bytes_moved}) moved, now at {}", visible(current))
 }
 
 /// What waits in memory.
@@ -203,10 +221,10 @@ pub(crate) fn move_event(event: &MoveEvent) -> String {
         MoveOutcome::NoRoom => "no room",
     };
     let detail = event.detail.as_ref().map(|detail| format!(": {}", visible(detail))).unwrap_or_default();
+    let way = if event.to.is_empty() { String::new() } else { format!(" -> {}", visible(&event.to)) };
     format!(
-        "{outcome:<10}  {} -> {}  {:>9}  {}  (rule {}){detail}",
+        "{outcome:<10}  {}{way}  {:>9}  {}  (rule {}){detail}",
         visible(&event.from),
-        visible(&event.to),
         event.size.to_string(),
         visible(&event.path),
         quoted(&event.rule),

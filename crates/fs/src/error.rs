@@ -26,12 +26,44 @@ pub enum OpError {
     /// The name belongs to Umbrella itself.
     #[error("the name is reserved")]
     Reserved,
+    /// It takes time, and who asked was not to wait ([`Wait::No`]): nothing has happened.
+    #[error("it would block")]
+    WouldBlock,
+}
+
+/// Whether a call may wait until a file has come to another branch, or bring it there first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// It may.
+    Yes,
+    /// Else it fails with [`OpError::WouldBlock`].
+    No,
+}
+
+impl Wait {
+    /// Before what takes time.
+    pub(crate) fn allowed(self) -> OpResult<()> {
+        match self {
+            Wait::Yes => Ok(()),
+            Wait::No => Err(OpError::WouldBlock),
+        }
+    }
 }
 
 impl OpError {
     /// Whether the branch had no room (or no quota) left.
     pub(crate) fn is_full(self) -> bool {
         matches!(self, OpError::Sys(Errno::NOSPC | Errno::DQUOT))
+    }
+
+    /// Whether the daemon, or the machine, has no descriptor left.
+    pub(crate) fn is_want_of_descriptors(self) -> bool {
+        matches!(self, OpError::Sys(Errno::MFILE | Errno::NFILE))
+    }
+
+    /// Whether it is the daemon that lacks something, which says nothing of the branch.
+    pub(crate) fn is_own_want(self) -> bool {
+        self.is_want_of_descriptors() || self == OpError::Sys(Errno::NOMEM)
     }
 
     /// Whether the name does not exist.

@@ -2,18 +2,18 @@
 //! errors to errno. Holds no state of its own beyond how long the kernel may keep what it is told, and who uses it.
 
 mod answer;
+mod change;
 mod convert;
+mod data;
 mod list;
 mod readers;
 mod scratch;
 mod session;
 mod tell;
-mod write;
 
 use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 use std::time::{Duration, SystemTime};
 
 use fuser::{
@@ -21,26 +21,23 @@ use fuser::{
     OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
     ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyStatx, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
-use rustix::fs::{FallocateFlags, SeekFrom, XattrFlags};
+use rustix::fs::{FallocateFlags, XattrFlags};
 
 use answer::{done, errno, give};
 use convert::{caller, decode_rdev, file_attr, listing_flags, new_time, open_request, system_time};
 pub(crate) use session::mount;
 
 use readers::Readers;
-use scratch::with_buffer;
 
 use crate::handle::HandleId;
 use crate::node::NodeId;
 use crate::pool::{Change, Pool, Replace};
+use crate::workers::Workers;
 
 /// Protocol minor with FUSE_NOTIFY_INC_EPOCH: all names can be dropped at once.
 const MINOR_WITH_EPOCH: u32 = 44;
 /// How long absent names are kept where the kernel cannot be told that a branch came back.
 const BLIND_NEGATIVE_TTL: Duration = Duration::from_secs(1);
-
-/// A write that waits for its file to move, with its reply.
-pub(crate) type SlowCall = Box<dyn FnOnce() + Send>;
 
 /// See the module.
 pub(crate) struct Fuse {
@@ -48,19 +45,21 @@ pub(crate) struct Fuse {
     ttl: Duration,
     negative_ttl: Duration,
     /// Takes calls that may last: they must not keep a thread that serves the kernel.
-    slow: Sender<SlowCall>,
+    slow: Arc<Workers>,
     readers: Readers,
 }
 
 impl Fuse {
-    pub(crate) fn new(pool: Arc<Pool>, slow: Sender<SlowCall>) -> Fuse {
+    pub(crate) fn new(pool: Arc<Pool>, slow: Arc<Workers>) -> Fuse {
         let ttl = pool.spec().cache_timeout;
         Fuse { pool, ttl, negative_ttl: ttl, slow, readers: Readers::new() }
     }
 
     fn later(&self, call: impl FnOnce() + Send + 'static) {
-        // The receiver ends only after the last request.
-        let _ = self.slow.send(Box::new(call));
+        // Where no thread can be had, the reply is dropped with the call, and that answers EIO.
+        if let Err(lost) = self.slow.submit(Box::new(call)) {
+            tracing::warn!(?lost, "a call finds no thread");
+        }
     }
 }
 
@@ -174,10 +173,7 @@ impl Filesystem for Fuse {
             handle: handle.map(|handle| HandleId(handle.0)),
             drop_set_id: kill_suidgid,
         };
-        match self.pool.setattr(NodeId(ino.0), &change) {
-            Ok(attr) => reply.attr(&self.ttl, &file_attr(&attr)),
-            Err(error) => reply.error(errno(error)),
-        }
+        self.do_setattr(NodeId(ino.0), change, reply);
     }
 
     fn readlink(&self, _request: &Request, ino: INodeNo, reply: ReplyData) {
@@ -238,7 +234,7 @@ impl Filesystem for Fuse {
             flags if flags.is_empty() => Replace::Yes,
             _ => return reply.error(Errno::EINVAL),
         };
-        done(self.pool.rename(NodeId(parent.0), name, NodeId(to.0), to_name, replace), reply);
+        self.do_rename((NodeId(parent.0), name), (NodeId(to.0), to_name), replace, reply);
     }
 
     fn open(&self, _request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
@@ -285,10 +281,7 @@ impl Filesystem for Fuse {
         _owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        with_buffer(size as usize, |buffer| match self.pool.read(HandleId(handle.0), buffer, offset) {
-            Ok(got) => reply.data(buffer.get(..got).unwrap_or_default()),
-            Err(error) => reply.error(errno(error)),
-        });
+        self.do_read(HandleId(handle.0), offset, size as usize, reply);
     }
 
     fn write(
@@ -304,7 +297,7 @@ impl Filesystem for Fuse {
         reply: ReplyWrite,
     ) {
         let drop_bits = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        self.do_write(write::Write { handle: HandleId(handle.0), offset, drop_bits, flags: flags.0 }, data, reply);
+        self.do_write(data::Write { handle: HandleId(handle.0), offset, drop_bits, flags: flags.0 }, data, reply);
     }
 
     fn flush(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
@@ -387,8 +380,7 @@ impl Filesystem for Fuse {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        let flags = XattrFlags::from_bits_truncate(flags as u32);
-        done(self.pool.setxattr(NodeId(ino.0), name, value, flags), reply);
+        self.do_setxattr(NodeId(ino.0), name, value, XattrFlags::from_bits_truncate(flags as u32), reply);
     }
 
     fn setxattr_killpriv(
@@ -446,16 +438,7 @@ impl Filesystem for Fuse {
         whence: i32,
         reply: ReplyLseek,
     ) {
-        let Ok(at) = u64::try_from(offset) else { return reply.error(Errno::ENXIO) };
-        let to = match whence {
-            libc::SEEK_DATA => SeekFrom::Data(at),
-            libc::SEEK_HOLE => SeekFrom::Hole(at),
-            _ => return reply.error(Errno::EINVAL),
-        };
-        match self.pool.seek(HandleId(handle.0), to) {
-            Ok(found) => reply.offset(found as i64),
-            Err(error) => reply.error(errno(error)),
-        }
+        self.do_seek(HandleId(handle.0), offset, whence, reply);
     }
 
     fn ioctl(

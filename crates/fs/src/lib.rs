@@ -18,9 +18,10 @@ mod node;
 pub mod pool;
 pub mod relocate;
 pub mod spec;
+mod workers;
 
 pub use creds::Caller;
-pub use error::{Error, OpError, OpResult};
+pub use error::{Error, OpError, OpResult, Wait};
 pub use handle::{DataPath, HandleId};
 pub use listing::{Entry, Listing};
 pub use meta::Meta;

@@ -145,9 +145,9 @@ impl Pool {
         let mut answered = false;
         let mut failure = None;
         for (copy, at) in copies.iter().enumerate() {
-            let raw = match at.list(false) {
+            let raw = match self.opening(|| at.list(false)) {
                 Ok(raw) => raw,
-                Err(error) if self.is_strict() => return Err(error),
+                Err(error) if self.is_strict() || error.is_own_want() => return Err(error),
                 Err(error) => {
                     failure = Some(error);
                     continue;

@@ -1,17 +1,17 @@
 //! A pool, mounted: opens it, connects it with the kernel, runs its threads, and ends in order.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex};
 use std::thread;
 
 use crate::branch::mounts::mount_number;
 use crate::control::server::{self, PoolService};
 use crate::error::Error;
-use crate::fuse::{self, SlowCall};
-use crate::pool::Pool;
+use crate::fuse;
+use crate::pool::{MOVERS, Pool};
 use crate::spec::PoolSpec;
+use crate::workers::{self, Workers};
 
 /// How a pool is mounted.
 pub struct Options {
@@ -27,9 +27,6 @@ pub struct Options {
     pub source: Option<PathBuf>,
 }
 
-/// Threads for calls that last: fsync, copies, writes that wait for their file to move.
-const SLOW_THREADS: usize = 8;
-
 /// Mounts a pool and returns when it was unmounted.
 ///
 /// Order of the end: 1. the kernel has no more requests (unmounted); 2. staged files go to their branches; 3. the mover drops the copy
@@ -40,22 +37,22 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     let control = server::bind(&options.control_socket, &spec.mount)?;
     let pool = Pool::assemble(spec, &options.state_dir, &options.allow_missing)?;
     let mount = pool.spec().mount.clone();
-    let (slow, slow_calls) = channel();
+    // Calls that last: fsync, copies, all that waits for a file to move.
+    let slow = Arc::new(Workers::new(Arc::default(), workers::SLOW));
     let failed = |source| Error::Mount { path: mount.clone(), source };
     let source = options.source.as_deref().unwrap_or(&mount);
-    let mut mounted = fuse::mount(&pool, &mount, source, threads(pool.spec().threads), slow).map_err(failed)?;
+    let mut mounted =
+        fuse::mount(&pool, &mount, source, threads(pool.spec().threads), Arc::clone(&slow)).map_err(failed)?;
     if let Some(number) = mount_number(&mount) {
         let _ = pool.mounted_as.set(number);
     }
     pool.begin_use();
-    let slow_calls = Arc::new(Mutex::new(slow_calls));
+    warn_of_limit(&pool);
     let mut helpers = Vec::new();
-    for number in 0..SLOW_THREADS {
-        let calls = Arc::clone(&slow_calls);
-        helpers.push(spawn(&format!("slow-{number}"), move || run_slow(&calls))?);
+    for number in 0..MOVERS {
+        let mover = Arc::clone(&pool);
+        helpers.push(spawn(&format!("mover-{number}"), move || mover.run_mover())?);
     }
-    let mover = Arc::clone(&pool);
-    helpers.push(spawn("mover", move || mover.run_mover())?);
     let monitor = Arc::clone(&pool);
     helpers.push(spawn("monitor", move || monitor.run_monitor())?);
     let stager = Arc::clone(&pool);
@@ -69,6 +66,7 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     pool.close_staging();
     pool.shut_down();
     drop(serving);
+    slow.finish();
     for helper in helpers {
         // A panic of a helper was logged when it happened; the tree is unmounted either way.
         let _ = helper.join();
@@ -77,6 +75,9 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     tracing::info!(mount = %mount.display(), "unmounted");
     ended.map_err(failed)
 }
+
+/// With fewer, a busy file server may run out of descriptors.
+const ENOUGH_FILES: u64 = 64 << 10;
 
 /// More than there are processors: a request that has to wait for a disk keeps its thread, and a disk that has only a few requests at once cannot
 /// choose the nearest.
@@ -96,16 +97,17 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<thread::Join
         .map_err(|source| Error::Io { doing: format!("start thread {name}"), source })
 }
 
-fn run_slow(calls: &Mutex<Receiver<SlowCall>>) {
-    loop {
-        let call = match calls.lock() {
-            Ok(calls) => calls.recv(),
-            Err(_) => return,
-        };
-        match call {
-            Ok(call) => call(),
-            Err(_) => return,
-        }
+/// Says so when few files can be open at once.
+fn warn_of_limit(pool: &Pool) {
+    use rustix::process::{Resource, getrlimit};
+    if let Some(limit) = getrlimit(Resource::Nofile).current.filter(|limit| *limit < ENOUGH_FILES) {
+        pool.warn(
+            "descriptors".to_owned(),
+            format!(
+                "the daemon may have {limit} files open, directories too; who opens more fails: raise its limit (LimitNOFILE= in a unit, `ulimit -n` in a \
+                 shell, at least {ENOUGH_FILES}) and mount again"
+            ),
+        );
     }
 }
 

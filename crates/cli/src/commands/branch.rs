@@ -15,8 +15,8 @@ use umbrella_units::{Amount, ByteSize, ParseDurationError, format_duration, pars
 
 use super::{PoolOption, enforce};
 use crate::client::{Client, ClientError};
-use crate::text::{quoted, quoted_list};
-use crate::{output, pool, render};
+use crate::text::{quoted, quoted_list, visible_path};
+use crate::{mounts, output, pool, render};
 
 /// Add, remove, drain and list branches of a mounted pool.
 #[derive(Debug, Args)]
@@ -216,8 +216,17 @@ impl AddArgs {
             write_back: None,
         };
         let lines = configuration(&branch)?;
-        let name = branch.name.clone();
+        let (name, path) = (branch.name.clone(), branch.path.clone());
+        let may_be_plain = branch.require_mount == Some(false);
         client.ask(&Request::BranchAdd { branch })?;
+        if !may_be_plain && path.canonicalize().is_ok_and(|path| mounts::at(&path).is_none()) {
+            tracing::warn!(
+                "branch {}: {} is a plain directory: its files lie on the disk that holds it. If a disk was to be mounted there: `umbrella branch remove {}`, mount it, add it again",
+                quoted(&name),
+                visible_path(&path),
+                quoted(&name)
+            );
+        }
         if self.json {
             output::json(&json!({ "branch": name, "added": true, "configuration": lines }))?;
             return Ok(ExitCode::SUCCESS);

@@ -133,7 +133,7 @@ fn may_mount() -> anyhow::Result<()> {
     if device.is_ok() && shared {
         return Ok(());
     }
-    bail!("a pool is mounted by root: run this as root (nothing was changed)");
+    bail!("only root can mount a pool: run this as root (nothing was changed)");
 }
 
 fn allowed_branches(config: &Config, allowed: &[String]) -> anyhow::Result<()> {

@@ -110,7 +110,7 @@ fn process_of(client: &Client) -> Option<OwnedFd> {
 /// Waits until the tree is away and the daemon has ended, so that a mount right after this one finds the branches free.
 fn wait_until_gone(mount: &Path, daemon: Option<OwnedFd>) -> anyhow::Result<()> {
     let deadline = Instant::now() + FAREWELL;
-    while mounts::at(mount).is_some_and(|mounted| mounted.kind.starts_with("fuse")) {
+    while mounts::at(mount).is_some_and(|mounted| mounted.is_pool()) {
         if Instant::now() > deadline {
             let shown = visible_path(mount);
             bail!("{shown} is still mounted: files in it are open (see `lsof +f -- {shown}`, or use --lazy)");

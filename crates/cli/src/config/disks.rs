@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags};
 use thiserror::Error;
-use umbrella_fs::branch::StateDir;
+use umbrella_fs::branch::{StateDir, identity_at};
 use umbrella_fs::pool::staging_obstacle;
 use umbrella_fs::spec::resolve;
 use umbrella_policy::placement::spec::{Comparison, Condition, DestinationSpec, RuleKindSpec};
@@ -20,6 +20,7 @@ use umbrella_units::{Amount, ByteSize};
 
 use super::Config;
 use super::problem::{ConfigErrors, Located, Problem};
+use crate::mounts;
 use crate::text::{quoted, visible_path};
 
 /// No longer than this for all paths together.
@@ -39,11 +40,19 @@ pub(crate) struct Finding {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum Notice {
     #[error(
-        "branch {}: {} does not exist; mount stops here unless --allow-missing is given or the branch is optional",
+        "branch {}: {} does not exist; {}",
         quoted(name),
-        visible_path(path)
+        visible_path(path),
+        if *optional { "the pool starts without it" } else { "mount stops here unless --allow-missing is given or the branch is optional" }
     )]
-    BranchMissing { name: String, path: PathBuf },
+    BranchMissing { name: String, path: PathBuf, optional: bool },
+    #[error(
+        "branch {}: {} holds another file system than before, and would be offline; bring the old one back, or take this one in with `umbrella branch replace {}`",
+        quoted(name),
+        visible_path(path),
+        quoted(name)
+    )]
+    OtherDisk { name: String, path: PathBuf },
     #[error("branch {}: {} does not answer (waited {} s); is the disk or server well?", quoted(name), visible_path(path), PATIENCE.as_secs())]
     BranchSilent { name: String, path: PathBuf },
     #[error("branch {}: {} cannot be looked at: {reason}", quoted(name), visible_path(path))]
@@ -128,6 +137,7 @@ impl Finding {
             | Notice::BranchUnreadable { name, .. }
             | Notice::BranchNotDirectory { name, .. }
             | Notice::NotMounted { name, .. }
+            | Notice::OtherDisk { name, .. }
             | Notice::NoLongerMounted { name, .. } => Some(name),
             _ => None,
         }
@@ -153,6 +163,8 @@ struct Seen {
     parents: Vec<Id>,
     directory: bool,
     mount_root: bool,
+    /// Who it is as a branch, if it was one.
+    identity: Option<[u8; 16]>,
     total: Option<ByteSize>,
     failure: Option<Failure>,
 }
@@ -186,7 +198,10 @@ fn see_all(paths: Vec<PathBuf>) -> Vec<Seen> {
             let (sender, receiver) = mpsc::channel();
             let looked_at = path.clone();
             // Nobody waits for the thread: one that hangs in the kernel ends with the process.
-            std::thread::spawn(move || sender.send(see(&looked_at)));
+            std::thread::spawn(move || {
+                // Who asked may have given up.
+                let _ = sender.send(see(&looked_at));
+            });
             (path, receiver)
         })
         .collect();
@@ -212,6 +227,7 @@ fn see(path: &Path) -> Seen {
             seen.id = Some((data.dev(), data.ino()));
             seen.directory = data.is_dir();
             seen.mount_root = is_mount_root(path);
+            seen.identity = identity_at(path);
             seen.total =
                 rustix::fs::statvfs(path).ok().map(|space| ByteSize(space.f_blocks.saturating_mul(space.f_frsize)));
         }
@@ -278,6 +294,11 @@ fn overlaps(config: &Config, mount: &Seen, branches: &[Seen]) -> Vec<Located> {
         };
         errors.push(Located { problem, span: config.spans.mount.clone() });
     }
+    // Programs that use it would go on behind the pool.
+    if let Some(mounted) = mounts::at(&mount.resolved).filter(|it| it.kind.starts_with("fuse") && !it.is_pool()) {
+        let problem = Problem::MountTaken { mount: mount.resolved.clone(), kind: mounted.kind };
+        errors.push(Located { problem, span: config.spans.mount.clone() });
+    }
     errors.extend(staging_overlap(config, mount, branches));
     errors
 }
@@ -304,12 +325,13 @@ fn report(config: &Config, index: usize, errors: &mut Vec<Located>, problem: imp
 fn findings(config: &Config, mount: &Seen, seen: &[Seen]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let at_mount = |notice| Finding { span: config.spans.mount.clone(), notice };
+    let mounted = mounts::at(&mount.resolved);
     match &mount.failure {
         Some(Failure::Missing) => findings.push(at_mount(Notice::MountMissing { mount: mount.resolved.clone() })),
         None if !mount.directory => {
             findings.push(at_mount(Notice::MountNotDirectory { mount: mount.resolved.clone() }));
         }
-        None if crate::mounts::at(&mount.resolved).is_none() && holds_something(&mount.resolved) => {
+        None if mounted.is_none_or(|mounted| !mounted.kind.starts_with("fuse")) && holds_something(&mount.resolved) => {
             findings.push(at_mount(Notice::MountNotEmpty { mount: mount.resolved.clone() }));
         }
         _ => {}
@@ -326,6 +348,14 @@ fn findings(config: &Config, mount: &Seen, seen: &[Seen]) -> Vec<Finding> {
             && (1..LEAST_KEEP_FREE).contains(&keep_free.0)
         {
             let notice = Notice::KeepFreeTiny { name: branch.name.clone(), keep_free };
+            findings.push(Finding { span: span.clone(), notice });
+        }
+        let other_disk = known.get(&branch.name).is_some_and(|known| {
+            let there = seen.failure.is_none() && (seen.mount_root || !known.was_mount);
+            known.path == branch.path && known.has_marker && there && seen.identity != Some(known.uuid)
+        });
+        if other_disk {
+            let notice = Notice::OtherDisk { name: branch.name.clone(), path: branch.path.clone() };
             findings.push(Finding { span: span.clone(), notice });
         }
         for notice in branch_notices(branch, seen, past) {
@@ -359,7 +389,9 @@ enum Past {
 fn branch_notices(branch: &umbrella_fs::spec::BranchSpec, seen: &Seen, past: Past) -> Vec<Notice> {
     let (name, path) = (branch.name.clone(), branch.path.clone());
     match &seen.failure {
-        Some(Failure::Missing) => return vec![Notice::BranchMissing { name, path }],
+        Some(Failure::Missing) => {
+            return vec![Notice::BranchMissing { name, path, optional: branch.optional }];
+        }
         Some(Failure::Silent) => return vec![Notice::BranchSilent { name, path }],
         Some(Failure::Other(reason)) => {
             return vec![Notice::BranchUnreadable { name, path, reason: reason.clone() }];

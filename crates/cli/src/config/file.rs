@@ -157,8 +157,20 @@ const POOL_KEYS: [&str; 7] =
 pub(super) fn parse_pool(text: &str) -> Result<PoolFile, (Problem, Range<usize>)> {
     parse(text).map_err(|(problem, span)| match problem {
         Problem::UnknownKey { key, .. } if POOL_KEYS.contains(&key.as_str()) => (Problem::KeyOfPool { key }, span),
+        Problem::Toml { message } if message.starts_with("invalid type: map, expected a sequence") => {
+            match table_at(text, &span) {
+                Some(table) => (Problem::OneOfList { table }, span),
+                None => (Problem::Toml { message }, span),
+            }
+        }
         problem => (problem, span),
     })
+}
+
+/// The name of a table whose heading begins there.
+fn table_at(text: &str, span: &Range<usize>) -> Option<String> {
+    let heading = text.get(span.start..)?.lines().next()?.trim();
+    heading.strip_prefix('[')?.strip_suffix(']').map(str::to_owned)
 }
 
 /// Reads the text into its shape, or says what is wrong and where.

@@ -24,8 +24,10 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
 use std::ops::Range;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
+use rustix::fs::OFlags;
 use umbrella_fs::spec::PoolSpec;
 
 pub(crate) use disks::Finding;
@@ -88,8 +90,13 @@ pub(crate) fn read(path: &Path) -> Result<Config, ConfigErrors> {
 fn bytes_of(path: &Path, page: &'static str) -> Result<Vec<u8>, ConfigErrors> {
     let unread = |problem| ConfigErrors::whole_file(path, problem);
     let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
+    // Never waits: it may be a pipe.
+    let opened = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path);
+    opened
+        .and_then(|file| match file.metadata()?.file_type() {
+            kind if kind.is_fifo() || kind.is_socket() => Err(std::io::Error::other("it is not a file")),
+            _ => file.take(MAX_BYTES + 1).read_to_end(&mut bytes),
+        })
         .map_err(|error| unread(Problem::unreadable(&error, page)))?;
     if bytes.len() as u64 > MAX_BYTES {
         return Err(unread(Problem::TooLarge { limit: MAX_BYTES }));

@@ -202,6 +202,10 @@ pub(crate) enum Problem {
         visible_path(path)
     )]
     MountInsideBranch { name: String, path: PathBuf, mount: PathBuf },
+    #[error("{kind} is mounted at {path}: unmount it first (`umount {path}`)", path = visible_path(mount))]
+    MountTaken { mount: PathBuf, kind: String },
+    #[error("a list of tables has two brackets: write [[{table}]] for each")]
+    OneOfList { table: String },
 }
 
 impl Problem {

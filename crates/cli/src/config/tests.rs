@@ -487,6 +487,7 @@ fn the_texts_of_all_errors_are_as_agreed() {
         format!("{ONE}write_back = \"cscan\"\nwrite_back_limit = \"4KiB\"\n"),
         format!("{ONE}write_back = \"cscan\"\nwrite_back_limit = \"4MiB\"\nwrite_back_background = \"4MiB\"\n"),
         format!("{ONE}write_back = \"cscan\"\nwrite_back_background = \"50%\"\n"),
+        "mount = \"/pool\"\n[branch]\nname = \"a\"\npath = \"/a\"\n".to_owned(),
     ];
     let mut said = String::new();
     for (number, text) in cases.iter().enumerate() {

@@ -79,6 +79,12 @@ fn pool() -> Status {
             files_left: 5,
             files_deleted: 2,
         }),
+        walks: vec![WalkStatus {
+            purpose: Purpose::Drain,
+            dry_run: false,
+            branch: Some("usb".to_owned()),
+            progress: Progress { files_seen: 12, files_moved: 1, current: "/films".to_owned(), ..Progress::default() },
+        }],
     }
 }
 
@@ -89,6 +95,7 @@ fn a_status_shows_space_states_lacks_and_warnings() {
         r#"/srv/pool  up 1h30m, process 4711, version 0.1.0
 1 file open (1 in passthrough), 0 files waiting to move, 20 inodes known to the kernel
 staging: 3 files (12 KiB of at most 4 GiB), up to 1 MiB each, for 30s; 10 came, 5 left, 2 deleted before
+walking: the drain of branch "usb"; 12 files looked at, 1 file (0 B) moved, now at /films
 
 BRANCH  STATE              USED                 FREE     SIZE  KEEP FREE  IN  OUT  TYPE        LACKS               PATH
 disk    online             [#####.....]  42%  58 GiB  100 GiB      5 GiB   3   12  ext4        -                   /mnt/disk

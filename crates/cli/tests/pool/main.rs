@@ -9,7 +9,9 @@
 
 mod branches;
 mod commands;
+mod descriptors;
 mod enforcing;
+mod failing_calls;
 mod failures;
 mod overflow;
 mod placement;
@@ -20,6 +22,7 @@ mod staging;
 mod states;
 #[path = "../support/mod.rs"]
 mod support;
+mod told;
 
 use std::fs::OpenOptions;
 use std::path::Path;

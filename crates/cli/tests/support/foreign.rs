@@ -235,15 +235,8 @@ impl Mirror {
     }
 
     /// Calls of this kind take so long: before they are carried out (`delay_enter`), or after (`delay_exit`).
-    pub fn delay(&self, calls: &str, when: &str, time: &str) -> Delayed {
-        let mut strace = Command::new("strace");
-        strace.args(["-f", "-q", "-o", "/dev/null", "-e", &format!("trace={calls}")]);
-        strace.args(["-e", &format!("inject={calls}:{when}={time}"), "-p", &self.pid().to_string()]);
-        let strace = strace.stdin(Stdio::null()).stderr(Stdio::null()).spawn().expect("strace: run `make setup` first");
-        let status = PathBuf::from(format!("/proc/{}/status", self.pid()));
-        let traced = || fs::read_to_string(&status).is_ok_and(|text| !text.contains("TracerPid:\t0\n"));
-        assert!(poll(PATIENCE, || traced().then_some(())).is_some(), "strace does not attach");
-        Delayed(strace)
+    pub fn delay(&self, calls: &str, when: &str, time: &str) -> Tampered {
+        tamper(self.pid(), calls, &format!("{when}={time}"), None)
     }
 }
 
@@ -256,11 +249,32 @@ impl Drop for Mirror {
     }
 }
 
-/// While it lives, a [`Mirror`] is slow.
-#[derive(Debug)]
-pub struct Delayed(Child);
+/// System calls of this kind of a process that name `file`, as it names it, fail.
+pub fn fail(pid: u32, calls: &str, error: &str, file: &str) -> Tampered {
+    tamper(pid, calls, &format!("error={error}"), Some(file))
+}
 
-impl Drop for Delayed {
+fn tamper(pid: u32, calls: &str, how: &str, file: Option<&str>) -> Tampered {
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-q", "-o", "/dev/null", "-e", &format!("trace={calls}")]);
+    strace.args(["-e", &format!("inject={calls}:{how}"), "-p", &pid.to_string()]);
+    if let Some(file) = file {
+        strace.args(["-P", file]);
+    }
+    let strace = strace.stdin(Stdio::null()).stderr(Stdio::null()).spawn().expect("strace: run `make setup` first");
+    let untraced = |thread: fs::DirEntry| {
+        fs::read_to_string(thread.path().join("status")).is_ok_and(|text| text.contains("TracerPid:\t0\n"))
+    };
+    let traced = || !fs::read_dir(format!("/proc/{pid}/task")).unwrap().any(|thread| untraced(thread.unwrap()));
+    assert!(poll(PATIENCE, || traced().then_some(())).is_some(), "strace does not attach");
+    Tampered(strace)
+}
+
+/// While it lives, a process is slow, or fails.
+#[derive(Debug)]
+pub struct Tampered(Child);
+
+impl Drop for Tampered {
     fn drop(&mut self) {
         // It may wait for a process that is dead and not yet collected; those that live go on when it is gone.
         let _ = self.0.kill();

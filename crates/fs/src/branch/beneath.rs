@@ -49,7 +49,8 @@ pub fn parent_beneath<'a>(root: BorrowedFd<'_>, path: &'a [u8]) -> Result<Option
 
 /// Whether the kernel has `openat2` and lets us call it.
 pub fn supported(dir: BorrowedFd<'_>) -> bool {
-    open_beneath(dir, b"", OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).is_ok()
+    let tried = open_beneath(dir, b"", OFlags::PATH | OFlags::DIRECTORY, Mode::empty());
+    !matches!(tried, Err(Errno::NOSYS | Errno::PERM | Errno::TOOBIG | Errno::INVAL))
 }
 
 fn open_step(at: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode) -> Result<OwnedFd> {

@@ -20,11 +20,11 @@ use super::closer::Closer;
 use super::identity::{self, HiddenError, Marker, MarkerError};
 use super::mounts::{FsKind, fs_kind};
 use super::state::{Remembered, StateDir, Uuid, new_uuid, uuid_text};
-use super::workers::{self, Workers};
 use super::{BranchError, BranchFd, Hidden, HiddenProblem, Online, Threads, abilities, beneath};
 use crate::control::protocol::Abilities;
 use crate::pool::HIDDEN;
 use crate::spec::BranchSpec;
+use crate::workers::{self, Workers};
 
 /// What is needed to bring a branch online, on whichever thread.
 pub(super) struct Plan {

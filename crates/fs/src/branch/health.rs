@@ -13,6 +13,7 @@ use rustix::io::Errno;
 
 use super::establish::{Candidate, Plan};
 use super::{Branch, BranchError, Online, mounts};
+use crate::error::OpError;
 
 /// How long a branch that somebody else has is waited for; in a probe, which comes again, less.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
@@ -62,14 +63,18 @@ impl std::fmt::Debug for Hook {
 type Reply<T> = Arc<(Mutex<Option<T>>, Condvar)>;
 
 impl Prober {
-    /// The result of `ask`, or `None` when it, or one before it, does not return in time.
-    fn run<T: Send + 'static>(&self, timeout: Duration, ask: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    /// The result of `ask`.
+    fn run<T: Send + 'static>(
+        &self,
+        timeout: Duration,
+        ask: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Unasked> {
         let deadline = std::time::Instant::now() + timeout;
         {
             let mut busy = self.busy.lock();
             while *busy {
                 if self.free.wait_until(&mut busy, deadline).timed_out() {
-                    return None;
+                    return Err(Unasked::Hangs);
                 }
             }
             *busy = true;
@@ -90,16 +95,26 @@ impl Prober {
             *theirs.0.lock() = Some(found);
             theirs.1.notify_one();
         };
-        // Without a thread the branch is as good as hung; `Release` was dropped with the closure.
-        std::thread::Builder::new().name("branch-probe".to_owned()).spawn(work).ok()?;
+        // `Release` is dropped with the closure.
+        let spawned = std::thread::Builder::new().name("branch-probe".to_owned()).spawn(work);
+        spawned.map_err(|_| Unasked::NoThread)?;
         let mut found = reply.0.lock();
         while found.is_none() {
             if reply.1.wait_until(&mut found, deadline).timed_out() {
                 break;
             }
         }
-        found.take()
+        found.take().ok_or(Unasked::Hangs)
     }
+}
+
+/// Why there is no result.
+#[derive(Debug, Clone, Copy)]
+enum Unasked {
+    /// It, or one before it, does not return in time.
+    Hangs,
+    /// The daemon can start no thread.
+    NoThread,
 }
 
 /// Frees the prober however its thread ends.
@@ -121,6 +136,8 @@ enum Look {
     Same { read_only: bool },
     /// Something else, or an error.
     Gone(BranchError),
+    /// The daemon lacks descriptors, memory or threads: that says nothing of the branch.
+    Unknown,
 }
 
 impl Branch {
@@ -143,7 +160,7 @@ impl Branch {
             threads: self.threads.clone(),
             patience,
         };
-        let found = self.prober.run(timeout, move || plan.run()).unwrap_or_else(|| {
+        let found = self.prober.run(timeout, move || plan.run()).unwrap_or_else(|_| {
             let waited_ms = timeout.as_millis() as u64;
             Err(BranchError::Hung { path: self.spec.path.clone(), waited_ms })
         });
@@ -185,11 +202,19 @@ impl Branch {
         };
         let suspect = self.suspect.swap(false, Ordering::Relaxed);
         let (path, seen) = (self.spec.path.clone(), Arc::clone(&online));
-        let look = self.prober.run(timeout, move || look(path, &seen, suspect)).unwrap_or_else(|| {
-            let waited_ms = timeout.as_millis() as u64;
-            Look::Gone(BranchError::Hung { path: self.spec.path.clone(), waited_ms })
-        });
+        let look = match self.prober.run(timeout, move || look(path, &seen, suspect)) {
+            Ok(look) => look,
+            Err(Unasked::NoThread) => Look::Unknown,
+            Err(Unasked::Hangs) => {
+                let waited_ms = timeout.as_millis() as u64;
+                Look::Gone(BranchError::Hung { path: self.spec.path.clone(), waited_ms })
+            }
+        };
         match look {
+            Look::Unknown => {
+                self.suspect.fetch_or(suspect, Ordering::Relaxed);
+                ProbeResult::Healthy
+            }
             Look::Same { read_only } => self.note_read_only(&online, read_only, timeout),
             Look::Gone(error) => {
                 let reason = error.to_string();
@@ -228,9 +253,13 @@ fn look(path: std::path::PathBuf, online: &Online, suspect: bool) -> Look {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let dir = match rustix::fs::open(&path, flags, Mode::empty()) {
         Ok(dir) => dir,
+        Err(error) if OpError::Sys(error).is_own_want() => return Look::Unknown,
         Err(source) => return Look::Gone(BranchError::Open { path, source }),
     };
-    let fail = |step, source| Look::Gone(BranchError::Io { path: path.clone(), step, source });
+    let fail = |step, source| match source {
+        error if OpError::Sys(error).is_own_want() => Look::Unknown,
+        source => Look::Gone(BranchError::Io { path: path.clone(), step, source }),
+    };
     let stat = match rustix::fs::fstat(&dir) {
         Ok(stat) => stat,
         Err(error) => return fail("looking at it", error),

@@ -27,6 +27,14 @@ pub(super) struct Marker {
     pub(super) pool: Uuid,
 }
 
+/// Who the directory at a path is as a branch, as its marker tells; for a look from outside.
+pub fn identity_at(path: &std::path::Path) -> Option<Uuid> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = rustix::fs::open(path, flags, Mode::empty()).ok()?;
+    let hidden = rustix::fs::openat(root, HIDDEN, flags | OFlags::NOFOLLOW, Mode::empty()).ok()?;
+    Marker::read(hidden.as_fd()).ok()?.map(|marker| marker.uuid)
+}
+
 /// Why there is no marker to go by.
 #[derive(Debug)]
 pub(super) enum MarkerError {

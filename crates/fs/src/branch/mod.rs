@@ -14,7 +14,6 @@ mod health;
 mod identity;
 pub mod mounts;
 pub mod state;
-mod workers;
 
 #[cfg(test)]
 mod tests;
@@ -32,16 +31,17 @@ use umbrella_units::{BranchId, ByteSize, Timestamp};
 
 use crate::control::protocol::{Abilities, BranchState, BranchStatus};
 use crate::spec::BranchSpec;
+use crate::workers::{self, Lost, Turn, Workers};
 
 pub use closer::BranchFd;
 pub use error::{BranchError, HiddenProblem};
 pub use establish::Origin;
 pub use health::ProbeResult;
+pub use identity::identity_at;
 pub use state::{StateDir, StateError};
 
 use closer::{Closer, Closers};
 use health::Prober;
-use workers::{Lost, Workers};
 
 /// Name of the hidden folder in the root of every writable branch. Never shown in the tree.
 pub const HIDDEN: &str = ".umbrella";
@@ -319,16 +319,16 @@ impl Branch {
         }
     }
 
-    /// Runs a copy from or to this branch on a thread for copies, as long as `wait` says that it is to be waited for. `None`: it is
-    /// not waited for any more, or the branch went offline; it may still go on.
+    /// Runs a copy from or to this branch on a thread for copies, as long as `wait` says that it is to be waited for; it is told whether the
+    /// copy waits for a thread. `None`: it is not waited for any more, or the branch went offline; it may still go on.
     pub(crate) fn copy_apart<T: Send + 'static>(
         &self,
         online: &Online,
         copy: impl FnOnce() -> T + Send + 'static,
-        mut wait: impl FnMut() -> bool,
+        mut wait: impl FnMut(bool) -> bool,
     ) -> Option<T> {
         let Some(copiers) = &online.copiers else { return Some(copy()) };
-        copiers.call_while(copy, |_| wait().then_some(workers::GLANCE)).ok()
+        copiers.call_while(copy, |turn| wait(matches!(turn, Turn::Queued { .. })).then_some(workers::GLANCE)).ok()
     }
 
     /// Notes errors that say more of the branch than of the file.

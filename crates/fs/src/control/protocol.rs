@@ -115,6 +115,34 @@ pub enum Reply<A = Answer, P = Progress> {
     },
 }
 
+/// Why a walk is made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Purpose {
+    /// `umbrella enforce`.
+    #[default]
+    Asked,
+    /// The hours of the configuration.
+    Schedule,
+    /// The last mount did not end in order.
+    Recovery,
+    /// A branch is emptied.
+    Drain,
+}
+
+/// A walk that is under way.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WalkStatus {
+    /// Why.
+    pub purpose: Purpose,
+    /// It moves nothing.
+    pub dry_run: bool,
+    /// The branch that is emptied.
+    pub branch: Option<String>,
+    /// How far it is; `event` is empty.
+    pub progress: Progress,
+}
+
 /// How far a walk is.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
@@ -144,7 +172,7 @@ pub struct MoveEvent {
     pub path_bytes: Option<Vec<u8>>,
     /// From branch.
     pub from: String,
-    /// To branch.
+    /// To branch; empty where none is in question.
     pub to: String,
     /// Size.
     pub size: ByteSize,
@@ -262,6 +290,9 @@ pub struct Status {
     /// Where new files wait, if they do.
     #[serde(default)]
     pub staging: Option<StagingStatus>,
+    /// Walks of the enforcer, drains too.
+    #[serde(default)]
+    pub walks: Vec<WalkStatus>,
 }
 
 /// The staging area.

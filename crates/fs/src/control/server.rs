@@ -38,7 +38,7 @@ impl Service for PoolService {
             Request::Explain { path } => Answer::Explain(Box::new(pool.explain(&path)?)),
             Request::Enforce { dry_run, bandwidth } => {
                 let bandwidth = bandwidth.or(pool.spec().enforce.bandwidth);
-                Answer::Enforce(pool.enforce(Walk { dry_run, bandwidth, only: None }, &mut tell)?)
+                Answer::Enforce(pool.enforce(Walk { dry_run, bandwidth, ..Walk::default() }, &mut tell)?)
             }
             Request::BranchList => Answer::Branches { branches: pool.branch_statuses() },
             Request::BranchAdd { branch } => {

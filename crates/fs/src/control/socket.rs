@@ -69,6 +69,9 @@ pub enum BindError {
     },
 }
 
+/// How soon the next client is accepted after one could not be.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+
 /// A bound socket that nobody answers yet.
 #[derive(Debug)]
 pub struct Listener {
@@ -142,7 +145,11 @@ impl Listener {
                 if stop.load(Ordering::Relaxed) {
                     return;
                 }
-                let Ok(client) = client else { continue };
+                let Ok(client) = client else {
+                    // No descriptor is left; whoever asks waits.
+                    thread::sleep(ACCEPT_AGAIN);
+                    continue;
+                };
                 let (service, waiting) = (Arc::clone(&service), Client::new(&clients));
                 let spawned = thread::Builder::new().name("control".to_owned()).spawn(move || {
                     if let Err(error) = answer_client(&client, &*service) {

@@ -76,6 +76,7 @@ pub(super) fn errno(error: OpError) -> Errno {
         OpError::Stale => libc::ESTALE,
         OpError::NoRoom => libc::ENOSPC,
         OpError::Reserved => libc::EPERM,
+        OpError::WouldBlock => libc::EAGAIN,
     };
     Errno::from_i32(raw)
 }

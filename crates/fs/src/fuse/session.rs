@@ -1,15 +1,15 @@
 //! A pool connected with the kernel.
 
 use std::path::Path;
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 
 use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
 
+use super::Fuse;
 use super::convert::fs_name;
 use super::tell::Tell;
-use super::{Fuse, SlowCall};
 use crate::pool::Pool;
+use crate::workers::Workers;
 
 /// A mount that nobody serves yet.
 pub(crate) struct Mounted {
@@ -22,7 +22,7 @@ pub(crate) fn mount(
     at: &Path,
     source: &Path,
     threads: usize,
-    slow: Sender<SlowCall>,
+    slow: Arc<Workers>,
 ) -> std::io::Result<Mounted> {
     let mut config = Config::default();
     config.mount_options = vec![

@@ -211,6 +211,15 @@ impl InodeMap {
     ///
     /// Call it before the copy at `from` is unlinked: from then on a new file may get that inode.
     pub fn moved(&self, from: BackingKey, to: BackingKey, born: Option<Timestamp>) {
+        self.pass_on(from, to, |known| born.or(known));
+    }
+
+    /// The copy at `from` is not to be: the file is at `to`, as before. `born`: what was known there.
+    pub fn moved_back(&self, from: BackingKey, to: BackingKey, born: Option<Timestamp>) {
+        self.pass_on(from, to, |_| born);
+    }
+
+    fn pass_on(&self, from: BackingKey, to: BackingKey, born: impl FnOnce(Option<Timestamp>) -> Option<Timestamp>) {
         let mut holders = self.holders.lock();
         let number = self.ino(from).0;
         let old = self.entry(from);
@@ -221,7 +230,7 @@ impl InodeMap {
             number,
             hops: old.map_or(1, |old| old.hops.saturating_add(1)),
             shared: old.is_some_and(|old| old.shared),
-            born: born.or(old.and_then(|old| old.born)),
+            born: born(old.and_then(|old| old.born)),
             guard: None,
         };
         self.replace(&mut holders, to, entry);

@@ -1,7 +1,7 @@
 //! Nodes: what the kernel holds on to. A node is one file or directory of the merged tree; its id is made here and never
 //! used twice, so that a file may change its branch (and its inode there) without the kernel noticing.
 //!
-//! Lock order: `Pool::rename_lock` -> a directory's `commit` -> a file's `io` -> a file's `state` -> a directory's `attributes` -> a
+//! Lock order: a file's `io` -> `Pool::rename_lock` -> a directory's `commit` -> a file's `state` -> a directory's `attributes` -> a
 //! directory's `state`.
 
 mod table;
@@ -12,13 +12,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use smallvec::SmallVec;
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::{BranchId, Ino, Timestamp};
 
 pub(crate) use table::NodeTable;
 
+use crate::error::{OpError, OpResult, Wait};
 use crate::handle::Handle;
 
 /// Identity of a node towards the kernel; never reused while the pool is mounted.
@@ -110,6 +111,16 @@ pub(crate) struct File {
     pub(crate) state: RwLock<FileState>,
 }
 
+impl File {
+    /// For who reads or writes it through the daemon.
+    pub(crate) fn in_use(&self, wait: Wait) -> OpResult<RwLockReadGuard<'_, ()>> {
+        match wait {
+            Wait::Yes => Ok(self.io.read()),
+            Wait::No => self.io.try_read().ok_or(OpError::WouldBlock),
+        }
+    }
+}
+
 /// What keeps passthrough registered with the kernel; dropped, it ends.
 pub type PassthroughToken = Arc<dyn Any + Send + Sync>;
 
@@ -149,6 +160,11 @@ impl FileState {
             cancel.store(true, Ordering::Relaxed);
             self.unjudged = true;
         }
+    }
+
+    /// The copy that had this flag has come to its end.
+    pub(crate) fn copy_ended(&mut self, flag: &Arc<AtomicBool>) {
+        self.copying.take_if(|copying| Arc::ptr_eq(copying, flag));
     }
 
     /// The last name goes; the file stays for those who have it open.

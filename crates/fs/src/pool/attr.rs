@@ -12,7 +12,7 @@ use umbrella_units::Timestamp;
 use super::equal::note_change;
 use super::{Attr, Pool};
 use crate::at::FileAt;
-use crate::error::{OpError, OpResult};
+use crate::error::{OpError, OpResult, Wait};
 use crate::handle::HandleId;
 use crate::node::{File, FileState, Node, NodeId};
 use crate::relocate::is_reserved_xattr;
@@ -80,13 +80,19 @@ const STAGED_NAMES: usize = 32;
 
 impl Pool {
     /// Changes attributes.
-    pub fn setattr(&self, node: NodeId, change: &Change) -> OpResult<Attr> {
+    pub fn setattr(&self, node: NodeId, change: &Change, wait: Wait) -> OpResult<Attr> {
         let node = self.node(node)?;
         if let Some(size) = change.size
             && self.staging_of(&node).is_some_and(|staging| self.outgrows(staging.branch.id, size))
         {
+            wait.allowed()?;
             self.leave_now(&node)?;
         }
+        // Before the names are locked: it may be on its way to another branch for long.
+        let _io = match node.file() {
+            Some(file) if change.size.is_some() => Some(file.in_use(wait)?),
+            _ => None,
+        };
         let _names = self.rename_lock.read();
         match node.file() {
             None => self.on_copies(&node, |copy| change.apply(copy))?,
@@ -97,7 +103,6 @@ impl Pool {
 
     fn change_file(&self, node: &Arc<Node>, file: &File, change: &Change) -> OpResult<()> {
         {
-            let _io = change.size.is_some().then(|| file.io.read());
             let mut state = file.state.write();
             state.disturb();
             let target = self.reach(&state)?;
@@ -141,7 +146,7 @@ impl Pool {
     /// Does the same to every writable copy of a directory.
     fn on_copies(&self, node: &Arc<Node>, call: impl Fn(&FileAt) -> OpResult<()>) -> OpResult<()> {
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
-        self.refresh(node, dir);
+        self.refresh(node, dir)?;
         let _attributes = dir.attributes.lock();
         let copies = self.known_copies(node, dir)?;
         // First: a note without its change is no harm, a change without its note would not hold against a copy that comes back.
@@ -225,7 +230,7 @@ impl Pool {
     }
 
     /// Sets an extended attribute.
-    pub fn setxattr(&self, node: NodeId, name: &OsStr, value: &[u8], flags: XattrFlags) -> OpResult<()> {
+    pub fn setxattr(&self, node: NodeId, name: &OsStr, value: &[u8], flags: XattrFlags, wait: Wait) -> OpResult<()> {
         if is_reserved_xattr(name) {
             return Err(OpError::Reserved);
         }
@@ -236,12 +241,14 @@ impl Pool {
         }
         // A branch may not keep what memory does: more than a little is for it to judge.
         if value.len() > STAGED_VALUE || self.listxattr(node)?.len() > STAGED_NAMES {
+            wait.allowed()?;
             self.leave_now(&file)?;
             return set();
         }
         match set() {
             // And the other way round.
             Err(OpError::Sys(Errno::OPNOTSUPP | Errno::NOSPC)) => {
+                wait.allowed()?;
                 self.leave_now(&file)?;
                 set()
             }

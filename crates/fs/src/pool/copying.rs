@@ -95,8 +95,8 @@ impl Pool {
             governed(governor, holds, limits, copy)
         };
         let mut watch = Watch { seen: 0, since: Instant::now(), ended: None };
-        let wait = || {
-            let may_wait = from.lives() && to.lives() && watch.may_wait(&apart, self.spec.probe_timeout);
+        let wait = |queued| {
+            let may_wait = from.lives() && to.lives() && watch.may_wait(queued, &apart, self.spec.probe_timeout);
             if watch.ended.is_none() && (cancel.load(Ordering::Relaxed) || pace.stop.is_some_and(|stop| stop())) {
                 watch.ended = Some(Instant::now());
                 apart.cancel.store(true, Ordering::Relaxed);
@@ -129,12 +129,12 @@ struct Watch {
 }
 
 impl Watch {
-    fn may_wait(&mut self, apart: &Apart, farewell: Duration) -> bool {
+    fn may_wait(&mut self, queued: bool, apart: &Apart, farewell: Duration) -> bool {
         if let Some(ended) = self.ended {
             return ended.elapsed() < farewell;
         }
         let signs = apart.signs_of_life.load(Ordering::Relaxed);
-        if signs != self.seen {
+        if queued || signs != self.seen {
             (self.seen, self.since) = (signs, Instant::now());
         }
         self.since.elapsed() < PATIENCE

@@ -51,7 +51,7 @@ impl Pool {
             return Ok((attr, opened));
         }
         let new = NewFile { parent: &parent, name, kind: FileKind::File, perm, caller };
-        let call = |dir: &DirAt| dir.create(name, OFlags::RDWR, perm, caller.umask);
+        let call = |dir: &DirAt| self.opening(|| dir.create(name, OFlags::RDWR, perm, caller.umask));
         let (dir, file) = match self.make_staged(&new, call)? {
             Some(made) => made,
             None => self.make(&new, call)?,

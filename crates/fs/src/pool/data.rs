@@ -8,7 +8,7 @@ use umbrella_units::ByteSize;
 
 use super::Pool;
 use super::attr::drop_set_id;
-use crate::error::{OpError, OpResult};
+use crate::error::{OpError, OpResult, Wait};
 use crate::handle::{Handle, HandleId};
 use crate::node::{File, NodeId};
 
@@ -36,9 +36,9 @@ impl Pool {
     }
 
     /// Reads; short only at the end of the file.
-    pub fn read(&self, handle: HandleId, buffer: &mut [u8], offset: u64) -> OpResult<usize> {
+    pub fn read(&self, handle: HandleId, buffer: &mut [u8], offset: u64, wait: Wait) -> OpResult<usize> {
         let handle = self.handle(handle)?;
-        let _io = self.file_of(&handle)?.io.read();
+        let _io = self.file_of(&handle)?.in_use(wait)?;
         let file = handle.current();
         self.staged_read(&handle.node, file.branch.id);
         let got = file.read(buffer, offset)?;
@@ -46,10 +46,18 @@ impl Pool {
         Ok(got)
     }
 
-    /// Writes what fits. `NoSpace` as an error means nothing was written: the caller may go on with `write_moving`.
+    /// Writes what fits. `WouldBlock` as an error means nothing was written, and the file has to move first: `write_moving` does that.
     pub fn write(&self, handle: HandleId, data: &[u8], offset: u64, drop_bits: bool) -> OpResult<usize> {
+        match self.write_here(handle, data, offset, drop_bits, Wait::No) {
+            Err(error) if error.is_full() => Err(OpError::WouldBlock),
+            done => done,
+        }
+    }
+
+    /// As `write`; `NoSpace` as an error means nothing was written, and the branch is full.
+    fn write_here(&self, handle: HandleId, data: &[u8], offset: u64, drop_bits: bool, wait: Wait) -> OpResult<usize> {
         let handle = self.handle(handle)?;
-        let _io = self.file_of(&handle)?.io.read();
+        let _io = self.file_of(&handle)?.in_use(wait)?;
         let file = handle.current();
         let end = offset.saturating_add(data.len() as u64);
         if self.outgrows(file.branch.id, end) {
@@ -78,8 +86,9 @@ impl Pool {
         let mut done = 0;
         while done < data.len() {
             let rest = &data[done..];
-            let written =
-                self.moving(handle, rest.len() as u64, || self.write(handle, rest, offset + done as u64, drop_bits));
+            let at = offset + done as u64;
+            let write = || self.write_here(handle, rest, at, drop_bits, Wait::Yes);
+            let written = self.moving(handle, rest.len() as u64, write);
             match written {
                 Ok(0) => break,
                 Ok(written) => done += written,
@@ -136,9 +145,9 @@ impl Pool {
     }
 
     /// Finds data or a hole.
-    pub fn seek(&self, handle: HandleId, to: SeekFrom) -> OpResult<u64> {
+    pub fn seek(&self, handle: HandleId, to: SeekFrom, wait: Wait) -> OpResult<u64> {
         let handle = self.handle(handle)?;
-        let _io = self.file_of(&handle)?.io.read();
+        let _io = self.file_of(&handle)?.in_use(wait)?;
         handle.current().seek(to)
     }
 

@@ -18,6 +18,7 @@ use lru::LruCache;
 use parking_lot::Mutex;
 use rustc_hash::FxBuildHasher;
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 use smallvec::SmallVec;
 use umbrella_units::BranchId;
 
@@ -31,7 +32,7 @@ use crate::node::{Backing, Dir, DirCopy, Node, NodeId};
 pub(crate) type Copies = SmallVec<[DirAt; 2]>;
 
 const SHARDS: usize = 16;
-/// Descriptors kept open at most, all shards together.
+/// Descriptors kept open at most, all shards together; never more than a quarter of what the daemon may have.
 const CAPACITY: usize = 16 << 10;
 
 type Shard = Mutex<LruCache<(NodeId, BranchId), DirAt, FxBuildHasher>>;
@@ -50,7 +51,9 @@ pub(crate) struct DirFds {
 
 impl DirFds {
     pub(crate) fn new() -> DirFds {
-        let each = NonZeroUsize::new(CAPACITY / SHARDS).unwrap_or(NonZeroUsize::MIN);
+        let may_have = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let capacity = CAPACITY.min(usize::try_from(may_have / 4).unwrap_or(CAPACITY));
+        let each = NonZeroUsize::new(capacity / SHARDS).unwrap_or(NonZeroUsize::MIN);
         let shard = || Mutex::new(LruCache::with_hasher(each, FxBuildHasher));
         DirFds { shards: (0..SHARDS).map(|_| shard()).collect() }
     }
@@ -70,6 +73,16 @@ impl DirFds {
 
     pub(crate) fn drop_node(&self, node: NodeId, branch: BranchId) {
         self.shard(node).lock().pop(&(node, branch));
+    }
+
+    /// Closes the half that was not used for longest.
+    fn shrink(&self) {
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            for _ in 0..shard.len().div_ceil(2) {
+                shard.pop_lru();
+            }
+        }
     }
 
     /// Closes everything on a branch, so that it can be unmounted.
@@ -105,16 +118,27 @@ impl Pool {
             at = parent;
         };
         for (node, name) in missing.iter().rev() {
-            dir = dir.descend(name)?;
+            dir = self.opening(|| dir.descend(name))?;
             self.dir_fds.put(node.id, &dir);
         }
         Ok(dir)
     }
 
+    /// Opens something; where no descriptor is left, once more without half of those that are only kept to be faster.
+    pub(crate) fn opening<T>(&self, open: impl Fn() -> OpResult<T>) -> OpResult<T> {
+        match open() {
+            Err(error) if error.is_want_of_descriptors() => {
+                self.dir_fds.shrink();
+                open()
+            }
+            opened => opened,
+        }
+    }
+
     /// All usable copies of a directory, in the order of the branches. Copies that vanished behind our back are dropped.
     pub(crate) fn copies(&self, node: &Arc<Node>) -> OpResult<Copies> {
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
-        self.refresh(node, dir);
+        self.refresh(node, dir)?;
         self.known_copies(node, dir)
     }
 
@@ -128,21 +152,26 @@ impl Pool {
             state.copies.clone()
         };
         let mut copies = Copies::new();
-        let mut offline = false;
+        let mut failure = None;
         for copy in &known {
             match self.dir_at(node, copy.branch) {
                 Ok(at) => copies.push(at),
-                Err(OpError::Offline | OpError::Sys(Errno::TIMEDOUT)) => offline = true,
+                Err(error @ (OpError::Offline | OpError::Sys(Errno::TIMEDOUT))) => failure = Some(error),
                 Err(OpError::Sys(Errno::NOENT | Errno::NOTDIR | Errno::LOOP)) => self.drop_copy(node, dir, *copy),
+                // That the daemon lacks something says nothing of the branch: there may be files.
+                Err(error) if error.is_own_want() || self.is_strict() => return Err(error),
                 Err(error) => {
                     tracing::warn!(branch = %self.branch_name(copy.branch), %error, "directory cannot be opened");
+                    failure = Some(error);
                 }
             }
         }
-        if copies.is_empty() {
-            return Err(if offline { OpError::Offline } else { OpError::Sys(Errno::NOENT) });
+        match failure {
+            Some(OpError::Sys(Errno::TIMEDOUT)) if copies.is_empty() => Err(OpError::Offline),
+            Some(error) if copies.is_empty() => Err(error),
+            None if copies.is_empty() => Err(OpError::Sys(Errno::NOENT)),
+            _ => Ok(copies),
         }
-        Ok(copies)
     }
 
     /// Forgets copies of a directory that were removed on their branch.
@@ -194,17 +223,18 @@ impl Pool {
 
     /// Looks for copies on branches that came online since they were last looked for, from the root downwards.
     /// The directory's copies are compared before anybody sees one that is new.
-    pub(super) fn refresh(&self, node: &Arc<Node>, dir: &Dir) {
+    pub(super) fn refresh(&self, node: &Arc<Node>, dir: &Dir) -> OpResult<()> {
         let topology = self.topology.load(Ordering::Acquire);
         if dir.state.read().topology != topology {
-            self.refresh_chain(node, topology);
+            self.refresh_chain(node, topology)?;
         }
         if dir.alike.load(Ordering::Acquire) != topology {
             self.compare_once(node, dir, topology);
         }
+        Ok(())
     }
 
-    fn refresh_chain(&self, node: &Arc<Node>, topology: u64) {
+    fn refresh_chain(&self, node: &Arc<Node>, topology: u64) -> OpResult<()> {
         let mut chain: SmallVec<[Arc<Node>; 8]> = SmallVec::new();
         let mut at = Arc::clone(node);
         loop {
@@ -219,13 +249,11 @@ impl Pool {
                 None => break,
             }
         }
-        for node in chain.iter().rev() {
-            self.refresh_one(node, topology);
-        }
+        chain.iter().rev().try_for_each(|node| self.refresh_one(node, topology))
     }
 
-    fn refresh_one(&self, node: &Arc<Node>, topology: u64) {
-        let Some(dir) = node.dir() else { return };
+    fn refresh_one(&self, node: &Arc<Node>, topology: u64) -> OpResult<()> {
+        let Some(dir) = node.dir() else { return Ok(()) };
         for branch in self.branches.load().iter() {
             if dir.state.read().copies.iter().any(|copy| copy.branch == branch.id) || branch.in_use().is_none() {
                 continue;
@@ -244,10 +272,12 @@ impl Pool {
                     self.add_copy(node, dir, branch, &meta);
                 }
                 Ok(_) => {}
+                Err(error) if error.is_own_want() => return Err(error),
                 Err(error) => tracing::warn!(branch = %branch.spec.name, %error, "directory cannot be looked for"),
             }
         }
         dir.state.write().topology = topology;
+        Ok(())
     }
 
     /// Notes a copy of a directory; the order of the branches is kept. Whether it was not known.
@@ -296,7 +326,7 @@ impl Pool {
         let mut at = Arc::clone(node);
         let mut dir = loop {
             let here = at.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
-            self.refresh(&at, here);
+            self.refresh(&at, here)?;
             let known = {
                 let state = here.state.read();
                 if state.removed {

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::BranchId;
 
-use super::enforce::Pinned;
+use super::enforce::{Pinned, Purpose};
 use super::place::NewFile;
 use super::{Pool, Walk};
 use crate::branch::Branch;
@@ -24,7 +24,7 @@ impl Pool {
         let unkept = |error| Error::DrainUnkept { name: name.to_owned(), source: error };
         branch.set_draining(true).map_err(unkept)?;
         let bandwidth = self.spec.enforce.bandwidth;
-        let walk = Walk { dry_run: false, bandwidth, only: Some(branch.id) };
+        let walk = Walk { dry_run: false, bandwidth, only: Some(branch.id), purpose: Purpose::Drain };
         let summary = self.enforce(walk, &mut |progress| tell(progress) && branch.draining())?;
         if !branch.draining() {
             return Err(Error::DrainStopped { name: name.to_owned() });

@@ -22,13 +22,15 @@ use umbrella_units::{BranchId, ByteSize};
 use super::Pool;
 use super::place::{ASTRAY, settled_facts};
 use super::transfer::{Cause, NotMoved, Pace};
+use super::walks::UnderWay;
 use crate::at::DirAt;
 use crate::branch::Branch;
+pub(super) use crate::control::protocol::Purpose;
 use crate::control::protocol::{EnforceSummary, MoveEvent, MoveOutcome, Progress, bytes_unless_text};
 use crate::error::{Error, OpError, OpResult};
 use crate::meta::Meta;
 use crate::node::{Backing, Node, NodeId, path_of};
-use crate::relocate::Throttle;
+use crate::relocate::{RelocateError, Throttle};
 
 /// How long a walk waits for a file that is open past the mount.
 const MAPPED_PATIENCE: Duration = Duration::from_millis(100);
@@ -45,6 +47,8 @@ pub struct Walk {
     pub bandwidth: Option<ByteSize>,
     /// Only files on this branch.
     pub only: Option<BranchId>,
+    /// What `status` says of it.
+    pub purpose: Purpose,
 }
 
 /// One name of a file with several.
@@ -61,6 +65,7 @@ struct Walker<'a> {
     /// Files with several links, and their names as far as met.
     linked: FxHashMap<Backing, (Meta, Vec<Name>)>,
     stopped: bool,
+    under_way: UnderWay<'a>,
     /// Of a dry run: bytes that would come free on each branch, or be taken (below zero).
     planned: Vec<i64>,
 }
@@ -79,12 +84,17 @@ impl Pool {
             summary: EnforceSummary::default(),
             linked: FxHashMap::default(),
             stopped: false,
+            under_way: self.begin_walk(walk.purpose, walk.dry_run, walk.only.map(|branch| self.branch_name(branch))),
             planned: Vec::new(),
         };
         walker.run();
         walker.summary.stopped = walker.stopped;
         if !walker.stopped && walk.only.is_none() && walker.summary.files_no_room == walker.summary.files_spilled {
             self.unwarn(ASTRAY);
+        }
+        // What was changed on the branches themselves is seen from now on.
+        if let Some(kernel) = self.kernel.get() {
+            kernel.drop_names();
         }
         if walker.stopped {
             tracing::info!(moved = walker.summary.files_moved, "the walk was stopped before its end");
@@ -254,6 +264,7 @@ impl Walker<'_> {
     }
 
     fn tick(&mut self, event: Option<MoveEvent>) {
+        self.under_way.note(&self.progress);
         self.progress.event = event;
         let go_on = (self.tell)(&self.progress) && !self.pool.stopping.load(Ordering::Relaxed);
         self.progress.event = None;
@@ -273,7 +284,11 @@ impl Walker<'_> {
         let path = path_of(dir, &name);
         let Some((target, event)) = self.target_of(&path, &copy.branch, meta) else { return };
         if self.walk.dry_run {
-            self.note_moved(meta, MoveEvent { outcome: MoveOutcome::WouldMove, ..event });
+            if self.is_taken(dir, &name, target) {
+                self.note(meta, event, Err(NotMoved::Failed(RelocateError::Taken)));
+            } else {
+                self.note_moved(meta, MoveEvent { outcome: MoveOutcome::WouldMove, ..event });
+            }
             return;
         }
         let moved = match Pinned::lookup(self.pool, dir, &name) {
@@ -283,6 +298,13 @@ impl Walker<'_> {
             Err(error) => Err(NotMoved::from(error)),
         };
         self.note(meta, event, moved);
+    }
+
+    /// Whether the branch that a file is to go to has another of its name.
+    fn is_taken(&self, dir: &Arc<Node>, name: &OsStr, target: BranchId) -> bool {
+        let _names = self.pool.rename_lock.read();
+        let found = self.pool.dir_at(dir, target).and_then(|dir| dir.find(name));
+        found.is_ok_and(|found| found.is_some())
     }
 
     /// Where a file belongs that is not there and could go; counts those that could not.
@@ -305,7 +327,11 @@ impl Walker<'_> {
             }
             Choice::NoRoom => {
                 self.summary.files_no_room += 1;
-                self.pool.warn_astray(path, branch);
+                if active.rules.forbids(decision, branch.id) {
+                    self.pool.warn_astray(path, branch);
+                } else {
+                    self.summary.files_spilled += 1;
+                }
                 self.note_no_room(path, branch, meta, &active.rules, decision.entry.index());
             }
             Choice::Stay if active.rules.has_spilled(decision, &facts, &views, &resident) => {
@@ -319,8 +345,12 @@ impl Walker<'_> {
     }
 
     fn note_no_room(&mut self, path: &[u8], branch: &Branch, meta: &Meta, rules: &Rules, entry: usize) {
-        let first = rules.entries().get(entry).and_then(|entry| entry.to.first()).copied();
-        let event = self.event(path, branch.id, first.unwrap_or(branch.id), meta, rules, entry);
+        let mut to = rules.entries().get(entry).map(|entry| entry.to.iter()).into_iter().flatten().copied();
+        let first = to.find(|to| *to != branch.id);
+        let mut event = self.event(path, branch.id, first.unwrap_or(branch.id), meta, rules, entry);
+        if first.is_none() {
+            event.to.clear();
+        }
         let detail =
             Some("no branch of its list has room, or they are offline or take nothing new; it stays".to_owned());
         self.tick(Some(MoveEvent { outcome: MoveOutcome::NoRoom, detail, ..event }));

@@ -40,6 +40,7 @@ mod schedule;
 mod staging;
 mod transfer;
 mod unnamed;
+mod walks;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -59,6 +60,7 @@ pub use data::TreeSpace;
 pub use enforce::Walk;
 pub use lookup::Attr;
 pub(crate) use lookup::Found;
+pub(crate) use mover::MOVERS;
 pub use open::{OpenRequest, Opened};
 pub use rename::Replace;
 pub use staging::obstacle as staging_obstacle;
@@ -105,6 +107,7 @@ pub struct Pool {
     handles: Vec<RwLock<FxHashMap<HandleId, Arc<Handle>>>>,
     next_handle: AtomicU64,
     /// Exclusive while a directory changes its place; shared by everything that resolves names.
+    pub(crate) walks: walks::Walks,
     pub(crate) rename_lock: RwLock<()>,
     pub(crate) mover: mover::Mover,
     pub(crate) governors: govern::Governors,
@@ -165,6 +168,7 @@ impl Pool {
             dir_fds: dirs::DirFds::new(),
             handles: (0..HANDLE_SHARDS).map(|_| RwLock::default()).collect(),
             next_handle: AtomicU64::new(1),
+            walks: walks::Walks::default(),
             rename_lock: RwLock::new(()),
             mounted_as: OnceLock::new(),
             mover: mover::Mover::new(),

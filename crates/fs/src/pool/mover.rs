@@ -1,10 +1,11 @@
 //! Getting files to the branch they belong on.
 //!
-//! One thread takes files from a queue: those that were closed (or renamed, or changed in what rules look at) on a branch where they
-//! no longer belong. A file that is open for writing, or whose readers go past the daemon, is left alone and judged again when it is
+//! Threads take files from a queue: those that were closed (or renamed, or changed in what rules look at) on a branch where they
+//! no longer belong. Moves between local branches come one after the other, and so do those that concern one slow branch (network, FUSE);
+//! one does not wait for the other. A file that is open for writing, or whose readers go past the daemon, is left alone and judged again when it is
 //! closed. Nobody sees a move: names, inode number, contents and open handles stay.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,12 +13,14 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use rustc_hash::FxHashSet;
+use smallvec::SmallVec;
 use umbrella_policy::placement::Choice;
 use umbrella_units::{BranchId, ByteSize};
 
 use super::Pool;
 use super::transfer::{Cause, NotMoved, Pace};
 use crate::at::FileAt;
+use crate::branch::Branch;
 use crate::error::{OpError, OpResult};
 use crate::meta::Meta;
 use crate::metrics::Metric;
@@ -30,45 +33,83 @@ pub(crate) struct Mover {
     temp: AtomicU64,
 }
 
+/// Threads that move files: one is always there for local branches.
+pub(crate) const MOVERS: usize = 4;
+
+/// Moves that come one after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Lane {
+    /// Between local branches.
+    Local,
+    /// From or to this branch, which may be slow.
+    Guarded(BranchId),
+}
+
 /// Each file once.
 #[derive(Default)]
 struct Queue {
-    ready: VecDeque<Waiting>,
+    ready: BTreeMap<Lane, VecDeque<Waiting>>,
     /// Those that are ready.
     known: FxHashSet<NodeId>,
     /// Not before that time.
     later: Vec<(Instant, Waiting)>,
+    /// In which a thread moves a file now.
+    busy: SmallVec<[Lane; MOVERS]>,
 }
 
 /// A file that is to move.
 struct Waiting {
     node: Arc<Node>,
+    lane: Lane,
     /// How often it was mapped when it was its turn.
     tries: u32,
 }
 
 impl Queue {
     /// Whether it was not waiting yet. One that waits for a later time is ready now: something has changed.
-    fn push(&mut self, node: &Arc<Node>) -> bool {
+    fn push(&mut self, node: &Arc<Node>, lane: Lane) -> bool {
         if !self.known.insert(node.id) {
             return false;
         }
-        self.ready.push_back(Waiting { node: Arc::clone(node), tries: 0 });
+        self.ready.entry(lane).or_default().push_back(Waiting { node: Arc::clone(node), lane, tries: 0 });
         let waited = self.later.iter().position(|(_, waiting)| waiting.node.id == node.id);
         waited.map(|at| self.later.swap_remove(at)).is_none()
     }
 
+    /// The next file whose lane is free; it is busy from now on, until [`Queue::leave`].
     fn pop(&mut self, now: Instant) -> Option<Waiting> {
-        if let Some(due) = self.later.iter().position(|(due, _)| *due <= now) {
-            return Some(self.later.swap_remove(due).1);
-        }
-        let waiting = self.ready.pop_front()?;
-        self.known.remove(&waiting.node.id);
+        let due = self.later.iter().position(|(due, waiting)| *due <= now && self.is_free(waiting.lane));
+        let waiting = if let Some(due) = due {
+            self.later.swap_remove(due).1
+        } else {
+            let lane = *self.ready.keys().find(|lane| self.is_free(**lane))?;
+            let waiting = self.ready.get_mut(&lane)?.pop_front()?;
+            self.ready.retain(|_, files| !files.is_empty());
+            self.known.remove(&waiting.node.id);
+            waiting
+        };
+        self.busy.push(waiting.lane);
         Some(waiting)
     }
 
+    fn is_free(&self, lane: Lane) -> bool {
+        let guarded = self.busy.iter().filter(|lane| **lane != Lane::Local).count();
+        !self.busy.contains(&lane) && (lane == Lane::Local || guarded < MOVERS - 1)
+    }
+
+    fn leave(&mut self, lane: Lane) {
+        self.busy.retain(|busy| *busy != lane);
+    }
+
     fn next_due(&self) -> Option<Instant> {
-        self.later.iter().map(|(due, _)| *due).min()
+        self.later.iter().filter(|(_, waiting)| self.is_free(waiting.lane)).map(|(due, _)| *due).min()
+    }
+
+    /// All that wait.
+    fn take(&mut self) -> Vec<Waiting> {
+        self.known.clear();
+        let ready = std::mem::take(&mut self.ready).into_values().flatten();
+        ready.chain(self.later.drain(..).map(|(_, waiting)| waiting)).collect()
     }
 }
 
@@ -92,9 +133,9 @@ impl Mover {
     }
 
     /// Queues a file, and says whether it was not queued yet. It holds on to the node until its turn is over.
-    fn push(&self, node: &Arc<Node>) -> bool {
+    fn push(&self, node: &Arc<Node>, lane: Lane) -> bool {
         let mut queue = self.queue.lock();
-        let new = queue.push(node);
+        let new = queue.push(node, lane);
         if new {
             node.retain();
             self.wake.notify_one();
@@ -113,9 +154,13 @@ impl Mover {
         true
     }
 
-    /// The next file whose time has come; waits for one. `None`: the pool ends.
-    fn next(&self, stopping: &AtomicBool) -> Option<Waiting> {
+    /// The next file whose time has come; waits for one. `None`: the pool ends. `done`: the lane of the one before.
+    fn next(&self, done: Option<Lane>, stopping: &AtomicBool) -> Option<Waiting> {
         let mut queue = self.queue.lock();
+        if let Some(lane) = done {
+            queue.leave(lane);
+            self.wake.notify_one();
+        }
         loop {
             if stopping.load(Ordering::Relaxed) {
                 return None;
@@ -185,33 +230,44 @@ impl Pool {
         if branch.spec.read_only || self.is_staging(branch.id) {
             return;
         }
-        if let Choice::Place(_) = self.judge(&node.judged_path(), meta, &branch)
-            && self.mover.push(node)
+        if let Choice::Place(target) = self.judge(&node.judged_path(), meta, &branch)
+            && self.mover.push(node, self.lane(&branch, target))
         {
             self.count(Metric::RelocationsPending);
         }
     }
 
-    /// The mover's thread.
+    fn lane(&self, from: &Branch, to: BranchId) -> Lane {
+        let guarded = |branch: &Branch| branch.online().is_some_and(|online| online.guarded);
+        match self.branch(to) {
+            Ok(to) if guarded(&to) => Lane::Guarded(to.id),
+            _ if guarded(from) => Lane::Guarded(from.id),
+            _ => Lane::Local,
+        }
+    }
+
+    /// A thread of the mover; there are [`MOVERS`].
     pub(crate) fn run_mover(&self) {
-        while let Some(waiting) = self.mover.next(&self.stopping) {
+        let mut done = None;
+        while let Some(waiting) = self.mover.next(done, &self.stopping) {
+            done = Some(waiting.lane);
             self.move_taken(waiting);
         }
     }
 
     /// Moves what is queued now, on the calling thread: for pools without a mover's thread, and for those who cannot wait for it.
     pub fn move_all_queued(&self) {
-        let Queue { ready, later, .. } = std::mem::take(&mut *self.mover.queue.lock());
-        for waiting in ready.into_iter().chain(later.into_iter().map(|(_, waiting)| waiting)) {
+        let waiting = self.mover.queue.lock().take();
+        for waiting in waiting {
             self.move_taken(waiting);
         }
     }
 
     fn move_taken(&self, waiting: Waiting) {
-        let Waiting { node, tries } = waiting;
+        let Waiting { node, lane, tries } = waiting;
         if self.move_queued(&node) == Turn::Later && tries < RETRIES {
             let due = Instant::now() + FIRST_RETRY * 2_u32.pow(tries);
-            if self.mover.again(Waiting { node: Arc::clone(&node), tries: tries + 1 }, due) {
+            if self.mover.again(Waiting { node: Arc::clone(&node), lane, tries: tries + 1 }, due) {
                 return;
             }
         } else if tries >= RETRIES
@@ -225,7 +281,7 @@ impl Pool {
         self.metrics.sub(Metric::RelocationsPending, 1);
     }
 
-    /// Wakes the mover's thread, which sees that the pool ends. `stopping` is set.
+    /// Wakes the mover's threads, which see that the pool ends. `stopping` is set.
     pub(crate) fn stop_mover(&self) {
         // Under the lock: else it may have looked before, and not wait yet.
         let _queue = self.mover.queue.lock();

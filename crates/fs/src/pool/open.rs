@@ -72,7 +72,8 @@ impl Pool {
         let opened = loop {
             let opened = match state.names.first() {
                 Some((parent, name)) => {
-                    self.dir_at(parent, state.backing.branch)?.open(name, access | OFlags::NONBLOCK)
+                    let dir = self.dir_at(parent, state.backing.branch)?;
+                    self.opening(|| dir.open(name, access | OFlags::NONBLOCK))
                 }
                 None => state.any_handle().ok_or(OpError::Stale)?.current().reopen(access),
             };

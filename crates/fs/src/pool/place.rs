@@ -49,7 +49,7 @@ impl Pool {
         if let Some(hits) = self.rules.load().hits.get(decision.entry.index()) {
             hits.fetch_add(1, Ordering::Relaxed);
         }
-        if decision.choice == Choice::NoRoom {
+        if decision.choice == Choice::NoRoom && self.rules.load().rules.forbids(decision, branch.id) {
             self.warn_astray(path, branch);
         }
         decision.choice

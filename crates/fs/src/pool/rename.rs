@@ -13,7 +13,7 @@ use umbrella_units::BranchId;
 use super::lookup::Found;
 use super::{Pool, is_reserved};
 use crate::at::DirAt;
-use crate::error::{OpError, OpResult};
+use crate::error::{OpError, OpResult, Wait};
 use crate::meta::Meta;
 use crate::node::{FileState, Node, NodeId, path_of};
 use crate::relocate::{BranchUuid, DirRename, DirSite, Place, RelocateError, Removal, Supersede};
@@ -52,7 +52,15 @@ pub(super) struct End<'a> {
 
 impl Pool {
     /// Gives an entry another name.
-    pub fn rename(&self, parent: NodeId, name: &OsStr, to: NodeId, to_name: &OsStr, replace: Replace) -> OpResult<()> {
+    pub fn rename(
+        &self,
+        parent: NodeId,
+        name: &OsStr,
+        to: NodeId,
+        to_name: &OsStr,
+        replace: Replace,
+        wait: Wait,
+    ) -> OpResult<()> {
         let from = End { parent: self.dir_node(parent)?, name };
         let to = End { parent: self.dir_node(to)?, name: to_name };
         if is_reserved(&from.parent, name) || is_reserved(&to.parent, to_name) {
@@ -69,21 +77,25 @@ impl Pool {
                 }
                 Renamed::LeaveFirst(node) => {
                     drop(names);
-                    let left = self.leave_now(&node);
+                    let left = wait.allowed().and_then(|()| self.leave_now(&node));
                     self.nodes.release(&node, 1);
                     left?;
                 }
                 Renamed::SyncFirst(node) => {
                     drop(names);
-                    // What fails here is told by the rename itself.
-                    let _ = self.sync_contents(&node);
+                    let allowed = wait.allowed();
+                    if allowed.is_ok() {
+                        // What fails here is told by the rename itself.
+                        let _ = self.sync_contents(&node);
+                    }
                     self.nodes.release(&node, 1);
+                    allowed?;
                     synced = true;
                 }
                 // First onto one branch, so that the exchange itself is one system call; if one cannot move, the other.
                 Renamed::MoveFirst { node, other, here, there } => {
                     drop(names);
-                    let moved = self.bring_together(&node, &other, here, there);
+                    let moved = wait.allowed().and_then(|()| self.bring_together(&node, &other, here, there));
                     self.nodes.release(&node, 1);
                     self.nodes.release(&other, 1);
                     moved?;

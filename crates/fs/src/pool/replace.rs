@@ -23,7 +23,7 @@ impl Pool {
         let memory = self.state.branch(name);
         let path = path.unwrap_or_else(|| old.spec.path.clone());
         // In the place of a disk goes a disk, not the directory below its mount point.
-        let was_mount = memory.as_ref().is_some_and(|known| known.was_mount && known.path == path);
+        let was_mount = memory.as_ref().is_some_and(|known| known.was_mount) && !force;
         let require_mount = old.spec.require_mount.or(was_mount.then_some(true));
         let spec = BranchSpec { path, require_mount, ..old.spec.clone() };
         self.no_overlap(&spec)?;

@@ -41,6 +41,7 @@ impl Pool {
             warnings: self.warnings(),
             passthrough: self.passthrough.load(Ordering::Relaxed),
             staging: self.staging_status(),
+            walks: self.walks_under_way(),
         }
     }
 
@@ -158,7 +159,11 @@ impl Pool {
             None => Turn::Unknown,
         };
         let fixed = dir.branch.spec.read_only && matches!(explained.decision.choice, Choice::Place(_));
-        let mut outcome = if fixed {
+        let duplicates: Vec<String> = all.into_iter().filter(|branch| *branch != here).collect();
+        let taken = belongs.as_ref().filter(|belongs| duplicates.contains(belongs));
+        let mut outcome = if let Some(there) = taken {
+            format!("it stays on {here}: {there} has another file of its name (delete or rename one of the two)")
+        } else if fixed {
             format!("it stays on {here}: that branch is read-only ({})", explained.why)
         } else {
             outcome(&here, explained.decision.choice, belongs.as_deref(), turn, &explained.why)
@@ -177,7 +182,7 @@ impl Pool {
             steps: steps_shown(explained.steps),
             facts: facts_shown(&Meta { btime: facts.btime, ..*meta }),
             outcome: self.with_removed(outcome),
-            duplicates: all.into_iter().filter(|branch| *branch != here).collect(),
+            duplicates,
             may_be_on: Vec::new(),
         })
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use super::enforce::Purpose;
 use super::{Pool, Walk};
 
 /// How often the clock is looked at.
@@ -50,7 +51,7 @@ impl Pool {
     }
 
     fn move_what_was_left(&self) {
-        let walk = Walk { dry_run: false, bandwidth: self.spec.enforce.bandwidth, only: None };
+        let walk = Walk { bandwidth: self.spec.enforce.bandwidth, purpose: Purpose::Recovery, ..Walk::default() };
         tracing::info!("the last mount did not end in order: the enforcer looks for files that wait for their move");
         match self.enforce(walk, &mut |_| true) {
             Ok(_) if self.stopping.load(Ordering::Relaxed) => {}
@@ -63,7 +64,7 @@ impl Pool {
     }
 
     fn walk_in(&self, window: (u16, u16)) {
-        let walk = Walk { dry_run: false, bandwidth: self.spec.enforce.bandwidth, only: None };
+        let walk = Walk { bandwidth: self.spec.enforce.bandwidth, purpose: Purpose::Schedule, ..Walk::default() };
         tracing::info!("the enforcer begins its walk");
         // The hours over, the walk ends; the next one goes on with what is left.
         let walked = self.enforce(walk, &mut |_| minute_of_day().is_none_or(|minute| is_inside(window, minute)));

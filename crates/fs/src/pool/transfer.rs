@@ -124,10 +124,7 @@ impl Pool {
         };
         let moved = self.copy_and_commit(node, backing, &names, target, cause, &cancel, pace);
         if moved.is_err() {
-            let mut state = file.state.write();
-            if state.copying.as_ref().is_some_and(|flag| Arc::ptr_eq(flag, &cancel)) {
-                state.copying = None;
-            }
+            file.state.write().copy_ended(&cancel);
         }
         moved
     }
@@ -169,7 +166,7 @@ impl Pool {
         }
         let mut places = Vec::with_capacity(names.len());
         {
-            let _names = self.rename_lock.read_recursive();
+            let _names = self.rename_lock.read();
             for (parent, name) in names {
                 let to = match cause.durability() {
                     Durability::Now => self.ensure_dir_durably(parent, target)?,
@@ -294,8 +291,7 @@ impl Pool {
         let mut parents: SmallVec<[&Arc<Node>; 2]> = places.iter().map(|place| &place.parent).collect();
         parents.sort_by_key(|parent| parent.id);
         parents.dedup_by_key(|parent| parent.id);
-        // Recursive: a writer of the file may hold it shared and wait for us.
-        let _names = self.rename_lock.read_recursive();
+        let _names = self.rename_lock.read();
         let paths: Vec<_> = places.iter().map(|place| path_of(&place.parent, &place.name)).collect();
         let _commits: SmallVec<[_; 2]> =
             parents.iter().filter_map(|parent| parent.dir()).map(|dir| dir.commit.lock()).collect();
@@ -312,7 +308,7 @@ impl Pool {
         may_move(&mut state, cause)?;
         // Since it was chosen; nothing new comes to a branch that is about to be removed.
         if target.draining() {
-            return Err(NotMoved::Op(OpError::NoRoom));
+            return Err(NotMoved::Busy("its new branch takes nothing new any more"));
         }
         if self.may_be_mapped(&state) {
             self.not_mapped(&mut state)?;
@@ -342,7 +338,7 @@ impl Pool {
             }
             Err(error) => {
                 self.nodes.remove_backing(new, node);
-                self.inodes.moved(keys.1, keys.0, came_from_elsewhere);
+                self.inodes.moved_back(keys.1, keys.0, came_from_elsewhere);
                 if matches!(error, RelocateError::InDoubt { .. }) {
                     // Whether the copy has its name is for recovery to say: until then its branch is not looked at.
                     target.take_offline(format!("a move to it {error}"));

@@ -94,7 +94,7 @@ pub enum RelocateError {
         named: usize,
     },
     /// The name is in use on the target branch.
-    #[error("the name is in use on the target branch")]
+    #[error("another file has its name on that branch: delete or rename one of the two")]
     Taken,
     /// The source cannot be read.
     #[error("reading at byte {offset}: {errno}")]

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use umbrella_fs::pool::{Change, OpenRequest, Pool, Replace, Walk};
-use umbrella_fs::{Caller, HandleId, NodeId, OpResult};
+use umbrella_fs::{Caller, HandleId, NodeId, OpResult, Wait};
 
 use crate::bench::{BRANCHES, Bench, Ground, rule_set};
 use crate::ops::{budget, first_seed};
@@ -54,7 +54,7 @@ fn ok<T>(what: &str, result: OpResult<T>) -> Done<T> {
 
 fn read_all(pool: &Pool, handle: HandleId, len: usize) -> Done<Vec<u8>> {
     let mut buffer = vec![0; len + 1];
-    let got = ok("read", pool.read(handle, &mut buffer, 0))?;
+    let got = ok("read", pool.read(handle, &mut buffer, 0, Wait::Yes))?;
     buffer.truncate(got);
     Ok(buffer)
 }
@@ -161,6 +161,7 @@ impl Worker {
             self.dirs[dir],
             OsStr::new(&name),
             Replace::Yes,
+            Wait::Yes,
         );
         ok(&format!("rename of {} to {name}", own.name), renamed)?;
         (self.files[at].dir, self.files[at].name) = (dir, name);
@@ -186,7 +187,7 @@ impl Worker {
         let size = self.rng.random_range(0..12_000);
         let own = &mut self.files[at];
         let change = Change { size: Some(size), ..Change::default() };
-        ok(&format!("truncate of {}", own.name), self.pool.setattr(own.node, &change))?;
+        ok(&format!("truncate of {}", own.name), self.pool.setattr(own.node, &change, Wait::Yes))?;
         own.data.resize(size as usize, 0);
         Ok(())
     }
@@ -210,9 +211,9 @@ impl Worker {
         let inner = ok("mkdir", pool.mkdir(self.dirs[dir], OsStr::new(&name), 0o755, Caller::ROOT))?.node;
         let (above, file) = (self.dirs[self.files[at].dir], self.files[at].name.clone());
         let file = OsStr::new(&file);
-        ok("rename into a directory", pool.rename(above, file, inner, file, Replace::Yes))?;
+        ok("rename into a directory", pool.rename(above, file, inner, file, Replace::Yes, Wait::Yes))?;
         self.write(at)?;
-        ok("rename out of a directory", pool.rename(inner, file, above, file, Replace::Yes))?;
+        ok("rename out of a directory", pool.rename(inner, file, above, file, Replace::Yes, Wait::Yes))?;
         ok("rmdir", pool.rmdir(self.dirs[dir], OsStr::new(&name)))?;
         pool.forget(inner, 1);
         self.check(at)
@@ -360,7 +361,10 @@ fn together(seed: u64, until: Instant) -> u64 {
         std::thread::sleep(Duration::from_millis(2));
         for (from, to) in [("four", "4"), ("4", "four")] {
             let (from, to) = (OsStr::new(from), OsStr::new(to));
-            ok("rename of a directory", shared.pool.rename(NodeId::ROOT, from, NodeId::ROOT, to, Replace::Yes))?;
+            ok(
+                "rename of a directory",
+                shared.pool.rename(NodeId::ROOT, from, NodeId::ROOT, to, Replace::Yes, Wait::Yes),
+            )?;
         }
         Ok(())
     }));

@@ -112,6 +112,11 @@ pub(super) fn next(
 }
 
 impl Rules {
+    /// Whether a file must not be on a branch: what decides does not let it spill, and its list leaves the branch out.
+    pub fn forbids(&self, decision: Decision, branch: BranchId) -> bool {
+        self.entries.get(decision.entry.index()).is_some_and(|entry| !entry.spill && !entry.to.contains(&branch))
+    }
+
     /// Whether a file that stays by this decision is on none of the branches of its list, for they have no room: it spilled.
     pub fn has_spilled(
         &self,

@@ -57,12 +57,15 @@ enum Extensions {
     AllBut(Vec<Box<[u8]>>),
 }
 
+/// Modes there are: 07777 and less.
+const MODES: usize = 0o10000;
+
 /// The files that a conjunction admits.
 #[derive(Debug, Clone)]
 pub(super) struct Domain {
     ranges: Vec<(Quantity, Range)>,
     /// For each of the 4096 modes whether it is admitted.
-    modes: Box<[bool]>,
+    modes: Box<[u64; MODES / 64]>,
     kinds: u8,
     extensions: Extensions,
     /// Branches that have to be online (true) or offline (false).
@@ -78,7 +81,7 @@ impl Domain {
     pub(super) fn new(tests: &[Test], reading: Reading) -> Domain {
         let mut domain = Domain {
             ranges: Vec::new(),
-            modes: vec![true; 0o10000].into(),
+            modes: Box::new([u64::MAX; MODES / 64]),
             kinds: 0x7F & !bit(FileKind::Directory),
             extensions: Extensions::AllBut(Vec::new()),
             online: Vec::new(),
@@ -153,8 +156,11 @@ impl Domain {
     }
 
     fn keep_modes(&mut self, keep: impl Fn(u32) -> bool) {
-        for (mode, admitted) in (0..).zip(self.modes.iter_mut()) {
-            *admitted &= keep(mode);
+        for mode in 0..MODES as u32 {
+            let (word, bit) = (mode as usize / 64, mode % 64);
+            if !keep(mode) {
+                self.modes[word] &= !(1 << bit);
+            }
         }
     }
 
@@ -177,7 +183,7 @@ impl Domain {
         if let Some((quantity, _)) = self.ranges.iter().find(|(_, range)| range.is_empty()) {
             return Some(Fact::Quantity(*quantity));
         }
-        if !self.modes.contains(&true) {
+        if self.modes.iter().all(|word| *word == 0) {
             return Some(Fact::Mode);
         }
         if self.kinds == 0 {
@@ -199,7 +205,7 @@ impl Domain {
                 let always = |quantity| quantity != Quantity::Age(TimeField::Btime) && full(quantity).is_within(range);
                 own.map_or_else(|| always(*quantity), |(_, own)| own.is_within(range))
             })
-            && self.modes.iter().zip(&wider.modes).all(|(own, wider)| !own || *wider)
+            && self.modes.iter().zip(wider.modes.iter()).all(|(own, wider)| own & !wider == 0)
             && self.kinds & !wider.kinds == 0
             && self.extensions.is_within(&wider.extensions)
             && wider.online.iter().all(|required| self.online.contains(required))

@@ -191,3 +191,12 @@ fn a_pattern_that_begins_with_the_mount_point_is_told() {
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(told[0].contains("begins with the mount point") && told[0].contains("\"/films/**\""), "{told:?}");
 }
+
+#[test]
+fn a_pipe_is_no_configuration_and_nobody_waits_for_it() {
+    let dir = place();
+    let pipe = dir.path().join("pipe");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+    let error = read(&pipe).map(|config| config.spec).unwrap_err().to_string();
+    assert!(error.contains("it is not a file"), "{error}");
+}

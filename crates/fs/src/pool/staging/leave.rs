@@ -83,7 +83,7 @@ impl Pool {
 
     fn leave_locked(&self, node: &Arc<Node>, staging: &Staging) -> Result<(), NotMoved> {
         let meta = {
-            let _names = self.rename_lock.read_recursive();
+            let _names = self.rename_lock.read();
             self.attr_of(node)?.meta
         };
         let cause = staging.cause();
@@ -150,15 +150,16 @@ impl Pool {
     /// Syncs a file's names.
     pub(crate) fn sync_names(&self, node: &Arc<Node>) -> OpResult<()> {
         let Some(file) = node.file() else { return Ok(()) };
-        let _names = self.rename_lock.read_recursive();
-        let (branch, names) = {
-            let state = file.state.read();
-            (state.backing.branch, state.names.clone())
+        // What lasts is not done under the lock.
+        let dirs = {
+            let _names = self.rename_lock.read();
+            let (branch, names) = {
+                let state = file.state.read();
+                (state.backing.branch, state.names.clone())
+            };
+            names.iter().map(|(parent, _)| self.dir_at(parent, branch)).collect::<OpResult<Vec<_>>>()?
         };
-        for (parent, _) in names {
-            self.dir_at(&parent, branch)?.fsync(false)?;
-        }
-        Ok(())
+        dirs.iter().try_for_each(|dir| dir.fsync(false))
     }
 
     /// Takes the files of a directory out of volatile staging, because it is made durable.

@@ -327,7 +327,7 @@ impl<'a> Recovering<'a> {
                 }
                 self.act()?;
                 match unlinkat(&dir, &name, AtFlags::empty()) {
-                    Err(Errno::ISDIR) => match unlinkat(&dir, &name, AtFlags::REMOVEDIR) {
+                    Err(Errno::ISDIR) => match remove_dir(dir.as_fd(), &name) {
                         Ok(()) => self.report.leftovers += 1,
                         Err(errno) => self.warn(format!("branch {}: {}: {errno}", branch.uuid, name.display())),
                     },
@@ -400,4 +400,14 @@ fn unlink(place: Place<'_>) -> Result<(), Errno> {
         Err(Errno::NOENT) => Ok(()),
         done => done,
     }
+}
+
+/// Removes a directory that was on its way, with what a trial made in it: files, no directories.
+fn remove_dir(parent: BorrowedFd<'_>, name: &OsStr) -> Result<(), Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let dir = openat(parent, name, flags, Mode::empty())?;
+    for name in names(dir.as_fd())? {
+        unlinkat(&dir, &name, AtFlags::empty())?;
+    }
+    unlinkat(parent, name, AtFlags::REMOVEDIR)
 }

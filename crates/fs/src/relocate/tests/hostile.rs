@@ -24,6 +24,18 @@ fn a_branch_without_hidden_directories_has_nothing_to_recover() {
     assert_eq!(pool.recover(), Recovery { leftovers: 1, ..Recovery::default() });
 }
 
+/// What a kill leaves of a trial of what the file system keeps.
+#[test]
+fn a_directory_with_files_that_was_left_behind_is_removed() {
+    let pool = Pool::new();
+    let trial = pool.a.join(".umbrella/tmp/trial-1");
+    fs::create_dir(&trial).unwrap();
+    fs::write(trial.join("first"), "").unwrap();
+    std::os::unix::fs::symlink("/", trial.join("symlink")).unwrap();
+    assert_eq!(pool.recover(), Recovery { leftovers: 1, ..Recovery::default() });
+    assert!(!trial.exists());
+}
+
 #[test]
 fn a_damaged_intent_is_kept_aside_and_copies_with_it() {
     let pool = Pool::new();

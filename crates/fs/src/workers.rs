@@ -1,7 +1,8 @@
-//! Threads that make calls which may never return, so that their callers do.
+//! Threads for what lasts: they are there while they have work.
 //!
-//! A call that takes longer than it may is left to its thread; the caller goes on with an error. Threads are counted per
-//! branch over all its lives, so that a branch that hangs again and again cannot eat the machine.
+//! Calls to a branch that may never return are made here, so that their callers do: one that takes longer than it may is left to its
+//! thread, and the caller goes on with an error. Threads are counted per branch over all its lives, so that a branch that hangs again and
+//! again cannot eat the machine. And calls of the kernel that wait for a disk or a move are answered here.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -13,26 +14,28 @@ use parking_lot::{Condvar, Mutex};
 
 /// How many threads there may be at most.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Most {
+pub(crate) struct Most {
     /// Of one pool.
     in_pool: usize,
-    /// Of a branch, with all the pools it had whose threads still hang.
-    in_branch: usize,
+    /// Of their owner, with all the pools it had whose threads still hang.
+    in_all: usize,
 }
 
-/// Calls that are answered soon.
-pub(super) const CALLS: Most = Most { in_pool: 8, in_branch: 24 };
-/// Copies of files. More than there are threads that could ask for one at once, unless some of them hang.
-pub(super) const COPIES: Most = Most { in_pool: 24, in_branch: 32 };
+/// Calls to a branch that are answered soon.
+pub(crate) const CALLS: Most = Most { in_pool: 8, in_all: 24 };
+/// Copies of files. More than the mover and the enforcer could ask for at once, unless some of them hang.
+pub(crate) const COPIES: Most = Most { in_pool: 24, in_all: 32 };
+/// Calls of the kernel that wait: each for a disk, or for a file on its way to another branch, so that many at once cost memory only.
+pub(crate) const SLOW: Most = Most { in_pool: 256, in_all: 256 };
 
 /// A thread with nothing to do ends after this.
 const IDLE: Duration = Duration::from_secs(20);
 /// How often a waiting caller looks whether the pool was closed.
-pub(super) const GLANCE: Duration = Duration::from_millis(50);
+pub(crate) const GLANCE: Duration = Duration::from_millis(50);
 
 /// Why a call has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lost {
+pub(crate) enum Lost {
     /// It took too long. It may still happen.
     TimedOut,
     /// The branch went offline. It may still happen if it had begun.
@@ -43,7 +46,7 @@ pub(super) enum Lost {
 
 /// Where a call is that is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(crate) enum Turn {
     /// Behind others, of which so many have come to an end.
     Queued { progress: u64 },
     /// On its thread.
@@ -52,7 +55,7 @@ pub(super) enum Turn {
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Workers {
+pub(crate) struct Workers {
     shared: Arc<Shared>,
 }
 
@@ -61,7 +64,9 @@ type Job = Box<dyn FnOnce() + Send>;
 struct Shared {
     queue: Mutex<Queue>,
     wake: Condvar,
-    in_branch: Arc<AtomicUsize>,
+    /// A thread has ended.
+    ended: Condvar,
+    in_all: Arc<AtomicUsize>,
     most: Most,
 }
 
@@ -94,15 +99,15 @@ enum CallState<T> {
 }
 
 impl Workers {
-    /// A pool without threads yet; `in_branch` counts the threads of all pools of the branch.
-    pub(super) fn new(in_branch: Arc<AtomicUsize>, most: Most) -> Workers {
-        let shared = Shared { queue: Mutex::default(), wake: Condvar::new(), in_branch, most };
+    /// A pool without threads yet; `in_all` counts the threads of all pools of its owner.
+    pub(crate) fn new(in_all: Arc<AtomicUsize>, most: Most) -> Workers {
+        let shared = Shared { queue: Mutex::default(), wake: Condvar::new(), ended: Condvar::new(), in_all, most };
         Workers { shared: Arc::new(shared) }
     }
 
     /// Runs `call` on a thread of the pool and waits at most `patience` for it. A call that is queued behind others waits on
     /// as long as those come to an end. A panic in `call` is the caller's.
-    pub(super) fn call<T: Send + 'static>(
+    pub(crate) fn call<T: Send + 'static>(
         &self,
         patience: Duration,
         call: impl FnOnce() -> T + Send + 'static,
@@ -125,7 +130,7 @@ impl Workers {
     }
 
     /// As [`Workers::call`]; waits as long as `wait` says how long, and asks it again and again.
-    pub(super) fn call_while<T: Send + 'static>(
+    pub(crate) fn call_while<T: Send + 'static>(
         &self,
         call: impl FnOnce() -> T + Send + 'static,
         wait: impl FnMut(Turn) -> Option<Duration>,
@@ -178,7 +183,7 @@ impl Workers {
     }
 
     /// Ends the pool: callers get [`Lost::Closed`], threads end as soon as their calls return.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         let mut queue = self.shared.queue.lock();
         queue.closed = true;
         let jobs = std::mem::take(&mut queue.jobs);
@@ -188,7 +193,18 @@ impl Workers {
         drop(jobs);
     }
 
-    fn submit(&self, job: Job) -> Result<(), Lost> {
+    /// Ends the pool in order: returns when all calls that were submitted have.
+    pub(crate) fn finish(&self) {
+        let mut queue = self.shared.queue.lock();
+        queue.closed = true;
+        self.shared.wake.notify_all();
+        while queue.live > 0 {
+            self.shared.ended.wait(&mut queue);
+        }
+    }
+
+    /// Has a thread make a call, for which nobody waits. A panic in it ends nothing else.
+    pub(crate) fn submit(&self, job: Job) -> Result<(), Lost> {
         let mut queue = self.shared.queue.lock();
         if queue.closed {
             return Err(Lost::Closed);
@@ -214,20 +230,20 @@ impl Drop for Workers {
 }
 
 impl Shared {
-    /// Starts a thread, if the branch may have another.
+    /// Starts a thread, if there may be another.
     fn start(self: &Arc<Self>) -> bool {
-        if self.in_branch.fetch_add(1, Ordering::Relaxed) >= self.most.in_branch {
-            self.in_branch.fetch_sub(1, Ordering::Relaxed);
+        if self.in_all.fetch_add(1, Ordering::Relaxed) >= self.most.in_all {
+            self.in_all.fetch_sub(1, Ordering::Relaxed);
             return false;
         }
         let shared = Arc::clone(self);
         let work = move || {
             shared.work();
-            shared.in_branch.fetch_sub(1, Ordering::Relaxed);
+            shared.in_all.fetch_sub(1, Ordering::Relaxed);
         };
-        let started = std::thread::Builder::new().name("branch-io".to_owned()).spawn(work).is_ok();
+        let started = std::thread::Builder::new().name("io".to_owned()).spawn(work).is_ok();
         if !started {
-            self.in_branch.fetch_sub(1, Ordering::Relaxed);
+            self.in_all.fetch_sub(1, Ordering::Relaxed);
         }
         started
     }
@@ -237,7 +253,8 @@ impl Shared {
         loop {
             if let Some(job) = queue.jobs.pop_front() {
                 drop(queue);
-                job();
+                // Told when it happens, by the panic hook; who waits for a result catches it itself.
+                let _panic = catch_unwind(AssertUnwindSafe(job));
                 queue = self.queue.lock();
                 queue.finished += 1;
                 continue;
@@ -253,5 +270,6 @@ impl Shared {
             }
         }
         queue.live -= 1;
+        self.ended.notify_all();
     }
 }

@@ -1,0 +1,178 @@
+//! A branch that is slow, and answers: who needs it waits, and nobody else.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::thread;
+
+use crate::support::disk::Disk;
+use crate::support::foreign::{Mirror, Tampered};
+use crate::support::pool::Pool;
+use crate::support::{MIB, PATIENCE, bytes, eventually, poll};
+use crate::{alone, wait_until};
+
+/// Patient with the mirror, and with so few threads that each that waits is missed.
+const KEYS: &str = "threads = 2\nprobe_interval = \"200ms\"\nprobe_timeout = \"60s\"\ncache_timeout = \"0s\"";
+
+/// Every piece of a copy to it takes so long that the whole would take a minute.
+fn slow(mirror: &Mirror) -> Tampered {
+    mirror.delay("pwrite64", "delay_enter", "500000")
+}
+
+/// A pool whose files go to a small branch first, and to a mirror when that is full; those with "new" in their names go elsewhere.
+fn overflowing() -> (Disk, Disk, Mirror, Pool) {
+    let (small, spare, mirror) = (Disk::tmpfs(16 * MIB), Disk::tmpfs(16 * MIB), Mirror::new());
+    let pool = Pool::builder()
+        .branch_with("small", small.path(), "passthrough = false")
+        .branch("mirror", mirror.path())
+        .branch("spare", spare.path())
+        .default(&["small", "mirror"])
+        .rules("[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**/new*\", to = [\"spare\"] }]\n")
+        .keys(KEYS)
+        .mount();
+    fs::create_dir(pool.join("dir")).unwrap();
+    (small, spare, mirror, pool)
+}
+
+/// Whether a copy to the mirror is under way.
+fn is_copied(mirror: &Mirror) -> bool {
+    fs::read_dir(mirror.below().join(".umbrella/tmp")).unwrap().next().is_some()
+}
+
+fn wait_for_copy(mirror: &Mirror) {
+    assert!(poll(PATIENCE, || is_copied(mirror).then_some(())).is_some(), "no copy begins");
+}
+
+/// The tree can be changed, names above all.
+fn others_go_on(pool: &Pool, round: u32) {
+    fs::rename(pool.join("dir"), pool.join("other")).unwrap();
+    fs::write(pool.join(format!("other/new-{round}")), "new").unwrap();
+    assert_eq!(fs::read(pool.join(format!("other/new-{round}"))).unwrap(), b"new");
+    fs::rename(pool.join("other"), pool.join("dir")).unwrap();
+}
+
+#[test]
+fn others_go_on_while_many_wait_for_a_file_that_overflows() {
+    let _alone = alone();
+    let (_small, _spare, mirror, pool) = overflowing();
+    let mut file = File::create(pool.join("dir/file")).unwrap();
+    let content = bytes(1, 12 * MIB);
+    file.write_all(&content).unwrap();
+    let delayed = slow(&mirror);
+    let more = bytes(2, 8 * MIB);
+    let rest = more.clone();
+    let writer = thread::spawn(move || file.write_all(&rest));
+    wait_for_copy(&mirror);
+    // Past the page cache: the daemon is asked for each.
+    let direct = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(pool.join("dir/file")).unwrap();
+    let readers: Vec<_> = (0..6)
+        .map(|i| {
+            let file = direct.try_clone().unwrap();
+            thread::spawn(move || {
+                let mut got = vec![0; 4096];
+                file.read_exact_at(&mut got, i * 4096).map(|()| got)
+            })
+        })
+        .collect();
+    let path = pool.join("dir/file");
+    let cut = thread::spawn(move || OpenOptions::new().write(true).open(path)?.set_len(20 * MIB));
+    for round in 0..5 {
+        others_go_on(&pool, round);
+    }
+    assert!(is_copied(&mirror), "it is still on its way");
+    drop(delayed);
+    writer.join().unwrap().unwrap();
+    cut.join().unwrap().unwrap();
+    for (i, reader) in readers.into_iter().enumerate() {
+        assert!(reader.join().unwrap().unwrap() == content[i * 4096..][..4096], "reader {i}");
+    }
+    assert!(fs::read(pool.join("dir/file")).unwrap() == [content, more].concat());
+    pool.expect_on("mirror", "dir/file");
+}
+
+#[test]
+fn others_go_on_while_an_unlinked_file_overflows() {
+    let _alone = alone();
+    let (_small, _spare, mirror, pool) = overflowing();
+    let path = pool.join("dir/file");
+    let mut file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
+    let content = bytes(1, 12 * MIB);
+    file.write_all(&content).unwrap();
+    fs::remove_file(&path).unwrap();
+    let delayed = slow(&mirror);
+    let more = bytes(2, 8 * MIB);
+    let (mut writes, rest) = (file.try_clone().unwrap(), more.clone());
+    let writer = thread::spawn(move || writes.write_all(&rest));
+    wait_for_copy(&mirror);
+    for round in 0..5 {
+        assert!(file.metadata().unwrap().len() >= 12 * MIB, "it can be looked at");
+        others_go_on(&pool, round);
+    }
+    assert!(is_copied(&mirror), "it is still on its way");
+    drop(delayed);
+    writer.join().unwrap().unwrap();
+    let mut seen = vec![0; 20 << 20];
+    file.read_exact_at(&mut seen, 0).unwrap();
+    assert!(seen == [content, more].concat());
+    assert!(!is_copied(&mirror), "nothing is left of the copy's name");
+}
+
+/// A writer that comes while it is copied makes the copy begin anew; a reader does not.
+#[test]
+fn who_opens_an_unlinked_file_while_it_overflows_goes_along() {
+    let _alone = alone();
+    let (_small, _spare, mirror, pool) = overflowing();
+    let path = pool.join("dir/file");
+    let mut file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
+    let content = bytes(1, 12 * MIB);
+    file.write_all(&content).unwrap();
+    fs::remove_file(&path).unwrap();
+    let delayed = slow(&mirror);
+    let (mut writes, more) = (file.try_clone().unwrap(), bytes(2, 8 * MIB));
+    let rest = more.clone();
+    let writer = thread::spawn(move || writes.write_all(&rest));
+    wait_for_copy(&mirror);
+    let again = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
+    let reads = File::open(&again).unwrap();
+    let writes = OpenOptions::new().write(true).open(&again).unwrap();
+    assert!(is_copied(&mirror), "it is still on its way");
+    drop(delayed);
+    writer.join().unwrap().unwrap();
+    writes.write_all_at(b"changed", 1).unwrap();
+    let mut expected = [content, more].concat();
+    expected[1..8].copy_from_slice(b"changed");
+    for file in [&reads, &file] {
+        let mut seen = vec![0; expected.len()];
+        file.read_exact_at(&mut seen, 0).unwrap();
+        assert!(seen == expected);
+    }
+}
+
+#[test]
+fn a_move_between_local_branches_does_not_wait_for_a_slow_one() {
+    let _alone = alone();
+    let (a, c, mirror) = (Disk::tmpfs(64 * MIB), Disk::tmpfs(32 * MIB), Mirror::new());
+    let rules = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\"] }, { glob = \"/**.c\", to = [\"c\"] }]\n";
+    let pool = Pool::builder()
+        .branch("a", a.path())
+        .branch("b", mirror.path())
+        .branch("c", c.path())
+        .default(&["a"])
+        .rules(rules)
+        .keys(KEYS)
+        .mount();
+    wait_until(&pool, "b", true);
+    fs::write(pool.join("big"), bytes(8, 20 * MIB)).unwrap();
+    fs::write(pool.join("small"), "small").unwrap();
+    pool.settle();
+    let delayed = slow(&mirror);
+    fs::rename(pool.join("big"), pool.join("big.b")).unwrap();
+    wait_for_copy(&mirror);
+    fs::rename(pool.join("small"), pool.join("small.c")).unwrap();
+    eventually("the next file moves", || c.join("small.c").exists() && !a.join("small.c").exists());
+    assert!(a.join("big.b").exists(), "the other is still on its way");
+    drop(delayed);
+    pool.settle();
+    pool.expect_on("b", "big.b");
+    assert!(fs::read(pool.join("big.b")).unwrap() == bytes(8, 20 * MIB));
+}

@@ -1,0 +1,135 @@
+//! The daemon has no descriptor left: calls fail, and nothing is taken for absent, no branch for dead.
+
+use std::fs;
+use std::time::Duration;
+
+use crate::names;
+use crate::support::disk::Disk;
+use crate::support::pool::Pool;
+use crate::support::{MIB, run};
+
+/// While it lives, a daemon may open only so many more.
+struct Few<'a> {
+    pool: &'a Pool,
+    before: usize,
+}
+
+impl Few<'_> {
+    fn new(pool: &Pool, more: usize) -> Few<'_> {
+        let limits = fs::read_to_string(format!("/proc/{}/limits", pool.pid())).unwrap();
+        let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+        let before = line.split_whitespace().nth(3).unwrap().parse().unwrap();
+        let open = fs::read_dir(format!("/proc/{}/fd", pool.pid())).unwrap().count();
+        limit(pool, open + more);
+        Few { pool, before }
+    }
+}
+
+impl Drop for Few<'_> {
+    fn drop(&mut self) {
+        limit(self.pool, self.before);
+    }
+}
+
+fn limit(pool: &Pool, soft: usize) {
+    run("prlimit", ["--pid", &pool.pid().to_string(), &format!("--nofile={soft}:")]);
+}
+
+/// A directory `d` on both branches, of which `y` is on the first and `x` on the second; and a file `z` on the first.
+fn tree(a: &Disk, b: &Disk) {
+    for disk in [a, b] {
+        fs::create_dir(disk.join("d")).unwrap();
+    }
+    fs::write(b.join("d/x"), "old").unwrap();
+    fs::write(a.join("d/y"), "y").unwrap();
+    fs::write(a.join("z"), "new").unwrap();
+}
+
+/// Does something with a pool whose daemon may open only so many more, and says what was seen; then looks with all it needs.
+fn with_few(more: usize, work: impl Fn(&Pool) -> Result<(), String>, look: impl Fn(&Pool, bool, &[&Disk; 2])) {
+    let (a, b) = (Disk::tmpfs(8 * MIB), Disk::tmpfs(8 * MIB));
+    tree(&a, &b);
+    let pool = Pool::builder()
+        .branch("a", a.path())
+        .branch("b", b.path())
+        .default(&["a", "b"])
+        .keys("cache_timeout = \"0s\"\non_branch_error = \"skip\"")
+        .mount();
+    let few = Few::new(&pool, more);
+    let done = work(&pool);
+    drop(few);
+    let done = match done {
+        Ok(()) => true,
+        Err(error) => {
+            assert!(!error.contains("os error 2)"), "with {more}: {error}");
+            false
+        }
+    };
+    look(&pool, done, &[&a, &b]);
+}
+
+fn told(result: std::io::Result<()>) -> Result<(), String> {
+    result.map_err(|error| error.to_string())
+}
+
+#[test]
+fn without_descriptors_nothing_is_taken_for_absent() {
+    for more in 0..5 {
+        let listing = |pool: &Pool| {
+            let found = fs::read_dir(pool.join("d")).and_then(Iterator::collect::<std::io::Result<Vec<_>>>);
+            found.map_err(|error| error.to_string()).map(|found| assert_eq!(found.len(), 2, "with {more}"))
+        };
+        with_few(more, listing, |pool, _, _| assert_eq!(names(&pool.join("d")), ["x", "y"]));
+
+        let unlink = |pool: &Pool| told(fs::remove_file(pool.join("d/x")));
+        with_few(more, unlink, |pool, done, [_, b]| {
+            assert_eq!((pool.join("d/x").exists(), b.join("d/x").exists()), (!done, !done), "with {more}");
+        });
+
+        let rename_dir = |pool: &Pool| told(fs::rename(pool.join("d"), pool.join("e")));
+        with_few(more, rename_dir, |pool, done, disks| {
+            let (there, gone) = if done { ("e", "d") } else { ("d", "e") };
+            assert_eq!(names(&pool.join(there)), ["x", "y"], "with {more}");
+            assert!(disks.iter().all(|disk| !disk.join(gone).exists()), "with {more}: it is not split");
+        });
+
+        let replace = |pool: &Pool| told(fs::rename(pool.join("z"), pool.join("d/x")));
+        with_few(more, replace, |pool, done, [a, b]| {
+            assert_eq!(fs::read(pool.join("d/x")).unwrap(), if done { b"new" } else { b"old" }, "with {more}");
+            assert_eq!(pool.join("z").exists(), !done, "with {more}");
+            assert!(!(a.join("d/x").exists() && b.join("d/x").exists()), "with {more}: it is there once");
+        });
+    }
+}
+
+#[test]
+fn without_descriptors_no_branch_is_taken_for_dead() {
+    let (a, b) = (Disk::ext4(32 * MIB), Disk::tmpfs(8 * MIB));
+    let pool = Pool::builder()
+        .branch("a", a.path())
+        .branch("b", b.path())
+        .keys("probe_interval = \"50ms\"\nprobe_timeout = \"1s\"")
+        .mount();
+    let few = Few::new(&pool, 0);
+    // Some twenty probes.
+    std::thread::sleep(Duration::from_secs(1));
+    drop(few);
+    assert!(pool.is_online("a") && pool.is_online("b"));
+    assert!(!pool.log().contains("is offline"), "{}", pool.log());
+}
+
+#[test]
+fn more_directories_than_the_daemon_may_have_open_are_all_listed() {
+    const DIRS: usize = 600;
+    let a = Disk::tmpfs(32 * MIB);
+    for i in 0..DIRS {
+        fs::create_dir(a.join(format!("d{i}"))).unwrap();
+        fs::write(a.join(format!("d{i}/file")), "x").unwrap();
+    }
+    let pool = Pool::builder().branch("a", a.path()).mount();
+    let _few = Few::new(&pool, 200);
+    for _ in 0..2 {
+        let seen = (0..DIRS).filter(|i| names(&pool.join(format!("d{i}"))) == ["file"]).count();
+        assert_eq!(seen, DIRS);
+    }
+}
