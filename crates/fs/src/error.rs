@@ -175,6 +175,14 @@ pub enum Error {
         /// Name of the branch.
         name: String,
     },
+    /// The pool is being unmounted.
+    #[error(
+        "branch {name:?} is not empty yet: the pool is being unmounted; nothing new is placed there after the next mount either, and `umbrella branch drain {name}` goes on then"
+    )]
+    DrainEnded {
+        /// Name of the branch.
+        name: String,
+    },
     /// It would not be known after the next mount.
     #[error("branch {name:?}: whether it is drained cannot be noted: {source}")]
     DrainUnkept {

@@ -20,7 +20,9 @@ use crate::text::visible_path;
 use crate::{mounts, output, render};
 
 /// How long a daemon that is to be forced may take to do it by itself.
-const FORCED_PATIENCE: Duration = Duration::from_secs(10);
+const FORCED_PATIENCE: Duration = Duration::from_secs(8);
+/// After this, who waits is told what for.
+const LONG: Duration = Duration::from_secs(10);
 /// How long the mount may stay after the daemon said that it goes.
 const FAREWELL: Duration = Duration::from_secs(30);
 
@@ -67,7 +69,9 @@ impl UnmountArgs {
                 Ok(()) => ("unmounted", None),
                 Err(error) if self.force => {
                     mounts::detach(&pool.mount, true).with_context(|| format!("detaching {shown} ({error:#})"))?;
-                    ("detached", Some(format!("{error:#}")))
+                    let silent = matches!(error.downcast_ref(), Some(ClientError::Silent { .. }));
+                    let silence = || format!("the daemon did not answer within {} s", FORCED_PATIENCE.as_secs());
+                    ("detached", Some(if silent { silence() } else { format!("{error:#}") }))
                 }
                 Err(error) => return Err(error),
             }
@@ -88,6 +92,15 @@ impl UnmountArgs {
         let patience = if self.force { FORCED_PATIENCE } else { UNMOUNT_PATIENCE };
         let client = Client::new(&pool.socket).patience(patience);
         let daemon = process_of(&client);
+        let shown = visible_path(&pool.mount);
+        // Nobody waits for the thread: it ends with the command.
+        std::thread::spawn(move || {
+            std::thread::sleep(LONG);
+            tracing::warn!(
+                "the daemon of {shown} has not answered for {} s: it finishes what is under way, or hangs (`umbrella status {shown}`; --force detaches the tree)",
+                LONG.as_secs()
+            );
+        });
         match client.ask(&Request::Unmount { keep_staged: false }) {
             // The daemon may be gone before its last word is heard.
             Ok(_) | Err(ClientError::HungUp) => wait_until_gone(&pool.mount, daemon),

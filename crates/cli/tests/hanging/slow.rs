@@ -176,3 +176,34 @@ fn a_move_between_local_branches_does_not_wait_for_a_slow_one() {
     pool.expect_on("b", "big.b");
     assert!(fs::read(pool.join("big.b")).unwrap() == bytes(8, 20 * MIB));
 }
+
+#[test]
+fn names_go_on_while_a_directory_waits_for_a_slow_commit() {
+    let _alone = alone();
+    let (local, mirror) = (Disk::tmpfs(32 * MIB), Mirror::new());
+    let rule = "[[rule]]\nname = \"large\"\nwhen = { size = \">= 64KiB\" }\nto = [\"mirror\"]\n";
+    let builder = Pool::builder().branch("local", local.path()).branch("mirror", mirror.path());
+    let pool = builder.default(&["local"]).rules(rule).keys(KEYS).mount();
+    for dir in ["of file", "renamed", "elsewhere"] {
+        fs::create_dir(pool.join(dir)).unwrap();
+    }
+    let delayed = mirror.delay("rename,renameat,renameat2,link,linkat", "delay_enter", "5000000");
+    fs::write(pool.join("of file/file"), bytes(1, 200_000)).unwrap();
+    let intents = mirror.below().join(".umbrella/intents");
+    let is_committed = || {
+        fs::read_dir(&intents).unwrap().any(|entry| !entry.unwrap().file_name().to_string_lossy().starts_with("new-"))
+    };
+    assert!(poll(PATIENCE, || is_committed().then_some(())).is_some(), "the commit has begun");
+    let (from, to) = (pool.join("renamed"), pool.join("to"));
+    let rename = thread::spawn(move || fs::rename(from, to));
+    for i in 0..20 {
+        thread::sleep(std::time::Duration::from_millis(10));
+        fs::write(pool.join(format!("elsewhere/{i}")), "x").unwrap();
+    }
+    assert!(is_committed(), "it is not over yet");
+    drop(delayed);
+    rename.join().unwrap().unwrap();
+    assert!(pool.join("to").exists());
+    pool.settle();
+    pool.expect_on("mirror", "of file/file");
+}

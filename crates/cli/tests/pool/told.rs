@@ -168,3 +168,32 @@ fn what_was_changed_on_a_branch_is_seen_after_a_walk() {
     assert!(!pool.join("gone").exists());
     assert_eq!(names(&pool.mount_point()), ["new"]);
 }
+
+#[test]
+fn a_hidden_folder_that_is_deleted_while_the_pool_is_mounted_is_told() {
+    let (disks, builder) = disks(["a", "b"]);
+    let pool = builder.keys("probe_interval = \"100ms\"").mount();
+    fs::write(pool.join("file"), "x").unwrap();
+    fs::remove_dir_all(disks[1].join(".umbrella")).unwrap();
+    eventually("it is told", || {
+        pool.status().warnings.iter().any(|it| it.contains("its folder .umbrella was deleted"))
+    });
+    assert_eq!(fs::read(pool.join("file")).unwrap(), b"x");
+}
+
+#[test]
+fn a_drain_that_an_unmount_ends_says_so_and_is_kept() {
+    let (_disks, builder) = disks(["a", "b"]);
+    let mut pool = builder.keys("[enforce]\nbandwidth = \"100KB\"").mount();
+    for i in 0..20 {
+        fs::write(pool.join(format!("file-{i}")), vec![1; 100_000]).unwrap();
+    }
+    let drain = pool.command().args(["branch", "drain", "a"]).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    eventually("the drain is under way", || pool.status().walks.iter().any(|walk| walk.progress.files_moved > 0));
+    pool.stop();
+    let output = drain.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.contains("the pool is being unmounted"), "{said}");
+    pool.start();
+    assert!(pool.branch_status("a").draining);
+}

@@ -86,7 +86,9 @@ pub enum BranchError {
         other: String,
     },
     /// Another daemon uses the branch.
-    #[error("{path:?} is in use by another mount (unmount that one first)")]
+    #[error(
+        "{path:?} is in use by a daemon that is mounted (`umbrella status` lists pools: unmount the one that has it; a disk of this pool itself cannot be taken in again while it is used)"
+    )]
     InUse {
         /// Path of the branch.
         path: PathBuf,

@@ -1,8 +1,8 @@
 //! Nodes: what the kernel holds on to. A node is one file or directory of the merged tree; its id is made here and never
 //! used twice, so that a file may change its branch (and its inode there) without the kernel noticing.
 //!
-//! Lock order: a file's `io` -> `Pool::rename_lock` -> a directory's `commit` -> a file's `state` -> a directory's `attributes` -> a
-//! directory's `state`.
+//! Lock order: a file's `io` -> `Pool::slow_commits` -> `Pool::rename_lock` -> a directory's `commit` -> a file's `state` -> a directory's
+//! `attributes` -> a directory's `state`.
 
 mod table;
 

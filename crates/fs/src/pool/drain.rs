@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 use umbrella_policy::placement::spec::FileKind;
@@ -28,6 +29,9 @@ impl Pool {
         let summary = self.enforce(walk, &mut |progress| tell(progress) && branch.draining())?;
         if !branch.draining() {
             return Err(Error::DrainStopped { name: name.to_owned() });
+        }
+        if self.stopping.load(Ordering::Relaxed) {
+            return Err(Error::DrainEnded { name: name.to_owned() });
         }
         let kept = self.keep_dirs(&branch);
         let unread = |source| Error::BranchUnreadable { name: name.to_owned(), source };

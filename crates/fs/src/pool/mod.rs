@@ -108,6 +108,9 @@ pub struct Pool {
     next_handle: AtomicU64,
     /// Exclusive while a directory changes its place; shared by everything that resolves names.
     pub(crate) walks: walks::Walks,
+    /// Shared by commits of moves on branches that may be slow; exclusive while a directory changes its place, so that it waits for them before it
+    /// keeps others from resolving names.
+    pub(crate) slow_commits: RwLock<()>,
     pub(crate) rename_lock: RwLock<()>,
     pub(crate) mover: mover::Mover,
     pub(crate) governors: govern::Governors,
@@ -169,6 +172,7 @@ impl Pool {
             handles: (0..HANDLE_SHARDS).map(|_| RwLock::default()).collect(),
             next_handle: AtomicU64::new(1),
             walks: walks::Walks::default(),
+            slow_commits: RwLock::new(()),
             rename_lock: RwLock::new(()),
             mounted_as: OnceLock::new(),
             mover: mover::Mover::new(),

@@ -40,9 +40,34 @@ impl Pool {
         std::thread::scope(|scope| {
             for branch in self.branches.load().iter().filter(|branch| !branch.spec.name.is_empty()) {
                 let branch = Arc::clone(branch);
-                scope.spawn(move || branch.probe(timeout));
+                let probe = move || {
+                    branch.probe(timeout);
+                    self.look_for_hidden(&branch);
+                };
+                // Without a thread a branch is asked the next time.
+                let _ = std::thread::Builder::new().name("probe".to_owned()).spawn_scoped(scope, probe);
             }
         });
+    }
+
+    /// Says so when somebody has deleted the hidden folder of a branch: the next mount would not know the branch.
+    fn look_for_hidden(&self, branch: &Branch) {
+        let gone = branch.io(|online| match &online.hidden {
+            Some(hidden) => rustix::fs::fstat(&hidden.dir).map(|stat| stat.st_nlink == 0),
+            None => Ok(false),
+        });
+        let (name, subject) = (&branch.spec.name, format!("hidden {}", branch.spec.name));
+        match gone {
+            Ok(true) => self.warn(
+                subject,
+                format!(
+                    "branch {name:?}: its folder .umbrella was deleted: nothing can move there, and the next mount will not know the disk (after the unmount: \
+                     `umbrella branch replace '{name}' --pool CONFIG`, then mount again)"
+                ),
+            ),
+            Ok(false) => self.unwarn(&subject),
+            Err(_) => {}
+        }
     }
 
     /// Writes down the inode numbers that changed on branches where each record would be a round trip.

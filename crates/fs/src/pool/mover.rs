@@ -222,12 +222,15 @@ impl Pool {
         let Some(file) = node.file() else { return };
         let branch = {
             let mut state = file.state.write();
+            // What is staged is judged when it leaves.
+            if self.is_staging(state.backing.branch) {
+                return;
+            }
             state.unjudged = false;
             state.backing.branch
         };
         let Ok(branch) = self.branch(branch) else { return };
-        // What is staged is judged when it leaves.
-        if branch.spec.read_only || self.is_staging(branch.id) {
+        if branch.spec.read_only {
             return;
         }
         if let Choice::Place(target) = self.judge(&node.judged_path(), meta, &branch)

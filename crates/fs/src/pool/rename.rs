@@ -103,6 +103,7 @@ impl Pool {
                 Renamed::Directory => break,
             }
         }
+        let _slow = self.slow_commits.write();
         let _names = self.rename_lock.write();
         self.rename_dir(&from, &to, replace)
     }

@@ -291,6 +291,8 @@ impl Pool {
         let mut parents: SmallVec<[&Arc<Node>; 2]> = places.iter().map(|place| &place.parent).collect();
         parents.sort_by_key(|parent| parent.id);
         parents.dedup_by_key(|parent| parent.id);
+        let slow = first.from.online.guarded || target.online().is_some_and(|online| online.guarded);
+        let _slow = slow.then(|| self.slow_commits.read());
         let _names = self.rename_lock.read();
         let paths: Vec<_> = places.iter().map(|place| path_of(&place.parent, &place.name)).collect();
         let _commits: SmallVec<[_; 2]> =

@@ -66,6 +66,8 @@ impl Pool {
                 staging.remove(node);
                 self.count(Metric::StagedLeft);
                 self.unwarn(&format!("stage {}", show(node)));
+                let _names = self.rename_lock.read();
+                self.judge_soon(node);
             }
             Err(NotMoved::Op(OpError::Stale)) => {
                 staging.remove(node); // It is gone.
@@ -82,6 +84,10 @@ impl Pool {
     }
 
     fn leave_locked(&self, node: &Arc<Node>, staging: &Staging) -> Result<(), NotMoved> {
+        if let Some(file) = node.file() {
+            // What changes from now on is not in what its rule is asked with.
+            file.state.write().unjudged = false;
+        }
         let meta = {
             let _names = self.rename_lock.read();
             self.attr_of(node)?.meta
