@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use thiserror::Error;
 
@@ -56,9 +57,10 @@ impl OpError {
         matches!(self, OpError::Sys(Errno::NOSPC | Errno::DQUOT))
     }
 
-    /// Whether the daemon, or the machine, has no descriptor left.
+    /// Whether the daemon, or the machine, has no descriptor left. What serves a branch may say so of itself: it is tried.
     pub(crate) fn is_want_of_descriptors(self) -> bool {
-        matches!(self, OpError::Sys(Errno::MFILE | Errno::NFILE))
+        let one_more = || rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+        matches!(self, OpError::Sys(Errno::MFILE | Errno::NFILE)) && one_more().is_err()
     }
 
     /// Whether it is the daemon that lacks something, which says nothing of the branch.

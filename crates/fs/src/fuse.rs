@@ -36,6 +36,9 @@ use crate::workers::Workers;
 
 /// Protocol minor with FUSE_NOTIFY_INC_EPOCH: all names can be dropped at once.
 const MINOR_WITH_EPOCH: u32 = 44;
+/// Reads ahead and asynchronous ones that the kernel sends before it holds back the others: those that wait for a file on its way to another
+/// branch must not use that up.
+const MOST_IN_BACKGROUND: u16 = 1024;
 /// How long absent names are kept where the kernel cannot be told that a branch came back.
 const BLIND_NEGATIVE_TTL: Duration = Duration::from_secs(1);
 
@@ -82,7 +85,7 @@ impl Filesystem for Fuse {
             && config.set_max_stack_depth(1).is_ok()
             && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok();
         self.pool.set_passthrough(passthrough);
-        let _ = config.set_max_background(64);
+        let _ = config.set_max_background(MOST_IN_BACKGROUND);
         if config.kernel_abi().1 < MINOR_WITH_EPOCH {
             self.negative_ttl = self.ttl.min(BLIND_NEGATIVE_TTL);
         }
@@ -300,8 +303,10 @@ impl Filesystem for Fuse {
         self.do_write(data::Write { handle: HandleId(handle.0), offset, drop_bits, flags: flags.0 }, data, reply);
     }
 
+    /// Asked of files on branches that may hang only.
     fn flush(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
-        done(self.pool.flush(HandleId(handle.0)), reply);
+        let pool = Arc::clone(&self.pool);
+        self.later(move || done(pool.flush(HandleId(handle.0)), reply));
     }
 
     fn release(

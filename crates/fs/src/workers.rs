@@ -25,8 +25,9 @@ pub(crate) struct Most {
 pub(crate) const CALLS: Most = Most { in_pool: 8, in_all: 24 };
 /// Copies of files. More than the mover and the enforcer could ask for at once, unless some of them hang.
 pub(crate) const COPIES: Most = Most { in_pool: 24, in_all: 32 };
-/// Calls of the kernel that wait: each for a disk, or for a file on its way to another branch, so that many at once cost memory only.
-pub(crate) const SLOW: Most = Most { in_pool: 256, in_all: 256 };
+/// Calls of the kernel that wait: each for a disk, or for a file on its way to another branch, so that many at once cost memory only. More than
+/// the kernel has in the background.
+pub(crate) const SLOW: Most = Most { in_pool: 1100, in_all: 1100 };
 
 /// A thread with nothing to do ends after this.
 const IDLE: Duration = Duration::from_secs(20);

@@ -63,9 +63,11 @@ fn others_go_on_while_many_wait_for_a_file_that_overflows() {
     let rest = more.clone();
     let writer = thread::spawn(move || file.write_all(&rest));
     wait_for_copy(&mirror);
-    // Past the page cache: the daemon is asked for each.
+    let other = pool.join("dir/other");
+    fs::write(&other, bytes(3, 100_000)).unwrap();
+    // Past the page cache: the daemon is asked for each. More than the kernel has in the background by itself.
     let direct = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(pool.join("dir/file")).unwrap();
-    let readers: Vec<_> = (0..6)
+    let readers: Vec<_> = (0..100)
         .map(|i| {
             let file = direct.try_clone().unwrap();
             thread::spawn(move || {
@@ -74,11 +76,15 @@ fn others_go_on_while_many_wait_for_a_file_that_overflows() {
             })
         })
         .collect();
-    let path = pool.join("dir/file");
-    let cut = thread::spawn(move || OpenOptions::new().write(true).open(path)?.set_len(20 * MIB));
+    // Opened before the directory has another name for a moment.
+    let cut = OpenOptions::new().write(true).open(pool.join("dir/file")).unwrap();
+    let cut = thread::spawn(move || cut.set_len(20 * MIB));
     for round in 0..5 {
         others_go_on(&pool, round);
     }
+    let mut got = vec![0; 4096];
+    let direct = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(&other).unwrap();
+    direct.read_exact_at(&mut got, 0).unwrap();
     assert!(is_copied(&mirror), "it is still on its way");
     drop(delayed);
     writer.join().unwrap().unwrap();
@@ -88,6 +94,30 @@ fn others_go_on_while_many_wait_for_a_file_that_overflows() {
     }
     assert!(fs::read(pool.join("dir/file")).unwrap() == [content, more].concat());
     pool.expect_on("mirror", "dir/file");
+}
+
+/// Whoever opens it to write waits for the copy, and does not spoil it.
+#[test]
+fn a_file_overflows_however_often_others_open_it_meanwhile() {
+    let _alone = alone();
+    let (_small, _spare, mirror, pool) = overflowing();
+    let path = pool.join("dir/file");
+    let mut file = File::create(&path).unwrap();
+    let content = bytes(1, 20 * MIB);
+    file.write_all(&content[..12 << 20]).unwrap();
+    let delayed = slow(&mirror);
+    let rest = content[12 << 20..].to_vec();
+    let writer = thread::spawn(move || file.write_all(&rest));
+    wait_for_copy(&mirror);
+    for _ in 0..30 {
+        drop(OpenOptions::new().append(true).open(&path).unwrap());
+        thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert!(is_copied(&mirror), "it is still on its way");
+    drop(delayed);
+    writer.join().unwrap().unwrap();
+    assert_eq!(pool.metric("umbrella_copies_cancelled_count"), 0);
+    assert!(fs::read(&path).unwrap() == content);
 }
 
 #[test]
@@ -206,4 +236,27 @@ fn names_go_on_while_a_directory_waits_for_a_slow_commit() {
     assert!(pool.join("to").exists());
     pool.settle();
     pool.expect_on("mirror", "of file/file");
+}
+
+/// What it left half done is put right where nobody waits for it.
+#[test]
+fn a_branch_that_comes_back_and_is_slow_does_not_stop_the_others() {
+    let _alone = alone();
+    let (local, mut mirror) = (Disk::tmpfs(32 * MIB), Mirror::new());
+    let keys = "probe_interval = \"200ms\"\nprobe_timeout = \"1s\"\non_branch_error = \"skip\"\ncache_timeout = \"0s\"";
+    let builder = Pool::builder().branch("local", local.path()).branch("mirror", mirror.path());
+    let pool = builder.default(&["local"]).keys(keys).mount();
+    fs::write(pool.join("file"), "x").unwrap();
+    mirror.kill();
+    wait_until(&pool, "mirror", false);
+    mirror.start();
+    // Nothing else lists directories there.
+    let delayed = mirror.delay("getdents64", "delay_enter", "4000000");
+    for _ in 0..60 {
+        fs::write(pool.join("file"), "y").unwrap();
+        thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert!(pool.log().contains("does not answer"), "{}", pool.log());
+    drop(delayed);
+    wait_until(&pool, "mirror", true);
 }

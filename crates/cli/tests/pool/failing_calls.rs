@@ -34,7 +34,7 @@ fn an_entry_whose_attributes_cannot_be_read_is_listed_and_counted_by_the_enforce
     assert_eq!(names(&pool.join("dir")), ["bad", "large"]);
     let output = pool.umbrella(["enforce"]);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output));
-    assert!(text(&output).contains("1 failed"), "{}", text(&output));
+    assert!(text(&output).contains("1 failed") && text(&output).contains("dir/bad"), "{}", text(&output));
     assert!(b.join("dir/large").exists(), "the others move");
     assert!(pool.is_online("a"));
     drop(failing);

@@ -376,3 +376,42 @@ fn a_copy_that_overflows_is_whole() {
     assert!(fs::read(tiny.join("copy")).unwrap() == bytes(9, 4 * MIB));
     tiny.expect_on("large", "copy");
 }
+
+/// Of the names of one file one that must not spill decides, also where the file moves because its branch is full or because it leaves memory.
+#[test]
+fn a_file_that_has_a_name_that_must_not_spill_does_not_spill() {
+    let (a, b) = (Disk::tmpfs(2 * MIB), Disk::tmpfs(32 * MIB));
+    let secret = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/secret/**\", to = [\"a\"], spill = false }]\n";
+    let builder = Pool::builder()
+        .branch_with("a", a.path(), "passthrough = false")
+        .branch("b", b.path())
+        .default(&["a", "b"])
+        .rules(secret);
+    let pool = builder.mount();
+    for dir in ["pub", "secret"] {
+        fs::create_dir(pool.join(dir)).unwrap();
+    }
+    fs::write(pool.join("pub/file"), "begun").unwrap();
+    fs::hard_link(pool.join("pub/file"), pool.join("secret/file")).unwrap();
+    let failed = crate::append(&pool.join("pub/file"), &bytes(1, 4 * MIB));
+    crate::support::assert_errno(failed, libc::ENOSPC);
+    assert_eq!(pool.found_on("secret/file"), ["a"]);
+    drop(pool);
+
+    let (a, b) = (Disk::tmpfs(16 * MIB), Disk::tmpfs(16 * MIB));
+    let pool = Pool::builder()
+        .branch("a", a.path())
+        .branch("b", b.path())
+        .default(&["b"])
+        .rules(secret)
+        .keys("[staging]\nsize = \"4MiB\"\nmax_age = \"1h\"")
+        .mount();
+    for dir in ["pub", "secret"] {
+        fs::create_dir(pool.join(dir)).unwrap();
+    }
+    fs::write(pool.join("pub/file"), "top").unwrap();
+    fs::hard_link(pool.join("pub/file"), pool.join("secret/file")).unwrap();
+    pool.say(["sync"]);
+    assert_eq!(pool.found_on("secret/file"), ["a"]);
+    assert_eq!(pool.found_on("pub/file"), ["a"]);
+}

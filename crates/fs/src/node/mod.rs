@@ -2,7 +2,7 @@
 //! used twice, so that a file may change its branch (and its inode there) without the kernel noticing.
 //!
 //! Lock order: a file's `io` -> `Pool::slow_commits` -> `Pool::rename_lock` -> a directory's `commit` -> a file's `state` -> a directory's
-//! `attributes` -> a directory's `state`.
+//! `attributes` -> a directory's `state`. `Pool::told` and the staging area's `taken_back` come before `rename_lock`, a directory's `listing` after it.
 
 mod table;
 
@@ -145,6 +145,8 @@ pub(crate) struct FileState {
     pub(crate) unjudged: bool,
     /// Set to stop the copy under way.
     pub(crate) copying: Option<Arc<AtomicBool>>,
+    /// Who writes waits for that copy (for `io`), and so cannot spoil it.
+    pub(crate) copy_is_awaited: bool,
     /// Made without a name, to be given one: a copy of it must be such a file too.
     pub(crate) may_be_linked: bool,
     /// No name is left (or there never was one).
@@ -160,6 +162,19 @@ impl FileState {
             cancel.store(true, Ordering::Relaxed);
             self.unjudged = true;
         }
+    }
+
+    /// Somebody is about to write: stops a relocation that is copying, unless writers wait for it anyway.
+    pub(crate) fn disturb_by_writer(&mut self) {
+        if !self.copy_is_awaited {
+            self.disturb();
+        }
+    }
+
+    /// A copy begins.
+    pub(crate) fn copy_begins(&mut self, flag: &Arc<AtomicBool>, is_awaited: bool) {
+        self.copying = Some(Arc::clone(flag));
+        self.copy_is_awaited = is_awaited;
     }
 
     /// The copy that had this flag has come to its end.

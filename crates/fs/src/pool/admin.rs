@@ -16,10 +16,11 @@
 //! 4. A nameless branch that is never online takes its number.
 //! 5. The state directory forgets it, durably. A crash before this leaves it a branch, without loss.
 
+use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 use std::path::{Component, Path};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use umbrella_policy::placement::spec::FileKind;
@@ -41,6 +42,8 @@ fn forgotten(name: &str) -> String {
 
 /// How long a branch that came back waits for those among names.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+/// How long branches that may hang may take to put right what was left half done: nobody can resolve a name meanwhile.
+const RECOVERY_PATIENCE: Duration = Duration::from_secs(20);
 
 impl Pool {
     /// At the start: finishes what a crash left half done, then takes every branch in.
@@ -155,11 +158,13 @@ impl Pool {
     pub(super) fn branch_changed(&self, branch: &Arc<Branch>, now: Option<&Arc<Online>>) -> bool {
         if let Some(online) = now {
             self.drop_hung(online);
+            if !self.intents_can_be_read(branch) {
+                return false;
+            }
             // Nobody may be among names while half-done changes on this branch are put right. Bounded: who waits here holds up others.
             let Some(_names) = self.rename_lock.try_write_for(LOCK_PATIENCE) else { return false };
             self.count(Metric::BranchesFound);
-            let all = self.online_branches();
-            let recovery = relocate::recover_returned(&recoverable(&all), BranchUuid(online.uuid));
+            let Some(recovery) = self.recover_returned(branch, online) else { return false };
             self.report_recovery(&recovery);
             self.take_in(branch);
             self.topology.fetch_add(1, Ordering::AcqRel);
@@ -174,6 +179,44 @@ impl Pool {
         self.dir_fds.drop_branch(branch.id);
         self.forget_listings();
         true
+    }
+
+    /// A look at what recovery will look at, while nobody waits; a branch that may hang does it here.
+    fn intents_can_be_read(&self, branch: &Branch) -> bool {
+        let look = |online: &Online| {
+            let Some(hidden) = &online.hidden else { return Ok(()) };
+            for dir in [&hidden.intents, &hidden.tmp] {
+                for entry in rustix::fs::Dir::read_from(dir)? {
+                    entry?;
+                }
+            }
+            Ok(())
+        };
+        branch.io(look) != Err(rustix::io::Errno::TIMEDOUT)
+    }
+
+    /// Puts right what a branch that has come back left half done; where one of the branches may hang, on its workers. `None`: that took too
+    /// long. It is left where it is, and the branch is offline.
+    fn recover_returned(&self, branch: &Arc<Branch>, online: &Online) -> Option<Recovery> {
+        let all = self.online_branches();
+        let returned = BranchUuid(online.uuid);
+        let guarded = all.iter().filter(|(_, online)| online.guarded).max_by_key(|(it, _)| it.id == branch.id);
+        let Some(guarded) = guarded.map(|(branch, _)| Arc::clone(branch)) else {
+            return Some(relocate::recover_returned(&recoverable(&all), returned, &|| ControlFlow::Continue(())));
+        };
+        let given_up = Arc::new(AtomicBool::new(false));
+        let stop = Arc::clone(&given_up);
+        let recover = move |_: &Online| {
+            let stop = || if stop.load(Ordering::Acquire) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+            Ok(relocate::recover_returned(&recoverable(&all), returned, &stop))
+        };
+        let recovered = guarded.io_within(RECOVERY_PATIENCE, recover);
+        if recovered.is_err() {
+            given_up.store(true, Ordering::Release);
+            branch
+                .take_offline("what was left half done on it cannot be put right: a branch does not answer".to_owned());
+        }
+        recovered.ok()
     }
 
     /// Asks the other branches that may hang: recovery looks at them under the lock on names, and must not hang there.

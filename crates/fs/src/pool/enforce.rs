@@ -157,7 +157,7 @@ impl Walker<'_> {
                 match Pinned::lookup(pool, &dir.node, &name) {
                     Ok(below) => stack.push(below),
                     Err(error) if error.is_missing() || error == OpError::Stale => {}
-                    Err(error) => self.note_unread(&dir.node, error),
+                    Err(error) => self.note_unread(&path_of(&dir.node, &name), error),
                 }
             }
             if self.stopped {
@@ -176,7 +176,7 @@ impl Walker<'_> {
         };
         let copies = match copies {
             Ok(copies) => copies,
-            Err(error) => return self.note_unread(dir, error),
+            Err(error) => return self.note_unread(&dir.path(), error),
         };
         self.progress.inodes_seen += copies.len() as u64;
         for (name, copy) in self.names_in(dir, &copies) {
@@ -186,7 +186,7 @@ impl Walker<'_> {
                     Ok(meta) => Some((copy.clone(), meta)),
                     Err(error) => {
                         if !error.is_missing() {
-                            self.note_unread(dir, error);
+                            self.note_unread(&path_of(dir, &name), error);
                         }
                         None
                     }
@@ -215,12 +215,12 @@ impl Walker<'_> {
     }
 
     /// Every name once, with the copy that has it, or none where several have.
-    fn names_in<'c>(&mut self, dir: &Node, copies: &'c [DirAt]) -> Vec<(OsString, Option<&'c DirAt>)> {
+    fn names_in<'c>(&mut self, dir: &Arc<Node>, copies: &'c [DirAt]) -> Vec<(OsString, Option<&'c DirAt>)> {
         let mut names: Vec<(OsString, Option<&DirAt>)> = Vec::new();
         let mut met: FxHashMap<OsString, usize> = FxHashMap::default();
         for copy in copies {
             let entries = copy.list(true).unwrap_or_else(|error| {
-                self.note_unread(dir, error);
+                self.note_unread(&dir.path(), error);
                 Vec::new()
             });
             for entry in entries {
@@ -246,19 +246,18 @@ impl Walker<'_> {
         self.pool.probe(dir, name).ok()??.at.into_iter().next()
     }
 
-    /// A directory that cannot be read is not a directory without files.
-    fn note_unread(&mut self, dir: &Node, error: OpError) {
+    /// What cannot be looked at: a file, or a directory, which is then not one without files.
+    fn note_unread(&mut self, path: &[u8], error: OpError) {
         self.summary.files_failed += 1;
-        let path = dir.path();
         let event = MoveEvent {
-            path: String::from_utf8_lossy(&path).into_owned(),
-            path_bytes: bytes_unless_text(&path),
+            path: String::from_utf8_lossy(path).into_owned(),
+            path_bytes: bytes_unless_text(path),
             from: String::new(),
             to: String::new(),
             size: ByteSize(0),
             rule: String::new(),
             outcome: MoveOutcome::Failed,
-            detail: Some(format!("the directory cannot be read: {error}")),
+            detail: Some(format!("it cannot be looked at: {error}")),
         };
         self.tick(Some(event));
     }

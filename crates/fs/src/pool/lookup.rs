@@ -433,5 +433,6 @@ pub(crate) fn file_state(backing: Backing, name: Option<(Arc<Node>, std::ffi::Os
         past_path: None,
         unjudged: false,
         copying: None,
+        copy_is_awaited: false,
     }
 }

@@ -1,7 +1,7 @@
 //! Getting files to the branch they belong on.
 //!
 //! Threads take files from a queue: those that were closed (or renamed, or changed in what rules look at) on a branch where they
-//! no longer belong. Moves between local branches come one after the other, and so do those that concern one slow branch (network, FUSE);
+//! no longer belong. Moves between local branches come one after the other, and so do those to one slow branch (network, FUSE), or from it;
 //! one does not wait for the other. A file that is open for writing, or whose readers go past the daemon, is left alone and judged again when it is
 //! closed. Nobody sees a move: names, inode number, contents and open handles stay.
 

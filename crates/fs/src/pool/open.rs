@@ -63,8 +63,10 @@ impl Pool {
         if self.branch(state.backing.branch)?.spec.read_only && (request.write || request.truncate) {
             return Err(OpError::Sys(Errno::ROFS));
         }
-        if request.write || request.truncate {
+        if request.truncate {
             state.disturb();
+        } else if request.write {
+            state.disturb_by_writer();
         }
         let access = if request.write || request.truncate { OFlags::RDWR } else { OFlags::RDONLY };
         let branch = self.branch(state.backing.branch)?;

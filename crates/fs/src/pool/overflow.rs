@@ -12,8 +12,8 @@ use crate::error::{OpError, OpResult};
 use crate::handle::Handle;
 use crate::metrics::Metric;
 
-/// How often a copy begins anew because attributes changed meanwhile.
-const ATTEMPTS: usize = 3;
+/// How often a copy begins anew because attributes or names changed meanwhile.
+const ATTEMPTS: usize = 10;
 
 impl Pool {
     /// Takes the file behind a handle away from `branch`, which had no room for `need` more bytes, to one that is not in `full`.
@@ -43,7 +43,7 @@ impl Pool {
             let mut meta = here.stat()?;
             // So large it is about to be; its rule may look at that.
             meta.size = meta.size.saturating_add(need.0);
-            let path = node.path();
+            let path = self.deciding_path(node, &meta);
             // What the file occupies moves along; holes do not.
             let room = ByteSize(meta.occupied().0.saturating_add(need.0));
             let Some(target) = self.place_next(&settled_facts(&path, &meta, node.born), &full, room) else {

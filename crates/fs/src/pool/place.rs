@@ -79,6 +79,16 @@ impl Pool {
         active.rules.decide(&FileFacts { path, ..facts }, &views, Some(&resident))
     }
 
+    /// The name that decides where a file with these attributes belongs: of several, one whose rule must not be passed over comes first.
+    pub(super) fn deciding_path(&self, node: &Node, meta: &Meta) -> Vec<u8> {
+        let names = node.paths();
+        let Some(first) = names.first().filter(|_| names.len() > 1) else { return node.path() };
+        let facts = settled_facts(first, meta, node.born);
+        let rules = &self.rules.load().rules;
+        let deciding = rules.deciding_name(names.iter().map(Vec::as_slice), &facts, &self.views(), None);
+        deciding.unwrap_or(first).to_vec()
+    }
+
     /// All names of a file that has several, as far as they are known; none of one with one name.
     pub(super) fn other_names(&self, branch: &Branch, meta: &Meta) -> Vec<Vec<u8>> {
         if meta.nlink <= 1 {

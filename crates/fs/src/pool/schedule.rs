@@ -53,13 +53,20 @@ impl Pool {
     fn move_what_was_left(&self) {
         let walk = Walk { bandwidth: self.spec.enforce.bandwidth, purpose: Purpose::Recovery, ..Walk::default() };
         tracing::info!("the last mount did not end in order: the enforcer looks for files that wait for their move");
-        match self.enforce(walk, &mut |_| true) {
-            Ok(_) if self.stopping.load(Ordering::Relaxed) => {}
+        // What is left from now on counts anew.
+        self.moves_left.store(false, Ordering::Relaxed);
+        let done = match self.enforce(walk, &mut |_| true) {
             Ok(summary) => {
                 tracing::info!(?summary, "the enforcer ends its walk");
-                self.moves_left.store(false, Ordering::Relaxed);
+                !summary.stopped && summary.files_busy + summary.files_failed == 0
             }
-            Err(error) => tracing::warn!(%error, "the enforcer's walk failed"),
+            Err(error) => {
+                tracing::warn!(%error, "the enforcer's walk failed");
+                false
+            }
+        };
+        if !done {
+            self.moves_left.store(true, Ordering::Relaxed);
         }
     }
 

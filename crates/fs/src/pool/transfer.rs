@@ -119,7 +119,7 @@ impl Pool {
             if self.may_be_mapped(&state) {
                 self.not_mapped(&mut state)?;
             }
-            state.copying = Some(Arc::clone(&cancel));
+            state.copy_begins(&cancel, cause != Cause::Rule);
             (state.backing, state.names.clone())
         };
         let moved = self.copy_and_commit(node, backing, &names, target, cause, &cancel, pace);

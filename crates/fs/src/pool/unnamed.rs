@@ -52,7 +52,7 @@ impl Pool {
             if state.copying.is_some() {
                 return Err(NotMoved::Busy("it is being copied already"));
             }
-            state.copying = Some(Arc::clone(&cancel));
+            state.copy_begins(&cancel, true);
             (state.backing, state.may_be_linked)
         };
         let to = End { branch: &branch, online: &online };

@@ -86,7 +86,7 @@ pub use journal::{Recorded, record};
 pub use level::{
     Attributes, ChangedAt, DirFace, FoundAttributes, dir_attributes, is_reserved_xattr, kept_of, level_dir, note_change,
 };
-pub use recover::{RecoverBranch, Recovery, recover, recover_returned};
+pub use recover::{RecoverBranch, Recovery, Stop, recover, recover_returned};
 pub use rename::{DirRename, DirSite, Supersede, rename_dir, supersede};
 pub use throttle::Throttle;
 use umbrella_units::ByteSize;

@@ -93,7 +93,7 @@ impl Pool {
             self.attr_of(node)?.meta
         };
         let cause = staging.cause();
-        let path = node.judged_path();
+        let path = self.deciding_path(node, &meta);
         let mut full: SmallVec<[BranchId; 4]> = smallvec![staging.branch.id];
         let mut failure = None;
         loop {

@@ -57,12 +57,12 @@ pub fn recover(branches: &[RecoverBranch<'_>]) -> Recovery {
 /// [`recover`] for a branch that came back while others are in use: only what concerns it.
 ///
 /// The caller keeps users away from the paths of the branch's intents, or serves the branch only afterwards.
-pub fn recover_returned(branches: &[RecoverBranch<'_>], returned: BranchUuid) -> Recovery {
-    Recovering { branches, returned: Some(returned), stop: None, report: Recovery::default() }.run()
+pub fn recover_returned(branches: &[RecoverBranch<'_>], returned: BranchUuid, stop: Stop<'_>) -> Recovery {
+    Recovering { branches, returned: Some(returned), stop: Some(stop), report: Recovery::default() }.run()
 }
 
 /// Asked before every change; `Break` ends recovery there, as a crash would.
-type Stop<'a> = &'a dyn Fn() -> ControlFlow<()>;
+pub type Stop<'a> = &'a dyn Fn() -> ControlFlow<()>;
 
 #[cfg(test)]
 pub(super) fn recover_until(branches: &[RecoverBranch<'_>], stop: Stop<'_>) -> Recovery {

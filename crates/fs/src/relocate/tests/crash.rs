@@ -324,7 +324,7 @@ fn a_move_waits_for_a_missing_branch() {
         // Without branch a, nobody knows of the copy's intent; the source is whole, so the copy may go.
         assert_eq!((report.pending, report.leftovers), if present == A { (1, 0) } else { (0, 1) });
     }
-    let report = pool.with_branches(&[A, B], |branches| recover_returned(branches, B));
+    let report = pool.with_branches(&[A, B], |branches| recover_returned(branches, B, &|| GO));
     assert_eq!((report.undone, report.pending), (1, 0));
     assert_eq!(pool.only("file"), pool.a.join("file"));
     assert!(pool.hidden_files().is_empty());
@@ -336,7 +336,7 @@ fn recovery_for_a_returned_branch_leaves_the_others_alone() {
     fs::write(pool.a.join(".umbrella/tmp/under-way"), "copy").unwrap();
     fs::write(pool.a.join(".umbrella/intents/new-under-way"), "intent").unwrap();
     fs::write(pool.b.join(".umbrella/tmp/left"), "copy").unwrap();
-    let report = pool.with_branches(&[A, B], |branches| recover_returned(branches, B));
+    let report = pool.with_branches(&[A, B], |branches| recover_returned(branches, B, &|| GO));
     assert_eq!(report, Recovery { leftovers: 1, ..Recovery::default() });
     assert_eq!(pool.hidden_files().len(), 2);
 }
@@ -528,7 +528,7 @@ fn a_rename_goes_on_when_the_missing_branch_returns() {
     fs::create_dir(pool.b.join("old")).unwrap();
     assert_eq!(pool.with_branches(&[B], recover).pending, 1);
     assert!(pool.b.join("old").exists(), "a new directory of the old name is not renamed");
-    let report = pool.with_branches(&[A, B], |branches| recover_returned(branches, A));
+    let report = pool.with_branches(&[A, B], |branches| recover_returned(branches, A, &|| GO));
     assert_eq!((report.pending, report.finished), (0, 1));
     assert!(pool.a.join("p/new/on-a").exists() && !pool.a.join("old").exists());
     assert!(pool.hidden_files().is_empty());

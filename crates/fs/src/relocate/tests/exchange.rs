@@ -154,7 +154,7 @@ fn an_exchange_goes_on_when_the_missing_branch_returns() {
             // Whether it began on branch a cannot be known, so it is done on b and waits for a.
             assert_eq!(pool.with_branches(&[B], recover), Recovery { pending: 1, ..Recovery::default() });
             assert_eq!(pool.with_branches(&[B], recover), Recovery { pending: 1, ..Recovery::default() });
-            let report = pool.with_branches(&[A, B], |branches| recover_returned(branches, A));
+            let report = pool.with_branches(&[A, B], |branches| recover_returned(branches, A, &|| GO));
             assert_eq!(report, Recovery { finished: 1, ..Recovery::default() });
             assert_eq!(seen(&pool, false), after, "{layout:?} after {last:?}");
             assert!(pool.hidden_files().is_empty());

@@ -51,7 +51,7 @@ fn a_move_that_is_given_up_never_touches_its_source_and_is_taken_back() {
         assert_eq!(fs::read(pool.a.join("file")).unwrap(), CONTENTS, "{last:?}");
         // Whoever has it open goes on with it when the other branch is back.
         let mut open = fs::File::options().append(true).open(pool.a.join("file")).unwrap();
-        let report = pool.with_branches(&[A, B], |branches| recover_returned(branches, B));
+        let report = pool.with_branches(&[A, B], |branches| recover_returned(branches, B, &|| GO));
         assert_eq!((report.pending, report.warnings), (0, vec![]), "{last:?}");
         open.write_all(b" and more").unwrap();
         assert_eq!(fs::read(pool.only("file")).unwrap(), [CONTENTS, b" and more"].concat(), "{last:?}");
@@ -75,7 +75,7 @@ fn when_the_branch_of_the_source_is_back_the_move_is_finished() {
     let stopped = pool.commit(&["file"], &copied, Some(&stop));
     assert_eq!(stopped, Err(RelocateError::Stopped { after: Step::Verified }));
     fs::write(pool.b.join("file"), "written meanwhile").unwrap();
-    let report = pool.with_branches(&[A, B], |branches| recover_returned(branches, A));
+    let report = pool.with_branches(&[A, B], |branches| recover_returned(branches, A, &|| GO));
     assert_eq!(report.finished, 1, "{report:?}");
     assert_eq!(pool.only("file"), pool.b.join("file"));
     assert_eq!(fs::read(pool.b.join("file")).unwrap(), b"written meanwhile");
@@ -87,7 +87,7 @@ fn a_copy_that_somebody_changed_behind_the_pool_stays_beside_a_source_in_use() {
     let stop = |step| if step == Step::Verified { STOP } else { GO };
     pool.commit(&["file"], &copied, Some(&stop)).unwrap_err();
     fs::write(pool.b.join("file"), "written behind the pool").unwrap();
-    let report = pool.with_branches(&[A, B], |branches| recover_returned(branches, B));
+    let report = pool.with_branches(&[A, B], |branches| recover_returned(branches, B, &|| GO));
     assert_eq!(report.warnings.len(), 1, "{report:?}");
     assert_eq!(fs::read(pool.a.join("file")).unwrap(), CONTENTS);
     assert_eq!(fs::read(pool.b.join("file")).unwrap(), b"written behind the pool");
