@@ -284,19 +284,7 @@ fn abilities(bench: &Bench, name: &str, fs_type: &str) -> Abilities {
     online.abilities
 }
 
-const ALL: Abilities = Abilities {
-    xattr: true,
-    acl: true,
-    holes: true,
-    hard_links: true,
-    symlinks: true,
-    ownership: true,
-    special_files: true,
-    nanoseconds: true,
-    tmpfile: true,
-    passthrough: false,
-    rename_flags: true,
-};
+const ALL: Abilities = Abilities { passthrough: false, ..Abilities::ALL };
 
 #[test]
 fn ext4_xfs_btrfs_and_tmpfs_keep_everything() {

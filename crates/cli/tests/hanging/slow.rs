@@ -1,9 +1,9 @@
 //! A branch that is slow, and answers: who needs it waits, and nobody else.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use crate::support::disk::Disk;
 use crate::support::foreign::{Mirror, Tampered};
@@ -120,20 +120,25 @@ fn a_file_overflows_however_often_others_open_it_meanwhile() {
     assert!(fs::read(&path).unwrap() == content);
 }
 
+/// A file without a name that is on its way to the mirror: what it is to hold, and who writes the rest of that.
+fn unlinked_that_overflows(mirror: &Mirror, pool: &Pool) -> (File, Vec<u8>, JoinHandle<io::Result<()>>, Tampered) {
+    let path = pool.join("dir/file");
+    let mut file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
+    let content = bytes(1, 20 * MIB);
+    file.write_all(&content[..12 << 20]).unwrap();
+    fs::remove_file(&path).unwrap();
+    let delayed = slow(mirror);
+    let (mut writes, rest) = (file.try_clone().unwrap(), content[12 << 20..].to_vec());
+    let writer = thread::spawn(move || writes.write_all(&rest));
+    wait_for_copy(mirror);
+    (file, content, writer, delayed)
+}
+
 #[test]
 fn others_go_on_while_an_unlinked_file_overflows() {
     let _alone = alone();
     let (_small, _spare, mirror, pool) = overflowing();
-    let path = pool.join("dir/file");
-    let mut file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
-    let content = bytes(1, 12 * MIB);
-    file.write_all(&content).unwrap();
-    fs::remove_file(&path).unwrap();
-    let delayed = slow(&mirror);
-    let more = bytes(2, 8 * MIB);
-    let (mut writes, rest) = (file.try_clone().unwrap(), more.clone());
-    let writer = thread::spawn(move || writes.write_all(&rest));
-    wait_for_copy(&mirror);
+    let (file, content, writer, delayed) = unlinked_that_overflows(&mirror, &pool);
     for round in 0..5 {
         assert!(file.metadata().unwrap().len() >= 12 * MIB, "it can be looked at");
         others_go_on(&pool, round);
@@ -141,27 +146,17 @@ fn others_go_on_while_an_unlinked_file_overflows() {
     assert!(is_copied(&mirror), "it is still on its way");
     drop(delayed);
     writer.join().unwrap().unwrap();
-    let mut seen = vec![0; 20 << 20];
+    let mut seen = vec![0; content.len()];
     file.read_exact_at(&mut seen, 0).unwrap();
-    assert!(seen == [content, more].concat());
+    assert!(seen == content);
     assert!(!is_copied(&mirror), "nothing is left of the copy's name");
 }
 
-/// A writer that comes while it is copied makes the copy begin anew; a reader does not.
 #[test]
 fn who_opens_an_unlinked_file_while_it_overflows_goes_along() {
     let _alone = alone();
     let (_small, _spare, mirror, pool) = overflowing();
-    let path = pool.join("dir/file");
-    let mut file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
-    let content = bytes(1, 12 * MIB);
-    file.write_all(&content).unwrap();
-    fs::remove_file(&path).unwrap();
-    let delayed = slow(&mirror);
-    let (mut writes, more) = (file.try_clone().unwrap(), bytes(2, 8 * MIB));
-    let rest = more.clone();
-    let writer = thread::spawn(move || writes.write_all(&rest));
-    wait_for_copy(&mirror);
+    let (file, content, writer, delayed) = unlinked_that_overflows(&mirror, &pool);
     let again = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
     let reads = File::open(&again).unwrap();
     let writes = OpenOptions::new().write(true).open(&again).unwrap();
@@ -169,7 +164,7 @@ fn who_opens_an_unlinked_file_while_it_overflows_goes_along() {
     drop(delayed);
     writer.join().unwrap().unwrap();
     writes.write_all_at(b"changed", 1).unwrap();
-    let mut expected = [content, more].concat();
+    let mut expected = content;
     expected[1..8].copy_from_slice(b"changed");
     for file in [&reads, &file] {
         let mut seen = vec![0; expected.len()];

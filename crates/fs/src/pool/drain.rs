@@ -8,11 +8,11 @@ use smallvec::SmallVec;
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::BranchId;
 
-use super::enforce::{Pinned, Purpose};
+use super::enforce::Pinned;
 use super::place::NewFile;
 use super::{Pool, Walk};
 use crate::branch::Branch;
-use crate::control::protocol::{EnforceSummary, Progress};
+use crate::control::protocol::{EnforceSummary, Progress, Purpose};
 use crate::creds::Caller;
 use crate::error::{Error, OpResult};
 use crate::node::{Node, NodeId, path_of};

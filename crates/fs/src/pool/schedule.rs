@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::enforce::Purpose;
 use super::{Pool, Walk};
+use crate::control::protocol::Purpose;
 
 /// How often the clock is looked at.
 const TICK: Duration = Duration::from_millis(200);
@@ -58,7 +58,7 @@ impl Pool {
         let done = match self.enforce(walk, &mut |_| true) {
             Ok(summary) => {
                 tracing::info!(?summary, "the enforcer ends its walk");
-                !summary.stopped && summary.files_busy + summary.files_failed == 0
+                !summary.stopped
             }
             Err(error) => {
                 tracing::warn!(%error, "the enforcer's walk failed");

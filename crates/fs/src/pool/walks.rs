@@ -1,16 +1,17 @@
 //! The walks that are under way, for those who ask what the disks are busy with.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use parking_lot::Mutex;
 
 use super::Pool;
-use super::enforce::Purpose;
-use crate::control::protocol::{Progress, WalkStatus};
+use crate::control::protocol::{Progress, Purpose, WalkStatus};
 
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Walks {
     under_way: Mutex<Vec<(u64, WalkStatus)>>,
-    begun: std::sync::atomic::AtomicU64,
+    begun: AtomicU64,
 }
 
 /// One walk, until this is dropped.
@@ -26,7 +27,7 @@ impl Pool {
     }
 
     pub(super) fn begin_walk(&self, purpose: Purpose, dry_run: bool, branch: Option<String>) -> UnderWay<'_> {
-        let number = self.walks.begun.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let number = self.walks.begun.fetch_add(1, Ordering::Relaxed);
         let status = WalkStatus { purpose, dry_run, branch, progress: Progress::default() };
         self.walks.under_way.lock().push((number, status));
         UnderWay { walks: &self.walks, number }
