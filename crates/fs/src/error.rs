@@ -27,28 +27,6 @@ pub enum OpError {
     /// The name belongs to Umbrella itself.
     #[error("the name is reserved")]
     Reserved,
-    /// It takes time, and who asked was not to wait ([`Wait::No`]): nothing has happened.
-    #[error("it would block")]
-    WouldBlock,
-}
-
-/// Whether a call may wait until a file has come to another branch, or bring it there first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wait {
-    /// It may.
-    Yes,
-    /// Else it fails with [`OpError::WouldBlock`].
-    No,
-}
-
-impl Wait {
-    /// Before what takes time.
-    pub(crate) fn allowed(self) -> OpResult<()> {
-        match self {
-            Wait::Yes => Ok(()),
-            Wait::No => Err(OpError::WouldBlock),
-        }
-    }
 }
 
 impl OpError {

@@ -2,7 +2,6 @@
 //! errors to errno. Holds no state of its own beyond how long the kernel may keep what it is told, and who uses it.
 
 mod answer;
-mod change;
 mod convert;
 mod data;
 mod list;
@@ -32,7 +31,6 @@ use readers::Readers;
 use crate::handle::HandleId;
 use crate::node::NodeId;
 use crate::pool::{Change, Pool, Replace};
-use crate::workers::Workers;
 
 /// Protocol minor with FUSE_NOTIFY_INC_EPOCH: all names can be dropped at once.
 const MINOR_WITH_EPOCH: u32 = 44;
@@ -47,22 +45,13 @@ pub(crate) struct Fuse {
     pool: Arc<Pool>,
     ttl: Duration,
     negative_ttl: Duration,
-    /// Takes calls that may last: they must not keep a thread that serves the kernel.
-    slow: Arc<Workers>,
     readers: Readers,
 }
 
 impl Fuse {
-    pub(crate) fn new(pool: Arc<Pool>, slow: Arc<Workers>) -> Fuse {
+    pub(crate) fn new(pool: Arc<Pool>) -> Fuse {
         let ttl = pool.spec().cache_timeout;
-        Fuse { pool, ttl, negative_ttl: ttl, slow, readers: Readers::new() }
-    }
-
-    fn later(&self, call: impl FnOnce() + Send + 'static) {
-        // Where no thread can be had, the reply is dropped with the call, and that answers EIO.
-        if let Err(lost) = self.slow.submit(Box::new(call)) {
-            tracing::warn!(?lost, "a call finds no thread");
-        }
+        Fuse { pool, ttl, negative_ttl: ttl, readers: Readers::new() }
     }
 }
 
@@ -176,7 +165,7 @@ impl Filesystem for Fuse {
             handle: handle.map(|handle| HandleId(handle.0)),
             drop_set_id: kill_suidgid,
         };
-        self.do_setattr(NodeId(ino.0), change, reply);
+        self.changed(self.pool.setattr(NodeId(ino.0), &change), reply);
     }
 
     fn readlink(&self, _request: &Request, ino: INodeNo, reply: ReplyData) {
@@ -237,7 +226,7 @@ impl Filesystem for Fuse {
             flags if flags.is_empty() => Replace::Yes,
             _ => return reply.error(Errno::EINVAL),
         };
-        self.do_rename((NodeId(parent.0), name), (NodeId(to.0), to_name), replace, reply);
+        done(self.pool.rename(NodeId(parent.0), name, NodeId(to.0), to_name, replace), reply);
     }
 
     fn open(&self, _request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
@@ -305,8 +294,7 @@ impl Filesystem for Fuse {
 
     /// Asked of files on branches that may hang only.
     fn flush(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
-        let pool = Arc::clone(&self.pool);
-        self.later(move || done(pool.flush(HandleId(handle.0)), reply));
+        done(self.pool.flush(HandleId(handle.0)), reply);
     }
 
     fn release(
@@ -323,8 +311,7 @@ impl Filesystem for Fuse {
     }
 
     fn fsync(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, data_only: bool, reply: ReplyEmpty) {
-        let pool = Arc::clone(&self.pool);
-        self.later(move || done(pool.fsync(HandleId(handle.0), data_only), reply));
+        done(self.pool.fsync(HandleId(handle.0), data_only), reply);
     }
 
     fn opendir(&self, _request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
@@ -359,13 +346,11 @@ impl Filesystem for Fuse {
     }
 
     fn fsyncdir(&self, _request: &Request, ino: INodeNo, _handle: FileHandle, data_only: bool, reply: ReplyEmpty) {
-        let pool = Arc::clone(&self.pool);
-        self.later(move || done(pool.fsync_dir(NodeId(ino.0), data_only), reply));
+        done(self.pool.fsync_dir(NodeId(ino.0), data_only), reply);
     }
 
     fn syncfs(&self, _request: &Request, _ino: INodeNo, reply: ReplyEmpty) {
-        let pool = Arc::clone(&self.pool);
-        self.later(move || done(pool.sync_all(), reply));
+        done(self.pool.sync_all(), reply);
     }
 
     fn statfs(&self, _request: &Request, _ino: INodeNo, reply: ReplyStatfs) {
@@ -385,7 +370,8 @@ impl Filesystem for Fuse {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        self.do_setxattr(NodeId(ino.0), name, value, XattrFlags::from_bits_truncate(flags as u32), reply);
+        let flags = XattrFlags::from_bits_truncate(flags as u32);
+        done(self.pool.setxattr(NodeId(ino.0), name, value, flags), reply);
     }
 
     fn setxattr_killpriv(
@@ -429,9 +415,8 @@ impl Filesystem for Fuse {
         reply: ReplyEmpty,
     ) {
         let drop_bits = request.uid() != 0;
-        let pool = Arc::clone(&self.pool);
         let mode = FallocateFlags::from_bits_retain(mode as u32);
-        self.later(move || done(pool.fallocate(HandleId(handle.0), mode, offset, length, drop_bits), reply));
+        done(self.pool.fallocate(HandleId(handle.0), mode, offset, length, drop_bits), reply);
     }
 
     fn lseek(
@@ -474,11 +459,10 @@ impl Filesystem for Fuse {
         reply: ReplyWrite,
     ) {
         let drop_bits = request.uid() != 0;
-        let pool = Arc::clone(&self.pool);
         let length = length.min(1 << 30) as usize;
-        self.later(move || match pool.copy_range(HandleId(from.0), offset, HandleId(to.0), at, length, drop_bits) {
+        match self.pool.copy_range(HandleId(from.0), offset, HandleId(to.0), at, length, drop_bits) {
             Ok(copied) => reply.written(copied as u32),
             Err(error) => reply.error(errno(error)),
-        });
+        }
     }
 }

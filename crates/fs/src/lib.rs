@@ -21,7 +21,7 @@ pub mod spec;
 mod workers;
 
 pub use creds::Caller;
-pub use error::{Error, OpError, OpResult, Wait};
+pub use error::{Error, OpError, OpResult};
 pub use handle::{DataPath, HandleId};
 pub use listing::{Entry, Listing};
 pub use meta::Meta;

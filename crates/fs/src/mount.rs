@@ -11,7 +11,6 @@ use crate::error::Error;
 use crate::fuse;
 use crate::pool::{MOVERS, Pool};
 use crate::spec::PoolSpec;
-use crate::workers::{self, Workers};
 
 /// How a pool is mounted.
 pub struct Options {
@@ -37,12 +36,9 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     let control = server::bind(&options.control_socket, &spec.mount)?;
     let pool = Pool::assemble(spec, &options.state_dir, &options.allow_missing)?;
     let mount = pool.spec().mount.clone();
-    // Calls that last: fsync, copies, all that waits for a file to move.
-    let slow = Arc::new(Workers::new(Arc::default(), workers::SLOW));
     let failed = |source| Error::Mount { path: mount.clone(), source };
     let source = options.source.as_deref().unwrap_or(&mount);
-    let mut mounted =
-        fuse::mount(&pool, &mount, source, threads(pool.spec().threads), Arc::clone(&slow)).map_err(failed)?;
+    let mut mounted = fuse::mount(&pool, &mount, source, threads(pool.spec().threads)).map_err(failed)?;
     if let Some(number) = mount_number(&mount) {
         let _ = pool.mounted_as.set(number);
     }
@@ -66,7 +62,6 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     pool.close_staging();
     pool.shut_down();
     drop(serving);
-    slow.finish();
     for helper in helpers {
         // A panic of a helper was logged when it happened; the tree is unmounted either way.
         let _ = helper.join();

@@ -2,7 +2,7 @@
 //!
 //! Calls to a branch that may never return are made here, so that their callers do: one that takes longer than it may is left to its
 //! thread, and the caller goes on with an error. Threads are counted per branch over all its lives, so that a branch that hangs again and
-//! again cannot eat the machine. And calls of the kernel that wait for a disk or a move are answered here.
+//! again cannot eat the machine.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -21,13 +21,10 @@ pub(crate) struct Most {
     in_all: usize,
 }
 
-/// Calls to a branch that are answered soon.
-pub(crate) const CALLS: Most = Most { in_pool: 8, in_all: 24 };
+/// Calls to a branch that are answered soon: some of them later, where one directory of a network or FUSE file system is busy, and the others must not wait for those.
+pub(crate) const CALLS: Most = Most { in_pool: 64, in_all: 192 };
 /// Copies of files. More than the mover and the enforcer could ask for at once, unless some of them hang.
 pub(crate) const COPIES: Most = Most { in_pool: 24, in_all: 32 };
-/// Calls of the kernel that wait: each for a disk, or for a file on its way to another branch, so that many at once cost memory only. More than
-/// the kernel has in the background.
-pub(crate) const SLOW: Most = Most { in_pool: 1100, in_all: 1100 };
 
 /// A thread with nothing to do ends after this.
 const IDLE: Duration = Duration::from_secs(20);
@@ -192,16 +189,6 @@ impl Workers {
         drop(queue);
         // What a job holds may do anything when it is dropped.
         drop(jobs);
-    }
-
-    /// Ends the pool in order: returns when all calls that were submitted have.
-    pub(crate) fn finish(&self) {
-        let mut queue = self.shared.queue.lock();
-        queue.closed = true;
-        self.shared.wake.notify_all();
-        while queue.live > 0 {
-            self.shared.ended.wait(&mut queue);
-        }
     }
 
     /// Has a thread make a call, for which nobody waits. A panic in it ends nothing else.

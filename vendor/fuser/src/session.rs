@@ -13,6 +13,8 @@ use std::os::fd::BorrowedFd;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::thread::{self};
 
@@ -290,6 +292,7 @@ impl<FS: Filesystem> Session<FS> {
         channels.push(ch);
 
         let mut threads = Vec::with_capacity(n_threads);
+        let crew = Arc::new(Crew::new(n_threads, config.max_threads.unwrap_or(n_threads)));
 
         for (i, ch) in channels.into_iter().enumerate() {
             let thread_name = format!("fuser-{i}");
@@ -299,6 +302,7 @@ impl<FS: Filesystem> Session<FS> {
                 ch,
                 allowed,
                 session_owner,
+                crew: crew.clone(),
             };
             threads.push(
                 thread::Builder::new()
@@ -308,7 +312,8 @@ impl<FS: Filesystem> Session<FS> {
         }
 
         let mut reply: io::Result<()> = Ok(());
-        for thread in threads {
+        // Those that were started later are started by those that are joined before them.
+        while let Some(thread) = threads.pop().or_else(|| crew.extra.lock().pop()) {
             let res = match thread.join() {
                 Ok(res) => res,
                 Err(_) => {
@@ -514,6 +519,65 @@ impl SessionUnmounter {
     }
 }
 
+/// The threads of a session.
+pub(crate) struct Crew {
+    /// Those that wait for a request.
+    idle: AtomicUsize,
+    /// All of them.
+    live: AtomicUsize,
+    /// That many may be idle.
+    keep: usize,
+    most: usize,
+    /// Those that were started while all others were busy.
+    extra: Mutex<Vec<JoinHandle<io::Result<()>>>>,
+}
+
+impl Crew {
+    /// With fewer, a thread would be started and ended for every few requests.
+    const LEAST_KEPT: usize = 8;
+
+    fn new(n_threads: usize, most: usize) -> Crew {
+        Crew {
+            idle: AtomicUsize::new(0),
+            live: AtomicUsize::new(n_threads),
+            keep: n_threads.max(Self::LEAST_KEPT),
+            most,
+            extra: Mutex::default(),
+        }
+    }
+
+    /// Starts another thread, if there may be one.
+    fn grow<FS: Filesystem>(&self, like: &SessionEventLoop<FS>) {
+        if self.live.fetch_add(1, Ordering::Relaxed) >= self.most {
+            self.live.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
+        let mut extra = self.extra.lock();
+        extra.retain(|thread| !thread.is_finished());
+        let event_loop = SessionEventLoop {
+            thread_name: "fuser-extra".to_string(),
+            ch: like.ch.clone(),
+            filesystem: like.filesystem.clone(),
+            allowed: like.allowed,
+            session_owner: like.session_owner,
+            crew: like.crew.clone(),
+        };
+        let name = event_loop.thread_name.clone();
+        let started = thread::Builder::new().name(name).spawn(move || {
+            let ended = event_loop.event_loop_while(|crew| crew.idle.load(Ordering::Relaxed) < crew.keep);
+            event_loop.crew.live.fetch_sub(1, Ordering::Relaxed);
+            ended
+        });
+        match started {
+            Ok(thread) => extra.push(thread),
+            Err(err) => {
+                self.live.fetch_sub(1, Ordering::Relaxed);
+                warn!("Another thread cannot be started: {err}");
+            }
+        }
+    }
+}
+
 pub(crate) struct SessionEventLoop<FS: Filesystem> {
     /// Cache thread name for faster `debug!`.
     pub(crate) thread_name: String,
@@ -521,10 +585,16 @@ pub(crate) struct SessionEventLoop<FS: Filesystem> {
     pub(crate) filesystem: Arc<FilesystemHolder<FS>>,
     pub(crate) allowed: SessionACL,
     pub(crate) session_owner: Uid,
+    pub(crate) crew: Arc<Crew>,
 }
 
 impl<FS: Filesystem> SessionEventLoop<FS> {
     fn event_loop(&self) -> io::Result<()> {
+        self.event_loop_while(|_| true)
+    }
+
+    /// Serves as long as the kernel has requests and, asked after each, `needed` says so.
+    fn event_loop_while(&self, needed: impl Fn(&Crew) -> bool) -> io::Result<()> {
         // Buffer for receiving requests from the kernel. Only one is allocated and
         // it is reused immediately after dispatching to conserve memory and allocations.
         let mut buf = FuseReadBuf::new();
@@ -532,15 +602,23 @@ impl<FS: Filesystem> SessionEventLoop<FS> {
         loop {
             // Read the next request from the given channel to kernel driver
             // The kernel driver makes sure that we get exactly one request per read
-            match self.ch.receive_retrying(buf) {
+            self.crew.idle.fetch_add(1, Ordering::Relaxed);
+            let received = self.ch.receive_retrying(buf);
+            let last = self.crew.idle.fetch_sub(1, Ordering::Relaxed) == 1;
+            match received {
                 Ok(size) => match RequestWithSender::new(self.ch.sender(), &buf[..size]) {
                     // Dispatch request
                     Some(req) => {
                         if req.request.is_destroy() {
                             req.reply::<ReplyEmpty>().ok();
                             return Ok(());
-                        } else {
-                            req.dispatch(self)
+                        }
+                        if last {
+                            self.crew.grow(self);
+                        }
+                        req.dispatch(self);
+                        if !needed(&self.crew) {
+                            return Ok(());
                         }
                     }
                     // Quit loop on illegal request

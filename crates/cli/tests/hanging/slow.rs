@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::thread::{self, JoinHandle};
 
 use crate::support::disk::Disk;
-use crate::support::foreign::{Mirror, Tampered};
+use crate::support::foreign::{Mirror, Tampered, delay};
 use crate::support::pool::Pool;
 use crate::support::{MIB, PATIENCE, bytes, eventually, poll};
 use crate::{alone, wait_until};
@@ -219,6 +219,13 @@ fn names_go_on_while_a_directory_waits_for_a_slow_commit() {
         fs::read_dir(&intents).unwrap().any(|entry| !entry.unwrap().file_name().to_string_lossy().starts_with("new-"))
     };
     assert!(poll(PATIENCE, || is_committed().then_some(())).is_some(), "the commit has begun");
+    // Far more than the daemon has threads.
+    let waiting: Vec<_> = (0..40)
+        .map(|i| {
+            let path = pool.join("of file/file");
+            thread::spawn(move || if i % 2 == 0 { fs::metadata(path).map(drop) } else { File::open(path).map(drop) })
+        })
+        .collect();
     let (from, to) = (pool.join("renamed"), pool.join("to"));
     let rename = thread::spawn(move || fs::rename(from, to));
     for i in 0..20 {
@@ -228,9 +235,33 @@ fn names_go_on_while_a_directory_waits_for_a_slow_commit() {
     assert!(is_committed(), "it is not over yet");
     drop(delayed);
     rename.join().unwrap().unwrap();
+    for waiting in waiting {
+        waiting.join().unwrap().unwrap();
+    }
     assert!(pool.join("to").exists());
     pool.settle();
     pool.expect_on("mirror", "of file/file");
+}
+
+/// Nobody is kept from names by the syncs of a directory that a move needs on its new branch.
+#[test]
+fn names_go_on_while_the_directories_of_a_move_are_synced() {
+    let _alone = alone();
+    let (a, b) = (Disk::tmpfs(32 * MIB), Disk::tmpfs(32 * MIB));
+    let rule = "[[rule]]\nname = \"large\"\nwhen = { size = \">= 64KiB\" }\nto = [\"b\"]\n";
+    let pool = Pool::builder().branch("a", a.path()).branch("b", b.path()).default(&["a"]).rules(rule).keys(KEYS).mount();
+    for dir in ["of file/inner", "renamed"] {
+        fs::create_dir_all(pool.join(dir)).unwrap();
+    }
+    let delayed = delay(pool.pid(), "fsync", "delay_enter", "2000000");
+    fs::write(pool.join("of file/inner/file"), bytes(1, 200_000)).unwrap();
+    assert!(poll(PATIENCE, || b.join("of file/inner").exists().then_some(())).is_some(), "its directory is made");
+    fs::rename(pool.join("renamed"), pool.join("to")).unwrap();
+    fs::write(pool.join("to/file"), "x").unwrap();
+    assert_eq!(fs::read_dir(b.join(".umbrella/tmp")).unwrap().count(), 0, "its directories are being synced");
+    drop(delayed);
+    pool.settle();
+    pool.expect_on("b", "of file/inner/file");
 }
 
 /// What it left half done is put right where nobody waits for it.

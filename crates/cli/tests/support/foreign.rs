@@ -234,9 +234,9 @@ impl Mirror {
         run("umount", ["-l".as_ref(), self.path().as_os_str()]);
     }
 
-    /// Calls of this kind take so long: before they are carried out (`delay_enter`), or after (`delay_exit`).
+    /// As [`delay`].
     pub fn delay(&self, calls: &str, when: &str, time: &str) -> Tampered {
-        tamper(self.pid(), calls, &format!("{when}={time}"), None)
+        delay(self.pid(), calls, when, time)
     }
 }
 
@@ -247,6 +247,11 @@ impl Drop for Mirror {
         }
         unmount(&self.path());
     }
+}
+
+/// System calls of this kind of a process take so many microseconds more: before they are carried out (`delay_enter`), or after (`delay_exit`).
+pub fn delay(pid: u32, calls: &str, when: &str, time: &str) -> Tampered {
+    tamper(pid, calls, &format!("{when}={time}"), None)
 }
 
 /// System calls of this kind of a process that name `file`, as it names it, fail.

@@ -1,21 +1,14 @@
 //! Results of the pool as replies to the kernel.
 
 use fuser::{
-    Errno, FileHandle, Generation, INodeNo, OpenFlags, ReplyCreate, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite,
-    ReplyXattr,
+    Errno, FileHandle, Generation, INodeNo, OpenFlags, ReplyAttr, ReplyCreate, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyXattr,
 };
 
 use super::Fuse;
 use super::convert::{backing_id, file_attr, open_flags, open_request};
 use crate::error::{OpError, OpResult};
-use crate::handle::HandleId;
 use crate::node::NodeId;
-use crate::pool::{Attr, Opened, Pool};
-
-/// A write is done: it is answered when its branch has room for more dirty pages.
-pub(super) fn wrote(pool: &Pool, handle: HandleId, written: usize, reply: ReplyWrite) {
-    pool.when_room(handle, written, move || reply.written(written as u32));
-}
+use crate::pool::{Attr, Opened};
 
 impl Fuse {
     pub(super) fn entry(&self, result: OpResult<Attr>, reply: ReplyEntry) {
@@ -57,6 +50,13 @@ impl Fuse {
         }
     }
 
+    pub(super) fn changed(&self, result: OpResult<Attr>, reply: ReplyAttr) {
+        match result {
+            Ok(attr) => reply.attr(&self.ttl, &file_attr(&attr)),
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
     pub(super) fn do_open(&self, ino: INodeNo, drop_set_id: bool, flags: OpenFlags, reply: ReplyOpen) {
         match self.pool.open(NodeId(ino.0), open_request(flags.0, drop_set_id)) {
             Err(error) => reply.error(errno(error)),
@@ -76,7 +76,6 @@ pub(super) fn errno(error: OpError) -> Errno {
         OpError::Stale => libc::ESTALE,
         OpError::NoRoom => libc::ENOSPC,
         OpError::Reserved => libc::EPERM,
-        OpError::WouldBlock => libc::EAGAIN,
     };
     Errno::from_i32(raw)
 }

@@ -9,21 +9,17 @@ use super::Fuse;
 use super::convert::fs_name;
 use super::tell::Tell;
 use crate::pool::Pool;
-use crate::workers::Workers;
 
 /// A mount that nobody serves yet.
 pub(crate) struct Mounted {
     session: Session<Fuse>,
 }
 
-/// Mounts a pool on a directory, to be served by so many threads. `source` is what the table of mounts shows.
-pub(crate) fn mount(
-    pool: &Arc<Pool>,
-    at: &Path,
-    source: &Path,
-    threads: usize,
-    slow: Arc<Workers>,
-) -> std::io::Result<Mounted> {
+/// How many threads there may be while all of them wait: for a disk, or for a file on its way to another branch. Many at once cost memory only.
+const MOST_THREADS: usize = 4096;
+
+/// Mounts a pool on a directory, to be served by so many threads while none has to wait for long. `source` is what the table of mounts shows.
+pub(crate) fn mount(pool: &Arc<Pool>, at: &Path, source: &Path, threads: usize) -> std::io::Result<Mounted> {
     let mut config = Config::default();
     config.mount_options = vec![
         MountOption::FSName(fs_name(source)),
@@ -34,7 +30,8 @@ pub(crate) fn mount(
     ];
     config.acl = SessionACL::All;
     config.n_threads = Some(threads);
-    let session = Session::new(Fuse::new(Arc::clone(pool), slow), at, &config)?;
+    config.max_threads = Some(MOST_THREADS);
+    let session = Session::new(Fuse::new(Arc::clone(pool)), at, &config)?;
     pool.set_kernel(Box::new(Tell { notifier: session.notifier() }));
     pool.announce_passthrough();
     Ok(Mounted { session })

@@ -12,14 +12,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::{BranchId, Ino, Timestamp};
 
 pub(crate) use table::NodeTable;
 
-use crate::error::{OpError, OpResult, Wait};
 use crate::handle::Handle;
 
 /// Identity of a node towards the kernel; never reused while the pool is mounted.
@@ -109,16 +108,6 @@ pub(crate) struct File {
     /// Shared by reads and writes that go through the daemon; exclusive while the file changes its branch under them.
     pub(crate) io: RwLock<()>,
     pub(crate) state: RwLock<FileState>,
-}
-
-impl File {
-    /// For who reads or writes it through the daemon.
-    pub(crate) fn in_use(&self, wait: Wait) -> OpResult<RwLockReadGuard<'_, ()>> {
-        match wait {
-            Wait::Yes => Ok(self.io.read()),
-            Wait::No => self.io.try_read().ok_or(OpError::WouldBlock),
-        }
-    }
 }
 
 /// What keeps passthrough registered with the kernel; dropped, it ends.

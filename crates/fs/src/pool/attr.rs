@@ -12,7 +12,7 @@ use umbrella_units::Timestamp;
 use super::equal::note_change;
 use super::{Attr, Pool};
 use crate::at::FileAt;
-use crate::error::{OpError, OpResult, Wait};
+use crate::error::{OpError, OpResult};
 use crate::handle::HandleId;
 use crate::node::{File, FileState, Node, NodeId};
 use crate::relocate::is_reserved_xattr;
@@ -80,17 +80,16 @@ const STAGED_NAMES: usize = 32;
 
 impl Pool {
     /// Changes attributes.
-    pub fn setattr(&self, node: NodeId, change: &Change, wait: Wait) -> OpResult<Attr> {
+    pub fn setattr(&self, node: NodeId, change: &Change) -> OpResult<Attr> {
         let node = self.node(node)?;
         if let Some(size) = change.size
             && self.staging_of(&node).is_some_and(|staging| self.outgrows(staging.branch.id, size))
         {
-            wait.allowed()?;
             self.leave_now(&node)?;
         }
         // Before the names are locked: it may be on its way to another branch for long.
         let _io = match node.file() {
-            Some(file) if change.size.is_some() => Some(file.in_use(wait)?),
+            Some(file) if change.size.is_some() => Some(file.io.read()),
             _ => None,
         };
         let _names = self.rename_lock.read();
@@ -230,7 +229,7 @@ impl Pool {
     }
 
     /// Sets an extended attribute.
-    pub fn setxattr(&self, node: NodeId, name: &OsStr, value: &[u8], flags: XattrFlags, wait: Wait) -> OpResult<()> {
+    pub fn setxattr(&self, node: NodeId, name: &OsStr, value: &[u8], flags: XattrFlags) -> OpResult<()> {
         if is_reserved_xattr(name) {
             return Err(OpError::Reserved);
         }
@@ -241,14 +240,12 @@ impl Pool {
         }
         // A branch may not keep what memory does: more than a little is for it to judge.
         if value.len() > STAGED_VALUE || self.listxattr(node)?.len() > STAGED_NAMES {
-            wait.allowed()?;
             self.leave_now(&file)?;
             return set();
         }
         match set() {
             // And the other way round.
             Err(OpError::Sys(Errno::OPNOTSUPP | Errno::NOSPC)) => {
-                wait.allowed()?;
                 self.leave_now(&file)?;
                 set()
             }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::transfer::Leg;
 use crate::branch::{Branch, Online};
-use crate::relocate::{self, BranchUuid, Decision, Durability, Move, MovedName, Place, RelocateError, Removal};
+use crate::relocate::{self, BranchUuid, Decision, Durability, LeftAt, Move, MovedName, Place, RelocateError, Removal};
 
 /// Commits a move. Where a branch may hang, on its workers: the caller holds locks that others wait for. What is not done in time either
 /// does not happen any more, or has happened but for the end of the source.
@@ -63,11 +63,14 @@ pub(super) fn commit_guarded(
         None => commit(),
         Some(branch) => match branch.io_within(COMMIT_PATIENCE, move |_| Ok(commit())) {
             Ok(done) => done,
-            Err(_) if decision.give_up() => Err(RelocateError::GivenUp),
-            Err(errno) => Ok(Removal::Unsure { errno }),
+            Err(errno) => match decision.leave() {
+                LeftAt::Open | LeftAt::Begun => Err(RelocateError::GivenUp),
+                LeftAt::Ending => Ok(Removal::Unsure { errno }),
+                LeftAt::Undoing => Err(RelocateError::InDoubt { errno }),
+            },
         },
     }
 }
 
-/// How long a branch that may hang may take for a commit.
-const COMMIT_PATIENCE: Duration = Duration::from_secs(20);
+/// How long a branch that may hang may take for a commit, or for its part of a change of names.
+pub(super) const COMMIT_PATIENCE: Duration = Duration::from_secs(20);

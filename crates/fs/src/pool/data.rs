@@ -8,7 +8,7 @@ use umbrella_units::ByteSize;
 
 use super::Pool;
 use super::attr::drop_set_id;
-use crate::error::{OpError, OpResult, Wait};
+use crate::error::{OpError, OpResult};
 use crate::handle::{Handle, HandleId};
 use crate::node::{File, NodeId};
 
@@ -36,9 +36,9 @@ impl Pool {
     }
 
     /// Reads; short only at the end of the file.
-    pub fn read(&self, handle: HandleId, buffer: &mut [u8], offset: u64, wait: Wait) -> OpResult<usize> {
+    pub fn read(&self, handle: HandleId, buffer: &mut [u8], offset: u64) -> OpResult<usize> {
         let handle = self.handle(handle)?;
-        let _io = self.file_of(&handle)?.in_use(wait)?;
+        let _io = self.file_of(&handle)?.io.read();
         let file = handle.current();
         self.staged_read(&handle.node, file.branch.id);
         let got = file.read(buffer, offset)?;
@@ -46,18 +46,10 @@ impl Pool {
         Ok(got)
     }
 
-    /// Writes what fits. `WouldBlock` as an error means nothing was written, and the file has to move first: `write_moving` does that.
-    pub fn write(&self, handle: HandleId, data: &[u8], offset: u64, drop_bits: bool) -> OpResult<usize> {
-        match self.write_here(handle, data, offset, drop_bits, Wait::No) {
-            Err(error) if error.is_full() => Err(OpError::WouldBlock),
-            done => done,
-        }
-    }
-
-    /// As `write`; `NoSpace` as an error means nothing was written, and the branch is full.
-    fn write_here(&self, handle: HandleId, data: &[u8], offset: u64, drop_bits: bool, wait: Wait) -> OpResult<usize> {
+    /// Writes what fits; an error that `is_full` means nothing was written.
+    fn write_here(&self, handle: HandleId, data: &[u8], offset: u64, drop_bits: bool) -> OpResult<usize> {
         let handle = self.handle(handle)?;
-        let _io = self.file_of(&handle)?.in_use(wait)?;
+        let _io = self.file_of(&handle)?.io.read();
         let file = handle.current();
         let end = offset.saturating_add(data.len() as u64);
         if self.outgrows(file.branch.id, end) {
@@ -81,13 +73,13 @@ impl Pool {
         Ok(done)
     }
 
-    /// As `write`, and when the branch is full the file is moved to the next one that its rule allows, and the write goes on there.
-    pub fn write_moving(&self, handle: HandleId, data: &[u8], offset: u64, drop_bits: bool) -> OpResult<usize> {
+    /// Writes; when the branch is full the file is moved to the next one that its rule allows, and the write goes on there.
+    pub fn write(&self, handle: HandleId, data: &[u8], offset: u64, drop_bits: bool) -> OpResult<usize> {
         let mut done = 0;
         while done < data.len() {
             let rest = &data[done..];
             let at = offset + done as u64;
-            let write = || self.write_here(handle, rest, at, drop_bits, Wait::Yes);
+            let write = || self.write_here(handle, rest, at, drop_bits);
             let written = self.moving(handle, rest.len() as u64, write);
             match written {
                 Ok(0) => break,
@@ -145,9 +137,9 @@ impl Pool {
     }
 
     /// Finds data or a hole.
-    pub fn seek(&self, handle: HandleId, to: SeekFrom, wait: Wait) -> OpResult<u64> {
+    pub fn seek(&self, handle: HandleId, to: SeekFrom) -> OpResult<u64> {
         let handle = self.handle(handle)?;
-        let _io = self.file_of(&handle)?.in_use(wait)?;
+        let _io = self.file_of(&handle)?.io.read();
         handle.current().seek(to)
     }
 

@@ -37,13 +37,6 @@ const CAPACITY: usize = 16 << 10;
 
 type Shard = Mutex<LruCache<(NodeId, BranchId), DirAt, FxBuildHasher>>;
 
-/// When a new copy of a directory must be on the disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Durable {
-    AtOnce,
-    WithItsFirstFile,
-}
-
 /// Open descriptors of directories, least recently used closed first.
 pub(crate) struct DirFds {
     shards: Vec<Shard>,
@@ -313,15 +306,17 @@ impl Pool {
     /// The directory's copy on `branch`, made there (with its parents) if it is not there yet: same mode, owner, times,
     /// attributes and ACLs.
     pub(crate) fn ensure_dir(&self, node: &Arc<Node>, branch: BranchId) -> OpResult<DirAt> {
-        self.make_copies(node, branch, Durable::WithItsFirstFile)
+        self.ensure_dir_noting(node, branch, &mut Vec::new())
     }
 
-    /// As `ensure_dir`, for a file that exists elsewhere and must not be the only thing that a crash takes back.
-    pub(crate) fn ensure_dir_durably(&self, node: &Arc<Node>, branch: BranchId) -> OpResult<DirAt> {
-        self.make_copies(node, branch, Durable::AtOnce)
-    }
-
-    fn make_copies(&self, node: &Arc<Node>, branch: BranchId, durable: Durable) -> OpResult<DirAt> {
+    /// As `ensure_dir`; `changed` gets the directories that were made, and the one they were made in: to be synced where nobody waits for
+    /// it, before the only copy of a file comes into them.
+    pub(crate) fn ensure_dir_noting(
+        &self,
+        node: &Arc<Node>,
+        branch: BranchId,
+        changed: &mut Vec<DirAt>,
+    ) -> OpResult<DirAt> {
         let mut missing: SmallVec<[Arc<Node>; 4]> = SmallVec::new();
         let mut at = Arc::clone(node);
         let mut dir = loop {
@@ -351,13 +346,17 @@ impl Pool {
             at = parent;
         };
         for node in missing.iter().rev() {
-            dir = self.clone_dir(node, &dir, durable)?;
+            let made = self.clone_dir(node, &dir)?;
+            changed.push(std::mem::replace(&mut dir, made));
+        }
+        if !missing.is_empty() {
+            changed.push(dir.clone());
         }
         Ok(dir)
     }
 
     /// Makes the copy of one directory in its parent's copy.
-    fn clone_dir(&self, node: &Arc<Node>, parent: &DirAt, durable: Durable) -> OpResult<DirAt> {
+    fn clone_dir(&self, node: &Arc<Node>, parent: &DirAt) -> OpResult<DirAt> {
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
         let source = self.ruling_copy(node, dir)?;
         let (_, name) = node.place().ok_or(OpError::Stale)?;
@@ -377,8 +376,7 @@ impl Pool {
             let hidden = online.hidden.as_ref().ok_or(Errno::ROFS)?;
             let temp = Place { dir: hidden.tmp.as_fd(), name: &temp_name };
             let place = Place { dir: to.as_fd(), name: &new_name };
-            clone_dir_whole(from.as_fd(), temp, place, &abilities, durable == Durable::AtOnce)
-                .map_err(|error| error.errno())
+            clone_dir_whole(from.as_fd(), temp, place, &abilities).map_err(|error| error.errno())
         };
         match [parent, &source].into_iter().find(|at| at.online.guarded) {
             Some(guarded) => guarded.branch.io(move |_| call()),

@@ -1,7 +1,6 @@
 //! Two entries change names where one at least is a directory. On one branch that is one system call; over several it is recorded first
 //! (see `relocate`). No copy of anything is made: each branch exchanges what it has.
 
-use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use rustix::fs::RenameFlags;
@@ -9,18 +8,11 @@ use rustix::io::Errno;
 
 use super::Pool;
 use super::lookup::Found;
-use super::rename::{End, recorded_on, rename_known};
-use crate::at::DirAt;
+use super::names::{self, Site};
+use super::rename::{End, rename_known};
 use crate::error::{OpError, OpResult};
-use crate::node::{Body, Node, NodeId, path_of};
-use crate::relocate::{BranchUuid, Exchange, Holds, Place, Swap};
-
-/// The two directories on one branch, and which of the two names it has in them.
-struct Site {
-    one: DirAt,
-    other: DirAt,
-    holds: Holds,
-}
+use crate::node::{Body, Node, NodeId};
+use crate::relocate::Holds;
 
 impl Pool {
     /// Exchanges two entries on all branches that have either. The caller holds the rename lock exclusively.
@@ -39,7 +31,7 @@ impl Pool {
             [site] if site.holds == Holds::Both => {
                 site.one.rename(one.name, &site.other, other.name, RenameFlags::EXCHANGE)?;
             }
-            sites => exchange_on(one, other, sites)?,
+            sites => names::exchange(one, other, sites)?,
         }
         for (node, old, new) in [(node, one, other), (other_node, other, one)] {
             match &node.body {
@@ -102,27 +94,4 @@ fn is_below(at: &Arc<Node>, above: NodeId) -> bool {
             None => return false,
         }
     }
-}
-
-fn exchange_on(one: &End<'_>, other: &End<'_>, sites: &[Site]) -> OpResult<()> {
-    let swaps: Vec<_> = sites
-        .iter()
-        .map(|site| Swap {
-            branch: BranchUuid(site.one.online.uuid),
-            one: Place { dir: site.one.fd.as_fd(), name: one.name },
-            other: Place { dir: site.other.fd.as_fd(), name: other.name },
-            holds: site.holds,
-        })
-        .collect();
-    let (one_path, other_path) = (path_of(&one.parent, one.name), path_of(&other.parent, other.name));
-    let branches: Vec<_> = sites.iter().map(|site| &site.one).collect();
-    recorded_on(&branches, |intents| {
-        crate::relocate::exchange(&Exchange {
-            swaps: &swaps,
-            one_path: &one_path,
-            other_path: &other_path,
-            intents,
-            hook: None,
-        })
-    })
 }

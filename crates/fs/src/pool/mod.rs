@@ -27,6 +27,7 @@ mod leftover;
 mod lookup;
 mod monitor;
 mod mover;
+mod names;
 mod not_moved;
 mod open;
 mod overflow;

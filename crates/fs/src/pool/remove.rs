@@ -224,7 +224,7 @@ impl Pool {
             let hidden = online.hidden.as_ref().ok_or(Errno::ROFS)?;
             let temp = Place { dir: hidden.tmp.as_fd(), name: &temp_name };
             let place = Place { dir: to.as_fd(), name: &new_name };
-            clone_dir_whole(from.as_fd(), temp, place, &abilities, false).map_err(|error| error.errno())
+            clone_dir_whole(from.as_fd(), temp, place, &abilities).map_err(|error| error.errno())
         };
         if above.online.guarded || like.online.guarded {
             above.branch.io(move |_| call())?;

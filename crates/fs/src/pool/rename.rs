@@ -2,7 +2,6 @@
 //! halfway is finished or undone at the next mount (see `relocate`). Exchanges in which a directory takes part: `exchange`.
 
 use std::ffi::OsStr;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use rustix::fs::RenameFlags;
@@ -11,13 +10,11 @@ use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::BranchId;
 
 use super::lookup::Found;
-use super::{Pool, is_reserved};
+use super::{Pool, is_reserved, names};
 use crate::at::DirAt;
-use crate::error::{OpError, OpResult, Wait};
+use crate::error::{OpError, OpResult};
 use crate::meta::Meta;
-use crate::node::{FileState, Node, NodeId, path_of};
-use crate::relocate::{BranchUuid, DirRename, DirSite, Place, RelocateError, Removal, Supersede};
-use crate::spec::STAGING;
+use crate::node::{FileState, Node, NodeId};
 
 /// What happens to an entry that has the new name already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +56,6 @@ impl Pool {
         to: NodeId,
         to_name: &OsStr,
         replace: Replace,
-        wait: Wait,
     ) -> OpResult<()> {
         let from = End { parent: self.dir_node(parent)?, name };
         let to = End { parent: self.dir_node(to)?, name: to_name };
@@ -77,25 +73,21 @@ impl Pool {
                 }
                 Renamed::LeaveFirst(node) => {
                     drop(names);
-                    let left = wait.allowed().and_then(|()| self.leave_now(&node));
+                    let left = self.leave_now(&node);
                     self.nodes.release(&node, 1);
                     left?;
                 }
                 Renamed::SyncFirst(node) => {
                     drop(names);
-                    let allowed = wait.allowed();
-                    if allowed.is_ok() {
-                        // What fails here is told by the rename itself.
-                        let _ = self.sync_contents(&node);
-                    }
+                    // What fails here is told by the rename itself.
+                    let _told_later = self.sync_contents(&node);
                     self.nodes.release(&node, 1);
-                    allowed?;
                     synced = true;
                 }
                 // First onto one branch, so that the exchange itself is one system call; if one cannot move, the other.
                 Renamed::MoveFirst { node, other, here, there } => {
                     drop(names);
-                    let moved = wait.allowed().and_then(|()| self.bring_together(&node, &other, here, there));
+                    let moved = self.bring_together(&node, &other, here, there);
                     self.nodes.release(&node, 1);
                     self.nodes.release(&other, 1);
                     moved?;
@@ -257,7 +249,7 @@ impl Pool {
             .and_then(|(_, (target_dir, target_meta))| self.hold_number(target_dir, to.name, target_meta));
         match target {
             Some((_, (target_dir, _))) if target_dir.id() != dir.id() => {
-                self.supersede(from, to, dir, &to_dir, target_dir)?;
+                names::supersede(from, to, dir, &to_dir, target_dir)?;
             }
             _ => dir.rename(from.name, &to_dir, to.name, flags_of(replace, &to_dir))?,
         }
@@ -279,30 +271,6 @@ impl Pool {
             }
         }
         Ok(true)
-    }
-
-    /// Renames over a file that is on another branch.
-    fn supersede(&self, from: &End<'_>, to: &End<'_>, dir: &DirAt, to_dir: &DirAt, target_dir: &DirAt) -> OpResult<()> {
-        let (from_path, to_path) = (path_of(&from.parent, from.name), path_of(&to.parent, to.name));
-        let removal = recorded_on(&[dir, target_dir], |intents| {
-            crate::relocate::supersede(&Supersede {
-                winner: BranchUuid(dir.online.uuid),
-                from: Place { dir: dir.fd.as_fd(), name: from.name },
-                to: Place { dir: to_dir.fd.as_fd(), name: to.name },
-                loser: BranchUuid(target_dir.online.uuid),
-                replaced: Place { dir: target_dir.fd.as_fd(), name: to.name },
-                from_path: &from_path,
-                to_path: &to_path,
-                intents,
-                hook: None,
-            })
-        })?;
-        if let Removal::Unsure { errno } = removal {
-            // When it is back, recovery removes what is left there.
-            let reason = format!("it does not say whether a file that was replaced is gone ({errno})");
-            target_dir.branch.take_offline(reason);
-        }
-        Ok(())
     }
 
     /// Renames a directory on every branch that has it. The caller holds the rename lock exclusively.
@@ -347,7 +315,7 @@ impl Pool {
         for copy in &copies {
             places.push((self.dir_at(&from.parent, copy.id())?, self.ensure_dir(&to.parent, copy.id())?));
         }
-        let rename = || self.rename_copies(from, to, &places, other.is_some());
+        let rename = || rename_copies(from, to, &places, other.is_some());
         match other {
             None => rename()?,
             Some(other) => {
@@ -360,55 +328,13 @@ impl Pool {
         }
         Ok(())
     }
-
-    fn rename_copies(&self, from: &End<'_>, to: &End<'_>, places: &[(DirAt, DirAt)], replaced: bool) -> OpResult<()> {
-        if let [(old, new)] = places {
-            return old.rename(from.name, new, to.name, RenameFlags::empty());
-        }
-        let sites: Vec<_> = places
-            .iter()
-            .map(|(old, new)| DirSite {
-                branch: BranchUuid(old.online.uuid),
-                from: Place { dir: old.fd.as_fd(), name: from.name },
-                to: Place { dir: new.fd.as_fd(), name: to.name },
-            })
-            .collect();
-        let (from_path, to_path) = (path_of(&from.parent, from.name), path_of(&to.parent, to.name));
-        let branches: Vec<_> = places.iter().map(|(old, _)| old).collect();
-        recorded_on(&branches, |intents| {
-            crate::relocate::rename_dir(&DirRename {
-                sites: &sites,
-                from_path: &from_path,
-                to_path: &to_path,
-                replaced,
-                intents,
-                hook: None,
-            })
-        })
-    }
 }
 
-/// Does a change that is recorded on one of these branches; on the next one where there is no room for the record.
-pub(super) fn recorded_on<T>(
-    branches: &[&DirAt],
-    call: impl Fn(std::os::fd::BorrowedFd<'_>) -> Result<T, RelocateError>,
-) -> OpResult<T> {
-    if branches.iter().any(|dir| dir.online.hidden.is_none()) {
-        return Err(OpError::Sys(Errno::ROFS));
+fn rename_copies(from: &End<'_>, to: &End<'_>, places: &[(DirAt, DirAt)], replaced: bool) -> OpResult<()> {
+    match places {
+        [(old, new)] => old.rename(from.name, new, to.name, RenameFlags::empty()),
+        places => names::rename_dir(from, to, places, replaced),
     }
-    // A power loss empties the staging area: what it holds of a change that others share is not the place to remember it.
-    let lasting = |dir: &&&DirAt| dir.branch.spec.name != STAGING;
-    let any_lasting = branches.iter().any(|dir| lasting(&dir));
-    let mut done = Err(RelocateError::NoSpace);
-    for hidden in
-        branches.iter().filter(|dir| !any_lasting || lasting(dir)).filter_map(|dir| dir.online.hidden.as_ref())
-    {
-        done = call(hidden.intents.as_fd());
-        if !matches!(done, Err(RelocateError::NoSpace)) {
-            break;
-        }
-    }
-    done.map_err(|error| OpError::Sys(error.errno()))
 }
 
 fn flags_of(replace: Replace, to: &DirAt) -> RenameFlags {

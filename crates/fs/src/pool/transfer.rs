@@ -165,20 +165,20 @@ impl Pool {
             return Err(NotMoved::Op(OpError::Sys(rustix::io::Errno::ROFS)));
         }
         let mut places = Vec::with_capacity(names.len());
+        let mut changed = Vec::new();
         {
             let _names = self.rename_lock.read();
             for (parent, name) in names {
-                let to = match cause.durability() {
-                    Durability::Now => self.ensure_dir_durably(parent, target)?,
-                    Durability::Begun => self.ensure_dir(parent, target)?,
-                };
                 places.push(Leg {
                     from: self.dir_at(parent, backing.branch)?,
-                    to,
+                    to: self.ensure_dir_noting(parent, target, &mut changed)?,
                     parent: Arc::clone(parent),
                     name: name.clone(),
                 });
             }
+        }
+        if cause.durability() == Durability::Now {
+            changed.iter().try_for_each(|dir| dir.fsync(false))?;
         }
         let first = places.first().ok_or(NotMoved::Busy("it has no name"))?;
         if first.from.branch.spec.read_only {

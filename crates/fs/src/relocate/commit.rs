@@ -1,17 +1,16 @@
 //! Steps 3 to 9: the copy takes the place of its source.
 
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicU8, Ordering};
 
 use rustix::fs::{AtFlags, RenameFlags, linkat, renameat, renameat_with, unlinkat};
 use rustix::io::Errno;
 use tracing::warn;
 
-use super::error::Doing;
+use super::error::{Doing, is_refusal};
 use super::fingerprint::{Seen, look_fd, look_maybe};
 use super::journal::record;
 use super::{
-    BranchUuid, Copied, Durability, Fingerprint, Intent, Loss, Place, RelocateError, Step, StepHook, attrs, told,
+    BranchUuid, Copied, Decision, Durability, Fingerprint, Intent, Loss, Place, RelocateError, Step, StepHook, attrs, told,
 };
 
 /// One name of a file that moves.
@@ -42,36 +41,10 @@ pub struct Move<'a> {
     pub copied: &'a Copied,
     /// Step 6 syncs only where it is [`Durability::Now`].
     pub durability: Durability,
-    /// Whether it still may happen.
+    /// Whether it may still happen.
     pub decision: &'a Decision,
     /// For tests; `None` otherwise.
     pub hook: Option<StepHook<'a>>,
-}
-
-/// Who decides whether a move that hangs happens: whoever carries it out, by removing the source, or whoever waits for it, by giving up.
-#[derive(Debug, Default)]
-pub struct Decision(AtomicU8);
-
-impl Decision {
-    const OPEN: u8 = 0;
-    const REMOVES: u8 = 1;
-    const GIVEN_UP: u8 = 2;
-
-    /// Nobody waits any longer. True: the source stays, whatever hangs now. False: it is being removed, or is gone.
-    pub fn give_up(&self) -> bool {
-        self.decide(Decision::GIVEN_UP)
-    }
-
-    fn decide(&self, how: u8) -> bool {
-        match self.0.compare_exchange(Decision::OPEN, how, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => true,
-            Err(decided) => decided == how,
-        }
-    }
-
-    fn check(&self) -> Result<(), RelocateError> {
-        if self.0.load(Ordering::Acquire) == Decision::GIVEN_UP { Err(RelocateError::GivenUp) } else { Ok(()) }
-    }
 }
 
 /// What became of the source of a move that happened, or of the file that a rename replaced.
@@ -123,6 +96,7 @@ fn commit_steps(m: &Move<'_>) -> Result<Removal, RelocateError> {
         Ok(unsure) => return Ok(unsure),
         Err(error) if !error.is_settled() => return Err(error),
         Err(error) => {
+            m.decision.undo()?;
             match m.undo(&done) {
                 Ok(()) => {}
                 // Some source names are gone and cannot be had back: the copy has all of them.
@@ -200,9 +174,7 @@ impl<'a> Move<'a> {
         self.verify()?;
         let source_times = ParentTimes::of(self.sources());
         told(self.hook, Step::Verified)?;
-        if !self.decision.decide(Decision::REMOVES) {
-            return Err(RelocateError::GivenUp);
-        }
+        self.decision.end()?;
         for name in self.names {
             match remove(name.source) {
                 Ok(Removal::Done) => {}
@@ -245,22 +217,9 @@ impl<'a> Move<'a> {
 /// (a server or a daemon that died, a disk), nobody knows.
 pub(super) fn remove(place: Place<'_>) -> Result<Removal, Errno> {
     let Err(errno) = unlinkat(place.dir, place.name, AtFlags::empty()) else { return Ok(Removal::Done) };
-    let refused = [
-        Errno::PERM,
-        Errno::ACCESS,
-        Errno::ROFS,
-        Errno::BUSY,
-        Errno::ISDIR,
-        Errno::NOTSUP,
-        Errno::NOSYS,
-        Errno::INVAL,
-        Errno::NOSPC,
-        Errno::DQUOT,
-    ]
-    .contains(&errno);
     match look_maybe(place) {
         Ok(None) => Ok(Removal::Done),
-        Ok(Some(_)) if refused => Err(errno),
+        Ok(Some(_)) if is_refusal(errno) => Err(errno),
         Ok(Some(_)) | Err(_) => Ok(Removal::Unsure { errno }),
     }
 }

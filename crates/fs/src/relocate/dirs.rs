@@ -1,8 +1,8 @@
 //! Directories that look the same on every branch.
 //!
-//! One is made so: 1. mkdir with mode 0700, in `tmp/` or in place; 2. owner, attributes, ACLs, mode, times; 3. durably only: fsync of the new
-//! directory; 4. from `tmp/` only: rename to its name, which replaces nothing; 5. durably only: fsync of the directory that has the name now.
-//! A crash before step 4 leaves a directory in `tmp/`, which recovery removes; made in place, one that a repetition finishes.
+//! One is made so: 1. mkdir with mode 0700, in `tmp/` or in place; 2. owner, attributes, ACLs, mode, times; 3. from `tmp/` only: rename to
+//! its name, which replaces nothing; 4. durably only: fsync of the new directory, then of the one that has its name. A move has step 4 done where nobody
+//! waits for it. A crash before step 3 leaves a directory in `tmp/`, which recovery removes; made in place, one that a repetition finishes.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -50,28 +50,20 @@ pub fn clone_dir_durably(
     Ok(created)
 }
 
-/// [`clone_dir`] or [`clone_dir_durably`] by way of `temp`, so that no crash leaves a directory that looks unlike `from` under the
+/// [`clone_dir`] by way of `temp`, so that no crash leaves a directory that looks unlike `from` under the
 /// name. Where that is not possible (another file system is mounted below the branch), made in place.
 pub fn clone_dir_whole(
     from: BorrowedFd<'_>,
     temp: Place<'_>,
     to: Place<'_>,
     abilities: &Abilities,
-    durably: bool,
 ) -> Result<bool, RelocateError> {
-    let (dir, _) = make(from, temp.dir, temp.name, abilities)?;
-    if durably {
-        attrs::sync_dir(dir.as_fd()).doing("flush the new directory")?;
+    make(from, temp.dir, temp.name, abilities)?;
+    if renameat_with(temp.dir, temp.name, to.dir, to.name, RenameFlags::NOREPLACE).is_ok() {
+        return Ok(true);
     }
-    match renameat_with(temp.dir, temp.name, to.dir, to.name, RenameFlags::NOREPLACE) {
-        Ok(()) if durably => attrs::sync_dir(to.dir).doing("flush the new directory's parent").map(|()| true),
-        Ok(()) => Ok(true),
-        Err(_) => {
-            let _leftover = unlinkat(temp.dir, temp.name, AtFlags::REMOVEDIR);
-            let make = if durably { clone_dir_durably } else { clone_dir };
-            make(from, to.dir, to.name, abilities)
-        }
-    }
+    let _leftover = unlinkat(temp.dir, temp.name, AtFlags::REMOVEDIR);
+    clone_dir(from, to.dir, to.name, abilities)
 }
 
 fn make(

@@ -176,6 +176,29 @@ impl RelocateError {
     }
 }
 
+/// Whether a call that failed so has certainly done nothing. Of others the answer may have been lost on the way: a server or a daemon died, or a disk.
+pub(super) fn is_refusal(errno: Errno) -> bool {
+    [
+        Errno::PERM,
+        Errno::ACCESS,
+        Errno::ROFS,
+        Errno::BUSY,
+        Errno::ISDIR,
+        Errno::NOTDIR,
+        Errno::EXIST,
+        Errno::NOTEMPTY,
+        Errno::XDEV,
+        Errno::MLINK,
+        Errno::NAMETOOLONG,
+        Errno::NOTSUP,
+        Errno::NOSYS,
+        Errno::INVAL,
+        Errno::NOSPC,
+        Errno::DQUOT,
+    ]
+    .contains(&errno)
+}
+
 /// Names what was tried when a system call fails, and picks out a full disk.
 pub(super) trait Doing<T> {
     fn doing(self, doing: &'static str) -> Result<T, RelocateError>;

@@ -4,7 +4,8 @@
 //!
 //! 1. Look at both names on every branch: what the call needs is there, what is not in the exchange has neither name.
 //! 2. An intent with what each branch has under both names.
-//! 3. The system call on one branch after the other. When one fails, those before it are taken back.
+//! 3. The system call on one branch after the other. When one refuses, those before it are taken back; where one does not say what it did, the
+//!    others go on, and the intent stays for it.
 //! 4. fsync of all parents.
 //! 5. The intent is removed.
 //!
@@ -24,14 +25,15 @@
 use std::os::fd::BorrowedFd;
 
 use rustix::fs::{RenameFlags, renameat_with};
+use rustix::io::Errno;
 use tracing::warn;
 
 use super::commit::{ParentTimes, place_new};
-use super::error::Doing;
+use super::error::{Doing, is_refusal};
 use super::fingerprint::look_maybe;
 use super::intent::{ExchangeSite, relative};
 use super::journal::record;
-use super::{BranchUuid, Fingerprint, Intent, Place, RelocateError, Step, StepHook, told};
+use super::{BranchUuid, Decision, Fingerprint, Intent, Place, RelocateError, Step, StepHook, told};
 
 /// One branch of two entries that change names.
 #[derive(Debug, Clone, Copy)]
@@ -68,40 +70,57 @@ pub struct Exchange<'a> {
     pub other_path: &'a [u8],
     /// The [`super::INTENTS_DIR`] of any of the branches; with [`RelocateError::NoSpace`] try another.
     pub intents: BorrowedFd<'a>,
+    /// Whether it still may happen.
+    pub decision: &'a Decision,
     /// For tests; `None` otherwise.
     pub hook: Option<StepHook<'a>>,
 }
 
 /// Exchanges two names on all branches as one operation.
-pub fn exchange(e: &Exchange<'_>) -> Result<(), RelocateError> {
+///
+/// Returns the branches that do not say whether it happened there: on them recovery finishes it.
+pub fn exchange(e: &Exchange<'_>) -> Result<Vec<BranchUuid>, RelocateError> {
     told(e.hook, Step::Start)?;
     let sites = e.swaps.iter().map(Swap::look).collect::<Result<Vec<_>, _>>()?;
     let intent = Intent::Exchange {
         one: relative(e.one_path).to_vec(),
         other: relative(e.other_path).to_vec(),
-        sites,
+        sites: sites.clone(),
         decided: false,
     };
     let recorded = record(e.intents, &intent)?;
     told(e.hook, Step::IntentWritten)?;
-    for (done, swap) in e.swaps.iter().enumerate() {
+    e.decision.begin()?;
+    let mut unsure = Vec::new();
+    for (done, (swap, before)) in e.swaps.iter().zip(&sites).enumerate() {
+        e.decision.check()?;
         if let Err(error) = swap.go() {
-            e.undo(done).map_err(|error| RelocateError::InDoubt { errno: error.errno() })?;
-            recorded.remove()?;
-            return Err(error);
+            match swap.has_happened(before) {
+                Ok(true) => {}
+                Ok(false) if is_refusal(error.errno()) => {
+                    e.decision.undo()?;
+                    e.undo(done).map_err(|error| RelocateError::InDoubt { errno: error.errno() })?;
+                    recorded.remove()?;
+                    return Err(error);
+                }
+                Ok(false) | Err(_) => unsure.push(swap.branch),
+            }
         }
         told(e.hook, Step::Placed(done))?;
     }
-    if let Err(errno) = e.parents().sync() {
+    let synced = e.parents().sync();
+    if let Err(errno) = synced {
         // Done for all to see; the intent stays and makes it so after a power loss too.
         warn!(%errno, "cannot flush a directory in which names were exchanged");
-        return Ok(());
+    }
+    if synced.is_err() || !unsure.is_empty() {
+        return Ok(unsure);
     }
     told(e.hook, Step::Synced)?;
     if let Err(error) = recorded.remove() {
         warn!(%error, "an intent stays although its exchange is complete");
     }
-    told(e.hook, Step::IntentRemoved)
+    told(e.hook, Step::IntentRemoved).map(|()| unsure)
 }
 
 impl<'a> Exchange<'a> {
@@ -146,6 +165,13 @@ impl Swap<'_> {
                     .doing("exchange two names")
             }
         }
+    }
+
+    /// Whether its part has happened although the call failed; an error where the branch does not say.
+    fn has_happened(&self, before: &ExchangeSite) -> Result<bool, Errno> {
+        let ino = |print: Option<Fingerprint>| print.map(|print| print.ino);
+        let now = |place| Ok(look_maybe(place)?.map(|seen| seen.print.ino));
+        Ok(now(self.one)? == ino(before.other) && now(self.other)? == ino(before.one))
     }
 
     /// What takes it back.

@@ -41,7 +41,7 @@
 //! | a name the caller did not list | nothing | [`RelocateError::OtherLinks`] |
 //! | source cannot be unlinked (immutable, read-only) | nothing | the new names are taken back; if that fails too: [`RelocateError::InDoubt`], and the intent stays |
 //! | the source's branch does not say whether a name is gone (it dies, or hangs in 7) | intent, whole copy | the move has happened ([`Removal::Unsure`]); when the branch is back, what is left of the source goes |
-//! | a branch hangs before the first unlink | intent, source, maybe the copy | [`Decision::give_up`]: the source stays, nothing more is done to it; undone when the branch is back |
+//! | a branch hangs before the first unlink | intent, source, maybe the copy | [`Decision::leave`]: the source stays, nothing more is done to it; undone when the branch is back |
 //! | the target's branch comes back, the source's was in use all the time | intent, source, maybe the copy | undone: the source may be open; only where both have changed both stay |
 //! | a branch is missing at the mount | intent | pending until it is there |
 //! | hidden directory missing | nothing | no intents, nothing to do |
@@ -58,6 +58,7 @@ mod attrs;
 mod beneath;
 mod commit;
 mod copy;
+mod decision;
 mod dirs;
 mod error;
 mod exchange;
@@ -75,8 +76,9 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) use attrs::failed_writes;
-pub use commit::{Decision, Move, MovedName, Removal, commit, verify_unchanged};
+pub use commit::{Move, MovedName, Removal, commit, verify_unchanged};
 pub use copy::{Copied, copy, copy_from_fd, copy_unnamed, losses};
+pub use decision::{Decision, LeftAt};
 pub use dirs::{clone_dir, clone_dir_durably, clone_dir_whole, sync_dir_attrs};
 pub use error::{Loss, RelocateError};
 pub use exchange::{Exchange, Holds, Swap, exchange};

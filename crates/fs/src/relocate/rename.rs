@@ -1,7 +1,8 @@
 //! Renames that touch more than one branch, each as one operation.
 //!
 //! A directory: 1. check every branch; 2. intent; 3. rename on one branch after the other; 4. fsync all parents; 5. remove the intent.
-//! Recovery goes on if any branch has been renamed, else it drops the intent.
+//! Recovery goes on if any branch has been renamed, else it drops the intent. When one refuses in 3, those before it are taken back; where one
+//! does not say what it did, the others go on, and the intent stays for it.
 //!
 //! A file over a file of another branch: 1. fsync of the file, or a power loss could leave neither's contents; 2. intent; 3. rename;
 //! 4. fsync both parents; 5. unlink the old file; 6. fsync its parent; 7. remove the intent. Recovery unlinks the old file if the rename happened, else it drops the intent.
@@ -14,11 +15,11 @@ use tracing::warn;
 
 use super::commit::{ParentTimes, Removal, place_new, remove};
 use super::dirs::clone_dir;
-use super::error::Doing;
+use super::error::{Doing, is_refusal};
 use super::fingerprint::{look, look_maybe};
 use super::journal::{Recorded, record};
 use super::recover::EVERYTHING;
-use super::{BranchUuid, Intent, Place, RelocateError, Step, StepHook, attrs, told};
+use super::{BranchUuid, Decision, Fingerprint, Intent, Place, RelocateError, Step, StepHook, attrs, told};
 
 /// One branch of a directory that is renamed.
 #[derive(Debug, Clone, Copy)]
@@ -44,6 +45,8 @@ pub struct DirRename<'a> {
     pub replaced: bool,
     /// The [`super::INTENTS_DIR`] of any of the branches; with [`RelocateError::NoSpace`] try another.
     pub intents: BorrowedFd<'a>,
+    /// Whether it still may happen.
+    pub decision: &'a Decision,
     /// For tests; `None` otherwise.
     pub hook: Option<StepHook<'a>>,
 }
@@ -67,15 +70,19 @@ pub struct Supersede<'a> {
     pub to_path: &'a [u8],
     /// The [`super::INTENTS_DIR`] of either branch; with [`RelocateError::NoSpace`] try the other.
     pub intents: BorrowedFd<'a>,
+    /// Whether it still may happen.
+    pub decision: &'a Decision,
     /// For tests; `None` otherwise.
     pub hook: Option<StepHook<'a>>,
 }
 
 /// Renames a directory on all its branches as one operation. With one branch it is a plain rename, without intent or fsync.
-pub fn rename_dir(r: &DirRename<'_>) -> Result<(), RelocateError> {
+///
+/// Returns the branches that do not say whether it happened there: on them recovery finishes it.
+pub fn rename_dir(r: &DirRename<'_>) -> Result<Vec<BranchUuid>, RelocateError> {
     told(r.hook, Step::Start)?;
     if let [site] = r.sites {
-        return rename_one(site, r.replaced);
+        return rename_one(site, r.replaced).map(|()| Vec::new());
     }
     let mut replaced_dirs = Vec::new();
     for site in r.sites {
@@ -92,22 +99,42 @@ pub fn rename_dir(r: &DirRename<'_>) -> Result<(), RelocateError> {
         },
     )?;
     told(r.hook, Step::IntentWritten)?;
+    r.decision.begin()?;
+    let mut unsure = Vec::new();
     for (done, site) in r.sites.iter().enumerate() {
+        r.decision.check()?;
         if let Err(error) = rename_one(site, r.replaced) {
-            r.undo(done, &replaced_dirs).map_err(|error| RelocateError::InDoubt { errno: error.errno() })?;
-            recorded.remove()?;
-            return Err(error);
+            match site.has_happened() {
+                Ok(true) => {}
+                Ok(false) if is_refusal(error.errno()) => {
+                    r.decision.undo()?;
+                    r.undo(done, &replaced_dirs).map_err(|error| RelocateError::InDoubt { errno: error.errno() })?;
+                    recorded.remove()?;
+                    return Err(error);
+                }
+                Ok(false) | Err(_) => unsure.push(site.branch),
+            }
         }
         told(r.hook, Step::Placed(done))?;
     }
-    if let Err(errno) = r.parents().sync() {
+    let synced = r.parents().sync();
+    if let Err(errno) = synced {
         // Done for all to see; the intent stays and makes it so after a power loss too.
         warn!(%errno, "cannot flush a directory that was renamed");
-        return Ok(());
+    }
+    if synced.is_err() || !unsure.is_empty() {
+        return Ok(unsure);
     }
     told(r.hook, Step::Synced)?;
     settle(recorded);
-    told(r.hook, Step::IntentRemoved)
+    told(r.hook, Step::IntentRemoved).map(|()| unsure)
+}
+
+impl DirSite<'_> {
+    /// Whether a rename that failed has happened all the same; an error where the branch does not say.
+    fn has_happened(&self) -> Result<bool, Errno> {
+        Ok(look_maybe(self.from)?.is_none() && look_maybe(self.to)?.is_some())
+    }
 }
 
 impl<'a> DirRename<'a> {
@@ -178,29 +205,34 @@ pub fn supersede(s: &Supersede<'_>) -> Result<Removal, RelocateError> {
     };
     let recorded = record(s.intents, &intent(false))?;
     told(s.hook, Step::IntentWritten)?;
+    s.decision.begin()?;
     if let Err(errno) = renameat(s.from.dir, s.from.name, s.to.dir, s.to.name) {
-        recorded.remove()?;
-        return Err(errno).doing("rename a file");
+        match s.has_happened(&winner_file) {
+            Ok(true) => {}
+            Ok(false) if is_refusal(errno) => {
+                s.decision.undo()?;
+                recorded.remove()?;
+                return Err(errno).doing("rename a file");
+            }
+            Ok(false) | Err(_) => return Err(RelocateError::InDoubt { errno }),
+        }
     }
     told(s.hook, Step::Placed(0))?;
     let winners = ParentTimes::of([s.from.dir, s.to.dir]);
-    let removed = winners.sync().and_then(|()| {
-        if told(s.hook, Step::Synced).is_err() {
-            return Ok(None);
-        }
-        remove(s.replaced).map(Some)
-    });
-    match removed {
-        Ok(Some(Removal::Done)) => {}
-        Ok(Some(unsure)) => {
+    let synced = winners.sync();
+    told(s.hook, Step::Synced)?;
+    s.decision.end()?;
+    match synced.and_then(|()| remove(s.replaced)) {
+        Ok(Removal::Done) => {}
+        Ok(unsure) => {
             // What becomes of the winner meanwhile is nothing to whether the other one goes.
             if record(s.intents, &intent(true)).is_ok() {
                 let _finds_it_done = recorded.remove_lazily();
             }
             return Ok(unsure);
         }
-        Ok(None) => return Err(RelocateError::Stopped { after: Step::Synced }),
         Err(errno) => {
+            s.decision.undo()?;
             // With a second file already replaced on the winner's branch there is no way back.
             let undone = if second { Err(RelocateError::InDoubt { errno }) } else { place_new(s.to, s.from) };
             undone.map_err(|_| RelocateError::InDoubt { errno })?;
@@ -218,6 +250,14 @@ pub fn supersede(s: &Supersede<'_>) -> Result<Removal, RelocateError> {
     settle(recorded);
     told(s.hook, Step::IntentRemoved)?;
     Ok(Removal::Done)
+}
+
+impl Supersede<'_> {
+    /// Whether a rename that failed has happened all the same; an error where the branch does not say.
+    fn has_happened(&self, winner: &Fingerprint) -> Result<bool, Errno> {
+        let new = look_maybe(self.to)?;
+        Ok(look_maybe(self.from)?.is_none() && new.is_some_and(|new| new.print.ino == winner.ino))
+    }
 }
 
 /// The change is complete whether or not its intent can be removed.

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use umbrella_fs::control::protocol::BranchState;
 use umbrella_fs::pool::{Attr, OpenRequest};
-use umbrella_fs::{NodeId, OpError, Wait};
+use umbrella_fs::{NodeId, OpError};
 use umbrella_policy::placement::spec::FileKind;
 
 use crate::bench::{BRANCHES, has_room_always, place_name};
@@ -210,7 +210,7 @@ fn entry_is(world: &mut World, path: &str, what: Ref, attr: &Attr, listed_ino: u
 
 fn contents(world: &World, handle: umbrella_fs::HandleId, len: usize) -> Done<Vec<u8>> {
     let mut buffer = vec![0; len + 1];
-    let got = world.pool().read(handle, &mut buffer, 0, Wait::Yes).map_err(|error| format!("read: {error:?}"))?;
+    let got = world.pool().read(handle, &mut buffer, 0).map_err(|error| format!("read: {error:?}"))?;
     buffer.truncate(got);
     Ok(buffer)
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use umbrella_fs::control::protocol::EnforceSummary;
 use umbrella_fs::pool::{OpenRequest, Pool, Replace, Walk};
-use umbrella_fs::{Caller, NodeId, OpError, Wait};
+use umbrella_fs::{Caller, NodeId, OpError};
 use umbrella_units::ByteSize;
 
 use crate::bench::{BRANCHES, Bench, Ground};
@@ -110,7 +110,7 @@ fn how_long_a_walk_will_be_is_not_guessed_where_a_branch_shares_its_file_system(
 pub(crate) fn put(pool: &Pool, dir: NodeId, name: &str, data: &[u8]) -> NodeId {
     let request = OpenRequest { exclusive: true, ..WRITE };
     let (attr, opened) = pool.create(dir, OsStr::new(name), 0o644, Caller::ROOT, request).unwrap();
-    assert_eq!(pool.write_moving(opened.handle, data, 0, false), Ok(data.len()));
+    assert_eq!(pool.write(opened.handle, data, 0, false), Ok(data.len()));
     pool.release(opened.handle).unwrap();
     attr.node
 }
@@ -118,7 +118,7 @@ pub(crate) fn put(pool: &Pool, dir: NodeId, name: &str, data: &[u8]) -> NodeId {
 pub(crate) fn contents(pool: &Pool, file: NodeId) -> Vec<u8> {
     let opened = pool.open(file, READ).unwrap();
     let mut buffer = vec![0; 2 * LEN as usize];
-    let got = pool.read(opened.handle, &mut buffer, 0, Wait::Yes).unwrap();
+    let got = pool.read(opened.handle, &mut buffer, 0).unwrap();
     pool.release(opened.handle).unwrap();
     buffer.truncate(got);
     buffer
@@ -163,7 +163,7 @@ fn a_file_unlinked_during_its_copy_is_read_by_who_has_it_open() {
     scene.pool.unlink(scene.dir, OsStr::new("file")).unwrap();
     moving.join().unwrap();
     let mut buffer = vec![0; LEN as usize];
-    assert_eq!(scene.pool.read(opened.handle, &mut buffer, 0, Wait::Yes), Ok(LEN as usize));
+    assert_eq!(scene.pool.read(opened.handle, &mut buffer, 0), Ok(LEN as usize));
     assert_eq!(buffer, scene.data);
     scene.pool.release(opened.handle).unwrap();
 }
@@ -174,7 +174,7 @@ fn a_directory_renamed_during_a_copy_takes_the_file_along() {
     let moving = scene.copying();
     scene
         .pool
-        .rename(NodeId::ROOT, OsStr::new("dir"), NodeId::ROOT, OsStr::new("new"), Replace::Yes, Wait::Yes)
+        .rename(NodeId::ROOT, OsStr::new("dir"), NodeId::ROOT, OsStr::new("new"), Replace::Yes)
         .unwrap();
     moving.join().unwrap();
     assert!(scene.holders("dir").is_empty(), "the old directory came back");
@@ -190,7 +190,7 @@ fn a_directory_removed_while_a_file_was_on_its_way_into_it_does_not_come_back() 
     assert_eq!(scene.pool.rmdir(NodeId::ROOT, OsStr::new("dir")), Err(OpError::Sys(Errno::NOTEMPTY)));
     scene
         .pool
-        .rename(scene.dir, OsStr::new("file"), NodeId::ROOT, OsStr::new("file"), Replace::Yes, Wait::Yes)
+        .rename(scene.dir, OsStr::new("file"), NodeId::ROOT, OsStr::new("file"), Replace::Yes)
         .unwrap();
     scene.pool.rmdir(NodeId::ROOT, OsStr::new("dir")).unwrap();
     moving.join().unwrap();
@@ -215,7 +215,7 @@ fn a_file_that_two_writers_fill_its_branch_with_moves_once_and_keeps_what_both_w
                 let data = pattern(number, half as u32);
                 for (at, chunk) in data.chunks(16 << 10).enumerate() {
                     let offset = number as usize * half + at * (16 << 10);
-                    assert_eq!(pool.write_moving(opened.handle, chunk, offset as u64, false), Ok(chunk.len()));
+                    assert_eq!(pool.write(opened.handle, chunk, offset as u64, false), Ok(chunk.len()));
                 }
                 pool.release(opened.handle).unwrap();
             })
@@ -265,7 +265,7 @@ fn a_file_that_moves_to_and_fro_is_found_at_any_time() {
         // To the second branch as a user's, to the first as root's.
         let uid = [1000, 0][moves % 2];
         let change = umbrella_fs::pool::Change { uid: Some(uid), ..Default::default() };
-        pool.setattr(file, &change, Wait::Yes).unwrap();
+        pool.setattr(file, &change).unwrap();
         pool.move_all_queued();
         moves += 1;
     }
@@ -295,7 +295,7 @@ fn a_file_on_its_first_way_out_of_a_directory_is_listed_at_any_time() {
             });
             // The second branch has no copy of the directory before.
             let change = umbrella_fs::pool::Change { uid: Some(1000), ..Default::default() };
-            pool.setattr(file, &change, Wait::Yes).unwrap();
+            pool.setattr(file, &change).unwrap();
             pool.move_all_queued();
             stop.store(true, Ordering::Relaxed);
             looker.join().unwrap();

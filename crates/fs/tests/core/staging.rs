@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use umbrella_fs::pool::{Change, Pool, Replace};
 use umbrella_fs::spec::StagingSpec;
-use umbrella_fs::{Caller, NodeId, OpError, Wait};
+use umbrella_fs::{Caller, NodeId, OpError};
 use umbrella_policy::placement::spec::{DestinationSpec, RuleKindSpec, RuleSpec, RulesSpec};
 use umbrella_units::{Amount, ByteSize};
 
@@ -67,9 +67,9 @@ fn a_file_stays_in_memory_until_it_outgrows_it_and_is_judged_by_the_size_it_has_
     let scene = Scene::new(small_area());
     let data = pattern(1, 100_000);
     let (attr, opened) = scene.pool.create(NodeId::ROOT, OsStr::new("file"), 0o640, Caller::ROOT, WRITE).unwrap();
-    assert_eq!(scene.pool.write_moving(opened.handle, &data[..40_000], 0, false), Ok(40_000));
+    assert_eq!(scene.pool.write(opened.handle, &data[..40_000], 0, false), Ok(40_000));
     assert_eq!(scene.holders("file"), STAGED);
-    assert_eq!(scene.pool.write_moving(opened.handle, &data[40_000..], 40_000, false), Ok(60_000));
+    assert_eq!(scene.pool.write(opened.handle, &data[40_000..], 40_000, false), Ok(60_000));
     assert_eq!(scene.holders("file"), ["slow"], "larger than 4 KiB");
     scene.pool.release(opened.handle).unwrap();
     assert_eq!(contents(&scene.pool, attr.node), data);
@@ -83,7 +83,7 @@ fn a_truncation_and_an_allocation_beyond_what_may_be_staged_take_the_file_out() 
     let scene = Scene::new(small_area());
     let file = scene.put("cut", b"x");
     let change = Change { size: Some(49 << 10), ..Change::default() };
-    assert_eq!(scene.pool.setattr(file, &change, Wait::Yes).unwrap().meta.size, 49 << 10);
+    assert_eq!(scene.pool.setattr(file, &change).unwrap().meta.size, 49 << 10);
     assert_eq!(scene.holders("cut"), ["fast"], "it was small when it left");
     let (_, opened) = scene.pool.create(NodeId::ROOT, OsStr::new("room"), 0o640, Caller::ROOT, WRITE).unwrap();
     scene.pool.fallocate(opened.handle, rustix::fs::FallocateFlags::empty(), 0, 49 << 10, false).unwrap();
@@ -179,7 +179,7 @@ fn a_file_that_is_deleted_in_memory_touches_no_branch() {
     scene.pool.unlink(NodeId::ROOT, OsStr::new("open")).unwrap();
     scene.pool.unlink(NodeId::ROOT, OsStr::new("closed")).unwrap();
     let (from, to) = (OsStr::new("winner"), OsStr::new("replaced"));
-    scene.pool.rename(NodeId::ROOT, from, NodeId::ROOT, to, Replace::Yes, Wait::Yes).unwrap();
+    scene.pool.rename(NodeId::ROOT, from, NodeId::ROOT, to, Replace::Yes).unwrap();
     assert_eq!(scene.pool.write(opened.handle, b"still there", 0, false), Ok(11));
     assert_eq!(scene.metric("umbrella_staging_deleted_count"), 3);
     assert_eq!(scene.pool.status().staging.unwrap().files, 1);
@@ -197,7 +197,7 @@ fn a_file_that_replaces_one_on_a_branch_leaves_memory_first() {
     scene.pool.sync_all().unwrap();
     scene.put("file.new", b"new");
     let (from, to) = (OsStr::new("file.new"), OsStr::new("file"));
-    scene.pool.rename(NodeId::ROOT, from, NodeId::ROOT, to, Replace::Yes, Wait::Yes).unwrap();
+    scene.pool.rename(NodeId::ROOT, from, NodeId::ROOT, to, Replace::Yes).unwrap();
     assert_eq!((scene.holders("file"), scene.holders("file.new")), (vec!["fast"], vec![]));
     assert_eq!(std::fs::read(scene.bench.branch(0).join("file")).unwrap(), b"new");
 }
@@ -209,7 +209,7 @@ fn an_exchange_brings_nothing_into_memory() {
     scene.pool.sync_all().unwrap();
     scene.put("b", b"in memory");
     let (a, b) = (OsStr::new("a"), OsStr::new("b"));
-    scene.pool.rename(NodeId::ROOT, a, NodeId::ROOT, b, Replace::Exchange, Wait::Yes).unwrap();
+    scene.pool.rename(NodeId::ROOT, a, NodeId::ROOT, b, Replace::Exchange).unwrap();
     assert_eq!((scene.holders("a"), scene.holders("b")), (vec!["fast"], vec!["fast"]));
     assert_eq!(std::fs::read(scene.bench.branch(0).join("a")).unwrap(), b"in memory");
 }
@@ -366,9 +366,9 @@ fn what_leaves_memory_that_keeps_its_contents_is_synced_first_also_under_its_wri
     let bench = Bench::staged(Ground::Disk, staging);
     let pool = bench.assemble(0);
     let (_, opened) = pool.create(NodeId::ROOT, OsStr::new("file"), 0o640, Caller::ROOT, WRITE).unwrap();
-    assert_eq!(pool.write_moving(opened.handle, &pattern(1, 40_000), 0, false), Ok(40_000));
+    assert_eq!(pool.write(opened.handle, &pattern(1, 40_000), 0, false), Ok(40_000));
     pool.fsync(opened.handle, false).unwrap();
-    assert_eq!(pool.write_moving(opened.handle, &pattern(2, 20_000), 40_000, false), Ok(20_000));
+    assert_eq!(pool.write(opened.handle, &pattern(2, 20_000), 40_000, false), Ok(20_000));
     let path = bench.branch(1).join("file");
     let said = String::from_utf8(read_blocks(&path)).unwrap();
     // The 40,000 bytes that were synced in the area have blocks; only what was written since may wait for some.
@@ -518,7 +518,7 @@ fn appends_while_the_file_leaves_lose_nothing() {
             let mut expected = Vec::new();
             for line in 0..200 {
                 let data = pattern(rounds ^ line << 8, 100);
-                assert_eq!(pool.write_moving(opened.handle, &data, expected.len() as u64, false), Ok(100));
+                assert_eq!(pool.write(opened.handle, &data, expected.len() as u64, false), Ok(100));
                 expected.extend_from_slice(&data);
             }
             assert_eq!(pool.getattr(attr.node).unwrap().meta.size, expected.len() as u64);

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use umbrella_fs::pool::{Change, OpenRequest, Pool, Replace, Walk};
-use umbrella_fs::{Caller, HandleId, NodeId, OpResult, Wait};
+use umbrella_fs::{Caller, HandleId, NodeId, OpResult};
 
 use crate::bench::{BRANCHES, Bench, Ground, rule_set};
 use crate::ops::{budget, first_seed};
@@ -54,7 +54,7 @@ fn ok<T>(what: &str, result: OpResult<T>) -> Done<T> {
 
 fn read_all(pool: &Pool, handle: HandleId, len: usize) -> Done<Vec<u8>> {
     let mut buffer = vec![0; len + 1];
-    let got = ok("read", pool.read(handle, &mut buffer, 0, Wait::Yes))?;
+    let got = ok("read", pool.read(handle, &mut buffer, 0))?;
     buffer.truncate(got);
     Ok(buffer)
 }
@@ -75,7 +75,7 @@ impl Worker {
         let (name, data, dir) = (self.name(), self.content(), self.rng.random_range(0..4));
         let made = self.pool.create(self.dirs[dir], OsStr::new(&name), 0o644, Caller::ROOT, CREATE);
         let (attr, opened) = ok(&format!("create {name}"), made)?;
-        let written = ok("write", self.pool.write_moving(opened.handle, &data, 0, false))?;
+        let written = ok("write", self.pool.write(opened.handle, &data, 0, false))?;
         if written != data.len() {
             return fail("a write was cut short");
         }
@@ -120,7 +120,7 @@ impl Worker {
             Some(handle) => handle,
             None => ok(&format!("open of {}", own.name), self.pool.open(own.node, WRITE))?.handle,
         };
-        ok("write", self.pool.write_moving(handle, &data, 0, false))?;
+        ok("write", self.pool.write(handle, &data, 0, false))?;
         own.data.resize(own.data.len().max(data.len()), 0);
         own.data[..data.len()].copy_from_slice(&data);
         if own.open.is_none() {
@@ -161,7 +161,6 @@ impl Worker {
             self.dirs[dir],
             OsStr::new(&name),
             Replace::Yes,
-            Wait::Yes,
         );
         ok(&format!("rename of {} to {name}", own.name), renamed)?;
         (self.files[at].dir, self.files[at].name) = (dir, name);
@@ -187,7 +186,7 @@ impl Worker {
         let size = self.rng.random_range(0..12_000);
         let own = &mut self.files[at];
         let change = Change { size: Some(size), ..Change::default() };
-        ok(&format!("truncate of {}", own.name), self.pool.setattr(own.node, &change, Wait::Yes))?;
+        ok(&format!("truncate of {}", own.name), self.pool.setattr(own.node, &change))?;
         own.data.resize(size as usize, 0);
         Ok(())
     }
@@ -211,9 +210,9 @@ impl Worker {
         let inner = ok("mkdir", pool.mkdir(self.dirs[dir], OsStr::new(&name), 0o755, Caller::ROOT))?.node;
         let (above, file) = (self.dirs[self.files[at].dir], self.files[at].name.clone());
         let file = OsStr::new(&file);
-        ok("rename into a directory", pool.rename(above, file, inner, file, Replace::Yes, Wait::Yes))?;
+        ok("rename into a directory", pool.rename(above, file, inner, file, Replace::Yes))?;
         self.write(at)?;
-        ok("rename out of a directory", pool.rename(inner, file, above, file, Replace::Yes, Wait::Yes))?;
+        ok("rename out of a directory", pool.rename(inner, file, above, file, Replace::Yes))?;
         ok("rmdir", pool.rmdir(self.dirs[dir], OsStr::new(&name)))?;
         pool.forget(inner, 1);
         self.check(at)
@@ -363,7 +362,7 @@ fn together(seed: u64, until: Instant) -> u64 {
             let (from, to) = (OsStr::new(from), OsStr::new(to));
             ok(
                 "rename of a directory",
-                shared.pool.rename(NodeId::ROOT, from, NodeId::ROOT, to, Replace::Yes, Wait::Yes),
+                shared.pool.rename(NodeId::ROOT, from, NodeId::ROOT, to, Replace::Yes),
             )?;
         }
         Ok(())

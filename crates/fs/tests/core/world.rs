@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustix::fs::{FallocateFlags, XattrFlags};
 use rustix::io::Errno;
 use umbrella_fs::pool::{Change, NewTime, OpenRequest, Pool, Replace, Walk};
-use umbrella_fs::{Caller, HandleId, NodeId, OpError, OpResult, Wait};
+use umbrella_fs::{Caller, HandleId, NodeId, OpError, OpResult};
 use umbrella_units::Timestamp;
 
 use crate::bench::{BRANCHES, Bench, Ground, RULE_SETS, rule_set, small_area};
@@ -248,7 +248,7 @@ impl World {
     fn write(&mut self, open: Open, at: u32, len: u32) -> Done {
         self.writes += 1;
         let data = pattern(self.writes, len);
-        let written = well("write", self.pool().write_moving(open.handle, &data, u64::from(at), false))?;
+        let written = well("write", self.pool().write(open.handle, &data, u64::from(at), false))?;
         if written != data.len() {
             return fail(format!("{written} of {} bytes written", data.len()));
         }
@@ -307,7 +307,7 @@ impl World {
             _ => Ok(()),
         };
         let (parent, to) = (self.dir_node(from_dir)?, self.dir_node(dir)?);
-        let renamed = self.pool().rename(parent, OsStr::new(&from_name), to, OsStr::new(name), way, Wait::Yes);
+        let renamed = self.pool().rename(parent, OsStr::new(&from_name), to, OsStr::new(name), way);
         if same(&format!("rename {from_name} to {name}"), renamed, expected)?.is_none() || target == Some(what) {
             return Ok(());
         }
@@ -330,7 +330,7 @@ impl World {
             return Ok(());
         }
         let (parent, to) = (self.dir_node(a.0)?, self.dir_node(b.0)?);
-        match self.pool().rename(parent, OsStr::new(&a.1), to, OsStr::new(&b.1), Replace::Exchange, Wait::Yes) {
+        match self.pool().rename(parent, OsStr::new(&a.1), to, OsStr::new(&b.1), Replace::Exchange) {
             Ok(()) => {}
             // Not both on one branch, and they cannot be brought together.
             Err(OpError::Sys(Errno::INVAL | Errno::BUSY | Errno::NOSPC) | OpError::NoRoom) => return Ok(()),
@@ -343,7 +343,7 @@ impl World {
 
     fn change(&mut self, name: &Name, change: &Change) -> Done {
         let node = self.node_at(name.0, &name.1, name.3)?;
-        well("setattr", self.pool().setattr(node, change, Wait::Yes)).map(drop)
+        well("setattr", self.pool().setattr(node, change)).map(drop)
     }
 
     fn set_xattr(&mut self, what: Pick, name: u32, len: Option<u32>) -> Done {
@@ -360,7 +360,7 @@ impl World {
         let xattrs = &mut self.model.attrs_mut(found.3).xattrs;
         if let Some(len) = len {
             let value = pattern(number, len);
-            well("setxattr", pool.setxattr(node, OsStr::new(name), &value, XattrFlags::empty(), Wait::Yes))?;
+            well("setxattr", pool.setxattr(node, OsStr::new(name), &value, XattrFlags::empty()))?;
             xattrs.insert(name.to_owned(), value);
         } else {
             let expected = if xattrs.remove(name).is_some() { Ok(()) } else { Err(Errno::NODATA) };

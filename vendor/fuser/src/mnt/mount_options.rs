@@ -14,6 +14,9 @@ pub struct Config {
     pub acl: SessionACL,
     /// Number of event loop threads. If unspecified, one thread is used.
     pub n_threads: Option<usize>,
+    /// How many event loop threads there may be while all of them are busy: another one is started whenever none is
+    /// left to take the next request, and ends when it is not needed any more. If unspecified, no other is started.
+    pub max_threads: Option<usize>,
     /// Use `FUSE_DEV_IOC_CLONE` to give each worker thread its own fd.
     /// This enables more efficient request processing
     /// when multiple threads are used. Requires Linux 4.5+.

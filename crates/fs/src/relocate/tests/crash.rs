@@ -432,6 +432,15 @@ fn a_source_that_changes_during_the_commit_takes_the_copy_back() {
 // Renames over several branches.
 
 fn rename_dir_on(pool: &Pool, replaced: bool, hook: Option<StepHook<'_>>) -> Result<(), RelocateError> {
+    rename_dir_deciding(pool, replaced, &Decision::default(), hook).map(|unsure| assert_eq!(unsure, []))
+}
+
+pub(super) fn rename_dir_deciding(
+    pool: &Pool,
+    replaced: bool,
+    decision: &Decision,
+    hook: Option<StepHook<'_>>,
+) -> Result<Vec<BranchUuid>, RelocateError> {
     let roots = [open(&pool.a), open(&pool.b)];
     let parents = [open(pool.a.join("p")), open(pool.b.join("p"))];
     let site = |at: usize, branch| DirSite {
@@ -447,6 +456,7 @@ fn rename_dir_on(pool: &Pool, replaced: bool, hook: Option<StepHook<'_>>) -> Res
         to_path: b"/p/new",
         replaced,
         intents: intents.as_fd(),
+        decision,
         hook,
     })
 }
@@ -535,6 +545,14 @@ fn a_rename_goes_on_when_the_missing_branch_returns() {
 }
 
 fn supersede_on(pool: &Pool, hook: Option<StepHook<'_>>) -> Result<(), RelocateError> {
+    supersede_deciding(pool, &Decision::default(), hook).map(|removal| assert_eq!(removal, Removal::Done))
+}
+
+pub(super) fn supersede_deciding(
+    pool: &Pool,
+    decision: &Decision,
+    hook: Option<StepHook<'_>>,
+) -> Result<Removal, RelocateError> {
     let (a, b) = (open(pool.a.join("d")), open(pool.b.join("d")));
     let root = open(&pool.a);
     let intents = open(pool.b.join(".umbrella/intents"));
@@ -547,9 +565,9 @@ fn supersede_on(pool: &Pool, hook: Option<StepHook<'_>>) -> Result<(), RelocateE
         from_path: b"/new",
         to_path: b"/d/file",
         intents: intents.as_fd(),
+        decision,
         hook,
     })
-    .map(|removal| assert_eq!(removal, Removal::Done))
 }
 
 fn two_files() -> Pool {

@@ -62,6 +62,14 @@ fn seen(pool: &Pool, exchanged: bool) -> Vec<(char, String, u64)> {
 }
 
 fn exchange_on(pool: &Pool, hook: Option<StepHook<'_>>) -> Result<(), RelocateError> {
+    exchange_deciding(pool, &Decision::default(), hook).map(|unsure| assert_eq!(unsure, []))
+}
+
+pub(super) fn exchange_deciding(
+    pool: &Pool,
+    decision: &Decision,
+    hook: Option<StepHook<'_>>,
+) -> Result<Vec<BranchUuid>, RelocateError> {
     let dirs = [(A, &pool.a), (B, &pool.b)].map(|(branch, root)| (branch, open(root), open(root.join("p")), root));
     let swaps: Vec<_> = dirs
         .iter()
@@ -81,7 +89,8 @@ fn exchange_on(pool: &Pool, hook: Option<StepHook<'_>>) -> Result<(), RelocateEr
         })
         .collect();
     let intents = open(pool.b.join(".umbrella/intents"));
-    exchange(&Exchange { swaps: &swaps, one_path: b"/one", other_path: b"/p/other", intents: intents.as_fd(), hook })
+    let (one_path, other_path) = (b"/one".as_slice(), b"/p/other".as_slice());
+    exchange(&Exchange { swaps: &swaps, one_path, other_path, intents: intents.as_fd(), decision, hook })
 }
 
 #[test]
@@ -220,6 +229,7 @@ fn a_name_that_hides_behind_the_other_branch_is_not_exchanged() {
         one_path: b"/one",
         other_path: b"/p/other",
         intents: intents.as_fd(),
+        decision: &Decision::default(),
         hook: None,
     });
     assert_eq!(result, Err(RelocateError::Taken));
