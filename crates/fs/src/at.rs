@@ -260,13 +260,18 @@ impl DirAt {
 
     /// Makes the directory's entries durable.
     pub(crate) fn fsync(&self, data_only: bool) -> OpResult<()> {
-        self.run(OsStr::new("."), move |fd, name| {
-            let dir =
-                rustix::fs::openat(fd, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let fd = Arc::clone(&self.fd);
+        let sync = move || {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let dir = rustix::fs::openat(&fd, c".", flags, Mode::empty())?;
             let done = if data_only { rustix::fs::fdatasync(&dir) } else { rustix::fs::fsync(&dir) };
             // Some network file systems cannot sync a directory; their servers do it at each change.
-            if done == Err(Errno::INVAL) { Ok(()) } else { done }
-        })
+            if matches!(done, Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP)) { Ok(()) } else { done }
+        };
+        if !self.online.guarded {
+            return self.seen(sync());
+        }
+        Ok(self.branch.io_within(SYNC_PATIENCE, move |_| sync())?)
     }
 }
 

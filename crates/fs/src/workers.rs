@@ -16,9 +16,9 @@ use parking_lot::{Condvar, Mutex};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Most {
     /// Of one pool.
-    in_pool: usize,
+    pub(crate) in_pool: usize,
     /// Of their owner, with all the pools it had whose threads still hang.
-    in_all: usize,
+    pub(crate) in_all: usize,
 }
 
 /// Calls to a branch that are answered soon: some of them later, where one directory of a network or FUSE file system is busy, and the others must not wait for those.

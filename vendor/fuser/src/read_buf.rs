@@ -1,39 +1,47 @@
-use std::mem::align_of;
+use std::ffi::c_void;
+use std::num::NonZeroUsize;
+use std::ptr::NonNull;
 
-use crate::ll::fuse_abi as abi;
+use nix::sys::mman::MapFlags;
+use nix::sys::mman::ProtFlags;
+use nix::sys::mman::mmap_anonymous;
+use nix::sys::mman::munmap;
+
 use crate::session::MAX_WRITE_SIZE;
 
 /// Size of the buffer for reading a request from the kernel. Since the kernel may send
 /// up to `MAX_WRITE_SIZE` bytes in a write request, we use that value plus some extra space.
-const BUFFER_SIZE: usize = MAX_WRITE_SIZE + 4096;
+const BUFFER_SIZE: NonZeroUsize = NonZeroUsize::new(MAX_WRITE_SIZE + 4096).unwrap();
 
-/// A buffer that provides an aligned sub-slice for FUSE operations.
+/// A buffer for requests, aligned to a page.
 ///
-/// This struct wraps a `Vec<u8>` and provides access to an aligned portion
-/// of the buffer, ensuring proper alignment for `fuse_in_header`.
+/// It is a mapping of its own: only what a request was read into takes memory, however many
+/// threads there are, and it is given back when its thread ends.
 #[derive(Debug)]
 pub(crate) struct FuseReadBuf {
-    buffer: Vec<u8>,
+    start: NonNull<c_void>,
 }
 
 impl FuseReadBuf {
     /// Creates a new `FuseReadBuf` with the default buffer size.
-    ///
-    /// The actual buffer may be slightly larger to accommodate alignment requirements.
-    pub(crate) fn new() -> Self {
-        Self {
-            buffer: vec![0; BUFFER_SIZE],
-        }
+    pub(crate) fn new() -> std::io::Result<Self> {
+        let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE;
+        // SAFETY: an anonymous mapping at a place that the kernel chooses aliases nothing.
+        let start = unsafe { mmap_anonymous(None, BUFFER_SIZE, protection, flags)? };
+        Ok(Self { start })
     }
 
-    /// Returns a mutable reference to the aligned portion of the buffer.
+    /// The whole buffer.
     pub(crate) fn as_mut(&mut self) -> &mut [u8] {
-        let alignment = align_of::<abi::fuse_in_header>();
-        let off = alignment - (self.buffer.as_ptr() as usize) % alignment;
-        if off == alignment {
-            &mut self.buffer
-        } else {
-            &mut self.buffer[off..]
-        }
+        // SAFETY: mapped for reading and writing with this length, zeroed by the kernel, and nobody else has it.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().cast(), BUFFER_SIZE.get()) }
+    }
+}
+
+impl Drop for FuseReadBuf {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made above, to which no reference is left.
+        let _ = unsafe { munmap(self.start, BUFFER_SIZE.get()) };
     }
 }

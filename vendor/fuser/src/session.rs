@@ -312,8 +312,7 @@ impl<FS: Filesystem> Session<FS> {
         }
 
         let mut reply: io::Result<()> = Ok(());
-        // Those that were started later are started by those that are joined before them.
-        while let Some(thread) = threads.pop().or_else(|| crew.extra.lock().pop()) {
+        for thread in threads {
             let res = match thread.join() {
                 Ok(res) => res,
                 Err(_) => {
@@ -325,6 +324,15 @@ impl<FS: Filesystem> Session<FS> {
                     reply = Err(e);
                 }
             }
+        }
+
+        // Each is started by one that is joined before it.
+        loop {
+            let extra = crew.extra.lock().pop();
+            let Some(thread) = extra else { break };
+            thread
+                .join()
+                .map_err(|_| io::Error::other("event loop thread panicked"))?;
         }
 
         let Some(filesystem) = Arc::get_mut(&mut filesystem) else {
@@ -339,7 +347,7 @@ impl<FS: Filesystem> Session<FS> {
     }
 
     fn handshake(&mut self) -> io::Result<()> {
-        let mut buf = FuseReadBuf::new();
+        let mut buf = FuseReadBuf::new()?;
         let buf = buf.as_mut();
 
         loop {
@@ -529,7 +537,7 @@ pub(crate) struct Crew {
     keep: usize,
     most: usize,
     /// Those that were started while all others were busy.
-    extra: Mutex<Vec<JoinHandle<io::Result<()>>>>,
+    extra: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Crew {
@@ -564,9 +572,11 @@ impl Crew {
         };
         let name = event_loop.thread_name.clone();
         let started = thread::Builder::new().name(name).spawn(move || {
-            let ended = event_loop.event_loop_while(|crew| crew.idle.load(Ordering::Relaxed) < crew.keep);
+            let needed = |crew: &Crew| crew.idle.load(Ordering::Relaxed) < crew.keep;
+            if let Err(err) = event_loop.event_loop_while(needed) {
+                warn!("A thread that was started later ends: {err}");
+            }
             event_loop.crew.live.fetch_sub(1, Ordering::Relaxed);
-            ended
         });
         match started {
             Ok(thread) => extra.push(thread),
@@ -597,7 +607,7 @@ impl<FS: Filesystem> SessionEventLoop<FS> {
     fn event_loop_while(&self, needed: impl Fn(&Crew) -> bool) -> io::Result<()> {
         // Buffer for receiving requests from the kernel. Only one is allocated and
         // it is reused immediately after dispatching to conserve memory and allocations.
-        let mut buf = FuseReadBuf::new();
+        let mut buf = FuseReadBuf::new()?;
         let buf = buf.as_mut();
         loop {
             // Read the next request from the given channel to kernel driver

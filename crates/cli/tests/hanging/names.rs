@@ -2,8 +2,9 @@
 //! is back it has the same names.
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use nix::fcntl::RenameFlags;
 use nix::sys::signal::Signal;
@@ -16,7 +17,8 @@ use crate::support::tree::names;
 use crate::support::{MIB, PATIENCE, eventually, poll};
 use crate::{B_BY_NAME, alone, wait_until};
 
-const KEYS: &str = "probe_interval = \"200ms\"\nprobe_timeout = \"1s\"\non_branch_error = \"skip\"\ncache_timeout = \"0s\"";
+const KEYS: &str =
+    "probe_interval = \"200ms\"\nprobe_timeout = \"1s\"\non_branch_error = \"skip\"\ncache_timeout = \"0s\"";
 const RENAMES: &str = "rename,renameat,renameat2";
 
 /// Branch `a` is local, `b` a mirror.
@@ -37,6 +39,12 @@ fn make_dir(pool: &Pool, dir: &str) {
 
 fn wait_for(what: &str, done: impl Fn() -> bool) {
     assert!(poll(PATIENCE, || done().then_some(())).is_some(), "{what}");
+}
+
+/// What was answered, while the branch still hangs.
+fn answer<T>(call: JoinHandle<T>) -> T {
+    wait_for("there is an answer", || call.is_finished());
+    call.join().unwrap()
 }
 
 /// Stops the mirror before it carries out what it was told `slow`ly; it goes on when it gets SIGCONT.
@@ -66,7 +74,7 @@ fn a_directory_has_its_new_name_although_one_of_its_branches_hangs_in_the_middle
     let renames = thread::spawn(move || fs::rename(from, to));
     wait_for("it has its name on the other branch", || local.join("new").exists());
     stop(&mirror, slow);
-    renames.join().unwrap().unwrap();
+    answer(renames).unwrap();
     assert_eq!(names(&pool.join("new")), ["on-a"]);
     assert!(!pool.join("old").exists());
     fs::write(pool.join("new/later"), "x").unwrap();
@@ -77,6 +85,31 @@ fn a_directory_has_its_new_name_although_one_of_its_branches_hangs_in_the_middle
     eventually("its file is there", || fs::read(pool.join("new/on.b")).is_ok_and(|data| data == b"old"));
     assert_eq!(names(&pool.join("new")), ["later", "on-a", "on.b"]);
     assert!(!pool.join("old").exists() && !mirror.below().join("old").exists());
+    nothing_is_left_to_settle(&local, &mirror);
+}
+
+/// Whatever the old name is used for before the branch is back.
+#[test]
+fn a_directory_has_its_new_name_although_one_of_its_branches_dies_before_it_has_renamed_it() {
+    let _alone = alone();
+    let (local, mut mirror, pool) = pool();
+    make_dir(&pool, "old");
+    let slow = mirror.delay(RENAMES, "delay_enter", "3000000");
+    let (from, to) = (pool.join("old"), pool.join("new"));
+    let renames = thread::spawn(move || fs::rename(from, to));
+    wait_for("it has its name on the other branch", || local.join("new").exists());
+    signal(mirror.pid(), Signal::SIGKILL);
+    drop(slow);
+    mirror.kill();
+    answer(renames).unwrap();
+    fs::create_dir(pool.join("old")).unwrap();
+    fs::write(pool.join("old/another"), "x").unwrap();
+
+    mirror.start();
+    wait_until(&pool, "b", true);
+    eventually("its file is there", || fs::read(pool.join("new/on.b")).is_ok_and(|data| data == b"old"));
+    assert_eq!(names(&pool.join("new")), ["on-a", "on.b"]);
+    assert_eq!(names(&pool.join("old")), ["another"]);
     nothing_is_left_to_settle(&local, &mirror);
 }
 
@@ -96,7 +129,7 @@ fn directories_have_changed_names_although_a_branch_died_with_its_answer() {
     signal(mirror.pid(), Signal::SIGKILL);
     drop(slow);
     mirror.kill();
-    exchanges.join().unwrap().unwrap();
+    answer(exchanges).unwrap();
     assert_eq!(fs::read(pool.join("one/on-a")).unwrap(), b"other");
     wait_until(&pool, "b", false);
 
@@ -121,7 +154,7 @@ fn a_file_replaces_one_whose_branch_hangs() {
     let renames = thread::spawn(move || fs::rename(from, to));
     wait_for("it has its name", || local.join("file.b").exists());
     stop(&mirror, slow);
-    renames.join().unwrap().unwrap();
+    answer(renames).unwrap();
     assert_eq!(fs::read(pool.join("file.b")).unwrap(), b"new");
     assert!(!pool.join("file").exists());
 
@@ -133,7 +166,7 @@ fn a_file_replaces_one_whose_branch_hangs() {
     assert!(!local.join("file.b").exists() || !mirror.below().join("file.b").exists(), "one is left");
 }
 
-/// Whether it has the name when the branch is back is for the branch to say; until then nothing is gone.
+/// The call fails, and what users have is what stays, whatever the branch does when it wakes up.
 #[test]
 fn a_file_whose_branch_hangs_while_it_replaces_another_is_not_lost() {
     let _alone = alone();
@@ -146,14 +179,15 @@ fn a_file_whose_branch_hangs_while_it_replaces_another_is_not_lost() {
     let renames = thread::spawn(move || fs::rename(from, to));
     wait_for("it is recorded", || !names(&local.join(".umbrella/intents")).is_empty());
     stop(&mirror, slow);
-    renames.join().unwrap().unwrap_err();
-    assert_eq!(fs::read(pool.join("file")).unwrap(), b"old");
+    answer(renames).unwrap_err();
+    let mut open = fs::File::options().append(true).open(pool.join("file")).unwrap();
 
     signal(mirror.pid(), Signal::SIGCONT);
     wait_until(&pool, "b", true);
     nothing_is_left_to_settle(&local, &mirror);
+    open.write_all(b" and more").unwrap();
+    drop(open);
     pool.settle();
-    let read = |name| fs::read_to_string(pool.join(name));
-    let found = (read("file").unwrap(), read("file.b").ok());
-    assert!(found == ("new".into(), None) || found == ("old".into(), Some("new".into())), "{found:?}");
+    let read = |name| fs::read_to_string(pool.join(name)).unwrap();
+    assert_eq!((read("file"), read("file.b")), ("old and more".into(), "new".into()));
 }

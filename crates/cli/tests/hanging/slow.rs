@@ -94,6 +94,11 @@ fn others_go_on_while_many_wait_for_a_file_that_overflows() {
     }
     assert!(fs::read(pool.join("dir/file")).unwrap() == [content, more].concat());
     pool.expect_on("mirror", "dir/file");
+    let tasks = format!("/proc/{}/task", pool.pid());
+    eventually("threads that are not needed any more end", || {
+        fs::metadata(&other).unwrap();
+        fs::read_dir(&tasks).unwrap().count() < 60
+    });
 }
 
 /// Whoever opens it to write waits for the copy, and does not spoil it.
@@ -249,7 +254,8 @@ fn names_go_on_while_the_directories_of_a_move_are_synced() {
     let _alone = alone();
     let (a, b) = (Disk::tmpfs(32 * MIB), Disk::tmpfs(32 * MIB));
     let rule = "[[rule]]\nname = \"large\"\nwhen = { size = \">= 64KiB\" }\nto = [\"b\"]\n";
-    let pool = Pool::builder().branch("a", a.path()).branch("b", b.path()).default(&["a"]).rules(rule).keys(KEYS).mount();
+    let pool =
+        Pool::builder().branch("a", a.path()).branch("b", b.path()).default(&["a"]).rules(rule).keys(KEYS).mount();
     for dir in ["of file/inner", "renamed"] {
         fs::create_dir_all(pool.join(dir)).unwrap();
     }

@@ -163,7 +163,7 @@ pub(super) fn make_hidden(root: BorrowedFd<'_>, closer: Option<&Closer>) -> Resu
         rustix::fs::fsync(root).or_else(unsupported_is_fine)?;
     }
     let [dir, tmp, intents] = [dir, tmp, intents].map(|fd| BranchFd::new(fd, closer));
-    Ok(Hidden { dir, tmp, intents })
+    Ok(Hidden { dir, tmp, intents: intents.into() })
 }
 
 /// Some file systems (FUSE daemons above all) cannot sync a folder.

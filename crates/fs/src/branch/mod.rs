@@ -79,7 +79,7 @@ pub struct Hidden {
     /// `.umbrella/tmp`: files on their way in.
     pub tmp: BranchFd,
     /// `.umbrella/intents`: what is being done, for the next mount.
-    pub intents: BranchFd,
+    pub intents: Arc<BranchFd>,
 }
 
 /// What holds while a branch is online.

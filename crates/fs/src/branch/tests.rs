@@ -14,6 +14,7 @@ use super::beneath::{open_beneath, parent_beneath};
 use super::health::Hook;
 use super::identity::Marker;
 use super::*;
+use crate::workers::CALLS;
 
 fn spec(name: &str, path: &Path) -> BranchSpec {
     BranchSpec {
@@ -427,18 +428,18 @@ fn a_branch_that_hangs_again_and_again_has_a_bounded_number_of_threads() {
     let branch = guarded(&place, PATIENCE_MS);
     let gate = Gate::closed();
     let mut refused_at_once = false;
-    for _ in 0..40 {
+    for _ in 0..CALLS.in_all + 8 {
         branch.bring_online().unwrap();
         let hang = gate.waiter();
         let begun = Arc::new(AtomicBool::new(false));
         let ran = Arc::clone(&begun);
-        let _ = branch.io_within(Duration::from_millis(20), move |_| {
+        let _ = branch.io_within(Duration::from_millis(10), move |_| {
             ran.store(true, Ordering::Relaxed);
             hang();
             Ok(())
         });
         refused_at_once |= !begun.load(Ordering::Relaxed) && reason(&branch).contains("too many calls hang");
-        assert!(branch.threads.calls.load(Ordering::Relaxed) <= 24);
+        assert!(branch.threads.calls.load(Ordering::Relaxed) <= CALLS.in_all);
     }
     assert!(refused_at_once);
     gate.open();
@@ -458,7 +459,7 @@ fn many_calls_at_once_share_the_threads_of_a_guarded_branch() {
     let place = Place::new();
     let branch = guarded(&place, PATIENCE_MS);
     let sum: u64 = std::thread::scope(|scope| {
-        let callers: Vec<_> = (0..40u64)
+        let callers: Vec<_> = (0..200u64)
             .map(|n| {
                 let branch = &branch;
                 scope.spawn(move || {
@@ -473,8 +474,8 @@ fn many_calls_at_once_share_the_threads_of_a_guarded_branch() {
             .collect();
         callers.into_iter().map(|caller| caller.join().unwrap()).sum()
     });
-    assert_eq!(sum, 780);
-    assert!(branch.threads.calls.load(Ordering::Relaxed) <= 8);
+    assert_eq!(sum, 19_900);
+    assert!(branch.threads.calls.load(Ordering::Relaxed) <= CALLS.in_pool);
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Results of the pool as replies to the kernel.
 
 use fuser::{
-    Errno, FileHandle, Generation, INodeNo, OpenFlags, ReplyAttr, ReplyCreate, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyXattr,
+    Errno, FileHandle, Generation, INodeNo, OpenFlags, ReplyAttr, ReplyCreate, ReplyEmpty, ReplyEntry, ReplyOpen,
+    ReplyXattr,
 };
 
 use super::Fuse;

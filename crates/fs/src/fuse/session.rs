@@ -15,8 +15,8 @@ pub(crate) struct Mounted {
     session: Session<Fuse>,
 }
 
-/// How many threads there may be while all of them wait: for a disk, or for a file on its way to another branch. Many at once cost memory only.
-const MOST_THREADS: usize = 4096;
+/// How many threads there may be while all of them wait: for a disk, or for a file on its way to another branch. Many at once cost memory only, a megabyte each when all of them write. More than the kernel has in the background.
+const MOST_THREADS: usize = 1100;
 
 /// Mounts a pool on a directory, to be served by so many threads while none has to wait for long. `source` is what the table of mounts shows.
 pub(crate) fn mount(pool: &Arc<Pool>, at: &Path, source: &Path, threads: usize) -> std::io::Result<Mounted> {

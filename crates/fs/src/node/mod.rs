@@ -74,6 +74,7 @@ pub(crate) struct Dir {
 }
 
 /// Where a directory is.
+#[derive(Default)]
 pub(crate) struct DirState {
     /// `None` for the root.
     pub(crate) place: Option<(Arc<Node>, OsString)>,
@@ -81,6 +82,8 @@ pub(crate) struct DirState {
     pub(crate) copies: SmallVec<[DirCopy; 2]>,
     /// Topology of the pool when the copies were last looked for.
     pub(crate) topology: u64,
+    /// Where its copy was made here, and is perhaps not on the disk yet.
+    pub(crate) unsynced: SmallVec<[BranchId; 2]>,
     pub(crate) removed: bool,
     /// Where a copy could not be made like the others.
     pub(crate) unlike: Option<Box<Unlike>>,

@@ -16,8 +16,10 @@
 //! 4. A nameless branch that is never online takes its number.
 //! 5. The state directory forgets it, durably. A crash before this leaves it a branch, without loss.
 
+use std::ffi::OsStr;
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,7 +34,7 @@ use crate::branch::{Branch, Online};
 use crate::error::{Error, OpError, OpResult};
 use crate::metrics::Metric;
 use crate::node::Body;
-use crate::relocate::{self, BranchUuid, RecoverBranch, Recovery};
+use crate::relocate::{self, BranchUuid, RecoverBranch, Recovery, Returned};
 use crate::spec::{BranchSpec, STAGING, is_branch_name, resolve};
 
 /// The warning of a branch that is remembered and not configured.
@@ -199,15 +201,19 @@ impl Pool {
     /// long. It is left where it is, and the branch is offline.
     fn recover_returned(&self, branch: &Arc<Branch>, online: &Online) -> Option<Recovery> {
         let all = self.online_branches();
-        let returned = BranchUuid(online.uuid);
+        let uuid = BranchUuid(online.uuid);
+        let moves = self.given_up.lock().clone();
+        let is_given_up = move |temp: &[u8]| moves.contains(OsStr::from_bytes(temp));
         let guarded = all.iter().filter(|(_, online)| online.guarded).max_by_key(|(it, _)| it.id == branch.id);
         let Some(guarded) = guarded.map(|(branch, _)| Arc::clone(branch)) else {
+            let returned = Returned { uuid, given_up: &is_given_up };
             return Some(relocate::recover_returned(&recoverable(&all), returned, &|| ControlFlow::Continue(())));
         };
         let given_up = Arc::new(AtomicBool::new(false));
         let stop = Arc::clone(&given_up);
         let recover = move |_: &Online| {
             let stop = || if stop.load(Ordering::Acquire) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+            let returned = Returned { uuid, given_up: &is_given_up };
             Ok(relocate::recover_returned(&recoverable(&all), returned, &stop))
         };
         let recovered = guarded.io_within(RECOVERY_PATIENCE, recover);

@@ -64,7 +64,7 @@ pub(super) fn commit_guarded(
         Some(branch) => match branch.io_within(COMMIT_PATIENCE, move |_| Ok(commit())) {
             Ok(done) => done,
             Err(errno) => match decision.leave() {
-                LeftAt::Open | LeftAt::Begun => Err(RelocateError::GivenUp),
+                LeftAt::Open => Err(RelocateError::GivenUp),
                 LeftAt::Ending => Ok(Removal::Unsure { errno }),
                 LeftAt::Undoing => Err(RelocateError::InDoubt { errno }),
             },
@@ -72,5 +72,5 @@ pub(super) fn commit_guarded(
     }
 }
 
-/// How long a branch that may hang may take for a commit, or for its part of a change of names.
+/// How long a branch that may hang may take for a commit, or for a call of a change of names.
 pub(super) const COMMIT_PATIENCE: Duration = Duration::from_secs(20);

@@ -306,17 +306,6 @@ impl Pool {
     /// The directory's copy on `branch`, made there (with its parents) if it is not there yet: same mode, owner, times,
     /// attributes and ACLs.
     pub(crate) fn ensure_dir(&self, node: &Arc<Node>, branch: BranchId) -> OpResult<DirAt> {
-        self.ensure_dir_noting(node, branch, &mut Vec::new())
-    }
-
-    /// As `ensure_dir`; `changed` gets the directories that were made, and the one they were made in: to be synced where nobody waits for
-    /// it, before the only copy of a file comes into them.
-    pub(crate) fn ensure_dir_noting(
-        &self,
-        node: &Arc<Node>,
-        branch: BranchId,
-        changed: &mut Vec<DirAt>,
-    ) -> OpResult<DirAt> {
         let mut missing: SmallVec<[Arc<Node>; 4]> = SmallVec::new();
         let mut at = Arc::clone(node);
         let mut dir = loop {
@@ -346,13 +335,26 @@ impl Pool {
             at = parent;
         };
         for node in missing.iter().rev() {
-            let made = self.clone_dir(node, &dir)?;
-            changed.push(std::mem::replace(&mut dir, made));
-        }
-        if !missing.is_empty() {
-            changed.push(dir.clone());
+            dir = self.clone_dir(node, &dir)?;
         }
         Ok(dir)
+    }
+
+    /// A directory and those above it whose copies on a branch were made here and are perhaps not on its disk yet, with the one that they
+    /// were made in: to be synced where nobody waits for it, before the only copy of a file comes into them.
+    pub(crate) fn unsynced_copies(&self, node: &Arc<Node>, branch: BranchId) -> OpResult<Vec<(Arc<Node>, DirAt)>> {
+        let mut unsynced = Vec::new();
+        let mut at = Arc::clone(node);
+        loop {
+            let is_synced = at.dir().is_none_or(|dir| !dir.state.read().unsynced.contains(&branch));
+            if !(is_synced && unsynced.is_empty()) {
+                unsynced.push((Arc::clone(&at), self.dir_at(&at, branch)?));
+            }
+            match at.place() {
+                Some((parent, _)) if !is_synced => at = parent,
+                _ => return Ok(unsynced),
+            }
+        }
     }
 
     /// Makes the copy of one directory in its parent's copy.
@@ -392,6 +394,7 @@ impl Pool {
         // Says which directories the number is for: without it the next mount would not believe it.
         self.inodes.ino_checked(keys.0, original.btime);
         self.inodes.ino_checked(keys.1, meta.btime);
+        dir.state.write().unsynced.push(made.id());
         self.add_copy(node, dir, &made.branch, &meta);
         self.dir_fds.put(node.id, &made);
         Ok(made)

@@ -259,7 +259,7 @@ impl Pool {
             |node| node.dir().is_some_and(|dir| !dir.state.read().removed),
             |id| {
                 let place = Some((Arc::clone(parent), name.to_owned()));
-                let state = DirState { place, copies: SmallVec::new(), topology, removed: false, unlike: None };
+                let state = DirState { place, topology, ..DirState::default() };
                 Some(Node::new_dir(id, ino, born, state))
             },
         );

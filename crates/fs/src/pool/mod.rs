@@ -44,7 +44,7 @@ mod unnamed;
 mod walks;
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -52,7 +52,7 @@ use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use umbrella_units::{BranchId, Ino};
 
 pub use attr::{Change, NewTime};
@@ -107,11 +107,13 @@ pub struct Pool {
     pub(crate) dir_fds: dirs::DirFds,
     handles: Vec<RwLock<FxHashMap<HandleId, Arc<Handle>>>>,
     next_handle: AtomicU64,
-    /// Exclusive while a directory changes its place; shared by everything that resolves names.
     pub(crate) walks: walks::Walks,
+    /// Copies whose moves were given up, so that recovery does not finish them. A few bytes each.
+    pub(crate) given_up: Mutex<FxHashSet<OsString>>,
     /// Shared by commits of moves on branches that may be slow; exclusive while a directory changes its place, so that it waits for them before it
     /// keeps others from resolving names.
     pub(crate) slow_commits: RwLock<()>,
+    /// Exclusive while a directory changes its place; shared by everything that resolves names.
     pub(crate) rename_lock: RwLock<()>,
     pub(crate) mover: mover::Mover,
     pub(crate) governors: govern::Governors,
@@ -155,8 +157,7 @@ impl Pool {
         let rules = ActiveRules::bind(spec.rules.clone(), &branches)?;
         let staging = staging::open(spec.staging.as_ref(), state_dir, &state, BranchId(branches.len() as u16))?;
         branches.extend(staging.as_ref().map(|staging| Arc::clone(&staging.branch)));
-        let root_state =
-            DirState { place: None, copies: smallvec::SmallVec::new(), topology: 0, removed: false, unlike: None };
+        let root_state = DirState { place: None, ..DirState::default() };
         let root = Node::new_dir(NodeId::ROOT, Ino(1), None, root_state);
         let pool = Arc::new(Pool {
             spec,
@@ -173,6 +174,7 @@ impl Pool {
             handles: (0..HANDLE_SHARDS).map(|_| RwLock::default()).collect(),
             next_handle: AtomicU64::new(1),
             walks: walks::Walks::default(),
+            given_up: Mutex::default(),
             slow_commits: RwLock::new(()),
             rename_lock: RwLock::new(()),
             mounted_as: OnceLock::new(),

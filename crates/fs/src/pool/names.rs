@@ -1,11 +1,8 @@
 //! Changes of names that concern several branches, wherever those may hang.
 //!
-//! Between local branches they run on the thread that wants them. Where a branch may hang, on its workers: who waits holds up whoever looks up
-//! a name. What is not done in time has not begun and does not happen any more; or it has, and is taken for done, while recovery sees to it that
-//! it is, on every branch that has not said so, when that is back.
+//! Whoever makes one holds up who looks up a name, so each call to a branch that may hang is made on its workers and given up in time; the branch goes
+//! offline, the others go on, and when it is back recovery sees to it that it has the same names (`relocate::names`).
 
-use std::ffi::OsString;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use rustix::io::Errno;
@@ -13,11 +10,12 @@ use rustix::io::Errno;
 use super::commit::COMMIT_PATIENCE;
 use super::rename::End;
 use crate::at::DirAt;
-use crate::branch::Online;
+use crate::branch::{Branch, Online};
 use crate::error::{OpError, OpResult};
 use crate::node::path_of;
 use crate::relocate::{
-    self, BranchUuid, Decision, DirRename, DirSite, Exchange, Holds, LeftAt, Place, RelocateError, Removal, Supersede, Swap,
+    self, BranchUuid, DirRename, DirSite, Directory, Exchange, Holds, Journal, Reach, RelocateError, Removal, Spot,
+    Supersede, Swap,
 };
 use crate::spec::STAGING;
 
@@ -28,165 +26,131 @@ pub(super) struct Site {
     pub(super) holds: Holds,
 }
 
-/// A name in the pool.
-struct Name {
-    name: OsString,
-    path: Vec<u8>,
+/// A branch, as it was when a change of names was made ready: one that went offline since may hang.
+#[derive(Clone)]
+struct Reached {
+    branch: Arc<Branch>,
+    online: Arc<Online>,
 }
 
-impl Name {
-    fn of(end: &End<'_>) -> Name {
-        Name { name: end.name.to_owned(), path: path_of(&end.parent, end.name) }
+impl Reached {
+    fn of(dir: &DirAt) -> Reached {
+        Reached { branch: Arc::clone(&dir.branch), online: Arc::clone(&dir.online) }
     }
+}
 
-    fn on<'a>(&'a self, dir: &'a impl AsFd) -> Place<'a> {
-        Place { dir: dir.as_fd(), name: &self.name }
+impl Reach for Reached {
+    fn call<T: Send + 'static>(
+        &self,
+        call: impl FnOnce() -> Result<T, RelocateError> + Send + 'static,
+    ) -> Result<T, RelocateError> {
+        if !self.online.guarded {
+            return call();
+        }
+        let no_answer = |errno| RelocateError::Io { doing: "reach the branch", errno };
+        self.branch.io_within(COMMIT_PATIENCE, move |_| Ok(call())).map_err(no_answer)?
     }
 }
 
 /// Renames a directory on all branches that have it: from the first of each pair of directories to the second.
 pub(super) fn rename_dir(from: &End<'_>, to: &End<'_>, places: &[(DirAt, DirAt)], replaced: bool) -> OpResult<()> {
-    let (old, new) = (Name::of(from), Name::of(to));
-    let owned: Vec<_> = in_order(places, |(old, _)| old)
-        .map(|(old, new)| (BranchUuid(old.online.uuid), Arc::clone(&old.fd), Arc::clone(&new.fd)))
-        .collect();
-    let branches: Vec<_> = places.iter().map(|(old, _)| old).collect();
-    let rename = move |intents: BorrowedFd<'_>, decision: &Decision| {
-        let site = |(branch, from, to)| DirSite { branch, from: old.on(from), to: new.on(to) };
-        let sites: Vec<_> = owned.iter().map(|(branch, from, to)| site((*branch, from, to))).collect();
-        relocate::rename_dir(&DirRename {
-            sites: &sites,
-            from_path: &old.path,
-            to_path: &new.path,
-            replaced,
-            intents,
-            decision,
-            hook: None,
-        })
+    let site = |(old, new): &(DirAt, DirAt)| DirSite {
+        branch: BranchUuid(old.online.uuid),
+        reach: Reached::of(old),
+        from: spot(old, from),
+        to: spot(new, to),
     };
-    done_or_unsure(&branches, carry_out(&branches, rename))
+    let sites: Vec<_> = in_order(places, |(old, _)| old).map(site).collect();
+    let branches: Vec<_> = places.iter().map(|(old, _)| old).collect();
+    let done = relocate::rename_dir(&DirRename {
+        sites: &sites,
+        from_path: &path_of(&from.parent, from.name),
+        to_path: &path_of(&to.parent, to.name),
+        replaced,
+        journals: &journals(&branches)?,
+        hook: None,
+    });
+    done_or_unsure(&branches, done)
 }
 
 /// Exchanges two names, of which one at least is a directory's, on all branches that have either.
 pub(super) fn exchange(one: &End<'_>, other: &End<'_>, sites: &[Site]) -> OpResult<()> {
-    let (first, second) = (Name::of(one), Name::of(other));
-    let owned: Vec<_> = in_order(sites, |site| &site.one)
-        .map(|site| (BranchUuid(site.one.online.uuid), Arc::clone(&site.one.fd), Arc::clone(&site.other.fd), site.holds))
-        .collect();
-    let branches: Vec<_> = sites.iter().map(|site| &site.one).collect();
-    let exchange = move |intents: BorrowedFd<'_>, decision: &Decision| {
-        let swaps: Vec<_> = owned
-            .iter()
-            .map(|(branch, one, other, holds)| Swap {
-                branch: *branch,
-                one: first.on(one),
-                other: second.on(other),
-                holds: *holds,
-            })
-            .collect();
-        relocate::exchange(&Exchange {
-            swaps: &swaps,
-            one_path: &first.path,
-            other_path: &second.path,
-            intents,
-            decision,
-            hook: None,
-        })
+    let swap = |site: &Site| Swap {
+        branch: BranchUuid(site.one.online.uuid),
+        reach: Reached::of(&site.one),
+        one: spot(&site.one, one),
+        other: spot(&site.other, other),
+        holds: site.holds,
     };
-    done_or_unsure(&branches, carry_out(&branches, exchange))
+    let swaps: Vec<_> = in_order(sites, |site| &site.one).map(swap).collect();
+    let branches: Vec<_> = sites.iter().map(|site| &site.one).collect();
+    let done = relocate::exchange(&Exchange {
+        swaps: &swaps,
+        one_path: &path_of(&one.parent, one.name),
+        other_path: &path_of(&other.parent, other.name),
+        journals: &journals(&branches)?,
+        hook: None,
+    });
+    done_or_unsure(&branches, done)
 }
 
 /// Renames a file, from `dir` to `to_dir` on one branch, over one that is in `target_dir` on another.
-pub(super) fn supersede(
-    from: &End<'_>,
-    to: &End<'_>,
-    dir: &DirAt,
-    to_dir: &DirAt,
-    target_dir: &DirAt,
-) -> OpResult<()> {
-    let (old, new) = (Name::of(from), Name::of(to));
-    let (winner, loser) = (BranchUuid(dir.online.uuid), BranchUuid(target_dir.online.uuid));
-    let [from_fd, to_fd, replaced_fd] = [dir, to_dir, target_dir].map(|dir| Arc::clone(&dir.fd));
-    let branches = [dir, target_dir];
-    let supersede = move |intents: BorrowedFd<'_>, decision: &Decision| {
-        relocate::supersede(&Supersede {
-            winner,
-            from: old.on(&from_fd),
-            to: new.on(&to_fd),
-            loser,
-            replaced: new.on(&replaced_fd),
-            from_path: &old.path,
-            to_path: &new.path,
-            intents,
-            decision,
-            hook: None,
-        })
+pub(super) fn supersede(from: &End<'_>, to: &End<'_>, dir: &DirAt, to_dir: &DirAt, target_dir: &DirAt) -> OpResult<()> {
+    let winner = DirSite {
+        branch: BranchUuid(dir.online.uuid),
+        reach: Reached::of(dir),
+        from: spot(dir, from),
+        to: spot(to_dir, to),
     };
-    match carry_out(&branches, supersede) {
-        Ok(Removal::Done) => Ok(()),
-        // When it is back, recovery removes what is left there.
-        Ok(Removal::Unsure { errno }) | Err(Unfinished::Left { at: LeftAt::Ending, errno }) => {
-            target_dir.branch.take_offline(unsure("a file that was replaced is gone", errno));
-            Ok(())
-        }
-        Err(unfinished) => {
-            if unfinished.is_in_doubt() {
-                dir.branch.take_offline(unsure("a file has its new name", unfinished.errno()));
-            }
-            Err(OpError::Sys(unfinished.errno()))
-        }
-    }
-}
-
-fn done_or_unsure(branches: &[&DirAt], done: Result<Vec<BranchUuid>, Unfinished>) -> OpResult<()> {
-    let take_offline = |is_unsure: &dyn Fn(&DirAt) -> bool, errno| {
-        for dir in branches.iter().filter(|dir| is_unsure(dir)) {
-            dir.branch.take_offline(unsure("names have changed", errno));
-        }
-    };
+    let done = relocate::supersede(&Supersede {
+        winner: &winner,
+        loser: BranchUuid(target_dir.online.uuid),
+        loser_reach: &Reached::of(target_dir),
+        replaced: &spot(target_dir, to),
+        from_path: &path_of(&from.parent, from.name),
+        to_path: &path_of(&to.parent, to.name),
+        journals: &journals(&[dir, target_dir])?,
+        hook: None,
+    });
     match done {
-        Ok(silent) => {
-            take_offline(&|dir| silent.contains(&BranchUuid(dir.online.uuid)), Errno::IO);
-            Ok(())
+        Ok(Removal::Done) => {}
+        // When it is back, recovery removes what is left there.
+        Ok(Removal::Unsure { errno }) => {
+            let reason = format!("it does not say whether a file that was replaced is gone ({errno})");
+            target_dir.branch.take_offline(reason);
         }
-        Err(Unfinished::Left { at: LeftAt::Begun, errno }) => {
-            take_offline(&|dir| dir.online.guarded, errno);
-            Ok(())
-        }
-        Err(unfinished) => {
-            if unfinished.is_in_doubt() {
-                take_offline(&|dir| dir.online.guarded, unfinished.errno());
+        Err(error) => {
+            if !error.is_settled() {
+                dir.branch.take_offline(format!("a rename on it {error}"));
             }
-            Err(OpError::Sys(unfinished.errno()))
+            return Err(OpError::Sys(error.errno()));
+        }
+    }
+    Ok(())
+}
+
+fn done_or_unsure(branches: &[&DirAt], done: Result<Vec<BranchUuid>, RelocateError>) -> OpResult<()> {
+    match done {
+        Ok(unsure) => {
+            for dir in branches.iter().filter(|dir| unsure.contains(&BranchUuid(dir.online.uuid))) {
+                // When it is back, recovery finishes it there.
+                dir.branch.take_offline("it does not say whether names have changed on it".to_owned());
+            }
+            Ok(())
+        }
+        Err(error) => {
+            if !error.is_settled() {
+                for dir in branches.iter().filter(|dir| dir.online.guarded) {
+                    dir.branch.take_offline(format!("a change of names {error}"));
+                }
+            }
+            Err(OpError::Sys(error.errno()))
         }
     }
 }
 
-fn unsure(what: &str, errno: Errno) -> String {
-    format!("it does not say whether {what} ({errno})")
-}
-
-/// Why a change was not carried out, or is not known to be.
-enum Unfinished {
-    Failed(RelocateError),
-    Left { at: LeftAt, errno: Errno },
-}
-
-impl Unfinished {
-    fn errno(&self) -> Errno {
-        match self {
-            Unfinished::Failed(error) => error.errno(),
-            Unfinished::Left { errno, .. } => *errno,
-        }
-    }
-
-    /// Whether some of it may have happened.
-    fn is_in_doubt(&self) -> bool {
-        match self {
-            Unfinished::Failed(error) => !error.is_settled(),
-            Unfinished::Left { at, .. } => *at != LeftAt::Open,
-        }
-    }
+fn spot(dir: &DirAt, end: &End<'_>) -> Spot {
+    Spot { dir: Arc::clone(&dir.fd) as Directory, name: end.name.to_owned() }
 }
 
 /// Those that may hang last: what is left of a change, when one does, is on that alone.
@@ -195,38 +159,17 @@ fn in_order<T>(places: &[T], dir: impl Fn(&T) -> &DirAt) -> impl Iterator<Item =
     local.into_iter().chain(guarded)
 }
 
-/// Does a change that is recorded on one of these branches; on the next one where there is no room for the record.
-fn carry_out<T: Send + 'static>(
-    branches: &[&DirAt],
-    call: impl Fn(BorrowedFd<'_>, &Decision) -> Result<T, RelocateError> + Send + 'static,
-) -> Result<T, Unfinished> {
-    if branches.iter().any(|dir| dir.online.hidden.is_none()) {
-        return Err(Unfinished::Left { at: LeftAt::Open, errno: Errno::ROFS });
-    }
+/// Where a change on these branches may be recorded.
+fn journals(branches: &[&DirAt]) -> OpResult<Vec<Journal<Reached>>> {
     // A power loss empties the staging area: what it holds of a change that others share is not the place to remember it.
     let lasting = |dir: &DirAt| dir.branch.spec.name != STAGING;
     let any_lasting = branches.iter().any(|dir| lasting(dir));
-    let places: Vec<Arc<Online>> = in_order(branches, |dir| dir)
-        .filter(|dir| !any_lasting || lasting(dir))
-        .map(|dir| Arc::clone(&dir.online))
-        .collect();
-    let decision = Arc::new(Decision::default());
-    let theirs = Arc::clone(&decision);
-    let change = move || {
-        let mut done = Err(RelocateError::NoSpace);
-        for hidden in places.iter().filter_map(|online| online.hidden.as_ref()) {
-            done = call(hidden.intents.as_fd(), &theirs);
-            if !matches!(done, Err(RelocateError::NoSpace)) {
-                break;
-            }
-        }
-        done
+    let journal = |dir: &&DirAt| -> OpResult<Journal<Reached>> {
+        let hidden = dir.online.hidden.as_ref().ok_or(OpError::Sys(Errno::ROFS))?;
+        Ok(Journal { reach: Reached::of(dir), dir: Arc::clone(&hidden.intents) as Directory })
     };
-    match branches.iter().find(|dir| dir.online.guarded) {
-        None => change().map_err(Unfinished::Failed),
-        Some(guarded) => match guarded.branch.io_within(COMMIT_PATIENCE, move |_| Ok(change())) {
-            Ok(done) => done.map_err(Unfinished::Failed),
-            Err(errno) => Err(Unfinished::Left { at: decision.leave(), errno }),
-        },
-    }
+    // None of them may be read-only.
+    let all = in_order(branches, |dir| dir).map(|dir| Ok((lasting(dir), journal(dir)?)));
+    let all = all.collect::<OpResult<Vec<_>>>()?;
+    Ok(all.into_iter().filter(|(lasts, _)| *lasts || !any_lasting).map(|(_, journal)| journal).collect())
 }

@@ -49,14 +49,7 @@ pub(super) struct End<'a> {
 
 impl Pool {
     /// Gives an entry another name.
-    pub fn rename(
-        &self,
-        parent: NodeId,
-        name: &OsStr,
-        to: NodeId,
-        to_name: &OsStr,
-        replace: Replace,
-    ) -> OpResult<()> {
+    pub fn rename(&self, parent: NodeId, name: &OsStr, to: NodeId, to_name: &OsStr, replace: Replace) -> OpResult<()> {
         let from = End { parent: self.dir_node(parent)?, name };
         let to = End { parent: self.dir_node(to)?, name: to_name };
         if is_reserved(&from.parent, name) || is_reserved(&to.parent, to_name) {
@@ -64,7 +57,9 @@ impl Pool {
         }
         let mut synced = false;
         loop {
-            let names = self.rename_lock.read();
+            // It may replace a file on another branch now, and that may take as long as a commit.
+            let _slow = synced.then(|| self.slow_commits.read());
+            let locked = self.rename_lock.read();
             match self.rename_file(&from, &to, replace, synced)? {
                 Renamed::Done(node) => {
                     self.judge_soon(&node);
@@ -72,13 +67,13 @@ impl Pool {
                     return Ok(());
                 }
                 Renamed::LeaveFirst(node) => {
-                    drop(names);
+                    drop(locked);
                     let left = self.leave_now(&node);
                     self.nodes.release(&node, 1);
                     left?;
                 }
                 Renamed::SyncFirst(node) => {
-                    drop(names);
+                    drop(locked);
                     // What fails here is told by the rename itself.
                     let _told_later = self.sync_contents(&node);
                     self.nodes.release(&node, 1);
@@ -86,7 +81,7 @@ impl Pool {
                 }
                 // First onto one branch, so that the exchange itself is one system call; if one cannot move, the other.
                 Renamed::MoveFirst { node, other, here, there } => {
-                    drop(names);
+                    drop(locked);
                     let moved = self.bring_together(&node, &other, here, there);
                     self.nodes.release(&node, 1);
                     self.nodes.release(&other, 1);

@@ -165,20 +165,25 @@ impl Pool {
             return Err(NotMoved::Op(OpError::Sys(rustix::io::Errno::ROFS)));
         }
         let mut places = Vec::with_capacity(names.len());
-        let mut changed = Vec::new();
+        let mut unsynced = Vec::new();
         {
             let _names = self.rename_lock.read();
             for (parent, name) in names {
+                let to = self.ensure_dir(parent, target)?;
+                if cause.durability() == Durability::Now {
+                    unsynced.extend(self.unsynced_copies(parent, target)?);
+                }
                 places.push(Leg {
                     from: self.dir_at(parent, backing.branch)?,
-                    to: self.ensure_dir_noting(parent, target, &mut changed)?,
+                    to,
                     parent: Arc::clone(parent),
                     name: name.clone(),
                 });
             }
         }
-        if cause.durability() == Durability::Now {
-            changed.iter().try_for_each(|dir| dir.fsync(false))?;
+        unsynced.iter().try_for_each(|(_, copy)| copy.fsync(false))?;
+        for dir in unsynced.iter().filter_map(|(node, _)| node.dir()) {
+            dir.state.write().unsynced.retain(|branch| *branch != target);
         }
         let first = places.first().ok_or(NotMoved::Busy("it has no name"))?;
         if first.from.branch.spec.read_only {
@@ -335,12 +340,17 @@ impl Pool {
         match commit_guarded(places, &paths, target, &online, temp, copied, cause.durability()) {
             Ok(Removal::Done) => {}
             // When it is back, recovery removes what is left of the source.
+            // One that does not hang is just doing it.
+            Ok(Removal::Unsure { .. }) if !first.from.online.guarded => {}
             Ok(Removal::Unsure { errno }) => {
                 first.from.branch.take_offline(format!("it does not say whether a file that moved is gone ({errno})"));
             }
             Err(error) => {
                 self.nodes.remove_backing(new, node);
                 self.inodes.moved_back(keys.1, keys.0, came_from_elsewhere);
+                if error == RelocateError::GivenUp {
+                    self.given_up.lock().insert(temp.to_owned());
+                }
                 if matches!(error, RelocateError::InDoubt { .. }) {
                     // Whether the copy has its name is for recovery to say: until then its branch is not looked at.
                     target.take_offline(format!("a move to it {error}"));

@@ -6,11 +6,12 @@ use rustix::fs::{AtFlags, RenameFlags, linkat, renameat, renameat_with, unlinkat
 use rustix::io::Errno;
 use tracing::warn;
 
-use super::error::{Doing, is_refusal};
+use super::error::{Doing, is_doubtful};
 use super::fingerprint::{Seen, look_fd, look_maybe};
 use super::journal::record;
 use super::{
-    BranchUuid, Copied, Decision, Durability, Fingerprint, Intent, Loss, Place, RelocateError, Step, StepHook, attrs, told,
+    BranchUuid, Copied, Decision, Durability, Fingerprint, Intent, Loss, Place, RelocateError, Step, StepHook, attrs,
+    told,
 };
 
 /// One name of a file that moves.
@@ -89,6 +90,12 @@ fn commit_steps(m: &Move<'_>) -> Result<Removal, RelocateError> {
     }
     m.verify()?;
     let recorded = record(m.intents, &m.intent())?;
+    if let Err(given_up) = m.decision.check() {
+        // Whoever waited may have used the names for something else since.
+        let _found_with_nothing_to_do = recorded.remove();
+        let _already_failing = unlinkat(m.temp.dir, m.temp.name, AtFlags::empty());
+        return Err(given_up);
+    }
     told(m.hook, Step::IntentWritten)?;
     let mut done = Progress::default();
     match m.place_and_remove(&mut done) {
@@ -192,6 +199,11 @@ impl<'a> Move<'a> {
         ParentTimes::of(self.sources()).sync()
     }
 
+    /// Whoever waited may have used the names for something else since.
+    fn may_undo(&self) -> Result<(), Errno> {
+        self.decision.check().map_err(|given_up| given_up.errno())
+    }
+
     /// Gives every source name back before any target name goes.
     fn undo(&self, done: &Progress) -> Result<(), Errno> {
         let source_times = ParentTimes::of(self.sources());
@@ -199,6 +211,7 @@ impl<'a> Move<'a> {
         if !removed.is_empty() {
             let kept = kept.first().ok_or(Errno::NOENT)?;
             for name in removed {
+                self.may_undo()?;
                 linkat(kept.source.dir, kept.source.name, name.source.dir, name.source.name, AtFlags::empty())?;
             }
             source_times.restore();
@@ -206,6 +219,7 @@ impl<'a> Move<'a> {
         }
         let target_times = ParentTimes::of(self.targets());
         for name in self.names.iter().take(done.placed) {
+            self.may_undo()?;
             unlinkat(name.target.dir, name.target.name, AtFlags::empty())?;
         }
         target_times.restore();
@@ -219,7 +233,7 @@ pub(super) fn remove(place: Place<'_>) -> Result<Removal, Errno> {
     let Err(errno) = unlinkat(place.dir, place.name, AtFlags::empty()) else { return Ok(Removal::Done) };
     match look_maybe(place) {
         Ok(None) => Ok(Removal::Done),
-        Ok(Some(_)) if is_refusal(errno) => Err(errno),
+        Ok(Some(_)) if !is_doubtful(errno) => Err(errno),
         Ok(Some(_)) | Err(_) => Ok(Removal::Unsure { errno }),
     }
 }

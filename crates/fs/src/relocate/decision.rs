@@ -1,4 +1,4 @@
-//! Who decides what becomes of a change whose branch hangs: whoever carries it out, or whoever waits for it, by leaving it alone.
+//! Who decides what becomes of a change that hangs: whoever carries it out, or whoever waits for it, by leaving it alone.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -8,42 +8,33 @@ use super::RelocateError;
 #[derive(Debug, Default)]
 pub struct Decision(AtomicU8);
 
-/// How far a change was when it was left alone. One step of it may still happen, and no more; recovery has the last word.
+/// How far a change was when it was left alone. The step under way may still happen, and none that changes a name comes after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeftAt {
-    /// Nothing has changed that users would see.
+    /// It can be taken back, and is: now, or by recovery.
     Open,
-    /// The first step that they see is under way or done.
-    Begun,
-    /// So is the last.
+    /// It cannot be taken back any more, and recovery finishes it.
     Ending,
-    /// It had failed, and is being taken back.
+    /// It had failed, and was being taken back; recovery has the last word.
     Undoing,
 }
 
 impl Decision {
     const OPEN: u8 = 0;
-    const BEGUN: u8 = 1;
-    const ENDING: u8 = 2;
-    const UNDOING: u8 = 3;
-    const LEFT: u8 = 4;
+    const ENDING: u8 = 1;
+    const UNDOING: u8 = 2;
+    const LEFT: u8 = 3;
 
     /// Nobody waits any longer.
     pub fn leave(&self) -> LeftAt {
         match self.0.swap(Decision::LEFT, Ordering::AcqRel) {
             Decision::OPEN => LeftAt::Open,
-            Decision::BEGUN => LeftAt::Begun,
             Decision::ENDING => LeftAt::Ending,
             _ => LeftAt::Undoing,
         }
     }
 
-    /// The first step that users see is next.
-    pub(super) fn begin(&self) -> Result<(), RelocateError> {
-        self.advance(Decision::BEGUN)
-    }
-
-    /// The last one is next.
+    /// The step is next that cannot be taken back.
     pub(super) fn end(&self) -> Result<(), RelocateError> {
         self.advance(Decision::ENDING)
     }

@@ -57,13 +57,13 @@ pub fn clone_dir_whole(
     temp: Place<'_>,
     to: Place<'_>,
     abilities: &Abilities,
-) -> Result<bool, RelocateError> {
+) -> Result<(), RelocateError> {
     make(from, temp.dir, temp.name, abilities)?;
     if renameat_with(temp.dir, temp.name, to.dir, to.name, RenameFlags::NOREPLACE).is_ok() {
-        return Ok(true);
+        return Ok(());
     }
     let _leftover = unlinkat(temp.dir, temp.name, AtFlags::REMOVEDIR);
-    clone_dir(from, to.dir, to.name, abilities)
+    clone_dir(from, to.dir, to.name, abilities).map(drop)
 }
 
 fn make(

@@ -126,7 +126,7 @@ pub enum RelocateError {
         /// Why.
         errno: Errno,
     },
-    /// Whoever waited for it gave up before the source was touched; what was begun is taken back by the next recovery.
+    /// Whoever waited for a move gave up before the source was touched; what was begun is taken back, if need be by the next recovery.
     #[error("a branch did not answer in time; the file stays where it is")]
     GivenUp,
     /// An intent too long to write.
@@ -176,25 +176,23 @@ impl RelocateError {
     }
 }
 
-/// Whether a call that failed so has certainly done nothing. Of others the answer may have been lost on the way: a server or a daemon died, or a disk.
-pub(super) fn is_refusal(errno: Errno) -> bool {
+/// Whether a call that failed so may have happened all the same: its answer was lost on the way, as a server or a daemon died, or a disk.
+pub(super) fn is_doubtful(errno: Errno) -> bool {
     [
-        Errno::PERM,
-        Errno::ACCESS,
-        Errno::ROFS,
-        Errno::BUSY,
-        Errno::ISDIR,
-        Errno::NOTDIR,
-        Errno::EXIST,
-        Errno::NOTEMPTY,
-        Errno::XDEV,
-        Errno::MLINK,
-        Errno::NAMETOOLONG,
-        Errno::NOTSUP,
-        Errno::NOSYS,
-        Errno::INVAL,
-        Errno::NOSPC,
-        Errno::DQUOT,
+        Errno::IO,
+        Errno::NOTCONN,
+        Errno::SHUTDOWN,
+        Errno::CONNABORTED,
+        Errno::CONNRESET,
+        Errno::CONNREFUSED,
+        Errno::HOSTDOWN,
+        Errno::HOSTUNREACH,
+        Errno::STALE,
+        Errno::TIMEDOUT,
+        Errno::NXIO,
+        Errno::NODEV,
+        Errno::REMOTEIO,
+        Errno::INTR,
     ]
     .contains(&errno)
 }

@@ -3,9 +3,8 @@
 //! Every branch has its part, which is one system call: where both names are, they are exchanged; where one is, it gets the other name.
 //!
 //! 1. Look at both names on every branch: what the call needs is there, what is not in the exchange has neither name.
-//! 2. An intent with what each branch has under both names.
-//! 3. The system call on one branch after the other. When one refuses, those before it are taken back; where one does not say what it did, the
-//!    others go on, and the intent stays for it.
+//! 2. An intent with what each branch has under both names; then as in `names`:
+//! 3. The system call on one branch after the other. When one refuses, those before it are taken back.
 //! 4. fsync of all parents.
 //! 5. The intent is removed.
 //!
@@ -16,34 +15,33 @@
 //! | crash in 3 | some branches exchanged | finished on the others |
 //! | crash in 4-5 | all exchanged | finished: fsync |
 //! | power loss in 3-5, branches fall back to different states | some branches exchanged | finished on the others |
+//! | a branch does not say in 3 what it did | the others exchanged, an intent for that one | finished when it is back |
 //! | a branch is missing at the mount | perhaps exchanged | finished on those that are there; an intent for the missing one stays |
 //! | the names were used for something else since | neither entry is found | left alone |
 //!
 //! Exchanged or not is told by inode number, kind and birth time, as two names that are both there say nothing themselves; where inodes are
 //! numbered anew at each mount by birth and modification time; where one name is there by which of the two it is.
 
-use std::os::fd::BorrowedFd;
-
 use rustix::fs::{RenameFlags, renameat_with};
-use rustix::io::Errno;
-use tracing::warn;
 
-use super::commit::{ParentTimes, place_new};
-use super::error::{Doing, is_refusal};
+use super::commit::place_new;
+use super::error::Doing;
 use super::fingerprint::look_maybe;
 use super::intent::{ExchangeSite, relative};
-use super::journal::record;
-use super::{BranchUuid, Decision, Fingerprint, Intent, Place, RelocateError, Step, StepHook, told};
+use super::names::{Entry, Journal, Part, Reach, Spot, carry_out};
+use super::{BranchUuid, Fingerprint, Intent, Place, RelocateError, Step, StepHook, told};
 
 /// One branch of two entries that change names.
-#[derive(Debug, Clone, Copy)]
-pub struct Swap<'a> {
+#[derive(Clone)]
+pub struct Swap<R> {
     /// The branch.
     pub branch: BranchUuid,
+    /// How it is reached.
+    pub reach: R,
     /// The first name on it; the parent exists.
-    pub one: Place<'a>,
+    pub one: Spot,
     /// The second name on it; the parent exists.
-    pub other: Place<'a>,
+    pub other: Spot,
     /// Which of the names are there.
     pub holds: Holds,
 }
@@ -61,17 +59,15 @@ pub enum Holds {
 
 /// Two entries that change names on every branch that has one of them.
 #[derive(Clone, Copy)]
-pub struct Exchange<'a> {
+pub struct Exchange<'a, R> {
     /// The branches that have either.
-    pub swaps: &'a [Swap<'a>],
+    pub swaps: &'a [Swap<R>],
     /// First path in the pool.
     pub one_path: &'a [u8],
     /// Second path in the pool.
     pub other_path: &'a [u8],
-    /// The [`super::INTENTS_DIR`] of any of the branches; with [`RelocateError::NoSpace`] try another.
-    pub intents: BorrowedFd<'a>,
-    /// Whether it still may happen.
-    pub decision: &'a Decision,
+    /// Where the intent may be written, the best place first.
+    pub journals: &'a [Journal<R>],
     /// For tests; `None` otherwise.
     pub hook: Option<StepHook<'a>>,
 }
@@ -79,71 +75,35 @@ pub struct Exchange<'a> {
 /// Exchanges two names on all branches as one operation.
 ///
 /// Returns the branches that do not say whether it happened there: on them recovery finishes it.
-pub fn exchange(e: &Exchange<'_>) -> Result<Vec<BranchUuid>, RelocateError> {
+pub fn exchange<R: Reach>(e: &Exchange<'_, R>) -> Result<Vec<BranchUuid>, RelocateError> {
     told(e.hook, Step::Start)?;
-    let sites = e.swaps.iter().map(Swap::look).collect::<Result<Vec<_>, _>>()?;
-    let intent = Intent::Exchange {
+    let parts = e.swaps.iter().map(|swap| swap.look().map(|before| Swapping { swap, before }));
+    let parts = parts.collect::<Result<Vec<_>, _>>()?;
+    let intent = |sites, decided| Intent::Exchange {
         one: relative(e.one_path).to_vec(),
         other: relative(e.other_path).to_vec(),
-        sites: sites.clone(),
-        decided: false,
+        sites,
+        decided,
     };
-    let recorded = record(e.intents, &intent)?;
-    told(e.hook, Step::IntentWritten)?;
-    e.decision.begin()?;
-    let mut unsure = Vec::new();
-    for (done, (swap, before)) in e.swaps.iter().zip(&sites).enumerate() {
-        e.decision.check()?;
-        if let Err(error) = swap.go() {
-            match swap.has_happened(before) {
-                Ok(true) => {}
-                Ok(false) if is_refusal(error.errno()) => {
-                    e.decision.undo()?;
-                    e.undo(done).map_err(|error| RelocateError::InDoubt { errno: error.errno() })?;
-                    recorded.remove()?;
-                    return Err(error);
-                }
-                Ok(false) | Err(_) => unsure.push(swap.branch),
-            }
-        }
-        told(e.hook, Step::Placed(done))?;
-    }
-    let synced = e.parents().sync();
-    if let Err(errno) = synced {
-        // Done for all to see; the intent stays and makes it so after a power loss too.
-        warn!(%errno, "cannot flush a directory in which names were exchanged");
-    }
-    if synced.is_err() || !unsure.is_empty() {
-        return Ok(unsure);
-    }
-    told(e.hook, Step::Synced)?;
-    if let Err(error) = recorded.remove() {
-        warn!(%error, "an intent stays although its exchange is complete");
-    }
-    told(e.hook, Step::IntentRemoved).map(|()| unsure)
+    let recorded = Entry::write(e.journals, &intent(parts.iter().map(|part| part.before).collect(), false))?;
+    let left = |unsure: &[BranchUuid]| {
+        let sites = parts.iter().map(|part| part.before).filter(|site| unsure.contains(&site.branch));
+        intent(sites.collect(), true)
+    };
+    carry_out(&parts, recorded, left, e.hook)
 }
 
-impl<'a> Exchange<'a> {
-    fn parents(&self) -> ParentTimes<'a> {
-        ParentTimes::of(self.swaps.iter().flat_map(|swap| [swap.one.dir, swap.other.dir]))
+impl<R: Reach> Swap<R> {
+    fn call<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&Spot, &Spot) -> Result<T, RelocateError> + Send + 'static,
+    ) -> Result<T, RelocateError> {
+        let (one, other) = (self.one.clone(), self.other.clone());
+        self.reach.call(move || call(&one, &other))
     }
 
-    /// The last first, so that it is always the first ones that are exchanged. What was not touched may be what cannot be flushed.
-    fn undo(&self, done: usize) -> Result<(), RelocateError> {
-        let exchanged = || self.swaps.iter().take(done);
-        exchanged().rev().try_for_each(|swap| swap.reversed().go())?;
-        ParentTimes::of(exchanged().flat_map(|swap| [swap.one.dir, swap.other.dir]))
-            .sync()
-            .doing("flush the directories")
-    }
-}
-
-impl Swap<'_> {
     fn look(&self) -> Result<ExchangeSite, RelocateError> {
-        let at = |place| -> Result<Option<Fingerprint>, RelocateError> {
-            Ok(look_maybe(place).doing("look at a name to exchange")?.map(|seen| seen.print))
-        };
-        let (one, other) = (at(self.one)?, at(self.other)?);
+        let (one, other) = self.call(|one, other| Ok((print_at(one)?, print_at(other)?)))?;
         match (self.holds, one.is_some(), other.is_some()) {
             (Holds::One, true, false) | (Holds::Other, false, true) | (Holds::Both, true, true) => {
                 Ok(ExchangeSite { branch: self.branch, one, other })
@@ -153,29 +113,54 @@ impl Swap<'_> {
             _ => Err(RelocateError::Changed),
         }
     }
+}
 
-    /// This branch's part, which is one system call.
-    pub(super) fn go(&self) -> Result<(), RelocateError> {
-        match self.holds {
-            Holds::One => place_new(self.one, self.other),
-            Holds::Other => place_new(self.other, self.one),
-            Holds::Both => {
-                let (one, other) = (self.one, self.other);
-                renameat_with(one.dir, one.name, other.dir, other.name, RenameFlags::EXCHANGE)
-                    .doing("exchange two names")
-            }
-        }
+/// One branch's part in an exchange.
+struct Swapping<'a, R> {
+    swap: &'a Swap<R>,
+    before: ExchangeSite,
+}
+
+impl<R: Reach> Part for Swapping<'_, R> {
+    fn branch(&self) -> BranchUuid {
+        self.swap.branch
     }
 
-    /// Whether its part has happened although the call failed; an error where the branch does not say.
-    fn has_happened(&self, before: &ExchangeSite) -> Result<bool, Errno> {
+    fn go(&self) -> Result<(), RelocateError> {
+        let holds = self.swap.holds;
+        self.swap.call(move |one, other| change_names(one.place(), other.place(), holds))
+    }
+
+    fn has_happened(&self) -> Result<bool, RelocateError> {
+        let now = self.swap.call(|one, other| Ok((print_at(one)?, print_at(other)?)))?;
         let ino = |print: Option<Fingerprint>| print.map(|print| print.ino);
-        let now = |place| Ok(look_maybe(place)?.map(|seen| seen.print.ino));
-        Ok(now(self.one)? == ino(before.other) && now(self.other)? == ino(before.one))
+        Ok((ino(now.0), ino(now.1)) == (ino(self.before.other), ino(self.before.one)))
     }
 
-    /// What takes it back.
-    fn reversed(&self) -> Self {
-        Swap { one: self.other, other: self.one, ..*self }
+    fn undo(&self) -> Result<(), RelocateError> {
+        let holds = self.swap.holds;
+        self.swap.call(move |one, other| {
+            change_names(other.place(), one.place(), holds)?;
+            one.sync_both(other).doing("flush the directories")
+        })
+    }
+
+    fn sync(&self) -> Result<(), RelocateError> {
+        self.swap.call(|one, other| one.sync_both(other).doing("flush the directories"))
+    }
+}
+
+fn print_at(spot: &Spot) -> Result<Option<Fingerprint>, RelocateError> {
+    Ok(look_maybe(spot.place()).doing("look at a name to exchange")?.map(|seen| seen.print))
+}
+
+/// One branch's part, which is one system call.
+pub(super) fn change_names(one: Place<'_>, other: Place<'_>, holds: Holds) -> Result<(), RelocateError> {
+    match holds {
+        Holds::One => place_new(one, other),
+        Holds::Other => place_new(other, one),
+        Holds::Both => {
+            renameat_with(one.dir, one.name, other.dir, other.name, RenameFlags::EXCHANGE).doing("exchange two names")
+        }
     }
 }

@@ -61,7 +61,7 @@ pub enum Intent {
         branches: Vec<BranchUuid>,
         /// An empty directory of the new name may be replaced.
         replaced: bool,
-        /// It is done on the other branches, so it must be done on these.
+        /// It is over on the other branches, and must be done on these, if any: what an older intent says of it does not count.
         decided: bool,
     },
     /// A file gets a name that a file on another branch had.
@@ -89,7 +89,7 @@ pub enum Intent {
         other: Vec<u8>,
         /// What the branches had under them.
         sites: Vec<ExchangeSite>,
-        /// It is done on the other branches, so it must be done on these.
+        /// As of a directory rename.
         decided: bool,
     },
 }
@@ -129,6 +129,32 @@ pub enum DecodeError {
     /// A path that leaves the branch or names the hidden directory.
     #[error("a path is not allowed")]
     Path,
+}
+
+impl Intent {
+    /// Whether the change has happened, and only says what is left to do.
+    pub(super) fn is_decided(&self) -> bool {
+        match self {
+            Intent::Move { .. } => false,
+            Intent::RenameDir { decided, .. }
+            | Intent::Supersede { decided, .. }
+            | Intent::Exchange { decided, .. } => *decided,
+        }
+    }
+
+    /// Whether this one says what is left to do of the other, which was written before.
+    pub(super) fn takes_the_place_of(&self, other: &Intent) -> bool {
+        self.is_decided()
+            && !other.is_decided()
+            && match (self, other) {
+                (Intent::RenameDir { from, to, .. }, Intent::RenameDir { from: old, to: new, .. })
+                | (Intent::Supersede { from, to, .. }, Intent::Supersede { from: old, to: new, .. })
+                | (Intent::Exchange { one: from, other: to, .. }, Intent::Exchange { one: old, other: new, .. }) => {
+                    (from, to) == (old, new)
+                }
+                _ => false,
+            }
+    }
 }
 
 impl Intent {
@@ -335,9 +361,6 @@ impl<'a> Reader<'a> {
     /// A count of items of at least `least` bytes each: never more than there is room for.
     fn count(&mut self, least: usize) -> Result<usize, DecodeError> {
         let count = self.u32()? as usize;
-        if count == 0 {
-            return Err(DecodeError::Field);
-        }
         if count > self.0.len() / least { Err(DecodeError::Short) } else { Ok(count) }
     }
 
@@ -378,9 +401,9 @@ impl<'a> Reader<'a> {
 
     fn a_move(&mut self) -> Result<Intent, DecodeError> {
         let (from, to) = (self.uuid()?, self.uuid()?);
-        let names = (0..self.count(5)?).map(|_| self.path()).collect::<Result<_, _>>()?;
+        let names: Vec<_> = (0..self.count(5)?).map(|_| self.path()).collect::<Result<_, _>>()?;
         let temp = self.bytes()?;
-        if from == to || !is_component(&temp) {
+        if from == to || names.is_empty() || !is_component(&temp) {
             return Err(DecodeError::Field);
         }
         Ok(Intent::Move { from, to, names, temp, source: self.fingerprint()?, target: self.fingerprint()? })
@@ -388,8 +411,12 @@ impl<'a> Reader<'a> {
 
     fn rename_dir(&mut self) -> Result<Intent, DecodeError> {
         let (from, to) = (self.path()?, self.path()?);
-        let branches = (0..self.count(16)?).map(|_| self.uuid()).collect::<Result<_, _>>()?;
-        Ok(Intent::RenameDir { from, to, branches, replaced: self.flag()?, decided: self.flag()? })
+        let branches: Vec<_> = (0..self.count(16)?).map(|_| self.uuid()).collect::<Result<_, _>>()?;
+        let (replaced, decided) = (self.flag()?, self.flag()?);
+        if branches.is_empty() && !decided {
+            return Err(DecodeError::Field);
+        }
+        Ok(Intent::RenameDir { from, to, branches, replaced, decided })
     }
 
     fn supersede(&mut self) -> Result<Intent, DecodeError> {
@@ -404,12 +431,13 @@ impl<'a> Reader<'a> {
 
     fn exchange(&mut self) -> Result<Intent, DecodeError> {
         let (one, other) = (self.path()?, self.path()?);
-        let sites = (0..self.count(18)?).map(|_| self.site()).collect::<Result<_, _>>()?;
+        let sites: Vec<_> = (0..self.count(18)?).map(|_| self.site()).collect::<Result<_, _>>()?;
         let nested = |path: &[u8], above: &[u8]| path.strip_prefix(above).is_some_and(|rest| rest.starts_with(b"/"));
-        if one == other || nested(&one, &other) || nested(&other, &one) {
+        let decided = self.flag()?;
+        if one == other || nested(&one, &other) || nested(&other, &one) || (sites.is_empty() && !decided) {
             return Err(DecodeError::Field);
         }
-        Ok(Intent::Exchange { one, other, sites, decided: self.flag()? })
+        Ok(Intent::Exchange { one, other, sites, decided })
     }
 
     fn site(&mut self) -> Result<ExchangeSite, DecodeError> {

@@ -47,7 +47,16 @@ pub fn record<'a>(intents: BorrowedFd<'a>, intent: &Intent) -> Result<Recorded<'
     Ok(Recorded { dir: intents, name })
 }
 
-impl Recorded<'_> {
+impl<'a> Recorded<'a> {
+    /// The one of this name, written before.
+    pub(super) fn new(dir: BorrowedFd<'a>, name: OsString) -> Self {
+        Recorded { dir, name }
+    }
+
+    pub(super) fn into_name(self) -> OsString {
+        self.name
+    }
+
     /// Removes it, durable when this returns: the change is complete.
     pub fn remove(self) -> Result<(), RelocateError> {
         unlinkat(self.dir, &self.name, AtFlags::empty()).doing("remove an intent")?;

@@ -41,7 +41,7 @@
 //! | a name the caller did not list | nothing | [`RelocateError::OtherLinks`] |
 //! | source cannot be unlinked (immutable, read-only) | nothing | the new names are taken back; if that fails too: [`RelocateError::InDoubt`], and the intent stays |
 //! | the source's branch does not say whether a name is gone (it dies, or hangs in 7) | intent, whole copy | the move has happened ([`Removal::Unsure`]); when the branch is back, what is left of the source goes |
-//! | a branch hangs before the first unlink | intent, source, maybe the copy | [`Decision::leave`]: the source stays, nothing more is done to it; undone when the branch is back |
+//! | a branch hangs before the first unlink | intent, source, maybe the copy | [`Decision::leave`]: the source stays, nothing more is done to it; undone when the branch is back, also where users have deleted the source since |
 //! | the target's branch comes back, the source's was in use all the time | intent, source, maybe the copy | undone: the source may be open; only where both have changed both stay |
 //! | a branch is missing at the mount | intent | pending until it is there |
 //! | hidden directory missing | nothing | no intents, nothing to do |
@@ -66,6 +66,7 @@ mod fingerprint;
 mod intent;
 mod journal;
 mod level;
+mod names;
 mod recover;
 mod rename;
 mod throttle;
@@ -88,7 +89,8 @@ pub use journal::{Recorded, record};
 pub use level::{
     Attributes, ChangedAt, DirFace, FoundAttributes, dir_attributes, is_reserved_xattr, kept_of, level_dir, note_change,
 };
-pub use recover::{RecoverBranch, Recovery, Stop, recover, recover_returned};
+pub use names::{Directory, Journal, Reach, Spot};
+pub use recover::{RecoverBranch, Recovery, Returned, Stop, recover, recover_returned};
 pub use rename::{DirRename, DirSite, Supersede, rename_dir, supersede};
 pub use throttle::Throttle;
 use umbrella_units::ByteSize;

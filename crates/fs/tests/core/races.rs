@@ -172,10 +172,7 @@ fn a_file_unlinked_during_its_copy_is_read_by_who_has_it_open() {
 fn a_directory_renamed_during_a_copy_takes_the_file_along() {
     let scene = Scene::new();
     let moving = scene.copying();
-    scene
-        .pool
-        .rename(NodeId::ROOT, OsStr::new("dir"), NodeId::ROOT, OsStr::new("new"), Replace::Yes)
-        .unwrap();
+    scene.pool.rename(NodeId::ROOT, OsStr::new("dir"), NodeId::ROOT, OsStr::new("new"), Replace::Yes).unwrap();
     moving.join().unwrap();
     assert!(scene.holders("dir").is_empty(), "the old directory came back");
     assert_eq!(scene.holders("new/file").len(), 1);
@@ -188,10 +185,7 @@ fn a_directory_removed_while_a_file_was_on_its_way_into_it_does_not_come_back() 
     let scene = Scene::new();
     let moving = scene.copying();
     assert_eq!(scene.pool.rmdir(NodeId::ROOT, OsStr::new("dir")), Err(OpError::Sys(Errno::NOTEMPTY)));
-    scene
-        .pool
-        .rename(scene.dir, OsStr::new("file"), NodeId::ROOT, OsStr::new("file"), Replace::Yes)
-        .unwrap();
+    scene.pool.rename(scene.dir, OsStr::new("file"), NodeId::ROOT, OsStr::new("file"), Replace::Yes).unwrap();
     scene.pool.rmdir(NodeId::ROOT, OsStr::new("dir")).unwrap();
     moving.join().unwrap();
     assert!(scene.holders("dir").is_empty(), "the directory came back");

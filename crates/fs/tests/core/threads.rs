@@ -360,10 +360,7 @@ fn together(seed: u64, until: Instant) -> u64 {
         std::thread::sleep(Duration::from_millis(2));
         for (from, to) in [("four", "4"), ("4", "four")] {
             let (from, to) = (OsStr::new(from), OsStr::new(to));
-            ok(
-                "rename of a directory",
-                shared.pool.rename(NodeId::ROOT, from, NodeId::ROOT, to, Replace::Yes),
-            )?;
+            ok("rename of a directory", shared.pool.rename(NodeId::ROOT, from, NodeId::ROOT, to, Replace::Yes))?;
         }
         Ok(())
     }));

@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 
 use super::super::beneath;
 use super::super::commit::ParentTimes;
-use super::super::exchange::{Holds, Swap};
+use super::super::exchange::{Holds, change_names};
 use super::super::intent::ExchangeSite;
 use super::super::{Fingerprint, Intent, RelocateError};
 use super::{Halt, Outcome, RecoverBranch, Recovering, show};
@@ -84,7 +84,7 @@ impl Recovering<'_> {
         };
         let (first, second) = (self.find_or_make(branch.root, one)?, self.find_or_make(branch.root, other)?);
         self.act()?;
-        match (Swap { branch: branch.uuid, one: first.place(), other: second.place(), holds }).go() {
+        match change_names(first.place(), second.place(), holds) {
             Err(RelocateError::Taken) => {
                 self.warn(format!("branch {}: {} and {} stay as they are", branch.uuid, show(one), show(other)));
                 Ok(())

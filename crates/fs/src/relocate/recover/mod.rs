@@ -51,14 +51,30 @@ pub struct Recovery {
 
 /// Finishes or undoes what a crash interrupted, and deletes copies nobody waits for. At mount, before anything is served.
 pub fn recover(branches: &[RecoverBranch<'_>]) -> Recovery {
-    Recovering { branches, returned: None, stop: None, report: Recovery::default() }.run()
+    Recovering { branches, returned: None, stop: None, decided: Vec::new(), report: Recovery::default() }.run()
 }
 
 /// [`recover`] for a branch that came back while others are in use: only what concerns it.
 ///
 /// The caller keeps users away from the paths of the branch's intents, or serves the branch only afterwards.
-pub fn recover_returned(branches: &[RecoverBranch<'_>], returned: BranchUuid, stop: Stop<'_>) -> Recovery {
-    Recovering { branches, returned: Some(returned), stop: Some(stop), report: Recovery::default() }.run()
+pub fn recover_returned(branches: &[RecoverBranch<'_>], returned: Returned<'_>, stop: Stop<'_>) -> Recovery {
+    Recovering {
+        branches,
+        returned: Some(returned),
+        stop: Some(stop),
+        decided: Vec::new(),
+        report: Recovery::default(),
+    }
+    .run()
+}
+
+/// A branch that came back, and what is known of what it missed.
+#[derive(Clone, Copy)]
+pub struct Returned<'a> {
+    /// The branch.
+    pub uuid: BranchUuid,
+    /// Whether a move with a copy of this name was given up: its sources were in use ever since, and are gone only if users wanted it.
+    pub given_up: &'a dyn Fn(&[u8]) -> bool,
 }
 
 /// Asked before every change; `Break` ends recovery there, as a crash would.
@@ -66,7 +82,7 @@ pub type Stop<'a> = &'a dyn Fn() -> ControlFlow<()>;
 
 #[cfg(test)]
 pub(super) fn recover_until(branches: &[RecoverBranch<'_>], stop: Stop<'_>) -> Recovery {
-    Recovering { branches, returned: None, stop: Some(stop), report: Recovery::default() }.run()
+    Recovering { branches, returned: None, stop: Some(stop), decided: Vec::new(), report: Recovery::default() }.run()
 }
 
 /// Names in the [`TEMP_DIR`] of branches.
@@ -102,8 +118,10 @@ impl From<RelocateError> for Halt {
 
 struct Recovering<'a> {
     branches: &'a [RecoverBranch<'a>],
-    returned: Option<BranchUuid>,
+    returned: Option<Returned<'a>>,
     stop: Option<Stop<'a>>,
+    /// Intents that say what is left to do of changes that are over, and whether the one whose place they took is gone.
+    decided: Vec<(OsString, Intent, bool)>,
     report: Recovery,
 }
 
@@ -160,6 +178,7 @@ impl<'a> Recovering<'a> {
             }
         }
         files.sort_by(|a, b| a.0.cmp(&b.0));
+        self.note_decided(&files);
         let mut needed = Some(Vec::new());
         for (name, branch) in files {
             let Some(dir) = self.hidden(branch, INTENTS_DIR) else { continue };
@@ -176,6 +195,16 @@ impl<'a> Recovering<'a> {
         Ok(needed)
     }
 
+    /// Looks for intents that say what is left to do of others, which are on a branch that was away.
+    fn note_decided(&mut self, files: &[(OsString, &RecoverBranch<'_>)]) {
+        for (name, branch) in files {
+            let Some(dir) = self.hidden(branch, INTENTS_DIR) else { continue };
+            let Ok(Some(bytes)) = read_file(dir.as_fd(), name) else { continue };
+            let decided = Intent::decode(&bytes).ok().filter(Intent::is_decided);
+            self.decided.extend(decided.map(|decided| (name.clone(), decided, false)));
+        }
+    }
+
     fn file(&mut self, branch: &RecoverBranch<'_>, dir: BorrowedFd<'_>, name: &OsStr) -> Result<Kept, Halt> {
         let shown = name.display().to_string();
         if shown.starts_with(BAD) {
@@ -187,7 +216,7 @@ impl<'a> Recovering<'a> {
         }
         if shown.starts_with(NEW) {
             // It was never whole, so nothing was done. On a branch in use it may be under way.
-            if branch.writable && self.returned.is_none_or(|returned| returned == branch.uuid) {
+            if branch.writable && self.returned.is_none_or(|returned| returned.uuid == branch.uuid) {
                 self.act()?;
                 let _next_time = unlinkat(dir, name, AtFlags::empty());
             }
@@ -219,10 +248,24 @@ impl<'a> Recovering<'a> {
         name: &OsStr,
         intent: &Intent,
     ) -> Result<Kept, Halt> {
-        if self.returned.is_some_and(|returned| returned != branch.uuid && !intent.branches().contains(&returned)) {
+        let concerns = |uuid| uuid == branch.uuid || intent.branches().contains(&uuid);
+        let has_outlived = self.decided.iter().any(|(decided, _, has_outlived)| decided == name && *has_outlived);
+        if self.returned.is_some_and(|returned| !concerns(returned.uuid)) && !has_outlived {
             return Ok(kept(intent));
         }
-        let outcome = if branch.writable { self.settle(intent) } else { Err(Halt::Waiting) };
+        let newer = self
+            .decided
+            .iter_mut()
+            .find(|(newer, decided, _)| newer.as_os_str() > name && decided.takes_the_place_of(intent));
+        let replaced = newer.is_some();
+        if let Some((_, _, has_outlived)) = newer {
+            *has_outlived = branch.writable;
+        }
+        let outcome = match branch.writable {
+            true if replaced => Ok(Outcome::Finished),
+            true => self.settle(intent),
+            false => Err(Halt::Waiting),
+        };
         match outcome {
             Ok(Outcome::Finished) => self.report.finished += 1,
             Ok(Outcome::Undone) => self.report.undone += 1,
@@ -306,7 +349,7 @@ impl<'a> Recovering<'a> {
     /// Deletes copies that no intent needs. While an unreadable intent is there, any copy may be needed.
     fn leftovers(&mut self, needed: Option<&Copies>) -> Result<(), Halt> {
         for branch in self.branches {
-            if !branch.writable || self.returned.is_some_and(|returned| returned != branch.uuid) {
+            if !branch.writable || self.returned.is_some_and(|returned| returned.uuid != branch.uuid) {
                 continue;
             }
             let Some(dir) = self.hidden(branch, TEMP_DIR) else { continue };

@@ -35,7 +35,8 @@ enum Claim {
 impl Recovering<'_> {
     pub(super) fn settle_move(&mut self, intent: &Intent) -> Result<Outcome, Halt> {
         let Intent::Move { from, to, names, temp, source, target } = intent else { return Ok(Outcome::Undone) };
-        let source_in_use = self.returned == Some(*to);
+        let source_in_use = self.returned.is_some_and(|returned| returned.uuid == *to);
+        let given_up = self.returned.is_some_and(|returned| (returned.given_up)(temp));
         let (from, to) = (self.writable(*from)?, self.writable(*to)?);
         let temp_path = [HIDDEN_DIR.as_bytes(), b"/", TEMP_DIR.as_bytes(), b"/", temp.as_slice()].concat();
         let temp = beneath::find(to, &temp_path)?;
@@ -43,11 +44,11 @@ impl Recovering<'_> {
         for path in names {
             pairs.push(Pair { path, source: present(from, path)?, target: present(to, path)? });
         }
-        if pairs.iter().all(|pair| pair.source.is_none()) {
+        if pairs.iter().all(|pair| pair.source.is_none()) && !given_up {
             return self.settle_without_source(to, &pairs, temp.as_ref());
         }
         let claims = pairs.iter().map(|pair| pair.claim(target)).collect::<Result<Vec<_>, _>>()?;
-        if source_in_use && pairs.iter().all(|pair| pair.source.is_some()) {
+        if given_up || (source_in_use && pairs.iter().all(|pair| pair.source.is_some())) {
             // The sources' branch was in use all the time: they may be open. The copy was out of everybody's reach.
             if claims.contains(&Claim::ChangedCopy) {
                 return Ok(self.leave_both(&pairs));

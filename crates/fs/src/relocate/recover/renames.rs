@@ -6,8 +6,8 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 
 use super::super::beneath;
-use super::super::commit::ParentTimes;
-use super::super::rename::{DirSite, rename_one};
+use super::super::commit::{ParentTimes, place_new};
+use super::super::rename::rename_one;
 use super::super::{BranchUuid, Fingerprint, Intent, RelocateError};
 use super::moves::is_not_newer;
 use super::{Halt, Outcome, Recovering, show, unlink};
@@ -50,9 +50,8 @@ impl Recovering<'_> {
                 continue;
             }
             let new = self.find_or_make(branch.root, to)?;
-            let site = DirSite { branch: branch.uuid, from: old.place(), to: new.place() };
             self.act()?;
-            match rename_one(&site, replaced) {
+            match rename_one(old.place(), new.place(), replaced) {
                 Ok(()) => {}
                 Err(RelocateError::Taken) => {
                     self.warn(format!("branch {}: {} stays, since {} is in use", branch.uuid, show(from), show(to)));
@@ -103,6 +102,9 @@ impl Recovering<'_> {
             if let Some(found) = beneath::find(root, to)? {
                 ParentTimes::of([found.dir.as_fd()]).sync()?;
             }
+            if self.returned.is_some_and(|returned| returned.uuid == *winner) {
+                return self.take_back(from, to, *winner, *loser);
+            }
         }
         let Ok(root) = self.writable(*loser) else {
             let mut left = intent.clone();
@@ -121,6 +123,36 @@ impl Recovering<'_> {
         unlink(found.place())?;
         ParentTimes::of([found.dir.as_fd()]).sync()?;
         Ok(Outcome::Finished)
+    }
+}
+
+impl Recovering<'_> {
+    /// A rename that failed for who asked: its branch was away, and the file that it replaces was in use ever since.
+    fn take_back(&mut self, from: &[u8], to: &[u8], winner: BranchUuid, loser: BranchUuid) -> Result<Outcome, Halt> {
+        let stays = match self.present(loser) {
+            Some(branch) => beneath::find(branch.root, to)?.map(|found| found.look()).transpose()?.flatten().is_some(),
+            None => return Err(Halt::Waiting),
+        };
+        if !stays {
+            return Ok(Outcome::Finished);
+        }
+        let root = self.writable(winner)?;
+        let (old, Some(new)) = (self.find_or_make(root, from)?, beneath::find(root, to)?) else {
+            return Ok(Outcome::Undone);
+        };
+        self.act()?;
+        match place_new(new.place(), old.place()) {
+            Err(RelocateError::Taken) => {
+                self.warn(format!(
+                    "{} was to replace {}, and both names are in use; both files stay",
+                    show(from),
+                    show(to)
+                ));
+            }
+            done => done?,
+        }
+        ParentTimes::of([old.dir.as_fd(), new.dir.as_fd()]).sync()?;
+        Ok(Outcome::Undone)
     }
 }
 

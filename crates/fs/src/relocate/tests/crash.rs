@@ -324,7 +324,7 @@ fn a_move_waits_for_a_missing_branch() {
         // Without branch a, nobody knows of the copy's intent; the source is whole, so the copy may go.
         assert_eq!((report.pending, report.leftovers), if present == A { (1, 0) } else { (0, 1) });
     }
-    let report = pool.with_branches(&[A, B], |branches| recover_returned(branches, B, &|| GO));
+    let report = pool.with_branches(&[A, B], |branches| recover_returned(branches, back(B), &|| GO));
     assert_eq!((report.undone, report.pending), (1, 0));
     assert_eq!(pool.only("file"), pool.a.join("file"));
     assert!(pool.hidden_files().is_empty());
@@ -336,7 +336,7 @@ fn recovery_for_a_returned_branch_leaves_the_others_alone() {
     fs::write(pool.a.join(".umbrella/tmp/under-way"), "copy").unwrap();
     fs::write(pool.a.join(".umbrella/intents/new-under-way"), "intent").unwrap();
     fs::write(pool.b.join(".umbrella/tmp/left"), "copy").unwrap();
-    let report = pool.with_branches(&[A, B], |branches| recover_returned(branches, B, &|| GO));
+    let report = pool.with_branches(&[A, B], |branches| recover_returned(branches, back(B), &|| GO));
     assert_eq!(report, Recovery { leftovers: 1, ..Recovery::default() });
     assert_eq!(pool.hidden_files().len(), 2);
 }
@@ -432,31 +432,28 @@ fn a_source_that_changes_during_the_commit_takes_the_copy_back() {
 // Renames over several branches.
 
 fn rename_dir_on(pool: &Pool, replaced: bool, hook: Option<StepHook<'_>>) -> Result<(), RelocateError> {
-    rename_dir_deciding(pool, replaced, &Decision::default(), hook).map(|unsure| assert_eq!(unsure, []))
+    rename_dir_over(pool, replaced, &Line::sound(), hook).map(|unsure| assert_eq!(unsure, []))
 }
 
-pub(super) fn rename_dir_deciding(
+/// With this way to branch B.
+pub(super) fn rename_dir_over(
     pool: &Pool,
     replaced: bool,
-    decision: &Decision,
+    to_b: &Line,
     hook: Option<StepHook<'_>>,
 ) -> Result<Vec<BranchUuid>, RelocateError> {
-    let roots = [open(&pool.a), open(&pool.b)];
-    let parents = [open(pool.a.join("p")), open(pool.b.join("p"))];
-    let site = |at: usize, branch| DirSite {
+    let site = |branch, reach: &Line, root: &Path| DirSite {
         branch,
-        from: Place { dir: roots[at].as_fd(), name: OsStr::new("old") },
-        to: Place { dir: parents[at].as_fd(), name: OsStr::new("new") },
+        reach: reach.clone(),
+        from: spot(root, "old"),
+        to: spot(&root.join("p"), "new"),
     };
-    let sites = [site(0, A), site(1, B)];
-    let intents = open(pool.b.join(".umbrella/intents"));
     rename_dir(&DirRename {
-        sites: &sites,
+        sites: &[site(A, &Line::sound(), &pool.a), site(B, to_b, &pool.b)],
         from_path: b"/old",
         to_path: b"/p/new",
         replaced,
-        intents: intents.as_fd(),
-        decision,
+        journals: &[journal(&pool.b, to_b.clone()), journal(&pool.a, Line::sound())],
         hook,
     })
 }
@@ -538,39 +535,37 @@ fn a_rename_goes_on_when_the_missing_branch_returns() {
     fs::create_dir(pool.b.join("old")).unwrap();
     assert_eq!(pool.with_branches(&[B], recover).pending, 1);
     assert!(pool.b.join("old").exists(), "a new directory of the old name is not renamed");
-    let report = pool.with_branches(&[A, B], |branches| recover_returned(branches, A, &|| GO));
+    let report = pool.with_branches(&[A, B], |branches| recover_returned(branches, back(A), &|| GO));
     assert_eq!((report.pending, report.finished), (0, 1));
     assert!(pool.a.join("p/new/on-a").exists() && !pool.a.join("old").exists());
     assert!(pool.hidden_files().is_empty());
 }
 
 fn supersede_on(pool: &Pool, hook: Option<StepHook<'_>>) -> Result<(), RelocateError> {
-    supersede_deciding(pool, &Decision::default(), hook).map(|removal| assert_eq!(removal, Removal::Done))
+    let sound = Line::sound();
+    supersede_over(pool, [&sound, &sound], hook).map(|removal| assert_eq!(removal, Removal::Done))
 }
 
-pub(super) fn supersede_deciding(
+/// With these ways to the branches A, on which the file is renamed, and B, on which it replaces one.
+pub(super) fn supersede_over(
     pool: &Pool,
-    decision: &Decision,
+    [to_a, to_b]: [&Line; 2],
     hook: Option<StepHook<'_>>,
 ) -> Result<Removal, RelocateError> {
-    let (a, b) = (open(pool.a.join("d")), open(pool.b.join("d")));
-    let root = open(&pool.a);
-    let intents = open(pool.b.join(".umbrella/intents"));
+    let (from, to) = (spot(&pool.a, "new"), spot(&pool.a.join("d"), "file"));
     supersede(&Supersede {
-        winner: A,
-        from: Place { dir: root.as_fd(), name: OsStr::new("new") },
-        to: Place { dir: a.as_fd(), name: OsStr::new("file") },
+        winner: &DirSite { branch: A, reach: to_a.clone(), from, to },
         loser: B,
-        replaced: Place { dir: b.as_fd(), name: OsStr::new("file") },
+        loser_reach: to_b,
+        replaced: &spot(&pool.b.join("d"), "file"),
         from_path: b"/new",
         to_path: b"/d/file",
-        intents: intents.as_fd(),
-        decision,
+        journals: &[journal(&pool.b, to_b.clone()), journal(&pool.a, to_a.clone())],
         hook,
     })
 }
 
-fn two_files() -> Pool {
+pub(super) fn two_files() -> Pool {
     let pool = Pool::new().dirs(&["d"]);
     fs::write(pool.a.join("new"), "new").unwrap();
     fs::write(pool.b.join("d/file"), "old").unwrap();

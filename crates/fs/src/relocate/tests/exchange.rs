@@ -62,35 +62,30 @@ fn seen(pool: &Pool, exchanged: bool) -> Vec<(char, String, u64)> {
 }
 
 fn exchange_on(pool: &Pool, hook: Option<StepHook<'_>>) -> Result<(), RelocateError> {
-    exchange_deciding(pool, &Decision::default(), hook).map(|unsure| assert_eq!(unsure, []))
+    exchange_over(pool, &Line::sound(), hook).map(|unsure| assert_eq!(unsure, []))
 }
 
-pub(super) fn exchange_deciding(
+/// With this way to branch B.
+pub(super) fn exchange_over(
     pool: &Pool,
-    decision: &Decision,
+    to_b: &Line,
     hook: Option<StepHook<'_>>,
 ) -> Result<Vec<BranchUuid>, RelocateError> {
-    let dirs = [(A, &pool.a), (B, &pool.b)].map(|(branch, root)| (branch, open(root), open(root.join("p")), root));
-    let swaps: Vec<_> = dirs
-        .iter()
-        .filter_map(|(branch, root, p, path)| {
-            let holds = match (path.join("one").exists(), path.join("p/other").exists()) {
+    let swaps: Vec<_> = [(A, &Line::sound(), &pool.a), (B, to_b, &pool.b)]
+        .into_iter()
+        .filter_map(|(branch, reach, root)| {
+            let holds = match (root.join("one").exists(), root.join("p/other").exists()) {
                 (true, true) => Holds::Both,
                 (true, false) => Holds::One,
                 (false, true) => Holds::Other,
                 (false, false) => return None,
             };
-            Some(Swap {
-                branch: *branch,
-                one: Place { dir: root.as_fd(), name: OsStr::new("one") },
-                other: Place { dir: p.as_fd(), name: OsStr::new("other") },
-                holds,
-            })
+            let (one, other) = (spot(root, "one"), spot(&root.join("p"), "other"));
+            Some(Swap { branch, reach: reach.clone(), one, other, holds })
         })
         .collect();
-    let intents = open(pool.b.join(".umbrella/intents"));
-    let (one_path, other_path) = (b"/one".as_slice(), b"/p/other".as_slice());
-    exchange(&Exchange { swaps: &swaps, one_path, other_path, intents: intents.as_fd(), decision, hook })
+    let journals = [journal(&pool.b, to_b.clone()), journal(&pool.a, Line::sound())];
+    exchange(&Exchange { swaps: &swaps, one_path: b"/one", other_path: b"/p/other", journals: &journals, hook })
 }
 
 #[test]
@@ -163,7 +158,7 @@ fn an_exchange_goes_on_when_the_missing_branch_returns() {
             // Whether it began on branch a cannot be known, so it is done on b and waits for a.
             assert_eq!(pool.with_branches(&[B], recover), Recovery { pending: 1, ..Recovery::default() });
             assert_eq!(pool.with_branches(&[B], recover), Recovery { pending: 1, ..Recovery::default() });
-            let report = pool.with_branches(&[A, B], |branches| recover_returned(branches, A, &|| GO));
+            let report = pool.with_branches(&[A, B], |branches| recover_returned(branches, back(A), &|| GO));
             assert_eq!(report, Recovery { finished: 1, ..Recovery::default() });
             assert_eq!(seen(&pool, false), after, "{layout:?} after {last:?}");
             assert!(pool.hidden_files().is_empty());
@@ -217,21 +212,11 @@ fn an_exchange_that_fails_on_one_branch_is_taken_back_on_the_others() {
 fn a_name_that_hides_behind_the_other_branch_is_not_exchanged() {
     let pool = laid_out(LAYOUTS[2]);
     let before = seen(&pool, false);
-    let (root, p, intents) = (open(&pool.a), open(pool.a.join("p")), open(pool.a.join(".umbrella/intents")));
-    let swap = Swap {
-        branch: A,
-        one: Place { dir: root.as_fd(), name: OsStr::new("one") },
-        other: Place { dir: p.as_fd(), name: OsStr::new("other") },
-        holds: Holds::One,
-    };
-    let result = exchange(&Exchange {
-        swaps: &[swap],
-        one_path: b"/one",
-        other_path: b"/p/other",
-        intents: intents.as_fd(),
-        decision: &Decision::default(),
-        hook: None,
-    });
+    let (one, other) = (spot(&pool.a, "one"), spot(&pool.a.join("p"), "other"));
+    let swap = Swap { branch: A, reach: Line::sound(), one, other, holds: Holds::One };
+    let journals = [journal(&pool.a, Line::sound())];
+    let (one_path, other_path) = (b"/one".as_slice(), b"/p/other".as_slice());
+    let result = exchange(&Exchange { swaps: &[swap], one_path, other_path, journals: &journals, hook: None });
     assert_eq!(result, Err(RelocateError::Taken));
     assert_eq!(seen(&pool, false), before);
     assert!(pool.hidden_files().is_empty());

@@ -14,7 +14,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use rustix::fs::{CWD, Mode, OFlags, SeekFrom, XattrFlags, lsetxattr, openat, seek};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
@@ -23,6 +24,53 @@ use tempfile::TempDir;
 use super::recover::EVERYTHING;
 use super::*;
 use crate::control::protocol::Abilities;
+
+/// The way to a branch. It breaks after so many calls; the one in which it does is carried out all the same, or not.
+#[derive(Debug, Clone)]
+struct Line {
+    sound: Arc<AtomicI32>,
+    answer_is_lost: bool,
+}
+
+impl Line {
+    fn sound() -> Line {
+        Line::breaks_after(i32::MAX, false)
+    }
+
+    fn breaks_after(calls: i32, answer_is_lost: bool) -> Line {
+        Line { sound: Arc::new(AtomicI32::new(calls)), answer_is_lost }
+    }
+}
+
+impl Reach for Line {
+    fn call<T: Send + 'static>(
+        &self,
+        call: impl FnOnce() -> Result<T, RelocateError> + Send + 'static,
+    ) -> Result<T, RelocateError> {
+        let left = self.sound.fetch_sub(1, Ordering::Relaxed);
+        if left > 0 {
+            return call();
+        }
+        if left == 0 && self.answer_is_lost {
+            drop(call());
+        }
+        Err(RelocateError::Io { doing: "reach the branch", errno: rustix::io::Errno::TIMEDOUT })
+    }
+}
+
+/// A name below a directory.
+fn spot(dir: &Path, name: &str) -> Spot {
+    Spot { dir: Arc::new(open(dir)), name: name.into() }
+}
+
+fn journal(root: &Path, reach: Line) -> Journal<Line> {
+    Journal { reach, dir: Arc::new(open(root.join(".umbrella/intents"))) }
+}
+
+/// A branch that is back, of which nothing was given up.
+fn back(uuid: BranchUuid) -> Returned<'static> {
+    Returned { uuid, given_up: &|_| false }
+}
 
 const A: BranchUuid = BranchUuid([0xaa; 16]);
 const B: BranchUuid = BranchUuid([0xbb; 16]);

@@ -3,8 +3,8 @@
 use std::cell::Cell;
 use std::io::Write;
 
-use super::crash::{GO, STOP, rename_dir_deciding, supersede_deciding};
-use super::exchange::exchange_deciding;
+use super::crash::{GO, STOP, rename_dir_over, supersede_over, two_files};
+use super::exchange::exchange_over;
 use super::*;
 
 const CONTENTS: &[u8] = b"the only copy";
@@ -32,8 +32,7 @@ fn left_at<T>(last: Step, change: impl FnOnce(&Decision, StepHook<'_>) -> T) -> 
 /// A move that is left alone when this step is reached.
 fn move_left_at(last: Step) -> (Pool, Result<Removal, RelocateError>, LeftAt) {
     let (pool, copied) = pool();
-    let (done, left) =
-        left_at(last, |decision, hook| pool.commit_deciding(&["file"], &copied, decision, Some(hook)));
+    let (done, left) = left_at(last, |decision, hook| pool.commit_deciding(&["file"], &copied, decision, Some(hook)));
     (pool, done, left)
 }
 
@@ -60,7 +59,7 @@ fn a_move_that_is_given_up_never_touches_its_source_and_is_taken_back() {
         assert_eq!(fs::read(pool.a.join("file")).unwrap(), CONTENTS, "{last:?}");
         // Whoever has it open goes on with it when the other branch is back.
         let mut open = fs::File::options().append(true).open(pool.a.join("file")).unwrap();
-        let report = pool.with_branches(&[A, B], |branches| recover_returned(branches, B, &|| GO));
+        let report = pool.with_branches(&[A, B], |branches| recover_returned(branches, back(B), &|| GO));
         assert_eq!((report.pending, report.warnings), (0, vec![]), "{last:?}");
         open.write_all(b" and more").unwrap();
         assert_eq!(fs::read(pool.only("file")).unwrap(), [CONTENTS, b" and more"].concat(), "{last:?}");
@@ -84,7 +83,7 @@ fn when_the_branch_of_the_source_is_back_the_move_is_finished() {
     let stopped = pool.commit(&["file"], &copied, Some(&stop));
     assert_eq!(stopped, Err(RelocateError::Stopped { after: Step::Verified }));
     fs::write(pool.b.join("file"), "written meanwhile").unwrap();
-    let report = pool.with_branches(&[A, B], |branches| recover_returned(branches, A, &|| GO));
+    let report = pool.with_branches(&[A, B], |branches| recover_returned(branches, back(A), &|| GO));
     assert_eq!(report.finished, 1, "{report:?}");
     assert_eq!(pool.only("file"), pool.b.join("file"));
     assert_eq!(fs::read(pool.b.join("file")).unwrap(), b"written meanwhile");
@@ -96,7 +95,7 @@ fn a_copy_that_somebody_changed_behind_the_pool_stays_beside_a_source_in_use() {
     let stop = |step| if step == Step::Verified { STOP } else { GO };
     pool.commit(&["file"], &copied, Some(&stop)).unwrap_err();
     fs::write(pool.b.join("file"), "written behind the pool").unwrap();
-    let report = pool.with_branches(&[A, B], |branches| recover_returned(branches, B, &|| GO));
+    let report = pool.with_branches(&[A, B], |branches| recover_returned(branches, back(B), &|| GO));
     assert_eq!(report.warnings.len(), 1, "{report:?}");
     assert_eq!(fs::read(pool.a.join("file")).unwrap(), CONTENTS);
     assert_eq!(fs::read(pool.b.join("file")).unwrap(), b"written behind the pool");
@@ -121,73 +120,121 @@ fn a_rename_that_was_taken_back_is_not_carried_out_without_the_branch_that_refus
 }
 
 #[test]
-fn a_rename_that_is_left_alone_has_not_begun_or_is_finished_by_recovery() {
-    for (last, at) in [
-        (Step::Start, LeftAt::Open),
-        (Step::IntentWritten, LeftAt::Open),
-        (Step::Placed(0), LeftAt::Begun),
-        (Step::Placed(1), LeftAt::Begun),
-        (Step::Synced, LeftAt::Begun),
-    ] {
-        let pool = Pool::new().dirs(&["old", "p"]);
-        fs::write(pool.a.join("old/on-a"), "1").unwrap();
-        fs::write(pool.b.join("old/on-b"), "2").unwrap();
-        let (done, left) = left_at(last, |decision, hook| rename_dir_deciding(&pool, false, decision, Some(hook)));
-        assert_eq!(left, at, "{last:?}");
-        // Who carries it out does not go on with branches that it has not come to.
-        let unfinished = matches!(last, Step::Start | Step::IntentWritten | Step::Placed(0));
-        assert_eq!(done, if unfinished { Err(RelocateError::GivenUp) } else { Ok(vec![]) }, "{last:?}");
-        assert_eq!(pool.b.join("old").exists(), unfinished, "{last:?}");
-        let report = pool.with_branches(&[A, B], |branches| recover_returned(branches, B, &|| GO));
+fn a_move_that_is_given_up_does_not_bring_a_file_back_that_users_have_deleted() {
+    for last in [Step::Start, Step::IntentWritten, Step::Placed(0), Step::Synced, Step::Verified] {
+        let (pool, done, _) = move_left_at(last);
+        assert_eq!(done, Err(RelocateError::GivenUp), "{last:?}");
+        fs::remove_file(pool.a.join("file")).unwrap();
+        let returned = Returned { uuid: B, given_up: &|_| true };
+        let report = pool.with_branches(&[A, B], |branches| recover_returned(branches, returned, &|| GO));
         assert_eq!((report.pending, report.warnings), (0, vec![]), "{last:?}");
-        let now = if at == LeftAt::Open { "old" } else { "p/new" };
-        assert!(pool.a.join(now).join("on-a").exists() && pool.b.join(now).join("on-b").exists(), "{last:?}");
+        assert!(!pool.a.join("file").exists() && !pool.b.join("file").exists(), "{last:?}");
         assert!(pool.hidden_files().is_empty(), "{last:?}");
     }
 }
 
+/// Breaks the way to a branch at every call, with the last one carried out and not; ends when a change needs no more calls.
+fn at_every_break(mut change: impl FnMut(&Line, String)) {
+    for calls in 0.. {
+        let mut breaks = false;
+        for answer_is_lost in [false, true] {
+            let line = Line::breaks_after(calls, answer_is_lost);
+            change(&line, format!("after {calls} calls, answer is lost: {answer_is_lost}"));
+            breaks |= line.sound.load(Ordering::Relaxed) < 0;
+        }
+        if !breaks {
+            assert!(calls >= 3);
+            return;
+        }
+    }
+}
+
+/// That a change is over may be all that an intent says: it goes at the next mount, at which nothing happens.
+fn nothing_is_left_after_a_mount(pool: &Pool, when: &str) {
+    let report = pool.with_branches(&[A, B], recover);
+    assert_eq!((report.pending, report.undone, report.warnings), (0, 0, vec![]), "{when}");
+    assert!(pool.hidden_files().is_empty(), "{when}");
+}
+
 #[test]
-fn an_exchange_that_is_left_alone_has_not_begun_or_is_finished_by_recovery() {
-    for (last, at) in [
-        (Step::Start, LeftAt::Open),
-        (Step::IntentWritten, LeftAt::Open),
-        (Step::Placed(0), LeftAt::Begun),
-        (Step::Placed(1), LeftAt::Begun),
-    ] {
+fn a_directory_has_one_name_wherever_the_way_to_a_branch_breaks_and_whatever_the_old_name_is_used_for() {
+    for replaced in [false, true] {
+        at_every_break(|to_b, when| {
+            let pool = Pool::new().dirs(&["old", "p"]);
+            fs::write(pool.a.join("old/on-a"), "1").unwrap();
+            fs::write(pool.b.join("old/on-b"), "2").unwrap();
+            if replaced {
+                fs::create_dir(pool.b.join("p/new")).unwrap();
+            }
+            let done = rename_dir_over(&pool, replaced, to_b, None);
+            if done.is_ok() {
+                fs::create_dir(pool.a.join("old")).unwrap();
+                fs::write(pool.a.join("old/another"), "3").unwrap();
+            }
+            let report = pool.with_branches(&[A, B], |branches| recover_returned(branches, back(B), &|| GO));
+            assert_eq!((report.pending, report.warnings), (0, vec![]), "{when}");
+            nothing_is_left_after_a_mount(&pool, &when);
+            let now = if done.is_ok() { "p/new" } else { "old" };
+            assert!(
+                pool.a.join(now).join("on-a").exists() && pool.b.join(now).join("on-b").exists(),
+                "{done:?} {when}"
+            );
+            assert_eq!(pool.a.join("old/another").exists(), done.is_ok(), "{when}");
+        });
+    }
+}
+
+#[test]
+fn names_are_exchanged_on_all_branches_wherever_the_way_to_one_breaks() {
+    at_every_break(|to_b, when| {
         let pool = Pool::new().dirs(&["one", "p/other"]);
         for root in [&pool.a, &pool.b] {
             fs::write(root.join("one/file"), "1").unwrap();
         }
-        let (_, left) = left_at(last, |decision, hook| exchange_deciding(&pool, decision, Some(hook)));
-        assert_eq!(left, at, "{last:?}");
-        let report = pool.with_branches(&[A, B], |branches| recover_returned(branches, B, &|| GO));
-        assert_eq!((report.pending, report.warnings), (0, vec![]), "{last:?}");
-        let now = if at == LeftAt::Open { "one" } else { "p/other" };
+        let done = exchange_over(&pool, to_b, None);
+        let report = pool.with_branches(&[A, B], |branches| recover_returned(branches, back(B), &|| GO));
+        assert_eq!((report.pending, report.warnings), (0, vec![]), "{when}");
+        nothing_is_left_after_a_mount(&pool, &when);
+        let now = if done.is_ok() { "p/other" } else { "one" };
         for root in [&pool.a, &pool.b] {
-            assert!(root.join(now).join("file").exists(), "{last:?}");
+            assert!(root.join(now).join("file").exists(), "{done:?} {when}");
         }
-        assert!(pool.hidden_files().is_empty(), "{last:?}");
-    }
+    });
 }
 
 #[test]
-fn of_a_rename_over_another_branch_that_is_left_alone_one_file_stays() {
-    for (last, at, stays) in [
-        (Step::Start, LeftAt::Open, "old"),
-        (Step::IntentWritten, LeftAt::Open, "old"),
-        (Step::Placed(0), LeftAt::Begun, "new"),
-        (Step::Synced, LeftAt::Begun, "new"),
-        (Step::Removed(0), LeftAt::Ending, "new"),
-    ] {
-        let pool = Pool::new().dirs(&["d"]);
-        fs::write(pool.a.join("new"), "new").unwrap();
-        fs::write(pool.b.join("d/file"), "old").unwrap();
-        let (_, left) = left_at(last, |decision, hook| supersede_deciding(&pool, decision, Some(hook)));
-        assert_eq!(left, at, "{last:?}");
-        let report = pool.with_branches(&[A, B], |branches| recover_returned(branches, B, &|| GO));
-        assert_eq!((report.pending, report.warnings), (0, vec![]), "{last:?}");
-        assert_eq!(fs::read_to_string(pool.only("d/file")).unwrap(), stays, "{last:?}");
-        assert_eq!(pool.a.join("new").exists(), stays == "old", "{last:?}");
-        assert!(pool.hidden_files().is_empty(), "{last:?}");
-    }
+fn of_two_files_the_one_that_users_see_stays_when_the_way_to_the_renamed_one_breaks() {
+    at_every_break(|to_a, when| {
+        let pool = two_files();
+        let done = supersede_over(&pool, [to_a, &Line::sound()], None);
+        // Somebody has it open, and goes on with it where the call failed.
+        let open = done.is_err().then(|| fs::File::options().append(true).open(pool.b.join("d/file")).unwrap());
+        let report = pool.with_branches(&[A, B], |branches| recover_returned(branches, back(A), &|| GO));
+        assert_eq!((report.pending, report.warnings), (0, vec![]), "{when}");
+        nothing_is_left_after_a_mount(&pool, &when);
+        if let Some(mut open) = open {
+            open.write_all(b" and more").unwrap();
+            assert_eq!(fs::read(pool.only("d/file")).unwrap(), b"old and more", "{when}");
+            assert_eq!(fs::read(pool.a.join("new")).unwrap(), b"new", "{when}");
+        } else {
+            assert_eq!(fs::read(pool.only("d/file")).unwrap(), b"new", "{when}");
+            assert!(!pool.a.join("new").exists(), "{when}");
+        }
+    });
+}
+
+#[test]
+fn a_file_that_was_replaced_does_not_return_when_the_way_to_it_breaks() {
+    at_every_break(|to_b, when| {
+        let pool = two_files();
+        let done = supersede_over(&pool, [&Line::sound(), to_b], None);
+        if done.is_ok() {
+            fs::remove_file(pool.a.join("d/file")).unwrap();
+        }
+        let report = pool.with_branches(&[A, B], |branches| recover_returned(branches, back(B), &|| GO));
+        assert_eq!((report.pending, report.warnings), (0, vec![]), "{when}");
+        nothing_is_left_after_a_mount(&pool, &when);
+        assert_eq!(pool.b.join("d/file").exists(), done.is_err(), "{done:?} {when}");
+        assert_eq!(pool.a.join("new").exists(), done.is_err(), "{when}");
+    });
 }

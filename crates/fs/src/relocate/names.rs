@@ -1,0 +1,189 @@
+//! What changes of names over several branches have in common: recorded first, then one step on one branch after the other.
+//!
+//! 1. An intent, on the first branch that takes it.
+//! 2. One system call on each branch. When one refuses, those before it are taken back, and the intent goes.
+//! 3. fsync of what was changed.
+//! 4. The intent goes. Where a branch did not say whether it has done its part, durably, another takes its place: it names such branches only, and
+//!    says that the change has happened, whatever the old names are used for since.
+//!
+//! Each call to a branch that may hang comes back ([`Reach`]): late, and with an error. One call may still happen then; nothing comes after it.
+
+use std::ffi::OsString;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use tracing::warn;
+
+use super::commit::ParentTimes;
+use super::error::is_doubtful;
+use super::journal::{Recorded, record};
+use super::{BranchUuid, Decision, Intent, Place, RelocateError, Step, StepHook, told};
+
+/// How the calls to a branch are made.
+pub trait Reach: Clone {
+    /// Makes a call, or says why there is no answer; it may still happen then.
+    fn call<T: Send + 'static>(
+        &self,
+        call: impl FnOnce() -> Result<T, RelocateError> + Send + 'static,
+    ) -> Result<T, RelocateError>;
+}
+
+/// An open directory.
+pub type Directory = Arc<dyn AsFd + Send + Sync>;
+
+/// A name in a directory, for calls that may outlive who makes them.
+#[derive(Clone)]
+pub struct Spot {
+    /// The directory; may be open with `O_PATH`.
+    pub dir: Directory,
+    /// One component.
+    pub name: OsString,
+}
+
+impl Spot {
+    pub(super) fn place(&self) -> Place<'_> {
+        Place { dir: self.dir.as_fd(), name: &self.name }
+    }
+
+    /// The directories of two names, once where they are one, durably as they are.
+    pub(super) fn sync_both(&self, other: &Spot) -> Result<(), Errno> {
+        ParentTimes::of([self.dir.as_fd(), other.dir.as_fd()]).sync()
+    }
+}
+
+/// Where intents are written: the [`super::INTENTS_DIR`] of a branch.
+#[derive(Clone)]
+pub struct Journal<R> {
+    /// How it is reached.
+    pub reach: R,
+    /// The directory.
+    pub dir: Directory,
+}
+
+impl<R: Reach> Journal<R> {
+    fn record(&self, intent: &Intent) -> Result<OsString, RelocateError> {
+        let (dir, intent, decision) = (Arc::clone(&self.dir), intent.clone(), Arc::new(Decision::default()));
+        let theirs = Arc::clone(&decision);
+        let written = self.reach.call(move || {
+            let recorded = record(dir.as_fd(), &intent)?;
+            match theirs.end() {
+                Ok(()) => Ok(recorded.into_name()),
+                // Nobody knows of it: it must not be found one day.
+                Err(left) => {
+                    let _already_failing = recorded.remove();
+                    Err(left)
+                }
+            }
+        });
+        if written.is_err() {
+            decision.leave();
+        }
+        written
+    }
+
+    fn remove(&self, name: OsString, durably: bool) -> Result<(), RelocateError> {
+        let dir = Arc::clone(&self.dir);
+        self.reach.call(move || {
+            let recorded = Recorded::new(dir.as_fd(), name);
+            if durably { recorded.remove() } else { recorded.remove_lazily() }
+        })
+    }
+}
+
+/// An intent that is on disk.
+pub(super) struct Entry<'a, R> {
+    journals: &'a [Journal<R>],
+    at: usize,
+    name: OsString,
+}
+
+impl<'a, R: Reach> Entry<'a, R> {
+    /// Writes it on the first branch that takes it.
+    pub(super) fn write(journals: &'a [Journal<R>], intent: &Intent) -> Result<Self, RelocateError> {
+        let mut error = RelocateError::NoSpace;
+        for (at, journal) in journals.iter().enumerate() {
+            match journal.record(intent) {
+                Ok(name) => return Ok(Entry { journals, at, name }),
+                Err(why) => error = why,
+            }
+        }
+        Err(error)
+    }
+
+    /// Removes it, durable when this returns.
+    pub(super) fn remove(self) -> Result<(), RelocateError> {
+        self.erase(true)
+    }
+
+    /// The change is over. `left` says what is left to do, and takes its place unless that is nothing and it can be removed: one that stays must not be
+    /// found when the names are used for something else.
+    pub(super) fn close(self, left: &Intent, is_complete: bool) {
+        if is_complete && self.erase(true).is_ok() {
+            return;
+        }
+        match Entry::write(self.journals, left) {
+            // The newer one counts, should this one stay.
+            Ok(_) => drop(self.erase(false)),
+            Err(error) => warn!(%error, "what is left of a change of names is not recorded"),
+        }
+    }
+
+    fn erase(&self, durably: bool) -> Result<(), RelocateError> {
+        self.journals.get(self.at).map_or(Ok(()), |journal| journal.remove(self.name.clone(), durably))
+    }
+}
+
+/// One branch's part in a change of names.
+pub(super) trait Part {
+    fn branch(&self) -> BranchUuid;
+    /// Its system call.
+    fn go(&self) -> Result<(), RelocateError>;
+    /// Whether the call has happened although it failed.
+    fn has_happened(&self) -> Result<bool, RelocateError>;
+    /// Takes it back; durable when this returns.
+    fn undo(&self) -> Result<(), RelocateError>;
+    fn sync(&self) -> Result<(), RelocateError>;
+}
+
+/// Steps 2 to 4; returns the branches that do not say whether it has happened there, durably. `left` is the intent for what is left to do on some.
+pub(super) fn carry_out<R: Reach>(
+    parts: &[impl Part],
+    recorded: Entry<'_, R>,
+    left: impl Fn(&[BranchUuid]) -> Intent,
+    hook: Option<StepHook<'_>>,
+) -> Result<Vec<BranchUuid>, RelocateError> {
+    told(hook, Step::IntentWritten)?;
+    let mut unsure = Vec::new();
+    for (done, part) in parts.iter().enumerate() {
+        if let Err(error) = part.go() {
+            match part.has_happened() {
+                Ok(true) => {}
+                Ok(false) if !is_doubtful(error.errno()) => {
+                    // The last first, so that it is always the first ones that are changed. What was not touched may be what cannot be flushed.
+                    let undone = parts.iter().take(done).rev().try_for_each(Part::undo);
+                    undone.map_err(|error| RelocateError::InDoubt { errno: error.errno() })?;
+                    recorded.close(&left(&[]), true);
+                    return Err(error);
+                }
+                Ok(false) | Err(_) => {
+                    warn!(%error, branch = %part.branch(), "a branch does not say whether a name has changed on it");
+                    unsure.push(part.branch());
+                }
+            }
+        }
+        told(hook, Step::Placed(done))?;
+    }
+    for part in parts {
+        if !unsure.contains(&part.branch())
+            && let Err(error) = part.sync()
+        {
+            // Done for all to see; an intent makes it so after a power loss too.
+            warn!(%error, branch = %part.branch(), "cannot flush a directory in which names have changed");
+            unsure.push(part.branch());
+        }
+    }
+    told(hook, Step::Synced)?;
+    recorded.close(&left(&unsure), unsure.is_empty());
+    told(hook, Step::IntentRemoved).map(|()| unsure)
+}
