@@ -11,6 +11,7 @@ mod exchange;
 mod files;
 mod metadata;
 mod names;
+mod refused;
 mod suites;
 #[path = "../support/mod.rs"]
 mod support;
