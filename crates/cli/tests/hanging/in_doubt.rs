@@ -71,6 +71,20 @@ fn what_is_written_while_a_move_hangs_is_not_lost_when_the_branch_wakes_up() {
 }
 
 #[test]
+fn what_is_deleted_while_a_move_hangs_does_not_return_with_the_branch() {
+    let _alone = alone();
+    let (local, mirror) = (Disk::ext4(32 * MIB), Mirror::new());
+    let pool = pool(&local, &mirror, true);
+    drop(open_while_its_move_hangs(&local, &mirror, &pool));
+    fs::remove_file(pool.join("file")).unwrap();
+    signal(mirror.pid(), Signal::SIGCONT);
+    eventually("the branch is back", || pool.is_online("mirror"));
+    let hidden = mirror.below().join(".umbrella");
+    eventually("nothing is left of the move", || is_empty(&hidden.join("tmp")) && is_empty(&hidden.join("intents")));
+    assert!(!pool.join("file").exists() && !mirror.below().join("file").exists());
+}
+
+#[test]
 fn what_is_written_while_a_move_hangs_is_not_lost_when_the_branch_comes_back() {
     let _alone = alone();
     let (local, mut mirror) = (Disk::ext4(32 * MIB), Mirror::new());

@@ -10,6 +10,7 @@ use super::super::commit::{ParentTimes, link_new, place_new};
 use super::super::copy::reopen;
 use super::super::fingerprint::Seen;
 use super::super::{Fingerprint, HIDDEN_DIR, Intent, Place, TEMP_DIR, attrs};
+use super::renames::is_like;
 use super::{Halt, Outcome, Recovering, show, unlink};
 
 /// One name on both branches.
@@ -47,7 +48,7 @@ impl Recovering<'_> {
         if pairs.iter().all(|pair| pair.source.is_none()) && !given_up {
             return self.settle_without_source(to, &pairs, temp.as_ref());
         }
-        let claims = pairs.iter().map(|pair| pair.claim(target)).collect::<Result<Vec<_>, _>>()?;
+        let claims = pairs.iter().map(|pair| pair.claim(target, given_up)).collect::<Result<Vec<_>, _>>()?;
         if given_up || (source_in_use && pairs.iter().all(|pair| pair.source.is_some())) {
             // The sources' branch was in use all the time: they may be open. The copy was out of everybody's reach.
             if claims.contains(&Claim::ChangedCopy) {
@@ -183,7 +184,8 @@ impl Recovering<'_> {
 }
 
 impl Pair<'_> {
-    fn claim(&self, copy: &Fingerprint) -> Result<Claim, Halt> {
+    /// `given_up`: nobody could reach the copy since it was made.
+    fn claim(&self, copy: &Fingerprint, given_up: bool) -> Result<Claim, Halt> {
         let Some((target, seen)) = &self.target else { return Ok(Claim::None) };
         let now = &seen.print;
         if now.ino == copy.ino && now.file_type() == copy.file_type() {
@@ -193,6 +195,10 @@ impl Pair<'_> {
             if now.btime.is_some() && now.btime == copy.btime {
                 return Ok(Claim::ChangedCopy);
             }
+        }
+        // Where names have numbers of their own, not files.
+        if given_up && is_like(now, copy) {
+            return Ok(Claim::Copy);
         }
         match &self.source {
             Some((source, source_seen)) if is_equal(source.place(), source_seen, target.place(), seen)? => {

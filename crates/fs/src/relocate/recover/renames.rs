@@ -161,7 +161,7 @@ fn is_winner(now: &Fingerprint, then: &Fingerprint) -> bool {
 }
 
 /// The same to all appearances but the inode number.
-fn is_like(now: &Fingerprint, then: &Fingerprint) -> bool {
+pub(super) fn is_like(now: &Fingerprint, then: &Fingerprint) -> bool {
     let face = |print: &Fingerprint| (print.mode, print.uid, print.gid, print.size, print.mtime, print.rdev);
     now.file_type() != FileType::Directory && face(now) == face(then)
 }
