@@ -413,7 +413,7 @@ impl<'a> Reader<'a> {
         let (from, to) = (self.path()?, self.path()?);
         let branches: Vec<_> = (0..self.count(16)?).map(|_| self.uuid()).collect::<Result<_, _>>()?;
         let (replaced, decided) = (self.flag()?, self.flag()?);
-        if branches.is_empty() && !decided {
+        if from == to || is_below(&to, &from) || (branches.is_empty() && !decided) {
             return Err(DecodeError::Field);
         }
         Ok(Intent::RenameDir { from, to, branches, replaced, decided })
@@ -432,9 +432,8 @@ impl<'a> Reader<'a> {
     fn exchange(&mut self) -> Result<Intent, DecodeError> {
         let (one, other) = (self.path()?, self.path()?);
         let sites: Vec<_> = (0..self.count(18)?).map(|_| self.site()).collect::<Result<_, _>>()?;
-        let nested = |path: &[u8], above: &[u8]| path.strip_prefix(above).is_some_and(|rest| rest.starts_with(b"/"));
         let decided = self.flag()?;
-        if one == other || nested(&one, &other) || nested(&other, &one) || (sites.is_empty() && !decided) {
+        if one == other || is_below(&one, &other) || is_below(&other, &one) || (sites.is_empty() && !decided) {
             return Err(DecodeError::Field);
         }
         Ok(Intent::Exchange { one, other, sites, decided })
@@ -449,4 +448,8 @@ impl<'a> Reader<'a> {
         }
         Ok(ExchangeSite { branch, one, other })
     }
+}
+
+fn is_below(path: &[u8], above: &[u8]) -> bool {
+    path.strip_prefix(above).is_some_and(|rest| rest.starts_with(b"/"))
 }

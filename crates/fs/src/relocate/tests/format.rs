@@ -43,9 +43,15 @@ fn intent() -> impl Strategy<Value = Intent> {
         (uuid(), uuid(), vec(path(), 1..5), name(), fingerprint(), fingerprint())
             .prop_filter("two branches", |(from, to, ..)| from != to)
             .prop_map(|(from, to, names, temp, source, target)| Intent::Move { from, to, names, temp, source, target }),
-        (path(), path(), vec(uuid(), 1..9), any::<bool>(), any::<bool>()).prop_map(
-            |(from, to, branches, replaced, decided)| Intent::RenameDir { from, to, branches, replaced, decided }
-        ),
+        (path(), path(), vec(uuid(), 1..9), any::<bool>(), any::<bool>())
+            .prop_filter("not into itself", |(from, to, ..)| !to.starts_with(from))
+            .prop_map(|(from, to, branches, replaced, decided)| Intent::RenameDir {
+                from,
+                to,
+                branches,
+                replaced,
+                decided
+            }),
         (path(), path(), uuid(), fingerprint(), uuid(), fingerprint(), any::<bool>())
             .prop_filter("two of each", |(from, to, winner, _, loser, ..)| from != to && winner != loser)
             .prop_map(|(from, to, winner, winner_file, loser, loser_file, decided)| Intent::Supersede {
@@ -144,6 +150,33 @@ fn an_exchange_of_a_directory_with_something_in_it_is_not_recorded() {
         assert_eq!(result, Err(RelocateError::BadIntent { reason: DecodeError::Field }), "{one} {other}");
     }
     assert!(exchange("a", "ab").encode().is_ok());
+}
+
+#[test]
+fn a_rename_of_a_directory_into_itself_is_not_recorded() {
+    let rename = |from: &str, to: &str| Intent::RenameDir {
+        from: from.into(),
+        to: to.into(),
+        branches: vec![A],
+        replaced: false,
+        decided: true,
+    };
+    for (from, to) in [("a", "a"), ("a", "a/b"), ("a/b", "a/b/c/d")] {
+        let result = rename(from, to).encode();
+        assert_eq!(result, Err(RelocateError::BadIntent { reason: DecodeError::Field }), "{from} {to}");
+    }
+    assert!(rename("a", "ab").encode().is_ok() && rename("a/b", "a").encode().is_ok());
+}
+
+/// That a change is over may be all there is to say.
+#[test]
+fn only_what_is_decided_may_name_no_branch() {
+    for decided in [false, true] {
+        let (from, to, one, other) = (b"a".to_vec(), b"b".to_vec(), b"a".to_vec(), b"b".to_vec());
+        let rename = Intent::RenameDir { from, to, branches: vec![], replaced: false, decided };
+        let exchange = Intent::Exchange { one, other, sites: vec![], decided };
+        assert_eq!((rename.encode().is_ok(), exchange.encode().is_ok()), (decided, decided));
+    }
 }
 
 #[test]
