@@ -4,10 +4,13 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, XattrFlags};
 
 use crate::support::disk::Disk;
+use crate::support::foreign::{Mirror, Remote};
 use crate::support::pool::Pool;
 use crate::support::process::Mapping;
 use crate::support::{KIB, MIB, assert_errno, bytes};
@@ -414,4 +417,56 @@ fn a_file_that_has_a_name_that_must_not_spill_does_not_spill() {
     pool.say(["sync"]);
     assert_eq!(pool.found_on("secret/file"), ["a"]);
     assert_eq!(pool.found_on("pub/file"), ["a"]);
+}
+
+/// Appends to a file while it overflows to `next`, with others looking at it all the time, and again after it was closed.
+fn append_while_others_look(next: &Path, served: &Path) {
+    let small = Disk::tmpfs(4 * MIB);
+    let pool = Pool::builder().branch("small", small.path()).branch("next", next).mount();
+    let path = pool.join("log");
+    let lines: Vec<u8> = (0..10_000).flat_map(|i| format!("line {i:09}|").repeat(50).into_bytes()).collect();
+    let (first, rest) = lines.split_at(lines.len() - 7500);
+    let append = || OpenOptions::new().create(true).append(true).open(&path).unwrap();
+    let mut file = append();
+    let done = AtomicBool::new(false);
+    let attribute = thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                for entry in fs::read_dir(pool.mount_point()).unwrap() {
+                    entry.unwrap().metadata().unwrap();
+                }
+                fs::metadata(&path).unwrap();
+                let _none = rustix::fs::getxattr(&path, "user.none", &mut [0; 8]);
+                thread::sleep(std::time::Duration::from_millis(2));
+            }
+        });
+        let written = first.chunks(750).try_for_each(|line| file.write_all(line));
+        let attribute = rustix::fs::fsetxattr(&file, "user.a", b"1", XattrFlags::empty());
+        done.store(true, Ordering::Relaxed);
+        written.map(|()| attribute)
+    });
+    attribute.unwrap().or_else(unless_it_has_none).unwrap();
+    pool.expect_on("next", "log");
+    drop(file);
+    assert!(fs::read(&path).unwrap() == first, "what was appended");
+    append().write_all(rest).unwrap();
+    assert!(fs::read(&path).unwrap() == lines, "what was appended later");
+    assert!(fs::read(served.join("log")).unwrap() == lines, "on the branch");
+}
+
+fn unless_it_has_none(error: rustix::io::Errno) -> rustix::io::Result<()> {
+    if error == rustix::io::Errno::NOTSUP { Ok(()) } else { Err(error) }
+}
+
+/// To the kernel each name of a file on such a branch may be a file of its own, with its own size.
+#[test]
+fn what_is_appended_is_in_a_file_that_overflows_to_a_fuse_branch_whoever_looks_meanwhile() {
+    let mirror = Mirror::new();
+    append_while_others_look(&mirror.path(), &mirror.below());
+}
+
+#[test]
+fn what_is_appended_is_in_a_file_that_overflows_to_a_network_branch_whoever_looks_meanwhile() {
+    let remote = Remote::new();
+    append_while_others_look(&remote.path(), &remote.served());
 }

@@ -160,7 +160,8 @@ impl Pool {
                 return Ok((node, attr));
             }
             if let Some(node) = self.intern_file(parent, name, dir, meta, found.moves) {
-                let attr = Attr { node: node.id, ino: node.ino, meta: Meta { btime: node.born, ..*meta } };
+                let meta = if dir.online.guarded { seen_by_its_users(&node, meta) } else { *meta };
+                let attr = Attr { node: node.id, ino: node.ino, meta: Meta { btime: node.born, ..meta } };
                 return Ok((node, attr));
             }
             if let Some(above) = parent.dir() {
@@ -415,6 +416,13 @@ impl Pool {
         let (parent, name) = place.ok_or(OpError::Stale)?;
         Ok((self.dir_at(&parent, branch)?, name))
     }
+}
+
+/// What a file is that was found under a name, on a file system where each name may have a size of its own (FUSE) or an old one (networks): as those see
+/// it who have it open. The kernel appends at the end that it was told last.
+fn seen_by_its_users(node: &Node, found: &Meta) -> Meta {
+    let handle = node.file().and_then(|file| file.state.read().any_handle());
+    handle.and_then(|handle| handle.current().stat().ok()).unwrap_or(*found)
 }
 
 /// State of a file nobody has open.

@@ -238,7 +238,7 @@ pub(super) fn remove(place: Place<'_>) -> Result<Removal, Errno> {
     }
 }
 
-/// Renames without ever replacing; where the file system lacks the flag, by link and unlink, or by looking first.
+/// Renames without ever replacing; where the file system lacks the flag, by link and unlink, or, as with FUSE, by looking first.
 pub(super) fn place_new(from: Place<'_>, to: Place<'_>) -> Result<(), RelocateError> {
     match renameat_with(from.dir, from.name, to.dir, to.name, RenameFlags::NOREPLACE) {
         Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {}
@@ -250,18 +250,27 @@ pub(super) fn place_new(from: Place<'_>, to: Place<'_>) -> Result<(), RelocateEr
 
 /// [`place_new`] without the flag.
 pub(super) fn place_by_hand(from: Place<'_>, to: Place<'_>) -> Result<(), RelocateError> {
-    match linkat(from.dir, from.name, to.dir, to.name, AtFlags::empty()) {
-        Ok(()) => {
-            let _leftover = unlinkat(from.dir, from.name, AtFlags::empty());
-            return Ok(());
+    if !is_known_by_path(to.dir) {
+        match linkat(from.dir, from.name, to.dir, to.name, AtFlags::empty()) {
+            Ok(()) => {
+                let _leftover = unlinkat(from.dir, from.name, AtFlags::empty());
+                return Ok(());
+            }
+            Err(Errno::EXIST) => return Err(RelocateError::Taken),
+            Err(_) => {}
         }
-        Err(Errno::EXIST) => return Err(RelocateError::Taken),
-        Err(_) => {}
     }
     match look_maybe(to).doing("look at the target")? {
         Some(_) => Err(RelocateError::Taken),
         None => renameat(from.dir, from.name, to.dir, to.name).doing("put the copy in place"),
     }
+}
+
+/// Whether another name of a file may be another file to the kernel, with a size of its own: what is open by the first name would be written past
+/// who looks at the second. With FUSE that is so for all file systems of paths; a rename takes what is open along.
+fn is_known_by_path(dir: BorrowedFd<'_>) -> bool {
+    const FUSE_SUPER_MAGIC: i64 = 0x6573_5546;
+    rustix::fs::fstatfs(dir).is_ok_and(|fs| fs.f_type == FUSE_SUPER_MAGIC)
 }
 
 pub(super) fn link_new(from: Place<'_>, to: Place<'_>) -> Result<(), RelocateError> {
