@@ -381,9 +381,15 @@ proptest! {
                 if !asks_for_space(&world.spec) {
                     let mut after = world.branches.clone();
                     after[branch.index()].free.0 -= facts.occupied.0;
-                    let again = rules.decide(&facts, &after, Some(&on(branch))).choice;
-                    // A band that held it to a branch that is being drained lets go once it has left; should the rule that
+                    let mut again = rules.decide(&facts, &after, Some(&on(branch))).choice;
+                    // A band that held it to a branch that is being drained lets go once it has left: it goes on, once; should the rule that
                     // decides then have no room, the file is not moved either.
+                    let was_drained = file.home.is_some_and(|home| !world.branches[home.branch.index()].writable);
+                    if let (Choice::Place(next), true) = (again, was_drained) {
+                        after[branch.index()].free.0 += facts.occupied.0;
+                        after[next.index()].free.0 -= facts.occupied.0;
+                        again = rules.decide(&facts, &after, Some(&on(next))).choice;
+                    }
                     let stays = matches!(again, Choice::Stay | Choice::NoRoom);
                     prop_assert!(stays, "{:?} then {:?}", branch, again);
                 }
