@@ -1,12 +1,16 @@
 //! The daemon has no descriptor left: calls fail, and nothing is taken for absent, no branch for dead.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::time::Duration;
+
+use rustix::io::Errno;
 
 use crate::names;
 use crate::support::disk::Disk;
 use crate::support::pool::Pool;
-use crate::support::{MIB, run};
+use crate::support::{MIB, bytes, run};
 
 /// While it lives, a daemon may open only so many more.
 struct Few<'a> {
@@ -100,6 +104,29 @@ fn without_descriptors_nothing_is_taken_for_absent() {
             assert!(!(a.join("d/x").exists() && b.join("d/x").exists()), "with {more}: it is there once");
         });
     }
+}
+
+#[test]
+fn without_descriptors_a_write_is_not_told_that_there_is_no_room() {
+    let (tiny, large) = (Disk::tmpfs(MIB), Disk::tmpfs(32 * MIB));
+    let pool = Pool::builder().branch("tiny", tiny.path()).branch("large", large.path()).mount();
+    let mut refused = 0;
+    for more in 0..12 {
+        let (name, data) = (format!("file{more}"), bytes(more as u64, 2 * MIB));
+        let mut file = File::create(pool.join(&name)).unwrap();
+        file.write_all(&data[..100_000]).unwrap();
+        let few = Few::new(&pool, more);
+        let written = file.write_all_at(&data[100_000..], 100_000);
+        drop(few);
+        if let Err(error) = written {
+            refused += 1;
+            assert_eq!(error.raw_os_error(), Some(Errno::MFILE.raw_os_error()), "with {more}: {error}");
+            file.write_all_at(&data[100_000..], 100_000).unwrap();
+        }
+        assert!(fs::read(pool.join(&name)).unwrap() == data, "with {more}");
+        assert_eq!(pool.found_on(&name), ["large"], "with {more}");
+    }
+    assert!((1..12).contains(&refused), "{refused}");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Why a move did not happen.
 
+use rustix::io::Errno;
+
 use crate::error::OpError;
 use crate::relocate::RelocateError;
 
@@ -26,11 +28,21 @@ impl NotMoved {
         !matches!(self, NotMoved::Failed(error) if !error.is_settled())
     }
 
+    /// What the daemon lacked (descriptors, memory), unless it was the branch: there may be room for the file all the same.
+    pub(super) fn want(&self) -> Option<OpError> {
+        let error = match self {
+            NotMoved::Op(error) => *error,
+            NotMoved::Failed(error) => OpError::Sys(error.errno()),
+            _ => return None,
+        };
+        matches!(error, OpError::Sys(Errno::MFILE | Errno::NFILE | Errno::NOMEM)).then_some(error)
+    }
+
     /// The file, or its name, is not there any more.
     pub(super) fn is_gone(&self) -> bool {
         match self {
             NotMoved::Op(error) => matches!(error, OpError::Stale) || error.is_missing(),
-            NotMoved::Failed(error) => error.errno() == rustix::io::Errno::NOENT,
+            NotMoved::Failed(error) => error.errno() == Errno::NOENT,
             _ => false,
         }
     }

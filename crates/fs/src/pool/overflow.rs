@@ -38,7 +38,7 @@ impl Pool {
         let staging = self.staging.as_ref().filter(|staging| staging.branch.id == branch);
         let (staged, cause) = (staging.is_some(), staging.map_or(Cause::Full, Staging::cause));
         let mut full: smallvec::SmallVec<[BranchId; 4]> = full.iter().copied().collect();
-        let mut attempts = 0;
+        let (mut attempts, mut want) = (0, None);
         loop {
             let mut meta = here.stat()?;
             // So large it is about to be; its rule may look at that.
@@ -48,7 +48,7 @@ impl Pool {
             let room = ByteSize(meta.occupied().0.saturating_add(need.0));
             let Some(target) = self.place_next(&settled_facts(&path, &meta, node.born), &full, room) else {
                 self.count(Metric::NoRoom);
-                return Err(OpError::NoRoom);
+                return Err(want.unwrap_or(OpError::NoRoom));
             };
             let unlinked = file.state.read().unlinked;
             let moved = if unlinked {
@@ -81,6 +81,7 @@ impl Pool {
                 }
                 Err(why) => {
                     tracing::info!(path = %String::from_utf8_lossy(&path), to = %self.branch_name(target), %why, "next branch");
+                    want = want.or(why.want());
                     full.push(target);
                 }
             }

@@ -73,7 +73,7 @@ impl Rules {
         resident: Option<&Resident>,
         steps: &mut Vec<Step>,
     ) -> Option<Found> {
-        let home = self.is_home(when, resident);
+        let home = self.is_home(when, branches, resident);
         let mut by_band = false;
         let mut held = Vec::new();
         let mut missed = Vec::new();

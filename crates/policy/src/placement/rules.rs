@@ -10,7 +10,7 @@ use super::choose::{self, Destination};
 use super::compile;
 use super::condition::{Test, Verdict};
 use super::error::RuleError;
-use super::facts::{BranchView, FileFacts, Resident, is_online};
+use super::facts::{BranchView, FileFacts, Resident, is_online, view};
 use super::glob::Glob;
 use super::name_table::NameTable;
 use super::spec::RulesSpec;
@@ -205,8 +205,11 @@ impl Rules {
         EntryId(self.entries.len() as u32 - 1)
     }
 
-    pub(super) fn is_home(&self, when: &When, resident: Option<&Resident>) -> bool {
-        when.has_band && resident.is_some_and(|resident| self.entries[when.entry.index()].to.contains(&resident.branch))
+    /// Whether the bands of a rule count for a file: it is on the rule's list, and not on a branch that it has to leave in any case.
+    pub(super) fn is_home(&self, when: &When, branches: &[BranchView], resident: Option<&Resident>) -> bool {
+        let may_stay = |branch| view(branches, branch).is_none_or(|view| view.writable || !view.online);
+        let listed = |branch| self.entries[when.entry.index()].to.contains(&branch);
+        when.has_band && resident.is_some_and(|resident| listed(resident.branch) && may_stay(resident.branch))
     }
 
     pub(super) fn destination(&self, found: Found) -> Destination<'_> {
@@ -225,7 +228,7 @@ impl Rules {
     ) -> Option<Found> {
         let all_hold = |home| when.tests.iter().all(|test| test.verdict(facts, branches, home) == Verdict::Holds);
         let outright = all_hold(false);
-        let by_band = !outright && self.is_home(when, resident) && all_hold(true);
+        let by_band = !outright && self.is_home(when, branches, resident) && all_hold(true);
         let matched = (outright || by_band) && !self.inactive(when.entry, branches);
         matched.then_some(Found { entry: when.entry, by_band })
     }
