@@ -29,7 +29,7 @@ pub(crate) const COPIES: Most = Most { in_pool: 24, in_all: 32 };
 /// A thread with nothing to do ends after this.
 const IDLE: Duration = Duration::from_secs(20);
 /// How often a waiting caller looks whether the pool was closed.
-pub(crate) const GLANCE: Duration = Duration::from_millis(50);
+const GLANCE: Duration = Duration::from_millis(50);
 
 /// Why a call has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +40,17 @@ pub(crate) enum Lost {
     Closed,
     /// Too many threads hang already.
     Exhausted,
+}
+
+/// Makes a call apart from its caller, who waits for it as long as `wait` says; it is told whether the call waits for a thread. `None`: it is not
+/// waited for any more, or its pool was closed; it may still go on. Without threads of its own it is made here.
+pub(crate) fn apart<T: Send + 'static>(
+    workers: Option<&Workers>,
+    call: impl FnOnce() -> T + Send + 'static,
+    mut wait: impl FnMut(bool) -> bool,
+) -> Option<T> {
+    let Some(workers) = workers else { return Some(call()) };
+    workers.call_while(call, |turn| wait(matches!(turn, Turn::Queued { .. })).then_some(GLANCE)).ok()
 }
 
 /// Where a call is that is waited for.

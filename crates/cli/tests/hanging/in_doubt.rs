@@ -124,3 +124,30 @@ fn a_file_whose_branch_dies_with_the_answer_to_its_unlink_is_where_it_moved_to()
     eventually("nothing is left to settle", || is_empty(&local.join(".umbrella/intents")));
     assert!(fs::read(pool.join("file")).unwrap() == bytes(1, 200_000));
 }
+
+#[test]
+fn a_branch_that_hangs_when_it_loses_a_file_takes_no_other_along() {
+    let _alone = alone();
+    let (from, to) = (Mirror::new(), Mirror::new());
+    let pool = Pool::builder()
+        .branch("from", from.path())
+        .branch("to", to.path())
+        .keys(PROBES)
+        .default(&["from"])
+        .rules("[[rule]]\nname = \"large\"\nwhen = { size = \">= 64KiB\" }\nto = [\"to\"]\n")
+        .mount();
+    let slow = from.delay("unlink,unlinkat", "delay_exit", "3000000");
+    fs::write(pool.join("file"), bytes(1, 200_000)).unwrap();
+    let gone = || (!from.below().join("file").exists()).then_some(());
+    assert!(poll(PATIENCE, gone).is_some(), "its old name goes");
+    signal(from.pid(), Signal::SIGSTOP);
+    drop(slow);
+    eventually("it can be read", || fs::read(pool.join("file")).is_ok_and(|found| found == bytes(1, 200_000)));
+    assert!(!pool.is_online("from"));
+    let log = pool.log();
+    assert!(log.contains("branch=from reason") && !log.contains("branch=to reason"), "{log}");
+    signal(from.pid(), Signal::SIGCONT);
+    eventually("the branch is back", || pool.is_online("from"));
+    pool.expect_on("to", "file");
+    eventually("nothing is left of the move", || is_empty(&to.below().join(".umbrella/intents")));
+}

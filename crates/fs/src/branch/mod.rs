@@ -31,7 +31,7 @@ use umbrella_units::{BranchId, ByteSize, Timestamp};
 
 use crate::control::protocol::{Abilities, BranchState, BranchStatus};
 use crate::spec::BranchSpec;
-use crate::workers::{self, Lost, Turn, Workers};
+use crate::workers::{Lost, Workers};
 
 pub use closer::BranchFd;
 pub use error::{BranchError, HiddenProblem};
@@ -109,9 +109,9 @@ pub struct Online {
     pub epoch: u64,
     /// Whether the pool knew it before.
     pub origin: Origin,
-    workers: Option<Workers>,
+    pub(crate) workers: Option<Workers>,
     /// Threads of copies: they last, and must not be in the way of calls.
-    copiers: Option<Workers>,
+    pub(crate) copiers: Option<Workers>,
     closer: Option<Closer>,
     _claim: state::Claim,
     _life: Arc<()>,
@@ -307,28 +307,17 @@ impl Branch {
             Ok(result) => self.watch(&online, result),
             Err(Lost::Closed) => Err(OFFLINE),
             Err(lost) => {
-                let what = match lost {
-                    Lost::Exhausted => "does not answer: too many calls hang",
-                    _ => "does not answer",
-                };
-                let waited = patience.as_millis();
-                let reason = format!("\"{}\" {what} (waited {waited} ms)", self.spec.path.display());
-                self.take_offline_if(&online, reason);
+                let why = if lost == Lost::Exhausted { ": too many calls hang" } else { "" };
+                self.does_not_answer(&online, patience, why);
                 Err(Errno::TIMEDOUT)
             }
         }
     }
 
-    /// Runs a copy from or to this branch on a thread for copies, as long as `wait` says that it is to be waited for; it is told whether the
-    /// copy waits for a thread. `None`: it is not waited for any more, or the branch went offline; it may still go on.
-    pub(crate) fn copy_apart<T: Send + 'static>(
-        &self,
-        online: &Online,
-        copy: impl FnOnce() -> T + Send + 'static,
-        mut wait: impl FnMut(bool) -> bool,
-    ) -> Option<T> {
-        let Some(copiers) = &online.copiers else { return Some(copy()) };
-        copiers.call_while(copy, |turn| wait(matches!(turn, Turn::Queued { .. })).then_some(workers::GLANCE)).ok()
+    /// A call took longer than it may.
+    pub(crate) fn does_not_answer(&self, online: &Online, waited: Duration, why: &str) {
+        let (path, waited) = (self.spec.path.display(), waited.as_millis());
+        self.take_offline_if(online, format!("\"{path}\" does not answer{why} (waited {waited} ms)"));
     }
 
     /// Notes errors that say more of the branch than of the file.

@@ -3,11 +3,17 @@
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
+
+use super::copying::End;
 use super::transfer::Leg;
 use crate::branch::{Branch, Online};
-use crate::relocate::{self, BranchUuid, Decision, Durability, LeftAt, Move, MovedName, Place, RelocateError, Removal};
+use crate::relocate::{
+    self, BranchUuid, Call, Decision, Durability, LeftAt, Move, MovedName, Place, RelocateError, Removal, Side,
+};
+use crate::workers;
 
 /// Commits a move. Where a branch may hang, on its workers: the caller holds locks that others wait for. What is not done in time either
 /// does not happen any more, or has happened but for the end of the source.
@@ -58,17 +64,41 @@ pub(super) fn commit_guarded(
         })
     };
     // As they were when the move was made ready: one that went offline since may hang.
-    let guarded = [(target, online), (&source.branch, &source.online)].into_iter().find(|(_, online)| online.guarded);
-    match guarded.map(|(branch, _)| branch) {
-        None => commit(),
-        Some(branch) => match branch.io_within(COMMIT_PATIENCE, move |_| Ok(commit())) {
-            Ok(done) => done,
-            Err(errno) => match decision.leave() {
-                LeftAt::Open => Err(RelocateError::GivenUp),
-                LeftAt::Ending => Ok(Removal::Unsure { errno }),
-                LeftAt::Undoing => Err(RelocateError::InDoubt { errno }),
-            },
-        },
+    let ends = [End { branch: target, online }, End { branch: &source.branch, online: &source.online }];
+    let Some(guarded) = ends.into_iter().find(|end| end.online.guarded) else { return commit() };
+    let mut watch = Watch { ends, seen: decision.call(), since: Instant::now() };
+    let wait = |queued| watch.may_wait(queued, &decision);
+    if let Some(done) = workers::apart(guarded.online.workers.as_ref(), commit, wait) {
+        return done;
+    }
+    match decision.leave() {
+        LeftAt::Open => Err(RelocateError::GivenUp),
+        LeftAt::Ending => Ok(Removal::Unsure { errno: Errno::TIMEDOUT }),
+        LeftAt::Undoing => Err(RelocateError::InDoubt { errno: Errno::TIMEDOUT }),
+    }
+}
+
+/// Whether a commit on another thread is waited for. A local disk may take its time, as for every other call; another whose call lasts too
+/// long goes offline.
+struct Watch<'a> {
+    ends: [End<'a>; 2],
+    seen: Call,
+    since: Instant,
+}
+
+impl Watch<'_> {
+    fn may_wait(&mut self, queued: bool, decision: &Decision) -> bool {
+        let call = decision.call();
+        let [target, source] = self.ends;
+        let end = if call.side == Side::Source { source } else { target };
+        if queued || call != self.seen || !end.online.guarded {
+            (self.seen, self.since) = (call, Instant::now());
+        }
+        let may_wait = end.lives() && self.since.elapsed() < COMMIT_PATIENCE;
+        if !may_wait {
+            end.branch.does_not_answer(end.online, COMMIT_PATIENCE, "");
+        }
+        may_wait
     }
 }
 

@@ -20,6 +20,7 @@ use super::transfer::{NotMoved, Pace};
 use crate::branch::{Branch, Online};
 use crate::error::OpError;
 use crate::relocate::{Durability, Limits, RelocateError};
+use crate::workers;
 
 /// How long a copy may show no sign of life, as long as its branches live: the last step syncs all of a file.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -32,7 +33,7 @@ pub(super) struct End<'a> {
 }
 
 impl End<'_> {
-    fn lives(self) -> bool {
+    pub(super) fn lives(self) -> bool {
         self.branch.online().is_some_and(|now| now.epoch == self.online.epoch)
     }
 }
@@ -103,7 +104,7 @@ impl Pool {
             }
             may_wait
         };
-        if let Some(done) = guarded.branch.copy_apart(guarded.online, run, wait) {
+        if let Some(done) = workers::apart(guarded.online.copiers.as_ref(), run, wait) {
             return Ok(done?);
         }
         apart.cancel.store(true, Ordering::Relaxed);

@@ -351,7 +351,7 @@ impl Pool {
                 if error == RelocateError::GivenUp {
                     self.given_up.lock().insert(temp.to_owned());
                 }
-                if matches!(error, RelocateError::InDoubt { .. }) {
+                if !error.is_settled() {
                     // Whether the copy has its name is for recovery to say: until then its branch is not looked at.
                     target.take_offline(format!("a move to it {error}"));
                 }

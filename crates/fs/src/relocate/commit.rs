@@ -10,8 +10,8 @@ use super::error::{Doing, is_doubtful};
 use super::fingerprint::{Seen, look_fd, look_maybe};
 use super::journal::record;
 use super::{
-    BranchUuid, Copied, Decision, Durability, Fingerprint, Intent, Loss, Place, RelocateError, Step, StepHook, attrs,
-    told,
+    BranchUuid, Copied, Decision, Durability, Fingerprint, Intent, Loss, Place, RelocateError, Side, Step, StepHook,
+    attrs, told,
 };
 
 /// One name of a file that moves.
@@ -36,7 +36,7 @@ pub struct Move<'a> {
     pub names: &'a [MovedName<'a>],
     /// The copy, in the new branch's [`super::TEMP_DIR`].
     pub temp: Place<'a>,
-    /// The [`super::INTENTS_DIR`] of the new branch (the old one's works too, but may be full).
+    /// The [`super::INTENTS_DIR`] of the new branch (the old one's may be full), of the old one for a move that is not synced.
     pub intents: BorrowedFd<'a>,
     /// What [`super::copy`] returned.
     pub copied: &'a Copied,
@@ -76,6 +76,7 @@ pub fn verify_unchanged(source: Place<'_>, copied: &Copied) -> Result<(), Reloca
 pub fn commit(m: &Move<'_>) -> Result<Removal, RelocateError> {
     let done = commit_steps(m);
     if done.as_ref().is_err_and(RelocateError::is_settled) {
+        m.decision.on(Side::Target);
         let _already_failing = unlinkat(m.temp.dir, m.temp.name, AtFlags::empty());
     }
     done
@@ -89,6 +90,7 @@ fn commit_steps(m: &Move<'_>) -> Result<Removal, RelocateError> {
         return Err(RelocateError::OtherLinks { nlink, named: m.names.len() });
     }
     m.verify()?;
+    m.decision.on(m.side_of_intents());
     let recorded = record(m.intents, &m.intent())?;
     if let Err(given_up) = m.decision.check() {
         // Whoever waited may have used the names for something else since.
@@ -111,6 +113,7 @@ fn commit_steps(m: &Move<'_>) -> Result<Removal, RelocateError> {
                 Err(errno) => return Err(RelocateError::InDoubt { errno }),
             }
             // An intent that stays finds nothing to do.
+            m.decision.on(m.side_of_intents());
             let _already_failing = recorded.remove_lazily();
             return Err(error);
         }
@@ -121,6 +124,7 @@ fn commit_steps(m: &Move<'_>) -> Result<Removal, RelocateError> {
         return Ok(Removal::Done);
     }
     told(m.hook, Step::RemovalSynced)?;
+    m.decision.on(m.side_of_intents());
     if let Err(error) = recorded.remove_lazily() {
         warn!(%error, "an intent stays although its move is complete");
     }
@@ -146,8 +150,18 @@ impl<'a> Move<'a> {
         }
     }
 
+    fn side_of_intents(&self) -> Side {
+        match self.durability {
+            Durability::Now => Side::Target,
+            Durability::Begun => Side::Source,
+        }
+    }
+
     fn verify(&self) -> Result<(), RelocateError> {
-        self.names.iter().try_for_each(|name| verify_unchanged(name.source, self.copied))
+        self.names.iter().try_for_each(|name| {
+            self.decision.on(Side::Source);
+            verify_unchanged(name.source, self.copied)
+        })
     }
 
     fn targets(&self) -> impl Iterator<Item = BorrowedFd<'a>> {
@@ -159,10 +173,12 @@ impl<'a> Move<'a> {
     }
 
     fn place_and_remove(&self, done: &mut Progress) -> Result<Removal, RelocateError> {
+        self.decision.on(Side::Target);
         let target_times = ParentTimes::of(self.targets());
         let mut first: Option<Place<'_>> = None;
         for name in self.names {
             self.decision.check()?;
+            self.decision.on(Side::Target);
             match first {
                 None => place_new(self.temp, name.target)?,
                 Some(first) => link_new(first, name.target)?,
@@ -173,6 +189,7 @@ impl<'a> Move<'a> {
         }
         target_times.restore();
         if self.durability == Durability::Now {
+            self.decision.on(Side::Target);
             target_times.sync().doing("flush the new directory")?;
             attrs::sync_dir(self.temp.dir).doing("flush the directory of copies")?;
         }
@@ -183,6 +200,7 @@ impl<'a> Move<'a> {
         told(self.hook, Step::Verified)?;
         self.decision.end()?;
         for name in self.names {
+            self.decision.on(Side::Source);
             match remove(name.source) {
                 Ok(Removal::Done) => {}
                 Ok(unsure) => return Ok(unsure),
@@ -196,6 +214,7 @@ impl<'a> Move<'a> {
     }
 
     fn sync_sources(&self) -> Result<(), Errno> {
+        self.decision.on(Side::Source);
         ParentTimes::of(self.sources()).sync()
     }
 
@@ -206,6 +225,7 @@ impl<'a> Move<'a> {
 
     /// Gives every source name back before any target name goes.
     fn undo(&self, done: &Progress) -> Result<(), Errno> {
+        self.decision.on(Side::Source);
         let source_times = ParentTimes::of(self.sources());
         let (removed, kept) = self.names.split_at(done.removed.min(self.names.len()));
         if !removed.is_empty() {
@@ -217,6 +237,7 @@ impl<'a> Move<'a> {
             source_times.restore();
             source_times.sync()?;
         }
+        self.decision.on(Side::Target);
         let target_times = ParentTimes::of(self.targets());
         for name in self.names.iter().take(done.placed) {
             self.may_undo()?;

@@ -1,12 +1,34 @@
-//! Who decides what becomes of a change that hangs: whoever carries it out, or whoever waits for it, by leaving it alone.
+//! Who decides what becomes of a change that hangs: whoever carries it out, or whoever waits for it, by leaving it alone; and where it is.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use super::RelocateError;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Decision(AtomicU8);
+pub struct Decision {
+    state: AtomicU8,
+    /// Twice the number of the calls that began, and 1 where the last is on the source's branch.
+    calls: AtomicU64,
+}
+
+/// A branch of a move.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// The one that has the file.
+    Source,
+    /// The one it goes to.
+    Target,
+}
+
+/// A call of a change that is carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Call {
+    /// Another for each call.
+    pub number: u64,
+    /// The branch it is made on.
+    pub side: Side,
+}
 
 /// How far a change was when it was left alone. The step under way may still happen, and none that changes a name comes after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,11 +49,23 @@ impl Decision {
 
     /// Nobody waits any longer.
     pub fn leave(&self) -> LeftAt {
-        match self.0.swap(Decision::LEFT, Ordering::AcqRel) {
+        match self.state.swap(Decision::LEFT, Ordering::AcqRel) {
             Decision::OPEN => LeftAt::Open,
             Decision::ENDING => LeftAt::Ending,
             _ => LeftAt::Undoing,
         }
+    }
+
+    /// Where it is now.
+    pub fn call(&self) -> Call {
+        let calls = self.calls.load(Ordering::Acquire);
+        Call { number: calls / 2, side: if calls % 2 == 1 { Side::Source } else { Side::Target } }
+    }
+
+    /// A call is next on this branch.
+    pub(super) fn on(&self, side: Side) {
+        let next = self.calls.load(Ordering::Relaxed) / 2 + 1;
+        self.calls.store(next * 2 + u64::from(side == Side::Source), Ordering::Release);
     }
 
     /// The step is next that cannot be taken back.
@@ -46,12 +80,12 @@ impl Decision {
 
     /// Another step is next.
     pub(super) fn check(&self) -> Result<(), RelocateError> {
-        if self.0.load(Ordering::Acquire) == Decision::LEFT { Err(RelocateError::GivenUp) } else { Ok(()) }
+        if self.state.load(Ordering::Acquire) == Decision::LEFT { Err(RelocateError::GivenUp) } else { Ok(()) }
     }
 
     fn advance(&self, to: u8) -> Result<(), RelocateError> {
         let unless_left = |now| (now != Decision::LEFT).then_some(to);
-        match self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, unless_left) {
+        match self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, unless_left) {
             Ok(_) => Ok(()),
             Err(_) => Err(RelocateError::GivenUp),
         }

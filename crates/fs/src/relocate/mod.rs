@@ -79,7 +79,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) use attrs::failed_writes;
 pub use commit::{Move, MovedName, Removal, commit, verify_unchanged};
 pub use copy::{Copied, copy, copy_from_fd, copy_unnamed, losses};
-pub use decision::{Decision, LeftAt};
+pub use decision::{Call, Decision, LeftAt, Side};
 pub use dirs::{clone_dir, clone_dir_durably, clone_dir_whole, sync_dir_attrs};
 pub use error::{Loss, RelocateError};
 pub use exchange::{Exchange, Holds, Swap, exchange};
