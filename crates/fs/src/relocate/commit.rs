@@ -106,6 +106,7 @@ fn commit_steps(m: &Move<'_>) -> Result<Removal, RelocateError> {
         Err(error) if !error.is_settled() => return Err(error),
         Err(error) => {
             m.decision.undo()?;
+            told(m.hook, Step::Undoing)?;
             match m.undo(&done) {
                 Ok(()) => {}
                 // Some source names are gone and cannot be had back: the copy has all of them.

@@ -177,6 +177,8 @@ pub enum Step {
     RemovalSynced,
     /// The intent is gone.
     IntentRemoved,
+    /// Something failed, and what was done is taken back next.
+    Undoing,
 }
 
 /// Called between steps; `Break` stops at once as a crash would, with [`RelocateError::Stopped`]. For tests.

@@ -67,6 +67,54 @@ fn a_move_that_is_given_up_never_touches_its_source_and_is_taken_back() {
     }
 }
 
+/// A file of two names, of which another file takes the second at the target while it moves.
+fn taken_back(at_undo: &dyn Fn(&Decision) -> std::ops::ControlFlow<()>) -> (Pool, Result<Removal, RelocateError>) {
+    let (pool, decision) = (Pool::new(), Decision::default());
+    fs::write(pool.a.join("file"), CONTENTS).unwrap();
+    fs::hard_link(pool.a.join("file"), pool.a.join("other")).unwrap();
+    let copied = pool.copy("file").unwrap();
+    let hook = |step| {
+        if step == Step::Placed(0) {
+            fs::write(pool.b.join("other"), "came first").unwrap();
+        }
+        if step == Step::Undoing { at_undo(&decision) } else { GO }
+    };
+    let done = pool.commit_deciding(&["file", "other"], &copied, &decision, Some(&hook));
+    (pool, done)
+}
+
+fn is_as_it_was(pool: &Pool) {
+    assert_eq!(fs::read(pool.only("file")).unwrap(), CONTENTS);
+    assert_eq!(fs::read(pool.a.join("other")).unwrap(), CONTENTS);
+    assert_eq!(fs::read(pool.b.join("other")).unwrap(), b"came first");
+    assert!(pool.hidden_files().is_empty());
+}
+
+#[test]
+fn a_move_that_hangs_while_it_is_taken_back_is_left_to_recovery() {
+    let (pool, done) = taken_back(&|_| GO);
+    assert_eq!(done, Err(RelocateError::Taken));
+    is_as_it_was(&pool);
+
+    let left = |decision: &Decision| {
+        assert_eq!(decision.leave(), LeftAt::Undoing);
+        GO
+    };
+    let (pool, done) = taken_back(&left);
+    assert!(matches!(done, Err(RelocateError::InDoubt { .. })), "{done:?}");
+    assert!(pool.b.join("file").exists(), "nothing more is done");
+    pool.with_branches(&[A, B], |branches| recover_returned(branches, back(B), &|| GO));
+    is_as_it_was(&pool);
+}
+
+#[test]
+fn a_crash_while_a_move_is_taken_back_is_recovered_from() {
+    let (pool, done) = taken_back(&|_| STOP);
+    assert_eq!(done, Err(RelocateError::Stopped { after: Step::Undoing }));
+    pool.recover();
+    is_as_it_was(&pool);
+}
+
 #[test]
 fn a_move_whose_source_goes_cannot_be_given_up() {
     for last in [Step::Removed(0), Step::RemovalSynced, Step::IntentRemoved] {
