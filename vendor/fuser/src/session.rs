@@ -13,7 +13,7 @@ use std::os::fd::BorrowedFd;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::thread::{self};
@@ -538,6 +538,8 @@ pub(crate) struct Crew {
     most: usize,
     /// Those that were started while all others were busy.
     extra: Mutex<Vec<JoinHandle<()>>>,
+    /// The last could not be started, and that was said.
+    stunted: AtomicBool,
 }
 
 impl Crew {
@@ -551,6 +553,7 @@ impl Crew {
             keep: n_threads.max(Self::LEAST_KEPT),
             most,
             extra: Mutex::default(),
+            stunted: AtomicBool::new(false),
         }
     }
 
@@ -579,10 +582,15 @@ impl Crew {
             event_loop.crew.live.fetch_sub(1, Ordering::Relaxed);
         });
         match started {
-            Ok(thread) => extra.push(thread),
+            Ok(thread) => {
+                self.stunted.store(false, Ordering::Relaxed);
+                extra.push(thread);
+            }
             Err(err) => {
                 self.live.fetch_sub(1, Ordering::Relaxed);
-                warn!("Another thread cannot be started: {err}");
+                if !self.stunted.swap(true, Ordering::Relaxed) {
+                    warn!("Another thread cannot be started: {err}");
+                }
             }
         }
     }
