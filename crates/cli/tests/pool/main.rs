@@ -7,6 +7,7 @@
     reason = "rubbish as long as it has to be; a disk is named as its branch"
 )]
 
+mod at_once;
 mod branches;
 mod commands;
 mod descriptors;

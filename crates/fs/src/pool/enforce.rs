@@ -137,6 +137,11 @@ impl<'a> Pinned<'a> {
     }
 }
 
+/// Whether somebody deleted or renamed it since the walk came by, or the directory that it was in.
+fn is_gone(found: &OpResult<Pinned<'_>>) -> bool {
+    found.as_ref().is_err_and(|error| error.is_missing() || *error == OpError::Stale)
+}
+
 impl Drop for Pinned<'_> {
     fn drop(&mut self) {
         if self.node.id != NodeId::ROOT {
@@ -155,7 +160,7 @@ impl Walker<'_> {
             for name in below {
                 match Pinned::lookup(pool, &dir.node, &name) {
                     Ok(below) => stack.push(below),
-                    Err(error) if error.is_missing() || error == OpError::Stale => {}
+                    Err(error) if is_gone(&Err(error)) => {}
                     Err(error) => self.note_unread(&path_of(&dir.node, &name), error),
                 }
             }
@@ -295,6 +300,9 @@ impl Walker<'_> {
             Ok(file) => self.transfer(&file.node, target),
             Err(error) => Err(NotMoved::from(error)),
         };
+        if moved.as_ref().is_err_and(NotMoved::is_gone) && is_gone(&Pinned::lookup(self.pool, dir, &name)) {
+            return;
+        }
         self.note(meta, event, moved);
     }
 
@@ -455,11 +463,12 @@ impl Walker<'_> {
                 continue;
             }
             // Looking every name up tells the node of all of them.
-            let pinned: Vec<_> =
-                names.iter().filter_map(|(dir, name)| Pinned::lookup(self.pool, dir, name).ok()).collect();
-            let moved = match pinned.first() {
-                Some(file) => self.transfer(&file.node, target),
-                None => Err(NotMoved::Busy("it is gone")),
+            let (pinned, missed): (Vec<_>, Vec<_>) =
+                names.iter().map(|(dir, name)| Pinned::lookup(self.pool, dir, name)).partition(Result::is_ok);
+            let moved = match (pinned.iter().flatten().next(), missed.iter().find(|missed| !is_gone(missed))) {
+                (Some(file), _) => self.transfer(&file.node, target),
+                (None, Some(Err(error))) => Err(NotMoved::from(*error)),
+                (None, _) => continue,
             };
             self.note(&meta, event, moved);
         }
