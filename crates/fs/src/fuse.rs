@@ -30,7 +30,7 @@ use readers::Readers;
 
 use crate::handle::HandleId;
 use crate::node::NodeId;
-use crate::pool::{Change, Pool, Replace};
+use crate::pool::{Change, Pool, Replace, without_trusted};
 
 /// Protocol minor with FUSE_NOTIFY_INC_EPOCH: all names can be dropped at once.
 const MINOR_WITH_EPOCH: u32 = 44;
@@ -396,8 +396,9 @@ impl Filesystem for Fuse {
         give(self.pool.getxattr(NodeId(ino.0), name), size, reply);
     }
 
-    fn listxattr(&self, _request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        give(self.pool.listxattr(NodeId(ino.0)), size, reply);
+    fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        let names = self.pool.listxattr(NodeId(ino.0));
+        give(if request.uid() == 0 { names } else { names.map(without_trusted) }, size, reply);
     }
 
     fn removexattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {

@@ -40,17 +40,18 @@ pub(crate) enum Lost {
     Closed,
     /// Too many threads hang already.
     Exhausted,
+    /// The machine gives the daemon no thread.
+    NoThread,
 }
 
-/// Makes a call apart from its caller, who waits for it as long as `wait` says; it is told whether the call waits for a thread. `None`: it is not
-/// waited for any more, or its pool was closed; it may still go on. Without threads of its own it is made here.
+/// Makes a call apart from its caller, who waits for it as long as `wait` says; it is told whether the call waits for a thread. Without threads of its own it is made here.
 pub(crate) fn apart<T: Send + 'static>(
     workers: Option<&Workers>,
     call: impl FnOnce() -> T + Send + 'static,
     mut wait: impl FnMut(bool) -> bool,
-) -> Option<T> {
-    let Some(workers) = workers else { return Some(call()) };
-    workers.call_while(call, |turn| wait(matches!(turn, Turn::Queued { .. })).then_some(GLANCE)).ok()
+) -> Result<T, Lost> {
+    let Some(workers) = workers else { return Ok(call()) };
+    workers.call_while(call, |turn| wait(matches!(turn, Turn::Queued { .. })).then_some(GLANCE))
 }
 
 /// Where a call is that is waited for.
@@ -209,11 +210,10 @@ impl Workers {
             return Err(Lost::Closed);
         }
         if queue.idle <= queue.jobs.len() && queue.live < self.shared.most.in_pool {
-            let started = self.shared.start();
-            if started {
-                queue.live += 1;
-            } else if queue.live == 0 {
-                return Err(Lost::Exhausted);
+            match self.shared.start() {
+                Ok(()) => queue.live += 1,
+                Err(lost) if queue.live == 0 => return Err(lost),
+                Err(_) => {}
             }
         }
         queue.jobs.push_back(job);
@@ -230,21 +230,21 @@ impl Drop for Workers {
 
 impl Shared {
     /// Starts a thread, if there may be another.
-    fn start(self: &Arc<Self>) -> bool {
+    fn start(self: &Arc<Self>) -> Result<(), Lost> {
         if self.in_all.fetch_add(1, Ordering::Relaxed) >= self.most.in_all {
             self.in_all.fetch_sub(1, Ordering::Relaxed);
-            return false;
+            return Err(Lost::Exhausted);
         }
         let shared = Arc::clone(self);
         let work = move || {
             shared.work();
             shared.in_all.fetch_sub(1, Ordering::Relaxed);
         };
-        let started = std::thread::Builder::new().name("io".to_owned()).spawn(work).is_ok();
-        if !started {
+        if std::thread::Builder::new().name("io".to_owned()).spawn(work).is_err() {
             self.in_all.fetch_sub(1, Ordering::Relaxed);
+            return Err(Lost::NoThread);
         }
-        started
+        Ok(())
     }
 
     fn work(&self) {

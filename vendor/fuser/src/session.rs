@@ -304,11 +304,20 @@ impl<FS: Filesystem> Session<FS> {
                 session_owner,
                 crew: crew.clone(),
             };
-            threads.push(
-                thread::Builder::new()
-                    .name(thread_name)
-                    .spawn(move || event_loop.event_loop())?,
-            );
+            let started = thread::Builder::new()
+                .name(thread_name)
+                .spawn(move || event_loop.event_loop());
+            match started {
+                Ok(thread) => threads.push(thread),
+                Err(err) if threads.is_empty() => return Err(err),
+                // As later ones, it is started when it is needed.
+                Err(err) => {
+                    crew.live.fetch_sub(1, Ordering::Relaxed);
+                    if !crew.stunted.swap(true, Ordering::Relaxed) {
+                        warn!("Another thread cannot be started: {err}");
+                    }
+                }
+            }
         }
 
         let mut reply: io::Result<()> = Ok(());

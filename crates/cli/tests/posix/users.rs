@@ -80,6 +80,27 @@ fn a_write_removes_file_capabilities() {
 }
 
 #[test]
+fn only_root_sees_the_names_of_trusted_attributes() {
+    let two = Two::new(Data::Passthrough);
+    two.same("attributes", |root| {
+        let path = root.join("attributes.b");
+        fs::write(&path, "x").unwrap();
+        for key in ["user.a", "trusted.a", "security.a", "user.b"] {
+            rustix::fs::setxattr(&path, key, b"v", rustix::fs::XattrFlags::empty()).unwrap();
+        }
+        let listed = || {
+            let mut names = [0_u8; 200];
+            let read = rustix::fs::listxattr(&path, &mut names[..]).unwrap();
+            let asked = rustix::fs::listxattr(&path, &mut [0_u8; 0][..]).unwrap();
+            let mut names: Vec<_> = names[..read].split(|&byte| byte == 0).map(<[u8]>::to_vec).collect();
+            names.sort();
+            (names, asked)
+        };
+        (listed(), as_nobody(listed))
+    });
+}
+
+#[test]
 fn chown_clears_the_setuid_bits() {
     let two = Two::new(Data::Passthrough);
     two.same("mode after chown", |root| {

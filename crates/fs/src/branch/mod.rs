@@ -306,6 +306,7 @@ impl Branch {
         match workers.call(patience, move || call(&theirs)) {
             Ok(result) => self.watch(&online, result),
             Err(Lost::Closed) => Err(OFFLINE),
+            Err(Lost::NoThread) => Err(Errno::NOMEM),
             Err(lost) => {
                 let why = if lost == Lost::Exhausted { ": too many calls hang" } else { "" };
                 self.does_not_answer(&online, patience, why);

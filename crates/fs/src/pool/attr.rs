@@ -211,13 +211,8 @@ impl Pool {
 
     /// Names of all extended attributes, each ended by a zero byte.
     pub fn listxattr(&self, node: NodeId) -> OpResult<Vec<u8>> {
-        let mut names = self.on_node(node, FileAt::list_xattr)?;
-        let ours = |name: &[u8]| is_reserved_xattr(OsStr::from_bytes(name));
-        if names.split(|&byte| byte == 0).any(ours) {
-            let users = |name: &&[u8]| !ours(name.strip_suffix(b"\0").unwrap_or(name));
-            names = names.split_inclusive(|&byte| byte == 0).filter(users).flatten().copied().collect();
-        }
-        Ok(names)
+        let names = self.on_node(node, FileAt::list_xattr)?;
+        Ok(without(names, |name| is_reserved_xattr(OsStr::from_bytes(name))))
     }
 
     /// Takes set-group-id away.
@@ -260,6 +255,20 @@ impl Pool {
         }
         self.change_node(node, |file| file.remove_xattr(name))
     }
+}
+
+/// A list of attributes as file systems show it to others than root.
+pub(crate) fn without_trusted(names: Vec<u8>) -> Vec<u8> {
+    without(names, |name| name.starts_with(b"trusted."))
+}
+
+/// A list of attributes, each with a 0 at its end, without some.
+fn without(names: Vec<u8>, left_out: impl Fn(&[u8]) -> bool) -> Vec<u8> {
+    if !names.split(|&byte| byte == 0).any(&left_out) {
+        return names;
+    }
+    let stays = |name: &&[u8]| !left_out(name.strip_suffix(b"\0").unwrap_or(name));
+    names.split_inclusive(|&byte| byte == 0).filter(stays).flatten().copied().collect()
 }
 
 /// What a write by anybody but root does to a set-user-id program.

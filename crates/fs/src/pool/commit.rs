@@ -13,7 +13,7 @@ use crate::branch::{Branch, Online};
 use crate::relocate::{
     self, BranchUuid, Call, Decision, Durability, LeftAt, Move, MovedName, Place, RelocateError, Removal, Side,
 };
-use crate::workers;
+use crate::workers::{self, Lost};
 
 /// Commits a move. Where a branch may hang, on its workers: the caller holds locks that others wait for. What is not done in time either
 /// does not happen any more, or has happened but for the end of the source.
@@ -68,8 +68,10 @@ pub(super) fn commit_guarded(
     let Some(guarded) = ends.into_iter().find(|end| end.online.guarded) else { return commit() };
     let mut watch = Watch { ends, seen: decision.call(), since: Instant::now() };
     let wait = |queued| watch.may_wait(queued, &decision);
-    if let Some(done) = workers::apart(guarded.online.workers.as_ref(), commit, wait) {
-        return done;
+    match workers::apart(guarded.online.workers.as_ref(), commit, wait) {
+        Ok(done) => return done,
+        Err(Lost::NoThread) => return Err(RelocateError::Io { doing: "start a thread", errno: Errno::NOMEM }),
+        Err(_) => {}
     }
     match decision.leave() {
         LeftAt::Open => Err(RelocateError::GivenUp),

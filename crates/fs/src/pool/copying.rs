@@ -20,7 +20,7 @@ use super::transfer::{NotMoved, Pace};
 use crate::branch::{Branch, Online};
 use crate::error::OpError;
 use crate::relocate::{Durability, Limits, RelocateError};
-use crate::workers;
+use crate::workers::{self, Lost};
 
 /// How long a copy may show no sign of life, as long as its branches live: the last step syncs all of a file.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -104,8 +104,10 @@ impl Pool {
             }
             may_wait
         };
-        if let Some(done) = workers::apart(guarded.online.copiers.as_ref(), run, wait) {
-            return Ok(done?);
+        match workers::apart(guarded.online.copiers.as_ref(), run, wait) {
+            Ok(done) => return Ok(done?),
+            Err(Lost::NoThread) => return Err(NotMoved::Op(OpError::Sys(Errno::NOMEM))),
+            Err(_) => {}
         }
         apart.cancel.store(true, Ordering::Relaxed);
         if watch.ended.is_some() {

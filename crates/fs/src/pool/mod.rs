@@ -55,6 +55,7 @@ use parking_lot::{Mutex, RwLock};
 use rustc_hash::{FxHashMap, FxHashSet};
 use umbrella_units::{BranchId, Ino};
 
+pub(crate) use attr::without_trusted;
 pub use attr::{Change, NewTime};
 pub(crate) use bind::ActiveRules;
 pub use data::TreeSpace;
