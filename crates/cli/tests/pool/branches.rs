@@ -1,7 +1,8 @@
 //! Branches that are added, removed and drained on a live mount; rules that are reloaded; directories that are equal
 //! everywhere; changes behind the mount's back.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 
@@ -526,4 +527,25 @@ fn a_file_and_a_directory_of_one_name_do_not_break_the_pool() {
     pool.enforce();
     assert_eq!(fs::read(disks[0].join("clash/inside")).unwrap(), b"x");
     assert_eq!(fs::read(disks[1].join("clash")).unwrap(), b"a file");
+}
+
+#[test]
+fn a_removal_that_cannot_be_noted_is_told_of() {
+    let (a, b, state) = (Disk::tmpfs(8 * MIB), Disk::tmpfs(8 * MIB), Disk::tmpfs(MIB));
+    let mut pool = Pool::builder().branch("a", a.path()).branch("b", b.path()).prepare();
+    fs::remove_dir_all(pool.dir().join("state")).unwrap();
+    std::os::unix::fs::symlink(state.path(), pool.dir().join("state")).unwrap();
+    pool.start();
+    let remove = || pool.umbrella(["branch", "remove", "b", "--pool", pool.mount_point().to_str().unwrap()]);
+    let mut ballast = File::create(state.join("ballast")).unwrap();
+    while ballast.write_all(&[0; 4096]).is_ok() {}
+    drop(ballast);
+    let refused = remove();
+    assert!(!refused.status.success() && text(&refused).contains("run the command again"), "{}", text(&refused));
+    fs::remove_file(state.join("ballast")).unwrap();
+    let again = remove();
+    assert!(again.status.success(), "{}", text(&again));
+    pool.remount();
+    assert!(pool.is_online("b"), "it is in the configuration, as one that is new");
+    assert!(!text(&pool.umbrella(["branch", "list"])).contains("draining"));
 }

@@ -348,10 +348,12 @@ impl Pool {
         }
         branch.take_offline("removed from the pool".to_owned());
         self.branch_changed(&branch, None);
-        if let Err(error) = self.state.forget(name) {
-            tracing::warn!(branch = name, %error, "the pool's memory of the branch could not be removed");
-        }
-        Ok(())
+        self.state.forget(name).map_err(|error| Error::Io {
+            doing: format!(
+                "branch {name:?} is removed until the next mount only (run the command again): it cannot be noted"
+            ),
+            source: std::io::Error::other(error),
+        })
     }
 
     /// Whether a branch that takes nothing new can go without a loss: no file is on it, and its directories are elsewhere too.
