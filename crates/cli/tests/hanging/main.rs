@@ -4,6 +4,7 @@
 //! them on the way; where one of them hangs, the other test hangs with it.
 
 mod in_doubt;
+mod late;
 mod names;
 mod slow;
 mod stopped;

@@ -80,6 +80,23 @@ fn a_write_removes_file_capabilities() {
 }
 
 #[test]
+fn a_file_may_be_made_with_set_id_bits() {
+    for data in Data::ALL {
+        let two = Two::new(data);
+        for name in ["suid", "suid.b"] {
+            two.same("modes", |root| {
+                [0o6755, 0o4700, 0o2755, 0o1755].map(|wanted| {
+                    let path = root.join(format!("{wanted:o}-{name}"));
+                    let make = || OpenOptions::new().write(true).create_new(true).mode(wanted).open(&path).map(drop);
+                    as_nobody(make).unwrap();
+                    mode(&path)
+                })
+            });
+        }
+    }
+}
+
+#[test]
 fn only_root_sees_the_names_of_trusted_attributes() {
     let two = Two::new(Data::Passthrough);
     two.same("attributes", |root| {

@@ -238,6 +238,11 @@ impl Mirror {
     pub fn delay(&self, calls: &str, when: &str, time: &str) -> Tampered {
         delay(self.pid(), calls, when, time)
     }
+
+    /// Only calls that name this, relative to the mirror, are slow.
+    pub fn delay_of(&self, path: &str, calls: &str, time: &str) -> Tampered {
+        tamper(self.pid(), calls, &format!("delay_enter={time}"), self.below().join(path).to_str())
+    }
 }
 
 impl Drop for Mirror {

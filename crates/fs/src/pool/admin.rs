@@ -160,7 +160,8 @@ impl Pool {
     pub(super) fn branch_changed(&self, branch: &Arc<Branch>, now: Option<&Arc<Online>>) -> bool {
         if let Some(online) = now {
             self.drop_hung(online);
-            if !self.intents_can_be_read(branch) {
+            // While nobody waits, and before directories get the names that they were given meanwhile.
+            if !self.intents_can_be_read(branch) || !self.remove_unclaimed(branch, online) {
                 return false;
             }
             // Nobody may be among names while half-done changes on this branch are put right. Bounded: who waits here holds up others.

@@ -22,6 +22,7 @@ use umbrella_units::{BranchId, ByteSize};
 use super::lookup::{Found, file_state};
 use super::open::{OpenRequest, Opened};
 use super::place::NewFile;
+use super::unclaimed::Made;
 use super::{Attr, Pool, is_reserved};
 use crate::at::{DirAt, FileAt};
 use crate::creds::Caller;
@@ -51,13 +52,18 @@ impl Pool {
             return Ok((attr, opened));
         }
         let new = NewFile { parent: &parent, name, kind: FileKind::File, perm, caller };
-        let call = |dir: &DirAt| self.opening(|| dir.create(name, OFlags::RDWR, perm, caller.umask));
+        // Root's until it is the caller's: no program that runs as root meanwhile.
+        let set_id = if caller.uid == 0 { 0 } else { perm & 0o6000 };
+        let call = |dir: &DirAt| self.opening(|| dir.create(name, OFlags::RDWR, perm & !set_id, caller.umask));
         let (dir, file) = match self.make_staged(&new, call)? {
             Some(made) => made,
             None => self.make(&new, call)?,
         };
-        let meta = self.give_to(&file, &dir, caller)?;
-        let node = self.intern_file(&parent, name, &dir, &meta, None).ok_or(OpError::Stale)?;
+        let interned = self.give_to(&file, &dir, caller, set_id).and_then(|meta| {
+            let node = self.intern_file(&parent, name, &dir, &meta, None).ok_or(OpError::Stale)?;
+            Ok((meta, node))
+        });
+        let (meta, node) = interned.inspect_err(|_| self.unmake(&parent, name, &dir, Made::New(FileKind::File)))?;
         self.count(Metric::Creates);
         self.stage(&node, parent.id, ByteSize(0));
         let opened = self.add_open(&node, file, OFlags::RDWR, request, &meta)?;
@@ -78,7 +84,7 @@ impl Pool {
         let new = NewFile { parent: &parent, name, kind: FileKind::File, perm, caller };
         let exclusive = if request.exclusive { OFlags::EXCL } else { OFlags::empty() };
         let (dir, file) = self.make(&new, |dir| dir.create_unnamed(OFlags::RDWR | exclusive, perm, caller.umask))?;
-        let meta = self.give_to(&file, &dir, caller)?;
+        let meta = self.give_to(&file, &dir, caller, 0)?;
         let backing = Pool::backing(&dir.branch, &meta);
         let (ino, born) = self.identity(&dir.online, &meta);
         let mut state = file_state(backing, None);
@@ -125,8 +131,8 @@ impl Pool {
         }
         let new = NewFile { parent: &parent, name, kind, perm, caller };
         let (dir, ()) = self.make(&new, call)?;
-        let made = dir.refer(name)?;
-        let meta = self.give_to(&made, &dir, caller)?;
+        let given = dir.refer(name).and_then(|made| self.give_to(&made, &dir, caller, 0));
+        let meta = given.inspect_err(|_| self.unmake(&parent, name, &dir, Made::New(kind)))?;
         if kind == FileKind::Directory && self.somebody_is_away() {
             // What is away may have one of that name.
             super::equal::note_change(&[dir.descend(name)?]);
@@ -170,7 +176,10 @@ impl Pool {
             };
             match linked {
                 Err(error) if error.is_missing() && self.prune_names(&mut state) => {}
-                done => break done?,
+                done => {
+                    done.inspect_err(|error| self.unmake_if_unsure(&parent, name, &to, Made::Link, *error))?;
+                    break self.claim(&parent, name, &to);
+                }
             }
         }
         state.names.push((Arc::clone(&parent), name.to_owned()));
@@ -210,7 +219,17 @@ impl Pool {
                 Ok(branch) => branch,
                 Err(error) => return Err(first_refusal.unwrap_or(error)),
             };
-            match self.ensure_dir(new.parent, branch).and_then(|dir| call(&dir).map(|made| (dir, made))) {
+            let make = |dir: DirAt| match call(&dir) {
+                Ok(made) => {
+                    self.claim(new.parent, new.name, &dir);
+                    Ok((dir, made))
+                }
+                Err(error) => {
+                    self.unmake_if_unsure(new.parent, new.name, &dir, Made::New(new.kind), error);
+                    Err(error)
+                }
+            };
+            match self.ensure_dir(new.parent, branch).and_then(make) {
                 Ok(made) => return Ok(made),
                 Err(error) if error.is_full() || error == OpError::Sys(Errno::ROFS) || error == OpError::Offline => {
                     self.branch(branch)?.invalidate_space();
@@ -235,7 +254,8 @@ impl Pool {
     }
 
     /// Gives what was just made to the caller. A set-group-id directory has already given it its group.
-    fn give_to(&self, made: &FileAt, dir: &DirAt, caller: Caller) -> OpResult<Meta> {
+    /// With it come the bits that it could not have while it was root's.
+    fn give_to(&self, made: &FileAt, dir: &DirAt, caller: Caller, set_id: u32) -> OpResult<Meta> {
         let meta = made.stat()?;
         if caller.uid == 0 && caller.gid == 0 {
             return Ok(meta);
@@ -244,10 +264,11 @@ impl Pool {
         let gid = (!inherits).then_some(caller.gid);
         made.chown(Some(caller.uid), gid)?;
         // chown clears set-user-id and set-group-id of files.
-        if meta.perm & 0o6000 != 0 && meta.kind != FileKind::Symlink {
-            made.chmod(meta.perm)?;
+        let perm = meta.perm | set_id;
+        if perm & 0o6000 != 0 && meta.kind != FileKind::Symlink {
+            made.chmod(perm)?;
         }
-        Ok(Meta { uid: caller.uid, gid: gid.unwrap_or(meta.gid), ..meta })
+        Ok(Meta { uid: caller.uid, gid: gid.unwrap_or(meta.gid), perm, ..meta })
     }
 
     pub(crate) fn attr_with(&self, node: &Node, meta: Meta) -> Attr {

@@ -2,7 +2,7 @@
 //!
 //! - `dirs`: copies of a directory on the branches, and their descriptors
 //! - `lookup`: names to nodes, attributes
-//! - `create`, `remove`, `rename`, `exchange`: changes of names
+//! - `create`, `remove`, `rename`, `exchange`: changes of names; `unclaimed`: names that came too late
 //! - `attr`, `open`, `data`: changes and contents of one file; `equal`, `acl`: what copies of a directory have in common
 //! - `place`: which branch; `mover`: whose turn it is; `transfer`, `copying`, `commit`, `unnamed`: getting it there; `overflow`: when a branch is full; `enforce`: the whole tree
 //! - `staging`: new files that wait in memory
@@ -40,6 +40,7 @@ mod report;
 mod schedule;
 mod staging;
 mod transfer;
+mod unclaimed;
 mod unnamed;
 mod walks;
 
@@ -111,6 +112,8 @@ pub struct Pool {
     pub(crate) walks: walks::Walks,
     /// Copies whose moves were given up, so that recovery does not finish them. A few bytes each.
     pub(crate) given_up: Mutex<FxHashSet<OsString>>,
+    /// What branches may have made although they did not say so.
+    pub(crate) unclaimed: Mutex<Vec<unclaimed::Unclaimed>>,
     /// Shared by commits of moves on branches that may be slow; exclusive while a directory changes its place, so that it waits for them before it
     /// keeps others from resolving names.
     pub(crate) slow_commits: RwLock<()>,
@@ -176,6 +179,7 @@ impl Pool {
             next_handle: AtomicU64::new(1),
             walks: walks::Walks::default(),
             given_up: Mutex::default(),
+            unclaimed: Mutex::default(),
             slow_commits: RwLock::new(()),
             rename_lock: RwLock::new(()),
             mounted_as: OnceLock::new(),

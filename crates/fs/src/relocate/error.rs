@@ -177,7 +177,7 @@ impl RelocateError {
 }
 
 /// Whether a call that failed so may have happened all the same: its answer was lost on the way, as a server or a daemon died, or a disk.
-pub(super) fn is_doubtful(errno: Errno) -> bool {
+pub(crate) fn is_doubtful(errno: Errno) -> bool {
     [
         Errno::IO,
         Errno::NOTCONN,

@@ -81,6 +81,7 @@ pub use commit::{Move, MovedName, Removal, commit, verify_unchanged};
 pub use copy::{Copied, copy, copy_from_fd, copy_unnamed, losses};
 pub use decision::{Call, Decision, LeftAt, Side};
 pub use dirs::{clone_dir, clone_dir_durably, clone_dir_whole, sync_dir_attrs};
+pub(crate) use error::is_doubtful;
 pub use error::{Loss, RelocateError};
 pub use exchange::{Exchange, Holds, Swap, exchange};
 pub use fingerprint::Fingerprint;

@@ -298,7 +298,12 @@ impl<'a> Recovering<'a> {
             }
         }
         self.act()?;
-        if let Err(errno) = unlinkat(dir, name, AtFlags::empty()).and_then(|()| attrs::sync_dir(dir)) {
+        let removed = match unlinkat(dir, name, AtFlags::empty()) {
+            // Whoever had left a commit alone came to the end of it after all.
+            Err(Errno::NOENT) => Ok(()),
+            removed => removed,
+        };
+        if let Err(errno) = removed.and_then(|()| attrs::sync_dir(dir)) {
             self.warn(format!("branch {}: intent {} cannot be removed: {errno}", branch.uuid, name.display()));
         }
         Ok(Kept::Nothing)

@@ -1,0 +1,83 @@
+//! What a branch makes after its caller was told that it failed: it hides nothing that was made elsewhere meanwhile.
+
+use std::fs::{self, File, FileTimes, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::time::{Duration, SystemTime};
+
+use crate::support::disk::Disk;
+use crate::support::foreign::Mirror;
+use crate::support::pool::Pool;
+use crate::support::{MIB, PATIENCE, eventually, poll};
+use crate::{B_BY_NAME, alone, wait_until};
+
+const KEYS: &str =
+    "probe_interval = \"200ms\"\nprobe_timeout = \"1s\"\non_branch_error = \"skip\"\ncache_timeout = \"0s\"";
+
+/// Files whose names end in ".b" belong on a mirror.
+fn pool(a: &Disk, b: &Mirror) -> Pool {
+    let builder = Pool::builder().branch("a", a.path()).branch("b", b.path()).default(&["a"]);
+    let pool = builder.rules(B_BY_NAME).keys(KEYS).mount();
+    wait_until(&pool, "b", true);
+    fs::create_dir(pool.join("dir")).unwrap();
+    fs::write(pool.join("dir/there.b"), "the directory is on both").unwrap();
+    pool
+}
+
+/// The first try fails; as soon as the branch is away another makes it elsewhere.
+fn until_made<T>(mut make: impl FnMut() -> io::Result<T>) -> T {
+    let mut failed = 0;
+    let made = poll(PATIENCE, || match make() {
+        Ok(made) => Some(made),
+        Err(_) => {
+            failed += 1;
+            None
+        }
+    });
+    assert!(failed > 0, "the first is too late");
+    made.expect("it can be made elsewhere")
+}
+
+#[test]
+fn a_file_that_a_branch_makes_too_late_hides_no_other() {
+    let _alone = alone();
+    let (a, b) = (Disk::ext4(32 * MIB), Mirror::new());
+    let pool = pool(&a, &b);
+    let path = pool.join("dir/letter.b");
+    let delayed = b.delay_of("dir/letter.b", "open,openat,openat2,creat", "2500000");
+    let mut file = until_made(|| OpenOptions::new().write(true).create_new(true).mode(0o6755).open(&path));
+    assert!(a.join("dir/letter.b").exists());
+    file.write_all(b"important").unwrap();
+    file.sync_all().unwrap();
+    // As cp -p and tar do.
+    file.set_times(FileTimes::new().set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000))).unwrap();
+    drop(file);
+    drop(delayed);
+    wait_until(&pool, "b", true);
+    eventually("it is as it was written", || fs::read(&path).is_ok_and(|found| found == b"important"));
+    pool.settle();
+    assert_eq!(fs::read(&path).unwrap(), b"important");
+    fs::remove_file(&path).unwrap();
+    assert!(!path.exists() && !a.join("dir/letter.b").exists() && !b.below().join("dir/letter.b").exists());
+}
+
+#[test]
+fn what_else_a_branch_makes_too_late_goes_as_well() {
+    let _alone = alone();
+    let (a, b) = (Disk::ext4(32 * MIB), Mirror::new());
+    let pool = pool(&a, &b);
+    let delayed = b.delay("symlink,symlinkat,mknod,mknodat,link,linkat", "delay_enter", "2500000");
+    until_made(|| std::os::unix::fs::symlink("here", pool.join("dir/symlink.b")));
+    drop(delayed);
+    wait_until(&pool, "b", true);
+    eventually("the late one is gone", || !b.below().join("dir/symlink.b").is_symlink());
+    assert_eq!(fs::read_link(pool.join("dir/symlink.b")).unwrap().to_str(), Some("here"));
+    let delayed = b.delay("link,linkat", "delay_enter", "2500000");
+    fs::hard_link(pool.join("dir/there.b"), pool.join("dir/link.b")).unwrap_err();
+    drop(delayed);
+    File::create(pool.join("dir/link.b")).and_then(|mut file| file.write_all(b"another")).ok();
+    wait_until(&pool, "b", true);
+    eventually("no second name is left", || {
+        fs::metadata(pool.join("dir/there.b")).is_ok_and(|it| std::os::unix::fs::MetadataExt::nlink(&it) == 1)
+    });
+}
