@@ -79,11 +79,12 @@ pub(crate) fn command_line(args: &[OsString]) -> Option<Result<Vec<OsString>, He
     (as_helper || as_program(rest)).then(|| translate(rest))
 }
 
-/// `CONFIG DIR -o ...`: a file that exists, or an absolute path, where a subcommand would stand.
+/// `CONFIG DIR -o ...`: a file that exists, or what can only be a path, where a subcommand would stand.
 fn as_program(args: &[OsString]) -> bool {
     let [config, directory, options, ..] = args else { return false };
     let path = Path::new(config);
-    options.as_bytes().starts_with(b"-o") && (path.is_absolute() || path.is_file()) && !starts_with_dash(directory)
+    let is_path = path.components().count() > 1 || path.extension().is_some() || path.is_file();
+    options.as_bytes().starts_with(b"-o") && is_path && !starts_with_dash(directory)
 }
 
 fn starts_with_dash(word: &OsStr) -> bool {
@@ -202,6 +203,10 @@ mod tests {
         assert_eq!(
             translated("umbrella /srv/nosuch.toml /srv/pool -o rw"),
             "umbrella mount /srv/nosuch.toml --daemon --at /srv/pool --source /srv/nosuch.toml"
+        );
+        assert_eq!(
+            translated("umbrella nosuch.toml /srv/pool -o rw"),
+            "umbrella mount nosuch.toml --daemon --at /srv/pool --source nosuch.toml"
         );
     }
 

@@ -278,7 +278,23 @@ fn configuration(branch: &BranchSpec) -> anyhow::Result<String> {
 /// Exactly: what is shown to people is rounded.
 fn amount(amount: Amount) -> String {
     match amount {
-        Amount::Bytes(bytes) => bytes.0.to_string(),
+        Amount::Bytes(bytes) => {
+            let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+            let whole = units.iter().find(|(shift, _)| bytes.0 > 0 && bytes.0.trailing_zeros() >= *shift);
+            whole.map_or_else(|| bytes.0.to_string(), |(shift, unit)| format!("{}{unit}", bytes.0 >> shift))
+        }
         Amount::MilliPercent(_) => amount.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_written_exactly_and_in_units() {
+        let written =
+            [0, 1000, 1024, 1536, 20 << 20, 3 << 40, u64::MAX].map(|bytes| amount(Amount::Bytes(ByteSize(bytes))));
+        assert_eq!(written, ["0", "1000", "1KiB", "1536", "20MiB", "3TiB", "18446744073709551615"]);
     }
 }

@@ -13,7 +13,7 @@ use crate::pool::{Pool, PoolError};
 use crate::text::visible_path;
 use crate::{output, render};
 
-/// Show branches, space, rules and how often they decided.
+/// Show branches, space, rules and for how many files they decided.
 ///
 /// With several pools mounted and none named, a line for each (with --json an array); in the directory of one, that one.
 #[derive(Debug, Args)]

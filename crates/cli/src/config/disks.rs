@@ -53,6 +53,13 @@ pub(crate) enum Notice {
         quoted(name)
     )]
     OtherDisk { name: String, path: PathBuf },
+    #[error(
+        "branch {}: {} holds the disk of branch {}, and would be offline; have the disks changed their mount points, or the paths in the configuration? Put them back",
+        quoted(name),
+        visible_path(path),
+        quoted(theirs)
+    )]
+    DiskOfAnother { name: String, path: PathBuf, theirs: String },
     #[error("branch {}: {} does not answer (waited {} s); is the disk or server well?", quoted(name), visible_path(path), PATIENCE.as_secs())]
     BranchSilent { name: String, path: PathBuf },
     #[error("branch {}: {} cannot be looked at: {reason}", quoted(name), visible_path(path))]
@@ -84,7 +91,7 @@ pub(crate) enum Notice {
     )]
     PlainAtFirst { name: String, path: PathBuf },
     #[error(
-        "branch {}: keep_free is {keep_free}, but the whole branch has {total}: nothing will be placed here",
+        "branch {}: keep_free is {keep_free}, but the whole branch has {total}: nothing will be placed here while another branch of its list has room",
         quoted(name)
     )]
     KeepFreeTooLarge { name: String, keep_free: Amount, total: ByteSize },
@@ -138,6 +145,7 @@ impl Finding {
             | Notice::BranchNotDirectory { name, .. }
             | Notice::NotMounted { name, .. }
             | Notice::OtherDisk { name, .. }
+            | Notice::DiskOfAnother { name, .. }
             | Notice::NoLongerMounted { name, .. } => Some(name),
             _ => None,
         }
@@ -354,9 +362,14 @@ fn findings(config: &Config, mount: &Seen, seen: &[Seen]) -> Vec<Finding> {
             let there = seen.failure.is_none() && (seen.mount_root || !known.was_mount);
             known.path == branch.path && known.has_marker && there && seen.identity != Some(known.uuid)
         });
-        if other_disk {
-            let notice = Notice::OtherDisk { name: branch.name.clone(), path: branch.path.clone() };
-            findings.push(Finding { span: span.clone(), notice });
+        let is_listed =
+            |name: &String| config.spec.branches.iter().any(|it| it.name == *name && it.name != branch.name);
+        let of_another = known.iter().find(|(name, known)| is_listed(name) && Some(known.uuid) == seen.identity);
+        let (name, path) = (branch.name.clone(), branch.path.clone());
+        if let Some(theirs) = of_another.map(|(theirs, _)| theirs.clone()) {
+            findings.push(Finding { span: span.clone(), notice: Notice::DiskOfAnother { name, path, theirs } });
+        } else if other_disk {
+            findings.push(Finding { span: span.clone(), notice: Notice::OtherDisk { name, path } });
         }
         for notice in branch_notices(branch, seen, past) {
             findings.push(Finding { span: span.clone(), notice });

@@ -27,13 +27,7 @@ fn pool(a: &Disk, b: &Mirror) -> Pool {
 /// The first try fails; as soon as the branch is away another makes it elsewhere.
 fn until_made<T>(mut make: impl FnMut() -> io::Result<T>) -> T {
     let mut failed = 0;
-    let made = poll(PATIENCE, || match make() {
-        Ok(made) => Some(made),
-        Err(_) => {
-            failed += 1;
-            None
-        }
-    });
+    let made = poll(PATIENCE, || make().inspect_err(|_| failed += 1).ok());
     assert!(failed > 0, "the first is too late");
     made.expect("it can be made elsewhere")
 }

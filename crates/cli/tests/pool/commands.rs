@@ -12,7 +12,7 @@ use nix::sys::signal::Signal;
 use crate::support::disk::{Disk, is_mount_point};
 use crate::support::pool::{Pool, UMBRELLA, text};
 use crate::support::process::{as_nobody, is_alive, signal};
-use crate::support::{MIB, bytes, eventually, poll, temp_dir};
+use crate::support::{MIB, bytes, eventually, poll, run, temp_dir};
 use crate::{disks, last_read_days_ago, names, pool};
 
 /// What `umbrella check` says of this text, and whether it succeeds. `DIR` stands for a folder with branches `a` and `b`.
@@ -344,7 +344,8 @@ fn who_may_not_ask_is_told_so_and_not_that_nothing_is_mounted() {
     fs::write(pool.join("file"), "x").unwrap();
     // The binary is where nobody may go.
     let binary = pool.dir().parent().unwrap().join(format!("umbrella-{}", pool.pid()));
-    fs::copy(UMBRELLA, &binary).unwrap();
+    // By another process: whatever this one has open to write, its children have until they run.
+    run("cp", [UMBRELLA.as_ref(), binary.as_os_str()]);
     for args in [vec!["status"], vec!["status", "MOUNT"], vec!["enforce", "MOUNT"], vec!["explain", "MOUNT/file"]] {
         let mount = pool.mount_point().to_str().unwrap().to_owned();
         let args: Vec<String> = args.iter().map(|arg| arg.replace("MOUNT", &mount)).collect();
@@ -371,7 +372,8 @@ fn who_may_not_mount_is_told_so_before_anything_is_written() {
     fs::set_permissions(pool.dir(), fs::Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(disks[0].path(), fs::Permissions::from_mode(0o777)).unwrap();
     let binary = pool.dir().join("umbrella");
-    fs::copy(UMBRELLA, &binary).unwrap();
+    // By another process: whatever this one has open to write, its children have until they run.
+    run("cp", [UMBRELLA.as_ref(), binary.as_os_str()]);
     let run = Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
         .arg(&binary)

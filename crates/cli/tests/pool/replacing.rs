@@ -96,6 +96,8 @@ fn disks_at_each_others_place_are_called_by_their_names() {
     let text = fs::read_to_string(&config).unwrap();
     let [a, b] = [0, 1].map(|disk: usize| disks[disk].path().display().to_string());
     fs::write(&config, text.replace(&a, "@").replace(&b, &a).replace('@', &b)).unwrap();
+    let told = crate::support::pool::text(&pool.umbrella(["check".as_ref(), config.as_os_str()]));
+    assert!(told.contains("holds the disk of branch \"b\"") && !told.contains("branch replace"), "{told}");
     let error = pool.try_start().unwrap_err();
     assert!(error.contains("it is the disk of branch \"b\"") && !error.contains("branch replace"), "{error}");
     fs::write(&config, text).unwrap();

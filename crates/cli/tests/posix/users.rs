@@ -85,8 +85,11 @@ fn a_file_may_be_made_with_set_id_bits() {
         let two = Two::new(data);
         for name in ["suid", "suid.b"] {
             two.same("modes", |root| {
+                let dir = root.join("everybody's");
+                fs::create_dir_all(&dir).unwrap();
+                set_mode(&dir, 0o777);
                 [0o6755, 0o4700, 0o2755, 0o1755].map(|wanted| {
-                    let path = root.join(format!("{wanted:o}-{name}"));
+                    let path = dir.join(format!("{wanted:o}-{name}"));
                     let make = || OpenOptions::new().write(true).create_new(true).mode(wanted).open(&path).map(drop);
                     as_nobody(make).unwrap();
                     mode(&path)
