@@ -347,7 +347,7 @@ fn findings(config: &Config, mount: &Seen, seen: &[Seen]) -> Vec<Finding> {
     let known = StateDir::remembered(&crate::pool::state_dir(&mount.resolved), &mount.resolved);
     let mut devices: HashMap<u64, &str> = HashMap::new();
     for ((branch, seen), span) in config.spec.branches.iter().zip(seen).zip(&config.spans.branches) {
-        let past = match known.get(&branch.name).filter(|known| known.path == branch.path) {
+        let past = match known.get(&branch.name) {
             None => Past::New,
             Some(known) if known.was_mount => Past::Mount,
             Some(_) => Past::Directory,
@@ -360,7 +360,7 @@ fn findings(config: &Config, mount: &Seen, seen: &[Seen]) -> Vec<Finding> {
         }
         let other_disk = known.get(&branch.name).is_some_and(|known| {
             let there = seen.failure.is_none() && (seen.mount_root || !known.was_mount);
-            known.path == branch.path && known.has_marker && there && seen.identity != Some(known.uuid)
+            known.has_marker && there && seen.identity != Some(known.uuid)
         });
         let is_listed =
             |name: &String| config.spec.branches.iter().any(|it| it.name == *name && it.name != branch.name);

@@ -2,11 +2,12 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::path::Path;
 use std::time::Instant;
 
-use crate::support::disk::Disk;
+use crate::support::disk::{Disk, unmount};
 use crate::support::pool::{Pool, text};
-use crate::support::{MIB, PATIENCE, bytes};
+use crate::support::{MIB, PATIENCE, bytes, run, temp_dir};
 use crate::{disks, names};
 
 const B_BY_NAME: &str = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\"] }]\n";
@@ -122,4 +123,37 @@ fn a_branch_that_left_the_configuration_is_missed_until_it_is_removed() {
     assert!(!warned(&pool));
     pool.remount();
     assert!(!warned(&pool), "{:?}", pool.status().warnings);
+}
+
+#[test]
+fn a_branch_whose_path_has_changed_is_still_the_disk_that_it_was() {
+    let (a, b, fresh) = (Disk::tmpfs(8 * MIB), Disk::ext4(16 * MIB), Disk::ext4(16 * MIB));
+    let mut pool = Pool::builder().branch("a", a.path()).branch("b", b.path()).default(&["b"]).mount();
+    fs::write(pool.join("file"), "on b").unwrap();
+    pool.stop();
+    let (file, bare) = (pool.config_path(), temp_dir("bare"));
+    let config = fs::read_to_string(&file).unwrap();
+    let point_to = |path: &Path| {
+        fs::write(&file, config.replace(b.path().to_str().unwrap(), path.to_str().unwrap())).unwrap();
+    };
+    for (path, expected) in [(bare.path(), "is not mounted, as it was"), (&fresh.path(), "another file system")] {
+        point_to(path);
+        let told = text(&pool.umbrella(["check".as_ref(), file.as_os_str()]));
+        assert!(told.contains(expected), "{told}");
+    }
+    for path in [bare.path(), &fresh.path()] {
+        point_to(path);
+        let error = pool.try_start().unwrap_err();
+        assert!(error.contains("not mounted") || error.contains("another file system"), "{error}");
+        assert_eq!(names(path).iter().filter(|name| *name != "lost+found").count(), 0, "nothing is written there");
+    }
+    // The disk itself may have another mount point.
+    run("mount", ["--bind".as_ref(), b.path().as_os_str(), bare.path().as_os_str()]);
+    point_to(bare.path());
+    let started = pool.try_start();
+    let found = fs::read(pool.join("file"));
+    pool.stop();
+    unmount(bare.path());
+    started.unwrap();
+    assert_eq!(found.unwrap(), b"on b");
 }

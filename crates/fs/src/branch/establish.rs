@@ -136,15 +136,15 @@ impl Plan {
         move |source| BranchError::Io { path: path.clone(), step, source }
     }
 
-    /// What is remembered, as far as it speaks of this path: who points a branch at another place means another place.
-    fn remembered_here(&self) -> Option<Remembered> {
-        self.state.branch(&self.spec.name).filter(|known| known.path == self.spec.path)
+    /// What is remembered, also of another path: the disk may have moved, but another one is not taken for it unasked.
+    fn remembered(&self) -> Option<Remembered> {
+        self.state.branch(&self.spec.name)
     }
 
     fn check_mount(&self, kind: &FsKind) -> Result<(), BranchError> {
         let must = match self.spec.require_mount {
             Some(must) => must,
-            None => self.remembered_here().is_some_and(|known| known.was_mount),
+            None => self.remembered().is_some_and(|known| known.was_mount),
         };
         if must && !kind.is_mount { Err(BranchError::NotMounted { path: self.path() }) } else { Ok(()) }
     }
@@ -165,7 +165,7 @@ impl Plan {
             Err(error) => return Err(self.hidden_error(error)),
         };
         self.check_replaced(marker.as_ref())?;
-        let known = self.remembered_here();
+        let known = self.remembered();
         if let Some(known) = &known {
             self.compare(known, marker.as_ref(), kind, fsid)?;
         }
