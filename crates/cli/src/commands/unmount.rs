@@ -55,6 +55,9 @@ impl UnmountArgs {
             found => found?,
         };
         let shown = visible_path(&pool.mount);
+        if !self.lazy {
+            tell_when_it_lasts(shown.clone());
+        }
         let (outcome, reason) = if self.lazy {
             if pool.detached().is_none() {
                 mounts::detach(&pool.mount, false).with_context(|| format!("detaching {shown}"))?;
@@ -92,15 +95,6 @@ impl UnmountArgs {
         let patience = if self.force { FORCED_PATIENCE } else { UNMOUNT_PATIENCE };
         let client = Client::new(&pool.socket).patience(patience);
         let daemon = process_of(&client);
-        let shown = visible_path(&pool.mount);
-        // Nobody waits for the thread: it ends with the command.
-        std::thread::spawn(move || {
-            std::thread::sleep(LONG);
-            tracing::warn!(
-                "the daemon of {shown} has not answered for {} s: it finishes what is under way, or hangs (`umbrella status {shown}`; --force detaches the tree)",
-                LONG.as_secs()
-            );
-        });
         match client.ask(&Request::Unmount { keep_staged: false }) {
             // The daemon may be gone before its last word is heard.
             Ok(_) | Err(ClientError::HungUp) => wait_until_gone(&pool.mount, daemon),
@@ -111,6 +105,17 @@ impl UnmountArgs {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// Nobody waits for the thread: it ends with the command.
+fn tell_when_it_lasts(shown: String) {
+    std::thread::spawn(move || {
+        std::thread::sleep(LONG);
+        tracing::warn!(
+            "the daemon of {shown} has not answered for {} s: it finishes what is under way, or hangs (`umbrella status {shown}`; --force detaches the tree)",
+            LONG.as_secs()
+        );
+    });
 }
 
 /// A handle on the daemon's process, which tells when it ends. There is none in another process namespace.

@@ -229,3 +229,19 @@ fn a_directory_renamed_while_a_branch_hangs_does_not_lose_what_the_old_name_is_r
     assert_eq!(fs::read(pool.join("after/on-a")).unwrap(), b"a");
     assert_eq!(names(&pool.mount_point()), ["after"]);
 }
+
+#[test]
+fn who_unmounts_a_daemon_that_hangs_is_told_so_and_waits() {
+    let _alone = alone();
+    let a = Disk::tmpfs(8 * MIB);
+    let mut pool = Pool::builder().branch("a", a.path()).mount();
+    process::signal(pool.pid(), Signal::SIGSTOP);
+    let stopped = Stopped(pool.pid());
+    let heard = pool.dir().join("heard");
+    let mut unmount = pool.command().args(["unmount"]).stderr(fs::File::create(&heard).unwrap()).spawn().unwrap();
+    let told = || fs::read_to_string(&heard).unwrap().contains("has not answered").then_some(());
+    let told = poll(PATIENCE, told);
+    drop(stopped);
+    assert!(unmount.wait().unwrap().success() && told.is_some(), "{:?}", fs::read_to_string(&heard));
+    assert_eq!(pool.wait_for_end(), Some(true));
+}
