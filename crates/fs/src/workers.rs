@@ -73,9 +73,6 @@ type Job = Box<dyn FnOnce() + Send>;
 
 struct Shared {
     queue: Mutex<Queue>,
-    wake: Condvar,
-    /// A thread has ended.
-    ended: Condvar,
     in_all: Arc<AtomicUsize>,
     most: Most,
 }
@@ -83,7 +80,8 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     jobs: VecDeque<Job>,
-    idle: usize,
+    /// What wakes each thread that has nothing to do. The last one gets the next call, so that the others end although there are a few calls all the time.
+    idle: Vec<Arc<Condvar>>,
     live: usize,
     finished: u64,
     closed: bool,
@@ -111,8 +109,7 @@ enum CallState<T> {
 impl Workers {
     /// A pool without threads yet; `in_all` counts the threads of all pools of its owner.
     pub(crate) fn new(in_all: Arc<AtomicUsize>, most: Most) -> Workers {
-        let shared = Shared { queue: Mutex::default(), wake: Condvar::new(), ended: Condvar::new(), in_all, most };
-        Workers { shared: Arc::new(shared) }
+        Workers { shared: Arc::new(Shared { queue: Mutex::default(), in_all, most }) }
     }
 
     /// Runs `call` on a thread of the pool and waits at most `patience` for it. A call that is queued behind others waits on
@@ -197,7 +194,9 @@ impl Workers {
         let mut queue = self.shared.queue.lock();
         queue.closed = true;
         let jobs = std::mem::take(&mut queue.jobs);
-        self.shared.wake.notify_all();
+        for thread in queue.idle.drain(..) {
+            thread.notify_one();
+        }
         drop(queue);
         // What a job holds may do anything when it is dropped.
         drop(jobs);
@@ -209,7 +208,9 @@ impl Workers {
         if queue.closed {
             return Err(Lost::Closed);
         }
-        if queue.idle <= queue.jobs.len() && queue.live < self.shared.most.in_pool {
+        if let Some(thread) = queue.idle.pop() {
+            thread.notify_one();
+        } else if queue.live < self.shared.most.in_pool {
             match self.shared.start() {
                 Ok(()) => queue.live += 1,
                 Err(lost) if queue.live == 0 => return Err(lost),
@@ -217,7 +218,6 @@ impl Workers {
             }
         }
         queue.jobs.push_back(job);
-        self.shared.wake.notify_one();
         Ok(())
     }
 }
@@ -248,6 +248,7 @@ impl Shared {
     }
 
     fn work(&self) {
+        let wake = Arc::new(Condvar::new());
         let mut queue = self.queue.lock();
         loop {
             if let Some(job) = queue.jobs.pop_front() {
@@ -261,14 +262,72 @@ impl Shared {
             if queue.closed {
                 break;
             }
-            queue.idle += 1;
-            let waited = self.wake.wait_for(&mut queue, IDLE);
-            queue.idle -= 1;
-            if waited.timed_out() && queue.jobs.is_empty() {
+            queue.idle.push(Arc::clone(&wake));
+            wake.wait_for(&mut queue, IDLE);
+            // Who is still among the idle was not woken by anyone.
+            if let Some(at) = queue.idle.iter().position(|thread| Arc::ptr_eq(thread, &wake)) {
+                queue.idle.remove(at);
                 break;
             }
         }
         queue.live -= 1;
-        self.ended.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::sync::Barrier;
+
+    use super::*;
+
+    const MANY: usize = 40;
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    fn workers() -> Workers {
+        Workers::new(Arc::default(), Most { in_pool: MANY, in_all: MANY })
+    }
+
+    /// As many calls at once as there may be threads.
+    fn burst(workers: &Workers) {
+        let all = Arc::new(Barrier::new(MANY + 1));
+        for _ in 0..MANY {
+            let all = Arc::clone(&all);
+            workers.submit(Box::new(move || _ = all.wait())).unwrap();
+        }
+        all.wait();
+    }
+
+    #[test]
+    fn a_few_calls_do_not_keep_many_threads_awake() {
+        let workers = workers();
+        burst(&workers);
+        while workers.shared.queue.lock().idle.len() < MANY {
+            std::thread::yield_now();
+        }
+        let used: HashSet<_> =
+            (0..1000).map(|_| workers.call(PATIENCE, || std::thread::current().id()).unwrap()).collect();
+        assert!(used.len() < MANY / 2, "{} of {MANY} threads made them", used.len());
+    }
+
+    #[test]
+    fn more_calls_than_threads_are_all_made_and_closing_ends_the_threads() {
+        let workers = workers();
+        for _ in 0..3 {
+            burst(&workers);
+        }
+        let made = Arc::new(AtomicUsize::new(0));
+        for _ in 0..10 * MANY {
+            let made = Arc::clone(&made);
+            workers.submit(Box::new(move || _ = made.fetch_add(1, Ordering::Relaxed))).unwrap();
+        }
+        while made.load(Ordering::Relaxed) < 10 * MANY {
+            std::thread::yield_now();
+        }
+        workers.close();
+        assert_eq!(workers.call(PATIENCE, || ()), Err(Lost::Closed));
+        while workers.shared.in_all.load(Ordering::Relaxed) > 0 {
+            std::thread::yield_now();
+        }
     }
 }
