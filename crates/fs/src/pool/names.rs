@@ -139,7 +139,12 @@ fn done_or_unsure(branches: &[&DirAt], done: Result<Vec<BranchUuid>, RelocateErr
             Ok(())
         }
         Err(error) => {
-            if !error.is_settled() {
+            if let RelocateError::NoAnswer { branch, .. } = &error {
+                for dir in branches.iter().filter(|dir| dir.online.uuid == branch.0) {
+                    // When it is back, recovery takes there back what has happened.
+                    dir.branch.take_offline(error.to_string());
+                }
+            } else if !error.is_settled() {
                 for dir in branches.iter().filter(|dir| dir.online.guarded) {
                     dir.branch.take_offline(format!("a change of names {error}"));
                 }

@@ -6,7 +6,7 @@ use std::fmt;
 use rustix::io::Errno;
 use thiserror::Error;
 
-use super::{DecodeError, Step};
+use super::{BranchUuid, DecodeError, Step};
 
 /// Something of a file that its target cannot keep.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -126,6 +126,14 @@ pub enum RelocateError {
         /// Why.
         errno: Errno,
     },
+    /// A branch does not say whether a name has changed on it; an intent sees to it that it has not. On the others nothing has changed.
+    #[error("a branch does not say whether names have changed on it ({errno}); the others are as they were")]
+    NoAnswer {
+        /// That branch.
+        branch: BranchUuid,
+        /// Why.
+        errno: Errno,
+    },
     /// Whoever waited for a move gave up before the source was touched; what was begun is taken back, if need be by the next recovery.
     #[error("a branch did not answer in time; the file stays where it is")]
     GivenUp,
@@ -171,6 +179,7 @@ impl RelocateError {
             RelocateError::Read { errno, .. }
             | RelocateError::Write { errno, .. }
             | RelocateError::Io { errno, .. }
+            | RelocateError::NoAnswer { errno, .. }
             | RelocateError::InDoubt { errno } => *errno,
         }
     }

@@ -15,7 +15,8 @@
 //! | crash in 3 | some branches exchanged | finished on the others |
 //! | crash in 4-5 | all exchanged | finished: fsync |
 //! | power loss in 3-5, branches fall back to different states | some branches exchanged | finished on the others |
-//! | a branch does not say in 3 what it did | the others exchanged, an intent for that one | finished when it is back |
+//! | the last branch does not say in 3 what it did | the others exchanged, an intent for that one | finished when it is back |
+//! | another branch does not say in 3 what it did | the others as they were, an intent for that one | taken back when it is back |
 //! | a branch is missing at the mount | perhaps exchanged | finished on those that are there; an intent for the missing one stays |
 //! | the names were used for something else since | neither entry is found | left alone |
 //!
@@ -27,7 +28,7 @@ use rustix::fs::{RenameFlags, renameat_with};
 use super::commit::place_new;
 use super::error::Doing;
 use super::fingerprint::look_maybe;
-use super::intent::{ExchangeSite, relative};
+use super::intent::{ExchangeSite, Verdict, relative};
 use super::names::{Entry, Journal, Part, Reach, Spot, carry_out};
 use super::{BranchUuid, Fingerprint, Intent, Place, RelocateError, Step, StepHook, told};
 
@@ -79,16 +80,16 @@ pub fn exchange<R: Reach>(e: &Exchange<'_, R>) -> Result<Vec<BranchUuid>, Reloca
     told(e.hook, Step::Start)?;
     let parts = e.swaps.iter().map(|swap| swap.look().map(|before| Swapping { swap, before }));
     let parts = parts.collect::<Result<Vec<_>, _>>()?;
-    let intent = |sites, decided| Intent::Exchange {
+    let intent = |sites, verdict| Intent::Exchange {
         one: relative(e.one_path).to_vec(),
         other: relative(e.other_path).to_vec(),
         sites,
-        decided,
+        verdict,
     };
-    let recorded = Entry::write(e.journals, &intent(parts.iter().map(|part| part.before).collect(), false))?;
-    let left = |unsure: &[BranchUuid]| {
+    let recorded = Entry::write(e.journals, &intent(parts.iter().map(|part| part.before).collect(), Verdict::Open))?;
+    let left = |unsure: &[BranchUuid], verdict| {
         let sites = parts.iter().map(|part| part.before).filter(|site| unsure.contains(&site.branch));
-        intent(sites.collect(), true)
+        intent(sites.collect(), verdict)
     };
     carry_out(&parts, recorded, left, e.hook)
 }

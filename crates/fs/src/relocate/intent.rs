@@ -61,8 +61,8 @@ pub enum Intent {
         branches: Vec<BranchUuid>,
         /// An empty directory of the new name may be replaced.
         replaced: bool,
-        /// It is over on the other branches, and must be done on these, if any: what an older intent says of it does not count.
-        decided: bool,
+        /// What is known of its end.
+        verdict: Verdict,
     },
     /// A file gets a name that a file on another branch had.
     Supersede {
@@ -78,8 +78,8 @@ pub enum Intent {
         loser: BranchUuid,
         /// That file.
         loser_file: Fingerprint,
-        /// The rename is known to be done.
-        decided: bool,
+        /// What is known of its end.
+        verdict: Verdict,
     },
     /// Two entries change names, on several branches.
     Exchange {
@@ -89,9 +89,20 @@ pub enum Intent {
         other: Vec<u8>,
         /// What the branches had under them.
         sites: Vec<ExchangeSite>,
-        /// As of a directory rename.
-        decided: bool,
+        /// What is known of its end.
+        verdict: Verdict,
     },
+}
+
+/// What is known of the end of a change of names. Once it is known, what an older intent says of the change does not count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing: what is found under the names decides.
+    Open,
+    /// It has happened, and must on the branches named, if any.
+    Done,
+    /// It failed, and must be taken back on the branches named.
+    Undone,
 }
 
 /// What a branch had under two names before they were exchanged; something under one of them at least.
@@ -132,20 +143,24 @@ pub enum DecodeError {
 }
 
 impl Intent {
-    /// Whether the change has happened, and only says what is left to do.
+    /// Whether the end of the change is known, and it only says what is left to do.
     pub(super) fn is_decided(&self) -> bool {
         match self {
             Intent::Move { .. } => false,
-            Intent::RenameDir { decided, .. }
-            | Intent::Supersede { decided, .. }
-            | Intent::Exchange { decided, .. } => *decided,
+            Intent::RenameDir { verdict, .. }
+            | Intent::Supersede { verdict, .. }
+            | Intent::Exchange { verdict, .. } => *verdict != Verdict::Open,
         }
     }
 
     /// Whether this one says what is left to do of the other, which was written before.
     pub(super) fn takes_the_place_of(&self, other: &Intent) -> bool {
+        let narrows = || {
+            let wider = other.branches();
+            self.branches().iter().all(|branch| wider.contains(branch))
+        };
         self.is_decided()
-            && !other.is_decided()
+            && (!other.is_decided() || narrows())
             && match (self, other) {
                 (Intent::RenameDir { from, to, .. }, Intent::RenameDir { from: old, to: new, .. })
                 | (Intent::Supersede { from, to, .. }, Intent::Supersede { from: old, to: new, .. })
@@ -239,27 +254,27 @@ impl Intent {
                 put_fingerprint(&mut out, target);
                 1
             }
-            Intent::RenameDir { from, to, branches, replaced, decided } => {
+            Intent::RenameDir { from, to, branches, replaced, verdict } => {
                 put_bytes(&mut out, relative(from));
                 put_bytes(&mut out, relative(to));
                 out.extend_from_slice(&(branches.len() as u32).to_le_bytes());
                 for branch in branches {
                     out.extend_from_slice(&branch.0);
                 }
-                out.extend_from_slice(&[u8::from(*replaced), u8::from(*decided)]);
+                out.extend_from_slice(&[u8::from(*replaced), verdict.code()]);
                 2
             }
-            Intent::Supersede { from, to, winner, winner_file, loser, loser_file, decided } => {
+            Intent::Supersede { from, to, winner, winner_file, loser, loser_file, verdict } => {
                 put_bytes(&mut out, relative(from));
                 put_bytes(&mut out, relative(to));
                 out.extend_from_slice(&winner.0);
                 put_fingerprint(&mut out, winner_file);
                 out.extend_from_slice(&loser.0);
                 put_fingerprint(&mut out, loser_file);
-                out.push(u8::from(*decided));
+                out.push(verdict.code());
                 3
             }
-            Intent::Exchange { one, other, sites, decided } => {
+            Intent::Exchange { one, other, sites, verdict } => {
                 put_bytes(&mut out, relative(one));
                 put_bytes(&mut out, relative(other));
                 out.extend_from_slice(&(sites.len() as u32).to_le_bytes());
@@ -272,11 +287,21 @@ impl Intent {
                         }
                     }
                 }
-                out.push(u8::from(*decided));
+                out.push(verdict.code());
                 4
             }
         };
         (kind, out)
+    }
+}
+
+impl Verdict {
+    fn code(self) -> u8 {
+        match self {
+            Verdict::Open => 0,
+            Verdict::Done => 1,
+            Verdict::Undone => 2,
+        }
     }
 }
 
@@ -354,6 +379,15 @@ impl<'a> Reader<'a> {
         }
     }
 
+    fn verdict(&mut self) -> Result<Verdict, DecodeError> {
+        match self.array()? {
+            [0] => Ok(Verdict::Open),
+            [1] => Ok(Verdict::Done),
+            [2] => Ok(Verdict::Undone),
+            _ => Err(DecodeError::Field),
+        }
+    }
+
     fn uuid(&mut self) -> Result<BranchUuid, DecodeError> {
         self.array().map(BranchUuid)
     }
@@ -412,11 +446,11 @@ impl<'a> Reader<'a> {
     fn rename_dir(&mut self) -> Result<Intent, DecodeError> {
         let (from, to) = (self.path()?, self.path()?);
         let branches: Vec<_> = (0..self.count(16)?).map(|_| self.uuid()).collect::<Result<_, _>>()?;
-        let (replaced, decided) = (self.flag()?, self.flag()?);
-        if from == to || is_below(&to, &from) || (branches.is_empty() && !decided) {
+        let (replaced, verdict) = (self.flag()?, self.verdict()?);
+        if from == to || is_below(&to, &from) || (branches.is_empty() && verdict == Verdict::Open) {
             return Err(DecodeError::Field);
         }
-        Ok(Intent::RenameDir { from, to, branches, replaced, decided })
+        Ok(Intent::RenameDir { from, to, branches, replaced, verdict })
     }
 
     fn supersede(&mut self) -> Result<Intent, DecodeError> {
@@ -426,17 +460,18 @@ impl<'a> Reader<'a> {
         if winner == loser || from == to {
             return Err(DecodeError::Field);
         }
-        Ok(Intent::Supersede { from, to, winner, winner_file, loser, loser_file, decided: self.flag()? })
+        Ok(Intent::Supersede { from, to, winner, winner_file, loser, loser_file, verdict: self.verdict()? })
     }
 
     fn exchange(&mut self) -> Result<Intent, DecodeError> {
         let (one, other) = (self.path()?, self.path()?);
         let sites: Vec<_> = (0..self.count(18)?).map(|_| self.site()).collect::<Result<_, _>>()?;
-        let decided = self.flag()?;
-        if one == other || is_below(&one, &other) || is_below(&other, &one) || (sites.is_empty() && !decided) {
+        let verdict = self.verdict()?;
+        let is_nothing = sites.is_empty() && verdict == Verdict::Open;
+        if one == other || is_below(&one, &other) || is_below(&other, &one) || is_nothing {
             return Err(DecodeError::Field);
         }
-        Ok(Intent::Exchange { one, other, sites, decided })
+        Ok(Intent::Exchange { one, other, sites, verdict })
     }
 
     fn site(&mut self) -> Result<ExchangeSite, DecodeError> {

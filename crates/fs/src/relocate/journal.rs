@@ -31,8 +31,16 @@ pub struct Recorded<'a> {
 ///
 /// Steps: write under another name, fsync, rename, fsync the directory.
 pub fn record<'a>(intents: BorrowedFd<'a>, intent: &Intent) -> Result<Recorded<'a>, RelocateError> {
+    record_as(intents, fresh_name(), intent)
+}
+
+/// As [`record`], under a name that the caller has chosen.
+pub(super) fn record_as<'a>(
+    intents: BorrowedFd<'a>,
+    name: OsString,
+    intent: &Intent,
+) -> Result<Recorded<'a>, RelocateError> {
     let bytes = intent.encode()?;
-    let name = fresh_name();
     let mut temp = OsString::from(NEW);
     temp.push(&name);
     let written = write_file(intents, &temp, &bytes).and_then(|()| renameat(intents, &temp, intents, &name));
@@ -53,10 +61,6 @@ impl<'a> Recorded<'a> {
         Recorded { dir, name }
     }
 
-    pub(super) fn into_name(self) -> OsString {
-        self.name
-    }
-
     /// Removes it, durable when this returns: the change is complete.
     pub fn remove(self) -> Result<(), RelocateError> {
         unlinkat(self.dir, &self.name, AtFlags::empty()).doing("remove an intent")?;
@@ -70,7 +74,7 @@ impl<'a> Recorded<'a> {
 }
 
 /// Sorts by time, so that recovery acts in the order of the changes.
-fn fresh_name() -> OsString {
+pub(super) fn fresh_name() -> OsString {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
     let count = COUNTER.fetch_add(1, Ordering::Relaxed);
     format!("{now:016x}-{count:08x}-{:x}", std::process::id()).into()

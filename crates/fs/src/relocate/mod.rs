@@ -85,7 +85,7 @@ pub(crate) use error::is_doubtful;
 pub use error::{Loss, RelocateError};
 pub use exchange::{Exchange, Holds, Swap, exchange};
 pub use fingerprint::Fingerprint;
-pub use intent::{BranchUuid, DecodeError, ExchangeSite, Intent};
+pub use intent::{BranchUuid, DecodeError, ExchangeSite, Intent, Verdict};
 pub use journal::{Recorded, record};
 pub use level::{
     Attributes, ChangedAt, DirFace, FoundAttributes, dir_attributes, is_reserved_xattr, kept_of, level_dir, note_change,

@@ -1,10 +1,14 @@
 //! What changes of names over several branches have in common: recorded first, then one step on one branch after the other.
 //!
 //! 1. An intent, on the first branch that takes it.
-//! 2. One system call on each branch. When one refuses, those before it are taken back, and the intent goes.
+//! 2. One system call on each branch. When one refuses, or does not say whether it has done its part while others are behind it, those before it are
+//!    taken back: an intent first that says so, then the system calls and fsyncs, then both intents go. For a branch that does not say, the second stays.
 //! 3. fsync of what was changed.
-//! 4. The intent goes. Where a branch did not say whether it has done its part, durably, another takes its place: it names such branches only, and
-//!    says that the change has happened, whatever the old names are used for since.
+//! 4. The intent goes. Where the last branch did not say whether it has done its part, or one cannot say so durably, another takes its place: it names
+//!    such branches only, and says that the change has happened, whatever the old names are used for since.
+//!
+//! Where a branch is silent that the first intent is on, the second is on another. Should the daemon die before the first is gone, and the silent branch
+//! be there alone at the next mount, it does not know of the second: names may then be on one branch as they were, and on another changed.
 //!
 //! Each call to a branch that may hang comes back ([`Reach`]): late, and with an error. One call may still happen then; nothing comes after it.
 
@@ -17,8 +21,9 @@ use tracing::warn;
 
 use super::commit::ParentTimes;
 use super::error::is_doubtful;
-use super::journal::{Recorded, record};
-use super::{BranchUuid, Decision, Intent, Place, RelocateError, Step, StepHook, told};
+use super::intent::Verdict;
+use super::journal::{Recorded, fresh_name, record_as};
+use super::{BranchUuid, Decision, Intent, LeftAt, Place, RelocateError, Step, StepHook, told};
 
 /// How the calls to a branch are made.
 pub trait Reach: Clone {
@@ -63,23 +68,21 @@ pub struct Journal<R> {
 
 impl<R: Reach> Journal<R> {
     fn record(&self, intent: &Intent) -> Result<OsString, RelocateError> {
-        let (dir, intent, decision) = (Arc::clone(&self.dir), intent.clone(), Arc::new(Decision::default()));
-        let theirs = Arc::clone(&decision);
+        let (dir, intent, name) = (Arc::clone(&self.dir), intent.clone(), fresh_name());
+        let (decision, theirs) = (Arc::new(Decision::default()), name.clone());
+        let told = Arc::clone(&decision);
         let written = self.reach.call(move || {
-            let recorded = record(dir.as_fd(), &intent)?;
-            match theirs.end() {
-                Ok(()) => Ok(recorded.into_name()),
+            let recorded = record_as(dir.as_fd(), theirs, &intent)?;
+            told.end().inspect_err(|_| {
                 // Nobody knows of it: it must not be found one day.
-                Err(left) => {
-                    let _already_failing = recorded.remove();
-                    Err(left)
-                }
-            }
+                let _already_failing = recorded.remove();
+            })
         });
-        if written.is_err() {
-            decision.leave();
+        match written {
+            // It was written all the same, just when it was given up.
+            Err(error) if decision.leave() != LeftAt::Ending => Err(error),
+            _ => Ok(name),
         }
-        written
     }
 
     fn remove(&self, name: OsString, durably: bool) -> Result<(), RelocateError> {
@@ -150,7 +153,7 @@ pub(super) trait Part {
 pub(super) fn carry_out<R: Reach>(
     parts: &[impl Part],
     recorded: Entry<'_, R>,
-    left: impl Fn(&[BranchUuid]) -> Intent,
+    left: impl Fn(&[BranchUuid], Verdict) -> Intent,
     hook: Option<StepHook<'_>>,
 ) -> Result<Vec<BranchUuid>, RelocateError> {
     told(hook, Step::IntentWritten)?;
@@ -160,11 +163,13 @@ pub(super) fn carry_out<R: Reach>(
             match part.has_happened() {
                 Ok(true) => {}
                 Ok(false) if !is_doubtful(error.errno()) => {
-                    // The last first, so that it is always the first ones that are changed. What was not touched may be what cannot be flushed.
-                    let undone = parts.iter().take(done).rev().try_for_each(Part::undo);
-                    undone.map_err(|error| RelocateError::InDoubt { errno: error.errno() })?;
-                    recorded.close(&left(&[]), true);
+                    take_back(parts.get(..done).unwrap_or_default(), None, recorded, left, hook)?;
                     return Err(error);
+                }
+                // With others behind it, nobody could tell after a crash which way they went.
+                Ok(false) | Err(_) if done + 1 < parts.len() => {
+                    take_back(parts.get(..done).unwrap_or_default(), Some(part.branch()), recorded, left, hook)?;
+                    return Err(RelocateError::NoAnswer { branch: part.branch(), errno: error.errno() });
                 }
                 Ok(false) | Err(_) => {
                     warn!(%error, branch = %part.branch(), "a branch does not say whether a name has changed on it");
@@ -184,6 +189,39 @@ pub(super) fn carry_out<R: Reach>(
         }
     }
     told(hook, Step::Synced)?;
-    recorded.close(&left(&unsure), unsure.is_empty());
+    recorded.close(&left(&unsure, Verdict::Done), unsure.is_empty());
     told(hook, Step::IntentRemoved).map(|()| unsure)
+}
+
+/// Takes back what was done on some branches, after another refused, or does not say whether it has done its part.
+fn take_back<R: Reach>(
+    done: &[impl Part],
+    silent: Option<BranchUuid>,
+    recorded: Entry<'_, R>,
+    left: impl Fn(&[BranchUuid], Verdict) -> Intent,
+    hook: Option<StepHook<'_>>,
+) -> Result<(), RelocateError> {
+    let in_doubt = |error: RelocateError| RelocateError::InDoubt { errno: error.errno() };
+    let branches: Vec<_> = done.iter().map(Part::branch).chain(silent).collect();
+    let way_back = match Entry::write(recorded.journals, &left(&branches, Verdict::Undone)) {
+        Ok(way_back) => Some(way_back),
+        Err(error) if silent.is_some() => return Err(in_doubt(error)),
+        // What is found under the names says it too.
+        Err(_) => None,
+    };
+    // The last first, so that it is always the first ones that are changed. What was not touched may be what cannot be flushed.
+    for part in done.iter().rev() {
+        told(hook, Step::Undoing)?;
+        part.undo().map_err(in_doubt)?;
+    }
+    told(hook, Step::Undoing)?;
+    let Some(way_back) = way_back else {
+        recorded.close(&left(&[], Verdict::Undone), true);
+        return Ok(());
+    };
+    let is_gone = recorded.erase(true).is_ok();
+    told(hook, Step::Undoing)?;
+    // One that names no branch says at least that the other has nothing to say any more.
+    way_back.close(&left(silent.as_slice(), Verdict::Undone), is_gone && silent.is_none());
+    Ok(())
 }

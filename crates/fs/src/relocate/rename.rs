@@ -6,7 +6,8 @@
 //! A file over a file of another branch: 1. fsync of the file, or a power loss could leave neither's contents; 2. intent; 3. rename;
 //! 4. fsync both parents; 5. unlink the old file; 6. fsync its parent; 7. remove the intent. Recovery unlinks the old file if the rename happened, else it drops the intent.
 //! Where the branch of the old file does not say whether it is gone, an intent takes the place of the first that says that it is to go. Where the other
-//! branch does not say whether it has renamed, the call fails, and the old file goes on as the one of that name; recovery takes the rename back.
+//! branch does not say whether it has renamed, durably, the call fails, and the old file goes on as the one of that name; an intent takes the place of
+//! the first that says that the rename is taken back.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use super::commit::{ParentTimes, Removal, place_new, remove};
 use super::dirs::clone_dir;
 use super::error::{Doing, is_doubtful};
 use super::fingerprint::{look, look_maybe};
-use super::intent::relative;
+use super::intent::{Verdict, relative};
 use super::names::{Entry, Journal, Part, Reach, Spot, carry_out};
 use super::recover::EVERYTHING;
 use super::{BranchUuid, Fingerprint, Intent, Place, RelocateError, Step, StepHook, attrs, told};
@@ -83,15 +84,15 @@ pub fn rename_dir<R: Reach>(r: &DirRename<'_, R>) -> Result<Vec<BranchUuid>, Rel
     let replaced = r.replaced;
     let parts = r.sites.iter().map(|site| site.check(replaced).map(|held| Renaming { site, replaced, held }));
     let parts = parts.collect::<Result<Vec<_>, _>>()?;
-    let intent = |branches, decided| Intent::RenameDir {
+    let intent = |branches, verdict| Intent::RenameDir {
         from: relative(r.from_path).to_vec(),
         to: relative(r.to_path).to_vec(),
         branches,
         replaced,
-        decided,
+        verdict,
     };
-    let recorded = Entry::write(r.journals, &intent(r.sites.iter().map(|site| site.branch).collect(), false))?;
-    carry_out(&parts, recorded, |unsure| intent(unsure.to_vec(), true), r.hook)
+    let recorded = Entry::write(r.journals, &intent(r.sites.iter().map(|site| site.branch).collect(), Verdict::Open))?;
+    carry_out(&parts, recorded, |some, verdict| intent(some.to_vec(), verdict), r.hook)
 }
 
 impl<R: Reach> DirSite<R> {
@@ -181,27 +182,32 @@ pub(super) fn rename_one(from: Place<'_>, to: Place<'_>, replaced: bool) -> Resu
 /// Where the branch of the replaced file does not say whether it is gone, the rename has happened, and an intent stays.
 pub fn supersede<R: Reach>(s: &Supersede<'_, R>) -> Result<Removal, RelocateError> {
     told(s.hook, Step::Start)?;
-    let (winner_file, second) = s.winner.call(|from, to| {
+    let winner_file = s.winner.call(|from, _| {
         let file = look(from.place()).doing("look at the file")?.print;
         if file.file_type() == FileType::RegularFile {
             attrs::sync_file(from.place()).doing("flush the file")?;
         }
-        Ok((file, look_maybe(to.place()).doing("look at the new name")?.is_some()))
+        Ok(file)
     })?;
     let loser_file = s.on_loser(|file| Ok(look(file.place()).doing("look at the file to replace")?.print))?;
     if winner_file.file_type() == FileType::Directory || loser_file.file_type() == FileType::Directory {
         return Err(RelocateError::IsDirectory);
     }
-    let intent = |decided| Intent::Supersede {
+    let intent = |verdict| Intent::Supersede {
         from: relative(s.from_path).to_vec(),
         to: relative(s.to_path).to_vec(),
         winner: s.winner.branch,
         winner_file,
         loser: s.loser,
         loser_file,
-        decided,
+        verdict,
     };
-    let recorded = Entry::write(s.journals, &intent(false))?;
+    let recorded = Entry::write(s.journals, &intent(Verdict::Open))?;
+    // The file that was to be replaced goes on, whatever the winner's branch comes to say.
+    let in_doubt = |recorded: Entry<'_, R>, error: RelocateError| {
+        recorded.close(&intent(Verdict::Undone), false);
+        RelocateError::InDoubt { errno: error.errno() }
+    };
     told(s.hook, Step::IntentWritten)?;
     if let Err(error) = s.rename() {
         match s.has_happened(winner_file) {
@@ -210,31 +216,34 @@ pub fn supersede<R: Reach>(s: &Supersede<'_, R>) -> Result<Removal, RelocateErro
                 recorded.remove()?;
                 return Err(error);
             }
-            Ok(false) | Err(_) => return Err(RelocateError::InDoubt { errno: error.errno() }),
+            Ok(false) | Err(_) => return Err(in_doubt(recorded, error)),
         }
     }
     told(s.hook, Step::Placed(0))?;
-    let synced = s.winner.sync();
-    told(s.hook, Step::Synced)?;
-    match synced.and_then(|()| s.on_loser(|file| remove(file.place()).doing("remove the file that is replaced"))) {
-        Ok(Removal::Done) => {}
-        Ok(unsure) => {
-            // What becomes of the winner meanwhile is nothing to whether the other one goes.
-            recorded.close(&intent(true), false);
-            return Ok(unsure);
+    let removed = match s.winner.sync() {
+        // It may be durable or not, and the other file stays.
+        Err(error) if is_doubtful(error.errno()) => return Err(in_doubt(recorded, error)),
+        synced => {
+            told(s.hook, Step::Synced)?;
+            synced.and_then(|()| s.on_loser(|file| remove(file.place()).doing("remove the file that is replaced")))
         }
-        // It may be going.
-        Err(error) if is_doubtful(error.errno()) => {
-            recorded.close(&intent(true), false);
-            return Ok(Removal::Unsure { errno: error.errno() });
-        }
+    };
+    let unsure = match removed {
+        Ok(Removal::Done) => None,
+        Ok(Removal::Unsure { errno }) => Some(errno),
+        Err(error) if is_doubtful(error.errno()) => Some(error.errno()),
         Err(error) => {
-            // With a second file already replaced on the winner's branch there is no way back.
-            let undone = if second { Err(error.clone()) } else { s.take_back() };
-            undone.map_err(|error| RelocateError::InDoubt { errno: error.errno() })?;
+            if let Err(error) = s.take_back() {
+                return Err(in_doubt(recorded, error));
+            }
             recorded.remove()?;
             return Err(error);
         }
+    };
+    if let Some(errno) = unsure {
+        // What becomes of the winner meanwhile is nothing to whether the other one goes.
+        recorded.close(&intent(Verdict::Done), false);
+        return Ok(Removal::Unsure { errno });
     }
     told(s.hook, Step::Removed(0))?;
     let synced =
@@ -244,7 +253,7 @@ pub fn supersede<R: Reach>(s: &Supersede<'_, R>) -> Result<Removal, RelocateErro
         return Ok(Removal::Done);
     }
     told(s.hook, Step::RemovalSynced)?;
-    recorded.close(&intent(true), true);
+    recorded.close(&intent(Verdict::Done), true);
     told(s.hook, Step::IntentRemoved)?;
     Ok(Removal::Done)
 }

@@ -6,7 +6,7 @@ use super::super::beneath;
 use super::super::commit::ParentTimes;
 use super::super::exchange::{Holds, change_names};
 use super::super::intent::ExchangeSite;
-use super::super::{Fingerprint, Intent, RelocateError};
+use super::super::{Fingerprint, Intent, RelocateError, Verdict};
 use super::{Halt, Outcome, RecoverBranch, Recovering, show};
 
 /// How far an exchange is on one branch.
@@ -22,28 +22,30 @@ enum Stands {
 type Pair = (Option<Fingerprint>, Option<Fingerprint>);
 
 impl Recovering<'_> {
-    /// Goes on with the exchange if it has begun anywhere, or may have begun on a branch that is not there.
+    /// Goes on with the exchange if it has begun anywhere, or may have begun on a branch that is not there; takes it back if an intent says so.
     pub(super) fn settle_exchange(
         &mut self,
         one: &[u8],
         other: &[u8],
         sites: &[ExchangeSite],
-        decided: bool,
+        verdict: Verdict,
     ) -> Result<Outcome, Halt> {
+        let back = |site: &ExchangeSite| ExchangeSite { branch: site.branch, one: site.other, other: site.one };
+        let is_back = verdict == Verdict::Undone;
         let mut waiting = Vec::new();
         let mut known = Vec::new();
-        let mut begun = decided;
+        let mut begun = verdict != Verdict::Open;
         // The first ones are exchanged first, and taken back last: behind one that is as it was none is exchanged.
         let mut may_be = true;
-        for site in sites {
+        for site in sites.iter().map(|site| if is_back { back(site) } else { *site }) {
             if let Some(branch) = self.present(site.branch) {
-                let stands = stands(site, (at(branch, one)?, at(branch, other)?));
+                let stands = stands(&site, (at(branch, one)?, at(branch, other)?));
                 begun |= stands == Stands::After;
                 may_be &= stands != Stands::Before;
-                known.push((*site, branch, stands));
+                known.push((site, branch, stands));
             } else {
                 begun |= may_be;
-                waiting.push(*site);
+                waiting.push(site);
             }
         }
         if !begun {
@@ -73,7 +75,11 @@ impl Recovering<'_> {
             return Ok(Outcome::Finished);
         }
         let (one, other) = (one.to_vec(), other.to_vec());
-        Ok(Outcome::Narrowed(Box::new(Intent::Exchange { one, other, sites: waiting, decided: true })))
+        let (verdict, sites) = match verdict {
+            Verdict::Undone => (verdict, waiting.iter().map(back).collect()),
+            _ => (Verdict::Done, waiting),
+        };
+        Ok(Outcome::Narrowed(Box::new(Intent::Exchange { one, other, sites, verdict })))
     }
 
     fn go_on(&mut self, branch: &RecoverBranch<'_>, one: &[u8], other: &[u8], site: &ExchangeSite) -> Result<(), Halt> {

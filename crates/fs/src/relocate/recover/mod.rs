@@ -312,11 +312,9 @@ impl<'a> Recovering<'a> {
     fn settle(&mut self, intent: &Intent) -> Result<Outcome, Halt> {
         match intent {
             Intent::Move { .. } => self.settle_move(intent),
-            Intent::RenameDir { from, to, branches, replaced, decided } => {
-                self.settle_rename_dir(from, to, branches, *replaced, *decided)
-            }
+            Intent::RenameDir { .. } => self.settle_rename_dir(intent),
             Intent::Supersede { .. } => self.settle_supersede(intent),
-            Intent::Exchange { one, other, sites, decided } => self.settle_exchange(one, other, sites, *decided),
+            Intent::Exchange { one, other, sites, verdict } => self.settle_exchange(one, other, sites, *verdict),
         }
     }
 

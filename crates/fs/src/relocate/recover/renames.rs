@@ -8,23 +8,21 @@ use rustix::io::Errno;
 use super::super::beneath;
 use super::super::commit::{ParentTimes, place_new};
 use super::super::rename::rename_one;
-use super::super::{BranchUuid, Fingerprint, Intent, RelocateError};
+use super::super::{BranchUuid, Fingerprint, Intent, RelocateError, Verdict};
 use super::moves::is_not_newer;
 use super::{Halt, Outcome, Recovering, show, unlink};
 
 impl Recovering<'_> {
-    /// Goes on with the rename if it has begun anywhere, or may have begun on a branch that is not there.
-    pub(super) fn settle_rename_dir(
-        &mut self,
-        from: &[u8],
-        to: &[u8],
-        branches: &[BranchUuid],
-        replaced: bool,
-        decided: bool,
-    ) -> Result<Outcome, Halt> {
+    /// Goes on with the rename if it has begun anywhere, or may have begun on a branch that is not there; takes it back if an intent says so.
+    pub(super) fn settle_rename_dir(&mut self, intent: &Intent) -> Result<Outcome, Halt> {
+        let Intent::RenameDir { from, to, branches, replaced, verdict } = intent else {
+            return Ok(Outcome::Undone);
+        };
+        let goes_back = *verdict == Verdict::Undone;
+        let (from, to) = if goes_back { (to, from) } else { (from, to) };
         let mut waiting = Vec::new();
         let mut ahead = Vec::new();
-        let mut begun = decided;
+        let mut begun = *verdict != Verdict::Open;
         for uuid in branches {
             let Some(branch) = self.present(*uuid) else {
                 // The first ones are renamed first, and taken back last: behind one that has the old name none is renamed.
@@ -51,8 +49,10 @@ impl Recovering<'_> {
             }
             let new = self.find_or_make(branch.root, to)?;
             self.act()?;
-            match rename_one(old.place(), new.place(), replaced) {
+            match rename_one(old.place(), new.place(), *replaced && !goes_back) {
                 Ok(()) => {}
+                // It was an empty directory that was to be replaced.
+                Err(RelocateError::Taken) if goes_back => {}
                 Err(RelocateError::Taken) => {
                     self.warn(format!("branch {}: {} stays, since {} is in use", branch.uuid, show(from), show(to)));
                 }
@@ -69,21 +69,15 @@ impl Recovering<'_> {
         if waiting.is_empty() {
             return Ok(Outcome::Finished);
         }
-        Ok(Outcome::Narrowed(Box::new(Intent::RenameDir {
-            from: from.to_vec(),
-            to: to.to_vec(),
-            branches: waiting,
-            replaced,
-            decided: true,
-        })))
+        Ok(Outcome::Narrowed(Box::new(left(intent, waiting))))
     }
 
     /// Removes the replaced file if the winner has its name.
     pub(super) fn settle_supersede(&mut self, intent: &Intent) -> Result<Outcome, Halt> {
-        let Intent::Supersede { from, to, winner, winner_file, loser, loser_file, decided } = intent else {
+        let Intent::Supersede { from, to, winner, winner_file, loser, loser_file, verdict } = intent else {
             return Ok(Outcome::Undone);
         };
-        if !decided {
+        if *verdict != Verdict::Done {
             let root = self.present(*winner).ok_or(Halt::Waiting)?.root;
             let at = |path: &[u8]| -> Result<Option<Fingerprint>, Errno> {
                 let found = beneath::find(root, path)?;
@@ -99,19 +93,15 @@ impl Recovering<'_> {
             if !renamed {
                 return Ok(Outcome::Undone);
             }
+            if *verdict == Verdict::Undone {
+                return self.take_back(from, to, *winner);
+            }
             if let Some(found) = beneath::find(root, to)? {
                 ParentTimes::of([found.dir.as_fd()]).sync()?;
             }
-            if self.returned.is_some_and(|returned| returned.uuid == *winner) {
-                return self.take_back(from, to, *winner, *loser);
-            }
         }
         let Ok(root) = self.writable(*loser) else {
-            let mut left = intent.clone();
-            if let Intent::Supersede { decided, .. } = &mut left {
-                *decided = true;
-            }
-            return Ok(Outcome::Narrowed(Box::new(left)));
+            return Ok(Outcome::Narrowed(Box::new(left(intent, Vec::new()))));
         };
         let Some(found) = beneath::find(root, to)? else { return Ok(Outcome::Finished) };
         let Some(seen) = found.look()? else { return Ok(Outcome::Finished) };
@@ -128,14 +118,7 @@ impl Recovering<'_> {
 
 impl Recovering<'_> {
     /// A rename that failed for who asked: its branch was away, and the file that it replaces was in use ever since.
-    fn take_back(&mut self, from: &[u8], to: &[u8], winner: BranchUuid, loser: BranchUuid) -> Result<Outcome, Halt> {
-        let stays = match self.present(loser) {
-            Some(branch) => beneath::find(branch.root, to)?.map(|found| found.look()).transpose()?.flatten().is_some(),
-            None => return Err(Halt::Waiting),
-        };
-        if !stays {
-            return Ok(Outcome::Finished);
-        }
+    fn take_back(&mut self, from: &[u8], to: &[u8], winner: BranchUuid) -> Result<Outcome, Halt> {
         let root = self.writable(winner)?;
         let (old, Some(new)) = (self.find_or_make(root, from)?, beneath::find(root, to)?) else {
             return Ok(Outcome::Undone);
@@ -154,6 +137,20 @@ impl Recovering<'_> {
         ParentTimes::of([old.dir.as_fd(), new.dir.as_fd()]).sync()?;
         Ok(Outcome::Undone)
     }
+}
+
+/// The same change, of which the end is known, and this is left to do.
+fn left(intent: &Intent, waiting: Vec<BranchUuid>) -> Intent {
+    let mut left = intent.clone();
+    if let Intent::RenameDir { branches, .. } = &mut left {
+        *branches = waiting;
+    }
+    if let Intent::RenameDir { verdict: verdict @ Verdict::Open, .. }
+    | Intent::Supersede { verdict: verdict @ Verdict::Open, .. } = &mut left
+    {
+        *verdict = Verdict::Done;
+    }
+    left
 }
 
 fn is_winner(now: &Fingerprint, then: &Fingerprint) -> bool {

@@ -43,30 +43,34 @@ fn intent() -> impl Strategy<Value = Intent> {
         (uuid(), uuid(), vec(path(), 1..5), name(), fingerprint(), fingerprint())
             .prop_filter("two branches", |(from, to, ..)| from != to)
             .prop_map(|(from, to, names, temp, source, target)| Intent::Move { from, to, names, temp, source, target }),
-        (path(), path(), vec(uuid(), 1..9), any::<bool>(), any::<bool>())
+        (path(), path(), vec(uuid(), 1..9), any::<bool>(), verdict())
             .prop_filter("not into itself", |(from, to, ..)| !to.starts_with(from))
-            .prop_map(|(from, to, branches, replaced, decided)| Intent::RenameDir {
+            .prop_map(|(from, to, branches, replaced, verdict)| Intent::RenameDir {
                 from,
                 to,
                 branches,
                 replaced,
-                decided
+                verdict
             }),
-        (path(), path(), uuid(), fingerprint(), uuid(), fingerprint(), any::<bool>())
+        (path(), path(), uuid(), fingerprint(), uuid(), fingerprint(), verdict())
             .prop_filter("two of each", |(from, to, winner, _, loser, ..)| from != to && winner != loser)
-            .prop_map(|(from, to, winner, winner_file, loser, loser_file, decided)| Intent::Supersede {
+            .prop_map(|(from, to, winner, winner_file, loser, loser_file, verdict)| Intent::Supersede {
                 from,
                 to,
                 winner,
                 winner_file,
                 loser,
                 loser_file,
-                decided
+                verdict
             }),
-        (path(), path(), vec(site(), 1..5), any::<bool>())
+        (path(), path(), vec(site(), 1..5), verdict())
             .prop_filter("apart", |(one, other, ..)| !one.starts_with(other) && !other.starts_with(one))
-            .prop_map(|(one, other, sites, decided)| Intent::Exchange { one, other, sites, decided }),
+            .prop_map(|(one, other, sites, verdict)| Intent::Exchange { one, other, sites, verdict }),
     ]
+}
+
+fn verdict() -> impl Strategy<Value = Verdict> {
+    prop_oneof![Just(Verdict::Open), Just(Verdict::Done), Just(Verdict::Undone)]
 }
 
 fn site() -> impl Strategy<Value = ExchangeSite> {
@@ -123,7 +127,13 @@ pub(super) fn of_version_2(intent: &Intent) -> Vec<u8> {
 }
 
 fn rename_to(to: &[u8]) -> Intent {
-    Intent::RenameDir { from: b"x".to_vec(), to: to.to_vec(), branches: vec![A], replaced: false, decided: false }
+    Intent::RenameDir {
+        from: b"x".to_vec(),
+        to: to.to_vec(),
+        branches: vec![A],
+        replaced: false,
+        verdict: Verdict::Open,
+    }
 }
 
 #[test]
@@ -143,7 +153,7 @@ fn an_exchange_of_a_directory_with_something_in_it_is_not_recorded() {
         one: one.into(),
         other: other.into(),
         sites: vec![site],
-        decided: false,
+        verdict: Verdict::Open,
     };
     for (one, other) in [("a", "a"), ("a", "a/b"), ("a/b/c", "a")] {
         let result = exchange(one, other).encode();
@@ -159,7 +169,7 @@ fn a_rename_of_a_directory_into_itself_is_not_recorded() {
         to: to.into(),
         branches: vec![A],
         replaced: false,
-        decided: true,
+        verdict: Verdict::Done,
     };
     for (from, to) in [("a", "a"), ("a", "a/b"), ("a/b", "a/b/c/d")] {
         let result = rename(from, to).encode();
@@ -171,10 +181,11 @@ fn a_rename_of_a_directory_into_itself_is_not_recorded() {
 /// That a change is over may be all there is to say.
 #[test]
 fn only_what_is_decided_may_name_no_branch() {
-    for decided in [false, true] {
+    for verdict in [Verdict::Open, Verdict::Done, Verdict::Undone] {
+        let decided = verdict != Verdict::Open;
         let (from, to, one, other) = (b"a".to_vec(), b"b".to_vec(), b"a".to_vec(), b"b".to_vec());
-        let rename = Intent::RenameDir { from, to, branches: vec![], replaced: false, decided };
-        let exchange = Intent::Exchange { one, other, sites: vec![], decided };
+        let rename = Intent::RenameDir { from, to, branches: vec![], replaced: false, verdict };
+        let exchange = Intent::Exchange { one, other, sites: vec![], verdict };
         assert_eq!((rename.encode().is_ok(), exchange.encode().is_ok()), (decided, decided));
     }
 }
@@ -196,7 +207,12 @@ fn version_1_stays_readable() {
     let bytes = b"UMBRINT\0\x01\0\x02\0\x20\0\0\0\x01\0\0\0x\x01\0\0\0y\x01\0\0\0\xaa\xaa\xaa\xaa\xaa\xaa\xaa\xaa\xaa\xaa\xaa\xaa\xaa\xaa\xaa\xaa\x01\0";
     let mut bytes = bytes.to_vec();
     bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
-    let intent =
-        Intent::RenameDir { from: b"x".to_vec(), to: b"y".to_vec(), branches: vec![A], replaced: true, decided: false };
+    let intent = Intent::RenameDir {
+        from: b"x".to_vec(),
+        to: b"y".to_vec(),
+        branches: vec![A],
+        replaced: true,
+        verdict: Verdict::Open,
+    };
     assert_eq!(Intent::decode(&bytes), Ok(intent));
 }

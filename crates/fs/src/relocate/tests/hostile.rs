@@ -65,8 +65,13 @@ fn a_second_damaged_intent_of_the_same_name_does_not_replace_the_first() {
 #[test]
 fn an_intent_of_a_newer_program_waits() {
     let pool = Pool::new();
-    let intent =
-        Intent::RenameDir { from: b"a".into(), to: b"b".into(), branches: vec![A], replaced: false, decided: false };
+    let intent = Intent::RenameDir {
+        from: b"a".into(),
+        to: b"b".into(),
+        branches: vec![A],
+        replaced: false,
+        verdict: Verdict::Open,
+    };
     put(&pool, "1", &super::format::of_version_2(&intent));
     assert_eq!(pool.recover().pending, 1);
     assert_eq!(names(&pool), ["1"]);
@@ -137,7 +142,7 @@ fn an_intent_that_names_a_whole_file_as_loser_needs_its_identity() {
         winner_file: at(&pool.a),
         loser: B,
         loser_file,
-        decided: false,
+        verdict: Verdict::Open,
     };
     put(&pool, "1", &intent.encode().unwrap());
     let report = pool.recover();

@@ -6,6 +6,7 @@ mod directories;
 mod exchange;
 mod format;
 mod hostile;
+mod silent;
 mod unsure;
 
 use std::ffi::{OsStr, OsString};
@@ -25,20 +26,35 @@ use super::recover::EVERYTHING;
 use super::*;
 use crate::control::protocol::Abilities;
 
-/// The way to a branch. It breaks after so many calls; the one in which it does is carried out all the same, or not.
+/// The way to a branch, on which something goes wrong after so many calls.
 #[derive(Debug, Clone)]
 struct Line {
     sound: Arc<AtomicI32>,
-    answer_is_lost: bool,
+    fault: Fault,
+}
+
+/// What goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    /// It breaks, and nothing comes through any more.
+    Breaks,
+    /// As before; the call in which it breaks is carried out.
+    LosesAnswer,
+    /// This call is refused, and all others come through.
+    Refuses,
 }
 
 impl Line {
     fn sound() -> Line {
-        Line::breaks_after(i32::MAX, false)
+        Line::fails_after(i32::MAX, Fault::Breaks)
     }
 
-    fn breaks_after(calls: i32, answer_is_lost: bool) -> Line {
-        Line { sound: Arc::new(AtomicI32::new(calls)), answer_is_lost }
+    fn fails_after(calls: i32, fault: Fault) -> Line {
+        Line { sound: Arc::new(AtomicI32::new(calls)), fault }
+    }
+
+    fn has_failed(&self) -> bool {
+        self.sound.load(Ordering::Relaxed) < 0
     }
 }
 
@@ -48,11 +64,13 @@ impl Reach for Line {
         call: impl FnOnce() -> Result<T, RelocateError> + Send + 'static,
     ) -> Result<T, RelocateError> {
         let left = self.sound.fetch_sub(1, Ordering::Relaxed);
-        if left > 0 {
+        if left > 0 || (left < 0 && self.fault == Fault::Refuses) {
             return call();
         }
-        if left == 0 && self.answer_is_lost {
-            drop(call());
+        match self.fault {
+            Fault::Refuses => return Err(RelocateError::NoSpace),
+            Fault::LosesAnswer if left == 0 => drop(call()),
+            Fault::LosesAnswer | Fault::Breaks => {}
         }
         Err(RelocateError::Io { doing: "reach the branch", errno: rustix::io::Errno::TIMEDOUT })
     }

@@ -157,8 +157,13 @@ fn a_rename_that_was_taken_back_is_not_carried_out_without_the_branch_that_refus
         for root in [&pool.a, &pool.b] {
             fs::create_dir(root.join("old")).unwrap();
         }
-        let intent =
-            Intent::RenameDir { from: b"old".into(), to: b"new".into(), branches, replaced: false, decided: false };
+        let intent = Intent::RenameDir {
+            from: b"old".into(),
+            to: b"new".into(),
+            branches,
+            replaced: false,
+            verdict: Verdict::Open,
+        };
         fs::write(pool.a.join(".umbrella/intents/1"), intent.encode().unwrap()).unwrap();
         pool.with_branches(&[A], recover);
         // Behind a branch that has the old name none is renamed; the one before it may be.
@@ -181,14 +186,30 @@ fn a_move_that_is_given_up_does_not_bring_a_file_back_that_users_have_deleted() 
     }
 }
 
+#[test]
+fn what_was_left_to_take_back_at_first_does_not_count_when_less_is_left() {
+    let pool = Pool::new();
+    // Somebody has renamed it with success since, without B.
+    fs::create_dir(pool.a.join("new")).unwrap();
+    fs::create_dir(pool.b.join("new")).unwrap();
+    for (name, branches) in [("1", vec![A, B]), ("2", vec![B])] {
+        let verdict = Verdict::Undone;
+        let intent = Intent::RenameDir { from: b"old".into(), to: b"new".into(), branches, replaced: false, verdict };
+        fs::write(pool.b.join(".umbrella/intents").join(name), intent.encode().unwrap()).unwrap();
+    }
+    assert_eq!(pool.recover().warnings, Vec::<String>::new());
+    assert!(pool.a.join("new").exists() && pool.b.join("old").exists());
+    assert!(pool.hidden_files().is_empty());
+}
+
 /// Breaks the way to a branch at every call, with the last one carried out and not; ends when a change needs no more calls.
 fn at_every_break(mut change: impl FnMut(&Line, String)) {
     for calls in 0.. {
         let mut breaks = false;
-        for answer_is_lost in [false, true] {
-            let line = Line::breaks_after(calls, answer_is_lost);
-            change(&line, format!("after {calls} calls, answer is lost: {answer_is_lost}"));
-            breaks |= line.sound.load(Ordering::Relaxed) < 0;
+        for fault in [Fault::Breaks, Fault::LosesAnswer] {
+            let line = Line::fails_after(calls, fault);
+            change(&line, format!("{fault:?} after {calls} calls"));
+            breaks |= line.has_failed();
         }
         if !breaks {
             assert!(calls >= 3);
@@ -252,23 +273,31 @@ fn names_are_exchanged_on_all_branches_wherever_the_way_to_one_breaks() {
 
 #[test]
 fn of_two_files_the_one_that_users_see_stays_when_the_way_to_the_renamed_one_breaks() {
-    at_every_break(|to_a, when| {
-        let pool = two_files();
-        let done = supersede_over(&pool, [to_a, &Line::sound()], None);
-        // Somebody has it open, and goes on with it where the call failed.
-        let open = done.is_err().then(|| fs::File::options().append(true).open(pool.b.join("d/file")).unwrap());
-        let report = pool.with_branches(&[A, B], |branches| recover_returned(branches, back(A), &|| GO));
-        assert_eq!((report.pending, report.warnings), (0, vec![]), "{when}");
-        nothing_is_left_after_a_mount(&pool, &when);
-        if let Some(mut open) = open {
-            open.write_all(b" and more").unwrap();
-            assert_eq!(fs::read(pool.only("d/file")).unwrap(), b"old and more", "{when}");
-            assert_eq!(fs::read(pool.a.join("new")).unwrap(), b"new", "{when}");
-        } else {
-            assert_eq!(fs::read(pool.only("d/file")).unwrap(), b"new", "{when}");
-            assert!(!pool.a.join("new").exists(), "{when}");
-        }
-    });
+    for is_mounted_again in [false, true] {
+        at_every_break(|to_a, when| {
+            let pool = two_files();
+            let done = supersede_over(&pool, [to_a, &Line::sound()], None);
+            assert!(
+                !matches!(done, Ok(Removal::Unsure { .. })),
+                "{when}: the other branch has said all that it was asked"
+            );
+            // Somebody has it open, and goes on with it where the call failed.
+            let open = done.is_err().then(|| fs::File::options().append(true).open(pool.b.join("d/file")).unwrap());
+            let report = pool.with_branches(&[A, B], |branches| {
+                if is_mounted_again { recover(branches) } else { recover_returned(branches, back(A), &|| GO) }
+            });
+            assert_eq!((report.pending, report.warnings), (0, vec![]), "{when}");
+            nothing_is_left_after_a_mount(&pool, &when);
+            if let Some(mut open) = open {
+                open.write_all(b" and more").unwrap();
+                assert_eq!(fs::read(pool.only("d/file")).unwrap(), b"old and more", "{when}");
+                assert_eq!(fs::read(pool.a.join("new")).unwrap(), b"new", "{when}");
+            } else {
+                assert_eq!(fs::read(pool.only("d/file")).unwrap(), b"new", "{when}");
+                assert!(!pool.a.join("new").exists(), "{when}");
+            }
+        });
+    }
 }
 
 #[test]
