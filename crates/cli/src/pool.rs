@@ -161,6 +161,21 @@ pub(crate) fn inside(pool: &Pool, path: &Path) -> Result<Option<PathBuf>, PoolEr
     Ok(within(&config::resolve(parent).join(name)))
 }
 
+/// The pool and branch that have `path` on their disk, and its path through the mount.
+pub(crate) fn on_a_branch(path: &Path) -> Option<(Pool, String, PathBuf)> {
+    mounted().iter().map(|mount| Pool::at(mount)).find_map(|pool| {
+        let Ok(Answer::Status(status)) = Client::new(&pool.socket).patience(GLANCE).ask(&Request::Status) else {
+            return None;
+        };
+        let mut branches = status.branches.into_iter();
+        let (branch, inside) = branches.find_map(|branch| {
+            path.strip_prefix(&branch.path).ok().map(|rest| (branch.name.clone(), rest.to_owned()))
+        })?;
+        let inside = pool.mount.join(inside);
+        Some((pool, branch, inside))
+    })
+}
+
 fn only_mounted() -> Result<Pool, PoolError> {
     let mounts: Vec<PathBuf> = mounted().into_iter().collect();
     match mounts.as_slice() {

@@ -11,7 +11,7 @@ use umbrella_fs::control::protocol::{Answer, Request};
 use super::PoolOption;
 use crate::client::{Client, ClientError};
 use crate::pool::{self, Pool};
-use crate::text::visible_path;
+use crate::text::{quoted, visible_path};
 use crate::{output, render};
 
 /// Say where a file is, where it belongs, and which rule decides.
@@ -86,6 +86,14 @@ fn locate(named: Option<&Pool>, path: &Path) -> anyhow::Result<(Pool, PathBuf)> 
     };
     match found {
         Some(found) => Ok(found),
-        None => bail!("in no mounted pool (name the pool with --pool; `umbrella status` shows it)"),
+        None => match pool::on_a_branch(&plain) {
+            Some((pool, branch, inside)) => bail!(
+                "on branch {} of the pool at {}, where it is {}: explain that",
+                quoted(&branch),
+                visible_path(&pool.mount),
+                visible_path(&inside)
+            ),
+            None => bail!("in no mounted pool (name the pool with --pool; `umbrella status` shows it)"),
+        },
     }
 }

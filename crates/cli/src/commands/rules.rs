@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::anyhow;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use umbrella_fs::control::protocol::{Answer, Request};
@@ -10,7 +11,7 @@ use umbrella_fs::control::protocol::{Answer, Request};
 use super::PoolOption;
 use crate::client::{Client, ClientError};
 use crate::pool;
-use crate::text::{count, visible, visible_path};
+use crate::text::{count, quoted, visible, visible_path};
 use crate::{config, output};
 
 /// Change the rules of a mounted pool.
@@ -50,8 +51,12 @@ impl RulesArgs {
             None => pool::configured(&config.spec.mount)?,
         };
         let number = config.spec.rules.rules.len() as u64;
+        let branches: Vec<_> = config.spec.branches.iter().map(|branch| branch.name.clone()).collect();
+        let client = Client::new(&pool.socket);
         let request = Request::RulesReload { spec: Box::new(config.spec) };
-        let Answer::Reloaded { not_in_force } = Client::new(&pool.socket).ask(&request)? else {
+        let Answer::Reloaded { not_in_force } =
+            client.ask(&request).map_err(|error| with_new(&client, &branches, error))?
+        else {
             return Err(ClientError::Unexpected.into());
         };
         let mount = visible_path(&pool.mount);
@@ -65,4 +70,15 @@ impl RulesArgs {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Why rules were refused, with the branches that they may name, since the configuration has them, and the pool does not.
+fn with_new(client: &Client, branches: &[String], error: ClientError) -> anyhow::Error {
+    let Ok(Answer::Status(status)) = client.ask(&Request::Status) else { return error.into() };
+    let is_new = |name: &&String| status.branches.iter().all(|branch| branch.name != **name);
+    let new: Vec<_> = branches.iter().filter(is_new).map(|name| quoted(name)).collect();
+    if new.is_empty() {
+        return error.into();
+    }
+    anyhow!("{error}; not in the mounted pool yet: {} (`umbrella branch add NAME PATH` takes one in)", new.join(", "))
 }

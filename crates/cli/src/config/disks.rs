@@ -15,11 +15,10 @@ use thiserror::Error;
 use umbrella_fs::branch::{StateDir, identity_at};
 use umbrella_fs::pool::staging_obstacle;
 use umbrella_fs::spec::resolve;
-use umbrella_policy::placement::spec::{Comparison, Condition, DestinationSpec, RuleKindSpec};
 use umbrella_units::{Amount, ByteSize};
 
-use super::Config;
 use super::problem::{ConfigErrors, Located, Problem};
+use super::{Config, odd_rules};
 use crate::mounts;
 use crate::text::{quoted, visible_path};
 
@@ -125,6 +124,12 @@ pub(crate) enum Notice {
         quoted(meant)
     )]
     GlobWithMount { glob: String, meant: String },
+    #[error(
+        "the pattern {} is one name: the files in a directory of this name are not under it; for those write {}",
+        quoted(glob),
+        quoted(meant)
+    )]
+    GlobOfDirectory { glob: String, meant: String },
     #[error("the staging area {} cannot be used, and mount would stop: {reason}", visible_path(path))]
     Staging { path: PathBuf, reason: String },
     #[error("the mount point {} does not exist; create it with mkdir -p", visible_path(mount))]
@@ -153,7 +158,13 @@ impl Finding {
 
     /// Whether it is only a remark, which `mount` need not repeat.
     pub(crate) fn is_remark(&self) -> bool {
-        matches!(self.notice, Notice::PlainDirectory { .. } | Notice::SameFileSystem { .. } | Notice::Staging { .. })
+        matches!(
+            self.notice,
+            Notice::PlainDirectory { .. }
+                | Notice::SameFileSystem { .. }
+                | Notice::Staging { .. }
+                | Notice::GlobOfDirectory { .. }
+        )
     }
 }
 
@@ -206,22 +217,22 @@ fn see_all(paths: Vec<PathBuf>) -> Vec<Seen> {
             let (sender, receiver) = mpsc::channel();
             let looked_at = path.clone();
             // Nobody waits for the thread: one that hangs in the kernel ends with the process.
-            std::thread::spawn(move || {
+            let started = std::thread::Builder::new().spawn(move || {
                 // Who asked may have given up.
                 let _ = sender.send(see(&looked_at));
             });
-            (path, receiver)
+            (path, started.map(|_| receiver))
         })
         .collect();
     waiting
         .into_iter()
-        .map(|(path, receiver)| {
+        .map(|(path, started)| {
             let left = deadline.saturating_duration_since(Instant::now());
-            receiver.recv_timeout(left).unwrap_or_else(|_| Seen {
-                resolved: path,
-                failure: Some(Failure::Silent),
-                ..Seen::default()
-            })
+            let seen = match started {
+                Ok(receiver) => receiver.recv_timeout(left).map_err(|_| Failure::Silent),
+                Err(error) => Err(Failure::Other(format!("no thread can be started: {error}"))),
+            };
+            seen.unwrap_or_else(|failure| Seen { resolved: path, failure: Some(failure), ..Seen::default() })
         })
         .collect()
 }
@@ -382,7 +393,7 @@ fn findings(config: &Config, mount: &Seen, seen: &[Seen]) -> Vec<Finding> {
             devices.insert(device, &branch.name);
         }
     }
-    findings.extend(rule_findings(config));
+    findings.extend(odd_rules::findings(config));
     findings.extend(staging_finding(config));
     findings.sort_by_key(|finding| finding.span.start);
     findings
@@ -440,46 +451,4 @@ fn staging_finding(config: &Config) -> Option<Finding> {
     let staging = config.spec.staging.as_ref()?;
     let (path, reason) = (staging.path.clone()?, staging_obstacle(staging)?);
     Some(Finding { span: config.spans.staging.clone(), notice: Notice::Staging { path, reason } })
-}
-
-fn rule_findings(config: &Config) -> Vec<Finding> {
-    let read_only = |name: &String| config.spec.branches.iter().any(|branch| branch.name == *name && branch.read_only);
-    let only_read_only = |to: &DestinationSpec| !to.branches.is_empty() && to.branches.iter().all(read_only);
-    let mut findings = Vec::new();
-    let default = &config.spec.rules.default;
-    let at_default = |notice| Finding { span: config.spans.default.clone(), notice };
-    match default.first().filter(|name| read_only(name)) {
-        Some(_) if default.iter().all(read_only) => findings.push(at_default(Notice::DefaultReadOnly)),
-        Some(name) => findings.push(at_default(Notice::DefaultBeginsReadOnly { name: name.clone() })),
-        None => {}
-    }
-    for (rule, span) in config.spec.rules.rules.iter().zip(&config.spans.rules) {
-        let at_rule = |notice| Finding { span: span.clone(), notice };
-        match &rule.kind {
-            RuleKindSpec::When { conditions, to } => {
-                if only_read_only(to) {
-                    findings.push(at_rule(Notice::RuleReadOnly { rule: rule.name.clone() }));
-                }
-                let equality =
-                    |condition: &Condition| matches!(condition, Condition::Age { is: Comparison::Equal, .. });
-                if conditions.iter().any(equality) {
-                    findings.push(at_rule(Notice::AgeEquality { rule: rule.name.clone() }));
-                }
-            }
-            RuleKindSpec::Names(entries) => {
-                for entry in entries {
-                    let span = config.spans.globs.get(&entry.glob).unwrap_or(span);
-                    let glob = || entry.glob.clone();
-                    let inside = entry.glob.strip_prefix(&*config.spec.mount.to_string_lossy());
-                    let with_mount = inside
-                        .filter(|inside| inside.starts_with('/'))
-                        .map(|inside| Notice::GlobWithMount { glob: glob(), meant: inside.to_owned() });
-                    let read_only = only_read_only(&entry.to).then(|| Notice::RuleReadOnly { rule: glob() });
-                    let notices = with_mount.into_iter().chain(read_only);
-                    findings.extend(notices.map(|notice| Finding { span: span.clone(), notice }));
-                }
-            }
-        }
-    }
-    findings
 }

@@ -13,6 +13,7 @@ pub(crate) mod disk;
 mod disks;
 mod file;
 mod hint;
+mod odd_rules;
 mod problem;
 mod rules;
 mod source;

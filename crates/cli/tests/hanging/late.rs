@@ -1,12 +1,14 @@
 //! What a branch makes after its caller was told that it failed: it hides nothing that was made elsewhere meanwhile.
 
-use std::fs::{self, File, FileTimes, OpenOptions};
+use std::fs::{self, File, FileTimes, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use crate::support::disk::Disk;
-use crate::support::foreign::Mirror;
+use crate::support::foreign::{Mirror, fail};
 use crate::support::pool::Pool;
 use crate::support::{MIB, PATIENCE, eventually, poll};
 use crate::{B_BY_NAME, alone, wait_until};
@@ -74,4 +76,31 @@ fn what_else_a_branch_makes_too_late_goes_as_well() {
     eventually("no second name is left", || {
         fs::metadata(pool.join("dir/there.b")).is_ok_and(|it| std::os::unix::fs::MetadataExt::nlink(&it) == 1)
     });
+}
+
+/// Until it has said so it is not used, so that nobody gets the name in between.
+#[test]
+fn an_empty_file_with_a_name_that_a_branch_may_have_made_before_stays() {
+    let _alone = alone();
+    let (a, mut b) = (Disk::ext4(32 * MIB), Mirror::new());
+    let pool = pool(&a, &b);
+    let name = b.below().join("dir/letter.b");
+    fs::set_permissions(pool.join("dir"), Permissions::from_mode(0o777)).unwrap();
+    // It makes the file, and then fails to give it its owner and to take it away.
+    let calls = "chown,lchown,fchown,fchownat,chmod,fchmod,fchmodat,unlink,unlinkat";
+    let failing = fail(b.pid(), calls, "EIO", name.to_str().unwrap());
+    let touched = Command::new("touch").arg(pool.join("dir/letter.b")).uid(1000).gid(1000).output().unwrap();
+    assert!(!touched.status.success() && name.exists(), "{touched:?}");
+    eventually("it is known", || pool.log().contains("does not say whether it has made something"));
+    drop(failing);
+    wait_until(&pool, "b", true);
+    assert!(!name.exists());
+    File::create_new(pool.join("dir/other.b")).unwrap();
+    fs::rename(pool.join("dir/other.b"), pool.join("dir/letter.b")).unwrap();
+    assert!(name.exists());
+    b.kill();
+    wait_until(&pool, "b", false);
+    b.start();
+    wait_until(&pool, "b", true);
+    assert!(name.exists() && pool.join("dir/letter.b").exists());
 }

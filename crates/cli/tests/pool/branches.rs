@@ -278,6 +278,12 @@ fn a_reload_names_what_else_the_file_says() {
     let people = pool.say(reload);
     assert!(people.contains("not until the next mount: bandwidth of [enforce]"), "{people}");
 
+    let named = B_BY_NAME.replace("[\"b\"]", "[\"c\"]");
+    pool.pool.write_rules(&format!("{more}{named}"));
+    let refused = text(&pool.umbrella(reload));
+    assert!(refused.contains("not in the mounted pool yet: \"c\"") && refused.contains("branch add"), "{refused}");
+    pool.pool.write_rules(&format!("{more}{B_BY_NAME}"));
+
     pool.say(["branch".as_ref(), "add".as_ref(), "c".as_ref(), new.path().as_os_str()]);
     let told = pool.json(reload).remove(0);
     assert_eq!(told["not_in_force"], serde_json::json!(["bandwidth of [enforce]", "keep_free of branch \"c\""]));

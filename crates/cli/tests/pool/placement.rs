@@ -289,6 +289,18 @@ fn explain_tells_of_files_directories_and_names_that_do_not_exist() {
 }
 
 #[test]
+fn explain_of_a_path_on_a_branch_says_which_path_of_the_pool_it_is() {
+    let pool = pool(["fs1", "fs2", "fs3"], FIGURE_8);
+    fs::write(pool.join("file"), "").unwrap();
+    let on = pool.explain("file").on[0].clone();
+    let branch = pool.status().branches.into_iter().find(|branch| branch.name == on).unwrap();
+    let refused = pool.umbrella(["explain".as_ref(), branch.path.join("file").as_os_str()]);
+    let told = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success());
+    assert!(told.contains(&on) && told.contains(pool.join("file").to_str().unwrap()), "{told}");
+}
+
+#[test]
 fn status_counts_hits_moves_and_open_files() {
     let pool = pool(["small", "large"], LARGE_FILES);
     fs::write(pool.join("a"), bytes(1, 100 * KIB)).unwrap();

@@ -259,7 +259,7 @@ impl Branch {
     }
 
     /// As [`Branch::take_offline`], unless the branch has come online anew since `seen`.
-    fn take_offline_if(&self, seen: &Online, reason: String) {
+    pub(crate) fn take_offline_if(&self, seen: &Online, reason: String) {
         let _changing = self.changing.lock();
         if self.online.load().as_ref().is_some_and(|it| it.epoch == seen.epoch) {
             self.drop_online(reason);

@@ -51,7 +51,7 @@ impl Made {
 }
 
 impl Unclaimed {
-    /// Takes the name away. An error: nobody knows.
+    /// Takes the name away. A doubtful error: nobody knows.
     fn remove(&self, root: BorrowedFd<'_>) -> rustix::io::Result<()> {
         let gone = |errno: &Errno| matches!(*errno, Errno::NOENT | Errno::NOTDIR | Errno::NOTEMPTY | Errno::EXIST);
         let removed = || {
@@ -74,6 +74,11 @@ impl Unclaimed {
     }
 }
 
+/// Whether what failed so may have happened.
+fn is_unsure(error: OpError) -> bool {
+    error == OpError::Offline || matches!(error, OpError::Sys(errno) if is_doubtful(errno))
+}
+
 /// How long a branch that has come back may take to end what hung.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -87,16 +92,23 @@ impl Pool {
             Some(_) => dir.unlink(name),
             None => Ok(()),
         });
-        if removed.is_err_and(|error| !error.is_missing()) {
-            let (branch, path) = (BranchUuid(dir.online.uuid), path_of(parent, name));
-            self.unclaimed.lock().push(Unclaimed { branch, path, made });
+        match removed {
+            Err(error) if is_unsure(error) => {
+                let (branch, path) = (BranchUuid(dir.online.uuid), path_of(parent, name));
+                self.unclaimed.lock().push(Unclaimed { branch, path, made });
+                // While it is in use somebody else might get the name.
+                dir.branch.take_offline_if(&dir.online, "it does not say whether it has made something".to_owned());
+            }
+            Err(error) if !error.is_missing() => {
+                tracing::warn!(%error, branch = %dir.branch.spec.name, name = %name.display(), "what was made, and told to nobody, stays");
+            }
+            _ => {}
         }
     }
 
     /// [`Pool::unmake`], if a branch that may hang failed so that it may have done what was asked.
     pub(super) fn unmake_if_unsure(&self, parent: &Arc<Node>, name: &OsStr, dir: &DirAt, made: Made, error: OpError) {
-        let is_unsure = error == OpError::Offline || matches!(error, OpError::Sys(errno) if is_doubtful(errno));
-        if dir.online.guarded && is_unsure {
+        if dir.online.guarded && is_unsure(error) {
             self.unmake(parent, name, dir, made);
         }
     }
@@ -119,7 +131,7 @@ impl Pool {
         }
         let theirs = unclaimed.clone();
         let remove = move |online: &Online| {
-            let is_left = |one: &Unclaimed| one.remove(online.root.as_fd()).is_err();
+            let is_left = |one: &Unclaimed| one.remove(online.root.as_fd()).is_err_and(is_doubtful);
             Ok(theirs.into_iter().filter(is_left).collect())
         };
         // As long as one of them is under way, its directory is locked.

@@ -193,6 +193,27 @@ fn a_pattern_that_begins_with_the_mount_point_is_told() {
 }
 
 #[test]
+fn a_pattern_that_looks_like_a_directory_is_told() {
+    let dir = place();
+    let shown = dir.path().canonicalize().unwrap();
+    let shown = shown.display();
+    let globs = ["/films", "/photos/2024", "/README", "/README/**", "/a.txt", "/dir.d/name*", "Makefile"];
+    let entries: Vec<_> = globs.iter().map(|glob| format!("{{ glob = \"{glob}\", to = \"a\" }}")).collect();
+    let text = format!(
+        "mount = \"{shown}/mount\"\n[[branch]]\nname = \"a\"\npath = \"{shown}/a\"\nrequire_mount = false\n[[rule]]\nmatch = [{}]\n",
+        entries.join(", ")
+    );
+    let file = dir.path().join("pool.toml");
+    std::fs::write(&file, text).unwrap();
+    let (_, findings) = load(&file, None).unwrap();
+    let told: Vec<_> = findings.iter().map(|finding| finding.notice.to_string()).collect();
+    assert_eq!(told.len(), 2, "{told:?}");
+    for (told, meant) in told.iter().zip(["/films/**", "/photos/2024/**"]) {
+        assert!(told.contains("is one name") && told.contains(&format!("\"{meant}\"")), "{told}");
+    }
+}
+
+#[test]
 fn a_pipe_is_no_configuration_and_nobody_waits_for_it() {
     let dir = place();
     let pipe = dir.path().join("pipe");
