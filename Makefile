@@ -35,6 +35,7 @@ build: setup-build ## the release binary
 	cargo build --release --locked --bin umbrella
 
 test: test-vendored ## every test, on real mounts (root)
+	@scripts/unmount-dead.sh
 	cargo test --workspace --locked
 
 test-policies: setup ## POSIX suites and property tests with each write-back policy in turn (some 20 minutes)
