@@ -25,7 +25,7 @@ pub enum OpError {
     #[error("no branch that the rules allow has room")]
     NoRoom,
     /// The name belongs to Umbrella itself.
-    #[error("the name is reserved")]
+    #[error("the name is kept for Umbrella's own files")]
     Reserved,
 }
 

@@ -385,7 +385,9 @@ fn findings(config: &Config, mount: &Seen, seen: &[Seen]) -> Vec<Finding> {
         for notice in branch_notices(branch, seen, past) {
             findings.push(Finding { span: span.clone(), notice });
         }
-        let Some((device, _)) = seen.id else { continue };
+        // What is offline lies on nobody's file system: a mount point without its disk, on the one below.
+        let offline = findings.iter().any(|finding| finding.missing_branch() == Some(&branch.name));
+        let Some((device, _)) = seen.id.filter(|_| !offline) else { continue };
         if let Some(first) = devices.get(&device) {
             let notice = Notice::SameFileSystem { first: (*first).to_owned(), second: branch.name.clone() };
             findings.push(Finding { span: span.clone(), notice });

@@ -243,6 +243,28 @@ fn a_drain_is_remembered_until_it_is_stopped() {
 }
 
 #[test]
+fn where_every_branch_is_drained_there_is_no_room() {
+    let pool = pool(["a", "b"], "");
+    for name in ["a", "b"] {
+        pool.say(["branch", "drain", name]);
+    }
+    assert_errno(fs::write(pool.join("file"), "x"), libc::ENOSPC);
+    assert_errno(fs::create_dir(pool.join("dir")), libc::ENOSPC);
+    pool.say(["branch", "drain", "b", "--stop"]);
+    fs::write(pool.join("file"), "x").unwrap();
+    assert_eq!(pool.found_on("file"), ["b"]);
+}
+
+#[test]
+fn the_name_of_the_hidden_folder_is_not_explained_as_a_new_file() {
+    let pool = pool(["a", "b"], "");
+    for path in ["/.umbrella", "/.umbrella/tmp"] {
+        let said = pool.pool.umbrella(["explain".as_ref(), pool.join(path.trim_start_matches('/')).as_os_str()]);
+        assert!(!said.status.success() && text(&said).contains("kept for Umbrella's own files"), "{}", text(&said));
+    }
+}
+
+#[test]
 fn rules_are_reloaded_from_the_file() {
     let mut pool = pool(["small", "large"], "");
     fs::write(pool.join("file"), bytes(1, MIB)).unwrap();

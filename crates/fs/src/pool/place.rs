@@ -157,13 +157,14 @@ impl Pool {
         chosen.ok_or_else(|| if is_away { OpError::Offline } else { self.refusal() })
     }
 
-    /// What a refused creation is told: read-only when nothing at all can be written, else no room.
+    /// What a refused creation is told: read-only when nothing at all can be written, else no room. A branch that is being
+    /// drained has none.
     fn refusal(&self) -> OpError {
-        let views = self.views();
-        let any = |test: fn(&BranchView) -> bool| views.iter().any(test);
-        if any(|view| view.online && view.writable) {
+        let branches = self.branches.load();
+        let mut those_in_use = branches.iter().filter(|branch| branch.in_use().is_some());
+        if those_in_use.clone().any(|branch| branch.is_writable() && !self.is_staging(branch.id)) {
             OpError::NoRoom
-        } else if any(|view| view.online) {
+        } else if those_in_use.next().is_some() {
             OpError::Sys(rustix::io::Errno::ROFS)
         } else {
             OpError::Offline

@@ -97,6 +97,9 @@ impl Pool {
         let Some((last, above)) = parts.split_last() else {
             return self.explain_dir(&self.root, shown).map_err(|source| Error::Path { path: "/".to_owned(), source });
         };
+        if parts.first() == Some(&super::HIDDEN.as_bytes()) {
+            return Err(Error::Path { path: shown, source: OpError::Reserved });
+        }
         for part in above {
             let name = std::os::unix::ffi::OsStrExt::from_bytes(part);
             let next = self.lookup_in(&at, name);

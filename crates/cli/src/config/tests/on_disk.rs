@@ -94,6 +94,23 @@ fn oddities_are_told_and_are_no_errors() {
 }
 
 #[test]
+fn branches_on_one_file_system_are_told_unless_one_of_them_is_offline() {
+    let dir = place();
+    let shown = dir.path().display();
+    let file = dir.path().join("pool.toml");
+    for (required, shared) in [("false", true), ("true", false)] {
+        let text = format!(
+            "mount = \"{shown}/mount\"\ndefault = \"a\"\n[[branch]]\nname = \"a\"\npath = \"{shown}/a\"\nrequire_mount = false\n\
+             [[branch]]\nname = \"b\"\npath = \"{shown}/b\"\nrequire_mount = {required}\n"
+        );
+        std::fs::write(&file, text).unwrap();
+        let (_, findings) = load(&file, None).unwrap();
+        let told = findings.iter().any(|finding| matches!(finding.notice, disks::Notice::SameFileSystem { .. }));
+        assert_eq!(told, shared, "{required}: {findings:?}");
+    }
+}
+
+#[test]
 fn a_keep_free_of_a_few_bytes_is_told() {
     let dir = place();
     let shown = dir.path().display();
