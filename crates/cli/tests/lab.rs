@@ -117,7 +117,7 @@ fn a_wrong_name_is_told_with_the_known_ones() {
 
 #[test]
 fn wrong_usage_ends_with_2() {
-    let wrong: [(&[&str], &str); 9] = [
+    let wrong: [(&[&str], &str); 11] = [
         (&[], "--trace <FILE>|--workload <SPEC>"),
         (&["--workload", "rnd-write", "--trace", "x"], "cannot be used with"),
         (&["--workload", "rnd-write", "--json", "--csv"], "cannot be used with"),
@@ -126,6 +126,8 @@ fn wrong_usage_ends_with_2() {
         (&["--workload", "rnd-write", "--threads", "0"], "1..=1024"),
         (&["--workload", "rnd-write", "--sweep", "zone"], "for example zone=2MiB,4MiB,8MiB"),
         (&["--workload", "rnd-write", "--depth", "4"], "cannot be used with"),
+        (&["--trace", "x", "--staging"], "cannot be used with"),
+        (&["--trace", "x", "--aged", "50"], "cannot be used with"),
         (&["--trace", "x", "--speed", "0"], "a number from 0.001 to 1000000, or `max`"),
     ];
     for (args, message) in wrong {
@@ -160,9 +162,36 @@ fn a_sweep_takes_no_value_that_its_option_would_not() {
     for sweep in ["scale=0", "scale=NaN", "disk=nope"] {
         refused(lab("compare").args(SMALL).args(["--sweep", sweep]), 1, &[]);
     }
+    for read_ahead in ["0", "1", "3"] {
+        given(lab("compare").args([
+            "--workload",
+            "videoserver",
+            "--scale",
+            "0.002",
+            "--sweep",
+            &format!("read-ahead={read_ahead}"),
+        ]));
+    }
     let many = (0..200).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
     let sweeps = ["--sweep", &format!("seed={many}"), "--sweep", &format!("read-ahead={many}")];
     refused(lab("compare").args(SMALL).args(sweeps), 1, &["sweep fewer values"]);
+}
+
+#[test]
+fn a_file_system_ages_before_the_run() {
+    let run = |aged: &str| {
+        let untar = ["--workload", "untar", "--scale", "0.01", "--disk", "cheetah_10k7", "--aged", aged, "--json"];
+        let said = given(lab("run").args(untar));
+        let results: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+        results[0]["write_requests"].as_u64().expect("a number")
+    };
+    let (new, aged) = (run("0"), run("20"));
+    assert!(aged > new, "what is free lies scattered: {new} requests on a new file system, {aged} on an aged one");
+    let workload = ["--workload", "untar", "--aged"];
+    refused(lab("run").args(workload).arg("80"), 1, &["too large to be aged", "at most 512 GiB", "--disk"]);
+    refused(lab("run").args(workload).arg("96"), 2, &["0..=95"]);
+    let sweep = ["--sweep", "aged=0,96"];
+    refused(lab("compare").args(SMALL).args(sweep), 1, &["a whole number from 0 to 95"]);
 }
 
 #[test]

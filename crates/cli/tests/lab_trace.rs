@@ -264,6 +264,41 @@ fn a_part_of_a_trace_can_be_cut_out_and_a_jumbled_one_sorted() {
 }
 
 #[test]
+fn a_part_that_cannot_be_is_refused_and_nothing_is_written() {
+    let folder = TempDir::new().unwrap();
+    let (input, output) = (folder.path().join("in.csv"), folder.path().join("out.csv"));
+    fs::write(&input, "0,sda,W,0,512,\n1,sdb,W,0,4096,\n").unwrap();
+    let refused: [(&[&str], &str); 3] = [
+        (&["--from", "3h", "--until", "2h"], "--until must be later than --from"),
+        (&["--device", "7"], "there is no device 7 in it, only 2"),
+        (&["--to", "blkparse"], "can be written: csv, msr, spc, fio2, fio3, vscsi"),
+    ];
+    for (args, message) in refused {
+        let done = convert(&input, &output, args);
+        assert!(!done.status.success() && said(&done).contains(message), "{args:?}: {}", said(&done));
+        assert!(!output.exists(), "{args:?}");
+    }
+}
+
+#[test]
+fn of_a_damaged_recording_what_is_whole_can_be_converted() {
+    let folder = TempDir::new().unwrap();
+    let (input, output) = (folder.path().join("in.csv.gz"), folder.path().join("out.csv"));
+    let lines =
+        (0..50_000u64).fold(String::new(), |text, n| text + &format!("{n},0,W,{},512,\n", n * 7919 % 65_536 * 512));
+    let plain = folder.path().join("in.csv");
+    fs::write(&plain, lines).unwrap();
+    assert!(run(Command::new("gzip").arg("-k").arg(&plain)).status.success());
+    let whole = fs::metadata(&input).unwrap().len();
+    File::options().write(true).open(&input).unwrap().set_len(whole / 2).unwrap();
+    assert!(said(&convert(&input, &output, &[])).contains("cut short") && !output.exists());
+    let done = convert(&input, &output, &["--lenient"]);
+    assert!(done.status.success() && said(&done).contains("the rest is left out"), "{}", said(&done));
+    let kept = fs::read_to_string(&output).unwrap().lines().count();
+    assert!((1_000..50_000).contains(&kept), "{kept}");
+}
+
+#[test]
 fn what_a_format_cannot_hold_is_an_error_or_left_out_and_counted() {
     let folder = TempDir::new().unwrap();
     let (input, output) = (folder.path().join("in.csv"), folder.path().join("out.spc"));

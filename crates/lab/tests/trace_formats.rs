@@ -402,6 +402,37 @@ fn data_that_are_cut_short_are_told_of_after_what_is_whole() {
 }
 
 #[test]
+fn what_is_whole_of_data_that_are_cut_short_can_be_had() {
+    let plain = std::fs::read(fixture("sample.blkparse.txt")).unwrap();
+    let lenient = OpenOptions { strictness: Strictness::Lenient, ..OpenOptions::default() };
+    let packed = compress(&plain, Compression::Gzip);
+    let mut reader = from_bytes(&packed[..packed.len() - 200], &lenient).unwrap();
+    let records: Vec<_> = reader.by_ref().map(Result::unwrap).collect();
+    assert!(!records.is_empty() && records.len() < sample().len());
+    assert!(records.iter().zip(sample()).all(|(read, known)| *read == known));
+    let cut = reader.skipped().cut_after.unwrap();
+    assert!((1..plain.len() as u64).contains(&cut), "{cut}");
+    // What cannot be read for another reason is an error all the same.
+    let broken = BrokenAt { source: Cursor::new(packed[..packed.len() - 200].to_vec()) };
+    let last = trace::from_reader(broken, &lenient).unwrap().last().unwrap();
+    assert!(matches!(last, Err(TraceError::Read { .. })), "{last:?}");
+}
+
+/// Ends as a dying disk does.
+struct BrokenAt {
+    source: Cursor<Vec<u8>>,
+}
+
+impl std::io::Read for BrokenAt {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        match self.source.read(buffer)? {
+            0 => Err(std::io::Error::from_raw_os_error(5)),
+            count => Ok(count),
+        }
+    }
+}
+
+#[test]
 fn a_small_file_that_is_cut_short_gives_its_beginning_and_then_the_error() {
     let plain = std::fs::read(fixture("sample.blkparse.txt")).unwrap();
     let packed = compress(&plain, Compression::Gzip);

@@ -50,7 +50,7 @@ pub(crate) fn predict(assumed: Assumed<'_>, policy: &str, mut workload: BoxedWor
     let device = profile(disk)?.build(&Options::default());
     let schedule = scheduler::scheduler("deadline")?;
     let setting = Setting { policy: policy.to_owned(), disk: disk.to_owned(), ..Setting::default() };
-    let layout = Layout::FileSystem { seed: 1 };
+    let layout = Layout::FileSystem { seed: 1, aged_percent: 0 };
     let machine = Machine::new(config, layout, WriteBack::parse(policy)?, device, |disk| schedule.build(disk, QUEUE))?;
     let outcome = machine.run(setting, &mut *workload, &mut ())?;
     Ok(figures(&outcome))

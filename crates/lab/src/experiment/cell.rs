@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use umbrella_model::allocator::Aging;
 use umbrella_model::device::profiles::{self, Options, Profile};
 use umbrella_model::{page_cache, scheduler};
 use umbrella_policy::writeback::{PolicyInfo, WriteBack, WriteBackError, find_policy};
@@ -93,6 +94,8 @@ pub struct MachineSpec {
     pub staging: bool,
     /// Whether blocks are allocated late.
     pub delayed_allocation: bool,
+    /// The share of the file system that old files take before the run, in percent; for workloads.
+    pub aged_percent: u32,
     /// The largest read-ahead in pages.
     pub read_ahead: u32,
 }
@@ -113,10 +116,14 @@ impl Default for MachineSpec {
             expire_after: cache.expire_after,
             staging: false,
             delayed_allocation: false,
+            aged_percent: 0,
             read_ahead: 32,
         }
     }
 }
+
+/// Aging takes time and memory by the block: the largest disk that is aged has so many of them (512 GiB).
+const MOST_AGED: u64 = 128 << 20;
 
 /// A step may need so many pages at once for what it changes besides its own.
 const LEAST_MEMORY: ByteSize = ByteSize(64 * PAGE_BYTES);
@@ -158,7 +165,7 @@ impl Cell {
         WriteBack::parse(&self.policy)?;
         let profile = profiles::profile(&self.machine.disk)?;
         scheduler::scheduler(&self.machine.scheduler)?;
-        self.check_machine()?;
+        self.check_machine(&profile)?;
         match &self.input {
             Input::Workload { spec } => drop(build_workload(spec, Seed(self.seed), Scale::new(self.scale)?)?),
             Input::Trace { replay, summary, .. } => {
@@ -175,7 +182,7 @@ impl Cell {
     }
 
     /// What a sweep can set as well as an option.
-    fn check_machine(&self) -> Result<(), LabError> {
+    fn check_machine(&self, profile: &Profile) -> Result<(), LabError> {
         let bad = |name: &str, value: String, expected: String| {
             Err(LabError::BadValue { name: name.to_owned(), value, expected })
         };
@@ -186,6 +193,7 @@ impl Cell {
             ("queue-length", of.queue_length as u64, 1..=65_536),
             ("queue-depth", u64::from(of.queue_depth.unwrap_or(1)), 1..=32),
             ("read-ahead", u64::from(of.read_ahead), 0..=65_536),
+            ("aged", u64::from(of.aged_percent), 0..=u64::from(Aging::MOST_PERCENT)),
         ];
         for (name, value, allowed) in numbers {
             if !allowed.contains(&value) {
@@ -193,7 +201,18 @@ impl Cell {
                 return bad(name, value.to_string(), expected);
             }
         }
-        if matches!(self.input, Input::Trace { .. }) && self.scale.to_bits() != 1.0f64.to_bits() {
+        let is_trace = matches!(self.input, Input::Trace { .. });
+        if of.aged_percent > 0 && is_trace {
+            return bad("aged", of.aged_percent.to_string(), "a trace has no file system that could age".to_owned());
+        }
+        if of.aged_percent > 0 && self.disk(profile).capacity().block().0 > MOST_AGED {
+            let expected = format!(
+                "the disk is too large to be aged in memory: choose one of at most {} with --disk",
+                ByteSize(MOST_AGED * PAGE_BYTES)
+            );
+            return bad("aged", of.aged_percent.to_string(), expected);
+        }
+        if is_trace && self.scale.to_bits() != 1.0f64.to_bits() {
             let expected = "only workloads shrink (a part of a trace: umbrella lab trace convert --until)".to_owned();
             return bad("scale", self.scale.to_string(), expected);
         }
@@ -252,7 +271,7 @@ impl Cell {
 
     fn disk(&self, profile: &Profile) -> Box<dyn umbrella_model::device::Device> {
         let MachineSpec { queue_depth, write_cache, .. } = self.machine;
-        profile.build(&Options { queue_depth, write_cache, capacity: None })
+        profile.build(&Options { queue_depth, write_cache, capacity: None, buffer_share: Some(self.share()) })
     }
 
     /// What share of its size the machine has, beside a workload that is shrunk.
@@ -282,7 +301,7 @@ impl Cell {
             ..Config::default()
         };
         let layout = match self.input {
-            Input::Workload { .. } => Layout::FileSystem { seed: self.seed },
+            Input::Workload { .. } => Layout::FileSystem { seed: self.seed, aged_percent: of.aged_percent },
             Input::Trace { .. } => Layout::Device,
         };
         let disk = self.disk(&profiles::profile(&of.disk)?);
@@ -325,6 +344,7 @@ impl Cell {
         say(of.background_percent != default.background_percent, "background", of.background_percent.to_string());
         say(of.foreground_percent != default.foreground_percent, "foreground", of.foreground_percent.to_string());
         say(of.delayed_allocation, "delayed-allocation", String::new());
+        say(of.aged_percent != default.aged_percent, "aged", of.aged_percent.to_string());
         let expire = of.expire_after.map_or_else(|| "never".to_owned(), |after| format!("{}ms", after.0 / 1_000_000));
         say(of.expire_after != default.expire_after, "expire", expire);
         say(of.queue_depth.is_some(), "queue-depth", of.queue_depth.unwrap_or_default().to_string());

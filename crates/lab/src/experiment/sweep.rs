@@ -22,6 +22,7 @@ const MACHINE_PARAMETERS: &[&str] = &[
     "foreground",
     "expire",
     "read-ahead",
+    "aged",
     "seed",
     "scale",
 ];
@@ -136,6 +137,7 @@ fn set(cell: &mut Cell, name: &str, value: &str) -> Result<bool, LabError> {
         "background" => machine.background_percent = count()?,
         "foreground" => machine.foreground_percent = count()?,
         "read-ahead" => machine.read_ahead = count()?,
+        "aged" => machine.aged_percent = count()?,
         "expire" if value == "never" => machine.expire_after = None,
         "expire" => {
             let after = parse_duration(value).map_err(|error| bad(&error.to_string()))?;

@@ -1,7 +1,7 @@
 //! Where files lie on the modelled disk, how large they are, and which of them are still staged in memory.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use umbrella_model::allocator::{self, AllocError, Ext2};
+use umbrella_model::allocator::{self, Aging, AllocError, Ext2};
 use umbrella_policy::staging::{self, Staged, Staging};
 use umbrella_units::{BlockNo, ByteSize, FileId, Nanos, PAGE_BYTES, PageIndex, PageKey};
 
@@ -12,10 +12,12 @@ use crate::workload::Step;
 pub enum Layout {
     /// Nothing but blocks: page `n` of [`FileId::DEVICE`] is block `n`. For traces.
     Device,
-    /// A file system like ext2, empty, made with this seed.
+    /// A file system like ext2, made with this seed: empty, or with so many percent of its room taken by old files.
     FileSystem {
         /// The seed of what is random in it.
         seed: u64,
+        /// The share that old files take; 0: none.
+        aged_percent: u32,
     },
 }
 
@@ -45,11 +47,16 @@ pub(super) struct Files {
 
 impl Files {
     pub(super) fn new(layout: Layout, capacity: BlockNo, staging: bool, delayed: bool) -> Result<Files, AllocError> {
+        let mut on_disk = FxHashSet::default();
         let ext2 = match layout {
             Layout::Device => None,
-            Layout::FileSystem { seed } => {
+            Layout::FileSystem { seed, aged_percent } => {
                 let blocks = capacity.0.min(MOST_BLOCKS);
-                Some(Ext2::new(allocator::Config { blocks, delayed, ..allocator::Config::default() }, seed)?)
+                let mut ext2 = Ext2::new(allocator::Config { blocks, delayed, ..allocator::Config::default() }, seed)?;
+                if aged_percent > 0 {
+                    on_disk = ext2.age(seed, Aging::to(aged_percent))?;
+                }
+                Some(ext2)
             }
         };
         let staging = (staging && ext2.is_some()).then(|| Staging::new(staging::Config::default()));
@@ -59,7 +66,7 @@ impl Files {
             by_inode: FxHashMap::default(),
             known: FxHashMap::default(),
             staging,
-            on_disk: FxHashSet::default(),
+            on_disk,
             owed: 0.0,
         })
     }

@@ -185,7 +185,7 @@ impl Machine {
         let ahead = self.clients[client as usize].ahead;
         let sequential = ahead.file == file && ahead.next == first && first > 0;
         let largest = self.config.read_ahead;
-        let window = if sequential { (ahead.window * 2).clamp(4, largest) } else { 0 };
+        let window = if sequential { (ahead.window * 2).max(4).min(largest) } else { 0 };
         self.clients[client as usize].ahead = ReadAhead { file, next: end, window };
         if window == 0 || file == FileId::DEVICE {
             return;

@@ -36,6 +36,7 @@ struct Setup {
     delayed: bool,
     device: bool,
     expire_after: Option<Nanos>,
+    read_ahead: u32,
     prepare: Vec<Step>,
 }
 
@@ -48,6 +49,7 @@ impl Default for Setup {
             delayed: false,
             device: false,
             expire_after: page_cache::Config::default().expire_after,
+            read_ahead: Config::default().read_ahead,
             prepare: Vec::new(),
         }
     }
@@ -61,10 +63,11 @@ fn machine(setup: &Setup) -> Machine {
     let config = Config {
         cache: page_cache::Config { pages: setup.memory_pages, expire_after: setup.expire_after, ..Default::default() },
         staging: setup.staging,
+        read_ahead: setup.read_ahead,
         delayed_allocation: setup.delayed,
         ..Config::default()
     };
-    let layout = if setup.device { Layout::Device } else { Layout::FileSystem { seed: 1 } };
+    let layout = if setup.device { Layout::Device } else { Layout::FileSystem { seed: 1, aged_percent: 0 } };
     let disk = profile("cheetah_10k7").expect("a profile").build(&Options::default());
     let schedule = scheduler("elevator").expect("a scheduler");
     let policy = WriteBack::parse(setup.policy).expect("a policy");
@@ -484,12 +487,13 @@ proptest! {
         memory_pages in 200u64..2000,
         staging: bool,
         delayed: bool,
+        read_ahead in 0u32..40,
     ) {
         let clients: Vec<Vec<Step>> =
             scripts.into_iter().enumerate().map(|(client, steps)| lawful(steps, client as u64)).collect();
         let operations: usize = clients.iter().flatten().filter(|step| !matches!(step, Step::Think { .. })).count();
         for info in policies().iter().filter(|info| !info.offline) {
-            let setup = Setup { policy: info.name, memory_pages, staging, delayed, ..Setup::default() };
+            let setup = Setup { policy: info.name, memory_pages, staging, delayed, read_ahead, ..Setup::default() };
             let outcome = run(&setup, clients.clone());
             prop_assert_eq!(outcome.operations, operations as u64, "{}", info.name);
             let because = outcome.written_because;

@@ -25,7 +25,8 @@ pub enum Strictness {
     /// A record alone with a corrupt time is left out and counted; all else is an error.
     #[default]
     Normal,
-    /// Lines that cannot be read and records that come too late are left out and counted as well.
+    /// Lines that cannot be read and records that come too late are left out and counted as well; damaged compressed data
+    /// end where they are damaged.
     Lenient,
 }
 
@@ -92,6 +93,8 @@ pub struct Skipped {
     pub late: u64,
     /// Where the first of them stands.
     pub first: Option<Place>,
+    /// How many (decompressed) bytes came before the place where compressed data are cut or damaged; the rest is left out.
+    pub cut_after: Option<u64>,
 }
 
 impl Skipped {
@@ -245,7 +248,11 @@ impl Reader {
                 Some(bytes) => self.frames.record(bytes),
                 None => self.frames.line(),
             };
-            let (place, result) = match frame.map_err(|source| self.failure(source))? {
+            let frame = match frame {
+                Err(source) if self.ends_at(&source) => Frame::End,
+                frame => frame.map_err(|source| self.failure(source))?,
+            };
+            let (place, result) = match frame {
                 Frame::End => return Ok(None),
                 Frame::Bad(place, problem) => (place, Err(problem)),
                 Frame::Unit(place, unit) => {
@@ -262,6 +269,16 @@ impl Reader {
                 Err(problem) => self.malformed(place, problem)?,
             }
         }
+    }
+
+    /// Whether this failure is the end of a trace that need not be whole. A device that cannot be read is none.
+    fn ends_at(&mut self, source: &io::Error) -> bool {
+        let of_decoder = self.compression != Compression::None && source.raw_os_error().is_none();
+        let ends = self.strictness == Strictness::Lenient && of_decoder;
+        if ends {
+            self.skipped.cut_after = Some(self.frames.read_bytes());
+        }
+        ends
     }
 
     fn malformed(&mut self, place: Place, problem: Problem) -> Result<(), TraceError> {

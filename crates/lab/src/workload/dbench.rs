@@ -109,7 +109,10 @@ fn load(params: &Params) -> Result<(Load, Option<String>), WorkloadError> {
         return Ok((stand_in(), None));
     }
     match read_load(path) {
-        Ok(text) => Ok((parse(&text)?, None)),
+        Ok(text) => match parse(&text) {
+            Ok(load) => Ok((load, None)),
+            Err(source) => Err(WorkloadError::Load { workload: ENTRY.name, path: Path::new(path).to_owned(), source }),
+        },
         Err(error) if error.kind() == std::io::ErrorKind::NotFound && !params.is_given("load") => {
             let warning = format!(
                 "dbench: {path} is missing, so that a made-up load of the same mix is run (install the package dbench, or \

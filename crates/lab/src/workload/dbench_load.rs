@@ -7,8 +7,8 @@
 
 use rustc_hash::FxHashMap;
 
-use super::WorkloadError;
 use super::draw::{Dice, Seed};
+use super::error::LoadError;
 
 /// A name that a client uses, by number. Numbers of parents are smaller than those of what is in them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -88,12 +88,12 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    fn error(&self, reason: &'static str) -> WorkloadError {
+    fn error(&self, reason: &'static str) -> LoadError {
         let text = self.text.chars().take(80).collect();
-        WorkloadError::LoadLine { line: self.number, reason, text }
+        LoadError::Line { line: self.number, reason, text }
     }
 
-    fn word(&mut self) -> Result<&'a str, WorkloadError> {
+    fn word(&mut self) -> Result<&'a str, LoadError> {
         let rest = self.rest.trim_start();
         if rest.is_empty() {
             return Err(self.error("it ends too early"));
@@ -103,7 +103,7 @@ impl<'a> Line<'a> {
         Ok(&rest[..end])
     }
 
-    fn path(&mut self) -> Result<&'a str, WorkloadError> {
+    fn path(&mut self) -> Result<&'a str, LoadError> {
         let quoted =
             self.rest.trim_start().strip_prefix('"').ok_or_else(|| self.error("a path in quotes should be here"))?;
         let (path, rest) = quoted.split_once('"').ok_or_else(|| self.error("the path has no closing quote"))?;
@@ -114,7 +114,7 @@ impl<'a> Line<'a> {
         Ok(path)
     }
 
-    fn number(&mut self) -> Result<u64, WorkloadError> {
+    fn number(&mut self) -> Result<u64, LoadError> {
         let word = self.word()?;
         let parsed = match word.strip_prefix("0x") {
             Some(hex) => u64::from_str_radix(hex, 16).ok(),
@@ -123,19 +123,19 @@ impl<'a> Line<'a> {
         parsed.ok_or_else(|| self.error("a number should be here"))
     }
 
-    fn size(&mut self) -> Result<u32, WorkloadError> {
+    fn size(&mut self) -> Result<u32, LoadError> {
         let size = self.number()?;
         u32::try_from(size).map_err(|_| self.error("the size is too large"))
     }
 
-    fn offset(&mut self) -> Result<u64, WorkloadError> {
+    fn offset(&mut self) -> Result<u64, LoadError> {
         let offset = self.number()?;
         if offset > 1 << 50 { Err(self.error("the offset is too large")) } else { Ok(offset) }
     }
 }
 
 /// Reads a load file.
-pub(super) fn parse(text: &str) -> Result<Load, WorkloadError> {
+pub(super) fn parse(text: &str) -> Result<Load, LoadError> {
     let mut names = Names::default();
     let mut open: FxHashMap<u64, PathNo> = FxHashMap::default();
     let mut calls = Vec::new();
@@ -150,17 +150,13 @@ pub(super) fn parse(text: &str) -> Result<Load, WorkloadError> {
         calls.extend(call(&mut line, &mut names, &mut open)?);
     }
     if calls.is_empty() {
-        return Err(WorkloadError::LoadLine { line: 0, reason: "there is no call in the file", text: String::new() });
+        return Err(LoadError::NoCall);
     }
     Ok(Load { calls, parents: names.parents })
 }
 
 /// Reads a line; `None` when the call costs no I/O.
-fn call(
-    line: &mut Line<'_>,
-    names: &mut Names,
-    open: &mut FxHashMap<u64, PathNo>,
-) -> Result<Option<Call>, WorkloadError> {
+fn call(line: &mut Line<'_>, names: &mut Names, open: &mut FxHashMap<u64, PathNo>) -> Result<Option<Call>, LoadError> {
     Ok(match line.word()? {
         "NTCreateX" => {
             let path = names.number(line.path()?);

@@ -77,9 +77,24 @@ pub enum WorkloadError {
         /// Why.
         source: std::io::Error,
     },
-    /// A line of the load file makes no sense.
-    #[error("load file, line {line}: {reason}: {text:?}")]
-    LoadLine {
+    /// The load file makes no sense.
+    #[error("{workload}: {path} is no load file of dbench: {source}")]
+    Load {
+        /// The workload.
+        workload: &'static str,
+        /// Which file.
+        path: PathBuf,
+        /// Where, and why.
+        source: LoadError,
+    },
+}
+
+/// What is wrong with a load file.
+#[derive(Debug, Error)]
+pub enum LoadError {
+    /// A line makes no sense.
+    #[error("line {line}: {reason}: {text:?}")]
+    Line {
         /// The line, from 1.
         line: usize,
         /// What is wrong with it.
@@ -87,4 +102,7 @@ pub enum WorkloadError {
         /// The line, or its beginning.
         text: String,
     },
+    /// Nothing to do.
+    #[error("there is no call in it that succeeded (NT_STATUS_OK)")]
+    NoCall,
 }

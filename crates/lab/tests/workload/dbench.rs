@@ -130,7 +130,7 @@ fn a_mangled_load_file_is_an_error_or_a_load_but_never_a_panic() {
                 good += 1;
             }
             Err(error) => {
-                assert!(matches!(error, WorkloadError::LoadLine { .. }), "{error}");
+                assert!(matches!(error, WorkloadError::Load { .. }), "{error}");
                 bad += 1;
             }
         }
@@ -148,7 +148,7 @@ fn a_bad_line_of_a_load_file_is_named() {
         ("WriteX 1 NT_STATUS_OK\n", "line 1: a number should be here"),
         ("WriteX 1 0 9999999999 9999999999 NT_STATUS_OK\n", "line 1: the size is too large"),
         ("WriteX 1 18446744073709551615 1 1 NT_STATUS_OK\n", "line 1: the offset is too large"),
-        ("Close\n", "there is no call in the file"),
+        ("Close\n", "is no load file of dbench: there is no call in it"),
     ] {
         let file = load_file(text);
         let spec = format!("dbench:load={}", file.path().display());

@@ -5,18 +5,29 @@
 //! sigma 2.46, in bytes), cut at 64 MiB. Directories: one for forty files; each round replaces a fifth of the files
 //! (both assumed).
 
-use umbrella_units::{FileId, PAGE_BYTES, PageIndex};
+use rustc_hash::FxHashSet;
+use umbrella_units::{BlockNo, FileId, PAGE_BYTES, PageIndex};
 
 use super::random::Random;
 use super::{AllocError, Ext2};
 
 /// How much aging.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Aging {
-    /// The share of the blocks that is used in the end; 0.0 to 0.95.
-    pub fill: f64,
+    /// The share of the blocks that is used in the end, in percent; up to [`Aging::MOST_PERCENT`].
+    pub percent: u32,
     /// How many times a fifth of the files is replaced.
     pub rounds: u32,
+}
+
+impl Aging {
+    /// A fuller disk has no room for what a workload writes.
+    pub const MOST_PERCENT: u32 = 95;
+
+    /// So full, after each file was replaced twice (assumed: no source tells how often files of a file system are).
+    pub fn to(percent: u32) -> Aging {
+        Aging { percent, rounds: 10 }
+    }
 }
 
 const MU: f64 = 9.48;
@@ -33,6 +44,9 @@ struct Ager {
     next_id: u64,
     files: Vec<FileId>,
     directories: Vec<FileId>,
+    /// Metadata blocks that were changed in one go; those that hold something.
+    touched: Vec<BlockNo>,
+    metadata: FxHashSet<BlockNo>,
 }
 
 struct Writer {
@@ -42,29 +56,43 @@ struct Writer {
 }
 
 impl Ext2 {
-    /// Ages the file system. What the old files' data and metadata dirtied is taken to be on disk. The same seed gives the
-    /// same layout. Stops early when inodes run out. Costs time and four bytes of memory for each used block.
-    pub fn age(&mut self, seed: u64, aging: Aging) -> Result<(), AllocError> {
-        let free = (self.layout.blocks as f64 * (1.0 - aging.fill.clamp(0.0, 0.95))) as u64;
-        let mut ager =
-            Ager { random: Random::new(seed), next_id: u64::MAX - 1, files: Vec::new(), directories: Vec::new() };
+    /// Ages the file system, and gives the metadata blocks that hold something then: what the old files dirtied is taken to
+    /// be on disk. The same seed gives the same layout. Stops early when inodes run out. Costs time and four bytes of memory
+    /// for each used block.
+    pub fn age(&mut self, seed: u64, aging: Aging) -> Result<FxHashSet<BlockNo>, AllocError> {
+        let used = self.layout.blocks / 100 * u64::from(aging.percent.min(Aging::MOST_PERCENT));
+        let free = self.layout.blocks - used;
+        let mut ager = Ager {
+            random: Random::new(seed),
+            next_id: u64::MAX - 1,
+            files: Vec::new(),
+            directories: Vec::new(),
+            touched: Vec::new(),
+            metadata: FxHashSet::default(),
+        };
         self.fill_up(&mut ager, free)?;
         for _ in 0..aging.rounds {
             for _ in 0..ager.files.len() / 5 {
                 let at = ager.random.below(ager.files.len() as u64) as usize;
-                self.delete(ager.files.swap_remove(at), &mut Vec::new())?;
+                self.delete(ager.files.swap_remove(at), &mut ager.touched)?;
+                self.remember_metadata(&mut ager);
             }
             self.fill_up(&mut ager, free)?;
         }
         self.set_writer(0);
-        self.forgotten.clear();
-        Ok(())
+        Ok(ager.metadata)
+    }
+
+    fn remember_metadata(&mut self, ager: &mut Ager) {
+        ager.metadata.extend(ager.touched.drain(..));
+        for block in self.forgotten.drain(..) {
+            ager.metadata.remove(&block);
+        }
     }
 
     /// Writes files until at most `free` blocks are free.
     fn fill_up(&mut self, ager: &mut Ager, free: u64) -> Result<(), AllocError> {
         let mut writers: [Option<Writer>; WRITERS as usize] = std::array::from_fn(|_| None);
-        let mut touched = Vec::new();
         while self.layout.free_blocks > free {
             let turn = ager.random.below(WRITERS);
             let Some(writer) = &mut writers[turn as usize] else {
@@ -77,38 +105,38 @@ impl Ext2 {
             self.set_writer(turn as u32);
             let pages = (1 + ager.random.below(TURN)).min(writer.size - writer.written);
             if self.config.delayed {
-                self.allocate_run(writer.file, PageIndex(writer.written), pages, &mut touched, &mut Vec::new())?;
+                self.allocate_run(writer.file, PageIndex(writer.written), pages, &mut ager.touched, &mut Vec::new())?;
             } else {
                 for at in writer.written..writer.written + pages {
-                    self.allocate(writer.file, PageIndex(at), &mut touched)?;
+                    self.allocate(writer.file, PageIndex(at), &mut ager.touched)?;
                 }
             }
             writer.written += pages;
             if writer.written == writer.size {
-                self.close(writer.file, &mut touched);
+                self.close(writer.file, &mut ager.touched);
                 writers[turn as usize] = None;
             }
-            touched.clear();
+            self.remember_metadata(ager);
         }
         for writer in writers.into_iter().flatten() {
-            self.close(writer.file, &mut touched);
+            self.close(writer.file, &mut ager.touched);
         }
+        self.remember_metadata(ager);
         Ok(())
     }
 
     fn old_file(&mut self, ager: &mut Ager) -> Result<Writer, AllocError> {
-        let mut touched = Vec::new();
         if ager.directories.len() as u64 * FILES_PER_DIRECTORY <= ager.files.len() as u64 {
             let parents = ager.directories.len() as u64 + 1;
             let parent = ager.directories.get(ager.random.below(parents) as usize).copied().unwrap_or(Ext2::ROOT);
             let directory = FileId(ager.next_id);
-            self.mkdir(directory, parent, &mut touched)?;
+            self.mkdir(directory, parent, &mut ager.touched)?;
             ager.next_id -= 1;
             ager.directories.push(directory);
         }
         let at = ager.random.below(ager.directories.len() as u64) as usize;
         let file = FileId(ager.next_id);
-        self.create(file, ager.directories[at], &mut touched)?;
+        self.create(file, ager.directories[at], &mut ager.touched)?;
         ager.next_id -= 1;
         ager.files.push(file);
         let bytes = (MU + SIGMA * ager.random.normal()).exp().clamp(1.0, LARGEST);

@@ -318,11 +318,18 @@ fn aging_fills_the_disk_scatters_the_free_space_and_repeats() {
     for delayed in [false, true] {
         let aged = |seed, rounds| {
             let mut disk = small(2 * GROUP_BLOCKS, delayed);
-            disk.age(seed, Aging { fill: 0.8, rounds }).unwrap();
-            disk
+            let metadata = disk.age(seed, Aging { percent: 80, rounds }).unwrap();
+            (disk, metadata)
         };
-        let disk = aged(1, 4);
+        let (disk, metadata) = aged(1, 4);
+        let aged = |seed, rounds| aged(seed, rounds).0;
         audit(&disk);
+        assert!(metadata.iter().all(|block| !disk.layout.is_free(block.0)), "what was freed holds nothing any more");
+        let (files, mut of_files) = (disk.places.keys().copied().collect::<Vec<_>>(), Vec::new());
+        for &file in &files {
+            disk.all_metadata_of(file, &mut of_files);
+        }
+        assert!(files.len() > 100 && of_files.iter().all(|block| metadata.contains(block)), "{} files", files.len());
         let used = 1.0 - disk.free_blocks() as f64 / disk.blocks() as f64;
         assert!((0.79..0.82).contains(&used), "{used}");
         assert_eq!((disk.free_blocks(), free_runs(&disk)), (aged(1, 4).free_blocks(), free_runs(&aged(1, 4))));

@@ -38,7 +38,7 @@ proptest! {
         depth in prop_oneof![Just(None), Just(Some(1)), Just(Some(4)), Just(Some(32))],
         write_cache in prop_oneof![Just(None), Just(Some(true)), Just(Some(false))],
     ) {
-        for (name, mut device) in combinations(&Options { queue_depth: depth, write_cache, capacity: None }) {
+        for (name, mut device) in combinations(&Options { queue_depth: depth, write_cache, ..Options::default() }) {
             let (mut now, mut done) = (Nanos(0), Vec::new());
             for (id, &(op, place, sectors, pause)) in requests.iter().enumerate() {
                 now = now + Nanos(pause);

@@ -90,12 +90,16 @@ pub(super) struct MachineArgs {
     /// The largest read-ahead, in pages.
     #[arg(long, value_name = "PAGES", default_value_t = 32, value_parser = clap::value_parser!(u32).range(0..=65536))]
     read_ahead: u32,
-    /// Stage new files in memory (Temporary-ramfs).
-    #[arg(long)]
+    /// Stage new files in memory (Temporary-ramfs). Workloads only, as the next two.
+    #[arg(long, conflicts_with = "trace")]
     staging: bool,
     /// Allocate blocks when pages are written back, not when they become dirty.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "trace")]
     delayed_allocation: bool,
+    /// Age the file system before the run: old files come and go until they take so much of it, and what is free lies
+    /// scattered.
+    #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=95), conflicts_with = "trace")]
+    aged: u32,
 }
 
 /// How long a page may be dirty.
@@ -250,6 +254,7 @@ impl MachineArgs {
             expire_after: self.expire.0,
             staging: self.staging,
             delayed_allocation: self.delayed_allocation,
+            aged_percent: self.aged,
             read_ahead: self.read_ahead,
         }
     }

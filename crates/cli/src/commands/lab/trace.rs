@@ -51,7 +51,7 @@ pub(super) struct ReadArgs {
     /// Take a record with a corrupt time for an error; otherwise it is counted and left out.
     #[arg(long, conflicts_with = "lenient")]
     strict: bool,
-    /// Count and leave out whatever cannot be read or comes too late.
+    /// Count and leave out whatever cannot be read or comes too late; of a damaged compressed file take what is whole.
     #[arg(long)]
     lenient: bool,
     /// How many records one may come too late.
@@ -169,6 +169,12 @@ impl Drop for Bar {
 
 /// Says on standard error what was left out.
 pub(super) fn warn_of_skipped(path: &Path, skipped: &Skipped) {
+    if let Some(byte) = skipped.cut_after {
+        let name = visible_path(path);
+        eprintln!(
+            "umbrella: {name}: the compressed data are cut or damaged after byte {byte} of what they hold; the rest is left out"
+        );
+    }
     let Some(first) = skipped.first else { return };
     let parts = [
         (skipped.times, "record with a corrupt time", "records with a corrupt time"),

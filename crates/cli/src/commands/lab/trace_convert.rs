@@ -32,7 +32,7 @@ pub(super) struct ConvertArgs {
     #[command(flatten)]
     read: ReadArgs,
     /// The format to write: csv, msr, spc, fio2, fio3 or vscsi [default: by the ending of OUT (.msr.csv, .spc, .iolog, .vscsi), else csv].
-    #[arg(long, value_name = "FORMAT")]
+    #[arg(long, value_name = "FORMAT", value_parser = writable)]
     to: Option<Format>,
     /// Only the requests of this device: its number in the order of appearance, from 0.
     #[arg(long, value_name = "N")]
@@ -66,6 +66,11 @@ struct Tally {
 
 impl ConvertArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        if let (Some(from), Some(until)) = (self.from, self.until)
+            && from >= until
+        {
+            bail!("nothing lies from {from} on and before {until}: --until must be later than --from");
+        }
         let progress = Progress::default();
         progress.end_at_signals()?;
         let format = self.to.unwrap_or_else(|| by_ending(&self.output));
@@ -102,6 +107,10 @@ impl ConvertArgs {
         }
         drop(bar);
         warn_of_skipped(&self.input, &reader.skipped());
+        let devices = reader.devices().len();
+        if let Some(device) = self.device.filter(|device| tally.written == 0 && *device as usize >= devices) {
+            bail!("{}: there is no device {device} in it, only {devices} (from 0)", of_input());
+        }
         writer.finish().with_context(|| visible_path(&self.output))?.finish()?;
         self.report(&tally, format);
         Ok(ExitCode::SUCCESS)
@@ -142,6 +151,13 @@ impl ConvertArgs {
         let none = if tally.written == 0 { " (none match)" } else { "" };
         eprintln!("{}: {} as {format}{none}{left_out}", visible_path(&self.output), records(tally.written));
     }
+}
+
+fn writable(text: &str) -> Result<Format, String> {
+    Format::writable().find(|format| format.name() == text).ok_or_else(|| {
+        let names: Vec<_> = Format::writable().map(Format::name).collect();
+        format!("can be written: {}", names.join(", "))
+    })
 }
 
 fn by_ending(path: &Path) -> Format {

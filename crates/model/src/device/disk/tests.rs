@@ -210,6 +210,21 @@ fn the_write_cache_answers_before_the_media_does() {
 }
 
 #[test]
+fn a_share_of_the_buffer_holds_a_share_of_the_writes() {
+    let profile = profile("deskstar_500gb").unwrap();
+    let kept = |buffer_share: Option<f64>| {
+        let mut disk = profile.build(&Options { buffer_share, ..Options::default() });
+        // 16 MB of buffer, half of it for writes: what is answered before the media could have it.
+        let requests: Vec<_> = (0..64).map(|n| (Op::Write, Lba(n * 1_000_000), 256)).collect();
+        let (done, _) = run(&mut *disk, requests, 1);
+        done.iter().zip(done.iter().skip(1)).take_while(|(one, next)| next.at - one.at < Nanos::from_millis(2)).count()
+    };
+    let (whole, half, least) = (kept(None), kept(Some(0.5)), kept(Some(1e-9)));
+    assert!(whole >= 60 && (28..40).contains(&half) && least < 8, "{whole}, {half}, {least}");
+    assert_eq!(kept(Some(1.0)), whole);
+}
+
+#[test]
 fn a_flush_waits_for_the_buffer() {
     let mut disk = Disk::new(&spec("deskstar_500gb"));
     let mut requests = random(Op::Write, 20, disk.capacity(), 10);

@@ -47,7 +47,7 @@ pub enum Spec {
 }
 
 /// What may differ from the profile; by default nothing.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Options {
     /// Commands that the device takes at once.
     pub queue_depth: Option<u32>,
@@ -55,7 +55,13 @@ pub struct Options {
     pub write_cache: Option<bool>,
     /// Only the first bytes of the device; its mechanics stay the same.
     pub capacity: Option<ByteSize>,
+    /// The share of a disk's buffer that there is, beside a workload that is a share of its size. No less than
+    /// [`LEAST_BUFFER`] is left, or than the disk has.
+    pub buffer_share: Option<f64>,
 }
+
+/// With less a disk could not do what it does: read ahead of several streams, and merge what is written.
+const LEAST_BUFFER: ByteSize = ByteSize(256 << 10);
 
 /// A name that no profile has.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -98,7 +104,9 @@ impl Options {
     fn disk(&self, spec: &DiskSpec) -> Disk {
         let queue_depth = self.queue_depth.unwrap_or(spec.queue_depth);
         let write_cache = self.write_cache.unwrap_or(spec.write_cache);
-        Disk::new(&DiskSpec { write_cache, queue_depth, ..spec.clone() })
+        let shrunk = |share: f64| ByteSize((spec.cache.0 as f64 * share) as u64).max(LEAST_BUFFER).min(spec.cache);
+        let cache = self.buffer_share.map_or(spec.cache, shrunk);
+        Disk::new(&DiskSpec { cache, write_cache, queue_depth, ..spec.clone() })
     }
 }
 
