@@ -525,6 +525,46 @@ fn a_page_that_cannot_be_written_is_told_before_anything_runs() {
     assert_eq!(fs::read(&path).expect("a trace"), before);
 }
 
+/// Runs the lab where a folder is an empty file system that nobody can write.
+fn with_empty(folder: &str, args: &[&str]) -> Output {
+    let mount = "mount -t tmpfs -o ro none \"$0\" && exec \"$@\"";
+    let mut run = Command::new("unshare");
+    run.args(["--mount", "sh", "-c", mount, folder, env!("CARGO_BIN_EXE_umbrella"), "lab"]).args(args);
+    run.env_remove("RUST_LOG").output().expect("unshare can be started")
+}
+
+#[test]
+fn a_page_on_a_read_only_file_system_is_told_before_anything_runs() {
+    let folder = TempDir::new().expect("a folder");
+    let page = folder.path().join("x.html");
+    let args = ["run", "--workload", "rnd-write:duration=1000h", "--html", page.to_str().expect("text")];
+    let done = with_empty(folder.path().to_str().expect("text"), &args);
+    assert!(!done.status.success() && said(&done).contains("nothing can be written there"), "{}", said(&done));
+}
+
+#[test]
+fn that_a_load_is_made_up_is_told() {
+    let args = ["compare", "--workload", "dbench:duration=10ms", "--policy", "file,cscan", "--scale", "0.1"];
+    let done = with_empty("/usr/share/dbench", &args);
+    assert!(done.status.success(), "{}", said(&done));
+    assert_eq!(said(&done).matches("client.txt is missing, so that a made-up load").count(), 1, "{}", said(&done));
+}
+
+#[test]
+fn json_has_every_figure_by_the_name_that_tables_have() {
+    let run = |format: &str| given(lab("run").args(SMALL).arg(format));
+    let results: Value = serde_json::from_str(&run("--json")).expect("JSON");
+    let figures = results[0]["figures"].as_object().expect("an object");
+    let csv = run("--csv");
+    let mut lines = csv.lines();
+    let (names, values) = (lines.next().expect("a heading").split(','), lines.next().expect("a line").split(','));
+    let numbers: Vec<_> = names.zip(values).filter(|(name, _)| figures.contains_key(*name)).collect();
+    assert!(numbers.len() == figures.len() && numbers.len() > 20, "{figures:?}");
+    for (name, value) in numbers {
+        assert_eq!(figures[name].as_f64(), value.parse().ok(), "{name}");
+    }
+}
+
 #[test]
 fn a_page_replaces_the_one_before_and_leaves_nothing_else() {
     let folder = TempDir::new().expect("a folder");
@@ -589,18 +629,22 @@ fn lists_name_what_the_options_take() {
     refused(lab("list").arg("policis"), 2, &["a similar value exists: 'policies'"]);
 }
 
-/// Waits until the program has taken Ctrl-C upon itself; how long that takes depends on the machine's load.
 fn takes_ctrl_c(child: &Child) {
+    takes(child, 2);
+}
+
+/// Waits until the program has taken a signal upon itself; how long that takes depends on the machine's load.
+fn takes(child: &Child, signal: i32) {
     let until = Instant::now() + Duration::from_secs(60);
     while Instant::now() < until {
         let status = fs::read_to_string(format!("/proc/{}/status", child.id())).expect("the program runs");
         let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("its signals");
-        if u64::from_str_radix(caught.trim(), 16).expect("a mask") & (1 << (2 - 1)) != 0 {
+        if u64::from_str_radix(caught.trim(), 16).expect("a mask") & (1 << (signal - 1)) != 0 {
             return;
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    panic!("the program never caught SIGINT");
+    panic!("the program never caught signal {signal}");
 }
 
 /// Waits until the program has worked for so long: what it has done by then does not depend on what else the machine does.
@@ -622,7 +666,11 @@ fn works_for(child: &Child, time: Duration) {
 }
 
 fn interrupt(child: &Child) {
-    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
+    send(child, "INT");
+}
+
+fn send(child: &Child, signal: &str) {
+    let sent = Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status().expect("kill");
     assert!(sent.success());
 }
 
@@ -638,22 +686,30 @@ fn ends_within(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
 }
 
 #[test]
-fn ctrl_c_keeps_what_has_finished() {
+fn a_signal_keeps_what_has_finished() {
+    for (signal, number) in [("INT", 2), ("TERM", 15), ("HUP", 1)] {
+        keeps_what_has_finished(signal, number);
+    }
+}
+
+fn keeps_what_has_finished(signal: &str, number: i32) {
     let folder = TempDir::new().expect("a folder");
     let results = folder.path().join("results");
     let seeds = (1..=5000).map(|seed| seed.to_string()).collect::<Vec<_>>().join(",");
-    let mut child = lab("compare")
+    // As a terminal starts it, whatever nohup the tests were started with.
+    let mut child = Command::new("env")
+        .args(["-u", "RUST_LOG", "--default-signal=HUP", env!("CARGO_BIN_EXE_umbrella"), "lab", "compare"])
         .args(MODERATE)
         .args(["--policy", "file", "--threads", "1", "--json", "--sweep", &format!("seed={seeds}")])
         .stdout(fs::File::create(&results).expect("a file"))
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program can be started");
-    takes_ctrl_c(&child);
+    takes(&child, number);
     works_for(&child, Duration::from_secs(2));
-    interrupt(&child);
+    send(&child, signal);
     let status = ends_within(&mut child, Duration::from_secs(60)).expect("an end");
-    assert_eq!(status.code(), Some(130));
+    assert_eq!(status.code(), Some(128 + number));
     let outcomes: Vec<Value> =
         serde_json::from_str(&fs::read_to_string(results).expect("results")).expect("whole JSON");
     assert!(outcomes.len() > 1 && outcomes.len() < 5000, "{} runs", outcomes.len());

@@ -181,6 +181,13 @@ impl Cell {
         Ok(())
     }
 
+    /// What should be known of its input, besides errors.
+    pub fn warnings(&self) -> Vec<String> {
+        let Input::Workload { spec } = &self.input else { return Vec::new() };
+        let built = Scale::new(self.scale).and_then(|scale| build_workload(spec, Seed(self.seed), scale));
+        built.map_or_else(|_| Vec::new(), |workload| workload.warnings().to_vec())
+    }
+
     /// What a sweep can set as well as an option.
     fn check_machine(&self, profile: &Profile) -> Result<(), LabError> {
         let bad = |name: &str, value: String, expected: String| {

@@ -128,15 +128,12 @@ fn finished(results: Results) -> Result<(Vec<Outcome>, Option<LabError>), LabErr
     }
 }
 
-/// Says what Ctrl-C left out. The exit code is that of a program ended by it.
-fn ended(stopped: bool, finished: usize, of: usize, for_machines: bool) -> ExitCode {
-    if !stopped {
-        return ExitCode::SUCCESS;
-    }
-    if !for_machines {
+/// Says what a signal left out.
+fn ended(stopped: Option<ExitCode>, finished: usize, of: usize, for_machines: bool) -> ExitCode {
+    if stopped.is_some() && !for_machines {
         eprintln!("interrupted: {finished} of {of} runs are shown; a run that was cut short says so");
     }
-    ExitCode::from(130)
+    stopped.unwrap_or(ExitCode::SUCCESS)
 }
 
 /// One run: every figure, and its phases.

@@ -109,9 +109,9 @@ impl PaperArgs {
         let judged = paper::run(&figures, self.effort(), self.threads(), |cells| Box::new(bars.begin(cells)))?;
         let stopped = bars.stopped();
         self.give(paper.name, &figures, &judged)?;
-        if stopped {
+        if let Some(code) = stopped {
             eprintln!("interrupted: {} of {} figures are shown", judged.len(), figures.len());
-            return Ok(ExitCode::from(130));
+            return Ok(code);
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -170,6 +170,9 @@ pub(super) fn print_claims(shown: &Shown) -> anyhow::Result<()> {
 pub(super) fn print_count(shown: &[Shown], note: &str) -> anyhow::Result<()> {
     let claims = || shown.iter().flat_map(|shown| shown.claims);
     let (hold, all) = (claims().filter(|claim| claim.holds).count(), claims().count());
+    if all == 0 {
+        return Ok(output::line(&format!("no claim was judged{note}"))?);
+    }
     let sign = claims().filter(|claim| claim.verdict == Verdict::SignOnly).count();
     Ok(output::line(&format!("{hold} of {all} claims hold, {sign} more in sign only{note}"))?)
 }

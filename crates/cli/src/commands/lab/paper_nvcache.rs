@@ -46,9 +46,9 @@ impl PaperArgs {
         })?;
         let stopped = later.stopped();
         self.give_nvcache(&figures, &inputs, &judged)?;
-        if stopped {
+        if let Some(code) = stopped {
             eprintln!("interrupted: {} of {} figures are shown", judged.len(), figures.len());
-            return Ok(ExitCode::from(130));
+            return Ok(code);
         }
         Ok(ExitCode::SUCCESS)
     }

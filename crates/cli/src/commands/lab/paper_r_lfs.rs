@@ -38,9 +38,9 @@ impl PaperArgs {
         })?;
         let stopped = later.stopped();
         self.give_r_lfs(&figures, &inputs, &judged)?;
-        if stopped {
+        if let Some(code) = stopped {
             eprintln!("interrupted: {} of {} figures are shown", judged.len(), figures.len());
-            return Ok(ExitCode::from(130));
+            return Ok(code);
         }
         Ok(ExitCode::SUCCESS)
     }

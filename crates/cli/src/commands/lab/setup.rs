@@ -1,5 +1,6 @@
 //! What `umbrella lab run` and `compare` have in common: the input, the machine, sweeps, and how results are given.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
@@ -78,7 +79,8 @@ pub(super) struct MachineArgs {
     /// Whether the disk's own write cache is on [default: the profile's].
     #[arg(long, value_name = "BOOL")]
     write_cache: Option<bool>,
-    /// Dirty pages above this share of memory are written in the background.
+    /// Dirty pages above this share of memory are written in the background; above half of --foreground's if that is not
+    /// larger, as in Linux.
     #[arg(long, value_name = "PERCENT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
     background: u32,
     /// Dirty pages above this share of memory hold up the writers.
@@ -275,9 +277,14 @@ impl RunArgs {
             machine: machine.machine(),
             seed: self.seed,
             scale: self.scale,
-            swept: std::collections::BTreeMap::new(),
+            swept: BTreeMap::new(),
         };
-        Ok(cells(&base, policies, &self.sweep)?)
+        let cells = cells(&base, policies, &self.sweep)?;
+        let warnings: BTreeSet<String> = cells.iter().flat_map(Cell::warnings).collect();
+        for warning in &warnings {
+            eprintln!("umbrella: warning: {warning}");
+        }
+        Ok(cells)
     }
 
     /// Runs at a time.
@@ -327,7 +334,7 @@ impl OutputArgs {
         // A page that cannot be written takes no results along.
         let written = self.html.as_ref().map_or(Ok(()), |path| write_whole(path, &page()));
         if self.json {
-            output::json(&outcomes)?;
+            output::json(&outcomes.iter().map(with_figures).collect::<Result<Vec<_>, _>>()?)?;
         } else if self.csv {
             let mut csv = Vec::new();
             write_csv(&mut csv, outcomes)?;
@@ -342,12 +349,23 @@ impl OutputArgs {
     }
 }
 
+/// An outcome, and beside it every figure by the name that tables and CSV have for it.
+fn with_figures(outcome: &Outcome) -> serde_json::Result<serde_json::Value> {
+    let mut value = serde_json::to_value(outcome)?;
+    let figures = METRICS.iter().map(|metric| (metric.name.to_owned(), (metric.of)(outcome).into())).collect();
+    value["figures"] = serde_json::Value::Object(figures);
+    Ok(value)
+}
+
 /// Refuses a page that could not be written after the runs, and one that would replace anything but a file.
 fn can_be_page(page: &Path, trace: Option<&Path>) -> anyhow::Result<()> {
     let folder = page.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !folder.is_dir() {
         bail!("--html {}: there is no directory {} (make it first)", visible_path(page), visible_path(folder));
     }
+    let part = part_of(page);
+    let made = fs::File::create_new(&part).and_then(|_| fs::remove_file(&part));
+    made.with_context(|| format!("--html {}: nothing can be written there", visible_path(page)))?;
     let Ok(there) = fs::metadata(page) else { return Ok(()) };
     if !there.is_file() {
         bail!("--html {}: this is no file (give the name of the page, such as day.html)", visible_path(page));
@@ -360,11 +378,16 @@ fn can_be_page(page: &Path, trace: Option<&Path>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes a file so that it is there whole or not at all.
-fn write_whole(path: &Path, text: &str) -> anyhow::Result<()> {
+/// What a file is called until it is whole.
+fn part_of(path: &Path) -> PathBuf {
     let mut part = path.as_os_str().to_owned();
     part.push(format!(".{}.part", std::process::id()));
-    let part = PathBuf::from(part);
+    part.into()
+}
+
+/// Writes a file so that it is there whole or not at all.
+fn write_whole(path: &Path, text: &str) -> anyhow::Result<()> {
+    let part = part_of(path);
     let written = fs::File::create_new(&part)
         .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
         .and_then(|()| fs::rename(&part, path));

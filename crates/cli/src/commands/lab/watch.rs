@@ -1,6 +1,7 @@
 //! Progress of runs: bars on a terminal, a line now and then elsewhere; and Ctrl-C.
 
 use std::io::IsTerminal;
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -11,15 +12,47 @@ use umbrella_lab::hybrid::{HybridOutcome, ObserveHybrid};
 use umbrella_lab::log_store::{LogOutcome, ObserveLog};
 use umbrella_lab::result::Outcome;
 
+use super::trace_output::ending_signals;
+
 /// Steps of a bar.
 const WHOLE: u64 = 1000;
 
 /// How often a line tells how far it is, where there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
+/// A signal that ends runs: Ctrl-C, the system's end, a terminal that is closed.
+#[derive(Clone, Default)]
+struct Interrupt {
+    came: Arc<AtomicBool>,
+    which: Arc<AtomicUsize>,
+}
+
+impl Interrupt {
+    /// From now on the first one is noted; a second one ends the program.
+    fn listen() -> anyhow::Result<Interrupt> {
+        let interrupt = Interrupt::default();
+        for signal in ending_signals() {
+            signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&interrupt.came))?;
+            signal_hook::flag::register_usize(signal, Arc::clone(&interrupt.which), signal.unsigned_abs() as usize)?;
+            signal_hook::flag::register(signal, Arc::clone(&interrupt.came))?;
+        }
+        Ok(interrupt)
+    }
+
+    fn has_come(&self) -> bool {
+        self.came.load(Ordering::Relaxed)
+    }
+
+    /// How a program ends that a signal has ended.
+    fn code(&self) -> Option<ExitCode> {
+        let code = 128 + self.which.load(Ordering::Relaxed);
+        self.has_come().then(|| ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))
+    }
+}
+
 /// Ctrl-C, before it is known what will be run.
 pub(super) struct Later {
-    stop: Arc<AtomicBool>,
+    interrupt: Interrupt,
 }
 
 impl Later {
@@ -34,18 +67,18 @@ impl Later {
 
     /// Bars for runs of these names.
     pub(super) fn begin_named(&self, names: Vec<String>) -> Bars {
-        Bars::with_stop(names, Arc::clone(&self.stop))
+        Bars::with_interrupt(names, self.interrupt.clone())
     }
 
-    /// Whether the runs were interrupted.
-    pub(super) fn stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+    /// How the program ends, if the runs were interrupted.
+    pub(super) fn stopped(&self) -> Option<ExitCode> {
+        self.interrupt.code()
     }
 }
 
 /// A bar a run under way, and one for all.
 pub(super) struct Bars {
-    stop: Arc<AtomicBool>,
+    interrupt: Interrupt,
     last_line: Mutex<Instant>,
     screen: MultiProgress,
     all: ProgressBar,
@@ -59,12 +92,7 @@ pub(super) struct Bars {
 impl Bars {
     /// From now on Ctrl-C ends the runs instead of the program; a second one ends the program.
     pub(super) fn later() -> anyhow::Result<Later> {
-        let stop = Arc::new(AtomicBool::new(false));
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))?;
-            signal_hook::flag::register(signal, Arc::clone(&stop))?;
-        }
-        Ok(Later { stop })
+        Ok(Later { interrupt: Interrupt::listen()? })
     }
 
     /// Bars for these runs, and Ctrl-C as in [`Bars::later`].
@@ -72,7 +100,7 @@ impl Bars {
         Ok(Bars::later()?.begin(cells))
     }
 
-    fn with_stop(names: Vec<String>, stop: Arc<AtomicBool>) -> Bars {
+    fn with_interrupt(names: Vec<String>, interrupt: Interrupt) -> Bars {
         let terminal = std::io::stderr().is_terminal();
         let target = if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bars = MultiProgress::with_draw_target(target);
@@ -84,7 +112,7 @@ impl Bars {
         let each_style = style("  {msg:30!} {wide_bar} {percent:>3} %");
         let each = names.iter().map(|_| ProgressBar::hidden().with_style(each_style.clone())).collect();
         Bars {
-            stop,
+            interrupt,
             last_line: Mutex::new(Instant::now()),
             screen: bars,
             all,
@@ -96,10 +124,10 @@ impl Bars {
         }
     }
 
-    /// Takes the bars away. Whether the runs were interrupted.
-    pub(super) fn finish(&self) -> bool {
+    /// Takes the bars away. How the program ends, if the runs were interrupted.
+    pub(super) fn finish(&self) -> Option<ExitCode> {
         let _ = self.screen.clear();
-        self.stop.load(Ordering::Relaxed)
+        self.interrupt.code()
     }
 }
 
@@ -170,7 +198,7 @@ impl Observe for Bars {
     }
 
     fn stop(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        self.interrupt.has_come()
     }
 }
 
@@ -184,7 +212,7 @@ impl ObserveHybrid for Bars {
     }
 
     fn stop(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        self.interrupt.has_come()
     }
 }
 
@@ -198,6 +226,6 @@ impl ObserveLog for Bars {
     }
 
     fn stop(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        self.interrupt.has_come()
     }
 }
