@@ -178,6 +178,29 @@ fn a_sweep_takes_no_value_that_its_option_would_not() {
 }
 
 #[test]
+fn a_replay_can_be_swept() {
+    let (_folder, path) = usual_trace();
+    let replay = |sweep: &str| {
+        let mut compare = lab("compare");
+        compare.arg("--trace").arg(&path).args(["--policy", "file", "--sweep", sweep]);
+        compare
+    };
+    let said = given(replay("speed=1,100,max").args(["--csv", "--sweep", "depth=1,8"]));
+    let times: Vec<f64> = column(&said, "time_s").iter().map(|time| time.parse().expect("a number")).collect();
+    assert_eq!(times.len(), 6, "{said}");
+    assert!(times[1] > times[3] && times[3] >= times[5], "faster and faster: {times:?}");
+    for (sweep, message) in [
+        ("speed=0", "a number from 0.001"),
+        ("speed=fast", "or `max`, is wanted"),
+        ("depth=0", "a whole number from 1 to 65536"),
+        ("width=1", "speed, depth"),
+    ] {
+        refused(&mut replay(sweep), 1, &[message]);
+    }
+    refused(lab("compare").args(SMALL).args(["--sweep", "depth=1,2"]), 1, &["depth"]);
+}
+
+#[test]
 fn a_file_system_ages_before_the_run() {
     let run = |aged: &str| {
         let untar = ["--workload", "untar", "--scale", "0.01", "--disk", "cheetah_10k7", "--aged", aged, "--json"];

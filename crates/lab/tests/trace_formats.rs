@@ -253,7 +253,19 @@ fn what_a_format_cannot_hold_is_said() {
 
 #[test]
 fn names_that_would_read_back_as_one_stay_apart() {
-    let text = "0,a b,W,0,512,\n1,a_b,W,0,512,\n2,7,W,0,512,\n3,disk7,W,0,512,\n4,x,W,0,512,\n5,x0,W,0,512,\n6,disk,W,0,512,\n";
+    for names in [
+        &["a b", "a_b", "7", "disk7", "x", "x0", "disk"][..],
+        // What a name is changed to may be another's too.
+        &["a b", "a_b", "a_b_1", "a_b_2"],
+        &["sda", "sda0", "sda_1", "1", "disk1", "disk1_4"],
+    ] {
+        stay_apart(names);
+    }
+}
+
+fn stay_apart(names: &[&str]) {
+    let line = |(time, name): (usize, &&str)| format!("{time},{name},W,0,512,\n");
+    let text: String = names.iter().enumerate().map(line).collect();
     let mut reader = from_bytes(text.as_bytes(), &OpenOptions::default()).unwrap();
     let records: Vec<Record> = reader.by_ref().map(Result::unwrap).collect();
     for format in [Format::Csv, Format::Msr, Format::Fio3] {

@@ -5,6 +5,8 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, XattrFlags};
 
@@ -539,7 +541,36 @@ fn the_newest_of_two_files_of_one_name_is_shown_and_none_is_deleted() {
     for name in ["newer-on-a", "newer-on-b"] {
         assert_eq!(pool.found_on(name), ["a", "b"], "no copy of {name} was deleted");
         assert_eq!(fs::read(pool.join(name)).unwrap(), b"new");
+        fs::remove_file(pool.on("a", name)).unwrap();
     }
+    pool.enforce();
+    let warnings = pool.status().warnings.join("\n");
+    assert!(!warnings.contains("newer-on"), "there is one of each now: {warnings}");
+}
+
+#[test]
+fn a_file_that_replaces_one_on_another_branch_is_never_seen_twice() {
+    // Where a sync takes its time.
+    let (a, b) = (Disk::ext4(64 * MIB), Disk::ext4(64 * MIB));
+    let pool = Pool::builder().branch("a", a.path()).branch("b", b.path()).rules(B_BY_NAME).mount();
+    let stop = AtomicBool::new(false);
+    thread::scope(|threads| {
+        for _ in 0..2 {
+            threads.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    pool.enforce();
+                }
+            });
+        }
+        for number in 0..300 {
+            let (from, to) = (pool.join(format!("{number}.a")), pool.join(format!("{number}.b")));
+            fs::write(&from, "new").unwrap();
+            fs::write(&to, "old").unwrap();
+            fs::rename(&from, &to).unwrap();
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert!(!pool.log().contains("on several branches"), "{}", pool.log());
 }
 
 #[test]

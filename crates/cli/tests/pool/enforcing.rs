@@ -3,7 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, chown};
 use std::time::{Duration, Instant};
 
 use umbrella_fs::control::protocol::MoveOutcome;
@@ -320,6 +320,55 @@ fn of_the_names_of_one_file_one_that_must_not_spill_decides() {
     let explanation = pool.explain("also");
     assert_eq!(explanation.belongs.as_deref(), Some("b"));
     assert!(explanation.outcome.contains("its name /secret/letter decides"), "{}", explanation.outcome);
+}
+
+#[test]
+fn an_exchange_takes_no_file_to_where_its_rule_forbids_it() {
+    let rule = |name: &str, uid: u32, to: &str| {
+        format!("[[rule]]\nname = {name:?}\nwhen = {{ uid = {uid} }}\nto = [{to:?}]\nspill = false\n")
+    };
+    let pool = pool(["a", "b"], &(rule("eves", 1001, "a") + &rule("daves", 1000, "b")));
+    let exchange = |one: &str, other: &str| {
+        let exchange = rustix::fs::RenameFlags::EXCHANGE;
+        rustix::fs::renameat_with(rustix::fs::CWD, pool.join(one), rustix::fs::CWD, pool.join(other), exchange)
+    };
+    for [one, other] in [["daves", "anybodys"], ["anybodys", "daves"]] {
+        for (name, uid) in [("eves", 1001), ("daves", 1000), ("anybodys", 0)] {
+            let _ = fs::remove_file(pool.join(name));
+            fs::write(pool.join(name), name).unwrap();
+            chown(pool.join(name), Some(uid), None).unwrap();
+        }
+        let on = || ["eves", "daves", "anybodys"].map(|name| pool.found_on(name).concat());
+        pool.settle();
+        assert_eq!(on(), ["a", "b", "a"]);
+        // What is open for writing would stay where it was brought.
+        let writer = OpenOptions::new().append(true).open(pool.join("daves")).unwrap();
+        // Neither may come to the other's branch.
+        assert_eq!(exchange("daves", "eves"), Err(rustix::io::Errno::NOSPC));
+        assert_eq!(on(), ["a", "b", "a"]);
+        exchange(one, other).unwrap();
+        assert_eq!(fs::read(pool.join("anybodys")).unwrap(), b"daves");
+        assert_eq!(on(), ["a", "b", "b"], "dave's file stays where it was");
+        drop(writer);
+    }
+}
+
+#[test]
+fn files_that_each_name_binds_to_another_branch_can_be_exchanged() {
+    let rules = "[[rule]]\nname = \"n\"\nmatch = [\
+                 { glob = \"/one/**\", to = [\"a\"], spill = false }, { glob = \"/two/**\", to = [\"b\"], spill = false }]\n";
+    let pool = pool(["a", "b"], rules);
+    for dir in ["one", "two"] {
+        fs::create_dir(pool.join(dir)).unwrap();
+        fs::write(pool.join(dir).join("file"), dir).unwrap();
+    }
+    let exchange = rustix::fs::RenameFlags::EXCHANGE;
+    let (one, two) = (pool.join("one/file"), pool.join("two/file"));
+    rustix::fs::renameat_with(rustix::fs::CWD, &one, rustix::fs::CWD, &two, exchange).unwrap();
+    assert_eq!((fs::read(&one).unwrap(), fs::read(&two).unwrap()), (b"two".to_vec(), b"one".to_vec()));
+    pool.settle();
+    pool.enforce();
+    assert_eq!(["one/file", "two/file"].map(|name| pool.found_on(name).concat()), ["a", "b"]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::time::{Duration, Instant};
 
 use crate::support::disk::Disk;
@@ -64,6 +64,36 @@ fn a_file_that_is_deleted_young_never_reaches_a_branch() {
     assert_eq!(pool.metric("umbrella_staging_deleted_count"), 50);
     assert_eq!(pool.metric("umbrella_staging_left_count"), 0);
     assert_eq!(pool.status().staging.unwrap().files, 0);
+}
+
+#[test]
+fn what_must_be_on_one_branch_only_does_not_wait_in_memory() {
+    let (disks, builder) = disks(["small", "large"]);
+    let secret = "[[rule]]\nname = \"n\"\nmatch = [{ glob = \"/secret/**\", to = [\"large\"], spill = false }]\n\
+                  [[rule]]\nname = \"closed\"\nwhen = { access = \"read-only\" }\nto = [\"large\"]\nspill = false\n";
+    let pool = On { pool: builder.rules(secret).keys(LONG).mount(), disks };
+    let waiting = || pool.status().staging.unwrap().files;
+    fs::create_dir(pool.join("secret")).unwrap();
+    fs::write(pool.join("secret/key"), "x").unwrap();
+    assert_eq!((pool.found_on("secret/key").concat().as_str(), waiting()), ("large", 0));
+
+    // What comes under such a rule later leaves at once: by its name, by what it has become, by the name of its directory.
+    fs::write(pool.join("letter"), "x").unwrap();
+    assert_eq!(waiting(), 1);
+    fs::rename(pool.join("letter"), pool.join("secret/letter")).unwrap();
+    eventually("it leaves when it is renamed", || pool.found_on("secret/letter") == ["large"]);
+    fs::write(pool.join("done"), "x").unwrap();
+    fs::set_permissions(pool.join("done"), fs::Permissions::from_mode(0o444)).unwrap();
+    eventually("it leaves when it is read-only", || pool.found_on("done") == ["large"]);
+    fs::write(pool.join("linked"), "x").unwrap();
+    fs::hard_link(pool.join("linked"), pool.join("secret/linked")).unwrap();
+    eventually("it leaves when it is linked", || pool.found_on("linked") == ["large"]);
+    fs::create_dir(pool.join("dir")).unwrap();
+    fs::write(pool.join("dir/inside"), "x").unwrap();
+    fs::rename(pool.join("dir"), pool.join("secret/dir")).unwrap();
+    pool.enforce();
+    eventually("it leaves when the enforcer comes by", || pool.found_on("secret/dir/inside") == ["large"]);
+    assert_eq!(waiting(), 0);
 }
 
 #[test]

@@ -276,7 +276,11 @@ impl Walker<'_> {
 
     fn look_at(&mut self, dir: &Arc<Node>, name: OsString, copy: &DirAt, meta: &Meta) {
         if self.pool.is_staging(copy.id()) {
-            return; // It is judged when it leaves.
+            // It is judged when it leaves, which is now if it must be nowhere else.
+            if let Ok(file) = Pinned::lookup(self.pool, dir, &name).as_ref() {
+                self.pool.judge_staged(&file.node, meta);
+            }
+            return;
         }
         if meta.nlink > 1 {
             // Judged when all its names are known.

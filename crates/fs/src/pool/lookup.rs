@@ -81,6 +81,7 @@ impl Pool {
                 continue;
             }
             if found.at.is_empty() {
+                self.is_single(parent, name);
                 // What is not found may be on the branch that is missing.
                 return if self.is_incomplete() { Err(OpError::Offline) } else { Ok(None) };
             }
@@ -114,8 +115,10 @@ impl Pool {
     fn settle(&self, parent: &Arc<Node>, name: &OsStr, mut found: Found) -> Found {
         let directories = found.at.iter().filter(|(_, meta)| meta.kind == FileKind::Directory).count();
         if found.at.len() == 1 || directories == found.at.len() {
+            self.is_single(parent, name);
             return found;
         }
+        self.duplicates_told.store(true, Ordering::Relaxed);
         let path = String::from_utf8_lossy(&crate::node::path_of(parent, name)).into_owned();
         let holders: Vec<_> = found.at.iter().map(|(dir, _)| dir.branch.spec.name.clone()).collect();
         self.count(Metric::Duplicates);
@@ -142,6 +145,14 @@ impl Pool {
         );
         found.at.truncate(1);
         found
+    }
+
+    /// What was said of this name as one of several files is so no more.
+    fn is_single(&self, parent: &Arc<Node>, name: &OsStr) {
+        if self.duplicates_told.load(Ordering::Relaxed) {
+            let path = crate::node::path_of(parent, name);
+            self.unwarn(&format!("duplicate {}", String::from_utf8_lossy(&path)));
+        }
     }
 
     /// The node of what was found, with one more reference. What was found may have moved since: then it is looked for again.

@@ -134,6 +134,8 @@ pub struct Pool {
     pub(crate) staging: Option<staging::Staging>,
     /// Files may be where they do not belong without waiting for their move: the enforcer has to look.
     pub(crate) moves_left: AtomicBool,
+    /// A file on several branches was told of since the mount.
+    pub(crate) duplicates_told: AtomicBool,
 }
 
 const HANDLE_SHARDS: usize = 16;
@@ -192,6 +194,7 @@ impl Pool {
             stopping: Arc::new(AtomicBool::new(false)),
             staging,
             moves_left: AtomicBool::new(false),
+            duplicates_told: AtomicBool::new(false),
         });
         pool.load_branches();
         Ok(pool)

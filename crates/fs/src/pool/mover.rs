@@ -222,13 +222,15 @@ impl Pool {
         let Some(file) = node.file() else { return };
         let branch = {
             let mut state = file.state.write();
-            // What is staged is judged when it leaves.
-            if self.is_staging(state.backing.branch) {
-                return;
+            if !self.is_staging(state.backing.branch) {
+                state.unjudged = false;
             }
-            state.unjudged = false;
             state.backing.branch
         };
+        // What is staged is judged when it leaves.
+        if self.is_staging(branch) {
+            return self.judge_staged(node, meta);
+        }
         let Ok(branch) = self.branch(branch) else { return };
         if branch.spec.read_only {
             return;

@@ -113,6 +113,11 @@ impl Pool {
 
     /// The branch to create a new file on, not one of `full`.
     pub(crate) fn place_new(&self, new: &NewFile<'_>, full: &[BranchId]) -> OpResult<BranchId> {
+        self.place_by(new, full).map(|(branch, _)| branch)
+    }
+
+    /// As `place_new`, with what decided.
+    pub(super) fn place_by(&self, new: &NewFile<'_>, full: &[BranchId]) -> OpResult<(BranchId, Decision)> {
         let path = crate::node::path_of(new.parent, new.name);
         let time = now();
         let facts = FileFacts {
@@ -154,7 +159,19 @@ impl Pool {
         }
         // What may be only there has to wait until that is back; "no space" would send people looking for the wrong thing.
         let is_away = rules.rules.is_away(decision.entry, &views);
-        chosen.ok_or_else(|| if is_away { OpError::Offline } else { self.refusal() })
+        let refusal = || if is_away { OpError::Offline } else { self.refusal() };
+        chosen.map(|branch| (branch, decision)).ok_or_else(refusal)
+    }
+
+    /// Whether a file with these names and attributes must not be on a branch (`spill = false`).
+    pub(super) fn forbids(&self, names: &[Vec<u8>], meta: &Meta, branch: BranchId) -> bool {
+        let rules = &self.rules.load().rules;
+        let Some(first) = names.first().filter(|_| rules.entries().iter().any(|entry| !entry.spill)) else {
+            return false;
+        };
+        let (views, facts) = (self.views(), settled_facts(first, meta, meta.btime));
+        let deciding = rules.deciding_name(names.iter().map(Vec::as_slice), &facts, &views, None).unwrap_or(first);
+        rules.forbids(rules.decide(&FileFacts { path: deciding, ..facts }, &views, None), branch)
     }
 
     /// What a refused creation is told: read-only when nothing at all can be written, else no room. A branch that is being

@@ -10,11 +10,12 @@ use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::BranchId;
 
 use super::lookup::Found;
+use super::transfer::Moving;
 use super::{Pool, is_reserved, names};
 use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
 use crate::meta::Meta;
-use crate::node::{FileState, Node, NodeId};
+use crate::node::{FileState, Node, NodeId, path_of};
 
 /// What happens to an entry that has the new name already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,10 +80,11 @@ impl Pool {
                     self.nodes.release(&node, 1);
                     synced = true;
                 }
-                // First onto one branch, so that the exchange itself is one system call; if one cannot move, the other.
+                // First onto one branch, so that the exchange itself is one system call.
                 Renamed::MoveFirst { node, other, here, there } => {
+                    let moves = self.ways_together(&from, &to, [(&node, there), (&other, here)]);
                     drop(locked);
-                    let moved = self.bring_together(&node, &other, here, there);
+                    let moved = self.bring_together(&node, &other, [here, there], moves);
                     self.nodes.release(&node, 1);
                     self.nodes.release(&other, 1);
                     moved?;
@@ -95,15 +97,53 @@ impl Pool {
         self.rename_dir(&from, &to, replace)
     }
 
+    /// Which of two files that are to change names may move to the other's branch, the better way first. A file goes where neither
+    /// rule of its names forbids it (`spill = false`); else where that of its new name does not.
+    fn ways_together<'a>(
+        &self,
+        from: &End<'_>,
+        to: &End<'_>,
+        [(node, there), (other, here)]: [(&'a Arc<Node>, BranchId); 2],
+    ) -> Vec<(&'a Arc<Node>, BranchId)> {
+        let (from, to) = (path_of(&from.parent, from.name), path_of(&to.parent, to.name));
+        let forbidden = |node: &Arc<Node>, old: &Vec<u8>, new: &Vec<u8>, target| {
+            let Ok(attr) = self.attr_of(node) else { return [true, true] };
+            let names = node.paths();
+            let renamed: Vec<_> =
+                names.iter().map(|name| if name == old { new.clone() } else { name.clone() }).collect();
+            [&renamed, &names].map(|names| self.forbids(names, &attr.meta, target))
+        };
+        let mut ways = vec![
+            (forbidden(other, &to, &from, here), (other, here)),
+            (forbidden(node, &from, &to, there), (node, there)),
+        ];
+        ways.retain(|([by_new, _], _)| !by_new);
+        ways.sort_by_key(|([_, by_old], _)| *by_old);
+        ways.into_iter().map(|(_, way)| way).collect()
+    }
+
     /// Two files that are to change names, on `here` and `there`, come to one branch. Nothing comes into the staging area.
-    fn bring_together(&self, node: &Arc<Node>, other: &Arc<Node>, here: BranchId, there: BranchId) -> OpResult<()> {
+    fn bring_together(
+        &self,
+        node: &Arc<Node>,
+        other: &Arc<Node>,
+        [here, there]: [BranchId; 2],
+        ways: Vec<(&Arc<Node>, BranchId)>,
+    ) -> OpResult<()> {
         if self.is_staging(here) {
             return self.leave_now(node);
         }
         if self.is_staging(there) {
             return self.leave_now(other);
         }
-        self.move_now(other, here).or_else(|_| self.move_now(node, there))
+        let mut moved = Err(OpError::NoRoom);
+        for (node, target) in ways {
+            moved = self.move_now(node, target);
+            if moved.is_ok() {
+                break;
+            }
+        }
+        moved
     }
 
     fn sync_contents(&self, node: &Arc<Node>) -> OpResult<()> {
@@ -209,6 +249,10 @@ impl Pool {
         let to_dir = self.ensure_dir(&to.parent, dir.id())?;
         let file = node.file().ok_or(OpError::Stale)?;
         let other = target.and_then(|(other, _)| other.file().map(|file| (other, file)));
+        // On two branches the name is twice for a moment, which nobody may see.
+        let in_two = target.is_some_and(|(_, (target_dir, _))| target_dir.id() != dir.id());
+        let _commit = to.parent.dir().filter(|_| in_two).map(|dir| dir.commit.lock());
+        let _moving = in_two.then(|| Moving::begin(&[&to.parent]));
         // Both files are locked in the order of their ids.
         let (mut state, mut other_state) = match &other {
             Some((other, other_file)) if other.id < node.id => {
@@ -243,7 +287,7 @@ impl Pool {
             .filter(|_| replace != Replace::Exchange)
             .and_then(|(_, (target_dir, target_meta))| self.hold_number(target_dir, to.name, target_meta));
         match target {
-            Some((_, (target_dir, _))) if target_dir.id() != dir.id() => {
+            Some((_, (target_dir, _))) if in_two => {
                 names::supersede(from, to, dir, &to_dir, target_dir)?;
             }
             _ => dir.rename(from.name, &to_dir, to.name, flags_of(replace, &to_dir))?,

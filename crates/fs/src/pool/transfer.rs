@@ -371,12 +371,12 @@ impl Pool {
 }
 
 /// While it lives, lookups in these directories that find nothing, or too much, wait.
-struct Moving<'a> {
+pub(super) struct Moving<'a> {
     parents: SmallVec<[&'a Arc<Node>; 2]>,
 }
 
 impl<'a> Moving<'a> {
-    fn begin(parents: &[&'a Arc<Node>]) -> Moving<'a> {
+    pub(super) fn begin(parents: &[&'a Arc<Node>]) -> Moving<'a> {
         let moving = Moving { parents: parents.iter().copied().collect() };
         moving.step();
         moving

@@ -194,7 +194,12 @@ impl Cell {
             Err(LabError::BadValue { name: name.to_owned(), value, expected })
         };
         let of = &self.machine;
+        let depth = match &self.input {
+            Input::Trace { replay, .. } => u64::from(replay.depth),
+            Input::Workload { .. } => 1,
+        };
         let numbers = [
+            ("depth", depth, 1..=65_536),
             ("background", u64::from(of.background_percent), 1..=100),
             ("foreground", u64::from(of.foreground_percent), 1..=100),
             ("queue-length", of.queue_length as u64, 1..=65_536),

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub use cell::{Cell, Input, MachineSpec};
 pub use error::LabError;
 pub(crate) use replay::areas;
-pub use replay::{Fit, Pace, ReplayOptions};
+pub use replay::{BadPace, Fit, Pace, ReplayOptions};
 pub use sweep::{Sweep, cells, split_policies};
 
 use crate::result::Outcome;

@@ -11,6 +11,7 @@ use umbrella_units::{BlockNo, ByteSize, FileId, Nanos, PAGE_BYTES};
 
 use crate::trace::{Record, Summary, TraceError, TraceOp};
 use crate::workload::{ClientId, Step, Workload};
+use thiserror::Error;
 
 /// When requests are issued.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -20,6 +21,26 @@ pub enum Pace {
     /// Each as soon as one before it is done.
     AsFastAsPossible,
 }
+
+/// Slower than this a run would mostly wake up to find nothing to do.
+const SPEEDS: std::ops::RangeInclusive<f64> = 1e-3..=1e6;
+
+impl std::str::FromStr for Pace {
+    type Err = BadPace;
+
+    fn from_str(text: &str) -> Result<Pace, BadPace> {
+        match text.parse::<f64>() {
+            _ if text == "max" => Ok(Pace::AsFastAsPossible),
+            Ok(speed) if SPEEDS.contains(&speed) => Ok(Pace::Recorded(speed)),
+            _ => Err(BadPace),
+        }
+    }
+}
+
+/// A text that is no [`Pace`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("a number from 0.001 to 1000000, or `max`, is wanted")]
+pub struct BadPace;
 
 /// What to do with addresses beyond the disk's end.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -6,6 +6,7 @@ use umbrella_units::{ByteSize, Nanos, parse_duration};
 
 use super::cell::{Cell, Input, policy_info};
 use super::error::LabError;
+use super::replay::BadPace;
 use crate::workload;
 
 /// More runs than this are a mistake.
@@ -26,6 +27,9 @@ const MACHINE_PARAMETERS: &[&str] = &[
     "seed",
     "scale",
 ];
+
+/// Those of a trace's replay.
+const REPLAY_PARAMETERS: &[&str] = &["speed", "depth"];
 
 /// Values that a parameter takes, one after the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,6 +113,9 @@ fn unknown(base: &Cell, policies: &[String], name: &str) -> LabError {
             known.extend(info.params.iter().map(|param| format!("{} (of {})", param.name, info.name)));
         }
     }
+    if matches!(base.input, Input::Trace { .. }) {
+        known.extend(REPLAY_PARAMETERS.iter().map(|name| (*name).to_owned()));
+    }
     if let Input::Workload { spec } = &base.input
         && let Ok(entry) = workload::workload(spec.split(':').next().unwrap_or_default())
     {
@@ -145,6 +152,13 @@ fn set(cell: &mut Cell, name: &str, value: &str) -> Result<bool, LabError> {
         }
         "seed" => cell.seed = value.parse().map_err(|_| bad("a whole number is wanted"))?,
         "scale" => cell.scale = value.parse().map_err(|_| bad("a number from 0 to 1 is wanted"))?,
+        "speed" | "depth" => {
+            let Input::Trace { replay, .. } = &mut cell.input else { return set_own(cell, name, value) };
+            match name {
+                "speed" => replay.pace = value.parse().map_err(|error: BadPace| bad(&error.to_string()))?,
+                _ => replay.depth = count()?,
+            }
+        }
         _ => return set_own(cell, name, value),
     }
     Ok(true)

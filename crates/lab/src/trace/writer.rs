@@ -104,10 +104,14 @@ impl<W: Write> Writer<W> {
         let plain: String =
             name.chars().map(|letter| if letter.is_ascii_graphic() && letter != ',' { letter } else { '_' }).collect();
         // MSR splits the number off a name and reads back `disk` and 7 as `disk7`.
-        let taken = !self.used.insert(plain.clone())
-            || !self.used.insert(format!("disk{plain}"))
-            || !self.used.insert(format!("{plain}0"));
-        if taken { format!("{plain}_{device}") } else { plain }
+        let shapes = |name: &str| [name.to_owned(), format!("disk{name}"), format!("{name}0")];
+        let others = (0..).map(|more: u64| format!("{plain}_{}", u64::from(device) + more));
+        let free = std::iter::once(plain.clone())
+            .chain(others)
+            .find(|name| shapes(name).iter().all(|shape| !self.used.contains(shape)));
+        let free = free.unwrap_or(plain);
+        self.used.extend(shapes(&free));
+        free
     }
 
     /// Writes what is left, and gives the output back.

@@ -23,6 +23,13 @@ pub(super) struct Destination<'a> {
     pub(super) by_default: bool,
 }
 
+impl Destination<'_> {
+    /// Whether a file may be on this branch at all.
+    fn allows(&self, branch: BranchId) -> bool {
+        self.spill.is_some() || self.to.contains(&branch)
+    }
+}
+
 /// Why a choice is what it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Because {
@@ -59,7 +66,9 @@ pub(super) fn choose(
     let mut home = None;
     if let Some(resident) = resident {
         match view(branches, resident.branch) {
-            Some(branch) if branch.open() && resident.is_held(now) => return (Choice::Stay, Because::Held),
+            Some(branch) if branch.open() && resident.is_held(now) && destination.allows(resident.branch) => {
+                return (Choice::Stay, Because::Held);
+            }
             Some(branch) if branch.open() => home = Some(resident.branch),
             // It is being drained: as good as nowhere.
             Some(branch) if branch.online => {}

@@ -39,7 +39,7 @@ pub(super) struct ReplayArgs {
     #[arg(long, value_name = "N", conflicts_with = "workload")]
     device: Option<u32>,
     /// How many times as fast as recorded; `max` issues each request as soon as one before it is done.
-    #[arg(long, value_name = "TIMES", default_value = "1", value_parser = pace, conflicts_with = "workload")]
+    #[arg(long, value_name = "TIMES", default_value = "1", conflicts_with = "workload")]
     speed: Pace,
     /// How many requests may be under way at once.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65536), conflicts_with = "workload")]
@@ -160,19 +160,6 @@ const DEFAULT_METRICS: &[&str] = &[
     "erases",
     "policy_bytes",
 ];
-
-/// Slower than this a run would mostly wake up to find nothing to do.
-const SPEEDS: std::ops::RangeInclusive<f64> = 1e-3..=1e6;
-
-fn pace(text: &str) -> Result<Pace, String> {
-    if text == "max" {
-        return Ok(Pace::AsFastAsPossible);
-    }
-    match text.parse::<f64>() {
-        Ok(speed) if SPEEDS.contains(&speed) => Ok(Pace::Recorded(speed)),
-        _ => Err("a number from 0.001 to 1000000, or `max`, is wanted".to_owned()),
-    }
-}
 
 fn expire(text: &str) -> Result<Expire, String> {
     if text == "never" {

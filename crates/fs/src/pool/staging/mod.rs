@@ -10,6 +10,7 @@
 //! - memory gets short ([`memory`]): those used longest ago first;
 //! - somebody wants it durable (fsync, `O_SYNC`, fsync of its directory, `umbrella sync`), where memory is volatile;
 //! - it is renamed over a file of a branch, so that no power loss can take both;
+//! - a rule that must not be passed over (`spill = false`) comes to decide; where one decides from the first, nothing is staged;
 //! - the tree is unmounted, or staging is no longer configured.
 //!
 //! What becomes of it decides `policy::staging`. Files that leave together do so in the order of their paths, so that neighbours lie
@@ -48,6 +49,7 @@ use crate::at::{DirAt, FileAt};
 use crate::branch::Branch;
 use crate::control::protocol::StagingStatus;
 use crate::error::{OpError, OpResult};
+use crate::meta::Meta;
 use crate::metrics::Metric;
 use crate::node::{Node, NodeId};
 use crate::spec::StagingSpec;
@@ -210,7 +212,12 @@ impl Pool {
             return Ok(None);
         };
         // Its rule must have a place for it, with room for all that waits: what is staged has to be able to leave.
-        let home = self.branch(self.place_new(new, &[])?)?;
+        let (home, decision) = self.place_by(new, &[])?;
+        // What must be nowhere else is not in memory either, which may be swapped out, or keep it for others to find.
+        if self.rules.load().rules.forbids(decision, staging.branch.id) {
+            return Ok(None);
+        }
+        let home = self.branch(home)?;
         let (view, inodes) = (home.view(), home.space());
         let spare = view.free.0.saturating_sub(view.keep_free.0);
         // Not every file system counts its inodes.
@@ -243,6 +250,16 @@ impl Pool {
         if let Some(staging) = self.staging_of(node) {
             staging.add(node, parent, size);
             self.count(Metric::StagedFiles);
+        }
+    }
+
+    /// A staged file was closed, or has another name: one that must be nowhere else leaves at once.
+    pub(super) fn judge_staged(&self, node: &Node, meta: &Meta) {
+        if let Some(staging) = &self.staging
+            && self.forbids(&node.paths(), meta, staging.branch.id)
+        {
+            staging.hurry(node);
+            staging.wake.notify_one();
         }
     }
 

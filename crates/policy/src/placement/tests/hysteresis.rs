@@ -140,6 +140,15 @@ fn a_file_that_came_lately_stays() {
 }
 
 #[test]
+fn a_file_that_came_lately_to_where_it_must_not_be_does_not_stay() {
+    let rules = compile(vec![table("names", vec![("/secret/**", only(&["crypt", "flash"]))])], &["disk"]);
+    let decide = |resident: Resident| rules.decide(&file("/secret/key"), &[ROOMY; 4], Some(&resident)).choice;
+    assert_eq!(decide(came(DISK, 1)), Choice::Place(CRYPT));
+    assert_eq!(decide(came(FLASH, 1)), Choice::Stay, "its list has this branch");
+    assert_eq!(decide(came(FLASH, 61)), Choice::Place(CRYPT));
+}
+
+#[test]
 fn a_branch_that_is_drained_is_left_at_once() {
     let rules = small_on_flash(0);
     let branches = [ROOMY, ROOMY, ROOMY, DRAINING];

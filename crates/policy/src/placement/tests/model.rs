@@ -196,7 +196,8 @@ mod naively {
         if let Some(home) = home {
             let view = &world.branches[home.branch.index()];
             let lately = home.since.is_some_and(|since| since.age(facts.now) < home.min_stay);
-            if !view.online || (view.writable && lately) {
+            let may_be_there = spill || list.contains(&home.branch.index());
+            if !view.online || (view.writable && lately && may_be_there) {
                 return Choice::Stay;
             }
             at_home = view.writable.then_some(home.branch.index());
