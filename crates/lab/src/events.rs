@@ -80,7 +80,8 @@ impl Written {
             let next = self.last.map(BlockNo::next);
             if next != Some(page.block) {
                 self.runs += 1;
-                self.distance += next.map_or(0, |next| next.distance(page.block));
+                // The blocks are what the record says: any.
+                self.distance = self.distance.saturating_add(next.map_or(0, |next| next.distance(page.block)));
             }
             self.last = Some(page.block);
         }

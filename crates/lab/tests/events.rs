@@ -124,6 +124,9 @@ fn what_is_no_record_is_refused() {
 fn a_record_of_blocks_at_the_end_of_the_world_is_read_without_a_panic() {
     let text = "umbrella-events 1\npolicy file\ns 1 0 1\n> 1 0 2 18446744073709551615\n";
     assert!(replay(text.as_bytes(), None).is_err());
+    let far = "s 1 1 3\n> 1 0 1 0\n> 1 1 1 18446744073709551615\n> 1 2 1 0\n";
+    let text = format!("umbrella-events 1\npolicy file\n{far}");
+    assert!(replay(text.as_bytes(), Some("cscan")).is_ok_and(|replayed| replayed.recorded.distance == u64::MAX));
 }
 
 #[test]
@@ -132,4 +135,8 @@ fn a_short_record_cannot_take_all_memory() {
     let text: String = std::iter::once("umbrella-events 1\npolicy file\n".to_owned()).chain(lines).collect();
     let refused = replay(text.as_bytes(), None);
     assert!(refused.is_err(), "it is refused before it is read to its end");
+    let answer = "> 1 0 65536 0\n".repeat(3000);
+    let text = format!("umbrella-events 1\npolicy file\ns 1 1 3000\n{answer}");
+    let refused = replay(text.as_bytes(), None).expect_err("too much for one answer").to_string();
+    assert!(refused.contains("line 68: an answer of more than"), "{refused}");
 }

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use crate::names;
 use crate::support::disk::Disk;
 use crate::support::pool::Pool;
-use crate::support::{MIB, bytes, run};
+use crate::support::{MIB, bytes, eventually, run};
 
 /// While it lives, a daemon may open only so many more.
 struct Few<'a> {
@@ -37,6 +37,30 @@ impl Drop for Few<'_> {
 
 fn limit(pool: &Pool, soft: usize) {
     run("prlimit", ["--pid", &pool.pid().to_string(), &format!("--nofile={soft}:")]);
+}
+
+#[test]
+fn directories_that_nobody_knows_any_more_are_closed() {
+    let (a, b) = (Disk::tmpfs(8 * MIB), Disk::tmpfs(8 * MIB));
+    for disk in [&a, &b] {
+        (0..40).for_each(|number| fs::create_dir_all(disk.join(format!("{number}/below"))).unwrap());
+    }
+    let pool = Pool::builder().branch("a", a.path()).branch("b", b.path()).mount();
+    let open = || {
+        let fds = fs::read_dir(format!("/proc/{}/fd", pool.pid())).unwrap().map(|fd| fs::read_link(fd.unwrap().path()));
+        fds.filter_map(Result::ok).filter(|path| path.starts_with(a.path()) || path.starts_with(b.path())).count()
+    };
+    // What a walk does: the kernel forgets every name, and those that come next are new.
+    let look = || {
+        run("ls", ["-lR".as_ref(), pool.mount_point().as_os_str()]);
+        pool.enforce();
+    };
+    look();
+    let once = open();
+    (0..5).for_each(|_| look());
+    eventually("no more are open than after the first walk", || open() <= once + 10);
+    run("sh", ["-c", &format!("rm -r {}/*", pool.mount_point().display())]);
+    eventually("what is deleted is closed", || open() < 40);
 }
 
 /// A directory `d` on both branches, of which `y` is on the first and `x` on the second; and a file `z` on the first.

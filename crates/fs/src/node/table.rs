@@ -1,6 +1,6 @@
 //! All live nodes: by id, and by the inode on a branch that they stand for.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, RwLock};
@@ -15,6 +15,9 @@ pub(crate) struct NodeTable {
     by_id: Vec<RwLock<FxHashMap<NodeId, Arc<Node>>>>,
     by_backing: Vec<Mutex<Backings>>,
     next: AtomicU64,
+    /// Directories without a reference, until [`NodeTable::take_forgotten`].
+    forgotten: Mutex<Vec<NodeId>>,
+    any_forgotten: AtomicBool,
 }
 
 /// Nodes by inode.
@@ -54,6 +57,8 @@ impl NodeTable {
             by_id: (0..SHARDS).map(|_| RwLock::default()).collect(),
             by_backing: (0..SHARDS).map(|_| Mutex::default()).collect(),
             next: AtomicU64::new(NodeId::ROOT.0 + 1),
+            forgotten: Mutex::default(),
+            any_forgotten: AtomicBool::new(false),
         };
         table.ids(root.id).write().insert(root.id, root);
         table
@@ -185,7 +190,21 @@ impl NodeTable {
         // Looked at under the lock: who finds a lingering directory counts first and puts it back afterwards.
         if node.refs.load(Ordering::Acquire) == 0 {
             ids.remove(&node.id);
+            if node.dir().is_some() {
+                self.forgotten.lock().push(node.id);
+                self.any_forgotten.store(true, Ordering::Release);
+            }
         }
+    }
+
+    /// Directories that were forgotten since it was last asked; none of them is known again.
+    pub(crate) fn take_forgotten(&self) -> Vec<NodeId> {
+        if !self.any_forgotten.swap(false, Ordering::AcqRel) {
+            return Vec::new();
+        }
+        let mut forgotten = std::mem::take(&mut *self.forgotten.lock());
+        forgotten.retain(|id| self.get(*id).is_none());
+        forgotten
     }
 
     pub(crate) fn len(&self) -> usize {

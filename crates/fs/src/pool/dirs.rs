@@ -114,7 +114,19 @@ impl Pool {
             dir = self.opening(|| dir.descend(name))?;
             self.dir_fds.put(node.id, &dir);
         }
+        if !missing.is_empty() {
+            self.close_forgotten();
+        }
         Ok(dir)
+    }
+
+    /// Closes the directories that nobody knows any more; their numbers never come again.
+    pub(super) fn close_forgotten(&self) {
+        for node in self.nodes.take_forgotten() {
+            for branch in self.branches.load().iter() {
+                self.dir_fds.drop_node(node, branch.id);
+            }
+        }
     }
 
     /// Opens something; where no descriptor is left, once more without half of those that are only kept to be faster.

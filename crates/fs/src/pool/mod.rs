@@ -242,6 +242,8 @@ impl Pool {
     pub fn forget(&self, id: NodeId, count: u64) {
         if let Some(node) = self.nodes.get(id) {
             self.nodes.release(&node, count);
+            drop(node);
+            self.close_forgotten();
         }
     }
 

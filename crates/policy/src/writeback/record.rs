@@ -41,6 +41,9 @@ const MAGIC: &str = "umbrella-events";
 /// Pages that one line tells of at most: what a line can make of itself in memory is bounded.
 const LONGEST_RUN: u64 = 1 << 16;
 
+/// Pages of one answer: no more are ever dirty at a time (16 GiB).
+const MOST_SELECTED: u64 = 4 << 20;
+
 /// What a record holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
@@ -84,6 +87,12 @@ pub enum RecordError {
         line: u64,
         /// How many pages.
         pages: u64,
+    },
+    /// An answer of more pages than any selection has.
+    #[error("line {line}: an answer of more than {MOST_SELECTED} pages")]
+    TooManySelected {
+        /// Which line.
+        line: u64,
     },
     /// The sum at the end is another one.
     #[error(

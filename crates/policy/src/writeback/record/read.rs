@@ -1,10 +1,11 @@
-//! Text to events, a line at a time. Any text is read or refused; none takes more memory than its length and a line's bounded run ask for.
+//! Text to events, a line at a time. Any text is read or refused; what it takes of memory is bounded: an answer by
+//! [`MOST_SELECTED`], a line by its run.
 
 use std::str::SplitAsciiWhitespace;
 
 use umbrella_units::{BlockNo, FileId, Nanos, PageIndex, PageKey, Pages};
 
-use super::{LONGEST_RUN, MAGIC, RecordError, Step, Sum, VERSION};
+use super::{LONGEST_RUN, MAGIC, MOST_SELECTED, RecordError, Step, Sum, VERSION};
 use crate::error::PolicyError;
 use crate::params::Spec;
 use crate::writeback::{DirtyPage, Event};
@@ -161,6 +162,9 @@ impl Reader {
         let (Some(block), Some(())) = (words.number(), words.end()) else { return Err(self.bad(line)) };
         let Some((mut step, missing)) = self.open.take() else { return Err(self.bad(line)) };
         if let Step::Selected { pages, .. } = &mut step {
+            if pages.len() as u64 + run.pages > MOST_SELECTED {
+                return Err(RecordError::TooManySelected { line: self.lines + 1 });
+            }
             pages.extend(run.keys().map(|(page, at)| DirtyPage { page, block: BlockNo(block.saturating_add(at)) }));
         }
         if missing > 1 {
