@@ -43,7 +43,7 @@ pub(super) struct ConvertArgs {
     /// Only requests before this time.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     until: Option<Nanos>,
-    /// Sort by time first, in memory (32 bytes a request).
+    /// Sort by time first, in memory (64 bytes a request).
     #[arg(long)]
     sort: bool,
     /// Leave out what the format cannot hold (discards, misaligned requests), and count it.
@@ -54,7 +54,7 @@ pub(super) struct ConvertArgs {
     force: bool,
 }
 
-/// The most requests that are sorted in memory: 2 GiB.
+/// The most requests that are sorted in memory: 4 GiB.
 const SORT_LIMIT: usize = 64 << 20;
 
 /// What has been done so far.

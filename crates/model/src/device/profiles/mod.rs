@@ -56,7 +56,7 @@ pub struct Options {
     /// Only the first bytes of the device; its mechanics stay the same.
     pub capacity: Option<ByteSize>,
     /// The share of a disk's buffer that there is, beside a workload that is a share of its size. No less than
-    /// [`LEAST_BUFFER`] is left, or than the disk has.
+    /// 256 KiB is left, or than the disk has.
     pub buffer_share: Option<f64>,
 }
 

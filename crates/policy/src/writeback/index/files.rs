@@ -122,9 +122,9 @@ impl Files {
         let (order, members) = match self.order {
             None => (0, Members::Listed { ends: Ends::EMPTY, highest: 0 }),
             Some(FileOrder::FirstDirtied) => (self.places, Members::Run { start: 0, len: 0 }),
-            // Metadata is no file: an old Linux keeps it with the block device, on the list of another superblock.
-            Some(FileOrder::Number) if id == FileId::DEVICE => (u64::MAX, Members::Run { start: 0, len: 0 }),
-            Some(FileOrder::Number) => (id.0, Members::Run { start: 0, len: 0 }),
+            // Metadata is no file: an old Linux keeps it with the block device, on the list of another superblock. So the device, number 0,
+            // comes after all others.
+            Some(FileOrder::Number) => (id.0.wrapping_sub(FileId::DEVICE.0 + 1), Members::Run { start: 0, len: 0 }),
         };
         let file = File { id, pages: 0, marked: false, order, members };
         let slot = if let Some(slot) = self.free.pop() {

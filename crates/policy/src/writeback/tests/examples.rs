@@ -130,6 +130,65 @@ fn two_queues_take_metadata_after_the_files_however_often_it_was_written() {
 }
 
 #[test]
+fn two_queues_never_mark_metadata_and_leave_no_file_behind() {
+    let mut policy = policy("two_queue");
+    for file in [0, 7] {
+        policy.on(Nanos(0), Event::Dirty { page: page(file, 0), block: BlockNo(file), active: false });
+        (0..9).for_each(|_| policy.on(Nanos(0), Event::Rewrite { page: page(0, 0) }));
+    }
+    assert_eq!(select_blocks(&mut policy, 2), [0, 7], "the device came first, and is not set back");
+    // The device comes after the last file, whatever its number.
+    for spec in ["sorted", "two_queue_sorted"] {
+        let mut policy = self::policy(spec);
+        for (block, file) in [0, u64::MAX, 1, u64::MAX - 1].into_iter().enumerate() {
+            let block = BlockNo(block as u64);
+            policy.on(Nanos(0), Event::Dirty { page: page(file, 0), block, active: false });
+        }
+        assert_eq!(select_blocks(&mut policy, 9), [2, 3, 1, 0], "{spec}");
+    }
+}
+
+#[test]
+fn two_queues_forget_the_mark_of_a_file_that_is_deleted_and_the_oldest_of_too_many() {
+    let often = |policy: &mut crate::writeback::WriteBack, file: u64| {
+        policy.on(Nanos(0), Event::Dirty { page: page(file, 0), block: BlockNo(file), active: false });
+        (0..3).for_each(|_| policy.on(Nanos(0), Event::Rewrite { page: page(file, 0) }));
+    };
+    let once = |policy: &mut crate::writeback::WriteBack, file: u64| {
+        policy.on(Nanos(0), Event::Dirty { page: page(file, 0), block: BlockNo(file), active: false });
+    };
+    let mut policy = policy("two_queue");
+    often(&mut policy, 1);
+    assert_eq!(select_blocks(&mut policy, 9), [1]);
+    once(&mut policy, 1);
+    once(&mut policy, 2);
+    assert_eq!(select_blocks(&mut policy, 9), [2, 1], "the mark outlasts the write-back");
+    policy.on(Nanos(0), Event::Delete { file: umbrella_units::FileId(1) });
+    once(&mut policy, 1);
+    once(&mut policy, 2);
+    assert_eq!(select_blocks(&mut policy, 9), [1, 2], "a new file of this number has none");
+
+    often(&mut policy, 1);
+    for file in 10..10 + (1 << 16) {
+        often(&mut policy, file);
+        select(&mut policy, Nanos(0), 9);
+    }
+    for file in [1, 11, 3] {
+        once(&mut policy, file);
+    }
+    assert_eq!(select_blocks(&mut policy, 9), [1, 3, 11], "the first mark went, the others are kept");
+}
+
+#[test]
+fn a_long_segment_that_loses_its_far_end_is_measured_anew() {
+    let mut policy = policy("wasl_segment");
+    dirty_blocks(&mut policy, (32_000..70_000).chain(200_000..237_000).chain(600_000..640_000));
+    assert_eq!(select_blocks(&mut policy, 1).len(), 40_000);
+    policy.on(Nanos(0), Event::Clean { page: umbrella_units::PageKey::device(BlockNo(66_000)) });
+    assert_eq!(select_blocks(&mut policy, 1).first(), Some(&200_000));
+}
+
+#[test]
 fn mram_figure_3_9_of_two_zones_with_as_many_pages_the_one_with_longer_segments_goes_first() {
     let scattered = [40, 41, 43, 44, 46, 47, 49];
     let joined = [60, 61, 62, 63, 65, 66, 67];
