@@ -136,6 +136,16 @@ impl InodeMap {
         self.number(key, backing_born)
     }
 
+    /// Whether the entry is for another file than one of this birth time, so that [`InodeMap::ino_checked`] would drop it.
+    pub fn contradicts(&self, key: BackingKey, backing_born: Option<Timestamp>) -> bool {
+        let shard = self.shard(key.slot);
+        if shard.is_plain() {
+            return false;
+        }
+        let guard = shard.state.read().entries.get(&place_of(key)).and_then(|entry| entry.guard);
+        matches!((guard, backing_born), (Some(guard), Some(born)) if guard != born)
+    }
+
     fn number(&self, key: BackingKey, guard: Option<Timestamp>) -> Ino {
         let shard = self.shard(key.slot);
         let place = number::place(key);

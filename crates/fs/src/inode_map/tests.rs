@@ -117,7 +117,10 @@ fn a_file_that_was_replaced_behind_the_mount_is_told_by_its_birth_time() {
     let map = disks.map(&[1, 2]);
     assert_eq!(map.ino_checked(key(2, 40), Some(time(100))), number);
     assert_eq!(map.ino_checked(key(2, 40), None), number, "without a birth time nothing can be told");
+    assert!(!map.contradicts(key(2, 40), Some(time(100))) && !map.contradicts(key(2, 40), None));
+    assert!(map.contradicts(key(2, 40), Some(time(101))) && !map.contradicts(key(1, 12), Some(time(101))));
     assert_eq!(map.ino_checked(key(2, 40), Some(time(101))), in_place(2, 40));
+    assert!(!map.contradicts(key(2, 40), Some(time(101))), "the entry is gone");
     assert_eq!(map.born(key(2, 40)), None);
 }
 

@@ -161,6 +161,11 @@ impl Pool {
         let mut found = found;
         loop {
             let (dir, meta) = found.first()?;
+            if meta.kind == FileKind::Directory && self.is_old_look(dir, name, meta, false) {
+                again = self.probe(parent, name)?.ok_or(OpError::Sys(Errno::NOENT))?;
+                found = &again;
+                continue;
+            }
             if meta.kind == FileKind::Directory {
                 let (node, changed) = self.intern_dir(parent, name, found)?;
                 if changed {
@@ -205,8 +210,7 @@ impl Pool {
         };
         // A node that does not fit goes only for a file that is there: what was seen may be gone, and its inode another file's.
         let unfit = self.nodes.find(backing).is_some_and(|node| !fits(&node));
-        if unfit && !dir.stat(name).is_ok_and(|now| (now.ino, now.btime, now.kind) == (meta.ino, meta.btime, meta.kind))
-        {
+        if self.is_old_look(dir, name, meta, unfit) {
             return None;
         }
         let still = || {
@@ -248,6 +252,13 @@ impl Pool {
             }
         }
         Some(node)
+    }
+
+    /// What was seen of a name is not so any more. Looked at only where it speaks against what is known of its inode (or `doubted`): an
+    /// old look at an inode that is another file's by now must not take that one's number away.
+    fn is_old_look(&self, dir: &DirAt, name: &OsStr, meta: &Meta, doubted: bool) -> bool {
+        (doubted || self.inodes.contradicts(Pool::inode_key(&dir.online, meta), meta.btime))
+            && !dir.stat(name).is_ok_and(|now| (now.ino, now.btime, now.kind) == (meta.ino, meta.btime, meta.kind))
     }
 
     /// The node, and whether the directory is not any more what was found.

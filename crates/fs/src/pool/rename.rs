@@ -30,8 +30,8 @@ pub enum Replace {
 
 /// What became of a rename as one of files; the nodes come with a reference.
 enum Renamed {
-    /// Done; the file that has the new name now.
-    Done(Arc<Node>),
+    /// Done; the file that has the new name now, and the one that has its old name, if they were exchanged.
+    Done(Arc<Node>, Option<Arc<Node>>),
     /// The file is staged, and is to replace one on a branch: a power loss must not take both.
     LeaveFirst(Arc<Node>),
     /// The file is to replace one on another branch. What is not on disk of it takes its time, while nobody is held up.
@@ -62,9 +62,11 @@ impl Pool {
             let _slow = synced.then(|| self.slow_commits.read());
             let locked = self.rename_lock.read();
             match self.rename_file(&from, &to, replace, synced)? {
-                Renamed::Done(node) => {
-                    self.judge_soon(&node);
-                    self.nodes.release(&node, 1);
+                Renamed::Done(node, other) => {
+                    for renamed in std::iter::once(node).chain(other) {
+                        self.judge_soon(&renamed);
+                        self.nodes.release(&renamed, 1);
+                    }
                     return Ok(());
                 }
                 Renamed::LeaveFirst(node) => {
@@ -217,11 +219,14 @@ impl Pool {
                 }
             }
             let done = self.rename_nodes(from, to, replace, (&node, &source), other.as_ref().zip(target.as_ref()));
+            if matches!(done, Ok(true)) && replace == Replace::Exchange {
+                return Ok(Renamed::Done(node, other));
+            }
             if let Some(other) = &other {
                 self.nodes.release(other, 1);
             }
             match done {
-                Ok(true) => return Ok(Renamed::Done(node)),
+                Ok(true) => return Ok(Renamed::Done(node, None)),
                 Ok(false) => self.nodes.release(&node, 1),
                 Err(error) => {
                     self.nodes.release(&node, 1);
