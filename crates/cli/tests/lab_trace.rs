@@ -563,7 +563,8 @@ fn only_a_whole_disk_can_be_recorded_and_only_by_root() {
     let place = TempDir::new().unwrap();
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let program = place.path().join("umbrella");
-    fs::copy(env!("CARGO_BIN_EXE_umbrella"), &program).unwrap();
+    // By a program: what this one has open for writing, another test's child may keep, and then it cannot be started.
+    assert!(run(Command::new("cp").arg(env!("CARGO_BIN_EXE_umbrella")).arg(&program)).status.success());
     let output = run(Command::new("setpriv")
         .args(["--reuid=65534", "--clear-groups"])
         .arg(&program)

@@ -125,10 +125,11 @@ fn status_says_of_a_disk_without_a_motor_that_it_does_not_sleep() {
 
 #[test]
 fn only_root_attaches_and_others_are_told_so() {
-    // Where the program was built may be closed to others.
+    // Where the program was built may be closed to others. Copied by a program: what this one has open for writing, another test's child
+    // may keep, and then it cannot be started.
     let folder = temp_dir("nobody");
     let program = folder.path().join("umbrella");
-    fs::copy(env!("CARGO_BIN_EXE_umbrella"), &program).expect("there is room");
+    run("cp", [Path::new(env!("CARGO_BIN_EXE_umbrella")), &program]);
     for path in [folder.path(), &program] {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("they are ours");
     }

@@ -180,9 +180,10 @@ impl Ssd {
         self.stats.boundary_crossings += u64::from(window != self.window);
         self.window = (end - 1) / WINDOW_SECTORS;
         let (mut page, last) = (start / self.page_sectors, (end - 1) / self.page_sectors);
-        // A page that is written in part is read first.
+        // A page that is written in part is read first; once, also if it is so at both ends.
+        let (cut_first, cut_last) = (!start.is_multiple_of(self.page_sectors), !end.is_multiple_of(self.page_sectors));
         let partial =
-            u64::from(!start.is_multiple_of(self.page_sectors)) + u64::from(!end.is_multiple_of(self.page_sectors));
+            if page == last { u64::from(cut_first || cut_last) } else { u64::from(cut_first) + u64::from(cut_last) };
         let mut cost = self.striped(partial, self.spec.read);
         while page <= last {
             let (unit, first) = (page / self.unit_pages, page % self.unit_pages);

@@ -55,6 +55,22 @@ fn a_log_that_holds_the_beginning_in_order_copies_only_the_rest() {
 }
 
 #[test]
+fn a_page_that_is_written_in_part_is_read_once() {
+    let Spec::Ssd(spec) = profile("sandisk_ultra2").unwrap().spec else { panic!("a flash drive") };
+    // In a unit that is open already; a page has four sectors, and there is one chip.
+    let takes = |start, sectors| {
+        let opening = (Op::Write, Lba(0), 4);
+        let after = |requests| run(&mut Ssd::new(&spec), requests, 1).1;
+        after(vec![opening, (Op::Write, Lba(start), sectors)]) - after(vec![opening])
+    };
+    for (start, sectors) in [(5, 1), (7, 1), (5, 2), (5, 3)] {
+        assert_eq!(takes(start, sectors), takes(4, sectors), "{sectors} from {start}");
+    }
+    assert!(takes(4, 3) > takes(4, 4), "a whole page is not read");
+    assert_eq!(takes(5, 6), takes(4, 6) + spec.read, "of two pages both in part, not one");
+}
+
+#[test]
 fn a_log_that_is_rewritten_merges_in_full() {
     let (_, mut ssd) = slc();
     run(&mut ssd, sequential(Op::Write, 1, Lba(0), 8).repeat(256), 1);
