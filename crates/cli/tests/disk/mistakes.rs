@@ -129,7 +129,7 @@ fn only_root_attaches_and_others_are_told_so() {
     // may keep, and then it cannot be started.
     let folder = temp_dir("nobody");
     let program = folder.path().join("umbrella");
-    run("cp", [Path::new(env!("CARGO_BIN_EXE_umbrella")), &program]);
+    run("cp", [std::path::Path::new(env!("CARGO_BIN_EXE_umbrella")), &program]);
     for path in [folder.path(), &program] {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("they are ours");
     }
