@@ -122,12 +122,8 @@ impl InodeMap {
     /// As [`InodeMap::ino`], for a file whose birth time on its branch is known: an entry that was made for another file, since
     /// deleted behind the mount's back, is dropped. The first call after a move says which file the entry is for.
     pub fn ino_checked(&self, key: BackingKey, backing_born: Option<Timestamp>) -> Ino {
-        let shard = self.shard(key.slot);
-        if let Some(born) = backing_born
-            && !shard.is_plain()
-        {
-            let entry = shard.state.read().entries.get(&place_of(key)).copied();
-            match entry.map(|entry| entry.guard) {
+        if let Some(born) = backing_born {
+            match self.entry(key).map(|entry| entry.guard) {
                 Some(Some(guard)) if guard != born => self.forget(key),
                 Some(None) => self.set_guard(key, born),
                 _ => {}
@@ -138,11 +134,7 @@ impl InodeMap {
 
     /// Whether the entry is for another file than one of this birth time, so that [`InodeMap::ino_checked`] would drop it.
     pub fn contradicts(&self, key: BackingKey, backing_born: Option<Timestamp>) -> bool {
-        let shard = self.shard(key.slot);
-        if shard.is_plain() {
-            return false;
-        }
-        let guard = shard.state.read().entries.get(&place_of(key)).and_then(|entry| entry.guard);
+        let guard = self.entry(key).and_then(|entry| entry.guard);
         matches!((guard, backing_born), (Some(guard), Some(born)) if guard != born)
     }
 
