@@ -463,8 +463,11 @@ fn a_directory_that_only_the_staging_area_has_left_is_on_a_branch_in_the_end() {
 #[test]
 fn what_no_branch_could_take_is_not_staged() {
     let scene = Scene::new(small_area());
-    // Everything goes to the branch of half a megabyte, and nowhere else.
-    let to = DestinationSpec { branches: vec!["tiny".to_owned()], spill: false };
+    // Everything goes to the branch of half a megabyte: the others take nothing new.
+    for name in ["fast", "slow"] {
+        scene.pool.drain(name, &mut |_| true).unwrap();
+    }
+    let to = DestinationSpec { branches: vec!["tiny".to_owned()], spill: true };
     let kind = RuleKindSpec::When { conditions: Vec::new(), to };
     let rules = vec![RuleSpec { name: "all".to_owned(), kind }];
     scene.pool.reload_rules(&RulesSpec { rules, default: vec!["fast".to_owned()] }).unwrap();
