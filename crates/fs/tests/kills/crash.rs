@@ -109,6 +109,17 @@ fn allow_half_writes(world: &World, before: &Model, after: &mut Model) {
     }
 }
 
+/// Of a directory whose copies had each another mode when the kill came, what both allow: nothing is opened, nobody is lost.
+fn half_changed(before: &Model, after: &Model) -> Option<Model> {
+    let mut between = before.clone();
+    for (key, dir) in &mut between.dirs {
+        let (old, new) = (dir.attrs.perm, after.dirs.get(key).map_or(dir.attrs.perm, |dir| dir.attrs.perm));
+        dir.attrs.perm = old & new & 0o6777 | (old | new) & 0o1000;
+    }
+    let changed = between.dirs.iter().any(|(key, dir)| before.dirs[key].attrs.perm != dir.attrs.perm);
+    changed.then_some(between)
+}
+
 fn kill_once(seed: u64) -> Done<usize> {
     let mut rng = StdRng::seed_from_u64(seed);
     let ground = if seed.is_multiple_of(2) { Ground::Memory } else { Ground::Disk };
@@ -155,6 +166,9 @@ fn kill_once(seed: u64) -> Done<usize> {
     let before = models[0].clone();
     for model in &mut models {
         allow_half_writes(&world, &before, model);
+    }
+    if let [before, after] = models.as_slice() {
+        models.extend(half_changed(before, after));
     }
     for mut model in models {
         model.bury(&BTreeSet::new());
