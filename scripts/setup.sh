@@ -8,7 +8,7 @@ readonly goal=${1:-test}
 readonly tools=target/tools
 readonly build_packages=(gcc libc6-dev fuse3 e2fsprogs util-linux)
 readonly test_packages=(fio postmark dbench xfsprogs btrfs-progs attr acl gocryptfs sshfs openssh-server strace mergerfs chromium
-    libnbd-bin python3-libnbd nbdkit nbd-client qemu-utils)
+    libnbd-bin python3-libnbd nbdkit nbd-client qemu-utils openssl)
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 fail() { say "$*"; exit 1; }

@@ -2,7 +2,9 @@
 //!
 //! Every call is one `pread` or `pwrite` on the caller's thread, repeated until all is done. Not io_uring: the interface is one blocking
 //! call per transfer, so a ring would hold one entry at a time and cost a submission, a wait and a lock where `pread` costs one
-//! system call. What runs at once comes from the callers' threads; [`Geometry::queue_depth`] says how many pay.
+//! system call. What runs at once comes from the callers' threads; [`Geometry::queue_depth`] says how many pay. Measured with random
+//! reads of 4 KiB from a virtual disk, O_DIRECT, one thread with a ring of so many entries against so many threads with `pread`: 0.9 to
+//! 1.0 of their rate at 4 entries, 0.8 to 0.9 at 16 and 32, for about half of their processor time (4 instead of 7 us a read).
 //!
 //! What makes a write durable, and when:
 //! 1. [`Durability::Cached`]: `pwrite`; the page cache or the disk's own cache may hold it.

@@ -10,3 +10,4 @@ mod sockets;
 mod stop;
 #[path = "../support/mod.rs"]
 mod support;
+mod tls;

@@ -20,7 +20,7 @@ use super::offered::{Offered, OnDamage};
 use super::place;
 use super::service::{DiskService, End, Served};
 use crate::client::ClientError;
-use crate::config::disk::{DiskSpec, Listen};
+use crate::config::disk::{DiskSpec, Listen, TlsSpec};
 use crate::daemon::Starter;
 use crate::output::reasons;
 use crate::systemd;
@@ -81,11 +81,17 @@ fn open(spec: DiskSpec, here: Here, on_damage: OnDamage, end: &Sender<End>) -> a
     for address in spec.nbd.open_to_others() {
         tracing::warn!("{}", open_to_others(address));
     }
+    let tls = spec.nbd.tls.as_ref().map(TlsSpec::load).transpose()?;
     let offered = Offered::open(spec, on_damage)?;
     for damage in offered.losses().into_iter().flat_map(|(_, damage)| damage) {
         tracing::warn!("{damage}");
     }
-    let server = Server::start(Exports::new(vec![offered.export()])?, &addresses, limits)?;
+    let exports = Exports::new(vec![offered.export()])?;
+    let exports = match tls {
+        Some(tls) => exports.over(tls),
+        None => exports,
+    };
+    let server = Server::start(exports, &addresses, limits)?;
     let listen: Vec<String> = server.addresses().map(|address| Listen::from(address).to_string()).collect();
     tracing::info!("{name}: {}, {}, at {}", offered.kind(), offered.size(), listen.join(", "));
     let mut served = Served { offered, server, attached: None, ending: false };
@@ -129,7 +135,8 @@ fn stop(Served { offered, server, .. }: Served, keep_cache: bool) -> anyhow::Res
 /// What to say of an address that other machines can reach.
 pub(crate) fn open_to_others(address: &Listen) -> String {
     format!(
-        "{address} can be reached by other machines, and there is no password: anyone there can read and write the disk"
+        "{address} can be reached by other machines, and clients need no certificate (tls and tls_verify_peer in [nbd] ask for one): \
+         anyone there can read and write the disk"
     )
 }
 

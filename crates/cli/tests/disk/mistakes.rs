@@ -171,6 +171,10 @@ fn a_disk_that_other_machines_can_reach_is_warned_of() {
     let house = House::new();
     let open = ["--disk", "memory:size=1MiB", "--listen", "0.0.0.0:10899"];
     house.refused(&[&["check"], &open[..]].concat(), 0, &["warning: 0.0.0.0:10899 can be reached by other machines"]);
+    let folder = tempfile::TempDir::new().expect("a folder");
+    let tls = ["--tls", folder.path().to_str().expect("UTF-8"), "--tls-verify-peer"];
+    house.refused(&[&["check"], &open[..], &tls].concat(), 1, &["server-cert.pem: No such file", "wanted are"]);
+    house.refused(&[&["serve"], &open[..], &tls].concat(), 1, &["server-cert.pem: No such file"]);
     let near = ["check", "--disk", "memory:size=1MiB", "--listen", "127.0.0.1:10899"];
     assert!(!house.given(&near).contains("other machines"));
 }

@@ -9,27 +9,72 @@ use super::input::Input;
 use super::negotiate::{Negotiation, Next, Session};
 use super::server::Shared;
 use super::socket::Socket;
+use super::tls::Tls;
 use super::transmit::Transmission;
 use super::wire::greeting;
 use super::wire::option::{OPTION_BYTES, OptionHeader};
 
 /// Serves a client until one side ends it. Always returns why.
 pub(super) fn serve(socket: &Socket, shared: &Shared) -> Ended {
+    let until = Until::new(shared.limits.handshake);
     let mut input = Input::new();
-    match negotiate(socket, shared, &mut input) {
-        Ok(session) => Transmission::new(session, socket, shared, input).run(),
-        Err(ended) => ended,
-    }
+    let greeted = greet(socket, &until, &mut input);
+    let ended = greeted.and_then(|flags| {
+        let negotiation = Negotiation::new(&shared.exports, flags).map_err(Ended::Protocol)?;
+        go_on(socket, shared, &until, input, negotiation)
+    });
+    ended.unwrap_or_else(|ended| ended)
 }
 
-fn negotiate<'s>(socket: &Socket, shared: &'s Shared, input: &mut Input) -> Result<Session<'s>, Ended> {
-    let limit = shared.limits.handshake;
-    let until = Until { deadline: Instant::now() + limit, limit };
-    socket.set_send_limit(limit)?;
+/// Says what this is; returns the client's flags.
+fn greet(socket: &Socket, until: &Until, input: &mut Input) -> Result<u32, Ended> {
+    socket.set_send_limit(until.limit)?;
     socket.send(&greeting())?;
     let flags = u32::from_be_bytes(*until.peek(input, socket)?);
     input.consume(4);
-    let mut negotiation = Negotiation::new(&shared.exports, flags).map_err(Ended::Protocol)?;
+    Ok(flags)
+}
+
+/// Negotiates, once more when the client has begun to encrypt, and then serves.
+fn go_on(
+    socket: &Socket,
+    shared: &Shared,
+    until: &Until,
+    mut input: Input,
+    mut negotiation: Negotiation<'_>,
+) -> Result<Ended, Ended> {
+    match negotiate(socket, shared, until, &mut input, &mut negotiation)? {
+        Agreed::Transmit(session) => {
+            socket.set_receive_limit(shared.limits.pause)?;
+            socket.set_send_limit(shared.limits.pause)?;
+            Ok(Transmission::new(session, socket, shared, input).run())
+        }
+        // Whoever could write between the two may have sent it.
+        Agreed::Encrypt(_) if !input.buffered().is_empty() => Err(Ended::Protocol(Broken::AfterStartTls)),
+        Agreed::Encrypt(tls) => {
+            drop(input);
+            let inside = |socket: &Socket| {
+                socket.set_send_limit(until.limit)?;
+                go_on(socket, shared, until, Input::new(), negotiation.encrypted())
+            };
+            tls.within(socket, shared.limits.pause, inside)?
+        }
+    }
+}
+
+/// What a negotiation led to.
+enum Agreed<'s> {
+    Transmit(Session<'s>),
+    Encrypt(&'s Tls),
+}
+
+fn negotiate<'s>(
+    socket: &Socket,
+    shared: &Shared,
+    until: &Until,
+    input: &mut Input,
+    negotiation: &mut Negotiation<'s>,
+) -> Result<Agreed<'s>, Ended> {
     let mut out = Vec::new();
     loop {
         if shared.is_stopping() {
@@ -50,11 +95,8 @@ fn negotiate<'s>(socket: &Socket, shared: &'s Shared, input: &mut Input) -> Resu
         out.clear();
         match next {
             Next::Option => {}
-            Next::Transmit(session) => {
-                socket.set_receive_limit(shared.limits.pause)?;
-                socket.set_send_limit(shared.limits.pause)?;
-                return Ok(session);
-            }
+            Next::Transmit(session) => return Ok(Agreed::Transmit(session)),
+            Next::Encrypt(tls) => return Ok(Agreed::Encrypt(tls)),
             Next::Close(ended) => return Err(ended),
         }
     }
@@ -67,6 +109,10 @@ struct Until {
 }
 
 impl Until {
+    fn new(limit: Duration) -> Until {
+        Until { deadline: Instant::now() + limit, limit }
+    }
+
     fn wait_for(&self, bytes: usize, input: &mut Input, socket: &Socket) -> Result<(), Ended> {
         while input.buffered().len() < bytes {
             let left = self.deadline.saturating_duration_since(Instant::now());

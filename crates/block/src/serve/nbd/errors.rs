@@ -100,6 +100,10 @@ pub(super) enum Broken {
     LongOption(u32),
     #[error("an export that does not exist, asked for in a way that has no answer")]
     UnknownExport,
+    #[error("something unencrypted after it asked for TLS")]
+    AfterStartTls,
+    #[error("no TLS, which has to be")]
+    Unencrypted,
     #[error("a request without its magic number")]
     RequestMagic,
     #[error("a write of {0} bytes")]

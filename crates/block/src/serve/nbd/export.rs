@@ -6,6 +6,7 @@ use std::sync::Arc;
 use umbrella_units::PAGE_BYTES;
 
 use super::errors::ServeError;
+use super::tls::Tls;
 use super::wire::{ExportFlags, MAX_STRING, MAX_TRANSFER};
 use crate::device::BlockDevice;
 use crate::file::{Access, FileDevice};
@@ -100,7 +101,10 @@ impl Export {
 
 /// All that a server offers. The first is the default: what a client gets that names none.
 #[derive(Debug, Clone)]
-pub struct Exports(Vec<Export>);
+pub struct Exports {
+    exports: Vec<Export>,
+    tls: Option<Tls>,
+}
 
 impl Exports {
     /// At least one export; names are different, and not longer than the protocol allows.
@@ -116,16 +120,26 @@ impl Exports {
                 return Err(ServeError::SameName { name: export.name.clone() });
             }
         }
-        Ok(Exports(exports))
+        Ok(Exports { exports, tls: None })
+    }
+
+    /// Offered over TLS.
+    #[must_use]
+    pub fn over(self, tls: Tls) -> Exports {
+        Exports { tls: Some(tls), ..self }
+    }
+
+    pub(super) fn tls(&self) -> Option<&Tls> {
+        self.tls.as_ref()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Export> {
-        self.0.iter()
+        self.exports.iter()
     }
 
     /// The export of that name; the first one if the name is empty and none is called so.
     pub(super) fn find(&self, name: &str) -> Option<&Export> {
         let named = self.iter().find(|export| export.name == name);
-        if name.is_empty() { named.or(self.0.first()) } else { named }
+        if name.is_empty() { named.or(self.exports.first()) } else { named }
     }
 }

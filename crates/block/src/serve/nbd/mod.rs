@@ -4,7 +4,8 @@
 //! export. [`wire`] and the negotiation are pure; this is what happens to a connection:
 //!
 //! 1. The server accepts it, if it may have one more, and gives it a thread.
-//! 2. It negotiates until the client has chosen an export, within a time limit.
+//! 2. It negotiates until the client has chosen an export, within a time limit. If the client asks for TLS, and it is offered, all that follows is
+//!    encrypted, the negotiation begun anew.
 //! 3. Its threads take turns to lead: the leader reads requests. One that can be answered at once (the device says that waiting does not
 //!    pay, or the page cache has the data) it answers itself, and the answers leave together when no further request has arrived. For
 //!    any other request it gives up the lead and carries the request out, while the next thread reads on.
@@ -26,6 +27,7 @@ mod output;
 mod perform;
 mod server;
 mod socket;
+mod tls;
 mod transmit;
 mod watch;
 pub mod wire;
@@ -34,3 +36,4 @@ pub use errors::ServeError;
 pub use export::{Export, Exports};
 pub use listen::Address;
 pub use server::{Limits, Server, Stats};
+pub use tls::{Tls, TlsError};

@@ -5,6 +5,7 @@ mod tests;
 
 use super::errors::{Broken, Ended};
 use super::export::{Export, Exports};
+use super::tls::Tls;
 use super::wire::option::{
     ContextQuery, ExportQuery, Info, MAX_OPTION_DATA, OptionHeader, OptionKind, OptionReply, info, old_export, reply,
 };
@@ -29,6 +30,8 @@ pub(super) enum Next<'e> {
     Option,
     /// The transmission phase.
     Transmit(Session<'e>),
+    /// TLS: nothing that was agreed upon counts any more.
+    Encrypt(&'e Tls),
     /// Nothing: the answers are to be sent and the connection closed.
     Close(Ended),
 }
@@ -37,6 +40,7 @@ pub(super) enum Next<'e> {
 #[derive(Debug)]
 pub(super) struct Negotiation<'e> {
     exports: &'e Exports,
+    encrypted: bool,
     no_zeroes: bool,
     structured: bool,
     /// Of which export the client wants to know how it is allocated.
@@ -51,7 +55,12 @@ impl<'e> Negotiation<'e> {
             return Err(Broken::Handshake);
         }
         let no_zeroes = flags.contains(ClientFlags::NO_ZEROES);
-        Ok(Negotiation { exports, no_zeroes, structured: false, allocation_of: None })
+        Ok(Negotiation { exports, encrypted: false, no_zeroes, structured: false, allocation_of: None })
+    }
+
+    /// Begins once more, with a client that encrypts now.
+    pub(super) fn encrypted(&self) -> Negotiation<'e> {
+        Negotiation { encrypted: true, structured: false, allocation_of: None, ..*self }
     }
 
     /// Whether the data of an option may be taken; if not, why the connection ends after the answer.
@@ -69,6 +78,9 @@ impl<'e> Negotiation<'e> {
     /// Answers an option whose data have been admitted.
     pub(super) fn answer(&mut self, option: OptionHeader, data: &[u8], out: &mut Vec<u8>) -> Next<'e> {
         let number = option.number;
+        if let Some(next) = self.encrypts(option, data, out) {
+            return next;
+        }
         match option.kind() {
             OptionKind::ExportName => return self.export_name(data, out),
             OptionKind::Abort => {
@@ -88,6 +100,22 @@ impl<'e> Negotiation<'e> {
             }
         }
         Next::Option
+    }
+
+    /// Answers what is about TLS; nothing for an option that may be answered as it is.
+    fn encrypts(&self, option: OptionHeader, data: &[u8], out: &mut Vec<u8>) -> Option<Next<'e>> {
+        let tls = self.exports.tls()?;
+        match option.kind() {
+            OptionKind::StartTls if self.encrypted || !data.is_empty() => invalid(option.number, out),
+            OptionKind::StartTls => {
+                reply(out, option.number, OptionReply::Ack, &[]);
+                return Some(Next::Encrypt(tls));
+            }
+            kind if self.encrypted || !tls.is_required() || kind == OptionKind::Abort => return None,
+            OptionKind::ExportName => return Some(Next::Close(Ended::Protocol(Broken::Unencrypted))),
+            _ => reply(out, option.number, OptionReply::TlsRequired, b"this server serves only over TLS"),
+        }
+        Some(Next::Option)
     }
 
     fn export_name(&self, name: &[u8], out: &mut Vec<u8>) -> Next<'e> {

@@ -1,7 +1,7 @@
 //! A connected socket, Unix or TCP: whole sends, receives with a limit in time.
 
 use std::io::{self, IoSlice};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -24,6 +24,12 @@ pub(super) enum Until {
     Some,
     /// All has come, or time is over.
     Full,
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
 }
 
 impl Socket {
@@ -84,6 +90,16 @@ impl Socket {
         };
         self.send(first.get(sent..).unwrap_or_default())?;
         self.send(second.get(sent.saturating_sub(first.len())..).unwrap_or_default())
+    }
+
+    /// Sends what fits now; [`Errno::AGAIN`] if nothing does.
+    pub(super) fn send_now(&self, bytes: &[u8]) -> rustix::io::Result<usize> {
+        send(&self.0, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
+    }
+
+    /// Ends sending: the other side reads to the end.
+    pub(super) fn stop_sending(&self) {
+        let _ = shutdown(&self.0, Shutdown::Write);
     }
 
     /// Ends receiving: what waits for a request wakes up. Answers can still be sent.

@@ -17,7 +17,7 @@ use super::check_store::{self, Looked, StoreReport};
 use super::source::SourceArgs;
 use crate::config::ConfigErrors;
 use crate::config::ErrorReport;
-use crate::config::disk::{CacheSpec, DeviceSpec, DiskSpec};
+use crate::config::disk::{CacheSpec, DeviceSpec, DiskSpec, TlsSpec};
 use crate::disk::offered::unknown;
 use crate::disk::open::{self, Part};
 use crate::disk::place;
@@ -87,7 +87,7 @@ impl CheckArgs {
             Ok(disk) => look(disk, if self.data { Depth::Data } else { Depth::Structure }),
             Err(error) => match error.downcast::<ConfigErrors>() {
                 Ok(errors) if !self.json => {
-                    eprintln!("{errors}");
+                    tell!("{errors}");
                     return Ok(ExitCode::FAILURE);
                 }
                 Ok(errors) => {
@@ -139,6 +139,9 @@ fn look(disk: DiskSpec, depth: Depth) -> Report {
     }
     if disk.cache.is_none() {
         report.warnings.extend(open::needs_flash(&disk.disk).map(|message| Message::Device { message }));
+    }
+    if let Some(Err(error)) = disk.nbd.tls.as_ref().map(TlsSpec::load) {
+        report.errors.push(Message::Device { message: error.to_string() });
     }
     let far = disk.nbd.open_to_others().map(|address| Message::Device { message: open_to_others(address) });
     let (whole, far) = (report.errors.is_empty() && report.warnings.is_empty(), far.collect::<Vec<_>>());

@@ -30,7 +30,7 @@ impl View {
         self.bar.set_position(done);
         if !self.on_terminal && self.last_line.elapsed() >= LINE_EVERY {
             self.last_line = Instant::now();
-            eprintln!("{}", line());
+            tell!("{}", line());
         }
     }
 }

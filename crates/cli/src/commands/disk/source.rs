@@ -7,8 +7,9 @@ use anyhow::bail;
 use clap::Args;
 use umbrella_policy::flash_cache::{Algorithm, When};
 
-use crate::config::disk::{self, CacheSettings, CacheSpec, DiskName, DiskSpec, Listen, NbdSpec, SleepSpec};
+use crate::config::disk::{self, CacheSettings, CacheSpec, DiskName, DiskSpec, Listen, NbdSpec, SleepSpec, TlsSpec};
 use crate::disk::log::{named_by_device, refuse_other};
+use crate::pool;
 use crate::text::visible_path;
 
 /// A configuration or `--disk`, and what replaces its keys.
@@ -41,6 +42,12 @@ pub(super) struct SourceArgs {
     /// Where to listen for NBD clients: unix:PATH or ADDRESS:PORT, several separated by commas [default: the disk's own socket].
     #[arg(long, value_name = "ADDRESSES", value_delimiter = ',')]
     listen: Vec<Listen>,
+    /// Serve NBD clients over TLS alone, with server-cert.pem and server-key.pem of this directory (docs/disk.md).
+    #[arg(long, value_name = "DIRECTORY")]
+    tls: Option<PathBuf>,
+    /// Only clients with a certificate that ca-cert.pem of that directory has signed.
+    #[arg(long, requires = "tls")]
+    tls_verify_peer: bool,
 }
 
 impl SourceArgs {
@@ -79,6 +86,10 @@ impl SourceArgs {
         self.replace_settings(spec.cache.as_mut().map(|cache| &mut cache.settings))?;
         if !self.listen.is_empty() {
             spec.nbd.listen = Some(self.listen.clone());
+        }
+        if let Some(folder) = &self.tls {
+            let folder = pool::absolute(folder)?;
+            spec.nbd.tls = Some(TlsSpec { folder, verify_peer: self.tls_verify_peer, required: true });
         }
         Ok(spec)
     }
@@ -123,6 +134,12 @@ impl SourceArgs {
         }
         if self.read_only {
             args.push("--read-only".into());
+        }
+        if let Some(folder) = &self.tls {
+            args.extend(["--tls".into(), folder.clone().into_os_string()]);
+        }
+        if self.tls_verify_peer {
+            args.push("--tls-verify-peer".into());
         }
         if let Some(config) = &self.config {
             args.extend(["--".into(), config.clone().into_os_string()]);

@@ -11,7 +11,7 @@ use umbrella_units::{ByteSize, Nanos, PAGE_BYTES, SECTOR_BYTES};
 
 use super::file::{CacheFile, DeviceFile, DiskFile, NbdFile};
 use super::log::log;
-use super::spec::{CacheSettings, CacheSpec, DeviceSpec, DiskName, DiskSpec, NbdSpec, SleepSpec, Speed};
+use super::spec::{CacheSettings, CacheSpec, DeviceSpec, DiskName, DiskSpec, NbdSpec, SleepSpec, Speed, TlsSpec};
 use crate::config::complaints::Complaints;
 use crate::config::problem::Problem;
 use crate::config::values::{Number, Scalar, all_names};
@@ -249,5 +249,17 @@ fn nbd(c: &mut Complaints, file: &NbdFile) -> NbdSpec {
         c.fail(given.span(), problem);
         default
     });
-    NbdSpec { listen, connections }
+    NbdSpec { listen, connections, tls: tls(c, file) }
+}
+
+fn tls(c: &mut Complaints, file: &NbdFile) -> Option<TlsSpec> {
+    let folder = file.tls.as_ref().map(|folder| c.absolute_path("tls", folder));
+    let keys = [("tls_verify_peer", &file.tls_verify_peer), ("tls_required", &file.tls_required)];
+    if folder.is_none() {
+        for (key, given) in keys.iter().filter_map(|(key, given)| Some((*key, given.as_ref()?))) {
+            c.fail(given.span(), Problem::WithoutTls { key });
+        }
+    }
+    let [verify_peer, required] = keys.map(|(_, given)| given.as_ref().map(|given| *given.get_ref()));
+    Some(TlsSpec { folder: folder?, verify_peer: verify_peer.unwrap_or(false), required: required.unwrap_or(true) })
 }

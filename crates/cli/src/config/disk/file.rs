@@ -52,4 +52,7 @@ pub(super) struct CacheFile {
 pub(super) struct NbdFile {
     pub(super) listen: Option<Spanned<Names>>,
     pub(super) connections: Option<Spanned<i64>>,
+    pub(super) tls: Option<Spanned<String>>,
+    pub(super) tls_verify_peer: Option<Spanned<bool>>,
+    pub(super) tls_required: Option<Spanned<bool>>,
 }

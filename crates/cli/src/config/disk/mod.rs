@@ -18,7 +18,7 @@ pub(crate) use log::{LogSpec, SchemeSpec, VALID_SEGMENT, VALID_SPARE, is_segment
 pub(crate) use option::device_option;
 pub(crate) use spec::{
     BadDiskName, BadListen, BadSleep, CacheSettings, CacheSpec, DeviceSpec, DiskName, DiskSpec, Listen, NbdSpec,
-    SleepSpec,
+    SleepSpec, TlsSpec,
 };
 
 /// Reads the configuration of a disk and checks everything that can be known without looking at devices.

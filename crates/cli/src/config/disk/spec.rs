@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
 use thiserror::Error;
-use umbrella_block::serve::nbd::Address;
+use umbrella_block::serve::nbd::{Address, Tls, TlsError};
 use umbrella_policy::flash_cache::Options;
 use umbrella_policy::spin_down::{Costs, SpinDown};
 use umbrella_policy::{PolicyError, Spec};
@@ -249,18 +249,42 @@ pub(crate) struct NbdSpec {
     /// Nothing said: the disk's own socket.
     pub(crate) listen: Option<Vec<Listen>>,
     pub(crate) connections: u16,
+    /// How it encrypts; nothing said: not at all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tls: Option<TlsSpec>,
+}
+
+/// How connections are encrypted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct TlsSpec {
+    /// Where certificates and key are.
+    pub(crate) folder: PathBuf,
+    /// Only clients with a certificate of the authority are served.
+    pub(crate) verify_peer: bool,
+    /// Clients that do not encrypt are refused.
+    pub(crate) required: bool,
+}
+
+impl TlsSpec {
+    /// What is found there, read.
+    pub(crate) fn load(&self) -> Result<Tls, TlsError> {
+        let tls = Tls::load(&self.folder, self.verify_peer)?;
+        Ok(if self.required { tls } else { tls.optional() })
+    }
 }
 
 impl Default for NbdSpec {
     fn default() -> NbdSpec {
-        NbdSpec { listen: None, connections: 16 }
+        NbdSpec { listen: None, connections: 16, tls: None }
     }
 }
 
 impl NbdSpec {
-    /// Where other machines can connect.
+    /// Where other machines can connect without having to prove who they are.
     pub(crate) fn open_to_others(&self) -> impl Iterator<Item = &Listen> {
-        let far = |listen: &&Listen| matches!(listen, Listen::Tcp(address) if !address.ip().is_loopback());
+        let proven = self.tls.as_ref().is_some_and(|tls| tls.verify_peer && tls.required);
+        let far =
+            move |listen: &&Listen| matches!(listen, Listen::Tcp(address) if !proven && !address.ip().is_loopback());
         self.listen.iter().flatten().filter(far)
     }
 }

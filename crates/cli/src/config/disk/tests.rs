@@ -87,6 +87,8 @@ fn every_key_is_read() {
         [nbd]
         listen = ["unix:/run/slow.nbd", "127.0.0.1:10809", "[::1]:0"]
         connections = 4
+        tls = "/etc/umbrella/tls"
+        tls_verify_peer = true
         "#,
     );
     let expected = json!({
@@ -102,7 +104,10 @@ fn every_key_is_read() {
             "scheme": "r_lfs:regions=2", "segment": 1 << 20, "spare": 15, "victim": "greedy", "map_memory": 8 << 20,
             "clean_share": 50, "checkpoint_every": 64 << 20, "quiet": "3s",
         },
-        "nbd": { "listen": ["unix:/run/slow.nbd", "127.0.0.1:10809", "[::1]:0"], "connections": 4 },
+        "nbd": {
+            "listen": ["unix:/run/slow.nbd", "127.0.0.1:10809", "[::1]:0"], "connections": 4,
+            "tls": { "folder": "/etc/umbrella/tls", "verify_peer": true, "required": true },
+        },
     });
     assert_eq!(serde_json::to_value(&spec).unwrap(), expected);
 }
@@ -281,6 +286,16 @@ fn mistakes_about_names_and_addresses_are_found_and_say_what_to_write() {
                 "4:11: listen: \"unix:x\" is no address (write for example \"unix:/run/media.nbd\", \"127.0.0.1:10809\" or \"[::1]:10809\")",
                 "4:34: listen: 1.2.3.4:5 stands twice in the list",
                 "5:15: connections must be 1 to 1024, not \"0\"",
+            ],
+        ),
+        (
+            format!("{DISK}[nbd]\ntls = \"tls\"\n"),
+            &["4:7: tls must be an absolute path without \"..\" (it begins with \"/\"), not \"tls\""],
+        ),
+        (
+            format!("{DISK}[nbd]\ntls_verify_peer = true\n"),
+            &[
+                "4:19: tls_verify_peer does nothing without tls = \"DIRECTORY\" (docs/disk.md says what has to be in it)",
             ],
         ),
     ]);
