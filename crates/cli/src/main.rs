@@ -2,6 +2,9 @@
 //!
 //! One file per subcommand under `commands`. Exit codes: 0 done, 1 failed, 2 wrong usage.
 
+#[macro_use]
+mod output;
+
 mod client;
 mod commands;
 mod config;
@@ -10,7 +13,6 @@ mod disk;
 mod mount;
 mod mount_helper;
 mod mounts;
-mod output;
 mod pool;
 mod render;
 mod systemd;
@@ -49,7 +51,7 @@ fn main() -> ExitCode {
     let cli = match mount_helper::command_line(&args) {
         Some(Ok(args)) => Cli::parse_from(args),
         Some(Err(error)) => {
-            eprintln!("umbrella: {error}");
+            tell!("umbrella: {error}");
             return ExitCode::from(2);
         }
         None => Cli::parse_from(args),
@@ -59,7 +61,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if output::nobody_reads(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("umbrella: {}", output::reasons(&error));
+            tell!("umbrella: {}", output::visible_lines(&output::reasons(&error)));
             ExitCode::FAILURE
         }
     }
@@ -75,6 +77,7 @@ fn log_to_stderr(verbose: u8) {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        .log_internal_errors(false)
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(verbose > 0)
         .init();

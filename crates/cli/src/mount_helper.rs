@@ -10,7 +10,6 @@ use std::path::Path;
 
 use thiserror::Error;
 
-use crate::config::nearest;
 use crate::text::quoted;
 
 /// Options that reach the mount.
@@ -67,8 +66,7 @@ pub(crate) enum HelperError {
 }
 
 fn did_you_mean(option: &str) -> String {
-    let known = FLAGS.iter().chain(&VALUES).copied();
-    nearest(option, known).map_or_else(String::new, |near| format!(" (did you mean {near:?}?)"))
+    umbrella_units::did_you_mean(option, FLAGS.iter().chain(&VALUES).copied())
 }
 
 /// The command line that such a call stands for; `None` when it is an ordinary one.

@@ -5,11 +5,27 @@ use std::io::{self, Write};
 use serde::Serialize;
 use thiserror::Error;
 
+use crate::text::visible;
+
+/// Writes a line for people to standard error, and goes on if that cannot be written.
+macro_rules! tell {
+    ($($argument:tt)*) => {{
+        use ::std::io::Write as _;
+        let _ = ::std::writeln!(::std::io::stderr(), $($argument)*);
+    }};
+}
+
 /// Standard output cannot be written.
 #[derive(Debug, Error)]
 #[error("writing the output: {source}")]
 pub(crate) struct OutputError {
     source: io::Error,
+}
+
+impl From<io::Error> for OutputError {
+    fn from(source: io::Error) -> Self {
+        OutputError { source }
+    }
 }
 
 /// Writes the text as it is.
@@ -42,6 +58,12 @@ pub(crate) fn reasons(error: &anyhow::Error) -> String {
     })
 }
 
+/// A text of several lines in which nothing steers the terminal: names and contents of files may stand in it.
+pub(crate) fn visible_lines(text: &str) -> String {
+    let line = |line: &str| line.split('\t').map(visible).collect::<Vec<_>>().join("\t");
+    text.split('\n').map(line).collect::<Vec<_>>().join("\n")
+}
+
 /// Whether the reason for an error is only that nobody reads any more.
 pub(crate) fn nobody_reads(error: &anyhow::Error) -> bool {
     error.downcast_ref::<OutputError>().is_some_and(|error| error.source.kind() == io::ErrorKind::BrokenPipe)
@@ -55,6 +77,11 @@ mod tests {
     fn a_reason_is_told_once() {
         let error = anyhow::anyhow!("no such file").context("cannot open a: no such file").context("reading b");
         assert_eq!(reasons(&error), "reading b: cannot open a: no such file");
+    }
+
+    #[test]
+    fn an_error_keeps_its_lines_and_steers_nothing() {
+        assert_eq!(visible_lines("a\tb\u{1b}[2J\n\u{202e}c"), "a\tb\\u{1b}[2J\n\\u{202e}c");
     }
 
     #[test]

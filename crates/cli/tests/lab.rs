@@ -84,10 +84,13 @@ fn usual_trace() -> (TempDir, PathBuf) {
 
 #[test]
 fn a_wrong_name_is_told_with_the_known_ones() {
-    let wrong: [(&[&str], &str, &str); 12] = [
+    let wrong: [(&[&str], &str, &str); 15] = [
         (&["--policy", "nope"], "there is no policy \"nope\"", "known: file, recency"),
         (&["--policy", "zone_segmnt"], "did you mean \"zone_segment\"?", "known: file"),
-        (&["--policy", "zone:zon=1MiB"], "policy \"zone\" has no parameter \"zon\"", "it has: zone"),
+        (&["--policy", "zone:zon=1MiB"], "has no parameter \"zon\" (did you mean \"zone\"?)", "it has: zone"),
+        (&["--policy", "zone:zone=6KiB"], "zone=6KiB is not possible", "a size in whole pages of 4 KiB from 4KiB"),
+        (&["--metric", "write_mean"], "did you mean \"write_mean_us\"?", "known: time_s"),
+        (&["--sweep", "memry=1GiB"], "did you mean \"memory\"?", "known: memory"),
         (&["--policy", "zone:zone=1TiB"], "zone=1TiB is not possible", "give a size"),
         (&["--scheduler", "nope"], "no request scheduler is called \"nope\"", "known: noop"),
         (&["--sweep", "nope=1"], "nothing called \"nope\" can be swept", "known: memory"),
@@ -103,7 +106,8 @@ fn a_wrong_name_is_told_with_the_known_ones() {
     }
     for (spec, message) in [
         ("nope", "there is no workload \"nope\" (known: seq-write"),
-        ("rnd-write:fil=1", "rnd-write has no parameter \"fil\" (known: io, file, duration)"),
+        ("rnd-write:fil=1", "rnd-write has no parameter \"fil\" (did you mean \"file\"?) (known: io, file, duration)"),
+        ("rdn-write", "there is no workload \"rdn-write\" (did you mean \"rnd-write\"?)"),
         ("rnd-write:io=0", "\"0\" is no value of io (it is a size from 1 B"),
     ] {
         refused(lab("run").args(["--workload", spec]), 1, &[message]);
@@ -138,7 +142,7 @@ fn wrong_usage_ends_with_2() {
 #[test]
 fn a_scale_that_is_none_is_refused() {
     for scale in ["0", "2", "-1", "NaN", "inf"] {
-        refused(lab("run").args(["--workload", "rnd-write", "--scale", scale]), 1, &["a number above 0, at most 1"]);
+        refused(lab("run").args(["--workload", "rnd-write", "--scale", scale]), 1, &["a number from 0.000001 to 1"]);
     }
 }
 
@@ -257,7 +261,7 @@ fn a_trace_without_requests_is_refused() {
         refused(lab("run").arg("--trace").arg(path), 1, &["no.csv: nothing to replay"]);
     }
     let (_folder, path) = usual_trace();
-    refused(lab("run").arg("--trace").arg(path).args(["--device", "2"]), 1, &["no device 2 (it has 2)"]);
+    refused(lab("run").arg("--trace").arg(path).args(["--device", "2"]), 1, &["no device 2, only 2 (from 0)"]);
 }
 
 #[test]
@@ -267,6 +271,43 @@ fn an_unsorted_trace_is_told_how_to_be_sorted_and_then_runs() {
     let sorted = folder.path().join("sorted.csv");
     given(lab("trace").args(["convert", "--sort"]).arg(&path).arg(&sorted));
     assert_eq!(json(lab("run").arg("--trace").arg(sorted))[0]["operations"], 3000);
+}
+
+#[test]
+fn a_damaged_trace_runs_as_far_as_it_is_told_to_and_says_what_was_left_out() {
+    let begun = ["0,d,W,0,4096,", "5,d,rubbish", "6,d,W,4096,4096,", "7,d,W,8192,4096,"].map(str::to_owned);
+    let later = (0..4).map(|n| format!("900000000000000{n},d,W,{},4096,", n * 8192));
+    let (folder, path) = trace("bad.csv", begun.into_iter().chain(later));
+    let run = |args: &[&str]| {
+        let mut run = lab("run");
+        run.arg("--trace").arg(&path).args(args);
+        run
+    };
+    refused(&mut run(&[]), 1, &["bad.csv: line 3"]);
+    refused(&mut run(&["--lenient"]), 1, &["--max-gap"]);
+    let done = output(&mut run(&["--lenient", "--max-gap", "200000d", "--speed", "max", "--json"]));
+    assert!(said(&done).contains("left out 1 line that cannot be read; the first is line 3"), "{}", said(&done));
+    let outcomes: Value = serde_json::from_slice(&done.stdout).expect("JSON");
+    assert_eq!(outcomes[0]["operations"], 7);
+    let options = &outcomes[0]["setting"]["options"];
+    assert_eq!((&options["lenient"], &options["max-gap"]), (&"".into(), &"200000d".into()));
+    let page = folder.path().join("page.html");
+    given(run(&["--lenient", "--max-gap", "200000d", "--speed", "max", "--html"]).arg(&page));
+    assert!(fs::read_to_string(page).expect("a page").contains("--lenient --max-gap 200000d"));
+    refused(lab("run").args(SMALL).arg("--lenient"), 2, &["cannot be used with"]);
+}
+
+#[test]
+fn a_hostile_file_name_does_not_steer_the_terminal() {
+    let (folder, path) = trace("day\u{1b}[2J.csv", ["0,d,W,0,4096,".to_owned()]);
+    assert!(!given(lab("run").arg("--trace").arg(&path)).contains('\u{1b}'));
+    let missing = folder.path().join("no\u{1b}[2J");
+    let events = folder.path().join("events\u{1b}[2J");
+    fs::write(&events, "umbrella-events 1\npolicy no\u{1b}[2J\n").expect("a record");
+    for args in [["--trace".as_ref(), missing.as_os_str()], ["--events".as_ref(), events.as_os_str()]] {
+        let done = output(lab("run").args(args));
+        assert!(!done.status.success() && !said(&done).contains('\u{1b}'), "{:?}", said(&done));
+    }
 }
 
 #[test]
@@ -291,6 +332,14 @@ fn a_trace_is_not_shrunk_and_a_workload_not_replayed() {
         refused(lab("run").arg("--trace").arg(&path).args(["--scale", scale]), 1, &["only workloads shrink"]);
     }
     refused(lab("run").args(SMALL).args(["--fit", "wrap"]), 2, &["cannot be used with"]);
+}
+
+#[test]
+fn what_is_dirty_after_the_pages_of_deleted_files_had_waited_reaches_the_disk() {
+    for policy in ["sweep", "two_queue"] {
+        let bonnie = ["--workload", "bonnie:size=1MiB,seeks=10", "--disk", "cheetah_10k7", "--memory", "10MiB"];
+        json(lab("run").args(bonnie).args(["--policy", policy]));
+    }
 }
 
 #[test]
@@ -433,6 +482,10 @@ fn a_comparison_that_hardly_asked_the_policies_says_so() {
         given(lab("compare").arg("--trace").arg(&path).args(["--policy", "file,zone", "--memory", memory]))
     };
     let much = compare("512MiB");
+    let page = path.with_file_name("page.html");
+    let same = ["--policy", "file,zone", "--memory", "512MiB", "--html"];
+    given(lab("compare").arg("--trace").arg(&path).args(same).arg(&page));
+    assert!(fs::read_to_string(page).expect("a page").contains("the policies were hardly asked"));
     let last = much.lines().last().expect("a line");
     assert!(last.contains("the policies were hardly asked") && last.contains("give less --memory"), "{much}");
     let little = compare("4MiB");
@@ -612,17 +665,22 @@ fn without_a_terminal_there_is_only_the_table() {
 
 #[test]
 fn a_reader_that_goes_away_is_no_error() {
-    for args in [["compare", "--json"], ["compare", "--csv"]] {
+    let (_folder, path) = usual_trace();
+    let trace = path.to_str().expect("text");
+    let small: Vec<&str> = SMALL.to_vec();
+    let convert = vec!["convert", trace, "-"];
+    for args in [["compare", "--json"].as_slice(), &["compare", "--csv"], &["trace"]] {
+        let rest = if args[0] == "trace" { &convert } else { &small };
         let mut child = lab(args[0])
-            .args(SMALL)
-            .arg(args[1])
+            .args(rest)
+            .args(&args[1..])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .expect("the program can be started");
         drop(child.stdout.take());
         let done = child.wait_with_output().expect("an end");
-        assert!(done.status.success() && done.stderr.is_empty(), "{}", said(&done));
+        assert!(done.status.success() && done.stderr.is_empty(), "{args:?}: {}", said(&done));
     }
 }
 
@@ -931,5 +989,30 @@ fn a_trace_from_a_writer_that_still_writes_is_an_error_not_a_hang() {
     let (_folder, path) = usual_trace();
     let mut file = fs::OpenOptions::new().append(true).open(&path).expect("a trace");
     file.write_all(b"1000500,d0,W,40").expect("half a line");
-    refused(lab("run").arg("--trace").arg(&path), 1, &["line 2002", "(format csv)"]);
+    refused(
+        lab("run").arg("--trace").arg(&path),
+        1,
+        &["line 2002", "(format csv; leave out what cannot be read: --lenient)"],
+    );
+}
+
+#[test]
+fn what_cannot_be_said_ends_nothing() {
+    let full = || fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
+    let code = |command: &mut Command| command.stderr(full()).stdout(Stdio::null()).status().expect("it runs").code();
+    assert_eq!(code(lab("run").args(["--workload", "nothing-of-the-kind"])), Some(1));
+    assert_eq!(code(lab("run").args(SMALL)), Some(0));
+    assert_eq!(code(lab("nothing-of-the-kind").env("RUST_LOG", "trace")), Some(2));
+}
+
+#[test]
+fn several_names_where_one_is_wanted_are_told_how_to_be_swept() {
+    refused(lab("compare").args(SMALL).args(["--scheduler", "noop,deadline"]), 2, &["one at a time", "--sweep"]);
+    let disks = ["--workload", "rnd-write", "--disk", "modern,sata_ssd"];
+    refused(lab("run").args(disks), 2, &["one at a time", "--sweep disk=modern,sata_ssd"]);
+    refused(lab("run").args(["--workload", "postmark,untar"]), 1, &["one at a time"]);
+    refused(lab("run").args(["--workload", "data-backup:files=100000000"]), 1, &["from 1 to 20000000"]);
+    refused(lab("run").args(SMALL).args(["--expire", "forever"]), 2, &["or never"]);
+    refused(lab("run").args(["--workload", "untar", "--scale", "10%"]), 2, &["0.1"]);
+    refused(lab("run").args(SMALL).args(["--html", "-"]), 1, &["give its name"]);
 }

@@ -459,6 +459,20 @@ fn a_recording_ends_by_itself_or_by_a_signal_and_always_tidies_up() {
 }
 
 #[test]
+fn a_recording_of_a_disk_that_goes_away_ends_and_says_so() {
+    let disk = LoopDisk::new();
+    let output = disk.folder.path().join("out.csv");
+    let mut recorder = Recorder::start(&disk, &[], &output);
+    assert!(run(Command::new("umount").arg(disk.mount_point())).status.success());
+    assert!(run(Command::new("losetup").arg("-d").arg(&disk.device)).status.success());
+    let said = recorder.end();
+    assert!(said.contains("is gone: the recording ends") && said.ends_with("(exit status: 0)"), "{said}");
+    assert!(output.exists() && !recorder.instance().exists());
+    let done = run(trace().arg("record").arg(&disk.device).arg("-o").arg(disk.folder.path().join("other.csv")));
+    assert!(self::said(&done).contains("has no medium"), "{}", self::said(&done));
+}
+
+#[test]
 fn a_recording_whose_name_is_taken_meanwhile_is_kept_under_another() {
     let disk = LoopDisk::new();
     let file = disk.mount_point().join("file");

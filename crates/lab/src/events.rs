@@ -9,7 +9,7 @@ use std::io::{BufRead, Read};
 use serde::Serialize;
 use thiserror::Error;
 use umbrella_policy::writeback::record::{Reader, RecordError, Step};
-use umbrella_policy::writeback::{DirtyPage, WriteBack, WriteBackError};
+use umbrella_policy::writeback::{DirtyPage, WriteBack, WriteBackError, find_policy};
 use umbrella_units::{BlockNo, Nanos, PageKey, Pages};
 
 /// A line of a record is far shorter.
@@ -41,8 +41,15 @@ pub enum EventsError {
     /// It ends before it says which policy decided.
     #[error("the record ends before it names a policy")]
     Empty,
+    /// The other policy has to be told the future, which no record of a live run knows.
+    #[error("{0} has to know when pages are written again, which a record of a live run does not tell")]
+    Offline(String),
     /// The policy decides otherwise than it did.
-    #[error("selection {number} at {at}: page {place} of the answer was {recorded:?}, and is {chosen:?} now")]
+    #[error(
+        "selection {number} at {at}: page {place} of the answer was {}, and is {} now (recorded by another version, or changed \
+         since)",
+        told(*recorded), told(*chosen)
+    )]
     Differs {
         /// Which selection, from 1.
         number: u64,
@@ -55,6 +62,13 @@ pub enum EventsError {
         /// What is chosen now.
         chosen: Option<(PageKey, BlockNo)>,
     },
+}
+
+fn told(page: Option<(PageKey, BlockNo)>) -> String {
+    page.map_or_else(
+        || "none".to_owned(),
+        |(page, block)| format!("page {} of file {} at block {}", page.index.0, page.file.0, block.0),
+    )
 }
 
 /// What was written, and how.
@@ -126,6 +140,7 @@ pub fn replay(mut input: impl BufRead, other: Option<&str>) -> Result<Replayed, 
     let mut line = Vec::new();
     let mut number = 0;
     let mut run: Option<Run> = None;
+    let mut differs = None;
     loop {
         line.clear();
         number += 1;
@@ -143,9 +158,15 @@ pub fn replay(mut input: impl BufRead, other: Option<&str>) -> Result<Replayed, 
         {
             run = Some(Run::new(&policy?.to_string(), other)?);
         }
-        if let Some(run) = &mut run {
-            steps.drain(..).try_for_each(|step| run.step(step))?;
+        let Some(run) = &mut run else { continue };
+        match steps.drain(..).filter(|_| differs.is_none()).try_for_each(|step| run.step(step)) {
+            // The rest is read all the same: if it does not add up, the record is damaged, and the policy is not to blame.
+            Err(error @ EventsError::Differs { .. }) => differs = Some(error),
+            other => other?,
         }
+    }
+    if let Some(error) = differs {
+        return Err(error);
     }
     let run = run.ok_or(EventsError::Empty)?;
     let left = run.policy.dirty().0;
@@ -173,6 +194,9 @@ impl Run {
             left: 0,
         };
         let is_other = other.is_some_and(|other| other != recorded_by);
+        if is_other && find_policy(name.split(':').next().unwrap_or_default().trim())?.offline {
+            return Err(EventsError::Offline(name.to_owned()));
+        }
         Ok(Run { policy: WriteBack::parse(name)?, is_other, so_far, answer: Vec::new() })
     }
 

@@ -10,3 +10,8 @@ pub mod paper;
 pub mod result;
 pub mod trace;
 pub mod workload;
+
+/// ` (did you mean "zone"?)`, of names as an error lists them: separated by commas, a remark behind each.
+fn near(name: &str, known: &str) -> String {
+    umbrella_units::did_you_mean(name, known.split(", ").filter_map(|known| known.split(' ').next()))
+}

@@ -89,7 +89,12 @@ fn a_decision_that_differs_is_an_error_that_names_the_first() {
     let wrong = format!("{RUN}s 1 2 1\n> 2 0 2 50\ns 1 2 1\n> 1 0 1 100\n");
     let error = replay(wrong.as_bytes(), None).expect_err("one page was left out");
     assert!(matches!(error, EventsError::Differs { number: 2, place: 2, recorded: None, .. }), "{error}");
-    assert!(error.to_string().starts_with("selection 2 at 0.000000 s: page 2 of the answer was None"), "{error}");
+    assert!(
+        error.to_string().starts_with(
+            "selection 2 at 0.000000 s: page 2 of the answer was none, and is page 1 of file 1 at block 101 now"
+        ),
+        "{error}"
+    );
 }
 
 #[test]
@@ -102,6 +107,14 @@ fn runs_and_the_way_between_them_are_counted() {
 }
 
 #[test]
+fn another_policy_may_write_as_much_as_was_written_not_as_was_asked_for() {
+    // The governor asks for more than there is room for in flight, and takes what it can.
+    let record = "umbrella-events 1\npolicy cscan\nd 0 1 0 4 100 -\nd 5 2 0 2 50 -\ns 1 60 1\n> 2 0 2 50\ns 2 60 1\n> 1 0 3 100\n";
+    let replayed = replay(record.as_bytes(), Some("file")).expect("replays");
+    assert_eq!((replayed.recorded.pages, replayed.chosen.pages, replayed.left), (5, 5, 1));
+}
+
+#[test]
 fn what_is_no_record_is_refused() {
     for (text, why) in [
         ("", "the record ends before it names a policy"),
@@ -111,6 +124,14 @@ fn what_is_no_record_is_refused() {
         ("umbrella-events 1\npolicy cscan\nd 1 2 3\n", "line 3: \"d 1 2 3\" is no event"),
         ("umbrella-events 1\npolicy cscan\nd 1 2 3 99999999999 5 -\n", "line 3: 99999999999 pages"),
         ("umbrella-events 1\npolicy cscan\nk 1 2\nend 3 0\n", "line 4: the record was changed or damaged"),
+        (
+            "umbrella-events 1\npolicy cscan\nd 0 1 0 1 7 -\ns 1 9 1\n> 1 0 1 8\n",
+            "selection 1 at 0.000000 s: page 1 of the answer was page 0 of file 1 at block 8, and is page 0 of file 1 at block 7 now",
+        ),
+        (
+            "umbrella-events 1\npolicy cscan\nd 0 1 0 1 7 -\ns 1 9 1\n> 1 0 1 8\nend 5 0\n",
+            "line 6: the record was changed or damaged",
+        ),
         ("umbrella-events 1\npolicy cscan\nend 7 0\n", "line 3: 2 lines before the end, 7 were written"),
     ] {
         let error = replay(text.as_bytes(), None).expect_err(text).to_string();
@@ -139,4 +160,12 @@ fn a_short_record_cannot_take_all_memory() {
     let text = format!("umbrella-events 1\npolicy file\ns 1 1 3000\n{answer}");
     let refused = replay(text.as_bytes(), None).expect_err("too much for one answer").to_string();
     assert!(refused.contains("line 68: an answer of more than"), "{refused}");
+}
+
+#[test]
+fn a_policy_that_needs_the_future_is_refused() {
+    for policy in ["clairvoyant", "write_minimal:window=1s"] {
+        let error = replay(RUN.as_bytes(), Some(policy)).expect_err(policy);
+        assert!(matches!(error, EventsError::Offline(_)), "{error}");
+    }
 }

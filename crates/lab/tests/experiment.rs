@@ -70,6 +70,46 @@ fn what_finished_is_kept_when_a_later_run_fails() {
     }
 }
 
+/// Writes the trace anew when the first run has finished.
+struct Swapper<'a> {
+    path: &'a Path,
+    records: &'a [&'static str],
+}
+
+impl Observe for Swapper<'_> {
+    fn finished(&self, cell: usize, _outcome: &Outcome) {
+        if cell == 0 {
+            std::fs::write(self.path, format!("{HEADER}\n{}\n", self.records.join("\n"))).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_trace_with_as_many_other_requests_is_another() {
+    for records in [["0,0,W,0,4096,", "1000,0,W,4096,4096,"], ["0,0,W,8192,4096,", "1000,0,W,0,4096,"]] {
+        let file = trace(&["0,0,W,0,4096,", "1000,0,W,8192,4096,"]);
+        let input = input(file.path(), None).unwrap();
+        let cells = ["file", "cscan"].map(|policy| cell(input.clone(), policy));
+        let results = experiment::run(&cells, 1, &Swapper { path: file.path(), records: &records }).unwrap();
+        assert!(matches!(results.error, Some(LabError::TraceChanged { .. })), "{records:?}");
+    }
+}
+
+#[test]
+fn a_replay_that_would_last_for_centuries_is_refused() {
+    let file = trace(&["0,0,W,0,4096,", "100000000000000,0,W,8192,4096,"]);
+    let open = OpenOptions { max_gap: umbrella_units::Nanos(u64::MAX), ..OpenOptions::default() };
+    let with = |speed: f64| {
+        let replay = ReplayOptions { pace: Pace::Recorded(speed), ..ReplayOptions::default() };
+        let input = Input::trace(file.path().to_owned(), open.clone(), replay).unwrap();
+        experiment::run(&[cell(input, "file")], 1, &())
+    };
+    let error = with(0.001).unwrap_err().to_string();
+    assert!(error.contains("give 0.032 or more"), "{error}");
+    let results = with(0.033).unwrap();
+    assert_eq!(results.outcomes[0].as_ref().unwrap().bytes_written, 8192);
+}
+
 #[test]
 fn a_device_that_fits_is_replayed_though_another_would_not() {
     let file = trace(&["0,0,W,0,4096,", "5,1,W,30000000000000,4096,"]);
@@ -77,6 +117,19 @@ fn a_device_that_fits_is_replayed_though_another_would_not() {
     assert_eq!(one.outcomes[0].as_ref().unwrap().bytes_written, 4096);
     let all = experiment::run(&[cell(input(file.path(), None).unwrap(), "file")], 1, &()).unwrap_err();
     assert!(all.to_string().contains("beyond the disk's end"), "{all}");
+}
+
+#[test]
+fn a_request_that_waits_for_another_counts_from_when_it_was_due() {
+    let records: Vec<String> = (0..10).map(|n| format!("{n},0,R,{},4096,", n * 7_000_000_000u64)).collect();
+    let file = trace(&records.iter().map(String::as_str).collect::<Vec<_>>());
+    let replay = ReplayOptions { depth: 1, ..ReplayOptions::default() };
+    let input = Input::trace(file.path().to_owned(), OpenOptions::default(), replay).unwrap();
+    let results = experiment::run(&[cell(input, "file")], 1, &()).unwrap();
+    let outcome = results.outcomes[0].as_ref().unwrap();
+    // All were due within 10 us, and each takes milliseconds: the last one waited for nine.
+    assert!(outcome.read.max > 0.99e6 * outcome.time_s, "{} us of {} s", outcome.read.max, outcome.time_s);
+    assert!(outcome.read.mean > 4.0 * outcome.read.max / 10.0, "{} us", outcome.read.mean);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What every policy does with two small workloads, written down: a change of a policy, of the index or of a model shows
+//! What every policy does with three small workloads, written down: a change of a policy, of the index or of a model shows
 //! in review as a change of `golden/policies.txt`.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ const WORKLOADS: [&str; 3] = ["rnd-write", "postmark", "hot-cold"];
 /// `UMBRELLA_ACCEPT=1` writes what comes out as the new golden.
 fn compare(name: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
-    if std::env::var_os("UMBRELLA_ACCEPT").is_some() {
+    if std::env::var_os("UMBRELLA_ACCEPT").is_some_and(|value| value == "1") {
         std::fs::write(&path, text).expect("the golden can be written");
     }
     let golden = std::fs::read_to_string(&path).unwrap_or_default();

@@ -113,3 +113,43 @@ fn nvcache_quick_is_as_reviewed() {
 fn r_lfs_quick_is_as_reviewed() {
     is_as_reviewed("r-lfs");
 }
+
+/// A number of the pages' tables: rounded to a tenth, without a zero behind the point.
+fn shown(value: &Value) -> String {
+    let tenths = (value.as_f64().expect("a number") * 10.0).round() as i64;
+    if tenths % 10 == 0 { (tenths / 10).to_string() } else { format!("{:.1}", tenths as f64 / 10.0) }
+}
+
+#[test]
+fn the_pages_say_of_quick_runs_what_is_reviewed() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for name in ["tesa", "umbrellafs", "mram"] {
+        let golden = fs::read_to_string(root.join(format!("tests/golden/{name}-quick.json"))).unwrap();
+        let golden: Vec<Value> = serde_json::from_str(&golden).unwrap();
+        let page = fs::read_to_string(root.join(format!("../../docs/papers-{name}.md"))).unwrap();
+        for row in &golden {
+            let text = |key: &str| row[key].as_str().unwrap_or_else(|| panic!("{key} of {row}")).to_owned();
+            let verdict = match text("verdict").as_str() {
+                "holds" => "holds",
+                "sign_only" => "sign only",
+                _ => "**fails**",
+            };
+            let begin = format!("| {} | {} |", text("figure"), text("claim"));
+            let end = format!("| {} | {verdict} |", shown(&row["measured"]));
+            let lines: Vec<&str> = page.lines().filter(|line| line.starts_with(&begin)).collect();
+            assert!(
+                matches!(lines.as_slice(), [line] if line.ends_with(&end)),
+                "docs/papers-{name}.md: {begin} should end with {end} (scripts/paper-table.sh makes the table): {lines:?}"
+            );
+        }
+        let count = |verdict: &str| golden.iter().filter(|row| row["verdict"] == verdict).count();
+        let counts = format!(
+            "Quick: {} of {} hold, {} more in sign only, {} fail.",
+            count("holds"),
+            golden.len(),
+            count("sign_only"),
+            count("fails")
+        );
+        assert!(page.contains(&counts), "docs/papers-{name}.md does not say {counts:?}");
+    }
+}

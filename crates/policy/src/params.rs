@@ -11,7 +11,7 @@ use crate::error::PolicyError;
 /// What the value of a parameter is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ParamKind {
-    /// A size: `8MiB`. Rounded down to whole pages.
+    /// A size in whole pages: `8MiB`.
     Bytes,
     /// A whole number: `50`.
     Number,
@@ -44,7 +44,7 @@ impl ParamInfo {
     /// What a user may give, in words.
     pub fn allowed(&self) -> String {
         let what = match self.kind {
-            ParamKind::Bytes => "a size",
+            ParamKind::Bytes => "a size in whole pages of 4 KiB",
             ParamKind::Number => "a whole number",
             ParamKind::Decimal => "a number",
             ParamKind::Duration => "a time",
@@ -56,7 +56,10 @@ impl ParamInfo {
     /// Reads a value, without looking at the limits.
     fn read(&self, text: &str) -> Option<u64> {
         match self.kind {
-            ParamKind::Bytes => text.parse::<ByteSize>().ok().map(|size| size.0),
+            ParamKind::Bytes => {
+                let size = text.parse::<ByteSize>().ok()?.0;
+                size.is_multiple_of(PAGE_BYTES).then_some(size)
+            }
             ParamKind::Number => text.trim().parse().ok(),
             ParamKind::Decimal => thousandths(text.trim()),
             ParamKind::Duration => parse_duration(text).ok().and_then(|time| u64::try_from(time.as_nanos()).ok()),

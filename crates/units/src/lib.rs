@@ -1,9 +1,10 @@
-//! Units shared by every crate: byte sizes, amounts of space, block addresses, pages, times, and ids.
+//! Units shared by every crate: byte sizes, amounts of space, block addresses, pages, times, ids; and for errors the known word nearest to an unknown one.
 //!
 //! Depends on nothing of ours. Every type is a newtype, so that a block is not taken for a page, nor a page for a byte. Where the kernel's
 //! interface has plain integers (offsets and lengths of calls, inode numbers of branches, attributes as `statx` tells them), so have we.
 
 mod block;
+mod hint;
 mod ids;
 mod size;
 mod time;
@@ -12,6 +13,7 @@ pub use block::{
     BLOCK_SECTORS, BlockNo, Extent, FileId, Lba, Nanos, PAGE_BYTES, PageIndex, PageKey, Pages, SECTOR_BYTES,
     SectorRange,
 };
+pub use hint::{did_you_mean, nearest};
 pub use ids::{BranchId, Ino};
 pub use size::{Amount, ByteSize, ParseSizeError};
 pub use time::{ParseDurationError, Timestamp, format_duration, parse_duration};

@@ -68,7 +68,7 @@ impl CheckArgs {
                     let (missing, warnings, unreachable) = (vec![], vec![], vec![]);
                     output::json(&Report { config: name, ok: false, missing, errors, warnings, unreachable })?;
                 } else {
-                    eprintln!("{errors}");
+                    tell!("{errors}");
                 }
                 Ok(ExitCode::FAILURE)
             }

@@ -113,10 +113,7 @@ impl View {
             self.outcome = std::mem::replace(&mut self.outcome, Ok(())).and(shown);
         } else if !self.on_terminal && self.last_line.elapsed() >= LINE_EVERY {
             self.last_line = Instant::now();
-            eprintln!(
-                "{} files looked at, {} moved ({})",
-                progress.files_seen, progress.files_moved, progress.bytes_moved
-            );
+            tell!("{} files looked at, {} moved ({})", progress.files_seen, progress.files_moved, progress.bytes_moved);
         }
     }
 }

@@ -44,7 +44,7 @@ impl ExplainArgs {
                 Ok(text) if self.json || index == 0 => output::print(&text)?,
                 Ok(text) => output::print(&format!("\n{text}"))?,
                 Err(error) => {
-                    eprintln!("umbrella: {}: {error:#}", visible_path(path));
+                    tell!("umbrella: {}: {error:#}", visible_path(path));
                     failed = true;
                 }
             }

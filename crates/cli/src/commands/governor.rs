@@ -148,7 +148,7 @@ impl View {
             self.bar.tick();
             self.bar.set_message(line(status));
         } else {
-            eprintln!("{}", line(status));
+            tell!("{}", line(status));
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::Args;
 
-use crate::config::{self, Config, nearest};
+use crate::config::{self, Config};
 use crate::daemon::{self, Starter};
 use crate::mount::{self, MountFlag, Session};
 use crate::pool::{self, Pool};
@@ -139,7 +139,7 @@ fn may_mount() -> anyhow::Result<()> {
 fn allowed_branches(config: &Config, allowed: &[String]) -> anyhow::Result<()> {
     let names = || config.spec.branches.iter().map(|branch| branch.name.as_str());
     let Some(unknown) = allowed.iter().find(|name| names().all(|known| known != name.as_str())) else { return Ok(()) };
-    let hint = nearest(unknown, names()).map_or_else(String::new, |near| format!(" (did you mean {near:?}?)"));
+    let hint = umbrella_units::did_you_mean(unknown, names());
     bail!("--allow-missing: unknown branch {}{hint}; branches: {}", quoted(unknown), quoted_list(names()));
 }
 

@@ -52,7 +52,7 @@ impl StatusArgs {
             match ask(&Client::new(&Pool::at(mount).socket)) {
                 Ok(status) => pools.push(*status),
                 Err(error) => {
-                    eprintln!("umbrella: {}: {error}", visible_path(mount));
+                    tell!("umbrella: {}: {error}", visible_path(mount));
                     code = ExitCode::FAILURE;
                 }
             }

@@ -12,7 +12,6 @@ mod convert;
 pub(crate) mod disk;
 mod disks;
 mod file;
-mod hint;
 mod odd_rules;
 mod problem;
 mod rules;
@@ -32,7 +31,6 @@ use rustix::fs::OFlags;
 use umbrella_fs::spec::PoolSpec;
 
 pub(crate) use disks::Finding;
-pub(crate) use hint::nearest;
 pub(crate) use problem::{ConfigErrors, ErrorReport, Problem};
 pub(crate) use source::Source;
 pub(crate) use umbrella_fs::spec::resolve;

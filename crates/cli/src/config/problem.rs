@@ -11,7 +11,6 @@ use umbrella_policy::placement::{GlobError, RuleError};
 use umbrella_units::{ByteSize, ParseDurationError, ParseSizeError};
 
 use super::disk::{BadDiskName, BadListen, BadSleep, Listen};
-use super::hint::nearest;
 use super::source::Source;
 use crate::text::{self, quoted, quoted_list, visible_path};
 
@@ -76,6 +75,8 @@ pub(crate) enum Problem {
     BadName { what: &'static str, limit: usize },
     #[error("no rule may be named \"default\": that is what the default list is called in reports")]
     ReservedName,
+    #[error("{key} does nothing without tls = \"DIRECTORY\" (docs/disk.md says what has to be in it)")]
+    WithoutTls { key: &'static str },
     #[error("{key} must be an absolute path without \"..\" (it begins with \"/\"), not {}", quoted(path))]
     BadPath { key: &'static str, path: String },
     #[error(
@@ -240,10 +241,8 @@ impl Problem {
     }
 }
 
-/// ` (did you mean "x"?)`, or nothing.
 fn did_you_mean(word: &str, valid: &[String]) -> String {
-    nearest(word, valid.iter().map(String::as_str))
-        .map_or_else(String::new, |near| format!(" (did you mean {near:?}?)"))
+    umbrella_units::did_you_mean(word, valid.iter().map(String::as_str))
 }
 
 fn quoted_strings(words: &[String]) -> String {

@@ -198,23 +198,26 @@ fn branches_and_rules_may_change_all_at_once_under_writers() {
     let writers: Vec<_> = (0..3).map(|number| Writer::new(&pool, number, seed)).collect();
     let (stop, removals) = (AtomicBool::new(false), AtomicU64::new(0));
     let goes_on = || !stop.load(Ordering::Relaxed);
-    let say = |args: &[&str]| {
-        pool.umbrella(args.iter().chain(&["--pool", pool.mount_point().to_str().unwrap()])).status.success()
+    let say = |args: &[&str]| pool.umbrella(args.iter().chain(&["--pool", pool.mount_point().to_str().unwrap()]));
+    let succeeds = |args: &[&str]| say(args).status.success();
+    let must_succeed = |args: &[&str]| {
+        let done = say(args);
+        assert!(done.status.success(), "{args:?}: {}\n{}", text(&done), pool.log());
     };
     let writers = thread::scope(|threads| {
         threads.spawn(|| {
             while goes_on() {
                 say(&["branch", "drain", "b"]);
-                assert!(say(&["branch", "drain", "b", "--stop"]));
+                must_succeed(&["branch", "drain", "b", "--stop"]);
                 thread::sleep(Duration::from_millis(300));
             }
         });
         threads.spawn(|| {
             while goes_on() {
-                if say(&["branch", "drain", "c"]) && say(&["branch", "remove", "c"]) {
+                if succeeds(&["branch", "drain", "c"]) && succeeds(&["branch", "remove", "c"]) {
                     empty(c);
                     let path = c.path();
-                    assert!(say(&["branch", "add", "c", path.to_str().unwrap(), "--optional"]));
+                    must_succeed(&["branch", "add", "c", path.to_str().unwrap(), "--optional"]);
                     removals.fetch_add(1, Ordering::Relaxed);
                     thread::sleep(Duration::from_millis(300));
                 }

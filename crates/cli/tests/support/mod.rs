@@ -20,9 +20,11 @@ pub mod tree;
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
+use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -129,6 +131,19 @@ pub fn assert_errno<T: std::fmt::Debug>(result: std::io::Result<T>, expected: i3
             std::io::Error::from_raw_os_error(expected)
         ),
     }
+}
+
+/// Says at once why a test fails; what the test harness has caught stands only at the end of a long run.
+pub fn tell_failures_at_once() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            // Written past what the harness catches.
+            let _ = writeln!(std::io::stderr(), "{}: {panic}", std::thread::current().name().unwrap_or("a thread"));
+            usual(panic);
+        }));
+    });
 }
 
 /// The number in an environment variable, or the default.

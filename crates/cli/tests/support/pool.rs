@@ -134,6 +134,7 @@ pub struct Pool {
 impl Pool {
     /// Begins a pool.
     pub fn builder() -> Builder {
+        super::tell_failures_at_once();
         Builder {
             dir: temp_dir("pool"),
             branches: Vec::new(),

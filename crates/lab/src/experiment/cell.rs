@@ -8,13 +8,13 @@ use umbrella_model::allocator::Aging;
 use umbrella_model::device::profiles::{self, Options, Profile};
 use umbrella_model::{page_cache, scheduler};
 use umbrella_policy::writeback::{PolicyInfo, WriteBack, WriteBackError, find_policy};
-use umbrella_units::{ByteSize, Nanos, PAGE_BYTES};
+use umbrella_units::{ByteSize, Nanos, PAGE_BYTES, format_duration};
 
 use super::LabError;
 use super::replay::{Replay, ReplayOptions, areas};
 use crate::machine::{Config, Foresight, Layout, Machine, RunError, Watch, WriteLog};
 use crate::result::{Outcome, Setting};
-use crate::trace::{self, OpenOptions, Summary, TraceError};
+use crate::trace::{self, OpenOptions, Order, Strictness, Summary, TraceError};
 use crate::workload::{Scale, Seed, Workload, build_workload};
 
 /// What is run.
@@ -122,6 +122,19 @@ impl Default for MachineSpec {
     }
 }
 
+/// A replay may last so long on the modelled machine, whose clock counts nanoseconds.
+const LONGEST_REPLAY: Nanos = Nanos::from_secs(100 * 365 * 86_400);
+
+fn check_length(replay: &ReplayOptions, summary: &Summary) -> Result<(), LabError> {
+    let super::Pace::Recorded(speed) = replay.pace else { return Ok(()) };
+    let least = summary.length.0 as f64 / LONGEST_REPLAY.0 as f64;
+    if speed >= least {
+        return Ok(());
+    }
+    let expected = format!("the replay would last more than a hundred years: give {least:.3} or more, or max");
+    Err(LabError::BadValue { name: "speed".to_owned(), value: speed.to_string(), expected })
+}
+
 /// Aging takes time and memory by the block: the largest disk that is aged has so many of them (512 GiB).
 const MOST_AGED: u64 = 128 << 20;
 
@@ -170,7 +183,8 @@ impl Cell {
             Input::Workload { spec } => drop(build_workload(spec, Seed(self.seed), Scale::new(self.scale)?)?),
             Input::Trace { replay, summary, .. } => {
                 let capacity = self.disk(&profile).capacity().block();
-                let (_, end) = areas(summary, replay.device);
+                check_length(replay, summary)?;
+                let (_, end) = areas(summary, replay.device, None);
                 if replay.fit == super::Fit::Refuse && end > capacity {
                     let address = end.0.saturating_mul(PAGE_BYTES);
                     let source = RunError::BeyondEnd { address, capacity: capacity.0 * PAGE_BYTES };
@@ -269,8 +283,7 @@ impl Cell {
                 let wrong = |source| LabError::Trace { path: path.clone(), source };
                 let reader = trace::open(path, open).map_err(wrong)?;
                 let capacity = self.disk(&profiles::profile(&self.machine.disk)?).capacity().block();
-                let (areas, _) = areas(summary, replay.device);
-                let mut replay = Replay::new(reader, *replay, areas, capacity, summary.records);
+                let mut replay = Replay::new(reader, *replay, summary, capacity);
                 let outcome = run(&mut replay);
                 match replay.take_error() {
                     Some(source) => Err(wrong(source)),
@@ -362,12 +375,20 @@ impl Cell {
         say(of.queue_depth.is_some(), "queue-depth", of.queue_depth.unwrap_or_default().to_string());
         say(of.write_cache.is_some(), "write-cache", of.write_cache.unwrap_or_default().to_string());
         if let Input::Trace { open, replay, .. } = &self.input {
-            let default = ReplayOptions::default();
+            let (default, read) = (ReplayOptions::default(), OpenOptions::default());
             say(
                 open.format.is_some(),
                 "format",
                 open.format.map_or_else(String::new, |format| format.name().to_owned()),
             );
+            say(open.event != read.event, "event", open.event.name().to_owned());
+            say(open.strictness == Strictness::Strict, "strict", String::new());
+            say(open.strictness == Strictness::Lenient, "lenient", String::new());
+            if let Order::Time { window } = open.order {
+                say(open.order != read.order, "window", window.to_string());
+            }
+            let gap = format_duration(std::time::Duration::from_nanos(open.max_gap.0));
+            say(open.max_gap != read.max_gap, "max-gap", gap);
             say(replay.depth != default.depth, "depth", replay.depth.to_string());
             say(replay.fit != default.fit, "fit", "wrap".to_owned());
             say(replay.device.is_some(), "device", replay.device.unwrap_or_default().to_string());

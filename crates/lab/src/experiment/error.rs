@@ -7,6 +7,7 @@ use umbrella_policy::writeback::WriteBackError;
 
 use crate::log_store::LogError;
 use crate::machine::RunError;
+use crate::near;
 use crate::trace::TraceError;
 use crate::workload::WorkloadError;
 
@@ -24,7 +25,7 @@ pub enum LabError {
     Trace { path: PathBuf, source: TraceError },
     #[error("{}: the trace changed while it was replayed (run it again, on a copy if somebody still writes it)", path.display())]
     TraceChanged { path: PathBuf },
-    #[error("{}: the trace has no device {device} (it has {devices})", path.display())]
+    #[error("{}: the trace has no device {device}, only {devices} (from 0)", path.display())]
     NoSuchDevice { path: PathBuf, device: u32, devices: usize },
     #[error(transparent)]
     Disk(#[from] UnknownProfile),
@@ -32,7 +33,7 @@ pub enum LabError {
     Scheduler(#[from] UnknownScheduler),
     #[error("{policy} on {input}: {source}")]
     Run { policy: String, input: String, source: RunError },
-    #[error("nothing called {name:?} can be swept (known: {known})")]
+    #[error("nothing called {name:?} can be swept{} (known: {known})", near(name, known))]
     UnknownSweep { name: String, known: String },
     #[error("--sweep {name} is given twice: write all its values in one, {name}=A,B,C")]
     SweptTwice { name: String },

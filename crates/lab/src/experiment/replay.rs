@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use umbrella_units::{BlockNo, ByteSize, FileId, Nanos, PAGE_BYTES};
 
-use crate::trace::{Record, Summary, TraceError, TraceOp};
+use crate::trace::{Digest, Record, Summary, TraceError, TraceOp};
 use crate::workload::{ClientId, Step, Workload};
 use thiserror::Error;
 
@@ -71,14 +71,16 @@ impl Default for ReplayOptions {
     }
 }
 
-/// Where each device of a trace begins on the modelled disk, in blocks, and where the last of them ends.
-pub(crate) fn areas(summary: &Summary, device: Option<u32>) -> (Vec<BlockNo>, BlockNo) {
+/// Where each device of a trace begins on the modelled disk, in blocks, and where the last of them ends. With a
+/// `capacity` to wrap at, all of these are below it.
+pub(crate) fn areas(summary: &Summary, device: Option<u32>, wrap: Option<BlockNo>) -> (Vec<BlockNo>, BlockNo) {
     let mut next = BlockNo(0);
     let mut areas = Vec::with_capacity(summary.devices.len());
     for (number, of) in summary.devices.iter().enumerate() {
         areas.push(next);
         if device.is_none_or(|device| device as usize == number) {
-            next.0 = next.0.saturating_add(of.end.0.div_ceil(PAGE_BYTES));
+            next.0 = next.0.saturating_add(of.end_of_data.0.div_ceil(PAGE_BYTES));
+            next.0 = wrap.map_or(next.0, |capacity| next.0 % capacity.0.max(1));
         }
     }
     (areas, next)
@@ -101,16 +103,19 @@ pub(super) struct Replay<R> {
     /// The second part of a request that wraps around the disk's end.
     rest: VecDeque<Pending>,
     total: u64,
+    digest: Digest,
     given: u64,
+    digest_given: Digest,
     /// Whether the trace was read to its end.
     ended: bool,
     error: Option<TraceError>,
 }
 
 impl<R: Iterator<Item = Result<Record, TraceError>>> Replay<R> {
-    /// Replays `records`, about `total` of them, on a disk of `capacity` blocks.
-    pub(super) fn new(records: R, options: ReplayOptions, areas: Vec<BlockNo>, capacity: BlockNo, total: u64) -> Self {
+    /// Replays `records`, which were summed up before, on a disk of `capacity` blocks.
+    pub(super) fn new(records: R, options: ReplayOptions, summary: &Summary, capacity: BlockNo) -> Self {
         let depth = options.depth.max(1) as usize;
+        let (areas, _) = areas(summary, options.device, (options.fit == Fit::Wrap).then_some(capacity));
         Replay {
             records,
             options,
@@ -119,8 +124,10 @@ impl<R: Iterator<Item = Result<Record, TraceError>>> Replay<R> {
             clients: vec![None; depth],
             due: vec![None; depth],
             rest: VecDeque::new(),
-            total,
+            total: summary.records,
+            digest: summary.digest,
             given: 0,
+            digest_given: Digest::default(),
             ended: false,
             error: None,
         }
@@ -131,9 +138,9 @@ impl<R: Iterator<Item = Result<Record, TraceError>>> Replay<R> {
         self.error.take()
     }
 
-    /// Whether this is not the trace that was looked through before: it has more requests, or fewer.
+    /// Whether this is not the trace that was looked through before: it has more requests, or fewer, or others.
     pub(super) fn is_another(&self) -> bool {
-        self.given > self.total || (self.ended && self.given < self.total)
+        self.given > self.total || (self.ended && (self.given, self.digest_given) != (self.total, self.digest))
     }
 
     fn next_pending(&mut self) -> Option<Pending> {
@@ -153,6 +160,7 @@ impl<R: Iterator<Item = Result<Record, TraceError>>> Replay<R> {
                 }
             };
             self.given += 1;
+            self.digest_given.add(&record);
             let wanted = self.options.device.is_none_or(|device| device == record.device);
             if wanted && record.size.0 > 0 && record.op != TraceOp::Discard {
                 return Some(self.pending(&record));
@@ -166,11 +174,12 @@ impl<R: Iterator<Item = Result<Record, TraceError>>> Replay<R> {
             Pace::AsFastAsPossible => Nanos(0),
         };
         let area = self.areas.get(record.device as usize).map_or(0, |area| area.0);
-        let mut offset = record.offset.0.saturating_add(area.saturating_mul(PAGE_BYTES));
+        let area = area.saturating_mul(PAGE_BYTES);
+        let mut offset = record.offset.0.saturating_add(area);
         let mut size = record.size.0;
         if self.options.fit == Fit::Wrap {
             let bytes = self.capacity * PAGE_BYTES;
-            offset %= bytes;
+            offset = (record.offset.0 % bytes + area) % bytes;
             size = size.min(bytes);
             if offset + size > bytes {
                 let beyond = offset + size - bytes;
@@ -184,10 +193,7 @@ impl<R: Iterator<Item = Result<Record, TraceError>>> Replay<R> {
 
 fn step(op: TraceOp, offset: u64, size: u64) -> Step {
     let (file, offset, size) = (FileId::DEVICE, ByteSize(offset), ByteSize(size));
-    match op {
-        TraceOp::Read => Step::Read { file, offset, size },
-        TraceOp::Write | TraceOp::Discard => Step::Write { file, offset, size },
-    }
+    if op == TraceOp::Read { Step::Read { file, offset, size } } else { Step::Write { file, offset, size } }
 }
 
 impl<R: Iterator<Item = Result<Record, TraceError>>> Workload for Replay<R> {
@@ -220,5 +226,68 @@ impl<R: Iterator<Item = Result<Record, TraceError>>> Workload for Replay<R> {
 
     fn progress(&self, _now: Nanos) -> Option<f64> {
         (self.total > 0).then(|| (self.given as f64 / self.total as f64).min(1.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(device: u32, op: TraceOp, offset: u64, size: u64) -> Record {
+        Record { time: Nanos(0), device, op, offset: ByteSize(offset), size: ByteSize(size) }
+    }
+
+    fn sum(records: &[Record]) -> Summary {
+        let mut summary = Summary::default();
+        for record in records {
+            summary.add(record);
+        }
+        summary
+    }
+
+    #[test]
+    fn devices_that_end_at_the_largest_address_are_apart_when_they_wrap() {
+        let last = u64::MAX - 4096;
+        let records = [
+            record(0, TraceOp::Write, last - 4095, 4096),
+            record(1, TraceOp::Write, 0, 4096),
+            record(2, TraceOp::Write, 8192, 4096),
+        ];
+        let options = ReplayOptions { pace: Pace::AsFastAsPossible, fit: Fit::Wrap, ..ReplayOptions::default() };
+        let summary = sum(&records);
+        let mut replay = Replay::new(records.into_iter().map(Ok), options, &summary, BlockNo(1000));
+        let steps: Vec<Step> = std::iter::from_fn(|| replay.next(ClientId(0), Nanos(0))).collect();
+        let first = (last / PAGE_BYTES) % 1000;
+        let page = |page: u64| step(TraceOp::Write, page % 1000 * PAGE_BYTES, 4096);
+        assert_eq!(steps, [page(first), page(first + 1), page(first + 4)]);
+    }
+
+    #[test]
+    fn a_discard_far_out_takes_no_room_on_the_disk() {
+        let records = [record(0, TraceOp::Write, 0, 4096), record(0, TraceOp::Discard, 0, 1 << 60)];
+        assert_eq!(areas(&sum(&records), None, None).1, BlockNo(1));
+    }
+
+    #[test]
+    fn what_is_beyond_the_end_goes_on_at_the_first_block() {
+        let record = |op, offset, size| record(0, op, offset, size);
+        let end = 100 * PAGE_BYTES;
+        let records = [
+            record(TraceOp::Write, end - 4096, 10_000),
+            record(TraceOp::Read, 3 * end + 512, 4096),
+            record(TraceOp::Write, 0, 7 * end),
+        ];
+        let options = ReplayOptions { pace: Pace::AsFastAsPossible, fit: Fit::Wrap, ..ReplayOptions::default() };
+        let summary = sum(&records);
+        let mut replay = Replay::new(records.into_iter().map(Ok), options, &summary, BlockNo(100));
+        let steps: Vec<Step> = std::iter::from_fn(|| replay.next(ClientId(0), Nanos(0))).collect();
+        let expected = [
+            step(TraceOp::Write, end - 4096, 4096),
+            step(TraceOp::Write, 0, 10_000 - 4096),
+            step(TraceOp::Read, 512, 4096),
+            step(TraceOp::Write, 0, end),
+        ];
+        assert_eq!(steps, expected);
+        assert!(!replay.is_another() && replay.take_error().is_none());
     }
 }

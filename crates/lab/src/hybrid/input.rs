@@ -68,7 +68,7 @@ impl Input {
                 records.push(record);
             }
         }
-        let (areas, end) = areas(&summary, None);
+        let (areas, end) = areas(&summary, None, None);
         let mut arrivals = Vec::with_capacity(records.len());
         for record in records {
             let area = areas.get(record.device as usize).map_or(0, |area| area.0.saturating_mul(PAGE_BYTES));

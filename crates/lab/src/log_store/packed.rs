@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use umbrella_units::{BlockNo, Extent, PAGE_BYTES, Pages};
+use umbrella_units::{BlockNo, ByteSize, Extent, PAGE_BYTES, Pages};
 
 use super::input::{Input, Request};
 use crate::experiment::{LabError, areas};
@@ -37,11 +37,11 @@ impl Packing {
     }
 }
 
-/// The first page and the page after the last: of a discard whole ones only.
-fn pages_of(record: &Record, area: BlockNo) -> (u64, u64) {
+/// The first page and the page after the last: of a discard whole ones only, and none beyond the device's data.
+fn pages_of(record: &Record, area: BlockNo, end_of_data: ByteSize) -> (u64, u64) {
     let (start, end) = (record.offset.0, record.offset.0.saturating_add(record.size.0));
     let (first, last) = match record.op {
-        TraceOp::Discard => (start.div_ceil(PAGE_BYTES), end / PAGE_BYTES),
+        TraceOp::Discard => (start.div_ceil(PAGE_BYTES), (end / PAGE_BYTES).min(end_of_data.0.div_ceil(PAGE_BYTES))),
         TraceOp::Read | TraceOp::Write => (start / PAGE_BYTES, end.div_ceil(PAGE_BYTES)),
     };
     (area.0.saturating_add(first), area.0.saturating_add(last))
@@ -52,11 +52,15 @@ impl Input {
     pub fn trace(path: &Path, open: &OpenOptions) -> Result<Input, LabError> {
         let failed = |source| LabError::Trace { path: path.to_owned(), source };
         let (records, summary) = trace::read_all(path, open).map_err(failed)?;
-        let (areas, _) = areas(&summary, None);
-        let area = |record: &Record| areas.get(record.device as usize).copied().unwrap_or_default();
+        let (areas, _) = areas(&summary, None, None);
+        let pages_of = |record: &Record| {
+            let device = record.device as usize;
+            let end_of_data = summary.devices.get(device).map_or(ByteSize(0), |device| device.end_of_data);
+            pages_of(record, areas.get(device).copied().unwrap_or_default(), end_of_data)
+        };
         let spans: Vec<(TraceOp, (u64, u64))> = records
             .iter()
-            .map(|record| (record.op, pages_of(record, area(record))))
+            .map(|record| (record.op, pages_of(record)))
             .filter(|(_, (first, end))| first < end)
             .collect();
         let touched = spans.iter().filter(|(op, _)| *op != TraceOp::Discard).map(|(_, span)| *span);

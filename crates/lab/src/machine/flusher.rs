@@ -37,7 +37,6 @@ impl Machine {
     /// How many pages should be chosen now, and why.
     fn wanted(&mut self, now: Nanos) -> Option<(u64, Reason)> {
         let counts = self.cache.counts();
-        self.tally.peak_dirty = self.tally.peak_dirty.max(counts.dirty + counts.write_back);
         let waiting = self.queue.waiting_writes() as u64;
         let batch = self.cache.batch();
         let demand = self.cache.demand(now);
@@ -300,6 +299,10 @@ impl Machine {
                 if self.queue.is_idle() && self.cache.counts().dirty == 0 {
                     debug_assert_eq!(self.policy.dirty(), Pages(0), "the policy knows of pages that are not dirty");
                     return Ok((now, false));
+                }
+                if waiting > 0 && self.queue.waiting_writes() == 0 {
+                    // All that waited belonged to files that are gone: what is still dirty is chosen now.
+                    continue;
                 }
                 return Err(self.stuck(now));
             };

@@ -83,6 +83,15 @@ pub enum RunError {
         /// The disk's size in bytes.
         capacity: u64,
     },
+    /// An offline policy would need to know more of the future than fits in memory.
+    #[error(
+        "a policy that looks into the future remembers each write of a page, which would take more than {most} of memory \
+         here (umbrella lab trace convert --until takes a part of a trace; a smaller --scale shrinks a workload)"
+    )]
+    TooMuchToForesee {
+        /// The limit.
+        most: ByteSize,
+    },
     /// Nothing can happen any more, though clients wait. This is an error of the models, not of the input.
     #[error("{clients} clients wait and nothing will happen any more at {now} ({dirty} dirty pages, {queued} queued)")]
     Stuck {
@@ -216,7 +225,7 @@ impl Machine {
         self
     }
 
-    /// Logs when each page is written, for [`Machine::with_foresight`]; taken out with [`Machine::run_logged`].
+    /// Logs when each page is written or removed, for [`Machine::with_foresight`]; taken out with [`Machine::run_logged`].
     pub fn run_logged(
         mut self,
         setting: Setting,
@@ -302,8 +311,10 @@ impl Machine {
     fn next_time(&self, now: Nanos) -> Result<Nanos, RunError> {
         let client = self.ready.peek().map(|Reverse((at, _, _))| *at);
         let disk = self.queue.next_event();
-        // The timer alone never helps a client that waits, unless something is dirty for it to write.
-        let timer = self.next_wake.filter(|_| client.is_some() || disk.is_some() || self.cache.counts().dirty > 0);
+        // The timer does nothing unless something is dirty, or somebody waits whom it makes look again.
+        let looked_for = !self.throttled.is_empty() || !self.starved.is_empty();
+        let others = client.is_some() || disk.is_some();
+        let timer = self.next_wake.filter(|_| self.cache.counts().dirty > 0 || (looked_for && others));
         let next = [client, disk, timer].into_iter().flatten().min();
         next.map(|next| next.max(now)).ok_or_else(|| self.stuck(now))
     }

@@ -2,11 +2,11 @@
 
 use umbrella_model::page_cache::{Access, Change};
 use umbrella_policy::writeback::Event;
-use umbrella_units::{BlockNo, FileId, Nanos, PageIndex, PageKey};
+use umbrella_units::{BlockNo, FileId, Nanos, PAGE_BYTES, PageIndex, PageKey};
 
 use super::client::ReadAhead;
 use super::step::METADATA_ROOM;
-use super::{Machine, Waiters};
+use super::{Machine, RunError, Waiters, WriteLog};
 
 impl Machine {
     /// Passes on what the page cache told.
@@ -35,6 +35,7 @@ impl Machine {
     /// the cache, as a synchronous write would.
     pub(super) fn write_page(&mut self, now: Nanos, page: PageKey) {
         let access = self.cache.write(now, page, &mut self.changes);
+        self.tally.peak_dirty = self.tally.peak_dirty.max(self.cache.counts().unwritten);
         self.tell_policy(now);
         if access == Access::Full {
             self.give_blocks(now, &[page]);
@@ -42,12 +43,33 @@ impl Machine {
                 self.queue.write_through(block, page);
             }
         }
-        if let Some(log) = &mut self.log {
-            log.record(page, now);
+        if let Some(log) = &mut self.log
+            && !log.record(page, now)
+        {
+            self.error.get_or_insert(RunError::TooMuchToForesee { most: WriteLog::MOST });
         }
         if let Some(foresight) = &mut self.foresight {
-            let next_write = foresight.next_write(page, now);
+            let next_write = foresight.next_end(page, now);
             self.policy.on(now, Event::Foresee { page: self.files.policy_key(page), next_write });
+        }
+    }
+
+    /// The file's pages from one index on are about to be removed: nobody who knew would have written them.
+    pub(super) fn foretell_end(&mut self, now: Nanos, file: FileId, from: PageIndex) {
+        if self.log.is_none() && self.foresight.is_none() {
+            return;
+        }
+        for index in from.0..self.files.bytes(file).div_ceil(PAGE_BYTES) {
+            let page = PageKey { file, index: PageIndex(index) };
+            if let Some(log) = &mut self.log
+                && !log.record(page, now)
+            {
+                self.error.get_or_insert(RunError::TooMuchToForesee { most: WriteLog::MOST });
+                return;
+            }
+            if let Some(foresight) = &mut self.foresight {
+                foresight.next_end(page, now);
+            }
         }
     }
 

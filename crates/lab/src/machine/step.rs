@@ -232,6 +232,7 @@ impl Machine {
                     if let Some(inode) = self.files.inode_of(file) {
                         self.policy.on(now, Event::Truncate { file: inode, from });
                     }
+                    self.foretell_end(now, file, from);
                     self.cache.truncate(file, from, &mut self.changes);
                     self.changes.clear();
                 }
@@ -248,6 +249,7 @@ impl Machine {
                 if let Some(inode) = self.files.inode_of(file) {
                     self.policy.on(now, Event::Delete { file: inode });
                 }
+                self.foretell_end(now, file, PageIndex(0));
                 self.cache.delete(file, &mut self.changes);
                 self.changes.clear();
                 let deleted = self.files.delete(file, &mut touched);

@@ -119,6 +119,15 @@ fn what_stays_below_the_threshold_reaches_the_disk_when_the_run_is_over_and_not_
 }
 
 #[test]
+fn the_peak_counts_each_dirty_page_once_and_misses_none() {
+    let below = Setup { device: true, ..Setup::default() };
+    assert_eq!(run(&below, vec![vec![on_device(0, 100), on_device(0, 50)]]).peak_dirty, 100);
+    let on_its_way = vec![on_device(0, 100), Step::Fsync { file: FileId::DEVICE }];
+    let again = vec![Step::Think { time: Nanos::from_millis(1) }, on_device(0, 100)];
+    assert_eq!(run(&below, vec![on_its_way, again]).peak_dirty, 100, "written again while on their way");
+}
+
+#[test]
 fn above_the_background_threshold_pages_go_and_the_writer_goes_on() {
     let setup = Setup { device: true, ..Setup::default() };
     let outcome = run(&setup, vec![vec![on_device(0, 2000), think(2)]]);
@@ -176,6 +185,17 @@ fn an_fsync_waits_for_pages_that_are_on_their_way_too() {
     let outcome = run(&setup, vec![steps]);
     assert!(outcome.written_because.threshold > 0, "{:?}", outcome.written_because);
     assert!(outcome.drained_s - outcome.time_s < 1e-3, "{} then {}", outcome.time_s, outcome.drained_s);
+}
+
+#[test]
+fn an_fsync_waits_for_what_another_fsync_has_sent_on_its_way() {
+    let setup = Setup { device: true, ..Setup::default() };
+    let sync = Step::Fsync { file: FileId::DEVICE };
+    let scattered = (0..50).map(|at| on_device(at * 300_000, 1)).chain([sync]).collect();
+    let second = vec![Step::Think { time: Nanos::from_millis(1) }, sync];
+    let outcome = run(&setup, vec![scattered, second]);
+    assert_eq!(outcome.fsync.count, 2);
+    assert!(outcome.fsync.p50 > 0.9 * outcome.fsync.max, "{} and {} us", outcome.fsync.p50, outcome.fsync.max);
 }
 
 #[test]
@@ -302,6 +322,29 @@ fn a_deleted_file_is_not_written() {
 }
 
 #[test]
+fn whoever_sees_the_future_does_not_write_what_is_removed_soon() {
+    let (kept, short_lived) = (file(1), file(2));
+    for end in [Step::Delete { file: short_lived }, Step::Truncate { file: short_lived, size: ByteSize(0) }] {
+        let steps = || {
+            let steps =
+                vec![create(1), create(2), write(1, 0, 500), write(2, 0, 100), write(1, 500, 500), think(1), end];
+            Script { prepare: vec![].into_iter(), clients: vec![steps.into_iter()] }
+        };
+        let setup = Setup { memory_pages: 2_000, policy: "clairvoyant", ..Setup::default() };
+        let (_, log) = machine(&Setup { policy: "cscan", ..setup.clone() })
+            .run_logged(setting("cscan"), &mut steps(), &mut ())
+            .expect("the run ends");
+        let foresight = Foresight::new(std::sync::Arc::new(log));
+        let outcome = machine(&setup)
+            .with_foresight(foresight)
+            .run(setting("clairvoyant"), &mut steps(), &mut ())
+            .expect("the run ends");
+        let pages = outcome.bytes_written / PAGE_BYTES;
+        assert!((1000..1020).contains(&pages), "{kept:?} has 1000 pages, and a few blocks say where they are: {pages}");
+    }
+}
+
+#[test]
 fn a_staged_file_that_is_deleted_never_touches_the_disk() {
     let setup = Setup { staging: true, ..Setup::default() };
     let outcome = run(&setup, vec![vec![create(0), write(0, 0, 100), Step::Delete { file: file(0) }]]);
@@ -419,6 +462,24 @@ fn a_lone_client_that_never_waits_is_watched_too() {
     let mut count = Count(0);
     machine(&setup).run(setting("file"), &mut script, &mut count).expect("an outcome");
     assert!(count.0 >= 100_000 / WATCH_EVERY, "{}", count.0);
+}
+
+#[test]
+fn the_timer_does_not_run_for_years_in_which_nothing_is_dirty() {
+    struct Count(u32);
+    impl Watch for Count {
+        fn at(&mut self, _now: Nanos, _share: Option<f64>) -> bool {
+            self.0 += 1;
+            true
+        }
+    }
+    let setup = Setup { device: true, ..Setup::default() };
+    let steps = vec![on_device(0, 1), think(1_000_000_000), on_device(5, 1), think(1_000_000_003), on_device(9, 1)];
+    let mut script = Script { prepare: vec![].into_iter(), clients: vec![steps.into_iter()] };
+    let mut count = Count(0);
+    let outcome = machine(&setup).run(setting("file"), &mut script, &mut count).expect("an outcome");
+    assert_eq!(outcome.written_because.expired, 2, "as after a short time");
+    assert_eq!(count.0, 0, "two hundred million times it has nothing to do");
 }
 
 /// A step of the generated scripts, over few files and a small disk so that they meet.

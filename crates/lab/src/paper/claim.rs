@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Expect {
-    /// The same sign, and within so many percentage points of the published value.
+    /// The same sign, within so many percentage points of the published value, and at least half as much.
     Within {
         /// Percentage points.
         points: f64,
@@ -85,7 +85,9 @@ fn judge(published: f64, measured: f64, expect: Expect) -> Verdict {
     // Nothing has the sign of nothing only.
     let same_sign = published == 0.0 || published * measured > 0.0;
     let met = match expect {
-        Expect::Within { points } => same_sign && (published - measured).abs() <= points,
+        Expect::Within { points } => {
+            same_sign && (published - measured).abs() <= points && 2.0 * measured.abs() >= published.abs()
+        }
         Expect::Sign => same_sign,
         Expect::AtLeast => measured >= published,
         Expect::AtMost => measured <= published,
@@ -110,6 +112,8 @@ mod tests {
         assert_eq!(judge(33.1, 30.0, within), Verdict::Holds);
         assert_eq!(judge(33.1, 20.0, within), Verdict::SignOnly);
         assert_eq!(judge(3.0, -1.0, within), Verdict::Fails);
+        assert_eq!(judge(-7.0, -3.4, within), Verdict::SignOnly, "near, but less than half");
+        assert_eq!(judge(-7.0, -3.5, within), Verdict::Holds);
         assert_eq!(judge(33.1, 0.0, within), Verdict::Fails, "nothing was measured, or no difference");
         assert_eq!(judge(33.1, 0.0, Expect::Sign), Verdict::Fails);
         assert_eq!(judge(3.0, f64::NAN, within), Verdict::Fails);

@@ -24,6 +24,7 @@ pub use claim::{Claim, Expect, Verdict};
 pub use table::Table;
 
 use crate::experiment::{self, Cell, LabError, Observe, Results};
+use crate::near;
 use crate::result::Outcome;
 
 /// How much of it is run.
@@ -66,7 +67,7 @@ pub static PAPERS: &[&Paper] = &[&tesa::PAPER, &umbrellafs::PAPER, &mram::PAPER]
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[expect(missing_docs, reason = "each message says it")]
 pub enum UnknownPaper {
-    #[error("no paper is called {name:?} (known: {known})")]
+    #[error("no paper is called {name:?}{} (known: {known})", near(name, known))]
     Paper { name: String, known: String },
     #[error("{paper} has no figure {figure:?} here (known: {known})")]
     Figure { paper: &'static str, figure: String, known: String },

@@ -79,7 +79,7 @@ pub const METRICS: &[Metric] = &[
     Metric { name: "write_distance", heading: "distance", unit: Unit::Blocks, better: Better::Lower, help: "mean distance from the end of one write request to the beginning of the next, in blocks", of: |o| o.write_distance },
     Metric { name: "seek_cylinders", heading: "seek cyl.", unit: Unit::Count, better: Better::Lower, help: "cylinders that the heads travelled", of: |o| o.seek_cylinders as f64 },
     Metric { name: "seeks", heading: "seeks", unit: Unit::Count, better: Better::Lower, help: "times that the heads moved", of: |o| o.seeks as f64 },
-    Metric { name: "disk_busy_s", heading: "busy", unit: Unit::Seconds, better: Better::Neither, help: "time in which the disk was busy", of: |o| o.disk_busy_s },
+    Metric { name: "disk_busy_s", heading: "busy", unit: Unit::Seconds, better: Better::Neither, help: "time in which the disk was busy; of an array, that of its disks added up", of: |o| o.disk_busy_s },
     Metric { name: "windows_over_16", heading: "1 MB windows > 16", unit: Unit::Count, better: Better::Higher, help: "1 MB areas that took more than 16 writes within 100 ms", of: |o| o.windows.over_16() as f64 },
     Metric { name: "windows_up_to_16", heading: "1 MB windows <= 16", unit: Unit::Count, better: Better::Lower, help: "1 MB areas that took 1 to 16 writes within 100 ms", of: |o| o.windows.up_to_16() as f64 },
     Metric { name: "boundary_crossings", heading: "crossings", unit: Unit::Count, better: Better::Lower, help: "writes that began in another 1 MB than the one before", of: |o| o.boundary_crossings as f64 },

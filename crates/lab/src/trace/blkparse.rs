@@ -27,6 +27,17 @@ pub enum Event {
 }
 
 impl Event {
+    /// What it is called on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Event::Auto => "auto",
+            Event::Queue => "queue",
+            Event::Issue => "issue",
+            Event::Insert => "insert",
+            Event::Complete => "complete",
+        }
+    }
+
     const BY_PREFERENCE: [Event; 4] = [Event::Queue, Event::Issue, Event::Insert, Event::Complete];
 
     fn action(self) -> &'static [u8] {

@@ -65,8 +65,8 @@ pub enum Problem {
         /// What stands there.
         found: Excerpt,
     },
-    /// A number that no 64 bits hold.
-    #[error("{field} is {found}, too large for 64 bits")]
+    /// A number that no 64 bits hold, or that they do not hold in nanoseconds or bytes.
+    #[error("{field} is {found}, more than 64 bits hold (in nanoseconds or bytes)")]
     Overflow {
         /// Which field.
         field: &'static str,
@@ -163,7 +163,7 @@ pub enum TraceError {
     #[error("not a trace in a known format (name the format with --format if it is one of {})", Format::NAMES)]
     UnknownFormat,
     /// A record cannot be understood.
-    #[error("{place}: {problem} (format {format})")]
+    #[error("{place}: {problem} (format {format}; leave out what cannot be read: --lenient)")]
     Malformed {
         /// Where.
         place: Place,
@@ -186,7 +186,7 @@ pub enum TraceError {
         latest: Nanos,
     },
     /// The clock jumps further than a trace is long.
-    #[error("{place}: the time jumps by {gap} s (a corrupt time? accept it: --max-gap)", gap = gap.as_secs_f64())]
+    #[error("{place}: the time jumps by {gap} s (a corrupt time? leave it out: without --strict; accept it: --max-gap)", gap = gap.as_secs_f64())]
     TimeJump {
         /// Where.
         place: Place,

@@ -45,7 +45,7 @@ pub use pages::{PagePart, Pages, pages};
 pub use parse::MAX_TRANSFER;
 pub use reader::{OpenOptions, Order, Origin, Progress, Reader, Skipped, Strictness, from_reader, open, read_all};
 pub use sort::{Sorted, sort};
-pub use summary::{DeviceSummary, Gaps, Sizes, Summary};
+pub use summary::{DeviceSummary, Digest, Gaps, Sizes, Summary};
 pub use tracefs::{BlockEvent, CSV_HEADER, lost_events, parse_trace_pipe};
 pub use writer::{Unwritable, WriteError, Writer};
 

@@ -1,11 +1,13 @@
 //! What a trace sums up to: how much, how far, how often again, and when nothing happened.
 
 use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
 
+use rustc_hash::FxHasher;
 use serde::Serialize;
 use umbrella_units::{BlockNo, ByteSize, Nanos, PAGE_BYTES};
 
-use super::{Reader, Record, TraceOp};
+use super::{Reader, Record, Skipped, TraceOp};
 
 /// A gap of more than this is counted as idle.
 const IDLE: Nanos = Nanos::from_secs(60);
@@ -46,13 +48,34 @@ pub struct Summary {
     /// Each device.
     pub devices: Vec<DeviceSummary>,
     /// Lines and records that were left out.
-    pub skipped: u64,
+    #[serde(serialize_with = "total")]
+    pub skipped: Skipped,
+    /// Of all records in their order.
+    #[serde(skip)]
+    pub digest: Digest,
     #[serde(skip)]
     last: Option<Nanos>,
     #[serde(skip)]
     first: Option<Nanos>,
     #[serde(skip)]
     written_runs: Vec<Runs>,
+}
+
+fn total<S: serde::Serializer>(skipped: &Skipped, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(skipped.total())
+}
+
+/// Tells one list of records from another; no help against who wants them to have the same.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Digest(u64);
+
+impl Digest {
+    /// Adds the next record.
+    pub fn add(&mut self, record: &Record) {
+        let mut hasher = FxHasher::default();
+        (self.0, record).hash(&mut hasher);
+        self.0 = hasher.finish();
+    }
 }
 
 /// Sizes of requests, by powers of two.
@@ -86,6 +109,9 @@ pub struct DeviceSummary {
     pub start: ByteSize,
     /// The byte after the last one touched.
     pub end: ByteSize,
+    /// The byte after the last one read or written.
+    #[serde(skip)]
+    pub end_of_data: ByteSize,
     #[serde(skip)]
     write_end: Option<u64>,
 }
@@ -142,6 +168,7 @@ impl Summary {
     /// Counts a record.
     pub fn add(&mut self, record: &Record) {
         self.records += 1;
+        self.digest.add(record);
         let first = *self.first.get_or_insert(record.time);
         let last = self.last.unwrap_or(record.time);
         let gap = record.time.since(last);
@@ -180,6 +207,9 @@ impl Summary {
         let (start, end) = (record.offset.0, record.offset.0.saturating_add(record.size.0));
         device.start = ByteSize(if device.records == 0 { start } else { device.start.0.min(start) });
         device.end = ByteSize(device.end.0.max(end));
+        if record.op != TraceOp::Discard && record.size.0 > 0 {
+            device.end_of_data = ByteSize(device.end_of_data.0.max(end));
+        }
         device.records += 1;
         if record.op == TraceOp::Write {
             self.sequential_writes += u64::from(device.write_end == Some(start));
@@ -210,7 +240,7 @@ impl Summary {
         for (number, device) in self.devices.iter_mut().enumerate() {
             device.name = reader.devices().name(number as u32).unwrap_or_else(|| number.to_string());
         }
-        self.skipped = reader.skipped().total();
+        self.skipped = reader.skipped();
     }
 
     /// How often a written page was written; 0 when none was.

@@ -4,11 +4,13 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use crate::near;
+
 /// A workload that cannot be made.
 #[derive(Debug, Error)]
 pub enum WorkloadError {
     /// Nobody knows the name.
-    #[error("there is no workload {name:?} (known: {known})")]
+    #[error("there is no workload {name:?}{} (known: {known})", near(name, known))]
     UnknownWorkload {
         /// What was asked for.
         name: String,
@@ -16,7 +18,7 @@ pub enum WorkloadError {
         known: String,
     },
     /// The workload has no such parameter.
-    #[error("{workload} has no parameter {param:?} (known: {known})")]
+    #[error("{workload} has no parameter {param:?}{} (known: {known})", near(param, known))]
     UnknownParam {
         /// The workload.
         workload: &'static str,
@@ -61,8 +63,8 @@ pub enum WorkloadError {
         /// The part that cannot be read.
         part: String,
     },
-    /// A scale that is no number above 0 and at most 1.
-    #[error("{value:?} is no scale (it is a number above 0, at most 1)")]
+    /// A scale that is no number from a millionth to 1.
+    #[error("{value:?} is no scale (it is a number from 0.000001 to 1)")]
     BadScale {
         /// What was given.
         value: String,

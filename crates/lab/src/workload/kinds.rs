@@ -4,8 +4,8 @@ use umbrella_units::ByteSize;
 
 use super::params::{Param, ParamKind};
 
-/// At least one of something.
-pub(super) const SOME: ParamKind = ParamKind::Count { min: 1, max: 100_000_000 };
+/// At least one of something that is made before the run, and takes memory.
+pub(super) const SOME: ParamKind = ParamKind::Count { min: 1, max: 20_000_000 };
 
 /// Some of it, or none.
 pub(super) const ANY: ParamKind = ParamKind::Count { min: 0, max: 100_000_000 };

@@ -210,7 +210,7 @@ impl Params {
     }
 }
 
-/// The share of a workload that is run: above 0, at most 1. What exactly it shrinks each workload says; the lab shrinks
+/// The share of a workload that is run: from a millionth to 1. What exactly it shrinks each workload says; the lab shrinks
 /// memory by the same factor, so that the ratio of data to memory stays.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub struct Scale(f64);
@@ -221,14 +221,14 @@ impl Scale {
 
     /// This share of it.
     pub fn new(share: f64) -> Result<Scale, WorkloadError> {
-        if share > 0.0 && share <= 1.0 {
+        if (1e-6..=1.0).contains(&share) {
             Ok(Scale(share))
         } else {
-            Err(WorkloadError::BadScale { value: share.to_string() })
+            Err(WorkloadError::BadScale { value: format!("{share:?}") })
         }
     }
 
-    /// The share, above 0 and at most 1.
+    /// The share, from a millionth to 1.
     pub fn share(self) -> f64 {
         self.0
     }

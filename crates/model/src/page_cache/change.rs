@@ -99,4 +99,6 @@ pub struct Counts {
     pub dirty: u64,
     /// Pages on their way to disk.
     pub write_back: u64,
+    /// Pages that are either, those that are both counted once.
+    pub unwritten: u64,
 }

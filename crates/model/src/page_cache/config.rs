@@ -7,18 +7,6 @@
 use serde::{Deserialize, Serialize};
 use umbrella_units::Nanos;
 
-/// How reclaim keeps the active list from taking all memory.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Balance {
-    /// Both lists are scanned at a rate in proportion to their length, so that a page of the active list is deactivated
-    /// for each `inactive / active` pages of the inactive list that reclaim looked at (Linux 2.6.12, `shrink_zone`).
-    #[default]
-    Proportional,
-    /// The inactive list keeps at least as many pages as the active one (Linux 2.6.31 and after, `inactive_file_is_low`).
-    Halves,
-}
-
 /// What is dirty for too long.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -50,8 +38,6 @@ pub struct Config {
     /// The background write-back goes on in units of so many pages; of fewer in a memory so small that they were more
     /// than a quarter of the background threshold ([`Config::batch_pages`]).
     pub batch: u64,
-    /// How reclaim balances the two lists.
-    pub balance: Balance,
 }
 
 impl Default for Config {
@@ -65,7 +51,6 @@ impl Default for Config {
             expire_after: Some(Nanos::from_secs(30)),
             expire_by: ExpireBy::Files,
             batch: 1024,
-            balance: Balance::Proportional,
         }
     }
 }

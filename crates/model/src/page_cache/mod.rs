@@ -30,7 +30,7 @@ mod tests;
 use umbrella_units::{FileId, Nanos, PageIndex, PageKey};
 
 pub use change::{Access, Begin, Change, Counts, Demand, NeedsWriteBack};
-pub use config::{Balance, Config, ExpireBy};
+pub use config::{Config, ExpireBy};
 use files::Files;
 use slab::{Id, NONE, Slab, flag};
 
@@ -49,7 +49,7 @@ pub struct PageCache {
     write_back: u64,
     /// Pages of memory that others hold.
     held: u64,
-    /// What [`Balance::Proportional`] owes the active list, in pages times the length of the inactive list.
+    /// What the scan owes the active list, in pages times the length of the inactive list.
     owed: usize,
 }
 
@@ -92,6 +92,7 @@ impl PageCache {
             active: self.active() as u64,
             dirty: self.dirty,
             write_back: self.write_back,
+            unwritten: (self.by_class[usize::from(flag::BUSY)] + self.by_class[usize::from(CLASS)]) as u64,
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use umbrella_units::{FileId, Nanos, PageKey};
 
-use super::{Balance, Change, Config, ExpireBy};
+use super::{Change, Config, ExpireBy};
 
 #[derive(Debug, Clone, Copy, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of a page, and any of them may be set")]
@@ -161,15 +161,9 @@ impl Naive {
                 continue;
             }
             let (active, inactive) = (self.active.len(), self.inactive.len());
-            let move_over = match self.config.balance {
-                Balance::Proportional => {
-                    let owed = self.owed + active;
-                    self.owed = owed % inactive;
-                    owed / inactive
-                }
-                Balance::Halves => active.saturating_sub(inactive),
-            };
-            self.deactivate(move_over.min(32), changes);
+            let owed = self.owed + active;
+            self.owed = owed % inactive;
+            self.deactivate((owed / inactive).min(32), changes);
             let page = *self.inactive.last().unwrap();
             if self.busy(page) {
                 let state = self.pages.get_mut(&page).unwrap();

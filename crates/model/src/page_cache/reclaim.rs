@@ -3,7 +3,7 @@
 use umbrella_units::PageKey;
 
 use super::slab::{self, flag};
-use super::{Balance, Change, IDLE_INACTIVE, NeedsWriteBack, PageCache};
+use super::{Change, IDLE_INACTIVE, NeedsWriteBack, PageCache};
 
 const IDLE_ACTIVE: usize = flag::ACTIVE as usize;
 
@@ -67,19 +67,14 @@ impl PageCache {
         Ok(())
     }
 
-    /// Moves pages from the active list as the scan of one inactive page asks for.
+    /// Moves pages from the active list as the scan of one inactive page asks for: both lists are scanned at a rate in proportion
+    /// to their length, so that one page is deactivated for each `inactive / active` pages of the inactive list that reclaim
+    /// looked at (Linux 2.6.12, `shrink_zone`).
     fn balance(&mut self, changes: &mut Vec<Change>) {
         let (active, inactive) = (self.active(), self.inactive());
-        let pages = match self.config.balance {
-            Balance::Proportional => {
-                self.owed += active;
-                let pages = self.owed / inactive.max(1);
-                self.owed %= inactive.max(1);
-                pages
-            }
-            Balance::Halves if active > inactive => CLUSTER.min(active - inactive),
-            Balance::Halves => 0,
-        };
+        self.owed += active;
+        let pages = self.owed / inactive.max(1);
+        self.owed %= inactive.max(1);
         self.deactivate(pages.min(CLUSTER), changes);
     }
 }

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use umbrella_units::{FileId, Nanos, PageIndex, PageKey};
 
 use super::naive::Naive;
-use super::{Access, Balance, Begin, Change, Config, Demand, ExpireBy, NeedsWriteBack, PageCache};
+use super::{Access, Begin, Change, Config, Demand, ExpireBy, NeedsWriteBack, PageCache};
 
 fn page(file: u64, index: u64) -> PageKey {
     PageKey { file: FileId(file), index: PageIndex(index) }
@@ -426,15 +426,13 @@ proptest! {
     #[test]
     fn agrees_with_plain_lists(
         pages in 4u64..40,
-        halves: bool,
         by_pages: bool,
         steps in prop::collection::vec((step(), 0u64..4), 1..250),
     ) {
-        let balance = if halves { Balance::Halves } else { Balance::Proportional };
         let expire_by = if by_pages { ExpireBy::Pages } else { ExpireBy::Files };
         let expire_after = Some(Nanos(30 * TICK));
         let wake_every = Nanos(5 * TICK);
-        let config = Config { pages, wake_every, expire_after, expire_by, balance, ..Config::default() };
+        let config = Config { pages, wake_every, expire_after, expire_by, ..Config::default() };
         let mut cache = PageCache::new(config);
         let mut naive = Naive { config, ..Naive::default() };
         let mut now = Nanos(0);

@@ -1,6 +1,7 @@
 //! Schedulers by name.
 
 use thiserror::Error;
+use umbrella_units::did_you_mean;
 
 use super::deadline::{Deadline, DeadlineSettings};
 use super::elevator::Elevator;
@@ -22,7 +23,7 @@ pub struct SchedulerInfo {
 
 /// A name that no scheduler has.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("no request scheduler is called {name:?} (known: {})", known.join(", "))]
+#[error("no request scheduler is called {name:?}{} (known: {})", did_you_mean(name, known.iter().copied()), known.join(", "))]
 pub struct UnknownScheduler {
     /// What was asked for.
     pub name: String,

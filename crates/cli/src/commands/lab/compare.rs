@@ -12,6 +12,7 @@ use umbrella_policy::writeback;
 
 use super::setup::{InputArgs, MachineArgs, OutputArgs, ReplayArgs, RunArgs};
 use super::{table, watch::Bars};
+use crate::text::visible;
 
 /// Run write-back policies on the same input, and compare them.
 ///
@@ -53,7 +54,7 @@ pub(crate) struct SingleArgs {
     /// A record of a live run (umbrella write-back record): decided again, without a machine.
     ///
     /// By the policy that decided then, every decision has to be the same, and the first that is not is an error; by another policy, both are shown.
-    #[arg(long, value_name = "FILE", group = "InputArgs", conflicts_with_all = ["disk", "memory", "scheduler", "scale", "seed", "sweep", "speed", "html", "csv", "metric"])]
+    #[arg(long, value_name = "FILE", group = "InputArgs", conflicts_with_all = ["disk", "memory", "scheduler", "scale", "seed", "sweep", "speed", "html", "csv", "metric", "format", "lenient", "strict"])]
     events: Option<PathBuf>,
     #[command(flatten)]
     input: InputArgs,
@@ -131,7 +132,7 @@ fn finished(results: Results) -> Result<(Vec<Outcome>, Option<LabError>), LabErr
 /// Says what a signal left out.
 fn ended(stopped: Option<ExitCode>, finished: usize, of: usize, for_machines: bool) -> ExitCode {
     if stopped.is_some() && !for_machines {
-        eprintln!("interrupted: {finished} of {of} runs are shown; a run that was cut short says so");
+        tell!("interrupted: {finished} of {of} runs are shown; a run that was cut short says so");
     }
     stopped.unwrap_or(ExitCode::SUCCESS)
 }
@@ -153,7 +154,7 @@ fn figures<'a>(outcome: &Outcome, metrics: impl IntoIterator<Item = &'a Metric>)
         text,
         "{} on {} ({}, {}, {} of memory, seed {}, scale {}){}",
         of.policy,
-        of.input,
+        visible(&of.input),
         of.disk,
         of.scheduler,
         of.memory,

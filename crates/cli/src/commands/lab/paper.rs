@@ -110,7 +110,7 @@ impl PaperArgs {
         let stopped = bars.stopped();
         self.give(paper.name, &figures, &judged)?;
         if let Some(code) = stopped {
-            eprintln!("interrupted: {} of {} figures are shown", judged.len(), figures.len());
+            tell!("interrupted: {} of {} figures are shown", judged.len(), figures.len());
             return Ok(code);
         }
         Ok(ExitCode::SUCCESS)

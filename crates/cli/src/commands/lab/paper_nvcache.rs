@@ -47,7 +47,7 @@ impl PaperArgs {
         let stopped = later.stopped();
         self.give_nvcache(&figures, &inputs, &judged)?;
         if let Some(code) = stopped {
-            eprintln!("interrupted: {} of {} figures are shown", judged.len(), figures.len());
+            tell!("interrupted: {} of {} figures are shown", judged.len(), figures.len());
             return Ok(code);
         }
         Ok(ExitCode::SUCCESS)
@@ -61,13 +61,13 @@ impl PaperArgs {
             None => Vec::new(),
         };
         if traces.is_empty() {
-            eprintln!(
+            tell!(
                 "only the synthetic week is run: name traces with --trace FILE, or the folder of the open traces in {FOLDER}"
             );
         }
         let inputs = nvcache::inputs(&traces, &OpenOptions::default())?;
         for input in inputs.iter().filter(|input| input.wrapped) {
-            eprintln!("{}: addresses beyond the modelled disk's end begin again at its start", input.name);
+            tell!("{}: addresses beyond the modelled disk's end begin again at its start", input.name);
         }
         Ok(inputs)
     }

@@ -39,7 +39,7 @@ impl PaperArgs {
         let stopped = later.stopped();
         self.give_r_lfs(&figures, &inputs, &judged)?;
         if let Some(code) = stopped {
-            eprintln!("interrupted: {} of {} figures are shown", judged.len(), figures.len());
+            tell!("interrupted: {} of {} figures are shown", judged.len(), figures.len());
             return Ok(code);
         }
         Ok(ExitCode::SUCCESS)
@@ -53,7 +53,7 @@ impl PaperArgs {
             _ => Vec::new(),
         };
         if traces.is_empty() && !self.quick {
-            eprintln!(
+            tell!(
                 "only synthetic inputs are run: name traces with --trace FILE, or the folder of the open traces in {FOLDER}"
             );
         }

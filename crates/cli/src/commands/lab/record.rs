@@ -5,6 +5,7 @@
 //! removed whatever happens; what a killed recorder left behind, the next one clears away. A recording cannot be repeated: what was
 //! recorded is kept, whatever goes wrong afterwards.
 
+use std::cell::Cell;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -97,7 +98,11 @@ impl RecordArgs {
         instance.switch(self.event, true)?;
         let started = Instant::now();
         let time_is_up = || self.seconds.is_some_and(|seconds| started.elapsed() >= Duration::from_secs(seconds));
-        let done = || stop.load(Ordering::Relaxed) || time_is_up();
+        let has_gone = Cell::new(false);
+        let done = || {
+            has_gone.set(!device.is_there());
+            has_gone.get() || stop.load(Ordering::Relaxed) || time_is_up()
+        };
         let ended = recording.until(done).and_then(|()| {
             instance.switch(self.event, false)?;
             recording.drain(usize::MAX)
@@ -105,8 +110,11 @@ impl RecordArgs {
         let (written, lost) = (recording.written, recording.lost);
         drop(recording);
         drop(instance);
+        if has_gone.get() {
+            tell!("umbrella: {} is gone: the recording ends", visible_path(&self.device));
+        }
         if lost > 0 {
-            eprintln!("umbrella: the kernel lost {} (a larger buffer: --buffer-kib)", count(lost, "event"));
+            tell!("umbrella: the kernel lost {} (a larger buffer: --buffer-kib)", count(lost, "event"));
         }
         let kept = match output.finish() {
             Ok(kept) => kept,
@@ -114,7 +122,7 @@ impl RecordArgs {
         };
         let recorded = format!("{}: {}", visible_path(&kept.path), records(written.saturating_sub(kept.lost)));
         let Some(error) = ended.err().or(kept.error) else {
-            eprintln!("{recorded}");
+            tell!("{recorded}");
             return Ok(ExitCode::SUCCESS);
         };
         if kept.path == Path::new("-") {
@@ -146,7 +154,17 @@ impl Device {
                 disk.as_deref().and_then(Path::parent).and_then(Path::file_name).map(|name| name.to_string_lossy());
             bail!("{} is a partition; record the whole disk, /dev/{}", visible_path(path), disk.unwrap_or_default());
         }
-        Ok(Device { major, minor })
+        let device = Device { major, minor };
+        if !device.is_there() {
+            bail!("{} has no medium: nothing can be recorded", visible_path(path));
+        }
+        Ok(device)
+    }
+
+    /// Whether it has a medium still.
+    fn is_there(self) -> bool {
+        let size = fs::read_to_string(format!("/sys/dev/block/{}:{}/size", self.major, self.minor));
+        size.is_ok_and(|sectors| sectors.trim() != "0")
     }
 
     /// As the kernel numbers it inside (`MKDEV` of include/linux/kdev_t.h).
@@ -226,7 +244,7 @@ impl Drop for Instance {
     fn drop(&mut self) {
         let _ = self.set("events/enable", "0");
         if let Err(error) = fs::remove_dir(&self.folder) {
-            eprintln!("umbrella: cannot remove the tracing instance {}: {error}", visible_path(&self.folder));
+            tell!("umbrella: cannot remove the tracing instance {}: {error}", visible_path(&self.folder));
         }
     }
 }

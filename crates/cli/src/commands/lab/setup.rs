@@ -10,11 +10,11 @@ use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use umbrella_lab::experiment::{Cell, Fit, Input, MachineSpec, Pace, ReplayOptions, Sweep, cells};
 use umbrella_lab::result::{METRICS, Metric, Outcome, metric, write_csv};
-use umbrella_lab::trace::{Format, OpenOptions};
-use umbrella_units::{ByteSize, Nanos, parse_duration};
+use umbrella_units::{ByteSize, Nanos, did_you_mean, parse_duration};
 
+use super::trace::{ReadArgs, warn_of_skipped};
 use crate::output;
-use crate::text::visible_path;
+use crate::text::{visible, visible_path};
 
 /// What is run.
 #[derive(Debug, Args)]
@@ -24,7 +24,7 @@ pub(super) struct InputArgs {
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// A workload, with parameters if you like: postmark:files=20000 (umbrella lab list workloads).
-    #[arg(long, value_name = "SPEC")]
+    #[arg(long, value_name = "SPEC", conflicts_with_all = ["format", "event", "strict", "lenient", "window", "max_gap"])]
     workload: Option<String>,
 }
 
@@ -32,9 +32,6 @@ pub(super) struct InputArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Trace")]
 pub(super) struct ReplayArgs {
-    /// The trace's format [default: found out from its content].
-    #[arg(long, value_name = "FORMAT", conflicts_with = "workload")]
-    format: Option<Format>,
     /// Only this device of the trace, by its number in `umbrella lab trace info`.
     #[arg(long, value_name = "N", conflicts_with = "workload")]
     device: Option<u32>,
@@ -47,6 +44,8 @@ pub(super) struct ReplayArgs {
     /// What to do with addresses beyond the disk's end.
     #[arg(long, value_enum, default_value_t = FitArg::Refuse, conflicts_with = "workload")]
     fit: FitArg,
+    #[command(flatten)]
+    read: ReadArgs,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -62,13 +61,13 @@ enum FitArg {
 #[command(next_help_heading = "Machine")]
 pub(super) struct MachineArgs {
     /// The disk (umbrella lab list disks).
-    #[arg(long, value_name = "PROFILE", default_value = "modern")]
+    #[arg(long, value_name = "PROFILE", default_value = "modern", value_parser = one_name)]
     disk: String,
     /// Memory for file pages; shrinks with --scale.
     #[arg(long, value_name = "SIZE", default_value = "512MiB")]
     memory: ByteSize,
     /// The request scheduler (umbrella lab list schedulers).
-    #[arg(long, value_name = "NAME", default_value = super::table::DEFAULT_SCHEDULER)]
+    #[arg(long, value_name = "NAME", default_value = super::table::DEFAULT_SCHEDULER, value_parser = one_name)]
     scheduler: String,
     /// Requests that the scheduler holds.
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=65536))]
@@ -113,7 +112,7 @@ struct Expire(Option<Nanos>);
 #[command(next_help_heading = "Run")]
 pub(super) struct RunArgs {
     /// Shrink the workload's sizes and the memory together: 0.1 is a tenth.
-    #[arg(long, value_name = "SHARE", default_value_t = 1.0, allow_negative_numbers = true)]
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0, allow_negative_numbers = true, value_parser = share)]
     scale: f64,
     /// The seed of everything random; the same seed gives the same figures.
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -161,17 +160,32 @@ const DEFAULT_METRICS: &[&str] = &[
     "policy_bytes",
 ];
 
+/// A name of which only one is given at a time.
+fn one_name(text: &str) -> Result<String, String> {
+    match text.split_once(',') {
+        Some(_) => Err(format!("one at a time (for several: --sweep disk={text}, and so --sweep scheduler=…)")),
+        None => Ok(text.to_owned()),
+    }
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    text.parse().map_err(|_| "a number such as 0.1 is wanted, which is a tenth".to_owned())
+}
+
 fn expire(text: &str) -> Result<Expire, String> {
     if text == "never" {
         return Ok(Expire(None));
     }
-    let after = parse_duration(text).map_err(|error| error.to_string())?;
+    let after = parse_duration(text).map_err(|error| format!("{error}; or never"))?;
     Ok(Expire(Some(Nanos(u64::try_from(after.as_nanos()).unwrap_or(u64::MAX)))))
 }
 
 impl InputArgs {
     fn input(&self, replay: &ReplayArgs) -> anyhow::Result<Input> {
         if let Some(spec) = &self.workload {
+            if spec.split(':').next().is_some_and(|name| name.contains(',')) {
+                bail!("--workload {}: one at a time (run the command again for another)", visible(spec));
+            }
             return Ok(Input::Workload { spec: spec.clone() });
         }
         let Some(path) = &self.trace else { bail!("give --trace FILE or --workload SPEC") };
@@ -181,16 +195,19 @@ impl InputArgs {
             FitArg::Wrap => Fit::Wrap,
         };
         let options = ReplayOptions { pace: replay.speed, depth: replay.depth, fit, device: replay.device };
-        let open = OpenOptions { format: replay.format, ..OpenOptions::default() };
-        let input = Input::trace(path.clone(), open, options)?;
+        let input = Input::trace(path.clone(), replay.read.options(), options)?;
+        if let Input::Trace { summary, .. } = &input {
+            warn_of_skipped(path, &summary.skipped);
+        }
         if is_without_requests(&input) {
             bail!(
-                "{}: nothing to replay: it has no reads or writes{}",
+                "{}: nothing to replay: it has no reads or writes{}{}",
                 visible_path(path),
                 match replay.device {
                     Some(device) => format!(" of device {device}"),
                     None => String::new(),
-                }
+                },
+                if replay.read.names_event() { " (of the events that --event names)" } else { "" }
             );
         }
         Ok(input)
@@ -269,7 +286,7 @@ impl RunArgs {
         let cells = cells(&base, policies, &self.sweep)?;
         let warnings: BTreeSet<String> = cells.iter().flat_map(Cell::warnings).collect();
         for warning in &warnings {
-            eprintln!("umbrella: warning: {warning}");
+            tell!("umbrella: warning: {warning}");
         }
         Ok(cells)
     }
@@ -296,7 +313,13 @@ impl OutputArgs {
             .into_iter()
             .map(|name| {
                 let known = || METRICS.iter().map(|metric| metric.name).collect::<Vec<_>>().join(", ");
-                metric(name).with_context(|| format!("no figure is called {name:?} (known: {})", known()))
+                metric(name).with_context(|| {
+                    format!(
+                        "no figure is called {name:?}{} (known: {})",
+                        did_you_mean(name, METRICS.iter().map(|metric| metric.name)),
+                        known()
+                    )
+                })
             })
             .collect()
     }
@@ -346,6 +369,9 @@ fn with_figures(outcome: &Outcome) -> serde_json::Result<serde_json::Value> {
 
 /// Refuses a page that could not be written after the runs, and one that would replace anything but a file.
 fn can_be_page(page: &Path, trace: Option<&Path>) -> anyhow::Result<()> {
+    if page == Path::new("-") {
+        bail!("--html -: the page goes to a file (give its name, such as day.html)");
+    }
     let folder = page.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !folder.is_dir() {
         bail!("--html {}: there is no directory {} (make it first)", visible_path(page), visible_path(folder));

@@ -62,6 +62,13 @@ pub(super) struct ReadArgs {
     max_gap: Nanos,
 }
 
+impl ReadArgs {
+    /// Whether an event of blkparse was chosen.
+    pub(super) fn names_event(&self) -> bool {
+        self.event != EventArg::Auto
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum EventArg {
     /// The first of the others that the beginning of the trace has.
@@ -171,7 +178,7 @@ impl Drop for Bar {
 pub(super) fn warn_of_skipped(path: &Path, skipped: &Skipped) {
     if let Some(byte) = skipped.cut_after {
         let name = visible_path(path);
-        eprintln!(
+        tell!(
             "umbrella: {name}: the compressed data are cut or damaged after byte {byte} of what they hold; the rest is left out"
         );
     }
@@ -186,7 +193,7 @@ pub(super) fn warn_of_skipped(path: &Path, skipped: &Skipped) {
         .filter(|(number, ..)| *number > 0)
         .map(|(number, one, many)| format!("{number} {}", if *number == 1 { one } else { many }))
         .collect();
-    eprintln!("umbrella: {}: left out {}; the first is {first}", visible_path(path), parts.join(", "));
+    tell!("umbrella: {}: left out {}; the first is {first}", visible_path(path), parts.join(", "));
 }
 
 /// `3 records`.

@@ -10,6 +10,7 @@ use umbrella_units::Nanos;
 
 use super::trace::{Bar, ReadArgs, duration, open, records, warn_of_skipped};
 use super::trace_output::{Existing, Output, Progress};
+use crate::output::OutputError;
 use crate::text::visible_path;
 
 /// Write a trace in another format, a part of it, or sorted.
@@ -93,7 +94,7 @@ impl ConvertArgs {
                 self.write(&mut writer, record, reader.devices(), &mut tally)?;
             }
             if sorted.corrupt_times > 0 {
-                eprintln!("umbrella: {}: left out {} with a corrupt time", of_input(), records(sorted.corrupt_times));
+                tell!("umbrella: {}: left out {} with a corrupt time", of_input(), records(sorted.corrupt_times));
             }
         } else {
             while let Some(record) = reader.next() {
@@ -111,7 +112,7 @@ impl ConvertArgs {
         if let Some(device) = self.device.filter(|device| tally.written == 0 && *device as usize >= devices) {
             bail!("{}: there is no device {device} in it, only {devices} (from 0)", of_input());
         }
-        writer.finish().with_context(|| visible_path(&self.output))?.finish()?;
+        writer.finish().map_err(|error| self.failed(error))?.finish()?;
         self.report(&tally, format);
         Ok(ExitCode::SUCCESS)
     }
@@ -138,9 +139,16 @@ impl ConvertArgs {
             Err(error @ WriteError::Unwritable { .. }) => {
                 bail!("{error} (leave such records out: --skip-unwritable)")
             }
-            Err(error) => return Err(error).with_context(|| visible_path(&self.output)),
+            Err(error) => return Err(self.failed(error)),
         }
         Ok(())
+    }
+
+    fn failed(&self, error: WriteError) -> anyhow::Error {
+        match error {
+            WriteError::Output { source } if self.output == Path::new("-") => OutputError::from(source).into(),
+            error => anyhow::Error::new(error).context(visible_path(&self.output)),
+        }
     }
 
     fn report(&self, tally: &Tally, format: Format) {
@@ -149,7 +157,7 @@ impl ConvertArgs {
             number => format!(", left out {} that the format cannot hold", records(number)),
         };
         let none = if tally.written == 0 { " (none match)" } else { "" };
-        eprintln!("{}: {} as {format}{none}{left_out}", visible_path(&self.output), records(tally.written));
+        tell!("{}: {} as {format}{none}{left_out}", visible_path(&self.output), records(tally.written));
     }
 }
 

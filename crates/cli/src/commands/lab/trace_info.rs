@@ -50,7 +50,7 @@ impl InfoArgs {
                 Ok(info) if self.json => output::json_line(&info)?,
                 Ok(info) => output::print(&format!("{}{}", if index > 0 { "\n" } else { "" }, text(&info)))?,
                 Err(error) => {
-                    eprintln!("umbrella: {}", output::reasons(&error));
+                    tell!("umbrella: {}", output::reasons(&error));
                     failed = true;
                 }
             }
@@ -125,8 +125,8 @@ fn text(info: &Info) -> String {
             row("...", format!("{} devices in all", summary.devices.len()));
         }
     }
-    if summary.skipped > 0 {
-        row("left out", summary.skipped.to_string());
+    if summary.skipped.total() > 0 {
+        row("left out", summary.skipped.total().to_string());
     }
     text
 }

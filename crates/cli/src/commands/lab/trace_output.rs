@@ -15,6 +15,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use umbrella_lab::trace::{Compression, Encoder};
 
+use crate::output::OutputError;
 use crate::text::visible_path;
 
 /// Whether a file of that name may be replaced.
@@ -129,8 +130,8 @@ impl Output {
             sink.flush()?;
             if let Sink::File(file) = &sink { file.sync_all() } else { Ok(()) }
         });
+        let Some(temporary) = &self.temporary else { return Ok(written.map_err(OutputError::from)?) };
         written.context("writing the trace")?;
-        let Some(temporary) = &self.temporary else { return Ok(()) };
         temporary.rename()?;
         self.temporary = None;
         Ok(())
@@ -178,6 +179,10 @@ impl Temporary {
         hidden.push(name);
         hidden.push(format!(".{}.tmp", std::process::id()));
         let path = target.with_file_name(hidden);
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if let Some(folder) = folder.filter(|folder| !folder.exists()) {
+            bail!("{}: there is no directory {} (make it first)", visible_path(target), visible_path(folder));
+        }
         let mut stage = progress.stage();
         let file = OpenOptions::new()
             .write(true)

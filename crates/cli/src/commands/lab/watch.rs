@@ -173,7 +173,7 @@ impl Bars {
         let finished = self.finished.fetch_add(1, Ordering::Relaxed) + 1;
         self.all.set_position(finished as u64);
         self.each[cell].finish_and_clear();
-        if !self.terminal && self.is_time_for_a_line() {
+        if !self.terminal && !self.interrupt.has_come() && self.is_time_for_a_line() {
             tracing::info!(
                 "{finished} of {} runs; {} finished after {after}",
                 self.names.len(),

@@ -119,7 +119,13 @@ pub(super) fn judge_hybrid(outcomes: &[Outcome]) -> Vec<Claim> {
         vec![
             claim(format!("{files} files: 30 to 40 %"), "%", 35.0, hybrid, LARGE),
             claim(format!("{files} files: more than the better one alone"), "points", VISIBLE, better, Expect::AtLeast),
-            claim(format!("{files} files: less than the sum"), "points", 0.0, hybrid - staging - wasl, Expect::AtMost),
+            claim(
+                format!("{files} files: less than the sum"),
+                "points",
+                -VISIBLE,
+                hybrid - staging - wasl,
+                Expect::AtMost,
+            ),
         ]
     };
     by_files(outcomes).flat_map(|(files, outcomes)| of(files, outcomes)).collect()

@@ -85,8 +85,12 @@ pub(super) fn judge_trace(outcomes: &[Outcome]) -> Vec<Claim> {
         let runs = Runs::new(outcomes, disk, FILESERVER);
         for policy in SCHEMES {
             let measured = runs.change(policy, |outcome| outcome.time_s / outcome.operations as f64);
-            let claim = format!("{policy} on the {}: about as fast as file", runs::name(disk));
-            claims.push(Claim::new("39", claim, "%", 0.0, measured, LITTLE));
+            let (said, published, expect) = match (disk, policy) {
+                (MLC, "two_queue_sorted") => ("about as fast as file", 0.0, LITTLE),
+                _ => ("slower than file", 0.1, Expect::AtLeast),
+            };
+            let claim = format!("{policy} on the {}: {said}", runs::name(disk));
+            claims.push(Claim::new("39", claim, "%", published, measured, expect));
         }
     }
     claims

@@ -11,7 +11,8 @@ pub(super) const ASSUMED: &str =
     "files of 256 MiB and Zipf's theta 1 (neither is in the text); time is until the last process has finished";
 
 pub(super) const PAIR_ASSUMED: &str = "each drive has half of the memory to itself, where the dissertation's two shared one page cache and its \
-                                       thresholds; times are added, as there";
+                                       thresholds; times are added, as there. What the two do to each \
+                                       other is not seen: on two equal disks one alone gains half of what both do";
 
 /// Share of the sizes in a quick run.
 const QUICK: f64 = 0.2;
@@ -104,7 +105,6 @@ pub(super) fn judge_two_disks(outcomes: &[Outcome]) -> Vec<Claim> {
     vec![
         Claim::new("34", "two_queue on both disks: time against file", "%", -9.0, both, SIZE),
         Claim::new("34", "two_queue on one disk: time against file", "%", -7.0, one, SIZE),
-        Claim::new("34", "on both no slower than on one", "points", 0.0, both - one, Expect::AtMost),
     ]
 }
 

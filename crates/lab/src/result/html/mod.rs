@@ -68,6 +68,9 @@ fn contents(out: &mut String, groups: &[Group<'_>]) -> fmt::Result {
 fn section(out: &mut String, place: usize, group: &Group<'_>) -> fmt::Result {
     writeln!(out, "<section id=\"input-{place}\">\n<h2>{}</h2>", Safe(group.input))?;
     writeln!(out, "<p class=\"verdict\">{}</p>", Safe(&group.verdict()))?;
+    if let Some(sentence) = group.hardly_asked() {
+        writeln!(out, "<p class=\"warning\">{}</p>", Safe(sentence))?;
+    }
     tables::circumstances(out, group)?;
     let sweeps = group.sweeps();
     if sweeps.is_empty() {

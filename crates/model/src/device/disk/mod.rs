@@ -111,6 +111,7 @@ impl Disk {
     pub fn new(spec: &DiskSpec) -> Disk {
         let geometry = Geometry::new(spec);
         let buffer = spec.cache.0 / SECTOR_BYTES / 2;
+        let depth = spec.queue_depth.clamp(1, 256) as usize;
         Disk {
             read_seek: SeekCurve::new(spec.read_seek, geometry.cylinders()),
             write_seek: SeekCurve::new(spec.write_seek, geometry.cylinders()),
@@ -118,13 +119,13 @@ impl Disk {
             overhead: spec.overhead,
             interface: ((SECTOR_BYTES * 1_000_000_000) << 16) / spec.interface.0.max(1 << 16),
             capacity: geometry.capacity().0,
-            depth: spec.queue_depth.clamp(1, 256) as usize,
+            depth,
             age_limit: spec.age_limit,
             write_cache: spec.write_cache && buffer > 0,
             write_room: buffer,
             write_runs: spec.write_runs.max(1) as usize,
             now: Nanos(0),
-            queue: Vec::with_capacity(spec.queue_depth as usize),
+            queue: Vec::with_capacity(depth),
             held: VecDeque::new(),
             work: None,
             transfers: VecDeque::new(),

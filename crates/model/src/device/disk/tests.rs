@@ -184,16 +184,92 @@ fn a_far_request_is_served_though_nearer_ones_keep_coming() {
         disk.submit(Nanos(0), Request { id: RequestId(0), op: Op::Read, lba: Lba(near * 10_000), sectors: 8 });
     }
     disk.submit(Nanos(0), Request { id: far, op: Op::Read, lba: Lba(disk.capacity().0 - 8), sectors: 8 });
-    let mut done = Vec::new();
-    while !done.iter().any(|completion: &Completion| completion.id == far) {
+    let at = busy_until(&mut disk, &mut numbers, far, Nanos(4 * spec.age_limit.0)).expect("it is served");
+    assert!(at >= spec.age_limit && at < spec.age_limit + Nanos::from_millis(60), "{at}");
+}
+
+/// Keeps the queue full of reads from the outermost part of the disk until `wanted` is done, or `end` has come.
+fn busy_until(disk: &mut Disk, numbers: &mut Numbers, wanted: RequestId, end: Nanos) -> Option<Nanos> {
+    let mut done: Vec<Completion> = Vec::new();
+    loop {
         let now = disk.next_event().unwrap();
+        if now > end {
+            return None;
+        }
         disk.advance(now, &mut done);
+        if let Some(found) = done.iter().find(|completion| completion.id == wanted) {
+            return Some(found.at);
+        }
+        done.clear();
         while disk.room() > 0 {
             disk.submit(now, Request { id: RequestId(1), op: Op::Read, lba: Lba(numbers.below(1 << 20)), sectors: 8 });
         }
     }
-    let at = done.last().unwrap().at;
-    assert!(at >= spec.age_limit && at < spec.age_limit + Nanos::from_millis(60), "{at}");
+}
+
+/// Writes of 64 KiB all over the disk, as many as `share` of the buffer takes, and a queue full of reads.
+fn buffered(disk: &mut Disk, share: f64) {
+    let stride = disk.capacity().0 / 1000;
+    let writes = (disk.write_room as f64 * share) as u64 / 128;
+    for number in 0..writes {
+        let lba = Lba((number * 617 % 1000) * stride);
+        disk.submit(Nanos(0), Request { id: RequestId(2), op: Op::Write, lba, sectors: 128 });
+    }
+}
+
+#[test]
+fn a_buffer_that_is_more_than_half_full_is_written_out_beside_reads() {
+    let mut disk = Disk::new(&spec("deskstar_500gb"));
+    let mut numbers = Numbers(11);
+    buffered(&mut disk, 0.7);
+    let full = disk.dirty.sectors();
+    assert!(full * 2 > disk.write_room);
+    assert_eq!(busy_until(&mut disk, &mut numbers, RequestId(u64::MAX), Nanos::from_secs(20)), None);
+    let left = disk.dirty.sectors();
+    assert!(left * 2 <= disk.write_room, "{left} of {full} sectors are left");
+    assert!(left * 4 > disk.write_room, "below half the reads come first: {left} of {full}");
+}
+
+#[test]
+fn a_write_without_room_in_the_buffer_does_not_wait_for_ever_behind_reads() {
+    let spec = spec("deskstar_500gb");
+    let mut disk = Disk::new(&spec);
+    // All the buffer's data belongs to the innermost part, where the heads never come by.
+    let inner = disk.capacity().0 - (1 << 21);
+    for near in 0..31 {
+        disk.submit(Nanos(0), Request { id: RequestId(1), op: Op::Read, lba: Lba(near * 10_000), sectors: 8 });
+    }
+    for number in 0..disk.write_room / 128 {
+        let lba = Lba(inner + number * 1024);
+        disk.submit(Nanos(0), Request { id: RequestId(2), op: Op::Write, lba, sectors: 128 });
+    }
+    let held = RequestId(u64::MAX);
+    disk.submit(Nanos(0), Request { id: held, op: Op::Write, lba: Lba(inner - 8192), sectors: 128 });
+    assert_eq!(disk.held.len(), 1);
+    let at = busy_until(&mut disk, &mut Numbers(12), held, Nanos(4 * spec.age_limit.0)).expect("it is let in");
+    assert!(at > spec.age_limit && at < spec.age_limit + Nanos::from_millis(100), "{at}");
+}
+
+#[test]
+fn from_zone_to_zone_the_heads_go_on_after_a_switch() {
+    for (Profile { name, .. }, spec) in disks() {
+        let geometry = Geometry::new(&spec);
+        let switch = spec.cylinder_switch.max(spec.write_seek.track_to_track);
+        for start in geometry.zone_starts().skip(1) {
+            let parts = geometry.transfer(Lba(start.0 - 100), 100) + geometry.transfer(start, 100);
+            assert_eq!(geometry.transfer(Lba(start.0 - 100), 200), parts + switch, "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_sector_missed_by_a_hair_is_not_a_turn_away() {
+    let geometry = Geometry::new(&spec("deskstar_500gb"));
+    let place = geometry.place(Lba(123_456));
+    let there = geometry.wait(place.angle, Nanos(0));
+    assert_eq!(geometry.wait(place.angle, there + Nanos(500)), Nanos(0));
+    let turn = geometry.turn().0;
+    assert!(geometry.wait(place.angle, there + Nanos(3000)).0.abs_diff(turn - 3000) < 10);
 }
 
 #[test]
@@ -257,6 +333,25 @@ fn what_was_read_ahead_needs_no_media() {
     disk.advance(later + Nanos::from_secs(1), &mut done);
     let transfer = Nanos(64 * 512 * 1_000_000_000 / spec.interface.0);
     assert_eq!(done[1].at, later + spec.overhead + transfer);
+}
+
+#[test]
+fn reading_ahead_that_stopped_goes_on_when_its_reader_does() {
+    let spec = spec("deskstar_500gb");
+    let mut disk = Disk::new(&spec);
+    let (mut done, mut now, mut at) = (Vec::new(), Nanos(0), 4096);
+    let segment = disk.segments.segment_sectors();
+    // Far beyond what fits into one segment, each read a second after the one before: only the first needs the media.
+    for number in 0..40 {
+        disk.submit(now, Request { id: RequestId(number), op: Op::Read, lba: Lba(at), sectors: segment as u32 / 8 });
+        at += segment / 8;
+        let asked = now;
+        now = now + Nanos::from_secs(1);
+        disk.advance(now, &mut done);
+        let took = done.last().unwrap().at - asked;
+        let transfer = Nanos(segment / 8 * 512 * 1_000_000_000 / spec.interface.0);
+        assert!(number == 0 || took < spec.overhead + transfer + Nanos(1000), "read {number}: {took}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod flash;
 mod power;
 
 use thiserror::Error;
-use umbrella_units::{ByteSize, Lba, SECTOR_BYTES};
+use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, did_you_mean};
 
 use super::Device;
 use super::disk::{Disk, DiskSpec};
@@ -65,7 +65,7 @@ const LEAST_BUFFER: ByteSize = ByteSize(256 << 10);
 
 /// A name that no profile has.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("no device is called {name:?} (known: {})", known.join(", "))]
+#[error("no device is called {name:?}{} (known: {})", did_you_mean(name, known.iter().copied()), known.join(", "))]
 pub struct UnknownProfile {
     /// What was asked for.
     pub name: String,

@@ -178,7 +178,7 @@ impl Ssd {
     fn write(&mut self, start: u64, end: u64) -> Nanos {
         let window = start / WINDOW_SECTORS;
         self.stats.boundary_crossings += u64::from(window != self.window);
-        self.window = (end - 1) / WINDOW_SECTORS;
+        self.window = window;
         let (mut page, last) = (start / self.page_sectors, (end - 1) / self.page_sectors);
         // A page that is written in part is read first; once, also if it is so at both ends.
         let (cut_first, cut_last) = (!start.is_multiple_of(self.page_sectors), !end.is_multiple_of(self.page_sectors));

@@ -207,8 +207,7 @@ impl Files {
         }
         let (id, key) = (file.id, (file.marked, file.order));
         file.members = Members::Run { start: 0, len: 0 };
-        let files = &self.slots;
-        self.table.remove(file_hash(id), slot, |slot| file_hash(files[slot as usize].id));
+        self.table.remove(file_hash(id), slot);
         self.ordered.remove(&key);
         self.free.push(slot);
         self.len -= 1;

@@ -16,11 +16,6 @@ impl Heap {
         self.heap.first().copied()
     }
 
-    /// The slot at a place of the heap; its children are at `2 * place + 1` and the place after that.
-    pub(super) fn at(&self, place: usize) -> Option<u32> {
-        self.heap.get(place).copied()
-    }
-
     /// Whether the slot is in the heap.
     pub(super) fn holds(&self, slot: u32) -> bool {
         self.places.get(slot as usize).is_some_and(|&place| place != NONE)

@@ -249,13 +249,6 @@ impl DirtyIndex {
         Applied::Changed
     }
 
-    fn hash_of(&self) -> impl Fn(u32) -> Hash {
-        |slot| {
-            let entry = self.pages.get(slot);
-            page_hash(self.files.id(entry.file), entry.index)
-        }
-    }
-
     fn find(&self, page: PageKey) -> Option<u32> {
         self.by_page.find(page_hash(page.file, page.index.0), |slot| {
             let entry = self.pages.get(slot);
@@ -391,15 +384,9 @@ impl DirtyIndex {
     /// Forgets a page that no order holds any more.
     fn forget(&mut self, slot: u32) {
         let key = self.key(slot);
-        self.forget_key(key, slot);
+        self.by_page.remove(page_hash(key.file, key.index.0), slot);
         self.files.remove_page(self.pages.get(slot).file, slot, key.index.0);
         self.pages.remove(slot);
-    }
-
-    fn forget_key(&mut self, key: PageKey, slot: u32) {
-        let mut by_page = std::mem::take(&mut self.by_page);
-        by_page.remove(page_hash(key.file, key.index.0), slot, self.hash_of());
-        self.by_page = by_page;
     }
 
     fn remove(&mut self, slot: u32) {

@@ -111,7 +111,7 @@ impl Places {
         if let Some(zones) = &mut self.zones {
             zones.change_stamps(block, 0, pages.get(slot).stamp());
         }
-        self.by_block.remove(block_hash(block), slot, hash_in(pages));
+        self.by_block.remove(block_hash(block), slot);
         self.remove_run(block, 1);
     }
 
@@ -142,7 +142,7 @@ impl Places {
                 out.extend(others);
                 out[before..].sort_by_key(|&slot| key(slot));
             }
-            self.by_block.remove(block_hash(block), owner, hash_in(pages));
+            self.by_block.remove(block_hash(block), owner);
             if let Some(zones) = &mut self.zones {
                 zones.change_stamps(block, 0, pages.get(owner).stamp());
             }

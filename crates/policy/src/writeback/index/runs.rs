@@ -186,8 +186,7 @@ impl RunSet {
             by_length.heap.remove(slot, goes_first(&self.chunks));
         }
         if self.is_ordered {
-            let chunks = &self.chunks;
-            self.table.remove(chunk_hash(number), slot, |slot| chunk_hash(chunks[slot as usize].number));
+            self.table.remove(chunk_hash(number), slot);
             self.order.remove(&number);
         }
         self.chunks[slot as usize].chunk = Chunk::new();

@@ -1,20 +1,32 @@
-//! A hash table of slots: four bytes an entry, the keys stay in the slab. Open addressing with linear probing and
-//! backward shift, so that nothing is left behind by a removal.
+//! A hash table of slots: four bytes an entry, the keys stay in the slab. A line of sixteen entries is searched at once, and
+//! counts the entries that found it full and went on, so that a search knows where to end and nothing is left behind by a
+//! removal. (Counted overflow as in F14: Shi and Bronson, Folly 2019.)
 //!
-//! Sixteen neighbouring keys share a cache line (`home`), because dirty pages and blocks come in runs. The bits of an
-//! entry that the slot does not need hold a part of the key's hash, so that a probe rarely looks into the slab in vain.
+//! Sixteen neighbouring keys belong to one line, which is one of the processor's cache, because dirty pages and blocks come
+//! in runs. The bits of an entry that the slot does not need hold a part of the key's hash, so that a search rarely looks
+//! into the slab in vain.
 
 /// No slot.
 pub(super) const NONE: u32 = u32::MAX;
 
 const NEIGHBOURS_BITS: u32 = 4;
+const LINE: usize = 1 << NEIGHBOURS_BITS;
 const FEWEST_BITS: u32 = 6;
+/// A line that so many entries went on from counts no more, neither up nor down, until the table grows.
+const MANY: u8 = u8::MAX;
 
 /// The hash of a key: where it belongs, and the tag that tells it from others there.
 #[derive(Clone, Copy)]
 pub(super) struct Hash {
     high: u64,
     neighbour: u64,
+}
+
+impl Hash {
+    /// The line where it belongs in a table of `2^bits` cells.
+    pub(super) fn line(self, bits: u32) -> usize {
+        (self.high >> (64 - (bits - NEIGHBOURS_BITS))) as usize
+    }
 }
 
 /// The hash of position `place` in space `space` (a file's page, a block, a zone).
@@ -34,15 +46,54 @@ pub(super) fn scattered(space: u64, place: u64) -> Hash {
 /// Slots, found by the hash of a key that their owner keeps.
 #[derive(Debug, Default)]
 pub(super) struct SlotTable {
-    cells: Vec<u32>,
+    lines: Vec<Line>,
+    /// How many entries went on from each line.
+    passed: Vec<u8>,
+    /// Log2 of the number of cells.
     bits: u32,
     len: usize,
 }
 
+#[derive(Debug, Clone)]
+#[repr(align(64))]
+struct Line([u32; LINE]);
+
+impl Line {
+    /// A bit for each cell that is `like` another in the bits of `mask`.
+    fn alike(&self, like: u32, mask: u32) -> u32 {
+        self.0.iter().enumerate().fold(0, |bits, (at, cell)| bits | u32::from((cell ^ like) & mask == 0) << at)
+    }
+
+    fn free(&self) -> Option<usize> {
+        let free = self.alike(NONE, NONE);
+        (free != 0).then(|| free.trailing_zeros() as usize)
+    }
+}
+
+/// The lines in which an entry may be, in the order in which they are tried; each of them once.
+struct Probe {
+    line: usize,
+    step: usize,
+    lines: usize,
+}
+
+impl Iterator for Probe {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        if self.step == self.lines {
+            return None;
+        }
+        let line = self.line;
+        self.step += 1;
+        self.line = (line + self.step) & (self.lines - 1);
+        Some(line)
+    }
+}
+
 impl SlotTable {
-    fn home(&self, hash: Hash) -> usize {
-        let line = hash.high >> (64 - (self.bits - NEIGHBOURS_BITS));
-        ((line << NEIGHBOURS_BITS) | hash.neighbour) as usize
+    fn probe(&self, hash: Hash) -> Probe {
+        Probe { line: hash.line(self.bits), step: 0, lines: self.lines.len() }
     }
 
     fn tag(&self, hash: Hash) -> u32 {
@@ -57,38 +108,42 @@ impl SlotTable {
     /// wait for memory together, searches one after the other.
     pub(super) fn warm(&self, hash: Hash) {
         if self.len > 0 {
-            std::hint::black_box(self.cells[self.home(hash)]);
+            std::hint::black_box(self.lines[hash.line(self.bits)].0[0]);
         }
     }
 
     /// The slot with this hash for which `is_it` holds.
     pub(super) fn find(&self, hash: Hash, is_it: impl Fn(u32) -> bool) -> Option<u32> {
-        self.position(hash, is_it).map(|at| self.cells[at] & self.slot_mask())
+        self.position(hash, is_it).map(|(line, at)| self.lines[line].0[at] & self.slot_mask())
     }
 
-    fn position(&self, hash: Hash, is_it: impl Fn(u32) -> bool) -> Option<usize> {
+    fn position(&self, hash: Hash, is_it: impl Fn(u32) -> bool) -> Option<(usize, usize)> {
         if self.len == 0 {
             return None;
         }
-        let (tag, mask, wrap) = (self.tag(hash), self.slot_mask(), self.cells.len() - 1);
-        let mut at = self.home(hash);
-        loop {
-            let cell = self.cells[at];
-            if cell == NONE {
-                return None;
+        let (tag, mask) = (self.tag(hash), self.slot_mask());
+        for line in self.probe(hash) {
+            let mut alike = self.lines[line].alike(tag, !mask);
+            while alike != 0 {
+                let at = alike.trailing_zeros() as usize;
+                let cell = self.lines[line].0[at];
+                if cell != NONE && is_it(cell & mask) {
+                    return Some((line, at));
+                }
+                alike &= alike - 1;
             }
-            if cell & !mask == tag && is_it(cell & mask) {
-                return Some(at);
+            if self.passed[line] == 0 {
+                break;
             }
-            at = (at + 1) & wrap;
         }
+        None
     }
 
     /// Adds a slot that is not in the table. `slots` is how many slots its owner has, which are to fit below the tag;
     /// `hash_of` gives the hash of those that are in the table already.
     pub(super) fn insert(&mut self, hash: Hash, slot: u32, slots: usize, hash_of: impl Fn(u32) -> Hash) {
         let wanted = (self.len + 1).max(slots + 1);
-        if self.cells.is_empty() || wanted * 8 > self.cells.len() * 7 {
+        if self.lines.is_empty() || wanted * 8 > self.lines.len() * LINE * 7 {
             self.grow(wanted, hash_of);
         }
         self.put(hash, slot);
@@ -96,60 +151,51 @@ impl SlotTable {
     }
 
     fn put(&mut self, hash: Hash, slot: u32) {
-        let wrap = self.cells.len() - 1;
-        let mut at = self.home(hash);
-        while self.cells[at] != NONE {
-            at = (at + 1) & wrap;
+        for line in self.probe(hash) {
+            if let Some(at) = self.lines[line].free() {
+                self.lines[line].0[at] = slot | self.tag(hash);
+                return;
+            }
+            self.passed[line] = self.passed[line].saturating_add(1);
         }
-        self.cells[at] = slot | self.tag(hash);
+        unreachable!("an eighth of the cells is free, and all lines were tried");
     }
 
     fn grow(&mut self, wanted: usize, hash_of: impl Fn(u32) -> Hash) {
-        let (before, mask) = (std::mem::take(&mut self.cells), if self.bits == 0 { 0 } else { self.slot_mask() });
+        let (before, mask) = (std::mem::take(&mut self.lines), if self.bits == 0 { 0 } else { self.slot_mask() });
         self.bits = self.bits.max(FEWEST_BITS);
         while wanted * 8 > (1_usize << self.bits) * 7 {
             self.bits += 1;
         }
-        self.cells = vec![NONE; 1 << self.bits];
-        for cell in before {
-            if cell != NONE {
-                self.put(hash_of(cell & mask), cell & mask);
-            }
+        let lines = 1 << (self.bits - NEIGHBOURS_BITS);
+        self.lines = vec![Line([NONE; LINE]); lines];
+        self.passed = vec![0; lines];
+        for cell in before.iter().flat_map(|line| line.0).filter(|&cell| cell != NONE) {
+            self.put(hash_of(cell & mask), cell & mask);
         }
     }
 
     /// Takes a slot out; nothing happens when it is not in the table.
-    pub(super) fn remove(&mut self, hash: Hash, slot: u32, hash_of: impl Fn(u32) -> Hash) {
-        let Some(mut hole) = self.position(hash, |other| other == slot) else { return };
-        let (mask, wrap) = (self.slot_mask(), self.cells.len() - 1);
-        let mut at = hole;
-        loop {
-            at = (at + 1) & wrap;
-            let cell = self.cells[at];
-            if cell == NONE {
-                break;
-            }
-            let home = self.home(hash_of(cell & mask));
-            let from_home = at.wrapping_sub(home) & wrap;
-            let from_hole = at.wrapping_sub(hole) & wrap;
-            if from_home >= from_hole {
-                self.cells[hole] = cell;
-                hole = at;
+    pub(super) fn remove(&mut self, hash: Hash, slot: u32) {
+        let Some((line, at)) = self.position(hash, |other| other == slot) else { return };
+        self.lines[line].0[at] = NONE;
+        self.len -= 1;
+        for passed in self.probe(hash).take_while(|&passed| passed != line) {
+            if self.passed[passed] != MANY {
+                self.passed[passed] -= 1;
             }
         }
-        self.cells[hole] = NONE;
-        self.len -= 1;
     }
 
     /// Puts another slot in the place of one, for the same key.
     pub(super) fn replace(&mut self, hash: Hash, slot: u32, by: u32) {
-        if let Some(at) = self.position(hash, |other| other == slot) {
-            self.cells[at] = by | self.tag(hash);
+        if let Some((line, at)) = self.position(hash, |other| other == slot) {
+            self.lines[line].0[at] = by | self.tag(hash);
         }
     }
 
     /// Bytes held.
     pub(super) fn bytes(&self) -> usize {
-        self.cells.capacity() * size_of::<u32>()
+        self.lines.capacity() * size_of::<Line>() + self.passed.capacity()
     }
 }

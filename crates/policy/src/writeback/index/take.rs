@@ -4,11 +4,11 @@
 use umbrella_units::{BlockNo, Extent, FileId, Nanos, PageIndex, PageKey, Pages};
 
 use super::super::event::DirtyPage;
-use super::DirtyIndex;
 use super::files::{DirtyFile, Tail};
 use super::runs::Run;
 use super::slab::millis;
 use super::zones::Zone;
+use super::{DirtyIndex, page_hash};
 
 /// How a dirty page was used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -211,7 +211,7 @@ impl DirtyIndex {
                 let Some(page) = self.find(key) else { continue };
                 out.push(DirtyPage { page: key, block: self.pages.get(page).block() });
                 self.unplace(page);
-                self.forget_key(key, page);
+                self.by_page.remove(page_hash(key.file, key.index.0), page);
                 self.pages.remove(page);
             }
             self.files.remove_run(slot, run);

@@ -119,17 +119,37 @@ fn a_slot_table_is_a_map_through_growth_and_removals() {
     let (mut table, mut plain, mut keys) = (SlotTable::default(), BTreeMap::new(), Vec::new());
     for _ in 0..40_000 {
         let key = random(3_000);
-        let hash_of = |slot: u32| hash(1, keys[slot as usize]);
         let found = table.find(hash(1, key), |slot| keys[slot as usize] == key);
         assert_eq!(found, plain.get(&key).copied());
         if let Some(slot) = found {
-            table.remove(hash(1, key), slot, hash_of);
+            table.remove(hash(1, key), slot);
             plain.remove(&key);
         } else {
             keys.push(key);
             let slot = (keys.len() - 1) as u32;
             table.insert(hash(1, key), slot, keys.len(), |slot| hash(1, keys[slot as usize]));
             plain.insert(key, slot);
+        }
+    }
+}
+
+#[test]
+fn a_line_that_too_many_entries_went_on_from_still_tells_what_is_there() {
+    use super::table::{SlotTable, hash};
+    // All of these belong to the first line of a table with 1,024 cells.
+    let keys: Vec<u64> = (0..).map(|group| group << 4).filter(|&key| hash(1, key).line(10) == 0).take(300).collect();
+    let mut table = SlotTable::default();
+    let find = |table: &SlotTable, at: usize| table.find(hash(1, keys[at]), |slot| slot as usize == at);
+    for round in 0..3 {
+        for (at, &key) in keys.iter().enumerate() {
+            assert_eq!(find(&table, at), None, "round {round}");
+            table.insert(hash(1, key), at as u32, 800, |slot| hash(1, keys[slot as usize]));
+        }
+        assert!((0..keys.len()).all(|at| find(&table, at) == Some(at as u32)), "round {round}");
+        assert_eq!(table.bytes(), 1_024 * 4 + 64, "they are in the table that they were made for");
+        for (at, &key) in keys.iter().enumerate() {
+            table.remove(hash(1, key), at as u32);
+            assert_eq!(find(&table, at), None, "round {round}");
         }
     }
 }

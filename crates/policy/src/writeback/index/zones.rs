@@ -4,7 +4,6 @@
 //! Where runs are cut at the borders of zones (WASL, and TESA's `zone`) that is simply the zone they lie in.
 
 use std::cmp::Ordering;
-use std::collections::BinaryHeap;
 
 use umbrella_units::Pages;
 
@@ -87,25 +86,6 @@ impl Entry {
     }
 }
 
-/// A zone on the way down its heap.
-#[derive(PartialEq, Eq)]
-struct ByLength {
-    zone: Zone,
-    place: usize,
-}
-
-impl Ord for ByLength {
-    fn cmp(&self, other: &ByLength) -> Ordering {
-        self.zone.by_length(&other.zone)
-    }
-}
-
-impl PartialOrd for ByLength {
-    fn partial_cmp(&self, other: &ByLength) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
 /// The zones in two classes, each in order: those with long segments, and the others.
 #[derive(Debug)]
 struct Classes {
@@ -152,6 +132,8 @@ pub(super) struct Zones {
     table: SlotTable,
     by_pages: Option<Heap>,
     by_length: Option<Heap>,
+    /// Zones, by pages, that are not in `by_length` for now: they came first there but had fewer pages than the average.
+    poor: Heap,
     /// What the heaps are ordered by: each entry as it was when it was last put in order. A zone may change a thousand
     /// times before one is chosen; the heaps are put right when they are asked.
     ordered: Vec<Entry>,
@@ -197,6 +179,7 @@ impl Zones {
             table: SlotTable::default(),
             by_pages: pages.then(Heap::default),
             by_length: length.then(Heap::default),
+            poor: Heap::default(),
             ordered: Vec::new(),
             stale: Vec::new(),
             classes,
@@ -277,8 +260,7 @@ impl Zones {
             }
         }
         if gone {
-            let entries = &self.entries;
-            self.table.remove(zone_hash(number), slot, |slot| zone_hash(entries[slot as usize].number));
+            self.table.remove(zone_hash(number), slot);
             self.free.push(slot);
         }
     }
@@ -290,6 +272,9 @@ impl Zones {
         }
         if let Some(heap) = self.by_length.as_mut().filter(|heap| heap.holds(slot)) {
             heap.remove(slot, longer(ordered));
+        }
+        if self.poor.holds(slot) {
+            self.poor.remove(slot, more(ordered));
         }
     }
 
@@ -309,7 +294,9 @@ impl Zones {
             if let Some(heap) = &mut self.by_pages {
                 if heap.holds(slot) { heap.changed(slot, more(ordered)) } else { heap.insert(slot, more(ordered)) }
             }
-            if let Some(heap) = &mut self.by_length {
+            if self.poor.holds(slot) {
+                self.poor.changed(slot, more(ordered));
+            } else if let Some(heap) = &mut self.by_length {
                 if heap.holds(slot) { heap.changed(slot, longer(ordered)) } else { heap.insert(slot, longer(ordered)) }
             }
         }
@@ -359,22 +346,28 @@ impl Zones {
     /// The zone with the longest segments among those that have at least `shortest` pages per segment and, if
     /// `above_average`, at least as many pages as the average zone.
     ///
-    /// Goes down the heap from its top and leaves out whole branches that are too short: O(k log k) for k zones that are
-    /// long enough but have too few pages.
+    /// What comes first by length but is below the average is put aside until the average has fallen to it: O(log n) each
+    /// time that it is passed, not at each question.
     pub(super) fn longest(&mut self, shortest: u64, above_average: bool) -> Option<Zone> {
         self.put_in_order();
-        let heap = self.by_length.as_ref()?;
-        let zone_at =
-            |place: usize| heap.at(place).map(|slot| ByLength { zone: self.entries[slot as usize].zone(), place });
-        let mut open: BinaryHeap<ByLength> = zone_at(0).into_iter().collect();
-        while let Some(ByLength { zone, place }) = open.pop() {
+        let (entries, ordered, poor) = (&self.entries, &self.ordered, &mut self.poor);
+        let heap = self.by_length.as_mut()?;
+        let (used, pages) = (u128::from(self.used), u128::from(self.pages));
+        let suffices = |zone: Zone| !above_average || u128::from(zone.pages) * used >= pages;
+        while let Some(slot) = poor.first().filter(|&slot| suffices(entries[slot as usize].zone())) {
+            poor.remove(slot, more(ordered));
+            heap.insert(slot, longer(ordered));
+        }
+        while let Some(slot) = heap.first() {
+            let zone = entries[slot as usize].zone();
             if !zone.has_length(shortest) {
                 return None;
             }
-            if !above_average || u128::from(zone.pages) * u128::from(self.used) >= u128::from(self.pages) {
+            if suffices(zone) {
                 return Some(zone);
             }
-            open.extend([2 * place + 1, 2 * place + 2].into_iter().filter_map(zone_at));
+            heap.remove(slot, longer(ordered));
+            poor.insert(slot, more(ordered));
         }
         None
     }
@@ -405,7 +398,11 @@ impl Zones {
             + self.table.bytes()
             + heap(&self.by_pages)
             + heap(&self.by_length)
+            + self.poor.bytes()
             + self.stamps.as_ref().map_or(0, |(stamps, _)| stamps.capacity() * size_of::<u64>())
             + self.classes.as_ref().map_or(0, |classes| classes.long.bytes() + classes.short.bytes())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,22 +10,31 @@ use umbrella_units::BlockNo;
 /// 4 one segment of more than the average; zones 3 and 5 fewer than the average. Zones 1 to 5 hold 10, 14, 5, 11, 7.
 fn figure_2() -> WriteBack {
     let mut policy = policy("zone_segment:zone=100KiB,alpha=2");
-    dirty_blocks(&mut policy, (25..45).step_by(2));
-    dirty_blocks(&mut policy, (50..75).step_by(2).chain([51]));
-    dirty_blocks(&mut policy, 80..85);
-    dirty_blocks(&mut policy, 105..116);
+    dirty_blocks(&mut policy, (50..72).step_by(2));
+    dirty_blocks(&mut policy, 80..83);
+    dirty_blocks(&mut policy, (100..110).chain(111..121));
     dirty_blocks(&mut policy, [125, 126, 128, 129, 131, 133, 135]);
     policy
+}
+
+/// Zones with dirty pages, their pages, segments and average length of segments in tenths.
+fn zones(policy: &WriteBack) -> Vec<(u64, u64, u64, u64)> {
+    let zone = |number: u64| (number * 25..number * 25 + 25).find_map(|block| policy.index().zone_of(BlockNo(block)));
+    (0..6)
+        .filter_map(zone)
+        .map(|zone| (zone.number, zone.pages, zone.segments, 10 * zone.pages / zone.segments))
+        .collect()
 }
 
 #[test]
 fn tesa_figure_2_long_segments_first_and_then_the_fullest_zone() {
     let mut policy = figure_2();
-    // Zone 3 has one segment of 5, but fewer pages than the average of 9.4; zone 4 with its 11 in one is the target.
-    assert_eq!(select_blocks(&mut policy, 1), (105..116).collect::<Vec<_>>());
-    // Without zone 4 the average is 9: zones 1 and 2 are above it, with 1 and 14/12 pages a segment, less than alpha.
-    let fullest: Vec<u64> = (50..75).filter(|block| block % 2 == 0 || *block == 51).collect();
-    assert_eq!(select_blocks(&mut policy, 1), fullest);
+    // The average is 10.3 pages a zone: zones 3 and 5 do not count, and zone 4 has 10 pages a segment.
+    assert_eq!(zones(&policy), [(2, 11, 11, 10), (3, 3, 1, 30), (4, 20, 2, 100), (5, 7, 5, 14)]);
+    assert_eq!(select_blocks(&mut policy, 1), (100..110).chain(111..121).collect::<Vec<_>>());
+    // Now it is 7: zone 5 has the longest segments of those that count, but 1.4 pages are less than alpha.
+    assert_eq!(zones(&policy), [(2, 11, 11, 10), (3, 3, 1, 30), (5, 7, 5, 14)]);
+    assert_eq!(select_blocks(&mut policy, 1), (50..72).step_by(2).collect::<Vec<_>>());
 }
 
 #[test]

@@ -33,10 +33,26 @@ fn different() -> Vec<&'static str> {
 }
 
 fn are_light(names: &[&str], place: impl Fn(u64) -> (PageKey, BlockNo)) {
+    take_at_most(64.0, names, place);
+}
+
+fn take_at_most(most: f64, names: &[&str], place: impl Fn(u64) -> (PageKey, BlockNo)) {
     for name in names {
         let bytes = bytes_per_page(name, &place);
-        assert!(bytes <= 64.0, "{name} takes {bytes:.1} bytes a page");
+        assert!(bytes <= most, "{name} takes {bytes:.1} bytes a page");
     }
+}
+
+#[test]
+fn where_each_page_is_a_file_of_its_own_the_file_has_to_be_kept_too() {
+    take_at_most(128.0, &different(), |n| {
+        (PageKey { file: FileId(n + 10), index: PageIndex(0) }, BlockNo(n * 7 % 26_214_400))
+    });
+}
+
+#[test]
+fn where_each_page_is_alone_in_8_mib_the_zone_has_to_be_kept_too() {
+    take_at_most(96.0, &different(), |n| (PageKey::device(BlockNo(n * 2048)), BlockNo(n * 2048)));
 }
 
 #[test]

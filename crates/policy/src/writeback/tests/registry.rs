@@ -57,7 +57,9 @@ fn an_unknown_parameter_is_told_those_there_are() {
 #[test]
 fn a_bad_value_is_told_what_is_allowed() {
     let zone = |value| {
-        format!("policy \"zone\": zone={value} is not possible (give a size from 4KiB to 64GiB, for example 8MiB)")
+        format!(
+            "policy \"zone\": zone={value} is not possible (give a size in whole pages of 4 KiB from 4KiB to 64GiB, for example 8MiB)"
+        )
     };
     assert_eq!(error("zone:zone=big"), zone("big"));
     assert_eq!(error("zone:zone=0"), zone("0"));

@@ -3,8 +3,13 @@
 /// Longer words are not compared: a hostile file could make it slow, and nobody means them.
 const LONGEST: usize = 64;
 
+/// ` (did you mean "zone"?)`, to go on with in an error; empty when no known word is near.
+pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    nearest(word, known).map_or_else(String::new, |known| format!(" (did you mean \"{known}\"?)"))
+}
+
 /// The known word that differs least from `word`, if it differs by no more than a third of its letters.
-pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word: Vec<char> = word.chars().take(LONGEST + 1).flat_map(char::to_lowercase).collect();
     if word.is_empty() || word.len() > LONGEST {
         return None;
@@ -40,4 +45,19 @@ fn distance(a: &[char], b: &[char]) -> usize {
         before_last = std::mem::replace(&mut last, row);
     }
     last.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_word_is_told_and_none_that_is_far() {
+        let known = ["zone", "zone_segment", "cscan"];
+        assert_eq!(did_you_mean("zone_segmnt", known), " (did you mean \"zone_segment\"?)");
+        assert_eq!(did_you_mean("csacn", known), " (did you mean \"cscan\"?)");
+        for far in ["", "elevator", "o", &"z".repeat(1 << 20)] {
+            assert_eq!(did_you_mean(far, known), "");
+        }
+    }
 }
