@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
-use umbrella_lab::machine::{Config, Layout, Machine};
+use umbrella_lab::machine::{Allocation, Config, Layout, Machine};
 use umbrella_lab::result::{Outcome, Setting};
 use umbrella_lab::workload::BoxedWorkload;
 use umbrella_model::device::{Options, profile};
@@ -43,7 +43,7 @@ pub(crate) fn predict(assumed: Assumed<'_>, policy: &str, mut workload: BoxedWor
             batch: sizes.count(cache.batch),
             ..cache
         },
-        delayed_allocation: true,
+        allocation: Allocation::Delayed,
         staging,
         ..Config::default()
     };

@@ -12,7 +12,7 @@ use umbrella_units::{ByteSize, Nanos, PAGE_BYTES, format_duration};
 
 use super::LabError;
 use super::replay::{Replay, ReplayOptions, areas};
-use crate::machine::{Config, Foresight, Layout, Machine, RunError, Watch, WriteLog};
+use crate::machine::{Allocation, Config, Foresight, Layout, Machine, RunError, Watch, WriteLog};
 use crate::result::{Outcome, Setting};
 use crate::trace::{self, OpenOptions, Order, Strictness, Summary, TraceError};
 use crate::workload::{Scale, Seed, Workload, build_workload};
@@ -92,8 +92,8 @@ pub struct MachineSpec {
     pub expire_after: Option<Nanos>,
     /// Whether new files are staged in memory.
     pub staging: bool,
-    /// Whether blocks are allocated late.
-    pub delayed_allocation: bool,
+    /// When and where pages get their blocks; for workloads.
+    pub allocation: Allocation,
     /// The share of the file system that old files take before the run, in percent; for workloads.
     pub aged_percent: u32,
     /// The largest read-ahead in pages.
@@ -115,7 +115,7 @@ impl Default for MachineSpec {
             foreground_percent: cache.foreground_percent,
             expire_after: cache.expire_after,
             staging: false,
-            delayed_allocation: false,
+            allocation: Allocation::AtOnce,
             aged_percent: 0,
             read_ahead: 32,
         }
@@ -322,7 +322,7 @@ impl Cell {
             },
             read_ahead: of.read_ahead,
             staging: of.staging,
-            delayed_allocation: of.delayed_allocation,
+            allocation: of.allocation,
             ..Config::default()
         };
         let layout = match self.input {
@@ -368,7 +368,8 @@ impl Cell {
         say(of.read_ahead != default.read_ahead, "read-ahead", of.read_ahead.to_string());
         say(of.background_percent != default.background_percent, "background", of.background_percent.to_string());
         say(of.foreground_percent != default.foreground_percent, "foreground", of.foreground_percent.to_string());
-        say(of.delayed_allocation, "delayed-allocation", String::new());
+        say(of.allocation == Allocation::Delayed, "delayed-allocation", String::new());
+        say(of.allocation == Allocation::Log, "log-structured", String::new());
         say(of.aged_percent != default.aged_percent, "aged", of.aged_percent.to_string());
         let expire = of.expire_after.map_or_else(|| "never".to_owned(), |after| format!("{}ms", after.0 / 1_000_000));
         say(of.expire_after != default.expire_after, "expire", expire);

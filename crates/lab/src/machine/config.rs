@@ -3,6 +3,19 @@
 use umbrella_model::page_cache;
 use umbrella_units::Nanos;
 
+/// When and where the pages of files get their blocks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Allocation {
+    /// When they become dirty, as in ext2.
+    #[default]
+    AtOnce,
+    /// When they are written back, each run together, as in ext4.
+    Delayed,
+    /// Each time they are written back, at the head of a log in the second half of the disk, as in NILFS; metadata too. What was
+    /// there before the run lies as ext2 would have it.
+    Log,
+}
+
 /// The constants of a [`super::Machine`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
@@ -16,8 +29,8 @@ pub struct Config {
     pub cpu_per_page: Nanos,
     /// Whether new files are staged in memory first.
     pub staging: bool,
-    /// Whether blocks are allocated when pages are written back instead of when they become dirty.
-    pub delayed_allocation: bool,
+    /// When and where pages get their blocks.
+    pub allocation: Allocation,
 }
 
 impl Default for Config {
@@ -30,7 +43,7 @@ impl Default for Config {
             cpu_per_step: Nanos::from_micros(3),
             cpu_per_page: Nanos::from_micros(2),
             staging: false,
-            delayed_allocation: false,
+            allocation: Allocation::AtOnce,
         }
     }
 }

@@ -1,10 +1,11 @@
 //! Where files lie on the modelled disk, how large they are, and which of them are still staged in memory.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use umbrella_model::allocator::{self, Aging, AllocError, Ext2};
+use umbrella_model::allocator::{self, Aging, AllocError, Ext2, Log};
 use umbrella_policy::staging::{self, Staged, Staging};
 use umbrella_units::{BlockNo, ByteSize, FileId, Nanos, PAGE_BYTES, PageIndex, PageKey};
 
+use super::config::Allocation;
 use crate::workload::Step;
 
 /// What lies on the disk.
@@ -35,6 +36,8 @@ struct File {
 pub(super) struct Files {
     ext2: Option<Ext2>,
     delayed: bool,
+    /// Where what is written goes, if not to where it was.
+    log: Option<Log>,
     /// Files by inode: policies know files by their inode numbers, as the live system does.
     by_inode: FxHashMap<FileId, FileId>,
     known: FxHashMap<FileId, File>,
@@ -46,12 +49,19 @@ pub(super) struct Files {
 }
 
 impl Files {
-    pub(super) fn new(layout: Layout, capacity: BlockNo, staging: bool, delayed: bool) -> Result<Files, AllocError> {
+    pub(super) fn new(
+        layout: Layout,
+        capacity: BlockNo,
+        staging: bool,
+        allocation: Allocation,
+    ) -> Result<Files, AllocError> {
+        let delayed = allocation == Allocation::Delayed;
+        let log = (allocation == Allocation::Log).then(|| Log::new(BlockNo(capacity.0 / 2), capacity));
         let mut on_disk = FxHashSet::default();
         let ext2 = match layout {
             Layout::Device => None,
             Layout::FileSystem { seed, aged_percent } => {
-                let blocks = capacity.0.min(MOST_BLOCKS);
+                let blocks = if log.is_some() { capacity.0 / 2 } else { capacity.0 }.min(MOST_BLOCKS);
                 let mut ext2 = Ext2::new(allocator::Config { blocks, delayed, ..allocator::Config::default() }, seed)?;
                 if aged_percent > 0 {
                     on_disk = ext2.age(seed, Aging::to(aged_percent))?;
@@ -63,6 +73,7 @@ impl Files {
         Ok(Files {
             ext2,
             delayed,
+            log,
             by_inode: FxHashMap::default(),
             known: FxHashMap::default(),
             staging,
@@ -139,10 +150,19 @@ impl Files {
 
     /// Where the page lies, or is expected to.
     pub(super) fn block_of(&self, page: PageKey) -> Option<BlockNo> {
+        if let Some(place) = self.log.as_ref().and_then(|log| log.place(page)) {
+            return Some(place);
+        }
         if self.is_device(page.file) {
             return Some(BlockNo(page.index.0));
         }
         self.ext2.as_ref().and_then(|ext2| ext2.expected_block(page.file, page.index))
+    }
+
+    /// Where the page is written, now that it is. None: it is no more.
+    pub(super) fn write_place(&mut self, page: PageKey) -> Option<BlockNo> {
+        let block = self.block_of(page)?;
+        Some(self.log.as_mut().map_or(block, |log| log.append(page)))
     }
 
     /// Whether the page's block is only expected: it gets one when it is written back.
@@ -202,6 +222,9 @@ impl Files {
     /// A metadata block holds nothing any more.
     pub(super) fn no_longer_on_disk(&mut self, block: BlockNo) {
         self.on_disk.remove(&block);
+        if let Some(log) = &mut self.log {
+            log.forget(PageKey::device(block));
+        }
     }
 
     /// Blocks between the file's first and last block, if it has any.
@@ -243,6 +266,7 @@ impl Files {
         touched: &mut Vec<BlockNo>,
     ) -> Result<(), AllocError> {
         let pages = PageIndex(size.0.div_ceil(PAGE_BYTES));
+        self.leave_log(file, pages.0);
         if let Some(known) = self.known.get_mut(&file) {
             known.bytes = size.0;
         }
@@ -257,6 +281,7 @@ impl Files {
     }
 
     pub(super) fn delete(&mut self, file: FileId, touched: &mut Vec<BlockNo>) -> Result<(), AllocError> {
+        self.leave_log(file, 0);
         self.known.remove(&file);
         if let Some(inode) = self.inode_of(file) {
             self.by_inode.remove(&inode);
@@ -265,6 +290,14 @@ impl Files {
             return Ok(());
         }
         self.ext2.as_mut().map_or(Ok(()), |ext2| ext2.delete(file, touched))
+    }
+
+    /// The file's pages from `first` on are no more.
+    fn leave_log(&mut self, file: FileId, first: u64) {
+        let pages = self.pages(file);
+        if let Some(log) = &mut self.log {
+            (first..pages).for_each(|index| log.forget(PageKey { file, index: PageIndex(index) }));
+        }
     }
 
     /// One step of setting up: everything gets its place at once, nothing is staged.

@@ -6,6 +6,7 @@ use umbrella_policy::writeback::{DirtyPage, Event};
 use umbrella_units::{BlockNo, FileId, Nanos, PageKey, Pages};
 
 use super::client::Wait;
+use super::config::Allocation;
 use super::queue::{Reason, Waiting};
 use super::{Machine, RunError, WATCH_EVERY, Watch};
 
@@ -65,13 +66,13 @@ impl Machine {
         }
         let any = !selected.is_empty();
         debug_assert!(selected.iter().all(|chosen| self.may_be_chosen(chosen)), "policy and page cache differ");
-        if self.config.delayed_allocation {
+        if self.config.allocation == Allocation::Delayed {
             let pages: Vec<PageKey> = selected.iter().map(|chosen| self.files.page_of(chosen.page)).collect();
             self.give_blocks(now, &pages);
         }
         for DirtyPage { page, block } in selected.drain(..) {
             let page = self.files.page_of(page);
-            let block = self.files.block_of(page).unwrap_or(block);
+            let block = self.files.write_place(page).unwrap_or(block);
             self.cache.set_queued(page);
             self.queue.write(Waiting { page, block, reason });
         }
@@ -87,7 +88,7 @@ impl Machine {
 
     /// Pages that have no blocks yet get them when they are written back, each run of a file's pages together.
     pub(super) fn give_blocks(&mut self, now: Nanos, pages: &[PageKey]) {
-        if !self.config.delayed_allocation {
+        if self.config.allocation != Allocation::Delayed {
             return;
         }
         let mut rest = pages;
@@ -115,7 +116,7 @@ impl Machine {
         self.give_blocks(now, pages);
         for page in pages.drain(..) {
             self.policy.on(now, Event::Clean { page: self.files.policy_key(page) });
-            let Some(block) = self.files.block_of(page) else { continue };
+            let Some(block) = self.files.write_place(page) else { continue };
             self.cache.set_queued(page);
             self.queue.write(Waiting { page, block, reason });
         }
@@ -157,7 +158,7 @@ impl Machine {
     pub(super) fn sync_all(&mut self, client: u32, now: Nanos) -> u32 {
         let mut pages = std::mem::take(&mut self.keys);
         self.all_dirty(&mut pages);
-        if self.config.delayed_allocation {
+        if self.config.allocation == Allocation::Delayed {
             self.give_blocks(now, &pages);
             pages.clear();
             self.all_dirty(&mut pages);

@@ -41,7 +41,7 @@ use crate::result::{Outcome, Setting, WriteWindows};
 use crate::workload::{ClientId, Workload};
 
 use client::{Client, Verdict, Wait};
-pub use config::Config;
+pub use config::{Allocation, Config};
 use files::Files;
 pub use files::Layout;
 pub use foresight::{Foresight, WriteLog};
@@ -182,7 +182,7 @@ impl Machine {
         let by_pages = matches!(layout, Layout::Device);
         let expire_by = if by_pages { ExpireBy::Pages } else { config.cache.expire_by };
         let cache = PageCache::new(page_cache::Config { expire_by, ..config.cache });
-        let files = Files::new(layout, capacity, config.staging, config.delayed_allocation)?;
+        let files = Files::new(layout, capacity, config.staging, config.allocation)?;
         let next_wake = cache.next_wake(Nanos(0));
         Ok(Machine {
             config,

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use umbrella_model::device::profiles::{Options, profile};
 use umbrella_model::scheduler::scheduler;
 use umbrella_policy::writeback::{WriteBack, policies};
-use umbrella_units::FileId;
+use umbrella_units::{FileId, PageIndex};
 
 use super::*;
 use crate::result::Outcome;
@@ -33,7 +33,7 @@ struct Setup {
     policy: &'static str,
     memory_pages: u64,
     staging: bool,
-    delayed: bool,
+    allocation: Allocation,
     device: bool,
     expire_after: Option<Nanos>,
     read_ahead: u32,
@@ -46,7 +46,7 @@ impl Default for Setup {
             policy: "file",
             memory_pages: 10_000,
             staging: false,
-            delayed: false,
+            allocation: Allocation::AtOnce,
             device: false,
             expire_after: page_cache::Config::default().expire_after,
             read_ahead: Config::default().read_ahead,
@@ -64,7 +64,7 @@ fn machine(setup: &Setup) -> Machine {
         cache: page_cache::Config { pages: setup.memory_pages, expire_after: setup.expire_after, ..Default::default() },
         staging: setup.staging,
         read_ahead: setup.read_ahead,
-        delayed_allocation: setup.delayed,
+        allocation: setup.allocation,
         ..Config::default()
     };
     let layout = if setup.device { Layout::Device } else { Layout::FileSystem { seed: 1, aged_percent: 0 } };
@@ -208,17 +208,17 @@ fn an_fsync_waits_for_every_indirect_block() {
 
 #[test]
 fn a_sync_leaves_nothing_dirty() {
-    for delayed in [false, true] {
-        let setup = Setup { delayed, ..Setup::default() };
+    for allocation in [Allocation::AtOnce, Allocation::Delayed, Allocation::Log] {
+        let setup = Setup { allocation, ..Setup::default() };
         let outcome = run(&setup, vec![vec![create(0), create(1), write(0, 0, 64), write(1, 0, 64), Step::Sync]]);
-        assert_eq!(outcome.written_because.drained, 0, "delayed: {delayed}");
+        assert_eq!(outcome.written_because.drained, 0, "{allocation:?}");
         assert!(outcome.written_because.sync >= 128);
     }
 }
 
 #[test]
 fn an_fsync_waits_for_blocks_that_are_allocated_only_now() {
-    let setup = Setup { delayed: true, ..Setup::default() };
+    let setup = Setup { allocation: Allocation::Delayed, ..Setup::default() };
     let outcome = run(&setup, vec![vec![create(0), write(0, 0, 100), Step::Fsync { file: file(0) }]]);
     assert_eq!(outcome.written_because.sync, 100 + 2, "pages, inode and directory");
 }
@@ -406,8 +406,46 @@ fn late_allocation_keeps_two_files_apart_that_grow_together() {
     let delete = [Step::Delete { file: file(0) }, Step::Delete { file: file(1) }];
     let steps: Vec<Step> = [create(0), create(1)].into_iter().chain(mixed).chain([Step::Sync]).chain(delete).collect();
     let early = run(&Setup::default(), vec![steps.clone()]);
-    let late = run(&Setup { delayed: true, ..Setup::default() }, vec![steps]);
+    let late = run(&Setup { allocation: Allocation::Delayed, ..Setup::default() }, vec![steps]);
     assert!(late.file_distance < early.file_distance, "{} < {}", late.file_distance, early.file_distance);
+}
+
+#[test]
+fn a_log_turns_scattered_writes_into_one_run() {
+    // Every second page of a file that is larger than memory, in no order.
+    let steps: Vec<Step> = (0..2000).map(|n| write(0, n * 7919 % 2000 * 2, 1)).chain([Step::Sync]).collect();
+    let run_on = |allocation| {
+        let prepare = vec![create(0), write(0, 0, 4000)];
+        run(&Setup { allocation, prepare, memory_pages: 1000, ..Setup::default() }, vec![steps.clone()])
+    };
+    let (in_place, log) = (run_on(Allocation::AtOnce), run_on(Allocation::Log));
+    assert!(log.write_distance * 10.0 < in_place.write_distance, "{} {}", log.write_distance, in_place.write_distance);
+    assert!(log.write_requests * 4 < in_place.write_requests, "{} {}", log.write_requests, in_place.write_requests);
+}
+
+#[test]
+fn what_was_written_to_a_log_is_found_where_it_went_until_it_is_removed() {
+    let layout = Layout::FileSystem { seed: 1, aged_percent: 0 };
+    let mut files = Files::new(layout, BlockNo(200_000), false, Allocation::Log).expect("a file system");
+    let mut touched = Vec::new();
+    files.create(file(0), ROOT, &mut touched).expect("room");
+    let page = |index| PageKey { file: file(0), index: PageIndex(index) };
+    for index in 0..3 {
+        files.place(page(index), &mut touched).expect("room");
+    }
+    files.grow(file(0), 3 * PAGE_BYTES);
+    let made = files.block_of(page(1)).expect("it has a block");
+    assert!(made.0 < 100_000, "the first half is where files are made");
+    for (index, place) in [(1, 100_000), (0, 100_001), (1, 100_002)] {
+        assert_eq!(files.write_place(page(index)), Some(BlockNo(place)));
+        assert_eq!(files.block_of(page(index)), Some(BlockNo(place)));
+    }
+    files.truncate(file(0), ByteSize(PAGE_BYTES), &mut touched).expect("it shrinks");
+    assert_eq!((files.block_of(page(0)), files.block_of(page(1))), (Some(BlockNo(100_001)), None));
+    files.place(page(1), &mut touched).expect("room");
+    assert!(files.block_of(page(1)).expect("it has a block").0 < 100_000, "the file that grew again is another page");
+    files.delete(file(0), &mut touched).expect("it goes");
+    assert_eq!(files.block_of(page(0)), None);
 }
 
 #[test]
@@ -547,14 +585,14 @@ proptest! {
         scripts in prop::collection::vec(prop::collection::vec(any_step(), 1..60), 1..4),
         memory_pages in 200u64..2000,
         staging: bool,
-        delayed: bool,
+        allocation in prop::sample::select(vec![Allocation::AtOnce, Allocation::Delayed, Allocation::Log]),
         read_ahead in 0u32..40,
     ) {
         let clients: Vec<Vec<Step>> =
             scripts.into_iter().enumerate().map(|(client, steps)| lawful(steps, client as u64)).collect();
         let operations: usize = clients.iter().flatten().filter(|step| !matches!(step, Step::Think { .. })).count();
         for info in policies().iter().filter(|info| !info.offline) {
-            let setup = Setup { policy: info.name, memory_pages, staging, delayed, read_ahead, ..Setup::default() };
+            let setup = Setup { policy: info.name, memory_pages, staging, allocation, read_ahead, ..Setup::default() };
             let outcome = run(&setup, clients.clone());
             prop_assert_eq!(outcome.operations, operations as u64, "{}", info.name);
             let because = outcome.written_because;

@@ -29,6 +29,7 @@ mod directory;
 mod error;
 mod groups;
 mod layout;
+mod log;
 mod map;
 mod random;
 #[cfg(test)]
@@ -44,6 +45,7 @@ pub use age::Aging;
 use directory::Entries;
 pub use error::AllocError;
 use layout::Layout;
+pub use log::Log;
 use map::{HOLE, Map, PROMISED};
 use random::Random;
 

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use umbrella_lab::experiment::{Cell, Fit, Input, MachineSpec, Pace, ReplayOptions, Sweep, cells};
+use umbrella_lab::machine::Allocation;
 use umbrella_lab::result::{METRICS, Metric, Outcome, metric, write_csv};
 use umbrella_units::{ByteSize, Nanos, did_you_mean, parse_duration};
 
@@ -91,12 +92,15 @@ pub(super) struct MachineArgs {
     /// The largest read-ahead, in pages.
     #[arg(long, value_name = "PAGES", default_value_t = 32, value_parser = clap::value_parser!(u32).range(0..=65536))]
     read_ahead: u32,
-    /// Stage new files in memory (Temporary-ramfs). Workloads only, as the next two.
+    /// Stage new files in memory (Temporary-ramfs). Workloads only, as the next three.
     #[arg(long, conflicts_with = "trace")]
     staging: bool,
     /// Allocate blocks when pages are written back, not when they become dirty.
     #[arg(long, conflicts_with = "trace")]
     delayed_allocation: bool,
+    /// Write everything to the head of a log, as NILFS does (the log is not cleaned).
+    #[arg(long, conflicts_with_all = ["trace", "delayed_allocation"])]
+    log_structured: bool,
     /// Age the file system before the run: old files come and go until they take so much of it, and what is free lies
     /// scattered.
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=95), conflicts_with = "trace")]
@@ -247,6 +251,14 @@ fn is_without_requests(input: &Input) -> bool {
 }
 
 impl MachineArgs {
+    fn allocation(&self) -> Allocation {
+        match (self.delayed_allocation, self.log_structured) {
+            (true, _) => Allocation::Delayed,
+            (_, true) => Allocation::Log,
+            _ => Allocation::AtOnce,
+        }
+    }
+
     fn machine(&self) -> MachineSpec {
         MachineSpec {
             disk: self.disk.clone(),
@@ -259,7 +271,7 @@ impl MachineArgs {
             foreground_percent: self.foreground,
             expire_after: self.expire.0,
             staging: self.staging,
-            delayed_allocation: self.delayed_allocation,
+            allocation: self.allocation(),
             aged_percent: self.aged,
             read_ahead: self.read_ahead,
         }

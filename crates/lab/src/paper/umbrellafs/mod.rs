@@ -14,8 +14,6 @@ mod optimality;
 mod runs;
 
 use super::{Claim, Effort, Expect, Figure, Paper};
-use crate::experiment::{Cell, LabError};
-use crate::result::Outcome;
 
 /// The paper.
 pub static PAPER: Paper = Paper {
@@ -102,9 +100,27 @@ static FIGURES: &[Figure] = &[
         cells: |effort| iozone::pair_cells(effort, [runs::MAGNETIC, runs::MLC]),
         judge: iozone::judge_mixed_pair,
     },
-    Figure { id: "36", title: "IOzone on NILFS, magnetic disk", assumed: NILFS, cells: no_cells, judge: no_claims },
-    Figure { id: "37", title: "IOzone on NILFS, Samsung drive", assumed: NILFS, cells: no_cells, judge: no_claims },
-    Figure { id: "38", title: "IOzone on NILFS, Memoright drive", assumed: NILFS, cells: no_cells, judge: no_claims },
+    Figure {
+        id: "36",
+        title: "IOzone on NILFS, magnetic disk, time against the unmodified kernel",
+        assumed: iozone::LOG_ASSUMED,
+        cells: |effort| iozone::log_cells(effort, runs::MAGNETIC),
+        judge: |outcomes| iozone::judge_log("36", runs::MAGNETIC, outcomes),
+    },
+    Figure {
+        id: "37",
+        title: "IOzone on NILFS, Samsung drive, time against the unmodified kernel",
+        assumed: iozone::LOG_ASSUMED,
+        cells: |effort| iozone::log_cells(effort, runs::MLC),
+        judge: |outcomes| iozone::judge_log("37", runs::MLC, outcomes),
+    },
+    Figure {
+        id: "38",
+        title: "IOzone on NILFS, Memoright drive, time against the unmodified kernel",
+        assumed: iozone::LOG_ASSUMED,
+        cells: |effort| iozone::log_cells(effort, runs::SLC),
+        judge: |outcomes| iozone::judge_log("38", runs::SLC, outcomes),
+    },
     Figure {
         id: "39",
         title: "an hour of an NFS trace of e-mail and research work, as fast as possible",
@@ -127,18 +143,6 @@ static FIGURES: &[Figure] = &[
         judge: optimality::judge_written,
     },
 ];
-
-const NILFS: &str = "not run: a log-structured file system is not modelled. It writes every block to the head of its log, so that \
-                     the order in which the page cache gives them up does not reach the drive; that there is nothing to gain \
-                     (the dissertation's finding) would be put in, not found out";
-
-fn no_cells(_effort: Effort) -> Result<Vec<Cell>, LabError> {
-    Ok(Vec::new())
-}
-
-fn no_claims(_outcomes: &[Outcome]) -> Vec<Claim> {
-    Vec::new()
-}
 
 /// "Very little change", "slight", "small": no size is given.
 const LITTLE: Expect = Expect::AboutZero { points: 5.0 };
