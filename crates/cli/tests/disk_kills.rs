@@ -1,5 +1,5 @@
-//! The daemon of a hybrid disk is killed again and again while clients write and verify. What was acknowledged is there afterwards: a kill
-//! loses nothing, flushed or not.
+//! The daemon of a hybrid disk is killed again and again while clients write and verify: our own over NBD, and fio on the loop device (its
+//! NBD engine spins for ever when its server dies). What was acknowledged is there afterwards: a kill loses nothing, flushed or not.
 //!
 //! `UMBRELLA_CRASH_ROUNDS` says how often (default 12), `UMBRELLA_CRASH_SEED` repeats a run.
 
@@ -14,7 +14,7 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use support::nbd::{BLOCK, Client};
-use support::{PATIENCE, eventually, poll, temp_dir};
+use support::{PATIENCE, eventually, poll, require_root_and_fuse, run, temp_dir};
 
 const CLIENTS: u64 = 4;
 /// Blocks of 4 KiB that each client has for itself.
@@ -95,6 +95,30 @@ struct House {
 }
 
 impl House {
+    fn new(name: &str) -> House {
+        let dir = temp_dir(name);
+        let house = House { config: dir.path().join("k.toml"), dir };
+        house.write_config(0);
+        assert!(house.umbrella(&["create"]).stdout(Stdio::null()).status().expect("it runs").success());
+        house
+    }
+
+    /// Each round empties the flash at other times and in another way.
+    fn write_config(&self, round: u64) {
+        let path = |name: &str| self.dir.path().join(name).display().to_string();
+        let when = ["each", "full", "watermark", "piggyback"];
+        let algorithms = ["alg1", "alg4", "whole", "alg3", "alg2"];
+        let text = format!(
+            "name = \"k\"\n[disk]\npath = \"{}\"\nsize = \"{SIZE}\"\ndirect = false\n[flash]\npath = \"{}\"\nsize = \"12MiB\"\ndirect = false\n\
+             [cache]\nspin_down = \"fixed:timeout=15ms\"\nwhen = \"{}\"\nalgorithm = \"{}\"\n",
+            path("disk"),
+            path("flash"),
+            when[round as usize % 4],
+            algorithms[round as usize % 5],
+        );
+        fs::write(&self.config, text).expect("the folder can be written");
+    }
+
     fn umbrella(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_umbrella"));
         command.arg("disk").args(args).arg(&self.config).stdin(Stdio::null()).env("RUST_LOG", "error");
@@ -116,6 +140,94 @@ impl House {
     }
 }
 
+/// A daemon with a loop device.
+struct Attached {
+    server: Server,
+    device: PathBuf,
+}
+
+impl Attached {
+    fn new(house: &House) -> Attached {
+        let server = Server(house.umbrella(&["serve", "--attach"]).stdout(Stdio::null()).spawn().expect("it starts"));
+        let device = poll(PATIENCE, || {
+            let status = house.umbrella(&["status", "--json"]).stderr(Stdio::null()).output().expect("it runs");
+            let status: serde_json::Value = serde_json::from_slice(&status.stdout).ok()?;
+            status.pointer("/0/device").or(status.get("device"))?.as_str().map(PathBuf::from)
+        });
+        Attached { server, device: device.expect("it is attached") }
+    }
+
+    /// Writes that the device has completed.
+    fn writes(&self) -> u64 {
+        let name = self.device.file_name().expect("a name").to_string_lossy();
+        let stat = fs::read_to_string(format!("/sys/block/{name}/stat")).unwrap_or_default();
+        stat.split_whitespace().nth(4).and_then(|number| number.parse().ok()).unwrap_or(0)
+    }
+
+    /// fio that writes with its checksums, or verifies what it knows that it wrote.
+    fn fio(&self, house: &House, seed: u64, more: &[&str]) -> Command {
+        let mut fio = Command::new("timeout");
+        fio.args([
+            "120",
+            "fio",
+            "--name=v",
+            "--direct=1",
+            "--ioengine=psync",
+            "--rw=randwrite",
+            "--size=24M",
+            "--verify=crc32c",
+        ]);
+        fio.args(["--bs=4k"]).args(more);
+        fio.arg(format!("--randseed={seed}")).arg(format!("--filename={}", self.device.display()));
+        fio.current_dir(house.dir.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        fio
+    }
+}
+
+const VERIFY: [&str; 3] = ["--verify_only=1", "--verify_state_load=1", "--verify_fatal=1"];
+
+#[test]
+fn fio_finds_all_that_a_killed_daemon_had_acknowledged_to_it() {
+    let rounds = variable("UMBRELLA_CRASH_ROUNDS").unwrap_or(4);
+    let seed = variable("UMBRELLA_CRASH_SEED").unwrap_or(1);
+    println!("{rounds} rounds, seed {seed}");
+    require_root_and_fuse();
+    let house = House::new("fio-kills");
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut verified = 0;
+    for round in 0..rounds {
+        house.write_config(round);
+        let mut attached = Attached::new(&house);
+        let fio_seed = random.random_range(1..1 << 30);
+        // Every second time each write is flushed, as a database does.
+        let sync = if round % 2 == 0 { "--sync=dsync" } else { "--sync=none" };
+        let before = attached.writes();
+        let fio = attached.fio(&house, fio_seed, &["--do_verify=0", "--verify_state_save=1", "--loops=1000", sync]);
+        let fio = { fio }.spawn().expect("fio");
+        let least = random.random_range(20..600);
+        poll(PATIENCE, || (attached.writes() > before + least).then_some(()));
+        attached.server.0.kill().expect("it lives");
+        let written = fio.wait_with_output().expect("fio ends");
+        assert!(!written.status.success(), "fio did not notice: {}", String::from_utf8_lossy(&written.stdout));
+        drop(attached);
+        let attached = Attached::new(&house);
+        let done = attached.fio(&house, fio_seed, &VERIFY).output().expect("fio");
+        let said = String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "round {round}: {said}");
+        let blocks =
+            said.split("issued rwts: total=").nth(1).and_then(|rest| rest.split(',').next()?.parse::<u64>().ok());
+        verified += blocks.unwrap_or_else(|| panic!("how many? {said}"));
+        if round + 1 == rounds {
+            // That fio would have noticed: half of what it wrote is zeroed.
+            run("blkdiscard", ["--zeroout", "--length", "12M", attached.device.to_str().expect("UTF-8")]);
+            let done = attached.fio(&house, fio_seed, &VERIFY).output().expect("fio");
+            assert!(!done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
+        }
+    }
+    println!("{verified} writes verified");
+    assert!(verified > 10 * rounds, "fio hardly came to write: {verified}");
+}
+
 struct Server(Child);
 
 impl Drop for Server {
@@ -135,30 +247,13 @@ fn a_killed_daemon_loses_nothing_that_it_acknowledged() {
     let (rounds, seed) =
         (variable("UMBRELLA_CRASH_ROUNDS").unwrap_or(12), variable("UMBRELLA_CRASH_SEED").unwrap_or(1));
     println!("{rounds} rounds, seed {seed}");
-    let dir = temp_dir("disk-kills");
-    let house = House { config: dir.path().join("k.toml"), dir };
-    let path = |name: &str| house.dir.path().join(name).display().to_string();
-    let when = ["each", "full", "watermark", "piggyback"];
-    let algorithms = ["alg1", "alg4", "whole", "alg3", "alg2"];
-    let write_config = |round: u64| {
-        let text = format!(
-            "name = \"k\"\n[disk]\npath = \"{}\"\nsize = \"{SIZE}\"\ndirect = false\n[flash]\npath = \"{}\"\nsize = \"12MiB\"\ndirect = false\n\
-             [cache]\nspin_down = \"fixed:timeout=15ms\"\nwhen = \"{}\"\nalgorithm = \"{}\"\n",
-            path("disk"),
-            path("flash"),
-            when[round as usize % 4],
-            algorithms[round as usize % 5],
-        );
-        fs::write(&house.config, text).expect("the folder can be written");
-    };
-    write_config(0);
-    assert!(house.umbrella(&["create"]).stdout(Stdio::null()).status().expect("it runs").success());
+    let house = House::new("disk-kills");
     let zero = Known { acknowledged: vec![0; BLOCKS as usize], open: vec![None; BLOCKS as usize] };
     let mut known = vec![zero; CLIENTS as usize];
     let mut random = StdRng::seed_from_u64(seed);
     let mut next: Vec<u64> = (0..CLIENTS).map(|client| 1 + (client << 48)).collect();
     for round in 0..rounds {
-        write_config(round);
+        house.write_config(round);
         let mut server = house.serve();
         let socket = house.socket();
         let after = Duration::from_millis(random.random_range(20..400));
