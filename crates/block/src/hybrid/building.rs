@@ -4,7 +4,7 @@ use umbrella_policy::flash_cache::LogSector;
 use umbrella_units::{SECTOR_BYTES, SectorRange};
 use uuid::Uuid;
 
-use super::format::{BLOCK_BYTES, Entry, Header, MOST_DATA, MOST_ENTRIES, record_sectors};
+use super::format::{BLOCK_BYTES, Entry, Epoch, Header, MOST_DATA, MOST_ENTRIES, Sequence, record_sectors};
 use crate::device::Zeroes;
 
 /// What is to be written.
@@ -91,10 +91,10 @@ impl Building {
     pub(super) fn finish(
         mut self,
         flash: Uuid,
-        epoch: u64,
-        sequence: u64,
+        epoch: Epoch,
+        sequence: Sequence,
         at: LogSector,
-        durable: u64,
+        durable: Sequence,
     ) -> (Header, Vec<u8>) {
         let mut entries = self.zeroes;
         entries.append(&mut self.entries);

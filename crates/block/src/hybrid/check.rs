@@ -5,6 +5,7 @@ use umbrella_units::{ByteSize, SECTOR_BYTES, SectorRange};
 use uuid::Uuid;
 
 use super::error::HybridError;
+use super::format::Epoch;
 use super::pair::{Half, read_labels};
 use super::recover::joined;
 use super::survey::{Losses, Survey};
@@ -17,7 +18,7 @@ pub struct CheckReport {
     /// The disk.
     pub disk: Uuid,
     /// How often the pair was opened.
-    pub epoch: u64,
+    pub epoch: Epoch,
     /// Records that count.
     pub records: u64,
     /// Bytes of the log that they take.

@@ -243,7 +243,7 @@ impl Shared {
             self.poison(state, &self.flash, Operation::Write, &error);
             return Err(error);
         };
-        state.next_sequence += 1;
+        state.next_sequence = sequence.next();
         state.writing_record = true;
         let place = self.on_flash(state, at);
         let (superblock, durable) = (state.superblock, state.durable);

@@ -12,7 +12,7 @@ use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
 use super::engine::{Shared, State};
 use super::error::HybridError;
-use super::format::{BLOCK_BYTES, Superblock};
+use super::format::{BLOCK_BYTES, Sequence, Superblock};
 use super::gather::read_log;
 use super::keeper::nanos;
 use super::pair;
@@ -250,8 +250,9 @@ impl Shared {
 
 impl State {
     /// The number of the first record that is not in `records`.
-    fn next_record_sequence(&self) -> u64 {
-        self.records.back().map_or(self.next_sequence - u64::from(self.writing_record), |record| record.sequence + 1)
+    fn next_record_sequence(&self) -> Sequence {
+        let behind = if self.writing_record { self.next_sequence.before() } else { self.next_sequence };
+        self.records.back().map_or(behind, |record| record.sequence.next())
     }
 }
 

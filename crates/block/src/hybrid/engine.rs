@@ -15,7 +15,7 @@ use umbrella_units::{ByteSize, Lba, Nanos, SECTOR_BYTES, SectorRange};
 
 use super::building::Building;
 use super::error::HybridError;
-use super::format::{BLOCK_BYTES, LOG_START, Superblock};
+use super::format::{BLOCK_BYTES, Epoch, LOG_START, Sequence, Superblock};
 use super::pair::{self, Half};
 use super::recover::{joined, scan};
 use super::stats::{HybridStats, Motion};
@@ -28,8 +28,8 @@ use crate::spindle::Spindle;
 pub(super) struct Record {
     pub(super) begin: LogSector,
     pub(super) end: LogSector,
-    pub(super) sequence: u64,
-    pub(super) epoch: u64,
+    pub(super) sequence: Sequence,
+    pub(super) epoch: Epoch,
 }
 
 /// Counts of what happened since the opening.
@@ -60,9 +60,9 @@ pub(super) struct State {
     pub(super) superblock: Superblock,
     /// Bytes ever written to the flash.
     pub(super) flash_written: u64,
-    pub(super) next_sequence: u64,
+    pub(super) next_sequence: Sequence,
     /// Records up to this one are durable.
-    pub(super) durable: u64,
+    pub(super) durable: Sequence,
 
     pub(super) building: Building,
     pub(super) spare: Vec<u8>,
@@ -159,8 +159,8 @@ impl Hybrid {
         let superblock = Superblock {
             generation: old.generation + 1,
             head: None,
-            epoch: labels.tag.epoch + 1,
-            durable: end.next_sequence - 1,
+            epoch: labels.tag.epoch.next(),
+            durable: end.next_sequence.before(),
             written: old.written.saturating_add(uncounted).saturating_add(pair::superblock_bytes(&*flash.device)),
             ..old
         };
@@ -172,7 +172,7 @@ impl Hybrid {
             superblock,
             flash_written: superblock.written,
             next_sequence: end.next_sequence,
-            durable: end.next_sequence - 1,
+            durable: end.next_sequence.before(),
             building: Building::default(),
             spare: Vec::new(),
             pending: VecDeque::new(),
@@ -420,7 +420,7 @@ impl Shared {
 
     /// Makes all records that are on flash durable.
     pub(super) fn flush_log(&self, state: &mut MutexGuard<'_, State>) -> Result<(), BlockError> {
-        let last = state.records.back().map_or(0, |record| record.sequence);
+        let last = state.records.back().map_or(Sequence(0), |record| record.sequence);
         if last <= state.durable {
             return Ok(());
         }

@@ -7,7 +7,7 @@ use umbrella_policy::flash_cache::LogSector;
 use umbrella_units::{ByteSize, SectorRange};
 use uuid::Uuid;
 
-use super::format::Damage;
+use super::format::{Damage, Epoch, Sequence};
 use super::occupied::Contents;
 use super::pair::Half;
 use crate::error::{BlockError, Operation};
@@ -117,9 +117,9 @@ pub enum HybridError {
         /// The other one.
         newer: String,
         /// How often the older one was opened.
-        older_epoch: u64,
+        older_epoch: Epoch,
         /// And the other.
-        newer_epoch: u64,
+        newer_epoch: Epoch,
     },
     /// The pair was taken apart.
     #[error("{flash} was detached from its disk, which is a plain disk now; `umbrella disk create` joins them again")]
@@ -166,7 +166,7 @@ pub enum HybridError {
         /// The flash.
         flash: String,
         /// Which record.
-        sequence: u64,
+        sequence: Sequence,
         /// Where it should be.
         at: LogSector,
         /// What is wrong.

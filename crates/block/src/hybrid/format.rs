@@ -18,6 +18,9 @@
 //! Positions in the log and sequence numbers only grow. The epoch grows by one at each opening, so that records left over from before a
 //! crash cannot be taken for the continuation of what was written after it; the superblock says from which epoch on records count at the tail.
 
+use std::fmt;
+
+use serde::Serialize;
 use thiserror::Error;
 use umbrella_policy::flash_cache::{LogSector, Logged, Source};
 use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
@@ -73,6 +76,45 @@ pub(super) enum State {
     Detached,
 }
 
+/// Counts how often a pair was opened, from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Epoch(pub(super) u64);
+
+/// The number of a record, from 1: one more than that of the record before it. 0 is that of none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Sequence(pub(super) u64);
+
+impl fmt::Display for Epoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for Sequence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Epoch {
+    /// That of the next opening.
+    pub(super) fn next(self) -> Epoch {
+        Epoch(self.0 + 1)
+    }
+}
+
+impl Sequence {
+    /// That of the record behind.
+    pub(super) fn next(self) -> Sequence {
+        Sequence(self.0 + 1)
+    }
+
+    /// That of the record before.
+    pub(super) fn before(self) -> Sequence {
+        Sequence(self.0 - 1)
+    }
+}
+
 /// Where the log is, and from where on it counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Superblock {
@@ -83,7 +125,7 @@ pub(super) struct Superblock {
     /// Counts superblocks written.
     pub(super) generation: u64,
     /// Counts openings.
-    pub(super) epoch: u64,
+    pub(super) epoch: Epoch,
     /// Whether the two are one.
     pub(super) state: State,
     /// Sectors that the hybrid disk offers.
@@ -93,16 +135,16 @@ pub(super) struct Superblock {
     /// The first record that counts begins there.
     pub(super) tail: LogSector,
     /// Its sequence number, also if it was not written yet.
-    pub(super) tail_sequence: u64,
+    pub(super) tail_sequence: Sequence,
     /// Records up to this sequence number were durable when this was written; less than `tail_sequence` for none.
-    pub(super) durable: u64,
+    pub(super) durable: Sequence,
     /// Bytes ever written to the flash.
     pub(super) written: u64,
     /// A checksum of the beginning of the disk; nothing while it may be written. Who writes to the disk without its flash changes it: a file
     /// system does when it is mounted.
     pub(super) head: Option<u32>,
     /// Records of an earlier opening do not count from the tail on: they were left over behind what a power cut lost.
-    pub(super) tail_epoch: u64,
+    pub(super) tail_epoch: Epoch,
 }
 
 /// Says to which flash a disk belongs.
@@ -113,7 +155,7 @@ pub(super) struct Tag {
     /// The flash that has its newest data.
     pub(super) flash: Uuid,
     /// Counts openings.
-    pub(super) epoch: u64,
+    pub(super) epoch: Epoch,
     /// Sectors that the hybrid disk offers.
     pub(super) capacity: Lba,
 }
@@ -133,13 +175,13 @@ pub(super) struct Header {
     /// The flash that it was written to.
     pub(super) flash: Uuid,
     /// The opening in which it was written.
-    pub(super) epoch: u64,
+    pub(super) epoch: Epoch,
     /// Its number: one more than that of the record before it.
-    pub(super) sequence: u64,
+    pub(super) sequence: Sequence,
     /// Where it was written.
     pub(super) at: LogSector,
     /// Records up to this number were durable when it was written.
-    pub(super) durable: u64,
+    pub(super) durable: Sequence,
     /// Its writes: zeroes first, then those with data in the order of their data.
     pub(super) entries: Vec<Entry>,
 }
@@ -211,15 +253,15 @@ impl Superblock {
             flash: fields.uuid()?,
             disk: fields.uuid()?,
             generation: fields.u64()?,
-            epoch: fields.u64()?,
+            epoch: Epoch(fields.u64()?),
             capacity: Lba(fields.u64()?),
             log_size: fields.u64()?,
             tail: LogSector(fields.u64()?),
-            tail_sequence: fields.u64()?,
-            durable: fields.u64()?,
+            tail_sequence: Sequence(fields.u64()?),
+            durable: Sequence(fields.u64()?),
             written: fields.u64()?,
             // Zero where an earlier program wrote it.
-            tail_epoch: fields.u64()?,
+            tail_epoch: Epoch(fields.u64()?),
             head: match (fields.u32()?, fields.u32()?) {
                 (0, _) => None,
                 (1, checksum) => Some(checksum),
@@ -231,7 +273,7 @@ impl Superblock {
             && log.is_multiple_of(BLOCK)
             && log < 1 << 54
             && superblock.tail.0.is_multiple_of(BLOCK)
-            && [superblock.tail.0, superblock.tail_sequence, superblock.generation, superblock.epoch]
+            && [superblock.tail.0, superblock.tail_sequence.0, superblock.generation, superblock.epoch.0]
                 .iter()
                 .all(|&counter| counter < 1 << 62)
             && superblock.tail_epoch <= superblock.epoch
@@ -249,8 +291,9 @@ impl Superblock {
         bytes.extend_from_slice(&state.to_le_bytes());
         bytes.extend_from_slice(self.flash.as_bytes());
         bytes.extend_from_slice(self.disk.as_bytes());
-        let numbers = [self.generation, self.epoch, self.capacity.0, self.log_size, self.tail.0, self.tail_sequence];
-        for number in numbers.into_iter().chain([self.durable, self.written, self.tail_epoch]) {
+        let numbers =
+            [self.generation, self.epoch.0, self.capacity.0, self.log_size, self.tail.0, self.tail_sequence.0];
+        for number in numbers.into_iter().chain([self.durable.0, self.written, self.tail_epoch.0]) {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
         for number in [u32::from(self.head.is_some()), self.head.unwrap_or(0)] {
@@ -264,9 +307,13 @@ impl Tag {
     /// Reads one.
     pub(super) fn decode(bytes: &[u8]) -> Result<Tag, Damage> {
         let mut fields = open(bytes, SUPERBLOCK_BYTES, TAG_MAGIC)?;
-        let tag =
-            Tag { disk: fields.uuid()?, flash: fields.uuid()?, epoch: fields.u64()?, capacity: Lba(fields.u64()?) };
-        if tag.epoch < 1 << 62 && tag.capacity.0 < 1 << 54 { Ok(tag) } else { Err(Damage::Field) }
+        let tag = Tag {
+            disk: fields.uuid()?,
+            flash: fields.uuid()?,
+            epoch: Epoch(fields.u64()?),
+            capacity: Lba(fields.u64()?),
+        };
+        if tag.epoch.0 < 1 << 62 && tag.capacity.0 < 1 << 54 { Ok(tag) } else { Err(Damage::Field) }
     }
 
     /// As it is written, a sector.
@@ -274,7 +321,7 @@ impl Tag {
         let mut bytes = begin(TAG_MAGIC);
         bytes.extend_from_slice(self.disk.as_bytes());
         bytes.extend_from_slice(self.flash.as_bytes());
-        bytes.extend_from_slice(&self.epoch.to_le_bytes());
+        bytes.extend_from_slice(&self.epoch.0.to_le_bytes());
         bytes.extend_from_slice(&self.capacity.0.to_le_bytes());
         seal(bytes, SUPERBLOCK_BYTES)
     }
@@ -286,7 +333,8 @@ impl Header {
         let mut fields = open(bytes, BLOCK_BYTES, RECORD_MAGIC)?;
         let count = fields.u32()? as usize;
         let flash = fields.uuid()?;
-        let (epoch, sequence, at, durable) = (fields.u64()?, fields.u64()?, LogSector(fields.u64()?), fields.u64()?);
+        let (epoch, sequence, at, durable) =
+            (Epoch(fields.u64()?), Sequence(fields.u64()?), LogSector(fields.u64()?), Sequence(fields.u64()?));
         fields.take::<{ HEADER_BYTES - 64 }>()?;
         if count == 0 || count > MOST_ENTRIES {
             return Err(Damage::Field);
@@ -295,7 +343,7 @@ impl Header {
         let header = Header { flash, epoch, sequence, at, durable, entries };
         let sound = header.data() <= MOST_DATA
             && at.0.is_multiple_of(BLOCK)
-            && [at.0, sequence, epoch].iter().all(|&counter| counter < 1 << 62)
+            && [at.0, sequence.0, epoch.0].iter().all(|&counter| counter < 1 << 62)
             && header.entries.is_sorted_by_key(Entry::has_data);
         if !sound {
             return Err(Damage::Field);
@@ -308,7 +356,7 @@ impl Header {
         let mut bytes = begin(RECORD_MAGIC);
         bytes.extend_from_slice(&(self.entries.len() as u32).to_le_bytes());
         bytes.extend_from_slice(self.flash.as_bytes());
-        for number in [self.epoch, self.sequence, self.at.0, self.durable] {
+        for number in [self.epoch.0, self.sequence.0, self.at.0, self.durable.0] {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
         bytes.resize(HEADER_BYTES, 0);
@@ -411,16 +459,16 @@ mod tests {
             flash: Uuid::from_u128(1),
             disk: Uuid::from_u128(2),
             generation: 3,
-            epoch: 4,
+            epoch: Epoch(4),
             state: State::Attached,
             capacity: Lba(1000),
             log_size: LEAST_LOG,
             tail: LogSector(16),
-            tail_sequence: 7,
-            durable: 6,
+            tail_sequence: Sequence(7),
+            durable: Sequence(6),
             written: 99,
             head: Some(5),
-            tail_epoch: 2,
+            tail_epoch: Epoch(2),
         }
     }
 
@@ -431,13 +479,20 @@ mod tests {
             Entry { range: range(5, 3), checksum: Some(crc32c::crc32c(&[1; 1536])) },
             Entry { range: range(70, 8), checksum: Some(crc32c::crc32c(&[2; 4096])) },
         ];
-        Header { flash: Uuid::from_u128(1), epoch: 4, sequence: 7, at: LogSector(16), durable: 6, entries }
+        Header {
+            flash: Uuid::from_u128(1),
+            epoch: Epoch(4),
+            sequence: Sequence(7),
+            at: LogSector(16),
+            durable: Sequence(6),
+            entries,
+        }
     }
 
     #[test]
     fn what_is_written_is_read() {
         assert_eq!(Superblock::decode(&superblock().encode()), Ok(superblock()));
-        let tag = Tag { disk: Uuid::from_u128(2), flash: Uuid::from_u128(1), epoch: 4, capacity: Lba(1000) };
+        let tag = Tag { disk: Uuid::from_u128(2), flash: Uuid::from_u128(1), epoch: Epoch(4), capacity: Lba(1000) };
         assert_eq!(Tag::decode(&tag.encode()), Ok(tag));
         assert_eq!(Header::decode(&header().encode()), Ok(header()));
         assert_eq!((superblock().encode().len(), tag.encode().len(), header().encode().len()), (512, 512, 4096));

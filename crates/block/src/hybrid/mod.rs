@@ -49,7 +49,7 @@ mod tests;
 pub use check::{CheckReport, check};
 pub use engine::Hybrid;
 pub use error::{Fault, HybridError, Place};
-pub use format::Damage;
+pub use format::{Damage, Epoch, Sequence};
 pub use occupied::{Contents, Signature, refuse_occupied};
 pub use pair::{Created, Half, LEAST_FLASH, create, finish_detach, flash_of, forget_flash};
 pub use salvage::Salvage;

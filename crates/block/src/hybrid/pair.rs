@@ -14,7 +14,9 @@ use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 use uuid::Uuid;
 
 use super::error::{HybridError, Place};
-use super::format::{BLOCK, BLOCK_BYTES, Damage, LEAST_LOG, LOG_START, State, Superblock, TAG_SECTORS, Tag};
+use super::format::{
+    BLOCK, BLOCK_BYTES, Damage, Epoch, LEAST_LOG, LOG_START, Sequence, State, Superblock, TAG_SECTORS, Tag,
+};
 use super::occupied::Contents;
 use crate::device::{BlockDevice, Durability};
 use crate::error::BlockError;
@@ -97,7 +99,7 @@ impl Labels {
 
     /// An opening that was cut off leaves the flash one epoch ahead of the disk, and no record of it. If there is one, the
     /// disk is older than it should be.
-    pub(super) fn refuse_records_of(&self, epoch: u64, disk: &Half, flash: &Half) -> Result<(), HybridError> {
+    pub(super) fn refuse_records_of(&self, epoch: Epoch, disk: &Half, flash: &Half) -> Result<(), HybridError> {
         if epoch <= self.tag.epoch {
             return Ok(());
         }
@@ -121,10 +123,10 @@ fn read_copy<T>(half: &Half, at: Lba, decode: impl Fn(&[u8]) -> Result<T, Damage
 }
 
 /// Of two copies the valid one with the greater number. None if one is of a version that is not known: it may be the later one.
-fn later<T>(
+fn later<T, N: Ord>(
     first: Result<T, Damage>,
     second: Result<T, Damage>,
-    number: impl Fn(&T) -> u64,
+    number: impl Fn(&T) -> N,
 ) -> Result<T, (Damage, Damage)> {
     match (first, second) {
         (Err(version @ Damage::Version(_)), other) | (other, Err(version @ Damage::Version(_))) => {
@@ -206,7 +208,7 @@ pub(super) fn read_labels(disk: &Half, flash: &Half) -> Result<Labels, HybridErr
             found: superblock.flash,
         });
     }
-    let opening = superblock.epoch == tag.epoch + 1;
+    let opening = superblock.epoch == tag.epoch.next();
     if superblock.epoch != tag.epoch && !opening {
         let flash_is_older = superblock.epoch < tag.epoch;
         let (older, newer) = if flash_is_older { (flash, disk) } else { (disk, flash) };
@@ -270,22 +272,22 @@ pub fn create(disk: &Half, flash: &Half) -> Result<Created, HybridError> {
         flash: flash_id,
         disk: disk_id,
         generation: 0,
-        epoch: 1,
+        epoch: Epoch(1),
         state: State::Attached,
         capacity,
         log_size,
         tail: LogSector(0),
-        tail_sequence: 1,
-        durable: 0,
+        tail_sequence: Sequence(1),
+        durable: Sequence(0),
         written: 0,
         head: None,
-        tail_epoch: 1,
+        tail_epoch: Epoch(1),
     };
     // Between the two copies, the later generation of an older pair must not win.
     wipe(&*flash.device, Lba(0))?;
     write_superblock(&*flash.device, &superblock)?;
     wipe(&*disk.device, capacity)?;
-    let tag = Tag { disk: disk_id, flash: flash_id, epoch: 1, capacity };
+    let tag = Tag { disk: disk_id, flash: flash_id, epoch: Epoch(1), capacity };
     write_tag(&*disk.device, &tag)?;
     Ok(Created { disk: disk_id, flash: flash_id, size: ByteSize(capacity.0 * SECTOR_BYTES) })
 }

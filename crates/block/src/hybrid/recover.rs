@@ -16,7 +16,7 @@ use umbrella_policy::flash_cache::{LogSector, Logged};
 use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
 
 use super::error::{Fault, HybridError};
-use super::format::{BLOCK, BLOCK_BYTES, Header, LOG_START, MOST_DATA, Superblock, record_sectors};
+use super::format::{BLOCK, BLOCK_BYTES, Epoch, Header, LOG_START, MOST_DATA, Sequence, Superblock, record_sectors};
 use super::pair::Half;
 use crate::error::BlockError;
 
@@ -30,7 +30,7 @@ pub(super) struct End {
     /// Where the last record ends.
     pub(super) at: LogSector,
     /// The number of the next one.
-    pub(super) next_sequence: u64,
+    pub(super) next_sequence: Sequence,
     /// Whether a record was being written there.
     pub(super) torn: bool,
 }
@@ -75,7 +75,7 @@ pub(super) fn scan(flash: &Half, superblock: &Superblock, mut each: impl FnMut(&
     loop {
         let unfit = match scanner.next(at, sequence, epoch)? {
             Ok(header) => {
-                (at, sequence, epoch) = (header.end(), sequence + 1, header.epoch);
+                (at, sequence, epoch) = (header.end(), sequence.next(), header.epoch);
                 each(&header);
                 continue;
             }
@@ -104,8 +104,8 @@ impl<'a> Scanner<'a> {
     pub(super) fn next(
         &mut self,
         at: LogSector,
-        sequence: u64,
-        epoch: u64,
+        sequence: Sequence,
+        epoch: Epoch,
     ) -> Result<Result<Header, Unfit>, BlockError> {
         let unfit = match self.record(at, sequence, epoch)? {
             Ok(header) => return Ok(Ok(header)),
@@ -131,8 +131,8 @@ impl<'a> Scanner<'a> {
     pub(super) fn was_durable(
         &mut self,
         at: LogSector,
-        sequence: u64,
-        epoch: u64,
+        sequence: Sequence,
+        epoch: Epoch,
         unfit: &Unfit,
     ) -> Result<bool, BlockError> {
         let told = self.superblock.durable >= sequence || self.durable_later(at, sequence, epoch)?;
@@ -149,7 +149,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// The error for a record that should be there and is damaged.
-    pub(super) fn corrupt(&mut self, at: LogSector, sequence: u64, unfit: &Unfit) -> HybridError {
+    pub(super) fn corrupt(&mut self, at: LogSector, sequence: Sequence, unfit: &Unfit) -> HybridError {
         let range = unfit.header.as_ref().and_then(|header| self.damaged(header).ok()?.first().map(|lost| lost.range));
         let fault = if self.is_unreadable(at, unfit) { Fault::Unreadable } else { unfit.fault };
         HybridError::Corrupt { flash: self.flash.name.clone(), sequence, at, fault, range }
@@ -208,7 +208,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// The record there, if it is the one that comes next.
-    fn record(&mut self, at: LogSector, sequence: u64, epoch: u64) -> Result<Result<Header, Unfit>, BlockError> {
+    fn record(&mut self, at: LogSector, sequence: Sequence, epoch: Epoch) -> Result<Result<Header, Unfit>, BlockError> {
         let Some(header) = self.header(at)? else {
             return Ok(Err(Unfit { fault: Fault::Header, header: None }));
         };
@@ -228,7 +228,12 @@ impl<'a> Scanner<'a> {
     }
 
     /// The same at the start of the log. If it is the first of all, an empty log went on there, and has its whole length from there on.
-    fn record_from(&mut self, lap: LogSector, sequence: u64, epoch: u64) -> Result<Result<Header, Unfit>, BlockError> {
+    fn record_from(
+        &mut self,
+        lap: LogSector,
+        sequence: Sequence,
+        epoch: Epoch,
+    ) -> Result<Result<Header, Unfit>, BlockError> {
         let base = self.base;
         if sequence == self.superblock.tail_sequence {
             self.base = lap;
@@ -241,7 +246,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Whether a later record says that the one of that number, which should be at `at`, had been durable.
-    fn durable_later(&mut self, mut at: LogSector, sequence: u64, epoch: u64) -> Result<bool, BlockError> {
+    fn durable_later(&mut self, mut at: LogSector, sequence: Sequence, epoch: Epoch) -> Result<bool, BlockError> {
         let mut known = sequence;
         while let Some(header) = self.later_record(at, known, epoch, Reach::OneRecord)? {
             if header.durable >= sequence {
@@ -257,8 +262,8 @@ impl<'a> Scanner<'a> {
     pub(super) fn later_record(
         &mut self,
         at: LogSector,
-        sequence: u64,
-        epoch: u64,
+        sequence: Sequence,
+        epoch: Epoch,
         reach: Reach,
     ) -> Result<Option<Header>, BlockError> {
         for begin in self.places(at) {
@@ -279,7 +284,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Whether a record of that number was begun there.
-    pub(super) fn anything_of(&mut self, at: LogSector, sequence: u64) -> Result<bool, BlockError> {
+    pub(super) fn anything_of(&mut self, at: LogSector, sequence: Sequence) -> Result<bool, BlockError> {
         for begin in self.places(at) {
             if self.header(begin)?.is_some_and(|header| header.sequence >= sequence) {
                 return Ok(true);

@@ -13,7 +13,7 @@ use umbrella_policy::flash_cache::{LogMap, LogSector, Piece};
 use umbrella_units::{Lba, SectorRange};
 
 use super::error::HybridError;
-use super::format::{Header, Superblock};
+use super::format::{Epoch, Header, Superblock};
 use super::pair::Half;
 use super::recover::{Reach, Scanner, joined};
 
@@ -37,7 +37,7 @@ pub(super) struct Survey {
     pub(super) records: u64,
     /// Where the last one ends, and when it was written.
     pub(super) end: LogSector,
-    pub(super) epoch: u64,
+    pub(super) epoch: Epoch,
     /// Whether a record was being written there.
     pub(super) torn: bool,
     /// The first damage.
@@ -65,7 +65,7 @@ impl Survey {
                 Ok(header) => {
                     certain |= header.epoch == superblock.epoch;
                     survey.add(&header, certain);
-                    sequence += 1;
+                    sequence = sequence.next();
                     continue;
                 }
                 Err(unfit) => unfit,
@@ -85,16 +85,16 @@ impl Survey {
                     let damaged = scanner.damaged(&header)?;
                     survey.lost.extend(damaged.into_iter().map(|logged| (logged.source.at(), logged.end())));
                 }
-                sequence += 1;
+                sequence = sequence.next();
                 continue;
             }
             certain = false;
             let Some(next) = scanner.later_record(at, sequence, epoch, Reach::Log)? else {
-                let gone = superblock.durable.saturating_add(1).saturating_sub(sequence).max(1);
+                let gone = superblock.durable.0.saturating_add(1).saturating_sub(sequence.0).max(1);
                 survey.unknown_records += gone;
                 return Ok(survey);
             };
-            survey.unknown_records += next.sequence - sequence;
+            survey.unknown_records += next.sequence.0 - sequence.0;
             (survey.end, survey.epoch, sequence) = (next.at, next.epoch, next.sequence);
         }
     }

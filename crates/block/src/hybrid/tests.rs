@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use umbrella_policy::flash_cache::{Algorithm, Percent, When};
 use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
-use super::format::{LEAST_LOG, LOG_START, TAG_SECTORS};
+use super::format::{Epoch, LEAST_LOG, LOG_START, Sequence, TAG_SECTORS};
 use super::pair::read_superblock;
 use super::recover::scan;
 use super::*;
@@ -285,8 +285,8 @@ fn a_half_that_was_put_back_from_a_copy_is_refused() {
         Err(HybridError::Stale { older, older_epoch, newer_epoch, .. }) => (older, older_epoch, newer_epoch),
         other => panic!("{other:?}"),
     };
-    assert_eq!(stale(&pair.disk, &half("flash", old_flash)), ("flash".to_owned(), 1, 3));
-    assert_eq!(stale(&half("disk", old_disk), &pair.flash), ("disk".to_owned(), 1, 3));
+    assert_eq!(stale(&pair.disk, &half("flash", old_flash)), ("flash".to_owned(), Epoch(1), Epoch(3)));
+    assert_eq!(stale(&half("disk", old_disk), &pair.flash), ("disk".to_owned(), Epoch(1), Epoch(3)));
     pair.open(Options::default());
 }
 

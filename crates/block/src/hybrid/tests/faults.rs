@@ -138,14 +138,17 @@ fn damage_of_what_was_durable_is_refused_and_named() {
     // Each record has 8 sectors of header and 8 of data.
     let (pair, opened) = damaged(12);
     match opened.expect_err("its data is damaged") {
-        HybridError::Corrupt { sequence: 1, range: Some(held), .. } => assert_eq!(held, range(0, 8)),
+        HybridError::Corrupt { sequence: Sequence(1), range: Some(held), .. } => assert_eq!(held, range(0, 8)),
         other => panic!("{other}"),
     }
     let report = check(&pair.disk, &pair.flash).expect("it is a pair");
     assert!(report.damage.is_some_and(|damage| damage.contains("sectors 0 to 7")));
     assert_eq!((report.only_in_log, report.losses.at_risk), (vec![range(100, 8), range(200, 8)], vec![range(0, 8)]));
     let (pair, opened) = damaged(16);
-    assert!(matches!(opened, Err(HybridError::Corrupt { sequence: 2, range: None, .. })), "its header is damaged");
+    assert!(
+        matches!(opened, Err(HybridError::Corrupt { sequence: Sequence(2), range: None, .. })),
+        "its header is damaged"
+    );
     let report = check(&pair.disk, &pair.flash).expect("it is a pair");
     assert_eq!((report.records, report.only_in_log), (2, vec![range(0, 8), range(200, 8)]));
     assert_eq!(report.losses.unknown_records, 1, "what the damaged record held nobody knows");
@@ -168,7 +171,7 @@ fn after_a_clean_end_damage_of_the_last_record_is_noticed_too() {
     hybrid.close().expect("it can be closed");
     pair.flash.device.write(Lba(LOG_START.0 + 9), &fill(9, 1), Durability::Cached).expect("memory");
     let opened = pair.try_open(Options::default()).map(|_| ());
-    assert!(matches!(opened, Err(HybridError::Corrupt { sequence: 1, .. })), "{opened:?}");
+    assert!(matches!(opened, Err(HybridError::Corrupt { sequence: Sequence(1), .. })), "{opened:?}");
 }
 
 #[test]

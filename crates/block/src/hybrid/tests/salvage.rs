@@ -44,7 +44,10 @@ fn losses(at_risk: &[SectorRange], unknown_records: u64) -> Losses {
 fn damaged_data_is_an_error_exactly_where_nothing_newer_replaces_it() {
     let pair = three_records();
     damage(&pair, 12);
-    assert!(matches!(pair.try_open(Options::default()).map(|_| ()), Err(HybridError::Corrupt { sequence: 1, .. })));
+    assert!(matches!(
+        pair.try_open(Options::default()).map(|_| ()),
+        Err(HybridError::Corrupt { sequence: Sequence(1), .. })
+    ));
     let before = (contents(&pair.disk), contents(&pair.flash));
     let salvage = salvage(&pair);
     assert!(matches!(salvage.damage(), Some(HybridError::Corrupt { fault: Fault::Data, .. })));
@@ -74,7 +77,7 @@ fn behind_a_header_that_is_lost_what_the_last_opening_wrote_still_counts() {
     let pair = three_records();
     damage(&pair, RECORD);
     let salvage = salvage(&pair);
-    assert!(matches!(salvage.damage(), Some(HybridError::Corrupt { sequence: 2, fault: Fault::Header, .. })));
+    assert!(matches!(salvage.damage(), Some(HybridError::Corrupt { sequence: Sequence(2), fault: Fault::Header, .. })));
     assert_eq!(salvage.losses(), losses(&[], 1));
     assert_eq!(read(&salvage, 0, 108), [fill(1, 4), fill(9, 8), fill(3, 96)].concat(), "100 is as it was before");
 }
@@ -149,7 +152,7 @@ fn what_an_opening_has_found_is_durable_and_later_damage_of_it_is_noticed() {
     drop(pair.open(by_hand(Algorithm::Whole)));
     damage(&pair, 2 * RECORD + 10);
     let opened = pair.try_open(Options::default()).map(|_| ());
-    assert!(matches!(opened, Err(HybridError::Corrupt { sequence: 3, .. })), "{opened:?}");
+    assert!(matches!(opened, Err(HybridError::Corrupt { sequence: Sequence(3), .. })), "{opened:?}");
 }
 
 #[test]
