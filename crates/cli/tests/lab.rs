@@ -13,6 +13,9 @@ use tempfile::TempDir;
 /// A run of a few milliseconds.
 const SMALL: [&str; 6] = ["--workload", "rnd-write", "--scale", "0.002", "--disk", "cheetah_10k7"];
 
+/// As small, at a scale that tells something.
+const TENTH: [&str; 6] = ["--workload", "rnd-write:duration=1s", "--scale", "0.1", "--disk", "cheetah_10k7"];
+
 /// A run of a tenth of a second.
 const MODERATE: [&str; 6] = ["--workload", "rnd-write:duration=2h", "--scale", "0.002", "--disk", "cheetah_10k7"];
 
@@ -654,10 +657,17 @@ fn a_page_replaces_the_one_before_and_leaves_nothing_else() {
 }
 
 #[test]
+fn a_scale_at_which_little_can_be_ordered_is_warned_of() {
+    let warned = said(&output(lab("compare").args(SMALL)));
+    assert!(warned.contains("at scale 0.002 policies are asked for 3 pages at a time instead of 1024"), "{warned}");
+    assert_eq!(warned.lines().count(), 1, "once for all runs: {warned}");
+}
+
+#[test]
 fn without_a_terminal_there_is_only_the_table() {
-    let done = output(lab("compare").args(SMALL).args(["--policy", "file,zone"]));
+    let done = output(lab("compare").args(TENTH).args(["--policy", "file,zone"]));
     let text = String::from_utf8(done.stdout.clone()).expect("text");
-    assert!(text.starts_with("rnd-write on cheetah_10k7, "), "{text}");
+    assert!(text.starts_with("rnd-write:duration=1s on cheetah_10k7, "), "{text}");
     assert!(text.contains("\nPOLICY ") && text.contains("\nzone "), "{text}");
     assert!(!text.contains('\u{1b}'), "{text}");
     assert_eq!(said(&done), "");
@@ -667,7 +677,7 @@ fn without_a_terminal_there_is_only_the_table() {
 fn a_reader_that_goes_away_is_no_error() {
     let (_folder, path) = usual_trace();
     let trace = path.to_str().expect("text");
-    let small: Vec<&str> = SMALL.to_vec();
+    let small: Vec<&str> = TENTH.to_vec();
     let convert = vec!["convert", trace, "-"];
     for args in [["compare", "--json"].as_slice(), &["compare", "--csv"], &["trace"]] {
         let rest = if args[0] == "trace" { &convert } else { &small };
@@ -687,7 +697,7 @@ fn a_reader_that_goes_away_is_no_error() {
 #[test]
 fn a_full_disk_for_the_output_is_told_once() {
     let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
-    let done = output(lab("run").args(SMALL).stdout(full));
+    let done = output(lab("run").args(TENTH).stdout(full));
     assert_eq!(done.status.code(), Some(1));
     assert_eq!(said(&done), "umbrella: writing the output: No space left on device (os error 28)\n");
 }

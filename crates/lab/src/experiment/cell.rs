@@ -135,6 +135,9 @@ fn check_length(replay: &ReplayOptions, summary: &Summary) -> Result<(), LabErro
     Err(LabError::BadValue { name: "speed".to_owned(), value: speed.to_string(), expected })
 }
 
+/// Below it the few pages that policies are asked for at a time decide more than what they are good at.
+const LEAST_TELLING: f64 = 0.1;
+
 /// Aging takes time and memory by the block: the largest disk that is aged has so many of them (512 GiB).
 const MOST_AGED: u64 = 128 << 20;
 
@@ -199,7 +202,22 @@ impl Cell {
     pub fn warnings(&self) -> Vec<String> {
         let Input::Workload { spec } = &self.input else { return Vec::new() };
         let built = Scale::new(self.scale).and_then(|scale| build_workload(spec, Seed(self.seed), scale));
-        built.map_or_else(|_| Vec::new(), |workload| workload.warnings().to_vec())
+        let mut warnings = built.map_or_else(|_| Vec::new(), |workload| workload.warnings().to_vec());
+        if self.scale < LEAST_TELLING {
+            warnings.push(format!(
+                "at scale {} policies are asked for {} pages at a time instead of {}, which leaves them little to order: from {LEAST_TELLING} \
+                 on it is more certain that who is ahead stays ahead at full size",
+                self.scale,
+                self.batch(),
+                page_cache::Config::default().batch
+            ));
+        }
+        warnings
+    }
+
+    /// How many pages a policy is asked for at a time, shrunk as the workload is.
+    fn batch(&self) -> u64 {
+        (page_cache::Config::default().batch as f64 * self.share()).ceil() as u64
     }
 
     /// What a sweep can set as well as an option.
@@ -317,7 +335,7 @@ impl Cell {
                 background_percent: of.background_percent,
                 foreground_percent: of.foreground_percent,
                 expire_after: of.expire_after,
-                batch: (page_cache::Config::default().batch as f64 * self.share()).ceil() as u64,
+                batch: self.batch(),
                 ..page_cache::Config::default()
             },
             read_ahead: of.read_ahead,
