@@ -277,7 +277,13 @@ fn an_attached_disk_carries_a_file_system_that_is_still_there_on_the_plain_disk(
     house.given(&["create", config]);
     let device = house.given(&["attach", config]).trim().to_owned();
     assert!(device.starts_with("/dev/loop"), "{device}");
-    assert_eq!(house.json(&["attach", config])["device"], device.as_str(), "it is attached once");
+    let again = house.run(&["attach", config, "--json"]);
+    assert!(String::from_utf8_lossy(&again.stdout).contains(&device), "it is attached once");
+    assert_eq!(said(&again), "");
+    let changed = fs::read_to_string(config).expect("it is there").replace("\"full\"", "\"each\"");
+    fs::write(config, changed).expect("the folder can be written");
+    let told = said(&house.run(&["attach", config]));
+    assert!(told.contains("media is served with when = \"full\", not \"each\""), "{told}");
     run("mkfs.ext4", ["-q", &device]);
     let mnt = house.path("mnt");
     fs::create_dir(&mnt).expect("the folder can be made");

@@ -68,6 +68,21 @@ pub(crate) fn client_of(spec: &DiskSpec) -> anyhow::Result<(DiskClient, DiskStat
     Ok((client, *status))
 }
 
+/// What of a served disk's cache is not as its configuration says now: the daemon read an older one.
+pub(crate) fn outdated(spec: &DiskSpec, status: &DiskStatus) -> Vec<String> {
+    let (Some(now), Some(wanted)) = (&status.cache, &spec.cache) else { return Vec::new() };
+    let options = &wanted.settings.options;
+    [
+        ("when", &now.when, options.when.to_string()),
+        ("algorithm", &now.algorithm, options.algorithm.to_string()),
+        ("spin_down", &now.spin_down, wanted.settings.spin_down.to_string()),
+    ]
+    .into_iter()
+    .filter(|(_, now, wanted)| *now != wanted)
+    .map(|(key, now, wanted)| format!("{key} = \"{now}\", not \"{wanted}\""))
+    .collect()
+}
+
 /// Where a disk's daemon listens.
 pub(crate) fn control(name: &DiskName) -> PathBuf {
     dir().join(format!("{name}.sock"))

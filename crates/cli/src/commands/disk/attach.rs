@@ -51,6 +51,14 @@ impl AttachArgs {
             if status.read_only && !spec.read_only && !self.salvage {
                 tracing::warn!("{} is served read-only, and so is the device", spec.name);
             }
+            let outdated = place::outdated(&spec, &status);
+            if !outdated.is_empty() {
+                tracing::warn!(
+                    "{} is served with {} (detach it and attach it again to change that)",
+                    spec.name,
+                    outdated.join(", ")
+                );
+            }
             (client, Request::Attach)
         } else {
             serve::start(&self.source, &spec.name, Here::Attached, on_damage, self.log.as_deref(), verbose)?;
