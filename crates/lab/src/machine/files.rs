@@ -266,7 +266,7 @@ impl Files {
         touched: &mut Vec<BlockNo>,
     ) -> Result<(), AllocError> {
         let pages = PageIndex(size.0.div_ceil(PAGE_BYTES));
-        self.leave_log(file, pages.0);
+        self.leave_log(file, pages);
         if let Some(known) = self.known.get_mut(&file) {
             known.bytes = size.0;
         }
@@ -281,7 +281,7 @@ impl Files {
     }
 
     pub(super) fn delete(&mut self, file: FileId, touched: &mut Vec<BlockNo>) -> Result<(), AllocError> {
-        self.leave_log(file, 0);
+        self.leave_log(file, PageIndex(0));
         self.known.remove(&file);
         if let Some(inode) = self.inode_of(file) {
             self.by_inode.remove(&inode);
@@ -293,10 +293,9 @@ impl Files {
     }
 
     /// The file's pages from `first` on are no more.
-    fn leave_log(&mut self, file: FileId, first: u64) {
-        let pages = self.pages(file);
+    fn leave_log(&mut self, file: FileId, first: PageIndex) {
         if let Some(log) = &mut self.log {
-            (first..pages).for_each(|index| log.forget(PageKey { file, index: PageIndex(index) }));
+            log.truncate(file, first);
         }
     }
 

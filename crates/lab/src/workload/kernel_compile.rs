@@ -10,7 +10,7 @@
 use umbrella_units::{FileId, Nanos};
 
 use super::draw::{Dice, Zipf};
-use super::kinds::{ANY, CLIENTS, FILE, IO, SOME, param};
+use super::kinds::{CLIENTS, FEW, FILE, IO, SOME, param};
 use super::params::ParamKind;
 use super::registry::{BoxedWorkload, WorkloadEntry};
 use super::script::{Act, Ids, Play, Script, Scripted};
@@ -44,7 +44,7 @@ pub(super) const ENTRY: WorkloadEntry = WorkloadEntry {
         param("source-size", IO, "20KB", "assumed", "bytes of a source, on average"),
         param("headers", SOME, "8000", "assumed", "headers"),
         param("header-size", IO, "6KB", "assumed", "bytes of a header, on average"),
-        param("includes", ANY, "150", "assumed", "headers that a source reads"),
+        param("includes", FEW, "150", "assumed", "headers that a source reads"),
         param("object-size", FILE, "100KB", "assumed", "bytes of an object, on average"),
         param("per-dir", SOME, "20", "assumed", "sources of a directory"),
         param("cpu", ParamKind::Duration, "500ms", "assumed", "computing for a source, on average"),

@@ -7,6 +7,9 @@ use super::params::{Param, ParamKind};
 /// At least one of something that is made before the run, and takes memory.
 pub(super) const SOME: ParamKind = ParamKind::Count { min: 1, max: 20_000_000 };
 
+/// Steps that are made together, or none.
+pub(super) const FEW: ParamKind = ParamKind::Count { min: 0, max: 100_000 };
+
 /// Some of it, or none.
 pub(super) const ANY: ParamKind = ParamKind::Count { min: 0, max: 100_000_000 };
 

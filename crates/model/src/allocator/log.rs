@@ -3,8 +3,10 @@
 //! The log is never cleaned. At its end it begins again at its start, as if all there had died meanwhile: give it more room than a
 //! run writes.
 
+use std::collections::BTreeMap;
+
 use rustc_hash::FxHashMap;
-use umbrella_units::{BlockNo, PageKey};
+use umbrella_units::{BlockNo, FileId, PageIndex, PageKey};
 
 /// A log, and where in it each page was written last.
 #[derive(Debug, Clone)]
@@ -12,7 +14,7 @@ pub struct Log {
     first: BlockNo,
     end: BlockNo,
     head: BlockNo,
-    places: FxHashMap<PageKey, BlockNo>,
+    places: FxHashMap<FileId, BTreeMap<PageIndex, BlockNo>>,
 }
 
 impl Log {
@@ -25,26 +27,35 @@ impl Log {
     /// The page is written now: its new place, one behind the last one given.
     pub fn append(&mut self, page: PageKey) -> BlockNo {
         let at = self.head;
-        self.places.insert(page, at);
+        self.places.entry(page.file).or_default().insert(page.index, at);
         self.head = if at.0 + 1 == self.end.0 { self.first } else { BlockNo(at.0 + 1) };
         at
     }
 
     /// Where the page was written last, if it ever was.
     pub fn place(&self, page: PageKey) -> Option<BlockNo> {
-        self.places.get(&page).copied()
+        self.places.get(&page.file)?.get(&page.index).copied()
     }
 
     /// The page is no more.
     pub fn forget(&mut self, page: PageKey) {
-        self.places.remove(&page);
+        if let Some(places) = self.places.get_mut(&page.file) {
+            places.remove(&page.index);
+        }
+    }
+
+    /// The file's pages from `first` on are no more. O(what was written of them).
+    pub fn truncate(&mut self, file: FileId, first: PageIndex) {
+        if first == PageIndex(0) {
+            self.places.remove(&file);
+        } else if let Some(places) = self.places.get_mut(&file) {
+            places.split_off(&first);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use umbrella_units::{FileId, PageIndex};
-
     use super::*;
 
     fn page(index: u64) -> PageKey {
@@ -62,5 +73,10 @@ mod tests {
         assert_eq!(log.append(page(3)), BlockNo(100), "at its end it begins again");
         log.forget(page(9));
         assert_eq!(log.place(page(9)), None);
+        log.append(page(u64::MAX));
+        log.truncate(FileId(7), PageIndex(3));
+        assert_eq!([2, 3, u64::MAX].map(|index| log.place(page(index)).is_some()), [true, false, false]);
+        log.truncate(FileId(7), PageIndex(0));
+        assert_eq!(log.place(page(2)), None);
     }
 }

@@ -98,7 +98,7 @@ impl Places {
             if !others.remove(&slot)
                 && let Some(heir) = others.pop_first()
             {
-                self.by_block.replace(block_hash(block), slot, heir);
+                self.by_block.replace(block_hash(block), slot, heir, pages.entries.len(), hash_in(pages));
                 if let Some(zones) = &mut self.zones {
                     zones.change_stamps(block, pages.get(heir).stamp(), pages.get(slot).stamp());
                 }

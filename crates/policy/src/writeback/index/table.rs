@@ -142,15 +142,20 @@ impl SlotTable {
     /// Adds a slot that is not in the table. `slots` is how many slots its owner has, which are to fit below the tag;
     /// `hash_of` gives the hash of those that are in the table already.
     pub(super) fn insert(&mut self, hash: Hash, slot: u32, slots: usize, hash_of: impl Fn(u32) -> Hash) {
-        let wanted = (self.len + 1).max(slots + 1);
-        if self.lines.is_empty() || wanted * 8 > self.lines.len() * LINE * 7 {
-            self.grow(wanted, hash_of);
-        }
+        self.fit((self.len + 1).max(slots + 1), hash_of);
         self.put(hash, slot);
         self.len += 1;
     }
 
+    /// Grows until there is room for so many entries, and their slots fit below the tag.
+    fn fit(&mut self, wanted: usize, hash_of: impl Fn(u32) -> Hash) {
+        if self.lines.is_empty() || wanted * 8 > self.lines.len() * LINE * 7 {
+            self.grow(wanted, hash_of);
+        }
+    }
+
     fn put(&mut self, hash: Hash, slot: u32) {
+        debug_assert_eq!(slot & !self.slot_mask(), 0, "the slot reaches into the tag");
         for line in self.probe(hash) {
             if let Some(at) = self.lines[line].free() {
                 self.lines[line].0[at] = slot | self.tag(hash);
@@ -187,8 +192,10 @@ impl SlotTable {
         }
     }
 
-    /// Puts another slot in the place of one, for the same key.
-    pub(super) fn replace(&mut self, hash: Hash, slot: u32, by: u32) {
+    /// Puts another slot in the place of one, for the same key. The other may be one of the last of the `slots`, none of which
+    /// was ever in the table.
+    pub(super) fn replace(&mut self, hash: Hash, slot: u32, by: u32, slots: usize, hash_of: impl Fn(u32) -> Hash) {
+        self.fit(slots + 1, hash_of);
         if let Some((line, at)) = self.position(hash, |other| other == slot) {
             self.lines[line].0[at] = by | self.tag(hash);
         }

@@ -154,6 +154,16 @@ fn a_line_that_too_many_entries_went_on_from_still_tells_what_is_there() {
     }
 }
 
+#[test]
+fn an_heir_whose_slot_is_beyond_what_the_table_was_made_for_is_found() {
+    use super::table::{SlotTable, hash};
+    let mut table = SlotTable::default();
+    table.insert(hash(1, 5), 0, 1, |_| hash(1, 5));
+    table.replace(hash(1, 5), 0, 300, 400, |_| hash(1, 5));
+    assert_eq!(table.find(hash(1, 5), |slot| slot == 300), Some(300));
+    assert_eq!(table.find(hash(1, 5), |slot| slot == 0), None);
+}
+
 mod counts {
     use std::collections::{BTreeMap, BTreeSet};
 

@@ -27,8 +27,8 @@
 //! 5. Nothing is passed by when the disk is so far behind that a page stays dirty for half the time after which the system
 //!    writes it by itself (`expire`): what is passed by would be written then, wherever the head is.
 //! 6. If a whole round has not given enough, regions that are not due are taken as well, and after another round pages in
-//!    use. Where the two rounds gave hardly anything (a 64th of what is dirty), nothing is passed by for an eighth of it,
-//!    so that selections of a few pages do not each go round twice in vain.
+//!    use. Where a round gave hardly anything (a 64th of what is dirty), the next selections do without its kind for an
+//!    eighth of it, so that selections of a few pages do not each go round in vain.
 //!
 //! Regions are written whole, so that a selection may exceed what was wanted by a region.
 
@@ -126,8 +126,8 @@ struct Sweep {
     written: u64,
     /// How long a page stays dirty at the pace of the round (Little's law).
     stay: Nanos,
-    /// How many pages are still to be taken with nothing passed by.
-    urgent: u64,
+    /// How many pages are still to be taken without the rounds before this pressure, which gave hardly anything.
+    urgent: (Pressure, u64),
 }
 
 impl Sweep {
@@ -144,7 +144,7 @@ impl Sweep {
             round: Nanos(0),
             written: 0,
             stay: Nanos(0),
-            urgent: 0,
+            urgent: (Pressure::None, 0),
         }
     }
 
@@ -274,13 +274,18 @@ impl Policy for Sweep {
         let (goal, before) = (Goal::new(want, out), out.len());
         self.note_pace(now, index);
         self.take_bargains(goal, index, out);
-        let least = if self.is_late() || self.urgent > 0 { Pressure::All } else { Pressure::None };
-        let mut in_vain = false;
+        let least = match self.urgent {
+            _ if self.is_late() => Pressure::All,
+            (pressure, 1..) => pressure,
+            _ => Pressure::None,
+        };
+        let (mut begun, mut in_vain) = (out.len(), None);
         for pressure in [Pressure::None, Pressure::AllRegions, Pressure::All].into_iter().filter(|&this| this >= least)
         {
-            if pressure == Pressure::All && least < Pressure::All && !goal.is_met(out) {
-                in_vain = ((out.len() - before) as u64) < index.dirty_blocks().0 / 64;
+            if pressure > least && !goal.is_met(out) && ((out.len() - begun) as u64) < index.dirty_blocks().0 / 64 {
+                in_vain = Some(pressure);
             }
+            begun = out.len();
             let mut left = index.dirty_zones();
             while left > 0 && !goal.is_met(out) {
                 let Some(region) = self.next(now, index) else { break };
@@ -292,6 +297,9 @@ impl Policy for Sweep {
         }
         let taken = (out.len() - before) as u64;
         self.written += taken;
-        self.urgent = if in_vain { index.dirty_blocks().0 / 8 } else { self.urgent.saturating_sub(taken) };
+        self.urgent = match in_vain {
+            Some(pressure) => (pressure, index.dirty_blocks().0 / 8),
+            None => (self.urgent.0, self.urgent.1.saturating_sub(taken)),
+        };
     }
 }

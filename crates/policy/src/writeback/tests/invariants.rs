@@ -1,10 +1,10 @@
 //! What holds for every policy in the registry.
 
 use proptest::prelude::*;
-use umbrella_units::Nanos;
+use umbrella_units::{BlockNo, FileId, Nanos, PageIndex, PageKey};
 
 use super::script::{Plain, Step, policy, select, steps};
-use crate::writeback::{DirtyPage, policies};
+use crate::writeback::{DirtyPage, Event, policies};
 
 fn check_all(steps: &[Step]) -> Result<(), TestCaseError> {
     for info in policies() {
@@ -37,7 +37,7 @@ fn check(name: &str, steps: &[Step]) -> Result<(), TestCaseError> {
                     let known = plain.remove(chosen.page);
                     prop_assert!(known.is_some(), "{}: {:?} is not dirty", name, chosen);
                     if let Some(page) = known {
-                        let right = DirtyPage { page: page.key, block: umbrella_units::BlockNo(page.block) };
+                        let right = DirtyPage { page: page.key, block: BlockNo(page.block) };
                         prop_assert_eq!(chosen, right, "{}", name);
                         prop_assert!(may(page.active), "{} selected an active page", name);
                     }
@@ -60,4 +60,15 @@ proptest! {
     fn every_policy_selects_every_page_once_and_in_the_same_way(steps in steps(150)) {
         check_all(&steps)?;
     }
+}
+
+#[test]
+fn pages_of_hundreds_of_files_that_claim_the_same_blocks_are_not_lost() {
+    let page = |file: u64, index: u64| PageKey { file: FileId(file), index: PageIndex(index) };
+    let dirty = |n: u64| Event::Dirty { page: page(n / 3, n % 3), block: BlockNo(7 + n % 3), active: false };
+    let mut steps: Vec<Step> = (0..900).map(|n| Step::Tell(dirty(n))).collect();
+    // Those that came first leave first: who inherits their blocks came long after.
+    steps.extend((0..450).map(|n| Step::Tell(Event::Clean { page: page(n / 3, n % 3) })));
+    steps.push(Step::Select(5));
+    check_all(&steps).unwrap_or_else(|error| panic!("{error}"));
 }

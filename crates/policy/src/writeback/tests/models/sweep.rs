@@ -117,7 +117,8 @@ struct NaiveSweep {
     round: Nanos,
     /// Pages selected since the round began.
     written: u64,
-    urgent: u64,
+    /// The first turn, for so many pages more.
+    urgent: (u32, u64),
     /// How long pages stay dirty, in nanoseconds.
     stay: u128,
 }
@@ -125,7 +126,7 @@ struct NaiveSweep {
 impl NaiveSweep {
     fn new(settings: Settings) -> NaiveSweep {
         let (plain, zero) = (Plain::default(), Nanos(0));
-        NaiveSweep { settings, plain, head: 0, began: None, round: zero, written: 0, urgent: 0, stay: 0 }
+        NaiveSweep { settings, plain, head: 0, began: None, round: zero, written: 0, urgent: (0, 0), stay: 0 }
     }
 
     /// Whether no more pages claim a block after the event than the model can tell apart: of two the first stands for
@@ -246,12 +247,20 @@ impl NaiveSweep {
             self.write(&region.blocks, &mut out);
         }
         // Rule 6: regions that are due, then all, then with pages in use.
-        let (all_at_once, mut in_vain) = (is_late || self.urgent > 0, false);
-        for turn in if all_at_once { 2..3 } else { 0..3 } {
-            if turn == 2 && !all_at_once && (out.len() as u64) < want {
-                let dirty: u64 = self.regions().iter().map(Region::pages).sum();
-                in_vain = (out.len() as u64) < dirty / 64;
+        let first = if is_late {
+            2
+        } else if self.urgent.1 > 0 {
+            self.urgent.0
+        } else {
+            0
+        };
+        let (mut in_vain, mut begun) = (None, out.len());
+        for turn in first..3 {
+            let dirty: u64 = self.regions().iter().map(Region::pages).sum();
+            if turn > first && (out.len() as u64) < want && ((out.len() - begun) as u64) < dirty / 64 {
+                in_vain = Some(turn);
             }
+            begun = out.len();
             let (behind, ahead): (Vec<Region>, Vec<Region>) =
                 self.regions().into_iter().partition(|region| region.number < self.head);
             for region in ahead.into_iter().chain(behind) {
@@ -272,7 +281,10 @@ impl NaiveSweep {
         }
         self.written += out.len() as u64;
         let dirty: u64 = self.regions().iter().map(Region::pages).sum();
-        self.urgent = if in_vain { dirty / 8 } else { self.urgent.saturating_sub(out.len() as u64) };
+        self.urgent = match in_vain {
+            Some(turn) => (turn, dirty / 8),
+            None => (self.urgent.0, self.urgent.1.saturating_sub(out.len() as u64)),
+        };
         out
     }
 }
