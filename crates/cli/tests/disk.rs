@@ -335,6 +335,8 @@ fn an_attached_disk_whose_daemon_was_killed_can_be_attached_again() {
     house.given(&["create", config]);
     house.given(&["attach", config]);
     ends(house.signal("media", Signal::KILL));
+    let told = said(&house.run(&["status"]));
+    assert!(told.contains("media: its daemon is gone without having ended it; attach or serve it again"), "{told}");
     let device = house.given(&["attach", config]).trim().to_owned();
     assert_eq!(house.status("media")["device"], device.as_str());
     house.given(&["detach"]);

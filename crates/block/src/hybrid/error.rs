@@ -82,6 +82,34 @@ pub enum HybridError {
         /// And with the second.
         second: Damage,
     },
+    /// The disk has a flash, which is not what was given as such.
+    #[error(
+        "{disk} belongs together with the flash {wanted}, and {flash} is no flash of a hybrid disk ({damage}); give the right one. Should it be \
+         lost: `umbrella disk serve --read-only --disk {disk}` offers the disk without it, and `umbrella disk detach --forget-flash` makes it a \
+         plain disk, without what only the flash had"
+    )]
+    FlashLost {
+        /// The disk.
+        disk: String,
+        /// What was given as its flash.
+        flash: String,
+        /// Its flash.
+        wanted: Uuid,
+        /// What is wrong with the first copy of the superblock.
+        damage: Damage,
+    },
+    /// The disk has become larger, so that its tag is not where it is looked for.
+    #[error(
+        "{disk} had {was} when it was joined with its flash, and has {is}: make it as large as it was, and detach it before it becomes larger"
+    )]
+    DiskGrew {
+        /// The disk.
+        disk: String,
+        /// How large it was; a few kilobytes may be missing.
+        was: ByteSize,
+        /// How large it is.
+        is: ByteSize,
+    },
     /// Two halves of different pairs.
     #[error("{disk} belongs to the flash {wanted}, and {flash} is {found}; give the flash that it was created with")]
     ForeignFlash {

@@ -81,7 +81,9 @@ impl Contents {
         match self {
             Contents::LogOf(_) => "detach it from that disk first (`umbrella disk detach`)",
             Contents::LogInUse => "open the pair and detach it",
-            Contents::HalfWith(_) => "detach it from that flash first (`umbrella disk detach`)",
+            Contents::HalfWith(_) => {
+                "detach it from that flash first (`umbrella disk detach`; with --forget-flash if that is lost)"
+            }
             Contents::OnFlash(_) => "everything on it would be overwritten; if it is not needed, say --force",
             Contents::ToTheEnd(_) => {
                 "which may need its last 8 KiB: give one of its partitions or volumes, or say --force"

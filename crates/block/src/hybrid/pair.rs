@@ -79,11 +79,15 @@ pub(super) fn head_range(disk: &Half) -> SectorRange {
     SectorRange { start: Lba(0), sectors: capacity.0.min(HEAD_BYTES / SECTOR_BYTES) }
 }
 
-/// The checksum of the beginning of a disk.
+/// The checksum of the beginning of a disk: FNV-1a with 64 bits, folded to 32. No CRC: of a block that ends in its own CRC32C,
+/// such as a superblock of ext4, the CRC32C is the same whatever is in it.
 pub(super) fn head_of(disk: &Half) -> Result<u32, BlockError> {
     let mut head = vec![0; head_range(disk).bytes().0 as usize];
     disk.device.read(Lba(0), &mut head)?;
-    Ok(crc32c::crc32c(&head))
+    let hash = head
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    Ok((hash >> 32) as u32 ^ hash as u32)
 }
 
 impl Labels {
@@ -185,13 +189,33 @@ pub(super) fn read_tag(disk: &Half) -> Result<Tag, HybridError> {
     Ok(tag)
 }
 
+/// What is given as the flash is none, but the disk has one: it is lost.
+fn lost_flash(error: HybridError, disk: &Half) -> HybridError {
+    match (error, read_tag(disk)) {
+        (HybridError::NoSuperblock { flash, first, .. }, Ok(tag)) => {
+            HybridError::FlashLost { disk: disk.name.clone(), flash, wanted: tag.flash, damage: first }
+        }
+        (error, _) => error,
+    }
+}
+
+/// The tag lies at the end of the disk as it was.
+fn resized_disk(error: HybridError, disk: &Half, superblock: &Superblock) -> HybridError {
+    let (was, is) = (Lba(superblock.capacity.0 + TAG_SECTORS), disk.device.geometry().capacity);
+    let bytes = |sectors: Lba| ByteSize(sectors.0 * SECTOR_BYTES);
+    match error {
+        HybridError::NoTag { disk, .. } if was < is => HybridError::DiskGrew { disk, was: bytes(was), is: bytes(is) },
+        error => error,
+    }
+}
+
 /// Both, if they belong together (steps 1 and 2).
 pub(super) fn read_labels(disk: &Half, flash: &Half) -> Result<Labels, HybridError> {
-    let superblock = read_superblock(flash)?;
+    let superblock = read_superblock(flash).map_err(|error| lost_flash(error, disk))?;
     if superblock.state == State::Detached {
         return Err(HybridError::Detached { flash: flash.name.clone() });
     }
-    let tag = read_tag(disk)?;
+    let tag = read_tag(disk).map_err(|error| resized_disk(error, disk, &superblock))?;
     if tag.disk != superblock.disk {
         return Err(HybridError::ForeignDisk {
             disk: disk.name.clone(),

@@ -253,7 +253,7 @@ fn only_the_two_halves_of_one_pair_are_opened() {
     assert!(matches!(open(&one, &other), Err(HybridError::ForeignDisk { .. })));
     let empty = half("empty", Arc::new(flash_of(LEAST_LOG)));
     let opened = Hybrid::open(one.disk.clone(), empty, one.bed.clone(), Options::default(), None);
-    assert!(matches!(opened.map(|_| ()), Err(HybridError::NoSuperblock { .. })));
+    assert!(matches!(opened.map(|_| ()), Err(HybridError::FlashLost { .. })));
     // A flash that was joined with another disk since.
     let report = refuse_occupied(&one.disk, &other.flash);
     assert!(matches!(report, Err(HybridError::Occupied { .. })));

@@ -2,6 +2,7 @@
 //!
 //! The control socket of the disk `media` is `/run/umbrella/disks/media.sock`, beside it is `media.nbd` for NBD clients.
 
+use std::io::{self, ErrorKind};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -98,7 +99,7 @@ pub(crate) fn folder(name: &DiskName) -> PathBuf {
     dir().join(name.to_string())
 }
 
-fn dir() -> PathBuf {
+pub(crate) fn dir() -> PathBuf {
     pool::run_dir().join("disks")
 }
 
@@ -118,11 +119,19 @@ pub(crate) fn wait_until_gone(name: &DiskName) {
 
 /// All disks that are served, by name.
 pub(crate) fn served() -> Vec<DiskName> {
-    let Ok(entries) = std::fs::read_dir(dir()) else { return Vec::new() };
+    known().unwrap_or_default().into_iter().filter(is_served).collect()
+}
+
+/// All disks that are served, or were until their daemon died without a farewell, by name.
+pub(crate) fn known() -> io::Result<Vec<DiskName>> {
+    let entries = match std::fs::read_dir(dir()) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
     let name = |path: PathBuf| path.file_name()?.to_str()?.strip_suffix(".sock")?.parse().ok();
-    let mut names: Vec<DiskName> = entries.flatten().filter_map(|entry| name(entry.path())).filter(is_served).collect();
+    let mut names: Vec<DiskName> = entries.flatten().filter_map(|entry| name(entry.path())).collect();
     names.sort();
-    names
+    Ok(names)
 }
 
 /// The disk of that name, device or configuration, or the only one that is served.

@@ -103,3 +103,38 @@ fn a_flash_that_is_forgotten_while_it_can_be_read_says_what_it_had() {
     house.refused(&["detach", &config, "--forget-flash"], 0, &["forgotten", "lost: sectors 0 to 2047"]);
     assert!(first(&house.path("media.disk"), 4096) == vec![0; 4096]);
 }
+
+#[test]
+fn who_has_lost_the_flash_is_told_the_way_out_and_not_to_make_a_new_one() {
+    let house = House::new();
+    let config = asleep_with(&house, &bytes(4, MIB));
+    let config = config.as_str();
+    let flash = house.path("media.flash");
+    let kept = fs::read(&flash).expect("it is there");
+    let way_out = ["belongs together with the flash", "--forget-flash"];
+    fs::write(&flash, vec![0; kept.len()]).expect("it can be written");
+    for command in ["check", "attach", "create", "detach"] {
+        house.refused(&[command, config], 1, &way_out);
+    }
+    fs::remove_file(&flash).expect("it is there");
+    house.refused(&["check", config], 1, &["belongs together with the flash", "which is missing", "--forget-flash"]);
+    // A file of another length than the configuration says is looked into all the same.
+    fs::write(&flash, &kept[..kept.len() / 2]).expect("it can be written");
+    house.refused(&["check", config], 1, &["has 8 MiB, and needs 16 MiB"]);
+    fs::write(&flash, &kept).expect("it can be written");
+    house.given(&["check", config]);
+}
+
+#[test]
+fn a_disk_that_has_become_larger_is_told_as_such() {
+    let house = House::new();
+    let config = asleep_with(&house, &bytes(5, MIB));
+    let config = config.as_str();
+    let disk = File::options().write(true).open(house.path("media.disk")).expect("it is there");
+    disk.set_len(65 * MIB as u64).expect("it grows");
+    for command in ["check", "attach"] {
+        house.refused(&[command, config], 1, &["had 64 MiB when it was joined with its flash, and has 65 MiB"]);
+    }
+    disk.set_len(64 * MIB as u64).expect("it shrinks");
+    house.given(&["attach", config]);
+}

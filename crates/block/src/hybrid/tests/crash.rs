@@ -181,7 +181,9 @@ fn creating_a_pair_is_all_or_nothing() {
                     assert_eq!(read(&hybrid, 0, DISK), fill(0, DISK));
                     opened += 1;
                 }
-                Err(HybridError::NoSuperblock { .. } | HybridError::NoTag { .. }) => refused += 1,
+                Err(HybridError::NoSuperblock { .. } | HybridError::NoTag { .. } | HybridError::FlashLost { .. }) => {
+                    refused += 1;
+                }
                 Err(HybridError::Stale { .. }) => panic!("a tag of an epoch without its superblock"),
                 Err(error) => panic!("{error}"),
             }

@@ -162,3 +162,23 @@ fn what_was_written_to_the_flash_is_counted_to_the_byte_and_a_crash_forgets_none
         }
     }
 }
+
+#[test]
+fn a_block_that_ends_in_its_own_crc_is_seen_to_change() {
+    // As the superblock of ext4 does, with a CRC of the kind that is used everywhere.
+    let block = |seed: u8| {
+        let mut block = fill(seed, 2);
+        let crc = crc32c::crc32c_append(0, &block[..1020]);
+        block[1020..].copy_from_slice(&crc.to_le_bytes());
+        block
+    };
+    assert_eq!(crc32c::crc32c(&block(1)), crc32c::crc32c(&block(9)), "what such a CRC says of all of them");
+    let pair = Pair::new(1000);
+    let hybrid = pair.open(by_hand(Algorithm::Whole));
+    hybrid.write(Lba(2), &block(1), Durability::Cached).expect("to the disk");
+    hybrid.sleep().expect("it sleeps");
+    hybrid.write(Lba(100), &fill(2, 8), Durability::Through).expect("to the log");
+    drop(hybrid);
+    pair.disk.device.write(Lba(2), &block(9), Durability::Through).expect("as a mount of the disk alone");
+    assert!(refused(&pair));
+}

@@ -144,15 +144,31 @@ fn look(disk: DiskSpec, depth: Depth) -> Report {
         report.errors.push(Message::Device { message: error.to_string() });
     }
     let far = disk.nbd.open_to_others().map(|address| Message::Device { message: open_to_others(address) });
-    let (whole, far) = (report.errors.is_empty() && report.warnings.is_empty(), far.collect::<Vec<_>>());
     report.warnings.extend(far);
-    if let (Some(cache), true) = (&disk.cache, whole) {
-        look_at_halves(&disk, cache, &mut report);
+    if let (Some(cache), true) = (&disk.cache, report.errors.is_empty()) {
+        let is_there = |device: &DeviceSpec| device.path().is_none_or(|path| path.exists());
+        match (is_there(&disk.disk), is_there(&cache.flash)) {
+            (true, true) => look_at_halves(&disk, cache, &mut report),
+            (true, false) => look_for_flash(&disk, &mut report),
+            (false, _) => {}
+        }
     }
     look_at_store(&disk, depth, &mut report);
     report.ok = report.errors.is_empty();
     report.disk = Some(disk);
     report
+}
+
+/// The flash is not there: whether the disk is waiting for it.
+fn look_for_flash(disk: &DiskSpec, report: &mut Report) {
+    let half = Part::open_data(&disk.disk, Access::ReadOnly).ok().flatten().map(|part| part.half());
+    let Some(Ok(flash)) = half.map(|half| hybrid::flash_of(&half)) else { return };
+    report.errors.push(Message::Device {
+        message: format!(
+            "the disk belongs together with the flash {flash}, which is missing (docs/disk.md says what to do when it is lost: \
+             `umbrella disk detach --forget-flash`)"
+        ),
+    });
 }
 
 /// Reads both halves of a hybrid disk that nobody uses.

@@ -130,7 +130,12 @@ fn join(spec: &DiskSpec, cache: &CacheSpec, force: bool) -> anyhow::Result<(Opti
     // Power may have gone in the middle of a detachment; to finish it loses nothing.
     match hybrid::finish_detach(&disk, &flash) {
         Ok(())
-        | Err(HybridError::NoSuperblock { .. } | HybridError::Occupied { .. } | HybridError::ForeignFlash { .. }) => {}
+        | Err(
+            HybridError::NoSuperblock { .. }
+            | HybridError::FlashLost { .. }
+            | HybridError::Occupied { .. }
+            | HybridError::ForeignFlash { .. },
+        ) => {}
         Err(error) => return Err(error.into()),
     }
     if !force {

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use clap::Args;
 use serde::Serialize;
 use umbrella_units::{SectorRange, format_duration};
@@ -12,8 +13,8 @@ use super::DiskArg;
 use crate::client::ClientError;
 use crate::disk::place::{self, Target};
 use crate::disk::protocol::{Answer, DiskStatus, Motor, Request};
-use crate::output::{self, OutputError};
-use crate::text::{count, visible};
+use crate::output::{self, OutputError, reasons};
+use crate::text::{count, visible, visible_path};
 
 /// Ranges that are shown to people.
 const SHOWN_RANGES: usize = 20;
@@ -59,8 +60,19 @@ impl StatusArgs {
             }
             return Ok(());
         }
-        let target = place::served().into_iter().map(|name| Target { name, spec: None });
-        let all = target.map(|disk| ask(&disk)).collect::<anyhow::Result<Vec<DiskStatus>>>()?;
+        let known = place::known().with_context(|| format!("looking for disks in {}", visible_path(&place::dir())))?;
+        let (served, dead): (Vec<_>, Vec<_>) = known.into_iter().partition(place::is_served);
+        for name in dead {
+            tell!("{name}: its daemon is gone without having ended it; attach or serve it again, or detach it");
+        }
+        let mut all = Vec::new();
+        for target in served.into_iter().map(|name| Target { name, spec: None }) {
+            // One that is just being taken away is no reason to be silent about the others.
+            match ask(&target) {
+                Ok(status) => all.push(status),
+                Err(error) => tell!("{}: {}", target.name, reasons(&error)),
+            }
+        }
         if self.json {
             self.print_json(&all)?;
         } else if all.is_empty() {
