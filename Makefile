@@ -12,6 +12,8 @@ BASHDIR ?= $(PREFIX)/share/bash-completion/completions
 ZSHDIR ?= $(PREFIX)/share/zsh/site-functions
 FISHDIR ?= $(PREFIX)/share/fish/vendor_completions.d
 ARGS ?=
+# `make build FEATURES=ublk`: /dev/ublkbN as well (docs/disk.md).
+FEATURES ?=
 CARGO_TARGET_DIR ?= target
 BINARY = $(CARGO_TARGET_DIR)/release/umbrella
 
@@ -31,8 +33,8 @@ demo: setup-build ## a pool over three small disks: see which file goes where, a
 	@cargo build --release --locked --bin umbrella
 	@demo/demo.sh "$(BINARY)"
 
-build: setup-build ## the release binary
-	cargo build --release --locked --bin umbrella
+build: setup-build ## the release binary (FEATURES=ublk: with ublk)
+	cargo build --release --locked --bin umbrella --features "$(FEATURES)"
 
 test: test-vendored ## every test, on real mounts (root)
 	@scripts/unmount-dead.sh
