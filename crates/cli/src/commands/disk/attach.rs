@@ -15,7 +15,7 @@ use crate::disk::protocol::{Answer, DiskClient, Request};
 use crate::disk::serve::Here;
 use crate::output;
 
-/// Offer a disk to this machine, in the background, and print the device: /dev/loopN.
+/// Offer a disk to this machine, in the background, and print the device: /dev/loopN, or /dev/ublkbN with --front ublk.
 ///
 /// A disk that is served already is attached as well. Needs root.
 #[derive(Debug, Args)]
@@ -41,6 +41,7 @@ impl AttachArgs {
     pub(super) fn run(self, verbose: u8) -> anyhow::Result<ExitCode> {
         let spec = self.source.read()?;
         let on_damage = serve::on_damage(&spec, self.salvage)?;
+        spec.front.needs_to_be_built()?;
         serve::needs_root()?;
         let (client, request) = if place::is_served(&spec.name) {
             let (client, status) = place::client_of(&spec)?;
@@ -59,7 +60,7 @@ impl AttachArgs {
                     outdated.join(", ")
                 );
             }
-            (client, Request::Attach)
+            (client, Request::Attach { front: spec.front })
         } else {
             serve::start(&self.source, &spec.name, Here::Attached, on_damage, self.log.as_deref(), verbose)?;
             (DiskClient::new(&place::control(&spec.name)), Request::Status)
