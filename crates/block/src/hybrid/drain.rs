@@ -136,10 +136,9 @@ impl Shared {
         until: LogSector,
     ) -> Result<(), HybridError> {
         for filled in to_write {
-            let (chunk, buffer) = filled.map_err(|error| {
+            let (chunk, buffer) = filled.inspect_err(|error| {
                 // What it cannot give back it is not entrusted with more.
-                self.poison(&mut self.state.lock(), &self.flash, Operation::Read, &error);
-                error
+                self.poison(&mut self.state.lock(), &self.flash, Operation::Read, error);
             })?;
             for write in &chunk.writes {
                 self.write_out(write, &buffer)?;

@@ -83,7 +83,7 @@ pub(super) fn scan(flash: &Half, superblock: &Superblock, mut each: impl FnMut(&
             }
             Err(unfit) => unfit,
         };
-        if scanner.was_durable(at, sequence, epoch, &unfit)? {
+        if scanner.was_durable(at, sequence, epoch, &unfit) {
             return Err(scanner.corrupt(at, sequence, &unfit));
         }
         let torn = scanner.anything_of(at, sequence)?;
@@ -130,15 +130,9 @@ impl<'a> Scanner<'a> {
     }
 
     /// Whether a record that should be there and does not count had been durable, so that it was damaged later.
-    pub(super) fn was_durable(
-        &mut self,
-        at: LogSector,
-        sequence: Sequence,
-        epoch: Epoch,
-        unfit: &Unfit,
-    ) -> Result<bool, BlockError> {
-        let told = self.superblock.durable >= sequence || self.durable_later(at, sequence, epoch)?;
-        Ok(told || self.is_unreadable(at, unfit))
+    pub(super) fn was_durable(&mut self, at: LogSector, sequence: Sequence, epoch: Epoch, unfit: &Unfit) -> bool {
+        let told = self.superblock.durable >= sequence || self.durable_later(at, sequence, epoch);
+        told || self.is_unreadable(at, unfit)
     }
 
     /// Whether the record could not be read: what was cut off by a power cut could.
@@ -257,16 +251,16 @@ impl<'a> Scanner<'a> {
     }
 
     /// Whether a later record says that the one of that number, which should be at `at`, had been durable.
-    fn durable_later(&mut self, mut at: LogSector, sequence: Sequence, epoch: Epoch) -> Result<bool, BlockError> {
+    fn durable_later(&mut self, mut at: LogSector, sequence: Sequence, epoch: Epoch) -> bool {
         let mut known = sequence;
-        while let Some(header) = self.later_record(at, known, epoch, Reach::Near)? {
+        while let Some(header) = self.later_record(at, known, epoch, Reach::Near) {
             if header.durable >= sequence {
-                return Ok(true);
+                return true;
             }
             known = header.sequence;
             at = LogSector(header.at.0 + BLOCK);
         }
-        Ok(false)
+        false
     }
 
     /// The next record behind the one that should be at `at`: there within reach, or at the start of the log.
@@ -276,7 +270,7 @@ impl<'a> Scanner<'a> {
         sequence: Sequence,
         epoch: Epoch,
         reach: Reach,
-    ) -> Result<Option<Header>, BlockError> {
+    ) -> Option<Header> {
         for begin in self.places(at) {
             let room = match reach {
                 Reach::Near => NEAR.min(self.room(begin)),
@@ -288,11 +282,11 @@ impl<'a> Scanner<'a> {
                 // What cannot be read proves nothing.
                 let Ok(found) = self.header(here) else { continue };
                 if let Some(header) = found.filter(|header| header.sequence > sequence && header.epoch >= epoch) {
-                    return Ok(Some(header));
+                    return Some(header);
                 }
             }
         }
-        Ok(None)
+        None
     }
 
     /// Whether a record of that number was begun there.
