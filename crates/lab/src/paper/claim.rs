@@ -2,6 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+/// A difference that a text tells without a number has to be as large as this to count, in percent, in percentage points, or
+/// in whatever a claim is in. What is smaller has no sign.
+pub const VISIBLE: f64 = 1.0;
+
 /// What a claim has to meet to hold.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
@@ -30,7 +34,7 @@ pub enum Expect {
 pub enum Verdict {
     /// In sign and within the tolerance.
     Holds,
-    /// In sign only.
+    /// In sign only, and not so small that it has none.
     SignOnly,
     /// Not even in sign.
     Fails,
@@ -93,8 +97,9 @@ fn judge(published: f64, measured: f64, expect: Expect) -> Verdict {
         Expect::AtMost => measured <= published,
         Expect::AboutZero { points } => measured.abs() <= points,
     };
-    // A bound that is missed has no sign to be right in; neither has zero.
-    let has_sign = published != 0.0 && matches!(expect, Expect::Within { .. } | Expect::Sign);
+    // A bound that is missed has no sign to be right in; neither has zero, nor what cannot be told from it.
+    let has_sign =
+        published != 0.0 && measured.abs() >= VISIBLE && matches!(expect, Expect::Within { .. } | Expect::Sign);
     match (met, same_sign && has_sign) {
         (true, _) => Verdict::Holds,
         (false, true) => Verdict::SignOnly,
@@ -116,6 +121,8 @@ mod tests {
         assert_eq!(judge(-7.0, -3.5, within), Verdict::Holds);
         assert_eq!(judge(33.1, 0.0, within), Verdict::Fails, "nothing was measured, or no difference");
         assert_eq!(judge(33.1, 0.0, Expect::Sign), Verdict::Fails);
+        assert_eq!(judge(33.1, 0.9, within), Verdict::Fails, "too little to have a sign");
+        assert_eq!(judge(33.1, 1.0, within), Verdict::SignOnly);
         assert_eq!(judge(3.0, f64::NAN, within), Verdict::Fails);
         assert_eq!(judge(33.1, 1.0, Expect::Sign), Verdict::Holds);
         assert_eq!(judge(446.8, 500.0, Expect::AtMost), Verdict::Fails);
