@@ -195,9 +195,9 @@ fn a_flash_put_back_from_before_a_drain_of_the_same_opening_is_recognised() {
         hybrid.drain().expect("to the disk");
         hybrid.write(Lba(500), &fill(2, 8), Durability::Through).expect("to the disk");
         if in_order {
-            hybrid.close().expect("it ends")
+            hybrid.close().expect("it ends");
         } else {
-            drop(hybrid)
+            drop(hybrid);
         }
         pair.flash.device.write(Lba(0), &copy, Durability::Through).expect("memory");
         let opened = pair.try_open(Options::default()).map(|_| ());
