@@ -178,7 +178,9 @@ mod tests {
     fn a_sequential_write_is_a_run_of_requests_that_continue_one_another() {
         let mut windows = WriteWindows::default();
         // Blocks 0 to 5 in three requests, one alone, 20 to 23 in two, one alone.
-        [0, 2, 4, 10, 20, 22, 50].into_iter().for_each(|start| write(&mut windows, 0, start));
+        for start in [0, 2, 4, 10, 20, 22, 50] {
+            write(&mut windows, 0, start);
+        }
         let sequential = windows.sequential();
         assert_eq!(sequential, SequentialWrites { runs: 2, requests: 5, bytes: 10 * PAGE_BYTES });
         assert!((sequential.mean_bytes() - 5.0 * PAGE_BYTES as f64).abs() < 1e-9);

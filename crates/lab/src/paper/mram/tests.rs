@@ -239,8 +239,7 @@ fn figures_4_9_and_4_10_have_a_row_for_each_memory() {
 fn figure_4_11_leaves_out_5000_files_and_takes_the_least() {
     let share = |ran: &Ran| match (ran.memory, ran.files()) {
         (_, 5_000) => 1.0,
-        (512, _) => 0.5,
-        (_, 55_000) => 0.5,
+        (512, _) | (_, 55_000) => 0.5,
         _ => 0.8,
     };
     let claims = deleted("4.11", share);

@@ -53,7 +53,7 @@ pub(super) fn judge(figure: &str, disk: &str, outcomes: &[Outcome]) -> Vec<Claim
         }
     }
     for policy in ["two_queue", "sorted"] {
-        for [(few, before), (many, after)] in inputs.array_windows() {
+        for ((few, before), (many, after)) in inputs.iter().zip(&inputs[1..]) {
             let gained = Runs::new(outcomes, disk, after).time(policy) - Runs::new(outcomes, disk, before).time(policy);
             let claim = format!("{policy}: better with {many} Zipf writers than with {few}");
             claims.push(Claim::new(figure, claim, "points", -VISIBLE, gained, Expect::AtMost));
