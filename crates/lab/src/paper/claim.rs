@@ -83,6 +83,35 @@ impl Claim {
             verdict,
         }
     }
+
+    /// What was published and what the measured value has to meet, as the pages' tables have it: `4, within 5 %`.
+    pub fn wanted(&self) -> String {
+        let published = tenths(self.published);
+        let wanted = match self.expect {
+            Expect::AtLeast => format!("at least {published}"),
+            Expect::AtMost => format!("at most {published}"),
+            Expect::Within { points } => format!("{published}, within {}", tenths(points)),
+            Expect::AboutZero { points } => format!("0, within {}", tenths(points)),
+            Expect::Sign => published,
+        };
+        self.with_unit(wanted)
+    }
+
+    /// What was measured.
+    pub fn shown(&self) -> String {
+        self.with_unit(tenths(self.measured))
+    }
+
+    fn with_unit(&self, number: String) -> String {
+        if self.unit.is_empty() { number } else { format!("{number} {}", self.unit) }
+    }
+}
+
+/// Rounded to a tenth, without a zero behind the point.
+fn tenths(value: f64) -> String {
+    let tenths = (value * 10.0).round() / 10.0;
+    // Nothing is neither more nor less than nothing.
+    if tenths == 0.0 { "0".to_owned() } else { tenths.to_string() }
 }
 
 fn judge(published: f64, measured: f64, expect: Expect) -> Verdict {
@@ -110,6 +139,17 @@ fn judge(published: f64, measured: f64, expect: Expect) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_claim_has_to_meet_is_told() {
+        let wanted = |published, expect| Claim::new("1", "", "%", published, -0.04, expect).wanted();
+        assert_eq!(wanted(4.0, Expect::Within { points: 5.0 }), "4, within 5 %");
+        assert_eq!(wanted(0.0, Expect::AboutZero { points: 2.5 }), "0, within 2.5 %");
+        assert_eq!(wanted(9.96, Expect::AtLeast), "at least 10 %");
+        assert_eq!(wanted(0.0, Expect::AtMost), "at most 0 %");
+        assert_eq!(wanted(-6.5, Expect::Sign), "-6.5 %");
+        assert_eq!(Claim::new("1", "", "", 4.0, -0.04, Expect::Sign).shown(), "0");
+    }
 
     #[test]
     fn a_claim_holds_in_sign_and_within_its_tolerance() {

@@ -131,6 +131,19 @@ pub struct AtFinish {
     pub sequential: SequentialWrites,
 }
 
+impl WrittenBecause {
+    /// All pages that were written.
+    pub fn pages(&self) -> u64 {
+        self.threshold + self.expired + self.reclaim + self.sync + self.drained
+    }
+
+    /// The share of the pages that no policy was asked about, in whole percent; all of nothing.
+    pub fn unasked_percent(&self) -> u64 {
+        let unasked = self.expired + self.sync + self.drained;
+        (unasked * 100).checked_div(self.pages()).unwrap_or(100)
+    }
+}
+
 /// One run's outcome.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
