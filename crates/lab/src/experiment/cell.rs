@@ -8,9 +8,10 @@ use umbrella_model::allocator::Aging;
 use umbrella_model::device::profiles::{self, Options, Profile};
 use umbrella_model::{page_cache, scheduler};
 use umbrella_policy::writeback::{PolicyInfo, WriteBack, WriteBackError, find_policy};
-use umbrella_units::{ByteSize, Nanos, PAGE_BYTES, format_duration};
+use umbrella_units::{BlockNo, ByteSize, Nanos, PAGE_BYTES, format_duration};
 
 use super::LabError;
+use super::disk::disks_of;
 use super::replay::{Replay, ReplayOptions, areas};
 use crate::machine::{Allocation, Config, Foresight, Layout, Machine, RunError, Watch, WriteLog};
 use crate::result::{Outcome, Setting};
@@ -186,9 +187,7 @@ impl Cell {
                 check_length(replay, summary)?;
                 let (_, end) = areas(summary, replay.device, None);
                 if replay.fit == super::Fit::Refuse && end > capacity {
-                    let address = end.0.saturating_mul(PAGE_BYTES);
-                    let source = RunError::BeyondEnd { address, capacity: capacity.0 * PAGE_BYTES };
-                    return Err(self.failed(source));
+                    return Err(self.beyond_end(ByteSize(end.0.saturating_mul(PAGE_BYTES)), capacity));
                 }
             }
         }
@@ -232,9 +231,10 @@ impl Cell {
             return bad("aged", of.aged_percent.to_string(), "a trace has no file system that could age".to_owned());
         }
         if of.aged_percent > 0 && self.disk(profile).capacity().block().0 > MOST_AGED {
+            let most = ByteSize(MOST_AGED * PAGE_BYTES);
             let expected = format!(
-                "the disk is too large to be aged in memory: choose one of at most {} with --disk",
-                ByteSize(MOST_AGED * PAGE_BYTES)
+                "the disk is too large to be aged in memory: choose one of at most {most} with --disk ({})",
+                disks_of(|size| size <= most)
             );
             return bad("aged", of.aged_percent.to_string(), expected);
         }
@@ -400,6 +400,16 @@ impl Cell {
             say(replay.pace != default.pace, "speed", speed);
         }
         options
+    }
+
+    fn beyond_end(&self, end: ByteSize, capacity: BlockNo) -> LabError {
+        LabError::BeyondEnd {
+            input: self.input.name(),
+            end,
+            disk: self.machine.disk.clone(),
+            capacity: ByteSize(capacity.0 * PAGE_BYTES),
+            larger: disks_of(|size| size >= end),
+        }
     }
 
     fn failed(&self, source: RunError) -> LabError {
