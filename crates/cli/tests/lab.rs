@@ -942,6 +942,25 @@ fn ctrl_c_ends_a_run_that_still_lays_out_its_files() {
 }
 
 #[test]
+fn ctrl_c_ends_a_run_whose_file_system_is_aged() {
+    let mut child = lab("run")
+        .args(["--workload", "untar", "--disk", "deskstar_500gb", "--aged", "80"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program can be started");
+    takes_ctrl_c(&child);
+    works_for(&child, Duration::from_millis(500));
+    interrupt(&child);
+    let begun = Instant::now();
+    let status = ends_within(&mut child, Duration::from_secs(10));
+    let _ = child.kill();
+    let done = child.wait_with_output().expect("output");
+    assert_eq!(status.and_then(|status| status.code()), Some(130), "still under way after {:?}", begun.elapsed());
+    assert!(said(&done).contains("interrupted: 0 of 1 runs are shown"), "{}", said(&done));
+}
+
+#[test]
 fn a_second_ctrl_c_ends_it_even_while_nobody_reads_the_output() {
     let seeds = (1..=5000).map(|seed| seed.to_string()).collect::<Vec<_>>().join(",");
     let mut child = lab("compare")

@@ -250,8 +250,17 @@ impl Cell {
         Ok(())
     }
 
-    /// Runs it.
+    /// Runs it. What was stopped before it began has an outcome without figures.
     pub fn run(&self, watch: &mut dyn Watch) -> Result<Outcome, LabError> {
+        match self.run_through(watch) {
+            Err(LabError::Run { source: RunError::Stopped, .. }) => {
+                Ok(Outcome { setting: self.setting(), interrupted: true, ..Outcome::default() })
+            }
+            result => result,
+        }
+    }
+
+    fn run_through(&self, watch: &mut dyn Watch) -> Result<Outcome, LabError> {
         if !policy_info(&self.policy)?.offline {
             return self.run_once(None, watch);
         }
@@ -261,7 +270,7 @@ impl Cell {
     }
 
     fn run_once(&self, foresight: Option<Foresight>, watch: &mut dyn Watch) -> Result<Outcome, LabError> {
-        let mut machine = self.build(&self.policy)?;
+        let mut machine = self.build(&self.policy, watch)?;
         if let Some(foresight) = foresight {
             machine = machine.with_foresight(foresight);
         }
@@ -269,7 +278,7 @@ impl Cell {
     }
 
     fn run_logged(&self, watch: &mut dyn Watch) -> Result<(Outcome, WriteLog), LabError> {
-        let machine = self.build("cscan")?;
+        let machine = self.build("cscan", watch)?;
         self.with_workload(|workload| machine.run_logged(self.setting(), workload, watch))
     }
 
@@ -309,7 +318,7 @@ impl Cell {
         ByteSize((self.machine.memory.0 as f64 * self.share()) as u64 / PAGE_BYTES * PAGE_BYTES)
     }
 
-    fn build(&self, policy: &str) -> Result<Machine, LabError> {
+    fn build(&self, policy: &str, watch: &mut dyn Watch) -> Result<Machine, LabError> {
         let of = &self.machine;
         let config = Config {
             cache: page_cache::Config {
@@ -332,7 +341,8 @@ impl Cell {
         let disk = self.disk(&profiles::profile(&of.disk)?);
         let schedule = scheduler::scheduler(&of.scheduler)?;
         let policy = WriteBack::parse(policy)?;
-        Machine::new(config, layout, policy, disk, |disk| schedule.build(disk, of.queue_length))
+        let schedule = |disk| schedule.build(disk, of.queue_length);
+        Machine::watched(config, layout, policy, disk, schedule, &mut || watch.at(Nanos(0), None))
             .map_err(|source| self.failed(source))
     }
 
