@@ -98,7 +98,7 @@ fn a_wrong_name_is_told_with_the_known_ones() {
         (&["--scheduler", "nope"], "no request scheduler is called \"nope\"", "known: noop"),
         (&["--sweep", "nope=1"], "nothing called \"nope\" can be swept", "known: memory"),
         (&["--policy", "file", "--sweep", "zone=1MiB"], "nothing called \"zone\" can be swept", "chunk (of file)"),
-        (&["--sweep", "memory=much"], "memory = \"much\"", "write for example"),
+        (&["--sweep", "memory=much"], "--memory \"much\"", "write for example"),
         (&["--sweep", "seed=1", "--sweep", "seed=2"], "--sweep seed is given twice", "seed=A,B,C"),
         (&["--metric", "nope"], "no figure is called \"nope\"", "known: time_s"),
         (&["--policy", ""], "names no policy", "umbrella lab list policies"),
@@ -124,13 +124,17 @@ fn a_wrong_name_is_told_with_the_known_ones() {
 
 #[test]
 fn wrong_usage_ends_with_2() {
-    let wrong: [(&[&str], &str); 11] = [
+    let wrong: [(&[&str], &str); 15] = [
         (&[], "--trace <FILE>|--workload <SPEC>"),
         (&["--workload", "rnd-write", "--trace", "x"], "cannot be used with"),
         (&["--workload", "rnd-write", "--json", "--csv"], "cannot be used with"),
         (&["--workload", "rnd-write", "--memory", "much"], "write for example"),
-        (&["--workload", "rnd-write", "--seed", "18446744073709551616"], "too large"),
-        (&["--workload", "rnd-write", "--threads", "0"], "1..=1024"),
+        (&["--workload", "rnd-write", "--seed", "18446744073709551616"], "a whole number from 0 to"),
+        (&["--workload", "rnd-write", "--threads", "0"], "a whole number from 1 to 1024"),
+        (&["--workload", "rnd-write", "--background", "10%"], "percent (without %) from 1 to 100 is wanted"),
+        (&["--workload", "rnd-write", "--read-ahead", "128KiB"], "pages of 4 KiB from 0 to 65536 is wanted"),
+        (&["--workload", "rnd-write", "--seed", "abc"], "a whole number from 0 to 18446744073709551615 is wanted"),
+        (&["--workload", "rnd-write", "--depth", "many"], "a whole number from 1 to 65536 is wanted"),
         (&["--workload", "rnd-write", "--sweep", "zone"], "for example zone=2MiB,4MiB,8MiB"),
         (&["--workload", "rnd-write", "--depth", "4"], "cannot be used with"),
         (&["--trace", "x", "--staging"], "cannot be used with"),
@@ -152,7 +156,7 @@ fn a_scale_that_is_none_is_refused() {
 #[test]
 fn too_little_memory_is_told_before_anything_runs() {
     for memory in ["0", "1", "4KiB", "1MiB"] {
-        let message = ["too little at scale 0.002", "at least 256 KiB", "--memory"];
+        let message = ["--memory \"", "too little at scale 0.002", "at least 256 KiB"];
         refused(lab("run").args(SMALL).args(["--memory", memory]), 1, &message);
     }
     refused(lab("run").args(["--workload", "rnd-write", "--scale", "1e-300"]), 1, &["is no scale"]);
@@ -218,8 +222,12 @@ fn a_file_system_ages_before_the_run() {
     let (new, aged) = (run("0"), run("20"));
     assert!(aged > new, "what is free lies scattered: {new} requests on a new file system, {aged} on an aged one");
     let workload = ["--workload", "untar", "--aged"];
-    refused(lab("run").args(workload).arg("80"), 1, &["too large to be aged", "at most 512 GiB", "--disk"]);
-    refused(lab("run").args(workload).arg("96"), 2, &["0..=95"]);
+    refused(
+        lab("run").args(workload).arg("80"),
+        1,
+        &["--aged \"80\"", "too large to be aged", "at most 512 GiB", "--disk", "maxtor_80gb"],
+    );
+    refused(lab("run").args(workload).arg("96"), 2, &["a whole number of percent (without %) from 0 to 95"]);
     let sweep = ["--sweep", "aged=0,96"];
     refused(lab("compare").args(SMALL).args(sweep), 1, &["a whole number from 0 to 95"]);
 }
@@ -322,10 +330,33 @@ fn addresses_beyond_the_disk_are_refused_or_wrapped() {
         run.arg("--trace").arg(&path).args(["--disk", "cheetah_10k7"]);
         run
     };
-    refused(&mut run(), 1, &["lies beyond the disk's end", "a larger --disk, or --fit wrap"]);
+    refused(
+        &mut run(),
+        1,
+        &["reaches to 15987.2 PiB, beyond the end of cheetah_10k7", "no --disk is so large: --fit wrap"],
+    );
     let wrapped = json(run().args(["--fit", "wrap"]));
     assert_eq!(wrapped[0]["bytes_requested_write"], 4096 + (1 << 20));
     assert_eq!(wrapped[0]["bytes_written"], 4096 + (1 << 20));
+}
+
+#[test]
+fn a_trace_beyond_the_disk_is_told_which_disks_are_large_enough() {
+    let (_folder, path) = trace("beyond.csv", ["0,d,W,2000000000000,4096,".to_owned()]);
+    let message =
+        ["beyond.csv reaches to 1.8 TiB, beyond the end of cheetah_10k7 at ", " GiB (a larger --disk: modern; or"];
+    refused(lab("run").arg("--trace").arg(path).args(["--disk", "cheetah_10k7"]), 1, &message);
+}
+
+#[test]
+fn disks_are_listed_with_kind_and_capacity() {
+    let disks: Vec<Value> = serde_json::from_str(&given(lab("list").args(["disks", "--json"]))).expect("JSON");
+    let of = |name: &str| disks.iter().find(|disk| disk["name"] == name).expect("a disk");
+    assert_eq!(of("modern")["kind"], "rotating disk");
+    assert_eq!(of("sata_ssd")["kind"], "flash drive");
+    assert!(disks.iter().all(|disk| disk["capacity_bytes"].as_u64().is_some_and(|bytes| bytes > 100 << 20)));
+    let text = given(lab("list").arg("disks"));
+    assert!(text.contains("rotating disk, 14.") && text.contains("flash drive, "), "{text}");
 }
 
 #[test]
@@ -918,6 +949,25 @@ fn ctrl_c_ends_a_run_that_still_lays_out_its_files() {
     assert_eq!(status.and_then(|status| status.code()), Some(130));
     assert!(said(&done).contains("interrupted: 0 of 1 runs are shown"), "{}", said(&done));
     assert_eq!(String::from_utf8_lossy(&done.stdout).trim(), "[]", "a run that did nothing has no figures");
+}
+
+#[test]
+fn ctrl_c_ends_a_run_whose_file_system_is_aged() {
+    let mut child = lab("run")
+        .args(["--workload", "untar", "--disk", "deskstar_500gb", "--aged", "80"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program can be started");
+    takes_ctrl_c(&child);
+    works_for(&child, Duration::from_millis(500));
+    interrupt(&child);
+    let begun = Instant::now();
+    let status = ends_within(&mut child, Duration::from_secs(10));
+    let _ = child.kill();
+    let done = child.wait_with_output().expect("output");
+    assert_eq!(status.and_then(|status| status.code()), Some(130), "still under way after {:?}", begun.elapsed());
+    assert!(said(&done).contains("interrupted: 0 of 1 runs are shown"), "{}", said(&done));
 }
 
 #[test]

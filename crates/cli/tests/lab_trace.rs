@@ -54,6 +54,30 @@ fn info_says_what_a_trace_holds() {
 }
 
 #[test]
+fn info_says_which_event_of_blkparse_was_counted() {
+    let info = |more: &[&str]| {
+        let output = run(trace().arg("info").arg(fixture("sample.blkparse.txt")).args(more));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(info(&[]).contains("(blkparse, event queue, "), "{}", info(&[]));
+    assert!(info(&["--event", "issue"]).contains("(blkparse, event issue, "));
+    let json: serde_json::Value = serde_json::from_str(&info(&["--json"])).unwrap();
+    assert_eq!(json["event"], "queue");
+    let other = run(trace().arg("info").arg(fixture("sample.csv")));
+    assert!(String::from_utf8(other.stdout).unwrap().contains("(csv, plain)"), "other formats have no events");
+}
+
+#[test]
+fn info_tells_long_times_in_minutes_hours_and_days() {
+    let folder = TempDir::new().unwrap();
+    let week = folder.path().join("week.csv");
+    fs::write(&week, "time_us,dev,op,offset_bytes,size_bytes,flags\n0,d,W,0,4096,\n577000000000,d,W,0,4096,\n")
+        .unwrap();
+    let text = String::from_utf8(run(trace().arg("info").arg(week)).stdout).unwrap();
+    assert_eq!(text.matches("6 d 16 h").count(), 2, "length and idle time: {text}");
+}
+
+#[test]
 fn info_in_json_is_one_object_a_line_and_goes_on_after_a_bad_file() {
     let files = [fixture("sample.csv"), PathBuf::from("/nonexistent"), fixture("sample.vscsi")];
     let output = run(trace().args(["info", "--json"]).args(&files));
@@ -447,8 +471,9 @@ fn a_recording_has_the_pages_that_were_written_at_their_places() {
 fn a_recording_ends_by_itself_or_by_a_signal_and_always_tidies_up() {
     let disk = LoopDisk::new();
     let output = disk.folder.path().join("out.csv");
-    let mut recorder = Recorder::spawn(&disk, &["--seconds", "1"], &output);
+    let mut recorder = Recorder::spawn(&disk, &["--seconds", "1000ms"], &output);
     let said = recorder.end();
+    assert!(said.contains(&format!("recording {}; Ctrl-C ends\n", disk.device.display())), "{said}");
     assert!(said.ends_with("(exit status: 0)") && output.exists(), "{said}");
     assert!(!recorder.instance().exists());
     let mut recorder = Recorder::start(&disk, &["--force"], &output);

@@ -8,9 +8,10 @@ use umbrella_model::allocator::Aging;
 use umbrella_model::device::profiles::{self, Options, Profile};
 use umbrella_model::{page_cache, scheduler};
 use umbrella_policy::writeback::{PolicyInfo, WriteBack, WriteBackError, find_policy};
-use umbrella_units::{ByteSize, Nanos, PAGE_BYTES, format_duration};
+use umbrella_units::{BlockNo, ByteSize, Nanos, PAGE_BYTES, format_duration};
 
 use super::LabError;
+use super::disk::disks_of;
 use super::replay::{Replay, ReplayOptions, areas};
 use crate::machine::{Allocation, Config, Foresight, Layout, Machine, RunError, Watch, WriteLog};
 use crate::result::{Outcome, Setting};
@@ -189,9 +190,7 @@ impl Cell {
                 check_length(replay, summary)?;
                 let (_, end) = areas(summary, replay.device, None);
                 if replay.fit == super::Fit::Refuse && end > capacity {
-                    let address = end.0.saturating_mul(PAGE_BYTES);
-                    let source = RunError::BeyondEnd { address, capacity: capacity.0 * PAGE_BYTES };
-                    return Err(self.failed(source));
+                    return Err(self.beyond_end(ByteSize(end.0.saturating_mul(PAGE_BYTES)), capacity));
                 }
             }
         }
@@ -250,9 +249,10 @@ impl Cell {
             return bad("aged", of.aged_percent.to_string(), "a trace has no file system that could age".to_owned());
         }
         if of.aged_percent > 0 && self.disk(profile).capacity().block().0 > MOST_AGED {
+            let most = ByteSize(MOST_AGED * PAGE_BYTES);
             let expected = format!(
-                "the disk is too large to be aged in memory: choose one of at most {} with --disk",
-                ByteSize(MOST_AGED * PAGE_BYTES)
+                "the disk is too large to be aged in memory: choose one of at most {most} with --disk ({})",
+                disks_of(|size| size <= most)
             );
             return bad("aged", of.aged_percent.to_string(), expected);
         }
@@ -268,8 +268,17 @@ impl Cell {
         Ok(())
     }
 
-    /// Runs it.
+    /// Runs it. What was stopped before it began has an outcome without figures.
     pub fn run(&self, watch: &mut dyn Watch) -> Result<Outcome, LabError> {
+        match self.run_through(watch) {
+            Err(LabError::Run { source: RunError::Stopped, .. }) => {
+                Ok(Outcome { setting: self.setting(), interrupted: true, ..Outcome::default() })
+            }
+            result => result,
+        }
+    }
+
+    fn run_through(&self, watch: &mut dyn Watch) -> Result<Outcome, LabError> {
         if !policy_info(&self.policy)?.offline {
             return self.run_once(None, watch);
         }
@@ -279,7 +288,7 @@ impl Cell {
     }
 
     fn run_once(&self, foresight: Option<Foresight>, watch: &mut dyn Watch) -> Result<Outcome, LabError> {
-        let mut machine = self.build(&self.policy)?;
+        let mut machine = self.build(&self.policy, watch)?;
         if let Some(foresight) = foresight {
             machine = machine.with_foresight(foresight);
         }
@@ -287,7 +296,7 @@ impl Cell {
     }
 
     fn run_logged(&self, watch: &mut dyn Watch) -> Result<(Outcome, WriteLog), LabError> {
-        let machine = self.build("cscan")?;
+        let machine = self.build("cscan", watch)?;
         self.with_workload(|workload| machine.run_logged(self.setting(), workload, watch))
     }
 
@@ -327,7 +336,7 @@ impl Cell {
         ByteSize((self.machine.memory.0 as f64 * self.share()) as u64 / PAGE_BYTES * PAGE_BYTES)
     }
 
-    fn build(&self, policy: &str) -> Result<Machine, LabError> {
+    fn build(&self, policy: &str, watch: &mut dyn Watch) -> Result<Machine, LabError> {
         let of = &self.machine;
         let config = Config {
             cache: page_cache::Config {
@@ -350,7 +359,8 @@ impl Cell {
         let disk = self.disk(&profiles::profile(&of.disk)?);
         let schedule = scheduler::scheduler(&of.scheduler)?;
         let policy = WriteBack::parse(policy)?;
-        Machine::new(config, layout, policy, disk, |disk| schedule.build(disk, of.queue_length))
+        let schedule = |disk| schedule.build(disk, of.queue_length);
+        Machine::watched(config, layout, policy, disk, schedule, &mut || watch.at(Nanos(0), None))
             .map_err(|source| self.failed(source))
     }
 
@@ -418,6 +428,16 @@ impl Cell {
             say(replay.pace != default.pace, "speed", speed);
         }
         options
+    }
+
+    fn beyond_end(&self, end: ByteSize, capacity: BlockNo) -> LabError {
+        LabError::BeyondEnd {
+            input: self.input.name(),
+            end,
+            disk: self.machine.disk.clone(),
+            capacity: ByteSize(capacity.0 * PAGE_BYTES),
+            larger: disks_of(|size| size >= end),
+        }
     }
 
     fn failed(&self, source: RunError) -> LabError {

@@ -4,6 +4,7 @@
 //! A run depends on its [`Cell`] only, so the outcomes are the same however many run at a time.
 
 mod cell;
+mod disk;
 mod error;
 mod replay;
 mod sweep;
@@ -12,6 +13,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub use cell::{Cell, Input, MachineSpec};
+pub use disk::capacity;
 pub use error::LabError;
 pub(crate) use replay::areas;
 pub use replay::{BadPace, Fit, Pace, ReplayOptions};

@@ -5,6 +5,7 @@ use umbrella_model::allocator::{self, Aging, AllocError, Ext2, Log};
 use umbrella_policy::staging::{self, Staged, Staging};
 use umbrella_units::{BlockNo, ByteSize, FileId, Nanos, PAGE_BYTES, PageIndex, PageKey};
 
+use super::RunError;
 use super::config::Allocation;
 use crate::workload::Step;
 
@@ -54,7 +55,8 @@ impl Files {
         capacity: BlockNo,
         staging: bool,
         allocation: Allocation,
-    ) -> Result<Files, AllocError> {
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Files, RunError> {
         let delayed = allocation == Allocation::Delayed;
         let log = (allocation == Allocation::Log).then(|| Log::new(BlockNo(capacity.0 / 2), capacity));
         let mut on_disk = FxHashSet::default();
@@ -64,7 +66,7 @@ impl Files {
                 let blocks = if log.is_some() { capacity.0 / 2 } else { capacity.0 }.min(MOST_BLOCKS);
                 let mut ext2 = Ext2::new(allocator::Config { blocks, delayed, ..allocator::Config::default() }, seed)?;
                 if aged_percent > 0 {
-                    on_disk = ext2.age(seed, Aging::to(aged_percent))?;
+                    on_disk = ext2.age(seed, Aging::to(aged_percent), go_on)?.ok_or(RunError::Stopped)?;
                 }
                 Some(ext2)
             }

@@ -75,6 +75,9 @@ pub enum RunError {
     /// The workload does what no file system allows.
     #[error("the file system refuses: {0}")]
     Files(#[from] AllocError),
+    /// It was told to end before it began.
+    #[error("ended while the file system was aged")]
+    Stopped,
     /// An address lies beyond the disk's end.
     #[error("address {address} lies beyond the disk's end at {capacity} (choose a larger --disk, or --fit wrap)")]
     BeyondEnd {
@@ -178,13 +181,25 @@ impl Machine {
         disk: Box<dyn Device>,
         schedule: impl FnOnce(Box<dyn Device>) -> Box<dyn Device>,
     ) -> Result<Machine, RunError> {
+        Machine::watched(config, layout, policy, disk, schedule, &mut || true)
+    }
+
+    /// The same; `go_on` is asked now and then while the file system is aged, which takes time.
+    pub fn watched(
+        config: Config,
+        layout: Layout,
+        policy: WriteBack,
+        disk: Box<dyn Device>,
+        schedule: impl FnOnce(Box<dyn Device>) -> Box<dyn Device>,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Machine, RunError> {
         let capacity = disk.capacity().block();
         let dispatched = Rc::new(RefCell::new(WriteWindows::default()));
         let device = schedule(Box::new(Tap::new(disk, Rc::clone(&dispatched))));
         let by_pages = matches!(layout, Layout::Device);
         let expire_by = if by_pages { ExpireBy::Pages } else { config.cache.expire_by };
         let cache = PageCache::new(page_cache::Config { expire_by, ..config.cache });
-        let files = Files::new(layout, capacity, config.staging, config.allocation)?;
+        let files = Files::new(layout, capacity, config.staging, config.allocation, go_on)?;
         let next_wake = cache.next_wake(Nanos(0));
         Ok(Machine {
             config,

@@ -81,12 +81,11 @@ fn rows<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> Vec<Row<'a>> {
     for outcome in outcomes {
         let setting = seedless(&outcome.setting);
         let belongs = |place: &usize| shared[*place] == setting && rows[*place].takes(outcome);
-        match (0..rows.len()).find(belongs) {
-            Some(place) => rows[place].outcomes.push(outcome),
-            None => {
-                rows.push(Row { label: String::new(), outcomes: vec![outcome] });
-                shared.push(setting);
-            }
+        if let Some(place) = (0..rows.len()).find(belongs) {
+            rows[place].outcomes.push(outcome);
+        } else {
+            rows.push(Row { label: String::new(), outcomes: vec![outcome] });
+            shared.push(setting);
         }
     }
     rows

@@ -1,4 +1,5 @@
-//! Figures as people read them: three significant digits and the unit that keeps the number short. One way for
+//! Figures as people read them: three significant digits and the unit that keeps the number short, and long times in
+//! minutes, hours and days. One way for
 //! terminals and pages, so that a figure looks the same wherever it is shown.
 
 use super::{Metric, Unit};
@@ -6,6 +7,8 @@ use super::{Metric, Unit};
 const DECIMAL: [&str; 5] = ["", " k", " M", " G", " T"];
 const BINARY: [&str; 6] = [" B", " KiB", " MiB", " GiB", " TiB", " PiB"];
 const TIME: [&str; 4] = [" ns", " \u{b5}s", " ms", " s"];
+/// Above this many nanoseconds a time is told in minutes, hours or days.
+const LONG: f64 = 120e9;
 /// Below this a count is written out.
 const WRITTEN_OUT: f64 = 10_000.0;
 
@@ -56,7 +59,22 @@ pub fn change(first: f64, value: f64) -> Option<String> {
 }
 
 fn time(nanos: f64) -> String {
-    if nanos == 0.0 { "0 s".to_owned() } else { scaled(nanos, 1000.0, &TIME) }
+    match nanos {
+        0.0 => "0 s".to_owned(),
+        _ if nanos > LONG => long_time((nanos / 1e9).round() as u64),
+        _ => scaled(nanos, 1000.0, &TIME),
+    }
+}
+
+/// A time in its two largest units.
+fn long_time(seconds: u64) -> String {
+    let (minutes, hours) = ((seconds + 30) / 60, (seconds + 1800) / 3600);
+    let (whole, unit, rest, small) = match seconds {
+        ..3600 => (seconds / 60, "min", seconds % 60, "s"),
+        _ if minutes < 24 * 60 => (minutes / 60, "h", minutes % 60, "min"),
+        _ => (hours / 24, "d", hours % 24, "h"),
+    };
+    if rest == 0 { format!("{whole} {unit}") } else { format!("{whole} {unit} {rest} {small}") }
 }
 
 fn count(value: f64) -> String {
@@ -101,7 +119,13 @@ mod tests {
         let cases = [
             (Unit::Seconds, 1.534, "1.53 s"),
             (Unit::Seconds, 0.0123, "12.3 ms"),
-            (Unit::Seconds, 1234.4, "1234 s"),
+            (Unit::Seconds, 120.0, "120 s"),
+            (Unit::Seconds, 278.3, "4 min 38 s"),
+            (Unit::Seconds, 300.0, "5 min"),
+            (Unit::Seconds, 3599.6, "1 h"),
+            (Unit::Seconds, 86_399.0, "1 d"),
+            (Unit::Seconds, 577_000.0, "6 d 16 h"),
+            (Unit::Micros, 278.3e6, "4 min 38 s"),
             (Unit::Seconds, 0.0, "0 s"),
             (Unit::Seconds, 0.99996, "1 s"),
             (Unit::Micros, 0.25, "250 ns"),

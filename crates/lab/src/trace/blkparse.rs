@@ -53,7 +53,7 @@ impl Event {
 /// Reads it.
 #[derive(Debug)]
 pub(super) struct Reader {
-    action: &'static [u8],
+    event: Event,
     in_summary: bool,
 }
 
@@ -66,7 +66,7 @@ impl Reader {
         } else {
             event
         };
-        Self { action: chosen.action(), in_summary: false }
+        Self { event: chosen, in_summary: false }
     }
 }
 
@@ -108,6 +108,10 @@ pub(super) fn op(rwbs: &[u8]) -> Option<TraceOp> {
 }
 
 impl Parse for Reader {
+    fn event(&self) -> Option<Event> {
+        Some(self.event)
+    }
+
     fn parse(&mut self, line: &[u8], devices: &mut Devices) -> Result<Option<Record>, Problem> {
         let mut fields = Cursor::blanks(line);
         let Some(device) = fields.next() else { return Ok(None) };
@@ -124,7 +128,7 @@ impl Parse for Reader {
         fields.number("the sequence")?;
         let time = fields.decimal("the time", 9)?;
         fields.number("the process")?;
-        if fields.field("the action")? != self.action {
+        if fields.field("the action")? != self.event.action() {
             return Ok(None);
         }
         let Some(op) = op(fields.field("the operation")?) else { return Ok(None) };

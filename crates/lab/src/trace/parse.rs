@@ -2,6 +2,7 @@
 
 use umbrella_units::{ByteSize, Nanos, SECTOR_BYTES};
 
+use super::blkparse::Event;
 use super::devices::Devices;
 use super::error::{Excerpt, Problem};
 use super::{Record, TraceOp};
@@ -13,6 +14,11 @@ pub const MAX_TRANSFER: u64 = u32::MAX as u64;
 pub(super) trait Parse: Send {
     /// The request of a line without its end (or of a binary record); `None` for lines that hold none.
     fn parse(&mut self, unit: &[u8], devices: &mut Devices) -> Result<Option<Record>, Problem>;
+
+    /// Which of a request's events counts; only blkparse has several.
+    fn event(&self) -> Option<Event> {
+        None
+    }
 }
 
 /// A format's writer. Nothing is written of a record that cannot be.

@@ -217,6 +217,11 @@ impl Reader {
         self.format
     }
 
+    /// Which of a request's events counts, where the format has several.
+    pub fn event(&self) -> Option<Event> {
+        self.parser.event()
+    }
+
     /// How it is compressed.
     pub fn compression(&self) -> Compression {
         self.compression

@@ -47,7 +47,7 @@ fn the_page_begins_with_who_was_best_and_by_how_much() {
     let verdict = all(&document, "p").into_iter().find(|node| node.attribute("class") == Some("verdict")).unwrap();
     assert_eq!(
         text_of(verdict),
-        "\u{201c}sweep\u{201d} was fastest with 123 s, 34 % less than \u{201c}file\u{201d} (187 s)."
+        "\u{201c}sweep\u{201d} was fastest with 2 min 3 s, 34 % less than \u{201c}file\u{201d} (3 min 7 s)."
     );
 }
 
@@ -179,7 +179,7 @@ fn bars_are_as_long_as_their_values_and_say_the_change_against_the_first() {
     // recency is the slowest: 1 / 0.94 against the first.
     assert!((widths[0] / widths[1] - 0.94).abs() < 0.01, "{widths:?}");
     let label = chart.descendants().find_map(|node| node.attribute("aria-label")).unwrap();
-    assert!(label.contains("recency: 199 s (+6.4 %).") && label.contains("sweep: 123 s (-34 %)."), "{label}");
+    assert!(label.contains("recency: 3 min 19 s (+6.4 %).") && label.contains("sweep: 2 min 3 s (-34 %)."), "{label}");
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn a_sweep_is_drawn_as_a_line_a_policy_with_a_mark_a_value() {
     let with = |class| chart.descendants().filter(|node| node.attribute("class") == Some(class)).count();
     assert_eq!((with("line"), with("mark")), (4, 16));
     let titles: Vec<String> = chart.descendants().filter(|node| node.has_tag_name("title")).map(text_of).collect();
-    assert!(titles.contains(&"zone, 2MiB: 169 s".to_owned()), "{titles:?}");
+    assert!(titles.contains(&"zone, 2MiB: 2 min 49 s".to_owned()), "{titles:?}");
     let axis: Vec<String> = chart.descendants().filter(|node| node.has_tag_name("text")).map(text_of).collect();
     let sizes: Vec<&String> = axis.iter().filter(|text| text.ends_with("MiB")).collect();
     assert_eq!(sizes, ["2MiB", "4MiB", "8MiB", "16MiB"]);

@@ -37,6 +37,8 @@ const FILES_PER_DIRECTORY: u64 = 40;
 const WRITERS: u64 = 8;
 /// The most pages that a writer adds before the next one's turn.
 const TURN: u64 = 16;
+/// Some milliseconds.
+const STEPS_BETWEEN_LOOKS: u64 = 1 << 12;
 
 struct Ager {
     random: Random,
@@ -47,6 +49,16 @@ struct Ager {
     /// Metadata blocks that were changed in one go; those that hold something.
     touched: Vec<BlockNo>,
     metadata: FxHashSet<BlockNo>,
+    /// Turns and deletions so far.
+    steps: u64,
+}
+
+impl Ager {
+    /// Counts a step, and asks now and then whether it is to end.
+    fn ends(&mut self, go_on: &mut dyn FnMut() -> bool) -> bool {
+        self.steps += 1;
+        self.steps.is_multiple_of(STEPS_BETWEEN_LOOKS) && !go_on()
+    }
 }
 
 struct Writer {
@@ -58,8 +70,14 @@ struct Writer {
 impl Ext2 {
     /// Ages the file system, and gives the metadata blocks that hold something then: what the old files dirtied is taken to
     /// be on disk. The same seed gives the same layout. Stops early when inodes run out. Costs time and four bytes of memory
-    /// for each used block.
-    pub fn age(&mut self, seed: u64, aging: Aging) -> Result<FxHashSet<BlockNo>, AllocError> {
+    /// for each used block. `go_on` is asked now and then; where it says no, there is nothing to give, and the file system is
+    /// of no use.
+    pub fn age(
+        &mut self,
+        seed: u64,
+        aging: Aging,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<FxHashSet<BlockNo>>, AllocError> {
         let used = self.layout.blocks / 100 * u64::from(aging.percent.min(Aging::MOST_PERCENT));
         let free = self.layout.blocks - used;
         let mut ager = Ager {
@@ -69,18 +87,26 @@ impl Ext2 {
             directories: Vec::new(),
             touched: Vec::new(),
             metadata: FxHashSet::default(),
+            steps: 0,
         };
-        self.fill_up(&mut ager, free)?;
+        if !self.fill_up(&mut ager, free, go_on)? {
+            return Ok(None);
+        }
         for _ in 0..aging.rounds {
             for _ in 0..ager.files.len() / 5 {
+                if ager.ends(go_on) {
+                    return Ok(None);
+                }
                 let at = ager.random.below(ager.files.len() as u64) as usize;
                 self.delete(ager.files.swap_remove(at), &mut ager.touched)?;
                 self.remember_metadata(&mut ager);
             }
-            self.fill_up(&mut ager, free)?;
+            if !self.fill_up(&mut ager, free, go_on)? {
+                return Ok(None);
+            }
         }
         self.set_writer(0);
-        Ok(ager.metadata)
+        Ok(Some(ager.metadata))
     }
 
     fn remember_metadata(&mut self, ager: &mut Ager) {
@@ -90,10 +116,13 @@ impl Ext2 {
         }
     }
 
-    /// Writes files until at most `free` blocks are free.
-    fn fill_up(&mut self, ager: &mut Ager, free: u64) -> Result<(), AllocError> {
+    /// Writes files until at most `free` blocks are free; false when it was told to end before.
+    fn fill_up(&mut self, ager: &mut Ager, free: u64, go_on: &mut dyn FnMut() -> bool) -> Result<bool, AllocError> {
         let mut writers: [Option<Writer>; WRITERS as usize] = std::array::from_fn(|_| None);
         while self.layout.free_blocks > free {
+            if ager.ends(go_on) {
+                return Ok(false);
+            }
             let turn = ager.random.below(WRITERS);
             let Some(writer) = &mut writers[turn as usize] else {
                 match self.old_file(ager) {
@@ -122,7 +151,7 @@ impl Ext2 {
             self.close(writer.file, &mut ager.touched);
         }
         self.remember_metadata(ager);
-        Ok(())
+        Ok(true)
     }
 
     fn old_file(&mut self, ager: &mut Ager) -> Result<Writer, AllocError> {

@@ -314,11 +314,25 @@ fn free_runs(disk: &Ext2) -> usize {
 }
 
 #[test]
+fn aging_ends_when_it_is_told_to() {
+    for looks in 0..4 {
+        let mut disk = small(4 * GROUP_BLOCKS, false);
+        let mut left = looks;
+        let mut go_on = || {
+            left -= 1;
+            left >= 0
+        };
+        assert_eq!(disk.age(1, Aging::to(80), &mut go_on).unwrap(), None, "after {looks} looks");
+        assert_eq!(left, -1, "it was asked again after it was told to end");
+    }
+}
+
+#[test]
 fn aging_fills_the_disk_scatters_the_free_space_and_repeats() {
     for delayed in [false, true] {
         let aged = |seed, rounds| {
             let mut disk = small(2 * GROUP_BLOCKS, delayed);
-            let metadata = disk.age(seed, Aging { percent: 80, rounds }).unwrap();
+            let metadata = disk.age(seed, Aging { percent: 80, rounds }, &mut || true).unwrap().unwrap();
             (disk, metadata)
         };
         let (disk, metadata) = aged(1, 4);

@@ -6,11 +6,13 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
+use umbrella_lab::experiment::capacity;
 use umbrella_lab::result::METRICS;
 use umbrella_lab::workload::WORKLOADS;
-use umbrella_model::device::profiles::profiles;
+use umbrella_model::device::profiles::{Spec, profiles};
 use umbrella_model::scheduler::schedulers;
 use umbrella_policy::writeback::policies;
+use umbrella_units::ByteSize;
 
 use crate::output;
 
@@ -38,12 +40,18 @@ enum What {
     Metrics,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 struct Item {
     name: &'static str,
     summary: &'static str,
     #[serde(skip_serializing_if = "str::is_empty")]
     source: &'static str,
+    /// Of a disk: rotating, flash, or an array.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<&'static str>,
+    /// Of a disk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    capacity_bytes: Option<ByteSize>,
     /// A policy that looks into the future, and decides nothing live.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     offline: bool,
@@ -69,6 +77,9 @@ impl ListArgs {
         table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
         for item in &items {
             let mut text = item.summary.to_owned();
+            if let (Some(kind), Some(capacity)) = (item.kind, item.capacity_bytes) {
+                let _ = write!(text, "\n  {kind}, {capacity}");
+            }
             for parameter in &item.parameters {
                 let _ = write!(text, "\n  {}={}: {}", parameter.name, parameter.default, parameter.help);
             }
@@ -82,6 +93,14 @@ impl ListArgs {
         }
         output::line(&table.trim_fmt())?;
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn kind(spec: &Spec) -> &'static str {
+    match spec {
+        Spec::Disk(_) => "rotating disk",
+        Spec::Ssd(_) => "flash drive",
+        Spec::Raid5 { .. } => "array of rotating disks",
     }
 }
 
@@ -99,6 +118,7 @@ fn items(what: What) -> Vec<Item> {
                     .iter()
                     .map(|param| Parameter { name: param.name, default: param.default.to_string(), help: param.help })
                     .collect(),
+                ..Item::default()
             })
             .collect(),
         What::Workloads => WORKLOADS
@@ -107,12 +127,12 @@ fn items(what: What) -> Vec<Item> {
                 name: entry.name,
                 summary: entry.summary,
                 source: entry.source,
-                offline: false,
                 parameters: entry
                     .params
                     .iter()
                     .map(|param| Parameter { name: param.name, default: param.default.to_owned(), help: param.help })
                     .collect(),
+                ..Item::default()
             })
             .collect(),
         What::Disks => profiles()
@@ -121,29 +141,17 @@ fn items(what: What) -> Vec<Item> {
                 name: profile.name,
                 summary: profile.summary,
                 source: profile.source,
-                offline: false,
-                parameters: Vec::new(),
+                kind: Some(kind(&profile.spec)),
+                capacity_bytes: Some(capacity(&profile)),
+                ..Item::default()
             })
             .collect(),
         What::Schedulers => schedulers()
             .iter()
-            .map(|info| Item {
-                name: info.name,
-                summary: info.summary,
-                source: info.source,
-                offline: false,
-                parameters: Vec::new(),
-            })
+            .map(|info| Item { name: info.name, summary: info.summary, source: info.source, ..Item::default() })
             .collect(),
-        What::Metrics => METRICS
-            .iter()
-            .map(|metric| Item {
-                name: metric.name,
-                summary: metric.help,
-                source: "",
-                offline: false,
-                parameters: Vec::new(),
-            })
-            .collect(),
+        What::Metrics => {
+            METRICS.iter().map(|metric| Item { name: metric.name, summary: metric.help, ..Item::default() }).collect()
+        }
     }
 }

@@ -14,6 +14,7 @@ mod trace;
 mod trace_convert;
 mod trace_info;
 mod trace_output;
+mod values;
 mod watch;
 
 use std::process::ExitCode;

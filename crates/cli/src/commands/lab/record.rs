@@ -21,7 +21,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount};
 use umbrella_lab::trace::{BlockEvent, CSV_HEADER, lost_events, parse_trace_pipe};
-use umbrella_units::Nanos;
+use umbrella_units::{Nanos, parse_duration};
 
 use super::trace::records;
 use super::trace_output::{Existing, Recorded, ending_signals};
@@ -40,9 +40,9 @@ pub(super) struct RecordArgs {
     /// The disk: a whole block device.
     #[arg(value_name = "DEVICE")]
     device: PathBuf,
-    /// End after so many seconds [default: when interrupted].
-    #[arg(long, value_name = "N")]
-    seconds: Option<u64>,
+    /// End after so many seconds, or a time such as 10m [default: when interrupted].
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    seconds: Option<Duration>,
     /// The new file, compressed if its name ends with .gz or .zst; `-` is standard output.
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     output: PathBuf,
@@ -80,6 +80,12 @@ const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// How often a disk that is never idle is read before anything else is looked at.
 const READS_BETWEEN_LOOKS: usize = 64;
 
+/// A number of seconds, or a time with its unit.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().map(Duration::from_secs);
+    seconds.or_else(|_| parse_duration(text)).map_err(|error| format!("{error}; or a whole number of seconds"))
+}
+
 impl RecordArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let device = Device::find(&self.device)?;
@@ -96,8 +102,9 @@ impl RecordArgs {
         instance.prepare(device, self.event, self.buffer_kib)?;
         let mut recording = Recording::new(instance.pipe()?, &mut output, device)?;
         instance.switch(self.event, true)?;
+        tell!("recording {}; Ctrl-C ends", visible_path(&self.device));
         let started = Instant::now();
-        let time_is_up = || self.seconds.is_some_and(|seconds| started.elapsed() >= Duration::from_secs(seconds));
+        let time_is_up = || self.seconds.is_some_and(|time| started.elapsed() >= time);
         let has_gone = Cell::new(false);
         let done = || {
             has_gone.set(!device.is_there());
@@ -345,5 +352,18 @@ impl<'a> Recording<'a> {
         let origin = *self.origin.get_or_insert(event.time);
         self.text.push_str(&event.csv_line(origin));
         self.written += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recording_takes_seconds_or_a_time() {
+        assert_eq!(seconds("90"), Ok(Duration::from_secs(90)));
+        assert_eq!(seconds("10m"), Ok(Duration::from_secs(600)));
+        let wrong = seconds("soon").unwrap_err();
+        assert!(wrong.contains("\"10m\"") && wrong.contains("whole number of seconds"), "{wrong}");
     }
 }

@@ -11,9 +11,10 @@ use clap::{Args, ValueEnum};
 use umbrella_lab::experiment::{Cell, Fit, Input, MachineSpec, Pace, ReplayOptions, Sweep, cells};
 use umbrella_lab::machine::Allocation;
 use umbrella_lab::result::{METRICS, Metric, Outcome, html, metric, write_csv};
-use umbrella_units::{ByteSize, Nanos, did_you_mean, parse_duration};
+use umbrella_units::{ByteSize, did_you_mean};
 
 use super::trace::{ReadArgs, warn_of_skipped};
+use super::values::{Expire, expire, one_name, pages, percent, seed, share, whole};
 use crate::output;
 use crate::text::{visible, visible_path};
 
@@ -40,7 +41,7 @@ pub(super) struct ReplayArgs {
     #[arg(long, value_name = "TIMES", default_value = "1", conflicts_with = "workload")]
     speed: Pace,
     /// How many requests may be under way at once.
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65536), conflicts_with = "workload")]
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = whole(1..=65536), conflicts_with = "workload")]
     depth: u32,
     /// What to do with addresses beyond the disk's end.
     #[arg(long, value_enum, default_value_t = FitArg::Refuse, conflicts_with = "workload")]
@@ -71,26 +72,26 @@ pub(super) struct MachineArgs {
     #[arg(long, value_name = "NAME", default_value = super::table::DEFAULT_SCHEDULER, value_parser = one_name)]
     scheduler: String,
     /// Requests that the scheduler holds.
-    #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = whole(1..=65536))]
     queue_length: u32,
     /// Commands that the disk takes at once, 1 to 32 [default: the profile's].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=32))]
+    #[arg(long, value_name = "N", value_parser = whole(1..=32))]
     queue_depth: Option<u32>,
     /// Whether the disk's own write cache is on [default: the profile's].
     #[arg(long, value_name = "BOOL")]
     write_cache: Option<bool>,
     /// Dirty pages above this share of memory are written in the background; above half of --foreground's if that is not
     /// larger, as in Linux.
-    #[arg(long, value_name = "PERCENT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, value_name = "PERCENT", default_value_t = 10, value_parser = percent(1..=100))]
     background: u32,
     /// Dirty pages above this share of memory hold up the writers.
-    #[arg(long, value_name = "PERCENT", default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, value_name = "PERCENT", default_value_t = 40, value_parser = percent(1..=100))]
     foreground: u32,
     /// How long a file may be dirty before the periodic write-back takes it; `never` for non-volatile memory.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = expire)]
     expire: Expire,
     /// The largest read-ahead, in pages.
-    #[arg(long, value_name = "PAGES", default_value_t = 32, value_parser = clap::value_parser!(u32).range(0..=65536))]
+    #[arg(long, value_name = "PAGES", default_value_t = 32, value_parser = pages(0..=65536))]
     read_ahead: u32,
     /// Stage new files in memory (Temporary-ramfs). Workloads only, as the next three.
     #[arg(long, conflicts_with = "trace")]
@@ -103,13 +104,9 @@ pub(super) struct MachineArgs {
     log_structured: bool,
     /// Age the file system before the run: old files come and go until they take so much of it, and what is free lies
     /// scattered.
-    #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=95), conflicts_with = "trace")]
+    #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = percent(0..=95), conflicts_with = "trace")]
     aged: u32,
 }
-
-/// How long a page may be dirty.
-#[derive(Debug, Clone, Copy)]
-struct Expire(Option<Nanos>);
 
 /// How much of it, how often, and with what seed.
 #[derive(Debug, Args)]
@@ -119,13 +116,13 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "SHARE", default_value_t = 1.0, allow_negative_numbers = true, value_parser = share)]
     scale: f64,
     /// The seed of everything random; the same seed gives the same figures.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = seed)]
     seed: u64,
     /// Run every value of a parameter: zone=2MiB,4MiB,8MiB. May be given several times; each is run with each.
     #[arg(long, value_name = "NAME=VALUES")]
     sweep: Vec<Sweep>,
     /// Runs at a time [default: one a processor].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = whole(1..=1024))]
     threads: Option<u32>,
 }
 
@@ -172,26 +169,6 @@ const DEFAULT_METRICS: &[&str] = &[
     "erases",
     "policy_bytes",
 ];
-
-/// A name of which only one is given at a time.
-fn one_name(text: &str) -> Result<String, String> {
-    match text.split_once(',') {
-        Some(_) => Err(format!("one at a time (for several: --sweep disk={text}, and so --sweep scheduler=…)")),
-        None => Ok(text.to_owned()),
-    }
-}
-
-fn share(text: &str) -> Result<f64, String> {
-    text.parse().map_err(|_| "a number such as 0.1 is wanted, which is a tenth".to_owned())
-}
-
-fn expire(text: &str) -> Result<Expire, String> {
-    if text == "never" {
-        return Ok(Expire(None));
-    }
-    let after = parse_duration(text).map_err(|error| format!("{error}; or never"))?;
-    Ok(Expire(Some(Nanos(u64::try_from(after.as_nanos()).unwrap_or(u64::MAX)))))
-}
 
 impl InputArgs {
     fn input(&self, replay: &ReplayArgs) -> anyhow::Result<Input> {

@@ -7,8 +7,9 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
-use umbrella_lab::trace::{Sizes, Summary};
-use umbrella_units::{ByteSize, PAGE_BYTES};
+use umbrella_lab::result::Unit;
+use umbrella_lab::trace::{Event, Sizes, Summary};
+use umbrella_units::{ByteSize, Nanos, PAGE_BYTES};
 
 use super::trace::{Bar, ReadArgs, open, warn_of_skipped};
 use crate::output;
@@ -36,6 +37,9 @@ pub(super) struct InfoArgs {
 struct Info {
     file: String,
     format: &'static str,
+    /// Of blkparse: which event of a request was counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    event: Option<&'static str>,
     compression: String,
     rewrites: f64,
     address_span: ByteSize,
@@ -72,6 +76,7 @@ impl InfoArgs {
         Ok(Info {
             file: file.to_string_lossy().into_owned(),
             format: reader.format().name(),
+            event: reader.event().map(Event::name),
             compression: reader.compression().to_string(),
             rewrites: summary.rewrites(),
             address_span: summary.span(),
@@ -80,13 +85,19 @@ impl InfoArgs {
     }
 }
 
+/// Exact, unless it is so long that nobody would read it.
+fn time(time: Nanos) -> String {
+    if time > Nanos::from_secs(120) { Unit::Seconds.show(time.as_secs_f64()) } else { time.to_string() }
+}
+
 fn percent(part: u64, whole: u64) -> String {
     if whole == 0 { "-".to_owned() } else { format!("{:.1} %", part as f64 * 100.0 / whole as f64) }
 }
 
 fn text(info: &Info) -> String {
     let summary = &info.summary;
-    let mut text = format!("{} ({}, {})\n", visible(&info.file), info.format, info.compression);
+    let event = info.event.map_or_else(String::new, |event| format!(", event {event}"));
+    let mut text = format!("{} ({}{event}, {})\n", visible(&info.file), info.format, info.compression);
     let mut row = |name: &str, value: String| {
         let _ = writeln!(text, "  {name:<16}{value}");
     };
@@ -104,14 +115,14 @@ fn text(info: &Info) -> String {
     if summary.discards > 0 {
         row("discarded", summary.discarded.to_string());
     }
-    row("length", summary.length.to_string());
+    row("length", time(summary.length));
     row("address span", info.address_span.to_string());
     let distinct = ByteSize(summary.distinct_pages_written.saturating_mul(PAGE_BYTES));
     row("pages written", format!("{distinct} distinct, x{:.2}", info.rewrites));
     let partial =
         format!("{} ({})", summary.partial_page_writes, percent(summary.partial_page_writes, summary.page_writes));
     row("partial pages", partial);
-    row("idle over 60 s", format!("{}, longest {}", summary.idle.over_60_s, summary.idle.longest));
+    row("idle over 60 s", format!("{}, longest {}", summary.idle.over_60_s, time(summary.idle.longest)));
     row("write sizes", sizes(&summary.write_sizes, summary.writes));
     row("read sizes", sizes(&summary.read_sizes, summary.reads));
     if summary.devices.len() > 1 {

@@ -109,7 +109,7 @@ fn a_run_that_was_cut_short_is_in_no_mean_and_one_seed_among_means_is_named() {
     let group = &groups(&outcomes)[0];
     let labels: Vec<&str> = group.rows.iter().map(|row| row.label.as_str()).collect();
     assert_eq!(labels, ["file", "file, seed=3", "zone, seed=1"]);
-    assert_eq!(group.rows[0].value(metric("time_s").unwrap()), 20.0);
+    assert_eq!(group.rows[0].show(metric("time_s").unwrap()), "20 s \u{b1}5 %");
     assert_eq!(group.means().as_deref(), Some("mean of 1 to 2 seeds"));
     assert!(group.verdict().ends_with("1 of 4 runs cut short: the figures are those of the part that ran."));
 }
@@ -204,7 +204,7 @@ fn where_the_input_sets_the_pace_the_verdict_goes_by_response_times() {
     outcomes[1].write.mean = 100.0;
     assert_eq!(
         groups(&outcomes)[0].verdict(),
-        "All runs took the same time, 600 s; \u{201c}zone\u{201d} was best on write mean with 100 \u{b5}s, \
+        "All runs took the same time, 10 min; \u{201c}zone\u{201d} was best on write mean with 100 \u{b5}s, \
          75 % less than \u{201c}file\u{201d} (400 \u{b5}s)."
     );
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::super::{Better, METRICS, Metric, Outcome, change, metric};
+use super::super::{Better, METRICS, Metric, Outcome, WrittenBecause, change, metric};
 use super::{Group, Row};
 
 /// Figures that differ by less than this share are the same: the input's own pace set them.
@@ -42,7 +42,7 @@ impl Group<'_> {
     /// written because of their age, for a sync, or because the input had ended.
     pub fn hardly_asked(&self) -> Option<String> {
         let complete = || self.complete().flat_map(|row| &row.outcomes).map(|outcome| &outcome.written_because);
-        let least = complete().map(|because| because.unasked_percent()).min()?;
+        let least = complete().map(WrittenBecause::unasked_percent).min()?;
         if complete().all(|because| because.pages() == 0) {
             return Some("Nothing was written, so no policy was asked.".to_owned());
         }
