@@ -131,10 +131,10 @@ fn a_disk_that_has_become_larger_is_told_as_such() {
     let config = asleep_with(&house, &bytes(5, MIB));
     let config = config.as_str();
     let disk = File::options().write(true).open(house.path("media.disk")).expect("it is there");
-    disk.set_len(65 * MIB as u64).expect("it grows");
+    disk.set_len(65 * MIB).expect("it grows");
     for command in ["check", "attach"] {
         house.refused(&[command, config], 1, &["had 64 MiB when it was joined with its flash, and has 65 MiB"]);
     }
-    disk.set_len(64 * MIB as u64).expect("it shrinks");
+    disk.set_len(64 * MIB).expect("it shrinks");
     house.given(&["attach", config]);
 }
