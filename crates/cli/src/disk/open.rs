@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use umbrella_block::BlockDevice;
 use umbrella_block::emulated::{EmulatedDisk, TimeScale};
 use umbrella_block::file::{Access, Cache, FileDevice, OpenOptions as FileOptions};
-use umbrella_block::hybrid::{self, Half};
+use umbrella_block::hybrid::{self, Half, HybridError};
 use umbrella_block::memory::Memory;
 use umbrella_block::spindle::{self, NoSpindle, Spindle};
 use umbrella_model::device::{Options, Profile, profile};
@@ -121,14 +121,25 @@ pub(crate) fn costs(spec: &DeviceSpec) -> anyhow::Result<Costs> {
     Ok(Costs { break_even: Nanos((virtual_time.0 as f64 / speed) as u64) })
 }
 
-/// Why a disk should not be written on its own: it is half of a hybrid disk.
-pub(crate) fn needs_flash(spec: &DeviceSpec) -> Option<String> {
-    let disk = Part::open_data(spec, Access::ReadOnly).ok()??;
-    let flash = hybrid::flash_of(&disk.half()).ok()?;
-    Some(format!(
-        "{} belongs together with the flash {}: without it, its data may be old; give [flash], or serve it --read-only",
-        disk.name, flash
-    ))
+/// Why a disk should not be written on its own: it is half of a hybrid disk, or may be. Fails if it cannot be looked at.
+pub(crate) fn needs_flash(spec: &DeviceSpec) -> anyhow::Result<Option<String>> {
+    let Some(disk) = Part::open_data(spec, Access::ReadOnly)? else { return Ok(None) };
+    match hybrid::flash_of(&disk.half()) {
+        Ok(None) => Ok(None),
+        Ok(Some(flash)) => Ok(Some(format!(
+            "{} belongs together with the flash {flash}: without it, its data may be old; give [flash], or serve it --read-only",
+            disk.name
+        ))),
+        Err(error) => {
+            let why = match &error {
+                HybridError::NoTag { first, second, .. } => {
+                    format!("its label is damaged ({first}; its copy: {second})")
+                }
+                error => error.to_string(),
+            };
+            Ok(Some(format!("{} may be half of a hybrid disk: {why}; as it is, serve it --read-only", disk.name)))
+        }
+    }
 }
 
 /// Whether a file of that name may be made: what is missing in /dev is a device, and its name is wrong.

@@ -1,7 +1,7 @@
 //! What a user may get wrong, and what must not happen then.
 
 use std::fs::{self, File};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::process::Command;
 
 use super::support::process::as_nobody;
@@ -41,6 +41,41 @@ fn half_of_a_hybrid_disk_is_not_written_on_its_own() {
     house.refused(&["check", "--disk", "media.disk"], 0, &["warning: ", told[0]]);
     house.given(&["serve", "--disk", "media.disk", "--read-only", "--daemon"]);
     house.given(&["detach", "media"]);
+}
+
+#[test]
+fn half_of_a_hybrid_disk_that_grew_or_whose_label_is_damaged_is_not_written_on_its_own() {
+    let house = House::new();
+    let config = house.hybrid("media", "never");
+    house.given(&["create", config.to_str().expect("text")]);
+    let disk = File::options().write(true).open(house.path("media.disk")).expect("it is there");
+    for size in [65 * MIB, 127 * MIB] {
+        disk.set_len(size).expect("it grows");
+        let told = ["media.disk may be half of a hybrid disk", "had 64 MiB when it was joined with its flash"];
+        for command in [&["serve", "--disk", "media.disk", "--daemon"][..], &["attach", "--disk", "media.disk"]] {
+            house.refused(command, 1, &told);
+        }
+        house.refused(&["check", "--disk", "media.disk"], 0, &["warning: ", told[0]]);
+        house.given(&["serve", "--disk", "media.disk", "--read-only", "--daemon"]);
+        house.given(&["detach", "media"]);
+    }
+    disk.set_len(64 * MIB).expect("it shrinks");
+    for copy in [64 * MIB - 8192, 64 * MIB - 4096] {
+        disk.write_all_at(&[0xff; 4], copy + 16).expect("it can be written");
+    }
+    house.refused(&["serve", "--disk", "media.disk", "--daemon"], 1, &["may be half", "the checksum is wrong"]);
+}
+
+#[test]
+fn a_plain_disk_may_hold_the_image_of_half_a_hybrid_disk() {
+    let house = House::new();
+    let config = house.hybrid("media", "never");
+    house.given(&["create", config.to_str().expect("text")]);
+    let image = fs::read(house.path("media.disk")).expect("it is there");
+    let plain = File::create(house.path("plain")).expect("it can be made");
+    plain.set_len(128 * MIB).and_then(|()| plain.write_all_at(&image, MIB)).expect("it can be written");
+    house.given(&["serve", "--disk", "plain", "--daemon"]);
+    house.given(&["detach"]);
 }
 
 #[test]

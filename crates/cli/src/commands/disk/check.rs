@@ -138,7 +138,9 @@ fn look(disk: DiskSpec, depth: Depth) -> Report {
         report.errors.push(Message::Device { message: problem });
     }
     if disk.cache.is_none() {
-        report.warnings.extend(open::needs_flash(&disk.disk).map(|message| Message::Device { message }));
+        // What cannot be opened has been told.
+        let alone = open::needs_flash(&disk.disk).ok().flatten();
+        report.warnings.extend(alone.map(|message| Message::Device { message }));
     }
     if let Some(Err(error)) = disk.nbd.tls.as_ref().map(TlsSpec::load) {
         report.errors.push(Message::Device { message: error.to_string() });
@@ -162,13 +164,15 @@ fn look(disk: DiskSpec, depth: Depth) -> Report {
 /// The flash is not there: whether the disk is waiting for it.
 fn look_for_flash(disk: &DiskSpec, report: &mut Report) {
     let half = Part::open_data(&disk.disk, Access::ReadOnly).ok().flatten().map(|part| part.half());
-    let Some(Ok(flash)) = half.map(|half| hybrid::flash_of(&half)) else { return };
-    report.errors.push(Message::Device {
-        message: format!(
+    let message = match half.map(|half| hybrid::flash_of(&half)) {
+        None | Some(Ok(None)) => return,
+        Some(Ok(Some(flash))) => format!(
             "the disk belongs together with the flash {flash}, which is missing (docs/disk.md says what to do when it is lost: \
              `umbrella disk detach --forget-flash`)"
         ),
-    });
+        Some(Err(error)) => format!("the disk may belong together with a flash, which is missing: {error}"),
+    };
+    report.errors.push(Message::Device { message });
 }
 
 /// Reads both halves of a hybrid disk that nobody uses.
