@@ -1,6 +1,7 @@
 //! Opens what a disk is made of.
 
 use std::fs::OpenOptions;
+use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -37,7 +38,7 @@ impl Part {
     /// Opens a device as a program would use it.
     pub(crate) fn open(spec: &DeviceSpec, access: Access) -> anyhow::Result<Part> {
         if let (Some(path), Some(_)) = (spec.path(), spec.size())
-            && path.try_exists().is_ok_and(|exists| !exists)
+            && is_missing(path).unwrap_or(false)
             && may_be_made(path)
         {
             bail!("{} is not there yet: `umbrella disk create CONFIG` makes it", visible_path(path));
@@ -149,20 +150,30 @@ pub(crate) fn may_be_made(path: &Path) -> bool {
     !folder.starts_with("/dev") || folder.starts_with("/dev/shm")
 }
 
+/// Whether there is no file, or an empty one, as is left when making it was interrupted.
+pub(crate) fn is_missing(path: &Path) -> io::Result<bool> {
+    match std::fs::metadata(path) {
+        Ok(data) => Ok(data.is_file() && data.len() == 0),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
 /// Makes the file of a device if it is missing and its size is known. Returns whether it did.
 pub(crate) fn make(spec: &DeviceSpec) -> anyhow::Result<bool> {
     let (DeviceSpec::File { path, size, .. } | DeviceSpec::Emulated { path: Some(path), size, .. }) = spec else {
         return Ok(false);
     };
     let shown = visible_path(path);
-    if path.try_exists().with_context(|| shown.clone())? {
+    if !is_missing(path).with_context(|| shown.clone())? {
         return Ok(false);
     }
     if !may_be_made(path) {
         bail!("{shown} does not exist, and no image is made in /dev; is the name of the device right?");
     }
     let Some(size) = size else { bail!("{shown} does not exist; say its size so that it can be made") };
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    let empty = path.exists();
+    let file = OpenOptions::new().write(true).create_new(!empty).mode(0o600).open(path);
     let file = file.with_context(|| format!("making {shown}"))?;
     if let Err(error) = file.set_len(size.0) {
         // Half a file is none.

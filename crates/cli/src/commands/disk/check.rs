@@ -148,7 +148,7 @@ fn look(disk: DiskSpec, depth: Depth) -> Report {
     let far = disk.nbd.open_to_others().map(|address| Message::Device { message: open_to_others(address) });
     report.warnings.extend(far);
     if let (Some(cache), true) = (&disk.cache, report.errors.is_empty()) {
-        let is_there = |device: &DeviceSpec| device.path().is_none_or(|path| path.exists());
+        let is_there = |device: &DeviceSpec| device.path().is_none_or(|path| !open::is_missing(path).unwrap_or(false));
         match (is_there(&disk.disk), is_there(&cache.flash)) {
             (true, true) => look_at_halves(&disk, cache, &mut report),
             (true, false) => look_for_flash(&disk, &mut report),
@@ -241,9 +241,9 @@ fn look_at_store(disk: &DiskSpec, depth: Depth, report: &mut Report) {
 pub(super) fn too_small(flash: &DeviceSpec) -> Option<String> {
     let file = flash.path().and_then(|path| std::fs::metadata(path).ok());
     let size = match file {
-        Some(file) if file.is_file() => Some(ByteSize(file.len())),
-        Some(_) => None,
-        None => flash.size(),
+        Some(file) if file.is_file() && file.len() > 0 => Some(ByteSize(file.len())),
+        Some(file) if !file.is_file() => None,
+        _ => flash.size(),
     };
     let size = size.filter(|size| *size < LEAST_FLASH)?;
     Some(format!("flash: {size} is too small; give it at least {LEAST_FLASH}"))
@@ -264,6 +264,10 @@ fn look_at(path: &Path, device: &DeviceSpec) -> Result<Option<String>, String> {
             Err(format!("{shown} does not exist (name a disk or file, or say its size so that `create` can make it)"))
         }
         Err(error) => Err(format!("{shown} cannot be looked at: {error}")),
+        Ok(data) if data.is_file() && data.len() == 0 => match size {
+            Some(_) => Ok(Some(format!("{shown} is empty (`umbrella disk create` makes it)"))),
+            None => Err(format!("{shown} is empty; say its size so that `create` can make it")),
+        },
         Ok(data) if !is_disk(&data) => Err(format!("{shown} is neither a regular file nor a block device")),
         Ok(data) => Ok(size.filter(|size| data.is_file() && data.len() != size.0).map(|size| {
             let is = ByteSize(data.len());
