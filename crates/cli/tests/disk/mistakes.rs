@@ -1,8 +1,13 @@
 //! What a user may get wrong, and what must not happen then.
 
 use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{FileExt, PermissionsExt};
-use std::process::Command;
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Signal, kill_process};
 
 use super::support::process::as_nobody;
 use super::support::{MIB, run, temp_dir};
@@ -212,4 +217,101 @@ fn a_disk_that_other_machines_can_reach_is_warned_of() {
     house.refused(&[&["serve"], &open[..], &tls].concat(), 1, &["server-cert.pem: No such file"]);
     let near = ["check", "--disk", "memory:size=1MiB", "--listen", "127.0.0.1:10899"];
     assert!(!house.given(&near).contains("other machines"));
+}
+
+#[test]
+fn a_disk_whose_making_was_interrupted_is_made() {
+    let house = House::new();
+    let config = house.hybrid("media", "never");
+    let config = config.to_str().expect("text");
+    for empty in [&["media.disk"][..], &["media.flash"], &["media.disk", "media.flash"]] {
+        for file in ["media.disk", "media.flash"] {
+            let _ = fs::remove_file(house.path(file));
+        }
+        for file in empty {
+            File::create(house.path(file)).expect("it can be made");
+        }
+        house.refused(&["serve", config], 1, &["is not there yet: `umbrella disk create CONFIG` makes it"]);
+        house.refused(&["check", config], 0, &["`umbrella disk create` makes it"]);
+        assert_eq!(house.json(&["create", config])["made"].as_array().map(Vec::len), Some(2));
+    }
+}
+
+#[test]
+fn a_value_of_a_configuration_does_not_steer_the_terminal() {
+    let house = House::new();
+    let config = house.hybrid("media", "\\u001b[31m");
+    let config = config.to_str().expect("text");
+    for command in [&["check", config][..], &["serve", config], &["serve", config, "--daemon"]] {
+        house.refused(command, 1, &[r"\u{1b}[31m"]);
+        let output = house.run(command);
+        assert!(![output.stdout, output.stderr].concat().contains(&0x1b));
+    }
+}
+
+#[test]
+fn a_daemon_that_does_not_answer_hides_no_other_disk() {
+    let house = House::new();
+    for name in ["one", "two", "three"] {
+        house.given(&["serve", "--disk", "memory:size=1MiB", "--name", name, "--daemon"]);
+    }
+    let stopped = ["one", "two"].map(|name| house.signal(name, Signal::STOP));
+    let begun = Instant::now();
+    let output = house.run(&["status"]);
+    let took = begun.elapsed();
+    stopped.iter().for_each(|pid| kill_process(*pid, Signal::CONT).expect("it is there"));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("three  memory"), "{output:?}");
+    let told = said(&output);
+    for name in ["one", "two"] {
+        assert!(told.contains(&format!("{name}: the daemon did not answer within 2 s")), "{told}");
+    }
+    assert!(took < Duration::from_secs(15), "{took:?}");
+}
+
+#[test]
+fn whoever_attaches_a_disk_at_once_with_others_has_its_device() {
+    let house = House::new();
+    let config = house.hybrid("media", "never");
+    let config = config.to_str().expect("text");
+    house.given(&["create", config]);
+    for _ in 0..3 {
+        let attach = || house.umbrella(&["attach", config]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let attaching: Vec<_> = (0..4).map(|_| attach().expect("the program can be started")).collect();
+        let outputs: Vec<_> =
+            attaching.into_iter().map(|child| child.wait_with_output().expect("it is our child")).collect();
+        let device = house.status("media")["device"].as_str().expect("it is attached").to_owned();
+        for output in outputs {
+            let shown = String::from_utf8_lossy(&output.stdout);
+            assert_eq!(shown.trim(), device, "{}", said(&output));
+        }
+        house.given(&["detach", "--keep-cache"]);
+    }
+}
+
+#[test]
+fn a_daemon_that_was_killed_while_somebody_attached_is_replaced() {
+    let house = House::new();
+    house.given(&["serve", "--disk", "memory:size=1MiB", "--name", "ram", "--daemon"]);
+    let pid = house.signal("ram", Signal::STOP);
+    let attach = ["attach", "--disk", "memory:size=1MiB", "--name", "ram"];
+    let attaching = house.umbrella(&attach).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    std::thread::sleep(Duration::from_millis(500));
+    kill_process(pid, Signal::KILL).expect("it is there");
+    let output = attaching.and_then(std::process::Child::wait_with_output).expect("it is our child");
+    assert!(output.status.success(), "{}", said(&output));
+    house.given(&["detach"]);
+}
+
+#[test]
+fn many_clients_that_break_the_rules_do_not_fill_the_log() {
+    let house = House::new();
+    house.given(&["serve", "--disk", "memory:size=1MiB", "--name", "ram", "--daemon"]);
+    for _ in 0..100 {
+        let mut client = UnixStream::connect(house.path("run/disks/ram.nbd")).expect("it listens");
+        let _ = client.write_all(&[0xff; 64]);
+        let _ = client.read_to_end(&mut Vec::new());
+    }
+    let lines = house.logs().matches("connection ended").count();
+    assert!((1..10).contains(&lines), "{lines}");
+    house.given(&["detach"]);
 }
