@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-build demo test test-vendored lint deny bench-fs bench-write-back bench-staging build install uninstall clean
+.PHONY: help setup setup-build demo test test-ublk test-vendored lint deny bench-fs bench-write-back bench-staging build install uninstall clean
 
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -12,6 +12,8 @@ BASHDIR ?= $(PREFIX)/share/bash-completion/completions
 ZSHDIR ?= $(PREFIX)/share/zsh/site-functions
 FISHDIR ?= $(PREFIX)/share/fish/vendor_completions.d
 ARGS ?=
+# `make build FEATURES=ublk`: /dev/ublkbN as well (docs/disk.md).
+FEATURES ?=
 CARGO_TARGET_DIR ?= target
 BINARY = $(CARGO_TARGET_DIR)/release/umbrella
 
@@ -31,8 +33,8 @@ demo: setup-build ## a pool over three small disks: see which file goes where, a
 	@cargo build --release --locked --bin umbrella
 	@demo/demo.sh "$(BINARY)"
 
-build: setup-build ## the release binary
-	cargo build --release --locked --bin umbrella
+build: setup-build ## the release binary (FEATURES=ublk: with ublk)
+	cargo build --release --locked --bin umbrella --features "$(FEATURES)"
 
 test: test-vendored ## every test, on real mounts (root)
 	@scripts/unmount-dead.sh
@@ -41,12 +43,18 @@ test: test-vendored ## every test, on real mounts (root)
 test-policies: setup ## POSIX suites and property tests with each write-back policy in turn (some 20 minutes)
 	scripts/every-policy.sh
 
+test-ublk: ## the ublk front end, on a machine with the driver that qemu emulates (downloads some 55 MB the first time)
+	@scripts/setup.sh ublk
+	cargo test --locked -p umbrella-block --features ublk --lib serve::
+	cargo test --locked -p umbrella --features ublk --test ublk -- --nocapture
+
 test-vendored: setup
 	cargo test --manifest-path vendor/fuser/Cargo.toml --target-dir target/vendored --lib
 
 lint: ## formatting, clippy and documentation, with warnings as errors
 	cargo fmt --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo clippy -p umbrella-block -p umbrella --features ublk --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
 
 deny: ## licences, sources and advisories of the dependencies (builds cargo-deny the first time: minutes)

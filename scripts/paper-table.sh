@@ -12,7 +12,7 @@ jq --raw-output --slurpfile quick "$quick" '
     def number: (. * 10 | round / 10 | if . == 0 then 0 else . end | tostring);
     def wanted:
         (.published | number) as $p |
-        {at_least: "at least \($p)", at_most: "at most \($p)", about_zero: "0, within \(.expect.points // 0)",
+        {at_least: "at least \($p)", at_most: "at most \($p)", about_zero: "\($p), within \(.expect.points // 0)",
          within: "\($p), within \(.expect.points // 0)", sign: $p}[.expect.kind] + " \(.unit)";
     def verdict: {holds: "holds", sign_only: "sign only", fails: "**fails**"}[.verdict];
     def count(list; $verdict): [list[] | select(.verdict == $verdict)] | length;

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything that building (`setup.sh build`), testing (`setup.sh test`) and judging the dependencies of (`setup.sh deny`) Umbrella need, on Debian 12 as root.
+# Everything that building (`setup.sh build`), testing (`setup.sh test`, `setup.sh ublk`) and judging the dependencies of (`setup.sh deny`) Umbrella need, on Debian 12 as root.
 # Does nothing that is done already, asks nothing, and needs no terminal.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -9,6 +9,9 @@ readonly tools=target/tools
 readonly build_packages=(gcc libc6-dev fuse3 e2fsprogs util-linux)
 readonly test_packages=(fio postmark dbench xfsprogs btrfs-progs attr acl gocryptfs sshfs openssh-server strace mergerfs chromium
     libnbd-bin python3-libnbd nbdkit nbd-client qemu-utils openssl)
+readonly machine_packages=(qemu-system-x86 busybox-static kmod xz-utils binutils)
+# Where the kernel for an emulated machine is unpacked; it is never installed.
+readonly kernel=target/ublk/kernel
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 fail() { say "$*"; exit 1; }
@@ -69,6 +72,28 @@ require_machine() {
     done
 }
 
+# A kernel of Debian that has ublk, in its small variant: 12 has 6.12 beside its own, from 13 on it is the ordinary one.
+fetch_kernel() {
+    [[ ! -d $kernel ]] || return 0
+    [[ $(dpkg --print-architecture) == amd64 ]] || fail "the emulated machine runs this machine's programs: that needs amd64"
+    apt-get update -qq
+    local variant package unpacked=target/ublk/unpacked
+    for variant in linux-image-6.12-cloud-amd64 linux-image-cloud-amd64; do
+        package=$(apt-cache depends "$variant" 2>/dev/null | awk '/Depends: linux-image-/ { print $2; exit }' || true)
+        [[ -z $package ]] || break
+    done
+    [[ -n $package ]] || fail "apt knows neither linux-image-6.12-cloud-amd64 (Debian 12) nor linux-image-cloud-amd64"
+    say "fetching $package"
+    rm -rf "$unpacked"
+    mkdir -p "$unpacked"
+    (cd target/ublk && rm -f ./*.deb && apt-get download -qq -o APT::Sandbox::User=root "$package")
+    dpkg -x target/ublk/*.deb "$unpacked"
+    rm -f target/ublk/*.deb
+    [[ -d $unpacked/lib/modules ]] || { mkdir -p "$unpacked/lib" && mv "$unpacked/usr/lib/modules" "$unpacked/lib/"; }
+    depmod -b "$unpacked" "$(ls "$unpacked/lib/modules")"
+    mv "$unpacked" "$kernel"
+}
+
 export PATH=$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
 case $goal in
     build)
@@ -82,10 +107,15 @@ case $goal in
         install_tool fsx 0.3.2
         require_machine
         ;;
+    ublk)
+        install_packages "${build_packages[@]}" "${machine_packages[@]}"
+        install_rust
+        fetch_kernel
+        ;;
     deny)
         install_packages "${build_packages[@]}"
         install_rust
         install_tool cargo-deny 0.20.2
         ;;
-    *) fail "unknown goal '$goal' (build, test, deny)" ;;
+    *) fail "unknown goal '$goal' (build, test, ublk, deny)" ;;
 esac

@@ -472,10 +472,61 @@ fn a_line_above_the_table_says_what_the_runs_share() {
     let all = format!("{line}, --scheduler deadline, --staging, --background 5, --delayed-allocation");
     assert_eq!(above(small().args(more)), Some(all));
     let sweeps = ["--sweep", "seed=1,2", "--sweep", "background=5,6", "--sweep", "disk=cheetah_10k7,modern"];
-    assert_eq!(above(small().args(sweeps)).as_deref(), Some("rnd-write, 1 MiB of memory, scale 0.002"));
+    assert_eq!(
+        above(small().args(sweeps)).as_deref(),
+        Some("rnd-write, 1 MiB of memory, scale 0.002, mean of 2 seeds")
+    );
     let (_folder, path) = usual_trace();
     let trace = above(lab("compare").arg("--trace").arg(path).args(["--speed", "max"]));
     assert_eq!(trace.as_deref(), Some("a day.csv on modern, 512 MiB of memory, seed 1, --speed max"));
+}
+
+#[test]
+fn seeds_are_one_row_in_the_table_and_a_run_each_in_json_and_csv() {
+    let compare = |more: &[&str]| {
+        let mut compare = lab("compare");
+        compare.args(SMALL).args(["--policy", "file,cscan", "--sweep", "seed=1,2,3"]).args(more);
+        compare
+    };
+    let text = given(&mut compare(&["--metric", "throughput,write_distance"]));
+    let names: Vec<&str> = text.lines().skip(1).filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(names[..3], ["POLICY", "file", "cscan"], "{text}");
+    assert!(text.starts_with("rnd-write on cheetah_10k7, 1 MiB of memory, scale 0.002, mean of 3 seeds\n"), "{text}");
+    assert_eq!(text.matches("seed").count(), 1, "{text}");
+    assert!(text.contains("\u{b1}"), "{text}");
+    assert_eq!(json(&mut compare(&[])).len(), 6);
+    assert_eq!(column(&given(&mut compare(&["--csv"])), "seed"), ["1", "2", "3", "1", "2", "3"]);
+}
+
+#[test]
+fn a_figure_that_was_asked_for_is_shown_though_it_is_zero() {
+    let small = ["--policy", "file,zone"];
+    let text = given(lab("compare").args(SMALL).args(small).args(["--metric", "time_s,erases,"]));
+    assert!(text.contains("ERASES"), "{text}");
+    assert!(!given(lab("compare").args(SMALL).args(small)).contains("ERASES"));
+    refused(lab("compare").args(SMALL).args(["--metric", ","]), 1, &["--metric names no figure"]);
+}
+
+#[test]
+fn the_line_above_one_run_says_what_differs_from_the_defaults() {
+    let head = |command: &mut Command| given(command).lines().next().map(str::to_owned);
+    let more = ["--expire", "never", "--queue-depth", "4", "--write-cache", "false"];
+    let line = "zone: rnd-write on cheetah_10k7, 1 MiB of memory, scale 0.002, seed 1, \
+                --expire never, --queue-depth 4, --write-cache false";
+    assert_eq!(head(lab("run").args(SMALL).args(["--policy", "zone"]).args(more)).as_deref(), Some(line));
+    let (_folder, path) = usual_trace();
+    let trace = head(lab("run").arg("--trace").arg(path).args(["--speed", "max"]));
+    assert_eq!(trace.as_deref(), Some("file: a day.csv on modern, 512 MiB of memory, seed 1, --speed max"));
+}
+
+#[test]
+fn one_run_that_hardly_asked_its_policy_says_so() {
+    let (_folder, path) = usual_trace();
+    let run = given(lab("run").arg("--trace").arg(path));
+    assert!(run.contains("the policies were hardly asked: give less --memory"), "{run}");
+    let (_folder, path) = trace("reads.csv", ["0,d,R,0,4096,".to_owned()]);
+    let reads = given(lab("run").arg("--trace").arg(path));
+    assert!(reads.ends_with("Nothing was written, so no policy was asked.\n"), "{reads}");
 }
 
 #[test]
@@ -829,11 +880,33 @@ fn ctrl_c_says_what_is_missing_and_the_cut_run_says_so() {
 }
 
 #[test]
+fn ctrl_c_says_what_is_missing_beside_json_and_on_the_page() {
+    let folder = TempDir::new().expect("a folder");
+    let page = folder.path().join("page.html");
+    let mut child = lab("compare")
+        .args(["--workload", "rnd-write:duration=1000h", "--disk", "cheetah_10k7", "--policy", "file,zone"])
+        .args(["--threads", "1", "--json", "--html"])
+        .arg(&page)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program can be started");
+    takes_ctrl_c(&child);
+    works_for(&child, Duration::from_secs(1));
+    interrupt(&child);
+    ends_within(&mut child, Duration::from_secs(60)).expect("an end");
+    let done = child.wait_with_output().expect("output");
+    assert!(said(&done).contains("interrupted: 1 of 2 runs are shown"), "{}", said(&done));
+    assert_eq!(serde_json::from_slice::<Vec<Value>>(&done.stdout).expect("JSON").len(), 1);
+    assert!(fs::read_to_string(page).expect("a page").contains("1 of 2 runs are shown."));
+}
+
+#[test]
 fn ctrl_c_ends_a_run_that_still_lays_out_its_files() {
     let mut child = lab("run")
-        .args(["--workload", "rnd-write:file=1TiB"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
+        .args(["--workload", "rnd-write:file=1TiB", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()
         .expect("the program can be started");
     takes_ctrl_c(&child);
@@ -841,8 +914,10 @@ fn ctrl_c_ends_a_run_that_still_lays_out_its_files() {
     interrupt(&child);
     let status = ends_within(&mut child, Duration::from_secs(60));
     let _ = child.kill();
-    let _ = child.wait();
+    let done = child.wait_with_output().expect("output");
     assert_eq!(status.and_then(|status| status.code()), Some(130));
+    assert!(said(&done).contains("interrupted: 0 of 1 runs are shown"), "{}", said(&done));
+    assert_eq!(String::from_utf8_lossy(&done.stdout).trim(), "[]", "a run that did nothing has no figures");
 }
 
 #[test]
@@ -885,6 +960,12 @@ fn a_paper_says_of_each_claim_whether_it_holds() {
 }
 
 #[test]
+fn a_paper_says_what_its_claims_have_to_meet() {
+    let text = given(lab("paper").args(["tesa", "--quick", "--figure", "4"]));
+    assert!(text.contains(", within "), "{text}");
+}
+
+#[test]
 fn the_hybrid_disk_of_a_paper_takes_traces_of_ones_own() {
     let (folder, path) = usual_trace();
     let figure = |id: &str| {
@@ -913,7 +994,7 @@ fn the_hybrid_disk_of_a_paper_takes_traces_of_ones_own() {
     let shown = given(&mut paper());
     assert!(shown.contains("desktop_week: ") && shown.contains("docs/papers-nvcache.md"), "{shown}");
     refused(paper().arg("--trace").arg(folder.path().join("missing.csv")), 1, &["missing.csv"]);
-    assert!(shown.contains("at least 75.0 %") && !shown.contains("at most 90"), "bounds are told from values: {shown}");
+    assert!(shown.contains("at least 75 %") && !shown.contains("at most 90"), "bounds are told from values: {shown}");
     for (named, told) in [(folder.path().join("no"), "no folder"), (folder.path().to_owned(), "none of the week-long")]
     {
         refused(figure("4").env("UMBRELLA_TRACES", named), 1, &["UMBRELLA_TRACES is /", told]);

@@ -163,6 +163,8 @@ impl Shared {
         piece: &Piece<'_>,
         held: &mut Held,
     ) -> Result<Joined, BlockError> {
+        // The lock was let go of since it was asked last, and nobody wakes who waits from now on.
+        self.refuse_if_poisoned(state)?;
         if state.disk == Motion::Stopping || self.goes_to_disk(state, piece.range) {
             return Ok(Joined::Again);
         }
@@ -229,6 +231,7 @@ impl Shared {
 
     /// Writes the record that has been put together.
     fn write_record(&self, state: &mut MutexGuard<'_, State>) -> Result<(), BlockError> {
+        self.refuse_if_poisoned(state)?;
         let spare = std::mem::take(&mut state.spare);
         let building = std::mem::replace(&mut state.building, Building::reuse(spare));
         let (through, sequence) = (state.joined, state.next_sequence);

@@ -1,4 +1,4 @@
-//! Bringing the log to the disk: the steps 1 to 6 at the head of [`super`].
+//! Bringing the log to the disk: the steps 1 to 7 at the head of [`super`].
 //!
 //! With two buffers, a second thread fills one from flash while this one writes the other to the disk. While others want the disk too, draining
 //! rests after each write, so that it takes its share of the time and no more; a full log takes all.
@@ -7,12 +7,14 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
-use umbrella_policy::flash_cache::{Chunk, DiskWrite, LogSector, MOST_WRITE, Part, Planner, frees, pass_end};
+use umbrella_policy::flash_cache::{
+    Chunk, DiskWrite, LogSector, MOST_WRITE, MOST_ZEROED_AT_ONCE, Part, Planner, frees, pass_end,
+};
 use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
 use super::engine::{Shared, State};
 use super::error::HybridError;
-use super::format::{BLOCK_BYTES, Sequence, Superblock};
+use super::format::{BLOCK_BYTES, Sequence, Superblock, Tag};
 use super::gather::read_log;
 use super::keeper::nanos;
 use super::pair;
@@ -21,8 +23,6 @@ use crate::error::{BlockError, Operation};
 
 /// The smallest buffer, in blocks: a header and data.
 const LEAST_BUFFER: u64 = 2;
-/// The longest stretch zeroed in one call, in sectors: 1 GiB.
-const MOST_ZEROED: u64 = (1 << 30) / SECTOR_BYTES;
 
 /// A buffer with what was read for a chunk.
 type Filled = Result<(Chunk, Vec<u8>), BlockError>;
@@ -136,7 +136,10 @@ impl Shared {
         until: LogSector,
     ) -> Result<(), HybridError> {
         for filled in to_write {
-            let (chunk, buffer) = filled?;
+            let (chunk, buffer) = filled.inspect_err(|error| {
+                // What it cannot give back it is not entrusted with more.
+                self.poison(&mut self.state.lock(), &self.flash, Operation::Read, error);
+            })?;
             for write in &chunk.writes {
                 self.write_out(write, &buffer)?;
             }
@@ -168,7 +171,7 @@ impl Shared {
                     at = self.write_gathered(at, &mut gathered)?;
                     let mut left = sectors;
                     while left > 0 {
-                        let range = SectorRange { start: at, sectors: left.min(MOST_ZEROED) };
+                        let range = SectorRange { start: at, sectors: left.min(MOST_ZEROED_AT_ONCE) };
                         self.paced(range.sectors, || {
                             self.disk.device.write_zeroes(range, Zeroes::Unmap, Durability::Cached)
                         })?;
@@ -224,7 +227,7 @@ impl Shared {
         while !state.closing && !state.stop_drain && !self.keeper.wait_until(state, until).timed_out() {}
     }
 
-    /// Steps 3 to 6 for what begins before `done` in the log.
+    /// Steps 3 to 7 for what begins before `done` in the log.
     fn checkpoint(&self, state: &mut MutexGuard<'_, State>, done: LogSector) -> Result<(), HybridError> {
         let direct_done = state.direct_done;
         let flushed = MutexGuard::unlocked(state, || self.disk.device.flush());
@@ -241,6 +244,8 @@ impl Shared {
             None => (done, state.next_record_sequence(), state.superblock.epoch),
         };
         self.write_label(state, |last| Some(Superblock { tail, tail_sequence, tail_epoch, ..last }))?;
+        let tag = Tag::of(&state.superblock);
+        MutexGuard::unlocked(state, || pair::write_tag(&*self.disk.device, &tag))?;
         state.records.drain(..finished);
         state.log.release(tail);
         self.room.notify_all();

@@ -149,6 +149,17 @@ pub enum HybridError {
         /// And the other.
         newer_epoch: Epoch,
     },
+    /// The flash is from before something was brought from it to the disk.
+    #[error(
+        "{flash} is older than {disk}: it still has what was brought to the disk since and may have been overwritten there; it is a copy or was \
+         put back from a backup"
+    )]
+    OldFlash {
+        /// The disk.
+        disk: String,
+        /// The flash.
+        flash: String,
+    },
     /// The pair was taken apart.
     #[error("{flash} was detached from its disk, which is a plain disk now; `umbrella disk create` joins them again")]
     Detached {

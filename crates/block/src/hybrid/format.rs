@@ -158,6 +158,9 @@ pub(super) struct Tag {
     pub(super) epoch: Epoch,
     /// Sectors that the hybrid disk offers.
     pub(super) capacity: Lba,
+    /// What the log's tail had reached when this was written: all before it is on the disk. A flash whose tail is behind it is an older
+    /// copy. Zero where an earlier program wrote it.
+    pub(super) tail_sequence: Sequence,
 }
 
 /// A write in a record.
@@ -304,6 +307,17 @@ impl Superblock {
 }
 
 impl Tag {
+    /// What the disk says when the flash says that.
+    pub(super) fn of(superblock: &Superblock) -> Tag {
+        Tag {
+            disk: superblock.disk,
+            flash: superblock.flash,
+            epoch: superblock.epoch,
+            capacity: superblock.capacity,
+            tail_sequence: superblock.tail_sequence,
+        }
+    }
+
     /// Reads one.
     pub(super) fn decode(bytes: &[u8]) -> Result<Tag, Damage> {
         let mut fields = open(bytes, SUPERBLOCK_BYTES, TAG_MAGIC)?;
@@ -312,8 +326,10 @@ impl Tag {
             flash: fields.uuid()?,
             epoch: Epoch(fields.u64()?),
             capacity: Lba(fields.u64()?),
+            tail_sequence: Sequence(fields.u64()?),
         };
-        if tag.epoch.0 < 1 << 62 && tag.capacity.0 < 1 << 54 { Ok(tag) } else { Err(Damage::Field) }
+        let sound = tag.epoch.0 < 1 << 62 && tag.tail_sequence.0 < 1 << 62 && tag.capacity.0 < 1 << 54;
+        if sound { Ok(tag) } else { Err(Damage::Field) }
     }
 
     /// As it is written, a sector.
@@ -322,7 +338,9 @@ impl Tag {
         bytes.extend_from_slice(self.disk.as_bytes());
         bytes.extend_from_slice(self.flash.as_bytes());
         bytes.extend_from_slice(&self.epoch.0.to_le_bytes());
-        bytes.extend_from_slice(&self.capacity.0.to_le_bytes());
+        for number in [self.capacity.0, self.tail_sequence.0] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
         seal(bytes, SUPERBLOCK_BYTES)
     }
 }
@@ -492,7 +510,13 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         assert_eq!(Superblock::decode(&superblock().encode()), Ok(superblock()));
-        let tag = Tag { disk: Uuid::from_u128(2), flash: Uuid::from_u128(1), epoch: Epoch(4), capacity: Lba(1000) };
+        let tag = Tag {
+            disk: Uuid::from_u128(2),
+            flash: Uuid::from_u128(1),
+            epoch: Epoch(4),
+            capacity: Lba(1000),
+            tail_sequence: Sequence(7),
+        };
         assert_eq!(Tag::decode(&tag.encode()), Ok(tag));
         assert_eq!(Header::decode(&header().encode()), Ok(header()));
         assert_eq!((superblock().encode().len(), tag.encode().len(), header().encode().len()), (512, 512, 4096));

@@ -11,17 +11,18 @@
 //!
 //! A drain (`drain`):
 //! 1. The disk is woken.
-//! 2. Chunk after chunk is read from flash and written to the disk. Until step 6 reads go to the log, and so do writes that overlap it.
+//! 2. Chunk after chunk is read from flash and written to the disk. Until step 7 reads go to the log, and so do writes that overlap it.
 //! 3. The disk is flushed.
 //! 4. The flash is flushed: what was replaced in the log meanwhile was not written to the disk, and its replacement must not get lost.
 //! 5. The superblock with the new tail is written to flash, and flushed. A crash before this repeats the drain, which changes nothing.
-//! 6. The log forgets what was drained. Only now may such a write go past the log, or the place be overwritten: earlier,
+//! 6. The tag with the new tail is written to the disk, and flushed: a flash that is put back from an older copy is recognised from now on.
+//! 7. The log forgets what was drained. Only now may such a write go past the log, or the place be overwritten: earlier,
 //!    a crash would bring the old data back over the new.
 //!
 //! Putting the disk to sleep (`motor`): 1. new calls no longer go to the disk; 2. those under way end; 3. the disk is flushed; 4. the superblock says
 //! how it begins (`label`); 5. standby. A write that changes its beginning has the superblock forget that first.
 //!
-//! After a failed flush, or when the log cannot be written, the disk refuses writes; what can be read is still read, and
+//! After a failed flush, or when the log cannot be written or not be read while it is drained, the disk refuses writes; what can be read is still read, and
 //! [`Hybrid::at_risk`] names what is only in the log. A log that is damaged when it is opened is refused; [`Salvage`] gives what is whole.
 //!
 //! Source: Bisson and Brandt (see [`umbrella_policy::flash_cache`]); everything about crashes is ours, the paper has no word on them.

@@ -2,7 +2,7 @@
 //!
 //! Opening, in this order, so that a power cut between any two steps is recognised by the next opening:
 //! 1. Both superblocks and both tags are read; the later valid one of each counts.
-//! 2. They name each other. Their epochs are equal, or the flash is one ahead and has no record of that epoch: a crash between 4 and 5.
+//! 2. They name each other. The flash's tail is not behind the one that the disk's tag knows. Their epochs are equal, or the flash is one ahead and has no record of that epoch: a crash between 4 and 5.
 //! 3. The log is read ([`super::recover`]).
 //! 4. The superblock with the next epoch is written to flash, and flushed.
 //! 5. The tag with the same epoch is written to the disk, and flushed. Only now are records written.
@@ -230,11 +230,8 @@ pub(super) fn read_tag(disk: &Half) -> Result<Tag, HybridError> {
     }
     refuse_large_blocks(disk)?;
     let [first, second] = tags(offered).map(|at| read_copy(disk, at, Tag::decode));
-    let tag = later(first, second, |tag| tag.epoch).map_err(|(first, second)| HybridError::NoTag {
-        disk: disk.name.clone(),
-        first,
-        second,
-    })?;
+    let tag = later(first, second, |tag| (tag.epoch, tag.tail_sequence))
+        .map_err(|(first, second)| HybridError::NoTag { disk: disk.name.clone(), first, second })?;
     if tag.capacity != offered {
         return Err(too_small(&disk.name, capacity, Lba(tag.capacity.0 + TAG_SECTORS)));
     }
@@ -294,6 +291,9 @@ pub(super) fn read_labels(disk: &Half, flash: &Half) -> Result<Labels, HybridErr
             older_epoch: superblock.epoch.min(tag.epoch),
             newer_epoch: superblock.epoch.max(tag.epoch),
         });
+    }
+    if superblock.tail_sequence < tag.tail_sequence {
+        return Err(HybridError::OldFlash { disk: disk.name.clone(), flash: flash.name.clone() });
     }
     if superblock.capacity != tag.capacity {
         return Err(too_small(&disk.name, tag.capacity, superblock.capacity));
@@ -363,16 +363,14 @@ pub fn create(disk: &Half, flash: &Half) -> Result<Created, HybridError> {
     wipe(&*flash.device, Lba(0))?;
     write_superblock(&*flash.device, &superblock)?;
     wipe(&*disk.device, capacity)?;
-    let tag = Tag { disk: disk_id, flash: flash_id, epoch: Epoch(1), capacity };
-    write_tag(&*disk.device, &tag)?;
+    write_tag(&*disk.device, &Tag::of(&superblock))?;
     Ok(Created { disk: disk_id, flash: flash_id, size: ByteSize(capacity.0 * SECTOR_BYTES) })
 }
 
 /// Steps 4 and 5.
 pub(super) fn begin_epoch(disk: &Half, flash: &Half, next: &Superblock) -> Result<(), HybridError> {
     write_superblock(&*flash.device, next)?;
-    let tag = Tag { disk: next.disk, flash: next.flash, epoch: next.epoch, capacity: next.capacity };
-    write_tag(&*disk.device, &tag)
+    write_tag(&*disk.device, &Tag::of(next))
 }
 
 /// Takes the pair apart; the log is empty. First the flash says so, then the disk's tag is wiped: in between, [`read_labels`]

@@ -23,6 +23,8 @@ use crate::error::BlockError;
 /// What is read at once: first 64 KiB, then more and more, up to 4 MiB.
 const LEAST_WINDOW: u64 = (64 << 10) / SECTOR_BYTES;
 const MOST_WINDOW: u64 = (4 << 20) / SECTOR_BYTES;
+/// Flash loses a whole erase block, or one in each of its chips, at once: 64 MiB are more than that.
+const NEAR: u64 = (64 << 20) / SECTOR_BYTES;
 
 /// How the log ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,8 +47,8 @@ pub(super) struct Unfit {
 /// How far a record is looked for behind one that does not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reach {
-    /// The length of the longest, which is where the next one begins.
-    OneRecord,
+    /// So far as the flash may lose by one fault, and more than the longest record, which is where the next one begins.
+    Near,
     /// To the end of the log.
     Log,
 }
@@ -81,7 +83,7 @@ pub(super) fn scan(flash: &Half, superblock: &Superblock, mut each: impl FnMut(&
             }
             Err(unfit) => unfit,
         };
-        if scanner.was_durable(at, sequence, epoch, &unfit)? {
+        if scanner.was_durable(at, sequence, epoch, &unfit) {
             return Err(scanner.corrupt(at, sequence, &unfit));
         }
         let torn = scanner.anything_of(at, sequence)?;
@@ -128,15 +130,9 @@ impl<'a> Scanner<'a> {
     }
 
     /// Whether a record that should be there and does not count had been durable, so that it was damaged later.
-    pub(super) fn was_durable(
-        &mut self,
-        at: LogSector,
-        sequence: Sequence,
-        epoch: Epoch,
-        unfit: &Unfit,
-    ) -> Result<bool, BlockError> {
-        let told = self.superblock.durable >= sequence || self.durable_later(at, sequence, epoch)?;
-        Ok(told || self.is_unreadable(at, unfit))
+    pub(super) fn was_durable(&mut self, at: LogSector, sequence: Sequence, epoch: Epoch, unfit: &Unfit) -> bool {
+        let told = self.superblock.durable >= sequence || self.durable_later(at, sequence, epoch);
+        told || self.is_unreadable(at, unfit)
     }
 
     /// Whether the record could not be read: what was cut off by a power cut could.
@@ -189,7 +185,16 @@ impl<'a> Scanner<'a> {
             let place = Lba(LOG_START.0 + at.0 % self.superblock.log_size);
             match (self.flash.device.read(place, &mut self.buffer), &mut self.unreadable) {
                 (Ok(()), _) => {}
-                (Err(error), None) => return Err(error),
+                // Others than those that are asked for may be unreadable, where nothing was ever written.
+                (Err(_), None) => {
+                    let needed = (sectors * SECTOR_BYTES) as usize;
+                    self.window = (at, 0);
+                    self.buffer.truncate(needed);
+                    self.flash.device.read(place, &mut self.buffer)?;
+                    self.window = (at, sectors);
+                    self.ahead = LEAST_WINDOW;
+                    return Ok(&self.buffer);
+                }
                 (Err(_), Some(unreadable)) => read_what_can_be(self.flash, place, at, &mut self.buffer, unreadable),
             }
             self.window = (at, filled);
@@ -246,16 +251,16 @@ impl<'a> Scanner<'a> {
     }
 
     /// Whether a later record says that the one of that number, which should be at `at`, had been durable.
-    fn durable_later(&mut self, mut at: LogSector, sequence: Sequence, epoch: Epoch) -> Result<bool, BlockError> {
+    fn durable_later(&mut self, mut at: LogSector, sequence: Sequence, epoch: Epoch) -> bool {
         let mut known = sequence;
-        while let Some(header) = self.later_record(at, known, epoch, Reach::OneRecord)? {
+        while let Some(header) = self.later_record(at, known, epoch, Reach::Near) {
             if header.durable >= sequence {
-                return Ok(true);
+                return true;
             }
             known = header.sequence;
             at = LogSector(header.at.0 + BLOCK);
         }
-        Ok(false)
+        false
     }
 
     /// The next record behind the one that should be at `at`: there within reach, or at the start of the log.
@@ -265,22 +270,23 @@ impl<'a> Scanner<'a> {
         sequence: Sequence,
         epoch: Epoch,
         reach: Reach,
-    ) -> Result<Option<Header>, BlockError> {
+    ) -> Option<Header> {
         for begin in self.places(at) {
             let room = match reach {
-                Reach::OneRecord => (record_sectors(MOST_DATA) + BLOCK).min(self.room(begin)),
+                Reach::Near => NEAR.min(self.room(begin)),
                 Reach::Log => self.room(begin),
             };
             let blocks = room / BLOCK;
             for block in 0..blocks {
                 let here = LogSector(begin.0 + block * BLOCK);
-                let found = self.header(here)?;
+                // What cannot be read proves nothing.
+                let Ok(found) = self.header(here) else { continue };
                 if let Some(header) = found.filter(|header| header.sequence > sequence && header.epoch >= epoch) {
-                    return Ok(Some(header));
+                    return Some(header);
                 }
             }
         }
-        Ok(None)
+        None
     }
 
     /// Whether a record of that number was begun there.

@@ -70,7 +70,7 @@ impl Survey {
                 }
                 Err(unfit) => unfit,
             };
-            if !scanner.was_durable(at, sequence, epoch, &unfit)? {
+            if !scanner.was_durable(at, sequence, epoch, &unfit) {
                 survey.torn = scanner.anything_of(at, sequence)?;
                 return Ok(survey);
             }
@@ -89,7 +89,7 @@ impl Survey {
                 continue;
             }
             certain = false;
-            let Some(next) = scanner.later_record(at, sequence, epoch, Reach::Log)? else {
+            let Some(next) = scanner.later_record(at, sequence, epoch, Reach::Log) else {
                 let gone = superblock.durable.0.saturating_add(1).saturating_sub(sequence.0).max(1);
                 survey.unknown_records += gone;
                 return Ok(survey);

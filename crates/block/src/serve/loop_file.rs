@@ -354,13 +354,5 @@ fn done(result: Result<(), BlockError>, reply: ReplyEmpty) {
 
 /// What the kernel is told of an error of the device.
 fn errno(error: &BlockError) -> Errno {
-    tracing::warn!(%error, "a request failed");
-    match error {
-        BlockError::BeyondEnd { .. } | BlockError::Unaligned { .. } => Errno::EINVAL,
-        BlockError::ReadOnly { .. } => Errno::EROFS,
-        BlockError::Poisoned { .. } => Errno::EIO,
-        BlockError::Io { source, .. } => {
-            source.raw_os_error().filter(|code| *code > 0).map_or(Errno::EIO, Errno::from_i32)
-        }
-    }
+    Errno::from_i32(super::errno::errno(error))
 }

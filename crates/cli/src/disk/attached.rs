@@ -1,78 +1,66 @@
-//! A disk as a block device of this machine: a FUSE file with the disk in it, and a loop device over that.
+//! A disk as a block device of this machine.
 
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+mod by_loop;
+
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use umbrella_block::BlockDevice;
 use umbrella_block::file::Access;
 use umbrella_block::serve::Traffic;
-use umbrella_block::serve::loop_device::{AttachOptions, LoopDevice, LoopError};
-use umbrella_block::serve::loop_file::LoopFile;
+#[cfg(feature = "ublk")]
+use umbrella_block::serve::ublk::Ublk;
 
+use self::by_loop::ByLoop;
 use super::users::users_of;
-use crate::mounts;
+use crate::config::disk::Front;
 use crate::text::visible_path;
-
-/// The kernel's scheduler for what rotates: it sends neighbours one after the other.
-const SCHEDULER: &str = "mq-deadline";
 
 /// How long somebody may take to look at a device.
 const A_LOOK: Duration = Duration::from_secs(1);
 
-/// An attached disk. Fields are dropped in this order.
-pub(crate) struct Attached {
-    device: LoopDevice,
-    file: LoopFile,
-    folder: PathBuf,
+/// An attached disk, by its front.
+pub(crate) enum Attached {
+    Loop(ByLoop),
+    #[cfg(feature = "ublk")]
+    Ublk(Box<Ublk>),
 }
 
 impl Attached {
-    /// Attaches a disk, by way of a file in `folder`. A mount that a dead daemon left there is taken away.
-    pub(crate) fn new(disk: Arc<dyn BlockDevice>, folder: &Path, access: Access) -> anyhow::Result<Attached> {
-        let shown = visible_path(folder);
-        if mounts::is_dead(folder) {
-            mounts::detach(folder, true).with_context(|| format!("taking away the dead mount at {shown}"))?;
+    /// Attaches a disk. `folder` is where a front that needs one mounts a file.
+    pub(crate) fn new(
+        disk: Arc<dyn BlockDevice>,
+        front: Front,
+        folder: &Path,
+        access: Access,
+    ) -> anyhow::Result<Attached> {
+        front.needs_to_be_built()?;
+        match front {
+            #[cfg(feature = "ublk")]
+            Front::Ublk => Ok(Attached::Ublk(Box::new(Ublk::attach(&disk, access)?))),
+            _ => Ok(Attached::Loop(ByLoop::new(disk, folder, access)?)),
         }
-        DirBuilder::new().recursive(true).mode(0o700).create(folder).with_context(|| shown)?;
-        let attached = Attached::at(disk, folder.to_owned(), access);
-        if attached.is_err() {
-            // The folder is only a place to mount at.
-            let _ = std::fs::remove_dir(folder);
-        }
-        attached
     }
 
-    fn at(disk: Arc<dyn BlockDevice>, folder: PathBuf, access: Access) -> anyhow::Result<Attached> {
-        let geometry = disk.geometry();
-        let file = LoopFile::mount(disk, &folder, access)?;
-        let options = AttachOptions {
-            access,
-            sector_size: geometry.logical_block,
-            scheduler: geometry.rotational.then(|| SCHEDULER.to_owned()),
-            rotational: Some(geometry.rotational),
-            // As a real one has: what the disk does not take yet is joined with its neighbours meanwhile.
-            queue_depth: geometry.rotational.then_some(geometry.queue_depth),
-        };
-        let device = match LoopDevice::attach(&file.path(), &options) {
-            // A kernel without it.
-            Err(LoopError::Setting { setting: "queue/scheduler", .. }) => {
-                tracing::warn!("there is no scheduler {SCHEDULER}: the loop device goes without");
-                LoopDevice::attach(&file.path(), &AttachOptions { scheduler: None, ..options })?
-            }
-            device => device?,
-        };
-        Ok(Attached { device, file, folder })
+    pub(crate) fn front(&self) -> Front {
+        match self {
+            Attached::Loop(_) => Front::Loop,
+            #[cfg(feature = "ublk")]
+            Attached::Ublk(_) => Front::Ublk,
+        }
     }
 
     /// As `/dev/loop0`.
     pub(crate) fn device(&self) -> &Path {
-        self.device.path()
+        match self {
+            Attached::Loop(by_loop) => by_loop.device(),
+            #[cfg(feature = "ublk")]
+            Attached::Ublk(ublk) => ublk.path(),
+        }
     }
 
     /// As people read it.
@@ -82,13 +70,26 @@ impl Attached {
 
     /// What was asked of it so far.
     pub(crate) fn traffic(&self) -> Traffic {
-        self.file.traffic()
+        match self {
+            Attached::Loop(by_loop) => by_loop.traffic(),
+            #[cfg(feature = "ublk")]
+            Attached::Ublk(ublk) => ublk.traffic(),
+        }
     }
 
-    /// Tells it that the disk has become larger.
+    /// Why it cannot be told that the disk has become larger, if so.
+    pub(crate) fn fixed(&self) -> Option<String> {
+        let fixed = self.front() == Front::Ublk;
+        fixed.then(|| format!("{} keeps its size while it is attached; detach it first", self.shown()))
+    }
+
+    /// Tells it, unless it is [`fixed`](Attached::fixed), that the disk has become larger.
     pub(crate) fn resize(&self) -> anyhow::Result<()> {
-        self.file.refresh()?;
-        Ok(self.device.resize()?)
+        match self {
+            Attached::Loop(by_loop) => by_loop.resize(),
+            #[cfg(feature = "ublk")]
+            Attached::Ublk(_) => Ok(()),
+        }
     }
 
     /// Fails if somebody uses it, and names whom. Who only takes a look at a new device is given time to go.
@@ -112,10 +113,10 @@ impl Attached {
     /// Takes it away; fails, and leaves it as it is, while somebody uses it.
     pub(crate) fn detach(&mut self) -> anyhow::Result<()> {
         self.refuse_in_use()?;
-        self.device.detach()?;
-        self.file.unmount()?;
-        // The folder is only a place to mount at.
-        let _ = std::fs::remove_dir(&self.folder);
-        Ok(())
+        match self {
+            Attached::Loop(by_loop) => by_loop.detach(),
+            #[cfg(feature = "ublk")]
+            Attached::Ublk(ublk) => Ok(ublk.detach()?),
+        }
     }
 }

@@ -9,6 +9,7 @@ use umbrella_units::{ByteSize, SectorRange};
 
 use super::figures::Figure;
 use crate::client::{ClientOf, Language};
+use crate::config::disk::Front;
 
 /// A question or command.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -19,7 +20,11 @@ pub(crate) enum Request {
     /// Answered with [`Answer::Stats`].
     Stats,
     /// Make it a block device of this machine, if it is none yet. Answered with [`Answer::Status`].
-    Attach,
+    Attach {
+        /// By what.
+        #[serde(default)]
+        front: Front,
+    },
     /// Take the space that a log store's device has become larger by. Answered with [`Answer::Grown`].
     Grow,
     /// Take the disk away and end. Answered with [`Answer::Detached`].

@@ -73,7 +73,7 @@ pub(crate) fn serve(spec: DiskSpec, here: Here, on_damage: OnDamage, starter: Op
 fn open(spec: DiskSpec, here: Here, on_damage: OnDamage, end: &Sender<End>) -> anyhow::Result<Served> {
     heed_signals(end.clone())?;
     let name = spec.name.clone();
-    let addresses = addresses(&spec);
+    let (front, addresses) = (spec.front, addresses(&spec));
     let limits = Limits { connections: usize::from(spec.nbd.connections), ..Limits::default() };
     for address in spec.nbd.open_to_others() {
         tracing::warn!("{}", open_to_others(address));
@@ -93,7 +93,7 @@ fn open(spec: DiskSpec, here: Here, on_damage: OnDamage, end: &Sender<End>) -> a
     tracing::info!("{name}: {}, {}, at {}", offered.kind(), offered.size(), listen.join(", "));
     let mut served = Served { offered, server, attached: None, ending: false };
     if here == Here::Attached {
-        served.attach()?;
+        served.attach(front)?;
     }
     Ok(served)
 }

@@ -17,7 +17,7 @@ use super::log::Log;
 use super::offered::{Offered, drain};
 use super::place;
 use super::protocol::{Answer, Detached, DiskStatus, Grown, Outcome, Progress, Request};
-use crate::config::disk::Listen;
+use crate::config::disk::{Front, Listen};
 use crate::output::reasons;
 
 /// Most ranges that a status names.
@@ -72,8 +72,8 @@ impl Service for DiskService {
                 let log = offered.log().map(Log::tables);
                 Ok(Answer::Stats { figures: figures(&server.stats(), &offered.sources(here)), log })
             }),
-            Request::Attach => self.of_served(|served| {
-                served.attach()?;
+            Request::Attach { front } => self.of_served(|served| {
+                served.attach(front)?;
                 Ok(Answer::Status(Box::new(self.status(served))))
             }),
             Request::Grow => self.of_served(Served::grow).map(Answer::Grown),
@@ -85,12 +85,20 @@ impl Service for DiskService {
 
 impl Served {
     /// Makes it a block device of this machine, if it is none yet.
-    pub(crate) fn attach(&mut self) -> anyhow::Result<()> {
-        if self.attached.is_none() {
-            let folder = place::folder(&self.offered.spec.name);
-            let attached = Attached::new(self.offered.device(), &folder, self.offered.access())?;
-            tracing::info!("attached to {}", attached.device().display());
-            self.attached = Some(attached);
+    pub(crate) fn attach(&mut self, front: Front) -> anyhow::Result<()> {
+        let name = &self.offered.spec.name;
+        match &self.attached {
+            Some(attached) if attached.front() == front => {}
+            Some(attached) => {
+                let (shown, other) = (attached.shown(), attached.front());
+                bail!("{name} is attached by {other} already, as {shown}; detach it first to attach it by {front}");
+            }
+            None => {
+                let attached =
+                    Attached::new(self.offered.device(), front, &place::folder(name), self.offered.access())?;
+                tracing::info!("attached to {}", attached.device().display());
+                self.attached = Some(attached);
+            }
         }
         Ok(())
     }
@@ -101,6 +109,9 @@ impl Served {
         let Some(log) = self.offered.log() else {
             bail!("{name} is no log store: only that can grow while it is served")
         };
+        if let Some(fixed) = self.attached.as_ref().and_then(Attached::fixed) {
+            bail!("{fixed}");
+        }
         let before = self.offered.size();
         let size = log.grow()?;
         if let Some(attached) = &self.attached {

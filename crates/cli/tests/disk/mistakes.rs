@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -217,6 +218,24 @@ fn a_disk_that_other_machines_can_reach_is_warned_of() {
     house.refused(&[&["serve"], &open[..], &tls].concat(), 1, &["server-cert.pem: No such file"]);
     let near = ["check", "--disk", "memory:size=1MiB", "--listen", "127.0.0.1:10899"];
     assert!(!house.given(&near).contains("other machines"));
+}
+
+#[test]
+fn a_front_that_is_not_there_says_how_to_get_it() {
+    let house = House::new();
+    let ublk = ["attach", "--front", "ublk", "--disk", "memory:size=16MiB"];
+    if !cfg!(feature = "ublk") {
+        house.refused(&ublk, 1, &["built without ublk", "make build FEATURES=ublk"]);
+        house.refused(&["serve", "--attach", "--front", "ublk", "--disk", "memory:size=16MiB"], 1, &["built without"]);
+    } else if !Path::new("/dev/ublk-control").exists() {
+        house.refused(&ublk, 1, &["/dev/ublk-control is missing", "`modprobe ublk_drv`", "linux-image-6.12-amd64"]);
+    }
+    assert_eq!(house.given(&["status"]).trim(), "no disk is served");
+    house.refused(
+        &["attach", "--front", "nbd", "--disk", "memory:size=16MiB"],
+        2,
+        &["is no front; there are: loop, ublk"],
+    );
 }
 
 #[test]

@@ -1,5 +1,10 @@
 //! When dirty pages are written: above the thresholds the policy chooses, in batches; what is dirty for too long, what
 //! somebody waits for, and the rest at the end go without being chosen.
+//!
+//! Staged files leave where the policy is asked ([`Machine::choose`]): of each unit that the write-out wants as many pages
+//! of the files used longest ago get their places first, and then the policy chooses among all that is dirty (MRAM 3.1.3:
+//! pdflush, when it is woken to write, looks for staged files and transforms them, so that they can be written). Not on the
+//! timer, which asks nobody (3.2.1).
 
 use umbrella_model::page_cache::Begin;
 use umbrella_policy::writeback::{DirtyPage, Event};
@@ -44,15 +49,17 @@ impl Machine {
         if demand.background > waiting {
             return Some((batch, Reason::Threshold));
         }
-        if !self.starved.is_empty() && counts.write_back + waiting < batch && counts.dirty > waiting {
+        let dirty = counts.dirty + self.files.staged_pages();
+        if !self.starved.is_empty() && counts.write_back + waiting < batch && dirty > waiting {
             return Some((batch, Reason::Reclaim));
         }
-        let throttled = demand.throttled && counts.write_back == 0 && waiting == 0 && counts.dirty > 0;
+        let throttled = demand.throttled && counts.write_back == 0 && waiting == 0 && dirty > 0;
         throttled.then_some((batch, Reason::Threshold))
     }
 
-    /// Queues what the policy chooses; false when there is nothing to choose.
+    /// Lets staged files leave, then queues what the policy chooses; false when there is nothing to choose.
     fn choose(&mut self, now: Nanos, want: u64, reason: Reason) -> bool {
+        self.transform_longest(now, want);
         self.note_memory();
         let mut selected = std::mem::take(&mut self.selected);
         self.policy.select(now, Pages(want), &mut selected);
@@ -282,8 +289,7 @@ impl Machine {
                     return Ok((now, true));
                 }
             }
-            let staged = self.files.staged_longest(self.cache.batch());
-            self.transform_while_there_is_room(now, &staged);
+            self.transform_longest(now, self.cache.batch());
             let waiting = self.queue.waiting_writes() as u64;
             if waiting == 0
                 && self.deferred.is_empty()

@@ -37,7 +37,7 @@ use umbrella_model::page_cache::{self, Change, ExpireBy, PageCache};
 use umbrella_policy::writeback::{DirtyPage, WriteBack};
 use umbrella_units::{BlockNo, ByteSize, Nanos, PAGE_BYTES, PageKey};
 
-use crate::result::{Outcome, Setting, WriteWindows};
+use crate::result::{AtFinish, Outcome, Setting, WriteWindows};
 use crate::workload::{ClientId, Workload};
 
 use client::{Client, Verdict, Wait};
@@ -147,6 +147,8 @@ pub struct Machine {
     deferred: FxHashMap<PageKey, Waiting>,
 
     tally: Tally,
+    /// What the disk had done when the last client finished.
+    at_finish: AtFinish,
     /// Events until the watcher is asked again.
     until_watch: u32,
     /// When clients were last woken because nothing would have happened.
@@ -205,6 +207,7 @@ impl Machine {
             syncing: FxHashMap::default(),
             deferred: FxHashMap::default(),
             tally: Tally::default(),
+            at_finish: AtFinish::default(),
             until_watch: WATCH_EVERY,
             helped_at: None,
             most_seen: 0,
@@ -286,6 +289,7 @@ impl Machine {
             }
         }
         let finished = now.max(self.cpu_free);
+        self.at_finish = self.disk_so_far();
         now = finished;
         if !interrupted {
             (now, interrupted) = self.drain(now, watch)?;
@@ -415,23 +419,37 @@ impl Machine {
         self.ready.push(Reverse((at, self.ready_count, client)));
     }
 
-    fn outcome(&self, setting: Setting, finished: Nanos, drained: Nanos, interrupted: bool) -> Outcome {
+    /// What the disk has done and was sent.
+    fn disk_so_far(&self) -> AtFinish {
         let disk = self.queue.stats();
         let windows = self.queue.windows();
-        let (read_requests, write_requests) = (disk.reads, disk.writes);
-        Outcome {
+        AtFinish {
             bytes_written: disk.sectors_written * umbrella_units::SECTOR_BYTES,
             bytes_read: disk.sectors_read * umbrella_units::SECTOR_BYTES,
-            write_requests,
-            read_requests,
+            write_requests: disk.writes,
             write_distance: windows.mean_distance(),
+            windows: windows.counts(),
+            sequential: windows.sequential(),
+        }
+    }
+
+    fn outcome(&self, setting: Setting, finished: Nanos, drained: Nanos, interrupted: bool) -> Outcome {
+        let disk = self.queue.stats();
+        let at_end = self.disk_so_far();
+        Outcome {
+            bytes_written: at_end.bytes_written,
+            bytes_read: at_end.bytes_read,
+            write_requests: at_end.write_requests,
+            read_requests: disk.reads,
+            write_distance: at_end.write_distance,
             seek_cylinders: disk.seek_cylinders,
             seeks: disk.seeks,
             disk_busy_s: disk.busy.as_secs_f64(),
-            windows: windows.counts(),
-            boundary_crossings: windows.crossings(),
+            windows: at_end.windows,
+            boundary_crossings: self.queue.windows().crossings(),
             erases: disk.erases,
             pages_copied: disk.pages_copied,
+            at_finish: self.at_finish,
             ..self.tally.outcome(setting, finished, drained, interrupted)
         }
     }

@@ -240,6 +240,12 @@ impl Machine {
         }
     }
 
+    /// The staged files used longest ago, with so many pages together, get their places on disk.
+    pub(super) fn transform_longest(&mut self, now: Nanos, pages: u64) {
+        let files = self.files.staged_longest(pages);
+        self.transform_while_there_is_room(now, &files);
+    }
+
     /// Staged files get their places on disk as long as there is room for the metadata that this dirties. The others wait
     /// for the disk as everybody does, unless there is nothing to wait for. Returns how many pages those have.
     pub(super) fn transform_while_there_is_room(&mut self, now: Nanos, mut files: &[FileId]) -> u64 {

@@ -215,6 +215,8 @@ impl Machine {
         self.cache.set_held(self.files.staged_pages());
         if transform {
             self.transform(now, file);
+        }
+        if transform || self.cache.demand(now).background > 0 {
             self.feed(now);
         }
         Some(self.all_done(client, cost))

@@ -137,6 +137,7 @@ impl Tally {
             boundary_crossings: 0,
             erases: 0,
             pages_copied: 0,
+            at_finish: crate::result::AtFinish::default(),
         }
     }
 }

@@ -116,6 +116,11 @@ fn what_stays_below_the_threshold_reaches_the_disk_when_the_run_is_over_and_not_
     assert_eq!(outcome.written_because.drained, 500);
     assert!(outcome.time_s < 0.01, "nobody waits for the disk: {}", outcome.time_s);
     assert!(outcome.drained_s > outcome.time_s);
+    assert_eq!(
+        (outcome.at_finish.bytes_written, outcome.at_finish.windows.over_16()),
+        (0, 0),
+        "the clients had finished"
+    );
 }
 
 #[test]
@@ -131,7 +136,14 @@ fn the_peak_counts_each_dirty_page_once_and_misses_none() {
 fn above_the_background_threshold_pages_go_and_the_writer_goes_on() {
     let setup = Setup { device: true, ..Setup::default() };
     let outcome = run(&setup, vec![vec![on_device(0, 2000), think(2)]]);
-    assert!(outcome.written_because.threshold >= 1000, "{:?}", outcome.written_because);
+    let threshold = outcome.written_because.threshold;
+    assert!(threshold >= 1000, "{:?}", outcome.written_because);
+    assert_eq!(
+        outcome.at_finish.bytes_written,
+        threshold * PAGE_BYTES,
+        "what had been written when the client finished"
+    );
+    assert_eq!(outcome.bytes_written, 2000 * PAGE_BYTES);
     assert!(outcome.throttled_s.abs() < 1e-9);
 }
 
@@ -380,6 +392,61 @@ fn a_staged_file_beyond_the_threshold_goes_to_disk_in_one_piece() {
     assert!(staged.bytes_written >= 1200 * PAGE_BYTES);
     assert_eq!(staged.staged_only, 0);
     assert!(staged.file_distance < direct.file_distance, "{} < {}", staged.file_distance, direct.file_distance);
+}
+
+/// So many files of 100 pages, made one after the other.
+fn hundreds(files: u64) -> impl Iterator<Item = Step> {
+    (0..files).flat_map(|n| [create(n), write(n, 0, 100)])
+}
+
+#[test]
+fn staged_files_used_longest_ago_leave_when_too_much_is_dirty() {
+    // 1,000 pages may be dirty.
+    let setup = Setup { staging: true, ..Setup::default() };
+    let end = |n| [think(2), Step::Delete { file: file(n) }];
+    let untouched = run(&setup, vec![hundreds(20).chain(end(0)).collect()]);
+    assert_eq!(untouched.staged_only, 0);
+    assert!((900..1500).contains(&untouched.written_because.threshold), "{:?}", untouched.written_because);
+    let last = run(&setup, vec![hundreds(20).chain(end(19)).collect()]);
+    assert_eq!(last.staged_only, 1);
+    let more = |read| hundreds(9).chain(read).chain((9..11).flat_map(|n| [create(n), write(n, 0, 100)])).chain(end(0));
+    assert_eq!(run(&setup, vec![more(None).collect()]).staged_only, 0);
+    assert_eq!(run(&setup, vec![more(Some(read(0, 0, 1))).collect()]).staged_only, 1, "a file that was read stays");
+}
+
+#[test]
+fn staged_files_stay_while_little_is_dirty_however_long_that_is() {
+    let setup = Setup { staging: true, ..Setup::default() };
+    let end = (0..9).map(|n| Step::Delete { file: file(n) });
+    let outcome = run(&setup, vec![hundreds(9).chain([think(100)]).chain(end).collect()]);
+    assert_eq!((outcome.staged_only, outcome.bytes_written), (9, 0));
+}
+
+#[test]
+fn staged_pages_and_dirty_ones_count_together() {
+    // 800 staged pages, and 800 dirty ones of a file that was there before.
+    let setup = Setup { staging: true, prepare: vec![create(99), write(99, 0, 800)], ..Setup::default() };
+    let steps = hundreds(8).chain([write(99, 0, 800), think(2), Step::Delete { file: file(0) }]);
+    let outcome = run(&setup, vec![steps.collect()]);
+    assert!(outcome.written_because.threshold >= 600, "{:?}", outcome.written_because);
+    assert_eq!(outcome.staged_only, 0);
+}
+
+#[test]
+fn staged_pages_hold_up_their_writers_and_the_disk_works_all_the_time() {
+    for policy in ["file", "recency", "wasl_segment_zone"] {
+        let setup = Setup { staging: true, policy, expire_after: None, ..Setup::default() };
+        let outcome = run(&setup, vec![hundreds(300).collect()]);
+        assert!(outcome.throttled_s > 0.0, "{policy}: more than 4,000 pages are staged or dirty");
+        assert!(
+            outcome.disk_busy_s > 0.98 * outcome.time_s,
+            "{policy}: {} of {} s",
+            outcome.disk_busy_s,
+            outcome.time_s
+        );
+        let direct = run(&Setup { staging: false, ..setup }, vec![hundreds(300).collect()]);
+        assert!(outcome.time_s < 1.2 * direct.time_s, "{policy}: {} s, without {} s", outcome.time_s, direct.time_s);
+    }
 }
 
 #[test]

@@ -2,6 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+/// A difference that a text tells without a number has to be as large as this to count, in percent, in percentage points, or
+/// in whatever a claim is in. What is smaller has no sign.
+pub const VISIBLE: f64 = 1.0;
+
 /// What a claim has to meet to hold.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
@@ -30,7 +34,7 @@ pub enum Expect {
 pub enum Verdict {
     /// In sign and within the tolerance.
     Holds,
-    /// In sign only.
+    /// In sign only, and not so small that it has none.
     SignOnly,
     /// Not even in sign.
     Fails,
@@ -79,6 +83,35 @@ impl Claim {
             verdict,
         }
     }
+
+    /// What was published and what the measured value has to meet, as the pages' tables have it: `4, within 5 %`.
+    pub fn wanted(&self) -> String {
+        let published = tenths(self.published);
+        let wanted = match self.expect {
+            Expect::AtLeast => format!("at least {published}"),
+            Expect::AtMost => format!("at most {published}"),
+            Expect::Within { points } => format!("{published}, within {}", tenths(points)),
+            Expect::AboutZero { points } => format!("0, within {}", tenths(points)),
+            Expect::Sign => published,
+        };
+        self.with_unit(wanted)
+    }
+
+    /// What was measured.
+    pub fn shown(&self) -> String {
+        self.with_unit(tenths(self.measured))
+    }
+
+    fn with_unit(&self, number: String) -> String {
+        if self.unit.is_empty() { number } else { format!("{number} {}", self.unit) }
+    }
+}
+
+/// Rounded to a tenth, without a zero behind the point.
+fn tenths(value: f64) -> String {
+    let tenths = (value * 10.0).round() / 10.0;
+    // Nothing is neither more nor less than nothing.
+    if tenths == 0.0 { "0".to_owned() } else { tenths.to_string() }
 }
 
 fn judge(published: f64, measured: f64, expect: Expect) -> Verdict {
@@ -93,8 +126,9 @@ fn judge(published: f64, measured: f64, expect: Expect) -> Verdict {
         Expect::AtMost => measured <= published,
         Expect::AboutZero { points } => measured.abs() <= points,
     };
-    // A bound that is missed has no sign to be right in; neither has zero.
-    let has_sign = published != 0.0 && matches!(expect, Expect::Within { .. } | Expect::Sign);
+    // A bound that is missed has no sign to be right in; neither has zero, nor what cannot be told from it.
+    let has_sign =
+        published != 0.0 && measured.abs() >= VISIBLE && matches!(expect, Expect::Within { .. } | Expect::Sign);
     match (met, same_sign && has_sign) {
         (true, _) => Verdict::Holds,
         (false, true) => Verdict::SignOnly,
@@ -107,6 +141,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_a_claim_has_to_meet_is_told() {
+        let wanted = |published, expect| Claim::new("1", "", "%", published, -0.04, expect).wanted();
+        assert_eq!(wanted(4.0, Expect::Within { points: 5.0 }), "4, within 5 %");
+        assert_eq!(wanted(0.0, Expect::AboutZero { points: 2.5 }), "0, within 2.5 %");
+        assert_eq!(wanted(9.96, Expect::AtLeast), "at least 10 %");
+        assert_eq!(wanted(0.0, Expect::AtMost), "at most 0 %");
+        assert_eq!(wanted(-6.5, Expect::Sign), "-6.5 %");
+        assert_eq!(Claim::new("1", "", "", 4.0, -0.04, Expect::Sign).shown(), "0");
+    }
+
+    #[test]
     fn a_claim_holds_in_sign_and_within_its_tolerance() {
         let within = Expect::Within { points: 5.0 };
         assert_eq!(judge(33.1, 30.0, within), Verdict::Holds);
@@ -116,6 +161,8 @@ mod tests {
         assert_eq!(judge(-7.0, -3.5, within), Verdict::Holds);
         assert_eq!(judge(33.1, 0.0, within), Verdict::Fails, "nothing was measured, or no difference");
         assert_eq!(judge(33.1, 0.0, Expect::Sign), Verdict::Fails);
+        assert_eq!(judge(33.1, 0.9, within), Verdict::Fails, "too little to have a sign");
+        assert_eq!(judge(33.1, 1.0, within), Verdict::SignOnly);
         assert_eq!(judge(3.0, f64::NAN, within), Verdict::Fails);
         assert_eq!(judge(33.1, 1.0, Expect::Sign), Verdict::Holds);
         assert_eq!(judge(446.8, 500.0, Expect::AtMost), Verdict::Fails);

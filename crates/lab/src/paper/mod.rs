@@ -20,7 +20,7 @@ pub mod umbrellafs;
 use rustc_hash::FxHashMap;
 use thiserror::Error;
 
-pub use claim::{Claim, Expect, Verdict};
+pub use claim::{Claim, Expect, VISIBLE, Verdict};
 pub use table::Table;
 
 use crate::experiment::{self, Cell, LabError, Observe, Results};

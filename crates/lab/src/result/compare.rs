@@ -1,23 +1,21 @@
 //! Outcomes side by side: which belong together, what to call them, which is best at what. Tables and pages show
 //! what is decided here, so that both name the same winner.
 //!
-//! Outcomes of one input form a [`Group`]; the first of it is what the others are measured against. A label is the
-//! policy and whatever else differs inside the group. Runs that were cut short win nothing: their figures are those of
-//! a shorter run.
+//! Outcomes of one input form a [`Group`]; its first row is what the others are measured against. Outcomes that differ
+//! by the seed only are one [`Row`], whose figures are means: one seed is one sample. A label is the policy and whatever
+//! else differs inside the group. Runs that were cut short win nothing and are in no mean: their figures are those of a
+//! shorter run.
+
+mod verdict;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
 
 use umbrella_units::ByteSize;
 
-use super::{Better, Metric, Outcome, Setting, change, metric};
+use super::{Better, Metric, Outcome, Setting, change};
 
-/// Times that differ by less than this are the same: the input's own pace set them.
-const SAME_TIME: f64 = 0.01;
-/// More runs than these that share the best value are counted, not named.
-const MOST_NAMED: usize = 2;
-/// What decides when the time is the same for all, in this order.
-const TIE_BREAKERS: [&str; 4] = ["time_s", "write_mean_us", "drained_s", "write_distance"];
+/// A spread below this, in percent, is not told.
+const LEAST_SPREAD: f64 = 1.0;
 
 /// The outcomes of one input.
 #[derive(Debug, Clone)]
@@ -28,13 +26,13 @@ pub struct Group<'a> {
     pub rows: Vec<Row<'a>>,
 }
 
-/// One outcome and what to call it.
+/// The outcomes of one setting, one a seed, and what to call them.
 #[derive(Debug, Clone)]
 pub struct Row<'a> {
     /// The policy, and what else tells it from the others of its group.
     pub label: String,
-    /// The outcome.
-    pub outcome: &'a Outcome,
+    /// The outcomes; never empty, and only one of a run that was cut short.
+    pub outcomes: Vec<&'a Outcome>,
 }
 
 /// One policy over the values of a swept parameter.
@@ -42,8 +40,8 @@ pub struct Row<'a> {
 pub struct Series<'a> {
     /// The policy, and what else tells it from the other series, without the swept parameter.
     pub label: String,
-    /// The place of the value in the sweep, and the outcome there.
-    pub points: Vec<(usize, &'a Outcome)>,
+    /// The place of the value in the sweep, and what was run there.
+    pub points: Vec<(usize, &'a Row<'a>)>,
 }
 
 /// A parameter that was swept, its values in ascending order, and a series for each policy.
@@ -66,24 +64,115 @@ pub fn groups(outcomes: &[Outcome]) -> Vec<Group<'_>> {
         }
     }
     let of_input = |input| {
-        let members: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.setting.input == input).collect();
-        let mut labels = labels(&members, None);
+        let mut rows = rows(outcomes.iter().filter(|outcome| outcome.setting.input == input));
+        let mut labels = labels(&rows, None);
         number_twins(&mut labels);
-        let rows = labels.into_iter().zip(members).map(|(label, outcome)| Row { label, outcome }).collect();
+        rows.iter_mut().zip(labels).for_each(|(row, label)| row.label = label);
         Group { input, rows }
     };
     inputs.into_iter().map(of_input).collect()
 }
 
+/// The rows, without their labels.
+fn rows<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> Vec<Row<'a>> {
+    let mut rows: Vec<Row<'a>> = Vec::new();
+    // What all outcomes of a row share, at the row's place.
+    let mut shared: Vec<Setting> = Vec::new();
+    for outcome in outcomes {
+        let setting = seedless(&outcome.setting);
+        let belongs = |place: &usize| shared[*place] == setting && rows[*place].takes(outcome);
+        match (0..rows.len()).find(belongs) {
+            Some(place) => rows[place].outcomes.push(outcome),
+            None => {
+                rows.push(Row { label: String::new(), outcomes: vec![outcome] });
+                shared.push(setting);
+            }
+        }
+    }
+    rows
+}
+
+fn seedless(setting: &Setting) -> Setting {
+    let mut setting = Setting { seed: 0, ..setting.clone() };
+    setting.swept.remove("seed");
+    setting
+}
+
+impl<'a> Row<'a> {
+    /// What was run; of several seeds, the first.
+    pub fn setting(&self) -> &'a Setting {
+        &self.outcomes[0].setting
+    }
+
+    /// Whether the run was cut short.
+    pub fn is_cut(&self) -> bool {
+        self.outcomes[0].interrupted
+    }
+
+    /// The mean over the seeds.
+    pub fn mean(&self, of: impl Fn(&Outcome) -> f64) -> f64 {
+        self.outcomes.iter().map(|outcome| of(outcome)).sum::<f64>() / self.outcomes.len() as f64
+    }
+
+    /// The figure: its mean over the seeds.
+    pub fn value(&self, metric: &Metric) -> f64 {
+        self.mean(metric.of)
+    }
+
+    /// Half of what lies between the least and the most of the seeds, in percent of the mean; none below 1 %.
+    pub fn spread(&self, metric: &Metric) -> Option<f64> {
+        let values = || self.outcomes.iter().map(|outcome| (metric.of)(outcome));
+        let (least, most) = (values().reduce(f64::min)?, values().reduce(f64::max)?);
+        let percent = (most - least) * 50.0 / self.value(metric);
+        (percent.is_finite() && percent >= LEAST_SPREAD).then_some(percent)
+    }
+
+    /// The figure and its spread, as people read them.
+    pub fn show(&self, metric: &Metric) -> String {
+        let spread = self.spread(metric).map_or_else(String::new, |percent| format!(" \u{b1}{percent:.0} %"));
+        metric.show(self.value(metric)) + &spread
+    }
+
+    /// Whether the outcome can be one of this row's, as far as seed and end tell.
+    fn takes(&self, outcome: &Outcome) -> bool {
+        let is_new = self.outcomes.iter().all(|own| own.setting.seed != outcome.setting.seed);
+        is_new && !self.is_cut() && !outcome.interrupted
+    }
+
+    fn is(&self, other: &Row<'_>) -> bool {
+        std::ptr::eq(self.outcomes[0], other.outcomes[0])
+    }
+}
+
 impl<'a> Group<'a> {
     /// Whether the figure is zero in every run, and so says nothing.
     pub fn is_zero(&self, metric: &Metric) -> bool {
-        self.rows.iter().all(|row| (metric.of)(row.outcome) == 0.0)
+        self.outcomes().all(|outcome| (metric.of)(outcome) == 0.0)
+    }
+
+    /// Every run.
+    pub fn outcomes(&self) -> impl Iterator<Item = &'a Outcome> {
+        self.rows.iter().flat_map(|row| row.outcomes.iter().copied())
+    }
+
+    /// What the rows are called.
+    pub(super) fn labels(&self) -> Vec<&str> {
+        self.rows.iter().map(|row| row.label.as_str()).collect()
+    }
+
+    /// That the figures are means, and over how many seeds; none where each is of one run.
+    pub fn means(&self) -> Option<String> {
+        let seeds = || self.complete().map(|row| row.outcomes.len());
+        match (seeds().min()?, seeds().max()?) {
+            (_, 1) => None,
+            (least, most) if least == most => Some(format!("mean of {most} seeds")),
+            (least, most) => Some(format!("mean of {least} to {most} seeds")),
+        }
     }
 
     /// The best value of complete runs; none where neither way is better or where all look the same.
     pub fn best(&self, metric: &Metric) -> Option<f64> {
-        let values = || self.complete().map(|row| (metric.of)(row.outcome)).filter(|value| value.is_finite());
+        let values = || self.complete().map(|row| row.value(metric)).filter(|value| value.is_finite());
         let (least, most) = (values().reduce(f64::min)?, values().reduce(f64::max)?);
         match metric.better {
             _ if metric.show(least) == metric.show(most) => None,
@@ -96,107 +185,32 @@ impl<'a> Group<'a> {
     /// Whether this row has the best value, or one that looks the same: digits that nobody is shown win nothing.
     pub fn is_best(&self, metric: &Metric, row: &Row<'_>) -> bool {
         let best = self.best(metric).map(|best| metric.show(best));
-        !row.outcome.interrupted && best == Some(metric.show((metric.of)(row.outcome)))
+        !row.is_cut() && best == Some(metric.show(row.value(metric)))
     }
 
     /// The row's figure as a change against the first row; none for the first itself and for runs cut short.
     pub fn change(&self, metric: &Metric, row: &Row<'_>) -> Option<String> {
-        let first = self.rows.first()?.outcome;
-        if std::ptr::eq(first, row.outcome) || first.interrupted || row.outcome.interrupted {
+        let first = self.rows.first()?;
+        if first.is(row) || first.is_cut() || row.is_cut() {
             return None;
         }
-        change((metric.of)(first), (metric.of)(row.outcome))
+        change(first.value(metric), row.value(metric))
     }
 
-    /// One sentence: who was best on time, or, where the time is the same for all, on the first figure that differs.
-    pub fn verdict(&self) -> String {
-        let cut = self.rows.len() - self.complete().count();
-        let complete: Vec<&Row<'_>> = self.complete().collect();
-        let mut text = match complete.as_slice() {
-            [] => "No run was completed.".to_owned(),
-            [only] => format!("\u{201c}{}\u{201d} took {}.", only.label, show("time_s", only.outcome)),
-            _ => self.winner(),
-        };
-        if cut > 0 {
-            let all = self.rows.len();
-            let _ = write!(text, " {cut} of {all} runs cut short: the figures are those of the part that ran.");
-        }
-        text
-    }
-
-    /// A sentence for runs that say next to nothing of the policies: in all that are complete at least 9 of 10 pages were
-    /// written because of their age, for a sync, or because the input had ended.
-    pub fn hardly_asked(&self) -> Option<&'static str> {
-        let hardly = |row: &Row<'_>| {
-            let because = &row.outcome.written_because;
-            let asked = because.threshold + because.reclaim;
-            let all = asked + because.expired + because.sync + because.drained;
-            all > 0 && asked * 10 <= all
-        };
-        (self.complete().next().is_some() && self.complete().all(hardly)).then_some(
-            "At least 9 of 10 pages were written because of their age, for a sync, or at the end, so the policies were \
-             hardly asked: give less --memory or a longer input.",
-        )
-    }
-
-    /// The parameters that were swept, each with its series.
-    pub fn sweeps(&self) -> Vec<Sweep<'a>> {
-        let names: BTreeSet<&'a str> =
-            self.rows.iter().flat_map(|row| row.outcome.setting.swept.keys().map(String::as_str)).collect();
+    /// The parameters that were swept, each with its series; not the seed, over which figures are means.
+    pub fn sweeps(&self) -> Vec<Sweep<'_>> {
+        let swept = self.rows.iter().flat_map(|row| row.setting().swept.keys().map(String::as_str));
+        let names: BTreeSet<&str> = swept.filter(|name| *name != "seed").collect();
         names.into_iter().map(|name| self.sweep(name)).collect()
     }
 
     fn complete(&self) -> impl Iterator<Item = &Row<'a>> {
-        self.rows.iter().filter(|row| !row.outcome.interrupted)
+        self.rows.iter().filter(|row| !row.is_cut())
     }
 
-    fn winner(&self) -> String {
-        let differing = TIE_BREAKERS.iter().filter_map(|name| metric(name)).find(|metric| {
-            let values = || self.complete().map(|row| (metric.of)(row.outcome));
-            let (least, most) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
-            most - least > SAME_TIME * most
-        });
-        let Some(metric) = differing else {
-            return format!("All {} runs did equally well on time.", self.complete().count());
-        };
-        let mut ranking: Vec<&Row<'_>> = self.complete().collect();
-        ranking.sort_by(|a, b| (metric.of)(a.outcome).total_cmp(&(metric.of)(b.outcome)));
-        let ([best, second, ..], Some(first)) = (ranking.as_slice(), self.rows.first()) else {
-            return String::new();
-        };
-        let value = |row: &Row<'_>| metric.show((metric.of)(row.outcome));
-        let ties = ranking.iter().filter(|row| value(row) == value(best)).count();
-        let many = ties > MOST_NAMED;
-        let who = if many {
-            format!("{ties} of {} runs did equally well and were", ranking.len())
-        } else {
-            format!("\u{201c}{}\u{201d} was", best.label)
-        };
-        let lead = if metric.name == "time_s" {
-            format!("{who} fastest with {}", value(best))
-        } else {
-            let time = self.complete().next().map_or_else(String::new, |row| show("time_s", row.outcome));
-            format!("All runs took the same time, {time}; {who} best on {} with {}", metric.heading, value(best))
-        };
-        let against = match ranking.iter().find(|row| value(row) != value(best)) {
-            Some(next) if many && value(first) == value(best) => next,
-            None if many => return format!("{lead}."),
-            _ if std::ptr::eq(best.outcome, first.outcome) => second,
-            _ => first,
-        };
-        let share = change((metric.of)(against.outcome), (metric.of)(best.outcome));
-        let share = match share.as_deref().map(|share| (share, share.strip_prefix('-'))) {
-            Some((_, Some(less))) => format!("{less} less than"),
-            Some(_) => "as good as".to_owned(),
-            None => "against".to_owned(),
-        };
-        format!("{lead}, {share} \u{201c}{}\u{201d} ({}).", against.label, value(against))
-    }
-
-    fn sweep(&self, name: &'a str) -> Sweep<'a> {
-        let members: Vec<&'a Outcome> = self.rows.iter().map(|row| row.outcome).collect();
-        let mut values: Vec<&'a str> = Vec::new();
-        for value in members.iter().filter_map(|outcome| outcome.setting.swept.get(name)) {
+    fn sweep<'b>(&'b self, name: &'b str) -> Sweep<'b> {
+        let mut values: Vec<&str> = Vec::new();
+        for value in self.rows.iter().filter_map(|row| row.setting().swept.get(name)) {
             if !values.contains(&value.as_str()) {
                 values.push(value);
             }
@@ -207,13 +221,13 @@ impl<'a> Group<'a> {
             order.sort_by(|a, b| numbers[*a].total_cmp(&numbers[*b]));
             values = order.into_iter().map(|place| values[place]).collect();
         }
-        let mut series: Vec<Series<'a>> = Vec::new();
-        for (label, outcome) in labels(&members, Some(name)).into_iter().zip(members) {
-            let value = outcome.setting.swept.get(name);
+        let mut series: Vec<Series<'b>> = Vec::new();
+        for (label, row) in labels(&self.rows, Some(name)).into_iter().zip(&self.rows) {
+            let value = row.setting().swept.get(name);
             let points = match value.and_then(|value| values.iter().position(|known| known == value)) {
-                Some(place) => vec![(place, outcome)],
+                Some(place) => vec![(place, row)],
                 // The parameter does not concern this policy: the same everywhere.
-                None => (0..values.len()).map(|place| (place, outcome)).collect(),
+                None => (0..values.len()).map(|place| (place, row)).collect(),
             };
             match series.iter_mut().find(|known| known.label == label) {
                 Some(known) => known.points.extend(points),
@@ -227,19 +241,15 @@ impl<'a> Group<'a> {
     }
 }
 
-fn show(name: &str, outcome: &Outcome) -> String {
-    metric(name).map_or_else(String::new, |metric| metric.show((metric.of)(outcome)))
-}
-
 /// The value of a swept parameter as a number, if it is one: `0.5`, `20`, `8MiB`.
 fn number(text: &str) -> Option<f64> {
     text.parse::<f64>().ok().or_else(|| text.parse::<ByteSize>().ok().map(|bytes| bytes.0 as f64))
 }
 
 /// The policy of each and, by name, what else differs between them; nothing of the parameter `without`.
-fn labels(members: &[&Outcome], without: Option<&str>) -> Vec<String> {
-    let traits: Vec<BTreeMap<&str, String>> = members.iter().map(|outcome| traits(&outcome.setting, without)).collect();
-    let policies: Vec<String> = members.iter().map(|outcome| policy(&outcome.setting, without)).collect();
+fn labels(rows: &[Row<'_>], without: Option<&str>) -> Vec<String> {
+    let traits: Vec<BTreeMap<&str, String>> = rows.iter().map(|row| traits(row, without)).collect();
+    let policies: Vec<String> = rows.iter().map(|row| policy(row.setting(), without)).collect();
     let differs = |name: &str| traits.iter().any(|other| other.get(name) != traits[0].get(name));
     policies
         .into_iter()
@@ -266,7 +276,8 @@ fn policy(setting: &Setting, without: Option<&str>) -> String {
     if kept.is_empty() { name.to_owned() } else { format!("{name}:{}", kept.join(",")) }
 }
 
-fn traits<'a>(setting: &'a Setting, without: Option<&str>) -> BTreeMap<&'a str, String> {
+fn traits<'a>(row: &Row<'a>, without: Option<&str>) -> BTreeMap<&'a str, String> {
+    let setting = row.setting();
     let mut traits = BTreeMap::from([
         ("disk", setting.disk.clone()),
         ("scheduler", setting.scheduler.clone()),
@@ -276,7 +287,8 @@ fn traits<'a>(setting: &'a Setting, without: Option<&str>) -> BTreeMap<&'a str, 
         ("scale", setting.scale.to_string()),
     ]);
     traits.extend(setting.swept.iter().map(|(name, value)| (name.as_str(), value.clone())));
-    traits.retain(|name, _| Some(*name) != without);
+    let has_seed = row.outcomes.len() == 1;
+    traits.retain(|name, _| Some(*name) != without && (has_seed || *name != "seed"));
     traits
 }
 

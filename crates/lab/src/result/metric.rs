@@ -60,7 +60,7 @@ pub fn metric(name: &str) -> Option<&'static Metric> {
 pub const METRICS: &[Metric] = &[
     Metric { name: "time_s", heading: "time", unit: Unit::Seconds, better: Better::Lower, help: "until the last client had finished", of: |o| o.time_s },
     Metric { name: "drained_s", heading: "drained", unit: Unit::Seconds, better: Better::Lower, help: "until the last dirty page was on disk", of: |o| o.drained_s },
-    Metric { name: "operations_per_s", heading: "ops/s", unit: Unit::PerSecond, better: Better::Higher, help: "client operations a second", of: |o| ratio(o.operations as f64, o.time_s) },
+    Metric { name: "operations_per_s", heading: "operations/s", unit: Unit::PerSecond, better: Better::Higher, help: "client operations a second, until the last dirty page was on disk", of: |o| ratio(o.operations as f64, o.drained_s) },
     Metric { name: "throughput", heading: "throughput", unit: Unit::BytesPerSecond, better: Better::Higher, help: "bytes that clients read and wrote, a second", of: Outcome::throughput },
     Metric { name: "write_mean_us", heading: "write mean", unit: Unit::Micros, better: Better::Lower, help: "mean time of a client's write", of: |o| o.write.mean },
     Metric { name: "write_p50_us", heading: "write p50", unit: Unit::Micros, better: Better::Lower, help: "median time of a client's write", of: |o| o.write.p50 },

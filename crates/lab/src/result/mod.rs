@@ -19,7 +19,7 @@ pub use csv::write_csv;
 pub use histogram::Histogram;
 pub use metric::{Better, METRICS, Metric, Unit, metric};
 pub use unit::change;
-pub use windows::{WindowCounts, WriteWindows};
+pub use windows::{SequentialWrites, WindowCounts, WriteWindows};
 
 /// What was run: enough to run it again.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -113,6 +113,37 @@ pub struct WrittenBecause {
     pub drained: u64,
 }
 
+/// What had reached the disk when the last client finished, without the write-out that follows. Papers that measured while
+/// their benchmarks ran are held against this.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct AtFinish {
+    /// Bytes that had reached the disk.
+    pub bytes_written: u64,
+    /// Bytes that had come from the disk.
+    pub bytes_read: u64,
+    /// Write requests that the disk had served, after merging.
+    pub write_requests: u64,
+    /// Mean distance between the end of one write request and the beginning of the next, in blocks, as dispatched.
+    pub write_distance: f64,
+    /// Writes that fell into 1 MB within 100 ms.
+    pub windows: WindowCounts,
+    /// Runs of write requests that continue one another (UmbrellaFS figure 32).
+    pub sequential: SequentialWrites,
+}
+
+impl WrittenBecause {
+    /// All pages that were written.
+    pub fn pages(&self) -> u64 {
+        self.threshold + self.expired + self.reclaim + self.sync + self.drained
+    }
+
+    /// The share of the pages that no policy was asked about, in whole percent; all of nothing.
+    pub fn unasked_percent(&self) -> u64 {
+        let unasked = self.expired + self.sync + self.drained;
+        (unasked * 100).checked_div(self.pages()).unwrap_or(100)
+    }
+}
+
 /// One run's outcome.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
@@ -175,6 +206,9 @@ pub struct Outcome {
     pub policy_bytes: u64,
     /// The most dirty pages at one time.
     pub peak_dirty: u64,
+    /// The disk's part as it was when the last client finished; all else that is said of the disk goes to the end of the write-out.
+    #[serde(default)]
+    pub at_finish: AtFinish,
 }
 
 impl Outcome {

@@ -2,7 +2,8 @@
 //!
 //! 1 MB is the boundary at which the flash drives of the day paid extra; 100 ms is what a request scheduler can gather.
 //! Source: UmbrellaFS, figure 26. Also counted: requests that begin in another 1 MB than the one before them, and the
-//! distance from one request's end to the next one's beginning (TESA figure 9).
+//! distance from one request's end to the next one's beginning (TESA figure 9), and the runs of requests each of which begins
+//! where the last one ended: sequential writes (UmbrellaFS figure 32).
 
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -46,6 +47,35 @@ impl WindowCounts {
     }
 }
 
+/// Sequential writes: runs of two requests or more, each of which begins where the last one ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SequentialWrites {
+    /// Runs.
+    pub runs: u64,
+    /// Requests in them.
+    pub requests: u64,
+    /// Bytes in them.
+    pub bytes: u64,
+}
+
+impl SequentialWrites {
+    /// The mean size of a run, in bytes.
+    pub fn mean_bytes(&self) -> f64 {
+        super::ratio(self.bytes as f64, self.runs as f64)
+    }
+
+    /// `last` is followed by `next`, which continues it; `run` says whether `last` is in a run already.
+    fn add(&mut self, last: Extent, next: Extent, run: bool) {
+        if !run {
+            self.runs += 1;
+            self.requests += 1;
+            self.bytes += last.blocks * PAGE_BYTES;
+        }
+        self.requests += 1;
+        self.bytes += next.blocks * PAGE_BYTES;
+    }
+}
+
 /// Watches write requests as they go to the disk.
 #[derive(Debug, Clone, Default)]
 pub struct WriteWindows {
@@ -56,6 +86,9 @@ pub struct WriteWindows {
     crossings: u64,
     requests: u64,
     distance: u128,
+    sequential: SequentialWrites,
+    /// Whether the last request continued the one before it.
+    in_run: bool,
 }
 
 impl WriteWindows {
@@ -71,6 +104,11 @@ impl WriteWindows {
         if let Some(last) = self.last {
             self.crossings += u64::from(last.start.0 / WINDOW_BLOCKS != window);
             self.distance += u128::from(last.end().distance(extent.start));
+            let continues = last.end() == extent.start;
+            if continues {
+                self.sequential.add(last, extent, self.in_run);
+            }
+            self.in_run = continues;
         }
         self.last = Some(extent);
     }
@@ -85,6 +123,11 @@ impl WriteWindows {
     /// Requests that began in another 1 MB than the one before.
     pub fn crossings(&self) -> u64 {
         self.crossings
+    }
+
+    /// Runs of requests that continue one another.
+    pub fn sequential(&self) -> SequentialWrites {
+        self.sequential
     }
 
     /// Mean blocks from the end of a request to the beginning of the next.
@@ -129,5 +172,17 @@ mod tests {
         write(&mut windows, 3, 0);
         assert_eq!(windows.crossings(), 2);
         assert!((windows.mean_distance() - (0.0 + 252.0 + 258.0) / 3.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_sequential_write_is_a_run_of_requests_that_continue_one_another() {
+        let mut windows = WriteWindows::default();
+        // Blocks 0 to 5 in three requests, one alone, 20 to 23 in two, one alone.
+        for start in [0, 2, 4, 10, 20, 22, 50] {
+            write(&mut windows, 0, start);
+        }
+        let sequential = windows.sequential();
+        assert_eq!(sequential, SequentialWrites { runs: 2, requests: 5, bytes: 10 * PAGE_BYTES });
+        assert!((sequential.mean_bytes() - 5.0 * PAGE_BYTES as f64).abs() < 1e-9);
     }
 }

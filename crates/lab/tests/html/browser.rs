@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use tempfile::TempDir;
-use umbrella_lab::result::{METRICS, Outcome, html};
+use umbrella_lab::result::{METRICS, Outcome};
 
 use super::sample;
 
@@ -56,7 +56,7 @@ fn show(outcomes: &[Outcome], address: &str, script: &str) -> Shown {
     let home = TempDir::new().unwrap();
     let file = home.path().join("page.html");
     // What a test does to the page comes after the page's own script.
-    let page = html::page("In a browser", outcomes).replace("</body>", &format!("<script>{script}</script></body>"));
+    let page = sample::page("In a browser", outcomes).replace("</body>", &format!("<script>{script}</script></body>"));
     std::fs::write(&file, page).unwrap();
     let shown = chromium(home.path(), &["--dump-dom", &format!("file://{}{address}", file.display())]);
     for complaint in ["CONSOLE", "Uncaught", "Refused to"] {
@@ -129,7 +129,7 @@ fn the_page_is_no_wider_than_a_phone() {
     // Chromium's windows have a least width; a frame has none. Only the framed page may write the answer.
     let measure = "<script>const page = document.documentElement; \
                    parent.postMessage(page.scrollWidth - page.clientWidth, '*')</script></body>";
-    let page = html::page("On a phone", &outcomes).replace("</body>", measure);
+    let page = sample::page("On a phone", &outcomes).replace("</body>", measure);
     std::fs::write(home.path().join("page.html"), page).unwrap();
     let frame = "<body><script>addEventListener('message', e => document.body.dataset.tooWide = e.data)</script>\
                  <iframe src='page.html' width='400' height='800' style='border:0'></iframe></body>";
@@ -143,7 +143,7 @@ fn the_page_is_no_wider_than_a_phone() {
 fn light_and_dark_look_different() {
     let home = TempDir::new().unwrap();
     let file = home.path().join("page.html");
-    std::fs::write(&file, html::page("Colours", &sample::comparison("postmark"))).unwrap();
+    std::fs::write(&file, sample::page("Colours", &sample::comparison("postmark"))).unwrap();
     let pictures = [("light", "1"), ("dark", "0")].map(|(name, scheme)| {
         let picture = home.path().join(format!("{name}.png"));
         chromium(

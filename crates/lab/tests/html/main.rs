@@ -28,7 +28,7 @@ fn figures<'a>(document: &'a Document<'a>) -> Vec<Node<'a, 'a>> {
 #[test]
 fn a_page_has_a_section_an_input_with_a_row_a_policy() {
     let outcomes = [sample::comparison("postmark"), sample::comparison("prxy_0.csv.gz")].concat();
-    let page = html::page("Two inputs", &outcomes);
+    let page = sample::page("Two inputs", &outcomes);
     let document = parse(&page);
     let headings: Vec<String> = all(&document, "h2").into_iter().map(text_of).collect();
     assert_eq!(headings, ["postmark", "prxy_0.csv.gz"]);
@@ -42,7 +42,7 @@ fn a_page_has_a_section_an_input_with_a_row_a_policy() {
 
 #[test]
 fn the_page_begins_with_who_was_best_and_by_how_much() {
-    let page = html::page("Postmark", &sample::comparison("postmark"));
+    let page = sample::page("Postmark", &sample::comparison("postmark"));
     let document = parse(&page);
     let verdict = all(&document, "p").into_iter().find(|node| node.attribute("class") == Some("verdict")).unwrap();
     assert_eq!(
@@ -52,8 +52,64 @@ fn the_page_begins_with_who_was_best_and_by_how_much() {
 }
 
 #[test]
+fn a_page_of_fewer_runs_than_were_asked_for_says_so() {
+    let outcomes = sample::comparison("postmark");
+    assert!(html::page("Some", &outcomes, 9).contains("6 of 9 runs are shown."));
+    assert!(!sample::page("All", &outcomes).contains("runs are shown"));
+}
+
+#[test]
+fn seeds_are_drawn_as_their_mean_and_every_run_can_be_repeated() {
+    let seeded = |policy: &str, speeds: [f64; 2]| {
+        let run = |(seed, speed): (u64, f64)| {
+            let mut run = sample::outcome(policy, "untar", speed);
+            run.setting.seed = seed;
+            run.setting.swept.insert("seed".to_owned(), seed.to_string());
+            run
+        };
+        [(1, speeds[0]), (2, speeds[1])].map(run)
+    };
+    let outcomes = [seeded("file", [1.0, 1.2]), seeded("sweep", [1.5, 2.0])].concat();
+    let page = sample::page("Seeds", &outcomes);
+    let document = parse(&page);
+    assert_eq!(text_of(all(&document, "h2")[0]), "untar, mean of 2 seeds");
+    let rows: Vec<Node<'_, '_>> =
+        all(&document, "tr").into_iter().filter(|row| row.attribute("data-place").is_some()).collect();
+    let cell = |row: usize| rows[row].children().find(|node| node.has_tag_name("td")).unwrap();
+    assert_eq!(rows.len(), 2);
+    assert_eq!(cell(1).text(), Some("109 s \u{b1}14 %"));
+    let mean = f64::midpoint(outcomes[2].time_s, outcomes[3].time_s);
+    assert_eq!(cell(1).attribute("data-value"), Some(mean.to_string().as_str()));
+    let label = all(&document, "svg").into_iter().find_map(|svg| svg.attribute("aria-label")).unwrap();
+    assert!(label.contains("sweep: 109 s \u{b1}14 % (-36 %)."), "{label}");
+    let times = all(&document, "svg").into_iter().filter_map(|svg| svg.attribute("aria-label"));
+    let times: Vec<&str> = times.filter(|label| label.starts_with("Response times of writes")).collect();
+    assert!(times[0].contains("sweep: median 118 \u{b5}s"), "{times:?}");
+    let commands = all(&document, "pre").into_iter().map(text_of).collect::<String>();
+    assert_eq!(commands.lines().filter(|line| line.starts_with("umbrella lab run")).count(), 4);
+}
+
+#[test]
+fn names_in_the_charts_stay_apart_when_they_are_shortened() {
+    let policy = |alpha: u32| format!("zone_segment:alpha={alpha},zone=8MiB,order=address");
+    let outcomes = [5, 20, 80].map(|alpha| sample::outcome(&policy(alpha), "untar", 1.0));
+    let page = sample::page("Names", &outcomes);
+    let document = parse(&page);
+    let of = |name: &str| {
+        let chart = all(&document, "svg")
+            .into_iter()
+            .find(|svg| svg.attribute("aria-label").is_some_and(|label| label.starts_with(name)));
+        let texts = chart.unwrap().descendants().filter(|node| node.has_tag_name("text"));
+        texts.filter(|node| node.attribute("x") == Some("0")).map(text_of).collect::<Vec<_>>()
+    };
+    let names = ["5", "20", "80"].map(|alpha| format!("\u{2026}{alpha}"));
+    assert_eq!(of("Response times of writes"), names);
+    assert_eq!(of("time: bars"), names);
+}
+
+#[test]
 fn every_figure_is_named_and_explained() {
-    let page = html::page("All", &sample::comparison("postmark"));
+    let page = sample::page("All", &sample::comparison("postmark"));
     let document = parse(&page);
     let named: Vec<&str> = all(&document, "code").into_iter().filter_map(|node| node.text()).collect();
     for metric in METRICS {
@@ -65,7 +121,7 @@ fn every_figure_is_named_and_explained() {
 #[test]
 fn a_figure_that_is_zero_everywhere_takes_no_column_and_the_others_take_one_with_help() {
     let outcomes = sample::comparison("postmark");
-    let page = html::page("Columns", &outcomes);
+    let page = sample::page("Columns", &outcomes);
     let document = parse(&page);
     for metric in METRICS {
         let zero = outcomes.iter().all(|outcome| (metric.of)(outcome) == 0.0);
@@ -80,7 +136,7 @@ fn a_figure_that_is_zero_everywhere_takes_no_column_and_the_others_take_one_with
 #[test]
 fn cells_carry_the_number_and_show_it_for_people_and_the_best_is_marked() {
     let outcomes = sample::comparison("postmark");
-    let page = html::page("Cells", &outcomes);
+    let page = sample::page("Cells", &outcomes);
     let document = parse(&page);
     let time = &METRICS[0];
     for (place, outcome) in outcomes.iter().enumerate() {
@@ -97,7 +153,7 @@ fn cells_carry_the_number_and_show_it_for_people_and_the_best_is_marked() {
 
 #[test]
 fn every_picture_is_told_in_words() {
-    let page = html::page("Pictures", &[sample::comparison("postmark"), sample::sweep("untar")].concat());
+    let page = sample::page("Pictures", &[sample::comparison("postmark"), sample::sweep("untar")].concat());
     let document = parse(&page);
     let pictures: Vec<Node<'_, '_>> =
         all(&document, "svg").into_iter().filter(|svg| svg.attribute("aria-hidden").is_none()).collect();
@@ -111,7 +167,7 @@ fn every_picture_is_told_in_words() {
 
 #[test]
 fn bars_are_as_long_as_their_values_and_say_the_change_against_the_first() {
-    let page = html::page("Bars", &sample::comparison("postmark"));
+    let page = sample::page("Bars", &sample::comparison("postmark"));
     let document = parse(&page);
     let chart = all(&document, "figure")[0];
     let widths: Vec<f64> = chart
@@ -128,7 +184,7 @@ fn bars_are_as_long_as_their_values_and_say_the_change_against_the_first() {
 
 #[test]
 fn a_sweep_is_drawn_as_a_line_a_policy_with_a_mark_a_value() {
-    let page = html::page("Sweep", &sample::sweep("untar"));
+    let page = sample::page("Sweep", &sample::sweep("untar"));
     let document = parse(&page);
     let chart = all(&document, "figure")[0];
     let with = |class| chart.descendants().filter(|node| node.attribute("class") == Some(class)).count();
@@ -142,7 +198,7 @@ fn a_sweep_is_drawn_as_a_line_a_policy_with_a_mark_a_value() {
 
 #[test]
 fn response_times_are_drawn_for_the_operations_that_there_were() {
-    let page = html::page("Times", &sample::comparison("postmark"));
+    let page = sample::page("Times", &sample::comparison("postmark"));
     let document = parse(&page);
     let drawn: Vec<&str> = all(&document, "svg")
         .into_iter()
@@ -155,7 +211,7 @@ fn response_times_are_drawn_for_the_operations_that_there_were() {
 #[test]
 fn every_run_can_be_repeated_from_the_page() {
     let outcomes = sample::comparison("postmark:files=100");
-    let page = html::page("Again", &outcomes);
+    let page = sample::page("Again", &outcomes);
     let document = parse(&page);
     let commands = all(&document, "pre").into_iter().map(text_of).collect::<String>();
     for outcome in &outcomes {
@@ -183,9 +239,9 @@ fn names_from_outside_stay_text() {
         }
         let value = outcomes[1].setting.swept.values().next().cloned().unwrap();
         outcomes[1].setting.swept.insert(attack.to_owned(), attack.to_owned() + &value);
-        let page = html::page(attack, &outcomes);
+        let page = sample::page(attack, &outcomes);
         let document = parse(&page);
-        let harmless = html::page("plain", &sample::sweep("plain"));
+        let harmless = sample::page("plain", &sample::sweep("plain"));
         let harmless = parse(&harmless);
         for tag in ["script", "style", "title", "img", "iframe", "object"] {
             // Points of charts have titles too; only those of the head count here.
@@ -205,7 +261,7 @@ fn names_from_outside_stay_text() {
 
 #[test]
 fn the_page_needs_nothing_from_outside() {
-    let page = html::page("Alone", &[sample::comparison("postmark"), sample::sweep("untar")].concat());
+    let page = sample::page("Alone", &[sample::comparison("postmark"), sample::sweep("untar")].concat());
     for foreign in ["http:", "https:", "//fonts", "url(", "@import", "<link", "<img", "src=", "fetch("] {
         assert!(!page.contains(foreign), "{foreign}");
     }
@@ -214,10 +270,10 @@ fn the_page_needs_nothing_from_outside() {
 
 #[test]
 fn a_page_of_nothing_and_a_page_of_broken_numbers_are_still_pages() {
-    assert!(html::page("Nothing", &[]).contains("There are no outcomes."));
+    assert!(sample::page("Nothing", &[]).contains("There are no outcomes."));
     let mut outcomes = vec![Outcome::default(), sample::outcome("file", "", f64::NAN), sample::outcome("a", "", 0.0)];
     outcomes.push(Outcome { interrupted: true, time_s: f64::INFINITY, ..sample::outcome("b", "", 1.0) });
-    let page = html::page("Broken", &outcomes);
+    let page = sample::page("Broken", &outcomes);
     let document = parse(&page);
     for node in document.descendants().filter(roxmltree::Node::is_element) {
         for name in ["x", "y", "cx", "cy", "d", "width", "height", "viewBox"] {
@@ -235,5 +291,5 @@ fn outcomes_read_back_from_json_make_the_same_page() {
     let json = serde_json::to_string(&outcomes).unwrap();
     let back: Vec<Outcome> = serde_json::from_str(&json).unwrap();
     assert_eq!(back, outcomes);
-    assert_eq!(html::page("JSON", &back), html::page("JSON", &outcomes));
+    assert_eq!(sample::page("JSON", &back), sample::page("JSON", &outcomes));
 }

@@ -1,6 +1,6 @@
 //! Outcomes made by hand, of the size of real ones.
 
-use umbrella_lab::result::{Outcome, PhaseTime, Setting, Times, WindowCounts, WrittenBecause};
+use umbrella_lab::result::{Outcome, PhaseTime, Setting, Times, WindowCounts, WrittenBecause, html};
 use umbrella_units::ByteSize;
 
 /// The policies of [`comparison`], the slowest first.
@@ -56,6 +56,11 @@ pub(crate) fn outcome(policy: &str, input: &str, speed: f64) -> Outcome {
         peak_dirty: 52_000,
         ..Outcome::default()
     }
+}
+
+/// The page of all runs that were asked for.
+pub(crate) fn page(title: &str, outcomes: &[Outcome]) -> String {
+    html::page(title, outcomes, outcomes.len())
 }
 
 /// Some policies on one input.

@@ -8,7 +8,7 @@
 //!   (`mark_page_accessed`). Only reclaim moves pages back.
 //! - Dirty pages above the background threshold are to be written, in batches; which ones is not decided here: whoever
 //!   drives the cache asks a policy. Dirty pages and those on their way to disk above the foreground threshold hold up
-//!   the writers ([`PageCache::demand`]).
+//!   the writers ([`PageCache::demand`]). Pages that others hold ([`PageCache::set_held`]) count for both.
 //! - Every 5 s the files that are dirty for 30 s or more are written whole ([`PageCache::expired`]); on a block device
 //!   whose files are unknown, the pages that are.
 //! - Reclaim takes clean pages from the back of the inactive list. A dirty one goes once around the list; when there are
@@ -47,7 +47,7 @@ pub struct PageCache {
     by_class: [usize; 4],
     dirty: u64,
     write_back: u64,
-    /// Pages of memory that others hold.
+    /// Pages of memory that others hold, and that are nowhere on disk.
     held: u64,
     /// What the scan owes the active list, in pages times the length of the inactive list.
     owed: usize,
@@ -101,8 +101,9 @@ impl PageCache {
         self.slab.bytes() + self.files.bytes()
     }
 
-    /// Says that others hold so many pages of the memory (staged files): the cache has as many fewer from now on, and
-    /// gives back what is too much with the next [`PageCache::make_room`].
+    /// Says that others hold so many pages of the memory that are nowhere on disk (staged files). They count as dirty for
+    /// both thresholds; the cache has as many fewer from now on, and gives back what is too much with the next
+    /// [`PageCache::make_room`].
     pub fn set_held(&mut self, pages: u64) {
         self.held = pages;
     }
@@ -274,12 +275,13 @@ impl PageCache {
     /// What the thresholds ask for now.
     #[inline]
     pub fn demand(&self, _now: Nanos) -> Demand {
-        let over = self.dirty.saturating_sub(self.background);
+        let dirty = self.dirty + self.held;
+        let over = dirty.saturating_sub(self.background);
         // Most often nothing is over, and a division costs as much as the rest.
         let batches = if over == 0 { 0 } else { over.div_ceil(self.batch) };
         Demand {
-            background: batches.saturating_mul(self.batch).min(self.dirty),
-            throttled: self.dirty + self.write_back > self.foreground,
+            background: batches.saturating_mul(self.batch).min(dirty),
+            throttled: dirty + self.write_back > self.foreground,
         }
     }
 

@@ -241,6 +241,20 @@ fn a_full_cache_of_dirty_pages_says_how_many_to_write() {
 }
 
 #[test]
+fn what_others_hold_counts_for_both_thresholds() {
+    let mut cache = PageCache::new(Config { pages: 100, batch: 1, ..Config::default() });
+    cache.write(T0, page(1, 1), &mut Vec::new());
+    cache.set_held(9);
+    assert_eq!(cache.demand(T0), Demand { background: 0, throttled: false });
+    cache.set_held(12);
+    assert_eq!(cache.demand(T0), Demand { background: 3, throttled: false });
+    cache.set_held(39);
+    assert!(!cache.demand(T0).throttled);
+    cache.set_held(40);
+    assert!(cache.demand(T0).throttled);
+}
+
+#[test]
 fn reclaim_ends_when_others_hold_all_memory() {
     let mut cache = cache(4);
     cache.set_held(4);

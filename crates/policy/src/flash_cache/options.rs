@@ -17,6 +17,10 @@ use super::when::{Fill, Moment, Percent, When};
 
 /// The longest write to the disk in one request, in sectors: 1 MiB. What others ask for waits for no more than one.
 pub const MOST_WRITE: u64 = (1 << 20) / SECTOR_BYTES;
+
+/// Sectors that are zeroed by one call of a flush: a disk that has to write them takes as long as for data, and others wait for no
+/// more than that.
+pub const MOST_ZEROED_AT_ONCE: u64 = 4 * MOST_WRITE;
 /// The longest that one write is held back.
 const MOST_DELAY: Nanos = Nanos::from_millis(250);
 /// The longest rest after a write to the disk.

@@ -2,6 +2,9 @@
 
 use rustix::io::Errno;
 
+use umbrella_policy::flash_cache::MOST_ZEROED_AT_ONCE;
+
+use super::super::format::{BLOCK, MOST_DATA};
 use super::*;
 use crate::error::Operation;
 use crate::fault::{CallFault, Faulty, Plan, Rule};
@@ -244,4 +247,71 @@ fn a_drain_that_is_stopped_leaves_the_rest_in_the_log() {
     assert_eq!((hybrid.at_risk().len(), hybrid.stats().drain_failure), (30, None));
     hybrid.drain().expect("nothing is wrong with it");
     assert_eq!(read(&bed.inner, 2900, 90), fill(30, 90));
+}
+
+#[test]
+fn a_flash_that_cannot_be_read_while_it_is_drained_is_not_entrusted_with_more() {
+    let broken = Rule::on(Operation::Read, CallFault::Error(Errno::IO)).within(range(LOG_START.0 + 8, 8));
+    let (hybrid, _bed) = faulty(None, Some(broken));
+    hybrid.sleep().expect("it sleeps");
+    hybrid.write(Lba(100), &fill(1, 8), Durability::Cached).expect("to the log");
+    hybrid.drain().expect_err("the flash fails");
+    let refused = hybrid.write(Lba(200), &fill(2, 8), Durability::Through).expect_err("no more");
+    assert!(matches!(refused, BlockError::Poisoned { operation: Operation::Read, .. }), "{refused}");
+    assert!(hybrid.stats().refuses_writes.is_some());
+    assert_eq!(hybrid.at_risk(), [range(100, 8)]);
+}
+
+#[test]
+fn a_stretch_of_flash_that_is_lost_behind_a_crash_is_damage_and_not_the_end_of_the_log() {
+    // More than the longest record, as a flash's erase block may be.
+    let records = 4 * MOST_DATA / BLOCK;
+    let bed = Bed::new(Memory::new(sectors(4000 + TAG_SECTORS)));
+    let pair = Pair { disk: half("disk", bed.clone()), flash: half("flash", Arc::new(flash_of(16 * records))), bed };
+    create(&pair.disk, &pair.flash).expect("an empty pair can be made");
+    let hybrid = pair.open(by_hand(Algorithm::Whole));
+    hybrid.sleep().expect("it sleeps");
+    for number in 0..records {
+        hybrid.write(Lba(number % 400 * 8), &fill(number as u8, 8), Durability::Through).expect("to the log");
+    }
+    drop(hybrid);
+    let lost = vec![0; (2 * MOST_DATA * SECTOR_BYTES) as usize];
+    pair.flash.device.write(Lba(LOG_START.0 + 160), &lost, Durability::Through).expect("memory");
+    let opened = pair.try_open(Options::default()).map(|_| ());
+    assert!(matches!(opened, Err(HybridError::Corrupt { sequence: Sequence(11), .. })), "{opened:?}");
+}
+
+#[test]
+fn flash_that_cannot_be_read_where_nothing_was_written_keeps_nobody_from_opening() {
+    let pair = Pair::new(1000);
+    {
+        let hybrid = pair.open(by_hand(Algorithm::Whole));
+        hybrid.sleep().expect("it sleeps");
+        hybrid.write(Lba(0), &fill(1, 8), Durability::Through).expect("to the log");
+    }
+    let unused = range(LOG_START.0 + 800, 1000);
+    let plan = Plan::new(1).rule(Rule::on(Operation::Read, CallFault::Error(Errno::IO)).within(unused));
+    let size = pair.flash.device.geometry().capacity.0;
+    let copy = Memory::new(sectors(size));
+    copy.write(Lba(0), &read(&*pair.flash.device, 0, size), Durability::Through).expect("memory");
+    let flash = half("flash", Arc::new(Faulty::new(copy, plan)));
+    check(&pair.disk, &flash).expect("what counts can be read");
+    let hybrid = Hybrid::open(pair.disk.clone(), flash, pair.bed.clone(), by_hand(Algorithm::Whole), None)
+        .expect("what counts can be read");
+    assert_eq!(read(&hybrid, 0, 8), fill(1, 8));
+}
+
+#[test]
+fn zeroes_are_drained_in_calls_that_others_can_wait_for() {
+    let disk = Faulty::new(Memory::new(ByteSize((64 << 20) + 8192)), Plan::new(1));
+    let bed = Bed::new(disk);
+    let (disk, flash) = (half("disk", bed.clone()), half("flash", Arc::new(flash_of(LEAST_LOG))));
+    create(&disk, &flash).expect("an empty pair can be made");
+    let hybrid = Hybrid::open(disk, flash, bed.clone(), by_hand(Algorithm::Whole), None).expect("it opens");
+    hybrid.sleep().expect("it sleeps");
+    hybrid.write_zeroes(range(0, (64 << 20) / SECTOR_BYTES), Zeroes::Keep, Durability::Cached).expect("to the log");
+    let before = bed.inner.counts().writes;
+    hybrid.drain().expect("to the disk");
+    let calls = bed.inner.counts().writes - before;
+    assert!(calls >= (64 << 20) / SECTOR_BYTES / MOST_ZEROED_AT_ONCE, "{calls} calls");
 }

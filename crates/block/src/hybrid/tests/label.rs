@@ -182,3 +182,29 @@ fn a_block_that_ends_in_its_own_crc_is_seen_to_change() {
     pair.disk.device.write(Lba(2), &block(9), Durability::Through).expect("as a mount of the disk alone");
     assert!(refused(&pair));
 }
+
+#[test]
+fn a_flash_put_back_from_before_a_drain_of_the_same_opening_is_recognised() {
+    for in_order in [true, false] {
+        let pair = Pair::new(1000);
+        let hybrid = pair.open(by_hand(Algorithm::Whole));
+        hybrid.sleep().expect("it sleeps");
+        hybrid.write(Lba(500), &fill(1, 8), Durability::Through).expect("to the log");
+        let size = pair.flash.device.geometry().capacity.0;
+        let copy = read(&*pair.flash.device, 0, size);
+        hybrid.drain().expect("to the disk");
+        hybrid.write(Lba(500), &fill(2, 8), Durability::Through).expect("to the disk");
+        if in_order {
+            hybrid.close().expect("it ends");
+        } else {
+            drop(hybrid);
+        }
+        pair.flash.device.write(Lba(0), &copy, Durability::Through).expect("memory");
+        let opened = pair.try_open(Options::default()).map(|_| ());
+        assert!(matches!(opened, Err(HybridError::OldFlash { .. } | HybridError::Stale { .. })), "{opened:?}");
+        assert!(matches!(
+            check(&pair.disk, &pair.flash),
+            Err(HybridError::OldFlash { .. } | HybridError::Stale { .. })
+        ));
+    }
+}

@@ -22,7 +22,7 @@ use crate::output;
 const AGAIN: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Offer a disk to this machine, in the background, and print the device: /dev/loopN.
+/// Offer a disk to this machine, in the background, and print the device: /dev/loopN, or /dev/ublkbN with --front ublk.
 ///
 /// A disk that is served already is attached as well. Needs root.
 #[derive(Debug, Args)]
@@ -48,6 +48,7 @@ impl AttachArgs {
     pub(super) fn run(self, verbose: u8) -> anyhow::Result<ExitCode> {
         let spec = self.source.read()?;
         let on_damage = serve::on_damage(&spec, self.salvage)?;
+        spec.front.needs_to_be_built()?;
         serve::needs_root()?;
         let status = self.attached(&spec, on_damage, verbose)?;
         let device = status.device.unwrap_or_default();
@@ -98,7 +99,7 @@ impl AttachArgs {
                 outdated.join(", ")
             );
         }
-        status_of(client.ask(&Request::Attach)?)
+        status_of(client.ask(&Request::Attach { front: spec.front })?)
     }
 }
 

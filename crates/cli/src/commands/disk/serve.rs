@@ -59,6 +59,7 @@ impl ServeArgs {
         let spec = self.source.read()?;
         let on_damage = on_damage(&spec, self.salvage)?;
         if self.attach {
+            spec.front.needs_to_be_built()?;
             needs_root()?;
         }
         if self.announce {

@@ -7,7 +7,9 @@ use anyhow::bail;
 use clap::Args;
 use umbrella_policy::flash_cache::{Algorithm, When};
 
-use crate::config::disk::{self, CacheSettings, CacheSpec, DiskName, DiskSpec, Listen, NbdSpec, SleepSpec, TlsSpec};
+use crate::config::disk::{
+    self, CacheSettings, CacheSpec, DiskName, DiskSpec, Front, Listen, NbdSpec, SleepSpec, TlsSpec,
+};
 use crate::disk::log::{named_by_device, refuse_other};
 use crate::pool;
 use crate::text::visible_path;
@@ -30,6 +32,9 @@ pub(super) struct SourceArgs {
     /// Nothing can be written.
     #[arg(long)]
     read_only: bool,
+    /// What makes it a block device of this machine when it is attached: loop, or ublk for /dev/ublkbN [default: loop].
+    #[arg(long, value_name = "NAME")]
+    front: Option<Front>,
     /// When the disk sleeps: never, fixed:timeout=10m, adaptive, rent_to_buy (docs/spin-down.md).
     #[arg(long, value_name = "POLICY")]
     spin_down: Option<SleepSpec>,
@@ -83,6 +88,7 @@ impl SourceArgs {
             spec.name = name.clone();
         }
         spec.read_only |= self.read_only;
+        spec.front = self.front.unwrap_or(spec.front);
         self.replace_settings(spec.cache.as_mut().map(|cache| &mut cache.settings))?;
         if !self.listen.is_empty() {
             spec.nbd.listen = Some(self.listen.clone());
@@ -126,6 +132,7 @@ impl SourceArgs {
         option("disk", self.disk.clone());
         option("flash", self.flash.clone());
         option("name", self.name.as_ref().map(ToString::to_string));
+        option("front", self.front.map(|front| front.to_string()));
         option("spin-down", self.spin_down.as_ref().map(ToString::to_string));
         option("when", self.when.as_ref().map(ToString::to_string));
         option("algorithm", self.algorithm.as_ref().map(ToString::to_string));
@@ -162,6 +169,7 @@ impl SourceArgs {
                 None => disk.name()?,
             },
             read_only: false,
+            front: Front::default(),
             disk,
             cache,
             log: None,

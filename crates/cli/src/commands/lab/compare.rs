@@ -7,10 +7,10 @@ use std::process::ExitCode;
 use anyhow::{anyhow, bail};
 use clap::Args;
 use umbrella_lab::experiment::{self, LabError, Results, split_policies};
-use umbrella_lab::result::{METRICS, Metric, Outcome, html};
+use umbrella_lab::result::{Group, METRICS, Metric, Outcome, PhaseTime, groups};
 use umbrella_policy::writeback;
 
-use super::setup::{InputArgs, MachineArgs, OutputArgs, ReplayArgs, RunArgs};
+use super::setup::{Figures, InputArgs, MachineArgs, OutputArgs, ReplayArgs, RunArgs};
 use super::{table, watch::Bars};
 use crate::text::visible;
 
@@ -77,28 +77,23 @@ impl CompareArgs {
         if policies.is_empty() {
             policies.extend(writeback::policies().iter().filter(|info| !info.offline).map(|info| info.name.to_owned()));
         }
-        let metrics = self.output.metrics(&self.input)?;
+        let figures = self.output.figures(&self.input)?;
         let cells = self.run.cells(&policies, &self.input, &self.replay, &self.machine)?;
         let bars = Bars::new(&cells)?;
         let (outcomes, failed) = finished(experiment::run(&cells, self.run.threads(), &bars)?)?;
         let stopped = bars.finish();
-        let title = cells.first().map_or_else(String::new, |cell| cell.input.name());
-        self.output.give(
-            &outcomes,
-            || html::page(&title, &outcomes),
-            || table::comparison(&outcomes, &metrics, table::width()),
-        )?;
+        self.output.give(&outcomes, &cells, || table::comparison(&outcomes, &figures, table::width()))?;
         failed.map_or(Ok(()), Err)?;
-        Ok(ended(stopped, outcomes.len(), cells.len(), self.output.is_for_machines()))
+        Ok(ended(stopped, outcomes.len(), cells.len()))
     }
 }
 
 impl SingleArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         if let Some(events) = &self.events {
-            return super::events::run(events, self.policy.as_deref(), self.output.is_for_machines());
+            return super::events::run(events, self.policy.as_deref(), self.output.is_json());
         }
-        let metrics = self.output.metrics(&self.input)?;
+        let figures = self.output.figures(&self.input)?;
         let policy = self.policy.as_deref().unwrap_or("file");
         let [policy] = split_policies(policy).try_into().map_err(|policies: Vec<String>| match policies.len() {
             0 => anyhow!("--policy names no policy (umbrella lab list policies)"),
@@ -108,21 +103,20 @@ impl SingleArgs {
         let bars = Bars::new(&cells)?;
         let (outcomes, failed) = finished(experiment::run(&cells, self.run.threads(), &bars)?)?;
         let stopped = bars.finish();
-        let title = cells.first().map_or_else(String::new, |cell| cell.input.name());
         let text = || match outcomes.as_slice() {
-            [one] if self.output.chooses() => figures(one, metrics.iter().copied()),
-            [one] => every_figure(one),
-            several => table::comparison(several, &metrics, table::width()),
+            [one] => one_run(one, &figures),
+            several => table::comparison(several, &figures, table::width()),
         };
-        self.output.give(&outcomes, || html::page(&title, &outcomes), text)?;
+        self.output.give(&outcomes, &cells, text)?;
         failed.map_or(Ok(()), Err)?;
-        Ok(ended(stopped, outcomes.len(), cells.len(), self.output.is_for_machines()))
+        Ok(ended(stopped, outcomes.len(), cells.len()))
     }
 }
 
-/// The runs that finished, to be shown, and why one failed; only the error where there is nothing to show.
+/// The runs that did something, to be shown, and why one failed; only the error where there is nothing to show.
 fn finished(results: Results) -> Result<(Vec<Outcome>, Option<LabError>), LabError> {
-    let outcomes: Vec<Outcome> = results.outcomes.into_iter().flatten().collect();
+    let did_something = |outcome: &Outcome| !outcome.interrupted || outcome.operations > 0;
+    let outcomes: Vec<Outcome> = results.outcomes.into_iter().flatten().filter(did_something).collect();
     match results.error {
         Some(error) if outcomes.is_empty() => Err(error),
         error => Ok((outcomes, error)),
@@ -130,40 +124,36 @@ fn finished(results: Results) -> Result<(Vec<Outcome>, Option<LabError>), LabErr
 }
 
 /// Says what a signal left out.
-fn ended(stopped: Option<ExitCode>, finished: usize, of: usize, for_machines: bool) -> ExitCode {
-    if stopped.is_some() && !for_machines {
-        tell!("interrupted: {finished} of {of} runs are shown; a run that was cut short says so");
+fn ended(stopped: Option<ExitCode>, shown: usize, of: usize) -> ExitCode {
+    if stopped.is_some() {
+        tell!("interrupted: {shown} of {of} runs are shown; a run that was cut short says so");
     }
     stopped.unwrap_or(ExitCode::SUCCESS)
 }
 
-/// One run: every figure, and its phases.
-fn every_figure(outcome: &Outcome) -> String {
-    let mut text = figures(outcome, METRICS);
-    for phase in &outcome.phases {
-        let _ = writeln!(text, "  phase {:<14} {:>10.3} s  {} operations", phase.name, phase.time_s, phase.operations);
-    }
-    text
+/// What each phase of a run took.
+fn phases(outcome: &Outcome) -> String {
+    let phase = |phase: &PhaseTime| {
+        format!("  phase {:<14} {:>10.3} s  {} operations\n", visible(&phase.name), phase.time_s, phase.operations)
+    };
+    outcome.phases.iter().map(phase).collect()
 }
 
-/// One run, a line a figure.
-fn figures<'a>(outcome: &Outcome, metrics: impl IntoIterator<Item = &'a Metric>) -> String {
-    let of = &outcome.setting;
+/// One run, a line a figure: those that were asked for, or all, and what each phase took.
+fn one_run(outcome: &Outcome, figures: &Figures) -> String {
     let mut text = String::new();
-    let _ = writeln!(
-        text,
-        "{} on {} ({}, {}, {} of memory, seed {}, scale {}){}",
-        of.policy,
-        visible(&of.input),
-        of.disk,
-        of.scheduler,
-        of.memory,
-        of.seed,
-        of.scale,
-        if outcome.interrupted { ", cut short" } else { "" }
-    );
-    for metric in metrics {
+    let groups = groups(std::slice::from_ref(outcome));
+    for group in &groups {
+        let cut = if outcome.interrupted { ", cut short" } else { "" };
+        let _ = writeln!(text, "{}: {}{cut}", outcome.setting.policy, visible(&table::circumstances(group)));
+    }
+    let all: Vec<&Metric> = METRICS.iter().collect();
+    for metric in if figures.chosen { &figures.metrics } else { &all } {
         let _ = writeln!(text, "  {:<20} {:>12}  {}", metric.name, metric.show((metric.of)(outcome)), metric.help);
     }
+    if !figures.chosen {
+        text += &phases(outcome);
+    }
+    text.extend(groups.iter().filter_map(Group::hardly_asked).map(|sentence| sentence + "\n"));
     text
 }

@@ -7,7 +7,7 @@ use anyhow::{bail, ensure};
 use clap::Args;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
-use umbrella_lab::paper::{self, Claim, Effort, Expect, Figure, Judged, Verdict, nvcache, r_lfs};
+use umbrella_lab::paper::{self, Claim, Effort, Figure, Judged, Verdict, nvcache, r_lfs};
 use umbrella_lab::result::Outcome;
 
 use super::paper_r_lfs_live::live_step;
@@ -192,13 +192,7 @@ fn table(claims: &[Claim]) -> String {
             Verdict::SignOnly => "sign only",
             Verdict::Fails => "FAILS",
         };
-        let value = |value: f64| format!("{value:.1} {}", claim.unit);
-        let published = match claim.expect {
-            Expect::AtLeast => format!("at least {}", value(claim.published)),
-            Expect::AtMost => format!("at most {}", value(claim.published)),
-            Expect::Within { .. } | Expect::Sign | Expect::AboutZero { .. } => value(claim.published),
-        };
-        table.add_row([" ".to_owned(), claim.claim.clone(), published, value(claim.measured), mark.to_owned()]);
+        table.add_row([" ".to_owned(), claim.claim.clone(), claim.wanted(), claim.shown(), mark.to_owned()]);
     }
     table.trim_fmt()
 }

@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use umbrella_lab::experiment::{Cell, Fit, Input, MachineSpec, Pace, ReplayOptions, Sweep, cells};
 use umbrella_lab::machine::Allocation;
-use umbrella_lab::result::{METRICS, Metric, Outcome, metric, write_csv};
+use umbrella_lab::result::{METRICS, Metric, Outcome, html, metric, write_csv};
 use umbrella_units::{ByteSize, Nanos, did_you_mean, parse_duration};
 
 use super::trace::{ReadArgs, warn_of_skipped};
@@ -145,6 +145,15 @@ pub(super) struct OutputArgs {
     /// Only these figures (umbrella lab list metrics) [default: compare: the most telling ones, run: all].
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     metric: Vec<String>,
+}
+
+/// The figures of a table.
+#[derive(Debug)]
+pub(super) struct Figures {
+    /// In this order.
+    pub(super) metrics: Vec<&'static Metric>,
+    /// Whether they were asked for by name: then each has its column, also one that is zero everywhere.
+    pub(super) chosen: bool,
 }
 
 /// What the table shows unless asked for something else.
@@ -312,47 +321,33 @@ impl RunArgs {
 
 impl OutputArgs {
     /// The table's figures, and what else can be found wrong before anything is run.
-    pub(super) fn metrics(&self, input: &InputArgs) -> anyhow::Result<Vec<&'static Metric>> {
+    pub(super) fn figures(&self, input: &InputArgs) -> anyhow::Result<Figures> {
         if let Some(page) = &self.html {
             can_be_page(page, input.trace())?;
         }
-        let names: Vec<&str> = if self.metric.is_empty() {
-            DEFAULT_METRICS.to_vec()
-        } else {
-            self.metric.iter().map(String::as_str).collect()
-        };
-        names
-            .into_iter()
-            .map(|name| {
-                let known = || METRICS.iter().map(|metric| metric.name).collect::<Vec<_>>().join(", ");
-                metric(name).with_context(|| {
-                    format!(
-                        "no figure is called {name:?}{} (known: {})",
-                        did_you_mean(name, METRICS.iter().map(|metric| metric.name)),
-                        known()
-                    )
-                })
-            })
-            .collect()
+        let asked: Vec<&str> = self.metric.iter().map(|name| name.trim()).filter(|name| !name.is_empty()).collect();
+        if asked.is_empty() && !self.metric.is_empty() {
+            bail!("--metric names no figure (umbrella lab list metrics)");
+        }
+        let chosen = !asked.is_empty();
+        let names = if chosen { asked } else { DEFAULT_METRICS.to_vec() };
+        Ok(Figures { metrics: names.into_iter().map(known_metric).collect::<anyhow::Result<_>>()?, chosen })
     }
 
-    /// Whether the figures were chosen on the command line.
-    pub(super) fn chooses(&self) -> bool {
-        !self.metric.is_empty()
+    /// Whether standard output is JSON.
+    pub(super) fn is_json(&self) -> bool {
+        self.json
     }
 
-    /// Whether standard output is for a machine.
-    pub(super) fn is_for_machines(&self) -> bool {
-        self.json || self.csv
-    }
-
-    /// Gives the outcomes as asked for; `table` makes the text for people.
+    /// Gives what came of the runs as asked for; `table` makes the text for people.
     pub(super) fn give(
         &self,
         outcomes: &[Outcome],
-        page: impl FnOnce() -> String,
+        runs: &[Cell],
         table: impl FnOnce() -> String,
     ) -> anyhow::Result<()> {
+        let title = runs.first().map_or_else(String::new, |cell| cell.input.name());
+        let page = || html::page(&title, outcomes, runs.len());
         // A page that cannot be written takes no results along.
         let written = self.html.as_ref().map_or(Ok(()), |path| write_whole(path, &page()));
         if self.json {
@@ -369,6 +364,16 @@ impl OutputArgs {
         }
         written
     }
+}
+
+fn known_metric(name: &str) -> anyhow::Result<&'static Metric> {
+    metric(name).with_context(|| {
+        format!(
+            "no figure is called {name:?}{} (known: {})",
+            did_you_mean(name, METRICS.iter().map(|metric| metric.name)),
+            METRICS.iter().map(|metric| metric.name).collect::<Vec<_>>().join(", ")
+        )
+    })
 }
 
 /// An outcome, and beside it every figure by the name that tables and CSV have for it.

@@ -1,7 +1,7 @@
 //! Outcomes side by side in a terminal: a row a policy, a column a figure. Pure: outcomes in, text out.
 //!
 //! The best of a column carries a star (and is bold on a terminal), the others their change against the first row. Columns
-//! that are zero everywhere are left out; where the terminal is too narrow the last ones go, and are named below.
+//! that are zero everywhere and were not asked for are left out; where the terminal is too narrow the last ones go, and are named below.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
@@ -9,6 +9,7 @@ use std::io::{self, IsTerminal};
 use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table, presets};
 use umbrella_lab::result::{Group, Metric, Outcome, Row, Setting, groups};
 
+use super::setup::Figures;
 use crate::text::visible;
 
 /// Not worth a word above the table.
@@ -25,7 +26,7 @@ pub(crate) fn width() -> Option<usize> {
 }
 
 /// A table for each input, under a line that says what all its runs share. `width` is that of the terminal; without one nothing is left out and nothing is bold.
-pub(crate) fn comparison(outcomes: &[Outcome], metrics: &[&Metric], width: Option<usize>) -> String {
+pub(super) fn comparison(outcomes: &[Outcome], figures: &Figures, width: Option<usize>) -> String {
     let groups = groups(outcomes);
     let mut text = String::new();
     for (place, group) in groups.iter().enumerate() {
@@ -33,19 +34,16 @@ pub(crate) fn comparison(outcomes: &[Outcome], metrics: &[&Metric], width: Optio
             text.push('\n');
         }
         let _ = writeln!(text, "{}", visible(&circumstances(group)));
-        text += &table(group, metrics, width);
-        if let Some(sentence) = group.hardly_asked() {
-            text += sentence;
-            text.push('\n');
-        }
+        text += &table(group, figures, width);
+        text.extend(group.hardly_asked().map(|sentence| sentence + "\n"));
     }
     text
 }
 
 /// What all runs of the group were run with: the input, the disk, memory and seed, and whatever is not the default.
-fn circumstances(group: &Group<'_>) -> String {
+pub(super) fn circumstances(group: &Group<'_>) -> String {
     let shared = |of: &dyn Fn(&Setting) -> Option<String>| {
-        let mut values = group.rows.iter().map(|row| of(&row.outcome.setting));
+        let mut values = group.outcomes().map(|outcome| of(&outcome.setting));
         let first = values.next().flatten();
         first.filter(|first| values.all(|value| value.as_ref() == Some(first)))
     };
@@ -55,11 +53,11 @@ fn circumstances(group: &Group<'_>) -> String {
         shared(&|of| Some(format!("on {}", of.disk))),
         shared(&|of| Some(format!("{} of memory", of.memory))),
         shared(&|of| (of.scale < 1.0).then(|| format!("scale {}", of.scale))),
-        shared(&|of| Some(format!("seed {}", of.seed))),
+        group.means().or_else(|| shared(&|of| Some(format!("seed {}", of.seed)))),
         shared(&|of| unless_default("scheduler", &of.scheduler, DEFAULT_SCHEDULER)),
         shared(&|of| of.staging.then(|| "--staging".to_owned())),
     ];
-    let options = group.rows.first().map(|row| &row.outcome.setting.options);
+    let options = group.rows.first().map(|row| &row.setting().options);
     for name in options.into_iter().flat_map(|options| options.keys()) {
         let option = |value: &String| format!("--{name} {value}").trim_end().to_owned();
         parts.push(shared(&|of| of.options.get(name).map(option)));
@@ -77,10 +75,11 @@ struct Column<'a> {
     best: Vec<bool>,
 }
 
-fn table(group: &Group<'_>, metrics: &[&Metric], width: Option<usize>) -> String {
+fn table(group: &Group<'_>, figures: &Figures, width: Option<usize>) -> String {
     let names: Vec<String> = group.rows.iter().map(name).collect();
+    let says_something = |metric: &&&Metric| figures.chosen || !group.is_zero(metric);
     let columns: Vec<Column<'_>> =
-        metrics.iter().filter(|metric| !group.is_zero(metric)).map(|metric| column(group, metric)).collect();
+        figures.metrics.iter().filter(says_something).map(|metric| column(group, metric)).collect();
     let first = names.iter().map(|name| length(name)).chain([length("POLICY")]).max().unwrap_or(0);
     let (shown, hidden) = columns.split_at(fitting(&columns, first, width));
 
@@ -130,7 +129,7 @@ fn fitting(columns: &[Column<'_>], first: usize, width: Option<usize>) -> usize 
 fn column<'a>(group: &Group<'_>, metric: &'a Metric) -> Column<'a> {
     let of = |row: &Row<'_>| {
         let change = group.change(metric, row).unwrap_or_default();
-        (metric.show((metric.of)(row.outcome)), group.is_best(metric, row), change)
+        (row.show(metric), group.is_best(metric, row), change)
     };
     let parts: Vec<(String, bool, String)> = group.rows.iter().map(of).collect();
     let best: Vec<bool> = parts.iter().map(|(_, best, _)| *best).collect();
@@ -143,7 +142,7 @@ fn column<'a>(group: &Group<'_>, metric: &'a Metric) -> Column<'a> {
 }
 
 fn name(row: &Row<'_>) -> String {
-    let cut = if row.outcome.interrupted { " (cut short)" } else { "" };
+    let cut = if row.is_cut() { " (cut short)" } else { "" };
     format!("{}{cut}", visible(&row.label))
 }
 
@@ -173,18 +172,20 @@ mod tests {
             time_s,
             bytes_written: (time_s * 1e8) as u64,
             bytes_requested_write: 1 << 30,
+            written_because: WrittenBecause { threshold: 1000, ..Default::default() },
             ..Outcome::default()
         }
     }
 
-    fn chosen(names: &[&str]) -> Vec<&'static Metric> {
-        names.iter().map(|name| metric(name).unwrap()).collect()
+    /// Figures that nobody asked for by name.
+    fn usual(names: &[&str]) -> Figures {
+        Figures { metrics: names.iter().map(|name| metric(name).unwrap()).collect(), chosen: false }
     }
 
     #[test]
     fn a_row_a_policy_with_the_best_marked_and_changes_against_the_first() {
         let runs = [run("file", 20.0), run("zone", 21.0), run("sweep", 15.0)];
-        let metrics = chosen(&["time_s", "throughput", "erases", "bytes_written"]);
+        let metrics = usual(&["time_s", "throughput", "erases", "bytes_written"]);
         assert_eq!(
             comparison(&runs, &metrics, None),
             "postmark on modern, 4 MiB of memory, seed 7\n\
@@ -198,7 +199,7 @@ mod tests {
     #[test]
     fn a_narrow_terminal_gets_the_first_figures_and_the_names_of_the_others() {
         let runs = [run("file", 20.0), run("sweep", 15.0)];
-        let metrics = chosen(&["time_s", "throughput", "bytes_written"]);
+        let metrics = usual(&["time_s", "throughput", "bytes_written"]);
         let text = comparison(&runs, &metrics, Some(30));
         assert!(text.contains("TIME") && !text.contains("THROUGHPUT") && !text.contains("WRITTEN"), "{text}");
         assert!(
@@ -212,7 +213,7 @@ mod tests {
     #[test]
     fn no_line_is_wider_than_the_terminal() {
         let runs = [run("file", 20.0), run("sweep", 15.0)];
-        let metrics: Vec<&Metric> = METRICS.iter().collect();
+        let metrics = Figures { metrics: METRICS.iter().collect(), chosen: false };
         for width in 30..200 {
             let text = comparison(&runs, &metrics, Some(width)).replace("\u{1b}[1m", "").replace("\u{1b}[0m", "");
             for line in text.lines().skip(1).filter(|line| !line.starts_with("too narrow")) {
@@ -224,7 +225,7 @@ mod tests {
     #[test]
     fn only_a_terminal_gets_bold_type() {
         let runs = [run("file", 20.0), run("sweep", 15.0)];
-        let metrics = chosen(&["time_s"]);
+        let metrics = usual(&["time_s"]);
         assert!(comparison(&runs, &metrics, Some(80)).contains("\u{1b}[1m"));
         assert!(!comparison(&runs, &metrics, None).contains('\u{1b}'));
     }
@@ -233,7 +234,7 @@ mod tests {
     fn each_input_gets_a_table_of_its_own() {
         let mut other = run("zone", 5.0);
         other.setting.input = "untar\u{1b}[2J".to_owned();
-        let text = comparison(&[run("file", 20.0), other], &chosen(&["time_s"]), None);
+        let text = comparison(&[run("file", 20.0), other], &usual(&["time_s"]), None);
         assert_eq!(
             text,
             "postmark on modern, 4 MiB of memory, seed 7\nPOLICY   TIME\nfile    20 s\n\n\
@@ -246,7 +247,7 @@ mod tests {
         let other = |change: fn(&mut Setting)| {
             let mut other = run("zone", 5.0);
             change(&mut other.setting);
-            let text = comparison(&[run("file", 20.0), other], &chosen(&["time_s"]), None);
+            let text = comparison(&[run("file", 20.0), other], &usual(&["time_s"]), None);
             text.lines().next().unwrap().to_owned()
         };
         assert_eq!(other(|of| of.seed = 8), "postmark on modern, 4 MiB of memory");
@@ -258,7 +259,7 @@ mod tests {
             queue(&mut run.setting);
             run.setting.scale = 0.1;
         }
-        let text = comparison(&both, &chosen(&["time_s"]), None);
+        let text = comparison(&both, &usual(&["time_s"]), None);
         assert!(
             text.starts_with("postmark on modern, 4 MiB of memory, scale 0.1, seed 7, --queue-depth 4\n"),
             "{text}"
@@ -272,24 +273,53 @@ mod tests {
                 WrittenBecause { drained: share, threshold, expired: 100 - share - threshold, ..Default::default() };
             Outcome { written_because: because, ..run("file", 20.0) }
         };
-        let told = |runs: &[Outcome]| comparison(runs, &chosen(&["time_s"]), None).contains("hardly asked");
+        let told = |runs: &[Outcome]| comparison(runs, &usual(&["time_s"]), None).contains("hardly asked");
         assert!(told(&[drained(90, 0), drained(96, 4), drained(0, 10)]), "age is as little asked for as the end");
         assert!(!told(&[drained(90, 0), drained(89, 11)]));
-        assert!(!told(&[run("file", 20.0)]), "nothing was written at all");
         let cut = Outcome { interrupted: true, ..drained(0, 100) };
         assert!(told(&[drained(90, 0), cut]), "a run cut short says nothing");
     }
 
     #[test]
+    fn a_figure_that_was_asked_for_stays_though_it_is_zero() {
+        let runs = [run("file", 20.0), run("zone", 18.0)];
+        assert!(!comparison(&runs, &usual(&["time_s", "erases"]), None).contains("ERASES"));
+        let asked = Figures { chosen: true, ..usual(&["time_s", "erases"]) };
+        assert!(comparison(&runs, &asked, None).contains("ERASES"));
+    }
+
+    #[test]
+    fn seeds_are_one_row_with_mean_and_spread_and_the_title_says_so_once() {
+        let seeded = |policy: &str, seed: u64, time_s: f64| {
+            let mut run = run(policy, time_s);
+            run.setting.seed = seed;
+            run.setting.swept.insert("seed".to_owned(), seed.to_string());
+            run
+        };
+        let runs = [seeded("file", 1, 19.0), seeded("file", 2, 21.0), seeded("zone", 1, 15.0), seeded("zone", 2, 15.0)];
+        let text = comparison(&runs, &usual(&["time_s"]), None);
+        let lines: Vec<&str> = text.lines().take(4).map(str::trim_end).collect();
+        assert_eq!(
+            lines,
+            [
+                "postmark on modern, 4 MiB of memory, mean of 2 seeds",
+                "POLICY              TIME",
+                "file    20 s \u{b1}5 %",
+                "zone         15 s* -25 %"
+            ]
+        );
+    }
+
+    #[test]
     fn a_run_that_was_cut_short_says_so_and_wins_nothing() {
         let cut = Outcome { interrupted: true, ..run("sweep", 1.0) };
-        let text = comparison(&[run("file", 20.0), run("zone", 18.0), cut], &chosen(&["time_s"]), None);
+        let text = comparison(&[run("file", 20.0), run("zone", 18.0), cut], &usual(&["time_s"]), None);
         let row = text.lines().find(|line| line.starts_with("sweep (cut short)")).unwrap();
         assert!(!row.contains('*') && !row.contains('%'), "{row}");
     }
 
     #[test]
     fn nothing_run_is_an_empty_text() {
-        assert_eq!(comparison(&[], &chosen(&["time_s"]), None), "");
+        assert_eq!(comparison(&[], &usual(&["time_s"]), None), "");
     }
 }

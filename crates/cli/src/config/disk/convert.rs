@@ -10,6 +10,7 @@ use umbrella_policy::flash_cache::{Algorithm, Options, Percent, When};
 use umbrella_units::{ByteSize, Nanos, PAGE_BYTES, SECTOR_BYTES};
 
 use super::file::{CacheFile, DeviceFile, DiskFile, NbdFile};
+use super::front::Front;
 use super::log::log;
 use super::spec::{CacheSettings, CacheSpec, DeviceSpec, DiskName, DiskSpec, NbdSpec, SleepSpec, Speed, TlsSpec};
 use crate::config::complaints::Complaints;
@@ -31,6 +32,7 @@ pub(super) const KINDS: [&str; 3] = ["file", "emulated", "memory"];
 /// Turns the shape into a disk. A disk that is given no name has that of its `file`.
 pub(super) fn disk(c: &mut Complaints, file: &DiskFile, path: &Path) -> Option<DiskSpec> {
     let name = name(c, file.name.as_ref(), path);
+    let front = word(c, file.front.as_ref(), &Front::ALL.map(Front::name));
     let disk = device(c, &file.disk);
     let flash = file.flash.as_ref().map(|flash| device(c, flash));
     if let (Some(cache), None) = (&file.cache, &file.flash) {
@@ -46,7 +48,7 @@ pub(super) fn disk(c: &mut Complaints, file: &DiskFile, path: &Path) -> Option<D
         Some(flash) => Some(CacheSpec { flash: flash?, settings }),
         None => None,
     };
-    Some(DiskSpec { name: name?, read_only: file.read_only, disk: disk?, cache, log, nbd })
+    Some(DiskSpec { name: name?, read_only: file.read_only, front, disk: disk?, cache, log, nbd })
 }
 
 fn not_the_same(c: &mut Complaints, flash: &DeviceFile, disk: &DeviceFile) {

@@ -13,6 +13,7 @@ pub(super) struct DiskFile {
     pub(super) name: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) read_only: bool,
+    pub(super) front: Option<Spanned<String>>,
     pub(super) disk: Spanned<DeviceFile>,
     pub(super) flash: Option<Spanned<DeviceFile>>,
     pub(super) cache: Option<Spanned<CacheFile>>,

@@ -2,6 +2,7 @@
 
 mod convert;
 mod file;
+mod front;
 mod log;
 mod option;
 mod spec;
@@ -14,6 +15,7 @@ use super::complaints::Complaints;
 use super::problem::{ConfigErrors, Problem};
 use super::source::Source;
 
+pub(crate) use front::Front;
 pub(crate) use log::{LogSpec, SchemeSpec, VALID_SEGMENT, VALID_SPARE, is_segment, parse_spare};
 pub(crate) use option::device_option;
 pub(crate) use spec::{

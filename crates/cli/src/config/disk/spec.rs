@@ -13,6 +13,7 @@ use umbrella_policy::spin_down::{Costs, SpinDown};
 use umbrella_policy::{PolicyError, Spec};
 use umbrella_units::{ByteSize, Nanos};
 
+use super::front::Front;
 use super::log::LogSpec;
 use crate::text::quoted;
 
@@ -21,6 +22,8 @@ use crate::text::quoted;
 pub(crate) struct DiskSpec {
     pub(crate) name: DiskName,
     pub(crate) read_only: bool,
+    /// What makes it a block device of this machine, when it is attached.
+    pub(crate) front: Front,
     pub(crate) disk: DeviceSpec,
     /// What makes it a hybrid disk.
     pub(crate) cache: Option<CacheSpec>,
@@ -33,7 +36,8 @@ impl DiskSpec {
     /// A device that nothing more is said of.
     pub(crate) fn of_device(disk: DeviceSpec) -> Result<DiskSpec, BadDiskName> {
         let name = disk.name()?;
-        Ok(DiskSpec { name, read_only: false, disk, cache: None, log: None, nbd: NbdSpec::default() })
+        let (front, nbd) = (Front::default(), NbdSpec::default());
+        Ok(DiskSpec { name, read_only: false, front, disk, cache: None, log: None, nbd })
     }
 }
 

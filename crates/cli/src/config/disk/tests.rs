@@ -38,6 +38,7 @@ fn two_paths_make_a_hybrid_disk_with_defaults_that_work() {
     let expected = json!({
         "name": "media",
         "read_only": false,
+        "front": "loop",
         "disk": { "kind": "file", "path": "/dev/sdb", "size": null, "direct": true },
         "cache": {
             "flash": { "kind": "file", "path": "/dev/nvme0n1p3", "size": null, "direct": true },
@@ -56,6 +57,7 @@ fn every_key_is_read() {
         r#"
         name = "Slow.disk_1"
         read_only = true
+        front = "ublk"
         [disk]
         kind = "emulated"
         profile = "modern"
@@ -94,6 +96,7 @@ fn every_key_is_read() {
     let expected = json!({
         "name": "Slow.disk_1",
         "read_only": true,
+        "front": "ublk",
         "disk": { "kind": "emulated", "profile": "modern", "speed": 10.0, "path": "/srv/slow.img", "size": 4u64 << 30 },
         "cache": {
             "flash": { "kind": "emulated", "profile": "mlc_samsung", "speed": 2.5, "path": null, "size": 256 << 20 },
@@ -152,7 +155,11 @@ fn check(cases: &[(String, &[&str])]) {
 fn mistakes_about_devices_are_found_and_say_what_to_write() {
     check(&[
         (String::new(), &["1:1: missing key \"disk\""]),
-        ("[dsk]\n".into(), &["1:2: unknown key \"dsk\" (did you mean \"disk\"?); valid keys: name, read_only, disk, flash, cache, log, nbd"]),
+        (
+            "front = \"lop\"\n[disk]\npath = \"/dev/sdb\"\n".into(),
+            &["1:9: \"lop\" is not valid here (did you mean \"loop\"?); valid values: \"loop\", \"ublk\""],
+        ),
+        ("[dsk]\n".into(), &["1:2: unknown key \"dsk\" (did you mean \"disk\"?); valid keys: name, read_only, front, disk, flash, cache, log, nbd"]),
         ("[disk]\n".into(), &["1:1: a device of kind \"file\" needs \"path\""]),
         (
             "[disk]\npaht = 1\n".into(),

@@ -13,6 +13,8 @@ mod postmark;
 mod setting;
 mod single;
 mod sizes;
+#[cfg(test)]
+mod tests;
 
 use self::setting::ASSUMED;
 use super::{Figure, Paper};

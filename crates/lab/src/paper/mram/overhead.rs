@@ -1,11 +1,13 @@
 //! Figure 4.1: what staging costs when files are only created.
 //!
-//! What the paper says of moving empty files (4 % longer) is left out: its program asked for the move, and all of the cost
-//! is the processor's, for copying metadata, which is not modelled.
+//! The processor's part of making a file in a file system, of making one in staging and of moving one is not modelled. So what
+//! the text says of these times cannot be seen here, and fails: that empty files are made faster in staging, that moving one
+//! takes about as long as making it, and 4 % more for both together. That moving a large file takes little beside making it
+//! would hold of any time that is not modelled, and is left out.
 
-use super::setting::{Method, Run, SMALL, VISIBLE, longer};
+use super::setting::{LARGE, Method, Run, SMALL, longer};
 use crate::experiment::{Cell, LabError};
-use crate::paper::{Claim, Effort, Expect};
+use crate::paper::{Claim, Effort, Expect, VISIBLE};
 use crate::result::Outcome;
 
 const FILES: [u64; 2] = [32_768, 65_536];
@@ -13,8 +15,11 @@ const FILES: [u64; 2] = [32_768, 65_536];
 const PAIR: [Method; 2] = [Method::Original, Method::Staging];
 
 /// Said beside the figure.
-pub(super) const ASSUMED: &str = "the processor's part of making and moving a file is not modelled: that moving empty files takes 4 % \
-     longer is not judged";
+pub(super) const ASSUMED: &str = "the processor's part of making and moving a file is not modelled, so that no claim of it can hold; that \
+     moving large files takes little is not judged for the same reason";
+
+/// What moving a file from staging to its file system costs the processor here, in percent of what making it costs.
+const MOVING: f64 = 0.0;
 
 /// Each of the three workloads in the original and with staging.
 pub(super) fn cells(effort: Effort) -> Result<Vec<Cell>, LabError> {
@@ -32,9 +37,21 @@ pub(super) fn judge(outcomes: &[Outcome]) -> Vec<Claim> {
     let faster = |claim, original: &Outcome, staged: &Outcome| {
         time(claim, -VISIBLE, longer(original.time_s, staged.time_s), Expect::AtMost)
     };
+    let moved =
+        |claim, original: &Outcome, staged: &Outcome| time(claim, 4.0, longer(original.time_s, staged.time_s), SMALL);
     vec![
         faster("32,768 empty files: created in staging faster than in ext2", e0, s0),
         faster("65,536 empty files: created in staging faster than in ext2", e1, s1),
+        moved("32,768 empty files: created in staging and moved, against ext2", e0, s0),
+        moved("65,536 empty files: created in staging and moved, against ext2", e1, s1),
+        Claim::new(
+            "4.1",
+            "empty files: moving them takes about as long as creating them in ext2",
+            "% of creating",
+            100.0,
+            MOVING,
+            LARGE,
+        ),
         time(
             "100 files of 100 MB: created in staging and moved, against ext2",
             3.5,

@@ -21,9 +21,6 @@ pub(super) const SMALL: Expect = Expect::Within { points: 5.0 };
 /// "The same": not more than so many percentage points away from each other.
 pub(super) const SAME: Expect = Expect::AboutZero { points: 5.0 };
 
-/// A difference that the text tells without a number has to be as large as this to count, in percentage points.
-pub(super) const VISIBLE: f64 = 1.0;
-
 /// Said beside the figures.
 pub(super) const ASSUMED: &str = "all of the memory holds file pages; the original writes what is dirty for 30 s, the others \
      do not; of the processor only system calls and copying cost time, not policies, file systems and staging; the file \

@@ -2,7 +2,7 @@
 
 use super::setting::{LARGE, SAME, SMALL, all_methods, gain, gain_in_time, mean};
 use crate::experiment::{Cell, LabError};
-use crate::paper::{Claim, Effort};
+use crate::paper::{Claim, Effort, Expect, VISIBLE};
 use crate::result::Outcome;
 
 /// The tests that figure 4.2 names, by their phases here.
@@ -46,5 +46,6 @@ pub(super) fn judge_untar(outcomes: &[Outcome]) -> Vec<Claim> {
         claim("staging costs 6 to 7 %", "%", -6.5, staging, SMALL),
         claim("WASL gains about 10 %", "%", 10.0, wasl, LARGE),
         claim("both together: about the sum of both", "points", 0.0, hybrid - wasl - staging, SAME),
+        claim("both together: less than the sum", "points", -VISIBLE, hybrid - wasl - staging, Expect::AtMost),
     ]
 }

@@ -72,7 +72,7 @@ const FIGURES: &[Figure] = &[
     Figure {
         id: "9",
         title: "what makes the difference, over the five workloads that write most",
-        assumed: "where the text gives no number: on average over the five workloads",
+        assumed: "where the text gives no number: on average over the five workloads; without the write-out after their end",
         cells: policies::write_dominated,
         judge: policies::judge_factors,
     },

@@ -1,7 +1,7 @@
 use super::setting::{WORKLOADS, Work, change};
 use super::*;
 use crate::paper::{Effort, Verdict};
-use crate::result::{Outcome, WrittenBecause};
+use crate::result::{AtFinish, Outcome, WrittenBecause};
 
 fn timed() -> Work {
     WORKLOADS[0]
@@ -95,7 +95,9 @@ fn pages_written_after_the_end_do_not_count_in_section_iv_b() {
 #[test]
 fn a_policy_that_writes_more_than_file_fails_in_sign() {
     let outcomes = outcomes(figure("9"), |_, policy| Outcome {
-        bytes_written: if policy == "recency" { 110 } else { 100 },
+        // What is written after the end does not count.
+        bytes_written: if policy == "recency" { 200 } else { 1000 },
+        at_finish: AtFinish { bytes_written: if policy == "recency" { 110 } else { 100 }, ..AtFinish::default() },
         ..Outcome::default()
     });
     let claims = (figure("9").judge)(&outcomes);

@@ -1,9 +1,9 @@
 //! Compilation of a kernel (figures 31 and 32), Postmark (33), and what stands in for the NFS trace (39).
 
-use super::runs::{self, DRIVES, MAGNETIC, MLC, Runs, SCHEMES, SLC};
-use super::{Claim, Effort, Expect, LITTLE, SIZE};
+use super::runs::{self, DRIVES, LINUX, MAGNETIC, MLC, Runs, SCHEMES, SLC};
+use super::{Claim, Effort, Expect, LITTLE, SIZE, SLIGHT, VISIBLE};
 use crate::experiment::{Cell, LabError};
-use crate::result::Outcome;
+use crate::result::{AtFinish, Outcome};
 
 pub(super) const COMPILE_ASSUMED: &str = "6,000 sources, 0.5 s of computing each, on both processors at once (make -j2); no cost of sorting or of marking \
                                           pages, which the dissertation sees offset some of the gain";
@@ -32,6 +32,10 @@ pub(super) fn judge_compile(outcomes: &[Outcome]) -> Vec<Claim> {
             let claim = format!("{policy} on the {}: time against file", runs::name(disk));
             let measured = Runs::new(outcomes, disk, COMPILE).time(policy);
             claims.push(Claim::new("31", claim, "%", published, measured, expect));
+            if disk != SLC {
+                let claim = format!("{policy} on the {}: a slight improvement", runs::name(disk));
+                claims.push(Claim::new("31", claim, "%", -SLIGHT, measured, Expect::AtMost));
+            }
         }
     }
     claims
@@ -43,11 +47,35 @@ pub(super) fn length_cells(effort: Effort) -> Result<Vec<Cell>, LabError> {
 
 pub(super) fn judge_length(outcomes: &[Outcome]) -> Vec<Claim> {
     let runs = Runs::new(outcomes, SLC, COMPILE);
-    let longer = |policy: &str| {
-        let measured = runs.change(policy, |outcome| outcome.bytes_written as f64 / outcome.write_requests as f64);
-        Claim::new("32", format!("{policy}: average size of a write against file"), "%", 26.0, measured, SIZE)
+    let of = |policy: &str| {
+        let longer = runs.change(policy, |outcome| outcome.at_finish.sequential.mean_bytes());
+        let share = |policy| runs.of(policy, |outcome| sequential_share(&outcome.at_finish));
+        let more = share(policy) - share(LINUX);
+        [
+            Claim::new(
+                "32",
+                format!("{policy}: average size of a sequential write against file"),
+                "%",
+                26.0,
+                longer,
+                SIZE,
+            ),
+            Claim::new(
+                "32",
+                format!("{policy}: share of writes that are sequential, against file"),
+                "points",
+                0.0,
+                more,
+                LITTLE,
+            ),
+        ]
     };
-    SCHEMES.iter().map(|policy| longer(policy)).collect()
+    SCHEMES.iter().flat_map(|policy| of(policy)).collect()
+}
+
+/// In percent of the requests.
+fn sequential_share(disk: &AtFinish) -> f64 {
+    100.0 * disk.sequential.requests as f64 / disk.write_requests.max(1) as f64
 }
 
 pub(super) fn postmark_cells(effort: Effort) -> Result<Vec<Cell>, LabError> {
@@ -60,13 +88,14 @@ pub(super) fn judge_postmark(outcomes: &[Outcome]) -> Vec<Claim> {
     let time = |disk, policy| Runs::new(outcomes, disk, POSTMARK).time(policy);
     let mut claims = Vec::new();
     for policy in ["sorted", "two_queue_sorted"] {
-        let mut claim = |text: &str, unit, measured, expect| {
-            claims.push(Claim::new("33", format!("{policy} {text}"), unit, 0.0, measured, expect));
+        let mut claim = |text: &str, unit, published, measured, expect| {
+            claims.push(Claim::new("33", format!("{policy} {text}"), unit, published, measured, expect));
         };
         let (magnetic, mlc, slc) = (time(MAGNETIC, policy), time(MLC, policy), time(SLC, policy));
-        claim("on the magnetic disk: not slower than file", "%", magnetic, Expect::AtMost);
-        claim("on the Samsung drive: gains less than on the magnetic disk", "points", mlc - magnetic, Expect::AtLeast);
-        claim("on the Memoright drive: not faster than file", "%", slc, Expect::AtLeast);
+        claim("on the magnetic disk: faster than file", "%", -VISIBLE, magnetic, Expect::AtMost);
+        let less = "on the Samsung drive: gains less than on the magnetic disk";
+        claim(less, "points", VISIBLE, mlc - magnetic, Expect::AtLeast);
+        claim("on the Memoright drive: slower than file", "%", VISIBLE, slc, Expect::AtLeast);
     }
     for disk in DRIVES {
         let claim = format!("two_queue on the {}: does little", runs::name(disk));
@@ -87,7 +116,7 @@ pub(super) fn judge_trace(outcomes: &[Outcome]) -> Vec<Claim> {
             let measured = runs.change(policy, |outcome| outcome.time_s / outcome.operations as f64);
             let (said, published, expect) = match (disk, policy) {
                 (MLC, "two_queue_sorted") => ("about as fast as file", 0.0, LITTLE),
-                _ => ("slower than file", 0.1, Expect::AtLeast),
+                _ => ("slower than file", SLIGHT, Expect::AtLeast),
             };
             let claim = format!("{policy} on the {}: {said}", runs::name(disk));
             claims.push(Claim::new("39", claim, "%", published, measured, expect));

@@ -1,8 +1,9 @@
+use super::super::{WrittenBecause, metric};
 use super::*;
 
 fn run(policy: &str, input: &str, time_s: f64) -> Outcome {
     let setting = Setting { policy: policy.to_owned(), input: input.to_owned(), ..Setting::default() };
-    Outcome { setting, time_s, operations: 100, ..Outcome::default() }
+    Outcome { setting, time_s, drained_s: time_s, operations: 100, ..Outcome::default() }
 }
 
 fn swept(policy: &str, name: &str, value: &str) -> Outcome {
@@ -74,6 +75,103 @@ fn the_verdict_names_the_fastest_and_its_lead_over_the_first_or_over_the_next() 
     );
     assert_eq!(verdict(&[("file", 12.0)]), "\u{201c}file\u{201d} took 12 s.");
     assert_eq!(verdict(&[("file", 12.0), ("zone", 12.001)]), "All 2 runs did equally well on time.");
+}
+
+fn seeded(policy: &str, seed: u64, time_s: f64) -> Outcome {
+    let mut outcome = run(policy, "a", time_s);
+    outcome.setting.seed = seed;
+    outcome.setting.swept.insert("seed".to_owned(), seed.to_string());
+    outcome
+}
+
+#[test]
+fn runs_that_differ_by_the_seed_only_are_one_row_of_means() {
+    let outcomes =
+        [seeded("file", 1, 19.0), seeded("file", 2, 21.0), seeded("zone", 1, 14.99), seeded("zone", 2, 15.01)];
+    let group = &groups(&outcomes)[0];
+    let time = metric("time_s").unwrap();
+    let shown: Vec<(&str, String)> = group.rows.iter().map(|row| (row.label.as_str(), row.show(time))).collect();
+    assert_eq!(shown, [("file", "20 s \u{b1}5 %".to_owned()), ("zone", "15 s".to_owned())]);
+    assert_eq!(group.means().as_deref(), Some("mean of 2 seeds"));
+    assert_eq!(group.best(time), Some(15.0));
+    assert_eq!(group.change(time, &group.rows[1]).as_deref(), Some("-25 %"));
+    assert!(group.sweeps().is_empty(), "a seed is no axis");
+    assert_eq!(
+        group.verdict(),
+        "\u{201c}zone\u{201d} was fastest with 15 s, 25 % less than \u{201c}file\u{201d} (20 s \u{b1}5 %)."
+    );
+}
+
+#[test]
+fn a_run_that_was_cut_short_is_in_no_mean_and_one_seed_among_means_is_named() {
+    let cut = Outcome { interrupted: true, ..seeded("file", 3, 1.0) };
+    let outcomes = [seeded("file", 1, 19.0), seeded("file", 2, 21.0), cut, seeded("zone", 1, 15.0)];
+    let group = &groups(&outcomes)[0];
+    let labels: Vec<&str> = group.rows.iter().map(|row| row.label.as_str()).collect();
+    assert_eq!(labels, ["file", "file, seed=3", "zone, seed=1"]);
+    assert_eq!(group.rows[0].value(metric("time_s").unwrap()), 20.0);
+    assert_eq!(group.means().as_deref(), Some("mean of 1 to 2 seeds"));
+    assert!(group.verdict().ends_with("1 of 4 runs cut short: the figures are those of the part that ran."));
+}
+
+#[test]
+fn a_swept_parameter_beside_the_seed_has_a_row_a_value() {
+    let mut outcomes = Vec::new();
+    for (size, time) in [("2MiB", 10.0), ("4MiB", 20.0)] {
+        for seed in [1, 2] {
+            let mut outcome = seeded("zone", seed, time + seed as f64);
+            outcome.setting.swept.insert("size".to_owned(), size.to_owned());
+            outcomes.push(outcome);
+        }
+    }
+    let group = &groups(&outcomes)[0];
+    let sweeps = group.sweeps();
+    let time = metric("time_s").unwrap();
+    let points: Vec<f64> = sweeps[0].series[0].points.iter().map(|(_, row)| row.value(time)).collect();
+    assert_eq!((sweeps.len(), sweeps[0].name, points), (1, "size", vec![11.5, 21.5]));
+}
+
+#[test]
+fn where_runs_did_different_work_the_verdict_goes_by_throughput() {
+    let did = |policy: &str, operations: u64, time_s: f64| Outcome {
+        operations,
+        bytes_requested_write: operations << 20,
+        ..run(policy, "a", time_s)
+    };
+    assert_eq!(
+        groups(&[did("file", 600, 6.0), did("cscan", 1000, 8.0), did("zone", 300, 5.0)])[0].verdict(),
+        "\u{201c}cscan\u{201d} was best on throughput with 125 MiB/s, 25 % more than \u{201c}file\u{201d} (100 MiB/s)."
+    );
+    assert_eq!(
+        groups(&[did("file", 600, 6.0), did("cscan", 800, 8.0)])[0].verdict(),
+        "All 2 runs did equally well on throughput."
+    );
+    let same = groups(&[did("file", 1000, 6.0), did("cscan", 1009, 5.0)])[0].verdict();
+    assert!(same.starts_with("\u{201c}cscan\u{201d} was fastest with 5 s"), "{same}");
+}
+
+#[test]
+fn operations_count_until_the_last_page_is_on_disk() {
+    let outcome = Outcome { drained_s: 4.0, ..run("file", "a", 2.0) };
+    let metric = metric("operations_per_s").unwrap();
+    assert_eq!(((metric.of)(&outcome), metric.heading), (25.0, "operations/s"));
+}
+
+#[test]
+fn that_policies_were_asked_little_is_said_with_the_share() {
+    let said = |threshold: u64, expired: u64| {
+        let because = WrittenBecause { threshold, expired, ..WrittenBecause::default() };
+        let outcomes = [Outcome { written_because: because, ..run("file", "a", 1.0) }];
+        groups(&outcomes)[0].hardly_asked().unwrap_or_default()
+    };
+    assert_eq!(
+        said(5, 95),
+        "At least 95 % of the pages were written because of their age, for a sync, or at the end, so the policies were \
+         hardly asked: give less --memory or a longer input."
+    );
+    assert!(said(40, 60).contains("At least 60 % of the pages") && said(40, 60).contains("asked about 40 % at most"));
+    assert_eq!(said(51, 49), "");
+    assert_eq!(said(0, 0), "Nothing was written, so no policy was asked.");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 
 use super::super::{Group, Metric, Row};
-use super::text::{Safe, caption, direction, fit};
+use super::text::{Safe, caption, direction, fit_all};
 
 const WIDTH: f64 = 420.0;
 const ROW: f64 = 22.0;
@@ -24,12 +24,13 @@ pub(super) fn chart(out: &mut String, group: &Group<'_>, metric: &Metric) -> fmt
     write!(out, "bars, {}.", direction(metric))?;
     for row in &group.rows {
         let change = group.change(metric, row).map_or_else(String::new, |change| format!(" ({change})"));
-        write!(out, " {}: {}{change}.", Safe(&row.label), metric.show((metric.of)(row.outcome)))?;
+        write!(out, " {}: {}{change}.", Safe(&row.label), row.show(metric))?;
     }
     writeln!(out, "\">")?;
-    for (place, row) in group.rows.iter().enumerate() {
+    let names = fit_all(&group.labels(), NAME_CHARS);
+    for (place, (row, name)) in group.rows.iter().zip(names).enumerate() {
         let y = ROW * place as f64 + 2.0;
-        bar(out, group, metric, row, y, x(value(metric, row)) - LEFT)?;
+        bar(out, group, metric, (row, &name), y, x(value(metric, row)) - LEFT)?;
     }
     if let [first, _, ..] = group.rows.as_slice() {
         let at = x(value(metric, first));
@@ -38,17 +39,24 @@ pub(super) fn chart(out: &mut String, group: &Group<'_>, metric: &Metric) -> fmt
     writeln!(out, "</svg>\n</figure>")
 }
 
-fn bar(out: &mut String, group: &Group<'_>, metric: &Metric, row: &Row<'_>, y: f64, width: f64) -> fmt::Result {
+fn bar(
+    out: &mut String,
+    group: &Group<'_>,
+    metric: &Metric,
+    (row, name): (&Row<'_>, &str),
+    y: f64,
+    width: f64,
+) -> fmt::Result {
     let best = group.is_best(metric, row);
-    let class = match (best, row.outcome.interrupted) {
+    let class = match (best, row.is_cut()) {
         (true, _) => "bar best",
         (false, true) => "bar cut",
         (false, false) => "bar",
     };
     let text = y + 15.0;
-    let shown = metric.show((metric.of)(row.outcome));
-    writeln!(out, "<g><title>{}: {shown}</title>", Safe(&row.label))?;
-    writeln!(out, "<text x=\"0\" y=\"{text}\">{}</text>", Safe(&fit(&row.label, NAME_CHARS)))?;
+    let shown = metric.show(row.value(metric));
+    writeln!(out, "<g><title>{}: {}</title>", Safe(&row.label), row.show(metric))?;
+    writeln!(out, "<text x=\"0\" y=\"{text}\">{}</text>", Safe(name))?;
     writeln!(
         out,
         "<rect class=\"{class}\" x=\"{LEFT}\" y=\"{}\" width=\"{:.1}\" height=\"{BAR}\" rx=\"2\"/>",
@@ -65,5 +73,5 @@ fn bar(out: &mut String, group: &Group<'_>, metric: &Metric, row: &Row<'_>, y: f
 
 /// What can be drawn of a value.
 fn value(metric: &Metric, row: &Row<'_>) -> f64 {
-    Some((metric.of)(row.outcome)).filter(|value| value.is_finite()).unwrap_or(0.0).max(0.0)
+    Some(row.value(metric)).filter(|value| value.is_finite()).unwrap_or(0.0).max(0.0)
 }

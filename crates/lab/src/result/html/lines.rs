@@ -4,7 +4,7 @@
 use std::fmt::{self, Write};
 
 use super::super::{Metric, Sweep};
-use super::text::{Safe, caption, direction, fit};
+use super::text::{Safe, caption, direction, fit_all};
 
 const WIDTH: f64 = 420.0;
 const HEIGHT: f64 = 250.0;
@@ -33,7 +33,7 @@ pub(super) fn legend(out: &mut String, sweep: &Sweep<'_>) -> fmt::Result {
 
 /// The chart of one figure.
 pub(super) fn chart(out: &mut String, sweep: &Sweep<'_>, metric: &Metric) -> fmt::Result {
-    let values = || sweep.series.iter().flat_map(|series| &series.points).map(|(_, outcome)| (metric.of)(outcome));
+    let values = || sweep.series.iter().flat_map(|series| &series.points).map(|(_, row)| row.value(metric));
     let largest = values().filter(|value| value.is_finite()).fold(0.0, f64::max);
     let step = nice_step(largest, metric.unit.step(largest));
     let top = (largest / step).ceil().max(1.0) * step;
@@ -48,19 +48,19 @@ pub(super) fn chart(out: &mut String, sweep: &Sweep<'_>, metric: &Metric) -> fmt
     write!(out, "{} over {}: lines, {}.", Safe(metric.heading), Safe(sweep.name), direction(metric))?;
     for series in &sweep.series {
         write!(out, " {}:", Safe(&series.label))?;
-        for (place, outcome) in &series.points {
-            write!(out, " {} at {};", metric.show((metric.of)(outcome)), Safe(sweep.values[*place]))?;
+        for (place, row) in &series.points {
+            write!(out, " {} at {};", row.show(metric), Safe(sweep.values[*place]))?;
         }
     }
     writeln!(out, "\">")?;
     axes(out, sweep, metric, (step, top), (&x, &y))?;
     for (number, series) in sweep.series.iter().enumerate() {
-        let points: Vec<(f64, f64, &str, f64)> = series
+        let points: Vec<(f64, f64, &str, String)> = series
             .points
             .iter()
-            .map(|(place, outcome)| (*place, (metric.of)(outcome)))
-            .filter(|(_, value)| value.is_finite())
-            .map(|(place, value)| (x(place), y(value), sweep.values[place], value))
+            .map(|(place, row)| (*place, row.value(metric), row.show(metric)))
+            .filter(|(_, value, _)| value.is_finite())
+            .map(|(place, value, shown)| (x(place), y(value), sweep.values[place], shown))
             .collect();
         write!(out, "<g class=\"{}\"><path class=\"line\" d=\"", style(number))?;
         for (at, (x, y, ..)) in points.iter().enumerate() {
@@ -69,7 +69,7 @@ pub(super) fn chart(out: &mut String, sweep: &Sweep<'_>, metric: &Metric) -> fmt
         writeln!(out, "\"/>")?;
         for (x, y, value, figure) in points {
             let label = Safe(&series.label);
-            write!(out, "<g><title>{label}, {}: {}</title>", Safe(value), metric.show(figure))?;
+            write!(out, "<g><title>{label}, {}: {figure}</title>", Safe(value))?;
             mark(out, number, x, y)?;
             writeln!(out, "</g>")?;
         }
@@ -97,11 +97,11 @@ fn axes(
     let each = AXIS_CHARS / sweep.values.len().max(1);
     // Too many values for readable labels: every other one, every third one, ...
     let every = 5_usize.div_ceil(each.max(1));
-    for (place, value) in sweep.values.iter().enumerate().step_by(every) {
+    let texts = fit_all(&sweep.values, (each * every).max(3));
+    for (place, text) in texts.iter().enumerate().step_by(every) {
         let at = x(place);
-        let text = fit(value, (each * every).max(3));
         writeln!(out, "<path class=\"grid\" d=\"M{at:.1} {BOTTOM}v4\"/>")?;
-        writeln!(out, "<text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>", BOTTOM + 18.0, Safe(&text))?;
+        writeln!(out, "<text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>", BOTTOM + 18.0, Safe(text))?;
     }
     Ok(())
 }

@@ -23,15 +23,16 @@ const IMPORTANT: [&str; 6] =
     ["time_s", "throughput", "write_p99_us", "bytes_written", "write_request_bytes", "write_distance"];
 
 /// One self-contained page of all outcomes: a section for each input, with a summary, charts, tables and the commands to
-/// run it again.
-pub fn page(title: &str, outcomes: &[Outcome]) -> String {
+/// run it again. Where they are fewer than were `asked` for, it says so.
+pub fn page(title: &str, outcomes: &[Outcome], asked: usize) -> String {
     let mut page = String::new();
+    let missing = (outcomes.len() < asked).then(|| format!("{} of {asked} runs are shown.", outcomes.len()));
     // Writing to a String cannot fail.
-    let _ = write_page(&mut page, title, &groups(outcomes));
+    let _ = write_page(&mut page, title, &groups(outcomes), missing.as_deref());
     page
 }
 
-fn write_page(out: &mut String, title: &str, groups: &[Group<'_>]) -> fmt::Result {
+fn write_page(out: &mut String, title: &str, groups: &[Group<'_>], missing: Option<&str>) -> fmt::Result {
     writeln!(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>")?;
     writeln!(
         out,
@@ -42,6 +43,9 @@ fn write_page(out: &mut String, title: &str, groups: &[Group<'_>]) -> fmt::Resul
     writeln!(out, "<meta name=\"color-scheme\" content=\"light dark\"/>")?;
     writeln!(out, "<title>{}</title>\n<style>\n{}</style>\n</head>\n<body>", Safe(title), include_str!("page.css"))?;
     writeln!(out, "<header>\n<h1>{}</h1>", Safe(title))?;
+    if let Some(missing) = missing {
+        writeln!(out, "<p class=\"warning\">{missing}</p>")?;
+    }
     match groups {
         [] => writeln!(out, "<p>There are no outcomes.</p>")?,
         [_] => {}
@@ -66,10 +70,11 @@ fn contents(out: &mut String, groups: &[Group<'_>]) -> fmt::Result {
 }
 
 fn section(out: &mut String, place: usize, group: &Group<'_>) -> fmt::Result {
-    writeln!(out, "<section id=\"input-{place}\">\n<h2>{}</h2>", Safe(group.input))?;
+    let means = group.means().map_or_else(String::new, |means| format!(", {means}"));
+    writeln!(out, "<section id=\"input-{place}\">\n<h2>{}{means}</h2>", Safe(group.input))?;
     writeln!(out, "<p class=\"verdict\">{}</p>", Safe(&group.verdict()))?;
     if let Some(sentence) = group.hardly_asked() {
-        writeln!(out, "<p class=\"warning\">{}</p>", Safe(sentence))?;
+        writeln!(out, "<p class=\"warning\">{}</p>", Safe(&sentence))?;
     }
     tables::circumstances(out, group)?;
     let sweeps = group.sweeps();

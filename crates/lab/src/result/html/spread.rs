@@ -4,7 +4,7 @@
 use std::fmt::{self, Write};
 
 use super::super::{Group, Outcome, Times, Unit};
-use super::text::{Safe, fit};
+use super::text::{Safe, fit_all};
 
 const WIDTH: f64 = 420.0;
 const ROW: f64 = 22.0;
@@ -25,7 +25,7 @@ const MARKS: [Mark; 5] =
 
 /// A chart for each kind of operation that there was.
 pub(super) fn charts(out: &mut String, group: &Group<'_>) -> fmt::Result {
-    let there = |(_, of): &&Kind| group.rows.iter().any(|row| of(row.outcome).count > 0);
+    let there = |(_, of): &&Kind| group.outcomes().any(|outcome| of(outcome).count > 0);
     if KINDS.iter().all(|kind| !there(&kind)) {
         return Ok(());
     }
@@ -42,7 +42,7 @@ pub(super) fn charts(out: &mut String, group: &Group<'_>) -> fmt::Result {
 
 fn chart(out: &mut String, group: &Group<'_>, name: &str, of: fn(&Outcome) -> &Times) -> fmt::Result {
     let values = || {
-        let all = group.rows.iter().flat_map(|row| MARKS.map(|(_, value)| value(of(row.outcome))));
+        let all = group.rows.iter().flat_map(|row| MARKS.map(|(_, value)| row.mean(|outcome| value(of(outcome)))));
         all.filter(|micros| micros.is_finite() && *micros > 0.0)
     };
     let to = values().reduce(f64::max).map_or(1, |most| most.log10().ceil() as i32);
@@ -58,7 +58,9 @@ fn chart(out: &mut String, group: &Group<'_>, name: &str, of: fn(&Outcome) -> &T
     write!(out, "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"Response times of {name}.")?;
     for row in &group.rows {
         write!(out, " {}:", Safe(&row.label))?;
-        MARKS.iter().try_for_each(|(mark, value)| write!(out, " {mark} {},", show(value(of(row.outcome)))))?;
+        MARKS
+            .iter()
+            .try_for_each(|(mark, value)| write!(out, " {mark} {},", show(row.mean(|outcome| value(of(outcome))))))?;
     }
     writeln!(out, "\">")?;
     // No more than five lines are named: names of times are wide.
@@ -71,17 +73,18 @@ fn chart(out: &mut String, group: &Group<'_>, name: &str, of: fn(&Outcome) -> &T
             writeln!(out, "<text x=\"{at:.1}\" y=\"12\" text-anchor=\"middle\">{text}</text>")?;
         }
     }
-    for (place, row) in group.rows.iter().enumerate() {
-        let times = of(row.outcome);
+    let names = fit_all(&group.labels(), NAME_CHARS);
+    for (place, (row, name)) in group.rows.iter().zip(&names).enumerate() {
         let y = TOP + ROW * (place as f64 + 0.5);
-        writeln!(out, "<text x=\"0\" y=\"{}\">{}</text>", y + 4.0, Safe(&fit(&row.label, NAME_CHARS)))?;
-        if times.count == 0 {
+        writeln!(out, "<text x=\"0\" y=\"{}\">{}</text>", y + 4.0, Safe(name))?;
+        if row.outcomes.iter().all(|outcome| of(outcome).count == 0) {
             continue;
         }
-        let (from, to) = (x(times.p50), x(times.max));
+        let mean = |value: fn(&Times) -> f64| row.mean(|outcome| value(of(outcome)));
+        let (from, to) = (x(mean(|t| t.p50)), x(mean(|t| t.max)));
         writeln!(out, "<path class=\"span\" d=\"M{from:.1} {y}H{to:.1}\"/>")?;
         for (number, (name, value)) in MARKS.iter().enumerate() {
-            let micros = value(times);
+            let micros = mean(*value);
             write!(out, "<g><title>{}, {name}: {}</title>", Safe(&row.label), show(micros))?;
             mark(out, number, x(micros), y)?;
             writeln!(out, "</g>")?;

@@ -20,8 +20,8 @@ pub(super) fn circumstances(out: &mut String, group: &Group<'_>) -> fmt::Result 
     writeln!(out, "<dl class=\"facts\">")?;
     for (name, of) in facts {
         let mut values: Vec<String> = Vec::new();
-        for row in &group.rows {
-            let value = of(&row.outcome.setting);
+        for outcome in group.outcomes() {
+            let value = of(&outcome.setting);
             if !values.contains(&value) {
                 values.push(value);
             }
@@ -53,7 +53,7 @@ pub(super) fn figures(out: &mut String, group: &Group<'_>) -> fmt::Result {
     writeln!(out, "</tr></thead>\n<tbody>")?;
     for (place, row) in group.rows.iter().enumerate() {
         write!(out, "<tr data-place=\"{place}\"><th scope=\"row\">{}", Safe(&row.label))?;
-        writeln!(out, "{}</th>", if row.outcome.interrupted { " <small>cut short</small>" } else { "" })?;
+        writeln!(out, "{}</th>", if row.is_cut() { " <small>cut short</small>" } else { "" })?;
         metrics.iter().try_for_each(|metric| figure(out, group, metric, row))?;
         writeln!(out, "</tr>")?;
     }
@@ -61,7 +61,7 @@ pub(super) fn figures(out: &mut String, group: &Group<'_>) -> fmt::Result {
 }
 
 fn figure(out: &mut String, group: &Group<'_>, metric: &Metric, row: &Row<'_>) -> fmt::Result {
-    let value = (metric.of)(row.outcome);
+    let value = row.value(metric);
     write!(out, "<td data-value=\"{value}\"")?;
     if let Some(change) = group.change(metric, row) {
         write!(out, " title=\"{change} against {}\"", Safe(&group.rows[0].label))?;
@@ -69,43 +69,44 @@ fn figure(out: &mut String, group: &Group<'_>, metric: &Metric, row: &Row<'_>) -
     if group.is_best(metric, row) {
         write!(out, " class=\"best\"")?;
     }
-    writeln!(out, ">{}</td>", metric.show(value))
+    writeln!(out, ">{}</td>", row.show(metric))
 }
 
 /// The parts of the runs: phases, why pages were written, how writes cluster.
 pub(super) fn details(out: &mut String, group: &Group<'_>) -> fmt::Result {
     let mut phases: Vec<&str> = Vec::new();
-    for phase in group.rows.iter().flat_map(|row| &row.outcome.phases) {
+    for phase in group.outcomes().flat_map(|outcome| &outcome.phases) {
         if !phases.contains(&phase.name.as_str()) {
             phases.push(&phase.name);
         }
     }
     if !phases.is_empty() {
-        part(out, group, "Time of each phase", &phases, |outcome| {
-            let time = |name: &&str| {
-                outcome.phase(name).map_or_else(|| "-".to_owned(), |phase| Unit::Seconds.show(phase.time_s))
-            };
-            phases.iter().map(time).collect()
+        part(out, group, "Time of each phase", &phases, |row, place| {
+            let time = |outcome: &Outcome| outcome.phase(phases[place]).map_or(f64::NAN, |phase| phase.time_s);
+            Unit::Seconds.show(row.mean(time))
         })?;
     }
     let reasons = ["too much dirty", "dirty for too long", "memory was short", "fsync or sync", "rest at the end"];
-    part(out, group, "Why pages were written", &reasons, |outcome| {
-        let because = outcome.written_because;
-        let pages = [because.threshold, because.expired, because.reclaim, because.sync, because.drained];
-        pages.map(|pages| Unit::Blocks.show(pages as f64)).into()
+    part(out, group, "Why pages were written", &reasons, |row, place| {
+        let pages = |outcome: &Outcome| {
+            let because = outcome.written_because;
+            [because.threshold, because.expired, because.reclaim, because.sync, because.drained][place] as f64
+        };
+        Unit::Blocks.show(row.mean(pages))
     })?;
     let classes = ["1", "2-4", "5-8", "9-16", "17-32", "more"];
-    part(out, group, "1 MB areas by their write requests within 100 ms", &classes, |outcome| {
-        outcome.windows.windows.map(|windows| Unit::Count.show(windows as f64)).into()
+    part(out, group, "1 MB areas by their write requests within 100 ms", &classes, |row, place| {
+        Unit::Count.show(row.mean(|outcome| outcome.windows.windows[place] as f64))
     })
 }
 
+/// A table of its own behind a click; `cell` is what a row has in a column.
 fn part(
     out: &mut String,
     group: &Group<'_>,
     title: &str,
     columns: &[&str],
-    cells: impl Fn(&Outcome) -> Vec<String>,
+    cell: impl Fn(&Row<'_>, usize) -> String,
 ) -> fmt::Result {
     writeln!(
         out,
@@ -118,7 +119,7 @@ fn part(
     writeln!(out, "</tr></thead>\n<tbody>")?;
     for row in &group.rows {
         writeln!(out, "<tr><th scope=\"row\">{}</th>", Safe(&row.label))?;
-        cells(row.outcome).iter().try_for_each(|cell| writeln!(out, "<td>{}</td>", Safe(cell)))?;
+        (0..columns.len()).try_for_each(|place| writeln!(out, "<td>{}</td>", cell(row, place)))?;
         writeln!(out, "</tr>")?;
     }
     writeln!(out, "</tbody>\n</table>\n</div>\n</details>")
@@ -127,7 +128,7 @@ fn part(
 /// A command for each run that does it again.
 pub(super) fn commands(out: &mut String, group: &Group<'_>) -> fmt::Result {
     writeln!(out, "<details>\n<summary>Run it again</summary>\n<pre class=\"commands\">")?;
-    let commands: BTreeSet<String> = group.rows.iter().map(|row| row.outcome.setting.command()).collect();
+    let commands: BTreeSet<String> = group.outcomes().map(|outcome| outcome.setting.command()).collect();
     commands.iter().try_for_each(|command| writeln!(out, "{}", Safe(command)))?;
     writeln!(out, "</pre>\n</details>")
 }

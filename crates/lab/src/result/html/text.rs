@@ -1,5 +1,6 @@
 //! Text from outside, made harmless; and text made to fit a chart.
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Display, Formatter, Write};
 
 use super::super::{Better, Metric};
@@ -41,6 +42,41 @@ pub(super) fn fit(text: &str, longest: usize) -> String {
     chars[..head].iter().chain(&['\u{2026}']).chain(&chars[chars.len() - tail..]).collect()
 }
 
+/// The texts in at most `longest` characters each, so that no two that differ look the same: what they share at both ends
+/// is left out where need be, and if that is not enough they are numbered.
+pub(super) fn fit_all(texts: &[&str], longest: usize) -> Vec<String> {
+    let fitted: Vec<String> = texts.iter().map(|text| fit(text, longest)).collect();
+    if all_differ(&fitted) {
+        return fitted;
+    }
+    let own: Vec<String> = without_shared(texts).iter().map(|text| fit(text, longest)).collect();
+    if all_differ(&own) {
+        return own;
+    }
+    let numbered = |(place, text): (usize, &&str)| {
+        let number = format!("{}. ", place + 1);
+        let rest = longest.saturating_sub(number.len());
+        if rest < 3 { number.trim_end().to_owned() } else { number + &fit(text, rest) }
+    };
+    texts.iter().enumerate().map(numbered).collect()
+}
+
+fn all_differ(texts: &[String]) -> bool {
+    texts.iter().collect::<BTreeSet<_>>().len() == texts.len()
+}
+
+/// The texts without what all of them begin and end with.
+fn without_shared(texts: &[&str]) -> Vec<String> {
+    let chars: Vec<Vec<char>> = texts.iter().map(|text| text.chars().collect()).collect();
+    let shortest = chars.iter().map(Vec::len).min().unwrap_or(0);
+    let shared = |at: &dyn Fn(&[char], usize) -> char, most: usize| {
+        (0..most).take_while(|n| chars.iter().all(|text| at(text, *n) == at(&chars[0], *n))).count()
+    };
+    let head = shared(&|text, n| text[n], shortest);
+    let tail = shared(&|text, n| text[text.len() - 1 - n], shortest - head);
+    chars.iter().map(|text| format!("\u{2026}{}", text[head..text.len() - tail].iter().collect::<String>())).collect()
+}
+
 /// Which way the figure is better, in words.
 pub(super) fn direction(metric: &Metric) -> &'static str {
     match metric.better {
@@ -76,5 +112,15 @@ mod tests {
     fn a_long_name_keeps_its_beginning_and_its_end() {
         assert_eq!(fit("zone", 4), "zone");
         assert_eq!(fit("zone_segment:alpha=5", 9), "zone\u{2026}ha=5");
+    }
+
+    #[test]
+    fn names_that_differ_still_do_when_they_are_shortened() {
+        assert_eq!(fit_all(&["zone", "zone_segment:alpha=5"], 9), ["zone", "zone\u{2026}ha=5"]);
+        let middle = ["zone_segment:alpha=5,zone=8MiB", "zone_segment:alpha=9,zone=8MiB"];
+        assert_eq!(fit_all(&middle, 9), ["\u{2026}5", "\u{2026}9"]);
+        let three = ["ab-long-1-name-x", "ab-long-2-name-x", "zz-long-1-name-y"];
+        assert_eq!(fit_all(&three, 7), ["1. a\u{2026}-x", "2. a\u{2026}-x", "3. z\u{2026}-y"]);
+        assert_eq!(fit_all(&["aaaaa1aaaaa", "aaaaa2aaaaa", "aaaaa"], 3), ["1.", "2.", "3."]);
     }
 }

@@ -263,6 +263,16 @@ fn clairvoyant_writes_last_what_is_written_again_first() {
 }
 
 #[test]
+fn a_rewrite_at_the_end_of_the_window_is_still_within_it() {
+    let mut policy = policy("write_minimal:window=30s");
+    dirty_blocks(&mut policy, [1, 2, 3]);
+    for (block, next_write) in [(1, secs(30)), (2, secs(30) + Nanos(1)), (3, secs(31))] {
+        policy.on(Nanos(0), Event::Foresee { page: umbrella_units::PageKey::device(BlockNo(block)), next_write });
+    }
+    assert_eq!(select_blocks(&mut policy, 3), [2, 3, 1], "the rewrite of block 1 saves a write");
+}
+
+#[test]
 fn an_address_that_no_device_has_changes_nothing() {
     for info in crate::writeback::policies() {
         let mut policy = policy(info.name);

@@ -13,9 +13,12 @@ fn check_all(steps: &[Step]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// The policies whose sources spare pages in use (TESA, section III). Not asked of the policies: one that forgot it would say so.
+const SPARE_ACTIVE_PAGES: [&str; 4] = ["recency", "segment", "zone", "zone_segment"];
+
 fn check(name: &str, steps: &[Step]) -> Result<(), TestCaseError> {
     let (mut tested, mut twin, mut plain) = (policy(name), policy(name), Plain::default());
-    let inactive_only = tested.needs().inactive_only;
+    let inactive_only = SPARE_ACTIVE_PAGES.contains(&name);
     let mut now = Nanos(0);
     let drain = [Step::Select(u64::MAX)];
     for &step in steps.iter().chain(&drain) {

@@ -1,0 +1,40 @@
+//! Devices of daemons that were killed: the driver takes such a device away, and keeps its number until somebody says otherwise.
+
+use std::fs;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
+
+use super::kernel::Control;
+use super::wire::{Command, Info, PAYLOAD_BYTES};
+
+/// Gives up the numbers of devices that Umbrella made and whose process is gone. What is still mounted keeps its number until it is unmounted.
+pub(super) fn forget(control: &mut Control) {
+    for device in numbers() {
+        let mut bytes = [0; PAYLOAD_BYTES];
+        if control.call(Command::Info, device, 0, Some(&mut bytes)).is_err() {
+            continue;
+        }
+        let info = Info::decode(&bytes);
+        if !info.dead || !info.owner.is_some_and(is_gone) {
+            continue;
+        }
+        match control.call(Command::DeleteLater, device, 0, None) {
+            Ok(()) => tracing::info!("/dev/ublkc{device} of a daemon that was killed is taken away"),
+            // Linux before 6.9 has no such command; the number is only wasted.
+            Err(error) => tracing::debug!(%error, "/dev/ublkc{device} of a daemon that was killed stays"),
+        }
+    }
+}
+
+/// The numbers of all devices that there are.
+fn numbers() -> Vec<u32> {
+    let Ok(entries) = fs::read_dir("/dev") else { return Vec::new() };
+    let number = |name: &str| name.strip_prefix("ublkc")?.parse().ok();
+    entries.flatten().filter_map(|entry| number(entry.file_name().to_str()?)).collect()
+}
+
+fn is_gone(process: u32) -> bool {
+    let process = Pid::from_raw(process.cast_signed());
+    process.is_some_and(|process| test_kill_process(process) == Err(Errno::SRCH))
+}

@@ -1,0 +1,245 @@
+//! What is said to the ublk driver and by it, as bytes: `linux/ublk_cmd.h` of Linux 6.5.
+//!
+//! Numbers are in the machine's order, structs are laid out as C does.
+
+use std::fmt;
+
+use bitflags::bitflags;
+use rustix::ioctl::opcode;
+use umbrella_units::{Lba, SectorRange};
+
+/// Bytes of a command to a device's queue (`struct ublksrv_io_cmd`).
+pub(super) const QUEUE_COMMAND_BYTES: usize = 16;
+/// Bytes of a command to the driver (`struct ublksrv_ctrl_cmd`).
+const COMMAND_BYTES: usize = 32;
+/// Bytes that io_uring carries for a command to the driver.
+pub(super) const CARRIED_BYTES: usize = 80;
+/// Bytes of what a command to the driver points at. The longest is `struct ublksrv_ctrl_dev_info`.
+pub(super) const PAYLOAD_BYTES: usize = 64;
+/// Bytes of a request (`struct ublksrv_io_desc`).
+pub(super) const REQUEST_BYTES: usize = 24;
+
+/// What a command that asked for a request returns when there will be none any more (`UBLK_IO_RES_ABORT`).
+pub(super) const ABORTED: i32 = -19;
+/// Where the data of requests begins in a device's file (`UBLKSRV_IO_BUF_OFFSET`).
+const DATA_OFFSET: u64 = 0x8000_0000;
+/// How many bits of an offset are within one request's data (`UBLK_IO_BUF_BITS`).
+const DATA_BITS: u32 = 25;
+/// The mark in a device's information that says it is Umbrella's; the driver keeps it and does not look at it.
+const MARK: u32 = u32::from_be_bytes(*b"umbr");
+/// The device is offered to nobody (`UBLK_S_DEV_DEAD`).
+const DEAD: u16 = 0;
+
+/// A command to the driver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Command {
+    /// Say how a device stands.
+    Info,
+    /// Make a device that nobody sees yet.
+    Add,
+    /// Give up its number.
+    Delete,
+    /// As [`Command::Delete`], without waiting for those who still have it open.
+    DeleteLater,
+    /// Offer it.
+    Start,
+    /// Take it away, after what is under way.
+    Stop,
+    /// Say what it is like.
+    SetParams,
+}
+
+impl Command {
+    /// The command's number, which has the direction and size of its argument in it.
+    pub(super) fn opcode(self) -> u32 {
+        type Argument = [u8; COMMAND_BYTES];
+        match self {
+            Command::Info => opcode::read::<Argument>(b'u', 0x02),
+            Command::Add => opcode::read_write::<Argument>(b'u', 0x04),
+            Command::Delete => opcode::read_write::<Argument>(b'u', 0x05),
+            Command::Start => opcode::read_write::<Argument>(b'u', 0x06),
+            Command::Stop => opcode::read_write::<Argument>(b'u', 0x07),
+            Command::SetParams => opcode::read_write::<Argument>(b'u', 0x08),
+            Command::DeleteLater => opcode::read::<Argument>(b'u', 0x14),
+        }
+    }
+}
+
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Command::Info => "say how a device stands",
+            Command::Add => "make a device",
+            Command::Delete | Command::DeleteLater => "forget the device",
+            Command::Start => "offer the device",
+            Command::Stop => "take the device away",
+            Command::SetParams => "take what the device is like",
+        })
+    }
+}
+
+/// A command to a device's queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum QueueCommand {
+    /// Give a request.
+    Fetch,
+    /// Take the result of one, and give another.
+    CommitAndFetch,
+}
+
+impl QueueCommand {
+    pub(super) fn opcode(self) -> u32 {
+        type Argument = [u8; QUEUE_COMMAND_BYTES];
+        match self {
+            QueueCommand::Fetch => opcode::read_write::<Argument>(b'u', 0x20),
+            QueueCommand::CommitAndFetch => opcode::read_write::<Argument>(b'u', 0x21),
+        }
+    }
+}
+
+/// A place for one request in a device's only queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Tag(pub(super) u16);
+
+impl Tag {
+    /// Where the data of its request is in the device's file.
+    pub(super) fn data_offset(self) -> u64 {
+        DATA_OFFSET + (u64::from(self.0) << DATA_BITS)
+    }
+}
+
+/// A command to the driver, as io_uring carries it. `address` is that of `bytes` of payload.
+pub(super) fn command(device: u32, address: u64, bytes: usize, data: u64) -> [u8; CARRIED_BYTES] {
+    let mut out = [0; CARRIED_BYTES];
+    put(&mut out, 0, device.to_ne_bytes());
+    // No queue in particular.
+    put(&mut out, 4, u16::MAX.to_ne_bytes());
+    put(&mut out, 6, (bytes as u16).to_ne_bytes());
+    put(&mut out, 8, address.to_ne_bytes());
+    put(&mut out, 16, data.to_ne_bytes());
+    out
+}
+
+/// A command to the first queue of a device. `result` is that of the tag's last request: bytes, or an error's number below zero.
+pub(super) fn queue_command(tag: Tag, result: i32) -> [u8; QUEUE_COMMAND_BYTES] {
+    let mut out = [0; QUEUE_COMMAND_BYTES];
+    put(&mut out, 2, tag.0.to_ne_bytes());
+    put(&mut out, 4, result.to_ne_bytes());
+    out
+}
+
+bitflags! {
+    /// What a device's driver and daemon agree on.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(super) struct Features: u64 {
+        /// Numbers of commands have the size of the argument in them.
+        const IOCTL_ENCODE = 1 << 6;
+        /// The daemon copies data from and to requests by reading and writing the device's file.
+        const USER_COPY = 1 << 7;
+        const _ = !0;
+    }
+}
+
+/// A device as its driver sees it (`struct ublksrv_ctrl_dev_info`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Info {
+    /// The number in its name; `u32::MAX` asks for a free one.
+    pub(super) device: u32,
+    /// Requests under way at most.
+    pub(super) queue_depth: u16,
+    /// Whether nobody is offered it: not yet, or no more.
+    pub(super) dead: bool,
+    /// The most bytes in one request.
+    pub(super) most_bytes: u32,
+    pub(super) features: Features,
+    /// The process that made it, if that was Umbrella.
+    pub(super) owner: Option<u32>,
+}
+
+impl Info {
+    pub(super) fn encode(&self) -> [u8; PAYLOAD_BYTES] {
+        let mut out = [0; PAYLOAD_BYTES];
+        // One queue.
+        put(&mut out, 0, 1u16.to_ne_bytes());
+        put(&mut out, 2, self.queue_depth.to_ne_bytes());
+        put(&mut out, 8, self.most_bytes.to_ne_bytes());
+        put(&mut out, 12, self.device.to_ne_bytes());
+        put(&mut out, 24, self.features.bits().to_ne_bytes());
+        let owner = self.owner.map_or(0, |owner| u64::from(MARK) << 32 | u64::from(owner));
+        put(&mut out, 32, owner.to_ne_bytes());
+        out
+    }
+
+    pub(super) fn decode(bytes: &[u8; PAYLOAD_BYTES]) -> Info {
+        let owner = u64::from_ne_bytes(get(bytes, 32));
+        Info {
+            device: u32::from_ne_bytes(get(bytes, 12)),
+            queue_depth: u16::from_ne_bytes(get(bytes, 2)),
+            dead: u16::from_ne_bytes(get(bytes, 4)) == DEAD,
+            most_bytes: u32::from_ne_bytes(get(bytes, 8)),
+            features: Features::from_bits_retain(u64::from_ne_bytes(get(bytes, 24))),
+            owner: (owner >> 32 == u64::from(MARK)).then_some(owner as u32),
+        }
+    }
+}
+
+bitflags! {
+    /// How a request is to be carried out.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(super) struct Flags: u32 {
+        /// What it writes is to be durable when it is done.
+        const FUA = 1 << 13;
+        /// Space that reads as zeroes stays allocated.
+        const KEEP = 1 << 15;
+        const _ = !0;
+    }
+}
+
+/// What a request asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Operation {
+    Read,
+    Write,
+    Flush,
+    Discard,
+    WriteZeroes,
+    /// Something that was never offered.
+    Unknown(u8),
+}
+
+/// A request (`struct ublksrv_io_desc`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Request {
+    pub(super) operation: Operation,
+    pub(super) flags: Flags,
+    pub(super) range: SectorRange,
+}
+
+impl Request {
+    pub(super) fn decode(bytes: &[u8; REQUEST_BYTES]) -> Request {
+        let word = u32::from_ne_bytes(get(bytes, 0));
+        let operation = match word as u8 {
+            0 => Operation::Read,
+            1 => Operation::Write,
+            2 => Operation::Flush,
+            3 => Operation::Discard,
+            5 => Operation::WriteZeroes,
+            other => Operation::Unknown(other),
+        };
+        let (sectors, start) = (u32::from_ne_bytes(get(bytes, 4)), u64::from_ne_bytes(get(bytes, 8)));
+        let range = SectorRange { start: Lba(start), sectors: u64::from(sectors) };
+        Request { operation, flags: Flags::from_bits_retain(word & !0xff), range }
+    }
+}
+
+/// Writes a field at its offset.
+pub(super) fn put<const SIZE: usize>(to: &mut [u8], at: usize, field: [u8; SIZE]) {
+    if let Some(place) = to.get_mut(at..at + SIZE) {
+        place.copy_from_slice(&field);
+    }
+}
+
+/// The field at an offset.
+fn get<const SIZE: usize>(from: &[u8], at: usize) -> [u8; SIZE] {
+    from.get(at..at + SIZE).and_then(|field| field.try_into().ok()).unwrap_or([0; SIZE])
+}
