@@ -390,3 +390,15 @@ proptest! {
         prop_assert!(fs::read(image.path()).expect("a file") == memory.to_bytes());
     }
 }
+
+#[test]
+fn what_was_cut_from_a_file_is_no_hole() {
+    let image = Image::sparse(1 << 20);
+    let device = image.open(READ_ONLY);
+    let file = fs::File::options().write(true).open(image.path()).expect("it is there");
+    file.set_len((512 << 10) + 100).expect("it shrinks");
+    let mut extents = device.extents(sectors(0, 2048)).expect("it can say");
+    assert_eq!(extents.next().map(|first| first.expect("it is there")), Some((sectors(0, 1024), Allocation::Hole)));
+    assert!(matches!(extents.next(), Some(Err(BlockError::Io { .. }))));
+    assert!(extents.next().is_none());
+}

@@ -1,9 +1,12 @@
 //! What the file knows of itself beyond its sectors: what is in the page cache, and where it has holes.
 
+use std::os::fd::AsFd;
+
 use rustix::fs::{Advice, SeekFrom, fadvise, seek};
 use rustix::io::Errno;
 use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
 
+use super::open::size;
 use super::{Cache, FileDevice, Kind, offset};
 use crate::device::BlockDevice;
 use crate::error::{BlockError, Operation};
@@ -83,8 +86,10 @@ impl FileDevice {
             return Ok((range, Allocation::Data));
         }
         let start = offset(range.start);
-        let data = found(seek(self, SeekFrom::Data(start)))?
-            .map_or(range.end(), |byte| Lba(byte / SECTOR_BYTES / block * block));
+        let data = match found(seek(self, SeekFrom::Data(start)))? {
+            Some(byte) => Lba(byte / SECTOR_BYTES / block * block),
+            None => self.hole_at_end(range, block)?,
+        };
         if data > range.start {
             return Ok((SectorRange::between(range.start, data.min(range.end())), Allocation::Hole));
         }
@@ -93,5 +98,17 @@ impl FileDevice {
         // A hole smaller than a block is data; so is what was punched between the two calls.
         let end = hole.max(Lba(range.start.0 + block)).min(range.end());
         Ok((SectorRange::between(range.start, end), Allocation::Data))
+    }
+
+    /// Where a hole ends that has no data behind it: where the range or the file does. A file that somebody has cut has no hole in the
+    /// place of what is gone.
+    fn hole_at_end(&self, range: SectorRange, block: u64) -> Result<Lba, BlockError> {
+        let failed = |source| self.failed(Operation::Read, Some(range), source);
+        let size = size(self.as_fd(), self.kind).map_err(failed)?;
+        let end = Lba(size.0 / SECTOR_BYTES / block * block);
+        if end <= range.start {
+            return Err(failed(std::io::ErrorKind::UnexpectedEof.into()));
+        }
+        Ok(end.min(range.end()))
     }
 }

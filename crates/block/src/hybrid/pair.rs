@@ -164,9 +164,61 @@ pub(super) fn offered(disk: Lba) -> Lba {
     Lba(disk.0.saturating_sub(TAG_SECTORS) / BLOCK * BLOCK)
 }
 
-/// The flash that has the newest data of a disk, if it is half of a pair.
-pub fn flash_of(disk: &Half) -> Result<Uuid, HybridError> {
-    read_tag(disk).map(|tag| tag.flash)
+/// How far in front of its end a disk is searched for the tag of when it was smaller.
+const SEARCHED: u64 = (64 << 20) / SECTOR_BYTES;
+/// So much of that is read at once, in blocks.
+const SEARCHED_AT_ONCE: u64 = 256;
+
+/// The flash that has the newest data of a disk, if it is half of a pair. Fails if it may be one and cannot tell: its tag is damaged, of
+/// another version, or further in front, where it lies since the disk became larger.
+pub fn flash_of(disk: &Half) -> Result<Option<Uuid>, HybridError> {
+    let capacity = disk.device.geometry().capacity;
+    if offered(capacity).0 == 0 || refuse_large_blocks(disk).is_err() {
+        return Ok(None);
+    }
+    match read_tag(disk) {
+        Ok(tag) => Ok(Some(tag.flash)),
+        Err(HybridError::NoTag { first: Damage::Magic, second: Damage::Magic, .. }) => match left_behind(disk) {
+            None => Ok(None),
+            Some(tag) => {
+                let bytes = |sectors: Lba| ByteSize(sectors.0 * SECTOR_BYTES);
+                let (was, is) = (bytes(Lba(tag.0 + TAG_SECTORS)), bytes(capacity));
+                Err(HybridError::DiskGrew { disk: disk.name.clone(), was, is })
+            }
+        },
+        Err(error) => Err(error),
+    }
+}
+
+/// Where the tag of a disk lies that was smaller, within the last part of it. One that says that it belongs elsewhere is of an image that
+/// is stored on the disk; what cannot be read is none.
+fn left_behind(disk: &Half) -> Option<Lba> {
+    let end = offered(disk.device.geometry().capacity);
+    let begin = end.0.saturating_sub(SEARCHED) / BLOCK * BLOCK;
+    let mut blocks = Vec::new();
+    for at in (begin..end.0).step_by((SEARCHED_AT_ONCE * BLOCK) as usize) {
+        let sectors = (SEARCHED_AT_ONCE * BLOCK).min(end.0 - at);
+        blocks.resize((sectors * SECTOR_BYTES) as usize, 0);
+        if disk.device.read(Lba(at), &mut blocks).is_err() {
+            for (at, block) in (at..).step_by(BLOCK as usize).zip(blocks.chunks_mut(BLOCK_BYTES)) {
+                if disk.device.read(Lba(at), block).is_err() {
+                    block.fill(0);
+                }
+            }
+        }
+        let found =
+            (at..).step_by(BLOCK as usize).zip(blocks.chunks(BLOCK_BYTES)).find(|(at, block)| {
+                match Tag::decode(block) {
+                    Err(Damage::Magic) => false,
+                    Ok(tag) => tags(tag.capacity).contains(&Lba(*at)),
+                    Err(_) => true,
+                }
+            });
+        if let Some((at, _)) = found {
+            return Some(Lba(at));
+        }
+    }
+    None
 }
 
 /// The tag of a disk.

@@ -189,6 +189,35 @@ fn clients_that_stop_in_the_middle_do_not_keep_the_memory() {
 }
 
 #[test]
+fn clients_that_drip_or_take_no_answers_do_not_hold_up_others() {
+    for greedy in [(WRITE, "drips"), (READ, "takes no answers")] {
+        let served = served(Limits { pause: LONG, ..Limits::default() });
+        let mut clients: Vec<_> = (0..20).map(|_| Client::transmitting(&served.socket(), "told")).collect();
+        for client in &mut clients {
+            for _ in 0..4 {
+                client.request(greedy.0, 0, 32 << 20);
+            }
+        }
+        let mut other = Client::transmitting(&served.socket(), "told");
+        for _ in 0..20 {
+            for client in clients.iter_mut().filter(|_| greedy.0 == WRITE) {
+                client.send(&[1; 16]).expect("it listens");
+            }
+            other.0.set_read_timeout(Some(Duration::from_secs(10))).expect("a socket");
+            other.request(READ, 0, 1 << 20);
+            assert_eq!(other.take(16).unwrap_or_else(|error| panic!("one {}: {error}", greedy.1))[4..8], [0; 4]);
+            other.take(1 << 20).expect("data");
+            other.request(WRITE, 0, 1 << 20);
+            other.send(&vec![2; 1 << 20]).expect("it listens");
+            assert_eq!(other.error(), 0);
+        }
+        for client in clients {
+            client.0.shutdown(std::net::Shutdown::Both).expect("a socket");
+        }
+    }
+}
+
+#[test]
 fn a_client_that_takes_no_answers_is_let_go() {
     let served = served(SHORT);
     for export in ["memory", "told"] {

@@ -352,6 +352,7 @@ impl fmt::Display for ErrorReport {
         if let (Some(line), Some(column)) = (self.line, self.column) {
             write!(f, ":{line}:{column}")?;
         }
-        write!(f, ": {}", self.message)
+        // Values of the file may stand in it.
+        write!(f, ": {}", text::visible(&self.message))
     }
 }

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, bail};
 use umbrella_block::file::Access;
-use umbrella_block::hybrid::{self, Half, Losses, Salvage};
+use umbrella_block::hybrid::{self, Half, HybridError, Losses, Salvage};
 use umbrella_units::ByteSize;
 
 use super::open::Part;
@@ -14,10 +14,18 @@ use crate::output::reasons;
 pub(crate) fn salvage(spec: &DiskSpec, tell: &mut dyn FnMut(&Progress) -> bool) -> anyhow::Result<Detached> {
     let cache = flash_of(spec)?;
     let (disk, flash) = (half(&spec.disk, Access::ReadWrite)?, half(&cache.flash, Access::ReadWrite)?);
-    let salvage = Salvage::open(disk, flash)?;
+    let name = spec.name.to_string();
+    let salvage = match Salvage::open(disk.clone(), flash.clone()) {
+        // It was being taken apart when the power went; what was lost was known then.
+        Err(HybridError::Detached { .. }) => {
+            hybrid::finish_detach(&disk, &flash)?;
+            return Ok(Detached { name, outcome: Outcome::Salvaged, drained: ByteSize(0), lost: None });
+        }
+        opened => opened?,
+    };
     let (lost, total) = (salvage.losses(), salvage.cached());
     salvage.detach(|done| tell(&Progress { done, total })).context("bringing to the disk what is whole")?;
-    Ok(Detached { name: spec.name.to_string(), outcome: Outcome::Salvaged, drained: total, lost: Some(lost) })
+    Ok(Detached { name, outcome: Outcome::Salvaged, drained: total, lost: Some(lost) })
 }
 
 /// Makes the disk a plain one without what only the flash had; says what that was, if it can be known.

@@ -62,12 +62,13 @@ impl Offered {
     pub(super) fn open_below(spec: DiskSpec, on_damage: OnDamage) -> anyhow::Result<Offered> {
         let Some(cache) = &spec.cache else {
             let access = if spec.read_only { Access::ReadOnly } else { Access::ReadWrite };
-            if access == Access::ReadWrite
-                && let Some(refusal) = open::needs_flash(&spec.disk)
-            {
+            let alone = if access == Access::ReadWrite { open::needs_flash(&spec.disk) } else { Ok(None) };
+            if let Ok(Some(refusal)) = &alone {
                 bail!("{refusal}");
             }
+            // What cannot be opened says best why.
             let disk = Part::open(&spec.disk, access)?;
+            alone.context("whether it is half of a hybrid disk cannot be told; serve it --read-only")?;
             let emulated = disk.emulated.clone().map(|emulated| emulated as Arc<dyn Spindle>);
             let motor = emulated.or_else(|| open::motor(&spec.disk)?.ok());
             return Ok(Offered {

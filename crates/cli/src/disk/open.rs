@@ -1,6 +1,7 @@
 //! Opens what a disk is made of.
 
 use std::fs::OpenOptions;
+use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use anyhow::{Context, bail};
 use umbrella_block::BlockDevice;
 use umbrella_block::emulated::{EmulatedDisk, TimeScale};
 use umbrella_block::file::{Access, Cache, FileDevice, OpenOptions as FileOptions};
-use umbrella_block::hybrid::{self, Half};
+use umbrella_block::hybrid::{self, Half, HybridError};
 use umbrella_block::memory::Memory;
 use umbrella_block::spindle::{self, NoSpindle, Spindle};
 use umbrella_model::device::{Options, Profile, profile};
@@ -37,7 +38,7 @@ impl Part {
     /// Opens a device as a program would use it.
     pub(crate) fn open(spec: &DeviceSpec, access: Access) -> anyhow::Result<Part> {
         if let (Some(path), Some(_)) = (spec.path(), spec.size())
-            && path.try_exists().is_ok_and(|exists| !exists)
+            && is_missing(path).unwrap_or(false)
             && may_be_made(path)
         {
             bail!("{} is not there yet: `umbrella disk create CONFIG` makes it", visible_path(path));
@@ -121,14 +122,25 @@ pub(crate) fn costs(spec: &DeviceSpec) -> anyhow::Result<Costs> {
     Ok(Costs { break_even: Nanos((virtual_time.0 as f64 / speed) as u64) })
 }
 
-/// Why a disk should not be written on its own: it is half of a hybrid disk.
-pub(crate) fn needs_flash(spec: &DeviceSpec) -> Option<String> {
-    let disk = Part::open_data(spec, Access::ReadOnly).ok()??;
-    let flash = hybrid::flash_of(&disk.half()).ok()?;
-    Some(format!(
-        "{} belongs together with the flash {}: without it, its data may be old; give [flash], or serve it --read-only",
-        disk.name, flash
-    ))
+/// Why a disk should not be written on its own: it is half of a hybrid disk, or may be. Fails if it cannot be looked at.
+pub(crate) fn needs_flash(spec: &DeviceSpec) -> anyhow::Result<Option<String>> {
+    let Some(disk) = Part::open_data(spec, Access::ReadOnly)? else { return Ok(None) };
+    match hybrid::flash_of(&disk.half()) {
+        Ok(None) => Ok(None),
+        Ok(Some(flash)) => Ok(Some(format!(
+            "{} belongs together with the flash {flash}: without it, its data may be old; give [flash], or serve it --read-only",
+            disk.name
+        ))),
+        Err(error) => {
+            let why = match &error {
+                HybridError::NoTag { first, second, .. } => {
+                    format!("its label is damaged ({first}; its copy: {second})")
+                }
+                error => error.to_string(),
+            };
+            Ok(Some(format!("{} may be half of a hybrid disk: {why}; as it is, serve it --read-only", disk.name)))
+        }
+    }
 }
 
 /// Whether a file of that name may be made: what is missing in /dev is a device, and its name is wrong.
@@ -138,20 +150,30 @@ pub(crate) fn may_be_made(path: &Path) -> bool {
     !folder.starts_with("/dev") || folder.starts_with("/dev/shm")
 }
 
+/// Whether there is no file, or an empty one, as is left when making it was interrupted.
+pub(crate) fn is_missing(path: &Path) -> io::Result<bool> {
+    match std::fs::metadata(path) {
+        Ok(data) => Ok(data.is_file() && data.len() == 0),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
 /// Makes the file of a device if it is missing and its size is known. Returns whether it did.
 pub(crate) fn make(spec: &DeviceSpec) -> anyhow::Result<bool> {
     let (DeviceSpec::File { path, size, .. } | DeviceSpec::Emulated { path: Some(path), size, .. }) = spec else {
         return Ok(false);
     };
     let shown = visible_path(path);
-    if path.try_exists().with_context(|| shown.clone())? {
+    if !is_missing(path).with_context(|| shown.clone())? {
         return Ok(false);
     }
     if !may_be_made(path) {
         bail!("{shown} does not exist, and no image is made in /dev; is the name of the device right?");
     }
     let Some(size) = size else { bail!("{shown} does not exist; say its size so that it can be made") };
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    let empty = path.exists();
+    let file = OpenOptions::new().write(true).create_new(!empty).mode(0o600).open(path);
     let file = file.with_context(|| format!("making {shown}"))?;
     if let Err(error) = file.set_len(size.0) {
         // Half a file is none.

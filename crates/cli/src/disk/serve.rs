@@ -48,10 +48,7 @@ pub(crate) fn serve(spec: DiskSpec, here: Here, on_damage: OnDamage, starter: Op
         error @ BindError::Io { .. } => error.into(),
     })?;
     let (end, ends) = channel();
-    // While the socket is still bound: nobody else can have it.
-    let served = open(spec, here, on_damage, &end).inspect_err(|_| {
-        let _ = std::fs::remove_file(place::control(&name));
-    })?;
+    let served = open(spec, here, on_damage, &end)?;
     let served = Arc::new(Mutex::new(Some(served)));
     let serving = control.serve(DiskService { served: Arc::clone(&served), end, since: Instant::now() });
     if let Some(starter) = starter {

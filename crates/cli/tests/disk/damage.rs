@@ -80,6 +80,25 @@ fn a_damaged_pair_is_taken_apart_without_what_is_lost_when_told_so() {
 }
 
 #[test]
+fn taking_apart_a_damaged_pair_goes_on_after_an_interruption() {
+    let house = House::new();
+    let config = asleep_with(&house, &bytes(4, MIB));
+    damage(&house);
+    let mut label = vec![0; 8192];
+    let disk = File::options().read(true).write(true).open(house.path("media.disk")).expect("it is there");
+    disk.read_exact_at(&mut label, 64 * MIB - 8192).expect("it has a label");
+    house.given(&["detach", &config, "--salvage"]);
+    // As if the power had gone before the label was wiped.
+    disk.write_all_at(&label, 64 * MIB - 8192).expect("it can be written");
+    drop(disk);
+    house.refused(&["serve", "--disk", "media.disk", "--daemon"], 1, &["belongs together with the flash"]);
+    let detached = house.json(&["detach", &config, "--salvage"]);
+    assert_eq!((&detached["outcome"], &detached["lost"]), (&"salvaged".into(), &Value::Null));
+    house.given(&["serve", "--disk", "media.disk", "--daemon"]);
+    house.given(&["detach"]);
+}
+
+#[test]
 fn a_flash_that_is_gone_is_forgotten_only_when_told_so() {
     let house = House::new();
     let config = asleep_with(&house, &bytes(5, MIB));

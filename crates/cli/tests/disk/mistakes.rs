@@ -1,9 +1,14 @@
 //! What a user may get wrong, and what must not happen then.
 
 use std::fs::{self, File};
-use std::os::unix::fs::PermissionsExt;
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Signal, kill_process};
 
 use super::support::process::as_nobody;
 use super::support::{MIB, run, temp_dir};
@@ -42,6 +47,41 @@ fn half_of_a_hybrid_disk_is_not_written_on_its_own() {
     house.refused(&["check", "--disk", "media.disk"], 0, &["warning: ", told[0]]);
     house.given(&["serve", "--disk", "media.disk", "--read-only", "--daemon"]);
     house.given(&["detach", "media"]);
+}
+
+#[test]
+fn half_of_a_hybrid_disk_that_grew_or_whose_label_is_damaged_is_not_written_on_its_own() {
+    let house = House::new();
+    let config = house.hybrid("media", "never");
+    house.given(&["create", config.to_str().expect("text")]);
+    let disk = File::options().write(true).open(house.path("media.disk")).expect("it is there");
+    for size in [65 * MIB, 127 * MIB] {
+        disk.set_len(size).expect("it grows");
+        let told = ["media.disk may be half of a hybrid disk", "had 64 MiB when it was joined with its flash"];
+        for command in [&["serve", "--disk", "media.disk", "--daemon"][..], &["attach", "--disk", "media.disk"]] {
+            house.refused(command, 1, &told);
+        }
+        house.refused(&["check", "--disk", "media.disk"], 0, &["warning: ", told[0]]);
+        house.given(&["serve", "--disk", "media.disk", "--read-only", "--daemon"]);
+        house.given(&["detach", "media"]);
+    }
+    disk.set_len(64 * MIB).expect("it shrinks");
+    for copy in [64 * MIB - 8192, 64 * MIB - 4096] {
+        disk.write_all_at(&[0xff; 4], copy + 16).expect("it can be written");
+    }
+    house.refused(&["serve", "--disk", "media.disk", "--daemon"], 1, &["may be half", "the checksum is wrong"]);
+}
+
+#[test]
+fn a_plain_disk_may_hold_the_image_of_half_a_hybrid_disk() {
+    let house = House::new();
+    let config = house.hybrid("media", "never");
+    house.given(&["create", config.to_str().expect("text")]);
+    let image = fs::read(house.path("media.disk")).expect("it is there");
+    let plain = File::create(house.path("plain")).expect("it can be made");
+    plain.set_len(128 * MIB).and_then(|()| plain.write_all_at(&image, MIB)).expect("it can be written");
+    house.given(&["serve", "--disk", "plain", "--daemon"]);
+    house.given(&["detach"]);
 }
 
 #[test]
@@ -196,4 +236,101 @@ fn a_front_that_is_not_there_says_how_to_get_it() {
         2,
         &["is no front; there are: loop, ublk"],
     );
+}
+
+#[test]
+fn a_disk_whose_making_was_interrupted_is_made() {
+    let house = House::new();
+    let config = house.hybrid("media", "never");
+    let config = config.to_str().expect("text");
+    for empty in [&["media.disk"][..], &["media.flash"], &["media.disk", "media.flash"]] {
+        for file in ["media.disk", "media.flash"] {
+            let _ = fs::remove_file(house.path(file));
+        }
+        for file in empty {
+            File::create(house.path(file)).expect("it can be made");
+        }
+        house.refused(&["serve", config], 1, &["is not there yet: `umbrella disk create CONFIG` makes it"]);
+        house.refused(&["check", config], 0, &["`umbrella disk create` makes it"]);
+        assert_eq!(house.json(&["create", config])["made"].as_array().map(Vec::len), Some(2));
+    }
+}
+
+#[test]
+fn a_value_of_a_configuration_does_not_steer_the_terminal() {
+    let house = House::new();
+    let config = house.hybrid("media", "\\u001b[31m");
+    let config = config.to_str().expect("text");
+    for command in [&["check", config][..], &["serve", config], &["serve", config, "--daemon"]] {
+        house.refused(command, 1, &[r"\u{1b}[31m"]);
+        let output = house.run(command);
+        assert!(![output.stdout, output.stderr].concat().contains(&0x1b));
+    }
+}
+
+#[test]
+fn a_daemon_that_does_not_answer_hides_no_other_disk() {
+    let house = House::new();
+    for name in ["one", "two", "three"] {
+        house.given(&["serve", "--disk", "memory:size=1MiB", "--name", name, "--daemon"]);
+    }
+    let stopped = ["one", "two"].map(|name| house.signal(name, Signal::STOP));
+    let begun = Instant::now();
+    let output = house.run(&["status"]);
+    let took = begun.elapsed();
+    stopped.iter().for_each(|pid| kill_process(*pid, Signal::CONT).expect("it is there"));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("three  memory"), "{output:?}");
+    let told = said(&output);
+    for name in ["one", "two"] {
+        assert!(told.contains(&format!("{name}: the daemon did not answer within 2 s")), "{told}");
+    }
+    assert!(took < Duration::from_secs(15), "{took:?}");
+}
+
+#[test]
+fn whoever_attaches_a_disk_at_once_with_others_has_its_device() {
+    let house = House::new();
+    let config = house.hybrid("media", "never");
+    let config = config.to_str().expect("text");
+    house.given(&["create", config]);
+    for _ in 0..3 {
+        let attach = || house.umbrella(&["attach", config]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let attaching: Vec<_> = (0..4).map(|_| attach().expect("the program can be started")).collect();
+        let outputs: Vec<_> =
+            attaching.into_iter().map(|child| child.wait_with_output().expect("it is our child")).collect();
+        let device = house.status("media")["device"].as_str().expect("it is attached").to_owned();
+        for output in outputs {
+            let shown = String::from_utf8_lossy(&output.stdout);
+            assert_eq!(shown.trim(), device, "{}", said(&output));
+        }
+        house.given(&["detach", "--keep-cache"]);
+    }
+}
+
+#[test]
+fn a_daemon_that_was_killed_while_somebody_attached_is_replaced() {
+    let house = House::new();
+    house.given(&["serve", "--disk", "memory:size=1MiB", "--name", "ram", "--daemon"]);
+    let pid = house.signal("ram", Signal::STOP);
+    let attach = ["attach", "--disk", "memory:size=1MiB", "--name", "ram"];
+    let attaching = house.umbrella(&attach).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    std::thread::sleep(Duration::from_millis(500));
+    kill_process(pid, Signal::KILL).expect("it is there");
+    let output = attaching.and_then(std::process::Child::wait_with_output).expect("it is our child");
+    assert!(output.status.success(), "{}", said(&output));
+    house.given(&["detach"]);
+}
+
+#[test]
+fn many_clients_that_break_the_rules_do_not_fill_the_log() {
+    let house = House::new();
+    house.given(&["serve", "--disk", "memory:size=1MiB", "--name", "ram", "--daemon"]);
+    for _ in 0..100 {
+        let mut client = UnixStream::connect(house.path("run/disks/ram.nbd")).expect("it listens");
+        let _ = client.write_all(&[0xff; 64]);
+        let _ = client.read_to_end(&mut Vec::new());
+    }
+    let lines = house.logs().matches("connection ended").count();
+    assert!((1..10).contains(&lines), "{lines}");
+    house.given(&["detach"]);
 }

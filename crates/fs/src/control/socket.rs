@@ -5,8 +5,9 @@
 
 use std::fmt::Display;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +16,9 @@ use std::thread;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
+use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::net::sockopt::socket_peercred;
+use rustix::net::{Shutdown, shutdown};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
@@ -72,19 +75,37 @@ pub enum BindError {
 /// How soon the next client is accepted after one could not be.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
-/// A bound socket that nobody answers yet.
+/// A bound socket that nobody answers yet; dropped, it is gone.
 #[derive(Debug)]
 pub struct Listener {
-    listener: UnixListener,
-    path: PathBuf,
+    listener: Arc<UnixListener>,
+    file: SocketFile,
 }
 
 /// A socket that is answered; dropped, it is gone, and those who asked have their answers unless that takes too long.
 #[derive(Debug)]
 pub struct Serving {
-    path: PathBuf,
+    listener: Arc<UnixListener>,
+    file: Option<SocketFile>,
     stop: Arc<AtomicBool>,
     clients: Arc<Clients>,
+}
+
+/// The socket as a file; dropped, it is removed, but no other that has taken its place.
+#[derive(Debug)]
+struct SocketFile {
+    path: PathBuf,
+    /// Device and inode.
+    identity: (u64, u64),
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let _locked = lock_folder(&self.path);
+        if identity(&self.path).is_ok_and(|found| found == self.identity) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
 }
 
 /// How many clients wait for an answer.
@@ -113,6 +134,8 @@ impl Drop for Client {
 
 impl Listener {
     /// Binds the socket. One that a dead daemon left is replaced.
+    ///
+    /// The folder is locked meanwhile: of two that start at once, the second finds the first.
     pub fn bind(path: &Path) -> Result<Listener, BindError> {
         let failed = |source| BindError::Io { path: path.to_owned(), source };
         if let Some(folder) = path.parent()
@@ -120,26 +143,22 @@ impl Listener {
         {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
         }
-        if let Ok(daemon) = UnixStream::connect(path) {
-            let pid = socket_peercred(&daemon).map_or(0, |peer| peer.pid.as_raw_nonzero().get().unsigned_abs());
-            return Err(BindError::Answered { path: path.to_owned(), pid });
-        }
-        match fs::remove_file(path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
-            _ => {}
-        }
+        let _locked = lock_folder(path).map_err(failed)?;
+        clear_way(path)?;
         let listener = UnixListener::bind(path).map_err(failed)?;
+        let file = SocketFile { path: path.to_owned(), identity: identity(path).map_err(failed)? };
         fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
-        Ok(Listener { listener, path: path.to_owned() })
+        Ok(Listener { listener: Arc::new(listener), file })
     }
 
     /// Answers from now on, each client on a thread of its own.
     pub fn serve<S: Service>(self, service: S) -> Serving {
         let stop = Arc::new(AtomicBool::new(false));
         let clients = Arc::new(Clients::default());
-        let serving = Serving { path: self.path, stop: Arc::clone(&stop), clients: Arc::clone(&clients) };
+        let (stopped, counted) = (Arc::clone(&stop), Arc::clone(&clients));
+        let listener = Arc::clone(&self.listener);
+        let serving = Serving { listener: self.listener, file: Some(self.file), stop: stopped, clients: counted };
         let service = Arc::new(service);
-        let listener = self.listener;
         let accept = move || {
             for client in listener.incoming() {
                 if stop.load(Ordering::Relaxed) {
@@ -172,12 +191,46 @@ impl Listener {
 impl Drop for Serving {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
+        self.file = None;
         // Wakes the thread that waits for clients.
-        let _ = UnixStream::connect(&self.path);
-        let _ = fs::remove_file(&self.path);
+        let _ = shutdown(&self.listener, Shutdown::Both);
         let mut number = self.clients.number.lock();
         self.clients.answered.wait_while_for(&mut number, |number| *number > 0, FAREWELL);
     }
+}
+
+/// Keeps other daemons from placing or removing sockets beside this one, until the result is dropped.
+fn lock_folder(socket: &Path) -> std::io::Result<OwnedFd> {
+    let folder = socket.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = rustix::fs::open(folder, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::fs::flock(&folder, FlockOperation::LockExclusive)?;
+    Ok(folder)
+}
+
+/// Removes a socket that a daemon has left behind; refuses to remove anything else.
+fn clear_way(path: &Path) -> Result<(), BindError> {
+    let failed = |source| BindError::Io { path: path.to_owned(), source };
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(failed(error)),
+        Ok(found) if !found.file_type().is_socket() => {
+            return Err(failed(std::io::Error::new(ErrorKind::AlreadyExists, "is there and not a socket")));
+        }
+        Ok(_) => {}
+    }
+    match UnixStream::connect(path) {
+        Ok(daemon) => {
+            let pid = socket_peercred(&daemon).map_or(0, |peer| peer.pid.as_raw_nonzero().get().unsigned_abs());
+            Err(BindError::Answered { path: path.to_owned(), pid })
+        }
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => fs::remove_file(path).map_err(failed),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+fn identity(path: &Path) -> std::io::Result<(u64, u64)> {
+    fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()))
 }
 
 fn answer_client<S: Service>(client: &UnixStream, service: &S) -> std::io::Result<()> {
@@ -205,3 +258,6 @@ fn say<S: Service>(mut client: &UnixStream, reply: &Reply<S::Answer, &S::Progres
     text.push(b'\n');
     client.write_all(&text)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,49 +1,98 @@
 //! The memory that large requests may hold at once.
+//!
+//! Each connection has a share of its own, which nobody else can use up; what is larger than what is left of it comes out of what all
+//! have in common. So clients that announce large transfers and do not go on hold up others of their kind alone.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::{Condvar, Mutex};
 use umbrella_units::ByteSize;
 
+use super::wire::MAX_TRANSFER;
+
 /// Requests up to this size come out of what each thread has anyway.
 pub(super) const FREE: usize = 256 << 10;
+/// The least share of a connection.
+const LEAST_SHARE: usize = 1 << 20;
+/// The largest request.
+const LARGEST: usize = MAX_TRANSFER as usize;
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Budget {
-    total: usize,
+    /// What each connection has for itself: half of all, divided.
+    share: usize,
+    /// What one connection may have of the rest.
+    most: usize,
+    /// What is left of the rest.
     left: Mutex<usize>,
     freed: Condvar,
 }
 
 impl Budget {
-    pub(super) fn new(total: ByteSize) -> Budget {
+    pub(super) fn new(total: ByteSize, connections: usize) -> Budget {
         let total = total.0 as usize;
-        Budget { total, left: Mutex::new(total), freed: Condvar::new() }
+        let share = (total / 2 / connections.max(1)).max(LEAST_SHARE);
+        let common = total.saturating_sub(share.saturating_mul(connections)).max(LARGEST);
+        Budget { share, most: (common / 2).max(LARGEST), left: Mutex::new(common), freed: Condvar::new() }
     }
 
-    /// Waits until so many bytes are free, and takes them until the permit is dropped. More than there are means all.
+    /// The account of a new connection.
+    pub(super) fn account(&self) -> Account<'_> {
+        Account { budget: self, own: AtomicUsize::new(self.share), borrowed: AtomicUsize::new(0) }
+    }
+}
+
+/// What a connection may have. Its numbers change while the budget is locked.
+#[derive(Debug)]
+pub(super) struct Account<'b> {
+    budget: &'b Budget,
+    /// What is left of its share.
+    own: AtomicUsize,
+    /// What it has of the rest.
+    borrowed: AtomicUsize,
+}
+
+impl Account<'_> {
+    /// Waits until so many bytes are free, and takes them until the permit is dropped. More than the largest request means that.
     pub(super) fn take(&self, bytes: usize) -> Permit<'_> {
-        let bytes = if bytes <= FREE { 0 } else { bytes.min(self.total) };
-        if bytes > 0 {
-            let mut left = self.left.lock();
-            self.freed.wait_while(&mut left, |left| *left < bytes);
-            *left -= bytes;
+        if bytes <= FREE {
+            return Permit { account: self, own: 0, borrowed: 0 };
         }
-        Permit { budget: self, bytes }
+        let bytes = bytes.min(LARGEST);
+        let mut left = self.budget.left.lock();
+        loop {
+            let (own, borrowed) = (self.own.load(Ordering::Relaxed), self.borrowed.load(Ordering::Relaxed));
+            if bytes <= own {
+                self.own.store(own - bytes, Ordering::Relaxed);
+                return Permit { account: self, own: bytes, borrowed: 0 };
+            }
+            if bytes <= *left && borrowed + bytes <= self.budget.most {
+                *left -= bytes;
+                self.borrowed.store(borrowed + bytes, Ordering::Relaxed);
+                return Permit { account: self, own: 0, borrowed: bytes };
+            }
+            self.budget.freed.wait(&mut left);
+        }
     }
 }
 
 /// Memory of a budget; given back when dropped.
 #[derive(Debug)]
-pub(super) struct Permit<'b> {
-    budget: &'b Budget,
-    bytes: usize,
+pub(super) struct Permit<'a> {
+    account: &'a Account<'a>,
+    own: usize,
+    borrowed: usize,
 }
 
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        if self.bytes > 0 {
-            *self.budget.left.lock() += self.bytes;
-            self.budget.freed.notify_all();
+        if self.own + self.borrowed > 0 {
+            let mut left = self.account.budget.left.lock();
+            *left += self.borrowed;
+            self.account.own.fetch_add(self.own, Ordering::Relaxed);
+            self.account.borrowed.fetch_sub(self.borrowed, Ordering::Relaxed);
+            self.account.budget.freed.notify_all();
         }
     }
 }

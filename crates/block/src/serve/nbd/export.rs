@@ -6,6 +6,7 @@ use std::sync::Arc;
 use umbrella_units::PAGE_BYTES;
 
 use super::errors::ServeError;
+use super::seldom::Seldom;
 use super::tls::Tls;
 use super::wire::{ExportFlags, MAX_STRING, MAX_TRANSFER};
 use crate::device::BlockDevice;
@@ -20,6 +21,8 @@ pub struct Export {
     device: Arc<dyn BlockDevice>,
     /// The same device, if it is a file: it can say what is in memory and where its holes are.
     file: Option<Arc<FileDevice>>,
+    /// Lines about requests that failed.
+    pub(super) failures: Arc<Seldom>,
 }
 
 impl fmt::Debug for Export {
@@ -31,7 +34,14 @@ impl fmt::Debug for Export {
 impl Export {
     /// Offers a device.
     pub fn new(name: impl Into<String>, device: Arc<dyn BlockDevice>) -> Export {
-        Export { name: name.into(), description: String::new(), access: Access::ReadWrite, device, file: None }
+        Export {
+            name: name.into(),
+            description: String::new(),
+            access: Access::ReadWrite,
+            device,
+            file: None,
+            failures: Arc::default(),
+        }
     }
 
     /// Offers a file, read-only if it is open so.

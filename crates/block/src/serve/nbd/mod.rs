@@ -25,6 +25,7 @@ mod listen;
 mod negotiate;
 mod output;
 mod perform;
+mod seldom;
 mod server;
 mod socket;
 mod tls;

@@ -89,7 +89,9 @@ impl Session<'_> {
 
     /// Notes an error of the device for people here, and says what the client is told.
     pub(super) fn failed(&self, error: &BlockError) -> ErrorCode {
-        tracing::warn!(export = self.export.name(), %error, "a request failed");
+        if let Some(untold) = self.export.failures.tell() {
+            tracing::warn!(export = self.export.name(), %error, untold, "a request failed");
+        }
         error_code(error)
     }
 

@@ -17,6 +17,7 @@ use super::connection;
 use super::errors::{Ended, ServeError};
 use super::export::Exports;
 use super::listen::{Address, Listener};
+use super::seldom::Seldom;
 use super::socket::Socket;
 use super::wire::request::{Command, Request};
 
@@ -28,8 +29,9 @@ const OUT_OF_FILES: Duration = Duration::from_millis(100);
 pub struct Limits {
     /// Connections at once; one more is closed at once.
     pub connections: usize,
-    /// Memory that transfers of more than 256 KiB hold together; each needs 32 MiB at most. A connection needs up to 1.4 MiB besides, and
-    /// 256 KiB for each call at once that its device is worth.
+    /// Memory that transfers of more than 256 KiB hold together; each needs 32 MiB at most. Half of it is divided among the connections, at
+    /// least 1 MiB for each; the rest, at least 32 MiB, is for those who need more. A connection needs up to 1.4 MiB besides, and 256 KiB for
+    /// each call at once that its device is worth.
     pub memory: ByteSize,
     /// How long a negotiation may take.
     pub handshake: Duration,
@@ -96,6 +98,9 @@ pub(super) struct Shared {
     connections: Mutex<BTreeMap<u64, Arc<Socket>>>,
     gone: Condvar,
     counters: Counters,
+    /// Lines about connections that ended badly, and about clients turned away.
+    ended_badly: Seldom,
+    turned_away: Seldom,
 }
 
 impl Shared {
@@ -103,11 +108,13 @@ impl Shared {
         Shared {
             exports,
             limits,
-            budget: Budget::new(limits.memory),
+            budget: Budget::new(limits.memory, limits.connections),
             stopping: AtomicBool::new(false),
             connections: Mutex::default(),
             gone: Condvar::new(),
             counters: Counters::default(),
+            ended_badly: Seldom::default(),
+            turned_away: Seldom::default(),
         }
     }
 
@@ -276,7 +283,9 @@ fn accept(listener: &Listener, shared: &Arc<Shared>) {
 
 fn greet(client: OwnedFd, shared: &Arc<Shared>) {
     let Some(admitted) = shared.admit(Socket::new(client)) else {
-        tracing::warn!(limit = shared.limits.connections, "turned a client away: too many connections");
+        if let Some(untold) = shared.turned_away.tell() {
+            tracing::warn!(limit = shared.limits.connections, untold, "turned a client away: too many connections");
+        }
         return;
     };
     let thread = std::thread::Builder::new().name("nbd".to_owned());
@@ -285,7 +294,11 @@ fn greet(client: OwnedFd, shared: &Arc<Shared>) {
         admitted.socket.close();
         match ended {
             Ended::Closed | Ended::Stopped => tracing::debug!(connection = admitted.number, %ended, "connection ended"),
-            ended => tracing::warn!(connection = admitted.number, %ended, "connection ended"),
+            ended => {
+                if let Some(untold) = admitted.shared.ended_badly.tell() {
+                    tracing::warn!(connection = admitted.number, %ended, untold, "connection ended");
+                }
+            }
         }
     });
     if let Err(error) = served {

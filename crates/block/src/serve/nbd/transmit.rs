@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 use umbrella_units::{SECTOR_BYTES, SectorRange};
 
-use super::budget::{FREE, Permit};
+use super::budget::{Account, FREE, Permit};
 use super::errors::{Broken, Ended};
 use super::input::{Input, LARGEST};
 use super::negotiate::Session;
@@ -33,10 +33,10 @@ const HELD_BACK: Duration = Duration::from_millis(1);
 const HAND_ON: u32 = 64;
 
 /// A request whose thread does not lead any more, with the memory that it may use.
-struct Job<'c> {
+struct Job<'a> {
     request: Request,
     range: SectorRange,
-    _memory: Permit<'c>,
+    _memory: Permit<'a>,
 }
 
 /// See the module.
@@ -51,6 +51,7 @@ pub(super) struct Transmission<'c> {
     waiting: AtomicU32,
     threads: AtomicU32,
     most_threads: u32,
+    account: Account<'c>,
     /// Cached writes that are still to be handed on.
     hand_on: AtomicU32,
     over: AtomicBool,
@@ -68,6 +69,7 @@ impl<'c> Transmission<'c> {
             waiting: AtomicU32::new(0),
             threads: AtomicU32::new(1),
             most_threads: session.export.device().geometry().queue_depth.clamp(1, MAX_THREADS),
+            account: shared.budget.account(),
             hand_on: AtomicU32::new(0),
             over: AtomicBool::new(false),
             ended: Mutex::new(None),
@@ -120,7 +122,7 @@ impl<'c> Transmission<'c> {
     }
 
     /// Reads requests and answers those that take no waiting; returns the first one that does, with a write's data in `data`.
-    fn lead(&self, input: &mut Input, data: &mut AlignedBuffer) -> Result<Job<'c>, Ended> {
+    fn lead(&self, input: &mut Input, data: &mut AlignedBuffer) -> Result<Job<'_>, Ended> {
         let mut answered = 0;
         loop {
             let request = self.next(input, &mut answered)?;
@@ -242,13 +244,13 @@ impl<'c> Transmission<'c> {
     }
 
     /// Takes memory for a large transfer. Answers that wait leave before that, since it may last.
-    fn memory(&self, length: usize, command: Command) -> Result<Permit<'c>, Ended> {
+    fn memory(&self, length: usize, command: Command) -> Result<Permit<'_>, Ended> {
         let moves = matches!(command, Command::Read | Command::Write);
         let length = if moves { length } else { 0 };
         if length > FREE {
             self.output.lock().flush()?;
         }
-        Ok(self.shared.budget.take(length))
+        Ok(self.account.take(length))
     }
 
     fn refuse(&self, request: &Request, code: ErrorCode) -> Result<(), Ended> {
@@ -268,12 +270,12 @@ impl<'c> Transmission<'c> {
     }
 
     /// Carries out a request after giving up the lead.
-    fn finish(&self, job: &Job<'c>, data: &mut AlignedBuffer) -> Result<(), Ended> {
+    fn finish(&self, job: &Job<'_>, data: &mut AlignedBuffer) -> Result<(), Ended> {
         self.carry_out(job, data)?;
         self.output.lock().flush()
     }
 
-    fn carry_out(&self, job: &Job<'c>, data: &mut AlignedBuffer) -> Result<(), Ended> {
+    fn carry_out(&self, job: &Job<'_>, data: &mut AlignedBuffer) -> Result<(), Ended> {
         let Job { request, range, .. } = job;
         let carried_out = if request.command == Command::Read {
             self.read(request, *range, data)

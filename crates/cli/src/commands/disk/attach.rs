@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::bail;
 use clap::Args;
@@ -10,10 +11,16 @@ use serde_json::json;
 use super::serve;
 use super::source::SourceArgs;
 use crate::client::ClientError;
+use crate::config::disk::DiskSpec;
+use crate::disk::offered::OnDamage;
 use crate::disk::place;
-use crate::disk::protocol::{Answer, DiskClient, Request};
+use crate::disk::protocol::{Answer, DiskClient, DiskStatus, Request};
 use crate::disk::serve::Here;
 use crate::output;
+
+/// How often it is tried while daemons of the disk come and go, and how long between.
+const AGAIN: u32 = 5;
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Offer a disk to this machine, in the background, and print the device: /dev/loopN, or /dev/ublkbN with --front ublk.
 ///
@@ -43,29 +50,7 @@ impl AttachArgs {
         let on_damage = serve::on_damage(&spec, self.salvage)?;
         spec.front.needs_to_be_built()?;
         serve::needs_root()?;
-        let (client, request) = if place::is_served(&spec.name) {
-            let (client, status) = place::client_of(&spec)?;
-            let option = if self.salvage { "--salvage" } else { "--read-only" };
-            if (spec.read_only || self.salvage) && !status.read_only {
-                bail!("{} is served already, and can be written; detach it first to attach it {option}", spec.name);
-            }
-            if status.read_only && !spec.read_only && !self.salvage {
-                tracing::warn!("{} is served read-only, and so is the device", spec.name);
-            }
-            let outdated = place::outdated(&spec, &status);
-            if !outdated.is_empty() {
-                tracing::warn!(
-                    "{} is served with {} (detach it and attach it again to change that)",
-                    spec.name,
-                    outdated.join(", ")
-                );
-            }
-            (client, Request::Attach { front: spec.front })
-        } else {
-            serve::start(&self.source, &spec.name, Here::Attached, on_damage, self.log.as_deref(), verbose)?;
-            (DiskClient::new(&place::control(&spec.name)), Request::Status)
-        };
-        let Answer::Status(status) = client.ask(&request)? else { return Err(ClientError::Unexpected.into()) };
+        let status = self.attached(&spec, on_damage, verbose)?;
         let device = status.device.unwrap_or_default();
         if self.json {
             output::json(&json!({ "name": status.name, "device": device, "pid": status.pid }))?;
@@ -74,4 +59,56 @@ impl AttachArgs {
         }
         Ok(ExitCode::SUCCESS)
     }
+
+    /// Attaches it by the daemon that serves it, or by a new one. Others may start or end one meanwhile.
+    fn attached(&self, spec: &DiskSpec, on_damage: OnDamage, verbose: u8) -> anyhow::Result<DiskStatus> {
+        for _ in 0..AGAIN {
+            if place::is_served(&spec.name) {
+                match self.attach_served(spec) {
+                    Err(error) if is_gone(&error) => std::thread::sleep(PAUSE),
+                    attached => return attached,
+                }
+                continue;
+            }
+            let started =
+                serve::start(&self.source, &spec.name, Here::Attached, on_damage, self.log.as_deref(), verbose);
+            match started {
+                Ok(()) => return status_of(DiskClient::new(&place::control(&spec.name)).ask(&Request::Status)?),
+                // Somebody else was faster.
+                Err(_) if place::is_served(&spec.name) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.attach_served(spec)
+    }
+
+    fn attach_served(&self, spec: &DiskSpec) -> anyhow::Result<DiskStatus> {
+        let (client, status) = place::client_of(spec)?;
+        let option = if self.salvage { "--salvage" } else { "--read-only" };
+        if (spec.read_only || self.salvage) && !status.read_only {
+            bail!("{} is served already, and can be written; detach it first to attach it {option}", spec.name);
+        }
+        if status.read_only && !spec.read_only && !self.salvage {
+            tracing::warn!("{} is served read-only, and so is the device", spec.name);
+        }
+        let outdated = place::outdated(spec, &status);
+        if !outdated.is_empty() {
+            tracing::warn!(
+                "{} is served with {} (detach it and attach it again to change that)",
+                spec.name,
+                outdated.join(", ")
+            );
+        }
+        status_of(client.ask(&Request::Attach { front: spec.front })?)
+    }
+}
+
+fn status_of(answer: Answer) -> anyhow::Result<DiskStatus> {
+    let Answer::Status(status) = answer else { return Err(ClientError::Unexpected.into()) };
+    Ok(*status)
+}
+
+/// Whether the daemon has ended before it answered.
+fn is_gone(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(ClientError::HungUp | ClientError::NotRunning { .. }))
 }

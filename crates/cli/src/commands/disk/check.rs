@@ -138,7 +138,9 @@ fn look(disk: DiskSpec, depth: Depth) -> Report {
         report.errors.push(Message::Device { message: problem });
     }
     if disk.cache.is_none() {
-        report.warnings.extend(open::needs_flash(&disk.disk).map(|message| Message::Device { message }));
+        // What cannot be opened has been told.
+        let alone = open::needs_flash(&disk.disk).ok().flatten();
+        report.warnings.extend(alone.map(|message| Message::Device { message }));
     }
     if let Some(Err(error)) = disk.nbd.tls.as_ref().map(TlsSpec::load) {
         report.errors.push(Message::Device { message: error.to_string() });
@@ -146,7 +148,7 @@ fn look(disk: DiskSpec, depth: Depth) -> Report {
     let far = disk.nbd.open_to_others().map(|address| Message::Device { message: open_to_others(address) });
     report.warnings.extend(far);
     if let (Some(cache), true) = (&disk.cache, report.errors.is_empty()) {
-        let is_there = |device: &DeviceSpec| device.path().is_none_or(|path| path.exists());
+        let is_there = |device: &DeviceSpec| device.path().is_none_or(|path| !open::is_missing(path).unwrap_or(false));
         match (is_there(&disk.disk), is_there(&cache.flash)) {
             (true, true) => look_at_halves(&disk, cache, &mut report),
             (true, false) => look_for_flash(&disk, &mut report),
@@ -162,13 +164,15 @@ fn look(disk: DiskSpec, depth: Depth) -> Report {
 /// The flash is not there: whether the disk is waiting for it.
 fn look_for_flash(disk: &DiskSpec, report: &mut Report) {
     let half = Part::open_data(&disk.disk, Access::ReadOnly).ok().flatten().map(|part| part.half());
-    let Some(Ok(flash)) = half.map(|half| hybrid::flash_of(&half)) else { return };
-    report.errors.push(Message::Device {
-        message: format!(
+    let message = match half.map(|half| hybrid::flash_of(&half)) {
+        None | Some(Ok(None)) => return,
+        Some(Ok(Some(flash))) => format!(
             "the disk belongs together with the flash {flash}, which is missing (docs/disk.md says what to do when it is lost: \
              `umbrella disk detach --forget-flash`)"
         ),
-    });
+        Some(Err(error)) => format!("the disk may belong together with a flash, which is missing: {error}"),
+    };
+    report.errors.push(Message::Device { message });
 }
 
 /// Reads both halves of a hybrid disk that nobody uses.
@@ -237,9 +241,9 @@ fn look_at_store(disk: &DiskSpec, depth: Depth, report: &mut Report) {
 pub(super) fn too_small(flash: &DeviceSpec) -> Option<String> {
     let file = flash.path().and_then(|path| std::fs::metadata(path).ok());
     let size = match file {
-        Some(file) if file.is_file() => Some(ByteSize(file.len())),
-        Some(_) => None,
-        None => flash.size(),
+        Some(file) if file.is_file() && file.len() > 0 => Some(ByteSize(file.len())),
+        Some(file) if !file.is_file() => None,
+        _ => flash.size(),
     };
     let size = size.filter(|size| *size < LEAST_FLASH)?;
     Some(format!("flash: {size} is too small; give it at least {LEAST_FLASH}"))
@@ -260,6 +264,10 @@ fn look_at(path: &Path, device: &DeviceSpec) -> Result<Option<String>, String> {
             Err(format!("{shown} does not exist (name a disk or file, or say its size so that `create` can make it)"))
         }
         Err(error) => Err(format!("{shown} cannot be looked at: {error}")),
+        Ok(data) if data.is_file() && data.len() == 0 => match size {
+            Some(_) => Ok(Some(format!("{shown} is empty (`umbrella disk create` makes it)"))),
+            None => Err(format!("{shown} is empty; say its size so that `create` can make it")),
+        },
         Ok(data) if !is_disk(&data) => Err(format!("{shown} is neither a regular file nor a block device")),
         Ok(data) => Ok(size.filter(|size| data.is_file() && data.len() != size.0).map(|size| {
             let is = ByteSize(data.len());

@@ -2,20 +2,24 @@
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
+use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
 use serde::Serialize;
-use umbrella_units::{SectorRange, format_duration};
+use umbrella_units::{ByteSize, SectorRange, format_duration};
 
 use super::DiskArg;
 use crate::client::ClientError;
-use crate::disk::place::{self, Target};
-use crate::disk::protocol::{Answer, DiskStatus, Motor, Request};
+use crate::config::disk::DiskName;
+use crate::disk::place;
+use crate::disk::protocol::{Answer, DiskClient, DiskStatus, Motor, Request};
 use crate::output::{self, OutputError, reasons};
 use crate::text::{count, visible, visible_path};
 
+/// How long each may take to answer when all are asked.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// Ranges that are shown to people.
 const SHOWN_RANGES: usize = 20;
 
@@ -52,7 +56,7 @@ impl StatusArgs {
 
     fn show(&self) -> anyhow::Result<()> {
         if self.disk.disk.is_some() {
-            let status = ask(&place::find(self.disk.disk.as_deref())?)?;
+            let status = ask(&place::find(self.disk.disk.as_deref())?.client()?)?;
             if self.json {
                 self.print_json(&status)?;
             } else {
@@ -65,17 +69,17 @@ impl StatusArgs {
         for name in dead {
             tell!("{name}: its daemon is gone without having ended it; attach or serve it again, or detach it");
         }
-        let mut all = Vec::new();
-        for target in served.into_iter().map(|name| Target { name, spec: None }) {
-            // One that is just being taken away is no reason to be silent about the others.
-            match ask(&target) {
+        let (mut all, nobody) = (Vec::new(), served.is_empty());
+        for (name, status) in ask_all(served) {
+            // One that is just being taken away, or does not answer, is no reason to be silent about the others.
+            match status {
                 Ok(status) => all.push(status),
-                Err(error) => tell!("{}: {}", target.name, reasons(&error)),
+                Err(error) => tell!("{name}: {}", reasons(&error)),
             }
         }
         if self.json {
             self.print_json(&all)?;
-        } else if all.is_empty() {
+        } else if nobody {
             output::line("no disk is served")?;
         } else {
             output::print(&all.iter().map(text).collect::<Vec<_>>().join("\n"))?;
@@ -89,8 +93,18 @@ impl StatusArgs {
     }
 }
 
-fn ask(target: &Target) -> anyhow::Result<DiskStatus> {
-    let Answer::Status(status) = target.client()?.ask(&Request::Status)? else {
+/// All at once: one that does not answer holds up nobody.
+fn ask_all(names: Vec<DiskName>) -> Vec<(DiskName, anyhow::Result<DiskStatus>)> {
+    let ask = |name: &DiskName| ask(&DiskClient::new(&place::control(name)).patience(PATIENCE));
+    std::thread::scope(|scope| {
+        let asked: Vec<_> = names.into_iter().map(|name| (name.clone(), scope.spawn(move || ask(&name)))).collect();
+        let answer = |asked: ScopedJoinHandle<_>| asked.join().unwrap_or_else(|_| Err(ClientError::Unexpected.into()));
+        asked.into_iter().map(|(name, asked)| (name, answer(asked))).collect()
+    })
+}
+
+fn ask(client: &DiskClient) -> anyhow::Result<DiskStatus> {
+    let Answer::Status(status) = client.ask(&Request::Status)? else {
         return Err(ClientError::Unexpected.into());
     };
     Ok(*status)
@@ -136,7 +150,7 @@ fn text(status: &DiskStatus) -> String {
             visible(&cache.spin_down)
         );
         if let Some(left) = cache.draining {
-            let _ = writeln!(text, "         being emptied, {left} left");
+            let _ = writeln!(text, "         {}", emptying(left, cache.cached));
         }
     }
     if let Some(log) = &status.log {
@@ -157,10 +171,28 @@ fn text(status: &DiskStatus) -> String {
     text
 }
 
+/// How far the flash is emptied. Nothing left, while it has something, means that it is not known yet what goes first.
+fn emptying(left: ByteSize, cached: ByteSize) -> String {
+    if left.0 == 0 && cached.0 > 0 { "about to be emptied".to_owned() } else { format!("being emptied, {left} left") }
+}
+
 fn motor(motor: Motor) -> &'static str {
     match motor {
         Motor::Spinning => "spinning",
         Motor::Standby => "asleep",
         Motor::Changing => "waking up or going to sleep",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flash_whose_emptying_has_not_begun_is_about_to_be_emptied() {
+        let mib = |size: u64| ByteSize(size << 20);
+        assert_eq!(emptying(mib(0), mib(3)), "about to be emptied");
+        assert_eq!(emptying(mib(2), mib(3)), "being emptied, 2 MiB left");
+        assert_eq!(emptying(mib(0), mib(0)), "being emptied, 0 B left");
     }
 }

@@ -1,0 +1,79 @@
+use std::sync::Barrier;
+
+use super::*;
+
+/// Answers each request with itself.
+struct Echo;
+
+impl Service for Echo {
+    type Request = u32;
+    type Answer = u32;
+    type Progress = ();
+    type Error = String;
+
+    fn carry_out(&self, request: u32, _: &mut dyn FnMut(&()) -> bool) -> Result<u32, String> {
+        Ok(request)
+    }
+}
+
+fn ask(path: &Path) -> String {
+    let mut client = UnixStream::connect(path).unwrap();
+    client.write_all(b"7\n").unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn of_many_that_start_at_once_over_a_dead_socket_one_is_answered() {
+    const STARTED: usize = 8;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    for _ in 0..200 {
+        drop(UnixListener::bind(&path).unwrap());
+        let begin = Barrier::new(STARTED);
+        let bound: Vec<_> = thread::scope(|scope| {
+            let start = || {
+                begin.wait();
+                Listener::bind(&path)
+            };
+            let threads: Vec<_> = (0..STARTED).map(|_| scope.spawn(start)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let (mut bound, refused): (Vec<_>, Vec<_>) = bound.into_iter().partition(Result::is_ok);
+        assert_eq!((bound.len(), refused.len()), (1, STARTED - 1));
+        for error in refused {
+            assert!(matches!(error, Err(BindError::Answered { pid, .. }) if pid == std::process::id()), "{error:?}");
+        }
+        let serving = bound.pop().unwrap().unwrap().serve(Echo);
+        assert!(ask(&path).contains('7'));
+        drop(serving);
+        assert!(!path.exists());
+    }
+}
+
+#[test]
+fn the_end_leaves_a_socket_alone_that_took_the_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let first = Listener::bind(&path).unwrap().serve(Echo);
+    let waiting = Listener::bind(&folder.path().join("other")).unwrap();
+    for moved in [folder.path().join("moved"), folder.path().join("moved too")] {
+        fs::rename(&path, moved).unwrap();
+        drop(Listener::bind(&path).unwrap());
+        assert!(!path.exists(), "one that nobody answered yet goes, too");
+        std::mem::forget(Listener::bind(&path).unwrap());
+    }
+    drop((first, waiting));
+    assert!(path.exists());
+    assert!(!folder.path().join("other").exists());
+}
+
+#[test]
+fn what_is_no_socket_is_not_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    fs::write(&path, "mine").unwrap();
+    assert!(matches!(Listener::bind(&path), Err(BindError::Io { .. })));
+    assert_eq!(fs::read(&path).unwrap(), b"mine");
+}
