@@ -420,6 +420,10 @@ fn compare(cache: &PageCache, naive: &Naive) {
     assert_eq!(counts.pages, naive.pages.len() as u64);
     assert_eq!(counts.dirty, count(|state| state.dirty));
     assert_eq!(counts.write_back, count(|state| state.write_back));
+    let unwritten = counts.dirty + naive.held;
+    let demand = cache.demand(T0);
+    assert_eq!(demand.background > 0, unwritten > naive.config.background_pages());
+    assert_eq!(demand.throttled, unwritten + counts.write_back > naive.config.foreground_pages());
     let files: Vec<FileId> = naive.dirty_files.iter().map(|&(file, _)| file).collect();
     assert_eq!(cache.dirty_files().collect::<Vec<_>>(), files);
     for file in (1..5).map(FileId) {
