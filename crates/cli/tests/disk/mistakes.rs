@@ -278,7 +278,9 @@ fn a_daemon_that_does_not_answer_hides_no_other_disk() {
     let begun = Instant::now();
     let output = house.run(&["status"]);
     let took = begun.elapsed();
-    stopped.iter().for_each(|pid| kill_process(*pid, Signal::CONT).expect("it is there"));
+    for pid in &stopped {
+        kill_process(*pid, Signal::CONT).expect("it is there");
+    }
     assert!(String::from_utf8_lossy(&output.stdout).contains("three  memory"), "{output:?}");
     let told = said(&output);
     for name in ["one", "two"] {
