@@ -3,6 +3,7 @@
 //! UMBRELLA_FUZZ_SECONDS is the time for all readers together (default 60); UMBRELLA_FUZZ_SEED repeats a run, UMBRELLA_FUZZ_INPUT runs one file.
 
 use std::hash::{BuildHasher as _, RandomState};
+use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -144,6 +145,11 @@ fn run_one(format: Option<Format>, bytes: &[u8]) {
     }
 }
 
+/// Says it also where the test passes, whose output is not shown otherwise.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
 fn keep(bytes: &[u8], seed: u64, format: Option<Format>) -> PathBuf {
     let path = std::env::temp_dir().join(format!("umbrella-fuzz-{seed}-{}", format.map_or("detect", Format::name)));
     std::fs::write(&path, bytes).expect("the failing input can be kept");
@@ -176,7 +182,7 @@ fn readers_survive_damaged_traces() {
     }
     let seconds = number("UMBRELLA_FUZZ_SECONDS").unwrap_or(60);
     let seed = number("UMBRELLA_FUZZ_SEED").unwrap_or_else(|| RandomState::new().hash_one(0));
-    println!("fuzzing {} readers for {seconds} s in all, UMBRELLA_FUZZ_SEED={seed}", FIXTURES.len());
+    say(&format!("fuzzing {} readers for {seconds} s in all, UMBRELLA_FUZZ_SEED={seed}", FIXTURES.len()));
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
     let corpus: Vec<Vec<u8>> =
         FIXTURES.iter().map(|(name, _)| std::fs::read(folder.join(name)).expect("the fixture is there")).collect();
@@ -194,6 +200,6 @@ fn readers_survive_damaged_traces() {
             check(as_format, &bytes, seed);
             inputs += 1;
         }
-        println!("{name}: {inputs} inputs");
+        say(&format!("{name}: {inputs} inputs"));
     }
 }
