@@ -2,6 +2,7 @@
 
 mod concurrent;
 mod crash;
+mod drain;
 mod faults;
 mod fixtures;
 mod fuzz;

@@ -17,10 +17,10 @@ use super::client::{READ, option, request};
 use super::support::{noise, run};
 
 /// An authority, and certificates that it has signed for a server and a client, under the names that all programs know.
-struct Certificates(tempfile::TempDir);
+pub(super) struct Certificates(tempfile::TempDir);
 
 impl Certificates {
-    fn new() -> Certificates {
+    pub(super) fn new() -> Certificates {
         let made = Certificates(tempfile::tempdir().expect("a folder"));
         made.sign("ca", "/CN=authority", &[]);
         let signed = ["-CA", "ca-cert.pem", "-CAkey", "ca-key.pem", "-addext", "basicConstraints=critical,CA:FALSE"];
@@ -43,11 +43,11 @@ impl Certificates {
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     }
 
-    fn folder(&self) -> &Path {
+    pub(super) fn folder(&self) -> &Path {
         self.0.path()
     }
 
-    fn tls(&self, check_clients: bool) -> Tls {
+    pub(super) fn tls(&self, check_clients: bool) -> Tls {
         Tls::load(self.folder(), check_clients).expect("they can be used")
     }
 

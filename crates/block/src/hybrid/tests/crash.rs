@@ -168,6 +168,28 @@ fn a_power_cut_while_recovering_from_one_changes_nothing() {
 }
 
 #[test]
+fn a_power_cut_after_the_program_was_killed_and_started_again_loses_nothing_that_was_flushed() {
+    let mut states = 0;
+    for seed in 0..6 {
+        let (disk, flash) = fresh();
+        let scene = Scene::new(&disk, &flash);
+        let mut random = StdRng::seed_from_u64(2000 + seed);
+        for life in 0..3 {
+            let opened = scene.open(Algorithm::ALL[seed as usize % 5]);
+            let hybrid = Recorder::new(opened, HYBRID, Arc::clone(&scene.journal));
+            work(&hybrid, &mut random, 10);
+            // What it leaves is in the caches of the halves, which keep it: only the program ends here.
+            hybrid.inner().sleep().expect("it sleeps");
+            let data = fill(100 + life, 5);
+            hybrid.write(Lba(random.random_range(0..DISK - 5)), &data, Durability::Cached).expect("to the log");
+        }
+        states += check_states(&scene, &Memory::new(sectors(DISK)), bounds(seed), &format!("seed {seed}, killed"));
+    }
+    println!("{states} states");
+    assert!(states > 1000, "{states} states");
+}
+
+#[test]
 fn creating_a_pair_is_all_or_nothing() {
     let scene = Scene::new(&Memory::new(sectors(DISK + TAG_SECTORS)), &flash_of(LEAST_LOG));
     create(&scene.disk, &scene.flash).expect("it can be made");

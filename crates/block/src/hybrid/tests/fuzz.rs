@@ -1,4 +1,6 @@
 //! Images that nobody wrote: damaged at random, also where the checksums are right.
+//!
+//! UMBRELLA_FUZZ_SECONDS says for how long (default 5), UMBRELLA_FUZZ_SEED repeats a run.
 
 use std::time::{Duration, Instant};
 
@@ -7,9 +9,8 @@ use rand::{Rng, SeedableRng};
 
 use super::*;
 
-/// How long, in seconds; more with `UMBRELLA_FUZZ_SECONDS`.
-fn seconds() -> u64 {
-    std::env::var("UMBRELLA_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(5)
+fn setting(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|value| value.parse().expect("a number"))
 }
 
 /// A pair with a few records, as the bytes of its halves.
@@ -57,7 +58,9 @@ fn damage(image: &mut [u8], structures: &[(usize, usize)], random: &mut StdRng) 
 
 #[test]
 fn any_image_is_opened_or_refused() {
-    let seed = 1;
+    let seed = setting("UMBRELLA_FUZZ_SEED").unwrap_or_else(rand::random);
+    let seconds = setting("UMBRELLA_FUZZ_SECONDS").unwrap_or(5);
+    println!("UMBRELLA_FUZZ_SEED={seed}");
     let images = images();
     let log = (LOG_START.0 * 512) as usize;
     // Records of zeroes take 8 sectors, the others 8 and their data filled up to 8.
@@ -73,7 +76,7 @@ fn any_image_is_opened_or_refused() {
     on_flash.extend(headers);
     let on_disk = [(600 * 512, 512), (608 * 512, 512)];
     let mut random = StdRng::seed_from_u64(seed);
-    let until = Instant::now() + Duration::from_secs(seconds());
+    let until = Instant::now() + Duration::from_secs(seconds);
     let (mut rounds, mut opened) = (0_u32, 0_u32);
     while Instant::now() < until || rounds < 50 {
         let [mut disk, mut flash] = images.clone();

@@ -11,19 +11,21 @@ use super::*;
 use crate::error::Operation;
 
 /// How long anything is waited for; longer, and the test has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A device whose calls of one kind stop at its gate while that is closed.
-struct Gated {
-    inner: Memory,
-    gate: Mutex<Gate>,
+pub(super) struct Gated {
+    pub(super) inner: Memory,
+    pub(super) gate: Mutex<Gate>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Gate {
-    closed: Option<(Operation, SectorRange)>,
-    waiting: usize,
+pub(super) struct Gate {
+    pub(super) closed: Option<(Operation, SectorRange)>,
+    pub(super) waiting: usize,
+    /// How many calls have ever stood there.
+    pub(super) stood: usize,
     /// Writes there fail once the gate is open again.
     broken: Option<SectorRange>,
 }
@@ -33,12 +35,18 @@ impl Gated {
         Gated { inner, gate: Mutex::default(), changed: Condvar::new() }
     }
 
-    fn close(&self, operation: Operation, range: SectorRange) {
+    pub(super) fn close(&self, operation: Operation, range: SectorRange) {
         self.gate.lock().closed = Some((operation, range));
     }
 
-    fn open(&self) {
+    pub(super) fn open(&self) {
         self.gate.lock().closed = None;
+        self.changed.notify_all();
+    }
+
+    /// Lets go what stands there, and stops the next one elsewhere.
+    pub(super) fn moves_on_to(&self, operation: Operation, range: SectorRange) {
+        self.close(operation, range);
         self.changed.notify_all();
     }
 
@@ -47,7 +55,7 @@ impl Gated {
     }
 
     /// Returns when so many calls stand at the gate.
-    fn holds(&self, calls: usize) {
+    pub(super) fn holds(&self, calls: usize) {
         let mut gate = self.gate.lock();
         self.changed.wait_while_for(&mut gate, |gate| gate.waiting < calls, PATIENCE);
         assert!(gate.waiting >= calls, "nothing came to the gate");
@@ -58,6 +66,7 @@ impl Gated {
         let stops = |gate: &Gate| gate.closed.is_some_and(|(kind, closed)| kind == operation && closed.overlaps(range));
         if stops(&gate) {
             gate.waiting += 1;
+            gate.stood += 1;
             self.changed.notify_all();
             self.changed.wait_while_for(&mut gate, |gate| stops(gate), PATIENCE);
             gate.waiting -= 1;
@@ -101,13 +110,13 @@ impl BlockDevice for Gated {
 }
 
 /// A pair with a gate before each half.
-struct House {
-    bed: Arc<Bed<Gated>>,
-    flash: Arc<Gated>,
+pub(super) struct House {
+    pub(super) bed: Arc<Bed<Gated>>,
+    pub(super) flash: Arc<Gated>,
 }
 
 impl House {
-    fn new() -> House {
+    pub(super) fn new() -> House {
         let bed = Bed::new(Gated::new(Memory::new(sectors(8000 + TAG_SECTORS))));
         let house = House { bed, flash: Arc::new(Gated::new(flash_of(LEAST_LOG))) };
         let (disk, flash) = house.halves();
@@ -115,33 +124,45 @@ impl House {
         house
     }
 
-    fn halves(&self) -> (Half, Half) {
+    pub(super) fn halves(&self) -> (Half, Half) {
         (half("disk", self.bed.clone()), half("flash", self.flash.clone()))
     }
 
-    fn hybrid(&self, algorithm: Algorithm) -> Hybrid {
+    pub(super) fn hybrid(&self, algorithm: Algorithm) -> Hybrid {
+        self.open(by_hand(algorithm), None)
+    }
+
+    pub(super) fn open(&self, options: Options, spin_down: Option<SpinDown>) -> Hybrid {
         let (disk, flash) = self.halves();
-        Hybrid::open(disk, flash, self.bed.clone(), by_hand(algorithm), None).expect("the pair can be opened")
+        Hybrid::open(disk, flash, self.bed.clone(), options, spin_down).expect("the pair can be opened")
     }
 
     /// Opened, with so many sectors of `byte` there, which only the log has.
-    fn asleep_with(&self, algorithm: Algorithm, start: u64, count: u64, byte: u8) -> Hybrid {
+    pub(super) fn asleep_with(&self, algorithm: Algorithm, start: u64, count: u64, byte: u8) -> Hybrid {
         let hybrid = self.hybrid(algorithm);
         hybrid.sleep().expect("it sleeps");
         hybrid.write(Lba(start), &fill(byte, count), Durability::Through).expect("to the log");
         hybrid
     }
 
-    fn disk(&self) -> &Gated {
+    pub(super) fn disk(&self) -> &Gated {
         &self.bed.inner
     }
 }
 
-fn starts<'s, T: Send + 's>(scope: &'s Scope<'s, '_>, work: impl FnOnce() -> T + Send + 's) -> ScopedJoinHandle<'s, T> {
+/// The disk is put to sleep by hand only; but a keeper drains the log.
+pub(super) fn never() -> SpinDown {
+    SpinDown::parse("never", Costs { break_even: Nanos::NEVER }).expect("it is one")
+}
+
+pub(super) fn starts<'s, T: Send + 's>(
+    scope: &'s Scope<'s, '_>,
+    work: impl FnOnce() -> T + Send + 's,
+) -> ScopedJoinHandle<'s, T> {
     scope.spawn(work)
 }
 
-fn ends<T>(work: ScopedJoinHandle<'_, T>) -> T {
+pub(super) fn ends<T>(work: ScopedJoinHandle<'_, T>) -> T {
     let begun = Instant::now();
     while !work.is_finished() {
         assert!(begun.elapsed() < PATIENCE, "it does not end");
@@ -351,6 +372,41 @@ fn a_write_waits_for_an_older_one_to_the_same_sectors_that_is_on_its_way_to_the_
 }
 
 #[test]
+fn of_a_write_on_its_way_into_the_log_and_a_newer_one_the_newer_wins_and_stays() {
+    let house = House::new();
+    let hybrid = house.hybrid(Algorithm::Whole);
+    hybrid.sleep().expect("it sleeps");
+    std::thread::scope(|scope| {
+        house.flash.close(Operation::Write, range(LOG_START.0, LEAST_LOG));
+        let older = starts(scope, || hybrid.write(Lba(1000), &fill(1, 16), Durability::Cached));
+        house.flash.holds(1);
+        hybrid.wake().expect("it wakes");
+        house.disk().close(Operation::Write, range(1000, 16));
+        let newer = starts(scope, || hybrid.write(Lba(1000), &fill(2, 16), Durability::Cached));
+        let begun = Instant::now();
+        while hybrid.shared.state.lock().joined < 2 && house.disk().gate.lock().waiting == 0 {
+            assert!(begun.elapsed() < PATIENCE, "it goes nowhere");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(!older.is_finished() && !newer.is_finished());
+        house.flash.open();
+        ends(older).expect("the flash is well");
+        // Should the newer one stand before the disk, it is overtaken by the drain, which stops before it says what it has done.
+        house.disk().close(Operation::Flush, range(0, 1));
+        let drain = starts(scope, || hybrid.drain());
+        house.disk().holds(1);
+        ends(newer).expect("both are well");
+        let winner = read(&hybrid, 1000, 16);
+        house.disk().open();
+        ends(drain).expect("the disk is well");
+        hybrid.drain().expect("the disk is well");
+        assert_eq!(read(&hybrid, 1000, 16), winner, "another one after draining");
+        assert_eq!(winner, fill(2, 16));
+    });
+    assert_eq!(read(&house.disk().inner, 1000, 16), fill(2, 16));
+}
+
+#[test]
 fn a_read_of_what_is_drained_and_overwritten_meanwhile_is_read_again() {
     let house = House::new();
     let hybrid = house.asleep_with(Algorithm::Whole, 1000, 8, 1);
@@ -380,11 +436,7 @@ fn closing_ends_the_drain_that_the_keeper_began_and_what_is_left_stays_on_flash(
     hybrid.write(Lba(2000), &fill(2, 8), Durability::Through).expect("to the log");
     hybrid.close().expect("it can be closed");
     house.disk().close(Operation::Write, range(1000, 8));
-    let (disk, flash) = house.halves();
-    let options = Options { when: When::Each, ..by_hand(Algorithm::Alg1) };
-    let costs = Costs { break_even: Nanos::NEVER };
-    let never = SpinDown::parse("never", costs).expect("it is one");
-    let hybrid = Hybrid::open(disk, flash, house.bed.clone(), options, Some(never)).expect("the pair can be opened");
+    let hybrid = house.open(Options { when: When::Each, ..by_hand(Algorithm::Alg1) }, Some(never()));
     std::thread::scope(|scope| {
         house.disk().holds(1);
         let shared = Arc::clone(&hybrid.shared);
