@@ -228,6 +228,14 @@ fn fio_finds_all_that_a_killed_daemon_had_acknowledged_to_it() {
     assert!(verified > 10 * rounds, "fio hardly came to write: {verified}");
 }
 
+impl Drop for House {
+    /// Takes away the mount below the loop device that the last killed daemon left.
+    fn drop(&mut self) {
+        let mount = self.dir.path().join("run/disks/k");
+        let _ = Command::new("umount").arg("-l").arg(mount).stderr(Stdio::null()).status();
+    }
+}
+
 struct Server(Child);
 
 impl Drop for Server {
