@@ -177,11 +177,17 @@ fn a_power_cut_after_the_program_was_killed_and_started_again_loses_nothing_that
         for life in 0..3 {
             let opened = scene.open(Algorithm::ALL[seed as usize % 5]);
             let hybrid = Recorder::new(opened, HYBRID, Arc::clone(&scene.journal));
+            // Of what the life before has written, too.
+            hybrid.flush().expect("it is flushed");
             work(&hybrid, &mut random, 10);
             // What it leaves is in the caches of the halves, which keep it: only the program ends here.
-            hybrid.inner().sleep().expect("it sleeps");
-            let data = fill(100 + life, 5);
-            hybrid.write(Lba(random.random_range(0..DISK - 5)), &data, Durability::Cached).expect("to the log");
+            if (seed + life) % 2 == 0 {
+                hybrid.inner().sleep().expect("it sleeps");
+            } else {
+                hybrid.inner().drain().expect("it is drained");
+            }
+            let (at, data) = (random.random_range(0..DISK - 5), fill(100 + life as u8, 5));
+            hybrid.write(Lba(at), &data, Durability::Cached).expect("to the log, or to the disk");
         }
         states += check_states(&scene, &Memory::new(sectors(DISK)), bounds(seed), &format!("seed {seed}, killed"));
     }
