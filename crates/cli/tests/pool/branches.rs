@@ -507,6 +507,23 @@ fn a_directory_that_was_closed_on_one_branch_is_not_opened_by_another() {
 }
 
 #[test]
+fn a_directory_keeps_its_set_id_bit_where_all_branches_have_it_and_all_its_copies_are_alike() {
+    let (disks, builder) = disks(["a", "b"]);
+    let perm = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    for (name, modes) in [("one", [0o2750, 0o755]), ("both", [0o2750, 0o2755])] {
+        for (disk, mode) in disks.iter().zip(modes) {
+            fs::create_dir(disk.join(name)).unwrap();
+            fs::set_permissions(disk.join(name), fs::Permissions::from_mode(mode)).unwrap();
+        }
+    }
+    let pool = builder.rules("").mount();
+    for (name, mode) in [("one", 0o750), ("both", 0o2750)] {
+        assert_eq!(perm(&pool.join(name)), mode, "{name}");
+        assert_eq!([perm(&disks[0].join(name)), perm(&disks[1].join(name))], [mode; 2], "{name}");
+    }
+}
+
+#[test]
 fn the_newest_of_two_files_of_one_name_is_shown_and_none_is_deleted() {
     let (disks, builder) = disks(["a", "b"]);
     let times = |path: &std::path::Path, tv_sec| {

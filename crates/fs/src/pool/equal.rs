@@ -262,6 +262,7 @@ fn strictest(faces: &[Face], made_here: bool) -> Option<(BranchId, Vec<DirFace>)
     let acls: Vec<Acl> = faces.iter().map(Face::acl).collect();
     let common = counted().map(Face::acl).reduce(|all, acl| all.and(&acl))?;
     let sticky = counted().fold(0, |any, face| any | face.meta.perm & STICKY);
+    let set_id = counted().fold(SET_ID, |all, face| all & face.meta.perm);
     let changed = counted().map(|face| face.changed).max().unwrap_or_default();
     let the_same = |id: fn(&Meta) -> u32| {
         let mut ids = counted().map(|face| id(&face.meta));
@@ -272,7 +273,7 @@ fn strictest(faces: &[Face], made_here: bool) -> Option<(BranchId, Vec<DirFace>)
     let (uid, gid) = (owner.unwrap_or(0), group.unwrap_or(0));
     let wanted = faces.iter().zip(&acls).map(|(face, acl)| {
         let perm = face.meta.perm;
-        let kept = sticky | if owner.is_some() && group.is_some() { perm & SET_ID } else { 0 };
+        let kept = sticky | if owner.is_some() && group.is_some() { set_id } else { 0 };
         if *acl == common {
             // Its own way to write it is as good.
             return DirFace { perm: perm & 0o777 | kept, uid, gid, attributes: None, changed };
