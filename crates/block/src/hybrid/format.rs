@@ -272,13 +272,14 @@ impl Superblock {
             },
         };
         let log = superblock.log_size;
+        let Superblock { tail, tail_sequence, durable, generation, epoch, written, .. } = superblock;
+        // So far from the largest number that nothing that counts on from them overflows.
+        let counters = [tail.0, tail_sequence.0, durable.0, generation, epoch.0, written];
         let sound = log >= LEAST_LOG
             && log.is_multiple_of(BLOCK)
             && log < 1 << 54
             && superblock.tail.0.is_multiple_of(BLOCK)
-            && [superblock.tail.0, superblock.tail_sequence.0, superblock.generation, superblock.epoch.0]
-                .iter()
-                .all(|&counter| counter < 1 << 62)
+            && counters.iter().all(|&counter| counter < 1 << 62)
             && superblock.tail_epoch <= superblock.epoch
             && superblock.capacity.0 < 1 << 54;
         if sound { Ok(superblock) } else { Err(Damage::Field) }
@@ -504,6 +505,18 @@ mod tests {
             at: LogSector(16),
             durable: Sequence(6),
             entries,
+        }
+    }
+
+    #[test]
+    fn a_counter_that_would_overflow_is_damage() {
+        assert_eq!(Superblock::decode(&superblock().encode()), Ok(superblock()));
+        for far in [1 << 62, u64::MAX] {
+            let written = Superblock { written: far, ..superblock() };
+            let durable = Superblock { durable: Sequence(far), ..superblock() };
+            for superblock in [written, durable] {
+                assert_eq!(Superblock::decode(&superblock.encode()), Err(Damage::Field));
+            }
         }
     }
 
