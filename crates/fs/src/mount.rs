@@ -36,9 +36,9 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     let control = server::bind(&options.control_socket, &spec.mount)?;
     let pool = Pool::assemble(spec, &options.state_dir, &options.allow_missing)?;
     let mount = pool.spec().mount.clone();
-    let failed = |source| Error::Mount { path: mount.clone(), source };
     let source = options.source.as_deref().unwrap_or(&mount);
-    let mut mounted = fuse::mount(&pool, &mount, source, threads(pool.spec().threads)).map_err(failed)?;
+    let mut mounted = fuse::mount(&pool, &mount, source, threads(pool.spec().threads))
+        .map_err(|source| Error::Mount { path: mount.clone(), source })?;
     if let Some(number) = mount_number(&mount) {
         let _ = pool.mounted_as.set(number);
     }
@@ -68,7 +68,7 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     }
     pool.end_use();
     tracing::info!(mount = %mount.display(), "unmounted");
-    ended.map_err(failed)
+    ended.map_err(|source| Error::Io { doing: format!("serve {}", mount.display()), source })
 }
 
 /// With fewer, a busy file server may run out of descriptors.

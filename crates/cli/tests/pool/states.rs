@@ -39,6 +39,22 @@ fn a_detached_pool_is_called_so_until_its_last_file_is_closed() {
     pool.stop();
 }
 
+/// The kernel is handing over what closing the files asks for while it lets the mount go.
+#[test]
+fn a_detached_pool_ends_well_however_many_files_are_closed_at_once() {
+    let (_disks, builder) = disks(["a"]);
+    let mut pool = builder.mount();
+    for round in 0..10 {
+        let open: Vec<File> =
+            (0..100).map(|number| File::create(pool.join(format!("file-{number}"))).unwrap()).collect();
+        pool.say(["unmount", "--lazy"]);
+        drop(open);
+        assert_eq!(pool.wait_for_end(), Some(true), "round {round}: {}", pool.log());
+        pool.start();
+    }
+    pool.stop();
+}
+
 #[test]
 fn what_a_killed_daemon_left_is_named_and_the_only_one_is_taken_away_unasked() {
     let (_disks, builder) = disks(["a"]);
