@@ -56,6 +56,13 @@ attach() { umbrella disk attach --front ublk "$@"; }
 absent() { [ ! -e "$1" ]; }
 queue() { [ "$(cat "/sys/block/${1#/dev/}/queue/$2")" = "$3" ]; }
 figure() { umbrella disk stats "$1" | awk -v name="$2" '$1 == name { print $2; found = 1 } END { exit !found }'; }
+asleep() {
+    for _ in $(seq 100); do
+        umbrella disk status "$1" --json | grep -q '"standby"' && return
+        sleep 0.1
+    done
+    return 1
+}
 more_than_none() { [ "$(figure "$1" "$2")" -gt 0 ]; }
 
 without_a_driver() {
@@ -191,6 +198,8 @@ profile = "sata_ssd"
 size = "32MiB"
 speed = 1000
 path = "/srv/slow.flash"
+[cache]
+spin_down = "fixed:timeout=1s"
 END
     umbrella disk create /srv/slow.disk.toml
     device=$(umbrella disk attach /srv/slow.disk.toml)
@@ -200,6 +209,9 @@ END
     verify "$device" /srv/slow.sums
     mount "$device" /mnt
     fstrim /mnt
+    cat /mnt/1 >/dev/null
+    asleep slow
+    dd if=/mnt/1 of=/mnt/1 conv=notrunc,fsync 2>/dev/null
     umount /mnt
     verify "$device" /srv/slow.sums
     more_than_none slow umbrella_cache_logged_count
