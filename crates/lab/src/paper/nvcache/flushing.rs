@@ -68,6 +68,23 @@ impl Times<'_> {
         cuts.fold(0.0, f64::max)
     }
 
+    /// By how many percent the sectors flushed with `full` are below those with `each`, both merged.
+    fn merging_cuts(&self) -> f64 {
+        let [each, full] = EACH_AND_FULL.map(|when| self.of(when, Algorithm::Alg4).written_bytes as f64);
+        less(each, full)
+    }
+
+    /// By how many percent the writes to the disk are fewer with merging than without.
+    fn fewer_writes(&self, when: When) -> f64 {
+        less(self.of(when, Algorithm::Alg1).writes as f64, self.of(when, Algorithm::Alg4).writes as f64)
+    }
+
+    /// By how many percent each medium is busy for less time with `full` than with `each`.
+    fn spared(&self, algorithm: Algorithm) -> [f64; 2] {
+        let [each, full] = EACH_AND_FULL.map(|when| self.of(when, algorithm));
+        [less(each.flash_s, full.flash_s), less(each.disk_s, full.disk_s)]
+    }
+
     /// By how many percent `full` is below `each`.
     fn cut(&self, algorithm: Algorithm) -> f64 {
         less(self.of(When::Each, algorithm).time_s, self.of(When::Full, algorithm).time_s)
@@ -98,11 +115,17 @@ pub(super) fn judge(runs: &Runs<'_>) -> Vec<Claim> {
             -less(one, two)
         })
     };
+    let spared = inputs.iter().flat_map(|times| PAPERS.into_iter().flat_map(|algorithm| times.spared(algorithm)));
+    let merged = inputs.iter().flat_map(|times| EACH_AND_FULL.map(|when| times.fewer_writes(when)));
     let most = |text: &str, measured| Claim::new("5", text, "% of the cases", MOST, measured, Expect::AtLeast);
     let can = "full instead of each can cut the flush time by more than, best of all";
     vec![
         Claim::new("5", can, "%", 75.0, best, Expect::AtLeast),
         most("full is generally faster than each, by trace and algorithm", of_all(cuts.iter().map(|cut| *cut > SOME))),
+        most(
+            "each medium is busy for less time with full than with each, by trace, algorithm and medium",
+            of_all(spared.map(|less| less > SOME)),
+        ),
         most("the disk takes more time than the flash, by trace, policy and algorithm", dominates),
         most(
             "each: alg1 is generally no slower than alg2",
@@ -123,6 +146,18 @@ pub(super) fn judge(runs: &Runs<'_>) -> Vec<Claim> {
             90.0,
             inputs.iter().map(Times::ordering_cuts).fold(0.0, f64::max),
             AS_MUCH_AS,
+        ),
+        most(
+            "merging (alg4) reduces the number of writes to the disk against alg1, by trace and policy",
+            of_all(merged.map(|fewer| fewer > SOME)),
+        ),
+        Claim::new(
+            "2.1",
+            "alg4: full may leave fewer sectors to be flushed than each, best of all, by",
+            "%",
+            SOME,
+            inputs.iter().map(Times::merging_cuts).fold(0.0, f64::max),
+            Expect::AtLeast,
         ),
     ]
 }
