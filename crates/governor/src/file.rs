@@ -53,6 +53,12 @@ impl PageRange {
         PageRange { first: PageIndex(first), pages: Pages(pages) }
     }
 
+    /// Its beginning, where it has more pages than `most`.
+    #[must_use]
+    pub(crate) fn no_longer_than(self, most: Pages) -> PageRange {
+        PageRange { pages: self.pages.min(most), ..self }
+    }
+
     /// The page behind the last.
     pub fn end(self) -> PageIndex {
         PageIndex(self.first.0.saturating_add(self.pages.0))

@@ -29,10 +29,10 @@ use crate::shared::{Shared, Waits};
 use crate::sys;
 
 /// Pages chosen at once.
-const BATCH: u64 = 512;
+const BATCH: Pages = Pages(512);
 /// On their way at most: enough to keep a disk's queue full, little enough that what is chosen next counts.
 const MOST_RUNS: usize = 64;
-const MOST_PAGES: u64 = 4096;
+const MOST_PAGES: Pages = Pages(4096);
 /// How often files are compared with the page cache.
 const LOOK: Duration = Duration::from_secs(1);
 /// Files compared each time.
@@ -84,7 +84,7 @@ struct Flusher<'a> {
     shared: &'a Shared,
     opened: Opened,
     sent: VecDeque<Sent>,
-    sent_pages: u64,
+    sent_pages: Pages,
     looked: Instant,
     /// Where the next comparison goes on.
     from: FileId,
@@ -96,7 +96,7 @@ pub(crate) fn run(shared: &Shared) {
         shared,
         opened: Opened::default(),
         sent: VecDeque::new(),
-        sent_pages: 0,
+        sent_pages: Pages(0),
         looked: Instant::now(),
         from: FileId(0),
     };
@@ -130,11 +130,11 @@ impl Flusher<'_> {
         let background = self.shared.gate.background();
         let now = self.shared.now();
         let mut state = self.shared.state.lock();
-        if state.ledger.dirty().0 <= background {
+        if state.ledger.dirty() <= background {
             return false;
         }
         // Whole batches, so that no run is cut because only little is over the threshold.
-        state.choose(now, Pages(BATCH), chosen);
+        state.choose(now, BATCH, chosen);
         self.shared.tell_level(&state);
         drop(state);
         if chosen.is_empty() && self.sent.is_empty() {
@@ -149,7 +149,7 @@ impl Flusher<'_> {
         let mut state = self.shared.state.lock();
         state.rest();
         // Who wrote since the last look found nobody to wake.
-        let is_work = state.ledger.dirty().0 > self.shared.gate.background();
+        let is_work = state.ledger.dirty() > self.shared.gate.background();
         if !self.shared.is_stopping() && !is_work {
             let patience = if state.ledger.dirty().0 > 0 || state.ledger.record_waiting() > 0 { 1 } else { 60 };
             state.resting = true;
@@ -187,7 +187,7 @@ impl Flusher<'_> {
         };
         match sys::start_write(fd.as_fd(), run.range).map(|()| fd) {
             Ok(fd) => {
-                self.sent_pages += run.range.pages.0;
+                self.sent_pages.0 += run.range.pages.0;
                 self.sent.push_back(Sent { run, fd });
                 let mut state = self.shared.state.lock();
                 state.tally.runs += 1;
@@ -205,7 +205,7 @@ impl Flusher<'_> {
 
     fn wait_oldest(&mut self) {
         let Some(Sent { run, fd }) = self.sent.pop_front() else { return };
-        self.sent_pages -= run.range.pages.0;
+        self.sent_pages.0 -= run.range.pages.0;
         let waited = match self.shared.waits {
             Waits::Reporting => sys::wait_written(fd.as_fd(), run.range),
             Waits::Silent => {

@@ -33,7 +33,7 @@ const LEAST_RATE: f64 = 64.0;
 pub(crate) type Go = Box<dyn FnOnce() + Send>;
 
 struct Waiter {
-    pages: u64,
+    pages: Pages,
     since: Instant,
     go: Go,
 }
@@ -44,7 +44,8 @@ pub(crate) struct Waits {
     pub(crate) waiting: u64,
     pub(crate) held: u64,
     pub(crate) waited: Nanos,
-    pub(crate) rate: u64,
+    /// Pages that reached the disk in a second, lately.
+    pub(crate) rate: Pages,
     pub(crate) stalled: bool,
 }
 
@@ -52,20 +53,20 @@ pub(crate) struct Waits {
 struct Window {
     last: Instant,
     busy: Duration,
-    pages: u64,
+    pages: Pages,
 }
 
 impl Window {
     /// Pages reached the disk. A rate, now and then.
-    fn add(&mut self, now: Instant, pages: u64) -> Option<f64> {
+    fn add(&mut self, now: Instant, pages: Pages) -> Option<f64> {
         self.busy += now.saturating_duration_since(self.last);
-        self.pages += pages;
+        self.pages.0 += pages.0;
         self.last = now;
         if self.busy < WINDOW {
             return None;
         }
-        let measured = self.pages as f64 / self.busy.as_secs_f64();
-        (self.busy, self.pages) = (Duration::ZERO, 0);
+        let measured = self.pages.0 as f64 / self.busy.as_secs_f64();
+        (self.busy, self.pages) = (Duration::ZERO, Pages(0));
         Some(measured)
     }
 }
@@ -74,7 +75,7 @@ struct State {
     waiting: VecDeque<Waiter>,
     thresholds: Thresholds,
     /// The last writer that was let go: when, and how many pages it wrote.
-    last: (Instant, u64),
+    last: (Instant, Pages),
     /// Pages a second.
     rate: Option<f64>,
     window: Window,
@@ -97,11 +98,11 @@ pub(crate) struct Gate {
 }
 
 /// At which rate writers may write, when the disk writes at `rate`; `None`: not now.
-fn pace(level: u64, thresholds: Thresholds, rate: f64) -> Option<f64> {
+fn pace(level: Pages, thresholds: Thresholds, rate: f64) -> Option<f64> {
     if level >= thresholds.limit {
         return None;
     }
-    let (room, span) = (thresholds.limit - level, thresholds.limit - thresholds.set_point);
+    let (room, span) = (thresholds.limit.0 - level.0, thresholds.limit.0 - thresholds.set_point.0);
     Some(rate.max(LEAST_RATE) * 2.0 * room as f64 / span.max(1) as f64)
 }
 
@@ -112,9 +113,9 @@ impl Gate {
             state: Mutex::new(State {
                 waiting: VecDeque::new(),
                 thresholds,
-                last: (now, 0),
+                last: (now, Pages(0)),
                 rate: None,
-                window: Window { last: now, busy: Duration::ZERO, pages: 0 },
+                window: Window { last: now, busy: Duration::ZERO, pages: Pages(0) },
                 progress: now,
                 stalled: false,
                 stopped: false,
@@ -123,8 +124,8 @@ impl Gate {
             }),
             changed: Condvar::new(),
             level: AtomicU64::new(0),
-            set_point: AtomicU64::new(thresholds.set_point),
-            background: AtomicU64::new(thresholds.background),
+            set_point: AtomicU64::new(thresholds.set_point.0),
+            background: AtomicU64::new(thresholds.background.0),
             patience,
         }
     }
@@ -136,7 +137,7 @@ impl Gate {
 
     /// Lets a writer go on, now or later.
     pub(crate) fn pass(&self, wrote: Pages, go: Go) {
-        if self.level.load(Ordering::Relaxed) < self.set_point.load(Ordering::Relaxed) {
+        if self.level().0 < self.set_point.load(Ordering::Relaxed) {
             return go();
         }
         let mut state = self.state.lock();
@@ -145,7 +146,7 @@ impl Gate {
             return go();
         }
         state.waits += 1;
-        state.waiting.push_back(Waiter { pages: wrote.0, since: Instant::now(), go });
+        state.waiting.push_back(Waiter { pages: wrote, since: Instant::now(), go });
         drop(state);
         self.changed.notify_one();
     }
@@ -161,7 +162,7 @@ impl Gate {
         let now = Instant::now();
         state.progress = now;
         state.stalled = false;
-        if let Some(measured) = state.window.add(now, pages.0) {
+        if let Some(measured) = state.window.add(now, pages) {
             state.rate = Some(state.rate.map_or(measured, |rate| f64::midpoint(rate, measured)));
         }
         if !state.waiting.is_empty() {
@@ -176,15 +177,19 @@ impl Gate {
     }
 
     pub(crate) fn set_thresholds(&self, thresholds: Thresholds) {
-        self.set_point.store(thresholds.set_point, Ordering::Relaxed);
-        self.background.store(thresholds.background, Ordering::Relaxed);
+        self.set_point.store(thresholds.set_point.0, Ordering::Relaxed);
+        self.background.store(thresholds.background.0, Ordering::Relaxed);
         self.state.lock().thresholds = thresholds;
         self.changed.notify_one();
     }
 
     /// Where write-back begins.
-    pub(crate) fn background(&self) -> u64 {
-        self.background.load(Ordering::Relaxed)
+    pub(crate) fn background(&self) -> Pages {
+        Pages(self.background.load(Ordering::Relaxed))
+    }
+
+    fn level(&self) -> Pages {
+        Pages(self.level.load(Ordering::Relaxed))
     }
 
     pub(crate) fn thresholds(&self) -> Thresholds {
@@ -197,7 +202,7 @@ impl Gate {
             waiting: state.waiting.len() as u64,
             held: state.waits,
             waited: Nanos(u64::try_from(state.waited.as_nanos()).unwrap_or(u64::MAX)),
-            rate: state.rate.unwrap_or_default() as u64,
+            rate: Pages(state.rate.unwrap_or_default() as u64),
             stalled: state.stalled,
         }
     }
@@ -212,8 +217,8 @@ impl Gate {
     pub(crate) fn run(&self, tick: impl Fn()) {
         let mut ticked = Instant::now();
         loop {
-            let level = self.level.load(Ordering::Relaxed);
-            let every = if level > 0 { TICK } else { IDLE_TICK };
+            let level = self.level();
+            let every = if level.0 > 0 { TICK } else { IDLE_TICK };
             if ticked.elapsed() >= every {
                 ticked = Instant::now();
                 tick();
@@ -236,7 +241,7 @@ impl Gate {
 
 impl State {
     /// Those whose turn has come; when it is nobody's, how long until the next look.
-    fn due(&mut self, level: u64, now: Instant, patience: Duration) -> (Vec<Waiter>, Duration) {
+    fn due(&mut self, level: Pages, now: Instant, patience: Duration) -> (Vec<Waiter>, Duration) {
         let Some(first) = self.waiting.front() else { return (Vec::new(), IDLE_TICK) };
         let patient_until = self.progress.max(first.since) + patience;
         self.stalled |= level >= self.thresholds.set_point && now >= patient_until;
@@ -247,7 +252,7 @@ impl State {
             let Some(pace) = pace(level, self.thresholds, self.rate.unwrap_or(UNKNOWN_RATE)) else {
                 return (Vec::new(), LOOK);
             };
-            let after = Duration::from_secs_f64((self.last.1 as f64 / pace).min(1.0));
+            let after = Duration::from_secs_f64((self.last.1.0 as f64 / pace).min(1.0));
             let due = self.last.0 + after;
             if now < due {
                 return (Vec::new(), (due - now).min(LOOK));
@@ -255,7 +260,7 @@ impl State {
             1
         };
         let gone: Vec<Waiter> = self.waiting.drain(..go).collect();
-        self.last = (now, gone.last().map_or(0, |waiter| waiter.pages));
+        self.last = (now, gone.last().map_or(Pages(0), |waiter| waiter.pages));
         self.waited += gone.iter().map(|waiter| now.saturating_duration_since(waiter.since)).sum::<Duration>();
         (gone, Duration::ZERO)
     }

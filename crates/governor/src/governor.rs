@@ -26,7 +26,7 @@ use crate::sys::{self, DiskShare, KernelDirty};
 use crate::thresholds::{Share, Thresholds};
 
 /// Pages that one event tells of at most: 4 GiB.
-const MOST_PAGES: u64 = 1 << 20;
+const MOST_PAGES: Pages = Pages(1 << 20);
 /// How often the file system is asked before one write is taken note of.
 const QUESTIONS: usize = 3;
 /// How long a stop waits for the flusher, which may hang in a call to a dead disk.
@@ -97,7 +97,7 @@ impl Governor {
 
     /// Pages of a file were written: they are dirty.
     pub fn wrote(&self, file: FileId, by: FileRef<'_>, range: PageRange) {
-        let range = PageRange { first: range.first, pages: Pages(range.pages.0.min(MOST_PAGES)) };
+        let range = range.no_longer_than(MOST_PAGES);
         if range.pages.0 == 0 || self.shared.is_stopping() {
             return;
         }
@@ -121,13 +121,13 @@ impl Governor {
                 state.learn(now, file, &answer);
             }
         }
-        let before = state.ledger.dirty().0;
+        let before = state.ledger.dirty();
         state.wrote(now, file, range);
         shared.tell_level(&state);
-        let dirty = state.ledger.dirty().0;
+        let dirty = state.ledger.dirty();
         drop(state);
         let background = shared.gate.background();
-        if before == 0 || (before <= background && dirty > background) {
+        if before == Pages(0) || (before <= background && dirty > background) {
             shared.work.notify_one();
         }
     }
@@ -166,7 +166,7 @@ impl Governor {
 
     /// Pages of a file were read.
     pub fn read(&self, file: FileId, range: PageRange) {
-        let range = PageRange { first: range.first, pages: Pages(range.pages.0.min(MOST_PAGES)) };
+        let range = range.no_longer_than(MOST_PAGES);
         self.change(|state| state.read(self.shared.now(), file, range));
     }
 
@@ -278,17 +278,17 @@ impl Governor {
         let thresholds = self.shared.gate.thresholds();
         let recording = self.shared.journal.lock().is_some();
         let state = self.shared.state.lock();
-        let bytes = |pages: u64| ByteSize(pages.saturating_mul(PAGE_BYTES));
+        let bytes = |pages: Pages| ByteSize(pages.0.saturating_mul(PAGE_BYTES));
         Status {
             policy: state.ledger.settings().policy.to_string(),
-            dirty: bytes(state.ledger.dirty().0),
-            in_flight: bytes(state.in_flight.0),
+            dirty: bytes(state.ledger.dirty()),
+            in_flight: bytes(state.in_flight),
             limit: bytes(thresholds.limit),
             background: bytes(thresholds.background),
             flush_rate: bytes(waits.rate),
-            flushed: bytes(state.tally.flushed.0),
+            flushed: bytes(state.tally.flushed),
             runs: state.tally.runs,
-            cleaned: bytes(state.tally.cleaned.0),
+            cleaned: bytes(state.tally.cleaned),
             waiting: waits.waiting,
             waits: waits.held,
             waited: waits.waited,

@@ -72,7 +72,7 @@ impl State {
     /// What the file system said of a file's places; pages that lie elsewhere than was believed are moved.
     pub(crate) fn learn(&mut self, now: Nanos, file: FileId, answer: &Answer) {
         self.files.learn(file, answer, now);
-        let mut left = MOST_REMAPPED.min(if self.ledger.dirty_in(file).0 > 0 { MOST_REMAPPED } else { 0 });
+        let mut left = if self.ledger.dirty_in(file).0 > 0 { MOST_REMAPPED } else { 0 };
         for extent in &answer.found {
             for at in 0..extent.pages.pages.0.min(left) {
                 let page = PageKey { file, index: PageIndex(extent.pages.first.0 + at) };

@@ -15,18 +15,18 @@ use crate::settings::{LEAST_LIMIT, Limits};
 use crate::sys::{DiskShare, KernelDirty};
 
 /// Where the kernel does not say what it allows: 64 MiB.
-const UNTOLD: u64 = 1 << 14;
+const UNTOLD: Pages = Pages(1 << 14);
 
 /// Governors of this process, and the pages that they know to be dirty.
 static GOVERNORS: AtomicU64 = AtomicU64::new(0);
 static DIRTY: AtomicU64 = AtomicU64::new(0);
 
-/// In pages.
+/// See the module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Thresholds {
-    pub(crate) background: u64,
-    pub(crate) set_point: u64,
-    pub(crate) limit: u64,
+    pub(crate) background: Pages,
+    pub(crate) set_point: Pages,
+    pub(crate) limit: Pages,
 }
 
 impl Thresholds {
@@ -37,14 +37,15 @@ impl Thresholds {
         let background = asked.background.map(|size| size.0 / PAGE_BYTES).filter(|&pages| pages < limit);
         let background = background.unwrap_or(limit / 2);
         // The more is dirty, the more there is to choose from: writers are let fill all but the last eighth.
-        Thresholds { background, set_point: limit - (limit - background) / 8, limit }
+        let set_point = limit - (limit - background) / 8;
+        Thresholds { background: Pages(background), set_point: Pages(set_point), limit: Pages(limit) }
     }
 }
 
 /// What all others but this governor have dirty is not known; what the process's governors have is. Of its disk's own share of the threshold
 /// (`millionths` of it), in which others have no part, three quarters are the most.
 fn allowance(kernel: Option<KernelDirty>, ours: Pages, governors: u64, millionths: u64) -> Pages {
-    let Some(kernel) = kernel else { return Pages(UNTOLD) };
+    let Some(kernel) = kernel else { return UNTOLD };
     let others = kernel.dirty.0.saturating_sub(ours.0);
     let most = kernel.background.0 / 4 * 3;
     let disks = u128::from(most) * u128::from(millionths) / 1_000_000;
@@ -104,7 +105,7 @@ mod tests {
         assert_eq!(left(500, 4000, 200, 3), Pages(900));
         assert_eq!(left(9000, 4000, 200, 1), Pages(0));
         assert_eq!(left(100, 4000, 200, 0), Pages(3000), "counters lag");
-        assert_eq!(allowance(None, Pages(200), 1, 0), Pages(UNTOLD));
+        assert_eq!(allowance(None, Pages(200), 1, 0), UNTOLD);
     }
 
     #[test]
@@ -118,11 +119,16 @@ mod tests {
     fn the_limit_is_never_above_what_the_kernel_leaves() {
         let asked = |limit, background| Limits { limit, background };
         let mib = |mib: u64| Some(ByteSize(mib << 20));
+        let thresholds = |[background, set_point, limit]: [u64; 3]| Thresholds {
+            background: Pages(background),
+            set_point: Pages(set_point),
+            limit: Pages(limit),
+        };
         let got = Thresholds::new(asked(mib(64), None), Pages(1000));
-        assert_eq!(got, Thresholds { background: 500, set_point: 938, limit: 1000 });
+        assert_eq!(got, thresholds([500, 938, 1000]));
         let got = Thresholds::new(asked(mib(2), mib(1)), Pages(1000));
-        assert_eq!(got, Thresholds { background: 256, set_point: 480, limit: 512 });
+        assert_eq!(got, thresholds([256, 480, 512]));
         let got = Thresholds::new(asked(mib(64), mib(32)), Pages(0));
-        assert_eq!(got, Thresholds { background: 128, set_point: 240, limit: 256 });
+        assert_eq!(got, thresholds([128, 240, 256]));
     }
 }

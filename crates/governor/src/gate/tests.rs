@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use super::*;
 
-const THRESHOLDS: Thresholds = Thresholds { background: 100, set_point: 150, limit: 200 };
+const THRESHOLDS: Thresholds = Thresholds { background: Pages(100), set_point: Pages(150), limit: Pages(200) };
 const LONG: Duration = Duration::from_secs(30);
 
 fn gate(level: u64, patience: Duration) -> Gate {
@@ -38,9 +38,9 @@ fn below_the_set_point_nobody_waits() {
 
 #[test]
 fn the_pace_falls_from_twice_the_disks_to_none() {
-    let paces = [150, 175, 199, 200, 300].map(|level| pace(level, THRESHOLDS, 1000.0));
+    let paces = [150, 175, 199, 200, 300].map(|level| pace(Pages(level), THRESHOLDS, 1000.0));
     assert_eq!(paces, [Some(2000.0), Some(1000.0), Some(40.0), None, None]);
-    assert_eq!(pace(175, THRESHOLDS, 0.0), Some(LEAST_RATE), "a rate of nothing lets nobody starve");
+    assert_eq!(pace(Pages(175), THRESHOLDS, 0.0), Some(LEAST_RATE), "a rate of nothing lets nobody starve");
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn between_set_point_and_limit_one_goes_after_the_other() {
     (1..=3).for_each(|number| gate.pass(Pages(500), say(number, &to)));
     let mut state = gate.state.lock();
     state.rate = Some(1000.0);
-    let mut due = |after: u64| state.due(175, now + Duration::from_millis(after), LONG).0.len();
+    let mut due = |after: u64| state.due(Pages(175), now + Duration::from_millis(after), LONG).0.len();
     assert_eq!([due(1000), due(1400), due(1501), due(2001)], [1, 0, 1, 1]);
 }
 
@@ -92,9 +92,13 @@ fn a_dead_disk_lets_writers_go_also_below_the_limit() {
     let mut state = gate.state.lock();
     state.rate = Some(1000.0);
     let (now, long) = (Instant::now(), Duration::from_secs(5));
-    assert_eq!(state.due(199, now + Duration::from_secs(4), long).0.len(), 1, "at their pace as long as there is hope");
     assert_eq!(
-        state.due(199, now + Duration::from_secs(6), long).0.len(),
+        state.due(Pages(199), now + Duration::from_secs(4), long).0.len(),
+        1,
+        "at their pace as long as there is hope"
+    );
+    assert_eq!(
+        state.due(Pages(199), now + Duration::from_secs(6), long).0.len(),
         49,
         "not each a second after the one before"
     );

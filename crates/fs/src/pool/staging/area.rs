@@ -14,7 +14,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountFlags, UnmountFlags};
 use umbrella_units::{Amount, BranchId, ByteSize};
 
-use super::Staging;
+use super::{Intake, Staging};
 use crate::branch::mounts::{fs_kind, mounted_at};
 use crate::branch::{Branch, StateDir};
 use crate::error::Error;
@@ -45,7 +45,7 @@ pub(crate) fn open(
             tracing::warn!("nothing is staged until the next mount, which uses the new staging area");
         }
         let spec = StagingSpec { path: None, volatile: is_ours(left), ..StagingSpec::default() };
-        return take(spec, left, state, id, false).map(Some);
+        return take(spec, left, state, id, Intake::Nothing).map(Some);
     }
     let (Some(spec), Some(base)) = (configured, base) else {
         if known.is_some() {
@@ -75,7 +75,7 @@ pub(crate) fn open(
     if !base.join(TREE).is_dir() {
         DirBuilder::new().mode(0o755).create(base.join(TREE)).map_err(failed)?;
     }
-    take(spec.clone(), &base, state, id, true).map(Some)
+    take(spec.clone(), &base, state, id, Intake::NewFiles).map(Some)
 }
 
 /// What will keep the area from being opened at the next mount, as far as it can be seen without changing anything.
@@ -105,10 +105,10 @@ fn base_of(spec: &StagingSpec, state_dir: &Path, state: &StateDir) -> PathBuf {
 }
 
 /// Takes the area at `base` as a branch.
-fn take(spec: StagingSpec, base: &Path, state: &Arc<StateDir>, id: BranchId, accepts: bool) -> Result<Staging, Error> {
+fn take(spec: StagingSpec, base: &Path, state: &Arc<StateDir>, id: BranchId, intake: Intake) -> Result<Staging, Error> {
     let branch = Branch::new(id, branch_spec(base.join(TREE)), Arc::clone(state));
     branch.bring_online().map_err(|error| Error::Staging { path: base.to_owned(), reason: error.to_string() })?;
-    let staging = Staging::new(spec, branch, accepts);
+    let staging = Staging::new(spec, branch, intake);
     staging.watch_memory();
     Ok(staging)
 }
@@ -142,7 +142,7 @@ pub(super) fn end(staging: &Staging, state: &StateDir) {
         if staging.spec.path.is_none() {
             let _leftover = std::fs::remove_dir(base);
         }
-    } else if !staging.configured {
+    } else if staging.intake == Intake::Nothing {
         // What is left of it: no file, as the caller has seen.
         let _leftover = std::fs::remove_dir_all(base);
         forget(state);

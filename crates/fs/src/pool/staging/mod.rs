@@ -57,12 +57,20 @@ use crate::spec::StagingSpec;
 pub use area::obstacle;
 pub(crate) use area::open;
 
+/// What an area takes in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Intake {
+    /// It is configured: new files come.
+    NewFiles,
+    /// An earlier configuration left files in it: they leave, and no others come.
+    Nothing,
+}
+
 /// The staging area and what waits in it.
 pub(crate) struct Staging {
     spec: StagingSpec,
     pub(super) branch: Arc<Branch>,
-    /// It is configured, and not just what an earlier mount left.
-    configured: bool,
+    intake: Intake,
     /// What an earlier mount left was looked for.
     taken_back: Mutex<bool>,
     /// New files are taken in.
@@ -90,16 +98,15 @@ fn id_of(node: &Node) -> FileId {
 }
 
 impl Staging {
-    /// `accepts`: whether new files are taken in; otherwise what is left of an earlier configuration leaves.
-    fn new(spec: StagingSpec, branch: Arc<Branch>, accepts: bool) -> Staging {
+    fn new(spec: StagingSpec, branch: Arc<Branch>, intake: Intake) -> Staging {
         let max_age = spec.max_age.map_or(Nanos::NEVER, |age| Nanos(u64::try_from(age.as_nanos()).unwrap_or(u64::MAX)));
         let waiting = Waiting::new(Config { threshold: spec.max_file, max_age });
         Staging {
             spec,
             branch,
-            configured: accepts,
+            intake,
             taken_back: Mutex::default(),
-            open: AtomicBool::new(accepts),
+            open: AtomicBool::new(intake == Intake::NewFiles),
             started: Instant::now(),
             queue: Mutex::new(Queue {
                 waiting,
