@@ -199,7 +199,7 @@ fn signals_and_the_end_of_its_time_end_it_cleanly() {
 }
 
 #[test]
-fn what_it_sees_and_chooses_is_recorded() {
+fn what_it_sees_and_chooses_is_recorded_and_decided_again_bit_for_bit() {
     if !possible() {
         return;
     }
@@ -216,6 +216,10 @@ fn what_it_sees_and_chooses_is_recorded() {
     assert_eq!(governor.end("TERM"), Some(0));
     let text = fs::read_to_string(&record).expect("a record");
     assert!(text.lines().next().is_some_and(|first| !first.is_empty()) && text.lines().count() > 1000, "{text:.200}");
+    let replayed =
+        Command::new(PROGRAM).args(["lab", "run", "--json", "--events"]).arg(&record).output().expect("runs");
+    let replayed: Value = serde_json::from_slice(&replayed.stdout).unwrap_or_else(|_| panic!("{}", said(&replayed)));
+    assert_eq!((&replayed["complete"], &replayed["recorded"]), (&Value::Bool(true), &replayed["chosen"]), "{replayed}");
     let again = ["--record", record.to_str().expect("a plain name"), "--for", "1ms"];
     refusal(self::governor(&disk, run_dir.path(), &again));
 }

@@ -108,6 +108,14 @@ impl WriteBackSpec {
         WriteBackSpec { policy: policy.to_owned(), limit: None, background: None }
     }
 
+    /// With the limits of `before` in place of those that are not given; without its background threshold, where that is not below the new limit.
+    #[must_use]
+    pub fn keeping_limits_of(self, before: &WriteBackSpec) -> WriteBackSpec {
+        let limit = self.limit.or(before.limit);
+        let kept = before.background.filter(|&background| limit.is_none_or(|limit| background < limit));
+        WriteBackSpec { limit, background: self.background.or(kept), ..self }
+    }
+
     /// What its governor is told; an error that names what is known for a policy or parameter that is not.
     pub fn settings(&self) -> Result<Settings, GovernorError> {
         let limits = Limits { limit: self.limit, background: self.background };

@@ -45,6 +45,12 @@ pub enum GovernorError {
         /// Why not.
         source: io::Error,
     },
+    /// The record's file is there already.
+    #[error("{}: is there already, and may be another record (name a new file)", path.display())]
+    RecordExists {
+        /// The file.
+        path: PathBuf,
+    },
     /// The record cannot be written.
     #[error("{}: {source}", path.display())]
     Record {

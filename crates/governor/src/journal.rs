@@ -1,7 +1,7 @@
 //! The file that a record goes to. Text waits in memory until the flusher has time for it; no write of a user ever waits for it.
 
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use umbrella_units::ByteSize;
@@ -16,24 +16,27 @@ pub(crate) const MOST_WAITING: usize = 64 << 20;
 pub(crate) struct Journal {
     file: File,
     path: PathBuf,
-    left: u64,
+    left: ByteSize,
 }
 
 impl Journal {
     /// A new file, of at most so many bytes.
     pub(crate) fn create(path: &Path, most: ByteSize) -> Result<Journal, GovernorError> {
         let file = OpenOptions::new().write(true).create_new(true).open(path);
-        let file = file.map_err(|source| GovernorError::Record { path: path.to_owned(), source })?;
-        Ok(Journal { file, path: path.to_owned(), left: most.0 })
+        let file = file.map_err(|source| match source.kind() {
+            ErrorKind::AlreadyExists => GovernorError::RecordExists { path: path.to_owned() },
+            _ => GovernorError::Record { path: path.to_owned(), source },
+        })?;
+        Ok(Journal { file, path: path.to_owned(), left: most })
     }
 
     /// Whether so much more still fits, with the line that ends a record.
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
-        self.left > bytes as u64 + 64
+        self.left.0 > bytes as u64 + 64
     }
 
     pub(crate) fn append(&mut self, text: &str) -> Result<(), GovernorError> {
-        self.left = self.left.saturating_sub(text.len() as u64);
+        self.left.0 = self.left.0.saturating_sub(text.len() as u64);
         let failed = |source| GovernorError::Record { path: self.path.clone(), source };
         self.file.write_all(text.as_bytes()).map_err(failed)
     }

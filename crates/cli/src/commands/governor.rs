@@ -12,7 +12,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use umbrella_governor::bpf::{Watch, WatchStatus};
-use umbrella_governor::{Limits, Settings};
+use umbrella_governor::{Limits, Settings, Status};
 use umbrella_units::{ByteSize, ParseDurationError, parse_duration};
 
 use crate::{output, pool};
@@ -88,7 +88,8 @@ impl GovernorArgs {
         }
         let mounted = watch.mounted();
         let (path, kind) = (mounted.path().display().to_string(), mounted.kind().to_owned());
-        tracing::info!(path, kind, policy = self.policy, "governed");
+        let Status { background, limit, .. } = watch.governor().status();
+        tracing::info!(path, kind, policy = self.policy, %background, %limit, "governed");
         if kind == "btrfs" {
             tracing::warn!(
                 "btrfs writes a page to another place each time: policies that go by place have little to go by here"

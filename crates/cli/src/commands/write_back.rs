@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::bail;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use umbrella_fs::control::protocol::{Answer, Request};
@@ -10,7 +11,7 @@ use umbrella_fs::spec::WriteBackSpec;
 use umbrella_units::ByteSize;
 
 use super::PoolOption;
-use crate::client::ClientError;
+use crate::client::{Client, ClientError};
 use crate::render::write_back;
 use crate::text::quoted;
 use crate::{output, pool};
@@ -59,7 +60,7 @@ struct SetArgs {
     /// Hold writers back so that no more than this is dirty [default: as it was; at first, what the kernel leaves].
     #[arg(long, value_name = "SIZE")]
     limit: Option<ByteSize>,
-    /// Begin to write back above this [default: as it was; at first, half of the limit].
+    /// Begin to write back above this [default: as it was, if that is below the limit; else half of the limit].
     #[arg(long, value_name = "SIZE")]
     background: Option<ByteSize>,
     #[command(flatten)]
@@ -122,19 +123,36 @@ fn show(branch: Option<String>, pool: &PoolOption, json: bool) -> anyhow::Result
 
 impl SetArgs {
     fn run(self) -> anyhow::Result<ExitCode> {
+        let by_kernel = self.policy.trim() == "kernel";
+        if by_kernel && (self.limit.is_some() || self.background.is_some()) {
+            bail!("limits are only kept where a policy writes back (leave them out, or name a policy)");
+        }
         let (_, client) = super::reach(self.pool.pool.as_deref())?;
         let spec = WriteBackSpec { policy: self.policy.clone(), limit: self.limit, background: self.background };
-        let write_back = (self.policy.trim() != "kernel").then_some(spec);
-        client.ask(&Request::WriteBackSet { branch: self.branch.clone(), write_back })?;
+        client.ask(&Request::WriteBackSet { branch: self.branch.clone(), write_back: (!by_kernel).then_some(spec) })?;
         if self.json {
             output::json(&json!({ "branch": self.branch, "write_back": self.policy }))?;
         } else {
             let (branch, policy) = (quoted(&self.branch), quoted(&self.policy));
+            let thresholds = self.thresholds(&client)?;
             output::line(&format!(
-                "branch {branch} is written back by {policy}; to keep it, write it to the configuration"
+                "branch {branch} is written back by {policy}{thresholds}; to keep it, write it to the configuration"
             ))?;
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// What holds now: the kernel may leave less than was asked for.
+    fn thresholds(&self, client: &Client) -> anyhow::Result<String> {
+        let Answer::WriteBack { branches } =
+            client.ask(&Request::WriteBackShow { branch: Some(self.branch.clone()) })?
+        else {
+            return Err(ClientError::Unexpected.into());
+        };
+        let governor = branches.into_iter().find_map(|branch| branch.governor);
+        Ok(governor.map_or_else(String::new, |status| {
+            format!(", from {} of dirty data on; writers wait at {}", status.background, status.limit)
+        }))
     }
 }
 

@@ -177,9 +177,16 @@ fn branch_spec(c: &mut Conversion, name: String, branch: &BranchFile) -> BranchS
 
 /// `write_back = "kernel"` is what a branch has that says nothing.
 fn write_back(c: &mut Conversion, branch: &BranchFile) -> Option<WriteBackSpec> {
-    let valid = "1 MiB or more (leave it out for what the kernel allows)";
-    let limit = c.complaints.size("write_back_limit", branch.write_back_limit.as_ref(), valid);
-    let background = c.complaints.size("write_back_background", branch.write_back_background.as_ref(), valid);
+    let limit = c.complaints.size(
+        "write_back_limit",
+        branch.write_back_limit.as_ref(),
+        "1 MiB or more (leave it out for what the kernel allows)",
+    );
+    let background = c.complaints.size(
+        "write_back_background",
+        branch.write_back_background.as_ref(),
+        "more than 0 bytes (leave it out for half of the limit)",
+    );
     let policy = branch.write_back.as_ref().filter(|policy| policy.get_ref().trim() != KERNEL);
     let Some(policy) = policy else {
         let unused = branch.write_back_limit.as_ref().or(branch.write_back_background.as_ref());

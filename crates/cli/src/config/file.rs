@@ -149,9 +149,18 @@ pub(super) struct WhenFile {
     pub(super) band: Option<Spanned<Scalar>>,
 }
 
-/// The keys of [`PoolFile`] that are no tables.
-const POOL_KEYS: [&str; 7] =
-    ["mount", "default", "on_branch_error", "cache_timeout", "probe_interval", "probe_timeout", "threads"];
+/// The keys of [`PoolFile`] that are no lists of tables.
+const POOL_KEYS: [&str; 9] = [
+    "mount",
+    "default",
+    "on_branch_error",
+    "cache_timeout",
+    "probe_interval",
+    "probe_timeout",
+    "threads",
+    "enforce",
+    "staging",
+];
 
 /// Reads the text of a pool. One of its keys below a table is the mistake that TOML invites.
 pub(super) fn parse_pool(text: &str) -> Result<PoolFile, (Problem, Range<usize>)> {

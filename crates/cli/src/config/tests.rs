@@ -318,6 +318,10 @@ fn an_unknown_key_comes_with_its_place_a_hint_and_the_valid_keys() {
     assert!(when_error("sise = 5").starts_with("unknown key \"sise\" (did you mean \"size\"?); valid keys: size, uid"));
     let below = error(&format!("{TWO}default = [\"disk\"]\n"));
     assert!(below.contains("\"default\" is a key of the pool: write it above"), "{below}");
+    let below = error(&with_default("staging = {}\n"));
+    assert!(below.contains("\"staging\" is a key of the pool: write it above"), "{below}");
+    let below = error(&format!("{ONE}write_back = \"sweep\"\nwrite_back_background = 0\n"));
+    assert!(below.contains("must be more than 0 bytes (leave it out for half of the limit)"), "{below}");
     for given in ["\"*.avi\"", "[\"*.avi\"]", "{ glob = \"*.avi\" }"] {
         let told = error(&with_default(&format!("[[rule]]\nmatch = {given}\nto = \"flash\"\n")));
         assert!(told.contains("{ glob = \"/**.avi\", to = [\"disk\"] }"), "{given}: {told}");

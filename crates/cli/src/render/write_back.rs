@@ -16,6 +16,7 @@ pub(crate) fn table(governed: &[(&str, &GovernorStatus)]) -> String {
         "BRANCH",
         "WRITE-BACK",
         "DIRTY",
+        "BACKGROUND",
         "LIMIT",
         "A SECOND",
         "WRITTEN",
@@ -29,6 +30,7 @@ pub(crate) fn table(governed: &[(&str, &GovernorStatus)]) -> String {
             visible(branch),
             visible(&status.policy),
             ByteSize(status.dirty.0 + status.in_flight.0).to_string(),
+            status.background.to_string(),
             status.limit.to_string(),
             status.flush_rate.to_string(),
             status.flushed.to_string(),
@@ -38,7 +40,7 @@ pub(crate) fn table(governed: &[(&str, &GovernorStatus)]) -> String {
             status.errors.to_string(),
         ]);
     }
-    for column in 2..10 {
+    for column in 2..11 {
         align_right(&mut table, column);
     }
     let mut text = lines(&table);

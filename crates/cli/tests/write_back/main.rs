@@ -215,7 +215,8 @@ fn the_policy_changes_under_load_and_nothing_is_lost() {
         let writer = scope.spawn(|| overwrite(&pool.mount_point(), 8, 42, &stop));
         let names = umbrella_policy::writeback::policies().iter().filter(|info| !info.offline).map(|info| info.name);
         for name in names.chain(["kernel", "zone_segment:alpha=2,zone=64KiB", "kernel", "file"]) {
-            pool.say(["write-back", "set", "disk", name, "--limit", "2MiB"]);
+            let limit: &[&str] = if name == "kernel" { &[] } else { &["--limit", "2MiB"] };
+            pool.say(["write-back", "set", "disk", name].iter().chain(limit));
             let shown = pool.branch_status("disk").write_back;
             assert_eq!(shown.map(|status| status.policy).as_deref().unwrap_or("kernel"), name);
             thread::sleep(Duration::from_millis(30));
@@ -255,7 +256,7 @@ fn a_recorded_run_is_decided_again_bit_for_bit() {
     let record = pool.dir().join("events");
     pool.say(["write-back".as_ref(), "record".as_ref(), "disk".as_ref(), record.as_os_str()]);
     let again = pool.umbrella(["write-back".as_ref(), "record".as_ref(), "disk".as_ref(), record.as_os_str()]);
-    assert!(!again.status.success(), "an existing file is left alone: {}", text(&again));
+    assert!(text(&again).contains("a record is being written already"), "{}", text(&again));
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let writer = scope.spawn(|| overwrite(&pool.mount_point(), 16, 7, &stop));
@@ -267,6 +268,8 @@ fn a_recorded_run_is_decided_again_bit_for_bit() {
         let _ = writer.join();
     });
     pool.say(["write-back", "record", "disk", "--stop"]);
+    let again = pool.umbrella(["write-back".as_ref(), "record".as_ref(), "disk".as_ref(), record.as_os_str()]);
+    assert!(text(&again).contains("is there already"), "an existing file is left alone: {}", text(&again));
 
     let replay = |policy: &[&str]| {
         let mut args = vec!["lab".as_ref(), "run".as_ref(), "--events".as_ref(), record.as_os_str()];
@@ -280,6 +283,40 @@ fn a_recorded_run_is_decided_again_bit_for_bit() {
     let other = replay(&["--policy", "cscan"]);
     assert_eq!((&other["recorded"], &other["recorded_by"]), (&same["recorded"], &same["recorded_by"]));
     assert!(other["chosen"]["pages"].as_u64() > Some(300), "{other}");
+    let mut args = vec!["lab".as_ref(), "run".as_ref(), "--events".as_ref(), record.as_os_str()];
+    args.extend(["--policy", "nonsense"].map(std::ffi::OsStr::new));
+    let said = text(&pool.umbrella(args));
+    assert!(
+        said.contains("umbrella: there is no policy \"nonsense\"; known: file,"),
+        "the file is not to blame: {said}"
+    );
+}
+
+#[test]
+fn a_record_of_a_time_in_which_nothing_was_chosen_says_so() {
+    let (_disk, pool) = pool("write_back = \"cscan\"");
+    let record = pool.dir().join("events");
+    pool.say(["write-back".as_ref(), "record".as_ref(), "disk".as_ref(), record.as_os_str()]);
+    fs::write(pool.join("file"), bytes(1, 64 * KIB)).unwrap();
+    pool.say(["write-back", "record", "disk", "--stop"]);
+    let shown = pool.say(["lab".as_ref(), "run".as_ref(), "--events".as_ref(), record.as_os_str()]);
+    assert!(shown.contains("nothing was chosen while it was recorded"), "{shown}");
+}
+
+#[test]
+fn who_sets_a_policy_is_told_what_holds() {
+    let (_disk, pool) = pool("write_back = \"kernel\"");
+    let holds = "branch \"disk\" is written back by \"sweep\", from 4 MiB of dirty data on; writers wait at 16 MiB;";
+    eventually("the kernel leaves so much", || {
+        let said = pool.say(["write-back", "set", "disk", "sweep", "--limit", "16MiB", "--background", "4MiB"]);
+        assert!(said.contains("of dirty data on; writers wait at"), "{said}");
+        said.starts_with(holds)
+    });
+    let shown = pool.say(["write-back", "show"]);
+    let heading = shown.lines().next().unwrap_or_default().to_owned();
+    assert!(heading.contains("BACKGROUND") && shown.contains("4 MiB"), "{shown}");
+    let said = pool.say(["write-back", "set", "disk", "kernel"]);
+    assert!(said.starts_with("branch \"disk\" is written back by \"kernel\"; to keep it"), "{said}");
 }
 
 #[test]
@@ -318,6 +355,7 @@ fn hostile_words_are_refused_with_what_would_do() {
         (vec!["zone_segment:alpha=1,alpha=2"], "given twice"),
         (vec!["clairvoyant"], "needs to know the future"),
         (vec!["cscan", "--limit", "1KiB"], "too low"),
+        (vec!["kernel", "--limit", "8MiB"], "limits are only kept where a policy writes back"),
         (vec!["cscan", "--limit", "16777215TiB", "--background", "16777215TiB"], "(leave it out, or lower it)"),
     ] {
         let output = pool.umbrella(["write-back", "set", "disk"].into_iter().chain(args.iter().copied()));
@@ -338,6 +376,24 @@ fn hostile_words_are_refused_with_what_would_do() {
     let record = pool.umbrella(["write-back", "record", "disk", "/tmp/x"]);
     assert!(text(&record).contains("the kernel decides its write-back"), "{}", text(&record));
     assert!(pool.say(["write-back", "show"]).contains("written back by the kernel: \"disk\""));
+}
+
+#[test]
+fn what_is_not_named_of_the_limits_stays_as_it_was() {
+    let (_disk, pool) = pool("write_back = \"sweep\"\nwrite_back_limit = \"64MiB\"\nwrite_back_background = \"8MiB\"");
+    // The kernel leaves less while others have much dirty.
+    let expect = |given: &[&str], limit: u64, background: u64, why: &str| {
+        pool.say(["write-back", "set", "disk", "cscan"].iter().chain(given));
+        eventually(why, || {
+            let status = governor(&pool);
+            (status.limit.0, status.background.0) == (limit * MIB, background * MIB)
+        });
+    };
+    expect(&["--limit", "32MiB"], 32, 8, "the background threshold stays");
+    expect(&["--background", "4MiB"], 32, 4, "the limit stays");
+    expect(&["--limit", "2MiB"], 2, 1, "what would not be below the new limit is half of it");
+    let above = pool.umbrella(["write-back", "set", "disk", "cscan", "--background", "3MiB"]);
+    assert!(text(&above).contains("not below the limit of 2 MiB"), "{}", text(&above));
 }
 
 #[test]

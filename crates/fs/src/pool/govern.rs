@@ -293,14 +293,13 @@ impl Pool {
 
     /// Changes how a branch is written back, until the pool is unmounted: the policy (`None` in `wanted`: the kernel's).
     /// Limits that are not named stay as they are.
-    pub fn set_write_back(&self, name: &str, mut wanted: Option<WriteBackSpec>) -> Result<(), Error> {
+    pub fn set_write_back(&self, name: &str, wanted: Option<WriteBackSpec>) -> Result<(), Error> {
         let branch = self.branch_named(name)?;
-        if let (Some(wanted), Some(before)) = (&mut wanted, self.wanted_write_back(name)?)
-            && wanted.limit.is_none()
-            && wanted.background.is_none()
-        {
-            (wanted.limit, wanted.background) = (before.limit, before.background);
-        }
+        let before = self.wanted_write_back(name)?;
+        let wanted = wanted.map(|wanted| match &before {
+            Some(before) => wanted.keeping_limits_of(before),
+            None => wanted,
+        });
         let failed = |reason: String| Error::WriteBack { name: name.to_owned(), reason };
         let settings = wanted.as_ref().map(WriteBackSpec::settings).transpose();
         let settings: Option<Settings> = settings.map_err(|error| failed(error.to_string()))?;
@@ -343,6 +342,9 @@ impl Pool {
             return Err(failed("a record inside the pool would record itself (name a file elsewhere)".to_owned()));
         }
         let done = match file {
+            Some(_) if governor.status().recording => {
+                return Err(failed("a record is being written already (end it with --stop first)".to_owned()));
+            }
             Some(file) => governor.record_to(file, most),
             None if !governor.status().recording => {
                 return Err(failed("nothing is being recorded (a record that is full has ended by itself)".to_owned()));

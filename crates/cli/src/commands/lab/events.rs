@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use umbrella_governor::{GovernorError, Settings};
 use umbrella_lab::events::{Replayed, Written, replay};
 
 use crate::output;
@@ -14,6 +15,10 @@ use crate::text::{count, visible, visible_path};
 
 /// Replays the record, and shows what was written live and what is chosen now.
 pub(super) fn run(path: &Path, other: Option<&str>, json: bool) -> anyhow::Result<ExitCode> {
+    // The policy that was asked for is not the record's mistake. Those that need the future are refused with their own reason.
+    if let Some(Err(GovernorError::Policy(unknown))) = other.map(Settings::parse) {
+        return Err(unknown.into());
+    }
     let file = File::open(path).with_context(|| format!("cannot open {}", visible_path(path)))?;
     let replayed = replay(BufReader::new(file), other).with_context(|| visible_path(path))?;
     if json {
@@ -35,6 +40,9 @@ fn shown(replayed: &Replayed) -> String {
     );
     if !replayed.complete {
         text.push_str("the record has no end: it was cut short, and is replayed as far as it goes\n");
+    }
+    if replayed.recorded.selections == 0 {
+        text.push_str("nothing was chosen while it was recorded: less was dirty than the background threshold\n");
     }
     let line = |name: &str, written: &Written| {
         format!(
