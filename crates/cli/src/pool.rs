@@ -41,12 +41,15 @@ pub(crate) enum PoolError {
     },
     /// The daemon was killed and left its mount.
     #[error(
-        "the daemon of {} is gone and left a dead mount: `umbrella mount CONFIG` mounts it again, `umbrella unmount` takes it away",
-        shown(mounts).join(", ")
+        "the daemon of {} is gone and left a dead mount: `umbrella mount CONFIG` mounts it again, `umbrella unmount` takes it away{}",
+        shown(mounts).join(", "),
+        left_in(areas).map(|left| format!("; {left}")).unwrap_or_default()
     )]
     Dead {
         /// The mount points.
         mounts: Vec<PathBuf>,
+        /// Memory that nobody serves any more and that may hold staged files.
+        areas: Vec<PathBuf>,
     },
     /// Only others' pools are.
     #[error("{mounts}: permission denied: run as root or as the owner of the mount")]
@@ -101,6 +104,26 @@ impl Pool {
             _ => None,
         }
     }
+}
+
+/// What memory that a dead daemon left may hold, and what to do about it.
+pub(crate) fn left_in(areas: &[PathBuf]) -> Option<String> {
+    (!areas.is_empty()).then(|| {
+        let areas = shown(areas).join(", ");
+        format!("files that were staged wait in memory ({areas}): mount it again before the machine is switched off")
+    })
+}
+
+/// Memory that was made for staged files and that no daemon serves now. One that hangs does not say what is its.
+pub(crate) fn orphaned_areas() -> Vec<PathBuf> {
+    let mut areas = mounts::staging_areas();
+    for mount in if areas.is_empty() { BTreeSet::new() } else { mounted() } {
+        if let Ok(Answer::Status(status)) = Client::new(&Pool::at(&mount).socket).patience(GLANCE).ask(&Request::Status)
+        {
+            areas.retain(|area| status.staging.as_ref().is_none_or(|staging| staging.path != *area));
+        }
+    }
+    areas
 }
 
 /// Paths for people.
@@ -201,7 +224,7 @@ pub(crate) fn is_alive(pool: &Pool) -> Result<(), PoolError> {
     let refused =
         UnixStream::connect(&pool.socket).is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused);
     if refused && mounts::pools().contains(&pool.mount) {
-        return Err(PoolError::Dead { mounts: vec![pool.mount.clone()] });
+        return Err(PoolError::Dead { mounts: vec![pool.mount.clone()], areas: orphaned_areas() });
     }
     Ok(())
 }
@@ -212,7 +235,7 @@ fn none_alive() -> PoolError {
     let dead: Vec<PathBuf> = dead.collect();
     let areas = mounts::staging_areas();
     match (dead.is_empty(), areas.is_empty()) {
-        (false, _) => PoolError::Dead { mounts: dead },
+        (false, _) => PoolError::Dead { mounts: dead, areas },
         (true, false) => PoolError::Waiting { areas: shown(&areas).join(", ") },
         (true, true) => PoolError::NoneMounted,
     }

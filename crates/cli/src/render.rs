@@ -113,9 +113,11 @@ fn staging(area: &StagingStatus) -> String {
     if !area.accepts {
         return format!("staging: {files} ({}) of an earlier configuration, on the way to their branches", area.used);
     }
+    let closed =
+        if area.limit < area.max_file { "; nothing more comes while less than one such file may wait" } else { "" };
     let age = area.max_age.map_or_else(|| "of any age".to_owned(), |age| format!("for {}", format_duration(age)));
     format!(
-        "staging: {files} ({} of at most {}), up to {} each, {age}; {} came, {} left, {} deleted before",
+        "staging: {files} ({} of at most {}), up to {} each, {age}; {} came, {} left, {} deleted before{closed}",
         area.used, area.limit, area.max_file, area.files_staged, area.files_left, area.files_deleted,
     )
 }

@@ -51,7 +51,7 @@ impl UnmountArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let pool = match pool::find(self.pool.pool.as_deref()) {
             // What a daemon that was killed left behind is as good as mounted here.
-            Err(PoolError::Dead { mounts }) if mounts.len() == 1 => Pool::at(&mounts[0]),
+            Err(PoolError::Dead { mounts, .. }) if mounts.len() == 1 => Pool::at(&mounts[0]),
             found => found?,
         };
         let shown = visible_path(&pool.mount);
@@ -100,7 +100,11 @@ impl UnmountArgs {
             Ok(_) | Err(ClientError::HungUp) => wait_until_gone(&pool.mount, daemon),
             // What a daemon that was killed leaves behind is taken away.
             Err(ClientError::NotRunning { .. }) if mounts::is_dead(&pool.mount) => {
-                mounts::detach(&pool.mount, false).context("the daemon is gone; detaching the dead mount")
+                mounts::detach(&pool.mount, false).context("the daemon is gone; detaching the dead mount")?;
+                if let Some(left) = pool::left_in(&pool::orphaned_areas()) {
+                    tracing::warn!("{left}");
+                }
+                Ok(())
             }
             Err(error) => Err(error.into()),
         }

@@ -130,6 +130,12 @@ pub(crate) enum Notice {
         quoted(meant)
     )]
     GlobOfDirectory { glob: String, meant: String },
+    #[error(
+        "the staging area {} lies on a disk, so that new files are written twice (volatile = false is for memory that keeps its contents; \
+         without it they wait in memory)",
+        visible_path(path)
+    )]
+    StagingOnDisk { path: PathBuf },
     #[error("the staging area {} cannot be used, and mount would stop: {reason}", visible_path(path))]
     Staging { path: PathBuf, reason: String },
     #[error("the mount point {} does not exist; create it with mkdir -p", visible_path(mount))]
@@ -451,6 +457,26 @@ fn branch_notices(branch: &umbrella_fs::spec::BranchSpec, seen: &Seen, past: Pas
 
 fn staging_finding(config: &Config) -> Option<Finding> {
     let staging = config.spec.staging.as_ref()?;
-    let (path, reason) = (staging.path.clone()?, staging_obstacle(staging)?);
-    Some(Finding { span: config.spans.staging.clone(), notice: Notice::Staging { path, reason } })
+    let path = staging.path.clone()?;
+    let notice = match staging_obstacle(staging) {
+        Some(reason) => Notice::Staging { path, reason },
+        None if !staging.volatile && device_of(&path).is_some_and(|device| is_disk(&device)) => {
+            Notice::StagingOnDisk { path }
+        }
+        None => return None,
+    };
+    Some(Finding { span: config.spans.staging.clone(), notice })
+}
+
+/// Where the kernel tells of the device that a path lies on.
+fn device_of(path: &Path) -> Option<PathBuf> {
+    let device = std::fs::metadata(path).ok()?.dev();
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    std::fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()
+}
+
+/// Whether the device, or the one that it is a partition of, is known to be no persistent memory, which programs can map (DAX).
+pub(super) fn is_disk(device: &Path) -> bool {
+    let tells = |device: &Path| std::fs::read_to_string(device.join("queue/dax")).ok();
+    tells(device).or_else(|| tells(device.parent()?)).is_some_and(|dax| dax.trim() == "0")
 }

@@ -101,6 +101,20 @@ warning: /a\u{1b}[2Jb is on two branches
 }
 
 #[test]
+fn staging_that_takes_nothing_in_says_so() {
+    let shown = |limit: u64| {
+        let mut pool = pool();
+        let area = pool.staging.as_mut().expect("it stages");
+        area.limit = ByteSize(limit);
+        status(&pool)
+    };
+    assert!(
+        shown((1 << 20) - 1).contains("2 deleted before; nothing more comes while less than one such file may wait\n")
+    );
+    assert!(!shown(1 << 20).contains("nothing more comes"));
+}
+
+#[test]
 fn a_bar_never_leaves_its_frame() {
     for (total, free, shown) in [
         (0, 0, "[..........]   0%"),

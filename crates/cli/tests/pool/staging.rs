@@ -5,9 +5,13 @@ use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::time::{Duration, Instant};
 
+use nix::fcntl::{FcntlArg, fcntl};
+use rustix::fs::{FlockOperation, flock};
+
 use crate::support::disk::Disk;
 use crate::support::foreign::Encrypted;
 use crate::support::pool::{Pool, text};
+use crate::support::process::Mapping;
 use crate::support::{MIB, PATIENCE, eventually};
 use crate::{LARGE_FILES, On, disks, names};
 
@@ -118,7 +122,7 @@ fn what_a_program_syncs_is_on_a_branch_when_it_goes_on() {
 }
 
 #[test]
-fn programs_that_have_a_file_open_or_mapped_go_on_while_it_leaves() {
+fn a_program_that_appends_goes_on_while_its_file_leaves() {
     let pool = staged(SHORT);
     let mut file = OpenOptions::new().create_new(true).append(true).read(true).open(pool.join("log")).unwrap();
     let mut expected = Vec::new();
@@ -137,6 +141,46 @@ fn programs_that_have_a_file_open_or_mapped_go_on_while_it_leaves() {
     assert!(left, "it left while it was written");
     assert_eq!(fs::read(pool.join("log")).unwrap(), expected);
     assert_eq!(fs::read(pool.on("small", "log")).unwrap(), expected);
+}
+
+#[test]
+fn mappings_and_locks_of_a_file_go_on_when_it_has_left() {
+    const PAGES: usize = 16 << 10;
+    let pool = staged(LONG);
+    let open = || OpenOptions::new().read(true).write(true).open(pool.join("file")).unwrap();
+    fs::write(pool.join("file"), vec![1; PAGES]).unwrap();
+    let (file, other) = (open(), open());
+    let mut mapping = Mapping::new(&file, PAGES).unwrap();
+    mapping.set(0, 2);
+    let part = |from, length| libc::flock {
+        l_type: libc::F_WRLCK as i16,
+        l_whence: libc::SEEK_SET as i16,
+        l_start: from,
+        l_len: length,
+        l_pid: 0,
+    };
+    let record = |by: &fs::File, from| fcntl(by, FcntlArg::F_OFD_SETLK(&part(from, 10)));
+    flock(&file, FlockOperation::LockExclusive).unwrap();
+    record(&file, 100).unwrap();
+    assert!(nowhere(&pool, "file"));
+    pool.say(["sync"]);
+    assert_eq!(fs::metadata(pool.on("small", "file")).unwrap().len(), PAGES as u64);
+
+    assert_eq!(flock(&other, FlockOperation::NonBlockingLockShared), Err(rustix::io::Errno::WOULDBLOCK));
+    assert_eq!(record(&other, 105), Err(nix::errno::Errno::EAGAIN));
+    record(&other, 110).unwrap();
+    assert_eq!((mapping.get(0), mapping.get(1)), (2, 1));
+    mapping.set(PAGES - 1, 3);
+    mapping.sync().unwrap();
+    let kept = fs::read(pool.on("small", "file")).unwrap();
+    assert_eq!(
+        (kept[0], kept[1], kept[PAGES - 1]),
+        (2, 1, 3),
+        "what was stored before and after it left is on the branch"
+    );
+    drop((file, mapping));
+    eventually("the last close frees its locks", || flock(&other, FlockOperation::NonBlockingLockExclusive).is_ok());
+    record(&other, 100).unwrap();
 }
 
 #[test]

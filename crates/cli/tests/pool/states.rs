@@ -56,6 +56,31 @@ fn a_detached_pool_ends_well_however_many_files_are_closed_at_once() {
 }
 
 #[test]
+fn who_meets_what_a_killed_daemon_left_is_told_of_the_staged_files() {
+    let (_disks, builder) = disks(["a"]);
+    let mut pool = builder.keys("[staging]\nmax_age = \"1h\"\n").mount();
+    fs::write(pool.join("file"), "waits").unwrap();
+    signal(pool.pid(), Signal::SIGKILL);
+    pool.wait_for_end();
+    // Of other pools, too, as long as nobody here serves them.
+    let dir = pool.dir().to_string_lossy().into_owned();
+    let told = |said: &str| {
+        let areas = said.split("files that were staged wait in memory (").nth(1);
+        areas.is_some_and(|areas| areas.contains(&dir) && areas.contains("before the machine is switched off"))
+    };
+    let mount = pool.mount_point();
+    for output in [pool.umbrella(["status"]), pool.umbrella(["status".as_ref(), mount.as_os_str()])] {
+        let said = text(&output);
+        assert!(said.contains("is gone and left a dead mount") && told(&said), "{said}");
+    }
+    let unmounted = pool.umbrella(["unmount"]);
+    assert!(unmounted.status.success() && told(&text(&unmounted)), "{}", text(&unmounted));
+    pool.start();
+    assert_eq!(fs::read(pool.join("file")).unwrap(), b"waits");
+    pool.stop();
+}
+
+#[test]
 fn what_a_killed_daemon_left_is_named_and_the_only_one_is_taken_away_unasked() {
     let (_disks, builder) = disks(["a"]);
     let mut pool = builder.mount();

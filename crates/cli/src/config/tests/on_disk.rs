@@ -1,6 +1,7 @@
 //! What is said of the paths of a configuration that exist.
 
 use super::*;
+use crate::config::disks::is_disk;
 
 /// A directory with `a`, `a/inside`, `b`, `mount`, and a link `to-a`.
 fn place() -> tempfile::TempDir {
@@ -150,6 +151,23 @@ fn a_staging_area_that_cannot_be_used_is_told() {
             if reason.is_empty() { told.is_none() } else { told.as_deref().is_some_and(|told| told.contains(reason)) };
         assert!(as_expected, "{keys}: {told:?}");
     }
+}
+
+#[test]
+fn persistent_memory_is_told_from_disks_and_their_partitions() {
+    let dir = place();
+    let device = |name: &str, dax: Option<&str>| {
+        let device = dir.path().join(name);
+        std::fs::create_dir_all(device.join("partition")).unwrap();
+        if let Some(dax) = dax {
+            std::fs::create_dir(device.join("queue")).unwrap();
+            std::fs::write(device.join("queue/dax"), dax).unwrap();
+        }
+        [is_disk(&device), is_disk(&device.join("partition"))]
+    };
+    assert_eq!(device("pmem0", Some("1\n")), [false, false]);
+    assert_eq!(device("sda", Some("0\n")), [true, true]);
+    assert_eq!(device("unknown", None), [false, false]);
 }
 
 #[test]
