@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-build demo test test-ublk test-vendored lint deny bench-fs bench-write-back bench-staging build install uninstall clean
+.PHONY: help setup setup-build demo test test-policies test-ublk test-vendored lint deny bench-fs bench-write-back bench-staging build install uninstall clean
 
 PREFIX ?= /usr/local
 DESTDIR ?=

@@ -48,8 +48,9 @@ pub(crate) enum OrderedBy {
 /// When the kernel writes back.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WriteBackSettings {
-    pub(crate) ordered_by: OrderedBy,
-    /// No more may be dirty; a policy keeps to it by itself.
+    /// On the first device, and on the second if there is one.
+    pub(crate) ordered_by: [OrderedBy; 2],
+    /// No more may be dirty of a device; a policy keeps to it by itself.
     pub(crate) limit: ByteSize,
     /// How old a dirty page may get.
     pub(crate) expire: Duration,
@@ -111,13 +112,14 @@ impl Keeper {
             }
             write_vm("dirty_ratio", &FOREGROUND.to_string())?;
             write_vm("dirty_background_ratio", &BACKGROUND.to_string())?;
-            for device in devices {
-                let limit = (settings.ordered_by == OrderedBy::Kernel).then_some(settings.limit);
+            for (device, ordered_by) in devices.iter().zip(settings.ordered_by) {
+                let limit = (ordered_by == OrderedBy::Kernel).then_some(settings.limit);
                 self.limit(device, limit)?;
             }
         } else {
-            let times = if settings.ordered_by == OrderedBy::Kernel { 1 } else { 2 * OUT_OF_THE_WAY };
-            let foreground = settings.limit.0 * times;
+            let by_policy = settings.ordered_by.iter().take(devices.len()).any(|by| *by == OrderedBy::Policy);
+            let times = if by_policy { 2 * OUT_OF_THE_WAY } else { 1 };
+            let foreground = settings.limit.0 * devices.len() as u64 * times;
             write_vm("dirty_bytes", &foreground.to_string())?;
             let background = if times == 1 { foreground * BACKGROUND / FOREGROUND } else { foreground / 2 };
             write_vm("dirty_background_bytes", &background.to_string())?;

@@ -4,12 +4,12 @@
 use std::path::Path;
 
 use anyhow::Result;
-use umbrella_lab::workload::BoxedWorkload;
+use umbrella_lab::workload::{BoxedWorkload, Scale, Seed, build_workload};
 use umbrella_units::{ByteSize, FileId};
 
 use crate::args::Args;
 use crate::disk::Image;
-use crate::kernel::{Keeper, OrderedBy};
+use crate::kernel::{Keeper, OrderedBy, WriteBackSettings};
 use crate::measure::{DiskOf, Run};
 use crate::place::Place;
 use crate::report::{Column, Report};
@@ -23,6 +23,8 @@ const MEMORY: ByteSize = ByteSize(2 << 30);
 /// The dissertation's devices: five Cheetah 10K.7 as RAID 5, and Samsung's flash drive.
 const DISK: &str = "raid5";
 const FLASH: &str = "mlc_samsung";
+/// One of the five.
+const SINGLE_DISK: &str = "cheetah_10k7";
 /// Files of each set, and transactions: assumed.
 const FILES: u64 = 4_000;
 const TRANSACTIONS: u64 = 16_000;
@@ -72,12 +74,18 @@ type Row = fn(&Args, Sizes, &Place, &Keeper, &mut Report) -> Result<()>;
 
 /// All rows of this benchmark.
 pub(crate) fn run(args: &Args, place: &Place, keeper: &Keeper) -> Result<Report> {
-    args.check_only(&["placement", "policies"])?;
+    args.check_only(&["placement", "policies", "two-disks", "disk-and-flash"])?;
     let sizes = args.sizes(MEMORY);
     let mut report = Report::new("scenarios, seconds of the disks' own time", "policy", args.setting(&sizes));
-    let rows: [(&str, &str, Row); 2] = [
+    let rows: [(&str, &str, Row); 4] = [
         ("placement", "what is only read on flash, the rest on RAID 5 (UmbrellaFS, figure 20)", placement),
         ("policies", "random writes to a disk, rewrites of a few files on flash; a policy for each", policies),
+        (
+            "two-disks",
+            "8 sequential and 8 Zipf writers on two disks, half of each on either (UmbrellaFS, figure 34)",
+            two_disks,
+        ),
+        ("disk-and-flash", "the same on a disk and a flash drive (UmbrellaFS, figure 35)", disk_and_flash),
     ];
     for (name, about, row) in rows.into_iter().filter(|(name, ..)| args.wants(name)) {
         report.row(name, about);
@@ -99,7 +107,7 @@ fn placement(args: &Args, sizes: Sizes, place: &Place, keeper: &Keeper, report: 
             let images = Image::make_all(place, &BRANCHES, |roots| steps::prepare_apart(steps(), roots, choose))?;
             let pool = Pool { tables: (*rules).to_owned(), default: default.to_vec(), ..Pool::default() };
             let system = System::mount(name, pool);
-            let disks = on_both(&images);
+            let disks = on_both(&images, [DISK, FLASH]);
             let settings = sizes.settings(place, OrderedBy::Kernel);
             let run = Run { system: &system, disks: &disks, settings, work: &work, after: &|_, _| Ok(()) };
             report.add(name, round, run.measure(place, keeper));
@@ -118,25 +126,16 @@ fn policies(args: &Args, sizes: Sizes, place: &Place, keeper: &Keeper, report: &
         steps::prepare_apart(steps(), roots, |_, dir| usize::from(dir != READ_ONLY))
     })?;
     let work = |root: &Path, _: &Stack| steps::run(steps(), root, place.speed).map(|_| 1.0);
-    let limit = sizes.foreground().0 / 2;
-    let of = |policy: &str| match policy {
-        "kernel" => String::new(),
-        policy => format!("write_back = \"{policy}\"\nwrite_back_limit = \"{limit}\"\n"),
-    };
+    let tables = "[[rule]]\nname = \"rewritten\"\nmatch = [{ glob = \"/3/**\", to = [\"flash\"] }]\n";
     for round in 1..=args.rounds() {
-        for (name, on_disk, on_flash) in [
-            ("policy", "sweep", "two_queue"),
-            ("kernel-on-both", "kernel", "kernel"),
-            ("sweep-on-both", "sweep", "sweep"),
-            ("two-queue-on-both", "two_queue", "two_queue"),
+        for (name, policies) in [
+            ("policy", ["sweep", "two_queue"]),
+            ("kernel-on-both", ["kernel", "kernel"]),
+            ("sweep-on-both", ["sweep", "sweep"]),
+            ("two-queue-on-both", ["two_queue", "two_queue"]),
         ] {
-            let tables =
-                "[[rule]]\nname = \"rewritten\"\nmatch = [{ glob = \"/3/**\", to = [\"flash\"] }]\n".to_owned();
-            let pool = Pool { tables, branches: vec![of(on_disk), of(on_flash)], default: vec!["disk"] };
-            let system = System::mount(name, pool);
-            let ordered_by = if on_disk == "kernel" { OrderedBy::Kernel } else { OrderedBy::Policy };
-            let settings = sizes.settings(place, ordered_by);
-            let disks = on_both(&images);
+            let (system, settings) = a_policy_each(name, policies, tables, sizes, place);
+            let disks = on_both(&images, [DISK, FLASH]);
             let run = Run { system: &system, disks: &disks, settings, work: &work, after: &|_, _| Ok(()) };
             report.add(name, round, run.measure(place, keeper));
             host::check()?;
@@ -145,8 +144,71 @@ fn policies(args: &Args, sizes: Sizes, place: &Place, keeper: &Keeper, report: &
     Ok(())
 }
 
-fn on_both(images: &[Image]) -> Vec<DiskOf<'_>> {
-    let profiles = [DISK, FLASH];
+fn two_disks(args: &Args, sizes: Sizes, place: &Place, keeper: &Keeper, report: &mut Report) -> Result<()> {
+    let either = [("policy", ["two_queue", "two_queue"]), ("two-queue-on-one", ["two_queue", "kernel"])];
+    iozone(args, sizes, place, keeper, report, [SINGLE_DISK, SINGLE_DISK], &either)
+}
+
+fn disk_and_flash(args: &Args, sizes: Sizes, place: &Place, keeper: &Keeper, report: &mut Report) -> Result<()> {
+    let either = [
+        ("policy", ["two_queue", "two_queue"]),
+        ("two-queue-on-disk", ["two_queue", "kernel"]),
+        ("two-queue-on-flash", ["kernel", "two_queue"]),
+    ];
+    iozone(args, sizes, place, keeper, report, [SINGLE_DISK, FLASH], &either)
+}
+
+/// Sequential and Zipf writers on two disks: every second process, of either kind, has its file on the second.
+fn iozone(
+    args: &Args,
+    sizes: Sizes,
+    place: &Place,
+    keeper: &Keeper,
+    report: &mut Report,
+    profiles: [&'static str; 2],
+    either: &[(&str, [&str; 2])],
+) -> Result<()> {
+    let spec = format!("iozone:procs=16,writers=8,read=0,file={}", sizes.bytes(128 << 20).0);
+    let steps = || -> Result<BoxedWorkload> { Ok(build_workload(&spec, Seed(1), Scale::new(1.0)?)?) };
+    let tables = "[[rule]]\nname = \"every second file\"\nmatch = [{ glob = \"/*[13579]\", to = [\"flash\"] }]\n";
+    let prepared = steps()?;
+    let images = Image::make_all(place, &BRANCHES, |roots| {
+        steps::prepare_apart(prepared, roots, |file, _| (file.0 % 2) as usize)
+    })?;
+    let work = |root: &Path, _: &Stack| steps::run(steps()?, root, place.speed).map(|_| 1.0);
+    for round in 1..=args.rounds() {
+        for (name, policies) in either.iter().copied().chain([("kernel-on-both", ["kernel", "kernel"])]) {
+            let (system, settings) = a_policy_each(name, policies, tables, sizes, place);
+            let disks = on_both(&images, profiles);
+            let run = Run { system: &system, disks: &disks, settings, work: &work, after: &|_, _| Ok(()) };
+            report.add(name, round, run.measure(place, keeper));
+            host::check()?;
+        }
+    }
+    Ok(())
+}
+
+/// A mount with a policy for the first branch and one for the second, which share what may be dirty.
+fn a_policy_each(
+    name: &str,
+    policies: [&str; 2],
+    tables: &str,
+    sizes: Sizes,
+    place: &Place,
+) -> (System, WriteBackSettings) {
+    let by = |policy| if policy == "kernel" { OrderedBy::Kernel } else { OrderedBy::Policy };
+    let settings = sizes.settings_of_two(place, policies.map(by));
+    let lines = |policy| match by(policy) {
+        OrderedBy::Kernel => String::new(),
+        OrderedBy::Policy => {
+            format!("write_back = \"{policy}\"\nwrite_back_limit = \"{}\"\n", settings.limit.0)
+        }
+    };
+    let branches = policies.map(lines).to_vec();
+    (System::mount(name, Pool { tables: tables.to_owned(), branches, default: vec!["disk"] }), settings)
+}
+
+fn on_both<'a>(images: &'a [Image], profiles: [&'a str; 2]) -> Vec<DiskOf<'a>> {
     images
         .iter()
         .zip(BRANCHES.into_iter().zip(profiles))

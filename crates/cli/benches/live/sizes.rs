@@ -44,8 +44,15 @@ impl Sizes {
         ByteSize(self.memory().0 * FOREGROUND / 100)
     }
 
-    /// When the kernel writes back, beside whoever orders write-back.
+    /// When the kernel writes back, beside whoever orders write-back on the only disk.
     pub(crate) fn settings(&self, place: &Place, ordered_by: OrderedBy) -> WriteBackSettings {
-        WriteBackSettings { ordered_by, limit: self.foreground(), expire: place.real(EXPIRE), every: place.real(EVERY) }
+        let (expire, every) = (place.real(EXPIRE), place.real(EVERY));
+        WriteBackSettings { ordered_by: [ordered_by; 2], limit: self.foreground(), expire, every }
+    }
+
+    /// As [`Sizes::settings`], for two disks that share what may be dirty.
+    pub(crate) fn settings_of_two(&self, place: &Place, ordered_by: [OrderedBy; 2]) -> WriteBackSettings {
+        let one = self.settings(place, OrderedBy::Kernel);
+        WriteBackSettings { ordered_by, limit: ByteSize(one.limit.0 / 2), ..one }
     }
 }

@@ -61,6 +61,8 @@ enum Work {
     CreateDelete {
         files: u64,
     },
+    /// The lab's, by name.
+    OfLab(String),
 }
 
 const COLUMNS: &[Column] = &[
@@ -77,7 +79,7 @@ const COLUMNS: &[Column] = &[
 /// All rows of this benchmark.
 pub(crate) fn run(args: &Args, options: &Options, place: &Place, keeper: &Keeper) -> Result<Report> {
     let sizes = args.sizes(MRAM_MEMORY);
-    args.check_only(&["postmark", "untar", "create-delete"])?;
+    args.check_only(&["postmark", "untar", "create-empty", "bonnie", "create-delete"])?;
     let setting = args.setting(&sizes);
     let mut report = Report::new("staging, seconds of the disk's own time", "native", setting);
     for (name, about, work) in works(sizes, options) {
@@ -107,6 +109,8 @@ fn works(sizes: Sizes, options: &Options) -> Vec<(String, &'static str, Work)> {
     };
     let untar =
         Work::Untar { files: sizes.count(21_000), directories: sizes.count(1_100), total: sizes.bytes(540_802_444) };
+    let empty = format!("data-backup:files={},total=1B,per-dir=1000000", sizes.count(65_536));
+    let bonnie = format!("bonnie:size={},seeks={}", sizes.bytes(1 << 30).0, sizes.count(8_000));
     let create = Work::CreateDelete { files: sizes.count(65_536) };
     options
         .files
@@ -114,6 +118,12 @@ fn works(sizes: Sizes, options: &Options) -> Vec<(String, &'static str, Work)> {
         .map(postmark)
         .chain([
             ("untar".to_owned(), "GNU tar unpacks a tree like a built kernel's (MRAM, figure 4.3)", untar),
+            ("create-empty".to_owned(), "empty files are made in one directory (MRAM, figure 4.1)", Work::OfLab(empty)),
+            (
+                "bonnie".to_owned(),
+                "one file is written, rewritten and read, as Bonnie++ does it (MRAM, figure 4.2)",
+                Work::OfLab(bonnie),
+            ),
             ("create-delete".to_owned(), "files of 4 KiB are made, then deleted", create),
         ])
         .collect()
@@ -128,6 +138,7 @@ impl Work {
             Work::Untar { files, directories, total } => {
                 lab(&format!("untar:files={files},dirs={directories},total={},archive=false", total.0))
             }
+            Work::OfLab(spec) => lab(spec),
             Work::CreateDelete { files } => Ok(Box::new(CreateDelete::new(*files, ByteSize(4096)))),
         }
     }

@@ -155,6 +155,40 @@ fn what_is_only_read_lies_on_flash_and_changes_spare_it() {
     pool.stop();
 }
 
+/// Every second file, whatever it is for.
+const AT_RANDOM: &str = "[[rule]]\nname = \"at random\"\nmatch = [{ glob = \"*[13579]\", to = [\"flash\"] }]\n";
+
+/// How much of what is appended to the files that change reaches the flash.
+fn changes_on_flash(rules: &str, default: &'static str) -> u64 {
+    let (disk, flash) = (Emulated::new("disk", "cheetah_10k7"), Emulated::new("flash", "mlc_samsung"));
+    let builder = Pool::builder().branch("disk", disk.path()).branch("flash", flash.path()).default(&[default]);
+    let mut pool = builder.rules(rules).mount();
+    let name = |number: u64| format!("{}-{number}", kind(number).0);
+    for number in 0..40 {
+        create(&pool.join(name(number)), kind(number).1, &content(number));
+    }
+    pool.settle();
+    let before = flash.written();
+    for number in (0..40).filter(|number| kind(*number).0 == "data") {
+        append(&pool.join(name(number)), &bytes(number, 256 * KIB)).unwrap();
+    }
+    pool.settle();
+    let grown = flash.written() - before;
+    pool.stop();
+    grown
+}
+
+#[test]
+fn placement_at_random_and_all_on_flash_bring_changes_to_the_flash_that_rules_spare_it() {
+    let by_rules = changes_on_flash(FLASH_FOR_READING, "disk");
+    let at_random = changes_on_flash(AT_RANDOM, "disk");
+    let (all_on_flash, all_on_disk) = (changes_on_flash("", "flash"), changes_on_flash("", "disk"));
+    let figures = format!("{by_rules} by rules, {at_random} at random, {all_on_flash} and {all_on_disk} all on one");
+    assert!(by_rules < 256 * KIB && all_on_disk < 256 * KIB, "{figures}");
+    assert!(at_random >= 10 * 256 * KIB && all_on_flash >= 20 * 256 * KIB, "{figures}");
+    assert!(at_random < all_on_flash, "{figures}");
+}
+
 #[test]
 fn a_file_that_may_be_written_again_leaves_the_flash_before_it_is() {
     let (disk, flash) = (Emulated::new("disk", "cheetah_10k7"), Emulated::new("flash", "mlc_samsung"));
