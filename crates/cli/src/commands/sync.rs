@@ -14,7 +14,7 @@ use crate::text::visible_path;
 /// Staged files go to their branches and every branch is written out, which takes as long as it takes.
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
-/// Make everything in a pool durable: staged files go to their branches, and every branch is written out.
+/// Make everything in a pool durable: files that are staged in volatile memory go to their branches, and every branch is written out.
 ///
 /// Linux does not tell a FUSE file system of sync(1) and syncfs(2), so they reach what is on the branches, but not what is staged in
 /// memory. fsync and O_SYNC always do.
@@ -39,7 +39,7 @@ impl SyncArgs {
         if self.json {
             output::json(&json!({ "mount": shown, "synced": true }))?;
         } else {
-            output::line(&format!("{shown}: everything is on disk"))?;
+            output::line(&format!("{shown}: everything is durable"))?;
         }
         Ok(ExitCode::SUCCESS)
     }

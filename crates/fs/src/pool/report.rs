@@ -141,8 +141,8 @@ impl Pool {
         let (dir, meta) = found.first()?;
         let path = path_of(parent, name);
         let active = self.rules.load();
-        let staged = self.is_staging(dir.branch.id);
-        let resident = (!staged).then(|| self.resident(&dir.branch, meta));
+        let staging = self.staging.as_ref().filter(|staging| staging.branch.id == dir.branch.id);
+        let resident = staging.is_none().then(|| self.resident(&dir.branch, meta));
         let views = self.views();
         let names = self.other_names(&dir.branch, meta);
         let every = names.iter().map(Vec::as_slice).chain([path.as_slice()]);
@@ -156,10 +156,10 @@ impl Pool {
             Choice::NoRoom => None,
         };
         let node = self.nodes.find(Pool::backing(&dir.branch, meta));
-        let turn = match &node {
-            _ if staged => Turn::Staged,
-            Some(node) => self.turn_of(node),
-            None => Turn::Unknown,
+        let turn = match (staging, &node) {
+            (Some(staging), _) => Turn::Staged { leaves: staging.leaves_when() },
+            (None, Some(node)) => self.turn_of(node),
+            (None, None) => Turn::Unknown,
         };
         let fixed = dir.branch.spec.read_only && matches!(explained.decision.choice, Choice::Place(_));
         let duplicates: Vec<String> = all.into_iter().filter(|branch| *branch != here).collect();
@@ -306,7 +306,10 @@ enum Turn {
     /// Somebody writes.
     AtItsClose,
     /// It waits in memory.
-    Staged,
+    Staged {
+        /// Until when, for people.
+        leaves: &'static str,
+    },
     /// Nobody has it in mind.
     Unknown,
 }
@@ -316,11 +319,7 @@ fn outcome(here: &str, choice: Choice, belongs: Option<&str>, turn: Turn, why: &
         (Choice::Place(_), Some(there)) => match turn {
             Turn::Now => format!("it is moving from {here} to {there} now ({why})"),
             Turn::Queued => format!("it is queued to move from {here} to {there} ({why})"),
-            Turn::Staged => {
-                format!(
-                    "it waits in memory; it goes to {there} when it is old enough, outgrows staging, or is synced ({why})"
-                )
-            }
+            Turn::Staged { leaves } => format!("it waits in memory; it goes to {there} {leaves} ({why})"),
             Turn::AtItsClose => format!("it moves from {here} to {there} when its last writer closes it ({why})"),
             Turn::Unknown => {
                 format!("it moves from {here} to {there} at its next close or at the next `umbrella enforce` ({why})")

@@ -162,6 +162,8 @@ fn memory_that_keeps_its_contents_need_not_be_emptied_to_be_synced() {
     scene.pool.sync_all().unwrap();
     let tree = folder.path().join("umbrella-staging/tree");
     assert!(tree.join("file").exists() && scene.holders("file").is_empty());
+    let outcome = scene.pool.explain(b"/file").unwrap().outcome;
+    assert!(outcome.contains("it goes to fast when it outgrows staging, too much waits, or the pool"), "{outcome}");
     let scene = scene.killed(Some(staging));
     assert_eq!(contents(&scene.pool, scene.pool.lookup(NodeId::ROOT, OsStr::new("file")).unwrap().node), b"kept");
     scene.pool.close_staging();

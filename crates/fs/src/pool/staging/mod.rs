@@ -156,6 +156,15 @@ impl Staging {
         used + self.spec.max_file.0 <= limit
     }
 
+    /// When a file leaves, for people.
+    pub(super) fn leaves_when(&self) -> &'static str {
+        match (self.spec.volatile, self.spec.max_age) {
+            (true, _) => "when it is old enough, outgrows staging, or is synced",
+            (false, Some(_)) => "when it is old enough, outgrows staging, or the pool is unmounted",
+            (false, None) => "when it outgrows staging, too much waits, or the pool is unmounted",
+        }
+    }
+
     /// A file waits from now on.
     fn add(&self, node: &Arc<Node>, parent: NodeId, size: ByteSize) {
         let now = self.now();
