@@ -461,6 +461,46 @@ fn a_directory_that_only_the_staging_area_has_left_is_on_a_branch_in_the_end() {
 }
 
 #[test]
+fn files_that_grow_together_do_not_fill_the_area() {
+    let scene = Scene::new(small_area());
+    let create = |number: u32| {
+        let name = format!("file-{number}");
+        scene.pool.create(NodeId::ROOT, OsStr::new(&name), 0o640, Caller::ROOT, WRITE).unwrap()
+    };
+    let made: Vec<_> = (0..120).map(create).collect();
+    let data: Vec<_> = (0..120).map(|number| pattern(number, 48 << 10)).collect();
+    for at in (0..48 << 10).step_by(4096) {
+        for ((_, opened), data) in made.iter().zip(&data) {
+            let written = scene.pool.write(opened.handle, &data[at..at + 4096], at as u64, false);
+            assert_eq!(written, Ok(4096), "at {at}, of more than the area holds together");
+        }
+    }
+    let staging = scene.pool.status().staging.unwrap();
+    assert!(staging.files > 0 && staging.files_left > 0, "{staging:?}");
+    for ((attr, opened), data) in made.iter().zip(&data) {
+        scene.pool.release(opened.handle).unwrap();
+        assert_eq!(&contents(&scene.pool, attr.node), data);
+    }
+}
+
+#[test]
+fn files_leave_an_area_in_which_nothing_has_room_any_more() {
+    let scene = Scene::new(small_area());
+    let synced = scene.put("synced", b"synced");
+    let (written, opened) = scene.pool.create(NodeId::ROOT, OsStr::new("written"), 0o640, Caller::ROOT, WRITE).unwrap();
+    assert_eq!((scene.holders("synced"), scene.holders("written")), (STAGED.to_vec(), STAGED.to_vec()));
+    let junk = scene.area().parent().unwrap().join("junk");
+    std::fs::write(&junk, vec![0; 16 << 20]).expect_err("the area is smaller");
+    assert_eq!(scene.pool.write(opened.handle, b"written", 0, false), Ok(7));
+    scene.pool.release(opened.handle).unwrap();
+    scene.pool.sync_all().unwrap();
+    assert_eq!((scene.holders("synced"), scene.holders("written")), (vec!["fast"], vec!["fast"]));
+    assert_eq!(contents(&scene.pool, synced), b"synced");
+    assert_eq!(contents(&scene.pool, written.node), b"written");
+    std::fs::remove_file(junk).unwrap();
+}
+
+#[test]
 fn what_no_branch_could_take_is_not_staged() {
     let scene = Scene::new(small_area());
     // Everything goes to the branch of half a megabyte: the others take nothing new.

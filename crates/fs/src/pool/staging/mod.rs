@@ -25,7 +25,7 @@
 //! | power loss, volatile | what was not synced and is younger than `max_age` is gone, as out of any page cache |
 //! | no branch has room | nothing is staged that its branch could not take when it was created; what cannot leave stays, with a warning |
 //! | no room at unmount | the area stays mounted, its files are in the tree again at the next mount |
-//! | the tmpfs is full | new files go to their branch at once; a file that is written leaves |
+//! | the tmpfs is full | new files go to their branch at once; a file that is written leaves, and is synced on its way: there is no room for its intent |
 //! | staging is taken out of the configuration | what is left of it is taken in once more, and leaves |
 
 mod area;
@@ -112,9 +112,15 @@ impl Staging {
         }
     }
 
-    /// Why a file moves that leaves.
+    /// Why a file moves that leaves. What is not synced on its way needs a little room in the area, for its intent; where that is full, it leaves
+    /// as from any full branch.
     pub(super) fn cause(&self) -> Cause {
-        if self.spec.volatile { Cause::Staged } else { Cause::Full }
+        if !self.spec.volatile {
+            return Cause::Full;
+        }
+        let room = self.branch.space_now();
+        let has_room = room.free_for_root >= INTENTS && room.files_free >= SPARE_INODES;
+        if has_room { Cause::Staged } else { Cause::Full }
     }
 
     fn now(&self) -> Nanos {
@@ -138,6 +144,11 @@ impl Staging {
 
     fn limit(&self) -> ByteSize {
         ByteSize(self.limit.load(Ordering::Relaxed))
+    }
+
+    /// Whether more waits than may. A file that is written leaves then: files come in small and grow.
+    fn is_overfull(&self) -> bool {
+        self.used() > self.limit()
     }
 
     /// Whether another file may come. Wakes the keeper early enough that there is room again soon.
@@ -285,6 +296,12 @@ impl Pool {
         self.staging.as_ref().is_some_and(|staging| staging.branch.id == branch && end > staging.spec.max_file.0)
     }
 
+    /// Whether a file on this branch must leave staging before it may be written up to this byte.
+    pub(super) fn may_not_grow(&self, branch: BranchId, end: u64) -> bool {
+        let staging = self.staging.as_ref().filter(|staging| staging.branch.id == branch);
+        staging.is_some_and(|staging| end > staging.spec.max_file.0 || staging.is_overfull())
+    }
+
     /// A file on this branch was written up to this byte.
     pub(super) fn staged_wrote(&self, node: &Node, branch: BranchId, end: u64) {
         if let Some(staging) = self.staging.as_ref().filter(|staging| staging.branch.id == branch) {
@@ -333,6 +350,9 @@ impl Pool {
         })
     }
 }
+
+/// Room for intents that an area must have for those who leave in its own way: more than the longest has, whoever writes meanwhile.
+const INTENTS: ByteSize = ByteSize(1 << 20);
 
 /// Inodes that a branch must have besides those of the files that wait: for directories, and for what is made there at once.
 const SPARE_INODES: u64 = 64;
