@@ -96,6 +96,7 @@ impl Pool {
         let mut full = smallvec::SmallVec::<[umbrella_units::BranchId; 4]>::new();
         loop {
             let branch = self.handle(handle)?.current().branch.id;
+            self.make_way(branch, need);
             match call() {
                 Err(error) if error.is_full() => {
                     let handle = self.handle(handle)?;
@@ -268,6 +269,9 @@ impl Pool {
         let staged = self.staged_bytes();
         sum.free = sum.free.saturating_sub(staged);
         sum.free_for_root = sum.free_for_root.saturating_sub(staged);
+        if sum.files_total > 0 {
+            sum.files_free = sum.files_free.saturating_sub(self.staged_files());
+        }
         sum
     }
 }
