@@ -225,10 +225,7 @@ fn staged_files_that_find_no_room_at_unmount_stay_and_are_there_again() {
     for number in 0..8 {
         fs::write(pool.join(format!("file-{number}")), vec![number; 200 << 10]).unwrap();
     }
-    // Somebody else fills the branch.
-    let filler = pool.disks[0].join("filler");
-    let room = 8 * MIB as usize;
-    let _ = fs::write(&filler, vec![0; room]);
+    pool.disks[0].has_room_for(0);
     let said = text(&pool.umbrella(["sync"]));
     assert!(said.contains("not everything is on disk"), "{said}");
     assert!(
@@ -245,13 +242,45 @@ fn staged_files_that_find_no_room_at_unmount_stay_and_are_there_again() {
     nix::sys::signal::kill(daemon, nix::sys::signal::Signal::SIGTERM).unwrap();
     assert_eq!(pool.pool.wait_for_end(), Some(true));
     assert!(pool.log().contains("kept in memory"), "{}", pool.log());
-    fs::remove_file(&filler).unwrap();
+    pool.disks[0].has_room_for(8 * MIB);
     pool.pool.start();
     for number in 0..8 {
         assert_eq!(fs::read(pool.join(format!("file-{number}"))).unwrap(), vec![number; 200 << 10]);
     }
     pool.say(["sync"]);
     assert_eq!(names(&pool.disks[0].path()).iter().filter(|name| name.starts_with("file-")).count(), 8);
+}
+
+#[test]
+fn a_disk_that_fills_up_is_full_for_who_writes_and_not_for_what_waits() {
+    let disk = Disk::ext4(32 * MIB);
+    let pool = Pool::builder().branch("only", disk.path()).keys(LONG).mount();
+    let pool = On { pool, disks: [disk] };
+    for number in 0..20 {
+        fs::write(pool.join(format!("file-{number}")), vec![number; 200 << 10]).unwrap();
+    }
+    assert_eq!(pool.status().staging.unwrap().files, 20);
+    let mut big = fs::File::create(pool.join("big")).unwrap();
+    let refused = (0..64_u64).find_map(|_| big.write_all(&vec![b'x'; MIB as usize]).err());
+    assert_eq!(refused.map(|error| error.kind()), Some(std::io::ErrorKind::StorageFull));
+    let said = pool.json(["sync"]);
+    assert_eq!(said[0]["synced"], true, "{said:?}");
+    for number in 0..20 {
+        assert_eq!(fs::read(pool.on("only", format!("file-{number}"))).unwrap(), vec![number; 200 << 10]);
+    }
+    assert!(fs::read(pool.join("big")).unwrap().iter().all(|byte| *byte == b'x'));
+}
+
+#[test]
+fn a_disk_without_inodes_is_full_for_who_makes_files_and_not_for_what_waits() {
+    let disk = Disk::tmpfs_with_inodes(64 * MIB, 400);
+    let pool = Pool::builder().branch("only", disk.path()).keys(LONG).mount();
+    let pool = On { pool, disks: [disk] };
+    let made = (0..1000).take_while(|number| fs::write(pool.join(format!("file-{number}")), "x").is_ok()).count();
+    assert!((200..400).contains(&made), "{made} files of 400 inodes");
+    let said = pool.json(["sync"]);
+    assert_eq!(said[0]["synced"], true, "{said:?}");
+    assert!((0..made).all(|number| pool.on("only", format!("file-{number}")).exists()));
 }
 
 #[test]

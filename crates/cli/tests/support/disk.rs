@@ -43,6 +43,19 @@ impl Disk {
         Self::memory(format!("size={size},nr_inodes={inodes},mode=755"))
     }
 
+    /// Makes a tmpfs so large that it has room for so much more, at once.
+    pub fn has_room_for(&self, more: u64) {
+        let resize = || {
+            let space = rustix::fs::statvfs(self.path()).unwrap();
+            let used = (space.f_blocks - space.f_bfree) * space.f_frsize;
+            let (flags, data) = (rustix::mount::MountFlags::empty(), format!("size={}", used + more));
+            rustix::mount::mount_remount(self.path(), flags, std::ffi::CString::new(data).unwrap().as_c_str())
+        };
+        // It is refused when something was written meanwhile.
+        let done = (0..100).any(|_| resize().is_ok());
+        assert!(done, "{}: the size cannot be changed", self.path().display());
+    }
+
     fn memory(options: String) -> Self {
         require_root_and_fuse();
         let disk = Self { dir: temp_dir("disk"), kind: "tmpfs", options };

@@ -383,6 +383,14 @@ impl Branch {
         cache.changes += 1;
     }
 
+    /// As [`Branch::space`], asked now; of a branch that may hang, what is known.
+    pub fn space_now(&self) -> Space {
+        if self.online.load().as_ref().is_some_and(|online| !online.guarded) {
+            self.invalidate_space();
+        }
+        self.space()
+    }
+
     /// What placement wants to know.
     pub fn view(&self) -> BranchView {
         let online = self.is_online();

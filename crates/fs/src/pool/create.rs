@@ -41,6 +41,7 @@ impl Pool {
         caller: Caller,
         request: OpenRequest,
     ) -> OpResult<(Attr, Opened)> {
+        self.make_way_for_file();
         let _names = self.rename_lock.read();
         let parent = self.dir_node(parent)?;
         if let Some(found) = self.probe_new(&parent, name)? {

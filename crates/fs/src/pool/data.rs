@@ -52,7 +52,7 @@ impl Pool {
         let _io = self.file_of(&handle)?.io.read();
         let file = handle.current();
         let end = offset.saturating_add(data.len() as u64);
-        if self.outgrows(file.branch.id, end) {
+        if self.may_not_grow(file.branch.id, end) {
             return Err(OpError::Sys(Errno::NOSPC)); // For the caller the same as a full branch: it has to move first.
         }
         if drop_bits {
@@ -96,6 +96,7 @@ impl Pool {
         let mut full = smallvec::SmallVec::<[umbrella_units::BranchId; 4]>::new();
         loop {
             let branch = self.handle(handle)?.current().branch.id;
+            self.make_way(branch, need);
             match call() {
                 Err(error) if error.is_full() => {
                     let handle = self.handle(handle)?;
@@ -122,7 +123,7 @@ impl Pool {
             let handle = self.handle(handle)?;
             let _io = self.file_of(&handle)?.io.read();
             let file = handle.current();
-            if self.outgrows(file.branch.id, offset.saturating_add(length)) {
+            if self.may_not_grow(file.branch.id, offset.saturating_add(length)) {
                 return Err(OpError::Sys(Errno::NOSPC));
             }
             if drop_bits {
@@ -170,7 +171,7 @@ impl Pool {
         let _first = self.file_of(first)?.io.read();
         let _second = if one_node { None } else { Some(self.file_of(second)?.io.read()) };
         let (source, target) = (from.current(), to.current());
-        if self.outgrows(target.branch.id, at.saturating_add(length as u64)) {
+        if self.may_not_grow(target.branch.id, at.saturating_add(length as u64)) {
             return Err(OpError::Sys(Errno::NOSPC));
         }
         let copied = match source.copy_range(offset, &target, at, length) {
@@ -268,6 +269,9 @@ impl Pool {
         let staged = self.staged_bytes();
         sum.free = sum.free.saturating_sub(staged);
         sum.free_for_root = sum.free_for_root.saturating_sub(staged);
+        if sum.files_total > 0 {
+            sum.files_free = sum.files_free.saturating_sub(self.staged_files());
+        }
         sum
     }
 }

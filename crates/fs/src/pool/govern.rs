@@ -60,6 +60,14 @@ impl Governors {
         self.running.load().get(branch.index())?.clone()
     }
 
+    /// A file is gone: the next one with its number has nothing to do with it.
+    fn forget(&self, backing: Backing) {
+        if let Some(governor) = self.of(backing.branch) {
+            governor.deleted(FileId(backing.ino));
+        }
+        self.failed.lock().remove(&(backing.branch, FileId(backing.ino)));
+    }
+
     /// Puts a governor in the place of the one that is there, which ends.
     fn replace(&self, branch: BranchId, governor: Option<&Arc<Governor>>) {
         let mut ended = None;
@@ -223,9 +231,7 @@ impl Pool {
 
     /// The last name of a file is gone, or the file moved to another branch.
     pub(super) fn note_gone(&self, backing: Backing) {
-        if let Some(governor) = self.governors.of(backing.branch) {
-            governor.deleted(FileId(backing.ino));
-        }
+        self.governors.forget(backing);
     }
 
     /// Syncs a file with `sync`, and tells that it is synced. An error that the governor saw before the caller did is the caller's now.
@@ -368,5 +374,20 @@ impl Pool {
         ] {
             self.metrics.set(metric, value);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_goes_with_its_file_and_is_not_told_to_who_has_its_number_next() {
+        let governors = Governors::default();
+        let failed = |ino: u64| governors.failed.lock().contains(&(BranchId(0), FileId(ino)));
+        governors.failed.lock().extend([(BranchId(0), FileId(7)), (BranchId(0), FileId(8))]);
+        governors.forget(Backing { branch: BranchId(0), dev: 1, ino: 7 });
+        assert!(!failed(7));
+        assert!(failed(8));
     }
 }

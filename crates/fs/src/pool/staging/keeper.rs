@@ -13,7 +13,7 @@ use crate::pool::Pool;
 /// Files that leave in one go, at most: between two batches it is looked again what is most urgent.
 const BATCH: usize = 4096;
 /// After so many failures in a row a round ends.
-const HOPELESS: usize = 16;
+pub(super) const HOPELESS: usize = 16;
 
 impl Staging {
     /// Adjusts the limit to the memory there is.
@@ -85,6 +85,7 @@ impl Pool {
         staging.watch_memory();
         self.release_left();
         self.prune_area();
+        self.ease(staging, 0);
         loop {
             let nodes = staging.due();
             if nodes.is_empty() {

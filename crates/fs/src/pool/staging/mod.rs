@@ -9,6 +9,7 @@
 //! - it has been there for `max_age`;
 //! - memory gets short ([`memory`]): those used longest ago first;
 //! - somebody wants it durable (fsync, `O_SYNC`, fsync of its directory, `umbrella sync`), where memory is volatile;
+//! - the branches get full: it has its room before others take it ([`room`]);
 //! - it is renamed over a file of a branch, so that no power loss can take both;
 //! - a rule that must not be passed over (`spill = false`) comes to decide; where one decides from the first, nothing is staged;
 //! - the tree is unmounted, or staging is no longer configured.
@@ -23,15 +24,16 @@
 //! | the daemon is killed | the tmpfs stays mounted; the next mount takes it back and its files leave at once |
 //! | the daemon is killed while a file leaves | the intent lies in the staging area: the move is undone or finished at the next mount |
 //! | power loss, volatile | what was not synced and is younger than `max_age` is gone, as out of any page cache |
-//! | no branch has room | nothing is staged that its branch could not take when it was created; what cannot leave stays, with a warning |
+//! | no branch has room | nothing is staged that its branch could not take when it was created, and who writes to a branch does not take that room; what cannot leave all the same stays, with a warning |
 //! | no room at unmount | the area stays mounted, its files are in the tree again at the next mount |
-//! | the tmpfs is full | new files go to their branch at once; a file that is written leaves |
+//! | the tmpfs is full | new files go to their branch at once; a file that is written leaves, and is synced on its way: there is no room for its intent |
 //! | staging is taken out of the configuration | what is left of it is taken in once more, and leaves |
 
 mod area;
 mod keeper;
 mod leave;
 mod memory;
+mod room;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -47,7 +49,7 @@ use super::place::NewFile;
 use super::transfer::Cause;
 use crate::at::{DirAt, FileAt};
 use crate::branch::Branch;
-use crate::control::protocol::StagingStatus;
+use crate::control::protocol::{Abilities, StagingStatus};
 use crate::error::{OpError, OpResult};
 use crate::meta::Meta;
 use crate::metrics::Metric;
@@ -80,6 +82,8 @@ pub(crate) struct Staging {
     wake: Condvar,
     /// Bytes that may wait; follows the memory that is free.
     limit: AtomicU64,
+    /// When not all could leave that was to make way for writers. Held while it leaves.
+    stuck: Mutex<Option<Instant>>,
 }
 
 /// A leaf among the locks: nothing is locked while it is held.
@@ -116,12 +120,19 @@ impl Staging {
             }),
             wake: Condvar::new(),
             limit: AtomicU64::new(0),
+            stuck: Mutex::default(),
         }
     }
 
-    /// Why a file moves that leaves.
+    /// Why a file moves that leaves. What is not synced on its way needs a little room in the area, for its intent; where that is full, it leaves
+    /// as from any full branch.
     pub(super) fn cause(&self) -> Cause {
-        if self.spec.volatile { Cause::Staged } else { Cause::Full }
+        if !self.spec.volatile {
+            return Cause::Full;
+        }
+        let room = self.branch.space_now();
+        let has_room = room.free_for_root >= INTENTS && room.files_free >= SPARE_INODES;
+        if has_room { Cause::Staged } else { Cause::Full }
     }
 
     fn now(&self) -> Nanos {
@@ -145,6 +156,11 @@ impl Staging {
 
     fn limit(&self) -> ByteSize {
         ByteSize(self.limit.load(Ordering::Relaxed))
+    }
+
+    /// Whether more waits than may. A file that is written leaves then: files come in small and grow.
+    fn is_overfull(&self) -> bool {
+        self.used() > self.limit()
     }
 
     /// Whether another file may come. Wakes the keeper early enough that there is room again soon.
@@ -238,10 +254,7 @@ impl Pool {
         let spare = view.free.0.saturating_sub(view.keep_free.0);
         // Not every file system counts its inodes.
         let few_inodes = inodes.files_total > 0 && inodes.files_free < staging.files() + SPARE_INODES;
-        let able = home.abilities();
-        // It keeps whatever memory keeps, so that nothing is promised that it would have refused.
-        let keeps_all = able.ownership && able.hard_links && able.xattr && able.acl && able.holes && able.nanoseconds;
-        if !keeps_all {
+        if !keeps_all(&home.abilities()) {
             return Ok(None);
         }
         if few_inodes
@@ -301,6 +314,12 @@ impl Pool {
         self.staging.as_ref().is_some_and(|staging| staging.branch.id == branch && end > staging.spec.max_file.0)
     }
 
+    /// Whether a file on this branch must leave staging before it may be written up to this byte.
+    pub(super) fn may_not_grow(&self, branch: BranchId, end: u64) -> bool {
+        let staging = self.staging.as_ref().filter(|staging| staging.branch.id == branch);
+        staging.is_some_and(|staging| end > staging.spec.max_file.0 || staging.is_overfull())
+    }
+
     /// A file on this branch was written up to this byte.
     pub(super) fn staged_wrote(&self, node: &Node, branch: BranchId, end: u64) {
         if let Some(staging) = self.staging.as_ref().filter(|staging| staging.branch.id == branch) {
@@ -327,6 +346,11 @@ impl Pool {
         self.staging.as_ref().map_or(0, |staging| staging.bytes().0)
     }
 
+    /// Files that wait to take an inode on the branches.
+    pub(super) fn staged_files(&self) -> u64 {
+        self.staging.as_ref().map_or(0, Staging::files)
+    }
+
     /// For `umbrella status`.
     pub(super) fn staging_status(&self) -> Option<StagingStatus> {
         let staging = self.staging.as_ref()?;
@@ -349,6 +373,14 @@ impl Pool {
         })
     }
 }
+
+/// Whether a branch keeps whatever memory keeps, so that nothing is promised that it would have refused.
+fn keeps_all(able: &Abilities) -> bool {
+    able.ownership && able.hard_links && able.xattr && able.acl && able.holes && able.nanoseconds
+}
+
+/// Room for intents that an area must have for those who leave in its own way: more than the longest has, whoever writes meanwhile.
+const INTENTS: ByteSize = ByteSize(1 << 20);
 
 /// Inodes that a branch must have besides those of the files that wait: for directories, and for what is made there at once.
 const SPARE_INODES: u64 = 64;
