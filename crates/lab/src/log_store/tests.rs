@@ -92,15 +92,16 @@ fn the_fuller_the_log_the_more_is_copied() {
 
 #[test]
 fn discards_spare_copies() {
-    let writes = Input::zipf(0.0, DATA, 10_000, Seed(1)).unwrap();
-    let requests: Vec<Request> = writes.endless().take(10_000).collect();
+    let data = Pages(4 * DATA.0);
+    let writes = Input::zipf(0.0, data, 40_000, Seed(1)).unwrap();
+    let requests: Vec<Request> = writes.endless().take(40_000).collect();
     let and_discards = requests.iter().flat_map(|write| {
-        let other = (write.extent.start.0 * 7) % DATA.0;
+        let other = (write.extent.start.0 * 7) % data.0;
         [*write, ask(TraceOp::Discard, other, 1)]
     });
-    let discards = Input::new("discards", and_discards.collect(), DATA).unwrap();
+    let discards = Input::new("discards", and_discards.collect(), data).unwrap();
     // In a log as large.
-    let shares = [(&discards, discards.most_live().0 * 85 / DATA.0), (&writes, 85)];
+    let shares = [(&discards, discards.most_live().0 * 85 / data.0), (&writes, 85)];
     let [with, without] = shares.map(|(input, share)| outcome(input, setup("sepgc", share as u32)).copied);
     assert!(with.0 * 2 < without.0, "{with:?} {without:?}");
 }

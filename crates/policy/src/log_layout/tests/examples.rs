@@ -180,9 +180,9 @@ fn without_borders_a_stream_goes_round_in_its_part_of_the_disk() {
 
 /// A log of 36 segments with so many cold ones from the left edge on, and where those that follow go.
 fn cold_goes_on(scheme: &str, full: u32) -> u32 {
-    let segment = |number: u32| match number < full {
-        true => Segment { state: State::Full, live: 16, ..Segment::FREE },
-        false => Segment::FREE,
+    let segment = |number: u32| match number {
+        number if number < full => Segment { state: State::Full, live: 16, ..Segment::FREE },
+        _ => Segment::FREE,
     };
     let settings = settings(SHAPE, scheme, Victim::CostBenefit, false);
     let mut layout = Layout::restore(settings, (0..36).map(segment).collect(), &[], Clock(100));
@@ -201,7 +201,7 @@ fn cold_data_keep_out_of_the_centre_as_long_as_there_is_room_elsewhere() {
 /// The others are full, so many that nothing is free beyond the reserve.
 fn victim(choice: Victim, in_the_middle: u32) -> Option<SegmentNo> {
     let table = (0..36).map(|number: u32| match number {
-        0..7 => Segment::FREE,
+        0..=6 => Segment::FREE,
         8 => Segment { state: State::Full, live: 4, ..Segment::FREE },
         18 => Segment { state: State::Full, live: in_the_middle, ..Segment::FREE },
         28..36 => Segment { state: State::Full, live: 16, ..Segment::FREE },
