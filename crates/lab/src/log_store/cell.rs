@@ -49,7 +49,7 @@ impl Cell {
         let settings = Settings { shape, scheme, victim: *victim, chunk: None, map: false, low: LOW, high: LOW };
         let mut store = Store::new(settings, self.input.blocks(), deaths.as_ref());
         let stuck = |Stuck| self.no_room();
-        store.fill().map_err(stuck)?;
+        store.fill(self.input.filled()).map_err(stuck)?;
         for (number, request) in (0_u64..).zip(self.input.endless()) {
             let written = store.written();
             if written >= until {

@@ -17,11 +17,15 @@ const NEVER: u32 = u32::MAX;
 impl Deaths {
     /// Of the data's first writing, and of the run until so many blocks are written.
     pub(super) fn of(input: &Input, until: Pages) -> Deaths {
-        let blocks = input.blocks().0;
-        let mut by_birth = vec![NEVER; blocks as usize];
-        let mut alive: Vec<u32> = (0..blocks as u32).collect();
+        let mut by_birth = Vec::new();
+        let mut alive = vec![NEVER; input.blocks().0 as usize];
+        for (birth, block) in (0..).zip(input.filled()) {
+            by_birth.push(NEVER);
+            alive[block.0 as usize] = birth;
+        }
+        let filled = by_birth.len() as u64;
         for request in input.endless() {
-            if by_birth.len() as u64 >= blocks + until.0 {
+            if by_birth.len() as u64 >= filled + until.0 {
                 break;
             }
             for block in Input::blocks_of(&request) {

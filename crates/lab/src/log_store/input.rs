@@ -23,6 +23,9 @@ pub struct Input {
     pub name: String,
     requests: Arc<[Request]>,
     blocks: Pages,
+    /// Blocks that hold nothing at the beginning.
+    empty: Arc<[bool]>,
+    most_live: Pages,
 }
 
 /// Fewer segments make the open ones a large part of the log.
@@ -37,9 +40,6 @@ impl Input {
     /// These requests for the first `blocks` blocks; what lies beyond them is cut off.
     pub fn new(name: &str, requests: Vec<Request>, blocks: Pages) -> Result<Input, LogError> {
         let input = || name.to_owned();
-        if blocks < LEAST {
-            return Err(LogError::TooSmall { input: input(), pages: blocks, least: LEAST });
-        }
         if blocks > MOST {
             return Err(LogError::TooLarge { input: input(), pages: blocks, most: MOST });
         }
@@ -52,7 +52,11 @@ impl Input {
         if !requests.iter().any(|request| request.op == TraceOp::Write) {
             return Err(LogError::NoWrites { input: input() });
         }
-        Ok(Input { name: input(), requests, blocks })
+        let (empty, most_live) = life(&requests, blocks);
+        if most_live < LEAST {
+            return Err(LogError::TooSmall { input: input(), pages: most_live, least: LEAST });
+        }
+        Ok(Input { name: input(), requests, blocks, empty: empty.into(), most_live })
     }
 
     /// How many requests it has.
@@ -65,14 +69,25 @@ impl Input {
         self.requests.is_empty()
     }
 
-    /// How many blocks of data there are.
+    /// How many blocks are ever read or written.
     pub fn blocks(&self) -> Pages {
         self.blocks
     }
 
+    /// How many blocks hold data at a time, at most: all, but for those that are discarded.
+    pub fn most_live(&self) -> Pages {
+        self.most_live
+    }
+
+    /// The blocks that hold data at the beginning, as they will each time that the requests begin again: all but those that end discarded.
+    pub(super) fn filled(&self) -> impl Iterator<Item = BlockNo> + '_ {
+        let filled = self.empty.iter().enumerate().filter(|(_, empty)| !**empty);
+        filled.map(|(block, _)| BlockNo(block as u64))
+    }
+
     /// Blocks of a segment: the largest power of two up to 256 (1 MiB) of which the data fill 2,048, but at least 8.
     pub fn segment_blocks(&self) -> u32 {
-        let fitting = (self.blocks.0 / SEGMENTS).clamp(SMALLEST_SEGMENT, LARGEST_SEGMENT);
+        let fitting = (self.most_live.0 / SEGMENTS).clamp(SMALLEST_SEGMENT, LARGEST_SEGMENT);
         1 << fitting.ilog2()
     }
 
@@ -85,4 +100,26 @@ impl Input {
     pub(super) fn blocks_of(request: &Request) -> impl Iterator<Item = BlockNo> + use<> {
         (request.extent.start.0..request.extent.end().0).map(BlockNo)
     }
+}
+
+/// Which blocks hold nothing when the requests have come to their end, and how many held something at a time, at most, when they begin from there.
+fn life(requests: &[Request], blocks: Pages) -> (Vec<bool>, Pages) {
+    let mut empty = vec![false; blocks.0 as usize];
+    let pass = |empty: &mut Vec<bool>| {
+        let mut live = empty.iter().filter(|empty| !**empty).count() as u64;
+        let mut most = live;
+        for request in requests.iter().filter(|request| request.op != TraceOp::Read) {
+            let discard = request.op == TraceOp::Discard;
+            for block in Input::blocks_of(request) {
+                let Some(empty) = empty.get_mut(block.0 as usize).filter(|empty| **empty != discard) else { continue };
+                *empty = discard;
+                live = if discard { live - 1 } else { live + 1 };
+            }
+            most = most.max(live);
+        }
+        most
+    };
+    pass(&mut empty);
+    let most = pass(&mut empty);
+    (empty, Pages(most))
 }

@@ -34,12 +34,12 @@ impl Setup {
     /// The log for that input; nothing when it is too small for the scheme to keep going.
     pub(super) fn shape(&self, input: &Input) -> Result<Option<Shape>, LogError> {
         let segment_blocks = input.segment_blocks();
-        let blocks = input.blocks().0 * 100 / u64::from(self.utilisation.0.clamp(1, 100));
+        let blocks = input.most_live().0 * 100 / u64::from(self.utilisation.0.clamp(1, 100));
         let segments = blocks.div_ceil(u64::from(segment_blocks)) as u32;
         let shape = Shape { segments, segment_blocks };
         let streams = self.make_scheme()?.streams();
         let room = Room { shape, system: 0, streams, chunk: None, map: false };
-        Ok(room.advertised(0).filter(|promised| *promised >= input.blocks().0).map(|_| shape))
+        Ok(room.advertised(0).filter(|promised| *promised >= input.most_live().0).map(|_| shape))
     }
 
     /// Whether the scheme can keep a log of that input going.

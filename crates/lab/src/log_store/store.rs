@@ -73,10 +73,10 @@ impl<'a> Store<'a> {
         }
     }
 
-    /// Writes all blocks once, in order, and forgets what it took.
-    pub(super) fn fill(&mut self) -> Result<(), Stuck> {
-        for block in 0..self.map.blocks() {
-            self.write(BlockNo(block))?;
+    /// Writes the data once and forgets what it took.
+    pub(super) fn fill(&mut self, data: impl Iterator<Item = BlockNo>) -> Result<(), Stuck> {
+        for block in data {
+            self.write(block)?;
         }
         self.tally = Tally::default();
         self.foreground.reset();

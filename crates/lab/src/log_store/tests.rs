@@ -33,7 +33,7 @@ fn small_store() -> Store<'static> {
     let shape = Shape { segments: 20, segment_blocks: 4 };
     let settings = Settings { shape, scheme, victim: Victim::Greedy, chunk: None, map: false, low: 2, high: 2 };
     let mut store = Store::new(settings, Pages(8), None);
-    store.fill().unwrap();
+    store.fill((0..8).map(BlockNo)).unwrap();
     store
 }
 
@@ -92,15 +92,35 @@ fn the_fuller_the_log_the_more_is_copied() {
 
 #[test]
 fn discards_spare_copies() {
-    let writes = Input::zipf(0.0, DATA, 10_000, Seed(1)).unwrap();
-    let requests: Vec<Request> = writes.endless().take(10_000).collect();
+    let data = Pages(4 * DATA.0);
+    let writes = Input::zipf(0.0, data, 40_000, Seed(1)).unwrap();
+    let requests: Vec<Request> = writes.endless().take(40_000).collect();
     let and_discards = requests.iter().flat_map(|write| {
-        let other = (write.extent.start.0 * 7) % DATA.0;
+        let other = (write.extent.start.0 * 7) % data.0;
         [*write, ask(TraceOp::Discard, other, 1)]
     });
-    let discards = Input::new("discards", and_discards.collect(), DATA).unwrap();
-    let [with, without] = [&discards, &writes].map(|input| outcome(input, setup("sepgc", 85)).copied);
+    let discards = Input::new("discards", and_discards.collect(), data).unwrap();
+    // In a log as large.
+    let shares = [(&discards, discards.most_live().0 * 85 / data.0), (&writes, 85)];
+    let [with, without] = shares.map(|(input, share)| outcome(input, setup("sepgc", share as u32)).copied);
     assert!(with.0 * 2 < without.0, "{with:?} {without:?}");
+}
+
+#[test]
+fn data_are_what_is_not_discarded_and_the_log_is_as_large_as_the_most_at_a_time() {
+    let requests = vec![
+        ask(TraceOp::Write, 0, 4000),
+        ask(TraceOp::Discard, 4000, 12_000),
+        ask(TraceOp::Write, 16_000, 384),
+        ask(TraceOp::Write, 4000, 2000),
+        ask(TraceOp::Discard, 0, 3600),
+    ];
+    let blocks = Pages(16_384);
+    let input = Input::new("files", requests, blocks).unwrap();
+    let filled: Vec<u64> = input.filled().map(|block| block.0).collect();
+    assert_eq!(filled, (3600..6000).chain(16_000..16_384).collect::<Vec<_>>());
+    // To these 2784 come 3600 before they are discarded again.
+    assert_eq!((input.blocks(), input.most_live()), (blocks, Pages(6384)));
 }
 
 #[test]
@@ -114,9 +134,9 @@ fn a_version_dies_when_its_block_is_written_again_or_discarded() {
     let input = Input::new("deaths", requests, DATA).unwrap();
     let deaths = Deaths::of(&input, Pages(4));
     let death = |birth: u64| deaths.death(Clock(birth)).map(|clock| clock.0);
-    // The data are born at 0 to 4095; then 7 at 4096 and 4097, 8 at 4098, and 7 once more at 4099.
-    assert_eq!([death(6), death(7), death(8)], [None, Some(4096), Some(4098)]);
-    assert_eq!([death(4096), death(4097), death(4098)], [Some(4097), Some(4099), Some(4099)]);
+    // The data, all but 8, which ends discarded, are born at 0 to 4094; then 7 at 4095 and 4096, 8 at 4097, and 7 once more at 4098.
+    assert_eq!([death(6), death(7), death(8)], [None, Some(4095), None]);
+    assert_eq!([death(4095), death(4096), death(4097)], [Some(4096), Some(4098), Some(4098)]);
 }
 
 #[test]

@@ -15,6 +15,14 @@ pub enum Expect {
         /// Percentage points.
         points: f64,
     },
+    /// "By so much to so much": from so many points below the published value, the lower of two, to so many above the upper one. The sign and at
+    /// least half of the lower value as well.
+    Between {
+        /// The upper value.
+        to: f64,
+        /// Percentage points.
+        points: f64,
+    },
     /// The same sign; the size is only told.
     Sign,
     /// At least the published value.
@@ -91,6 +99,7 @@ impl Claim {
             Expect::AtLeast => format!("at least {published}"),
             Expect::AtMost => format!("at most {published}"),
             Expect::Within { points } => format!("{published}, within {}", tenths(points)),
+            Expect::Between { to, points } => format!("{published} to {}, within {}", tenths(to), tenths(points)),
             Expect::AboutZero { points } => format!("0, within {}", tenths(points)),
             Expect::Sign => published,
         };
@@ -117,9 +126,11 @@ fn tenths(value: f64) -> String {
 fn judge(published: f64, measured: f64, expect: Expect) -> Verdict {
     // Nothing has the sign of nothing only.
     let same_sign = published == 0.0 || published * measured > 0.0;
+    let half = same_sign && 2.0 * measured.abs() >= published.abs();
     let met = match expect {
-        Expect::Within { points } => {
-            same_sign && (published - measured).abs() <= points && 2.0 * measured.abs() >= published.abs()
+        Expect::Within { points } => half && (published - measured).abs() <= points,
+        Expect::Between { to, points } => {
+            half && measured >= published.min(to) - points && measured <= published.max(to) + points
         }
         Expect::Sign => same_sign,
         Expect::AtLeast => measured >= published,
@@ -127,8 +138,8 @@ fn judge(published: f64, measured: f64, expect: Expect) -> Verdict {
         Expect::AboutZero { points } => measured.abs() <= points,
     };
     // A bound that is missed has no sign to be right in; neither has zero, nor what cannot be told from it.
-    let has_sign =
-        published != 0.0 && measured.abs() >= VISIBLE && matches!(expect, Expect::Within { .. } | Expect::Sign);
+    let sized = matches!(expect, Expect::Within { .. } | Expect::Between { .. } | Expect::Sign);
+    let has_sign = published != 0.0 && measured.abs() >= VISIBLE && sized;
     match (met, same_sign && has_sign) {
         (true, _) => Verdict::Holds,
         (false, true) => Verdict::SignOnly,
@@ -145,6 +156,7 @@ mod tests {
         let wanted = |published, expect| Claim::new("1", "", "%", published, -0.04, expect).wanted();
         assert_eq!(wanted(4.0, Expect::Within { points: 5.0 }), "4, within 5 %");
         assert_eq!(wanted(0.0, Expect::AboutZero { points: 2.5 }), "0, within 2.5 %");
+        assert_eq!(wanted(41.04, Expect::Between { to: 63.6, points: 10.0 }), "41 to 63.6, within 10 %");
         assert_eq!(wanted(9.96, Expect::AtLeast), "at least 10 %");
         assert_eq!(wanted(0.0, Expect::AtMost), "at most 0 %");
         assert_eq!(wanted(-6.5, Expect::Sign), "-6.5 %");
@@ -165,6 +177,13 @@ mod tests {
         assert_eq!(judge(33.1, 1.0, within), Verdict::SignOnly);
         assert_eq!(judge(3.0, f64::NAN, within), Verdict::Fails);
         assert_eq!(judge(33.1, 1.0, Expect::Sign), Verdict::Holds);
+        let between = Expect::Between { to: 7.3, points: 10.0 };
+        assert_eq!(
+            [2.8, 2.9, 17.3].map(|measured| judge(5.8, measured, between)),
+            [Verdict::SignOnly, Verdict::Holds, Verdict::Holds]
+        );
+        assert_eq!(judge(5.8, 17.4, between), Verdict::SignOnly, "more than was published");
+        assert_eq!(judge(5.8, -3.0, between), Verdict::Fails);
         assert_eq!(judge(446.8, 500.0, Expect::AtMost), Verdict::Fails);
         assert_eq!(judge(0.0, 3.0, Expect::AtMost), Verdict::Fails);
         assert_eq!(judge(0.0, 7.0, within), Verdict::Fails);

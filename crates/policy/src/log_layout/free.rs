@@ -13,8 +13,12 @@ pub enum Geography {
     ///
     /// Source: R-LFS, section 2, figure 1.
     Regions,
-    /// An organ pipe without borders: each stream writes as far from the middle as the segments of the hotter streams reach.
-    Centred,
+    /// An organ pipe without borders: each stream writes as far from the middle as the segments of the hotter streams reach, the coldest outside
+    /// of the middle `centre` hundredths of the disk as long as there is room there, and those between them in proportion.
+    Centred {
+        /// Hundredths of the disk.
+        centre: u8,
+    },
 }
 
 /// The free segments.
@@ -77,6 +81,12 @@ impl FreeSegments {
         usize::from(stream.0).min(self.pools.len() - 1)
     }
 
+    /// How near to the middle of the disk a segment lies: 0 at the edges, 1 there.
+    pub(super) fn nearness(&self, segment: SegmentNo) -> f64 {
+        let half = f64::from(self.shape.segments) / 2.0;
+        1.0 - (f64::from(segment.0) - half).abs() / half.max(1.0)
+    }
+
     pub(super) fn add(&mut self, segment: SegmentNo) {
         let region = self.region(segment);
         self.count += u32::from(self.pools[region].insert(segment.0));
@@ -95,8 +105,8 @@ impl FreeSegments {
     pub(super) fn pick(&mut self, stream: Stream, inside: u32, own: u32) -> Option<SegmentNo> {
         let segment = match self.geography {
             Geography::Log => self.after(0, self.last.iter().copied().next().unwrap_or(0)),
-            Geography::Centred => self
-                .in_band(stream, inside, own)
+            Geography::Centred { centre } => self
+                .in_band(stream, (inside, own), centre)
                 .or_else(|| self.at_distance(inside.saturating_add(own / 2) / 2, stream)),
             Geography::Regions => {
                 let home = self.home(stream);
@@ -133,12 +143,15 @@ impl FreeSegments {
 
     /// The first free one after the stream's last in its band, going round. The bands share the disk as the streams' segments share the used part of it,
     /// so that each has its part of the free ones.
-    fn in_band(&self, stream: Stream, inside: u32, own: u32) -> Option<SegmentNo> {
+    fn in_band(&self, stream: Stream, (inside, own): (u32, u32), centre: u8) -> Option<SegmentNo> {
         let pool = self.pools.first()?;
         let all = u64::from(self.shape.segments);
         let used = all.saturating_sub(self.count.into()).max(1);
         let radius = |segments: u32| (u64::from(segments) * all / used / 2).min(all / 2) as u32;
-        let (inner, outer) = (radius(inside), radius(inside.saturating_add(own).saturating_add(1)) + 1);
+        let hottest = self.last.len().saturating_sub(1).max(1) as u64;
+        let kept = (all * u64::from(centre) * hottest.saturating_sub(stream.0.into()) / (200 * hottest)) as u32;
+        let inner = radius(inside).max(kept);
+        let outer = inner + radius(inside.saturating_add(own).saturating_add(1)) - radius(inside) + 1;
         let middle = self.shape.segments / 2;
         let below = middle.saturating_sub(outer)..middle.saturating_sub(inner);
         let above = middle.saturating_add(inner)..middle.saturating_add(outer);

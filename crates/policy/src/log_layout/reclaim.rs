@@ -1,8 +1,10 @@
 //! When a cleaned segment is free again, and which one is cleaned next.
 
+use super::free::Geography;
 use super::ids::SegmentNo;
 use super::layout::Layout;
 use super::table::State;
+use super::victim::Victim;
 
 /// How far the log has come: what was cleaned until then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,6 +34,10 @@ pub enum Relief {
 
 /// Of a victim at most this share may be live while others could be cleaned: 19 of 20.
 const WORTH: (u32, u32) = (19, 20);
+
+/// Of two segments that are as good victims, the one nearer to the middle is taken, if the other is not so many times better: this, times the share
+/// of the log that holds nothing live, times how much nearer it is.
+const PULL: f64 = 4.0;
 
 impl Layout {
     /// Everything that happened until now. To be taken before a flush or a checkpoint begins.
@@ -209,12 +215,25 @@ impl Layout {
         self.best(guest, self.usable + 1).or_else(|| self.best(inside, self.worth_in_region()))
     }
 
+    /// How much a victim in the middle of the disk is worth above one at its edges. Where streams lie around the middle without borders, dead blocks
+    /// there make the way of the heads longer, so they are not left lying as long as elsewhere; the less so the fuller the log. `Greedy` asks for
+    /// nothing but live blocks.
+    fn pull(&self) -> f64 {
+        if !matches!(self.free.geography(), Geography::Centred { .. }) || self.choice != Victim::CostBenefit {
+            return 0.0;
+        }
+        let live: u64 = self.table.iter().map(|segment| u64::from(segment.live)).sum();
+        PULL * (1.0 - live as f64 / self.shape.blocks().max(1) as f64)
+    }
+
     /// The best victim among those with fewer than `limit` live blocks.
     fn best(&self, allowed: impl Fn(SegmentNo) -> bool, limit: u32) -> Option<SegmentNo> {
+        let pull = self.pull();
         let mut best: Option<(f64, SegmentNo)> = None;
         for (number, segment) in (0..).map(SegmentNo).zip(&self.table) {
             if segment.state == State::Full && segment.live < limit && allowed(number) {
-                let score = self.choice.score(segment, self.shape.segment_blocks, self.clock);
+                let nearer = 1.0 + pull * self.free.nearness(number);
+                let score = nearer * self.choice.score(segment, self.shape.segment_blocks, self.clock);
                 if best.is_none_or(|(most, _)| score > most) {
                     best = Some((score, number));
                 }

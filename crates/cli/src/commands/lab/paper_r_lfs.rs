@@ -79,10 +79,10 @@ impl PaperArgs {
         }
         for input in inputs {
             output::line(&format!(
-                "{}: {} requests, {} blocks of data, {} a segment",
+                "{}: {} requests, {} blocks of data at most, {} a segment",
                 input.name,
                 input.len(),
-                input.blocks().0,
+                input.most_live().0,
                 input.segment_blocks()
             ))?;
         }

@@ -72,43 +72,23 @@ fn no_claims(_: &Runs<'_>) -> Vec<Claim> {
     Vec::new()
 }
 
-fn no_tables(_: &Runs<'_>) -> Vec<Table> {
-    Vec::new()
-}
-
 /// All figures, in order.
 pub static FIGURES: &[Figure] = &[
     Figure {
         id: "3",
-        title: "blocks copied by the cleaner (the paper: trace hplajw)",
+        title: "blocks copied by the cleaner (figures 3 and 4: traces hplajw and snake)",
         assumed: cleaning::ASSUMED,
         cells: cleaning::cells,
-        judge: cleaning::judge_hplajw,
+        judge: cleaning::judge,
         show: cleaning::show,
     },
     Figure {
-        id: "4",
-        title: "blocks copied by the cleaner (the paper: trace snake)",
-        assumed: "the runs of figure 3",
-        cells: cleaning::cells,
-        judge: cleaning::judge_snake,
-        show: no_tables,
-    },
-    Figure {
         id: "5",
-        title: "seek distance (the paper: trace hplajw)",
+        title: "seek distance (figures 5 and 6: traces hplajw and snake)",
         assumed: seeks::ASSUMED,
         cells: seeks::cells,
-        judge: seeks::judge_hplajw,
+        judge: seeks::judge,
         show: seeks::show,
-    },
-    Figure {
-        id: "6",
-        title: "seek distance (the paper: trace snake)",
-        assumed: "the runs of figure 5",
-        cells: seeks::cells,
-        judge: seeks::judge_snake,
-        show: no_tables,
     },
     Figure {
         id: "Schemes",
@@ -128,8 +108,14 @@ pub static FIGURES: &[Figure] = &[
     },
 ];
 
-/// The figures of that number; all when `None`.
+/// The figures of that number; all when `None`. Figures 4 and 6 are shown with 3 and 5.
 pub fn choose(figure: Option<&str>) -> Result<Vec<&'static Figure>, UnknownPaper> {
+    // The paper has a figure for each trace; ours stand for both.
+    let figure = figure.map(|figure| match figure {
+        "4" => "3",
+        "6" => "5",
+        other => other,
+    });
     super::choose(NAME, FIGURES, |of| of.id, figure)
 }
 

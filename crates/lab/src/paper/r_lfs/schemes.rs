@@ -19,9 +19,11 @@ const VICTIMS: [Victim; 2] = [Victim::Greedy, Victim::CostBenefit];
 
 /// Names of the rows, and the schemes.
 fn all_schemes() -> Vec<(String, String)> {
-    let log = ("log".to_owned(), "r_lfs:regions=1".to_owned());
-    let named = schemes().iter().map(|info| (info.name.to_owned(), info.name.to_owned()));
-    std::iter::once(log).chain(named).collect()
+    let row = |name: &str, scheme: &str| (name.to_owned(), scheme.to_owned());
+    let mut all = vec![row("log", "r_lfs:regions=1")];
+    all.extend(schemes().iter().map(|info| row(info.name, info.name)));
+    all.push(row("organ, centre 40", "organ:centre=40"));
+    all
 }
 
 fn setup(scheme: &str, victim: Victim, share: u32) -> Setup {

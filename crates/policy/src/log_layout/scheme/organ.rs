@@ -9,7 +9,8 @@
 //! 3. What is written for the first time starts in the coldest level.
 //! 4. The user's blocks and the cleaner's share the streams: when levels are right, it does not matter who wrote.
 //! 5. The hottest stream lies in the middle of the disk, each colder one around it ([`Geography::Centred`]). There are no borders, so no region
-//!    is ever short, and the cleaner takes the best victim anywhere.
+//!    is ever short, and the cleaner takes the best victim anywhere; under cost-benefit, the sooner the nearer to the middle it lies and the less full the log is.
+//! 6. What is written for the first time takes the middle too, unless `centre` keeps it out: better where what is read was updated, worse where it was not.
 //!
 //! Source: our own, found with the lab (docs/placement-schemes.md); lives inferred as in SepBIT, places as in R-LFS, one step at a time as in DAC.
 
@@ -23,15 +24,27 @@ pub(super) const INFO: SchemeInfo = SchemeInfo {
     name: "organ",
     help: "levels by how soon a block is written again, the hottest in the middle of the disk",
     source: "our own",
-    params: &[ParamInfo {
-        name: "levels",
-        kind: ParamKind::Number,
-        default: "6",
-        min: "2",
-        max: "13",
-        help: "how many levels of heat",
-    }],
-    make: |values| Box::new(Organ { levels: values.number("levels") as u8, longest: 1.0 }),
+    params: &[
+        ParamInfo {
+            name: "levels",
+            kind: ParamKind::Number,
+            default: "6",
+            min: "2",
+            max: "13",
+            help: "how many levels of heat",
+        },
+        ParamInfo {
+            name: "centre",
+            kind: ParamKind::Number,
+            default: "0",
+            min: "0",
+            max: "50",
+            help: "percent of the disk, in its middle, that cold data keep out of while there is room elsewhere",
+        },
+    ],
+    make: |values| {
+        Box::new(Organ { levels: values.number("levels") as u8, centre: values.number("centre") as u8, longest: 1.0 })
+    },
 };
 
 /// How much longer blocks live a level colder.
@@ -42,6 +55,7 @@ const REWRITES: f64 = 8.0;
 #[derive(Debug)]
 struct Organ {
     levels: u8,
+    centre: u8,
     /// The life with which level 0 begins.
     longest: f64,
 }
@@ -65,7 +79,7 @@ impl Scheme for Organ {
     }
 
     fn geography(&self) -> Geography {
-        Geography::Centred
+        Geography::Centred { centre: self.centre }
     }
 
     fn laid_out(&mut self, shape: Shape) {

@@ -178,6 +178,46 @@ fn without_borders_a_stream_goes_round_in_its_part_of_the_disk() {
     assert_eq!(centred(0), [30, 31]);
 }
 
+/// A log of 36 segments with so many cold ones from the left edge on, and where those that follow go.
+fn cold_goes_on(scheme: &str, full: u32) -> u32 {
+    let segment = |number: u32| match number {
+        number if number < full => Segment { state: State::Full, live: 16, ..Segment::FREE },
+        _ => Segment::FREE,
+    };
+    let settings = settings(SHAPE, scheme, Victim::CostBenefit, false);
+    let mut layout = Layout::restore(settings, (0..36).map(segment).collect(), &[], Clock(100));
+    layout.checkpoint();
+    layout.heads().next().and_then(|head| head.open).map_or(u32::MAX, |(segment, _)| segment.0)
+}
+
+#[test]
+fn cold_data_keep_out_of_the_centre_as_long_as_there_is_room_elsewhere() {
+    assert_eq!(cold_goes_on("organ:levels=2", 12), 12);
+    // A half of 36 segments is kept: 9 to 26.
+    assert_eq!(cold_goes_on("organ:levels=2,centre=50", 12), 27);
+}
+
+/// The victim of two segments that differ in where they lie and in how many blocks are live: the one at the edge has 4, the other `in_the_middle`.
+/// The others are full, so many that nothing is free beyond the reserve.
+fn victim(choice: Victim, in_the_middle: u32) -> Option<SegmentNo> {
+    let table = (0..36).map(|number: u32| match number {
+        0..=6 => Segment::FREE,
+        8 => Segment { state: State::Full, live: 4, ..Segment::FREE },
+        18 => Segment { state: State::Full, live: in_the_middle, ..Segment::FREE },
+        28..36 => Segment { state: State::Full, live: 16, ..Segment::FREE },
+        _ => Segment { state: State::Full, live: 15, ..Segment::FREE },
+    });
+    let settings = settings(SHAPE, "organ:levels=2", choice, false);
+    Layout::restore(settings, table.collect(), &[], Clock(100)).victim(Goal::Due)
+}
+
+#[test]
+fn dead_blocks_are_left_lying_in_the_middle_less_long_than_at_the_edges() {
+    assert_eq!(victim(Victim::CostBenefit, 5), Some(SegmentNo(18)), "it is nearer to the middle");
+    assert_eq!(victim(Victim::CostBenefit, 12), Some(SegmentNo(8)), "but not for so much more");
+    assert_eq!(victim(Victim::Greedy, 5), Some(SegmentNo(8)), "which asks for live blocks only");
+}
+
 #[test]
 fn a_full_segment_without_anything_live_is_free_after_the_next_checkpoint() {
     let table: Vec<_> = (0..36)

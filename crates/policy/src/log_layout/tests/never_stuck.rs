@@ -48,7 +48,11 @@ fn perform(driver: &mut Driver, step: Step) {
 
 fn a_scheme() -> impl Strategy<Value = String> {
     let names: Vec<String> = schemes().iter().map(|info| info.name.to_owned()).collect();
-    prop_oneof![proptest::sample::select(names), (1_u8..=8).prop_map(|regions| format!("r_lfs:regions={regions}"))]
+    prop_oneof![
+        proptest::sample::select(names),
+        (1_u8..=8).prop_map(|regions| format!("r_lfs:regions={regions}")),
+        (2_u8..=8, 0_u8..=50).prop_map(|(levels, centre)| format!("organ:levels={levels},centre={centre}")),
+    ]
 }
 
 fn a_victim() -> impl Strategy<Value = Victim> {
