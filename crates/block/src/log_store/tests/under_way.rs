@@ -194,3 +194,30 @@ fn a_flush_waits_for_chunks_that_are_being_written() {
 fn a_checkpoint_waits_for_chunks_that_are_being_written() {
     assert!(waits_for_its_chunks(|store| store.checkpoint().expect("there is room")));
 }
+
+#[test]
+fn what_is_written_while_a_store_grows_is_not_lost_when_it_ends_then() {
+    let small = made(60, "r_lfs");
+    let mut bytes = read(&*small, 0, sectors_of(&*small));
+    bytes.resize(bytes.len() + 20 * SEGMENT as usize, 0);
+    let hooked = Hooked::new(Arc::new(Memory::from_bytes(bytes)));
+    let device: Arc<dyn BlockDevice> = hooked.clone();
+    let store = Arc::new(open(&device, by_hand()));
+    let write = |store: &LogStore, round: u64| {
+        for block in 0..40 {
+            store.write(Lba(block * 8), &numbered(round << 32 | block), Durability::Cached).expect("there is room");
+        }
+    };
+    write(&store, 1);
+    let other = Arc::downgrade(&store);
+    // While the checkpoint that comes first is written: it does not cover this.
+    hooked.once(When::Write, move || write(&other.upgrade().expect("it grows"), 2));
+    store.grow().expect("it grows");
+    assert!(!hooked.is_due(), "nothing happened while it grew");
+    store.flush().expect("memory does not fail");
+    drop(store);
+    let store = open(&device, by_hand());
+    for block in 0..40 {
+        assert!(read(&store, block * 8, 8) == numbered(2 << 32 | block), "block {block} was flushed, and is lost");
+    }
+}
