@@ -1,6 +1,8 @@
 //! What happens while something else is under way: a read, a checkpoint, the end.
 
 use parking_lot::Mutex;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -220,4 +222,42 @@ fn what_is_written_while_a_store_grows_is_not_lost_when_it_ends_then() {
     for block in 0..40 {
         assert!(read(&store, block * 8, 8) == numbered(2 << 32 | block), "block {block} was flushed, and is lost");
     }
+}
+
+/// Where a block lies on the device, if it is there.
+fn device_block(store: &LogStore, block: u64) -> BlockNo {
+    let mut state = store.shared.state.lock();
+    let entry = state.core.map.get(BlockNo(block)).expect("it is in memory").expect("it is mapped");
+    state.core.superblock.device_block(entry.place)
+}
+
+#[test]
+fn a_block_that_is_back_where_it_was_is_read_again() {
+    let disk = made(60, "sepgc");
+    let hooked = Hooked::new(Arc::clone(&disk));
+    let device: Arc<dyn BlockDevice> = hooked.clone();
+    let store = Arc::new(open(&device, by_hand()));
+    let blocks = sectors_of(&*store) / 8;
+    for block in 0..blocks {
+        store.write(Lba(block * 8), &numbered(block), Durability::Cached).expect("there is room");
+    }
+    store.flush().expect("memory does not fail");
+    let place = device_block(&store, 3);
+    let other = Arc::downgrade(&store);
+    // While it is being read, others lie at its place, and then it does again; what is written there has not come to the disk.
+    hooked.once(When::Read(place), move || {
+        let store = other.upgrade().expect("it is being read");
+        let mut random = StdRng::seed_from_u64(1);
+        for _ in 0..400_000 {
+            let block = if random.random_bool(0.2) { 3 } else { random.random_range(0..blocks) };
+            store.write(Lba(block * 8), &numbered(block), Durability::Cached).expect("there is room");
+            if device_block(&store, 3) == place && read(&*disk, place.0 * 8, 8) != numbered(3) {
+                return;
+            }
+        }
+        panic!("it never comes back");
+    });
+    let held = read(&*store, 24, 8);
+    assert!(!hooked.is_due(), "it was not read");
+    assert!(held == numbered(3), "something else was read");
 }
