@@ -16,7 +16,7 @@ use super::buffer::{CHUNK_BLOCKS, Window};
 use super::engine::Options;
 use super::error::LogStoreError;
 use super::format::{BLOCK_BYTES, Checksum, ChunkHeader, Entry, FormatError};
-use super::recover::{Named, Recovered, recover};
+use super::recover::{Access, Named, Recovered, recover};
 use crate::device::BlockDevice;
 use crate::error::BlockError;
 
@@ -34,6 +34,8 @@ pub enum Depth {
 pub enum Problem {
     /// A copy of the superblock is damaged or old; the next opening mends it.
     SuperblockCopy(BlockNo),
+    /// The log after the last checkpoint cannot be read further.
+    LogUnreadable(BlockError),
     /// A page of the map cannot be used.
     Page(MapPage, LogStoreError),
     /// A block lies where nothing can be.
@@ -61,6 +63,9 @@ impl fmt::Display for Problem {
         match self {
             Problem::SuperblockCopy(at) => {
                 write!(f, "the copy of the superblock at block {} is damaged or old (the next opening mends it)", at.0)
+            }
+            Problem::LogUnreadable(error) => {
+                write!(f, "the log after the last checkpoint cannot be read to its end: {error}")
             }
             Problem::Page(page, error) => write!(f, "page {} of the map: {error}", page.0),
             Problem::Misplaced(block, place) => {
@@ -123,7 +128,7 @@ pub fn check(
 ) -> Result<CheckReport, LogStoreError> {
     let named = Named { name: name.to_owned(), device };
     let options = Options::default();
-    let recovered = recover(&named, options)?;
+    let recovered = recover(&named, options, Access::ReadOnly)?;
     let superblock = &recovered.core.superblock;
     let report = CheckReport {
         store: superblock.store,
@@ -146,6 +151,9 @@ pub fn check(
     let mut check = Check { named: &named, recovered, depth, report, taken, live: vec![0; segments], keep };
     if let Some(copy) = repair {
         check.found(Problem::SuperblockCopy(copy));
+    }
+    if let Some(error) = check.recovered.unreadable.take() {
+        check.found(Problem::LogUnreadable(error));
     }
     let mut done = 0;
     for page in (0..check.recovered.core.map.pages()).map(MapPage) {

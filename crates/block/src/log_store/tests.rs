@@ -2,6 +2,7 @@
 
 mod concurrent;
 mod crash;
+mod every_call;
 mod faults;
 mod hostile;
 mod limits;
