@@ -61,6 +61,8 @@ pub(super) struct Recovered {
     pub(super) area: usize,
     pub(super) repair: Option<BlockNo>,
     pub(super) clean: bool,
+    /// Chunks that were found behind the end of the log, at least: one that is not whole, or that comes after a gap.
+    pub(super) abandoned: u64,
     /// Why the log could not be followed further, if it could not be read there.
     pub(super) unreadable: Option<BlockError>,
 }
@@ -279,7 +281,15 @@ pub(super) fn recover(named: &Named, options: Options, access: Access) -> Result
             return Err(LogStoreError::LogLost { device, found, reaches: Sequence(reaches) });
         }
     }
+    let abandoned = replay.abandoned();
     let Replay { mut core, unreadable, .. } = replay;
+    if abandoned > 0 {
+        tracing::warn!(
+            store = named.name,
+            abandoned,
+            "something was written behind the end of the log: after a power cut, or when the daemon was killed, it was never flushed; else the disk has damaged the log there"
+        );
+    }
     if let Some(source) = &unreadable {
         if access == Access::ReadWrite {
             return Err(LogStoreError::LogUnreadable { device: named.name.clone(), source: source.clone() });
@@ -289,7 +299,7 @@ pub(super) fn recover(named: &Named, options: Options, access: Access) -> Result
     core.layout.replayed();
     // The highest number that a chunk of the abandoned end can have.
     core.epoch = header.number.0 + 1;
-    Ok(Recovered { core, replayed, area, repair, clean: header.clean && replayed == 0, unreadable })
+    Ok(Recovered { core, replayed, area, repair, clean: header.clean && replayed == 0, abandoned, unreadable })
 }
 
 /// More than any store counts; so nothing that is counted on from there can overflow.
@@ -396,6 +406,14 @@ impl Replay<'_> {
             && epochs.contains(&header.epoch.0)
             && header.epoch.0 >= self.core.epoch)
             .then_some(header)
+    }
+
+    /// How many streams go on behind the end of the log: with a chunk that is not whole, or one that comes after a gap.
+    fn abandoned(&self) -> u64 {
+        let ahead = |(_, header): &&(Place, Option<ChunkHeader>)| {
+            header.as_ref().is_some_and(|header| header.sequence.0 >= self.core.next_sequence)
+        };
+        self.waiting.iter().flatten().filter(ahead).count() as u64
     }
 
     /// The number after the last chunk that begins a segment and is not older than the checkpoint.

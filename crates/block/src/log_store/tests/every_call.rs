@@ -14,7 +14,7 @@ use crate::error::{BlockError, Operation};
 
 /// How a call fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Failure {
+pub(super) enum Failure {
     /// It alone, and it does nothing.
     Once,
     /// It alone; the first half of a write is done.
@@ -26,7 +26,7 @@ enum Failure {
 }
 
 /// A disk with a cache: what is on the medium for certain, and what is read.
-struct Brittle {
+pub(super) struct Brittle {
     geometry: Geometry,
     state: Mutex<Images>,
     fails: (u64, Failure),
@@ -41,11 +41,21 @@ struct Images {
 }
 
 impl Brittle {
-    fn new(bytes: &[u8], fails: (u64, Failure)) -> Arc<Brittle> {
+    pub(super) fn new(bytes: &[u8], fails: (u64, Failure)) -> Arc<Brittle> {
         let geometry = Memory::new(ByteSize(bytes.len() as u64)).geometry();
         let (cached, medium) = (bytes.to_vec(), bytes.to_vec());
         let state = Mutex::new(Images { cached, medium, unflushed: Vec::new(), calls: 0 });
         Arc::new(Brittle { geometry, state, fails })
+    }
+
+    /// What is read.
+    pub(super) fn cached(&self) -> Vec<u8> {
+        self.state.lock().cached.clone()
+    }
+
+    /// What is left after a power cut that loses all that may be lost.
+    pub(super) fn medium(&self) -> Vec<u8> {
+        self.state.lock().medium.clone()
     }
 
     /// Counts a call; how it fails, if it does.

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use umbrella_units::BlockNo;
 
+use super::every_call::{Brittle, Failure};
 use super::*;
 use crate::device::Geometry;
 use crate::error::BlockError;
@@ -20,8 +21,12 @@ type Hook = Box<dyn FnOnce() + Send>;
 enum When {
     /// Before this block is read.
     Read(BlockNo),
+    /// When this block has been read, before its reader knows.
+    HasRead(BlockNo),
     /// Before anything is written.
     Write,
+    /// When the device has flushed, before it says so.
+    Flushed,
     /// Before a thread of the store's own writes a chunk.
     Chunk,
 }
@@ -60,7 +65,9 @@ impl BlockDevice for Hooked {
 
     fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
         self.happens(When::Read(BlockNo(at.0 / 8)));
-        self.inner.read(at, buffer)
+        let done = self.inner.read(at, buffer);
+        self.happens(When::HasRead(BlockNo(at.0 / 8)));
+        done
     }
 
     fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
@@ -72,7 +79,9 @@ impl BlockDevice for Hooked {
     }
 
     fn flush(&self) -> Result<(), BlockError> {
-        self.inner.flush()
+        let done = self.inner.flush();
+        self.happens(When::Flushed);
+        done
     }
 
     fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
@@ -229,6 +238,77 @@ fn device_block(store: &LogStore, block: u64) -> BlockNo {
     let mut state = store.shared.state.lock();
     let entry = state.core.map.get(BlockNo(block)).expect("it is in memory").expect("it is mapped");
     state.core.superblock.device_block(entry.place)
+}
+
+#[test]
+fn a_block_that_is_back_where_it_was_is_not_moved_as_it_was_before() {
+    let hooked = Hooked::new(made(60, "sepgc"));
+    let device: Arc<dyn BlockDevice> = hooked.clone();
+    let store = Arc::new(open(&device, by_hand()));
+    let blocks = sectors_of(&*store) / 8;
+    for block in 0..blocks {
+        store.write(Lba(block * 8), &numbered(block), Durability::Cached).expect("there is room");
+    }
+    store.flush().expect("memory does not fail");
+    let place = device_block(&store, 3);
+    let first = {
+        let state = store.shared.state.lock();
+        let (first, segment) = (state.core.superblock.first.0, u64::from(state.core.layout.shape().segment_blocks));
+        BlockNo(first + (place.0 - first) / segment * segment)
+    };
+    // Most of its segment is replaced, so that it is cleaned.
+    let other = Arc::downgrade(&store);
+    hooked.once(When::HasRead(first), move || {
+        let store = other.upgrade().expect("it cleans");
+        let mut random = StdRng::seed_from_u64(2);
+        for round in 1..400_000_u64 {
+            let block = if random.random_bool(0.2) { 3 } else { random.random_range(0..blocks) };
+            store.write(Lba(block * 8), &numbered(round << 32 | block), Durability::Cached).expect("there is room");
+            if block == 3 && device_block(&store, 3) == place {
+                return;
+            }
+        }
+        panic!("it never comes back");
+    });
+    for block in (0..15).filter(|block| *block != 3) {
+        store.write(Lba(block * 8), &numbered(block), Durability::Cached).expect("there is room");
+    }
+    for _ in 0..200 {
+        if !hooked.is_due() {
+            break;
+        }
+        let mut state = store.shared.state.lock();
+        _ = store.shared.relieve(&mut state, umbrella_policy::log_layout::Goal::Ahead).expect("memory does not fail");
+    }
+    assert!(!hooked.is_due(), "it was not cleaned");
+    let held = read(&*store, 24, 8);
+    assert!(held != numbered(3), "it is as it was before it was cleaned");
+}
+
+#[test]
+fn a_flush_does_not_count_what_is_written_while_the_disk_flushes() {
+    let inner = Brittle::new(&read(&*made(60, "sepgc"), 0, 60 * 128 + 4096), (u64::MAX, Failure::Once));
+    let hooked = Hooked::new(inner.clone());
+    let device: Arc<dyn BlockDevice> = hooked.clone();
+    let store = Arc::new(open(&device, by_hand()));
+    store.write(Lba(0), &numbered(1), Durability::Cached).expect("there is room");
+    let other = Arc::downgrade(&store);
+    hooked.once(When::Flushed, move || {
+        let store = other.upgrade().expect("it is flushed");
+        let mut block = 1;
+        while block < 8 || store.shared.state.lock().core.has_unsealed_of_user() {
+            store.write(Lba(block * 8), &numbered(block), Durability::Cached).expect("there is room");
+            block += 1;
+        }
+    });
+    store.flush().expect("memory does not fail");
+    assert!(!hooked.is_due(), "nothing was flushed");
+    store.flush().expect("memory does not fail");
+    let left: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(inner.medium()));
+    let store = open(&left, by_hand());
+    for block in 1..8 {
+        assert!(read(&store, block * 8, 8) == numbered(block), "block {block} was flushed, and is lost");
+    }
 }
 
 #[test]
