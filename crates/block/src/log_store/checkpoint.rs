@@ -62,7 +62,7 @@ impl Shared {
             return Ok(false);
         }
         self.seal_at_once(&mut state)?;
-        let image = take_image(&mut state, end);
+        let mut image = take_image(&mut state, end);
         self.trim_map(&mut state, None);
         self.wake_writers(&mut state);
         self.flush_until(&mut state, image.goal)?;
@@ -122,7 +122,7 @@ impl Shared {
 
 impl Image {
     /// Writes it to its area.
-    pub(super) fn write(mut self, named: &Named) -> Result<(), LogStoreError> {
+    pub(super) fn write(&mut self, named: &Named) -> Result<(), LogStoreError> {
         let superblock = &self.superblock;
         let unreadable = FormatError::Unreadable { structure: Structure::Checkpoint };
         let area = superblock.areas.get(self.area).ok_or_else(|| named.format(unreadable))?;

@@ -4,7 +4,7 @@
 //!    map that have changed meanwhile are put into the log, written and flushed: the checkpoint of step 3 covers the chunks that changed them.
 //! 2. The new segments are free. If the areas of checkpoints are too small for the larger store, two new ones lie at the beginning of the new space, and
 //!    the old ones are free.
-//! 3. A checkpoint of the larger store is written, to an area that the last one does not lie in, and flushed.
+//! 3. A checkpoint of the larger store is written, to an area that the last one does not lie in, and flushed; to both areas if they are new.
 //! 4. The second copy of the superblock is written and flushed, then the first. With the second copy the store is larger.
 //!
 //! A crash before step 4 leaves the smaller store as it was: it does not know of the new segments, and a checkpoint of a larger store is not its own.
@@ -137,6 +137,9 @@ impl Shared {
         core.superblock = larger.clone();
         let mut image = take_image(state, End::GoesOn);
         if moved {
+            // There is always one to fall back to, and whatever else lies there is no header.
+            image.area = 1;
+            image.write(&self.named)?;
             image.area = 0;
         }
         let (mark, area) = (image.mark, image.area);

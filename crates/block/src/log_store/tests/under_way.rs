@@ -341,3 +341,49 @@ fn a_block_that_is_back_where_it_was_is_read_again() {
     assert!(!hooked.is_due(), "it was not read");
     assert!(held == numbered(3), "something else was read");
 }
+
+#[test]
+fn a_part_that_is_written_while_its_block_is_written_anew_leaves_the_rest_as_it_is_then() {
+    let hooked = Hooked::new(made(60, "r_lfs"));
+    let device: Arc<dyn BlockDevice> = hooked.clone();
+    let store = Arc::new(open(&device, by_hand()));
+    store.write(Lba(0), &fill(1, 8), Durability::Through).expect("there is room");
+    let other = Arc::downgrade(&store);
+    hooked.once(When::HasRead(device_block(&store, 0)), move || {
+        let store = other.upgrade().expect("it is written");
+        store.write(Lba(0), &fill(2, 8), Durability::Cached).expect("there is room");
+    });
+    store.write(Lba(3), &fill(3, 2), Durability::Cached).expect("there is room");
+    assert!(!hooked.is_due(), "the rest of it was not read");
+    assert_eq!(read(&*store, 0, 8), [fill(2, 3), fill(3, 2), fill(2, 3)].concat());
+}
+
+#[test]
+fn what_a_checkpoint_frees_while_it_is_read_is_not_read_from_where_it_was() {
+    let disk = made(90, "sepgc");
+    let hooked = Hooked::new(Arc::clone(&disk));
+    let device: Arc<dyn BlockDevice> = hooked.clone();
+    let store = Arc::new(open(&device, by_hand()));
+    let write = |store: &LogStore, blocks: std::ops::Range<u64>| {
+        for block in blocks {
+            store.write(Lba(block * 8), &numbered(block), Durability::Cached).expect("there is room");
+        }
+    };
+    write(&store, 0..60);
+    store.flush().expect("memory does not fail");
+    let place = device_block(&store, 3);
+    let other = Arc::downgrade(&store);
+    hooked.once(When::Read(place), move || {
+        let store = other.upgrade().expect("it is being read");
+        // There is room enough: nothing is cleaned, and only the checkpoint frees where it lay.
+        write(&store, 0..60);
+        store.checkpoint().expect("there is room");
+        while read(&*disk, place.0 * 8, 8) == numbered(3) {
+            write(&store, 100..130);
+            store.checkpoint().expect("there is room");
+        }
+    });
+    let held = read(&*store, 24, 8);
+    assert!(!hooked.is_due(), "it was not read");
+    assert!(held == numbered(3), "something else was read");
+}
