@@ -12,7 +12,7 @@
 //! 3. [`BlockDevice::flush`]: `fdatasync`, which also empties the disk's cache.
 //!
 //! Linux tells of a failed write-back once, to whoever asks first, and forgets the pages. So 2 and 3 take turns, and after any of them
-//! failed the device is poisoned: it refuses writes and flushes for as long as it is open. Reads go on.
+//! failed the device is poisoned: it refuses writes and flushes for as long as it is open. Reads go on. A flush also fails when somebody has made a file shorter.
 //!
 //! Direct I/O (O_DIRECT) needs aligned memory; other memory goes through an aligned buffer, at most 1 MiB at a time.
 
@@ -111,7 +111,21 @@ impl FileDevice {
     }
 
     fn sync(&self) -> Result<(), BlockError> {
-        self.durably(Operation::Flush, None, || self.transfer.sync())
+        self.durably(Operation::Flush, None, || {
+            self.transfer.sync()?;
+            self.refuse_cut()
+        })
+    }
+
+    /// Fails if somebody has cut the file: a write beyond its new end makes it longer again, with zeroes in place of what was cut off.
+    fn refuse_cut(&self) -> io::Result<()> {
+        let is_cut = self.kind == Kind::Regular
+            && open::size(self.as_fd(), self.kind)?.0 < self.geometry().capacity.0.saturating_mul(SECTOR_BYTES);
+        if is_cut {
+            Err(io::Error::new(io::ErrorKind::UnexpectedEof, "somebody has made the file shorter"))
+        } else {
+            Ok(())
+        }
     }
 }
 

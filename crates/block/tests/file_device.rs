@@ -227,6 +227,18 @@ fn a_file_that_was_cut_fails_reads_beyond_its_new_end() {
     device.read(Lba(0), &mut [0; 4096]).expect("this half is there");
 }
 
+#[test]
+fn a_file_that_was_cut_and_made_longer_by_a_write_is_not_flushed() {
+    let image = Image::new(&noise(13, 16384));
+    let device = image.open(OpenOptions::default());
+    device.flush().expect("it is whole");
+    fs::File::options().write(true).open(image.path()).and_then(|file| file.set_len(4096)).expect("it is cut");
+    device.write(Lba(16), &[1; 4096], Durability::Cached).expect("the file becomes longer");
+    let failed = device.flush().expect_err("what lay before it reads as zeroes now");
+    assert!(failed.to_string().contains("shorter"), "{failed}");
+    device.write(Lba(0), &[1; 4096], Durability::Cached).expect_err("nothing is written any more");
+}
+
 fn attach(path: &Path, sector_size: u32) -> LoopDevice {
     LoopDevice::attach(path, &AttachOptions { sector_size, ..AttachOptions::default() }).expect("root may")
 }

@@ -4,7 +4,9 @@
 //! 2. Every page of the map is read. No two blocks may lie at one place, and none where nothing can be.
 //! 3. Each segment's live blocks are counted and compared with the segment table.
 //! 4. Each segment that has live blocks is read, chunk by chunk: the headers must name just those blocks; when the data is checked too, their checksums must be right.
+//! 5. Where a header is damaged, what lies behind it is read as ever, by the map; but nobody can tell whether it is what was written. The map is read once more to say which blocks that are.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -16,7 +18,7 @@ use super::buffer::{CHUNK_BLOCKS, Window};
 use super::engine::Options;
 use super::error::LogStoreError;
 use super::format::{BLOCK_BYTES, Checksum, ChunkHeader, Entry, FormatError};
-use super::recover::{Named, Recovered, recover};
+use super::recover::{Access, Named, Recovered, recover};
 use crate::device::BlockDevice;
 use crate::error::BlockError;
 
@@ -34,6 +36,8 @@ pub enum Depth {
 pub enum Problem {
     /// A copy of the superblock is damaged or old; the next opening mends it.
     SuperblockCopy(BlockNo),
+    /// The log after the last checkpoint cannot be read further.
+    LogUnreadable(BlockError),
     /// A page of the map cannot be used.
     Page(MapPage, LogStoreError),
     /// A block lies where nothing can be.
@@ -54,6 +58,8 @@ pub enum Problem {
     Unreadable(SegmentNo, BlockError),
     /// A header in a segment is damaged.
     Header(SegmentNo, u32, FormatError),
+    /// Blocks and pages of the map in a segment that no header could be found for: how many, and the first runs of blocks.
+    Unnamed(SegmentNo, u32, Vec<(BlockNo, u32)>),
 }
 
 impl fmt::Display for Problem {
@@ -61,6 +67,9 @@ impl fmt::Display for Problem {
         match self {
             Problem::SuperblockCopy(at) => {
                 write!(f, "the copy of the superblock at block {} is damaged or old (the next opening mends it)", at.0)
+            }
+            Problem::LogUnreadable(error) => {
+                write!(f, "the log after the last checkpoint cannot be read to its end: {error}")
             }
             Problem::Page(page, error) => write!(f, "page {} of the map: {error}", page.0),
             Problem::Misplaced(block, place) => {
@@ -82,6 +91,25 @@ impl fmt::Display for Problem {
             }
             Problem::Unreadable(segment, error) => write!(f, "segment {}: {error}", segment.0),
             Problem::Header(segment, slot, error) => write!(f, "segment {}, slot {slot}: {error}", segment.0),
+            Problem::Unnamed(segment, count, runs) => {
+                write!(
+                    f,
+                    "segment {}: of {count} blocks in it nobody can tell whether they are what was written:",
+                    segment.0
+                )?;
+                let mut told = 0;
+                for (nth, (first, blocks)) in runs.iter().enumerate() {
+                    told += blocks;
+                    write!(f, "{}{}", if nth == 0 { " " } else { ", " }, first.0)?;
+                    if *blocks > 1 {
+                        write!(f, "-{}", first.0 + u64::from(*blocks) - 1)?;
+                    }
+                }
+                if told < *count {
+                    write!(f, "{}{} more or of the map", if runs.is_empty() { " " } else { " and " }, count - told)?;
+                }
+                Ok(())
+            }
         }
     }
 }
@@ -97,6 +125,8 @@ pub struct CheckReport {
     pub clean: bool,
     /// Chunks found after the last checkpoint.
     pub replayed: u64,
+    /// Chunks found behind the end of the log, at least: never flushed, if it ended without being closed; else the log is damaged there.
+    pub abandoned: u64,
     /// What is promised.
     pub size: ByteSize,
     /// What of it is in use.
@@ -111,6 +141,8 @@ pub struct CheckReport {
     pub problem_count: u64,
 }
 
+/// So many runs of blocks of a segment are told.
+const MOST_RUNS: usize = 32;
 /// So many problems are told one by one.
 pub const MOST_PROBLEMS: usize = 1000;
 
@@ -123,13 +155,14 @@ pub fn check(
 ) -> Result<CheckReport, LogStoreError> {
     let named = Named { name: name.to_owned(), device };
     let options = Options::default();
-    let recovered = recover(&named, options)?;
+    let recovered = recover(&named, options, Access::ReadOnly)?;
     let superblock = &recovered.core.superblock;
     let report = CheckReport {
         store: superblock.store,
         scheme: superblock.scheme.as_str().to_owned(),
         clean: recovered.clean,
         replayed: recovered.replayed,
+        abandoned: recovered.abandoned,
         size: ByteSize(superblock.shape.advertised().0 * PAGE_BYTES),
         live: ByteSize(0),
         segments: superblock.shape.segments(),
@@ -143,9 +176,13 @@ pub fn check(
     let repair = recovered.repair;
     let keep = (options.map_memory.0 / PAGE_BYTES) as usize;
     let taken = vec![0; places.div_ceil(64) as usize];
-    let mut check = Check { named: &named, recovered, depth, report, taken, live: vec![0; segments], keep };
+    let unnamed = BTreeMap::new();
+    let mut check = Check { named: &named, recovered, depth, report, taken, live: vec![0; segments], unnamed, keep };
     if let Some(copy) = repair {
         check.found(Problem::SuperblockCopy(copy));
+    }
+    if let Some(error) = check.recovered.unreadable.take() {
+        check.found(Problem::LogUnreadable(error));
     }
     let mut done = 0;
     for page in (0..check.recovered.core.map.pages()).map(MapPage) {
@@ -158,6 +195,7 @@ pub fn check(
         done += 1;
         progress(done, steps);
     }
+    check.tell_unnamed();
     Ok(check.report)
 }
 
@@ -170,8 +208,34 @@ struct Check<'a> {
     taken: Vec<u64>,
     /// By segment, what was found.
     live: Vec<u32>,
+    /// Segments whose headers do not name all that lies there: up to which slot they do, and what they do not name.
+    unnamed: BTreeMap<SegmentNo, Unnamed>,
     /// Pages of the map that may stay in memory.
     keep: usize,
+}
+
+/// What no header of a segment names.
+#[derive(Debug, Default)]
+struct Unnamed {
+    /// The first slot whose header cannot be used.
+    from: u32,
+    count: u32,
+    runs: Vec<(BlockNo, u32)>,
+}
+
+impl Unnamed {
+    /// Another one: a block, or a page of the map.
+    fn add(&mut self, block: Option<BlockNo>) {
+        self.count += 1;
+        let Some(block) = block else { return };
+        if let Some((first, count)) = self.runs.last_mut()
+            && first.0 + u64::from(*count) == block.0
+        {
+            *count += 1;
+        } else if self.runs.len() < MOST_RUNS {
+            self.runs.push((block, 1));
+        }
+    }
 }
 
 impl Check<'_> {
@@ -247,39 +311,81 @@ impl Check<'_> {
         if live == 0 {
             return;
         }
-        match self.named_in(number) {
+        let mut slot = 0;
+        match self.named_in(number, &mut slot) {
             Ok(named) if named != live => self.found(Problem::Summary(number, live, named)),
             Ok(_) => {}
-            Err(problem) => self.found(problem),
+            Err(problem) => {
+                self.found(problem);
+                self.unnamed.insert(number, Unnamed { from: slot, ..Unnamed::default() });
+            }
         }
     }
 
-    /// How many of the blocks that the map has in a segment its headers name.
-    fn named_in(&mut self, number: SegmentNo) -> Result<u32, Problem> {
+    /// Goes through the map once more for what lies in segments behind damaged headers.
+    fn tell_unnamed(&mut self) {
+        if self.unnamed.is_empty() {
+            return;
+        }
         let shape = self.recovered.core.layout.shape();
-        let (mut slot, mut named) = (0, 0);
+        let mut unnamed = std::mem::take(&mut self.unnamed);
+        let mut note = |place: Place, block: Option<BlockNo>| {
+            let own = unnamed.get_mut(&shape.segment(place)).filter(|own| shape.slot(place) > own.from);
+            if let Some(own) = own {
+                own.add(block);
+            }
+        };
+        for page in (0..self.recovered.core.map.pages()).map(MapPage) {
+            if let Some(place) = self.recovered.core.page_place(page) {
+                note(place, None);
+            }
+            // That it cannot be read has been said.
+            if self.recovered.core.map.is_absent(page) && self.named.bring(&mut self.recovered.core, page).is_err() {
+                continue;
+            }
+            let Some(entries) = self.recovered.core.map.entries(page) else { continue };
+            for (nth, word) in (0..).zip(entries) {
+                if let Some(MapEntry { place, .. }) = MapEntry::unpack(*word) {
+                    note(place, Some(BlockNo(u64::from(page.0) * PAGE_ENTRIES as u64 + nth)));
+                }
+            }
+            if self.recovered.core.map.present() > self.keep {
+                self.recovered.core.map.evict(self.keep / 2, None);
+            }
+        }
+        for (segment, Unnamed { count, runs, .. }) in unnamed {
+            if count > 0 {
+                self.found(Problem::Unnamed(segment, count, runs));
+            }
+        }
+    }
+
+    /// How many of the blocks that the map has in a segment its headers name; `slot` is that of the header that was looked at last.
+    fn named_in(&mut self, number: SegmentNo, slot: &mut u32) -> Result<u32, Problem> {
+        let shape = self.recovered.core.layout.shape();
+        let mut named = 0;
         let live = self.live.get(number.0 as usize).copied().unwrap_or(0);
         let mut window = Window::default();
-        while slot + 1 < shape.segment_blocks && named < live {
-            let at = shape.place(number, slot);
+        while *slot + 1 < shape.segment_blocks && named < live {
+            let at = shape.place(number, *slot);
             if self.depth == Depth::Structure {
                 let mut block = [0; BLOCK_BYTES];
                 self.read(number, at, &mut block)?;
                 let header = ChunkHeader::parse(&block, &self.recovered.core.superblock, at);
-                let header = header.map_err(|error| Problem::Header(number, slot, error))?;
+                let header = header.map_err(|error| Problem::Header(number, *slot, error))?;
                 named += self.entries(&header, at, &[]);
-                slot += header.blocks();
+                *slot += header.blocks();
                 continue;
             }
-            if window.chunk(slot, &self.recovered.core.superblock, at).is_none() {
-                self.read(number, at, window.begin(slot, CHUNK_BLOCKS.min(shape.segment_blocks - slot)))?;
+            if window.chunk(*slot, &self.recovered.core.superblock, at).is_none() {
+                self.read(number, at, window.begin(*slot, CHUNK_BLOCKS.min(shape.segment_blocks - *slot)))?;
             }
-            match window.chunk(slot, &self.recovered.core.superblock, at) {
+            match window.chunk(*slot, &self.recovered.core.superblock, at) {
                 Some(Ok((header, bytes))) => {
                     named += self.entries(&header, at, bytes);
-                    slot += header.blocks();
+                    *slot += header.blocks();
                 }
-                Some(Err(error)) => return Err(Problem::Header(number, slot, error)),
+                Some(Err(error)) => return Err(Problem::Header(number, *slot, error)),
                 // A header cannot name more than there is behind it in the segment.
                 None => return Ok(named),
             }

@@ -62,7 +62,7 @@ impl Shared {
             return Ok(false);
         }
         self.seal_at_once(&mut state)?;
-        let image = take_image(&mut state, end);
+        let mut image = take_image(&mut state, end);
         self.trim_map(&mut state, None);
         self.wake_writers(&mut state);
         self.flush_until(&mut state, image.goal)?;
@@ -86,7 +86,7 @@ impl Shared {
     }
 
     /// Puts the changed pages of the map into the log. Whether there was room for all.
-    fn write_map(&self, state: &mut State) -> Result<bool, LogStoreError> {
+    pub(super) fn write_map(&self, state: &mut State) -> Result<bool, LogStoreError> {
         let mut pages = state.core.map.take_dirty().into_iter();
         while let Some(page) = pages.next() {
             match self.write_page(state, page) {
@@ -103,7 +103,7 @@ impl Shared {
     }
 
     /// Completes all chunks. What is not mapped any more may be left over: those pages of the map have just been written.
-    fn seal_at_once(&self, state: &mut State) -> Result<(), LogStoreError> {
+    pub(super) fn seal_at_once(&self, state: &mut State) -> Result<(), LogStoreError> {
         match state.core.seal_all(false) {
             Ok(()) | Err(Stop::Full) => Ok(()),
             Err(stop) => Err(self.defect(state, stop).into()),
@@ -122,7 +122,7 @@ impl Shared {
 
 impl Image {
     /// Writes it to its area.
-    pub(super) fn write(mut self, named: &Named) -> Result<(), LogStoreError> {
+    pub(super) fn write(&mut self, named: &Named) -> Result<(), LogStoreError> {
         let superblock = &self.superblock;
         let unreadable = FormatError::Unreadable { structure: Structure::Checkpoint };
         let area = superblock.areas.get(self.area).ok_or_else(|| named.format(unreadable))?;

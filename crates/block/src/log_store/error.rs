@@ -61,6 +61,16 @@ pub enum LogStoreError {
         /// The first chunk after the newest checkpoint.
         reaches: Sequence,
     },
+    /// The log after the checkpoint cannot be read to its end.
+    #[error(
+        "{device}: the log after the last checkpoint cannot be read to its end ({source}), and what was flushed last may lie there: try again; if that does not help, take what there is with --read-only, or use a copy of the disk"
+    )]
+    LogUnreadable {
+        /// The device.
+        device: String,
+        /// Why.
+        source: BlockError,
+    },
     /// A page of the map is not where the index says.
     #[error("{device}: page {} of the map at {}: {source}", page.0, place.0)]
     MapPage {

@@ -1,9 +1,10 @@
 //! Growing a store, while it is used, onto a device that has become larger.
 //!
-//! 1. A checkpoint is made, so that little is left to do. Then all chunks are completed, written and flushed; from here to the end nobody else gets the lock.
+//! 1. A checkpoint is made, so that little is left to do. Then all chunks are completed, written and flushed; from here to the end nobody else gets the lock. The pages of the
+//!    map that have changed meanwhile are put into the log, written and flushed: the checkpoint of step 3 covers the chunks that changed them.
 //! 2. The new segments are free. If the areas of checkpoints are too small for the larger store, two new ones lie at the beginning of the new space, and
 //!    the old ones are free.
-//! 3. A checkpoint of the larger store is written, to an area that the last one does not lie in, and flushed.
+//! 3. A checkpoint of the larger store is written, to an area that the last one does not lie in, and flushed; to both areas if they are new.
 //! 4. The second copy of the superblock is written and flushed, then the first. With the second copy the store is larger.
 //!
 //! A crash before step 4 leaves the smaller store as it was: it does not know of the new segments, and a checkpoint of a larger store is not its own.
@@ -20,24 +21,30 @@ use super::engine::{LogStore, Shared, State};
 use super::error::LogStoreError;
 use super::format::{Area, Blocks, Generation, Shape, Superblock, area_segments};
 use crate::device::Durability;
-use crate::error::Operation;
+use crate::error::{BlockError, Operation};
 
 impl LogStore {
     /// Takes the space by which the device has become larger; what the store promises then. Does nothing if there is no more.
     pub fn grow(&self) -> Result<ByteSize, LogStoreError> {
         let shared = &*self.shared;
         shared.named.device.refresh()?;
-        self.checkpoint()?;
-        let _no_checkpoint = shared.checkpointing.lock();
-        let mut state = shared.state.lock();
-        shared.refuse_if_poisoned(&state)?;
-        if let Some(larger) = shared.larger(&state)? {
+        loop {
+            self.checkpoint()?;
+            let _no_checkpoint = shared.checkpointing.lock();
+            let mut state = shared.state.lock();
+            shared.refuse_if_poisoned(&state)?;
+            let Some(larger) = shared.larger(&state)? else { break };
             shared.make_all_durable(&mut state)?;
+            // Where there was no room for the map, the next checkpoint makes some.
+            if !shared.write_map_at_once(&mut state)? {
+                continue;
+            }
             if let Err(error) = shared.grow_to(&mut state, &larger) {
                 // What is in memory has grown, and the disk has not: it must not be used further.
                 shared.poison(&mut state, Operation::Write, &error.clone().on(&shared.named.name));
                 return Err(error);
             }
+            break;
         }
         Ok(ByteSize(shared.advertised.load(Ordering::Acquire) * PAGE_BYTES))
     }
@@ -92,6 +99,34 @@ impl Shared {
         }
     }
 
+    /// Puts the changed pages of the map into the log, and makes them durable, without letting go of the lock. Nothing else is under way. Whether there was room.
+    fn write_map_at_once(&self, state: &mut State) -> Result<bool, LogStoreError> {
+        if !self.write_map(state)? {
+            return Ok(false);
+        }
+        self.seal_at_once(state)?;
+        let done = self.write_waiting(state);
+        if let Err((operation, error)) = done {
+            self.poison(state, operation, &error);
+            return Err(error.into());
+        }
+        state.flushed_until = state.core.next_sequence - 1;
+        self.written.notify_all();
+        Ok(true)
+    }
+
+    /// Writes all complete chunks, and flushes.
+    fn write_waiting(&self, state: &mut State) -> Result<(), (Operation, BlockError)> {
+        while let Some(chunk) = state.core.chunks.waiting.front().cloned() {
+            let block = self.device_block(chunk.start);
+            let written = self.named.device.write(Lba(block.0 * BLOCK_SECTORS), &chunk.bytes, Durability::Cached);
+            written.map_err(|error| (Operation::Write, error))?;
+            state.core.chunks.waiting.pop_front();
+            state.core.written(&chunk);
+        }
+        self.named.device.flush().map_err(|error| (Operation::Flush, error))
+    }
+
     fn grow_to(&self, state: &mut MutexGuard<'_, State>, larger: &Superblock) -> Result<(), LogStoreError> {
         let format = |source| self.named.format(source);
         let moved = larger.areas != state.core.superblock.areas;
@@ -102,6 +137,9 @@ impl Shared {
         core.superblock = larger.clone();
         let mut image = take_image(state, End::GoesOn);
         if moved {
+            // There is always one to fall back to, and whatever else lies there is no header.
+            image.area = 1;
+            image.write(&self.named)?;
             image.area = 0;
         }
         let (mark, area) = (image.mark, image.area);

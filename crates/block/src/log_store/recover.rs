@@ -3,6 +3,8 @@
 //! 1. The superblock is chosen from its two copies, and the newer of the checkpoints that are whole.
 //! 2. From its heads on, each stream's chunks are followed. They are taken in the order of their numbers, as long as none is missing and the data of each is whole: what
 //!    comes after a gap was never flushed. A chunk counts only if it was made after this checkpoint, or after the one that was being made when the store ended.
+//!    Where the log cannot be read there is no telling whether it ends, so then the store is opened for reading only. If a newer checkpoint may have been there and is
+//!    damaged, segments that the older one needs may be written over: every segment's first chunk is looked at, and if one comes later than what was found the store is refused.
 //! 3. Nothing is written before all of that is done. Then the copy of the superblock that was damaged is written anew, and a new checkpoint, two numbers on, makes
 //!    sure that chunks after the gap are never taken for part of the log again.
 //!
@@ -29,6 +31,7 @@ use super::format::{
 };
 use super::stats::Tally;
 use crate::device::{BlockDevice, Durability};
+use crate::error::BlockError;
 
 /// Whether a store may be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +49,9 @@ pub(super) struct Found {
     pub(super) table: Vec<Segment>,
     pub(super) area: usize,
     /// Where the log stood at a newer checkpoint that is damaged. Only if it still reaches so far from this one is nothing lost.
-    pub(super) reaches: Option<Sequence>,
+    reaches: Option<Sequence>,
+    /// Whether there may have been a newer one.
+    in_doubt: bool,
 }
 
 /// A log as it was found.
@@ -56,6 +61,10 @@ pub(super) struct Recovered {
     pub(super) area: usize,
     pub(super) repair: Option<BlockNo>,
     pub(super) clean: bool,
+    /// Chunks that were found behind the end of the log, at least: one that is not whole, or that comes after a gap.
+    pub(super) abandoned: u64,
+    /// Why the log could not be followed further, if it could not be read there.
+    pub(super) unreadable: Option<BlockError>,
 }
 
 /// A device with a name for messages.
@@ -74,7 +83,7 @@ impl LogStore {
         access: Access,
     ) -> Result<LogStore, LogStoreError> {
         let named = Named { name: name.to_owned(), device };
-        let recovered = recover(&named, options)?;
+        let recovered = recover(&named, options, access)?;
         let superblock = recovered.core.superblock.clone();
         if access == Access::ReadWrite
             && let Some(copy) = recovered.repair
@@ -135,17 +144,12 @@ impl Named {
         LogStoreError::Format { device: self.name.clone(), source: Box::new(source) }
     }
 
-    fn block(&self, at: BlockNo, buffer: &mut [u8]) -> Result<(), crate::error::BlockError> {
+    fn block(&self, at: BlockNo, buffer: &mut [u8]) -> Result<(), BlockError> {
         self.device.read(Lba(at.0 * BLOCK_SECTORS), buffer)
     }
 
     /// Reads blocks of the log.
-    pub(super) fn log(
-        &self,
-        superblock: &Superblock,
-        at: Place,
-        buffer: &mut [u8],
-    ) -> Result<(), crate::error::BlockError> {
+    pub(super) fn log(&self, superblock: &Superblock, at: Place, buffer: &mut [u8]) -> Result<(), BlockError> {
         self.block(superblock.device_block(at), buffer)
     }
 
@@ -172,8 +176,11 @@ impl Named {
             [Ok(only), Err(_)] | [Err(_), Ok(only)] => {
                 // The header is written last: one that is whole and newer counted, and segments were written anew since.
                 let other = self.checkpoint_header(superblock, 1 - only.area).ok();
+                // Of one that cannot be read nothing is known. Only a new store has none.
+                let in_doubt =
+                    other.as_ref().map_or(only.header.number.0 > 1, |(header, _)| header.number > only.header.number);
                 let newer = other.filter(|(header, _)| header.number > only.header.number);
-                Ok(Found { reaches: newer.map(|(header, _)| header.next_sequence), ..only })
+                Ok(Found { reaches: newer.map(|(header, _)| header.next_sequence), in_doubt, ..only })
             }
             [Err(first), Err(second)] => Err(LogStoreError::Checkpoints {
                 device: self.name.clone(),
@@ -216,7 +223,7 @@ impl Named {
                 *segment = Segment { state: umbrella_policy::log_layout::State::System, ..Segment::FREE };
             }
         }
-        Ok(Found { header, index, table, area, reaches: None })
+        Ok(Found { header, index, table, area, reaches: None, in_doubt: false })
     }
 }
 
@@ -243,13 +250,13 @@ pub(super) fn settings(named: &Named, superblock: &Superblock, options: Options)
 }
 
 /// Reads a store as it was left. Writes nothing.
-pub(super) fn recover(named: &Named, options: Options) -> Result<Recovered, LogStoreError> {
+pub(super) fn recover(named: &Named, options: Options, access: Access) -> Result<Recovered, LogStoreError> {
     let logical_block = named.device.geometry().logical_block;
     if logical_block as usize > BLOCK_BYTES {
         return Err(LogStoreError::LargeBlocks { device: named.name.clone(), block: logical_block });
     }
     let Chosen { superblock, repair } = named.superblock()?;
-    let Found { header, index, table, area, reaches } = named.checkpoint(&superblock)?;
+    let Found { header, index, table, area, reaches, in_doubt } = named.checkpoint(&superblock)?;
     check_counts(&header).map_err(|source| named.format(source))?;
     let heads: Vec<_> = header
         .heads
@@ -265,17 +272,34 @@ pub(super) fn recover(named: &Named, options: Options) -> Result<Recovered, LogS
     let mut core = Core::new(superblock, layout, map, index, header.counters);
     core.next_sequence = header.next_sequence.0;
     core.epoch = header.number.0;
-    let mut replay = Replay { named, core, first_epoch: header.number.0, waiting: Vec::new() };
+    let mut replay = Replay { named, core, first_epoch: header.number.0, waiting: Vec::new(), unreadable: None };
     let replayed = replay.run()?;
-    let mut core = replay.core;
-    if let Some(reaches) = reaches.filter(|reaches| core.next_sequence < reaches.0) {
-        let (device, found) = (named.name.clone(), Sequence(core.next_sequence));
-        return Err(LogStoreError::LogLost { device, found, reaches });
+    if in_doubt {
+        let reaches = replay.furthest().max(reaches.map_or(0, |reaches| reaches.0));
+        if replay.core.next_sequence < reaches {
+            let (device, found) = (named.name.clone(), Sequence(replay.core.next_sequence));
+            return Err(LogStoreError::LogLost { device, found, reaches: Sequence(reaches) });
+        }
+    }
+    let abandoned = replay.abandoned();
+    let Replay { mut core, unreadable, .. } = replay;
+    if abandoned > 0 {
+        tracing::warn!(
+            store = named.name,
+            abandoned,
+            "something was written behind the end of the log: after a power cut, or when the daemon was killed, it was never flushed; else the disk has damaged the log there"
+        );
+    }
+    if let Some(source) = &unreadable {
+        if access == Access::ReadWrite {
+            return Err(LogStoreError::LogUnreadable { device: named.name.clone(), source: source.clone() });
+        }
+        tracing::error!(store = named.name, error = %source, "the end of the log cannot be read: what was written last may be lost");
     }
     core.layout.replayed();
     // The highest number that a chunk of the abandoned end can have.
     core.epoch = header.number.0 + 1;
-    Ok(Recovered { core, replayed, area, repair, clean: header.clean && replayed == 0 })
+    Ok(Recovered { core, replayed, area, repair, clean: header.clean && replayed == 0, abandoned, unreadable })
 }
 
 /// More than any store counts; so nothing that is counted on from there can overflow.
@@ -305,6 +329,8 @@ struct Replay<'a> {
     first_epoch: u64,
     /// By stream: the next chunk there, if it has been looked for, and where.
     waiting: Vec<Option<(Place, Option<ChunkHeader>)>>,
+    /// The first failure to read.
+    unreadable: Option<BlockError>,
 }
 
 impl Replay<'_> {
@@ -317,8 +343,11 @@ impl Replay<'_> {
             let shape = self.core.layout.shape();
             let mut data = vec![0; header.data_blocks() as usize * super::format::BLOCK_BYTES];
             let at = self.core.superblock.device_block(Place(place.0 + 1));
-            let whole = self.named.block(at, &mut data).is_ok() && header.verify_data(&data).is_ok();
-            if !whole {
+            if let Err(error) = self.named.block(at, &mut data) {
+                self.unreadable.get_or_insert(error);
+                break;
+            }
+            if header.verify_data(&data).is_err() {
                 break;
             }
             let (segment, start) = (shape.segment(place), shape.slot(place));
@@ -364,10 +393,10 @@ impl Replay<'_> {
     }
 
     /// The header of a chunk that a stream wrote after the checkpoint.
-    fn header(&self, place: Place, stream: usize) -> Option<ChunkHeader> {
+    fn header(&mut self, place: Place, stream: usize) -> Option<ChunkHeader> {
         let mut block = [0; BLOCK_BYTES];
         if let Err(error) = self.named.block(self.core.superblock.device_block(place), &mut block) {
-            tracing::error!(store = self.named.name, %error, "the end of the log cannot be read: what was written last may be lost");
+            self.unreadable.get_or_insert(error);
             return None;
         }
         let header = ChunkHeader::parse(&block, &self.core.superblock, place).ok()?;
@@ -377,6 +406,29 @@ impl Replay<'_> {
             && epochs.contains(&header.epoch.0)
             && header.epoch.0 >= self.core.epoch)
             .then_some(header)
+    }
+
+    /// How many streams go on behind the end of the log: with a chunk that is not whole, or one that comes after a gap.
+    fn abandoned(&self) -> u64 {
+        let ahead = |(_, header): &&(Place, Option<ChunkHeader>)| {
+            header.as_ref().is_some_and(|header| header.sequence.0 >= self.core.next_sequence)
+        };
+        self.waiting.iter().flatten().filter(ahead).count() as u64
+    }
+
+    /// The number after the last chunk that begins a segment and is not older than the checkpoint.
+    ///
+    /// Cost: a block of every segment is read.
+    fn furthest(&self) -> u64 {
+        let (superblock, shape) = (&self.core.superblock, self.core.layout.shape());
+        let segments = (0..shape.segments).map(SegmentNo).filter(|segment| !superblock.is_system(*segment));
+        let first = segments.filter_map(|segment| {
+            let (mut block, place) = ([0; BLOCK_BYTES], shape.place(segment, 0));
+            self.named.log(superblock, place, &mut block).ok()?;
+            ChunkHeader::parse(&block, superblock, place).ok()
+        });
+        let counting = first.filter(|header| header.epoch.0 >= self.first_epoch);
+        counting.map(|header| header.sequence.0.saturating_add(1)).max().unwrap_or(0)
     }
 
     fn enter(&mut self, chunk: Chunk, place: Place, header: &ChunkHeader, data: &[u8]) -> Result<(), LogStoreError> {

@@ -2,6 +2,8 @@
 
 mod concurrent;
 mod crash;
+mod cut_short;
+mod every_call;
 mod faults;
 mod hostile;
 mod limits;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
-use umbrella_policy::log_layout::{Absent, PAGE_ENTRIES, Place};
+use umbrella_policy::log_layout::{Absent, Clock, PAGE_ENTRIES, Place};
 use umbrella_units::{BLOCK_SECTORS, BlockNo, Lba, SECTOR_BYTES, SectorRange};
 
 use super::engine::{LogStore, Shared, State};
@@ -22,6 +22,8 @@ const MOST_DELAY: Duration = Duration::from_millis(100);
 struct Run {
     block: BlockNo,
     place: Place,
+    /// When its segment was opened: if that has changed, something else lay there meanwhile.
+    opened: Clock,
     /// Where in the buffer, in blocks.
     at: usize,
     blocks: usize,
@@ -125,6 +127,13 @@ fn split(at: Lba) -> (BlockNo, usize) {
     (BlockNo(at.0 / BLOCK_SECTORS), (at.0 % BLOCK_SECTORS * SECTOR_BYTES) as usize)
 }
 
+/// When the segment of a place was opened.
+fn opened(state: &State, place: Place) -> Clock {
+    let layout = &state.core.layout;
+    let segment = layout.table().get(layout.shape().segment(place).0 as usize);
+    segment.map_or(Clock(0), |segment| segment.opened)
+}
+
 impl Shared {
     /// Something is about to be changed.
     fn begin(&self) -> Result<MutexGuard<'_, State>, BlockError> {
@@ -207,7 +216,7 @@ impl Shared {
             }
             match runs.last_mut() {
                 Some(run) if run.end() == place && run.at + run.blocks == at => run.blocks += 1,
-                _ => runs.push(Run { block, place, at, blocks: 1 }),
+                _ => runs.push(Run { block, place, opened: opened(state, place), at, blocks: 1 }),
             }
         }
         Ok(runs)
@@ -224,6 +233,9 @@ impl Shared {
 
     fn still_there(&self, state: &mut MutexGuard<'_, State>, runs: &[Run]) -> Result<bool, BlockError> {
         for run in runs {
+            if opened(state, run.place) != run.opened {
+                return Ok(false);
+            }
             for nth in 0..run.blocks as u64 {
                 if self.entry(state, BlockNo(run.block.0 + nth))? != Some(Place(run.place.0 + nth)) {
                     return Ok(false);

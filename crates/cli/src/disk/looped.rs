@@ -21,7 +21,9 @@ pub(crate) fn refuse_looped(spec: &DeviceSpec, access: Access) -> anyhow::Result
     // Without that list, there are no loop devices.
     for entry in std::fs::read_dir("/sys/block").into_iter().flatten().flatten() {
         let about = entry.path();
-        if backing(&about).as_ref() != Some(&path) || access == Access::ReadOnly && is_read_only(&about) {
+        if !backing(&about).is_some_and(|file| is_same(&file, &path))
+            || access == Access::ReadOnly && is_read_only(&about)
+        {
             continue;
         }
         let device = Path::new("/dev").join(entry.file_name());
@@ -65,6 +67,12 @@ fn behind(device: &Path) -> Option<PathBuf> {
 fn backing(about: &Path) -> Option<PathBuf> {
     let line = std::fs::read(about.join("loop/backing_file")).ok()?;
     Some(PathBuf::from(OsStr::from_bytes(line.strip_suffix(b"\n")?)))
+}
+
+/// Whether two paths are one file, also by another name (a hard link) or through another mount.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let identity = |path: &Path| std::fs::metadata(path).ok().map(|data| (data.dev(), data.ino()));
+    one == other || identity(one).is_some_and(|identity_of_one| identity(other) == Some(identity_of_one))
 }
 
 fn is_read_only(about: &Path) -> bool {

@@ -157,6 +157,9 @@ fn an_image_and_a_loop_device_on_it_are_not_served_both() {
     {
         let device = Loop::on(&house, "b.img");
         house.refused(&["serve", "b.img", "--daemon"], 1, &["b.img is ", "as well", "losetup -d /dev/loop"]);
+        // The same file by another name.
+        std::fs::hard_link(house.path("b.img"), house.path("b2.img")).expect("a link");
+        house.refused(&["serve", "b2.img", "--daemon"], 1, &["b2.img is ", "as well", "losetup -d /dev/loop"]);
         house.given(&["serve", &device.0, "--daemon"]);
         house.refused(&["attach", "b.img"], 1, &["b.img is in use as /dev/loop"]);
         house.refused(&["serve", "b.img", "--daemon"], 1, &["b.img is in use as /dev/loop"]);

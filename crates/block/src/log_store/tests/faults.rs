@@ -131,7 +131,17 @@ fn a_check_names_what_is_damaged() {
     assert!(matches!(problems(256, Depth::Structure).unwrap().as_slice(), [Problem::SuperblockCopy(_)]));
     let header =
         (0..60).map(|back| place - back).find(|at| whole[(at * 4096) as usize..].starts_with(b"ULCK")).unwrap();
-    assert!(matches!(problems(header, Depth::Structure).unwrap().as_slice(), [Problem::Header(..)]));
+    for depth in [Depth::Structure, Depth::Data] {
+        let found = problems(header, depth).unwrap();
+        let [Problem::Header(segment, ..), Problem::Unnamed(same, count, runs)] = found.as_slice() else {
+            panic!("{found:?}");
+        };
+        assert_eq!((same, *count), (segment, runs.iter().map(|(_, blocks)| blocks).sum()), "{runs:?}");
+        assert!(runs.iter().any(|(first, blocks)| (first.0..first.0 + u64::from(*blocks)).contains(&50)), "{runs:?}");
+        let told = found[1].to_string();
+        let range = format!("{}-{}", runs[0].0.0, runs[0].0.0 + u64::from(runs[0].1) - 1);
+        assert!(told.contains(&format!("of {count} blocks")) && told.contains(&range), "{told}");
+    }
 }
 
 #[test]
@@ -187,4 +197,32 @@ fn what_nobody_asked_for_may_be_unreadable() {
     let device: Arc<dyn BlockDevice> = Arc::new(Faulty::new(Memory::from_bytes(bytes), Plan::new(1).rule(rule)));
     let store = open(&device, by_hand());
     assert_eq!(read(&store, 0, 96), [fill(1, 32), fill(2, 16), fill(1, 48)].concat());
+}
+
+#[test]
+fn a_log_that_is_damaged_before_its_end_is_told() {
+    let device = made(60, "r_lfs");
+    let store = open(&device, by_hand());
+    // The first blocks of a stream, then more than a segment of it.
+    store.write(Lba(0), &fill(1, 8), Durability::Through).expect("there is room");
+    let place = place_of(&store, 0);
+    for round in 0..3 {
+        // What is written anew goes to another stream.
+        store.write(Lba(8), &fill(round, 8), Durability::Through).expect("there is room");
+    }
+    drop(store);
+    let whole = read(&*device, 0, sectors_of(&*device));
+    let abandoned = |at: Option<u64>| {
+        let mut bytes = whole.clone();
+        if let Some(at) = at {
+            bytes[(at * 4096) as usize + 77] ^= 0x10;
+        }
+        let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
+        let report = check(device, "disk", Depth::Structure, &mut |_, _| {}).expect("it can be checked");
+        (report.abandoned, report.replayed)
+    };
+    assert_eq!(abandoned(None), (0, 4));
+    let (damaged_data, damaged_header) = (abandoned(Some(place)), abandoned(Some(place - 1)));
+    assert!(damaged_data.0 > 0 && damaged_data.1 == 0, "{damaged_data:?}");
+    assert!(damaged_header.0 > 0 && damaged_header.1 == 0, "{damaged_header:?}");
 }

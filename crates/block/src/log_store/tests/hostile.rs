@@ -182,7 +182,7 @@ fn a_chunk_that_no_program_wrote_is_refused_or_used_but_nothing_panics_or_hangs(
 }
 
 /// A store whose last checkpoint was made after much was written, and after which it was or was not written on; and what it holds.
-fn with_newest_damaged(more: u64) -> (Vec<u8>, Vec<u8>) {
+fn with_newest_damaged(more: u64, at: usize) -> (Vec<u8>, Vec<u8>) {
     let device = made(60, "r_lfs");
     let store = open(&device, by_hand());
     let blocks = sectors_of(&store) / 8;
@@ -203,15 +203,14 @@ fn with_newest_damaged(more: u64) -> (Vec<u8>, Vec<u8>) {
     drop(store);
     let mut bytes = read(&*device, 0, sectors_of(&*device));
     let [newest, _] = areas(&bytes, &superblock(&bytes));
-    bytes[newest + 4096 + 3] ^= 4;
+    bytes[newest + at] ^= 4;
     (bytes, held)
 }
 
-#[test]
-fn when_the_newest_checkpoint_is_damaged_the_one_before_it_serves_or_the_store_is_refused() {
+fn serves_or_is_refused(at: usize) {
     let (mut served, mut refused) = (0, 0);
     for more in (0..400).step_by(20) {
-        let (bytes, held) = with_newest_damaged(more);
+        let (bytes, held) = with_newest_damaged(more, at);
         let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
         match LogStore::open(device, "disk", by_hand(), Access::ReadWrite) {
             Ok(store) => {
@@ -226,4 +225,14 @@ fn when_the_newest_checkpoint_is_damaged_the_one_before_it_serves_or_the_store_i
     }
     println!("{served} served, {refused} refused");
     assert!(served > 0 && refused > 0, "{served} served, {refused} refused");
+}
+
+#[test]
+fn when_the_newest_checkpoint_is_damaged_the_one_before_it_serves_or_the_store_is_refused() {
+    serves_or_is_refused(4096 + 3);
+}
+
+#[test]
+fn when_the_header_of_the_newest_checkpoint_is_damaged_the_one_before_it_serves_or_the_store_is_refused() {
+    serves_or_is_refused(100);
 }

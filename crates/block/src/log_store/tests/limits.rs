@@ -1,10 +1,13 @@
 //! What must stay within bounds: memory, the reserve, what an idle store does.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use umbrella_units::BlockNo;
 
 use super::*;
+use crate::device::Geometry;
+use crate::error::BlockError;
 
 /// Fills a store, each block with its number.
 fn fill_up(store: &LogStore) -> u64 {
@@ -123,5 +126,121 @@ fn nothing_is_read_or_written_beyond_the_end() {
         store.discard(range(u64::MAX, 2)).expect_err("it is beyond the end");
         store.read(Lba(end), &mut fill(0, 1)).expect_err("it is beyond the end");
         assert!(store.shared.state.lock().core.map.next_used(BlockNo(end / 8)).0 >= end / 8);
+    }
+}
+
+/// A disk with sectors of 4 KiB: it refuses what is not aligned to them.
+struct Coarse(Memory);
+
+impl BlockDevice for Coarse {
+    fn geometry(&self) -> Geometry {
+        Geometry { logical_block: 4096, ..self.0.geometry() }
+    }
+
+    fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
+        self.geometry().check(at, buffer.len())?;
+        self.0.read(at, buffer)
+    }
+
+    fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
+        self.geometry().check(at, data.len())?;
+        self.0.write(at, data, durability)
+    }
+
+    fn flush(&self) -> Result<(), BlockError> {
+        self.0.flush()
+    }
+
+    fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
+        self.geometry().check_range(range)
+    }
+
+    fn write_zeroes(&self, range: SectorRange, zeroes: Zeroes, durability: Durability) -> Result<(), BlockError> {
+        self.geometry().check_range(range)?;
+        self.0.write_zeroes(range, zeroes, durability)
+    }
+}
+
+#[test]
+fn a_disk_with_sectors_of_4_kib_is_never_asked_for_less() {
+    let device: Arc<dyn BlockDevice> = Arc::new(Coarse(Memory::new(ByteSize((2 << 20) + 60 * SEGMENT))));
+    create(Arc::clone(&device), "disk", &small("r_lfs")).expect("it can be made");
+    let store = open(&device, by_hand());
+    assert_eq!(store.geometry().logical_block, 4096);
+    let blocks = fill_up(&store);
+    for block in (0..4 * blocks).map(|nth| nth * 7 % blocks) {
+        store.write(Lba(block * 8), &numbered(block), Durability::Cached).expect("there is room");
+    }
+    store.write_zeroes(range(80, 16), Zeroes::Unmap, Durability::Through).expect("it is zeroed");
+    store.discard(range(160, 16)).expect("it is discarded");
+    store.write(Lba(1), &fill(1, 8), Durability::Cached).expect_err("it begins within a sector");
+    store.write(Lba(8), &fill(1, 1), Durability::Cached).expect_err("it ends within a sector");
+    store.checkpoint().expect("there is room");
+    store.flush().expect("memory does not fail");
+    drop(store);
+    let report = check(Arc::clone(&device), "disk", Depth::Data, &mut |_, _| {}).expect("it can be checked");
+    assert!(report.problems.is_empty(), "{:?}", report.problems);
+    let store = open(&device, by_hand());
+    for block in 0..blocks {
+        let is_gone = (10..12).contains(&block) || (20..22).contains(&block);
+        assert!(read(&store, block * 8, 8) == if is_gone { fill(0, 8) } else { numbered(block) }, "block {block}");
+    }
+    store.close().expect("it can be closed");
+}
+
+/// A disk of which more is seen later.
+struct Growing {
+    inner: Memory,
+    sectors: AtomicU64,
+}
+
+impl BlockDevice for Growing {
+    fn geometry(&self) -> Geometry {
+        Geometry { capacity: Lba(self.sectors.load(Ordering::Relaxed)), ..self.inner.geometry() }
+    }
+
+    fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
+        self.inner.read(at, buffer)
+    }
+
+    fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
+        self.inner.write(at, data, durability)
+    }
+
+    fn flush(&self) -> Result<(), BlockError> {
+        self.inner.flush()
+    }
+
+    fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
+        self.inner.discard(range)
+    }
+
+    fn write_zeroes(&self, range: SectorRange, zeroes: Zeroes, durability: Durability) -> Result<(), BlockError> {
+        self.inner.write_zeroes(range, zeroes, durability)
+    }
+}
+
+#[test]
+fn a_store_whose_checkpoints_move_when_it_grows_has_two_of_them_at_once() {
+    let sectors = |segments: u64| 4096 + segments * SEGMENT / SECTOR_BYTES;
+    let inner = Memory::new(ByteSize(sectors(2600) * SECTOR_BYTES));
+    let disk = Arc::new(Growing { inner, sectors: AtomicU64::new(sectors(1500)) });
+    let device: Arc<dyn BlockDevice> = disk.clone();
+    create(Arc::clone(&device), "disk", &small("r_lfs")).expect("it can be made");
+    let store = open(&device, by_hand());
+    let before = store.shared.state.lock().core.superblock.areas;
+    store.write(Lba(0), &fill(1, 80), Durability::Through).expect("there is room");
+    disk.sectors.store(sectors(2600), Ordering::Relaxed);
+    store.grow().expect("it grows");
+    let superblock = store.shared.state.lock().core.superblock.clone();
+    assert_ne!(superblock.areas, before, "they did not move");
+    drop(store);
+    for area in superblock.areas {
+        let start = superblock.device_block(crate::log_store::create::first_place(&superblock, area.first)).0 * 8;
+        let header = read(&*device, start, 8);
+        device.write(Lba(start), &fill(0xaa, 8), Durability::Through).expect("memory takes it");
+        let store = LogStore::open(Arc::clone(&device), "disk", by_hand(), Access::ReadOnly).expect("the other serves");
+        assert_eq!(read(&store, 0, 80), fill(1, 80));
+        device.write(Lba(start), &header, Durability::Through).expect("memory takes it");
     }
 }

@@ -1,11 +1,14 @@
 //! What happens while something else is under way: a read, a checkpoint, the end.
 
 use parking_lot::Mutex;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use umbrella_units::BlockNo;
 
+use super::every_call::{Brittle, Failure};
 use super::*;
 use crate::device::Geometry;
 use crate::error::BlockError;
@@ -18,8 +21,12 @@ type Hook = Box<dyn FnOnce() + Send>;
 enum When {
     /// Before this block is read.
     Read(BlockNo),
+    /// When this block has been read, before its reader knows.
+    HasRead(BlockNo),
     /// Before anything is written.
     Write,
+    /// When the device has flushed, before it says so.
+    Flushed,
     /// Before a thread of the store's own writes a chunk.
     Chunk,
 }
@@ -58,7 +65,9 @@ impl BlockDevice for Hooked {
 
     fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
         self.happens(When::Read(BlockNo(at.0 / 8)));
-        self.inner.read(at, buffer)
+        let done = self.inner.read(at, buffer);
+        self.happens(When::HasRead(BlockNo(at.0 / 8)));
+        done
     }
 
     fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
@@ -70,7 +79,9 @@ impl BlockDevice for Hooked {
     }
 
     fn flush(&self) -> Result<(), BlockError> {
-        self.inner.flush()
+        let done = self.inner.flush();
+        self.happens(When::Flushed);
+        done
     }
 
     fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
@@ -193,4 +204,186 @@ fn a_flush_waits_for_chunks_that_are_being_written() {
 #[test]
 fn a_checkpoint_waits_for_chunks_that_are_being_written() {
     assert!(waits_for_its_chunks(|store| store.checkpoint().expect("there is room")));
+}
+
+#[test]
+fn what_is_written_while_a_store_grows_is_not_lost_when_it_ends_then() {
+    let small = made(60, "r_lfs");
+    let mut bytes = read(&*small, 0, sectors_of(&*small));
+    bytes.resize(bytes.len() + 20 * SEGMENT as usize, 0);
+    let hooked = Hooked::new(Arc::new(Memory::from_bytes(bytes)));
+    let device: Arc<dyn BlockDevice> = hooked.clone();
+    let store = Arc::new(open(&device, by_hand()));
+    let write = |store: &LogStore, round: u64| {
+        for block in 0..40 {
+            store.write(Lba(block * 8), &numbered(round << 32 | block), Durability::Cached).expect("there is room");
+        }
+    };
+    write(&store, 1);
+    let other = Arc::downgrade(&store);
+    // While the checkpoint that comes first is written: it does not cover this.
+    hooked.once(When::Write, move || write(&other.upgrade().expect("it grows"), 2));
+    store.grow().expect("it grows");
+    assert!(!hooked.is_due(), "nothing happened while it grew");
+    store.flush().expect("memory does not fail");
+    drop(store);
+    let store = open(&device, by_hand());
+    for block in 0..40 {
+        assert!(read(&store, block * 8, 8) == numbered(2 << 32 | block), "block {block} was flushed, and is lost");
+    }
+}
+
+/// Where a block lies on the device, if it is there.
+fn device_block(store: &LogStore, block: u64) -> BlockNo {
+    let mut state = store.shared.state.lock();
+    let entry = state.core.map.get(BlockNo(block)).expect("it is in memory").expect("it is mapped");
+    state.core.superblock.device_block(entry.place)
+}
+
+#[test]
+fn a_block_that_is_back_where_it_was_is_not_moved_as_it_was_before() {
+    let hooked = Hooked::new(made(60, "sepgc"));
+    let device: Arc<dyn BlockDevice> = hooked.clone();
+    let store = Arc::new(open(&device, by_hand()));
+    let blocks = sectors_of(&*store) / 8;
+    for block in 0..blocks {
+        store.write(Lba(block * 8), &numbered(block), Durability::Cached).expect("there is room");
+    }
+    store.flush().expect("memory does not fail");
+    let place = device_block(&store, 3);
+    let first = {
+        let state = store.shared.state.lock();
+        let (first, segment) = (state.core.superblock.first.0, u64::from(state.core.layout.shape().segment_blocks));
+        BlockNo(first + (place.0 - first) / segment * segment)
+    };
+    // Most of its segment is replaced, so that it is cleaned.
+    let other = Arc::downgrade(&store);
+    hooked.once(When::HasRead(first), move || {
+        let store = other.upgrade().expect("it cleans");
+        let mut random = StdRng::seed_from_u64(2);
+        for round in 1..400_000_u64 {
+            let block = if random.random_bool(0.2) { 3 } else { random.random_range(0..blocks) };
+            store.write(Lba(block * 8), &numbered(round << 32 | block), Durability::Cached).expect("there is room");
+            if block == 3 && device_block(&store, 3) == place {
+                return;
+            }
+        }
+        panic!("it never comes back");
+    });
+    for block in (0..15).filter(|block| *block != 3) {
+        store.write(Lba(block * 8), &numbered(block), Durability::Cached).expect("there is room");
+    }
+    for _ in 0..200 {
+        if !hooked.is_due() {
+            break;
+        }
+        let mut state = store.shared.state.lock();
+        _ = store.shared.relieve(&mut state, umbrella_policy::log_layout::Goal::Ahead).expect("memory does not fail");
+    }
+    assert!(!hooked.is_due(), "it was not cleaned");
+    let held = read(&*store, 24, 8);
+    assert!(held != numbered(3), "it is as it was before it was cleaned");
+}
+
+#[test]
+fn a_flush_does_not_count_what_is_written_while_the_disk_flushes() {
+    let inner = Brittle::new(&read(&*made(60, "sepgc"), 0, 60 * 128 + 4096), (u64::MAX, Failure::Once));
+    let hooked = Hooked::new(inner.clone());
+    let device: Arc<dyn BlockDevice> = hooked.clone();
+    let store = Arc::new(open(&device, by_hand()));
+    store.write(Lba(0), &numbered(1), Durability::Cached).expect("there is room");
+    let other = Arc::downgrade(&store);
+    hooked.once(When::Flushed, move || {
+        let store = other.upgrade().expect("it is flushed");
+        let mut block = 1;
+        while block < 8 || store.shared.state.lock().core.has_unsealed_of_user() {
+            store.write(Lba(block * 8), &numbered(block), Durability::Cached).expect("there is room");
+            block += 1;
+        }
+    });
+    store.flush().expect("memory does not fail");
+    assert!(!hooked.is_due(), "nothing was flushed");
+    store.flush().expect("memory does not fail");
+    let left: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(inner.medium()));
+    let store = open(&left, by_hand());
+    for block in 1..8 {
+        assert!(read(&store, block * 8, 8) == numbered(block), "block {block} was flushed, and is lost");
+    }
+}
+
+#[test]
+fn a_block_that_is_back_where_it_was_is_read_again() {
+    let disk = made(60, "sepgc");
+    let hooked = Hooked::new(Arc::clone(&disk));
+    let device: Arc<dyn BlockDevice> = hooked.clone();
+    let store = Arc::new(open(&device, by_hand()));
+    let blocks = sectors_of(&*store) / 8;
+    for block in 0..blocks {
+        store.write(Lba(block * 8), &numbered(block), Durability::Cached).expect("there is room");
+    }
+    store.flush().expect("memory does not fail");
+    let place = device_block(&store, 3);
+    let other = Arc::downgrade(&store);
+    // While it is being read, others lie at its place, and then it does again; what is written there has not come to the disk.
+    hooked.once(When::Read(place), move || {
+        let store = other.upgrade().expect("it is being read");
+        let mut random = StdRng::seed_from_u64(1);
+        for _ in 0..400_000 {
+            let block = if random.random_bool(0.2) { 3 } else { random.random_range(0..blocks) };
+            store.write(Lba(block * 8), &numbered(block), Durability::Cached).expect("there is room");
+            if device_block(&store, 3) == place && read(&*disk, place.0 * 8, 8) != numbered(3) {
+                return;
+            }
+        }
+        panic!("it never comes back");
+    });
+    let held = read(&*store, 24, 8);
+    assert!(!hooked.is_due(), "it was not read");
+    assert!(held == numbered(3), "something else was read");
+}
+
+#[test]
+fn a_part_that_is_written_while_its_block_is_written_anew_leaves_the_rest_as_it_is_then() {
+    let hooked = Hooked::new(made(60, "r_lfs"));
+    let device: Arc<dyn BlockDevice> = hooked.clone();
+    let store = Arc::new(open(&device, by_hand()));
+    store.write(Lba(0), &fill(1, 8), Durability::Through).expect("there is room");
+    let other = Arc::downgrade(&store);
+    hooked.once(When::HasRead(device_block(&store, 0)), move || {
+        let store = other.upgrade().expect("it is written");
+        store.write(Lba(0), &fill(2, 8), Durability::Cached).expect("there is room");
+    });
+    store.write(Lba(3), &fill(3, 2), Durability::Cached).expect("there is room");
+    assert!(!hooked.is_due(), "the rest of it was not read");
+    assert_eq!(read(&*store, 0, 8), [fill(2, 3), fill(3, 2), fill(2, 3)].concat());
+}
+
+#[test]
+fn what_a_checkpoint_frees_while_it_is_read_is_not_read_from_where_it_was() {
+    let disk = made(90, "sepgc");
+    let hooked = Hooked::new(Arc::clone(&disk));
+    let device: Arc<dyn BlockDevice> = hooked.clone();
+    let store = Arc::new(open(&device, by_hand()));
+    let write = |store: &LogStore, blocks: std::ops::Range<u64>| {
+        for block in blocks {
+            store.write(Lba(block * 8), &numbered(block), Durability::Cached).expect("there is room");
+        }
+    };
+    write(&store, 0..60);
+    store.flush().expect("memory does not fail");
+    let place = device_block(&store, 3);
+    let other = Arc::downgrade(&store);
+    hooked.once(When::Read(place), move || {
+        let store = other.upgrade().expect("it is being read");
+        // There is room enough: nothing is cleaned, and only the checkpoint frees where it lay.
+        write(&store, 0..60);
+        store.checkpoint().expect("there is room");
+        while read(&*disk, place.0 * 8, 8) == numbered(3) {
+            write(&store, 100..130);
+            store.checkpoint().expect("there is room");
+        }
+    });
+    let held = read(&*store, 24, 8);
+    assert!(!hooked.is_due(), "it was not read");
+    assert!(held == numbered(3), "something else was read");
 }

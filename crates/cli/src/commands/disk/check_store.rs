@@ -24,6 +24,8 @@ pub(super) struct StoreReport {
     clean: bool,
     /// Chunks found behind the last checkpoint.
     replayed: u64,
+    /// Chunks found behind the end of the log, at least.
+    abandoned: u64,
     size: ByteSize,
     live: ByteSize,
     segments: u32,
@@ -75,14 +77,19 @@ impl Looked {
             scheme: found.scheme.clone(),
             clean: found.clean,
             replayed: found.replayed,
+            abandoned: found.abandoned,
             size: found.size,
             live: found.live,
             segments: found.segments,
             data_checked: found.data_checked,
             problems: found.problem_count,
         };
+        let abandoned = (found.abandoned > 0).then(|| {
+            let chunks = count(found.abandoned, "chunk");
+            format!("log store: {chunks} or more behind the end of the log do not count: when the power was cut or the daemon killed, nobody had flushed them; if it was not, the log is damaged there")
+        });
         let errors = wrong.into_iter().map(text).chain(more).collect();
-        Looked { report, errors, warnings: mended.into_iter().map(text).collect() }
+        Looked { report, errors, warnings: mended.into_iter().map(text).chain(abandoned).collect() }
     }
 }
 

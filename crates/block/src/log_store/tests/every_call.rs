@@ -1,0 +1,322 @@
+//! Each call to the device fails once, or from then on: what was flushed is there when the store is opened again, and what is read meanwhile is right.
+
+use std::ops::Range;
+
+use parking_lot::Mutex;
+use proptest::prelude::ProptestConfig;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use rustix::io::Errno;
+
+use super::*;
+use crate::device::Geometry;
+use crate::error::{BlockError, Operation};
+
+/// How a call fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// It alone, and it does nothing.
+    Once,
+    /// It alone; the first half of a write is done.
+    Halfway,
+    /// It alone, a write being done all the same.
+    Done,
+    /// It and all after it.
+    ForEver,
+}
+
+/// A disk with a cache: what is on the medium for certain, and what is read.
+pub(super) struct Brittle {
+    geometry: Geometry,
+    state: Mutex<Images>,
+    fails: (u64, Failure),
+}
+
+struct Images {
+    cached: Vec<u8>,
+    medium: Vec<u8>,
+    /// What is in the cache only.
+    unflushed: Vec<Range<usize>>,
+    calls: u64,
+}
+
+impl Brittle {
+    pub(super) fn new(bytes: &[u8], fails: (u64, Failure)) -> Arc<Brittle> {
+        let geometry = Memory::new(ByteSize(bytes.len() as u64)).geometry();
+        let (cached, medium) = (bytes.to_vec(), bytes.to_vec());
+        let state = Mutex::new(Images { cached, medium, unflushed: Vec::new(), calls: 0 });
+        Arc::new(Brittle { geometry, state, fails })
+    }
+
+    /// What is read.
+    pub(super) fn cached(&self) -> Vec<u8> {
+        self.state.lock().cached.clone()
+    }
+
+    /// What is left after a power cut that loses all that may be lost.
+    pub(super) fn medium(&self) -> Vec<u8> {
+        self.state.lock().medium.clone()
+    }
+
+    /// Counts a call; how it fails, if it does.
+    fn fails(&self, state: &mut Images) -> Option<Failure> {
+        state.calls += 1;
+        let (nth, failure) = self.fails;
+        (state.calls == nth || state.calls > nth && failure == Failure::ForEver).then_some(failure)
+    }
+
+    fn error(&self, operation: Operation) -> BlockError {
+        BlockError::io(&"brittle".into(), operation, None, Errno::IO.into())
+    }
+}
+
+impl BlockDevice for Brittle {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
+        self.geometry.check(at, buffer.len())?;
+        let mut state = self.state.lock();
+        if self.fails(&mut state).is_some() {
+            buffer.fill(0xbd);
+            return Err(self.error(Operation::Read));
+        }
+        let from = (at.0 * SECTOR_BYTES) as usize;
+        buffer.copy_from_slice(&state.cached[from..from + buffer.len()]);
+        Ok(())
+    }
+
+    fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
+        self.geometry.check(at, data.len())?;
+        let mut state = self.state.lock();
+        let failure = self.fails(&mut state);
+        let sectors = match failure {
+            None | Some(Failure::Done) => sectors_of_bytes(data),
+            Some(Failure::Halfway) => sectors_of_bytes(data) / 2,
+            Some(Failure::Once | Failure::ForEver) => 0,
+        };
+        let (from, bytes) = ((at.0 * SECTOR_BYTES) as usize, sectors * SECTOR_BYTES as usize);
+        state.cached[from..from + bytes].copy_from_slice(&data[..bytes]);
+        match durability {
+            Durability::Cached => state.unflushed.push(from..from + bytes),
+            Durability::Through => state.medium[from..from + bytes].copy_from_slice(&data[..bytes]),
+        }
+        if failure.is_some() { Err(self.error(Operation::Write)) } else { Ok(()) }
+    }
+
+    fn flush(&self) -> Result<(), BlockError> {
+        let mut state = self.state.lock();
+        let failure = self.fails(&mut state);
+        // As with Linux: what could not be written back is forgotten, and the next flush succeeds.
+        let unflushed = std::mem::take(&mut state.unflushed);
+        if failure.is_some() {
+            return Err(self.error(Operation::Flush));
+        }
+        let Images { cached, medium, .. } = &mut *state;
+        for range in unflushed {
+            medium[range.clone()].copy_from_slice(&cached[range]);
+        }
+        Ok(())
+    }
+
+    fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
+        self.geometry.check_range(range)
+    }
+
+    fn write_zeroes(&self, _: SectorRange, _: Zeroes, _: Durability) -> Result<(), BlockError> {
+        unreachable!("the store writes no zeroes")
+    }
+}
+
+fn sectors_of_bytes(data: &[u8]) -> usize {
+    data.len() / SECTOR_BYTES as usize
+}
+
+/// What each sector may hold.
+struct Truth {
+    /// What was written last.
+    last: Vec<u8>,
+    /// What was flushed, and what was written since or could not be.
+    may_be: Vec<Vec<u8>>,
+    /// How many there are at least.
+    least: u64,
+}
+
+impl Truth {
+    fn new(held: Vec<u8>) -> Truth {
+        Truth { may_be: held.iter().map(|byte| vec![*byte]).collect(), least: held.len() as u64, last: held }
+    }
+
+    fn grow(&mut self, sectors: u64) {
+        self.last.resize(sectors as usize, 0);
+        self.may_be.resize(sectors as usize, vec![0]);
+    }
+
+    /// Something was written, or was not; then it may be read or not from now on.
+    fn wrote(&mut self, range: SectorRange, byte: u8, done: bool, durability: Durability) {
+        for sector in range.start.0 as usize..range.end().0 as usize {
+            self.may_be[sector].push(byte);
+            if done {
+                self.last[sector] = byte;
+            }
+            if done && durability == Durability::Through {
+                self.may_be[sector] = vec![byte];
+            }
+        }
+    }
+
+    fn flushed(&mut self) {
+        for (may_be, last) in self.may_be.iter_mut().zip(&self.last) {
+            *may_be = vec![*last];
+        }
+    }
+}
+
+/// Random work on a store that has to clean; whatever fails, it goes on. Then the store grows, is written on, and is closed.
+fn work(store: LogStore, random: &mut StdRng, truth: &mut Truth) {
+    for round in 0..70 {
+        if round == 50 {
+            if let Ok(size) = store.grow() {
+                truth.least = size.0 / SECTOR_BYTES;
+            }
+            truth.grow(sectors_of(&store));
+        }
+        let blocks = sectors_of(&store) / 8;
+        let block =
+            if random.random_bool(0.5) { random.random_range(0..blocks / 8) } else { random.random_range(0..blocks) };
+        let all = range(block * 8, random.random_range(1..=12).min(blocks - block) * 8);
+        let durability = if random.random_bool(0.1) { Durability::Through } else { Durability::Cached };
+        let byte = random.random();
+        match random.random_range(0..24) {
+            0..15 => {
+                let done = store.write(all.start, &fill(byte, all.sectors), durability).is_ok();
+                truth.wrote(all, byte, done, durability);
+            }
+            15 | 16 => {
+                let part = range(all.start.0 + 3, 2);
+                let done = store.write(part.start, &fill(byte, 2), durability).is_ok();
+                truth.wrote(part, byte, done, durability);
+            }
+            17 => {
+                let done = store.write_zeroes(all, Zeroes::Unmap, durability).is_ok();
+                truth.wrote(all, 0, done, durability);
+            }
+            18 => {
+                let done = store.discard(all).is_ok();
+                truth.wrote(all, 0, done, Durability::Cached);
+            }
+            19 => _ = store.checkpoint(),
+            20 | 21 => {
+                let mut buffer = fill(0xee, all.sectors);
+                if store.read(all.start, &mut buffer).is_ok() {
+                    assert_read(&buffer, all.start.0, truth);
+                }
+            }
+            _ => {
+                if store.flush().is_ok() {
+                    truth.flushed();
+                }
+            }
+        }
+    }
+    if store.close().is_ok() {
+        truth.flushed();
+    }
+}
+
+/// What is read is what was written last, or what a write that failed would have made of it.
+fn assert_read(buffer: &[u8], start: u64, truth: &Truth) {
+    for (sector, bytes) in (start as usize..).zip(buffer.chunks(SECTOR_BYTES as usize)) {
+        let byte = bytes[0];
+        assert!(bytes.iter().all(|other| *other == byte), "sector {sector} is mixed");
+        assert!(
+            truth.last[sector] == byte || truth.may_be[sector].contains(&byte),
+            "sector {sector} reads {byte:#x}, last written {:#x}, else {:x?}",
+            truth.last[sector],
+            truth.may_be[sector]
+        );
+    }
+}
+
+fn assert_kept(bytes: &[u8], truth: &Truth, label: &str) {
+    let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes.to_vec()));
+    let report = check(Arc::clone(&device), "disk", Depth::Data, &mut |_, _| {});
+    let report = report.unwrap_or_else(|error| panic!("{label}: {error}"));
+    let problems: Vec<_> =
+        report.problems.iter().filter(|problem| !matches!(problem, Problem::SuperblockCopy(_))).collect();
+    assert!(problems.is_empty(), "{label}: {problems:?}");
+    let store = LogStore::open(device, "disk", by_hand(), Access::ReadWrite);
+    let store = store.unwrap_or_else(|error| panic!("{label}: {error}"));
+    let held = read(&store, 0, sectors_of(&store));
+    for (sector, bytes) in held.chunks(SECTOR_BYTES as usize).enumerate() {
+        let byte = bytes[0];
+        assert!(bytes.iter().all(|other| *other == byte), "{label}: sector {sector} is mixed");
+        // It may have grown although that failed.
+        let may_be = truth.may_be.get(sector).map_or(&[0][..], Vec::as_slice);
+        assert!(may_be.contains(&byte), "{label}: sector {sector} holds {byte:#x}, it may be {may_be:x?}");
+    }
+    assert!(held.len() as u64 >= truth.least * SECTOR_BYTES, "{label}: it has shrunk");
+}
+
+/// A full store, on a device that has become larger and was not closed; and what its sectors hold.
+fn before(seed: u64) -> (Vec<u8>, Vec<u8>) {
+    let device = made(60, "r_lfs");
+    let store = open(&device, by_hand());
+    let mut random = StdRng::seed_from_u64(seed);
+    let blocks = sectors_of(&store) / 8;
+    for nth in 0..2 * blocks {
+        let block = if nth < blocks { nth } else { random.random_range(0..blocks) };
+        store.write(Lba(block * 8), &fill(random.random(), 8), Durability::Cached).expect("there is room");
+    }
+    store.checkpoint().expect("there is room");
+    for _ in 0..60 {
+        let block = random.random_range(0..blocks);
+        store.write(Lba(block * 8), &fill(random.random(), 8), Durability::Cached).expect("there is room");
+    }
+    store.flush().expect("memory does not fail");
+    let held = read(&store, 0, blocks * 8).chunks(512).map(|sector| sector[0]).collect();
+    drop(store);
+    let mut bytes = read(&*device, 0, sectors_of(&*device));
+    bytes.resize(bytes.len() + 20 * SEGMENT as usize, 0);
+    (bytes, held)
+}
+
+/// The calls that all of it takes, if none fails.
+fn run(bytes: &[u8], held: &[u8], seed: u64, fails: (u64, Failure), threads: bool) -> u64 {
+    let label = format!("seed {seed}, call {} fails ({:?})", fails.0, fails.1);
+    let disk = Brittle::new(bytes, fails);
+    let device: Arc<dyn BlockDevice> = disk.clone();
+    let mut truth = Truth::new(held.to_vec());
+    let options = Options { threads, ..by_hand() };
+    if let Ok(store) = LogStore::open(device, "disk", options, Access::ReadWrite) {
+        work(store, &mut StdRng::seed_from_u64(seed), &mut truth);
+    }
+    let images = disk.state.lock();
+    assert_kept(&images.cached, &truth, &format!("{label}, all that was written"));
+    assert_kept(&images.medium, &truth, &format!("{label}, what was flushed"));
+    images.calls
+}
+
+fn fail_each(seed: u64, threads: bool, step: usize) {
+    let (bytes, held) = before(seed);
+    let calls = run(&bytes, &held, seed, (u64::MAX, Failure::Once), threads);
+    assert!(calls > 100, "{calls} calls");
+    let failures = [Failure::Once, Failure::Halfway, Failure::Done, Failure::ForEver];
+    for (nth, failure) in (1..=calls).zip(failures.into_iter().cycle().skip(seed as usize)).step_by(step) {
+        run(&bytes, &held, seed, (nth, failure), threads);
+    }
+    println!("{calls} calls");
+}
+
+#[test]
+fn whichever_call_fails_what_was_flushed_is_kept_and_what_is_read_is_right() {
+    for seed in 0..u64::from(ProptestConfig::default().cases / 256).max(1) {
+        fail_each(seed, false, 1);
+    }
+}
+
+#[test]
+fn whichever_call_fails_while_threads_write_and_clean_what_was_flushed_is_kept() {
+    fail_each(0, true, 5);
+}
