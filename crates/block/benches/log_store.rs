@@ -3,13 +3,13 @@
 //! Every figure is of virtual time, and of two devices in turn in one run. The host's own work is part of it: `--factor` says how much slower than
 //! true the emulation runs, and so how little it weighs.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use umbrella_block::emulated::{EmulatedDisk, TimeScale};
+use umbrella_block::emulated::{EmulatedDisk, Meter, TimeScale};
 use umbrella_block::log_store::{Access, CreateOptions, LogStore, Options, create};
 use umbrella_block::memory::Memory;
 use umbrella_block::{BlockDevice, Durability};
@@ -29,6 +29,7 @@ PARTS (default: all)
 OPTIONS
   --disk P       the disk's profile [default: deskstar_500gb]
   --size MIB     the disk's size [default: 1024]
+  --used LIST    utilisations for `random`, in percent [default: 50,70,85]
   --factor F     real seconds for one of the model's [default: 0.5]
   --depth N      how many write or read at once [default: 8]
   --scheme S     placement [default: r_lfs:regions=3]
@@ -41,6 +42,7 @@ const PAGE: u64 = 4096 / SECTOR_BYTES;
 struct Args {
     disk: String,
     size: u64,
+    used: Vec<u64>,
     factor: f64,
     depth: u64,
     scheme: String,
@@ -53,6 +55,7 @@ fn args() -> Args {
     let mut args = Args {
         disk: "deskstar_500gb".to_owned(),
         size: 1024,
+        used: vec![50, 70, 85],
         factor: 0.5,
         depth: 8,
         scheme: "r_lfs:regions=3".to_owned(),
@@ -66,6 +69,7 @@ fn args() -> Args {
         match arg.as_str() {
             "--disk" => args.disk = value(),
             "--size" => args.size = value().parse().expect("a number"),
+            "--used" => args.used = value().split(',').map(|used| used.parse().expect("a number")).collect(),
             "--factor" => args.factor = value().parse().expect("a number"),
             "--depth" => args.depth = value().parse().expect("a number"),
             "--scheme" => args.scheme = value(),
@@ -92,7 +96,7 @@ impl Args {
         if self.quick { count / 10 } else { count }
     }
 
-    fn bare(&self) -> Arc<dyn BlockDevice> {
+    fn bare(&self) -> Arc<EmulatedDisk> {
         let profile = profile(&self.disk).unwrap_or_else(|error| panic!("{error}"));
         let scale = TimeScale::new(self.factor).unwrap_or_else(|error| panic!("{error}"));
         let backing = Arc::new(Memory::new(ByteSize(self.size << 20)));
@@ -151,20 +155,46 @@ fn fill(device: &dyn BlockDevice, pages: u64) {
     device.flush().expect("it is flushed");
 }
 
-fn write_random(args: &Args, device: &dyn BlockDevice, pages: u64, count: u64) {
+/// Writes pages at random. How long each took, in virtual milliseconds, in order.
+fn write_random(args: &Args, device: &dyn BlockDevice, pages: u64, count: u64) -> Vec<f64> {
+    let times = Mutex::new(Vec::with_capacity(count as usize));
     args.at_once(count, |_, random| {
+        let begun = Instant::now();
         device.write(Lba(random.random_range(0..pages) * PAGE), &[9; 4096], Durability::Cached).expect("it is written");
+        let took = begun.elapsed().as_secs_f64() * 1e3 / args.factor;
+        times.lock().expect("nobody panics").push(took);
     });
     device.flush().expect("it is flushed");
+    let mut times = times.into_inner().expect("nobody panics");
+    times.sort_by(f64::total_cmp);
+    times
+}
+
+/// What the disk did between two moments, for each thousand writes of the user.
+fn disk_work(before: &Meter, after: &Meter, thousands: f64) -> String {
+    let (from, to) = (&before.device, &after.device);
+    let megabytes = |sectors: u64| (sectors * SECTOR_BYTES) as f64 / 1e6 / thousands;
+    format!(
+        "busy {:.0} %; for each 1000 writes: {:.0} reads of {:.1} MB, {:.0} writes of {:.1} MB, {:.0} seeks, {:.0} ms",
+        (to.busy.0 - from.busy.0) as f64 * 100.0 / (after.now.0 - before.now.0).max(1) as f64,
+        (to.reads - from.reads) as f64 / thousands,
+        megabytes(to.sectors_read - from.sectors_read),
+        (to.writes - from.writes) as f64 / thousands,
+        megabytes(to.sectors_written - from.sectors_written),
+        (to.seeks - from.seeks) as f64 / thousands,
+        (to.busy.0 - from.busy.0) as f64 / 1e6 / thousands,
+    )
 }
 
 fn random(args: &Args) {
     println!("\nrandom 4 KiB writes, {} at once (writes a second)", args.depth);
-    println!("  utilisation   disk alone   log store     ratio   write amplification");
-    for utilisation in [50, 70, 85] {
+    println!("  utilisation   disk alone   log store     ratio   write amplification   slowest 1 %, and slowest (ms)");
+    for &utilisation in &args.used {
         let (mut ratios, mut alone, mut through, mut amplified) = (Vec::new(), Vec::new(), Vec::new(), 0.0);
+        let (mut slow, mut slowest, mut work) = (Vec::new(), 0.0_f64, String::new());
         for _ in 0..args.rounds {
-            let store = args.store(args.bare(), 40);
+            let disk = args.bare();
+            let store = args.store(Arc::clone(&disk) as Arc<dyn BlockDevice>, 20);
             let used = (args.size << 8) * utilisation / 100;
             assert!(used < pages(&store), "{used} pages do not fit");
             fill(&store, used);
@@ -172,25 +202,32 @@ fn random(args: &Args) {
             write_random(args, &store, used, args.work(args.size << 8));
             let before = store.stats();
             let count = args.work(60_000);
-            let logged = count as f64 / args.seconds(|| write_random(args, &store, used, count));
+            let metered = disk.meter().expect("the disk is there");
+            let mut times = Vec::new();
+            let logged = count as f64 / args.seconds(|| times = write_random(args, &store, used, count));
             let after = store.stats();
+            work = disk_work(&metered, &disk.meter().expect("the disk is there"), count as f64 / 1e3);
+            slow.push(times[times.len() * 99 / 100]);
+            slowest = slowest.max(times[times.len() - 1]);
             let written = |stats: &umbrella_block::log_store::LogStoreStats| {
                 (stats.written.0 + stats.copied.0 + stats.map_written.0 + stats.headers_written.0) as f64
             };
             amplified = (written(&after) - written(&before)) / (after.written.0 - before.written.0) as f64;
             let bare = args.bare();
             let count = args.work(2_000);
-            let plain = count as f64 / args.seconds(|| write_random(args, &*bare, used, count));
+            let plain = count as f64 / args.seconds(|| _ = write_random(args, &*bare, used, count));
             alone.push(plain);
             through.push(logged);
             ratios.push(logged / plain);
         }
         println!(
-            "  {utilisation:>9} %   {:10.0}   {:9.0}   {:7.1}   {amplified:.2}",
+            "  {utilisation:>9} %   {:10.0}   {:9.0}   {:7.1}   {amplified:>19.2}   {:.1}, {slowest:.0}",
             median(alone),
             median(through),
-            median(ratios)
+            median(ratios),
+            median(slow)
         );
+        println!("                {work}");
     }
 }
 
@@ -207,7 +244,7 @@ fn sequential(args: &Args) {
     let mut rows: [(&str, Vec<f64>, Vec<f64>); 3] =
         [("write", vec![], vec![]), ("read, written so", vec![], vec![]), ("read, then random", vec![], vec![])];
     for _ in 0..args.rounds {
-        let (bare, store) = (args.bare(), args.store(args.bare(), 100));
+        let (bare, store) = (args.bare(), args.store(args.bare() as Arc<dyn BlockDevice>, 100));
         let both: [&dyn BlockDevice; 2] = [&*bare, &store];
         let written = both.map(|device| rate(args.seconds(|| fill(device, amount)), amount));
         let read = both.map(|device| rate(args.seconds(|| read_all(device, amount)), amount));

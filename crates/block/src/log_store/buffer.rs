@@ -155,6 +155,11 @@ impl Window {
         &mut self.bytes
     }
 
+    /// How many blocks it has.
+    pub(super) fn blocks(&self) -> u64 {
+        (self.bytes.len() / BLOCK_BYTES) as u64
+    }
+
     /// The chunk at a slot, which is the block `at` of the log: header, and all of its bytes. Nothing if it is not whole in here.
     pub(super) fn chunk(
         &self,

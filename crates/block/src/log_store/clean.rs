@@ -1,20 +1,23 @@
 //! Cleaning: moving what is live out of a segment, so that it can be used anew.
 //!
-//! 1. The segment is read, chunk by chunk; each header says which blocks lie behind it.
+//! 1. The next few segments are read at once, so that the disk can take them in the order that suits it; what of a large one is left, chunk by chunk. Each
+//!    chunk's header says which blocks lie behind it.
 //! 2. What the map still has there is put into the chunks that are being filled, and is read from them or from the new place from then on.
 //!    Pages of the map are written by the next checkpoint.
 //! 3. When nothing is live in it any more the segment is *cleaned*. It is free after a flush of what was moved, or after the next checkpoint
 //!    ([`Layout::synced`](umbrella_policy::log_layout::Layout::synced)); until then nothing is written to it.
 
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
-use umbrella_policy::log_layout::{Goal, MapPage, Place, Relief, SegmentNo, State as SegmentState};
+use umbrella_policy::log_layout::{BlockCost, Goal, MapPage, Place, Relief, SegmentNo, State as SegmentState};
+use umbrella_units::Pages;
 
 use super::buffer::{CHUNK_BLOCKS, Window};
 use super::checkpoint::End;
 use super::core::Stop;
-use super::engine::{Shared, State};
+use super::engine::{Shared, State, nanos};
 use super::error::LogStoreError;
 use super::format::{BLOCK_BYTES, Checksum, ChunkHeader, Entry};
 use crate::error::BlockError;
@@ -56,28 +59,20 @@ impl Shared {
 
     /// Does what is most urgent; whether there was anything.
     pub(super) fn work(&self, state: &mut MutexGuard<'_, State>) -> Result<bool, LogStoreError> {
-        let (_, after_checkpoint) = state.core.layout.waiting();
-        let idle = state.last_access.elapsed() >= self.options.quiet;
-        let due = self.needs_checkpoint(state) || (idle && after_checkpoint > 0);
-        if due && MutexGuard::unlocked(state, || self.checkpoint(End::GoesOn))? {
+        let pace = self.pace();
+        let makes_checkpoint = pace.makes_checkpoint(&state.core.layout, &state.standing());
+        if makes_checkpoint && MutexGuard::unlocked(state, || self.checkpoint(End::GoesOn))? {
             return Ok(true);
         }
-        let goal = if idle { Goal::Ahead } else { Goal::Due };
-        if state.wanted == 0 && goal == Goal::Due && !state.core.layout.due() && !state.core.layout.stopped() {
-            return Ok(false);
+        match pace.cleans(&state.core.layout, &state.standing()) {
+            Some(goal) => self.relieve(state, goal),
+            None => Ok(false),
         }
-        self.relieve(state, goal)
     }
 
-    /// Whether there is as much log, or as much of the map is changed, as there may be before a checkpoint.
+    /// Whether a checkpoint must not wait any longer.
     pub(super) fn needs_checkpoint(&self, state: &State) -> bool {
-        state.core.since_checkpoint >= self.checkpoint_blocks(state) || state.core.map.dirty() >= self.map_pages() / 2
-    }
-
-    /// The most log between two checkpoints: what recovery has to read, and what cannot be cleaned for good before the next one.
-    fn checkpoint_blocks(&self, state: &State) -> u64 {
-        let eighth = state.core.layout.shape().blocks() / 8;
-        (self.options.checkpoint_every.0 / BLOCK_BYTES as u64).min(eighth).max(u64::from(CHUNK_BLOCKS))
+        self.pace().checkpoint_is_due(&state.core.layout, &state.standing())
     }
 
     /// Does what the layout asks for; whether it asked for anything.
@@ -93,7 +88,7 @@ impl Shared {
                 self.room.notify_all();
                 return Ok(false);
             }
-            Relief::Clean(victim) => self.clean(state, victim)?,
+            Relief::Clean(_) => self.clean(state, goal)?,
             Relief::Sync => self.sync(state)?,
             Relief::Checkpoint if MutexGuard::unlocked(state, || self.checkpoint(End::GoesOn))? => {}
             // There is no room for the map: nothing can be gained by trying at once again.
@@ -144,13 +139,63 @@ impl Shared {
         Ok(())
     }
 
-    fn clean(&self, state: &mut MutexGuard<'_, State>, victim: SegmentNo) -> Result<(), LogStoreError> {
+    /// Cleans the next victims, which are read at once, for as long as it is one of them that the layout asks to be cleaned.
+    fn clean(&self, state: &mut MutexGuard<'_, State>, goal: Goal) -> Result<(), LogStoreError> {
+        let victims = state.core.layout.victims(goal, self.pace().victims_at_once());
+        let (begun, freed) = (Instant::now(), state.freed);
+        let mut windows = MutexGuard::unlocked(state, || self.read_victims(&victims));
+        let took = begun.elapsed() / victims.len().max(1) as u32;
+        state.core.counters.cleaner_reads += windows.iter().map(Window::blocks).sum::<u64>();
+        while state.freed == freed
+            && let Relief::Clean(victim) = state.core.layout.relief(goal)
+            && let Some(window) = victims.iter().position(|read| *read == victim).and_then(|at| windows.get_mut(at))
+        {
+            let cleaned = self.clean_one(state, victim, std::mem::take(window), took)?;
+            if matches!(cleaned, Cleaned::NoRoom) || self.needs_checkpoint(state) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the beginning of each, or all. What cannot be read is left out.
+    fn read_victims(&self, victims: &[SegmentNo]) -> Vec<Window> {
+        let blocks = self.pace().read_at_once().0 as u32;
+        let read = |victim: SegmentNo| {
+            let mut window = Window::default();
+            let at = Place(u64::from(victim.0) * self.segment_blocks);
+            match self.read_log(at, window.begin(0, blocks)) {
+                Ok(()) => window,
+                Err(_) => Window::default(),
+            }
+        };
+        std::thread::scope(|scope| {
+            let start = |victim: SegmentNo| std::thread::Builder::new().spawn_scoped(scope, move || read(victim));
+            let others: Vec<_> = victims.iter().skip(1).map(|victim| (*victim, start(*victim))).collect();
+            let first = victims.first().map(|victim| read(*victim));
+            // Without a thread for it, or if that panicked, nothing has been read yet.
+            let other = |(victim, reader): (SegmentNo, std::io::Result<ScopedJoinHandle<'_, Window>>)| match reader {
+                Ok(reader) => reader.join().unwrap_or_default(),
+                Err(_) => read(victim),
+            };
+            first.into_iter().chain(others.into_iter().map(other)).collect()
+        })
+    }
+
+    /// Cleans a segment of which something has been read, which took so long.
+    fn clean_one(
+        &self,
+        state: &mut MutexGuard<'_, State>,
+        victim: SegmentNo,
+        window: Window,
+        took: Duration,
+    ) -> Result<Cleaned, LogStoreError> {
         let (begun, paused) = (Instant::now(), state.paused);
         let segment_blocks = state.core.layout.shape().segment_blocks;
         let live = state.core.layout.table().get(victim.0 as usize).map_or(0, |segment| segment.live);
         let tenths = (u64::from(live) * 10 / u64::from(segment_blocks)) as usize;
         let freed = state.freed;
-        let cleaned = match self.empty(state, victim) {
+        let cleaned = match self.empty(state, victim, window, took) {
             // It may have been emptied, freed and written anew meanwhile.
             Ok(Cleaned::Damaged) if state.freed != freed => Cleaned::NoRoom,
             Ok(cleaned) => cleaned,
@@ -167,9 +212,9 @@ impl Shared {
                 if let Some(count) = state.tally.victims.get_mut(tenths) {
                     *count += 1;
                 }
-                let gained = f64::from(segment_blocks.saturating_sub(live).max(1));
-                let worked = begun.elapsed().saturating_sub(state.paused.saturating_sub(paused));
-                state.block_cost = state.block_cost * 0.8 + worked.as_secs_f64() / gained * 0.2;
+                let gained = Pages(segment_blocks.saturating_sub(live).into());
+                let worked = took + begun.elapsed().saturating_sub(state.paused.saturating_sub(paused));
+                state.block_cost = BlockCost(state.block_cost).after(nanos(worked), gained).0;
             }
             Cleaned::NoRoom => {}
             Cleaned::Damaged => {
@@ -182,14 +227,19 @@ impl Shared {
                 state.damaged.push(victim);
             }
         }
-        Ok(())
+        Ok(cleaned)
     }
 
-    /// Moves what is live out of a segment.
-    fn empty(&self, state: &mut MutexGuard<'_, State>, victim: SegmentNo) -> Result<Cleaned, LogStoreError> {
+    /// Moves what is live out of a segment, of which `window` has been read already.
+    fn empty(
+        &self,
+        state: &mut MutexGuard<'_, State>,
+        victim: SegmentNo,
+        mut window: Window,
+        mut worked: Duration,
+    ) -> Result<Cleaned, LogStoreError> {
         let shape = state.core.layout.shape();
-        let (mut slot, mut pages, mut worked) = (0, 0, Duration::ZERO);
-        let (mut window, mut freed) = (Window::default(), state.freed);
+        let (mut slot, mut pages, mut freed) = (0, 0, state.freed);
         let is_live = |state: &State| {
             state.core.layout.table().get(victim.0 as usize).is_some_and(|segment| segment.state == SegmentState::Full)
         };
@@ -284,7 +334,7 @@ impl Shared {
                 Ok(()) => return Ok(Cleaned::Whole),
                 Err(Stop::Full) => return Ok(Cleaned::NoRoom),
                 // More of the map is changed than may be in memory: a checkpoint has to come first.
-                Err(Stop::Absent(_)) if state.core.map.dirty() > self.map_pages() => return Ok(Cleaned::NoRoom),
+                Err(Stop::Absent(_)) if self.map_is_full(state) => return Ok(Cleaned::NoRoom),
                 Err(stop) => self.overcome(state, stop)?,
             }
         }
@@ -292,13 +342,12 @@ impl Shared {
 
     /// Leaves the disk to others for a while, if there are any and there is no hurry.
     fn pause(&self, state: &mut MutexGuard<'_, State>, worked: Duration) {
-        if !state.threads || state.last_access.elapsed() >= self.options.quiet || state.wanted > 0 {
+        if !state.threads {
             return;
         }
-        let share = f64::from(self.options.clean_share.clamp(1, 100)) / 100.0;
-        let share = share + (1.0 - share) * state.core.layout.toll();
+        let rest = self.pace().rest(&state.core.layout, &state.standing(), nanos(worked));
         let begun = Instant::now();
-        let until = begun + worked.mul_f64((1.0 / share - 1.0).clamp(0.0, 20.0));
+        let until = begun + Duration::from_nanos(rest.0);
         while !state.closing && state.wanted == 0 && Instant::now() < until {
             self.keeper.wait_until(state, until);
         }

@@ -9,8 +9,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use umbrella_policy::log_layout::{Entries, Goal, MapEntry, MapPage, PAGE_ENTRIES, Place, SegmentNo, Victim};
-use umbrella_units::{BLOCK_SECTORS, BlockNo, ByteSize, Lba, PAGE_BYTES};
+use umbrella_policy::flash_cache::Percent;
+use umbrella_policy::log_layout::{
+    Entries, Goal, MapEntry, MapPage, PAGE_ENTRIES, Pace, Place, SegmentNo, Standing, Victim,
+};
+use umbrella_units::{BLOCK_SECTORS, BlockNo, ByteSize, Lba, Nanos, PAGE_BYTES, Pages};
 
 use super::checkpoint::End;
 use super::core::{Core, Stop};
@@ -57,9 +60,6 @@ impl Default for Options {
 pub(super) const MOST_WAITING: usize = 4;
 /// How many threads write chunks: two, so that the disk has its next request when it ends one.
 const WRITERS: usize = 2;
-/// Pages of the map that are in memory however little memory there is: so many for each block of a segment. Cleaning a segment may change as many pages as it
-/// has live blocks; if each needed several checkpoints, they could cost more than it gains.
-const LEAST_PAGES: u64 = 2;
 
 #[expect(clippy::struct_excessive_bools, reason = "they are independent of each other")]
 pub(super) struct State {
@@ -183,7 +183,22 @@ impl LogStore {
     }
 }
 
+/// A time as policies have it.
+pub(super) fn nanos(time: Duration) -> Nanos {
+    Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+}
+
 impl State {
+    /// Where the store stands, for decisions about its pace.
+    pub(super) fn standing(&self) -> Standing {
+        Standing {
+            since_checkpoint: Pages(self.core.since_checkpoint),
+            changed: Pages(self.core.map.dirty() as u64),
+            since_access: nanos(self.last_access.elapsed()),
+            waiting: self.wanted,
+        }
+    }
+
     /// Whether there are threads that write chunks. While the store is closed they may have ended before the keeper has: then it writes its own.
     pub(super) fn has_writers(&self) -> bool {
         self.threads && !self.closing
@@ -206,6 +221,17 @@ impl Shared {
             physical_block: BLOCK_BYTES as u32,
             rotational: below.rotational,
             queue_depth: below.queue_depth.max(2),
+        }
+    }
+
+    /// What decides when to clean and to make checkpoints, and who waits.
+    pub(super) fn pace(&self) -> Pace {
+        Pace {
+            clean_share: Percent(self.options.clean_share.min(100) as u8),
+            quiet: nanos(self.options.quiet),
+            checkpoint_every: Pages(self.options.checkpoint_every.0 / PAGE_BYTES),
+            map_memory: Pages(self.options.map_memory.0 / PAGE_BYTES),
+            segment: Pages(self.segment_blocks),
         }
     }
 
@@ -257,15 +283,15 @@ impl Shared {
 
     /// Lets go of pages of the map when there are more than may be in memory, if enough of them can be; never of `needed`.
     pub(super) fn trim_map(&self, state: &mut State, needed: Option<MapPage>) {
-        let (keep, map) = (self.map_pages(), &mut state.core.map);
-        if map.present() > keep && map.present() - map.dirty().min(map.present()) > keep / 8 {
-            map.evict(keep - keep / 8, needed);
+        let (present, changed) = (Pages(state.core.map.present() as u64), Pages(state.core.map.dirty() as u64));
+        if let Some(keep) = self.pace().cut_down(present, changed) {
+            state.core.map.evict(keep.0 as usize, needed);
         }
     }
 
-    /// How many pages of the map may be in memory.
-    pub(super) fn map_pages(&self) -> usize {
-        (self.options.map_memory.0 / PAGE_BYTES).max(LEAST_PAGES * self.segment_blocks) as usize
+    /// Whether no more of the map can be changed before a checkpoint: it would not fit into memory.
+    pub(super) fn map_is_full(&self, state: &State) -> bool {
+        state.core.map.dirty() as u64 > self.pace().map_pages().0
     }
 
     /// What has to happen before something that could not be done can be tried again.

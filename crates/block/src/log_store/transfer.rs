@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
-use umbrella_policy::log_layout::{Absent, Clock, PAGE_ENTRIES, Place};
-use umbrella_units::{BLOCK_SECTORS, BlockNo, Lba, SECTOR_BYTES, SectorRange};
+use umbrella_policy::log_layout::{Absent, BlockCost, Clock, PAGE_ENTRIES, Place};
+use umbrella_units::{BLOCK_SECTORS, BlockNo, Lba, Pages, SECTOR_BYTES, SectorRange};
 
 use super::engine::{LogStore, Shared, State};
 use super::format::{BLOCK_BYTES, Checksum};
@@ -14,8 +14,6 @@ use crate::error::BlockError;
 
 /// Blocks that are read although nobody asked for them, so that what lies before and behind them is one request.
 const MOST_BETWEEN: u64 = 8;
-/// The longest that one request is held back because the log is filling up.
-const MOST_DELAY: Duration = Duration::from_millis(100);
 
 /// Blocks that lie in a row on the disk and in the caller's memory.
 #[derive(Debug, Clone, Copy)]
@@ -262,7 +260,7 @@ impl Shared {
     /// Returns when another block may be written: few chunks wait, and no more of the map is changed than may be in memory.
     fn make_way(&self, state: &mut MutexGuard<'_, State>) -> Result<(), BlockError> {
         self.wait_for_writers(state)?;
-        while state.core.map.dirty() > self.map_pages() {
+        while self.map_is_full(state) {
             self.wait_for_room(state)?;
             self.wait_for_writers(state)?;
         }
@@ -355,12 +353,12 @@ impl Shared {
         if !state.threads {
             return;
         }
-        let toll = state.core.layout.toll();
-        if toll <= 0.0 {
+        let (cost, blocks) = (BlockCost(state.block_cost), Pages(blocks as u64));
+        let delay = Duration::from_nanos(self.pace().hold_back(&state.core.layout, cost, blocks).0);
+        if delay.is_zero() {
             return;
         }
         self.keeper.notify_one();
-        let delay = Duration::from_secs_f64((state.block_cost * blocks as f64 * toll).clamp(0.0, 1.0)).min(MOST_DELAY);
         state.tally.slowed += 1;
         state.tally.slowed_time += delay;
         let until = Instant::now() + delay;

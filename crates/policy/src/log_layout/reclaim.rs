@@ -102,7 +102,8 @@ impl Layout {
         self.growing.iter().any(|growing| growing.head.open.is_none())
     }
 
-    /// What to do next. While the user's writes wait, segments are cleaned in batches, so that a flush or a checkpoint gains more than it costs.
+    /// What to do next. While the user's writes wait, segments are cleaned in batches, so that a flush or a checkpoint gains more than it costs. What was cleaned
+    /// ahead is made free when there is no more to clean.
     ///
     /// Cost: O(segments).
     pub fn relief(&self, goal: Goal) -> Relief {
@@ -123,7 +124,7 @@ impl Layout {
         }
         match self.victim(goal) {
             Some(victim) => Relief::Clean(victim),
-            None if self.admits() => Relief::None,
+            None if self.admits() && goal == Goal::Due => Relief::None,
             None if after_sync > 0 => Relief::Sync,
             None if after_checkpoint > 0 => Relief::Checkpoint,
             None => Relief::None,
@@ -138,7 +139,7 @@ impl Layout {
     /// Whether cleaning is due: the log, or a region of it, has come near to its last free segments. Worth asking once a segment.
     pub fn due(&self) -> bool {
         let wanted = self.reserve + self.low;
-        self.free.len() + self.cleaned.len() as u32 <= wanted || !self.short_regions(wanted).is_empty()
+        self.free.len() + self.cleaned.len() as u32 <= wanted || !self.short_regions(wanted, &[]).is_empty()
     }
 
     /// How much of what it costs to clean for it a write should wait, from 0 while there is plenty to 1 at the reserve.
@@ -148,13 +149,13 @@ impl Layout {
     }
 
     /// The regions that have less than their share of what should be free, the shortest first.
-    fn short_regions(&self, wanted: u32) -> Vec<(u32, usize)> {
+    fn short_regions(&self, wanted: u32, chosen: &[SegmentNo]) -> Vec<(u32, usize)> {
         if !self.has_regions() {
             return Vec::new();
         }
         let mut have: Vec<(u32, usize)> =
             (0..self.free.regions()).map(|region| (self.free.len_of(region), region)).collect();
-        for (_, number) in &self.cleaned {
+        for number in self.cleaned.iter().map(|(_, number)| number).chain(chosen) {
             have[self.free.region(*number)].0 += 1;
         }
         have.retain(|(free, _)| *free < self.share(wanted));
@@ -173,16 +174,39 @@ impl Layout {
     /// room again; then it takes the best victim that is emptier than segments are on average; without one it borrows. When the log as a whole is short, it is the best one anywhere.
     /// Cost: O(segments).
     pub fn victim(&self, goal: Goal) -> Option<SegmentNo> {
+        self.victim_after(goal, &[])
+    }
+
+    /// The segments to clean next, the first first, `most` at most. Worth reading at once: what to do next is asked again before each is cleaned, but near the
+    /// reserve no more are named than are cleaned before a flush.
+    ///
+    /// Cost: O(segments) for each.
+    pub fn victims(&self, goal: Goal, most: usize) -> Vec<SegmentNo> {
+        let (after_sync, _) = self.waiting();
+        let is_near = self.free.len() <= self.reserve + self.batch();
+        let before_sync = self.batch().saturating_sub(after_sync).max(1) as usize;
+        let most = if is_near { most.min(before_sync) } else { most };
+        let mut chosen = Vec::new();
+        while chosen.len() < most
+            && let Some(victim) = self.victim_after(goal, &chosen)
+        {
+            chosen.push(victim);
+        }
+        chosen
+    }
+
+    /// The segment to clean when those that are chosen are cleaned.
+    fn victim_after(&self, goal: Goal, chosen: &[SegmentNo]) -> Option<SegmentNo> {
         let ahead = if goal == Goal::Due { self.low } else { self.high };
         // While writes wait, a whole batch is cleaned before it is made durable, or that might cost more than was gained, again and again.
         let least = if self.admits() { 0 } else { self.batch() + self.map_room };
         let wanted = self.reserve + ahead.max(least);
-        let have = self.free.len() + self.cleaned.len() as u32;
+        let have = self.free.len() + (self.cleaned.len() + chosen.len()) as u32;
         let full = have <= self.reserve;
         if !full {
             let share = self.share(wanted);
-            let short = self.short_regions(wanted);
-            if let Some(victim) = short.into_iter().find_map(|(_, region)| self.victim_in(region, share)) {
+            let short = self.short_regions(wanted, chosen);
+            if let Some(victim) = short.into_iter().find_map(|(_, region)| self.victim_in(region, share, chosen)) {
                 return Some(victim);
             }
         }
@@ -190,7 +214,8 @@ impl Layout {
             return None;
         }
         let limit = if full { self.usable } else { self.worth() };
-        self.best(|_| true, limit).or_else(|| self.best(|_| true, self.usable))
+        let other = |number: SegmentNo| !chosen.contains(&number);
+        self.best(other, limit).or_else(|| self.best(other, self.usable))
     }
 
     /// The live blocks from which on a victim is not worth its while as long as there are others.
@@ -206,8 +231,8 @@ impl Layout {
         (live.checked_div(count).unwrap_or(0) as u32).min(self.worth())
     }
 
-    fn victim_in(&self, region: usize, share: u32) -> Option<SegmentNo> {
-        let inside = |number: SegmentNo| self.free.region(number) == region;
+    fn victim_in(&self, region: usize, share: u32, chosen: &[SegmentNo]) -> Option<SegmentNo> {
+        let inside = |number: SegmentNo| self.free.region(number) == region && !chosen.contains(&number);
         let guest = |number: SegmentNo| {
             let home = self.free.home(self.table[number.0 as usize].stream);
             inside(number) && home != region && self.free.len_of(home) >= share + 2

@@ -3,3 +3,4 @@
 mod driver;
 mod examples;
 mod never_stuck;
+mod pace;

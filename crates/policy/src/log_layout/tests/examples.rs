@@ -90,6 +90,14 @@ fn guests_go_home_when_the_lender_is_short_and_their_region_has_room_again() {
 }
 
 #[test]
+fn victims_that_are_read_at_once_are_those_that_would_be_cleaned_one_after_the_other() {
+    let layout = with_guests(&[14, 27], 36);
+    assert_eq!(layout.victims(Goal::Due, 0), []);
+    assert_eq!(layout.victims(Goal::Due, 1), [layout.victim(Goal::Due).unwrap()]);
+    assert_eq!(layout.victims(Goal::Due, 8), [SegmentNo(27), SegmentNo(14)], "and no segment twice");
+}
+
+#[test]
 fn guests_stay_while_their_own_region_is_short() {
     assert_eq!(with_guests(&[8], 4).victim(Goal::Due), None);
 }
