@@ -283,13 +283,12 @@ fn before(seed: u64) -> (Vec<u8>, Vec<u8>) {
 }
 
 /// The calls that all of it takes, if none fails.
-fn run(bytes: &[u8], held: &[u8], seed: u64, fails: (u64, Failure), threads: bool) -> u64 {
+fn run(bytes: &[u8], held: &[u8], seed: u64, fails: (u64, Failure)) -> u64 {
     let label = format!("seed {seed}, call {} fails ({:?})", fails.0, fails.1);
     let disk = Brittle::new(bytes, fails);
     let device: Arc<dyn BlockDevice> = disk.clone();
     let mut truth = Truth::new(held.to_vec());
-    let options = Options { threads, ..by_hand() };
-    if let Ok(store) = LogStore::open(device, "disk", options, Access::ReadWrite) {
+    if let Ok(store) = LogStore::open(device, "disk", by_hand(), Access::ReadWrite) {
         work(store, &mut StdRng::seed_from_u64(seed), &mut truth);
     }
     let images = disk.state.lock();
@@ -298,13 +297,13 @@ fn run(bytes: &[u8], held: &[u8], seed: u64, fails: (u64, Failure), threads: boo
     images.calls
 }
 
-fn fail_each(seed: u64, threads: bool, step: usize) {
+fn fail_each(seed: u64) {
     let (bytes, held) = before(seed);
-    let calls = run(&bytes, &held, seed, (u64::MAX, Failure::Once), threads);
+    let calls = run(&bytes, &held, seed, (u64::MAX, Failure::Once));
     assert!(calls > 100, "{calls} calls");
     let failures = [Failure::Once, Failure::Halfway, Failure::Done, Failure::ForEver];
-    for (nth, failure) in (1..=calls).zip(failures.into_iter().cycle().skip(seed as usize)).step_by(step) {
-        run(&bytes, &held, seed, (nth, failure), threads);
+    for (nth, failure) in (1..=calls).zip(failures.into_iter().cycle().skip(seed as usize)) {
+        run(&bytes, &held, seed, (nth, failure));
     }
     println!("{calls} calls");
 }
@@ -312,11 +311,6 @@ fn fail_each(seed: u64, threads: bool, step: usize) {
 #[test]
 fn whichever_call_fails_what_was_flushed_is_kept_and_what_is_read_is_right() {
     for seed in 0..u64::from(ProptestConfig::default().cases / 256).max(1) {
-        fail_each(seed, false, 1);
+        fail_each(seed);
     }
-}
-
-#[test]
-fn whichever_call_fails_while_threads_write_and_clean_what_was_flushed_is_kept() {
-    fail_each(0, true, 5);
 }
