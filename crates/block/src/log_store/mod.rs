@@ -11,7 +11,7 @@
 //! 1. The chunks with something of users' are completed, full or not, and written.
 //! 2. When they and all before them are written, the device is flushed. One flush serves all who wait for one.
 //!
-//! Cleaning is told in `clean`, checkpoints in `checkpoint`, opening in `recover`, making and growing a store in `create` and `grow`: each with its steps.
+//! Cleaning is told in `clean`, checkpoints in `checkpoint`, opening in `recover` and `follow`, making and growing a store in `create` and `grow`: each with its steps.
 //!
 //! After a write or a flush of the device has failed the store refuses writes; what can be read is still read.
 //!
@@ -27,6 +27,7 @@ mod create;
 mod engine;
 mod error;
 mod flush;
+mod follow;
 pub mod format;
 mod grow;
 mod recover;

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use umbrella_policy::log_layout::{
-    Absent, Chunk, Layout, LogicalMap, MapEntry, MapPage, Place, SchemeInfo, Segment, SegmentNo, Settings, Shape,
+    Layout, LogicalMap, MapPage, Place, SchemeInfo, Segment, SegmentNo, Settings, Shape,
 };
 use umbrella_units::{BLOCK_SECTORS, BlockNo, Lba};
 
@@ -25,9 +25,10 @@ use super::checkpoint::from_disk;
 use super::core::Core;
 use super::engine::{LogStore, Options, Shared, State, decode_page};
 use super::error::LogStoreError;
+use super::follow::Replay;
 use super::format::{
-    BLOCK_BYTES, CheckpointHeader, Chosen, ChunkHeader, Counters, Entry, Field, FormatError, Limit, MapPageNo, Payload,
-    Sequence, Structure, Superblock, choose,
+    BLOCK_BYTES, CheckpointHeader, Chosen, Counters, Field, FormatError, Limit, MapPageNo, Payload, Sequence,
+    Structure, Superblock, choose,
 };
 use super::stats::Tally;
 use crate::device::{BlockDevice, Durability};
@@ -144,7 +145,7 @@ impl Named {
         LogStoreError::Format { device: self.name.clone(), source: Box::new(source) }
     }
 
-    fn block(&self, at: BlockNo, buffer: &mut [u8]) -> Result<(), BlockError> {
+    pub(super) fn block(&self, at: BlockNo, buffer: &mut [u8]) -> Result<(), BlockError> {
         self.device.read(Lba(at.0 * BLOCK_SECTORS), buffer)
     }
 
@@ -303,7 +304,7 @@ pub(super) fn recover(named: &Named, options: Options, access: Access) -> Result
 }
 
 /// More than any store counts; so nothing that is counted on from there can overflow.
-const MOST: u64 = 1 << 51;
+pub(super) const MOST: u64 = 1 << 51;
 
 fn check_counts(header: &CheckpointHeader) -> Result<(), FormatError> {
     let out_of_range =
@@ -319,165 +320,6 @@ fn check_counts(header: &CheckpointHeader) -> Result<(), FormatError> {
     match counters.into_iter().chain(rest).chain(numbers).find(|count| *count > MOST) {
         Some(count) => Err(out_of_range(count, Limit::AtMost(MOST))),
         None => Ok(()),
-    }
-}
-
-/// Follows the log after a checkpoint.
-struct Replay<'a> {
-    named: &'a Named,
-    core: Core,
-    first_epoch: u64,
-    /// By stream: the next chunk there, if it has been looked for, and where.
-    waiting: Vec<Option<(Place, Option<ChunkHeader>)>>,
-    /// The first failure to read.
-    unreadable: Option<BlockError>,
-}
-
-impl Replay<'_> {
-    /// Takes chunk after chunk; how many there were.
-    fn run(&mut self) -> Result<u64, LogStoreError> {
-        let streams = self.core.layout.heads().count();
-        self.waiting.resize_with(streams, || None);
-        let mut count = 0;
-        while let Some((place, header)) = self.next() {
-            let shape = self.core.layout.shape();
-            let mut data = vec![0; header.data_blocks() as usize * super::format::BLOCK_BYTES];
-            let at = self.core.superblock.device_block(Place(place.0 + 1));
-            if let Err(error) = self.named.block(at, &mut data) {
-                self.unreadable.get_or_insert(error);
-                break;
-            }
-            if header.verify_data(&data).is_err() {
-                break;
-            }
-            let (segment, start) = (shape.segment(place), shape.slot(place));
-            let chunk = Chunk {
-                stream: header.stream,
-                segment,
-                start,
-                end: start + header.blocks(),
-                next: header.next,
-                clock: header.clock,
-            };
-            self.enter(chunk, place, &header, &data)?;
-            count += 1;
-        }
-        Ok(count)
-    }
-
-    /// The chunk that comes next in order, if some stream has it.
-    fn next(&mut self) -> Option<(Place, ChunkHeader)> {
-        let wanted = self.core.next_sequence;
-        let heads: Vec<_> = self.core.layout.heads().collect();
-        for (stream, head) in heads.into_iter().enumerate() {
-            let Some((segment, slot)) = head.open else { continue };
-            let shape = self.core.layout.shape();
-            if slot + 1 >= shape.segment_blocks {
-                continue;
-            }
-            let place = shape.place(segment, slot);
-            let known = self.waiting.get(stream).and_then(Option::as_ref).is_some_and(|(at, _)| *at == place);
-            if !known {
-                let found = self.header(place, stream);
-                if let Some(slot) = self.waiting.get_mut(stream) {
-                    *slot = Some((place, found));
-                }
-            }
-            if let Some(Some((at, Some(header)))) = self.waiting.get(stream)
-                && header.sequence.0 == wanted
-            {
-                return Some((*at, header.clone()));
-            }
-        }
-        None
-    }
-
-    /// The header of a chunk that a stream wrote after the checkpoint.
-    fn header(&mut self, place: Place, stream: usize) -> Option<ChunkHeader> {
-        let mut block = [0; BLOCK_BYTES];
-        if let Err(error) = self.named.block(self.core.superblock.device_block(place), &mut block) {
-            self.unreadable.get_or_insert(error);
-            return None;
-        }
-        let header = ChunkHeader::parse(&block, &self.core.superblock, place).ok()?;
-        let epochs = self.first_epoch..=self.first_epoch + 1;
-        (usize::from(header.stream.0) == stream
-            && header.clock.0 <= MOST
-            && epochs.contains(&header.epoch.0)
-            && header.epoch.0 >= self.core.epoch)
-            .then_some(header)
-    }
-
-    /// How many streams go on behind the end of the log: with a chunk that is not whole, or one that comes after a gap.
-    fn abandoned(&self) -> u64 {
-        let ahead = |(_, header): &&(Place, Option<ChunkHeader>)| {
-            header.as_ref().is_some_and(|header| header.sequence.0 >= self.core.next_sequence)
-        };
-        self.waiting.iter().flatten().filter(ahead).count() as u64
-    }
-
-    /// The number after the last chunk that begins a segment and is not older than the checkpoint.
-    ///
-    /// Cost: a block of every segment is read.
-    fn furthest(&self) -> u64 {
-        let (superblock, shape) = (&self.core.superblock, self.core.layout.shape());
-        let segments = (0..shape.segments).map(SegmentNo).filter(|segment| !superblock.is_system(*segment));
-        let first = segments.filter_map(|segment| {
-            let (mut block, place) = ([0; BLOCK_BYTES], shape.place(segment, 0));
-            self.named.log(superblock, place, &mut block).ok()?;
-            ChunkHeader::parse(&block, superblock, place).ok()
-        });
-        let counting = first.filter(|header| header.epoch.0 >= self.first_epoch);
-        counting.map(|header| header.sequence.0.saturating_add(1)).max().unwrap_or(0)
-    }
-
-    fn enter(&mut self, chunk: Chunk, place: Place, header: &ChunkHeader, data: &[u8]) -> Result<(), LogStoreError> {
-        let replay = |source| LogStoreError::Replay { device: self.named.name.clone(), source };
-        self.core.layout.replay_chunk(chunk).map_err(replay)?;
-        for (entry, slot) in header.slots() {
-            let here = Place(place.0 + slot.map_or(0, |slot| u64::from(slot.0)));
-            match *entry {
-                Entry::Data { block, stamp, .. } | Entry::Copy { block, stamp, .. } => {
-                    self.set(block, Some(MapEntry { place: here, stamp }))?;
-                    let written = self.core.layout.stamps().clock(stamp, chunk.clock);
-                    self.core.layout.replay_block(here, written);
-                }
-                Entry::Unmapped { start, blocks } => self.unmap(start, BlockNo(start.0 + u64::from(blocks)))?,
-                // Written for a checkpoint that does not count.
-                Entry::MapPage { .. } | Entry::Dead => {}
-            }
-        }
-        let replay = |source| LogStoreError::Replay { device: self.named.name.clone(), source };
-        self.core.layout.replay_end(chunk).map_err(replay)?;
-        self.core.next_sequence += 1;
-        self.core.epoch = header.epoch.0;
-        self.core.counters.header_blocks += 1;
-        self.core.counters.user_blocks = self.core.counters.user_blocks.max(header.clock.0);
-        self.core.since_checkpoint += (data.len() / BLOCK_BYTES) as u64 + 1;
-        Ok(())
-    }
-
-    fn unmap(&mut self, first: BlockNo, end: BlockNo) -> Result<(), LogStoreError> {
-        let mut block = self.core.map.next_used(first);
-        while block < end {
-            self.set(block, None)?;
-            block = self.core.map.next_used(block.next());
-        }
-        Ok(())
-    }
-
-    fn set(&mut self, block: BlockNo, entry: Option<MapEntry>) -> Result<(), LogStoreError> {
-        loop {
-            match self.core.map.set(block, entry) {
-                Ok(old) => {
-                    if let Some(old) = old {
-                        self.core.layout.forget(old.place);
-                    }
-                    return Ok(());
-                }
-                Err(Absent(page)) => self.named.bring(&mut self.core, page)?,
-            }
-        }
     }
 }
 
