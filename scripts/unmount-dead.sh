@@ -6,9 +6,10 @@ set -euo pipefail
 
 folder=$(realpath "${UMBRELLA_TEST_DIR:-${TMPDIR:-/tmp}}")
 
-# A file system whose daemon is gone answers ENOTCONN; one that is slow to answer is none of ours to take.
+# A file system whose daemon is gone answers ENOTCONN; one that is slow to answer is none of ours to take. What
+# the kernel remembers of a file it still tells for a second after that, so it must not be asked.
 dead() {
-    [[ $(LC_ALL=C timeout 5 stat -- "$1" 2>&1 >/dev/null) == *"Transport endpoint is not connected"* ]]
+    [[ $(LC_ALL=C timeout 5 stat --cached=never -- "$1" 2>&1 >/dev/null) == *"Transport endpoint is not connected"* ]]
 }
 
 # What was mounted last goes first.
