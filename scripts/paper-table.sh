@@ -13,7 +13,8 @@ jq --raw-output --slurpfile quick "$quick" '
     def wanted:
         (.published | number) as $p |
         {at_least: "at least \($p)", at_most: "at most \($p)", about_zero: "\($p), within \(.expect.points // 0)",
-         within: "\($p), within \(.expect.points // 0)", sign: $p}[.expect.kind] + " \(.unit)";
+         within: "\($p), within \(.expect.points // 0)", sign: $p,
+         between: "\(.published) to \(.expect.to)"}[.expect.kind] + " \(.unit)";
     def verdict: {holds: "holds", sign_only: "sign only", fails: "**fails**"}[.verdict];
     def count(list; $verdict): [list[] | select(.verdict == $verdict)] | length;
     def counts(list): "\(count(list; "holds")) of \(list | length) hold, \(count(list; "sign_only")) more in sign only, \(count(list; "fails")) fail";

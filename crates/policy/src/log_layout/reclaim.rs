@@ -171,7 +171,7 @@ impl Layout {
     /// The segment to clean next; nothing if enough is free or nothing can be gained.
     ///
     /// With regions, a region that is short cleans inside itself. First it sends home what others have borrowed from it, if they have
-    /// room again; then it takes the best victim that is emptier than segments are on average; without one it borrows. When the log as a whole is short, it is the best one anywhere.
+    /// room again; then it takes the best victim that is hardly fuller than the emptiest anywhere; without one it borrows. When the log as a whole is short, it is the best one anywhere.
     /// Cost: O(segments).
     pub fn victim(&self, goal: Goal) -> Option<SegmentNo> {
         self.victim_after(goal, &[])
@@ -223,12 +223,15 @@ impl Layout {
         (self.usable * WORTH.0 / WORTH.1).max(1)
     }
 
-    /// The live blocks from which on a region had better borrow than clean inside itself: what a full segment has on average, anywhere.
+    /// The live blocks from which on a region had better borrow than clean inside itself: a quarter of the way from what is live in the emptiest full segment
+    /// anywhere to what is live in one on average.
     fn worth_in_region(&self) -> u32 {
         let full = self.table.iter().filter(|segment| segment.state == State::Full);
-        let (count, live) =
-            full.fold((0_u64, 0_u64), |(count, live), segment| (count + 1, live + u64::from(segment.live)));
-        (live.checked_div(count).unwrap_or(0) as u32).min(self.worth())
+        let (count, live, least) = full.fold((0_u64, 0_u64, self.usable), |(count, live, least), segment| {
+            (count + 1, live + u64::from(segment.live), least.min(segment.live))
+        });
+        let average = live.checked_div(count).unwrap_or(0) as u32;
+        (least + average.saturating_sub(least).div_ceil(4)).min(self.worth())
     }
 
     fn victim_in(&self, region: usize, share: u32, chosen: &[SegmentNo]) -> Option<SegmentNo> {

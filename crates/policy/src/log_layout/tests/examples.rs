@@ -98,6 +98,27 @@ fn victims_that_are_read_at_once_are_those_that_would_be_cleaned_one_after_the_o
 }
 
 #[test]
+fn a_region_borrows_rather_than_clean_what_is_much_fuller_than_the_emptiest_segment_elsewhere() {
+    // All of the outer region is full to 12 of 16 but for one segment, to 5; in the middle lies one with so many live blocks.
+    let with_emptiest = |live| {
+        let table = (0..36).map(|number: u32| {
+            let outside = !(6..30).contains(&number);
+            let full = Segment { state: State::Full, live: 12, ..Segment::FREE };
+            match number {
+                18 => Segment { live, stream: Stream(2), ..full },
+                2 => Segment { live: 5, ..full },
+                _ if outside => full,
+                _ => Segment::FREE,
+            }
+        });
+        let settings = settings(SHAPE, "r_lfs:regions=3", Victim::Greedy, false);
+        Layout::restore(Settings { low: 9, ..settings }, table.collect(), &[], Clock(100))
+    };
+    assert_eq!(with_emptiest(1).victim(Goal::Due), None);
+    assert_eq!(with_emptiest(4).victim(Goal::Due), Some(SegmentNo(2)));
+}
+
+#[test]
 fn guests_stay_while_their_own_region_is_short() {
     assert_eq!(with_guests(&[8], 4).victim(Goal::Due), None);
 }
