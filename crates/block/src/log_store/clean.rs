@@ -82,7 +82,14 @@ impl Shared {
             self.room.notify_all();
             return Ok(true);
         }
-        match state.core.layout.relief(goal) {
+        let relief = state.core.layout.relief(goal);
+        let (counters, segments) = (state.core.counters, state.core.layout.table().len());
+        if relief != Relief::None && state.efforts.are_in_vain(&counters, segments) {
+            state.stuck = state.wanted > 0;
+            self.room.notify_all();
+            return Ok(false);
+        }
+        match relief {
             Relief::None => {
                 state.stuck = state.wanted > 0 && !state.core.layout.admits();
                 self.room.notify_all();

@@ -19,7 +19,7 @@ use super::checkpoint::End;
 use super::core::{Core, Stop};
 use super::error::LogStoreError;
 use super::format::{
-    BLOCK_BYTES, Block, FormatError, MapEntry as EntryOnDisk, MapPage as PageOnDisk, MapPageNo, Superblock,
+    BLOCK_BYTES, Block, Counters, FormatError, MapEntry as EntryOnDisk, MapPage as PageOnDisk, MapPageNo, Superblock,
 };
 use super::recover::Named;
 use super::stats::Tally;
@@ -82,12 +82,38 @@ pub(super) struct State {
     pub(super) wanted: u32,
     /// Set when there is no way to make room.
     pub(super) stuck: bool,
+    /// How often something was done for room since users last wrote or discarded.
+    pub(super) efforts: Efforts,
     pub(super) last_access: Instant,
     /// How long the cleaner has left the disk to others, in all.
     pub(super) paused: Duration,
     /// Seconds that cleaning takes for a block that it gains, as it was lately.
     pub(super) block_cost: f64,
     pub(super) tally: Tally,
+}
+
+/// What was done for room, and for how long in vain.
+#[derive(Default)]
+pub(super) struct Efforts {
+    /// Blocks that users had written and discarded at the last look.
+    used: u64,
+    count: u64,
+}
+
+impl Efforts {
+    /// How often each segment may be worked on before it is plain that nothing is gained.
+    const MOST: u64 = 8;
+
+    /// Counts one more, and whether they are in vain: all of the log was cleaned several times over and users could write nothing. Then the table of
+    /// segments is not that of this map, and cleaning would go on for ever.
+    pub(super) fn are_in_vain(&mut self, counters: &Counters, segments: usize) -> bool {
+        let used = counters.user_blocks.wrapping_add(counters.discarded_blocks);
+        if used != self.used {
+            *self = Efforts { used, count: 0 };
+        }
+        self.count = self.count.saturating_add(1);
+        self.count > Self::MOST * segments as u64 + 64
+    }
 }
 
 pub(super) struct Shared {

@@ -23,7 +23,7 @@ use umbrella_units::{BLOCK_SECTORS, BlockNo, Lba};
 use super::buffer::CHUNK_BLOCKS;
 use super::checkpoint::from_disk;
 use super::core::Core;
-use super::engine::{LogStore, Options, Shared, State, decode_page};
+use super::engine::{Efforts, LogStore, Options, Shared, State, decode_page};
 use super::error::LogStoreError;
 use super::follow::Replay;
 use super::format::{
@@ -109,6 +109,7 @@ impl LogStore {
             damaged: Vec::new(),
             wanted: 0,
             stuck: false,
+            efforts: Efforts::default(),
             last_access: Instant::now(),
             paused: Duration::ZERO,
             block_cost: 1e-4,
