@@ -153,7 +153,7 @@ pub fn check(
     depth: Depth,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<CheckReport, LogStoreError> {
-    let named = Named { name: name.to_owned(), device };
+    let named = Named::new(name, device);
     let options = Options::default();
     let recovered = recover(&named, options, Access::ReadOnly)?;
     let superblock = &recovered.core.superblock;

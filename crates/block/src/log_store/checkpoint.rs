@@ -137,11 +137,11 @@ impl Image {
             device.write(Lba(at * BLOCK_SECTORS), piece, Durability::Cached)?;
             at += (filled / BLOCK_BYTES) as u64;
         }
-        device.flush()?;
+        named.flush()?;
         self.header.payload = encoder.sum();
         let header = self.header.encode(superblock).map_err(|source| named.format(source))?;
         device.write(Lba(start.0 * BLOCK_SECTORS), &header, Durability::Cached)?;
-        device.flush()?;
+        named.flush()?;
         Ok(())
     }
 }

@@ -69,10 +69,11 @@ pub(super) struct Recovered {
 }
 
 /// A device with a name for messages.
-#[derive(Clone)]
 pub(super) struct Named {
     pub(super) name: String,
     pub(super) device: Arc<dyn BlockDevice>,
+    /// Held by whoever flushes; how that failed.
+    flush_failed: Mutex<Option<BlockError>>,
 }
 
 impl LogStore {
@@ -83,7 +84,7 @@ impl LogStore {
         options: Options,
         access: Access,
     ) -> Result<LogStore, LogStoreError> {
-        let named = Named { name: name.to_owned(), device };
+        let named = Named::new(name, device);
         let recovered = recover(&named, options, access)?;
         let superblock = recovered.core.superblock.clone();
         if access == Access::ReadWrite
@@ -131,7 +132,7 @@ impl LogStore {
         };
         if access == Access::ReadWrite {
             // What was just read may be in a cache only.
-            shared.named.device.flush()?;
+            shared.named.flush()?;
             if !shared.checkpoint(super::checkpoint::End::GoesOn)? {
                 return Err(LogStoreError::NoRoom { device: shared.named.name });
             }
@@ -141,6 +142,21 @@ impl LogStore {
 }
 
 impl Named {
+    pub(super) fn new(name: &str, device: Arc<dyn BlockDevice>) -> Named {
+        Named { name: name.to_owned(), device, flush_failed: Mutex::new(None) }
+    }
+
+    /// Makes durable what the device was given. One at a time, and never again after one that failed: of two at once a device may tell only one that something was lost.
+    pub(super) fn flush(&self) -> Result<(), BlockError> {
+        let mut failed = self.flush_failed.lock();
+        if let Some(error) = &*failed {
+            return Err(error.clone());
+        }
+        let done = self.device.flush();
+        *failed = done.clone().err();
+        done
+    }
+
     pub(super) fn format(&self, source: FormatError) -> LogStoreError {
         LogStoreError::Format { device: self.name.clone(), source: Box::new(source) }
     }
