@@ -71,6 +71,7 @@ impl fmt::Display for Problem {
             Problem::LogUnreadable(error) => {
                 write!(f, "the log after the last checkpoint cannot be read to its end: {error}")
             }
+            Problem::Page(_, error @ LogStoreError::MapPage { .. }) => write!(f, "{error}"),
             Problem::Page(page, error) => write!(f, "page {} of the map: {error}", page.0),
             Problem::Misplaced(block, place) => {
                 write!(f, "block {} is said to lie at {}, where nothing can be", block.0, place.0)
@@ -153,7 +154,7 @@ pub fn check(
     depth: Depth,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<CheckReport, LogStoreError> {
-    let named = Named { name: name.to_owned(), device };
+    let named = Named::new(name, device);
     let options = Options::default();
     let recovered = recover(&named, options, Access::ReadOnly)?;
     let superblock = &recovered.core.superblock;
@@ -177,7 +178,17 @@ pub fn check(
     let keep = (options.map_memory.0 / PAGE_BYTES) as usize;
     let taken = vec![0; places.div_ceil(64) as usize];
     let unnamed = BTreeMap::new();
-    let mut check = Check { named: &named, recovered, depth, report, taken, live: vec![0; segments], unnamed, keep };
+    let mut check = Check {
+        named: &named,
+        recovered,
+        depth,
+        report,
+        taken,
+        live: vec![0; segments],
+        lacks_pages: false,
+        unnamed,
+        keep,
+    };
     if let Some(copy) = repair {
         check.found(Problem::SuperblockCopy(copy));
     }
@@ -208,6 +219,8 @@ struct Check<'a> {
     taken: Vec<u64>,
     /// By segment, what was found.
     live: Vec<u32>,
+    /// Whether there is a page of the map that cannot be used, so that what it names is not counted.
+    lacks_pages: bool,
     /// Segments whose headers do not name all that lies there: up to which slot they do, and what they do not name.
     unnamed: BTreeMap<SegmentNo, Unnamed>,
     /// Pages of the map that may stay in memory.
@@ -285,6 +298,7 @@ impl Check<'_> {
             && let Err(error) = self.named.bring(&mut self.recovered.core, page)
         {
             self.found(Problem::Page(page, error));
+            self.lacks_pages = true;
             return;
         }
         let Some(entries) = self.recovered.core.map.entries(page).copied() else { return };
@@ -305,7 +319,7 @@ impl Check<'_> {
         let at = number.0 as usize;
         let Some(segment) = self.recovered.core.layout.table().get(at).copied() else { return };
         let live = self.live.get(at).copied().unwrap_or(0);
-        if segment.live != live {
+        if segment.live != live && !(self.lacks_pages && live < segment.live) {
             self.found(Problem::Live(number, segment.live, live));
         }
         if live == 0 {

@@ -10,7 +10,7 @@
 //! A crash before step 4 leaves the last checkpoint and all of the log after it; the chunks that already named the new one follow in the same order.
 
 use parking_lot::MutexGuard;
-use umbrella_policy::log_layout::{Layout, MapPage, Mark, Place, Segment, State as TableState};
+use umbrella_policy::log_layout::{Layout, MapPage, Mark, Segment, State as TableState};
 use umbrella_units::{BLOCK_SECTORS, ByteSize, Lba};
 
 use super::core::Stop;
@@ -18,8 +18,8 @@ use super::create::first_place;
 use super::engine::{Shared, State, encode_page};
 use super::error::LogStoreError;
 use super::format::{
-    BLOCK_BYTES, CheckpointHeader, CheckpointNo, Checksum, Counters, FormatError, Head, OpenSegment, PayloadEncoder,
-    PayloadSum, SegmentEntry, SegmentState, Sequence, Slot, Structure, Superblock,
+    BLOCK_BYTES, CheckpointHeader, CheckpointNo, Checksum, Counters, FormatError, Head, IndexEntry, OpenSegment,
+    PayloadEncoder, PayloadSum, SegmentEntry, SegmentState, Sequence, Slot, Structure, Superblock,
 };
 use super::recover::Named;
 use crate::device::Durability;
@@ -41,7 +41,7 @@ const PIECE: usize = 1 << 20;
 pub(super) struct Image {
     superblock: Superblock,
     header: CheckpointHeader,
-    index: Vec<Option<Place>>,
+    index: Vec<Option<IndexEntry>>,
     table: Vec<Segment>,
     pub(super) mark: Mark,
     /// The last chunk that it covers.
@@ -137,11 +137,11 @@ impl Image {
             device.write(Lba(at * BLOCK_SECTORS), piece, Durability::Cached)?;
             at += (filled / BLOCK_BYTES) as u64;
         }
-        device.flush()?;
+        named.flush()?;
         self.header.payload = encoder.sum();
         let header = self.header.encode(superblock).map_err(|source| named.format(source))?;
         device.write(Lba(start.0 * BLOCK_SECTORS), &header, Durability::Cached)?;
-        device.flush()?;
+        named.flush()?;
         Ok(())
     }
 }

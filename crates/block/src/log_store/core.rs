@@ -1,13 +1,15 @@
 //! What the store knows, and how it changes: everything that happens under its lock. No I/O.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use umbrella_policy::log_layout::{Absent, Full, Layout, LogicalMap, MapEntry, MapPage, Place, Put, SegmentNo, Stream};
 use umbrella_units::BlockNo;
 
 use super::buffer::{Chunks, Filling, MOST_UNMAPPED};
+use super::error::LogStoreError;
 use super::format::{
-    CheckpointNo, Checksum, ChunkHeader, Counters, Entry, FormatError, MapPageNo, Sequence, Superblock,
+    CheckpointNo, Checksum, ChunkHeader, Counters, Entry, FormatError, IndexEntry, MapPageNo, Sequence, Superblock,
 };
 
 /// Why something cannot be done now.
@@ -52,8 +54,10 @@ pub(super) struct Core {
     pub(super) superblock: Superblock,
     pub(super) layout: Layout,
     pub(super) map: LogicalMap,
-    /// Where each page of the map lies.
-    pub(super) index: Vec<Option<Place>>,
+    /// Where each page of the map lies, and its checksum.
+    pub(super) index: Vec<Option<IndexEntry>>,
+    /// Pages that could not be used while the log was followed, which goes on in them: what lies on the disk is not all, even if it can be read another time.
+    pub(super) unusable: BTreeMap<MapPage, LogStoreError>,
     pub(super) chunks: Chunks,
     /// Ranges that are not mapped any more, for the next chunk.
     unmapped: Vec<(BlockNo, u32)>,
@@ -73,7 +77,7 @@ impl Core {
         superblock: Superblock,
         layout: Layout,
         map: LogicalMap,
-        index: Vec<Option<Place>>,
+        index: Vec<Option<IndexEntry>>,
         counters: Counters,
     ) -> Core {
         let mut chunks = Chunks::default();
@@ -83,6 +87,7 @@ impl Core {
             layout,
             map,
             index,
+            unusable: BTreeMap::new(),
             chunks,
             unmapped: Vec::new(),
             next_sequence: 0,
@@ -95,6 +100,11 @@ impl Core {
 
     /// Where a page of the map lies.
     pub(super) fn page_place(&self, page: MapPage) -> Option<Place> {
+        self.page_entry(page).map(IndexEntry::place)
+    }
+
+    /// The same with its checksum.
+    pub(super) fn page_entry(&self, page: MapPage) -> Option<IndexEntry> {
         self.index.get(page.0 as usize).copied().flatten()
     }
 
@@ -125,14 +135,15 @@ impl Core {
     pub(super) fn write_page(&mut self, page: MapPage, data: &[u8]) -> Result<(), Stop> {
         let old = self.page_place(page);
         let put = self.layout.write_map(old)?;
+        let checksum = Checksum::of(data);
         if let Some(entry) = self.index.get_mut(page.0 as usize) {
-            *entry = Some(put.place);
+            *entry = Some(IndexEntry::new(put.place, checksum)?);
         }
         if let Some(old) = old {
             self.chunks.kill(old);
         }
         self.counters.map_blocks += 1;
-        let entry = Entry::MapPage { page: MapPageNo(u64::from(page.0)), checksum: Checksum::of(data) };
+        let entry = Entry::MapPage { page: MapPageNo(u64::from(page.0)), checksum };
         self.append(put, entry, data, Origin::Cleaner)
     }
 
@@ -140,8 +151,8 @@ impl Core {
     pub(super) fn drop_page(&mut self, page: MapPage) {
         self.map.drop_empty(page);
         if let Some(old) = self.index.get_mut(page.0 as usize).and_then(Option::take) {
-            self.layout.forget_page(old);
-            self.chunks.kill(old);
+            self.layout.forget_page(old.place());
+            self.chunks.kill(old.place());
         }
     }
 

@@ -52,7 +52,7 @@ const MOST_SEGMENTS: u64 = 1 << 18;
 
 /// Makes a store on a device; everything on it is lost.
 pub fn create(device: Arc<dyn BlockDevice>, name: &str, options: &CreateOptions) -> Result<Superblock, LogStoreError> {
-    let named = Named { name: name.to_owned(), device };
+    let named = Named::new(name, device);
     let geometry = named.device.geometry();
     if geometry.logical_block as usize > BLOCK_BYTES {
         return Err(LogStoreError::LargeBlocks { device: named.name, block: geometry.logical_block });
@@ -70,7 +70,7 @@ pub fn create(device: Arc<dyn BlockDevice>, name: &str, options: &CreateOptions)
     for area in superblock.areas {
         write(superblock.device_block(first_place(&superblock, area.first)), &zeroes)?;
     }
-    named.device.flush()?;
+    named.flush()?;
     let settings = settings(&named, &superblock, Options::default())?;
     let layout = Layout::new(settings, |segment| superblock.is_system(segment));
     first_image(&superblock, &layout, End::InOrder).write(&named)?;
@@ -78,7 +78,7 @@ pub fn create(device: Arc<dyn BlockDevice>, name: &str, options: &CreateOptions)
     let [first, second] = Superblock::COPIES;
     write(second, &block)?;
     write(first, &block)?;
-    named.device.flush()?;
+    named.flush()?;
     Ok(superblock)
 }
 

@@ -282,26 +282,26 @@ impl Shared {
 
     /// Reads a page of the map that is not in memory.
     pub(super) fn bring(&self, state: &mut MutexGuard<'_, State>, page: MapPage) -> Result<(), BlockError> {
-        let Some(place) = state.core.page_place(page) else {
+        let Some(at) = state.core.page_entry(page) else {
             state.core.map.install(page, &[0; PAGE_ENTRIES]);
             return Ok(());
         };
+        if let Some(error) = state.core.unusable.get(&page) {
+            return Err(error.clone().on(&self.named.name));
+        }
         let mut block = [0; BLOCK_BYTES];
-        if let Some(data) = state.core.chunks.block(place) {
+        if let Some(data) = state.core.chunks.block(at.place()) {
             block.copy_from_slice(data);
         } else {
             let freed = state.freed;
-            MutexGuard::unlocked(state, || self.read_log(place, &mut block))?;
-            if state.core.page_place(page) != Some(place) || state.freed != freed {
+            MutexGuard::unlocked(state, || self.read_log(at.place(), &mut block))?;
+            if state.core.page_entry(page) != Some(at) || state.freed != freed {
                 return Ok(());
             }
         }
         state.tally.map_reads += 1;
-        let entries = decode_page(&block, &state.core.superblock, page).map_err(|source| {
-            let page = MapPageNo(u64::from(page.0));
-            LogStoreError::MapPage { device: self.named.name.clone(), page, place, source: Box::new(source) }
-                .on(&self.named.name)
-        })?;
+        let entries = self.named.decode_page(&block, &state.core.superblock, page, at);
+        let entries = entries.map_err(|error| error.on(&self.named.name))?;
         state.core.map.install(page, &entries);
         self.trim_map(state, Some(page));
         Ok(())

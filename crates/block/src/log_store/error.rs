@@ -5,8 +5,8 @@ use umbrella_policy::PolicyError;
 use umbrella_policy::log_layout::{Place, ReplayError};
 use umbrella_units::ByteSize;
 
-use super::format::{ChooseError, FormatError, MapPageNo, Sequence};
-use crate::error::BlockError;
+use super::format::{ChooseError, FormatError, MapPageNo, PAGE_ENTRIES, Sequence};
+use crate::error::{BlockError, Operation};
 
 /// A store that cannot be made, opened, or used further.
 #[derive(Debug, Clone, Error)]
@@ -71,8 +71,11 @@ pub enum LogStoreError {
         /// Why.
         source: BlockError,
     },
-    /// A page of the map is not where the index says.
-    #[error("{device}: page {} of the map at {}: {source}", page.0, place.0)]
+    /// A page of the map is not what was written, or not where the index says.
+    #[error(
+        "{device}: page {} of the map, at block {} of the log, cannot be used: {source}; blocks {} to {} of the store are lost with it: copy the rest, and take them from a backup",
+        page.0, place.0, page.0 * PAGE_ENTRIES, page.0 * PAGE_ENTRIES + (PAGE_ENTRIES - 1)
+    )]
     MapPage {
         /// The device.
         device: String,
@@ -160,7 +163,11 @@ impl LogStoreError {
     pub(super) fn on(self, device: &str) -> BlockError {
         match self {
             LogStoreError::Device(error) => error,
-            other => BlockError::io(&device.into(), crate::error::Operation::Write, None, std::io::Error::other(other)),
+            other => {
+                let reads = matches!(other, LogStoreError::MapPage { .. });
+                let operation = if reads { Operation::Read } else { Operation::Write };
+                BlockError::io(&device.into(), operation, None, std::io::Error::other(other))
+            }
         }
     }
 }

@@ -122,7 +122,7 @@ impl Shared {
             } else {
                 state.flushing = true;
                 let until = state.core.written_until();
-                let done = MutexGuard::unlocked(state, || self.named.device.flush());
+                let done = MutexGuard::unlocked(state, || self.named.flush());
                 state.flushing = false;
                 match done {
                     Ok(()) => state.flushed_until = state.flushed_until.max(until),

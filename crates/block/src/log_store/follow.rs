@@ -6,7 +6,7 @@ use umbrella_units::BlockNo;
 use super::core::Core;
 use super::error::LogStoreError;
 use super::format::{BLOCK_BYTES, ChunkHeader, Entry};
-use super::recover::{MOST, Named};
+use super::recover::{Access, MOST, Named};
 use crate::error::BlockError;
 
 /// Follows the log after a checkpoint.
@@ -14,6 +14,7 @@ pub(super) struct Replay<'a> {
     pub(super) named: &'a Named,
     pub(super) core: Core,
     pub(super) first_epoch: u64,
+    pub(super) access: Access,
     /// By stream: the next chunk there, if it has been looked for, and where.
     pub(super) waiting: Vec<Option<(Place, Option<ChunkHeader>)>>,
     /// The first failure to read.
@@ -162,7 +163,14 @@ impl Replay<'_> {
                     }
                     return Ok(());
                 }
-                Err(Absent(page)) => self.named.bring(&mut self.core, page)?,
+                Err(Absent(page)) => match self.named.bring(&mut self.core, page) {
+                    // Who only looks does without it: whoever reads what is in it is told.
+                    Err(error) if self.access == Access::ReadOnly => {
+                        self.core.unusable.insert(page, error);
+                        return Ok(());
+                    }
+                    done => done?,
+                },
             }
         }
     }

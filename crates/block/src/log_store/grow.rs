@@ -124,7 +124,7 @@ impl Shared {
             state.core.chunks.waiting.pop_front();
             state.core.written(&chunk);
         }
-        self.named.device.flush().map_err(|error| (Operation::Flush, error))
+        self.named.flush().map_err(|error| (Operation::Flush, error))
     }
 
     fn grow_to(&self, state: &mut MutexGuard<'_, State>, larger: &Superblock) -> Result<(), LogStoreError> {
@@ -147,7 +147,7 @@ impl Shared {
         let block = larger.encode().map_err(format)?;
         for copy in Superblock::COPIES.into_iter().rev() {
             self.named.device.write(Lba(copy.0 * BLOCK_SECTORS), &block, Durability::Cached)?;
-            self.named.device.flush()?;
+            self.named.flush()?;
         }
         state.core.layout.checkpointed(mark);
         state.area = area;

@@ -9,7 +9,7 @@
 //!
 //! A flush (`flush`), and a write with FUA:
 //! 1. The chunks with something of users' are completed, full or not, and written.
-//! 2. When they and all before them are written, the device is flushed. One flush serves all who wait for one.
+//! 2. When they and all before them are written, the device is flushed. One flush serves all who wait for one; the device is never asked for two at once, nor again after one that failed.
 //!
 //! Cleaning is told in `clean`, checkpoints in `checkpoint`, opening in `recover` and `follow`, making and growing a store in `create` and `grow`: each with its steps.
 //!

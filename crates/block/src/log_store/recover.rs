@@ -5,6 +5,7 @@
 //!    comes after a gap was never flushed. A chunk counts only if it was made after this checkpoint, or after the one that was being made when the store ended.
 //!    Where the log cannot be read there is no telling whether it ends, so then the store is opened for reading only. If a newer checkpoint may have been there and is
 //!    damaged, segments that the older one needs may be written over: every segment's first chunk is looked at, and if one comes later than what was found the store is refused.
+//!    A page of the map that the log goes on in must be the one that the checkpoint means; without it a store that is only looked at goes on, and refuses what is in that page.
 //! 3. Nothing is written before all of that is done. Then the copy of the superblock that was damaged is written anew, and a new checkpoint, two numbers on, makes
 //!    sure that chunks after the gap are never taken for part of the log again.
 //!
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use umbrella_policy::log_layout::{
-    Layout, LogicalMap, MapPage, Place, SchemeInfo, Segment, SegmentNo, Settings, Shape,
+    Entries, Layout, LogicalMap, MapPage, Place, SchemeInfo, Segment, SegmentNo, Settings, Shape,
 };
 use umbrella_units::{BLOCK_SECTORS, BlockNo, Lba};
 
@@ -27,8 +28,8 @@ use super::engine::{Efforts, LogStore, Options, Shared, State, decode_page};
 use super::error::LogStoreError;
 use super::follow::Replay;
 use super::format::{
-    BLOCK_BYTES, CheckpointHeader, Chosen, Counters, Field, FormatError, Limit, MapPageNo, Payload, Sequence,
-    Structure, Superblock, choose,
+    BLOCK_BYTES, CheckpointHeader, Chosen, Counters, Field, FormatError, IndexEntry, Limit, MapPageNo, Payload,
+    Sequence, Structure, Superblock, choose,
 };
 use super::stats::Tally;
 use crate::device::{BlockDevice, Durability};
@@ -46,7 +47,7 @@ pub enum Access {
 /// A checkpoint that was found.
 pub(super) struct Found {
     pub(super) header: CheckpointHeader,
-    pub(super) index: Vec<Option<Place>>,
+    pub(super) index: Vec<Option<IndexEntry>>,
     pub(super) table: Vec<Segment>,
     pub(super) area: usize,
     /// Where the log stood at a newer checkpoint that is damaged. Only if it still reaches so far from this one is nothing lost.
@@ -69,10 +70,11 @@ pub(super) struct Recovered {
 }
 
 /// A device with a name for messages.
-#[derive(Clone)]
 pub(super) struct Named {
     pub(super) name: String,
     pub(super) device: Arc<dyn BlockDevice>,
+    /// Held by whoever flushes; how that failed.
+    flush_failed: Mutex<Option<BlockError>>,
 }
 
 impl LogStore {
@@ -83,7 +85,7 @@ impl LogStore {
         options: Options,
         access: Access,
     ) -> Result<LogStore, LogStoreError> {
-        let named = Named { name: name.to_owned(), device };
+        let named = Named::new(name, device);
         let recovered = recover(&named, options, access)?;
         let superblock = recovered.core.superblock.clone();
         if access == Access::ReadWrite
@@ -132,7 +134,7 @@ impl LogStore {
         };
         if access == Access::ReadWrite {
             // What was just read may be in a cache only.
-            shared.named.device.flush()?;
+            shared.named.flush()?;
             if !shared.checkpoint(super::checkpoint::End::GoesOn)? {
                 return Err(LogStoreError::NoRoom { device: shared.named.name });
             }
@@ -142,6 +144,21 @@ impl LogStore {
 }
 
 impl Named {
+    pub(super) fn new(name: &str, device: Arc<dyn BlockDevice>) -> Named {
+        Named { name: name.to_owned(), device, flush_failed: Mutex::new(None) }
+    }
+
+    /// Makes durable what the device was given. One at a time, and never again after one that failed: of two at once a device may tell only one that something was lost.
+    pub(super) fn flush(&self) -> Result<(), BlockError> {
+        let mut failed = self.flush_failed.lock();
+        if let Some(error) = &*failed {
+            return Err(error.clone());
+        }
+        let done = self.device.flush();
+        *failed = done.clone().err();
+        done
+    }
+
     pub(super) fn format(&self, source: FormatError) -> LogStoreError {
         LogStoreError::Format { device: self.name.clone(), source: Box::new(source) }
     }
@@ -215,7 +232,7 @@ impl Named {
         self.block(BlockNo(start.0 + 1), &mut payload)
             .map_err(|_| FormatError::Unreadable { structure: Structure::Payload })?;
         let parsed = Payload::parse(&payload, &header, superblock)?;
-        let mut index: Vec<Option<Place>> = parsed.map().collect();
+        let mut index: Vec<Option<IndexEntry>> = parsed.map().collect();
         let mut table: Vec<Segment> = parsed.segments().map(from_disk).collect();
         // What the store has grown by since is empty.
         index.resize(superblock.shape.map_pages().0 as usize, None);
@@ -274,7 +291,8 @@ pub(super) fn recover(named: &Named, options: Options, access: Access) -> Result
     let mut core = Core::new(superblock, layout, map, index, header.counters);
     core.next_sequence = header.next_sequence.0;
     core.epoch = header.number.0;
-    let mut replay = Replay { named, core, first_epoch: header.number.0, waiting: Vec::new(), unreadable: None };
+    let first_epoch = header.number.0;
+    let mut replay = Replay { named, core, first_epoch, access, waiting: Vec::new(), unreadable: None };
     let replayed = replay.run()?;
     if in_doubt {
         let reaches = replay.furthest().max(reaches.map_or(0, |reaches| reaches.0));
@@ -327,19 +345,34 @@ fn check_counts(header: &CheckpointHeader) -> Result<(), FormatError> {
 impl Named {
     /// Reads a page of the map into memory.
     pub(super) fn bring(&self, core: &mut Core, page: MapPage) -> Result<(), LogStoreError> {
-        let Some(place) = core.page_place(page) else {
+        let Some(at) = core.page_entry(page) else {
             core.map.install(page, &[0; umbrella_policy::log_layout::PAGE_ENTRIES]);
             return Ok(());
         };
+        if let Some(error) = core.unusable.get(&page) {
+            return Err(error.clone());
+        }
         let mut block = [0; BLOCK_BYTES];
-        self.block(core.superblock.device_block(place), &mut block)?;
-        let entries = decode_page(&block, &core.superblock, page).map_err(|source| LogStoreError::MapPage {
-            device: self.name.clone(),
-            page: MapPageNo(u64::from(page.0)),
-            place,
-            source: Box::new(source),
-        })?;
+        self.log(&core.superblock, at.place(), &mut block)?;
+        let entries = self.decode_page(&block, &core.superblock, page, at)?;
         core.map.install(page, &entries);
         Ok(())
+    }
+
+    /// The entries of a page of the map as it was read, if it is the one that the index means.
+    pub(super) fn decode_page(
+        &self,
+        block: &[u8],
+        superblock: &Superblock,
+        page: MapPage,
+        at: IndexEntry,
+    ) -> Result<Entries, LogStoreError> {
+        let entries = at.verify(block).and_then(|()| decode_page(block, superblock, page));
+        entries.map_err(|source| LogStoreError::MapPage {
+            device: self.name.clone(),
+            page: MapPageNo(u64::from(page.0)),
+            place: at.place(),
+            source: Box::new(source),
+        })
     }
 }

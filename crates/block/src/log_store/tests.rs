@@ -7,6 +7,7 @@ mod every_call;
 mod faults;
 mod hostile;
 mod limits;
+mod map_damage;
 
 mod model;
 mod under_way;

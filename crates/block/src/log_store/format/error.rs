@@ -66,7 +66,7 @@ pub enum Field {
     HeadSlot(Stream),
     /// Segment that a stream continues in.
     HeadNext(Stream),
-    /// Place of a map page.
+    /// Place of a map page plus one in the map index.
     MapIndex(MapPageNo),
     /// State of a segment.
     State(SegmentNo),
@@ -323,7 +323,7 @@ impl fmt::Display for Field {
             Field::HeadSegment(stream) => write!(f, "open segment of stream {}", stream.0),
             Field::HeadSlot(stream) => write!(f, "slot of stream {}", stream.0),
             Field::HeadNext(stream) => write!(f, "next segment of stream {}", stream.0),
-            Field::MapIndex(page) => write!(f, "place of map page {}", page.0),
+            Field::MapIndex(page) => write!(f, "place plus one of map page {}", page.0),
             Field::State(segment) => write!(f, "state of segment {}", segment.0),
             Field::SegmentStream(segment) => write!(f, "stream of segment {}", segment.0),
             Field::SegmentReserved(segment) => write!(f, "a reserved byte of segment {}", segment.0),

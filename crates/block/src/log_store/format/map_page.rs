@@ -1,4 +1,5 @@
-//! A map page: where 512 adjacent logical blocks lie in the log. The data of a chunk's block, under the checksum of its entry there.
+//! A map page: where 512 adjacent logical blocks lie in the log. The data of a chunk's block, under the checksum of its entry there; who looks for the page knows it by
+//! its entry in the map index of a checkpoint.
 //!
 //! ```text
 //! offset  bytes
@@ -8,7 +9,11 @@
 //!   4088      8  entry of logical block 512 n + 511; behind the last logical block of the store, 0
 //!
 //! entry           bits 0 to 39: place + 1; bits 40 to 63: stamp. All zero: the block was never written, or unmapped
+//! index entry     bits 0 to 39: place of the map page + 1; bits 40 to 63: the lower ones of the CRC32C of the page. All zero: nothing in the page was ever written
 //! ```
+//!
+//! No room is left in a page for its checksum, and 24 bits of it fit where the place is looked up: any change of a single byte shows, of others all but one in 2²⁴,
+//! and so does an older page, or another one, at that place.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -16,7 +21,7 @@ use std::num::NonZeroU64;
 use umbrella_units::BlockNo;
 
 use super::error::{Field, FormatError, Limit, Structure};
-use super::raw::{Block, check, out_of_range, whole};
+use super::raw::{Block, Checksum, check, out_of_range, whole};
 use super::shape::{MapPageNo, Shape};
 use super::{BLOCK_BYTES, PAGE_ENTRIES, PLACE_BITS, Place, STAMP_BITS, Stamp};
 
@@ -28,6 +33,11 @@ const THIS: Structure = Structure::MapPage;
 // The lower 40 bits are never zero.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MapEntry(NonZeroU64);
+
+/// Where a map page lies, and what it is known by. As large as it is on disk, also as an `Option`.
+// The lower 40 bits are zero only in one that was read, until it is checked.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct IndexEntry(NonZeroU64);
 
 /// Where 512 adjacent logical blocks lie.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,6 +69,52 @@ impl MapEntry {
 impl fmt::Debug for MapEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MapEntry").field("place", &self.place()).field("stamp", &self.stamp()).finish()
+    }
+}
+
+impl IndexEntry {
+    /// Of a page with this checksum; the place must fit into 40 bits with one added.
+    pub fn new(place: Place, page: Checksum) -> Result<IndexEntry, FormatError> {
+        let MapEntry(word) = MapEntry::new(place, Stamp(short(page).0))?;
+        Ok(IndexEntry(word))
+    }
+
+    /// Where the page lies.
+    pub fn place(self) -> Place {
+        Place(self.place_plus_one().saturating_sub(1))
+    }
+
+    /// Refuses what is not the page that was written.
+    pub fn verify(self, page: &[u8]) -> Result<(), FormatError> {
+        let (stored, computed) = (Checksum((self.0.get() >> PLACE_BITS) as u32), short(Checksum::of(page)));
+        if stored == computed { Ok(()) } else { Err(FormatError::Checksum { structure: THIS, stored, computed }) }
+    }
+
+    /// As it stands in the index; one that was not checked may lie nowhere.
+    pub(super) fn from_bytes(bytes: [u8; 8]) -> Option<IndexEntry> {
+        NonZeroU64::new(u64::from_le_bytes(bytes)).map(IndexEntry)
+    }
+
+    /// The other way.
+    pub(super) fn to_bytes(entry: Option<IndexEntry>) -> [u8; 8] {
+        entry.map_or(0, |entry| entry.0.get()).to_le_bytes()
+    }
+
+    /// Place plus one.
+    pub(super) fn place_plus_one(self) -> u64 {
+        self.0.get() & PLACE_MASK
+    }
+}
+
+/// The bits of a page's checksum that an index entry has.
+fn short(checksum: Checksum) -> Checksum {
+    Checksum(checksum.0 & ((1 << STAMP_BITS) - 1))
+}
+
+impl fmt::Debug for IndexEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let checksum = Checksum((self.0.get() >> PLACE_BITS) as u32);
+        f.debug_struct("IndexEntry").field("place", &self.place()).field("checksum", &checksum).finish()
     }
 }
 

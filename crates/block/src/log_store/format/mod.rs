@@ -45,7 +45,7 @@ pub use checkpoint::{
 };
 pub use chunk::{ChunkBuilder, ChunkHeader, Entry, MAX_ENTRIES};
 pub use error::{Field, FormatError, Limit, Structure};
-pub use map_page::{MapEntry, MapPage};
+pub use map_page::{IndexEntry, MapEntry, MapPage};
 pub use payload::{Payload, PayloadEncoder, PayloadSum, SegmentEntry, SegmentState};
 pub use raw::{Block, Checksum};
 pub use shape::{Blocks, MapPageNo, Shape, Slot};
@@ -59,5 +59,5 @@ pub const BLOCK_BYTES: usize = 4096;
 pub const PAGE_ENTRIES: u64 = 512;
 /// Bits of the number of a logical block, and of a place in the log plus one.
 pub const PLACE_BITS: u32 = 40;
-/// Bits of a stamp.
+/// Bits of a stamp, and of the checksum of a map page in the map index.
 pub const STAMP_BITS: u32 = 24;

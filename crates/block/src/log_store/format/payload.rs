@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! offset  bytes
-//!      0      8  for each map page: its place, or 0xffffffffffffffff if it was never written
+//!      0      8  for each map page: its [index entry](super::IndexEntry), or 0 if it was never written
 //!    ...     24  for each segment: an entry of the segment table
 //!    ...      -  zeroes up to the end of the block; no part of the payload
 //!
@@ -23,14 +23,14 @@ use umbrella_units::ByteSize;
 
 use super::checkpoint::CheckpointHeader;
 use super::error::{Field, FormatError, Limit, Structure};
+use super::map_page::IndexEntry;
 use super::raw::{Checksum, Reader, check, out_of_range, whole};
 use super::shape::{MapPageNo, Shape, Slot};
 use super::superblock::Superblock;
-use super::{BLOCK_BYTES, Clock, Place, SegmentNo, Stream};
+use super::{BLOCK_BYTES, Clock, SegmentNo, Stream};
 
 const MAP_BYTES: usize = 8;
 const SEGMENT_BYTES: usize = 24;
-const NO_PLACE: u64 = u64::MAX;
 const THIS: Structure = Structure::Payload;
 
 /// What a segment is used for.
@@ -81,7 +81,7 @@ pub struct Payload<'a> {
     segments: &'a [[u8; SEGMENT_BYTES]],
 }
 
-/// Encodes a payload piece by piece, from the places of the map pages and the rows of the segment table.
+/// Encodes a payload piece by piece, from the entries of the map index and the rows of the segment table.
 #[derive(Debug)]
 pub struct PayloadEncoder<M, S> {
     map: M,
@@ -177,7 +177,7 @@ impl SegmentEntry {
 
 impl<M, S> PayloadEncoder<M, S>
 where
-    M: Iterator<Item = Option<Place>>,
+    M: Iterator<Item = Option<IndexEntry>>,
     S: Iterator<Item = SegmentEntry>,
 {
     /// Of these map pages and these segments, each from 0 on.
@@ -213,8 +213,8 @@ where
     }
 
     fn next_item(&mut self) -> bool {
-        if let Some(place) = self.map.next() {
-            let bytes = place.map_or(NO_PLACE, |place| place.0).to_le_bytes();
+        if let Some(entry) = self.map.next() {
+            let bytes = IndexEntry::to_bytes(entry);
             self.item.iter_mut().rev().zip(bytes.into_iter().rev()).for_each(|(to, from)| *to = from);
             self.left = MAP_BYTES;
         } else if let Some(segment) = self.segments.next() {
@@ -249,11 +249,8 @@ impl<'a> Payload<'a> {
     }
 
     /// Where each map page lies, if it was ever written.
-    pub fn map(&self) -> impl ExactSizeIterator<Item = Option<Place>> + use<'a> {
-        self.map.iter().map(|bytes| match u64::from_le_bytes(*bytes) {
-            NO_PLACE => None,
-            place => Some(Place(place)),
-        })
+    pub fn map(&self) -> impl ExactSizeIterator<Item = Option<IndexEntry>> + use<'a> {
+        self.map.iter().map(|bytes| IndexEntry::from_bytes(*bytes))
     }
 
     /// What each segment is.
@@ -318,10 +315,11 @@ impl<'a> Payload<'a> {
 
     fn check_map(&self, header: &CheckpointHeader) -> Result<(), FormatError> {
         let shape = &header.shape;
-        let last = Limit::AtMost(shape.places().0 - 1);
-        for (page, place) in (0..).map(MapPageNo).zip(self.map()) {
-            let Some(place) = place else { continue };
-            check(THIS, Field::MapIndex(page), place.0, last)?;
+        for (page, entry) in (0..).map(MapPageNo).zip(self.map()) {
+            let Some(entry) = entry else { continue };
+            check(THIS, Field::MapIndex(page), entry.place_plus_one(), Limit::AtLeast(1))?;
+            check(THIS, Field::MapIndex(page), entry.place_plus_one(), Limit::AtMost(shape.places().0))?;
+            let place = entry.place();
             let segment = shape.segment_of(place);
             let state = self.segment(segment)?.state;
             let written = match state {

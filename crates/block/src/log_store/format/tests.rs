@@ -55,7 +55,7 @@ fn table() -> Vec<SegmentEntry> {
 }
 
 /// A header and its payload in whole blocks, of these map pages and segments.
-fn sealed(map: &[Option<Place>], table: &[SegmentEntry]) -> (CheckpointHeader, Vec<u8>) {
+fn sealed(map: &[Option<IndexEntry>], table: &[SegmentEntry]) -> (CheckpointHeader, Vec<u8>) {
     let mut encoder = PayloadEncoder::new(map.iter().copied(), table.iter().copied());
     let mut payload = vec![0xee; BLOCK_BYTES];
     assert_eq!(encoder.fill(&mut payload), BLOCK_BYTES, "it fits into a block");
@@ -90,7 +90,7 @@ fn sealed(map: &[Option<Place>], table: &[SegmentEntry]) -> (CheckpointHeader, V
 }
 
 fn checkpoint() -> (CheckpointHeader, Vec<u8>) {
-    sealed(&[Some(Place(7 * 16 + 1)), None], &table())
+    sealed(&[Some(page_at(7 * 16 + 1)), None], &table())
 }
 
 /// Where [`chunk`] lies: at slot 9 of segment 1.
@@ -130,6 +130,11 @@ fn map_page() -> MapPage {
 
 fn entry(place: u64, stamp: u32) -> MapEntry {
     MapEntry::new(Place(place), Stamp(stamp)).expect("it fits")
+}
+
+/// The index entry of [`map_page`], if it lies at `place`.
+fn page_at(place: u64) -> IndexEntry {
+    IndexEntry::new(Place(place), Checksum::of(&encoded_map_page())).expect("it fits")
 }
 
 fn encoded_store() -> Block {

@@ -1,6 +1,7 @@
 //! Each call to the device fails once, or from then on: what was flushed is there when the store is opened again, and what is read meanwhile is right.
 
 use std::ops::Range;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use proptest::prelude::ProptestConfig;
@@ -133,43 +134,51 @@ fn sectors_of_bytes(data: &[u8]) -> usize {
     data.len() / SECTOR_BYTES as usize
 }
 
-/// What each sector may hold.
+/// What each sector may hold. A write that fails may have been done in part, block by block: until a sector is written again it holds what it had or what was to be written.
 struct Truth {
-    /// What was written last.
-    last: Vec<u8>,
-    /// What was flushed, and what was written since or could not be.
-    may_be: Vec<Vec<u8>>,
+    /// What may be read.
+    now: Vec<Vec<u8>>,
+    /// What may be found after a power cut: what may have been there at the last flush, and what was to be written since.
+    kept: Vec<Vec<u8>>,
     /// How many there are at least.
     least: u64,
 }
 
 impl Truth {
-    fn new(held: Vec<u8>) -> Truth {
-        Truth { may_be: held.iter().map(|byte| vec![*byte]).collect(), least: held.len() as u64, last: held }
+    fn new(held: &[u8]) -> Truth {
+        let now: Vec<_> = held.iter().map(|byte| vec![*byte]).collect();
+        Truth { kept: now.clone(), now, least: held.len() as u64 }
     }
 
     fn grow(&mut self, sectors: u64) {
-        self.last.resize(sectors as usize, 0);
-        self.may_be.resize(sectors as usize, vec![0]);
+        self.now.resize(sectors as usize, vec![0]);
+        self.kept.resize(sectors as usize, vec![0]);
     }
 
-    /// Something was written, or was not; then it may be read or not from now on.
+    /// Something was written, or was not.
     fn wrote(&mut self, range: SectorRange, byte: u8, done: bool, durability: Durability) {
         for sector in range.start.0 as usize..range.end().0 as usize {
-            self.may_be[sector].push(byte);
+            let (now, kept) = (&mut self.now[sector], &mut self.kept[sector]);
             if done {
-                self.last[sector] = byte;
+                now.clear();
             }
             if done && durability == Durability::Through {
-                self.may_be[sector] = vec![byte];
+                kept.clear();
             }
+            now.push(byte);
+            kept.push(byte);
         }
+    }
+
+    /// A sector was read: that is what it holds.
+    fn was_read(&mut self, sector: usize, byte: u8) {
+        let now = &mut self.now[sector];
+        assert!(now.contains(&byte), "sector {sector} reads {byte:#x}, it may be {now:x?}");
+        *now = vec![byte];
     }
 
     fn flushed(&mut self) {
-        for (may_be, last) in self.may_be.iter_mut().zip(&self.last) {
-            *may_be = vec![*last];
-        }
+        self.kept.clone_from(&self.now);
     }
 }
 
@@ -225,17 +234,10 @@ fn work(store: LogStore, random: &mut StdRng, truth: &mut Truth) {
     }
 }
 
-/// What is read is what was written last, or what a write that failed would have made of it.
-fn assert_read(buffer: &[u8], start: u64, truth: &Truth) {
+fn assert_read(buffer: &[u8], start: u64, truth: &mut Truth) {
     for (sector, bytes) in (start as usize..).zip(buffer.chunks(SECTOR_BYTES as usize)) {
-        let byte = bytes[0];
-        assert!(bytes.iter().all(|other| *other == byte), "sector {sector} is mixed");
-        assert!(
-            truth.last[sector] == byte || truth.may_be[sector].contains(&byte),
-            "sector {sector} reads {byte:#x}, last written {:#x}, else {:x?}",
-            truth.last[sector],
-            truth.may_be[sector]
-        );
+        assert!(bytes.iter().all(|other| *other == bytes[0]), "sector {sector} is mixed");
+        truth.was_read(sector, bytes[0]);
     }
 }
 
@@ -253,7 +255,7 @@ fn assert_kept(bytes: &[u8], truth: &Truth, label: &str) {
         let byte = bytes[0];
         assert!(bytes.iter().all(|other| *other == byte), "{label}: sector {sector} is mixed");
         // It may have grown although that failed.
-        let may_be = truth.may_be.get(sector).map_or(&[0][..], Vec::as_slice);
+        let may_be = truth.kept.get(sector).map_or(&[0][..], Vec::as_slice);
         assert!(may_be.contains(&byte), "{label}: sector {sector} holds {byte:#x}, it may be {may_be:x?}");
     }
     assert!(held.len() as u64 >= truth.least * SECTOR_BYTES, "{label}: it has shrunk");
@@ -283,12 +285,13 @@ fn before(seed: u64) -> (Vec<u8>, Vec<u8>) {
 }
 
 /// The calls that all of it takes, if none fails.
-fn run(bytes: &[u8], held: &[u8], seed: u64, fails: (u64, Failure)) -> u64 {
+fn run(bytes: &[u8], held: &[u8], seed: u64, fails: (u64, Failure), threads: bool) -> u64 {
     let label = format!("seed {seed}, call {} fails ({:?})", fails.0, fails.1);
     let disk = Brittle::new(bytes, fails);
     let device: Arc<dyn BlockDevice> = disk.clone();
-    let mut truth = Truth::new(held.to_vec());
-    if let Ok(store) = LogStore::open(device, "disk", by_hand(), Access::ReadWrite) {
+    let mut truth = Truth::new(held);
+    let options = Options { threads, ..by_hand() };
+    if let Ok(store) = LogStore::open(device, "disk", options, Access::ReadWrite) {
         work(store, &mut StdRng::seed_from_u64(seed), &mut truth);
     }
     let images = disk.state.lock();
@@ -297,20 +300,31 @@ fn run(bytes: &[u8], held: &[u8], seed: u64, fails: (u64, Failure)) -> u64 {
     images.calls
 }
 
-fn fail_each(seed: u64) {
-    let (bytes, held) = before(seed);
-    let calls = run(&bytes, &held, seed, (u64::MAX, Failure::Once));
-    assert!(calls > 100, "{calls} calls");
-    let failures = [Failure::Once, Failure::Halfway, Failure::Done, Failure::ForEver];
-    for (nth, failure) in (1..=calls).zip(failures.into_iter().cycle().skip(seed as usize)) {
-        run(&bytes, &held, seed, (nth, failure));
-    }
-    println!("{calls} calls");
-}
+const FAILURES: [Failure; 4] = [Failure::Once, Failure::Halfway, Failure::Done, Failure::ForEver];
 
 #[test]
 fn whichever_call_fails_what_was_flushed_is_kept_and_what_is_read_is_right() {
     for seed in 0..u64::from(ProptestConfig::default().cases / 256).max(1) {
-        fail_each(seed);
+        let (bytes, held) = before(seed);
+        let calls = run(&bytes, &held, seed, (u64::MAX, Failure::Once), false);
+        assert!(calls > 100, "{calls} calls");
+        for (nth, failure) in (1..=calls).zip(FAILURES.into_iter().cycle().skip(seed as usize)) {
+            run(&bytes, &held, seed, (nth, failure), false);
+        }
+        println!("{calls} calls");
+    }
+}
+
+/// With threads no two runs are alike, so calls from all over fail, in no order, for a few seconds.
+#[test]
+fn whichever_call_fails_while_threads_write_and_clean_what_was_flushed_is_kept() {
+    let begun = Instant::now();
+    let (bytes, held) = before(0);
+    let calls = run(&bytes, &held, 0, (u64::MAX, Failure::Once), true);
+    assert!(calls > 100, "{calls} calls");
+    let in_no_order = (0..calls).map(|nth| nth * 1009 % calls + 1);
+    let runs = in_no_order.zip(FAILURES.into_iter().cycle());
+    for (nth, failure) in runs.take_while(|_| begun.elapsed() < Duration::from_secs(4)) {
+        run(&bytes, &held, 0, (nth, failure), true);
     }
 }

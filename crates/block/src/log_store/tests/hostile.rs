@@ -7,8 +7,8 @@ use rand::{Rng, SeedableRng};
 use super::*;
 use crate::log_store::create::first_place;
 use crate::log_store::format::{
-    CheckpointHeader, CheckpointNo, ChunkHeader, Clock, Payload, PayloadEncoder, Place, SegmentEntry, SegmentNo,
-    SegmentState, Sequence, Slot, Stream, Superblock,
+    CheckpointHeader, CheckpointNo, Checksum, ChunkHeader, Clock, IndexEntry, Payload, PayloadEncoder, Place,
+    SegmentEntry, SegmentNo, SegmentState, Sequence, Slot, Stream, Superblock,
 };
 
 /// A store that was used, and was not closed.
@@ -98,7 +98,11 @@ fn change_checkpoint(random: &mut StdRng, bytes: &mut [u8]) {
             }
             _ => {
                 let page = random.random_range(0..map.len());
-                map[page] = random.random_bool(0.8).then(|| Place(random.random_range(0..superblock.shape.places().0)));
+                let place = Place(random.random_range(0..superblock.shape.places().0));
+                let block = superblock.device_block(place).0 as usize * 4096;
+                let checksum = Checksum::of(&bytes[block..block + 4096]);
+                let entry = IndexEntry::new(place, checksum).expect("it fits");
+                map[page] = random.random_bool(0.8).then_some(entry);
             }
         }
     }

@@ -3,6 +3,7 @@
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use rustix::io::Errno;
 use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use umbrella_units::BlockNo;
 use super::every_call::{Brittle, Failure};
 use super::*;
 use crate::device::Geometry;
-use crate::error::BlockError;
+use crate::error::{BlockError, Operation};
 use crate::log_store::checkpoint::End;
 
 type Hook = Box<dyn FnOnce() + Send>;
@@ -35,11 +36,13 @@ enum When {
 struct Hooked {
     inner: Arc<dyn BlockDevice>,
     hook: Mutex<Option<(When, Hook)>>,
+    /// Whether the flush that has its hook run fails.
+    flush_fails: AtomicBool,
 }
 
 impl Hooked {
     fn new(inner: Arc<dyn BlockDevice>) -> Arc<Hooked> {
-        Arc::new(Hooked { inner, hook: Mutex::new(None) })
+        Arc::new(Hooked { inner, hook: Mutex::new(None), flush_fails: AtomicBool::new(false) })
     }
 
     fn once(&self, when: When, hook: impl FnOnce() + Send + 'static) {
@@ -81,6 +84,9 @@ impl BlockDevice for Hooked {
     fn flush(&self) -> Result<(), BlockError> {
         let done = self.inner.flush();
         self.happens(When::Flushed);
+        if self.flush_fails.swap(false, Ordering::SeqCst) {
+            return Err(BlockError::io(&"hooked".into(), Operation::Flush, None, Errno::IO.into()));
+        }
         done
     }
 
@@ -204,6 +210,35 @@ fn a_flush_waits_for_chunks_that_are_being_written() {
 #[test]
 fn a_checkpoint_waits_for_chunks_that_are_being_written() {
     assert!(waits_for_its_chunks(|store| store.checkpoint().expect("there is room")));
+}
+
+/// As with Linux, where one of two that flush at once is told of a loss, and the other is not.
+#[test]
+fn what_one_flush_loses_no_other_says_is_durable() {
+    let hooked = Hooked::new(made(60, "r_lfs"));
+    let device: Arc<dyn BlockDevice> = hooked.clone();
+    let store = Arc::new(open(&device, by_hand()));
+    store.write(Lba(0), &numbered(1), Durability::Cached).expect("there is room");
+    let (done, is_done) = std::sync::mpsc::channel();
+    let (own, other) = (Arc::clone(&hooked), Arc::clone(&store));
+    let flush_beside = move || {
+        let flush = std::thread::spawn(move || {
+            other.write(Lba(8), &numbered(2), Durability::Cached).expect("there is room");
+            done.send(other.flush())
+        });
+        // Long enough for a flush that does not wait for this one.
+        let until = std::time::Instant::now() + Duration::from_millis(300);
+        while !flush.is_finished() && std::time::Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        own.flush_fails.store(true, Ordering::SeqCst);
+    };
+    // The first flush of a checkpoint is for what it names, the second for itself.
+    let again = Arc::clone(&hooked);
+    hooked.once(When::Flushed, move || again.once(When::Flushed, flush_beside));
+    store.checkpoint().expect_err("its flush fails");
+    let flushed = is_done.recv_timeout(Duration::from_secs(60)).expect("it ends");
+    flushed.expect_err("the flush that failed may have lost what this one was for");
 }
 
 #[test]

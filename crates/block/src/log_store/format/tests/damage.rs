@@ -76,8 +76,10 @@ fn no_byte_of_a_checkpoint_payload_is_ignored() {
 
 #[test]
 fn no_byte_of_a_map_page_is_ignored() {
-    let shape = store().shape;
+    let (shape, entry) = (store().shape, page_at(17));
+    assert_eq!(entry.verify(&encoded_map_page()), Ok(()));
     changes(&encoded_map_page(), |at, changed| {
         assert!(MapPage::parse(&changed, &shape, MapPageNo(1)) != Ok(map_page()), "byte {at}");
+        assert!(matches!(entry.verify(&changed), Err(FormatError::Checksum { .. })), "byte {at}");
     });
 }

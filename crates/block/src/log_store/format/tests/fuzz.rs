@@ -146,7 +146,7 @@ fn any_bytes_are_a_checkpoint_payload_or_an_error() {
             assert_eq!(encoder.sum(), header.payload);
             let len = header.payload.bytes.0 as usize;
             assert!(again[..len] == bytes[..len]);
-            assert!(payload.map().flatten().all(|place| place.0 < header.shape.places().0));
+            assert!(payload.map().flatten().all(|page| page.place().0 < header.shape.places().0));
         }
         parsed.is_ok()
     });

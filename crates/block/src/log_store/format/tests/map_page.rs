@@ -27,6 +27,27 @@ fn an_entry_holds_any_place_of_40_bits_and_stamp_of_24() {
 }
 
 #[test]
+fn an_index_entry_takes_eight_bytes_and_holds_any_place() {
+    assert_eq!(size_of::<Option<IndexEntry>>(), 8);
+    for place in [0, 1, 1023, (1 << 40) - 2] {
+        assert_eq!(page_at(place).place(), Place(place));
+    }
+    assert_eq!(field(IndexEntry::new(Place((1 << 40) - 1), Checksum(0))), Field::Place);
+}
+
+#[test]
+fn an_index_entry_knows_its_page_from_others_and_from_what_it_was() {
+    let (old, entry) = (map_page(), page_at(17));
+    let encoded = |page: &MapPage, number| page.encode(&store().shape, MapPageNo(number)).expect("it can be read");
+    let mut new = old.clone();
+    new.set(BlockNo(513), None);
+    assert_eq!(entry.verify(&encoded(&old, 1)), Ok(()));
+    for other in [encoded(&new, 1), encoded(&MapPage::default(), 1), [0xff; BLOCK_BYTES]] {
+        assert!(matches!(entry.verify(&other), Err(FormatError::Checksum { structure: Structure::MapPage, .. })));
+    }
+}
+
+#[test]
 fn an_entry_is_forgotten_when_its_block_is_unmapped() {
     let mut page = map_page();
     assert_eq!(page.get(BlockNo(513)), Some(entry(1023, 0xff_ffff)));

@@ -3,7 +3,7 @@
 use super::*;
 
 /// What is wrong with the checkpoint of these map pages and segments.
-fn refused(map: [Option<Place>; 2], table: &[SegmentEntry]) -> FormatError {
+fn refused(map: [Option<IndexEntry>; 2], table: &[SegmentEntry]) -> FormatError {
     let (header, payload) = sealed(&map, table);
     Payload::parse(&payload, &header, &store()).expect_err("it does not fit together")
 }
@@ -23,7 +23,7 @@ fn mismatch(segment: u32, found: SegmentState, expected: SegmentState) -> Format
 fn what_is_written_is_read() {
     let (header, payload) = checkpoint();
     let read = Payload::parse(&payload, &header, &store()).expect("it fits together");
-    assert_eq!(read.map().collect::<Vec<_>>(), [Some(Place(113)), None]);
+    assert_eq!(read.map().collect::<Vec<_>>(), [Some(page_at(113)), None]);
     assert_eq!(read.segments().collect::<Vec<_>>(), table());
     let len = header.payload.bytes.0 as usize;
     assert!(payload[len..].iter().all(|byte| *byte == 0), "the block is filled with zeroes");
@@ -97,23 +97,31 @@ fn a_row_that_makes_no_sense_is_named() {
 #[test]
 fn map_pages_lie_where_something_was_written() {
     let table = table();
-    let at = |place| refused([None, Some(Place(place))], &table);
+    let at = |place| refused([None, Some(page_at(place))], &table);
     let nothing = |place, state| FormatError::NothingThere { page: MapPageNo(1), place: Place(place), state };
     assert_eq!(at(3 * 16), nothing(48, SegmentState::Free));
     assert_eq!(at(2 * 16), nothing(32, SegmentState::Next));
     assert_eq!(at(31 * 16), nothing(31 * 16, SegmentState::System));
     assert_eq!(at(7 * 16 + 3), nothing(115, SegmentState::Open), "from the head on");
     assert_eq!(field::<()>(Err(at(1024))), Field::MapIndex(MapPageNo(1)));
-    assert_eq!(field::<()>(Err(at(u64::MAX - 1))), Field::MapIndex(MapPageNo(1)));
+    assert_eq!(field::<()>(Err(at((1 << 40) - 2))), Field::MapIndex(MapPageNo(1)));
     for place in [15, 5 * 16, 7 * 16 + 2] {
-        let (header, payload) = sealed(&[None, Some(Place(place))], &table);
+        let (header, payload) = sealed(&[None, Some(page_at(place))], &table);
         assert!(Payload::parse(&payload, &header, &store()).is_ok(), "{place}");
     }
 }
 
 #[test]
+fn an_index_entry_with_a_checksum_and_no_place_is_refused() {
+    let (mut header, mut payload) = checkpoint();
+    payload[8..16].copy_from_slice(&(5_u64 << 40).to_le_bytes());
+    header.payload.checksum = Checksum::of(&payload[..header.payload.bytes.0 as usize]);
+    assert_eq!(field(Payload::parse(&payload, &header, &store())), Field::MapIndex(MapPageNo(1)));
+}
+
+#[test]
 fn a_payload_is_the_same_in_pieces_of_any_size() {
-    let map = || (0..3000).map(|page| (page % 3 > 0).then_some(Place(page * 7)));
+    let map = || (0..3000).map(|page| (page % 3 > 0).then_some(page_at(page * 7)));
     let rows = || {
         (0..1000_u32).map(|segment| SegmentEntry {
             state: SegmentState::Full,
@@ -147,7 +155,7 @@ fn a_payload_is_the_same_in_pieces_of_any_size() {
 
 #[test]
 fn a_payload_of_whole_blocks_ends_at_their_end() {
-    let mut encoder = PayloadEncoder::new((0..512).map(|page| Some(Place(page))), std::iter::empty());
+    let mut encoder = PayloadEncoder::new((0..512).map(|page| Some(page_at(page))), std::iter::empty());
     let mut buffer = [0; BLOCK_BYTES];
     assert_eq!((encoder.fill(&mut buffer), encoder.fill(&mut buffer)), (BLOCK_BYTES, 0));
     assert_eq!(encoder.sum().bytes, ByteSize(4096));

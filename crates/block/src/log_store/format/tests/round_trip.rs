@@ -79,10 +79,11 @@ fn checkpoint_of(
         }
     }
     let full: Vec<u32> = (0..shape.segments()).filter(|at| table[*at as usize].state == SegmentState::Full).collect();
-    let map: Vec<Option<Place>> = (0..shape.map_pages().0)
+    let map: Vec<Option<IndexEntry>> = (0..shape.map_pages().0)
         .map(|_| {
             let segment = full.get(below(full.len() as u32 + 1) as usize)?;
-            Some(shape.place(SegmentNo(*segment), Slot(below(shape.segment_blocks()))))
+            let place = shape.place(SegmentNo(*segment), Slot(below(shape.segment_blocks())));
+            Some(IndexEntry::new(place, Checksum(below(u32::MAX))).expect("it fits"))
         })
         .collect();
     let mut encoder = PayloadEncoder::new(map.into_iter(), table.into_iter());
