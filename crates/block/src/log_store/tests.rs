@@ -7,8 +7,8 @@ mod every_call;
 mod faults;
 mod hostile;
 mod limits;
-
 mod model;
+mod order;
 mod under_way;
 
 use std::sync::Arc;
