@@ -132,7 +132,7 @@ impl Shared {
     }
 
     /// Makes durable all that was appended; what was cleaned before is free then, unless recovery would read it.
-    fn sync(&self, state: &mut MutexGuard<'_, State>) -> Result<(), LogStoreError> {
+    pub(super) fn sync(&self, state: &mut MutexGuard<'_, State>) -> Result<(), LogStoreError> {
         let mark = state.core.layout.mark();
         self.seal_all(state, false)?;
         let goal = state.core.next_sequence - 1;

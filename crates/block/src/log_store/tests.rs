@@ -8,8 +8,8 @@ mod faults;
 mod hostile;
 mod limits;
 mod map_damage;
-
 mod model;
+mod order;
 mod under_way;
 
 use std::sync::Arc;

@@ -19,7 +19,7 @@ type Hook = Box<dyn FnOnce() + Send>;
 
 /// When it happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum When {
+pub(super) enum When {
     /// Before this block is read.
     Read(BlockNo),
     /// When this block has been read, before its reader knows.
@@ -33,7 +33,7 @@ enum When {
 }
 
 /// A device that has something happen while it is used, once.
-struct Hooked {
+pub(super) struct Hooked {
     inner: Arc<dyn BlockDevice>,
     hook: Mutex<Option<(When, Hook)>>,
     /// Whether the flush that has its hook run fails.
@@ -41,11 +41,11 @@ struct Hooked {
 }
 
 impl Hooked {
-    fn new(inner: Arc<dyn BlockDevice>) -> Arc<Hooked> {
+    pub(super) fn new(inner: Arc<dyn BlockDevice>) -> Arc<Hooked> {
         Arc::new(Hooked { inner, hook: Mutex::new(None), flush_fails: AtomicBool::new(false) })
     }
 
-    fn once(&self, when: When, hook: impl FnOnce() + Send + 'static) {
+    pub(super) fn once(&self, when: When, hook: impl FnOnce() + Send + 'static) {
         *self.hook.lock() = Some((when, Box::new(hook)));
     }
 
@@ -56,7 +56,7 @@ impl Hooked {
         }
     }
 
-    fn is_due(&self) -> bool {
+    pub(super) fn is_due(&self) -> bool {
         self.hook.lock().is_some()
     }
 }
@@ -269,7 +269,7 @@ fn what_is_written_while_a_store_grows_is_not_lost_when_it_ends_then() {
 }
 
 /// Where a block lies on the device, if it is there.
-fn device_block(store: &LogStore, block: u64) -> BlockNo {
+pub(super) fn device_block(store: &LogStore, block: u64) -> BlockNo {
     let mut state = store.shared.state.lock();
     let entry = state.core.map.get(BlockNo(block)).expect("it is in memory").expect("it is mapped");
     state.core.superblock.device_block(entry.place)
