@@ -108,20 +108,58 @@ impl WriteBackSpec {
         WriteBackSpec { policy: policy.to_owned(), limit: None, background: None }
     }
 
-    /// With the limits of `before` in place of those that are not given; without its background threshold, where that is not below the new limit.
-    #[must_use]
-    pub fn keeping_limits_of(self, before: &WriteBackSpec) -> WriteBackSpec {
-        let limit = self.limit.or(before.limit);
-        let kept = before.background.filter(|&background| limit.is_none_or(|limit| background < limit));
-        WriteBackSpec { limit, background: self.background.or(kept), ..self }
-    }
-
     /// What its governor is told; an error that names what is known for a policy or parameter that is not.
     pub fn settings(&self) -> Result<Settings, GovernorError> {
         let limits = Limits { limit: self.limit, background: self.background };
         let settings = Settings { limits, ..Settings::parse(&self.policy)? };
         settings.check()?;
         Ok(settings)
+    }
+}
+
+/// What becomes of one of a branch's thresholds when its write-back is changed while it runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ThresholdChange {
+    /// It stays as it was.
+    #[default]
+    Keep,
+    /// It follows the kernel's thresholds, or the limit, as where none is configured.
+    Auto,
+    /// So much.
+    At(ByteSize),
+}
+
+impl ThresholdChange {
+    /// What holds then.
+    fn of(self, before: Option<ByteSize>) -> Option<ByteSize> {
+        match self {
+            ThresholdChange::Keep => before,
+            ThresholdChange::Auto => None,
+            ThresholdChange::At(size) => Some(size),
+        }
+    }
+}
+
+/// How a branch's write-back is changed while it runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WriteBackChange {
+    /// The policy with its parameters.
+    pub policy: String,
+    /// Of [`WriteBackSpec::limit`].
+    pub limit: ThresholdChange,
+    /// Of [`WriteBackSpec::background`].
+    pub background: ThresholdChange,
+}
+
+impl WriteBackChange {
+    /// What holds after it, where `before` held. A background threshold that is kept goes where it is not below the new limit.
+    pub fn of(self, before: Option<&WriteBackSpec>) -> WriteBackSpec {
+        let limit = self.limit.of(before.and_then(|before| before.limit));
+        let background = self.background.of(before.and_then(|before| before.background));
+        let is_kept = self.background == ThresholdChange::Keep;
+        let background = background.filter(|&size| !is_kept || limit.is_none_or(|limit| size < limit));
+        WriteBackSpec { policy: self.policy, limit, background }
     }
 }
 

@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use umbrella_policy::writeback::DirtyPage;
-use umbrella_units::{BlockNo, FileId, PageIndex, Pages};
+use umbrella_units::{BlockNo, FileId, PageIndex, PageKey, Pages};
 
 use crate::file::PageRange;
 use crate::files::Opened;
@@ -74,6 +74,16 @@ pub(crate) fn join(pages: &[DirtyPage]) -> Vec<Run> {
     runs.into_iter().map(|(.., run)| run).collect()
 }
 
+/// Leaves of runs in their order those whose turn it is, from this page on and then from the beginning; where the next turn begins.
+fn take_turns(runs: &mut Vec<Run>, from: PageKey) -> PageKey {
+    let key = |run: &Run| PageKey { file: run.file, index: run.range.first };
+    let place = runs.partition_point(|run| key(run) < from);
+    runs.rotate_left(place);
+    let next = runs.get(RANGES_A_LOOK).map_or_else(PageKey::default, key);
+    runs.truncate(RANGES_A_LOOK);
+    next
+}
+
 struct Sent {
     run: Run,
     fd: Arc<OwnedFd>,
@@ -86,8 +96,9 @@ struct Flusher<'a> {
     sent: VecDeque<Sent>,
     sent_pages: Pages,
     looked: Instant,
-    /// Where the next comparison goes on.
+    /// Where the next comparison of files goes on, and of pages.
     from: FileId,
+    from_page: PageKey,
 }
 
 /// Writes back until the governor stops.
@@ -99,6 +110,7 @@ pub(crate) fn run(shared: &Shared) {
         sent_pages: Pages(0),
         looked: Instant::now(),
         from: FileId(0),
+        from_page: PageKey::default(),
     };
     let mut chosen = Vec::new();
     while !shared.is_stopping() {
@@ -149,7 +161,8 @@ impl Flusher<'_> {
         let mut state = self.shared.state.lock();
         state.rest();
         // Who wrote since the last look found nobody to wake.
-        let is_work = state.ledger.dirty() > self.shared.gate.background();
+        let is_paused = self.shared.paused.load(Ordering::Acquire);
+        let is_work = !is_paused && state.ledger.dirty() > self.shared.gate.background();
         if !self.shared.is_stopping() && !is_work {
             let patience = if state.ledger.dirty().0 > 0 || state.ledger.record_waiting() > 0 { 1 } else { 60 };
             state.resting = true;
@@ -297,22 +310,20 @@ impl Flusher<'_> {
     /// Page by page: the kernel has less dirty than is believed.
     fn look_at_pages(&mut self) {
         let now = self.shared.now();
-        let (turn, known) = {
-            let state = self.shared.state.lock();
-            (state.turn, state.ledger.policy().index().known(now))
-        };
+        let known = self.shared.state.lock().ledger.policy().index().known(now);
         let mut pages: Vec<DirtyPage> =
             known.iter().map(|known| DirtyPage { page: known.page, block: known.block }).collect();
         pages.sort_unstable_by_key(|known| known.page);
-        for run in join(&pages).into_iter().take(RANGES_A_LOOK) {
+        let mut runs = join(&pages);
+        self.from_page = take_turns(&mut runs, self.from_page);
+        for run in runs {
             let Ok(fd) = self.open(run.file) else { continue };
-            if sys::dirty_pages(fd.as_fd(), run.range).ok() != Some(Pages(0)) {
-                continue;
-            }
+            self.shared.state.lock().compare(run.file, run.range);
+            let dirty = sys::dirty_pages(fd.as_fd(), run.range);
             let mut state = self.shared.state.lock();
-            if state.files.get(run.file).is_some_and(|known| known.written <= turn) {
+            if state.compared() && dirty.is_ok_and(|dirty| dirty == Pages(0)) {
                 for index in run.range.first.0..run.range.end().0 {
-                    state.clean(now, umbrella_units::PageKey { file: run.file, index: PageIndex(index) });
+                    state.clean(now, PageKey { file: run.file, index: PageIndex(index) });
                 }
             }
         }
@@ -322,7 +333,6 @@ impl Flusher<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use umbrella_units::PageKey;
 
     fn page(file: u64, index: u64, block: u64) -> DirtyPage {
         DirtyPage { page: PageKey { file: FileId(file), index: PageIndex(index) }, block: BlockNo(block) }
@@ -347,6 +357,19 @@ mod tests {
     #[test]
     fn pages_chosen_backwards_are_one_run() {
         assert_eq!(join(&[page(1, 2, 12), page(1, 1, 11), page(1, 0, 10)]), [run(1, 0, 3)]);
+    }
+
+    #[test]
+    fn of_more_runs_than_are_compared_at_once_all_have_their_turn() {
+        let all: Vec<Run> = (0..3 * RANGES_A_LOOK as u64 + 9).map(|at| run(at / 100, at % 100 * 2, 1)).collect();
+        let (mut from, mut seen) = (PageKey::default(), std::collections::BTreeSet::new());
+        for _ in 0..4 {
+            let mut turn = all.clone();
+            from = take_turns(&mut turn, from);
+            assert_eq!(turn.len(), RANGES_A_LOOK);
+            seen.extend(turn.iter().map(|run| (run.file, run.range.first)));
+        }
+        assert_eq!(seen.len(), all.len());
     }
 
     #[test]

@@ -230,6 +230,8 @@ impl Governor {
     /// Goes on.
     pub fn resume(&self) {
         if self.shared.paused.swap(false, Ordering::AcqRel) {
+            // Who has looked already waits by now.
+            drop(self.shared.state.lock());
             self.shared.work.notify_one();
         }
     }

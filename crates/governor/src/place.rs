@@ -14,6 +14,9 @@ use crate::sys::Mapped;
 const MOST_EXTENTS: usize = 4096;
 /// What is asked for at once begins at a multiple of so many pages: 128 MiB.
 const WINDOW: u64 = 1 << 15;
+/// Of a file in so many pieces that one answer does not reach that far, it begins so few pages before the page that is asked for: their extents
+/// fit into one answer, and the one before the page is most likely among them.
+const NEAR: u64 = 64;
 /// After so long, pages without a place are asked for again: the kernel may have written them.
 const OLD: Nanos = Nanos::from_secs(5);
 
@@ -26,6 +29,8 @@ pub(crate) struct Places {
     to: PageIndex,
     extents: Vec<Mapped>,
     asked: Nanos,
+    /// The last answer told of less than was asked for at once.
+    in_pieces: bool,
     /// Pages without a place may have got one since.
     stale: bool,
     promise: Option<BlockNo>,
@@ -35,15 +40,19 @@ impl Places {
     /// The page from which the file system has to be asked before a write at `page` can be placed; `None`: no need.
     pub(crate) fn ask_from(&self, page: PageIndex, now: Nanos) -> Option<PageIndex> {
         if page >= self.to && page.0 - self.to.0 < WINDOW && self.to > self.from {
-            return Some(self.to);
+            return Some(if self.in_pieces && page.0 - self.to.0 > NEAR { Places::near(page) } else { self.to });
         }
         if !(self.from..self.to).contains(&page) {
-            return Some(PageIndex(page.0 - page.0 % WINDOW));
+            return Some(if self.in_pieces { Places::near(page) } else { PageIndex(page.0 - page.0 % WINDOW) });
         }
         if self.mapped(page).is_some() || !(self.stale || now.since(self.asked) > OLD) {
             return None;
         }
         Some(self.before(page).map_or(self.from, |extent| extent.pages.first.max(self.from)))
+    }
+
+    fn near(page: PageIndex) -> PageIndex {
+        PageIndex(page.0.saturating_sub(NEAR))
     }
 
     /// Takes an answer in: all about the pages from `from` up to `to`.
@@ -60,6 +69,7 @@ impl Places {
         }
         self.extents.extend_from_slice(found);
         self.to = to;
+        self.in_pieces = to.0.saturating_sub(from.0) < WINDOW;
         self.asked = now;
         self.stale = false;
     }

@@ -34,6 +34,17 @@ pub(crate) struct State {
     pub(crate) gone: Vec<FileId>,
     /// The flusher has nothing to do, and no descriptor open.
     pub(crate) resting: bool,
+    /// What the flusher compares with the page cache just now.
+    comparing: Option<Comparing>,
+}
+
+/// Pages that are compared with the page cache.
+#[derive(Debug, Clone, Copy)]
+struct Comparing {
+    file: FileId,
+    range: PageRange,
+    /// Some of them were written since, so that the page cache's answer may be older.
+    written: bool,
 }
 
 impl State {
@@ -47,7 +58,19 @@ impl State {
             tally: Tally::default(),
             gone: Vec::new(),
             resting: false,
+            comparing: None,
         }
+    }
+
+    /// The page cache is about to be asked for these pages.
+    pub(crate) fn compare(&mut self, file: FileId, range: PageRange) {
+        self.comparing = Some(Comparing { file, range, written: false });
+    }
+
+    /// It answered; whether the answer holds still. Other pages of the file may have been written: one that is always written to, a database's
+    /// say, would never be compared.
+    pub(crate) fn compared(&mut self) -> bool {
+        self.comparing.take().is_some_and(|comparing| !comparing.written)
     }
 
     /// Pages that are dirty or on their way.
@@ -88,6 +111,9 @@ impl State {
     /// Pages were written.
     pub(crate) fn wrote(&mut self, now: Nanos, file: FileId, range: PageRange) {
         self.turn.0 += 1;
+        if let Some(comparing) = self.comparing.as_mut().filter(|comparing| comparing.file == file) {
+            comparing.written |= range.first < comparing.range.end() && comparing.range.first < range.end();
+        }
         let Some(known) = self.files.get_mut(file) else { return };
         known.written = self.turn;
         let life = known.life;

@@ -6,9 +6,10 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::{Args, Subcommand};
 use serde_json::json;
+use thiserror::Error;
 use umbrella_fs::control::protocol::{Answer, Request};
-use umbrella_fs::spec::WriteBackSpec;
-use umbrella_units::ByteSize;
+use umbrella_fs::spec::{ThresholdChange, WriteBackChange};
+use umbrella_units::{ByteSize, ParseSizeError};
 
 use super::PoolOption;
 use crate::client::{Client, ClientError};
@@ -51,23 +52,33 @@ EXAMPLES:
 EXAMPLES:
   umbrella write-back set disk1 sweep
   umbrella write-back set disk1 cscan --limit 256MiB
+  umbrella write-back set disk1 cscan --limit auto --background auto
   umbrella write-back set disk1 kernel")]
 struct SetArgs {
     /// Name of the branch.
     branch: String,
     /// The policy with its parameters, or "kernel".
     policy: String,
-    /// Hold writers back so that no more than this is dirty [default: as it was; at first, what the kernel leaves].
-    #[arg(long, value_name = "SIZE")]
-    limit: Option<ByteSize>,
-    /// Begin to write back above this [default: as it was, if that is below the limit; else half of the limit].
-    #[arg(long, value_name = "SIZE")]
-    background: Option<ByteSize>,
+    /// Hold writers back so that no more than this is dirty; "auto": what the kernel leaves [default: as it was; at first, "auto"].
+    #[arg(long, value_name = "SIZE", value_parser = threshold)]
+    limit: Option<ThresholdChange>,
+    /// Begin to write back above this; "auto": half of the limit [default: as it was, if that is below the limit; else "auto"].
+    #[arg(long, value_name = "SIZE", value_parser = threshold)]
+    background: Option<ThresholdChange>,
     #[command(flatten)]
     pool: PoolOption,
     /// Print JSON.
     #[arg(long)]
     json: bool,
+}
+
+/// Neither a size nor the word for what follows by itself.
+#[derive(Debug, Error)]
+#[error("{0}, and not \"auto\" either")]
+struct NoThreshold(#[from] ParseSizeError);
+
+fn threshold(text: &str) -> Result<ThresholdChange, NoThreshold> {
+    Ok(if text.trim() == "auto" { ThresholdChange::Auto } else { ThresholdChange::At(text.parse()?) })
 }
 
 /// Record what the policy of a branch sees and decides, for `umbrella lab run --events`.
@@ -128,8 +139,13 @@ impl SetArgs {
             bail!("limits are only kept where a policy writes back (leave them out, or name a policy)");
         }
         let (_, client) = super::reach(self.pool.pool.as_deref())?;
-        let spec = WriteBackSpec { policy: self.policy.clone(), limit: self.limit, background: self.background };
-        client.ask(&Request::WriteBackSet { branch: self.branch.clone(), write_back: (!by_kernel).then_some(spec) })?;
+        let change = WriteBackChange {
+            policy: self.policy.clone(),
+            limit: self.limit.unwrap_or_default(),
+            background: self.background.unwrap_or_default(),
+        };
+        client
+            .ask(&Request::WriteBackSet { branch: self.branch.clone(), write_back: (!by_kernel).then_some(change) })?;
         if self.json {
             output::json(&json!({ "branch": self.branch, "write_back": self.policy }))?;
         } else {

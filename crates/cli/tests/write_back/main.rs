@@ -397,6 +397,36 @@ fn what_is_not_named_of_the_limits_stays_as_it_was() {
 }
 
 #[test]
+fn a_limit_that_was_given_goes_back_to_what_the_kernel_leaves() {
+    let (_disk, pool) = pool("write_back = \"sweep\"\nwrite_back_limit = \"4MiB\"\nwrite_back_background = \"1MiB\"");
+    pool.say(["write-back", "set", "disk", "cscan", "--limit", "auto"]);
+    eventually("the limit is the kernel's, the other one stays", || {
+        let status = governor(&pool);
+        status.limit.0 > 4 * MIB && status.background.0 == MIB
+    });
+    pool.say(["write-back", "set", "disk", "cscan", "--limit", "8MiB", "--background", "auto"]);
+    eventually("half of the limit", || {
+        let status = governor(&pool);
+        (status.limit.0, status.background.0) == (8 * MIB, 4 * MIB)
+    });
+    let neither = pool.umbrella(["write-back", "set", "disk", "cscan", "--limit", "automatic"]);
+    assert!(text(&neither).contains("and not \"auto\" either"), "{}", text(&neither));
+    let kernel = pool.umbrella(["write-back", "set", "disk", "kernel", "--limit", "auto"]);
+    assert!(text(&kernel).contains("limits are only kept where a policy writes back"), "{}", text(&kernel));
+}
+
+#[test]
+fn what_was_warned_of_a_write_back_goes_when_it_is_changed() {
+    let disk = Disk::tmpfs(64 * MIB);
+    let pool = Pool::builder().branch_with("disk", disk.path(), "write_back = \"cscan\"").mount();
+    let shown = pool.say(["status"]);
+    assert!(shown.contains("the kernel decides when it is written back"), "{shown}");
+    pool.say(["write-back", "set", "disk", "kernel"]);
+    let shown = pool.say(["status"]);
+    assert!(!shown.contains("the kernel decides when it is written back"), "it was asked for: {shown}");
+}
+
+#[test]
 fn a_configuration_with_an_unknown_policy_is_refused_with_the_known_ones() {
     let pool = Pool::builder().branch_with("disk", "/srv/disk", "write_back = \"zone_sgment\"").prepare();
     let output = pool.umbrella(["check".as_ref(), pool.config_path().as_os_str()]);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use umbrella_units::{ByteSize, Timestamp};
 
-use crate::spec::{BranchSpec, PoolSpec, WriteBackSpec};
+use crate::spec::{BranchSpec, PoolSpec, WriteBackChange};
 
 /// A question or command.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -73,7 +73,7 @@ pub enum Request {
         /// Name.
         branch: String,
         /// How; `None`: the kernel decides.
-        write_back: Option<WriteBackSpec>,
+        write_back: Option<WriteBackChange>,
     },
     /// Record what a branch's policy sees and decides. Answered with [`Answer::Ok`].
     WriteBackRecord {

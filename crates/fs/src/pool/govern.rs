@@ -26,7 +26,7 @@ use crate::handle::HandleId;
 use crate::metrics::Metric;
 use crate::node::{Backing, Node};
 use crate::relocate::{Durability, Limits, RelocateError};
-use crate::spec::{WriteBackSpec, resolve};
+use crate::spec::{WriteBackChange, WriteBackSpec, resolve};
 
 /// The governors of a pool, by branch.
 #[derive(Default)]
@@ -34,6 +34,8 @@ pub(crate) struct Governors {
     running: ArcSwap<Vec<Option<Arc<Governor>>>>,
     /// What was chosen since the mount in place of what the configuration says.
     chosen: Mutex<FxHashMap<BranchId, Option<WriteBackSpec>>>,
+    /// Held while that changes: of two at once each would keep what the other replaced.
+    changing: Mutex<()>,
     /// Files of which a write-back failed under a governor that is gone. Who syncs next is told.
     failed: Mutex<FxHashSet<(BranchId, FileId)>>,
 }
@@ -297,15 +299,12 @@ impl Pool {
         Ok(branches.iter().filter(named).map(|branch| told(branch)).collect())
     }
 
-    /// Changes how a branch is written back, until the pool is unmounted: the policy (`None` in `wanted`: the kernel's).
-    /// Limits that are not named stay as they are.
-    pub fn set_write_back(&self, name: &str, wanted: Option<WriteBackSpec>) -> Result<(), Error> {
+    /// Changes how a branch is written back, until the pool is unmounted (`None`: the kernel decides).
+    pub fn set_write_back(&self, name: &str, change: Option<WriteBackChange>) -> Result<(), Error> {
         let branch = self.branch_named(name)?;
+        let _one_at_a_time = self.governors.changing.lock();
         let before = self.wanted_write_back(name)?;
-        let wanted = wanted.map(|wanted| match &before {
-            Some(before) => wanted.keeping_limits_of(before),
-            None => wanted,
-        });
+        let wanted = change.map(|change| change.of(before.as_ref()));
         let failed = |reason: String| Error::WriteBack { name: name.to_owned(), reason };
         let settings = wanted.as_ref().map(WriteBackSpec::settings).transpose();
         let settings: Option<Settings> = settings.map_err(|error| failed(error.to_string()))?;
@@ -322,6 +321,7 @@ impl Pool {
             (None, _) => {}
         }
         self.governors.chosen.lock().insert(branch.id, wanted);
+        self.unwarn(&format!("write-back {name}"));
         Ok(())
     }
 

@@ -291,7 +291,9 @@ impl Pool {
     }
 
     pub(crate) fn warnings(&self) -> Vec<String> {
-        self.warnings.lock().values().cloned().collect()
+        let mut warnings: Vec<String> = self.warnings.lock().values().cloned().collect();
+        warnings.extend(self.stuck_warning());
+        warnings
     }
 
     /// Any error of a branch fails a listing.

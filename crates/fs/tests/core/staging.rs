@@ -617,6 +617,7 @@ fn appends_while_the_file_leaves_lose_nothing() {
 fn a_sync_says_so_when_a_staged_file_finds_no_branch() {
     let mut scene = Scene::new(small_area());
     scene.put("file", b"homeless");
+    scene.put("other", b"homeless as well");
     for branch in [0, 1, 2] {
         // All but one can be away at a time; here they vanish together.
         std::fs::rename(scene.bench.root().join(BRANCHES[branch]), scene.bench.root().join(format!("away-{branch}")))
@@ -626,6 +627,12 @@ fn a_sync_says_so_when_a_staged_file_finds_no_branch() {
     scene.bench.mounts.pop();
     scene.pool.probe_now();
     assert!(matches!(scene.pool.sync_all(), Err(OpError::NoRoom)), "nothing is there to go to");
+    let stuck = || -> Vec<String> {
+        scene.pool.status().warnings.into_iter().filter(|warning| warning.contains("cannot leave")).collect()
+    };
+    assert!(matches!(&stuck()[..], [warning] if warning.contains("and another file")), "{:?}", stuck());
+    scene.pool.unlink(NodeId::ROOT, OsStr::new("other")).unwrap();
+    assert!(matches!(&stuck()[..], [warning] if warning.contains("file cannot leave")), "{:?}", stuck());
     assert_eq!(scene.holders("file"), STAGED);
     for branch in [0, 1] {
         std::fs::rename(scene.bench.root().join(format!("away-{branch}")), scene.bench.root().join(BRANCHES[branch]))
@@ -634,4 +641,5 @@ fn a_sync_says_so_when_a_staged_file_finds_no_branch() {
     scene.pool.probe_now();
     assert_eq!(scene.pool.sync_all(), Ok(()));
     assert_eq!(scene.holders("file"), ["fast"]);
+    assert!(stuck().is_empty(), "{:?}", stuck());
 }

@@ -59,6 +59,26 @@ fn a_file_that_was_cut_has_no_place_behind_its_end() {
     assert_eq!(places.extents(), [mapped(0, 2, 100)]);
 }
 
+#[test]
+fn in_a_file_in_many_pieces_any_page_is_found_with_two_questions_at_most() {
+    const MOST: usize = 128;
+    // Each second page is a hole.
+    let disk: Vec<Mapped> = (0..50_000).map(|at| mapped(2 * at, 1, 1000 + 7 * at)).collect();
+    let mut places = Places::default();
+    for page in (0..1000).map(|at| at * 7919 % 50_000) {
+        let mut questions = 0;
+        while let Some(from) = places.ask_from(PageIndex(2 * page), Nanos(0)) {
+            questions += 1;
+            assert!(questions <= 2, "page {page}");
+            let first = disk.partition_point(|extent| extent.pages.end() <= from);
+            let found = &disk[first..(first + MOST).min(disk.len())];
+            let to = if found.len() == MOST { found[MOST - 1].pages.end() } else { ALL };
+            places.learn(from, to, found, Nanos(0));
+        }
+        assert_eq!(places.block_of(FileId(1), PageIndex(2 * page), &mut promises()), BlockNo(1000 + 7 * page));
+    }
+}
+
 proptest! {
     /// Pages are asked for in any order, at most `most` extents an answer; each page that has a place is found there.
     #[test]

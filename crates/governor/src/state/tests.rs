@@ -197,6 +197,20 @@ fn what_is_written_while_a_sync_runs_stays_dirty() {
 }
 
 #[test]
+fn an_answer_of_the_page_cache_holds_unless_just_these_pages_were_written_meanwhile() {
+    let mut state = state("cscan");
+    learn(&mut state, 1);
+    learn(&mut state, 2);
+    let mut holds = |file, first, pages| {
+        state.compare(FileId(1), range(10, 5));
+        state.wrote(Nanos(0), FileId(file), range(first, pages));
+        state.compared()
+    };
+    assert!(holds(1, 0, 10) && holds(1, 15, 9) && holds(2, 10, 5));
+    assert!(!holds(1, 14, 1) && !holds(1, 0, 11) && !holds(1, 0, 100));
+}
+
+#[test]
 fn a_large_hole_drops_all_behind_its_beginning_at_once() {
     let mut state = state("zone");
     learn(&mut state, 1);

@@ -3,7 +3,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use umbrella_model::allocator::{self, Aging, AllocError, Ext2, Log};
 use umbrella_policy::staging::{self, Staged, Staging};
-use umbrella_units::{BlockNo, ByteSize, FileId, Nanos, PAGE_BYTES, PageIndex, PageKey};
+use umbrella_units::{BlockNo, ByteSize, FileId, Nanos, PAGE_BYTES, PageIndex, PageKey, Pages};
 
 use super::RunError;
 use super::config::Allocation;
@@ -344,7 +344,7 @@ impl Files {
 
     /// The staged files used longest ago, with so many pages together.
     pub(super) fn staged_longest(&self, pages: u64) -> Vec<FileId> {
-        self.staging.as_ref().map_or_else(Vec::new, |staging| staging.pressure(pages))
+        self.staging.as_ref().map_or_else(Vec::new, |staging| staging.pressure(Pages(pages)))
     }
 
     /// So many pages that should have left are staged still.
@@ -354,7 +354,7 @@ impl Files {
 
     /// Pages that staged files hold.
     pub(super) fn staged_pages(&self) -> u64 {
-        self.staging.as_ref().map_or(0, Staging::pages)
+        self.staging.as_ref().map_or(0, |staging| staging.pages().0)
     }
 
     /// Pages that the write would add to the staged file.
@@ -374,10 +374,10 @@ impl Files {
     /// ones, as a kernel's shrinkers give. `short` more leave because reclaim found nothing else to take.
     pub(super) fn pressure(&mut self, reclaimed: u64, cached: u64, short: u64) -> Vec<FileId> {
         let Some(staging) = &mut self.staging else { return Vec::new() };
-        self.owed += reclaimed as f64 * staging.pages() as f64 / cached.max(1) as f64 + short as f64;
+        self.owed += reclaimed as f64 * staging.pages().0 as f64 / cached.max(1) as f64 + short as f64;
         let pages = self.owed as u64;
         self.owed -= pages as f64;
-        if pages == 0 { Vec::new() } else { staging.pressure(pages) }
+        if pages == 0 { Vec::new() } else { staging.pressure(Pages(pages)) }
     }
 
     /// Takes a file out of staging and gives it its place on disk: inode and all blocks at once. Returns its pages.

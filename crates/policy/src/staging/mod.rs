@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
-use umbrella_units::{ByteSize, FileId, Nanos, PAGE_BYTES};
+use umbrella_units::{ByteSize, FileId, Nanos, PAGE_BYTES, Pages};
 
 /// How staging works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,7 +77,7 @@ pub struct Staging {
     records: Vec<Record>,
     places: FxHashMap<FileId, u32>,
     free: u32,
-    pages: u64,
+    pages: Pages,
     /// Files by when they are to leave.
     due: BTreeSet<(Nanos, FileId)>,
 }
@@ -85,8 +85,8 @@ pub struct Staging {
 /// When a file that could not leave is tried again.
 pub const RETRY: Nanos = Nanos::from_secs(10);
 
-fn pages_of(size: ByteSize) -> u64 {
-    size.0.div_ceil(PAGE_BYTES)
+fn pages_of(size: ByteSize) -> Pages {
+    Pages(size.0.div_ceil(PAGE_BYTES))
 }
 
 impl Staging {
@@ -95,7 +95,7 @@ impl Staging {
         let nobody = StagedFile { dir: FileId(0), size: ByteSize(0) };
         let ends = Record { file: FileId(0), staged: nobody, due: Nanos::NEVER, older: ENDS, newer: ENDS };
         let (places, due) = (FxHashMap::default(), BTreeSet::new());
-        Staging { config, records: vec![ends], places, free: ENDS, pages: 0, due }
+        Staging { config, records: vec![ends], places, free: ENDS, pages: Pages(0), due }
     }
 
     /// What it was built with.
@@ -144,7 +144,7 @@ impl Staging {
         self.used(place);
         let staged = &mut self.at(place).staged;
         let before = std::mem::replace(&mut staged.size, size);
-        self.pages = self.pages - pages_of(before) + pages_of(size);
+        self.pages.0 = self.pages.0 - pages_of(before).0 + pages_of(size).0;
         if size > self.config.threshold { Staged::Transform } else { Staged::Kept }
     }
 
@@ -163,14 +163,14 @@ impl Staging {
 
     /// Which files must leave so that so many pages are no longer staged: the least recently used first. All, if they have
     /// fewer. They stay until [`Staging::leave`].
-    pub fn pressure(&self, pages: u64) -> Vec<FileId> {
+    pub fn pressure(&self, pages: Pages) -> Vec<FileId> {
         let mut files = Vec::new();
-        let mut found = 0;
+        let mut found = Pages(0);
         let mut place = self.records[ENDS as usize].newer;
         while place != ENDS && found < pages {
             let record = &self.records[place as usize];
             files.push(record.file);
-            found += pages_of(record.staged.size);
+            found.0 += pages_of(record.staged.size).0;
             place = record.newer;
         }
         files
@@ -205,7 +205,7 @@ impl Staging {
         let staged = self.at(place).staged;
         self.at(place).older = self.free;
         self.free = place;
-        self.pages -= pages_of(staged.size);
+        self.pages.0 -= pages_of(staged.size).0;
         Some(staged)
     }
 
@@ -215,7 +215,7 @@ impl Staging {
     }
 
     /// Pages of all staged files.
-    pub fn pages(&self) -> u64 {
+    pub fn pages(&self) -> Pages {
         self.pages
     }
 

@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use umbrella_units::{ByteSize, FileId, Nanos, PAGE_BYTES};
+use umbrella_units::{ByteSize, FileId, Nanos, PAGE_BYTES, Pages};
 
 use super::{Config, RETRY, Staged, StagedFile, Staging};
 
@@ -23,25 +23,25 @@ fn a_file_of_just_the_threshold_stays_and_one_byte_more_leaves() {
     assert_eq!(staging.write(FileId(10), ByteSize(MIB.0 + 1)), Staged::Transform);
     assert_eq!(staging.leave(FileId(10)), Some(StagedFile { dir: DIR, size: ByteSize(MIB.0 + 1) }));
     assert_eq!(staging.write(FileId(10), MIB), Staged::Elsewhere);
-    assert_eq!(staging.pages(), 0);
+    assert_eq!(staging.pages(), Pages(0));
 }
 
 #[test]
 fn pressure_takes_the_least_recently_used_files_until_the_pages_are_there() {
     let mut staging = with_files(&[3 * PAGE_BYTES, 2 * PAGE_BYTES, 1, 4 * PAGE_BYTES]);
     staging.touch(FileId(10));
-    assert_eq!(staging.pressure(3), [FileId(11), FileId(12)]);
-    assert_eq!(staging.pressure(4), [FileId(11), FileId(12), FileId(13)]);
-    assert_eq!(staging.pressure(0), []);
-    assert_eq!(staging.pressure(u64::MAX).len(), 4);
-    assert_eq!(staging.pages(), 10, "they stay until they leave");
+    assert_eq!(staging.pressure(Pages(3)), [FileId(11), FileId(12)]);
+    assert_eq!(staging.pressure(Pages(4)), [FileId(11), FileId(12), FileId(13)]);
+    assert_eq!(staging.pressure(Pages(0)), []);
+    assert_eq!(staging.pressure(Pages(u64::MAX)).len(), 4);
+    assert_eq!(staging.pages(), Pages(10), "they stay until they leave");
 }
 
 #[test]
 fn a_write_inside_a_file_leaves_its_size() {
     let mut staging = with_files(&[3 * PAGE_BYTES]);
     assert_eq!(staging.extend(FileId(10), ByteSize(1)), Staged::Kept);
-    assert_eq!(staging.pages(), 3);
+    assert_eq!(staging.pages(), Pages(3));
     assert_eq!(staging.extend(FileId(10), ByteSize(MIB.0 + 1)), Staged::Transform);
     assert_eq!(staging.extend(FileId(11), ByteSize(1)), Staged::Elsewhere);
 }
@@ -53,7 +53,7 @@ fn a_deleted_file_is_gone_and_a_file_that_left_is_none_of_ours() {
     assert!(!staging.delete(FileId(10)));
     staging.leave(FileId(11));
     assert!(!staging.delete(FileId(11)));
-    assert_eq!((staging.pages(), staging.files()), (0, 0));
+    assert_eq!((staging.pages(), staging.files()), (Pages(0), 0));
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn what_could_not_leave_is_tried_again_soon_and_does_not_grow_younger() {
     assert_eq!(staging.expired(later), [FileId(1), FileId(2)]);
     staging.postpone(later, FileId(1));
     assert_eq!(staging.expired(later), [FileId(2)]);
-    assert_eq!(staging.pressure(u64::MAX), [FileId(2), FileId(1)]);
+    assert_eq!(staging.pressure(Pages(u64::MAX)), [FileId(2), FileId(1)]);
     assert_eq!(staging.expired(later + RETRY), [FileId(2), FileId(1)]);
     staging.create(later, FileId(3), DIR);
     staging.postpone(later, FileId(3));
@@ -171,9 +171,9 @@ proptest! {
                     prop_assert_eq!(staging.leave(FileId(file)).map(|staged| staged.size.0), left);
                 }
             }
-            prop_assert_eq!(staging.pages(), list.iter().map(|&(_, size)| size.div_ceil(PAGE_BYTES)).sum::<u64>());
+            prop_assert_eq!(staging.pages().0, list.iter().map(|&(_, size)| size.div_ceil(PAGE_BYTES)).sum::<u64>());
             let order: Vec<FileId> = list.iter().map(|&(file, _)| FileId(file)).collect();
-            let all = staging.pressure(u64::MAX);
+            let all = staging.pressure(Pages(u64::MAX));
             prop_assert_eq!(all, order);
         }
     }

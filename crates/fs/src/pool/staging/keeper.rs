@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use umbrella_units::{ByteSize, PAGE_BYTES};
+use umbrella_units::{ByteSize, PAGE_BYTES, Pages};
 
 use super::memory::{Memory, high_water, low_water};
 use super::{Staging, TICK, id_of};
@@ -40,7 +40,7 @@ impl Staging {
             let mut due = queue.waiting.expired(now);
             if due.is_empty() && used > high_water(limit) {
                 let excess = used.0.saturating_sub(low_water(limit).0);
-                due = queue.waiting.pressure(excess.div_ceil(PAGE_BYTES));
+                due = queue.waiting.pressure(Pages(excess.div_ceil(PAGE_BYTES)));
             }
             due.iter().take(BATCH).filter_map(|file| queue.nodes.get(file).cloned()).collect()
         };
@@ -79,8 +79,11 @@ impl Pool {
     /// One round of the keeper: adjusts the limit, and lets files leave whose time has come.
     pub fn keep_staging(&self) {
         let Some(staging) = &self.staging else { return };
-        if let Err(error) = self.take_back_staged() {
-            self.warn("staging", format!("the staging area cannot be looked through: {error}; it is tried again"));
+        match self.take_back_staged() {
+            Ok(()) => self.unwarn("staging"),
+            Err(error) => {
+                self.warn("staging", format!("the staging area cannot be looked through: {error}; it is tried again"));
+            }
         }
         staging.watch_memory();
         self.release_left();

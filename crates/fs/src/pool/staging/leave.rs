@@ -65,7 +65,6 @@ impl Pool {
             Ok(()) => {
                 staging.remove(node);
                 self.count(Metric::StagedLeft);
-                self.unwarn(&format!("stage {}", show(node)));
                 let _names = self.rename_lock.read();
                 self.judge_soon(node);
             }
@@ -75,10 +74,7 @@ impl Pool {
             Err(why @ (NotMoved::Busy(_) | NotMoved::Mapped)) => {
                 tracing::debug!(path = %show(node), %why, "it stays in staging for now");
             }
-            Err(why) => self.warn(
-                format!("stage {}", show(node)),
-                format!("{} cannot leave the staging area: {why}; it stays there and is tried again", show(node)),
-            ),
+            Err(why) => staging.note_stuck(node, why),
         }
         left
     }

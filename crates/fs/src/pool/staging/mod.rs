@@ -34,7 +34,9 @@ mod keeper;
 mod leave;
 mod memory;
 mod room;
+mod stuck;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -95,6 +97,8 @@ struct Queue {
     released: Vec<Arc<Node>>,
     /// Directories that a file was in that waits no more.
     emptied: FxHashSet<NodeId>,
+    /// Waiting files that could not leave when it was their turn, and why.
+    stuck: BTreeMap<FileId, Arc<str>>,
 }
 
 fn id_of(node: &Node) -> FileId {
@@ -117,6 +121,7 @@ impl Staging {
                 nodes: FxHashMap::default(),
                 released: Vec::new(),
                 emptied: FxHashSet::default(),
+                stuck: BTreeMap::new(),
             }),
             wake: Condvar::new(),
             limit: AtomicU64::new(0),
@@ -141,13 +146,13 @@ impl Staging {
 
     /// Bytes of the files that wait.
     fn bytes(&self) -> ByteSize {
-        ByteSize(self.queue.lock().waiting.pages() * PAGE_BYTES)
+        ByteSize(self.queue.lock().waiting.pages().0 * PAGE_BYTES)
     }
 
     /// What the files that wait cost in memory: their bytes, and for each about a page of bookkeeping in the kernel and here.
     fn used(&self) -> ByteSize {
         let queue = self.queue.lock();
-        ByteSize((queue.waiting.pages() + queue.waiting.files()) * PAGE_BYTES)
+        ByteSize((queue.waiting.pages().0 + queue.waiting.files()) * PAGE_BYTES)
     }
 
     fn files(&self) -> u64 {
@@ -200,6 +205,7 @@ impl Staging {
         if let Some(staged) = queue.waiting.leave(id_of(node)) {
             queue.emptied.insert(NodeId(staged.dir.0));
         }
+        queue.stuck.remove(&id_of(node));
         let known = queue.nodes.remove(&id_of(node));
         let was_there = known.is_some();
         queue.released.extend(known);
@@ -356,7 +362,7 @@ impl Pool {
         let staging = self.staging.as_ref()?;
         let (files, used) = {
             let queue = staging.queue.lock();
-            (queue.waiting.files(), ByteSize(queue.waiting.pages() * PAGE_BYTES))
+            (queue.waiting.files(), ByteSize(queue.waiting.pages().0 * PAGE_BYTES))
         };
         Some(StagingStatus {
             path: staging.branch.spec.path.parent().unwrap_or(&staging.branch.spec.path).to_owned(),
