@@ -142,8 +142,10 @@ pub enum LogStoreError {
         /// The device.
         device: String,
     },
-    /// There is no room although no more is stored than was promised.
-    #[error("{device}: the log has no room left, which must not happen; `umbrella disk check` may say why")]
+    /// There is no room although no more is stored than was promised: the cleaner cannot read its victims, or what the disk says of itself is wrong.
+    #[error(
+        "{device}: the log has no room left: what had to be cleaned could not be read, or the store is damaged; `umbrella disk check --data` says which"
+    )]
     NoRoom {
         /// The device.
         device: String,

@@ -188,7 +188,8 @@ pub(crate) fn refuse_other(path: &Path) -> anyhow::Result<()> {
             bail!("{shown}: no such image, device or configuration")
         }
         Ok(data) if data.is_file() && data.len() > MAX_BYTES => bail!(
-            "{shown} is no log store (neither superblock is one), and too large for a configuration ({} at most); a plain image is named with --disk",
+            "{shown} is no log store (neither superblock is one), and too large for a configuration ({} at most); a plain image is named with --disk, \
+             and where `umbrella disk create` was ended before it was done, create it again with --force",
             ByteSize(MAX_BYTES)
         ),
         _ => Ok(()),

@@ -227,7 +227,11 @@ fn an_image_whose_beginning_is_gone_is_no_configuration() {
     overwrite(&house, "f.img", 0, &[9; 4096]);
     overwrite(&house, "f.img", MIB, &[9; 4096]);
     for command in commands.into_iter().chain([&["status", "f.img"][..]]) {
-        house.refused(command, 1, &["f.img is no log store", "too large for a configuration"]);
+        house.refused(
+            command,
+            1,
+            &["f.img is no log store", "too large for a configuration", "create it again with --force"],
+        );
     }
 }
 
