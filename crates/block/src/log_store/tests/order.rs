@@ -1,5 +1,6 @@
 //! The order in which things become durable, count and are free, one rule at a time.
 
+use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -241,7 +242,7 @@ fn what_is_flushed_while_a_checkpoint_is_written_is_found_if_it_never_counts() {
     write(&store, 0..1, 2);
     let left = Arc::new(parking_lot::Mutex::new(Vec::new()));
     let (other, disk, found) = (Arc::downgrade(&store), Arc::downgrade(&hooked), Arc::clone(&left));
-    let payload_is_flushed = move || {
+    let before_it_counts = move || {
         let store = other.upgrade().expect("it makes a checkpoint");
         write(&store, 1..2, 2);
         store.flush().expect("memory does not fail");
@@ -249,7 +250,10 @@ fn what_is_flushed_while_a_checkpoint_is_written_is_found_if_it_never_counts() {
     };
     let disk = Arc::downgrade(&hooked);
     hooked.once(When::Flushed, move || {
-        disk.upgrade().expect("it makes a checkpoint").once(When::Flushed, payload_is_flushed);
+        let again = Weak::clone(&disk);
+        disk.upgrade().expect("it makes a checkpoint").once(When::Flushed, move || {
+            again.upgrade().expect("it makes a checkpoint").once(When::Write, before_it_counts);
+        });
     });
     store.checkpoint().expect("there is room");
     assert!(!hooked.is_due(), "nothing happened while it was written");
