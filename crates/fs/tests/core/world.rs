@@ -45,6 +45,8 @@ pub(crate) struct World {
     pub(crate) away: Option<usize>,
     pub(crate) draining: bool,
     writes: u32,
+    /// A write to a file with several names ended on a full branch.
+    pub(crate) is_cut: bool,
     pub(crate) steps: u32,
 }
 
@@ -105,6 +107,7 @@ impl World {
             away: None,
             draining: false,
             writes: 0,
+            is_cut: false,
             steps: 0,
         }
     }
@@ -247,14 +250,21 @@ impl World {
 
     fn write(&mut self, open: Open, at: u32, len: u32) -> Done {
         self.writes += 1;
-        let data = pattern(self.writes, len);
-        let written = well("write", self.pool().write(open.handle, &data, u64::from(at), false))?;
-        if written != data.len() {
-            return fail(format!("{written} of {} bytes written", data.len()));
-        }
+        let (pool, data) = (self.pool(), pattern(self.writes, len));
         let file = self.model.files.get_mut(&open.file).unwrap();
+        let written = match pool.write(open.handle, &data, u64::from(at), false) {
+            // A file leaves a full branch with all its names, or not at all: of several the pool may not know each.
+            Err(OpError::NoRoom) if file.links > 1 => 0,
+            written => well("write", written)?,
+        };
+        if written != data.len() {
+            if file.links < 2 {
+                return fail(format!("{written} of {} bytes written", data.len()));
+            }
+            self.is_cut = true;
+        }
         file.attrs.mtime = None;
-        overwrite(file.data_mut().unwrap(), at as usize, &data);
+        overwrite(file.data_mut().unwrap(), at as usize, &data[..written]);
         Ok(())
     }
 
