@@ -89,7 +89,27 @@ pub(super) struct State {
     pub(super) paused: Duration,
     /// Seconds that cleaning takes for a block that it gains, as it was lately.
     pub(super) block_cost: f64,
+    pub(super) held_back: HeldBack,
     pub(super) tally: Tally,
+}
+
+/// Writes that are held back so that cleaning keeps up: one after the other, for together they must not be faster than the cleaner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct HeldBack {
+    /// When the last of them goes on.
+    until: Instant,
+}
+
+impl HeldBack {
+    pub(super) fn new(now: Instant) -> HeldBack {
+        HeldBack { until: now }
+    }
+
+    /// When a write goes on that has to wait so long behind those before it.
+    pub(super) fn turn(&mut self, now: Instant, delay: Duration) -> Instant {
+        self.until = self.until.max(now) + delay;
+        self.until
+    }
 }
 
 /// What was done for room, and for how long in vain.

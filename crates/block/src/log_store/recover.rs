@@ -24,7 +24,7 @@ use umbrella_units::{BLOCK_SECTORS, BlockNo, Lba};
 use super::buffer::CHUNK_BLOCKS;
 use super::checkpoint::from_disk;
 use super::core::Core;
-use super::engine::{Efforts, LogStore, Options, Shared, State, decode_page};
+use super::engine::{Efforts, HeldBack, LogStore, Options, Shared, State, decode_page};
 use super::error::LogStoreError;
 use super::follow::Replay;
 use super::format::{
@@ -115,6 +115,7 @@ impl LogStore {
             last_access: Instant::now(),
             paused: Duration::ZERO,
             block_cost: 1e-4,
+            held_back: HeldBack::new(Instant::now()),
             tally: Tally { replayed: recovered.replayed, ..Tally::default() },
         };
         let shared = Shared {

@@ -193,7 +193,8 @@ impl Shared {
         true
     }
 
-    /// Fills in what is in memory or was never written, and says what has to be read from the disk.
+    /// Fills in what is in memory or was never written, and says what has to be read from the disk, by place: what was written at random lies scattered, and
+    /// is read on one way over the disk.
     fn look_up(
         &self,
         state: &mut MutexGuard<'_, State>,
@@ -217,6 +218,7 @@ impl Shared {
                 _ => runs.push(Run { block, place, opened: opened(state, place), at, blocks: 1 }),
             }
         }
+        runs.sort_unstable_by_key(|run| run.place);
         Ok(runs)
     }
 
@@ -359,10 +361,11 @@ impl Shared {
             return;
         }
         self.keeper.notify_one();
-        state.tally.slowed += 1;
-        state.tally.slowed_time += delay;
-        let until = Instant::now() + delay;
+        let begun = Instant::now();
+        let until = state.held_back.turn(begun, delay);
         while state.poisoned.is_none() && !self.room.wait_until(state, until).timed_out() && Instant::now() < until {}
+        state.tally.slowed += 1;
+        state.tally.slowed_time += begun.elapsed();
     }
 
     /// Calls the keeper if it is time for a checkpoint. Without a keeper, those who write do its work.

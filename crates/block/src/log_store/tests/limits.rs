@@ -8,6 +8,7 @@ use umbrella_units::BlockNo;
 use super::*;
 use crate::device::Geometry;
 use crate::error::BlockError;
+use crate::log_store::engine::HeldBack;
 
 /// Fills a store, each block with its number.
 fn fill_up(store: &LogStore) -> u64 {
@@ -243,4 +244,16 @@ fn a_store_whose_checkpoints_move_when_it_grows_has_two_of_them_at_once() {
         assert_eq!(read(&store, 0, 80), fill(1, 80));
         device.write(Lba(start), &header, Durability::Through).expect("memory takes it");
     }
+}
+
+#[test]
+fn writes_that_are_held_back_go_on_one_after_the_other() {
+    let begun = std::time::Instant::now();
+    let after = |millis| begun + Duration::from_millis(millis);
+    let mut held = HeldBack::new(begun);
+    let turn = |held: &mut HeldBack, now, delay| held.turn(after(now), Duration::from_millis(delay));
+    assert_eq!(turn(&mut held, 0, 10), after(10));
+    assert_eq!(turn(&mut held, 0, 10), after(20), "two at once are not twice as fast as one");
+    assert_eq!(turn(&mut held, 5, 3), after(23));
+    assert_eq!(turn(&mut held, 100, 3), after(103), "nobody saves up time");
 }
