@@ -11,6 +11,7 @@ mod error;
 pub mod fault;
 pub mod file;
 pub mod hybrid;
+mod in_turn;
 pub mod log_store;
 pub mod memory;
 pub mod record;

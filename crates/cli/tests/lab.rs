@@ -266,6 +266,23 @@ fn what_is_no_trace_is_told_once_and_by_name() {
 }
 
 #[test]
+fn a_paper_names_a_trace_that_cannot_be_used_once_and_as_it_was_given() {
+    let (folder, reads) = trace("a day.csv", ["0,d,R,0,4096,".to_owned()]);
+    let missing = folder.path().join("none.csv");
+    for (paper, path, message) in [
+        ("r-lfs", &missing, "none.csv: No such file"),
+        ("nvcache", &missing, "none.csv: No such file"),
+        ("r-lfs", &reads, "a day.csv: nothing is written"),
+    ] {
+        let mut command = lab("paper");
+        command.args([paper, "--quick", "--trace"]).arg(path);
+        refused(&mut command, 1, &[message]);
+        let told = said(&output(&mut command));
+        assert_eq!(told.matches(".csv").count(), 1, "{told}");
+    }
+}
+
+#[test]
 fn a_trace_without_requests_is_refused() {
     for lines in [vec![], vec!["0,d,D,0,4096,".to_owned(), "5,d,D,4096,4096,".to_owned()]] {
         let (_folder, path) = trace("no.csv", lines);

@@ -16,8 +16,24 @@ pub enum PolicyError {
         /// All known names.
         known: Vec<&'static str>,
     },
+    /// A name that no placement scheme of a log store has.
+    #[error("there is no placement scheme \"{name}\"{}; known: {}", did_you_mean(name, known.iter().copied()), .known.join(", "))]
+    UnknownScheme {
+        /// The name.
+        name: String,
+        /// Those that could stand there.
+        known: Vec<&'static str>,
+    },
+    /// A placement scheme for the lab only.
+    #[error("the placement scheme \"{name}\" must be told the future, which only the lab can; for a disk there are: {}", .known.join(", "))]
+    NeedsFuture {
+        /// The scheme.
+        name: &'static str,
+        /// Those for a disk.
+        known: Vec<&'static str>,
+    },
     /// A parameter that the policy does not have.
-    #[error("policy \"{policy}\" has no parameter \"{param}\"{}{}", did_you_mean(param, known.iter().copied()), known_params(known))]
+    #[error("\"{policy}\" has no parameter \"{param}\"{}{}", did_you_mean(param, known.iter().copied()), known_params(known))]
     UnknownParam {
         /// The policy.
         policy: &'static str,
@@ -27,7 +43,7 @@ pub enum PolicyError {
         known: Vec<&'static str>,
     },
     /// A value that the parameter does not allow.
-    #[error("policy \"{policy}\": {}={value} is not possible (give {})", .param.name, .param.allowed())]
+    #[error("\"{policy}\": {}={value} is not possible (give {})", .param.name, .param.allowed())]
     BadValue {
         /// The policy.
         policy: &'static str,
@@ -37,7 +53,7 @@ pub enum PolicyError {
         value: String,
     },
     /// A parameter that is given twice.
-    #[error("policy \"{policy}\": parameter \"{param}\" is given twice (leave one)")]
+    #[error("\"{policy}\": parameter \"{param}\" is given twice (leave one)")]
     Twice {
         /// The policy.
         policy: String,
@@ -45,7 +61,7 @@ pub enum PolicyError {
         param: String,
     },
     /// A parameter without a value.
-    #[error("policy \"{policy}\": \"{text}\" is no parameter (write {policy}:name=value,name=value)")]
+    #[error("\"{policy}\": \"{text}\" is no parameter (write {policy}:name=value,name=value)")]
     NoValue {
         /// The policy.
         policy: String,

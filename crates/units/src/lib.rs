@@ -15,5 +15,5 @@ pub use block::{
 };
 pub use hint::{did_you_mean, nearest};
 pub use ids::{BranchId, Ino};
-pub use size::{Amount, ByteSize, ParseSizeError};
+pub use size::{Amount, ByteSize, ParseSizeError, WrongSize};
 pub use time::{ParseDurationError, Timestamp, format_duration, parse_duration};

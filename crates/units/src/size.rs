@@ -23,12 +23,33 @@ pub enum Amount {
 
 /// A size or amount that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{input:?} is not a size (write for example \"512\", \"10MB\"{})", if *.share { ", \"4GiB\" or \"5%\"" } else { " or \"4GiB\"" })]
+#[error("{input:?} is {}", .wrong.told())]
 pub struct ParseSizeError {
     /// What was given.
     pub input: String,
-    /// Whether a share of a whole would do, too.
-    pub share: bool,
+    /// What is wrong with it.
+    pub wrong: WrongSize,
+}
+
+/// What is wrong with a size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WrongSize {
+    /// It is none.
+    NoSize,
+    /// It is neither a size nor a share of a whole.
+    NoAmount,
+    /// It is one of 16 EiB or more.
+    TooLarge,
+}
+
+impl WrongSize {
+    fn told(self) -> &'static str {
+        match self {
+            WrongSize::NoSize => "not a size (write for example \"512\", \"10MB\" or \"4GiB\")",
+            WrongSize::NoAmount => "not a size (write for example \"512\", \"10MB\", \"4GiB\" or \"5%\")",
+            WrongSize::TooLarge => "too large (write less than 16 EiB)",
+        }
+    }
 }
 
 impl Amount {
@@ -50,7 +71,9 @@ impl FromStr for ByteSize {
     type Err = ParseSizeError;
 
     fn from_str(input: &str) -> Result<Self, Self::Err> {
-        let bad = || ParseSizeError { input: input.to_owned(), share: false };
+        let wrong = |wrong| ParseSizeError { input: input.to_owned(), wrong };
+        let bad = || wrong(WrongSize::NoSize);
+        let too_large = || wrong(WrongSize::TooLarge);
         let text = input.trim();
         let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
         let (number, unit) = text.split_at(digits);
@@ -61,22 +84,20 @@ impl FromStr for ByteSize {
             "g" | "gib" => 1 << 30,
             "t" | "tib" => 1 << 40,
             "p" | "pib" => 1 << 50,
+            "e" | "eib" => 1 << 60,
             "kb" => 1_000,
             "mb" => 1_000_000,
             "gb" => 1_000_000_000,
             "tb" => 1_000_000_000_000,
             "pb" => 1_000_000_000_000_000,
+            "eb" => 1_000_000_000_000_000_000,
             _ => return Err(bad()),
         };
         if let Ok(whole) = number.parse::<u64>() {
-            return whole.checked_mul(scale).map(ByteSize).ok_or_else(bad);
+            return whole.checked_mul(scale).map(ByteSize).ok_or_else(too_large);
         }
         let value = number.parse::<f64>().map_err(|_| bad())? * scale as f64;
-        if value.is_finite() && value >= 0.0 && value < u64::MAX as f64 {
-            Ok(ByteSize(value as u64))
-        } else {
-            Err(bad())
-        }
+        if value < u64::MAX as f64 { Ok(ByteSize(value as u64)) } else { Err(too_large()) }
     }
 }
 
@@ -85,14 +106,27 @@ impl FromStr for Amount {
 
     fn from_str(input: &str) -> Result<Self, Self::Err> {
         let Some(share) = input.trim().strip_suffix('%') else {
-            return input.parse().map(Amount::Bytes).map_err(|error| ParseSizeError { share: true, ..error });
+            let amount = |wrong| if wrong == WrongSize::NoSize { WrongSize::NoAmount } else { wrong };
+            let or_share = |error: ParseSizeError| ParseSizeError { wrong: amount(error.wrong), ..error };
+            return input.parse().map(Amount::Bytes).map_err(or_share);
         };
-        let bad = || ParseSizeError { input: input.to_owned(), share: true };
+        let bad = || ParseSizeError { input: input.to_owned(), wrong: WrongSize::NoAmount };
         let value: f64 = share.trim().parse().map_err(|_| bad())?;
         if (0.0..=100.0).contains(&value) {
             Ok(Amount::MilliPercent((value * 1000.0).round() as u32))
         } else {
             Err(bad())
+        }
+    }
+}
+
+impl ByteSize {
+    /// Two sizes in words that differ if they do: with their bytes where they would look alike.
+    pub fn told_apart(self, other: ByteSize) -> [String; 2] {
+        let rounded = [self, other].map(|size| size.to_string());
+        match &rounded {
+            [a, b] if a == b && self != other => [self, other].map(|size| format!("{size} ({} bytes)", size.0)),
+            _ => rounded,
         }
     }
 }
@@ -147,6 +181,8 @@ mod tests {
             ("1TB", 1_000_000_000_000),
             ("3PiB", 3 << 50),
             ("3pb", 3_000_000_000_000_000),
+            ("8 EiB", 8 << 60),
+            ("2EB", 2_000_000_000_000_000_000),
             ("1.5 KiB", 1536),
             (" 7 ", 7),
             ("18446744073709551615", u64::MAX),
@@ -158,16 +194,28 @@ mod tests {
 
     #[test]
     fn what_is_no_size_is_refused_and_quoted() {
-        for text in
-            ["", "MiB", "-1", "1 XB", "5%", "1..5", ".", "1e3", "16777216 TiB", "99999999999999999999", "\u{e9}"]
-        {
-            assert_eq!(
-                text.parse::<ByteSize>(),
-                Err(ParseSizeError { input: text.to_owned(), share: false }),
-                "{text:?}"
-            );
+        let refused = |text: &str, wrong| {
+            let error = ParseSizeError { input: text.to_owned(), wrong };
+            assert_eq!(text.parse::<ByteSize>(), Err(error), "{text:?}");
+        };
+        for text in ["", "MiB", "-1", "1 XB", "5%", "1..5", ".", "1e3", "\u{e9}"] {
+            refused(text, WrongSize::NoSize);
         }
-        assert!("1 XB".parse::<ByteSize>().unwrap_err().to_string().contains("\"1 XB\" is not a size"));
+        for text in ["16777216 TiB", "99999999999999999999", "16EiB", "16.5 EiB", "18446744073709551616.0"] {
+            refused(text, WrongSize::TooLarge);
+        }
+        let told = |text: &str| text.parse::<Amount>().unwrap_err().to_string();
+        assert_eq!(told("16EiB"), "\"16EiB\" is too large (write less than 16 EiB)");
+        assert!(told("1 XB").starts_with("\"1 XB\" is not a size (write for example ") && told("1 XB").contains("5%"));
+        assert!(!"1 XB".parse::<ByteSize>().unwrap_err().to_string().contains("5%"));
+    }
+
+    #[test]
+    fn two_sizes_that_look_alike_are_told_in_bytes_too() {
+        let told = |a: u64, b: u64| ByteSize(a).told_apart(ByteSize(b));
+        assert_eq!(told(8_069_120, 8_073_216), ["7.6 MiB (8069120 bytes)", "7.6 MiB (8073216 bytes)"]);
+        assert_eq!(told(1 << 20, 2 << 20), ["1 MiB", "2 MiB"]);
+        assert_eq!(told(5, 5), ["5 B", "5 B"]);
     }
 
     #[test]

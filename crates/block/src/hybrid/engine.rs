@@ -136,6 +136,7 @@ impl Hybrid {
         spin_down: Option<SpinDown>,
     ) -> Result<Hybrid, HybridError> {
         spindle.wake()?;
+        let (disk, flash) = (disk.in_turn(), flash.in_turn());
         let labels = pair::read_labels(&disk, &flash)?;
         let old = labels.superblock;
         let mut log = Log::new(ByteSize(old.log_size * SECTOR_BYTES), old.tail);

@@ -20,6 +20,7 @@ use super::format::{
 use super::occupied::Contents;
 use crate::device::{BlockDevice, Durability};
 use crate::error::BlockError;
+use crate::in_turn::InTurn;
 
 /// The smallest flash that can be put before a disk.
 pub const LEAST_FLASH: ByteSize = ByteSize((LOG_START.0 + LEAST_LOG) * SECTOR_BYTES);
@@ -31,6 +32,13 @@ pub struct Half {
     pub name: String,
     /// The device.
     pub device: Arc<dyn BlockDevice>,
+}
+
+impl Half {
+    /// The same, with flushes that take turns.
+    pub(super) fn in_turn(self) -> Half {
+        Half { device: Arc::new(InTurn::new(self.device)), ..self }
+    }
 }
 
 /// What the two halves say of themselves.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use umbrella_policy::log_layout::{Place, SegmentNo, Stream};
 
-use super::format::{BLOCK_BYTES, ChunkHeader, Entry, FormatError, MAX_ENTRIES, Superblock};
+use super::format::{BLOCK_BYTES, ChunkHeader, Entry, FormatError, MAX_ENTRIES, Sequence, Superblock};
 
 /// Blocks of a chunk with its header. Fewer than a header could name, so that each has room for what is not mapped any more.
 pub(super) const CHUNK_BLOCKS: u32 = 241;
@@ -27,7 +27,7 @@ pub(super) struct Filling {
 #[derive(Debug)]
 pub(super) struct Chunk {
     /// Its number.
-    pub(super) sequence: u64,
+    pub(super) sequence: Sequence,
     /// Where its header goes.
     pub(super) start: Place,
     /// Header and data.
@@ -76,7 +76,7 @@ impl Filling {
         header.entries.append(&mut self.entries);
         let block = header.encode(superblock, self.start)?;
         self.bytes.splice(..BLOCK_BYTES, block);
-        Ok(Chunk { sequence: header.sequence.0, start: self.start, bytes: self.bytes, closes })
+        Ok(Chunk { sequence: header.sequence, start: self.start, bytes: self.bytes, closes })
     }
 }
 
@@ -130,7 +130,7 @@ impl Chunks {
     }
 
     /// The number of the first chunk that is not on the disk.
-    pub(super) fn first_unwritten(&self) -> Option<u64> {
+    pub(super) fn first_unwritten(&self) -> Option<Sequence> {
         self.waiting.iter().chain(&self.writing).map(|chunk| chunk.sequence).min()
     }
 
@@ -140,24 +140,50 @@ impl Chunks {
     }
 }
 
-/// A stretch of a segment that was read, with whole chunks in it.
+/// A stretch of a segment that was read, with whole chunks in it. What nobody needs may be zeroes.
 #[derive(Debug, Default)]
 pub(super) struct Window {
     start: u32,
     bytes: Vec<u8>,
+    read: u64,
 }
 
 impl Window {
     /// Room for so many blocks from a slot on, to be read into.
     pub(super) fn begin(&mut self, slot: u32, blocks: u32) -> &mut [u8] {
         self.start = slot;
+        self.read = u64::from(blocks);
         self.bytes.resize(blocks as usize * BLOCK_BYTES, 0);
         &mut self.bytes
     }
 
-    /// How many blocks it has.
-    pub(super) fn blocks(&self) -> u64 {
-        (self.bytes.len() / BLOCK_BYTES) as u64
+    /// Room for the blocks from one slot to another, to be read into, behind all that is there; what lies between is not read.
+    pub(super) fn extend(&mut self, first: u32, behind: u32) -> &mut [u8] {
+        self.read += u64::from(behind - first);
+        self.pad(behind);
+        self.bytes.get_mut((first - self.start) as usize * BLOCK_BYTES..).unwrap_or_default()
+    }
+
+    /// What lies before this slot will not be read any more.
+    pub(super) fn pad(&mut self, slot: u32) {
+        let bytes = (slot - self.start) as usize * BLOCK_BYTES;
+        self.bytes.resize(bytes.max(self.bytes.len()), 0);
+    }
+
+    /// How many blocks were read.
+    pub(super) fn blocks_read(&self) -> u64 {
+        self.read
+    }
+
+    /// The header at a slot, which is the block `at` of the log, if it is in here.
+    pub(super) fn header(
+        &self,
+        slot: u32,
+        superblock: &Superblock,
+        at: Place,
+    ) -> Option<Result<ChunkHeader, FormatError>> {
+        let from = slot.checked_sub(self.start)? as usize * BLOCK_BYTES;
+        Some(ChunkHeader::parse(self.bytes.get(from..)?.get(..BLOCK_BYTES)?, superblock, at))
     }
 
     /// The chunk at a slot, which is the block `at` of the log: header, and all of its bytes. Nothing if it is not whole in here.
@@ -167,13 +193,12 @@ impl Window {
         superblock: &Superblock,
         at: Place,
     ) -> Option<Result<(ChunkHeader, &[u8]), FormatError>> {
-        let from = slot.checked_sub(self.start)? as usize * BLOCK_BYTES;
-        let rest = self.bytes.get(from..)?;
-        let header = match ChunkHeader::parse(rest.get(..BLOCK_BYTES)?, superblock, at) {
+        let header = match self.header(slot, superblock, at)? {
             Ok(header) => header,
             Err(error) => return Some(Err(error)),
         };
-        let bytes = rest.get(..header.blocks() as usize * BLOCK_BYTES)?;
+        let from = slot.checked_sub(self.start)? as usize * BLOCK_BYTES;
+        let bytes = self.bytes.get(from..)?.get(..header.blocks() as usize * BLOCK_BYTES)?;
         Some(Ok((header, bytes)))
     }
 }

@@ -19,7 +19,7 @@ use super::engine::{Shared, State, encode_page};
 use super::error::LogStoreError;
 use super::format::{
     BLOCK_BYTES, CheckpointHeader, CheckpointNo, Checksum, Counters, FormatError, Head, IndexEntry, OpenSegment,
-    PayloadEncoder, PayloadSum, SegmentEntry, SegmentState, Sequence, Slot, Structure, Superblock,
+    PayloadEncoder, PayloadSum, SegmentEntry, SegmentState, Sequence, Slot, Structure, Superblock, payload_bytes,
 };
 use super::recover::Named;
 use crate::device::Durability;
@@ -34,6 +34,9 @@ pub(super) enum End {
     InOrder,
 }
 
+/// Is told how much of some work has been done, of how much.
+pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
+
 /// Bytes written at once.
 const PIECE: usize = 1 << 20;
 
@@ -45,7 +48,7 @@ pub(super) struct Image {
     table: Vec<Segment>,
     pub(super) mark: Mark,
     /// The last chunk that it covers.
-    goal: u64,
+    goal: Sequence,
     pub(super) area: usize,
 }
 
@@ -123,6 +126,13 @@ impl Shared {
 impl Image {
     /// Writes it to its area.
     pub(super) fn write(&mut self, named: &Named) -> Result<(), LogStoreError> {
+        self.write_with(named, &mut |_, _| {})
+    }
+
+    /// The same; `progress` is told how many of its bytes have been written, of how many.
+    pub(super) fn write_with(&mut self, named: &Named, progress: Progress<'_>) -> Result<(), LogStoreError> {
+        let total = payload_bytes(&self.superblock.shape).0;
+        let mut done = 0;
         let superblock = &self.superblock;
         let unreadable = FormatError::Unreadable { structure: Structure::Checkpoint };
         let area = superblock.areas.get(self.area).ok_or_else(|| named.format(unreadable))?;
@@ -136,6 +146,8 @@ impl Image {
             let Some(piece) = buffer.get(..filled).filter(|piece| !piece.is_empty()) else { break };
             device.write(Lba(at * BLOCK_SECTORS), piece, Durability::Cached)?;
             at += (filled / BLOCK_BYTES) as u64;
+            done += filled as u64;
+            progress(done.min(total), total);
         }
         named.flush()?;
         self.header.payload = encoder.sum();
@@ -149,16 +161,16 @@ impl Image {
 /// The image of a store that was never used.
 pub(super) fn first_image(superblock: &Superblock, layout: &Layout, end: End) -> Image {
     let pages = superblock.shape.map_pages().0 as usize;
-    let header = header(superblock, layout, (1, 1), Counters::default(), end);
+    let header = header(superblock, layout, (CheckpointNo(1), Sequence(1)), Counters::default(), end);
     let (table, mark) = (layout.table().to_vec(), layout.mark());
-    Image { superblock: superblock.clone(), header, index: vec![None; pages], table, mark, goal: 0, area: 0 }
+    Image { superblock: superblock.clone(), header, index: vec![None; pages], table, mark, goal: Sequence(0), area: 0 }
 }
 
 /// The image of the store as it is now. What is completed from now on belongs to the next checkpoint.
 pub(super) fn take_image(state: &mut State, end: End) -> Image {
     let core = &mut state.core;
     let mark = core.layout.checkpoint();
-    let number = core.epoch + 1;
+    let number = core.epoch.next();
     core.epoch = number;
     core.since_checkpoint = 0;
     let header = header(&core.superblock, &core.layout, (number, core.next_sequence), core.counters, end);
@@ -168,7 +180,7 @@ pub(super) fn take_image(state: &mut State, end: End) -> Image {
         index: core.index.clone(),
         table: core.layout.table().to_vec(),
         mark,
-        goal: core.next_sequence - 1,
+        goal: core.next_sequence.before(),
         area: 1 - state.area.min(1),
     }
 }
@@ -176,7 +188,7 @@ pub(super) fn take_image(state: &mut State, end: End) -> Image {
 fn header(
     superblock: &Superblock,
     layout: &Layout,
-    (number, next_sequence): (u64, u64),
+    (number, next_sequence): (CheckpointNo, Sequence),
     counters: Counters,
     end: End,
 ) -> CheckpointHeader {
@@ -186,8 +198,8 @@ fn header(
     });
     CheckpointHeader {
         store: superblock.store,
-        number: CheckpointNo(number),
-        next_sequence: Sequence(next_sequence),
+        number,
+        next_sequence,
         clock: layout.clock(),
         shape: superblock.shape,
         heads: heads.collect(),

@@ -1,17 +1,16 @@
 //! Cleaning: moving what is live out of a segment, so that it can be used anew.
 //!
 //! 1. The next few segments are read at once, so that the disk can take them in the order that suits it; what of a large one is left, chunk by chunk. Each
-//!    chunk's header says which blocks lie behind it.
+//!    chunk's header says which blocks lie behind it. Of a segment in which little is live only that is read, unless the disk rotates (`gather`).
 //! 2. What the map still has there is put into the chunks that are being filled, and is read from them or from the new place from then on.
 //!    Pages of the map are written by the next checkpoint.
 //! 3. When nothing is live in it any more the segment is *cleaned*. It is free after a flush of what was moved, or after the next checkpoint
 //!    ([`Layout::synced`](umbrella_policy::log_layout::Layout::synced)); until then nothing is written to it.
 
-use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
-use umbrella_policy::log_layout::{BlockCost, Goal, MapPage, Place, Relief, SegmentNo, State as SegmentState};
+use umbrella_policy::log_layout::{Goal, MapPage, Place, Relief, SegmentNo, State as SegmentState};
 use umbrella_units::Pages;
 
 use super::buffer::{CHUNK_BLOCKS, Window};
@@ -84,30 +83,19 @@ impl Shared {
         }
         let relief = state.core.layout.relief(goal);
         let (counters, segments) = (state.core.counters, state.core.layout.table().len());
-        if relief != Relief::None && state.efforts.are_in_vain(&counters, segments) {
-            state.stuck = state.wanted > 0;
-            self.room.notify_all();
-            return Ok(false);
-        }
-        match relief {
-            Relief::None => {
-                state.stuck = state.wanted > 0 && !state.core.layout.admits();
-                self.room.notify_all();
-                return Ok(false);
-            }
-            Relief::Clean(_) => self.clean(state, goal)?,
-            Relief::Sync => self.sync(state)?,
-            Relief::Checkpoint if MutexGuard::unlocked(state, || self.checkpoint(End::GoesOn))? => {}
-            // There is no room for the map: nothing can be gained by trying at once again.
-            Relief::Checkpoint => {
-                state.stuck = state.wanted > 0;
-                self.room.notify_all();
-                return Ok(false);
-            }
-        }
-        state.stuck = false;
+        let gains = match relief {
+            Relief::None => false,
+            _ if state.efforts.are_in_vain(&counters, segments) => false,
+            Relief::Clean(_) => self.clean(state, goal).map(|()| true)?,
+            Relief::Sync => self.sync(state).map(|()| true)?,
+            // Without room for the map nothing can be gained by trying at once again.
+            Relief::Checkpoint => MutexGuard::unlocked(state, || self.checkpoint(End::GoesOn))?,
+        };
+        // Who waits although the log has room goes on; else there is no way to make any.
+        let has_room = relief == Relief::None && state.core.layout.admits();
+        state.stuck = !gains && state.wanted > 0 && !has_room;
         self.room.notify_all();
-        Ok(true)
+        Ok(gains)
     }
 
     /// Waits until something has been done for room; without a keeper, does it.
@@ -135,7 +123,7 @@ impl Shared {
     pub(super) fn sync(&self, state: &mut MutexGuard<'_, State>) -> Result<(), LogStoreError> {
         let mark = state.core.layout.mark();
         self.seal_all(state, false)?;
-        let goal = state.core.next_sequence - 1;
+        let goal = state.core.next_sequence.before();
         // What is not said to be unmapped would be looked for in the segments that become free.
         let is_whole = !state.core.has_unmapped();
         self.flush_until(state, goal)?;
@@ -149,10 +137,15 @@ impl Shared {
     /// Cleans the next victims, which are read at once, for as long as it is one of them that the layout asks to be cleaned.
     fn clean(&self, state: &mut MutexGuard<'_, State>, goal: Goal) -> Result<(), LogStoreError> {
         let victims = state.core.layout.victims(goal, self.pace().victims_at_once());
+        let live = |victim: &SegmentNo| {
+            let segment = state.core.layout.table().get(victim.0 as usize);
+            (*victim, Pages(segment.map_or(0, |segment| segment.live.into())))
+        };
+        let to_read: Vec<_> = victims.iter().map(live).collect();
         let (begun, freed) = (Instant::now(), state.freed);
-        let mut windows = MutexGuard::unlocked(state, || self.read_victims(&victims));
+        let mut windows = MutexGuard::unlocked(state, || self.read_victims(&to_read));
         let took = begun.elapsed() / victims.len().max(1) as u32;
-        state.core.counters.cleaner_reads += windows.iter().map(Window::blocks).sum::<u64>();
+        state.core.counters.cleaner_reads += windows.iter().map(Window::blocks_read).sum::<u64>();
         while state.freed == freed
             && let Relief::Clean(victim) = state.core.layout.relief(goal)
             && let Some(window) = victims.iter().position(|read| *read == victim).and_then(|at| windows.get_mut(at))
@@ -163,30 +156,6 @@ impl Shared {
             }
         }
         Ok(())
-    }
-
-    /// Reads the beginning of each, or all. What cannot be read is left out.
-    fn read_victims(&self, victims: &[SegmentNo]) -> Vec<Window> {
-        let blocks = self.pace().read_at_once().0 as u32;
-        let read = |victim: SegmentNo| {
-            let mut window = Window::default();
-            let at = Place(u64::from(victim.0) * self.segment_blocks);
-            match self.read_log(at, window.begin(0, blocks)) {
-                Ok(()) => window,
-                Err(_) => Window::default(),
-            }
-        };
-        std::thread::scope(|scope| {
-            let start = |victim: SegmentNo| std::thread::Builder::new().spawn_scoped(scope, move || read(victim));
-            let others: Vec<_> = victims.iter().skip(1).map(|victim| (*victim, start(*victim))).collect();
-            let first = victims.first().map(|victim| read(*victim));
-            // Without a thread for it, or if that panicked, nothing has been read yet.
-            let other = |(victim, reader): (SegmentNo, std::io::Result<ScopedJoinHandle<'_, Window>>)| match reader {
-                Ok(reader) => reader.join().unwrap_or_default(),
-                Err(_) => read(victim),
-            };
-            first.into_iter().chain(others.into_iter().map(other)).collect()
-        })
     }
 
     /// Cleans a segment of which something has been read, which took so long.
@@ -221,7 +190,7 @@ impl Shared {
                 }
                 let gained = Pages(segment_blocks.saturating_sub(live).into());
                 let worked = took + begun.elapsed().saturating_sub(state.paused.saturating_sub(paused));
-                state.block_cost = BlockCost(state.block_cost).after(nanos(worked), gained).0;
+                state.block_cost = state.block_cost.after(nanos(worked), gained);
             }
             Cleaned::NoRoom => {}
             Cleaned::Damaged => {

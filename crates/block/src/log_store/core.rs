@@ -62,9 +62,9 @@ pub(super) struct Core {
     /// Ranges that are not mapped any more, for the next chunk.
     unmapped: Vec<(BlockNo, u32)>,
     /// The number of the next chunk.
-    pub(super) next_sequence: u64,
+    pub(super) next_sequence: Sequence,
     /// What chunks are numbered after: the checkpoint before them.
-    pub(super) epoch: u64,
+    pub(super) epoch: CheckpointNo,
     pub(super) counters: Counters,
     /// Blocks of log since the last checkpoint.
     pub(super) since_checkpoint: u64,
@@ -90,8 +90,8 @@ impl Core {
             unusable: BTreeMap::new(),
             chunks,
             unmapped: Vec::new(),
-            next_sequence: 0,
-            epoch: 0,
+            next_sequence: Sequence(0),
+            epoch: CheckpointNo(0),
             counters,
             since_checkpoint: 0,
             closing: Vec::new(),
@@ -156,14 +156,13 @@ impl Core {
         }
     }
 
-    /// A block is not mapped any more. The caller says so to the log with [`Core::note_unmapped`].
-    pub(super) fn unmap(&mut self, block: BlockNo) -> Result<(), Stop> {
-        if let Some(old) = self.map.set(block, None)? {
-            self.layout.forget(old.place);
-            self.chunks.kill(old.place);
-            self.counters.discarded_blocks += 1;
-        }
-        Ok(())
+    /// A block is not mapped any more; whether it was. The caller says so to the log with [`Core::note_unmapped`].
+    pub(super) fn unmap(&mut self, block: BlockNo) -> Result<bool, Stop> {
+        let Some(old) = self.map.set(block, None)? else { return Ok(false) };
+        self.layout.forget(old.place);
+        self.chunks.kill(old.place);
+        self.counters.discarded_blocks += 1;
+        Ok(true)
     }
 
     /// Whether another range can be noted before a chunk is sealed.
@@ -214,8 +213,8 @@ impl Core {
         let header = ChunkHeader {
             store: self.superblock.store,
             stream,
-            epoch: CheckpointNo(self.epoch),
-            sequence: Sequence(self.next_sequence),
+            epoch: self.epoch,
+            sequence: self.next_sequence,
             clock: self.layout.clock(),
             next: sealed.next,
             entries: Vec::new(),
@@ -223,7 +222,7 @@ impl Core {
         let count = self.unmapped.len().min(MOST_UNMAPPED);
         let unmapped = self.unmapped.drain(..count).map(|(start, blocks)| Entry::Unmapped { start, blocks });
         let chunk = filling.seal(header, unmapped, &self.superblock, sealed.closed)?;
-        self.next_sequence += 1;
+        self.next_sequence = self.next_sequence.next();
         self.counters.header_blocks += 1;
         self.since_checkpoint += (chunk.bytes.len() / super::format::BLOCK_BYTES) as u64;
         self.chunks.waiting.push_back(Arc::new(chunk));
@@ -287,7 +286,7 @@ impl Core {
     }
 
     /// The last chunk of which it and all before it are on the disk, though perhaps not durable.
-    pub(super) fn written_until(&self) -> u64 {
-        self.chunks.first_unwritten().unwrap_or(self.next_sequence) - 1
+    pub(super) fn written_until(&self) -> Sequence {
+        self.chunks.first_unwritten().unwrap_or(self.next_sequence).before()
     }
 }

@@ -13,11 +13,12 @@ use umbrella_units::{BLOCK_SECTORS, BlockNo, ByteSize, Lba};
 use uuid::Uuid;
 
 use super::buffer::CHUNK_BLOCKS;
-use super::checkpoint::{End, first_image};
+use super::checkpoint::{End, Progress, first_image};
 use super::engine::Options;
 use super::error::LogStoreError;
 use super::format::{
-    Area, BLOCK_BYTES, Blocks, Compat, FormatError, Generation, Scheme, Shape, Superblock, UnixSeconds, area_segments,
+    Area, BLOCK_BYTES, Blocks, Compat, FormatError, Generation, PLACE_BITS, Scheme, Shape, Superblock, UnixSeconds,
+    area_segments,
 };
 use super::recover::{Named, settings};
 use crate::device::{BlockDevice, Durability};
@@ -47,11 +48,32 @@ const FIRST: BlockNo = BlockNo(512);
 const LEAST_SEGMENT: u64 = 256 << 10;
 /// The segment of all but very small and very large stores.
 const USUAL_SEGMENT: u64 = 2 << 20;
-/// Segments that a store should have at most.
+/// The largest segment.
+const MOST_SEGMENT: u64 = 256 << 20;
+/// Segments that a store should have at most, unless they would be too large.
 const MOST_SEGMENTS: u64 = 1 << 18;
+/// The largest device: all of its blocks can be named in the map.
+pub const MOST_BYTES: ByteSize = ByteSize((1 << PLACE_BITS) * BLOCK_BYTES as u64);
+
+impl CreateOptions {
+    /// Fails if a store cannot be made like that on a device of that name and size.
+    pub fn fits(&self, name: &str, size: ByteSize) -> Result<(), LogStoreError> {
+        plan(name, BlockNo(size.0 / BLOCK_BYTES as u64), self).map(drop)
+    }
+}
 
 /// Makes a store on a device; everything on it is lost.
 pub fn create(device: Arc<dyn BlockDevice>, name: &str, options: &CreateOptions) -> Result<Superblock, LogStoreError> {
+    create_with(device, name, options, &mut |_, _| {})
+}
+
+/// The same; `progress` is told how many bytes of the first checkpoint have been written, which is nearly all that is, of how many.
+pub fn create_with(
+    device: Arc<dyn BlockDevice>,
+    name: &str,
+    options: &CreateOptions,
+    progress: Progress<'_>,
+) -> Result<Superblock, LogStoreError> {
     let named = Named::new(name, device);
     let geometry = named.device.geometry();
     if geometry.logical_block as usize > BLOCK_BYTES {
@@ -60,7 +82,7 @@ pub fn create(device: Arc<dyn BlockDevice>, name: &str, options: &CreateOptions)
     if !options.force {
         refuse_occupied(&named)?;
     }
-    let superblock = plan(&named, options)?;
+    let superblock = plan(&named.name, geometry.capacity.block(), options)?;
     let format = |source| named.format(source);
     let zeroes = [0; BLOCK_BYTES];
     let write = |at: BlockNo, block: &[u8]| named.device.write(Lba(at.0 * BLOCK_SECTORS), block, Durability::Cached);
@@ -73,7 +95,7 @@ pub fn create(device: Arc<dyn BlockDevice>, name: &str, options: &CreateOptions)
     named.flush()?;
     let settings = settings(&named, &superblock, Options::default())?;
     let layout = Layout::new(settings, |segment| superblock.is_system(segment));
-    first_image(&superblock, &layout, End::InOrder).write(&named)?;
+    first_image(&superblock, &layout, End::InOrder).write_with(&named, progress)?;
     let block = superblock.encode().map_err(format)?;
     let [first, second] = Superblock::COPIES;
     write(second, &block)?;
@@ -87,22 +109,20 @@ pub(super) fn first_place(superblock: &Superblock, segment: SegmentNo) -> super:
 }
 
 /// What the store will be like.
-fn plan(named: &Named, options: &CreateOptions) -> Result<Superblock, LogStoreError> {
-    let scheme_error =
-        |source: PolicyError| LogStoreError::Scheme { device: named.name.clone(), source: Box::new(source) };
+fn plan(name: &str, capacity: BlockNo, options: &CreateOptions) -> Result<Superblock, LogStoreError> {
+    let device = || name.to_owned();
+    let scheme_error = |source: PolicyError| LogStoreError::Scheme { device: device(), source: Box::new(source) };
     let spec = options.scheme.parse().map_err(scheme_error)?;
-    let made = SchemeInfo::make(&spec).map_err(scheme_error)?;
-    if made.knows_the_future() {
-        return Err(LogStoreError::NeedsFuture { scheme: options.scheme.clone() });
-    }
-    let streams = made.streams();
-    let capacity = named.device.geometry().capacity.block();
+    let streams = SchemeInfo::make_for_disk(&spec).map_err(scheme_error)?.streams();
     let bytes = capacity.0.saturating_mul(BLOCK_BYTES as u64);
+    if bytes > MOST_BYTES.0 {
+        return Err(LogStoreError::TooLarge { device: device(), found: ByteSize(bytes), most: MOST_BYTES });
+    }
     let segment = options.segment.map_or_else(|| segment_for(bytes), |segment| segment.0);
     let segment_blocks = u32::try_from(segment / BLOCK_BYTES as u64).unwrap_or(u32::MAX);
     let segments = capacity.0.saturating_sub(FIRST.0) / u64::from(segment_blocks.max(1));
     let segments = u32::try_from(segments).unwrap_or(u32::MAX);
-    let format = |source| named.format(source);
+    let format = |source| LogStoreError::Format { device: device(), source: Box::new(source) };
     let shape = size(segment_blocks, segments, streams, options.spare).transpose().map_err(format)?;
     let Some((shape, area)) = shape else {
         let needed =
@@ -110,8 +130,8 @@ fn plan(named: &Named, options: &CreateOptions) -> Result<Superblock, LogStoreEr
         let needed = ByteSize(
             (FIRST.0 + u64::from(needed.unwrap_or(u32::MAX)) * u64::from(segment_blocks)) * BLOCK_BYTES as u64,
         );
-        let (device, found, segment) = (named.name.clone(), ByteSize(bytes), ByteSize(segment));
-        return Err(LogStoreError::TooSmall { device, found, needed, segment });
+        let (found, segment) = (ByteSize(bytes), ByteSize(segment));
+        return Err(LogStoreError::TooSmall { device: device(), found, needed, segment });
     };
     let middle = segments / 2;
     let areas =
@@ -160,7 +180,7 @@ pub(super) fn size(
 /// Segments large enough to be written at the disk's full rate, at least some hundred of them, and not more than can be kept account of in memory.
 fn segment_for(bytes: u64) -> u64 {
     let usual = (bytes / 512).next_power_of_two().clamp(LEAST_SEGMENT, USUAL_SEGMENT);
-    usual.max(bytes.div_ceil(MOST_SEGMENTS).next_power_of_two())
+    usual.max(bytes.div_ceil(MOST_SEGMENTS).next_power_of_two()).min(MOST_SEGMENT)
 }
 
 /// Refuses a device whose beginning is not empty.

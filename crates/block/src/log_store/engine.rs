@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use umbrella_policy::flash_cache::Percent;
 use umbrella_policy::log_layout::{
-    Entries, Goal, MapEntry, MapPage, PAGE_ENTRIES, Pace, Place, SegmentNo, Standing, Victim,
+    BlockCost, Entries, Goal, MapEntry, MapPage, PAGE_ENTRIES, Pace, Place, SegmentNo, Standing, Victim,
 };
 use umbrella_units::{BLOCK_SECTORS, BlockNo, ByteSize, Lba, Nanos, PAGE_BYTES, Pages};
 
@@ -19,7 +19,8 @@ use super::checkpoint::End;
 use super::core::{Core, Stop};
 use super::error::LogStoreError;
 use super::format::{
-    BLOCK_BYTES, Block, Counters, FormatError, MapEntry as EntryOnDisk, MapPage as PageOnDisk, MapPageNo, Superblock,
+    BLOCK_BYTES, Block, Counters, FormatError, MapEntry as EntryOnDisk, MapPage as PageOnDisk, MapPageNo, Sequence,
+    Superblock,
 };
 use super::recover::Named;
 use super::stats::Tally;
@@ -65,7 +66,7 @@ const WRITERS: usize = 2;
 pub(super) struct State {
     pub(super) core: Core,
     /// Chunks up to this one are durable.
-    pub(super) flushed_until: u64,
+    pub(super) flushed_until: Sequence,
     pub(super) flushing: bool,
     pub(super) poisoned: Option<BlockError>,
     pub(super) read_only: bool,
@@ -88,7 +89,7 @@ pub(super) struct State {
     /// How long the cleaner has left the disk to others, in all.
     pub(super) paused: Duration,
     /// Seconds that cleaning takes for a block that it gains, as it was lately.
-    pub(super) block_cost: f64,
+    pub(super) block_cost: BlockCost,
     pub(super) held_back: HeldBack,
     pub(super) tally: Tally,
 }

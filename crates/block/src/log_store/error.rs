@@ -106,16 +106,18 @@ pub enum LogStoreError {
         /// Streams of the scheme.
         wanted: u8,
     },
-    /// It is a scheme for the lab only.
-    #[error(
-        "the scheme \"{scheme}\" needs to know the future: it is for the lab; `umbrella disk schemes` lists those for a disk"
-    )]
-    NeedsFuture {
-        /// The scheme.
-        scheme: String,
+    /// It is larger than a store can be.
+    #[error("{device} has {found}; a log store has at most {most}")]
+    TooLarge {
+        /// The device.
+        device: String,
+        /// What it has.
+        found: ByteSize,
+        /// What a store can have.
+        most: ByteSize,
     },
     /// There is not room for a store.
-    #[error("{device} has {found}; a log store needs at least {needed} with segments of {segment}")]
+    #[error("{device} has {}; a log store needs at least {} with segments of {segment}", found.told_apart(*needed)[0], found.told_apart(*needed)[1])]
     TooSmall {
         /// The device.
         device: String,

@@ -8,6 +8,7 @@ use umbrella_units::{BLOCK_SECTORS, Lba};
 
 use super::core::Stop;
 use super::engine::{MOST_WAITING, Shared, State};
+use super::format::Sequence;
 use crate::device::Durability;
 use crate::error::{BlockError, Operation};
 
@@ -89,7 +90,7 @@ impl Shared {
     /// The same, under the lock.
     pub(super) fn flush_user(&self, state: &mut MutexGuard<'_, State>) -> Result<(), BlockError> {
         self.seal_all(state, true)?;
-        let goal = state.core.next_sequence - 1;
+        let goal = state.core.next_sequence.before();
         self.flush_until(state, goal)
     }
 
@@ -112,7 +113,7 @@ impl Shared {
     }
 
     /// Returns when all chunks up to `goal` are durable. One flush of the device serves all who wait for it.
-    pub(super) fn flush_until(&self, state: &mut MutexGuard<'_, State>, goal: u64) -> Result<(), BlockError> {
+    pub(super) fn flush_until(&self, state: &mut MutexGuard<'_, State>, goal: Sequence) -> Result<(), BlockError> {
         while state.flushed_until < goal {
             self.refuse_if_poisoned(state)?;
             if state.core.written_until() < goal {

@@ -5,7 +5,7 @@ use umbrella_units::BlockNo;
 
 use super::core::Core;
 use super::error::LogStoreError;
-use super::format::{BLOCK_BYTES, ChunkHeader, Entry};
+use super::format::{BLOCK_BYTES, CheckpointNo, ChunkHeader, Entry, Sequence};
 use super::recover::{Access, MOST, Named};
 use crate::error::BlockError;
 
@@ -13,7 +13,7 @@ use crate::error::BlockError;
 pub(super) struct Replay<'a> {
     pub(super) named: &'a Named,
     pub(super) core: Core,
-    pub(super) first_epoch: u64,
+    pub(super) first_epoch: CheckpointNo,
     pub(super) access: Access,
     /// By stream: the next chunk there, if it has been looked for, and where.
     pub(super) waiting: Vec<Option<(Place, Option<ChunkHeader>)>>,
@@ -72,7 +72,7 @@ impl Replay<'_> {
                 }
             }
             if let Some(Some((at, Some(header)))) = self.waiting.get(stream)
-                && header.sequence.0 == wanted
+                && header.sequence == wanted
             {
                 return Some((*at, header.clone()));
             }
@@ -88,18 +88,16 @@ impl Replay<'_> {
             return None;
         }
         let header = ChunkHeader::parse(&block, &self.core.superblock, place).ok()?;
-        let epochs = self.first_epoch..=self.first_epoch + 1;
-        (usize::from(header.stream.0) == stream
-            && header.clock.0 <= MOST
-            && epochs.contains(&header.epoch.0)
-            && header.epoch.0 >= self.core.epoch)
+        // The epoch of the log so far begins with that of the checkpoint and only grows: nothing older than either counts.
+        let epochs = self.core.epoch..=self.first_epoch.next();
+        (usize::from(header.stream.0) == stream && header.clock.0 <= MOST && epochs.contains(&header.epoch))
             .then_some(header)
     }
 
     /// How many streams go on behind the end of the log: with a chunk that is not whole, or one that comes after a gap.
     pub(super) fn abandoned(&self) -> u64 {
         let ahead = |(_, header): &&(Place, Option<ChunkHeader>)| {
-            header.as_ref().is_some_and(|header| header.sequence.0 >= self.core.next_sequence)
+            header.as_ref().is_some_and(|header| header.sequence >= self.core.next_sequence)
         };
         self.waiting.iter().flatten().filter(ahead).count() as u64
     }
@@ -107,7 +105,7 @@ impl Replay<'_> {
     /// The number after the last chunk that begins a segment and is not older than the checkpoint.
     ///
     /// Cost: a block of every segment is read.
-    pub(super) fn furthest(&self) -> u64 {
+    pub(super) fn furthest(&self) -> Option<Sequence> {
         let (superblock, shape) = (&self.core.superblock, self.core.layout.shape());
         let segments = (0..shape.segments).map(SegmentNo).filter(|segment| !superblock.is_system(*segment));
         let first = segments.filter_map(|segment| {
@@ -115,8 +113,8 @@ impl Replay<'_> {
             self.named.log(superblock, place, &mut block).ok()?;
             ChunkHeader::parse(&block, superblock, place).ok()
         });
-        let counting = first.filter(|header| header.epoch.0 >= self.first_epoch);
-        counting.map(|header| header.sequence.0.saturating_add(1)).max().unwrap_or(0)
+        let counting = first.filter(|header| header.epoch >= self.first_epoch);
+        counting.map(|header| header.sequence.next()).max()
     }
 
     fn enter(&mut self, chunk: Chunk, place: Place, header: &ChunkHeader, data: &[u8]) -> Result<(), LogStoreError> {
@@ -137,8 +135,8 @@ impl Replay<'_> {
         }
         let replay = |source| LogStoreError::Replay { device: self.named.name.clone(), source };
         self.core.layout.replay_end(chunk).map_err(replay)?;
-        self.core.next_sequence += 1;
-        self.core.epoch = header.epoch.0;
+        self.core.next_sequence = self.core.next_sequence.next();
+        self.core.epoch = header.epoch;
         self.core.counters.header_blocks += 1;
         self.core.counters.user_blocks = self.core.counters.user_blocks.max(header.clock.0);
         self.core.since_checkpoint += (data.len() / BLOCK_BYTES) as u64 + 1;

@@ -89,11 +89,11 @@ impl Shared {
             if state.core.has_unmapped() {
                 return Err(LogStoreError::NoRoom { device: self.named.name.clone() });
             }
-            let goal = state.core.next_sequence - 1;
+            let goal = state.core.next_sequence.before();
             self.flush_until(state, goal)?;
             let all_sealed =
                 state.core.chunks.filling.iter().all(Option::is_none) && !state.core.has_unsealed_of_user();
-            if all_sealed && state.core.next_sequence - 1 == goal && !state.flushing {
+            if all_sealed && state.core.next_sequence.before() == goal && !state.flushing {
                 return Ok(());
             }
         }
@@ -110,7 +110,7 @@ impl Shared {
             self.poison(state, operation, &error);
             return Err(error.into());
         }
-        state.flushed_until = state.core.next_sequence - 1;
+        state.flushed_until = state.core.next_sequence.before();
         self.written.notify_all();
         Ok(true)
     }

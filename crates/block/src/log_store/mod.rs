@@ -9,7 +9,7 @@
 //!
 //! A flush (`flush`), and a write with FUA:
 //! 1. The chunks with something of users' are completed, full or not, and written.
-//! 2. When they and all before them are written, the device is flushed. One flush serves all who wait for one; the device is never asked for two at once, nor again after one that failed.
+//! 2. When they and all before them are written, the device is flushed. One flush serves all who wait for one; the device is never asked for two at once, nor again after one that failed (`in_turn`).
 //!
 //! Cleaning is told in `clean`, checkpoints in `checkpoint`, opening in `recover` and `follow`, making and growing a store in `create` and `grow`: each with its steps.
 //!
@@ -29,6 +29,7 @@ mod error;
 mod flush;
 mod follow;
 pub mod format;
+mod gather;
 mod grow;
 mod recover;
 mod stats;
@@ -37,7 +38,8 @@ mod tests;
 mod transfer;
 
 pub use check::{CheckReport, Depth, MOST_PROBLEMS, Problem, check};
-pub use create::{CreateOptions, create};
+pub use checkpoint::Progress;
+pub use create::{CreateOptions, MOST_BYTES, create, create_with};
 pub use engine::{LogStore, Options};
 pub use error::LogStoreError;
 pub use recover::Access;

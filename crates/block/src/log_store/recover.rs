@@ -6,7 +6,7 @@
 //!    Where the log cannot be read there is no telling whether it ends, so then the store is opened for reading only. If a newer checkpoint may have been there and is
 //!    damaged, segments that the older one needs may be written over: every segment's first chunk is looked at, and if one comes later than what was found the store is refused.
 //!    A page of the map that the log goes on in must be the one that the checkpoint means; without it a store that is only looked at goes on, and refuses what is in that page.
-//! 3. Nothing is written before all of that is done. Then the copy of the superblock that was damaged is written anew, and a new checkpoint, two numbers on, makes
+//! 3. Nothing is written before all of that is done. Then the copy of the superblock that was damaged is written anew, and a new checkpoint, three numbers on, makes
 //!    sure that chunks after the gap are never taken for part of the log again.
 //!
 //! Cost: the checkpoint, and the log after it, which is bounded by [`Options::checkpoint_every`](super::Options).
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use umbrella_policy::log_layout::{
-    Entries, Layout, LogicalMap, MapPage, Place, SchemeInfo, Segment, SegmentNo, Settings, Shape,
+    BlockCost, Entries, Layout, LogicalMap, MapPage, Marks, Place, SchemeInfo, Segment, SegmentNo, Settings, Shape,
 };
 use umbrella_units::{BLOCK_SECTORS, BlockNo, Lba};
 
@@ -34,6 +34,7 @@ use super::format::{
 use super::stats::Tally;
 use crate::device::{BlockDevice, Durability};
 use crate::error::BlockError;
+use crate::in_turn::InTurn;
 
 /// Whether a store may be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,8 +74,6 @@ pub(super) struct Recovered {
 pub(super) struct Named {
     pub(super) name: String,
     pub(super) device: Arc<dyn BlockDevice>,
-    /// Held by whoever flushes; how that failed.
-    flush_failed: Mutex<Option<BlockError>>,
 }
 
 impl LogStore {
@@ -96,8 +95,8 @@ impl LogStore {
         }
         let mut core = recovered.core;
         // Chunks of the abandoned end have this number's predecessors, and must never follow a later checkpoint.
-        core.epoch += 1;
-        let flushed_until = core.next_sequence - 1;
+        core.epoch = core.epoch.next();
+        let flushed_until = core.next_sequence.before();
         let state = State {
             core,
             flushed_until,
@@ -114,7 +113,7 @@ impl LogStore {
             efforts: Efforts::default(),
             last_access: Instant::now(),
             paused: Duration::ZERO,
-            block_cost: 1e-4,
+            block_cost: BlockCost::default(),
             held_back: HeldBack::new(Instant::now()),
             tally: Tally { replayed: recovered.replayed, ..Tally::default() },
         };
@@ -146,18 +145,12 @@ impl LogStore {
 
 impl Named {
     pub(super) fn new(name: &str, device: Arc<dyn BlockDevice>) -> Named {
-        Named { name: name.to_owned(), device, flush_failed: Mutex::new(None) }
+        Named { name: name.to_owned(), device: Arc::new(InTurn::new(device)) }
     }
 
-    /// Makes durable what the device was given. One at a time, and never again after one that failed: of two at once a device may tell only one that something was lost.
+    /// Makes durable what the device was given.
     pub(super) fn flush(&self) -> Result<(), BlockError> {
-        let mut failed = self.flush_failed.lock();
-        if let Some(error) = &*failed {
-            return Err(error.clone());
-        }
-        let done = self.device.flush();
-        *failed = done.clone().err();
-        done
+        self.device.flush()
     }
 
     pub(super) fn format(&self, source: FormatError) -> LogStoreError {
@@ -251,21 +244,22 @@ impl Named {
 pub(super) fn settings(named: &Named, superblock: &Superblock, options: Options) -> Result<Settings, LogStoreError> {
     let scheme = |source| LogStoreError::Scheme { device: named.name.clone(), source: Box::new(source) };
     let text = superblock.scheme.as_str();
-    let made = SchemeInfo::make(&text.parse().map_err(scheme)?).map_err(scheme)?;
+    let made = SchemeInfo::make_for_disk(&text.parse().map_err(scheme)?).map_err(scheme)?;
     let streams = superblock.shape.map_stream().0;
     if made.streams() != streams {
         let (scheme, wanted) = (text.to_owned(), made.streams());
         return Err(LogStoreError::OtherStreams { device: named.name.clone(), streams, scheme, wanted });
     }
     let segments = superblock.shape.segments();
+    let Marks { low, high } = Marks::of(segments);
     Ok(Settings {
         shape: Shape { segments, segment_blocks: superblock.shape.segment_blocks() },
         scheme: made,
         victim: options.victim,
         chunk: Some(CHUNK_BLOCKS.min(superblock.shape.segment_blocks())),
         map: true,
-        low: (segments / 50).clamp(2, 256),
-        high: (segments / 12).clamp(4, 1024),
+        low,
+        high,
     })
 }
 
@@ -290,16 +284,16 @@ pub(super) fn recover(named: &Named, options: Options, access: Access) -> Result
     let exists = |page: MapPage| index.get(page.0 as usize).is_some_and(Option::is_some);
     let map = LogicalMap::absent(superblock.shape.advertised().0, exists);
     let mut core = Core::new(superblock, layout, map, index, header.counters);
-    core.next_sequence = header.next_sequence.0;
-    core.epoch = header.number.0;
-    let first_epoch = header.number.0;
+    core.next_sequence = header.next_sequence;
+    core.epoch = header.number;
+    let first_epoch = header.number;
     let mut replay = Replay { named, core, first_epoch, access, waiting: Vec::new(), unreadable: None };
     let replayed = replay.run()?;
     if in_doubt {
-        let reaches = replay.furthest().max(reaches.map_or(0, |reaches| reaches.0));
-        if replay.core.next_sequence < reaches {
-            let (device, found) = (named.name.clone(), Sequence(replay.core.next_sequence));
-            return Err(LogStoreError::LogLost { device, found, reaches: Sequence(reaches) });
+        let reaches = replay.furthest().max(reaches);
+        if let Some(reaches) = reaches.filter(|reaches| replay.core.next_sequence < *reaches) {
+            let (device, found) = (named.name.clone(), replay.core.next_sequence);
+            return Err(LogStoreError::LogLost { device, found, reaches });
         }
     }
     let abandoned = replay.abandoned();
@@ -319,7 +313,7 @@ pub(super) fn recover(named: &Named, options: Options, access: Access) -> Result
     }
     core.layout.replayed();
     // The highest number that a chunk of the abandoned end can have.
-    core.epoch = header.number.0 + 1;
+    core.epoch = header.number.next();
     Ok(Recovered { core, replayed, area, repair, clean: header.clean && replayed == 0, abandoned, unreadable })
 }
 

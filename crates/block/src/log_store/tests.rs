@@ -1,5 +1,6 @@
 //! Tests of the store. Segments of 64 KiB, so that all that happens happens soon.
 
+mod cleaning;
 mod concurrent;
 mod crash;
 mod cut_short;

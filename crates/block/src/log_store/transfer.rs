@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
-use umbrella_policy::log_layout::{Absent, BlockCost, Clock, PAGE_ENTRIES, Place};
+use umbrella_policy::log_layout::{Absent, Clock, PAGE_ENTRIES, Place};
 use umbrella_units::{BLOCK_SECTORS, BlockNo, Lba, Pages, SECTOR_BYTES, SectorRange};
 
 use super::engine::{LogStore, Shared, State};
@@ -317,17 +317,21 @@ impl Shared {
                 self.seal_for_unmapped(state)?;
                 continue;
             }
-            // One page of the map at a time, so that the log says nothing that has not been done.
+            // One page of the map at a time, so that the log says nothing that has not been done. A page that is not in memory is read also when all of it goes: it alone
+            // says which segments become emptier.
             start = state.core.map.next_used(start).min(end);
             let page_end = BlockNo((start.0 / PAGE_ENTRIES as u64 + 1) * PAGE_ENTRIES as u64).min(end);
-            let (mut block, mut stopped) = (start, None);
+            let (mut block, mut stopped, mut was_there) = (start, None, false);
             while block < page_end && stopped.is_none() {
                 match state.core.unmap(block) {
-                    Ok(()) => block = block.next(),
+                    Ok(was_mapped) => (block, was_there) = (block.next(), was_there || was_mapped),
                     Err(stop) => stopped = Some(stop),
                 }
             }
-            state.core.note_unmapped(start, (block.0 - start.0) as u32);
+            // Of what was not there the log need not say that it is gone.
+            if was_there {
+                state.core.note_unmapped(start, (block.0 - start.0) as u32);
+            }
             start = block;
             if let Some(stop) = stopped {
                 self.overcome(state, stop)?;
@@ -355,7 +359,7 @@ impl Shared {
         if !state.threads {
             return;
         }
-        let (cost, blocks) = (BlockCost(state.block_cost), Pages(blocks as u64));
+        let (cost, blocks) = (state.block_cost, Pages(blocks as u64));
         let delay = Duration::from_nanos(self.pace().hold_back(&state.core.layout, cost, blocks).0);
         if delay.is_zero() {
             return;

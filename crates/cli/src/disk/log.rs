@@ -103,12 +103,17 @@ impl Log {
 }
 
 /// Makes a store on a disk; what is on it is lost.
-pub(crate) fn create(spec: &DiskSpec, log: &LogSpec, force: bool) -> anyhow::Result<Superblock> {
+pub(crate) fn create(
+    spec: &DiskSpec,
+    log: &LogSpec,
+    force: bool,
+    progress: log_store::Progress<'_>,
+) -> anyhow::Result<Superblock> {
     if spec.disk.path().is_none() {
         bail!("in memory nothing lasts; give the disk a path (a store in memory is made at each start, by [log])");
     }
     let below = Offered::open_below(DiskSpec { read_only: false, ..spec.clone() }, OnDamage::Refuse)?;
-    match log_store::create(below.device(), below.name(), &log.create_options(force)) {
+    match log_store::create_with(below.device(), below.name(), &log.create_options(force), progress) {
         Ok(superblock) => {
             below.close()?;
             Ok(superblock)

@@ -3,7 +3,7 @@
 use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
@@ -159,26 +159,63 @@ pub(crate) fn is_missing(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Makes the file of a device if it is missing and its size is known. Returns whether it did.
-pub(crate) fn make(spec: &DeviceSpec) -> anyhow::Result<bool> {
+/// A file that was made, or was there and empty.
+pub(crate) struct Made {
+    path: PathBuf,
+    was_empty: bool,
+}
+
+impl Made {
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Leaves what was there before.
+    pub(crate) fn undo(&self) -> anyhow::Result<()> {
+        let undone = if self.was_empty {
+            OpenOptions::new().write(true).open(&self.path).and_then(|file| file.set_len(0))
+        } else {
+            std::fs::remove_file(&self.path)
+        };
+        undone.with_context(|| format!("undoing what was done to {}", visible_path(&self.path)))
+    }
+}
+
+/// How large the file of a device will be, if it is missing and is to be made.
+pub(crate) fn size_to_be(spec: &DeviceSpec) -> Option<ByteSize> {
+    let is_to_be_made = spec.path().is_some_and(|path| is_missing(path).unwrap_or(false) && may_be_made(path));
+    spec.size().filter(|_| is_to_be_made)
+}
+
+/// Makes the file of a device if it is missing and its size is known; nothing if it is there.
+pub(crate) fn make(spec: &DeviceSpec) -> anyhow::Result<Option<Made>> {
     let (DeviceSpec::File { path, size, .. } | DeviceSpec::Emulated { path: Some(path), size, .. }) = spec else {
-        return Ok(false);
+        return Ok(None);
     };
     let shown = visible_path(path);
     if !is_missing(path).with_context(|| shown.clone())? {
-        return Ok(false);
+        return Ok(None);
     }
     if !may_be_made(path) {
         bail!("{shown} does not exist, and no image is made in /dev; is the name of the device right?");
     }
     let Some(size) = size else { bail!("{shown} does not exist; say its size so that it can be made") };
-    let empty = path.exists();
-    let file = OpenOptions::new().write(true).create_new(!empty).mode(0o600).open(path);
-    let file = file.with_context(|| format!("making {shown}"))?;
-    if let Err(error) = file.set_len(size.0) {
-        // Half a file is none.
-        let _ = std::fs::remove_file(path);
-        return Err(error).with_context(|| format!("making {shown}"));
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists()) {
+        let folder = visible_path(folder);
+        bail!("{shown} cannot be made: the folder {folder} does not exist; make it first (`mkdir -p {folder}`)");
     }
-    Ok(true)
+    let made = Made { path: path.clone(), was_empty: path.exists() };
+    let file = OpenOptions::new().write(true).create_new(!made.was_empty).mode(0o600).open(path);
+    let file = file.with_context(|| format!("making {shown}"))?;
+    let Err(error) = file.set_len(size.0) else { return Ok(Some(made)) };
+    // Half a file is none.
+    made.undo()?;
+    match error.kind() {
+        io::ErrorKind::FileTooLarge | io::ErrorKind::InvalidInput => bail!(
+            "{shown} cannot have {size}: its file system, or a limit of this program's (`ulimit -f`), has no files so large; give a smaller --size, or a \
+             place on another file system"
+        ),
+        _ => Err(error).with_context(|| format!("making {shown}")),
+    }
 }

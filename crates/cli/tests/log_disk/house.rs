@@ -78,6 +78,11 @@ impl House {
         serde_json::from_str(&self.given(&[args, &["--json"]].concat())).expect("one JSON document")
     }
 
+    /// What it says, however it ends.
+    pub(crate) fn said(&self, args: &[&str]) -> String {
+        said(&self.run(args))
+    }
+
     /// Must end with that code, and say all of it.
     pub(crate) fn refused(&self, args: &[&str], code: i32, parts: &[&str]) {
         let output = self.run(args);

@@ -35,13 +35,24 @@ fn wrong_options_say_what_to_write() {
     let create = |rest: &[&'static str]| [&["create", "--kind", "log", "new"][..], rest].concat();
     house.refused(&create(&[]), 1, &["new does not exist", "size"]);
     house.refused(&create(&["--size", "1000"]), 2, &["a multiple of 4096 bytes"]);
+    for size in ["16EiB", "99999999999999999999", "8EiB", "18446744073709547520"] {
+        house.refused(
+            &create(&["--size", size]),
+            2,
+            &["too large", "at most 8 EiB less 4 KiB, and with a log store 4 PiB"],
+        );
+    }
+    house.refused(&create(&["--size", "5PiB"]), 1, &["new has 5 PiB; a log store has at most 4 PiB"]);
     house.refused(&create(&["--size", SIZE, "--segment", "3MiB"]), 2, &["a power of two from \"64KiB\" to \"256MiB\""]);
     house.refused(&create(&["--size", SIZE, "--spare", "10"]), 2, &["from \"1%\" to \"90%\""]);
     house.refused(
         &create(&["--size", SIZE, "--scheme", "rlfs"]),
         2,
-        &["did you mean \"r_lfs\"?", "known: r_lfs, sepgc"],
+        &["there is no placement scheme \"rlfs\" (did you mean \"r_lfs\"?)", "known: r_lfs, sepgc"],
     );
+    let told = ["\"oracle\" must be told the future", "for a disk there are: r_lfs, sepgc, dac, sfs, sepbit, organ\n"];
+    house.refused(&create(&["--size", SIZE, "--scheme", "oracle"]), 2, &told);
+    assert!(!house.said(&create(&["--size", SIZE, "--scheme", "rlfs"])).contains("oracle"), "no disk can use it");
     house.refused(&create(&["--size", SIZE, "--scheme", "r_lfs:regions=9"]), 2, &["regions=9 is not possible"]);
     house.refused(&create(&["--size", "512KiB"]), 1, &["a log store needs at least"]);
     assert!(!house.path("new").exists(), "what could not be made is not left behind");
@@ -60,7 +71,7 @@ fn wrong_options_say_what_to_write() {
     let told = [
         "4:10: \"gready\" is not valid here (did you mean \"greedy\"?); valid values: \"cost-benefit\", \"greedy\"",
         "5:15: clean_share must be a share from \"1%\" to \"100%\", not \"0%\"",
-        "6:10: scheme: there is no policy \"x\"; known: r_lfs, sepgc",
+        "6:10: scheme: there is no placement scheme \"x\"; known: r_lfs, sepgc",
         "7:11: segment must be a power of two from \"64KiB\" to \"256MiB\", not \"5MiB\"",
         "8:9: spare must be a share from \"1%\" to \"90%\", not \"95%\"",
         "9:14: map_memory must be 64KiB or more, not \"1KiB\"",
@@ -242,4 +253,36 @@ fn an_image_keeps_its_size_and_one_that_is_missing_is_said_to_be() {
     let again = ["create", "--kind", "log", "g.img", "--force", "--size", "128MiB"];
     house.refused(&again, 1, &["--size is for an image that does not exist yet", "g.img has 64"]);
     house.refused(&["attach", "nope.img"], 1, &["nope.img: no such image, device or configuration"]);
+}
+
+#[test]
+fn an_image_that_cannot_be_made_names_path_and_remedy_and_leaves_nothing() {
+    let house = House::new();
+    let create = |path: &'static str, size: &'static str| ["create", "--kind", "log", path, "--size", size];
+    let told = ["no/such/h.img cannot be made", "no/such does not exist", "make it first (`mkdir -p "];
+    house.refused(&create("no/such/h.img", "64MiB"), 1, &told);
+    assert!(!house.path("no").exists());
+    // Room for a store, but no file may be so large.
+    let too_large_for_a_file = || {
+        let limited = ["-c", "trap '' XFSZ; ulimit -f 8192; exec \"$@\"", "sh"];
+        let command = house.umbrella(&create("h.img", "64MiB"));
+        let mut shell = Command::new("sh");
+        shell.args(limited).arg(command.get_program()).args(command.get_args()).current_dir(house.path("."));
+        let output = shell.env("UMBRELLA_RUN_DIR", house.path("run")).output().expect("sh(1) runs");
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        for part in ["h.img cannot have 64 MiB", "give a smaller --size, or a place on another file system"] {
+            assert!(told.contains(part), "{part:?} is not in {told:?}");
+        }
+    };
+    too_large_for_a_file();
+    house.refused(&create("h.img", "8191KiB"), 2, &["a multiple of 4096 bytes"]);
+    house.refused(&create("h.img", "7880KiB"), 1, &["a log store needs at least"]);
+    assert!(!house.path("h.img").exists(), "nothing is left");
+    // One that is there and empty is used, and stays as it is when it cannot be.
+    fs::write(house.path("h.img"), "").expect("the folder can be written");
+    house.refused(&create("h.img", "64KiB"), 1, &["a log store needs at least"]);
+    too_large_for_a_file();
+    assert_eq!(fs::metadata(house.path("h.img")).map(|data| data.len()).ok(), Some(0), "it was there before");
+    house.given(&create("h.img", "64MiB"));
 }

@@ -1,4 +1,4 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 use umbrella_model::device::profiles::UnknownProfile;
@@ -22,7 +22,7 @@ pub enum LabError {
     Log(#[from] LogError),
     #[error(transparent)]
     Workload(#[from] WorkloadError),
-    #[error("{}: {source}", path.display())]
+    #[error("{}", of_trace(path, source))]
     Trace { path: PathBuf, source: TraceError },
     #[error("{}: the trace changed while it was replayed (run it again, on a copy if somebody still writes it)", path.display())]
     TraceChanged { path: PathBuf },
@@ -46,6 +46,14 @@ pub enum LabError {
     BadValue { name: String, value: String, expected: String },
     #[error("this makes {cells} runs, {most} are the limit: sweep fewer values at a time")]
     TooManyRuns { cells: usize, most: usize },
+}
+
+/// What is wrong with a trace; some errors of traces name the file themselves.
+fn of_trace(path: &Path, source: &TraceError) -> String {
+    match source {
+        TraceError::Open { .. } | TraceError::NotAFile { .. } => source.to_string(),
+        _ => format!("{}: {source}", path.display()),
+    }
 }
 
 /// What to do about a disk that is too small.

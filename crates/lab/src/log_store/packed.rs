@@ -69,10 +69,12 @@ impl Input {
             let start = packing.rank(first);
             Request { op, extent: Extent { start: BlockNo(start), blocks: packing.rank(end) - start } }
         };
-        let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        let name = name.split('.').next().unwrap_or_default().to_owned();
         let blocks = Pages(packing.rank(u64::MAX));
-        Ok(Input::new(&name, spans.iter().map(request).collect(), blocks)?)
+        // What is wrong with it is said of the file, results have its name without the endings.
+        let mut input = Input::new(&path.display().to_string(), spans.iter().map(request).collect(), blocks)?;
+        let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        input.name = name.split('.').next().unwrap_or_default().to_owned();
+        Ok(input)
     }
 }
 

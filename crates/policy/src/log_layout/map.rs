@@ -138,10 +138,15 @@ impl LogicalMap {
             self.present += 1;
         }
         let Slot::Present(present) = slot else { return Err(Absent(page)) };
-        let old = MapEntry::unpack(std::mem::replace(&mut present.entries[index], MapEntry::pack(entry)));
+        present.used = true;
+        let new = MapEntry::pack(entry);
+        let was = std::mem::replace(&mut present.entries[index], new);
+        let old = MapEntry::unpack(was);
+        if was == new {
+            return Ok(old);
+        }
         present.mapped += u32::from(entry.is_some());
         present.mapped -= u32::from(old.is_some());
-        present.used = true;
         if !present.dirty {
             present.dirty = true;
             self.dirty.push(page);

@@ -13,7 +13,9 @@
 //!
 //! The toll, from 0 at the low mark to 1 at the reserve, is [`Layout::toll`].
 
-use umbrella_units::{Nanos, Pages};
+use std::ops::RangeInclusive;
+
+use umbrella_units::{Nanos, PAGE_BYTES, Pages};
 
 use super::layout::Layout;
 use super::reclaim::Goal;
@@ -28,14 +30,38 @@ const MOST_REST: f64 = 20.0;
 const LEAST_PAGES: u64 = 2;
 /// What the cleaner reads at once, if that is more than a segment: 4 MiB.
 const READ_AT_ONCE: Pages = Pages(1024);
+/// Of a victim little is live if it is at most such a part: with more, most of what lies between is read anyway.
+const LITTLE: u64 = 6;
 /// The most victims that are read at once.
 const MOST_VICTIMS: u64 = 8;
 /// Of the map's memory such a part is given up at once, when all of it is in use.
 const GIVEN_UP: u64 = 8;
 /// Of the log such a part is written between two checkpoints at most: what lies in it cannot be cleaned for good before the next one.
 const MOST_LOG: u64 = 8;
-/// But at least so many blocks, some 1 MiB, however small the log is.
-const LEAST_LOG: u64 = 241;
+/// But at least so much, 1 MiB, however small the log is.
+const LEAST_LOG: Pages = Pages((1 << 20) / PAGE_BYTES);
+/// The low and the high mark of a log: such a part of its segments are free above the reserve, within these limits.
+const LOW: (u32, RangeInclusive<u32>) = (50, 2..=256);
+const HIGH: (u32, RangeInclusive<u32>) = (12, 4..=1024);
+
+/// How many segments are free above the reserve when cleaning begins and ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Marks {
+    /// With no more than so many cleaning is due.
+    pub low: u32,
+    /// With so many it is not worth while even when there is time.
+    pub high: u32,
+}
+
+impl Marks {
+    /// Those of a log of so many segments: a fiftieth of them and a twelfth, but neither so few that one flush uses them up, nor so many that a large log is
+    /// cleaned long before it has to be.
+    pub fn of(segments: u32) -> Marks {
+        let part =
+            |(divisor, limits): (u32, RangeInclusive<u32>)| (segments / divisor).clamp(*limits.start(), *limits.end());
+        Marks { low: part(LOW), high: part(HIGH) }
+    }
+}
 
 /// How a store shares its disk and its memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,7 +106,7 @@ impl Pace {
 
     /// Whether a checkpoint is due, however busy the store is: as much log has been written since the last one, or half as much of the map is changed, as there may be.
     pub fn checkpoint_is_due(&self, layout: &Layout, standing: &Standing) -> bool {
-        let most = self.checkpoint_every.0.min(layout.shape.blocks() / MOST_LOG).max(LEAST_LOG);
+        let most = self.checkpoint_every.0.min(layout.shape.blocks() / MOST_LOG).max(LEAST_LOG.0);
         standing.since_checkpoint.0 >= most || standing.changed.0 >= self.map_pages().0 / 2
     }
 
@@ -108,6 +134,11 @@ impl Pace {
         self.segment.min(READ_AT_ONCE)
     }
 
+    /// Whether of a victim that has so much live only that is read. A segment larger than what is read at once is read chunk by chunk anyway.
+    pub fn reads_only_live(&self, live: Pages) -> bool {
+        self.segment <= READ_AT_ONCE && live.0 * LITTLE <= self.segment.0
+    }
+
     /// How long the cleaner rests after it has used the disk for so long: not at all when nobody else wants the disk, or somebody waits for room.
     pub fn rest(&self, layout: &Layout, standing: &Standing, worked: Nanos) -> Nanos {
         if self.is_quiet(standing) || standing.waiting > 0 {
@@ -131,6 +162,13 @@ impl Pace {
 /// Seconds that cleaning takes for a block that it gains, as it was lately.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub struct BlockCost(pub f64);
+
+impl Default for BlockCost {
+    /// What is taken for it before anything was cleaned: 0.1 ms.
+    fn default() -> BlockCost {
+        BlockCost(1e-4)
+    }
+}
 
 impl BlockCost {
     /// What one more segment says: `gained` blocks in it were dead, and the cleaner worked so long for them.

@@ -305,7 +305,7 @@ fn what_is_no_policy_is_refused_with_what_there_is() {
         error("adaptve"),
         "there is no policy \"adaptve\" (did you mean \"adaptive\"?); known: never, fixed, adaptive, rent_to_buy, optimum"
     );
-    assert_eq!(error("fixed:time=1s"), "policy \"fixed\" has no parameter \"time\"; it has: timeout");
+    assert_eq!(error("fixed:time=1s"), "\"fixed\" has no parameter \"time\"; it has: timeout");
     for value in ["1", "1.0", "-0.1", "0.0001", ".5", "0.", "a half", ""] {
         let text = error(&format!("adaptive:alpha={value}"));
         assert!(text.contains("give a number from 0 to 0.999, for example 0.08"), "{text}");

@@ -305,11 +305,11 @@ fn a_flush_returns_only_when_what_was_written_to_the_disk_is_durable() {
         let first = starts(scope, || hybrid.flush());
         house.disk().holds(1);
         let second = starts(scope, || hybrid.flush());
-        house.disk().holds(2);
         // The disk is in use: it does not fall asleep now.
         let sleep = starts(scope, || hybrid.sleep());
         std::thread::sleep(Duration::from_millis(20));
         assert!(!first.is_finished() && !second.is_finished() && !sleep.is_finished());
+        assert_eq!(house.disk().gate.lock().waiting, 1, "two flushes at once");
         house.disk().open();
         for flush in [first, second] {
             ends(flush).expect("the disk is well");
@@ -450,4 +450,70 @@ fn closing_ends_the_drain_that_the_keeper_began_and_what_is_left_stays_on_flash(
     });
     assert_eq!(read(&house.disk().inner, 2000, 8), fill(0, 8), "the drain went no further");
     assert_eq!(read(&house.hybrid(Algorithm::Alg1), 2000, 8), fill(2, 8));
+}
+
+/// A device whose failed flush is told to one of those who flush at once, and after a while: the others hear that all is well.
+struct TellsOne {
+    inner: Memory,
+    is_failing: std::sync::atomic::AtomicBool,
+}
+
+impl BlockDevice for TellsOne {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
+        self.inner.read(at, buffer)
+    }
+
+    fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
+        self.inner.write(at, data, durability)
+    }
+
+    fn flush(&self) -> Result<(), BlockError> {
+        if self.is_failing.swap(false, std::sync::atomic::Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(200));
+            return Err(BlockError::io(&"it".into(), Operation::Flush, None, rustix::io::Errno::IO.into()));
+        }
+        Ok(())
+    }
+
+    fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
+        self.inner.discard(range)
+    }
+
+    fn write_zeroes(&self, range: SectorRange, zeroes: Zeroes, durability: Durability) -> Result<(), BlockError> {
+        self.inner.write_zeroes(range, zeroes, durability)
+    }
+}
+
+#[test]
+fn of_two_flushes_at_once_none_returns_well_when_one_fails() {
+    for fails_on_disk in [true, false] {
+        let tells_one = |memory| Arc::new(TellsOne { inner: memory, is_failing: false.into() });
+        let (disk, flash) = (tells_one(Memory::new(sectors(8000 + TAG_SECTORS))), tells_one(flash_of(LEAST_LOG)));
+        let halves = || (half("disk", disk.clone()), half("flash", flash.clone()));
+        create(&halves().0, &halves().1).expect("an empty pair can be made");
+        let spindle = Arc::new(crate::spindle::NoSpindle::default());
+        let (a, b) = halves();
+        let hybrid = Hybrid::open(a, b, spindle, by_hand(Algorithm::Whole), None).expect("it can be opened");
+        if !fails_on_disk {
+            hybrid.sleep().expect("it sleeps");
+        }
+        hybrid.write(Lba(100), &fill(1, 8), Durability::Cached).expect("there is room");
+        let failing = if fails_on_disk { &disk } else { &flash };
+        failing.is_failing.store(true, std::sync::atomic::Ordering::SeqCst);
+        let flushed = std::thread::scope(|scope| {
+            let both = [0, 50].map(|after| {
+                let hybrid = &hybrid;
+                scope.spawn(move || {
+                    std::thread::sleep(Duration::from_millis(after));
+                    hybrid.flush()
+                })
+            });
+            both.map(|flush| flush.join().expect("it does not panic"))
+        });
+        assert!(flushed.iter().all(Result::is_err), "on disk: {fails_on_disk}: {flushed:?}");
+    }
 }

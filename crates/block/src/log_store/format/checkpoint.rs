@@ -60,6 +60,25 @@ pub struct CheckpointNo(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Sequence(pub u64);
 
+impl CheckpointNo {
+    /// That of the checkpoint after it.
+    pub fn next(self) -> CheckpointNo {
+        CheckpointNo(self.0.saturating_add(1))
+    }
+}
+
+impl Sequence {
+    /// That of the chunk after it.
+    pub fn next(self) -> Sequence {
+        Sequence(self.0.saturating_add(1))
+    }
+
+    /// That of the chunk before it; 0, which no chunk has, before the first.
+    pub fn before(self) -> Sequence {
+        Sequence(self.0.saturating_sub(1))
+    }
+}
+
 /// The segment that a stream is written to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OpenSegment {

@@ -46,6 +46,7 @@ pub use checkpoint::{
 pub use chunk::{ChunkBuilder, ChunkHeader, Entry, MAX_ENTRIES};
 pub use error::{Field, FormatError, Limit, Structure};
 pub use map_page::{IndexEntry, MapEntry, MapPage};
+pub(in crate::log_store) use payload::payload_bytes;
 pub use payload::{Payload, PayloadEncoder, PayloadSum, SegmentEntry, SegmentState};
 pub use raw::{Block, Checksum};
 pub use shape::{Blocks, MapPageNo, Shape, Slot};

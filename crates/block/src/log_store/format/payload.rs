@@ -93,7 +93,7 @@ pub struct PayloadEncoder<M, S> {
 }
 
 /// Bytes of the payload, without the zeroes behind it.
-pub(super) fn payload_bytes(shape: &Shape) -> ByteSize {
+pub(in crate::log_store) fn payload_bytes(shape: &Shape) -> ByteSize {
     ByteSize(map_bytes(shape) + u64::from(shape.segments()) * SEGMENT_BYTES as u64)
 }
 

@@ -163,7 +163,7 @@ fn what_is_no_store_or_too_small_for_one_is_said_so() {
     let enough: Arc<dyn BlockDevice> = Arc::new(Memory::new(needed));
     create(enough, "disk", &small("r_lfs")).expect("what it says is enough is enough");
     let error = create(Arc::clone(&device), "disk", &small("oracle")).expect_err("nobody knows the future");
-    assert!(matches!(error, LogStoreError::NeedsFuture { .. }), "{error}");
+    assert!(matches!(error, LogStoreError::Scheme { .. }), "{error}");
     let error = create(device, "disk", &small("rlfs")).expect_err("no such scheme");
     assert!(error.to_string().contains("r_lfs"), "{error}");
 }

@@ -257,3 +257,63 @@ fn writes_that_are_held_back_go_on_one_after_the_other() {
     assert_eq!(turn(&mut held, 5, 3), after(23));
     assert_eq!(turn(&mut held, 100, 3), after(103), "nobody saves up time");
 }
+
+#[test]
+fn a_discard_of_what_is_not_there_changes_nothing() {
+    let device = made(800, "r_lfs");
+    let store = open(&device, by_hand());
+    let blocks = fill_up(&store);
+    let rest = range(blocks / 2 / 512 * 4096 + 8, sectors_of(&store) - blocks / 2 / 512 * 4096 - 8);
+    store.discard(rest).expect("it is discarded");
+    store.close().expect("it can be closed");
+    let store = open(&device, by_hand());
+    let written = |store: &LogStore| {
+        let stats = store.stats();
+        (stats.headers_written, stats.map_written)
+    };
+    let before = written(&store);
+    // The page in which the rest begins has a block that is there.
+    store.discard(rest).expect("there is nothing");
+    assert_eq!(store.shared.state.lock().core.map.dirty(), 0, "pages of the map would be written as they are");
+    store.flush().expect("memory does not fail");
+    assert_eq!(written(&store), before);
+    assert_eq!(store.stats().map_reads, 1, "what holds nothing is not read");
+    store.discard(range(0, 16)).expect("it is discarded");
+    assert_eq!(store.shared.state.lock().core.map.dirty(), 1);
+    store.flush().expect("memory does not fail");
+    drop(store);
+    let store = open(&device, by_hand());
+    assert_eq!([read(&store, 8, 8), read(&store, 16, 8)], [fill(0, 8), numbered(2)]);
+}
+
+#[test]
+fn a_device_that_is_a_little_too_small_is_told_how_little() {
+    let create_on = |bytes: u64| {
+        let device: Arc<dyn BlockDevice> = Arc::new(Memory::new(ByteSize(bytes)));
+        create(device, "disk", &small("r_lfs"))
+    };
+    let Err(LogStoreError::TooSmall { needed, .. }) = create_on(2 << 20) else { panic!("it is no room for a store") };
+    create_on(needed.0).expect("so much is enough");
+    let told = create_on(needed.0 - 4096).expect_err("and less is not").to_string();
+    assert!(told.contains(&format!("{} bytes", needed.0 - 4096)), "{told}");
+    assert!(told.contains(&format!("{} bytes", needed.0)), "{told}");
+}
+
+#[test]
+fn making_a_store_says_how_far_it_is() {
+    let mut told = Vec::new();
+    let device: Arc<dyn BlockDevice> = memory(2000);
+    let made = create_with(device, "disk", &small("r_lfs"), &mut |done, total| told.push((done, total)));
+    made.expect("it can be made");
+    assert!(told.is_sorted(), "{told:?}");
+    assert!(told.last().is_some_and(|(done, total)| done == total), "{told:?}");
+}
+
+#[test]
+fn a_store_has_at_most_4_pib_and_segments_of_256_mib() {
+    let fits = |size| CreateOptions::default().fits("disk", ByteSize(size));
+    fits(100 << 40).expect("with the largest segments");
+    fits(MOST_BYTES.0).expect("all of its blocks can be named");
+    let told = fits(5 << 50).expect_err("they cannot").to_string();
+    assert_eq!(told, "disk has 5 PiB; a log store has at most 4 PiB");
+}

@@ -14,7 +14,7 @@ use super::*;
 use crate::error::Operation;
 use crate::fault::{CallFault, Faulty, Plan, Rule};
 use crate::log_store::create::first_place;
-use crate::log_store::format::Checksum;
+use crate::log_store::format::{CheckpointNo, Checksum};
 
 fn whole_of(device: &dyn BlockDevice) -> Vec<u8> {
     read(device, 0, sectors_of(device))
@@ -272,4 +272,16 @@ fn the_clock_goes_on_after_a_crash_where_it_stood() {
     let clock = store.shared.state.lock().core.layout.clock();
     drop(store);
     assert_eq!(open(&device, by_hand()).shared.state.lock().core.layout.clock(), clock);
+}
+
+#[test]
+fn the_checkpoint_of_an_opening_is_two_numbers_beyond_what_a_chunk_of_the_last_one_can_have() {
+    let device = made(60, "r_lfs");
+    let number = |store: &LogStore| store.shared.state.lock().core.epoch;
+    let store = open(&device, by_hand());
+    let first = number(&store);
+    drop(store);
+    let second = number(&open(&device, by_hand()));
+    // While a checkpoint is being made chunks already have its number: one more than the last that counts.
+    assert_eq!((first, second), (CheckpointNo(4), CheckpointNo(7)));
 }

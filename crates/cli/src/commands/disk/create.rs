@@ -1,6 +1,5 @@
 //! `umbrella disk create`: makes what a disk needs before it can be offered.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
@@ -12,10 +11,11 @@ use umbrella_units::{ByteSize, PAGE_BYTES};
 
 use super::check::too_small;
 use super::log::{NewLogArgs, NewStore};
+use super::progress::View;
 use super::source::SourceArgs;
 use crate::config::disk::{CacheSpec, DeviceSpec, DiskSpec};
 use crate::disk::looped::refuse_looped;
-use crate::disk::open::{self, Part};
+use crate::disk::open::{self, Made, Part};
 use crate::disk::{log, place};
 use crate::output;
 use crate::text::visible_path;
@@ -89,21 +89,19 @@ fn create(spec: &DiskSpec, force: bool) -> anyhow::Result<Created> {
     let mut made = Vec::new();
     let created = make_and_join(spec, force, &mut made);
     if created.is_err() {
-        for file in &made {
-            std::fs::remove_file(file).with_context(|| format!("removing {}", visible_path(file)))?;
-        }
+        made.iter().try_for_each(Made::undo)?;
     }
     created
 }
 
-fn make_and_join(spec: &DiskSpec, force: bool, made: &mut Vec<PathBuf>) -> anyhow::Result<Created> {
+fn make_and_join(spec: &DiskSpec, force: bool, made: &mut Vec<Made>) -> anyhow::Result<Created> {
+    // Of a hybrid disk a store has nearly all.
+    if let (Some(log), Some(size), Some(path)) = (&spec.log, open::size_to_be(&spec.disk), spec.disk.path()) {
+        log.create_options(force).fits(&visible_path(path), size)?;
+    }
     for device in std::iter::once(&spec.disk).chain(spec.cache.as_ref().map(|cache| &cache.flash)) {
         refuse_looped(device, Access::ReadWrite)?;
-        if open::make(device)?
-            && let Some(path) = device.path()
-        {
-            made.push(path.clone());
-        }
+        made.extend(open::make(device)?);
     }
     let (pair, size) = match &spec.cache {
         Some(cache) => join(spec, cache, force)?,
@@ -111,12 +109,18 @@ fn make_and_join(spec: &DiskSpec, force: bool, made: &mut Vec<PathBuf>) -> anyho
     };
     let (store, size) = match &spec.log {
         Some(log) => {
-            let superblock = log::create(spec, log, force)?;
+            let mut view = View::new("{bar:30} {percent} % of the log store written  {eta} left");
+            let superblock = log::create(spec, log, force, &mut |done, total| {
+                view.show(done, total, || {
+                    format!("{} % of the log store written", (done * 100).checked_div(total).unwrap_or(0))
+                });
+            })?;
+            drop(view);
             (Some(NewStore::of(&superblock)), Some(ByteSize(superblock.shape.advertised().0 * PAGE_BYTES)))
         }
         None => (None, size),
     };
-    let made = made.iter().map(|path| path.display().to_string()).collect();
+    let made = made.iter().map(|made| made.path().display().to_string()).collect();
     Ok(Created { name: spec.name.to_string(), size: size.unwrap_or_default(), pair, store, made })
 }
 

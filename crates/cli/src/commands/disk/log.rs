@@ -7,9 +7,10 @@ use anyhow::bail;
 use clap::{Args, ValueEnum};
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
+use umbrella_block::log_store;
 use umbrella_block::log_store::format::Superblock;
 use umbrella_policy::flash_cache::Percent;
-use umbrella_units::{ByteSize, PAGE_BYTES};
+use umbrella_units::{ByteSize, PAGE_BYTES, ParseSizeError, WrongSize};
 
 use crate::config::disk::{
     DeviceSpec, DiskSpec, LogSpec, SchemeSpec, VALID_SEGMENT, VALID_SPARE, is_segment, parse_spare,
@@ -17,6 +18,9 @@ use crate::config::disk::{
 use crate::disk::log::segments;
 use crate::disk::protocol::{LogStatus, LogTables};
 use crate::text::{visible, visible_path};
+
+/// The largest file that there can be.
+const MOST_IMAGE: ByteSize = ByteSize((1 << 63) - PAGE_BYTES);
 
 /// What to make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -54,8 +58,16 @@ fn spare(text: &str) -> Result<Percent, String> {
 }
 
 fn size(text: &str) -> Result<ByteSize, String> {
-    let size = text.parse().ok().filter(|size: &ByteSize| size.0 > 0 && size.0.is_multiple_of(PAGE_BYTES));
-    size.ok_or_else(|| "write a multiple of 4096 bytes, such as 40GiB".to_owned())
+    match text.parse::<ByteSize>() {
+        Ok(size) if size > MOST_IMAGE => Err(too_large()),
+        Ok(size) if size.0 > 0 && size.0.is_multiple_of(PAGE_BYTES) => Ok(size),
+        Err(ParseSizeError { wrong: WrongSize::TooLarge, .. }) => Err(too_large()),
+        _ => Err("write a multiple of 4096 bytes, such as 40GiB".to_owned()),
+    }
+}
+
+fn too_large() -> String {
+    format!("too large: an image has at most 8 EiB less 4 KiB, and with a log store {}", log_store::MOST_BYTES)
 }
 
 /// Fails if something of another size is there already.
@@ -66,7 +78,8 @@ fn refuse_other_size(path: &Path, asked: ByteSize) -> anyhow::Result<()> {
         bail!("--size is for an image that does not exist yet, and {shown} is there; leave it out");
     }
     let is = ByteSize(data.len());
-    if is != asked {
+    // An empty one is as a making that was cut short leaves it.
+    if is != asked && is.0 > 0 {
         bail!(
             "--size is for an image that does not exist yet, and {shown} has {is}; leave it out, or `truncate` the image before"
         );

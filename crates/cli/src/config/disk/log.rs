@@ -121,7 +121,7 @@ impl FromStr for SchemeSpec {
 
     fn from_str(text: &str) -> Result<SchemeSpec, PolicyError> {
         let spec: Spec = text.parse()?;
-        SchemeInfo::make(&spec)?;
+        SchemeInfo::make_for_disk(&spec)?;
         Ok(SchemeSpec { text: text.trim().to_owned() })
     }
 }

@@ -229,7 +229,7 @@ fn mistakes_about_sleep_and_flash_are_found_and_say_what_to_write() {
         ),
         (
             format!("{flash}[cache]\nspin_down = \"fixed:time=1m\"\n"),
-            &["6:13: spin_down: policy \"fixed\" has no parameter \"time\"; it has: timeout"],
+            &["6:13: spin_down: \"fixed\" has no parameter \"time\"; it has: timeout"],
         ),
         (
             format!("{DISK}[cache]\n"),

@@ -42,11 +42,26 @@ pub fn schemes_for_disks() -> impl Iterator<Item = &'static SchemeInfo> {
 impl SchemeInfo {
     /// Makes the scheme that a text like `r_lfs:regions=3` names.
     pub fn make(spec: &Spec) -> Result<Box<dyn Scheme>, PolicyError> {
-        let known = || schemes().iter().map(|info| info.name).collect();
-        let info = schemes()
-            .iter()
-            .find(|info| info.name == spec.name)
-            .ok_or_else(|| PolicyError::unknown(&spec.name, known()))?;
-        Ok((info.make)(&spec.params.check(info.name, info.params)?))
+        SchemeInfo::named(spec, || schemes().iter().map(|info| info.name).collect())?.build(spec)
+    }
+
+    /// The same for a store on a disk, which cannot be told the future.
+    pub fn make_for_disk(spec: &Spec) -> Result<Box<dyn Scheme>, PolicyError> {
+        let known = || schemes_for_disks().map(|info| info.name).collect();
+        let info = SchemeInfo::named(spec, known)?;
+        let scheme = info.build(spec)?;
+        if scheme.knows_the_future() {
+            return Err(PolicyError::NeedsFuture { name: info.name, known: known() });
+        }
+        Ok(scheme)
+    }
+
+    fn named(spec: &Spec, known: impl Fn() -> Vec<&'static str>) -> Result<&'static SchemeInfo, PolicyError> {
+        let unknown = || PolicyError::UnknownScheme { name: spec.name.clone(), known: known() };
+        schemes().iter().find(|info| info.name == spec.name).ok_or_else(unknown)
+    }
+
+    fn build(&self, spec: &Spec) -> Result<Box<dyn Scheme>, PolicyError> {
+        Ok((self.make)(&spec.params.check(self.name, self.params)?))
     }
 }

@@ -159,3 +159,19 @@ fn an_unknown_scheme_or_a_value_that_is_not_possible_says_what_is() {
     assert!(error("sepbits").contains("sepbit"), "{}", error("sepbits"));
     assert!(error("organ:levels=14").contains("from 2 to 13"), "{}", error("organ:levels=14"));
 }
+
+#[test]
+fn a_store_on_a_disk_is_offered_no_scheme_that_must_be_told_the_future() {
+    let error = |spec: &str| SchemeInfo::make_for_disk(&spec.parse().unwrap()).err().map(|error| error.to_string());
+    assert_eq!(error("sepbit"), None);
+    let unknown = error("rlfs").unwrap();
+    assert!(
+        unknown.starts_with("there is no placement scheme \"rlfs\" (did you mean \"r_lfs\"?); known: r_lfs, "),
+        "{unknown}"
+    );
+    let future = error("oracle").unwrap();
+    assert!(future.starts_with("the placement scheme \"oracle\" must be told the future"), "{future}");
+    assert!(![unknown, future].iter().any(|told| told.contains(", oracle")));
+    let in_lab = SchemeInfo::make(&"rlfs".parse().unwrap()).err().unwrap().to_string();
+    assert!(in_lab.starts_with("there is no placement scheme") && in_lab.contains(", oracle"), "{in_lab}");
+}

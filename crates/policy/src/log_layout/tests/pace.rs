@@ -91,7 +91,7 @@ fn a_checkpoint_is_due_by_the_log_since_the_last_one_and_by_what_of_the_map_is_c
     assert!(seldom.checkpoint_is_due(&layout, &eighth), "an eighth of the log is the most");
     let often = Pace { checkpoint_every: Pages(1), ..PACE };
     assert!(
-        !often.checkpoint_is_due(&layout, &Standing { since_checkpoint: Pages(240), ..BUSY }),
+        !often.checkpoint_is_due(&layout, &Standing { since_checkpoint: Pages(255), ..BUSY }),
         "1 MiB is the least"
     );
 }
@@ -145,4 +145,23 @@ proptest! {
             prop_assert!(keep < Pages(present) && keep <= pace.map_pages() && keep.0 > 0);
         }
     }
+}
+
+#[test]
+fn the_marks_are_a_fiftieth_and_a_twelfth_of_the_segments_within_limits() {
+    let of = |segments| {
+        let Marks { low, high } = Marks::of(segments);
+        (low, high)
+    };
+    assert_eq!([96, 1200, 12_288, 1 << 20].map(of), [(2, 8), (24, 100), (245, 1024), (256, 1024)]);
+    assert_eq!(of(10), (2, 4));
+}
+
+#[test]
+fn only_what_is_live_is_read_of_a_victim_that_has_little_unless_it_is_read_in_pieces() {
+    let of = |segment, live| Pace { segment: Pages(segment), ..PACE }.reads_only_live(Pages(live));
+    assert_eq!(
+        [(512, 85), (512, 86), (1024, 10), (2048, 10)].map(|(segment, live)| of(segment, live)),
+        [true, false, true, false]
+    );
 }

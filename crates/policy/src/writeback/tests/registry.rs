@@ -50,15 +50,15 @@ fn an_unknown_name_is_told_the_nearest_and_all_names() {
 
 #[test]
 fn an_unknown_parameter_is_told_those_there_are() {
-    assert_eq!(error("zone_segment:beta=1"), "policy \"zone_segment\" has no parameter \"beta\"; it has: alpha, zone");
-    assert_eq!(error("lrw:x=1"), "policy \"lrw\" has no parameter \"x\"; it has none");
+    assert_eq!(error("zone_segment:beta=1"), "\"zone_segment\" has no parameter \"beta\"; it has: alpha, zone");
+    assert_eq!(error("lrw:x=1"), "\"lrw\" has no parameter \"x\"; it has none");
 }
 
 #[test]
 fn a_bad_value_is_told_what_is_allowed() {
     let zone = |value| {
         format!(
-            "policy \"zone\": zone={value} is not possible (give a size in whole pages of 4 KiB from 4KiB to 64GiB, for example 8MiB)"
+            "\"zone\": zone={value} is not possible (give a size in whole pages of 4 KiB from 4KiB to 64GiB, for example 8MiB)"
         )
     };
     assert_eq!(error("zone:zone=big"), zone("big"));
@@ -70,8 +70,8 @@ fn a_bad_value_is_told_what_is_allowed() {
 
 #[test]
 fn a_parameter_needs_a_name_and_a_value_and_only_one() {
-    assert_eq!(error("zone:8MiB"), "policy \"zone\": \"8MiB\" is no parameter (write zone:name=value,name=value)");
-    assert_eq!(error("zone:zone=1MiB,zone=2MiB"), "policy \"zone\": parameter \"zone\" is given twice (leave one)");
+    assert_eq!(error("zone:8MiB"), "\"zone\": \"8MiB\" is no parameter (write zone:name=value,name=value)");
+    assert_eq!(error("zone:zone=1MiB,zone=2MiB"), "\"zone\": parameter \"zone\" is given twice (leave one)");
 }
 
 #[test]

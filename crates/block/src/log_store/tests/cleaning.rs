@@ -1,0 +1,203 @@
+//! What cleaning costs: how much is read for what is moved. Segments of 1 MiB, of which reading a part can be worth while.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use super::*;
+use crate::device::Geometry;
+use crate::error::BlockError;
+
+/// A device that counts what is read.
+struct Counting {
+    inner: Memory,
+    rotational: bool,
+    requests: AtomicU64,
+}
+
+impl BlockDevice for Counting {
+    fn geometry(&self) -> Geometry {
+        Geometry { rotational: self.rotational, ..self.inner.geometry() }
+    }
+
+    fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.inner.read(at, buffer)
+    }
+
+    fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
+        self.inner.write(at, data, durability)
+    }
+
+    fn flush(&self) -> Result<(), BlockError> {
+        self.inner.flush()
+    }
+
+    fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
+        self.inner.discard(range)
+    }
+
+    fn write_zeroes(&self, range: SectorRange, zeroes: Zeroes, durability: Durability) -> Result<(), BlockError> {
+        self.inner.write_zeroes(range, zeroes, durability)
+    }
+}
+
+fn large(mebibytes: u64, rotational: bool) -> Arc<Counting> {
+    let inner = Memory::new(ByteSize(mebibytes << 20));
+    let disk = Arc::new(Counting { inner, rotational, requests: AtomicU64::new(0) });
+    let options = CreateOptions { segment: Some(ByteSize(1 << 20)), ..CreateOptions::default() };
+    create(disk.clone(), "disk", &options).expect("it can be made");
+    disk
+}
+
+/// What the cleaner read and moved, in blocks, and with how many requests at most.
+#[derive(Debug)]
+struct Cost {
+    read: u64,
+    moved: u64,
+    requests: u64,
+}
+
+impl Cost {
+    /// Of filling so many hundredths of a store, and writing `count` blocks of it over, nine of ten of them in the first tenth.
+    fn of_hot_and_cold(used: u64, count: u64) -> Cost {
+        Cost::of_hot_and_cold_on(large(256, false), used, count)
+    }
+
+    fn of_hot_and_cold_on(disk: Arc<Counting>, used: u64, count: u64) -> Cost {
+        let device: Arc<dyn BlockDevice> = disk.clone();
+        let store = open(&device, Options { checkpoint_every: ByteSize(32 << 20), ..by_hand() });
+        let blocks = sectors_of(&store) / 8 * used / 100;
+        let write = |block: u64, round: u64| {
+            store.write(Lba(block * 8), &numbered(round << 32 | block), Durability::Cached).expect("there is room");
+        };
+        (0..blocks).for_each(|block| write(block, 0));
+        let cost = || {
+            let stats = store.stats();
+            let [read, moved] = [stats.cleaner_read.0, stats.copied.0 + stats.map_written.0].map(|bytes| bytes / 4096);
+            Cost { read, moved, requests: disk.requests.load(Ordering::Relaxed) }
+        };
+        let before = cost();
+        let mut random = StdRng::seed_from_u64(7);
+        for round in 0..count {
+            let of = if random.random_range(0..10) < 9 { 0..blocks / 10 } else { blocks / 10..blocks };
+            write(random.random_range(of), round);
+        }
+        let after = cost();
+        assert_eq!(store.stats().damaged_segments, 0, "what was moved had not been read");
+        Cost {
+            read: after.read - before.read,
+            moved: after.moved - before.moved,
+            requests: after.requests - before.requests,
+        }
+    }
+}
+
+#[test]
+fn where_little_is_live_little_is_read() {
+    let cost = Cost::of_hot_and_cold(60, 100_000);
+    assert!(cost.read <= cost.moved * 4, "{cost:?}");
+    assert!(cost.read >= cost.requests * 6, "requests are small: {cost:?}");
+}
+
+#[test]
+fn a_store_that_is_85_percent_full_reads_little_more_than_twice_what_it_moves() {
+    let cost = Cost::of_hot_and_cold(85, 100_000);
+    assert!(cost.read * 10 <= cost.moved * 23, "{cost:?}");
+    assert!(cost.read >= cost.requests * 30, "requests are small: {cost:?}");
+}
+
+#[test]
+fn of_a_disk_that_rotates_each_victim_is_one_request() {
+    let cost = Cost::of_hot_and_cold_on(large(256, true), 60, 60_000);
+    assert!(cost.read >= cost.requests * 250, "{cost:?}");
+}
+
+/// Runs of random length are written and discarded; what is read is right all the time, and after a crash.
+fn all_is_kept(options: Options, seed: u64) {
+    let device: Arc<dyn BlockDevice> = large(48, false);
+    let store = open(&device, options);
+    let blocks = sectors_of(&store) / 8;
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut holds = vec![None; blocks as usize];
+    for round in 1..12_000_u64 {
+        let first = random.random_range(0..blocks);
+        let run = first..blocks.min(first + random.random_range(1..40));
+        let is_discarded = random.random_range(0..8) == 0;
+        if is_discarded {
+            store.discard(range(run.start * 8, (run.end - run.start) * 8)).expect("it is discarded");
+        }
+        for block in run {
+            if !is_discarded {
+                let data = numbered(round << 32 | block);
+                store.write(Lba(block * 8), &data, Durability::Cached).expect("there is room");
+            }
+            holds[block as usize] = (!is_discarded).then_some(round << 32 | block);
+        }
+    }
+    let is_right = |store: &LogStore| {
+        for (block, held) in (0..).zip(&holds) {
+            assert!(read(store, block * 8, 8) == held.map_or(fill(0, 8), numbered), "block {block}");
+        }
+    };
+    is_right(&store);
+    store.flush().expect("memory does not fail");
+    let stats = store.stats();
+    assert_eq!(stats.damaged_segments, 0);
+    assert!(stats.victims[0] + stats.victims[1] > 5, "little was ever live: {stats:?}");
+    drop(store);
+    is_right(&open(&device, by_hand()));
+    let report = check(device, "disk", Depth::Data, &mut |_, _| {}).expect("it can be checked");
+    assert!(report.problems.is_empty(), "{:?}", report.problems);
+}
+
+#[test]
+fn what_is_moved_from_a_segment_that_is_read_in_parts_is_what_was_written() {
+    all_is_kept(by_hand(), 1);
+    all_is_kept(Options { map_memory: ByteSize(1), ..by_hand() }, 2);
+    all_is_kept(Options { quiet: std::time::Duration::ZERO, ..Options::default() }, 3);
+}
+
+#[test]
+fn a_segment_whose_second_header_is_damaged_is_left_as_it_is() {
+    let device: Arc<dyn BlockDevice> = large(48, false);
+    let store = open(&device, by_hand());
+    let blocks = sectors_of(&store) / 8;
+    for block in 0..blocks {
+        store.write(Lba(block * 8), &numbered(block), Durability::Cached).expect("there is room");
+    }
+    store.checkpoint().expect("there is room");
+    let (segment, at) = {
+        let mut state = store.shared.state.lock();
+        let entry = state.core.map.get(umbrella_units::BlockNo(1000)).expect("it is in memory").expect("it is mapped");
+        let segment = state.core.layout.shape().segment(entry.place);
+        let start = state.core.layout.shape().place(segment, super::super::buffer::CHUNK_BLOCKS);
+        (segment, state.core.superblock.device_block(start))
+    };
+    device.write(Lba(at.0 * 8), &fill(0x77, 1), Durability::Cached).expect("memory takes it");
+    // All but the last blocks of each segment.
+    let last_ones: Vec<u64> = {
+        let mut state = store.shared.state.lock();
+        let shape = state.core.layout.shape();
+        let slot = |block: u64| {
+            let entry = state.core.map.get(umbrella_units::BlockNo(block)).ok().flatten().expect("it is mapped");
+            shape.slot(entry.place)
+        };
+        let slots: Vec<u32> = (0..blocks).map(slot).collect();
+        (0..blocks).filter(|block| slots[*block as usize] > 245).collect()
+    };
+    for block in (0..blocks).filter(|block| !last_ones.contains(block)) {
+        store.write(Lba(block * 8), &numbered(block), Durability::Cached).expect("there is room");
+    }
+    while store.stats().damaged_segments == 0 {
+        let mut state = store.shared.state.lock();
+        assert!(
+            store.shared.relieve(&mut state, umbrella_policy::log_layout::Goal::Ahead).expect("memory does not fail")
+        );
+    }
+    assert_eq!(store.shared.state.lock().damaged, [segment]);
+    for block in 0..blocks {
+        assert!(read(&store, block * 8, 8) == numbered(block), "block {block}");
+    }
+}
