@@ -114,6 +114,20 @@ pub enum Error {
         /// How many.
         files: u64,
     },
+    /// Branches hold up files that would be in memory only after an unmount.
+    #[error(
+        "staged files ({files}) are not on their branches: {} {} not answered for {} s (with --lazy they stay in memory until the next mount, and are \
+         lost with the power)",
+        branches.join(", "), if branches.len() == 1 { "has" } else { "have" }, waited.as_secs()
+    )]
+    BranchesHang {
+        /// How many.
+        files: u64,
+        /// Which.
+        branches: Vec<String>,
+        /// How long they had at least.
+        waited: std::time::Duration,
+    },
     /// A branch cannot be taken in.
     #[error("branch {name:?}: {reason}")]
     BranchUnusable {

@@ -175,7 +175,8 @@ pub(crate) struct Opened {
     files: Vec<(FileId, Life, Arc<OwnedFd>)>,
 }
 
-const MOST_OPEN: usize = 64;
+/// Descriptors that are kept for the next write-back at most.
+pub(crate) const MOST_OPEN: usize = 64;
 
 impl Opened {
     /// The file, opened if it is not.

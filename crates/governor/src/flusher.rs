@@ -24,7 +24,7 @@ use umbrella_policy::writeback::DirtyPage;
 use umbrella_units::{BlockNo, FileId, PageIndex, PageKey, Pages};
 
 use crate::file::PageRange;
-use crate::files::Opened;
+use crate::files::{MOST_OPEN, Opened};
 use crate::shared::{Shared, Waits};
 use crate::sys;
 
@@ -173,6 +173,9 @@ impl Flusher<'_> {
 
     fn close_gone(&mut self) {
         let gone = std::mem::take(&mut self.shared.state.lock().gone);
+        if gone.len() >= MOST_OPEN {
+            return self.opened.close_all();
+        }
         for file in gone {
             self.opened.close(file);
         }

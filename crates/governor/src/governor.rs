@@ -274,11 +274,10 @@ impl Governor {
         self.shared.with_record(|state| Ok(state.ledger.end_record()))
     }
 
-    /// How it is doing.
+    /// How it is doing. Never waits for a disk: the journal is locked while a record is written to one.
     pub fn status(&self) -> Status {
         let waits = self.shared.gate.waits();
         let thresholds = self.shared.gate.thresholds();
-        let recording = self.shared.journal.lock().is_some();
         let state = self.shared.state.lock();
         let bytes = |pages: Pages| ByteSize(pages.0.saturating_mul(PAGE_BYTES));
         Status {
@@ -296,7 +295,7 @@ impl Governor {
             waited: waits.waited,
             errors: state.tally.errors,
             stalled: waits.stalled,
-            recording,
+            recording: state.ledger.is_recording(),
             memory: ByteSize(state.ledger.bytes().0 + (state.files.bytes() + state.recency.bytes()) as u64),
         }
     }
@@ -315,6 +314,12 @@ impl Governor {
                 let _ = thread.join();
             }
         }
+        // A flusher that hangs may be writing the record.
+        let Some(journal) = self.shared.journal.try_lock_for(STOP_PATIENCE) else {
+            tracing::warn!("the record of write-back has no end: its disk does not answer");
+            return;
+        };
+        drop(journal);
         if let Err(error) = self.end_record() {
             tracing::warn!(%error, "the record of write-back has no end");
         }
@@ -324,5 +329,33 @@ impl Governor {
 impl Drop for Governor {
     fn drop(&mut self) {
         self.stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn what_it_says_of_itself_and_its_end_do_not_wait_for_the_disk_of_a_record() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let root = std::fs::File::open(dir.path()).expect("opens");
+        let governor = Governor::start(root.into(), Settings::parse("cscan").expect("a policy")).expect("starts");
+        governor.record_to(&dir.path().join("record"), ByteSize(1 << 20)).expect("a new file");
+        // As while it is written, and the disk does not answer.
+        let written = governor.shared.journal.lock();
+        let (said, hears) = mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let _ = said.send(governor.status().recording);
+                governor.stop();
+                let _ = said.send(false);
+            });
+            let heard = [Duration::from_secs(30); 2].map(|patience| hears.recv_timeout(patience));
+            drop(written);
+            assert_eq!(heard, [Ok(true), Ok(false)]);
+        });
     }
 }

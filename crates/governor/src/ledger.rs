@@ -92,6 +92,11 @@ impl Ledger {
         self.recorder.as_mut().map(Recorder::take)
     }
 
+    /// Whether events are being recorded.
+    pub(crate) fn is_recording(&self) -> bool {
+        self.recorder.is_some()
+    }
+
     /// Bytes of the record that nobody has taken yet.
     pub(crate) fn record_waiting(&self) -> usize {
         self.recorder.as_ref().map_or(0, Recorder::waiting)

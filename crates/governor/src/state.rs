@@ -4,7 +4,7 @@ use umbrella_policy::writeback::{DirtyPage, Event};
 use umbrella_units::{BlockNo, FileId, Nanos, PageIndex, PageKey, Pages};
 
 use crate::file::PageRange;
-use crate::files::{Answer, Files, Reach, Turn};
+use crate::files::{Answer, Files, MOST_OPEN, Reach, Turn};
 use crate::geometry::Geometry;
 use crate::ledger::Ledger;
 use crate::recency::Recency;
@@ -30,7 +30,7 @@ pub(crate) struct State {
     pub(crate) in_flight: Pages,
     pub(crate) turn: Turn,
     pub(crate) tally: Tally,
-    /// Files whose descriptors are to be closed.
+    /// Files whose descriptors are to be closed; when it is full, all are. The flusher, which takes them, may hang.
     pub(crate) gone: Vec<FileId>,
     /// The flusher has nothing to do, and no descriptor open.
     pub(crate) resting: bool,
@@ -173,7 +173,7 @@ impl State {
         self.drop_from(now, file, PageIndex(0));
         self.ledger.on(now, Event::Delete { file });
         self.files.remove(file);
-        if !self.resting {
+        if !self.resting && self.gone.len() < MOST_OPEN {
             self.gone.push(file);
         }
     }

@@ -7,6 +7,7 @@ mod in_doubt;
 mod late;
 mod names;
 mod slow;
+mod staged;
 mod stopped;
 #[path = "../support/mod.rs"]
 mod support;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::protocol::{Answer, Progress, Request};
 use super::socket::{BindError, Listener, Service};
 use crate::error::Error;
-use crate::pool::{Pool, Walk};
+use crate::pool::{HANGS, Pool, Walk};
 
 /// Takes the mount away.
 pub(crate) type Unmount = Box<dyn Fn() -> std::io::Result<()> + Send + Sync>;
@@ -79,6 +79,10 @@ impl Service for PoolService {
                 // While the tree can be used and asked. What comes meanwhile follows at the end.
                 pool.empty_staging();
                 let files = pool.status().staging.map_or(0, |staging| staging.files);
+                let branches = pool.hanging_branches();
+                if files > 0 && !keep_staged && !branches.is_empty() {
+                    return Err(Error::BranchesHang { files, branches, waited: HANGS });
+                }
                 if files > 0 && !keep_staged {
                     return Err(Error::StagedLeft { files });
                 }

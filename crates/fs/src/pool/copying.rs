@@ -72,7 +72,13 @@ impl Pool {
         let holds = holds.unwrap_or(Holds::Nothing);
         let Some(guarded) = [to, from].into_iter().find(|end| end.online.guarded) else {
             let throttle = pace.throttle.map(AsRef::as_ref);
-            let limits = Limits { throttle, stop: pace.stop, coarse_times, durability, ..Limits::new(cancel) };
+            let gets_on = || {
+                if let Some(alive) = pace.alive {
+                    alive();
+                }
+                pace.stop.is_some_and(|stop| stop())
+            };
+            let limits = Limits { throttle, stop: Some(&gets_on), coarse_times, durability, ..Limits::new(cancel) };
             return Ok(governed(governor, holds, limits, copy)?);
         };
         let apart = Arc::new(Apart::default());
@@ -97,7 +103,11 @@ impl Pool {
         };
         let mut watch = Watch { seen: 0, since: Instant::now(), ended: None };
         let wait = |queued| {
+            let before = watch.since;
             let may_wait = from.lives() && to.lives() && watch.may_wait(queued, &apart, self.spec.probe_timeout);
+            if let Some(alive) = pace.alive.filter(|_| watch.since != before) {
+                alive();
+            }
             if watch.ended.is_none() && (cancel.load(Ordering::Relaxed) || pace.stop.is_some_and(|stop| stop())) {
                 watch.ended = Some(Instant::now());
                 apart.cancel.store(true, Ordering::Relaxed);

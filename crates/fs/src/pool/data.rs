@@ -8,6 +8,7 @@ use umbrella_units::ByteSize;
 
 use super::Pool;
 use super::attr::drop_set_id;
+use crate::branch::Branch;
 use crate::error::{OpError, OpResult};
 use crate::handle::{Handle, HandleId};
 use crate::node::{File, NodeId};
@@ -237,13 +238,29 @@ impl Pool {
 
     /// Has every branch write out what it has.
     pub(crate) fn sync_branches(&self) -> OpResult<()> {
-        for branch in self.branches.load().iter() {
-            if let Some(online) = branch.online() {
-                let root = Arc::clone(&online.root);
-                self.syncing_all(branch.id, || Ok(branch.io(move |_| rustix::fs::syncfs(&*root))?))?;
-            }
-        }
-        Ok(())
+        self.sync_those(|_| true)
+    }
+
+    /// Has branches write out what they have, all at once: one that hangs keeps no other from it.
+    pub(crate) fn sync_those(&self, which: impl Fn(&Branch) -> bool) -> OpResult<()> {
+        let sync = |branch: &Branch| {
+            let Some(online) = branch.online() else { return Ok(()) };
+            let root = Arc::clone(&online.root);
+            self.syncing_all(branch.id, || Ok(branch.io(move |_| rustix::fs::syncfs(&*root))?))
+        };
+        let branches = self.branches.load();
+        std::thread::scope(|scope| {
+            let wanted = branches.iter().filter(|branch| which(branch));
+            let syncs: Vec<_> = wanted
+                .map(|branch| {
+                    let started = std::thread::Builder::new().spawn_scoped(scope, || sync(branch));
+                    // Without a thread it is done here.
+                    started.map_err(|_| sync(branch))
+                })
+                .collect();
+            let panicked = |_| Err(OpError::Sys(Errno::IO));
+            syncs.into_iter().try_for_each(|it| it.map_or_else(|done| done, |it| it.join().unwrap_or_else(panicked)))
+        })
     }
 
     /// Room in the whole tree.

@@ -13,6 +13,7 @@ use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use lru::LruCache;
 use parking_lot::Mutex;
@@ -23,6 +24,7 @@ use smallvec::SmallVec;
 use umbrella_units::BranchId;
 
 use super::Pool;
+use super::transfer::lock_within;
 use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
 use crate::inode_map::BackingKey;
@@ -318,6 +320,16 @@ impl Pool {
     /// The directory's copy on `branch`, made there (with its parents) if it is not there yet: same mode, owner, times,
     /// attributes and ACLs.
     pub(crate) fn ensure_dir(&self, node: &Arc<Node>, branch: BranchId) -> OpResult<DirAt> {
+        self.ensure_dir_within(node, branch, None)
+    }
+
+    /// As [`Pool::ensure_dir`]; EBUSY where somebody else has a directory locked for longer than this.
+    pub(super) fn ensure_dir_within(
+        &self,
+        node: &Arc<Node>,
+        branch: BranchId,
+        patience: Option<Duration>,
+    ) -> OpResult<DirAt> {
         let mut missing: SmallVec<[Arc<Node>; 4]> = SmallVec::new();
         let mut at = Arc::clone(node);
         let mut dir = loop {
@@ -347,7 +359,7 @@ impl Pool {
             at = parent;
         };
         for node in missing.iter().rev() {
-            dir = self.clone_dir(node, &dir)?;
+            dir = self.clone_dir(node, &dir, patience)?;
         }
         Ok(dir)
     }
@@ -370,17 +382,18 @@ impl Pool {
     }
 
     /// Makes the copy of one directory in its parent's copy.
-    fn clone_dir(&self, node: &Arc<Node>, parent: &DirAt) -> OpResult<DirAt> {
+    fn clone_dir(&self, node: &Arc<Node>, parent: &DirAt, patience: Option<Duration>) -> OpResult<DirAt> {
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
         let source = self.ruling_copy(node, dir)?;
         let (_, name) = node.place().ok_or(OpError::Stale)?;
         // Nobody may remove the directory while it is made: its removal takes the same lock.
-        let _commit = dir.commit.lock();
+        let busy = OpError::Sys(Errno::BUSY);
+        let _commit = lock_within(&dir.commit, patience).ok_or(busy)?;
         if dir.state.read().removed {
             return Err(OpError::Sys(Errno::NOENT));
         }
         // Nor change what is copied, and leave out the copy.
-        let _attributes = dir.attributes.lock();
+        let _attributes = lock_within(&dir.attributes, patience).ok_or(busy)?;
         let (from, to, new_name) = (Arc::clone(&source.fd), Arc::clone(&parent.fd), name.clone());
         let abilities = parent.branch.abilities();
         let before = parent.stat_self()?;

@@ -391,7 +391,7 @@ impl Walker<'_> {
             }
             ended.get() || pool.stopping.load(Ordering::Relaxed)
         };
-        let pace = Pace { throttle: self.throttle.as_ref(), stop: Some(&stop) };
+        let pace = Pace { throttle: self.throttle.as_ref(), stop: Some(&stop), ..Pace::default() };
         let moved = match pool.transfer(node, target, Cause::Rule, pace) {
             Err(NotMoved::Mapped) => pool.transfer_patiently(node, target, Cause::Rule, pace, MAPPED_PATIENCE),
             done => done,

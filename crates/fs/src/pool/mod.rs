@@ -66,6 +66,7 @@ pub(crate) use lookup::Found;
 pub(crate) use mover::MOVERS;
 pub use open::{OpenRequest, Opened};
 pub use rename::Replace;
+pub(crate) use staging::HANGS;
 pub use staging::obstacle as staging_obstacle;
 
 use crate::branch::{Branch, StateDir};
@@ -196,6 +197,9 @@ impl Pool {
             moves_left: AtomicBool::new(false),
             duplicates_told: AtomicBool::new(false),
         });
+        if let Some(staging) = &pool.staging {
+            staging.set_pool(&pool);
+        }
         pool.load_branches();
         Ok(pool)
     }
@@ -292,6 +296,7 @@ impl Pool {
 
     pub(crate) fn warnings(&self) -> Vec<String> {
         let mut warnings: Vec<String> = self.warnings.lock().values().cloned().collect();
+        warnings.extend(self.hanging_warnings());
         warnings.extend(self.stuck_warning());
         warnings
     }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_policy::placement::{Choice, FileFacts, Stage};
@@ -20,9 +21,13 @@ use crate::handle::DataPath;
 use crate::meta::{Meta, now};
 use crate::node::{Node, NodeId, path_of};
 
+/// How long a status waits for branches to say how much room they have.
+const ROOM_PATIENCE: Duration = Duration::from_millis(500);
+
 impl Pool {
-    /// The pool at a glance.
+    /// The pool at a glance. Waits for no branch that does not answer.
     pub fn status(&self) -> Status {
+        self.look_at_room();
         self.measure_write_back();
         let handles = self.open_handles();
         let passthrough = handles.iter().filter(|handle| handle.data == DataPath::Passthrough).count();
@@ -58,6 +63,23 @@ impl Pool {
             status
         };
         branches.iter().filter(shown).map(status).collect()
+    }
+
+    /// Has every branch say how much room it has, so that nothing after this waits for one that does not: what was known of it is shown.
+    fn look_at_room(&self) {
+        let (answered, answers) = std::sync::mpsc::channel();
+        for branch in self.branches.load().iter() {
+            let (branch, answered) = (Arc::clone(branch), answered.clone());
+            let ask = move || {
+                branch.space();
+                let _nobody_waits = answered.send(());
+            };
+            // Without a thread it is asked when its figure is wanted.
+            let _ = std::thread::Builder::new().name("room".to_owned()).spawn(ask);
+        }
+        drop(answered);
+        let until = Instant::now() + ROOM_PATIENCE;
+        while answers.recv_timeout(until.saturating_duration_since(Instant::now())).is_ok() {}
     }
 
     fn rule_statuses(&self) -> Vec<RuleStatus> {

@@ -93,8 +93,9 @@ impl Pool {
         }
         self.stop_mover();
         self.ungovern_all();
+        let hanging = self.hanging_branches();
         for branch in self.branches.load().iter() {
-            if branch.is_online() {
+            if branch.is_online() && !hanging.contains(&branch.spec.name) {
                 self.keep_numbers_of(branch);
             }
         }

@@ -3,7 +3,8 @@
 //!
 //! Steps of one move (`transfer`); the durable ones are in `relocate`:
 //! 1. under the file's lock: nobody writes, maps or copies it; leave a flag that a writer sets;
-//! 2. without locks: make the directories on the target, copy to a hidden name there, fsync;
+//! 2. without locks: copy to a hidden name on the target, fsync; then make the directories there (a branch that hangs mostly does so at the
+//!    copy, while nobody waits for a lock);
 //! 3. under the locks of its directories and of the file: the flag is not set, the source is what was copied, nothing written to it has
 //!    failed, and the rules still send it there (it may have changed before step 1); open the copy once for each reader; record the intent, rename into place, unlink the source, sync both directories;
 //! 4. the node now stands for the new inode; readers are handed over.
@@ -12,8 +13,11 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 use smallvec::SmallVec;
 use umbrella_policy::placement::{Choice, FileFacts};
 use umbrella_units::{BranchId, ByteSize};
@@ -66,6 +70,10 @@ pub(crate) struct Pace<'a> {
     pub(crate) throttle: Option<&'a Arc<Throttle>>,
     /// Asked again and again during the copy; true drops what was copied.
     pub(crate) stop: Option<&'a dyn Fn() -> bool>,
+    /// Called whenever the copy gets on.
+    pub(crate) alive: Option<&'a dyn Fn()>,
+    /// How long the locks of directories are waited for, which somebody may hold who waits for a branch that hangs; `None`: as long as it takes.
+    pub(crate) patience: Option<Duration>,
 }
 
 /// One name of a file that moves.
@@ -162,34 +170,19 @@ impl Pool {
         let branch = self.branch(target)?;
         let online = branch.online().ok_or(OpError::Offline)?;
         if online.hidden.is_none() {
-            return Err(NotMoved::Op(OpError::Sys(rustix::io::Errno::ROFS)));
+            return Err(NotMoved::Op(OpError::Sys(Errno::ROFS)));
         }
-        let mut places = Vec::with_capacity(names.len());
-        let mut unsynced = Vec::new();
-        {
+        let sources = {
             let _names = self.rename_lock.read();
-            for (parent, name) in names {
-                let to = self.ensure_dir(parent, target)?;
-                if cause.durability() == Durability::Now {
-                    unsynced.extend(self.unsynced_copies(parent, target)?);
-                }
-                places.push(Leg {
-                    from: self.dir_at(parent, backing.branch)?,
-                    to,
-                    parent: Arc::clone(parent),
-                    name: name.clone(),
-                });
-            }
+            names.iter().map(|(parent, _)| self.dir_at(parent, backing.branch)).collect::<Result<Vec<_>, OpError>>()?
+        };
+        let (Some(from), Some((_, name))) = (sources.first(), names.first()) else {
+            return Err(NotMoved::Busy("it has no name"));
+        };
+        if from.branch.spec.read_only {
+            return Err(NotMoved::Op(OpError::Sys(Errno::ROFS)));
         }
-        unsynced.iter().try_for_each(|(_, copy)| copy.fsync(false))?;
-        for dir in unsynced.iter().filter_map(|(node, _)| node.dir()) {
-            dir.state.write().unsynced.retain(|branch| *branch != target);
-        }
-        let first = places.first().ok_or(NotMoved::Busy("it has no name"))?;
-        if first.from.branch.spec.read_only {
-            return Err(NotMoved::Op(OpError::Sys(rustix::io::Errno::ROFS)));
-        }
-        let meta = first.from.stat(&first.name)?;
+        let meta = from.stat(name)?;
         if (meta.dev, meta.ino) != (backing.dev, backing.ino) {
             return Err(NotMoved::Busy("it changed behind the mount's back"));
         }
@@ -202,13 +195,18 @@ impl Pool {
             return Err(NotMoved::Busy("it has other hard links; `umbrella enforce` moves them together"));
         }
         let temp_name = self.mover.temp_name();
-        let copied = self.copy_leg(first, End { branch: &branch, online: &online }, &temp_name, cause, cancel, pace)?;
-        let done = self.commit_copy(node, backing, &places, &branch, &temp_name, &copied, cause, cancel);
+        let to = End { branch: &branch, online: &online };
+        let copied = self.copy_file((from, name), to, &temp_name, cause, cancel, pace)?;
+        let done = self.legs(names, &sources, target, cause, pace.patience).and_then(|places| {
+            self.commit_copy(node, backing, &places, &branch, &temp_name, &copied, cause, cancel, pace.patience)?;
+            Ok(places)
+        });
         if done.as_ref().is_err_and(NotMoved::is_settled) {
             // After the rename there is nothing left under this name.
             drop_copy(&branch, temp_name);
         }
-        done?;
+        let places = done?;
+        let first = places.first().ok_or(NotMoved::Busy("it has no name"))?;
         if cause == Cause::Staged {
             self.note_arrived(&first.to, &first.name, copied.bytes);
             for leg in &places {
@@ -228,21 +226,52 @@ impl Pool {
         Ok(copied.bytes)
     }
 
-    /// The copy of a file at one of its names, under a name in the hidden place of its new branch.
-    fn copy_leg(
+    /// The names of a file, with their directories on its new branch. Those are synced where the move has to last.
+    fn legs(
         &self,
-        leg: &Leg,
+        names: &[(Arc<Node>, OsString)],
+        sources: &[DirAt],
+        target: BranchId,
+        cause: Cause,
+        patience: Option<Duration>,
+    ) -> Result<Vec<Leg>, NotMoved> {
+        let mut legs = Vec::with_capacity(names.len());
+        let mut unsynced = Vec::new();
+        {
+            let _names = self.rename_lock.read();
+            for ((parent, name), from) in names.iter().zip(sources) {
+                let to = self.ensure_dir_within(parent, target, patience).map_err(|error| match error {
+                    OpError::Sys(Errno::BUSY) if patience.is_some() => NotMoved::Busy(DIRECTORY_BUSY),
+                    error => error.into(),
+                })?;
+                if cause.durability() == Durability::Now {
+                    unsynced.extend(self.unsynced_copies(parent, target)?);
+                }
+                legs.push(Leg { parent: Arc::clone(parent), name: name.clone(), from: from.clone(), to });
+            }
+        }
+        unsynced.iter().try_for_each(|(_, copy)| copy.fsync(false))?;
+        for dir in unsynced.iter().filter_map(|(node, _)| node.dir()) {
+            dir.state.write().unsynced.retain(|branch| *branch != target);
+        }
+        Ok(legs)
+    }
+
+    /// The copy of a file at one of its names, under a name in the hidden place of its new branch.
+    fn copy_file(
+        &self,
+        (from, name): (&DirAt, &OsStr),
         to: End<'_>,
         temp_name: &OsStr,
         cause: Cause,
         cancel: &AtomicBool,
         pace: Pace<'_>,
     ) -> Result<relocate::Copied, NotMoved> {
-        let from = End { branch: &leg.from.branch, online: &leg.from.online };
+        let (dir, name, temp_name) = (Arc::clone(&from.fd), name.to_owned(), temp_name.to_owned());
+        let from = End { branch: &from.branch, online: &from.online };
         // A file that leaves staging is told of when it has its name, and waited for by who let it leave.
         let governed = (cause != Cause::Staged).then(|| cause.holds());
         let copying = Copying { from, to, cancel, pace, durability: cause.durability(), governed };
-        let (dir, name, temp_name) = (Arc::clone(&leg.from.fd), leg.name.clone(), temp_name.to_owned());
         let (online, abilities) = (Arc::clone(to.online), to.branch.abilities());
         let copy = move |limits: &Limits<'_>| {
             let hidden = online.hidden.as_ref().ok_or(RelocateError::Changed)?;
@@ -290,6 +319,7 @@ impl Pool {
         copied: &relocate::Copied,
         cause: Cause,
         cancel: &AtomicBool,
+        patience: Option<Duration>,
     ) -> Result<(), NotMoved> {
         let first = places.first().ok_or(NotMoved::Busy("it has no name"))?;
         let file = node.file().ok_or(NotMoved::Busy("it is a directory"))?;
@@ -300,8 +330,8 @@ impl Pool {
         let _slow = slow.then(|| self.slow_commits.read());
         let _names = self.rename_lock.read();
         let paths: Vec<_> = places.iter().map(|place| path_of(&place.parent, &place.name)).collect();
-        let _commits: SmallVec<[_; 2]> =
-            parents.iter().filter_map(|parent| parent.dir()).map(|dir| dir.commit.lock()).collect();
+        let locked = parents.iter().filter_map(|parent| parent.dir()).map(|dir| lock_within(&dir.commit, patience));
+        let _commits = locked.collect::<Option<SmallVec<[_; 2]>>>().ok_or(NotMoved::Busy(DIRECTORY_BUSY))?;
         let _moving = Moving::begin(&parents);
         let mut state = file.state.write();
         let same_names = state.names.len() == places.len()
@@ -370,6 +400,13 @@ impl Pool {
     }
 }
 
+const DIRECTORY_BUSY: &str = "its directory is being changed";
+
+/// Locks something; `None`: it took longer than it may.
+pub(super) fn lock_within<T>(lock: &Mutex<T>, patience: Option<Duration>) -> Option<MutexGuard<'_, T>> {
+    patience.map_or_else(|| Some(lock.lock()), |patience| lock.try_lock_for(patience))
+}
+
 /// While it lives, lookups in these directories that find nothing, or too much, wait.
 pub(super) struct Moving<'a> {
     parents: SmallVec<[&'a Arc<Node>; 2]>,
@@ -415,7 +452,7 @@ pub(super) fn reopen_all(
         let flags = handle.flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let (copy, theirs) = (copy.to_owned(), Arc::clone(online));
         let open = move |_: &Online| {
-            let hidden = theirs.hidden.as_ref().ok_or(rustix::io::Errno::ROFS)?;
+            let hidden = theirs.hidden.as_ref().ok_or(Errno::ROFS)?;
             rustix::fs::openat(&hidden.tmp, &copy, flags, rustix::fs::Mode::empty())
         };
         let fd = branch.io(open).map_err(OpError::Sys)?;

@@ -233,3 +233,13 @@ fn files_without_dirty_pages_are_forgotten_when_there_are_too_many() {
     assert!(state.files.iter().count() <= 1 << 16);
     assert_eq!(state.dirty_files().count(), 99, "those with dirty pages are not");
 }
+
+#[test]
+fn what_is_to_be_closed_stays_bounded_while_the_flusher_hangs() {
+    let mut state = state("file");
+    for file in 1..10_000 {
+        learn(&mut state, file);
+        state.deleted(Nanos(file), FileId(file));
+    }
+    assert!(state.gone.len() <= crate::files::MOST_OPEN, "{} files", state.gone.len());
+}

@@ -73,7 +73,7 @@ impl Input {
         // What is wrong with it is said of the file, results have its name without the endings.
         let mut input = Input::new(&path.display().to_string(), spans.iter().map(request).collect(), blocks)?;
         let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        input.name = name.split('.').next().unwrap_or_default().to_owned();
+        name.split('.').next().unwrap_or_default().clone_into(&mut input.name);
         Ok(input)
     }
 }

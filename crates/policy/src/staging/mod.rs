@@ -164,16 +164,29 @@ impl Staging {
     /// Which files must leave so that so many pages are no longer staged: the least recently used first. All, if they have
     /// fewer. They stay until [`Staging::leave`].
     pub fn pressure(&self, pages: Pages) -> Vec<FileId> {
+        self.pressure_among(pages, |_| true)
+    }
+
+    /// As [`Staging::pressure`], of those files only that `may` says.
+    pub fn pressure_among(&self, pages: Pages, may: impl Fn(FileId) -> bool) -> Vec<FileId> {
         let mut files = Vec::new();
         let mut found = Pages(0);
         let mut place = self.records[ENDS as usize].newer;
         while place != ENDS && found < pages {
             let record = &self.records[place as usize];
-            files.push(record.file);
-            found.0 += pages_of(record.staged.size).0;
+            if may(record.file) {
+                files.push(record.file);
+                found.0 += pages_of(record.staged.size).0;
+            }
             place = record.newer;
         }
         files
+    }
+
+    /// Pages of a file; none if it is not staged.
+    pub fn pages_of(&self, file: FileId) -> Pages {
+        let record = self.places.get(&file).and_then(|&place| self.records.get(place as usize));
+        record.map_or(Pages(0), |record| pages_of(record.staged.size))
     }
 
     /// Which files are to leave by now because of their age, the oldest first. They stay until [`Staging::leave`].

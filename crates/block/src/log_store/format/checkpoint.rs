@@ -62,19 +62,19 @@ pub struct Sequence(pub u64);
 
 impl CheckpointNo {
     /// That of the checkpoint after it.
-    pub fn next(self) -> CheckpointNo {
+    pub(in crate::log_store) fn next(self) -> CheckpointNo {
         CheckpointNo(self.0.saturating_add(1))
     }
 }
 
 impl Sequence {
     /// That of the chunk after it.
-    pub fn next(self) -> Sequence {
+    pub(in crate::log_store) fn next(self) -> Sequence {
         Sequence(self.0.saturating_add(1))
     }
 
     /// That of the chunk before it; 0, which no chunk has, before the first.
-    pub fn before(self) -> Sequence {
+    pub(in crate::log_store) fn before(self) -> Sequence {
         Sequence(self.0.saturating_sub(1))
     }
 }

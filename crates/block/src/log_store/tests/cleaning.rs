@@ -62,10 +62,10 @@ struct Cost {
 impl Cost {
     /// Of filling so many hundredths of a store, and writing `count` blocks of it over, nine of ten of them in the first tenth.
     fn of_hot_and_cold(used: u64, count: u64) -> Cost {
-        Cost::of_hot_and_cold_on(large(256, false), used, count)
+        Cost::of_hot_and_cold_on(&large(256, false), used, count)
     }
 
-    fn of_hot_and_cold_on(disk: Arc<Counting>, used: u64, count: u64) -> Cost {
+    fn of_hot_and_cold_on(disk: &Arc<Counting>, used: u64, count: u64) -> Cost {
         let device: Arc<dyn BlockDevice> = disk.clone();
         let store = open(&device, Options { checkpoint_every: ByteSize(32 << 20), ..by_hand() });
         let blocks = sectors_of(&store) / 8 * used / 100;
@@ -110,7 +110,7 @@ fn a_store_that_is_85_percent_full_reads_little_more_than_twice_what_it_moves() 
 
 #[test]
 fn of_a_disk_that_rotates_each_victim_is_one_request() {
-    let cost = Cost::of_hot_and_cold_on(large(256, true), 60, 60_000);
+    let cost = Cost::of_hot_and_cold_on(&large(256, true), 60, 60_000);
     assert!(cost.read >= cost.requests * 250, "{cost:?}");
 }
 

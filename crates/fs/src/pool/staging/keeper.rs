@@ -1,4 +1,4 @@
-//! The thread that lets files leave in time.
+//! The thread that decides which files leave in time. It brings none anywhere itself: that is for the [`leavers`](super::leavers).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,8 +12,6 @@ use crate::pool::Pool;
 
 /// Files that leave in one go, at most: between two batches it is looked again what is most urgent.
 const BATCH: usize = 4096;
-/// After so many failures in a row a round ends.
-pub(super) const HOPELESS: usize = 16;
 
 impl Staging {
     /// Adjusts the limit to the memory there is.
@@ -31,28 +29,34 @@ impl Staging {
         self.limit.store(limit.0.min(area.0), Ordering::Relaxed);
     }
 
-    /// Files whose time has come, in the order of their paths.
+    /// Files whose time has come and that no leaver has.
     fn due(&self) -> Vec<Arc<Node>> {
         let now = self.now();
         let (used, limit) = (self.used(), self.limit());
-        let mut nodes: Vec<_> = {
-            let queue = self.queue.lock();
-            let mut due = queue.waiting.expired(now);
-            if due.is_empty() && used > high_water(limit) {
-                let excess = used.0.saturating_sub(low_water(limit).0);
-                due = queue.waiting.pressure(Pages(excess.div_ceil(PAGE_BYTES)));
-            }
-            due.iter().take(BATCH).filter_map(|file| queue.nodes.get(file).cloned()).collect()
-        };
-        nodes.sort_by_cached_key(|node| node.judged_path());
-        nodes
+        let queue = self.queue.lock();
+        let mut due = queue.waiting.expired(now);
+        self.leavers.keep_free(&mut due);
+        if due.is_empty() && used > high_water(limit) {
+            // What leavers that get on have is as good as gone; what waits for a branch that hangs is not.
+            let (leaving, handed) = self.leavers.handed();
+            let leaving: u64 = leaving.iter().map(|file| (queue.waiting.pages_of(*file).0 + 1) * PAGE_BYTES).sum();
+            let excess = used.0.saturating_sub(low_water(limit).0).saturating_sub(leaving);
+            due = queue.waiting.pressure_among(Pages(excess.div_ceil(PAGE_BYTES)), |file| !handed.contains(&file));
+        }
+        due.iter().take(BATCH).filter_map(|file| queue.nodes.get(file).cloned()).collect()
     }
 
-    /// All files that wait, in the order of their paths.
+    /// All files that wait.
     pub(super) fn all(&self) -> Vec<Arc<Node>> {
-        let mut nodes: Vec<_> = self.queue.lock().nodes.values().cloned().collect();
-        nodes.sort_by_cached_key(|node| node.judged_path());
-        nodes
+        self.queue.lock().nodes.values().cloned().collect()
+    }
+
+    /// All files that wait and that no leaver has.
+    pub(super) fn all_free(&self) -> Vec<Arc<Node>> {
+        let queue = self.queue.lock();
+        let mut files: Vec<_> = queue.nodes.keys().copied().collect();
+        self.leavers.keep_free(&mut files);
+        files.iter().filter_map(|file| queue.nodes.get(file).cloned()).collect()
     }
 
     pub(super) fn hurry(&self, node: &Node) {
@@ -70,15 +74,24 @@ impl Pool {
     pub(crate) fn run_staging(&self) {
         let Some(staging) = &self.staging else { return };
         while !self.stopping.load(Ordering::Relaxed) {
-            self.keep_staging();
+            self.look_after_staging(staging);
             let mut queue = staging.queue.lock();
             staging.wake.wait_for(&mut queue, TICK);
         }
     }
 
-    /// One round of the keeper: adjusts the limit, and lets files leave whose time has come.
+    /// Lets files leave whose time has come, as the keeper does, and waits for it; not for branches that hang.
     pub fn keep_staging(&self) {
         let Some(staging) = &self.staging else { return };
+        while self.look_after_staging(staging) {
+            staging.leavers.settle();
+            self.tell_hanging(staging);
+            self.release_left();
+        }
+    }
+
+    /// One round of the keeper: adjusts the limit, and hands files over whose time has come; whether there were any. Waits for no branch.
+    fn look_after_staging(&self, staging: &Staging) -> bool {
         match self.take_back_staged() {
             Ok(()) => self.unwarn("staging"),
             Err(error) => {
@@ -87,43 +100,29 @@ impl Pool {
         }
         staging.watch_memory();
         self.release_left();
+        self.tell_hanging(staging);
         self.prune_area();
-        self.ease(staging, 0);
+        self.begin_to_ease(staging);
+        let mut any = false;
         loop {
-            let nodes = staging.due();
-            if nodes.is_empty() {
-                return;
+            let due = staging.due();
+            if due.is_empty() || self.stopping.load(Ordering::Relaxed) || !self.hand_to_leavers(staging, due) {
+                return any;
             }
-            let (mut left, mut failures) = (false, 0);
-            for node in nodes {
-                if self.stopping.load(Ordering::Relaxed) {
-                    return;
-                }
-                // Where so many find no room the others need not try now.
-                if failures >= HOPELESS {
-                    staging.postpone(&node);
-                    continue;
-                }
-                if self.leave_staging(&node).is_ok() {
-                    (left, failures) = (true, 0);
-                    self.await_room(&node);
-                } else {
-                    failures += 1;
-                    staging.postpone(&node);
-                }
-            }
-            self.release_left();
-            if !left {
-                return; // None can leave now.
-            }
+            any = true;
         }
     }
 
     /// Copies of directories in which nothing waits any more go: each costs memory, and a look at every listing.
     fn prune_area(&self) {
         let Some(staging) = &self.staging else { return };
-        if staging.queue.lock().emptied.is_empty() {
+        let emptied = staging.queue.lock().emptied.clone();
+        if emptied.is_empty() {
             return;
+        }
+        // What may wait for a branch is done before anybody is kept from names.
+        for node in emptied.iter().filter_map(|id| self.nodes.get(*id)).filter(|node| node.dir().is_some()) {
+            self.lift_times(&node);
         }
         // Nobody may be among names: a directory found a moment ago would be gone. Another time, if somebody is.
         let Some(_names) = self.rename_lock.try_write() else { return };

@@ -10,12 +10,13 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 use umbrella_policy::placement::spec::FileKind;
-use umbrella_policy::placement::{Choice, FileFacts, Stage};
-use umbrella_units::{BranchId, ByteSize};
+use umbrella_policy::placement::{Choice, EntryId, FileFacts, Stage};
+use umbrella_units::{BranchId, ByteSize, format_duration};
 
 use super::Staging;
+use super::leavers::{HANGS, Leaving, Outcome, Tried};
 use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
 use crate::meta::Meta;
@@ -37,10 +38,64 @@ const ATTEMPTS: usize = 5;
 /// How long files that are busy for a moment are tried again at the end.
 const LAST_PATIENCE: Duration = Duration::from_secs(5);
 
+/// How long a leaver waits for locks of directories: somebody may hold one who waits for a branch that hangs.
+const LOCK_PATIENCE: Duration = Duration::from_millis(50);
+
+/// How far somebody goes who takes a file out.
+struct Reach<'a> {
+    /// To this branch only.
+    only: Option<BranchId>,
+    /// How long locks of directories are waited for; `None`: as long as it takes.
+    patience: Option<Duration>,
+    /// Called whenever the copy gets on.
+    alive: Option<&'a dyn Fn()>,
+}
+
+impl Reach<'_> {
+    const ANY: Reach<'static> = Reach { only: None, patience: None, alive: None };
+}
+
+/// What became of a file that was not refused.
+enum Way {
+    /// It left, or is not there any more.
+    Left,
+    /// It belongs to a branch that was out of reach.
+    Elsewhere(BranchId),
+}
+
+/// Where a file that leaves goes.
+pub(super) struct Heading {
+    /// The rule that was asked, when it is the first time.
+    rule: Option<EntryId>,
+    pub(super) target: Option<BranchId>,
+}
+
 impl Pool {
     /// Takes a file out of the staging area; done when it is not there.
     pub(crate) fn leave_staging(&self, node: &Arc<Node>) -> Result<(), NotMoved> {
         let Some(staging) = &self.staging else { return Ok(()) };
+        self.leave_by(staging, node, &mut Tried::nothing(staging), &Reach::ANY).map(drop)
+    }
+
+    /// Takes a file out of the staging area to one branch, as its leaver: other branches and locks are not waited for.
+    pub(super) fn leave_to(&self, branch: BranchId, mut leaving: Leaving) -> Outcome {
+        let Some(staging) = &self.staging else { return Outcome::Left };
+        let alive = || staging.leavers.gets_on(branch);
+        let reach = Reach { only: Some(branch), patience: Some(LOCK_PATIENCE), alive: Some(&alive) };
+        match self.leave_by(staging, &leaving.node, &mut leaving.tried, &reach) {
+            Ok(Way::Left) => Outcome::Left,
+            Ok(Way::Elsewhere(other)) => Outcome::Elsewhere(other, leaving),
+            Err(_) => Outcome::Stays,
+        }
+    }
+
+    fn leave_by(
+        &self,
+        staging: &Staging,
+        node: &Arc<Node>,
+        tried: &mut Tried,
+        reach: &Reach<'_>,
+    ) -> Result<Way, NotMoved> {
         let file = node.file().ok_or(NotMoved::Busy("it is a directory"))?;
         let mut attempts = 0;
         let left = loop {
@@ -51,9 +106,9 @@ impl Pool {
             };
             if here != staging.branch.id || unlinked {
                 staging.remove(node);
-                return Ok(());
+                return Ok(Way::Left);
             }
-            let left = self.leave_locked(node, staging);
+            let left = self.leave_locked(node, staging, tried, reach);
             drop(io);
             attempts += 1;
             if !matches!(left, Err(NotMoved::Busy(_) | NotMoved::Mapped)) || attempts >= ATTEMPTS {
@@ -62,12 +117,13 @@ impl Pool {
             std::thread::sleep(Duration::from_millis(1));
         };
         match &left {
-            Ok(()) => {
+            Ok(Way::Left) => {
                 staging.remove(node);
                 self.count(Metric::StagedLeft);
                 let _names = self.rename_lock.read();
                 self.judge_soon(node);
             }
+            Ok(Way::Elsewhere(_)) => {}
             Err(NotMoved::Op(OpError::Stale)) => {
                 staging.remove(node); // It is gone.
             }
@@ -79,7 +135,13 @@ impl Pool {
         left
     }
 
-    fn leave_locked(&self, node: &Arc<Node>, staging: &Staging) -> Result<(), NotMoved> {
+    fn leave_locked(
+        &self,
+        node: &Arc<Node>,
+        staging: &Staging,
+        tried: &mut Tried,
+        reach: &Reach<'_>,
+    ) -> Result<Way, NotMoved> {
         if let Some(file) = node.file() {
             // What changes from now on is not in what its rule is asked with.
             file.state.write().unjudged = false;
@@ -90,46 +152,54 @@ impl Pool {
         };
         let cause = staging.cause();
         let path = self.deciding_path(node, &meta);
-        let mut full: SmallVec<[BranchId; 4]> = smallvec![staging.branch.id];
-        let mut failure = None;
         loop {
-            let target = self.place_staged(&path, &meta, &full).or_else(|| self.place_as_new(&path, &meta, &full));
-            let Some(target) = target else { return Err(failure.unwrap_or(NotMoved::NoRoom)) };
-            match self.transfer(node, target, cause, Pace::default()) {
-                Ok(_) => return Ok(()),
+            let Heading { rule, target } = self.heading(&path, &meta, &tried.full);
+            let Some(target) = target else { return Err(tried.failure.take().unwrap_or(NotMoved::NoRoom)) };
+            if reach.only.is_some_and(|only| only != target) {
+                return Ok(Way::Elsewhere(target));
+            }
+            if let (Some(rule), rules) = (rule, self.rules.load())
+                && let Some(hits) = rules.hits.get(rule.index())
+            {
+                hits.fetch_add(1, Ordering::Relaxed);
+            }
+            let pace = Pace { alive: reach.alive, patience: reach.patience, ..Pace::default() };
+            match self.transfer(node, target, cause, pace) {
+                Ok(_) => return Ok(Way::Left),
                 Err(why @ (NotMoved::Busy(_) | NotMoved::Mapped | NotMoved::Op(OpError::Stale))) => return Err(why),
                 Err(why) => {
                     if let (NotMoved::NoRoom, Ok(branch)) = (&why, self.branch(target)) {
                         branch.invalidate_space();
                     }
-                    failure.get_or_insert(why);
-                    full.push(target);
+                    tried.failure.get_or_insert(why);
+                    tried.full.push(target);
                 }
             }
         }
     }
 
-    /// Where a file that leaves belongs, counted once.
-    fn place_staged(&self, path: &[u8], meta: &Meta, full: &[BranchId]) -> Option<BranchId> {
+    /// Where a file that leaves belongs: what its rule wants, else what comes next, else where it would have been created, for what rules on size
+    /// and the like want may not be able to keep it.
+    pub(super) fn heading(&self, path: &[u8], meta: &Meta, full: &[BranchId]) -> Heading {
+        let need = ByteSize(meta.blocks * 512);
+        let facts = settled_facts(path, meta, meta.btime);
+        let mut heading = Heading { rule: None, target: None };
         if full.len() <= 1 {
-            let rules = self.rules.load();
-            let decision = rules.rules.decide(&settled_facts(path, meta, meta.btime), &self.views(), None);
-            if let Some(hits) = rules.hits.get(decision.entry.index()) {
-                hits.fetch_add(1, Ordering::Relaxed);
-            }
+            let decision = self.rules.load().rules.decide(&facts, &self.views(), None);
+            heading.rule = Some(decision.entry);
             if let Choice::Place(target) = decision.choice
                 && !full.contains(&target)
             {
-                return Some(target);
+                heading.target = Some(target);
+                return heading;
             }
         }
-        self.place_next(&settled_facts(path, meta, meta.btime), full, ByteSize(meta.blocks * 512))
-    }
-
-    /// Where it would have been created: what rules on size and the like want may not be able to keep it.
-    fn place_as_new(&self, path: &[u8], meta: &Meta, full: &[BranchId]) -> Option<BranchId> {
-        let facts = FileFacts { stage: Stage::New, ..settled_facts(path, meta, meta.btime) };
-        self.rules.load().rules.next_choice(&facts, &self.views(), full, ByteSize(meta.blocks * 512))
+        let as_new = || {
+            let facts = FileFacts { stage: Stage::New, ..settled_facts(path, meta, meta.btime) };
+            self.rules.load().rules.next_choice(&facts, &self.views(), full, need)
+        };
+        heading.target = self.place_next(&facts, full, need).or_else(as_new);
+        heading
     }
 
     /// Takes a file out of the staging area in the foreground.
@@ -193,9 +263,13 @@ impl Pool {
     pub(crate) fn leave_all_for_sync(&self) -> OpResult<()> {
         let Some(staging) = self.staging.as_ref().filter(|staging| staging.spec.volatile) else { return Ok(()) };
         let mut done = self.take_back_staged();
-        for node in staging.all() {
-            match self.leave_staging(&node) {
-                Ok(()) => self.await_room(&node),
+        // First what can leave by itself. Then each that is still there: who syncs waits for it, and is told why it cannot.
+        let all = staging.all();
+        self.hand_to_leavers(staging, staging.all_free());
+        staging.leavers.settle();
+        for node in all.iter().filter(|node| staging.holds(node)) {
+            match self.leave_staging(node) {
+                Ok(()) => self.await_room(node),
                 Err(why) if done.is_ok() => done = Err(failed(why)),
                 Err(_) => {}
             }
@@ -244,6 +318,21 @@ impl Pool {
         let Some(staging) = &self.staging else { return };
         staging.open.store(false, Ordering::Relaxed);
         self.empty_staging();
+        let hanging = self.hanging_branches();
+        if !hanging.is_empty() {
+            // Nothing below can be asked of them. What has left for the others is to stay there all the same.
+            if let Err(error) = self.sync_those(|branch| !hanging.contains(&branch.spec.name)) {
+                tracing::error!(%error, "files that were staged may not be on disk yet");
+            }
+            tracing::error!(
+                branches = hanging.join(", "),
+                files = staging.files(),
+                area = %staging.branch.spec.path.display(),
+                "branches have not answered for {}; staged files that go there are kept in memory: mount again when they do, before the machine is switched off",
+                format_duration(HANGS)
+            );
+            return;
+        }
         // A directory may be on no branch but on one that is gone.
         if let Err(error) = self.keep_dirs(&staging.branch) {
             tracing::error!(%error, "directories may be in the staging area only; it stays mounted");
@@ -279,28 +368,24 @@ impl Pool {
         super::area::end(staging, &self.state);
     }
 
-    /// All that waits goes to its branch, as far as it can.
+    /// All that waits goes to its branch, as far as it can without waiting for a branch that hangs.
     pub(crate) fn empty_staging(&self) {
         let Some(staging) = &self.staging else { return };
         if let Err(error) = self.take_back_staged() {
             tracing::error!(%error, "the staging area cannot be looked through");
         }
         let until = Instant::now() + LAST_PATIENCE;
+        let mut waiting = staging.all_free();
+        if waiting.len() >= 1000 {
+            tracing::info!(files = waiting.len(), "staged files go to their branches");
+        }
         loop {
-            let waiting = staging.all();
-            let count = waiting.len();
-            if count >= 1000 {
-                tracing::info!(files = count, "staged files go to their branches");
-            }
-            let mut busy = false;
-            for node in &waiting {
-                match self.leave_staging(node) {
-                    Ok(()) => self.await_room(node),
-                    Err(why) => busy |= matches!(why, NotMoved::Busy(_) | NotMoved::Mapped),
-                }
-            }
+            self.hand_to_leavers(staging, waiting);
+            staging.leavers.settle();
+            self.tell_hanging(staging);
             self.release_left();
-            if !busy || Instant::now() >= until {
+            waiting = staging.not_stuck();
+            if waiting.is_empty() || Instant::now() >= until {
                 break;
             }
             std::thread::sleep(Duration::from_millis(10));
@@ -319,15 +404,18 @@ impl Pool {
         }
     }
 
+    /// Sees to it that a copy of a directory outside the area has the times that users see. One is enough, for they see the newest, and one
+    /// on a branch that hangs is not asked to change.
     pub(in crate::pool) fn lift_times(&self, node: &Arc<Node>) {
         let (Ok(attr), Ok(copies)) = (self.attr_of(node), self.copies(node)) else { return };
-        for copy in copies {
-            let behind = copy.stat_self().is_ok_and(|meta| meta.mtime < attr.meta.mtime);
-            if behind && !self.is_staging(copy.id()) {
-                // A directory that looks unchanged; nothing is lost.
-                let _cosmetic = copy.as_file().set_times(times_of(&attr.meta));
-            }
+        let hanging = self.hanging_branches();
+        let stay: SmallVec<[_; 2]> = copies.iter().filter(|copy| !self.is_staging(copy.id())).collect();
+        if stay.iter().any(|copy| copy.stat_self().is_ok_and(|meta| meta.mtime >= attr.meta.mtime)) {
+            return;
         }
+        let mut answer = stay.iter().filter(|copy| !hanging.contains(&copy.branch.spec.name));
+        // Where none can be set a directory looks unchanged; nothing is lost.
+        let _cosmetic = answer.any(|copy| copy.as_file().set_times(times_of(&attr.meta)).is_ok());
     }
 
     /// Calls for every entry of the area. An error ends it: what cannot be looked at is not taken for nothing.

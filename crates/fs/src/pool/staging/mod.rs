@@ -24,6 +24,7 @@
 //! | the daemon is killed | the tmpfs stays mounted; the next mount takes it back and its files leave at once |
 //! | the daemon is killed while a file leaves | the intent lies in the staging area: the move is undone or finished at the next mount |
 //! | power loss, volatile | what was not synced and is younger than `max_age` is gone, as out of any page cache |
+//! | a branch hangs | what goes there stays in memory until it answers, and nothing else waits for it ([`leavers`]) |
 //! | no branch has room | nothing is staged that its branch could not take when it was created, and who writes to a branch does not take that room; what cannot leave all the same stays, with a warning |
 //! | no room at unmount | the area stays mounted, its files are in the tree again at the next mount |
 //! | the tmpfs is full | new files go to their branch at once; a file that is written leaves, and is synced on its way: there is no room for its intent |
@@ -32,6 +33,7 @@
 mod area;
 mod keeper;
 mod leave;
+mod leavers;
 mod memory;
 mod room;
 mod stuck;
@@ -58,8 +60,11 @@ use crate::metrics::Metric;
 use crate::node::{Node, NodeId};
 use crate::spec::StagingSpec;
 
+use leavers::Leavers;
+
 pub use area::obstacle;
 pub(crate) use area::open;
+pub(crate) use leavers::HANGS;
 
 /// What an area takes in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,6 +87,7 @@ pub(crate) struct Staging {
     started: Instant,
     queue: Mutex<Queue>,
     wake: Condvar,
+    leavers: Arc<Leavers>,
     /// Bytes that may wait; follows the memory that is free.
     limit: AtomicU64,
     /// When not all could leave that was to make way for writers. Held while it leaves.
@@ -124,9 +130,15 @@ impl Staging {
                 stuck: BTreeMap::new(),
             }),
             wake: Condvar::new(),
+            leavers: Arc::default(),
             limit: AtomicU64::new(0),
             stuck: Mutex::default(),
         }
+    }
+
+    /// To be told before files leave.
+    pub(super) fn set_pool(&self, pool: &Arc<Pool>) {
+        self.leavers.set_pool(Arc::downgrade(pool));
     }
 
     /// Why a file moves that leaves. What is not synced on its way needs a little room in the area, for its intent; where that is full, it leaves
@@ -153,6 +165,10 @@ impl Staging {
     fn used(&self) -> ByteSize {
         let queue = self.queue.lock();
         ByteSize((queue.waiting.pages().0 + queue.waiting.files()) * PAGE_BYTES)
+    }
+
+    fn holds(&self, node: &Node) -> bool {
+        self.queue.lock().nodes.contains_key(&id_of(node))
     }
 
     fn files(&self) -> u64 {

@@ -7,14 +7,12 @@
 //! Files that are made and writes that pass through the daemon wait for it ([`Pool::make_way`]). Those that go past it are followed by the keeper, which leaves
 //! them some room ([`MOST_AHEAD`]) while it looks away.
 
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 use umbrella_units::BranchId;
 
-use super::keeper::HOPELESS;
-use super::{SPARE_INODES, Staging, keeps_all};
+use super::{SPARE_INODES, Staging, id_of, keeps_all};
 use crate::branch::{Branch, Space};
 use crate::pool::Pool;
 
@@ -69,21 +67,30 @@ impl Pool {
 
     /// Lets what waits leave where the branches have little more room than it needs, after a write of so many bytes. Not under locks.
     pub(super) fn ease(&self, staging: &Staging, need: u64) {
-        let needs_way = || {
-            staging.files() > 0
-                // Asked of the branches themselves only where it may matter: what is known may be older than what was written since.
-                && self.room_for_staged(Branch::space).less(&STALE).is_short(staging, need)
-                && self.room_for_staged(Branch::space_now).is_short(staging, need)
-        };
-        if !needs_way() {
+        if !self.needs_way(staging, need) {
             return;
         }
         // Who comes meanwhile waits as well.
         let mut stuck = staging.stuck.lock();
-        if stuck.is_some_and(|since| since.elapsed() < RETRY) || !needs_way() {
+        if stuck.is_some_and(|since| since.elapsed() < RETRY) || !self.needs_way(staging, need) {
             return;
         }
         *stuck = if self.leave_as_can(staging) { None } else { Some(Instant::now()) };
+    }
+
+    /// As [`Pool::ease`] after no write, without waiting for what leaves.
+    pub(super) fn begin_to_ease(&self, staging: &Staging) {
+        let Some(stuck) = staging.stuck.try_lock() else { return };
+        if stuck.is_none_or(|since| since.elapsed() >= RETRY) && self.needs_way(staging, 0) {
+            self.hand_to_leavers(staging, staging.all_free());
+        }
+    }
+
+    fn needs_way(&self, staging: &Staging, need: u64) -> bool {
+        staging.files() > 0
+            // Asked of the branches themselves only where it may matter: what is known may be older than what was written since.
+            && self.room_for_staged(Branch::space).less(&STALE).is_short(staging, need)
+            && self.room_for_staged(Branch::space_now).is_short(staging, need)
     }
 
     fn room_for_staged(&self, space: impl Fn(&Branch) -> Space) -> Room {
@@ -105,22 +112,13 @@ impl Pool {
         room
     }
 
-    /// All that waits leaves, as far as it can; whether nothing is left.
+    /// All that waits leaves, as far as it can without waiting for a branch that hangs; whether nothing is left of it.
     fn leave_as_can(&self, staging: &Staging) -> bool {
-        let (mut all, mut failures) = (true, 0);
-        for node in staging.all() {
-            if failures >= HOPELESS || self.stopping.load(Ordering::Relaxed) {
-                all = false;
-                break;
-            }
-            if self.leave_staging(&node).is_ok() {
-                failures = 0;
-                self.await_room(&node);
-            } else {
-                (all, failures) = (false, failures + 1);
-            }
-        }
+        let all = staging.all();
+        self.hand_to_leavers(staging, staging.all_free());
+        staging.leavers.settle();
         self.release_left();
-        all
+        let queue = staging.queue.lock();
+        !all.iter().any(|node| queue.nodes.contains_key(&id_of(node)))
     }
 }

@@ -25,6 +25,14 @@ impl Staging {
             tracing::warn!("{}", told(node, &why, 0));
         }
     }
+
+    /// Files that no leaver has and that nothing keeps here but that they were in use when it was their turn.
+    pub(super) fn not_stuck(&self) -> Vec<Arc<Node>> {
+        let queue = self.queue.lock();
+        let mut files: Vec<_> = queue.nodes.keys().filter(|file| !queue.stuck.contains_key(file)).copied().collect();
+        self.leavers.keep_free(&mut files);
+        files.iter().filter_map(|file| queue.nodes.get(file).cloned()).collect()
+    }
 }
 
 impl Pool {

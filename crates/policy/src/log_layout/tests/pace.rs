@@ -12,7 +12,7 @@ const SHAPE: Shape = Shape { segments: 160, segment_blocks: 16 };
 const PACE: Pace = Pace {
     clean_share: Percent(25),
     quiet: Nanos::from_secs(1),
-    checkpoint_every: Pages(250),
+    checkpoint_every: Pages(300),
     map_memory: Pages(80),
     segment: Pages(16),
 };
@@ -85,7 +85,7 @@ fn a_checkpoint_is_due_by_the_log_since_the_last_one_and_by_what_of_the_map_is_c
         let standing = Standing { since_checkpoint: Pages(since), changed: Pages(changed), ..BUSY };
         PACE.checkpoint_is_due(&layout, &standing)
     };
-    assert_eq!([(249, 39), (250, 0), (0, 40)].map(|(since, changed)| due(since, changed)), [false, true, true]);
+    assert_eq!([(299, 39), (300, 0), (0, 40)].map(|(since, changed)| due(since, changed)), [false, true, true]);
     let seldom = Pace { checkpoint_every: Pages(1 << 30), ..PACE };
     let eighth = Standing { since_checkpoint: Pages(SHAPE.blocks() / 8), ..BUSY };
     assert!(seldom.checkpoint_is_due(&layout, &eighth), "an eighth of the log is the most");
