@@ -7,10 +7,11 @@
 //! 3. When nothing is live in it any more the segment is *cleaned*. It is free after a flush of what was moved, or after the next checkpoint
 //!    ([`Layout::synced`](umbrella_policy::log_layout::Layout::synced)); until then nothing is written to it.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
-use umbrella_policy::log_layout::{Goal, MapPage, Place, Relief, SegmentNo, State as SegmentState};
+use umbrella_policy::log_layout::{Clock, Goal, MapPage, Place, Relief, SegmentNo, State as SegmentState};
 use umbrella_units::Pages;
 
 use super::buffer::{CHUNK_BLOCKS, Window};
@@ -34,6 +35,29 @@ enum Cleaned {
     NoRoom,
     /// A part of it cannot be read.
     Damaged,
+}
+
+/// A segment that is to be cleaned, as it was when it was read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Victim {
+    pub(super) number: SegmentNo,
+    /// Blocks in it that are live.
+    pub(super) live: Pages,
+    opened: Clock,
+}
+
+impl Victim {
+    fn now(state: &State, number: SegmentNo) -> Option<Victim> {
+        let segment = state.core.layout.table().get(number.0 as usize)?;
+        Some(Victim { number, live: Pages(segment.live.into()), opened: segment.opened })
+    }
+
+    /// Whether it still holds what was read. Had it been emptied, freed and filled again at the same tick of the clock, nobody had written anything
+    /// between, and where the map says that a block is there, it is the same block.
+    fn is_there(&self, state: &State) -> bool {
+        let segment = state.core.layout.table().get(self.number.0 as usize);
+        segment.is_some_and(|segment| segment.state == SegmentState::Full && segment.opened == self.opened)
+    }
 }
 
 impl Shared {
@@ -134,51 +158,60 @@ impl Shared {
         Ok(())
     }
 
-    /// Cleans the next victims, which are read at once, for as long as it is one of them that the layout asks to be cleaned.
+    /// Cleans the next victims, which are read at once. What has been read is cleaned although another may have become a little better meanwhile: reading costs more than that.
     fn clean(&self, state: &mut MutexGuard<'_, State>, goal: Goal) -> Result<(), LogStoreError> {
-        let victims = state.core.layout.victims(goal, self.pace().victims_at_once());
-        let live = |victim: &SegmentNo| {
-            let segment = state.core.layout.table().get(victim.0 as usize);
-            (*victim, Pages(segment.map_or(0, |segment| segment.live.into())))
-        };
-        let to_read: Vec<_> = victims.iter().map(live).collect();
-        let (begun, freed) = (Instant::now(), state.freed);
-        let mut windows = MutexGuard::unlocked(state, || self.read_victims(&to_read));
+        let chosen = state.core.layout.victims(goal, self.pace().victims_at_once());
+        let victims: Vec<_> = chosen.into_iter().filter_map(|number| Victim::now(state, number)).collect();
+        let begun = Instant::now();
+        let windows = MutexGuard::unlocked(state, || self.read_victims(&victims));
         let took = begun.elapsed() / victims.len().max(1) as u32;
         state.core.counters.cleaner_reads += windows.iter().map(Window::blocks_read).sum::<u64>();
-        while state.freed == freed
-            && let Relief::Clean(victim) = state.core.layout.relief(goal)
-            && let Some(window) = victims.iter().position(|read| *read == victim).and_then(|at| windows.get_mut(at))
-        {
-            let cleaned = self.clean_one(state, victim, std::mem::take(window), took)?;
-            if matches!(cleaned, Cleaned::NoRoom) || self.needs_checkpoint(state) {
-                break;
+        let mut read: VecDeque<_> = victims.into_iter().zip(windows).collect();
+        loop {
+            read.retain(|(victim, _)| victim.is_there(state));
+            match state.core.layout.relief(goal) {
+                Relief::Clean(asked) => {
+                    let at = read.iter().position(|(victim, _)| victim.number == asked).unwrap_or(0);
+                    let Some((victim, window)) = read.remove(at) else { return Ok(()) };
+                    let cleaned = self.clean_one(state, victim, window, took)?;
+                    if matches!(cleaned, Cleaned::NoRoom) || self.needs_checkpoint(state) {
+                        return Ok(());
+                    }
+                }
+                Relief::Sync if !read.is_empty() => {
+                    let freed = state.freed;
+                    self.sync(state)?;
+                    self.room.notify_all();
+                    if state.freed == freed {
+                        return Ok(());
+                    }
+                }
+                _ => return Ok(()),
             }
         }
-        Ok(())
     }
 
     /// Cleans a segment of which something has been read, which took so long.
     fn clean_one(
         &self,
         state: &mut MutexGuard<'_, State>,
-        victim: SegmentNo,
+        victim: Victim,
         window: Window,
         took: Duration,
     ) -> Result<Cleaned, LogStoreError> {
         let (begun, paused) = (Instant::now(), state.paused);
         let segment_blocks = state.core.layout.shape().segment_blocks;
-        let live = state.core.layout.table().get(victim.0 as usize).map_or(0, |segment| segment.live);
+        let number = victim.number;
+        let live = state.core.layout.table().get(number.0 as usize).map_or(0, |segment| segment.live);
         let tenths = (u64::from(live) * 10 / u64::from(segment_blocks)) as usize;
-        let freed = state.freed;
         let cleaned = match self.empty(state, victim, window, took) {
             // It may have been emptied, freed and written anew meanwhile.
-            Ok(Cleaned::Damaged) if state.freed != freed => Cleaned::NoRoom,
+            Ok(Cleaned::Damaged) if !victim.is_there(state) => Cleaned::NoRoom,
             Ok(cleaned) => cleaned,
             Err(error) if state.poisoned.is_some() => return Err(error),
             // Without the page of the map that says what is live in it there is no telling. Others can be cleaned.
             Err(error) => {
-                tracing::error!(store = self.named.name, segment = victim.0, %error, "a segment cannot be cleaned");
+                tracing::error!(store = self.named.name, segment = number.0, %error, "a segment cannot be cleaned");
                 Cleaned::Damaged
             }
         };
@@ -196,11 +229,11 @@ impl Shared {
             Cleaned::Damaged => {
                 tracing::error!(
                     store = self.named.name,
-                    segment = victim.0,
+                    segment = number.0,
                     "a segment cannot be cleaned; what can be read of it stays there"
                 );
-                state.core.layout.set_aside(victim);
-                state.damaged.push(victim);
+                state.core.layout.set_aside(number);
+                state.damaged.push(number);
             }
         }
         Ok(cleaned)
@@ -210,41 +243,38 @@ impl Shared {
     fn empty(
         &self,
         state: &mut MutexGuard<'_, State>,
-        victim: SegmentNo,
+        victim: Victim,
         mut window: Window,
         mut worked: Duration,
     ) -> Result<Cleaned, LogStoreError> {
         let shape = state.core.layout.shape();
-        let (mut slot, mut pages, mut freed) = (0, 0, state.freed);
-        let is_live = |state: &State| {
-            state.core.layout.table().get(victim.0 as usize).is_some_and(|segment| segment.state == SegmentState::Full)
-        };
-        while is_live(state) && slot + 1 < shape.segment_blocks {
-            let at = shape.place(victim, slot);
+        let (mut slot, mut pages) = (0, 0);
+        while victim.is_there(state) && slot + 1 < shape.segment_blocks {
+            let at = shape.place(victim.number, slot);
             let mut chunk = window.chunk(slot, &state.core.superblock, at);
             if chunk.is_none() {
                 // Before the next piece is read, so that the disk serves others in between.
                 self.pause(state, worked);
                 let begun = Instant::now();
                 let blocks = CHUNK_BLOCKS.min(shape.segment_blocks - slot);
-                freed = state.freed;
                 let read = MutexGuard::unlocked(state, || self.read_log(at, window.begin(slot, blocks)));
                 state.core.counters.cleaner_reads += u64::from(blocks);
                 worked = begun.elapsed();
                 chunk = read.ok().and_then(|()| window.chunk(slot, &state.core.superblock, at));
             }
             let Some(Ok((header, bytes))) = chunk else { return Ok(Cleaned::Damaged) };
-            match self.move_chunk(state, &header, at, bytes, (freed, &mut pages))? {
+            match self.move_chunk(state, &header, at, bytes, (victim, &mut pages))? {
                 Cleaned::Whole => slot += header.blocks(),
                 other => return Ok(other),
             }
         }
         self.pause(state, worked);
-        let live = state.core.layout.table().get(victim.0 as usize).map_or(0, |segment| segment.live);
-        if is_live(state) && live > pages {
-            return Ok(Cleaned::Damaged);
+        if let Some(now) = Victim::now(state, victim.number).filter(|_| victim.is_there(state)) {
+            if now.live.0 > u64::from(pages) {
+                return Ok(Cleaned::Damaged);
+            }
+            state.core.layout.leave(victim.number);
         }
-        state.core.layout.leave(victim);
         Ok(Cleaned::Whole)
     }
 
@@ -255,7 +285,7 @@ impl Shared {
         header: &ChunkHeader,
         at: Place,
         window: &[u8],
-        (freed, pages): (u64, &mut u32),
+        (victim, pages): (Victim, &mut u32),
     ) -> Result<Cleaned, LogStoreError> {
         for (nth, (entry, slot)) in header.slots().enumerate() {
             let Some(slot) = slot else { continue };
@@ -266,9 +296,9 @@ impl Shared {
                 MutexGuard::bump(state);
             }
             self.wait_for_writers(state)?;
-            // What was read may have been written anew since: it is read again another time.
-            if state.freed != freed {
-                return Ok(Cleaned::NoRoom);
+            // It was emptied meanwhile; what was read may have been written anew since.
+            if !victim.is_there(state) {
+                return Ok(Cleaned::Whole);
             }
             match self.move_block(state, entry, from, data, pages)? {
                 Cleaned::Whole => {}

@@ -8,10 +8,10 @@
 
 use std::thread::ScopedJoinHandle;
 
-use umbrella_policy::log_layout::{MapPage, Place, SegmentNo};
-use umbrella_units::Pages;
+use umbrella_policy::log_layout::{MapPage, Place};
 
 use super::buffer::Window;
+use super::clean::Victim;
 use super::engine::{Shared, State};
 use super::format::{ChunkHeader, Entry};
 use crate::error::BlockError;
@@ -25,8 +25,8 @@ type Run = (u32, u32);
 
 impl Shared {
     /// Reads each, or the beginning of a large one; with each, how much in it is live. What cannot be read is left out.
-    pub(super) fn read_victims(&self, victims: &[(SegmentNo, Pages)]) -> Vec<Window> {
-        let read = |(victim, live): (SegmentNo, Pages)| self.read_victim(victim, live).unwrap_or_default();
+    pub(super) fn read_victims(&self, victims: &[Victim]) -> Vec<Window> {
+        let read = |victim: Victim| self.read_victim(victim).unwrap_or_default();
         std::thread::scope(|scope| {
             let start = |victim| std::thread::Builder::new().spawn_scoped(scope, move || read(victim));
             let others: Vec<_> = victims.iter().skip(1).map(|victim| (*victim, start(*victim))).collect();
@@ -40,11 +40,11 @@ impl Shared {
         })
     }
 
-    fn read_victim(&self, victim: SegmentNo, live: Pages) -> Result<Window, BlockError> {
+    fn read_victim(&self, victim: Victim) -> Result<Window, BlockError> {
         let (pace, mut window) = (self.pace(), Window::default());
-        let start = Place(u64::from(victim.0) * self.segment_blocks);
-        if !self.named.device.geometry().rotational && pace.reads_only_live(live) {
-            self.gather(&mut window, start, live.0)?;
+        let start = Place(u64::from(victim.number.0) * self.segment_blocks);
+        if !self.named.device.geometry().rotational && pace.reads_only_live(victim.live) {
+            self.gather(&mut window, start, victim.live.0)?;
         } else {
             self.read_log(start, window.begin(0, pace.read_at_once().0 as u32))?;
         }
