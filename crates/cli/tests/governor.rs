@@ -285,3 +285,36 @@ fn root_without_the_capabilities_is_told_which_are_missing() {
         assert!(text.contains(reason), "without {missing}: {text}");
     }
 }
+
+#[test]
+fn what_the_kernel_lacks_is_named() {
+    if !possible() {
+        return;
+    }
+    let (disk, run_dir) = (Disk::ext4(64 * MIB), temp_dir("run"));
+    let types = fs::read("/sys/kernel/btf/vmlinux").expect("this kernel has types");
+    let changed = run_dir.path().join("types");
+    // Another kernel's types, seen by this command only.
+    let on_a_kernel = |mount: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-ec", &format!("mount {mount}; exec \"$@\""), "sh", PROGRAM]);
+        command.args(["governor", "--for", "1s", "--fs"]).arg(disk.path()).env("UMBRELLA_RUN_DIR", run_dir.path());
+        refusal(command)
+    };
+    let text = on_a_kernel("-t tmpfs none /sys/kernel/btf");
+    assert!(text.contains("CONFIG_DEBUG_INFO_BTF"), "{text}");
+    for (name, reason) in [
+        ("btf_trace_writeback_dirty_folio", "no tracepoint writeback_dirty_folio"),
+        ("btf_trace_sb_clear_inode_writeback", "no tracepoint sb_clear_inode_writeback"),
+        ("i_generation", "no struct inode.i_generation"),
+        ("PG_head", "no enum pageflags::PG_head"),
+    ] {
+        let mut bytes = types.clone();
+        let name = format!("\0{name}\0");
+        let at = bytes.windows(name.len()).position(|found| found == name.as_bytes()).expect("is there");
+        bytes[at + 1] = b'X';
+        fs::write(&changed, bytes).expect("writes");
+        let text = on_a_kernel(&format!("--bind {} /sys/kernel/btf/vmlinux", changed.display()));
+        assert!(text.contains(reason), "{text}");
+    }
+}

@@ -16,12 +16,6 @@ pub enum BpfError {
         /// Why it cannot be read.
         source: io::Error,
     },
-    /// Type information of another kind.
-    #[error("{path}: type information of a kind that is not known", path = path.display())]
-    BadTypes {
-        /// Where it lies.
-        path: PathBuf,
-    },
     /// The kernel has no such tracepoint.
     #[error("this kernel has no tracepoint {name} (it came with Linux 5.18)")]
     NoTracepoint {
@@ -29,12 +23,10 @@ pub enum BpfError {
         name: &'static str,
     },
     /// A structure of the kernel lacks what the programs read.
-    #[error("this kernel's {structure} has no {member}, so its dirty pages cannot be told")]
+    #[error("this kernel has no {field}, so its dirty pages cannot be told")]
     NoField {
-        /// The structure.
-        structure: &'static str,
-        /// The member.
-        member: &'static str,
+        /// Structure and member.
+        field: String,
     },
     /// The kernel has no BPF.
     #[error("this kernel has no bpf(2) (watching dirty pages needs CONFIG_BPF_SYSCALL=y)")]
@@ -45,32 +37,35 @@ pub enum BpfError {
         /// What was tried.
         step: &'static str,
     },
-    /// A call to bpf(2) failed.
-    #[error("{step}: {source}")]
+    /// Something with BPF failed.
+    #[error("{step}: {source:#}")]
     Call {
         /// What was tried.
         step: &'static str,
         /// Why it failed.
-        source: io::Error,
+        source: libbpf_rs::Error,
     },
-    /// The kernel does not accept a program.
-    #[error("the kernel refuses the program on {tracepoint}: {source}\n{log}")]
+    /// The kernel does not accept the programs.
+    #[error("the kernel refuses the programs: {source:#}\n{log}")]
     Refused {
-        /// Which program.
-        tracepoint: &'static str,
         /// The error of the call.
-        source: io::Error,
-        /// What the kernel's verifier says.
+        source: libbpf_rs::Error,
+        /// What libbpf and the kernel's verifier say.
         log: String,
+    },
+    /// The object that was built in lacks a part.
+    #[error("the built-in BPF programs have no {part} (build again)")]
+    NoPart {
+        /// Its name.
+        part: &'static str,
     },
 }
 
 impl BpfError {
-    /// The error of a call.
-    pub(super) fn of_call(step: &'static str, source: io::Error) -> BpfError {
-        match source.raw_os_error() {
-            Some(libc::ENOSYS) => BpfError::NoBpf,
-            Some(libc::EPERM | libc::EACCES) => BpfError::NotPermitted { step },
+    /// The error of a step.
+    pub(super) fn of(step: &'static str) -> impl FnOnce(libbpf_rs::Error) -> BpfError {
+        move |source| match source.kind() {
+            libbpf_rs::ErrorKind::PermissionDenied => BpfError::NotPermitted { step },
             _ => BpfError::Call { step, source },
         }
     }

@@ -3,26 +3,16 @@
 //! The programs are attached from [`Source::watch`] until the source is dropped; when the process dies, the kernel takes
 //! them away.
 
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
 
+use libbpf_rs::{MapCore, MapFlags, RingBuffer, RingBufferBuilder};
+use parking_lot::Mutex;
 use rustix::fs::Dev;
 use umbrella_units::{ByteSize, FileId, Nanos, PageIndex, Pages};
 
-use super::btf::Btf;
 use super::error::BpfError;
-use super::program::{self, COUNTERS, KEY, KernelDevice, Layout, Maps, RECORD};
-use super::sys::{self, Map, MapKind, MapShape, Mapping, Refusal};
-
-const DIRTIED: &str = "writeback_dirty_folio";
-const WRITTEN: &str = "sb_clear_inode_writeback";
-
-/// Files that are noted while the ring is full.
-const OVERFLOWED: u32 = 16 << 10;
-/// Bits of a record's head: being written, to be passed over.
-const BUSY: u32 = 1 << 31;
-const DISCARDED: u32 = 1 << 30;
+use super::programs::{COUNTERS, OVERFLOWED, Programs, RING};
+use super::record;
 
 /// A file of the file system that is watched: an inode number is used again, its generation is not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -67,91 +57,58 @@ pub struct Lost {
 
 /// See the module.
 pub struct Source {
-    ring: Mapping,
-    counters: Map,
-    overflowed: Map,
-    _programs: [OwnedFd; 2],
+    ring: RingBuffer<'static>,
+    /// What the ring has handed over and nobody has taken yet.
+    arrived: Arc<Mutex<Vec<Seen>>>,
+    programs: Programs,
 }
 
 impl Source {
     /// Watches the file system with this device number (`s_dev`, as `/proc/self/mountinfo` shows it) through a ring of at
     /// least so many bytes.
     pub fn watch(device: Dev, ring: ByteSize) -> Result<Source, BpfError> {
-        let btf = Btf::of_kernel()?;
-        let layout = Layout::of(&btf)?;
-        let tracepoints = [btf.tracepoint(DIRTIED)?, btf.tracepoint(WRITTEN)?];
         let page = rustix::param::page_size() as u64;
-        let size = ByteSize(ring.0.clamp(page, 1 << 30).next_power_of_two());
-
-        let map = |step, kind, key_bytes: usize, value_bytes: usize, entries| {
-            let shape = MapShape { kind, key_bytes: key_bytes as u32, value_bytes: value_bytes as u32, entries };
-            Map::new(shape).map_err(|source| BpfError::of_call(step, source))
+        let programs = Programs::attach(device, ByteSize(ring.0.clamp(page, 1 << 30).next_power_of_two()))?;
+        let arrived = Arc::new(Mutex::new(Vec::new()));
+        let to = Arc::clone(&arrived);
+        let take = move |record: &[u8]| {
+            to.lock().extend(record::seen(record));
+            0
         };
-        let ring = map("making the ring", MapKind::Ring, 0, 0, size.0 as u32)?;
-        let counters = map("making the counters", MapKind::Array, 4, COUNTERS, 1)?;
-        let overflowed = map("making the table of files", MapKind::Hash, KEY, 8, OVERFLOWED)?;
-        let mapping =
-            Mapping::new(ring.as_fd(), size).map_err(|source| BpfError::of_call("mapping the ring", source))?;
-
-        let device = KernelDevice(rustix::fs::major(device) << 20 | rustix::fs::minor(device));
-        let maps = Maps { ring: ring.as_fd(), counters: counters.as_fd(), overflowed: overflowed.as_fd() };
-        let [dirtied, written] = tracepoints;
-        let attach = |tracepoint: &'static str, id, words: Vec<u64>| {
-            sys::attach("umbrella", id, &words).map_err(|refusal| refused(tracepoint, refusal))
+        let ring = {
+            let (map, mut builder) = (programs.map(RING)?, RingBufferBuilder::new());
+            builder.add(&map, take).map_err(BpfError::of("mapping the ring"))?;
+            builder.build().map_err(BpfError::of("mapping the ring"))?
         };
-        let programs = [
-            attach(DIRTIED, dirtied, program::dirtied(&layout, device, maps))?,
-            attach(WRITTEN, written, program::written(&layout, device, maps))?,
-        ];
-        Ok(Source { ring: mapping, counters, overflowed, _programs: programs })
+        Ok(Source { ring, arrived, programs })
     }
 
     /// Hands over up to `most` things that were seen, in the order in which they happened on each processor; how many.
-    pub fn drain(&mut self, most: usize, mut take: impl FnMut(Seen)) -> usize {
-        let end = self.ring.written_to().load(Ordering::Acquire);
-        let mut position = self.ring.read_to().load(Ordering::Relaxed);
-        let mut taken = 0;
-        while position < end && taken < most {
-            let head = self.ring.head(position).load(Ordering::Acquire);
-            if head & BUSY != 0 {
-                break;
-            }
-            if head & DISCARDED == 0
-                && let Some(seen) = program::read(&self.ring.record::<RECORD>(position))
-            {
-                take(seen);
-            }
-            taken += 1;
-            position += (u64::from(head & !DISCARDED) + 8).next_multiple_of(8);
-            self.ring.read_to().store(position, Ordering::Release);
-        }
-        taken
+    pub fn drain(&mut self, most: usize, take: impl FnMut(Seen)) -> usize {
+        let taken = self.ring.consume_raw_n(most);
+        self.arrived.lock().drain(..).for_each(take);
+        // Negative only when what it calls says so.
+        usize::try_from(taken).unwrap_or(0)
     }
 
     /// What was lost so far.
-    pub fn lost(&self) -> io::Result<Lost> {
-        let counters = self.counters.value(&0_u32.to_ne_bytes())?;
-        let word = |at: usize| Some(u64::from_ne_bytes(counters.get(at..at + 8)?.try_into().ok()?));
-        Ok(Lost { records: word(0).unwrap_or(0), unnoted: word(8).unwrap_or(0) })
+    pub fn lost(&self) -> Result<Lost, BpfError> {
+        let counters = self.programs.map(COUNTERS)?.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY);
+        let counters = counters.map_err(BpfError::of("reading what was lost"))?;
+        Ok(counters.and_then(|counters| record::lost(&counters)).unwrap_or_default())
     }
 
     /// Takes up to `most` of the files of which something was lost.
-    pub fn overflowed(&mut self, most: usize) -> io::Result<Vec<FileKey>> {
+    pub fn overflowed(&mut self, most: usize) -> Result<Vec<FileKey>, BpfError> {
+        let noted = self.programs.map(OVERFLOWED)?;
         let mut files = Vec::new();
         while files.len() < most
-            && let Some(key) = self.overflowed.first_key()?
+            && let Some(key) = noted.keys().next()
         {
             // First taken out, then looked through: what is lost in between notes the file again.
-            self.overflowed.remove(&key)?;
-            files.extend(program::read_key(&key));
+            noted.delete(&key).map_err(BpfError::of("reading which files something was lost of"))?;
+            files.extend(record::key(&key));
         }
         Ok(files)
-    }
-}
-
-fn refused(tracepoint: &'static str, refusal: Refusal) -> BpfError {
-    match refusal.error.raw_os_error() {
-        Some(libc::EPERM) => BpfError::NotPermitted { step: "loading a program" },
-        _ => BpfError::Refused { tracepoint, source: refusal.error, log: refusal.log },
     }
 }

@@ -124,9 +124,6 @@ pub enum WatchError {
     /// The governor does not start.
     #[error(transparent)]
     Governor(#[from] GovernorError),
-    /// What was lost cannot be read.
-    #[error("reading what was lost: {0}")]
-    Counters(#[source] io::Error),
 }
 
 /// How the watching goes, beside the governor's own status.
@@ -238,7 +235,7 @@ impl Watch {
     /// See the module; to be called again after [`Watch::pause`].
     pub fn step(&mut self) -> Result<(), WatchError> {
         self.take();
-        let lost = self.source.lost().map_err(WatchError::Counters)?;
+        let lost = self.source.lost()?;
         if lost != self.lost {
             self.told.lost = lost.records;
             self.lost = lost;
@@ -351,7 +348,7 @@ impl Watch {
         }
         let begun = Instant::now();
         while begun.elapsed() < SCAN_TIME
-            && let [file] = self.source.overflowed(1).map_err(WatchError::Counters)?[..]
+            && let [file] = self.source.overflowed(1)?[..]
         {
             self.busy = true;
             self.told.scanned += 1;
