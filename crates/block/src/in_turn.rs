@@ -1,9 +1,10 @@
 //! A device whose flushes take turns.
 //!
 //! Of two flushes at once a device may tell only one that something was lost, as Linux tells of a failed write-back only once; the other would return well. So what flushes from several
-//! threads does it through this: one flush at a time, and none after one that failed, which fails as that one did.
+//! threads does it through this: one flush at a time, and none after one that failed, which fails as that one did. Those that wait for their turn share one flush.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use umbrella_units::{Lba, SectorRange};
@@ -14,6 +15,8 @@ use crate::error::BlockError;
 /// See the module.
 pub(crate) struct InTurn {
     inner: Arc<dyn BlockDevice>,
+    /// How many flushes have begun.
+    begun: AtomicU64,
     /// Held by whoever flushes; how that failed.
     failed: Mutex<Option<BlockError>>,
 }
@@ -21,7 +24,7 @@ pub(crate) struct InTurn {
 impl InTurn {
     /// Around that device.
     pub(crate) fn new(inner: Arc<dyn BlockDevice>) -> InTurn {
-        InTurn { inner, failed: Mutex::new(None) }
+        InTurn { inner, begun: AtomicU64::new(0), failed: Mutex::new(None) }
     }
 }
 
@@ -43,10 +46,15 @@ impl BlockDevice for InTurn {
     }
 
     fn flush(&self) -> Result<(), BlockError> {
+        let begun = self.begun.load(Ordering::Acquire);
         let mut failed = self.failed.lock();
         if let Some(error) = &*failed {
             return Err(error.clone());
         }
+        if self.begun.load(Ordering::Acquire) > begun {
+            return Ok(()); // One that began after this call did has ended well, and covers what this one was to cover.
+        }
+        self.begun.fetch_add(1, Ordering::AcqRel);
         let done = self.inner.flush();
         *failed = done.clone().err();
         done
@@ -58,5 +66,88 @@ impl BlockDevice for InTurn {
 
     fn write_zeroes(&self, range: SectorRange, zeroes: Zeroes, durability: Durability) -> Result<(), BlockError> {
         self.inner.write_zeroes(range, zeroes, durability)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+    use std::time::Duration;
+
+    use umbrella_units::ByteSize;
+
+    use super::*;
+    use crate::memory::Memory;
+
+    /// Counts flushes, each of which lasts until it may end.
+    struct Slow {
+        inner: Memory,
+        flushes: AtomicU64,
+        may_end: AtomicBool,
+    }
+
+    impl BlockDevice for Slow {
+        fn geometry(&self) -> Geometry {
+            self.inner.geometry()
+        }
+
+        fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
+            self.inner.read(at, buffer)
+        }
+
+        fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
+            self.inner.write(at, data, durability)
+        }
+
+        fn flush(&self) -> Result<(), BlockError> {
+            self.flushes.fetch_add(1, Ordering::SeqCst);
+            while !self.may_end.load(Ordering::SeqCst) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            self.inner.flush()
+        }
+
+        fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
+            self.inner.discard(range)
+        }
+
+        fn write_zeroes(&self, range: SectorRange, zeroes: Zeroes, durability: Durability) -> Result<(), BlockError> {
+            self.inner.write_zeroes(range, zeroes, durability)
+        }
+    }
+
+    #[test]
+    fn those_that_wait_for_their_turn_share_one_flush() {
+        let device = Arc::new(Slow {
+            inner: Memory::new(ByteSize(1 << 20)),
+            flushes: AtomicU64::new(0),
+            may_end: AtomicBool::new(false),
+        });
+        let in_turn = InTurn::new(device.clone());
+        let flushes = || device.flushes.load(Ordering::SeqCst);
+        let calling = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| in_turn.flush());
+            while flushes() == 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            for _ in 0..16 {
+                scope.spawn(|| {
+                    calling.fetch_add(1, Ordering::SeqCst);
+                    in_turn.flush()
+                });
+            }
+            while calling.load(Ordering::SeqCst) < 16 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            std::thread::sleep(Duration::from_millis(100));
+            device.may_end.store(true, Ordering::SeqCst);
+        });
+        // Two, if none of them was held up between saying that it calls and calling.
+        assert!((2..8).contains(&flushes()), "{} flushes for 16 that waited", flushes());
+        in_turn.flush().expect("memory does not fail");
+        let before = flushes();
+        in_turn.flush().expect("memory does not fail");
+        assert_eq!(flushes(), before + 1, "nothing that was written later is left out");
     }
 }

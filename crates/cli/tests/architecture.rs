@@ -49,10 +49,13 @@ const FORBIDDEN_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("umbrella-units", &["libc", "nix", "rustix", "fuser", "rand", "anyhow", "tracing"]),
     ("umbrella-policy", &["libc", "nix", "rustix", "fuser", "rand", "anyhow", "tracing", "parking_lot"]),
     ("umbrella-model", &["libc", "nix", "rustix", "fuser", "rand", "anyhow", "tracing", "parking_lot"]),
-    ("umbrella-lab", &["libc", "nix", "rustix", "fuser", "anyhow", "clap", "toml", "indicatif", "comfy-table"]),
-    ("umbrella-block", &["anyhow", "clap", "toml", "indicatif", "comfy-table"]),
+    (
+        "umbrella-lab",
+        &["libc", "nix", "rustix", "fuser", "libbpf-rs", "anyhow", "clap", "toml", "indicatif", "comfy-table"],
+    ),
+    ("umbrella-block", &["libbpf-rs", "anyhow", "clap", "toml", "indicatif", "comfy-table"]),
     ("umbrella-governor", &["anyhow", "clap", "toml", "indicatif", "comfy-table"]),
-    ("umbrella-fs", &["anyhow", "clap", "toml", "indicatif", "comfy-table"]),
+    ("umbrella-fs", &["libbpf-rs", "anyhow", "clap", "toml", "indicatif", "comfy-table"]),
 ];
 
 const LONGEST_FILE: usize = 500;

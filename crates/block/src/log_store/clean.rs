@@ -39,24 +39,29 @@ enum Cleaned {
 
 /// A segment that is to be cleaned, as it was when it was read.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Victim {
+pub(super) struct Chosen {
     pub(super) number: SegmentNo,
     /// Blocks in it that are live.
     pub(super) live: Pages,
     opened: Clock,
 }
 
-impl Victim {
-    fn now(state: &State, number: SegmentNo) -> Option<Victim> {
+impl Chosen {
+    fn now(state: &State, number: SegmentNo) -> Option<Chosen> {
         let segment = state.core.layout.table().get(number.0 as usize)?;
-        Some(Victim { number, live: Pages(segment.live.into()), opened: segment.opened })
+        Some(Chosen { number, live: Pages(segment.live.into()), opened: segment.opened })
     }
 
-    /// Whether it still holds what was read. Had it been emptied, freed and filled again at the same tick of the clock, nobody had written anything
+    /// Blocks in it that are live now, if it still holds what was read. Had it been emptied, freed and filled again at the same tick of the clock, nobody had written anything
     /// between, and where the map says that a block is there, it is the same block.
-    fn is_there(&self, state: &State) -> bool {
-        let segment = state.core.layout.table().get(self.number.0 as usize);
-        segment.is_some_and(|segment| segment.state == SegmentState::Full && segment.opened == self.opened)
+    fn live_now(self, state: &State) -> Option<Pages> {
+        let segment = state.core.layout.table().get(self.number.0 as usize)?;
+        let is_there = segment.state == SegmentState::Full && segment.opened == self.opened;
+        is_there.then_some(Pages(segment.live.into()))
+    }
+
+    fn is_there(self, state: &State) -> bool {
+        self.live_now(state).is_some()
     }
 }
 
@@ -98,7 +103,7 @@ impl Shared {
         self.pace().checkpoint_is_due(&state.core.layout, &state.standing())
     }
 
-    /// Does what the layout asks for; whether it asked for anything.
+    /// Does what the layout asks for; whether anything was gained.
     pub(super) fn relieve(&self, state: &mut MutexGuard<'_, State>, goal: Goal) -> Result<bool, LogStoreError> {
         // With so much of the map changed, cleaning could not go on.
         if self.needs_checkpoint(state) && MutexGuard::unlocked(state, || self.checkpoint(End::GoesOn))? {
@@ -161,7 +166,7 @@ impl Shared {
     /// Cleans the next victims, which are read at once. What has been read is cleaned although another may have become a little better meanwhile: reading costs more than that.
     fn clean(&self, state: &mut MutexGuard<'_, State>, goal: Goal) -> Result<(), LogStoreError> {
         let chosen = state.core.layout.victims(goal, self.pace().victims_at_once());
-        let victims: Vec<_> = chosen.into_iter().filter_map(|number| Victim::now(state, number)).collect();
+        let victims: Vec<_> = chosen.into_iter().filter_map(|number| Chosen::now(state, number)).collect();
         let begun = Instant::now();
         let windows = MutexGuard::unlocked(state, || self.read_victims(&victims));
         let took = begun.elapsed() / victims.len().max(1) as u32;
@@ -170,9 +175,10 @@ impl Shared {
         loop {
             read.retain(|(victim, _)| victim.is_there(state));
             match state.core.layout.relief(goal) {
-                Relief::Clean(asked) => {
-                    let at = read.iter().position(|(victim, _)| victim.number == asked).unwrap_or(0);
-                    let Some((victim, window)) = read.remove(at) else { return Ok(()) };
+                Relief::Clean(_) => {
+                    let next = state.core.layout.next_of(goal, read.iter().map(|(victim, _)| victim.number));
+                    let at = read.iter().position(|(victim, _)| Some(victim.number) == next);
+                    let Some((victim, window)) = at.and_then(|at| read.remove(at)) else { return Ok(()) };
                     let cleaned = self.clean_one(state, victim, window, took)?;
                     if matches!(cleaned, Cleaned::NoRoom) || self.needs_checkpoint(state) {
                         return Ok(());
@@ -195,7 +201,7 @@ impl Shared {
     fn clean_one(
         &self,
         state: &mut MutexGuard<'_, State>,
-        victim: Victim,
+        victim: Chosen,
         window: Window,
         took: Duration,
     ) -> Result<Cleaned, LogStoreError> {
@@ -243,7 +249,7 @@ impl Shared {
     fn empty(
         &self,
         state: &mut MutexGuard<'_, State>,
-        victim: Victim,
+        victim: Chosen,
         mut window: Window,
         mut worked: Duration,
     ) -> Result<Cleaned, LogStoreError> {
@@ -269,8 +275,8 @@ impl Shared {
             }
         }
         self.pause(state, worked);
-        if let Some(now) = Victim::now(state, victim.number).filter(|_| victim.is_there(state)) {
-            if now.live.0 > u64::from(pages) {
+        if let Some(live) = victim.live_now(state) {
+            if live > Pages(pages) {
                 return Ok(Cleaned::Damaged);
             }
             state.core.layout.leave(victim.number);
@@ -285,7 +291,7 @@ impl Shared {
         header: &ChunkHeader,
         at: Place,
         window: &[u8],
-        (victim, pages): (Victim, &mut u32),
+        (victim, pages): (Chosen, &mut u64),
     ) -> Result<Cleaned, LogStoreError> {
         for (nth, (entry, slot)) in header.slots().enumerate() {
             let Some(slot) = slot else { continue };
@@ -315,7 +321,7 @@ impl Shared {
         entry: &Entry,
         from: Place,
         data: &[u8],
-        pages: &mut u32,
+        pages: &mut u64,
     ) -> Result<Cleaned, LogStoreError> {
         let Some(checksum) = entry.checksum() else { return Ok(Cleaned::Whole) };
         loop {
@@ -332,7 +338,7 @@ impl Shared {
                 }
                 Entry::MapPage { page, .. } => {
                     let noted = have_written_anew(state, MapPage(page.0 as u32), from);
-                    noted.map(|is_live| *pages += u32::from(is_live))
+                    noted.map(|is_live| *pages += u64::from(is_live))
                 }
                 Entry::Dead | Entry::Unmapped { .. } => Ok(()),
             };

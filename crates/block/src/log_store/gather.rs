@@ -2,7 +2,7 @@
 //!
 //! A segment is read whole, in one request. One in which little is live is not: first the header of a chunk is read, which says which blocks lie behind it, then those of them that the map still
 //! has there, with what lies between them if that is little; then the next header. So the disk is asked for ever higher blocks of one segment, and passes over the rest. Pages of the map
-//! are not read at all: the next checkpoint writes them from memory.
+//! are not looked for: the next checkpoint writes them from memory.
 //!
 //! Not so on a disk that rotates: what lies between passes under its head all the same, and each request more may cost a turn. On a modelled one hot and cold writes took 7 % longer that way.
 
@@ -11,7 +11,7 @@ use std::thread::ScopedJoinHandle;
 use umbrella_policy::log_layout::{MapPage, Place};
 
 use super::buffer::Window;
-use super::clean::Victim;
+use super::clean::Chosen;
 use super::engine::{Shared, State};
 use super::format::{ChunkHeader, Entry};
 use crate::error::BlockError;
@@ -24,9 +24,9 @@ const BRIDGED: u32 = 16;
 type Run = (u32, u32);
 
 impl Shared {
-    /// Reads each, or the beginning of a large one; with each, how much in it is live. What cannot be read is left out.
-    pub(super) fn read_victims(&self, victims: &[Victim]) -> Vec<Window> {
-        let read = |victim: Victim| self.read_victim(victim).unwrap_or_default();
+    /// Reads each, or the beginning of a large one. What cannot be read is left out.
+    pub(super) fn read_victims(&self, victims: &[Chosen]) -> Vec<Window> {
+        let read = |victim: Chosen| self.read_victim(victim).unwrap_or_default();
         std::thread::scope(|scope| {
             let start = |victim| std::thread::Builder::new().spawn_scoped(scope, move || read(victim));
             let others: Vec<_> = victims.iter().skip(1).map(|victim| (*victim, start(*victim))).collect();
@@ -40,10 +40,10 @@ impl Shared {
         })
     }
 
-    fn read_victim(&self, victim: Victim) -> Result<Window, BlockError> {
+    fn read_victim(&self, victim: Chosen) -> Result<Window, BlockError> {
         let (pace, mut window) = (self.pace(), Window::default());
         let start = Place(u64::from(victim.number.0) * self.segment_blocks);
-        if !self.named.device.geometry().rotational && pace.reads_only_live(victim.live) {
+        if pace.reads_only_live(victim.live, self.named.device.geometry().rotational) {
             self.gather(&mut window, start, victim.live.0)?;
         } else {
             self.read_log(start, window.begin(0, pace.read_at_once().0 as u32))?;

@@ -145,7 +145,7 @@ const TABLE: &[(&str, &str, Read)] = &[
     ("umbrella_log_map_reads_count", "pages of the map read because they were not in memory", |_, s| {
         count(s.log.as_ref()?.map_reads)
     }),
-    ("umbrella_log_slowed_count", "writes held back because no segment was free", |_, s| count(s.log.as_ref()?.slowed)),
+    ("umbrella_log_slowed_count", "writes held back so that cleaning keeps up", |_, s| count(s.log.as_ref()?.slowed)),
     ("umbrella_log_slowed_seconds", "for how long, summed over the writers that waited", |_, s| {
         seconds(s.log.as_ref()?.slowed_time)
     }),

@@ -134,9 +134,10 @@ impl Pace {
         self.segment.min(READ_AT_ONCE)
     }
 
-    /// Whether of a victim that has so much live only that is read. A segment larger than what is read at once is read chunk by chunk anyway.
-    pub fn reads_only_live(&self, live: Pages) -> bool {
-        self.segment <= READ_AT_ONCE && live.0 * LITTLE <= self.segment.0
+    /// Whether of a victim that has so much live only that is read. A segment larger than what is read at once is read chunk by chunk anyway; on a disk that rotates
+    /// what lies between passes under the head all the same.
+    pub fn reads_only_live(&self, live: Pages, rotational: bool) -> bool {
+        !rotational && self.segment <= READ_AT_ONCE && live.0 * LITTLE <= self.segment.0
     }
 
     /// How long the cleaner rests after it has used the disk for so long: not at all when nobody else wants the disk, or somebody waits for room.

@@ -195,6 +195,13 @@ impl Layout {
         chosen
     }
 
+    /// Which of those that were chosen and read to clean next: the one that is asked for now, or, when another has become better meanwhile, the first. Its blocks
+    /// are in memory, which is worth more than the few that are live in it and not in the other.
+    pub fn next_of(&self, goal: Goal, mut read: impl Iterator<Item = SegmentNo> + Clone) -> Option<SegmentNo> {
+        let asked = self.victim(goal)?;
+        if read.clone().any(|number| number == asked) { Some(asked) } else { read.next() }
+    }
+
     /// The segment to clean when those that are chosen are cleaned.
     fn victim_after(&self, goal: Goal, chosen: &[SegmentNo]) -> Option<SegmentNo> {
         let ahead = if goal == Goal::Due { self.low } else { self.high };

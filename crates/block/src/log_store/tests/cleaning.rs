@@ -1,6 +1,7 @@
 //! What cleaning costs: how much is read for what is moved. Segments of 1 MiB, of which reading a part can be worth while.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Mutex;
+use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -9,11 +10,13 @@ use super::*;
 use crate::device::Geometry;
 use crate::error::BlockError;
 
-/// A device that counts what is read.
+/// A device that notes what is read.
 struct Counting {
     inner: Memory,
     rotational: bool,
-    requests: AtomicU64,
+    /// How long a read takes.
+    pause: Duration,
+    reads: Mutex<Vec<Lba>>,
 }
 
 impl BlockDevice for Counting {
@@ -22,7 +25,8 @@ impl BlockDevice for Counting {
     }
 
     fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
-        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.reads.lock().expect("nobody panics").push(at);
+        std::thread::sleep(self.pause);
         self.inner.read(at, buffer)
     }
 
@@ -45,7 +49,7 @@ impl BlockDevice for Counting {
 
 fn large(mebibytes: u64, rotational: bool) -> Arc<Counting> {
     let inner = Memory::new(ByteSize(mebibytes << 20));
-    let disk = Arc::new(Counting { inner, rotational, requests: AtomicU64::new(0) });
+    let disk = Arc::new(Counting { inner, rotational, pause: Duration::ZERO, reads: Mutex::default() });
     let options = CreateOptions { segment: Some(ByteSize(1 << 20)), ..CreateOptions::default() };
     create(disk.clone(), "disk", &options).expect("it can be made");
     disk
@@ -76,7 +80,7 @@ impl Cost {
         let cost = || {
             let stats = store.stats();
             let [read, moved] = [stats.cleaner_read.0, stats.copied.0 + stats.map_written.0].map(|bytes| bytes / 4096);
-            Cost { read, moved, requests: disk.requests.load(Ordering::Relaxed) }
+            Cost { read, moved, requests: disk.reads.lock().expect("nobody panics").len() as u64 }
         };
         let before = cost();
         let mut random = StdRng::seed_from_u64(7);
@@ -112,6 +116,50 @@ fn a_store_that_is_85_percent_full_reads_little_more_than_twice_what_it_moves() 
 fn of_a_disk_that_rotates_each_victim_is_one_request() {
     let cost = Cost::of_hot_and_cold_on(&large(256, true), 60, 60_000);
     assert!(cost.read >= cost.requests * 250, "{cost:?}");
+}
+
+#[test]
+fn what_is_read_while_others_write_is_cleaned() {
+    // While this takes so long, those who write change which victim is best.
+    let disk =
+        Counting { pause: Duration::from_millis(3), ..Arc::into_inner(large(256, true)).expect("nobody else has it") };
+    let device: Arc<dyn BlockDevice> = Arc::new(disk);
+    let store = open(&device, Options::default());
+    let blocks = sectors_of(&store) / 8 * 8 / 10;
+    std::thread::scope(|scope| {
+        for part in 0..4 {
+            let store = &store;
+            scope.spawn(move || {
+                let mut random = StdRng::seed_from_u64(part);
+                for round in 0..40_000 {
+                    let block = random.random_range(0..blocks / 4) * 4 + part;
+                    store.write(Lba(block * 8), &numbered(round), Durability::Cached).expect("there is room");
+                }
+            });
+        }
+    });
+    let stats = store.stats();
+    let [read, cleaned] = [stats.cleaner_read.0 / 4096, stats.segments_cleaned * 256];
+    assert!(read <= cleaned + cleaned / 20, "{read} blocks were read for segments of {cleaned}");
+}
+
+#[test]
+fn what_was_written_at_random_is_read_on_one_way_over_the_disk() {
+    let disk = large(48, true);
+    let device: Arc<dyn BlockDevice> = disk.clone();
+    let store = open(&device, by_hand());
+    let mut blocks: Vec<u64> = (0..2048).collect();
+    rand::seq::SliceRandom::shuffle(blocks.as_mut_slice(), &mut StdRng::seed_from_u64(3));
+    for block in blocks {
+        store.write(Lba(block * 8), &numbered(block), Durability::Cached).expect("there is room");
+    }
+    store.flush().expect("memory does not fail");
+    disk.reads.lock().expect("nobody panics").clear();
+    let got = read(&store, 512 * 8, 256 * 8);
+    assert!(got == (512..768).flat_map(numbered).collect::<Vec<_>>());
+    let reads = disk.reads.lock().expect("nobody panics");
+    assert!(reads.len() > 20, "{} reads", reads.len());
+    assert!(reads.is_sorted(), "{reads:?}");
 }
 
 /// Runs of random length are written and discarded; what is read is right all the time, and after a crash.

@@ -261,3 +261,21 @@ fn a_full_segment_without_anything_live_is_free_after_the_next_checkpoint() {
     assert_eq!(layout.waiting(), (0, 0));
     assert_eq!(layout.table()[0].state, State::Free);
 }
+
+#[test]
+fn of_the_victims_that_were_read_the_one_that_is_asked_for_is_cleaned_and_else_the_first() {
+    let mut driver = three_regions();
+    for round in 0..3 {
+        (round..250).step_by(round as usize + 1).for_each(|block| driver.write(BlockNo(block)));
+    }
+    let layout = &driver.layout;
+    let victims = layout.victims(Goal::Ahead, 4);
+    let asked = layout.victim(Goal::Ahead).expect("there is something to clean");
+    assert_eq!(victims.first(), Some(&asked));
+    let others: Vec<SegmentNo> = victims.iter().rev().copied().filter(|number| *number != asked).collect();
+    assert!(others.len() > 1, "{victims:?}");
+    let next = |read: &[SegmentNo]| layout.next_of(Goal::Ahead, read.iter().copied());
+    assert_eq!(next(&[others[0], asked]), Some(asked));
+    assert_eq!(next(&others), Some(others[0]));
+    assert_eq!(next(&[]), None);
+}

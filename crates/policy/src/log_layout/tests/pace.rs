@@ -159,9 +159,10 @@ fn the_marks_are_a_fiftieth_and_a_twelfth_of_the_segments_within_limits() {
 
 #[test]
 fn only_what_is_live_is_read_of_a_victim_that_has_little_unless_it_is_read_in_pieces() {
-    let of = |segment, live| Pace { segment: Pages(segment), ..PACE }.reads_only_live(Pages(live));
+    let of = |segment, live| Pace { segment: Pages(segment), ..PACE }.reads_only_live(Pages(live), false);
     assert_eq!(
         [(512, 85), (512, 86), (1024, 10), (2048, 10)].map(|(segment, live)| of(segment, live)),
         [true, false, true, false]
     );
+    assert!(!PACE.reads_only_live(Pages(1), true), "it passes under the head all the same");
 }
