@@ -19,6 +19,7 @@
 mod buffer;
 mod error;
 mod extents;
+mod holder;
 mod kernel;
 mod open;
 mod transfer;
@@ -35,6 +36,7 @@ use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
 pub use buffer::{ALIGNMENT, AlignedBuffer};
 pub use error::OpenError;
 pub use extents::{Allocation, Extents};
+pub use holder::Holder;
 pub use open::{Access, Cache, OpenOptions};
 
 use crate::device::{BlockDevice, Durability, Geometry, Zeroes};

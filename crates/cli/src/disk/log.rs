@@ -203,7 +203,7 @@ pub(crate) fn refuse_other(path: &Path) -> anyhow::Result<()> {
 
 /// Looks into a file without opening it as a disk, which somebody else may have done. With its second superblock alone it is larger than a
 /// configuration may be.
-fn has_a_store(path: &Path) -> bool {
+pub(crate) fn has_a_store(path: &Path) -> bool {
     let Ok(file) = File::open(path) else { return false };
     let Ok(size) = file.metadata().map(|data| data.len()) else { return false };
     let [first, second] = Superblock::COPIES.map(|BlockNo(at)| {

@@ -230,6 +230,37 @@ fn an_image_whose_beginning_is_gone_is_no_configuration() {
     let commands = [&["check", "f.img"][..], &["attach", "f.img"], &["serve", "f.img", "--daemon"]];
     for command in commands {
         house.refused(command, 1, &["has the second superblock of one", "[log]"]);
+#[test]
+fn a_store_that_is_served_is_not_looked_at_by_another_name_of_it_either() {
+    let house = House::new();
+    let is_left_alone = |disk: &str, told: &[&str]| {
+        let said = [told, &["its log store was not looked at", ": ok (log store, 0 errors, 1 warning)"]].concat();
+        house.refused(&["check", disk, "--data"], 0, &said);
+    };
+    house.given(&["create", "--kind", "log", "a.img", "--size", SIZE]);
+    std::fs::hard_link(house.path("a.img"), house.path("a2.img")).expect("a link");
+    {
+        // The image, and a loop device on it that is served.
+        let device = Loop::on(&house, "a.img");
+        house.given(&["check", "a.img"]);
+        house.given(&["serve", &device.0, "--daemon"]);
+        is_left_alone("a.img", &["a.img is in use as /dev/loop"]);
+        is_left_alone("a2.img", &["a2.img is in use as /dev/loop"]);
+        house.given(&["detach"]);
+        house.given(&["check", "a.img", "--data"]);
+    }
+    // The other way round, also read-only.
+    house.given(&["serve", "a.img", "--daemon"]);
+    let pid =
+        format!("in use by umbrella (process {}), which serves it under another name", house.status("a.img")["pid"]);
+    is_left_alone("a2.img", &[&pid]);
+    house.refused(&["attach", "a2.img"], 1, &[&pid]);
+    let device = Loop::on(&house, "a.img");
+    is_left_alone(&device.0, &["a.img, which is served or in use"]);
+    house.given(&["detach"]);
+    house.given(&["check", &device.0, "--data"]);
+}
+
     }
     let config = house.config("f", &format!("[disk]\npath = \"{}\"\n[log]\n", text(&house.path("f.img"))));
     house.given(&["serve", &config, "--daemon"]);
