@@ -40,7 +40,7 @@ pub use holder::Holder;
 pub use open::{Access, Cache, OpenOptions};
 
 use crate::device::{BlockDevice, Durability, Geometry, Zeroes};
-use crate::error::{BlockError, Operation};
+use crate::error::{BlockError, Operation, with_remedy};
 use transfer::{Sync, Transfer};
 use zeroes::Fallback;
 
@@ -104,7 +104,7 @@ impl FileDevice {
         run: impl FnOnce() -> io::Result<()>,
     ) -> Result<(), BlockError> {
         run().map_err(|source| {
-            let reason = Arc::from(source.to_string());
+            let reason = Arc::from(with_remedy(&source));
             let poison = BlockError::Poisoned { device: Arc::clone(&self.name), operation, reason };
             // An earlier poison stays: it names the first failure.
             let _ = self.poison.set(poison);

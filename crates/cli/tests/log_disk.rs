@@ -3,6 +3,8 @@
 
 #[path = "log_disk/file_systems.rs"]
 mod file_systems;
+#[path = "log_disk/full.rs"]
+mod full;
 #[path = "log_disk/growing.rs"]
 mod growing;
 #[path = "log_disk/house.rs"]

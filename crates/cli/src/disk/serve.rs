@@ -61,7 +61,9 @@ pub(crate) fn serve(spec: DiskSpec, here: Here, on_damage: OnDamage, starter: Op
         End::Signal => stop(served, true),
         End::Detach { keep_cache, outcome } => {
             let result = stop(served, keep_cache);
-            let _ = outcome.send(result.as_ref().copied().map_err(reasons));
+            let told =
+                |error| format!("{name} is detached and its daemon has ended, but not in order: {}", reasons(error));
+            let _ = outcome.send(result.as_ref().copied().map_err(told));
             result
         }
     };

@@ -77,6 +77,11 @@ impl CreateArgs {
             output::json(&created)?;
         } else {
             output::print(&summary(&created))?;
+        for part in std::iter::once(&spec.disk).chain(spec.cache.as_ref().map(|cache| &cache.flash)) {
+            if let Some(warning) = open::may_fill_up(part) {
+                tell!("warning: {warning}");
+            }
+        }
         }
         Ok(ExitCode::SUCCESS)
     }
