@@ -198,10 +198,24 @@ pub(crate) fn refuse_other(path: &Path) -> anyhow::Result<()> {
             ByteSize(MAX_BYTES)
         ),
         _ => Ok(()),
+        Ok(data) if data.is_file() && data.len() == 0 && !is_toml => bail!(
+            "{shown} is empty: neither an image of a log store nor a configuration; `umbrella disk create --kind log {shown} --size SIZE` makes a log \
+             store of it"
+        ),
+        Ok(data) if data.is_file() && !is_toml && !names_a_disk(path) => bail!(
+            "{shown} is neither an image of a log store nor a configuration (which has a table [disk]); a plain image is named with --disk, and if it \
+             is to become a log store, `truncate` it to its size and `umbrella disk create --kind log --force` it"
+        ),
     }
 }
 
 /// Looks into a file without opening it as a disk, which somebody else may have done. With its second superblock alone it is larger than a
+/// Whether a file looks like a configuration, right or wrong.
+fn names_a_disk(path: &Path) -> bool {
+    let Ok(text) = std::fs::read_to_string(path) else { return false };
+    text.lines().any(|line| line.trim_start().trim_start_matches('[').trim_start().starts_with("disk"))
+}
+
 /// configuration may be.
 pub(crate) fn has_a_store(path: &Path) -> bool {
     let Ok(file) = File::open(path) else { return false };

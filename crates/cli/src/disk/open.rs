@@ -213,7 +213,10 @@ pub(crate) fn make(spec: &DeviceSpec) -> anyhow::Result<Option<Made>> {
     if !may_be_made(path) {
         bail!("{shown} does not exist, and no image is made in /dev; is the name of the device right?");
     }
-    let Some(size) = size else { bail!("{shown} does not exist; say its size so that it can be made") };
+    let Some(size) = size else {
+        let is = if path.exists() { "is empty" } else { "does not exist" };
+        bail!("{shown} {is}; say its size so that it can be made (`--size 40GiB`, or `size` in the configuration)")
+    };
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists()) {
         let folder = visible_path(folder);
         bail!("{shown} cannot be made: the folder {folder} does not exist; make it first (`mkdir -p {folder}`)");

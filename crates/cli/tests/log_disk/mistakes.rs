@@ -292,6 +292,37 @@ fn an_image_that_cannot_be_made_names_path_and_remedy_and_leaves_nothing() {
     let create = |path: &'static str, size: &'static str| ["create", "--kind", "log", path, "--size", size];
     let told = ["no/such/h.img cannot be made", "no/such does not exist", "make it first (`mkdir -p "];
     house.refused(&create("no/such/h.img", "64MiB"), 1, &told);
+    let told =
+        ["nope.img: no such image", "`umbrella disk create --kind log nope.img --size SIZE` makes a log store there"];
+    house.refused(&["create", "nope.img", "--size", "1GiB"], 1, &told);
+}
+
+#[test]
+fn a_file_that_is_neither_image_nor_configuration_is_said_to_be_neither() {
+    let house = House::new();
+    fs::write(house.path("empty.img"), "").expect("the folder can be written");
+    fs::write(house.path("notes.txt"), "hello\n").expect("the folder can be written");
+    fs::write(house.path("bytes.img"), [0xff; 3000]).expect("the folder can be written");
+    let commands = |file: &'static str| {
+        [vec!["attach", file], vec!["check", file], vec!["serve", file, "--daemon"], vec!["grow", file]]
+    };
+    for command in commands("empty.img") {
+        let told = [
+            "empty.img is empty: neither an image of a log store nor a configuration",
+            "create --kind log empty.img --size SIZE",
+        ];
+        house.refused(&command, 1, &told);
+    }
+    for command in commands("notes.txt").into_iter().chain(commands("bytes.img")) {
+        let told = ["is neither an image of a log store nor a configuration", "--disk", "create --kind log --force"];
+        house.refused(&command, 1, &told);
+    }
+    // What is one with a mistake is still told where that is.
+    fs::write(house.path("disk.conf"), "[disk]\npth = \"x\"\n").expect("the folder can be written");
+    house.refused(&["check", "disk.conf"], 1, &["disk.conf:2:1", "pth"]);
+    house.refused(&["create", "--kind", "log", "empty.img"], 1, &["empty.img is empty; say its size", "--size"]);
+    house.given(&["create", "--kind", "log", "empty.img", "--size", SIZE]);
+    house.given(&["check", "empty.img"]);
     assert!(!house.path("no").exists());
     // Room for a store, but no file may be so large.
     let too_large_for_a_file = || {
