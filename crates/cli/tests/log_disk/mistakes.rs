@@ -122,7 +122,15 @@ fn damage_is_found_and_said_and_never_served_as_a_plain_disk() {
     }
     // Cut off.
     fs::write(house.path("d.img"), &whole[..whole.len() / 2]).expect("there is room");
-    house.refused(&["serve", "d.img", "--daemon"], 1, &["d.img"]);
+    let told =
+        ["d.img: the device has 32 MiB, the store needs 64 MiB: ", "`truncate -s 67108864 FILE`", "`check --data`"];
+    for command in [&["check", "d.img"][..], &["attach", "d.img"], &["serve", "d.img", "--daemon"]] {
+        house.refused(command, 1, &told);
+    }
+    let file = OpenOptions::new().write(true).open(house.path("d.img")).expect("it is there");
+    file.set_len(67_108_864).expect("it can be made larger");
+    let told = house.said(&["check", "d.img", "--data"]);
+    assert!(!told.contains("the device has"), "{told}");
 }
 
 #[test]
@@ -223,14 +231,6 @@ fn a_store_that_is_served_is_said_not_to_be_looked_at() {
 }
 
 #[test]
-fn an_image_whose_beginning_is_gone_is_no_configuration() {
-    let house = House::new();
-    house.given(&["create", "--kind", "log", "f.img", "--size", SIZE]);
-    overwrite(&house, "f.img", 0, &[9; 4096]);
-    let commands = [&["check", "f.img"][..], &["attach", "f.img"], &["serve", "f.img", "--daemon"]];
-    for command in commands {
-        house.refused(command, 1, &["has the second superblock of one", "[log]"]);
-#[test]
 fn a_store_that_is_served_is_not_looked_at_by_another_name_of_it_either() {
     let house = House::new();
     let is_left_alone = |disk: &str, told: &[&str]| {
@@ -261,6 +261,14 @@ fn a_store_that_is_served_is_not_looked_at_by_another_name_of_it_either() {
     house.given(&["check", &device.0, "--data"]);
 }
 
+#[test]
+fn an_image_whose_beginning_is_gone_is_no_configuration() {
+    let house = House::new();
+    house.given(&["create", "--kind", "log", "f.img", "--size", SIZE]);
+    overwrite(&house, "f.img", 0, &[9; 4096]);
+    let commands = [&["check", "f.img"][..], &["attach", "f.img"], &["serve", "f.img", "--daemon"]];
+    for command in commands {
+        house.refused(command, 1, &["has the second superblock of one", "[log]"]);
     }
     let config = house.config("f", &format!("[disk]\npath = \"{}\"\n[log]\n", text(&house.path("f.img"))));
     house.given(&["serve", &config, "--daemon"]);
@@ -284,14 +292,6 @@ fn an_image_keeps_its_size_and_one_that_is_missing_is_said_to_be() {
     let again = ["create", "--kind", "log", "g.img", "--force", "--size", "128MiB"];
     house.refused(&again, 1, &["--size is for an image that does not exist yet", "g.img has 64"]);
     house.refused(&["attach", "nope.img"], 1, &["nope.img: no such image, device or configuration"]);
-}
-
-#[test]
-fn an_image_that_cannot_be_made_names_path_and_remedy_and_leaves_nothing() {
-    let house = House::new();
-    let create = |path: &'static str, size: &'static str| ["create", "--kind", "log", path, "--size", size];
-    let told = ["no/such/h.img cannot be made", "no/such does not exist", "make it first (`mkdir -p "];
-    house.refused(&create("no/such/h.img", "64MiB"), 1, &told);
     let told =
         ["nope.img: no such image", "`umbrella disk create --kind log nope.img --size SIZE` makes a log store there"];
     house.refused(&["create", "nope.img", "--size", "1GiB"], 1, &told);
@@ -323,6 +323,14 @@ fn a_file_that_is_neither_image_nor_configuration_is_said_to_be_neither() {
     house.refused(&["create", "--kind", "log", "empty.img"], 1, &["empty.img is empty; say its size", "--size"]);
     house.given(&["create", "--kind", "log", "empty.img", "--size", SIZE]);
     house.given(&["check", "empty.img"]);
+}
+
+#[test]
+fn an_image_that_cannot_be_made_names_path_and_remedy_and_leaves_nothing() {
+    let house = House::new();
+    let create = |path: &'static str, size: &'static str| ["create", "--kind", "log", path, "--size", size];
+    let told = ["no/such/h.img cannot be made", "no/such does not exist", "make it first (`mkdir -p "];
+    house.refused(&create("no/such/h.img", "64MiB"), 1, &told);
     assert!(!house.path("no").exists());
     // Room for a store, but no file may be so large.
     let too_large_for_a_file = || {
