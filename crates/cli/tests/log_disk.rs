@@ -159,3 +159,16 @@ fn other_programs_copy_images_to_a_store_and_back() {
     house.given(&["detach"]);
     house.given(&["check", "n.img", "--data"]);
 }
+
+#[test]
+fn an_opening_that_takes_long_says_so() {
+    let house = House::new();
+    let config = |speed: &str| {
+        let disk = text(&house.path("disk"));
+        house.config("slow", &format!("[disk]\nkind = \"emulated\"\nprofile = \"modern\"\npath = \"{disk}\"\nsize = \"64MiB\"\nspeed = {speed}\n[log]\n"))
+    };
+    house.given(&["create", &config("1000")]);
+    let said = house.said(&["serve", &config("0.02"), "--daemon"]);
+    assert!(said.starts_with("opening slow: 2 s so far\n"), "{said}");
+    house.given(&["detach"]);
+}

@@ -7,6 +7,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use serde_json::json;
 
+use super::progress::Waiting;
 use super::source::SourceArgs;
 use crate::client::ClientError;
 use crate::config::disk::{DiskName, DiskSpec};
@@ -131,5 +132,6 @@ pub(super) fn start(
     }
     args.extend((0..verbose).map(|_| "--verbose".into()));
     args.extend(source.to_args());
-    daemon::start(&args, &log)
+    let mut view = Waiting::new(&format!("opening {name}"));
+    daemon::start(&args, &log, &mut |so_far| view.show(so_far))
 }
