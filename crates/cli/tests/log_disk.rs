@@ -172,3 +172,28 @@ fn an_opening_that_takes_long_says_so() {
     assert!(said.starts_with("opening slow: 2 s so far\n"), "{said}");
     house.given(&["detach"]);
 }
+
+#[test]
+fn segments_that_a_discard_empties_are_said_to_be_free_later() {
+    let house = House::new();
+    let config = house.config(
+        "trim",
+        &format!("[disk]\npath = \"{}\"\nsize = \"128MiB\"\n[log]\nquiet = \"1h\"\n", text(&house.path("disk"))),
+    );
+    house.given(&["create", &config]);
+    let device = house.attach(&config);
+    let data = house.path("data");
+    fs::write(&data, bytes(1, 80 * MIB)).expect("there is room");
+    run("dd", [format!("if={}", text(&data)), format!("of={device}"), "bs=1M".to_owned(), "oflag=direct".to_owned()]);
+    let free = house.status("trim")["log"]["free_segments"].as_u64().expect("a number");
+    run("blkdiscard", [&device]);
+    let log = house.status("trim")["log"].clone();
+    let emptied = log["emptied_segments"].as_u64().expect("a number");
+    assert!(emptied > 200 && log["live"] == 0, "{log}, {free} free before");
+    let shown = house.given(&["status", "trim"]);
+    assert!(shown.contains(&format!("segments free, {emptied} more after the next checkpoint\n")), "{shown}");
+    house.given(&["detach", "trim"]);
+    house.given(&["serve", &config, "--daemon"]);
+    let shown = house.given(&["status", "trim"]);
+    assert!(!shown.contains("more after the next checkpoint"), "{shown}");
+}
