@@ -161,6 +161,17 @@ fn other_programs_copy_images_to_a_store_and_back() {
 }
 
 #[test]
+fn a_daemon_is_announced_with_its_name_and_where_it_listens() {
+    let house = House::new();
+    house.given(&["create", "--kind", "log", "n.img", "--size", "64MiB"]);
+    let socket = text(&house.path("run/disks/n.img.nbd"));
+    assert_eq!(house.given(&["serve", "n.img", "--daemon"]), format!("n.img  unix:{socket}\n"));
+    house.given(&["detach"]);
+    assert_eq!(house.said(&["serve", "n.img", "--daemon"]), "", "a short opening needs no word");
+    house.given(&["detach"]);
+}
+
+#[test]
 fn an_opening_that_takes_long_says_so() {
     let house = House::new();
     let config = |speed: &str| {
