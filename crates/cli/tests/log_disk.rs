@@ -18,6 +18,7 @@ mod support;
 use std::fs;
 
 use house::{House, text};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use support::{MIB, bytes, eventually, run};
 
@@ -182,6 +183,17 @@ fn an_opening_that_takes_long_says_so() {
     let said = house.said(&["serve", &config("0.02"), "--daemon"]);
     assert!(said.starts_with("opening slow: 2 s so far\n"), "{said}");
     house.given(&["detach"]);
+
+    // Ctrl-C meanwhile: no daemon is left, and the store was closed in order.
+    let config = config("0.1");
+    let mut starter = house.umbrella(&["serve", &config, "--daemon"]).spawn().expect("timeout(1) runs");
+    let socket = house.path("run/disks/slow.sock");
+    eventually("the daemon opens the disk", || socket.exists());
+    kill_process(Pid::from_child(&starter), Signal::INT).expect("it runs");
+    assert!(!starter.wait().expect("a child").success());
+    eventually("the daemon has ended", || !socket.exists());
+    assert_eq!(house.given(&["status"]), "no disk is served\n");
+    assert_eq!(house.json(&["check", &config])["store"]["clean"], true);
 }
 
 #[test]

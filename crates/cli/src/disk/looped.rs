@@ -41,9 +41,9 @@ pub(crate) fn in_use(spec: &DeviceSpec) -> Option<String> {
     if let Some(device) = loops_on(&path, Access::ReadOnly).find(|device: &PathBuf| is_claimed(device)) {
         return Some(format!("{shown} is in use as {}", visible_path(&device)));
     }
-    match FileDevice::open(&path, OpenOptions { access: Access::ReadOnly, cache: Cache::Page }) {
-        Err(error @ OpenError::InUse { .. }) => return Some(error.to_string()),
-        _ => {}
+    let opened = FileDevice::open(&path, OpenOptions { access: Access::ReadOnly, cache: Cache::Page });
+    if let Err(error @ OpenError::InUse { .. }) = opened {
+        return Some(error.to_string());
     }
     let is_device = std::fs::metadata(&path).is_ok_and(|data| data.file_type().is_block_device());
     (is_device && is_claimed(&path)).then(|| {

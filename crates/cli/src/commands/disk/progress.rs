@@ -68,7 +68,7 @@ impl Waiting {
         if self.on_terminal {
             self.bar.set_message(line);
             self.bar.tick();
-        } else if self.told.is_none_or(|told| so_far - told >= LINE_EVERY) {
+        } else if self.told.is_none_or(|told| so_far.saturating_sub(told) >= LINE_EVERY) {
             self.told = Some(so_far);
             tell!("{line}");
         }
