@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
+use rustix::io::Errno;
 use thiserror::Error;
 use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
 
@@ -92,5 +93,62 @@ impl BlockError {
     /// What the system refused.
     pub fn io(device: &Arc<str>, operation: Operation, range: Option<SectorRange>, source: io::Error) -> BlockError {
         BlockError::Io { device: Arc::clone(device), operation, range, source: Arc::new(source) }
+    }
+
+    /// That writes are refused from now on, since this failed.
+    pub fn poison(device: &str, operation: Operation, cause: &BlockError) -> BlockError {
+        let reason = match cause {
+            BlockError::Poisoned { device: below, .. } if **below == *device => return cause.clone(),
+            // What is said once already is left out.
+            BlockError::Io { device: below, operation: failed, range, source }
+                if **below == *device && *failed == operation =>
+            {
+                let at = range.map(|range| format!("at {range}: ")).unwrap_or_default();
+                format!("{at}{}", with_remedy(source))
+            }
+            BlockError::Io { source, .. } => format!("{cause}{}", remedy(source)),
+            cause => cause.to_string(),
+        };
+        BlockError::Poisoned { device: device.into(), operation, reason: reason.into() }
+    }
+}
+
+/// Why the system refused, with what to do about it where that is plain.
+pub(crate) fn with_remedy(source: &io::Error) -> String {
+    format!("{source}{}", remedy(source))
+}
+
+fn remedy(source: &io::Error) -> &'static str {
+    let full = [Errno::NOSPC, Errno::DQUOT].map(Errno::raw_os_error);
+    if source.raw_os_error().is_some_and(|code| full.contains(&code)) {
+        "; make room for it, then detach it and attach it again: what was flushed is there"
+    } else {
+        ""
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn poisoned(code: Errno, below: &str) -> String {
+        let range = SectorRange { start: Lba(8), sectors: 8 };
+        let cause = BlockError::io(&below.into(), Operation::Write, Some(range), code.into());
+        BlockError::poison("a.img", Operation::Write, &cause).to_string()
+    }
+
+    #[test]
+    fn a_device_that_refuses_writes_is_named_once() {
+        assert_eq!(poisoned(Errno::IO, "a.img").matches("a.img").count(), 1);
+        assert!(poisoned(Errno::IO, "a.img").ends_with("Input/output error (os error 5)"));
+        assert!(poisoned(Errno::IO, "b.img").contains("b.img: write failed"));
+    }
+
+    #[test]
+    fn where_there_is_no_room_it_is_said_what_to_do() {
+        for (code, below) in [(Errno::NOSPC, "a.img"), (Errno::DQUOT, "b.img")] {
+            let told = poisoned(code, below);
+            assert!(told.contains("make room for it, then detach it and attach it again"), "{told}");
+        }
     }
 }

@@ -19,6 +19,7 @@
 mod buffer;
 mod error;
 mod extents;
+mod holder;
 mod kernel;
 mod open;
 mod transfer;
@@ -35,10 +36,11 @@ use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
 pub use buffer::{ALIGNMENT, AlignedBuffer};
 pub use error::OpenError;
 pub use extents::{Allocation, Extents};
+pub use holder::Holder;
 pub use open::{Access, Cache, OpenOptions};
 
 use crate::device::{BlockDevice, Durability, Geometry, Zeroes};
-use crate::error::{BlockError, Operation};
+use crate::error::{BlockError, Operation, with_remedy};
 use transfer::{Sync, Transfer};
 use zeroes::Fallback;
 
@@ -102,7 +104,7 @@ impl FileDevice {
         run: impl FnOnce() -> io::Result<()>,
     ) -> Result<(), BlockError> {
         run().map_err(|source| {
-            let reason = Arc::from(source.to_string());
+            let reason = Arc::from(with_remedy(&source));
             let poison = BlockError::Poisoned { device: Arc::clone(&self.name), operation, reason };
             // An earlier poison stays: it names the first failure.
             let _ = self.poison.set(poison);

@@ -9,8 +9,10 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
@@ -29,8 +31,11 @@ enum Word {
     Failed { error: String },
 }
 
-/// Runs this program with `args` in the background; returns once it says that it is ready.
-pub(crate) fn start(args: &[OsString], log: &Path) -> anyhow::Result<()> {
+/// How often somebody who waits is told how long.
+const TELL_EVERY: Duration = Duration::from_millis(500);
+
+/// Runs this program with `args` in the background; returns once it says that it is ready. `waiting` is told now and then how long that has taken.
+pub(crate) fn start(args: &[OsString], log: &Path, waiting: &mut dyn FnMut(Duration)) -> anyhow::Result<()> {
     let program = std::env::current_exe().context("finding the program itself")?;
     let log_file =
         open_log(log).with_context(|| format!("the log {} (choose another with --log)", visible_path(log)))?;
@@ -41,16 +46,30 @@ pub(crate) fn start(args: &[OsString], log: &Path) -> anyhow::Result<()> {
         .stderr(log_file)
         .spawn()
         .context("starting the daemon")?;
-    let mut line = Vec::new();
-    if let Some(pipe) = daemon.stdout.take() {
-        BufReader::new(pipe.take(LONGEST_LINE)).read_until(b'\n', &mut line)?;
-    }
+    let line = daemon.stdout.take().map(|pipe| first_line(pipe, waiting)).transpose()?.unwrap_or_default();
     match serde_json::from_slice(&line) {
         Ok(Word::Ready { .. }) => Ok(()),
         Ok(Word::Failed { error }) => bail!("{}", shown(&error)),
         Err(_) => {
             let status = daemon.wait()?;
             bail!("the daemon ended ({status}) before it was ready; see {}", visible_path(log))
+        }
+    }
+}
+
+fn first_line(pipe: ChildStdout, waiting: &mut dyn FnMut(Duration)) -> io::Result<Vec<u8>> {
+    let (send, read) = channel();
+    std::thread::Builder::new().name("word".to_owned()).spawn(move || {
+        let mut line = Vec::new();
+        let done = BufReader::new(pipe.take(LONGEST_LINE)).read_until(b'\n', &mut line);
+        let _ = send.send(done.map(|_| line));
+    })?;
+    let since = Instant::now();
+    loop {
+        match read.recv_timeout(TELL_EVERY) {
+            Ok(line) => return line,
+            Err(RecvTimeoutError::Timeout) => waiting(since.elapsed()),
+            Err(RecvTimeoutError::Disconnected) => return Ok(Vec::new()),
         }
     }
 }

@@ -19,11 +19,16 @@ mod systemd;
 mod text;
 
 use std::ffi::OsString;
+use std::fmt;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{ArgAction, Parser};
+use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
 
 use commands::Command;
 
@@ -56,7 +61,7 @@ fn main() -> ExitCode {
         }
         None => Cli::parse_from(args),
     };
-    log_to_stderr(cli.verbose);
+    log_to_stderr(cli.verbose, cli.command.is_short());
     match cli.command.run(cli.verbose) {
         Ok(code) => code,
         Err(error) if output::nobody_reads(&error) => ExitCode::SUCCESS,
@@ -67,18 +72,37 @@ fn main() -> ExitCode {
     }
 }
 
-fn log_to_stderr(verbose: u8) {
+fn log_to_stderr(verbose: u8, is_short: bool) {
     let level = match verbose {
         0 => "info",
         1 => "debug",
         _ => "trace",
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
-    tracing_subscriber::fmt()
+    let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .log_internal_errors(false)
         .with_ansi(std::io::stderr().is_terminal())
-        .with_target(verbose > 0)
-        .init();
+        .with_target(verbose > 0);
+    if is_short && verbose == 0 { log.event_format(Plain).init() } else { log.init() }
+}
+
+/// What a command that somebody waits for has to say besides its result: no log, so without times.
+struct Plain;
+
+impl<S, N> FormatEvent<S, N> for Plain
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(&self, context: &FmtContext<'_, S, N>, mut to: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        to.write_str(match *event.metadata().level() {
+            Level::ERROR => "error: ",
+            Level::WARN => "warning: ",
+            _ => "",
+        })?;
+        context.field_format().format_fields(to.by_ref(), event)?;
+        writeln!(to)
+    }
 }

@@ -1108,6 +1108,18 @@ fn the_log_of_a_paper_takes_traces_of_ones_own() {
 }
 
 #[test]
+fn a_paper_that_runs_a_trace_of_the_users_does_not_say_that_it_ran_without_traces() {
+    let writes = (0..24_000u64).map(|i| format!("{i}000,d,W,{},4096,", i * 7919 % 8192 * 4096));
+    let (_folder, path) = trace("mine.csv", writes);
+    let mut command = lab("paper");
+    command.args(["r-lfs", "--quick", "--figure", "schemes", "--trace"]).arg(&path);
+    let shown = given(&mut command);
+    let last = shown.lines().last().expect("a line");
+    assert!(shown.contains("mine") && last.contains("quick: with less data"), "{last}");
+    assert!(!last.contains("open traces"), "{last}");
+}
+
+#[test]
 fn quick_sizes_say_so_below_the_claims() {
     let last = |more: &[&str]| {
         let text = given(lab("paper").args(["tesa", "--figure", "Table I"]).args(more));

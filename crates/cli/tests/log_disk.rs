@@ -3,6 +3,8 @@
 
 #[path = "log_disk/file_systems.rs"]
 mod file_systems;
+#[path = "log_disk/full.rs"]
+mod full;
 #[path = "log_disk/growing.rs"]
 mod growing;
 #[path = "log_disk/house.rs"]
@@ -16,6 +18,7 @@ mod support;
 use std::fs;
 
 use house::{House, text};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use support::{MIB, bytes, eventually, run};
 
@@ -156,4 +159,64 @@ fn other_programs_copy_images_to_a_store_and_back() {
     }
     house.given(&["detach"]);
     house.given(&["check", "n.img", "--data"]);
+}
+
+#[test]
+fn a_daemon_is_announced_with_its_name_and_where_it_listens() {
+    let house = House::new();
+    house.given(&["create", "--kind", "log", "n.img", "--size", "64MiB"]);
+    let socket = text(&house.path("run/disks/n.img.nbd"));
+    assert_eq!(house.given(&["serve", "n.img", "--daemon"]), format!("n.img  unix:{socket}\n"));
+    house.given(&["detach"]);
+    assert_eq!(house.said(&["serve", "n.img", "--daemon"]), "", "a short opening needs no word");
+    house.given(&["detach"]);
+}
+
+#[test]
+fn an_opening_that_takes_long_says_so() {
+    let house = House::new();
+    let config = |speed: &str| {
+        let disk = text(&house.path("disk"));
+        house.config("slow", &format!("[disk]\nkind = \"emulated\"\nprofile = \"modern\"\npath = \"{disk}\"\nsize = \"64MiB\"\nspeed = {speed}\n[log]\n"))
+    };
+    house.given(&["create", &config("1000")]);
+    let said = house.said(&["serve", &config("0.02"), "--daemon"]);
+    assert!(said.starts_with("opening slow: 2 s so far\n"), "{said}");
+    house.given(&["detach"]);
+
+    // Ctrl-C meanwhile: no daemon is left, and the store was closed in order.
+    let config = config("0.1");
+    let mut starter = house.umbrella(&["serve", &config, "--daemon"]).spawn().expect("timeout(1) runs");
+    let socket = house.path("run/disks/slow.sock");
+    eventually("the daemon opens the disk", || socket.exists());
+    kill_process(Pid::from_child(&starter), Signal::INT).expect("it runs");
+    assert!(!starter.wait().expect("a child").success());
+    eventually("the daemon has ended", || !socket.exists());
+    assert_eq!(house.given(&["status"]), "no disk is served\n");
+    assert_eq!(house.json(&["check", &config])["store"]["clean"], true);
+}
+
+#[test]
+fn segments_that_a_discard_empties_are_said_to_be_free_later() {
+    let house = House::new();
+    let config = house.config(
+        "trim",
+        &format!("[disk]\npath = \"{}\"\nsize = \"128MiB\"\n[log]\nquiet = \"1h\"\n", text(&house.path("disk"))),
+    );
+    house.given(&["create", &config]);
+    let device = house.attach(&config);
+    let data = house.path("data");
+    fs::write(&data, bytes(1, 80 * MIB)).expect("there is room");
+    run("dd", [format!("if={}", text(&data)), format!("of={device}"), "bs=1M".to_owned(), "oflag=direct".to_owned()]);
+    let free = house.status("trim")["log"]["free_segments"].as_u64().expect("a number");
+    run("blkdiscard", [&device]);
+    let log = house.status("trim")["log"].clone();
+    let emptied = log["emptied_segments"].as_u64().expect("a number");
+    assert!(emptied > 200 && log["live"] == 0, "{log}, {free} free before");
+    let shown = house.given(&["status", "trim"]);
+    assert!(shown.contains(&format!("segments free, {emptied} more after the next checkpoint\n")), "{shown}");
+    house.given(&["detach", "trim"]);
+    house.given(&["serve", &config, "--daemon"]);
+    let shown = house.given(&["status", "trim"]);
+    assert!(!shown.contains("more after the next checkpoint"), "{shown}");
 }

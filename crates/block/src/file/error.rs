@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use thiserror::Error;
 use umbrella_units::ByteSize;
 
+use super::holder::Holder;
+
 /// Why a file or device could not be opened as a block device.
 #[derive(Debug, Error)]
 pub enum OpenError {
@@ -18,10 +20,12 @@ pub enum OpenError {
         source: io::Error,
     },
     /// Somebody else writes it, or reads it while it was to be written.
-    #[error("{}: in use by another program", path.display())]
+    #[error("{}: in use by {}", path.display(), by.as_ref().map_or("another program".to_owned(), ToString::to_string))]
     InUse {
         /// What was to be opened.
         path: PathBuf,
+        /// By whom, if that can be seen.
+        by: Option<Holder>,
     },
     /// A folder, a pipe, a terminal.
     #[error("{}: neither a regular file nor a block device", path.display())]

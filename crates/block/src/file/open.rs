@@ -18,6 +18,7 @@ use rustix::io::Errno;
 use umbrella_units::{ByteSize, Lba, PAGE_BYTES, SECTOR_BYTES};
 
 use super::buffer::{ALIGNMENT, AlignedBuffer};
+use super::holder::holder;
 use super::transfer::{Alignment, Transfer};
 use super::{FileDevice, Kind, OpenError, kernel};
 use crate::device::Geometry;
@@ -61,7 +62,7 @@ impl FileDevice {
     /// warning logged.
     pub fn open(path: &Path, options: OpenOptions) -> Result<FileDevice, OpenError> {
         let refused = |source: Errno| match source {
-            Errno::BUSY => OpenError::InUse { path: path.to_owned() },
+            Errno::BUSY => OpenError::InUse { path: path.to_owned(), by: holder(path) },
             source => OpenError::Open { path: path.to_owned(), source: source.into() },
         };
         let failed = |source: io::Error| OpenError::Open { path: path.to_owned(), source };
@@ -69,7 +70,7 @@ impl FileDevice {
             .ok_or_else(|| OpenError::WrongKind { path: path.to_owned() })?;
         let (file, cache) = open(path, kind, options).map_err(refused)?;
         lock(&file, options.access).map_err(|source| match source {
-            Errno::AGAIN => OpenError::InUse { path: path.to_owned() },
+            Errno::AGAIN => OpenError::InUse { path: path.to_owned(), by: holder(path) },
             source => refused(source),
         })?;
         let shape = Shape::of(&file, kind, cache).map_err(failed)?;

@@ -369,9 +369,8 @@ impl Shared {
     /// From now on writes are refused: what failed leaves open what is durable.
     pub(super) fn poison(&self, state: &mut State, half: &Half, operation: Operation, error: &BlockError) {
         if state.poisoned.is_none() {
-            let (device, reason) = (half.name.as_str().into(), error.to_string().into());
             tracing::error!(device = half.name, %operation, %error, "the hybrid disk refuses writes from now on");
-            state.poisoned = Some(BlockError::Poisoned { device, operation, reason });
+            state.poisoned = Some(BlockError::poison(&half.name, operation, error));
         }
         self.committed_now.notify_all();
         self.room.notify_all();

@@ -374,8 +374,7 @@ impl Shared {
     pub(super) fn poison(&self, state: &mut State, operation: Operation, error: &BlockError) {
         if state.poisoned.is_none() {
             tracing::error!(device = self.named.name, %operation, %error, "the log store refuses writes from now on");
-            let (device, reason) = (self.named.name.as_str().into(), error.to_string().into());
-            state.poisoned = Some(BlockError::Poisoned { device, operation, reason });
+            state.poisoned = Some(BlockError::poison(&self.named.name, operation, error));
         }
         for condition in [&self.writer, &self.written, &self.room, &self.keeper] {
             condition.notify_all();

@@ -155,7 +155,7 @@ impl Shared {
         self.advertised.store(larger.shape.advertised().0, Ordering::Release);
         self.room.notify_all();
         let free = state.core.layout.table().iter().filter(|segment| segment.state == SegmentState::Free).count();
-        tracing::info!(store = self.named.name, segments = larger.shape.segments(), free, "the log store has grown");
+        tracing::debug!(store = self.named.name, segments = larger.shape.segments(), free, "the log store has grown");
         Ok(())
     }
 }

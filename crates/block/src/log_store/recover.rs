@@ -87,6 +87,7 @@ impl LogStore {
         let named = Named::new(name, device);
         let recovered = recover(&named, options, access)?;
         let superblock = recovered.core.superblock.clone();
+        recovered.tell(&named.name);
         if access == Access::ReadWrite
             && let Some(copy) = recovered.repair
         {
@@ -140,6 +141,22 @@ impl LogStore {
             }
         }
         LogStore::start(shared)
+    }
+}
+
+impl Recovered {
+    /// What somebody should know of how it was found.
+    fn tell(&self, store: &str) {
+        if self.abandoned > 0 {
+            tracing::warn!(
+                store,
+                abandoned = self.abandoned,
+                "something was written behind the end of the log: after a power cut, or when the daemon was killed, it was never flushed; else the disk has damaged the log there"
+            );
+        }
+        if let Some(error) = &self.unreadable {
+            tracing::error!(store, %error, "the end of the log cannot be read: what was written last may be lost");
+        }
     }
 }
 
@@ -298,18 +315,8 @@ pub(super) fn recover(named: &Named, options: Options, access: Access) -> Result
     }
     let abandoned = replay.abandoned();
     let Replay { mut core, unreadable, .. } = replay;
-    if abandoned > 0 {
-        tracing::warn!(
-            store = named.name,
-            abandoned,
-            "something was written behind the end of the log: after a power cut, or when the daemon was killed, it was never flushed; else the disk has damaged the log there"
-        );
-    }
-    if let Some(source) = &unreadable {
-        if access == Access::ReadWrite {
-            return Err(LogStoreError::LogUnreadable { device: named.name.clone(), source: source.clone() });
-        }
-        tracing::error!(store = named.name, error = %source, "the end of the log cannot be read: what was written last may be lost");
+    if let (Some(source), Access::ReadWrite) = (&unreadable, access) {
+        return Err(LogStoreError::LogUnreadable { device: named.name.clone(), source: source.clone() });
     }
     core.layout.replayed();
     // The highest number that a chunk of the abandoned end can have.

@@ -47,6 +47,8 @@ pub struct LogStoreStats {
     pub segments: u32,
     /// Free ones.
     pub free_segments: u32,
+    /// Empty ones, which the next checkpoint makes free.
+    pub emptied_segments: u32,
     /// Free ones that only the cleaner may use.
     pub reserve_segments: u32,
     /// The regions, from the edges of the disk to its middle; one where there are none.
@@ -114,6 +116,7 @@ impl LogStore {
             segment: bytes(u64::from(core.superblock.shape.segment_blocks())),
             segments: core.superblock.shape.segments(),
             free_segments,
+            emptied_segments: emptied(&core.layout),
             reserve_segments,
             regions,
             written: bytes(counters.user_blocks),
@@ -139,6 +142,10 @@ impl LogStore {
             refuses_writes: state.poisoned.as_ref().map(ToString::to_string),
         }
     }
+}
+
+fn emptied(layout: &Layout) -> u32 {
+    layout.table().iter().map(|segment| u32::from(segment.state == State::Cleaned)).sum()
 }
 
 fn regions(layout: &Layout) -> Vec<RegionStats> {

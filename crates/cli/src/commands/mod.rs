@@ -43,6 +43,11 @@ pub(crate) enum Command {
 }
 
 impl Command {
+    /// Whether somebody waits for its end, and reads what it says: it keeps no log.
+    pub(crate) fn is_short(&self) -> bool {
+        matches!(self, Command::Disk(args) if args.is_short())
+    }
+
     /// Does it. `verbose` is passed on to a daemon.
     pub(crate) fn run(self, verbose: u8) -> anyhow::Result<ExitCode> {
         match self {

@@ -84,7 +84,7 @@ impl MountArgs {
             args.extend(["--options".into(), option.name().into()]);
         }
         args.extend((0..verbose).map(|_| "--verbose".into()));
-        daemon::start(&args, &log)?;
+        daemon::start(&args, &log, &mut |_| {})?;
         Ok(ExitCode::SUCCESS)
     }
 

@@ -72,6 +72,7 @@ impl Log {
             live: stats.live,
             segments: stats.segments,
             free_segments: stats.free_segments,
+            emptied_segments: stats.emptied_segments,
             segments_cleaned: stats.segments_cleaned,
             write_amplification: stats.write_amplification,
         }
@@ -197,13 +198,27 @@ pub(crate) fn refuse_other(path: &Path) -> anyhow::Result<()> {
              and where `umbrella disk create` was ended before it was done, create it again with --force",
             ByteSize(MAX_BYTES)
         ),
+        Ok(data) if data.is_file() && data.len() == 0 && !is_toml => bail!(
+            "{shown} is empty: neither an image of a log store nor a configuration; `umbrella disk create --kind log {shown} --size SIZE` makes a log \
+             store of it"
+        ),
+        Ok(data) if data.is_file() && !is_toml && !names_a_disk(path) => bail!(
+            "{shown} is neither an image of a log store nor a configuration (which has a table [disk]); a plain image is named with --disk, and if it \
+             is to become a log store, `truncate` it to its size and `umbrella disk create --kind log --force` it"
+        ),
         _ => Ok(()),
     }
 }
 
+/// Whether a file looks like a configuration, right or wrong.
+fn names_a_disk(path: &Path) -> bool {
+    let Ok(text) = std::fs::read_to_string(path) else { return false };
+    text.lines().any(|line| line.trim_start().trim_start_matches('[').trim_start().starts_with("disk"))
+}
+
 /// Looks into a file without opening it as a disk, which somebody else may have done. With its second superblock alone it is larger than a
 /// configuration may be.
-fn has_a_store(path: &Path) -> bool {
+pub(crate) fn has_a_store(path: &Path) -> bool {
     let Ok(file) = File::open(path) else { return false };
     let Ok(size) = file.metadata().map(|data| data.len()) else { return false };
     let [first, second] = Superblock::COPIES.map(|BlockNo(at)| {

@@ -2,7 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use umbrella_block::memory::Memory;
 use umbrella_block::spindle::{self, NoSpindle, Spindle};
 use umbrella_model::device::{Options, Profile, profile};
 use umbrella_policy::spin_down::Costs;
-use umbrella_units::{ByteSize, Nanos};
+use umbrella_units::{ByteSize, Nanos, SECTOR_BYTES};
 
 use super::looped::refuse_looped;
 use crate::config::disk::DeviceSpec;
@@ -188,6 +188,19 @@ pub(crate) fn size_to_be(spec: &DeviceSpec) -> Option<ByteSize> {
     spec.size().filter(|_| is_to_be_made)
 }
 
+/// That a file may come to need more than is free where it lies, if so: it has holes, or was just made.
+pub(crate) fn may_fill_up(spec: &DeviceSpec) -> Option<String> {
+    let path = spec.path()?;
+    let data = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+    let space = rustix::fs::statvfs(path).ok()?;
+    let free = ByteSize(space.f_bavail.saturating_mul(space.f_frsize));
+    let wanted = ByteSize(data.len().saturating_sub(data.blocks().saturating_mul(SECTOR_BYTES)));
+    (wanted > free).then(|| {
+        let ([wanted, free], shown) = (wanted.told_apart(free), visible_path(path));
+        format!("{shown} may come to need {wanted} more, and its file system has {free} free: when that is full, writes fail")
+    })
+}
+
 /// Makes the file of a device if it is missing and its size is known; nothing if it is there.
 pub(crate) fn make(spec: &DeviceSpec) -> anyhow::Result<Option<Made>> {
     let (DeviceSpec::File { path, size, .. } | DeviceSpec::Emulated { path: Some(path), size, .. }) = spec else {
@@ -200,7 +213,10 @@ pub(crate) fn make(spec: &DeviceSpec) -> anyhow::Result<Option<Made>> {
     if !may_be_made(path) {
         bail!("{shown} does not exist, and no image is made in /dev; is the name of the device right?");
     }
-    let Some(size) = size else { bail!("{shown} does not exist; say its size so that it can be made") };
+    let Some(size) = size else {
+        let is = if path.exists() { "is empty" } else { "does not exist" };
+        bail!("{shown} {is}; say its size so that it can be made (`--size 40GiB`, or `size` in the configuration)")
+    };
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists()) {
         let folder = visible_path(folder);
         bail!("{shown} cannot be made: the folder {folder} does not exist; make it first (`mkdir -p {folder}`)");

@@ -133,6 +133,9 @@ pub(crate) struct LogStatus {
     pub(crate) live: ByteSize,
     pub(crate) segments: u32,
     pub(crate) free_segments: u32,
+    /// Empty ones that are free after the next checkpoint.
+    #[serde(default)]
+    pub(crate) emptied_segments: u32,
     /// Since it was made.
     pub(crate) segments_cleaned: u64,
     /// All bytes written for each that was asked for, since it was made.

@@ -51,8 +51,14 @@ pub(crate) fn serve(spec: DiskSpec, here: Here, on_damage: OnDamage, starter: Op
     let served = open(spec, here, on_damage, &end)?;
     let served = Arc::new(Mutex::new(Some(served)));
     let serving = control.serve(DiskService { served: Arc::clone(&served), end, since: Instant::now() });
-    if let Some(starter) = starter {
-        starter.ready().context("the process that started the daemon is gone")?;
+    if let Some(Err(gone)) = starter.map(Starter::ready) {
+        // Nobody waits for it any more: it ends in order.
+        let unwanted = served.lock().take();
+        if let Some(mut unwanted) = unwanted {
+            unwanted.take_away()?;
+            stop(unwanted, true)?;
+        }
+        return Err(gone).context("the process that started the daemon is gone");
     }
     systemd::tell("READY=1");
     let (end, served) = until_free(&ends, &served)?;
@@ -61,7 +67,9 @@ pub(crate) fn serve(spec: DiskSpec, here: Here, on_damage: OnDamage, starter: Op
         End::Signal => stop(served, true),
         End::Detach { keep_cache, outcome } => {
             let result = stop(served, keep_cache);
-            let _ = outcome.send(result.as_ref().copied().map_err(reasons));
+            let told =
+                |error| format!("{name} is detached and its daemon has ended, but not in order: {}", reasons(error));
+            let _ = outcome.send(result.as_ref().copied().map_err(told));
             result
         }
     };

@@ -3,17 +3,20 @@
 //!
 //! `UMBRELLA_CRASH_ROUNDS` says how often (default 12), `UMBRELLA_CRASH_SEED` repeats a run.
 
+use std::fs::File;
+use std::io::Write;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::house::{House, text};
 use crate::support::nbd::{BLOCK, Client};
-use crate::support::{PATIENCE, eventually, number_from_env, poll};
+use crate::support::{MIB, PATIENCE, bytes, eventually, number_from_env, poll, run};
 
 const CLIENTS: u64 = 4;
 /// Blocks of 4 KiB that each client has for itself: together most of what the store promises.
@@ -178,4 +181,55 @@ fn a_daemon_killed_while_it_cleans_loses_nothing_that_was_flushed() {
     println!("{written} blocks written, {cleaned} segments cleaned");
     assert!(written > LEAST * rounds, "the clients hardly came to write: {written} blocks");
     assert!(cleaned > rounds, "there was hardly anything to clean: {cleaned} segments");
+}
+
+#[test]
+fn files_that_were_synced_are_there_after_the_daemon_below_a_mounted_file_system_was_killed() {
+    let house = House::new();
+    house.given(&["create", "--kind", "log", NAME, "--size", "128MiB"]);
+    kill_below_a_file_system(&house, NAME, NAME);
+}
+
+#[test]
+fn files_that_were_synced_are_there_after_a_kill_on_a_hybrid_disk_as_well() {
+    let house = House::new();
+    let [disk, flash] = ["disk", "flash"].map(|half| text(&house.path(half)));
+    let config = house.config(
+        "both",
+        &format!(
+            "[disk]\npath = \"{disk}\"\nsize = \"128MiB\"\n[flash]\npath = \"{flash}\"\nsize = \"24MiB\"\n[cache]\nspin_down = \"fixed:timeout=0\"\n[log]\n"
+        ),
+    );
+    house.given(&["create", &config]);
+    kill_below_a_file_system(&house, "both", &config);
+}
+
+/// The daemon is killed while a file is written; what was synced before is read after the next start.
+fn kill_below_a_file_system(house: &House, name: &str, disk: &str) {
+    let mut device = house.attach(disk);
+    run("mkfs.ext4", ["-q", "-F", &device]);
+    for round in 0..3 {
+        {
+            let mount = house.mount(&device);
+            for before in 0..round {
+                let found = std::fs::read(mount.path().join(format!("synced {before}"))).expect("it was synced");
+                assert!(found == bytes(before, 5 * MIB), "round {round}: what was synced in round {before}");
+            }
+            let mut synced = File::create(mount.path().join(format!("synced {round}"))).expect("there is room");
+            synced.write_all(&bytes(round, 5 * MIB)).and_then(|()| synced.sync_all()).expect("there is room");
+            File::open(mount.path()).and_then(|folder| folder.sync_all()).expect("the folder is synced");
+            std::fs::write(mount.path().join("under way"), bytes(100 + round, 8 * MIB)).expect("there is room");
+            let pid = house.status(name)["pid"].as_i64().and_then(|pid| Pid::from_raw(pid as i32)).expect("a process");
+            kill_process(pid, Signal::KILL).expect("it runs");
+            eventually("it is gone", || rustix::process::test_kill_process(pid).is_err());
+        }
+        let told = house.said(&["check", disk, "--data"]);
+        assert!(!told.contains("error") && !told.contains("warning"), "{told}");
+        device = house.attach(disk);
+        // The first takes over what its journal has, the second finds nothing more.
+        let _ = Command::new("e2fsck").args(["-f", "-p", &device]).output().expect("e2fsck(8) runs");
+        run("e2fsck", ["-f", "-n", &device]);
+    }
+    house.given(&["detach", name, "--keep-cache"]);
+    house.given(&["check", disk, "--data"]);
 }

@@ -122,7 +122,15 @@ fn damage_is_found_and_said_and_never_served_as_a_plain_disk() {
     }
     // Cut off.
     fs::write(house.path("d.img"), &whole[..whole.len() / 2]).expect("there is room");
-    house.refused(&["serve", "d.img", "--daemon"], 1, &["d.img"]);
+    let told =
+        ["d.img: the device has 32 MiB, the store needs 64 MiB: ", "`truncate -s 67108864 FILE`", "`check --data`"];
+    for command in [&["check", "d.img"][..], &["attach", "d.img"], &["serve", "d.img", "--daemon"]] {
+        house.refused(command, 1, &told);
+    }
+    let file = OpenOptions::new().write(true).open(house.path("d.img")).expect("it is there");
+    file.set_len(67_108_864).expect("it can be made larger");
+    let told = house.said(&["check", "d.img", "--data"]);
+    assert!(!told.contains("the device has"), "{told}");
 }
 
 #[test]
@@ -223,6 +231,37 @@ fn a_store_that_is_served_is_said_not_to_be_looked_at() {
 }
 
 #[test]
+fn a_store_that_is_served_is_not_looked_at_by_another_name_of_it_either() {
+    let house = House::new();
+    let is_left_alone = |disk: &str, told: &[&str]| {
+        let said = [told, &["its log store was not looked at", ": ok (log store, 0 errors, 1 warning)"]].concat();
+        house.refused(&["check", disk, "--data"], 0, &said);
+    };
+    house.given(&["create", "--kind", "log", "a.img", "--size", SIZE]);
+    std::fs::hard_link(house.path("a.img"), house.path("a2.img")).expect("a link");
+    {
+        // The image, and a loop device on it that is served.
+        let device = Loop::on(&house, "a.img");
+        house.given(&["check", "a.img"]);
+        house.given(&["serve", &device.0, "--daemon"]);
+        is_left_alone("a.img", &["a.img is in use as /dev/loop"]);
+        is_left_alone("a2.img", &["a2.img is in use as /dev/loop"]);
+        house.given(&["detach"]);
+        house.given(&["check", "a.img", "--data"]);
+    }
+    // The other way round, also read-only.
+    house.given(&["serve", "a.img", "--daemon"]);
+    let pid =
+        format!("in use by umbrella (process {}), which serves it under another name", house.status("a.img")["pid"]);
+    is_left_alone("a2.img", &[&pid]);
+    house.refused(&["attach", "a2.img"], 1, &[&pid]);
+    let device = Loop::on(&house, "a.img");
+    is_left_alone(&device.0, &["a.img, which is served or in use"]);
+    house.given(&["detach"]);
+    house.given(&["check", &device.0, "--data"]);
+}
+
+#[test]
 fn an_image_whose_beginning_is_gone_is_no_configuration() {
     let house = House::new();
     house.given(&["create", "--kind", "log", "f.img", "--size", SIZE]);
@@ -253,6 +292,37 @@ fn an_image_keeps_its_size_and_one_that_is_missing_is_said_to_be() {
     let again = ["create", "--kind", "log", "g.img", "--force", "--size", "128MiB"];
     house.refused(&again, 1, &["--size is for an image that does not exist yet", "g.img has 64"]);
     house.refused(&["attach", "nope.img"], 1, &["nope.img: no such image, device or configuration"]);
+    let told =
+        ["nope.img: no such image", "`umbrella disk create --kind log nope.img --size SIZE` makes a log store there"];
+    house.refused(&["create", "nope.img", "--size", "1GiB"], 1, &told);
+}
+
+#[test]
+fn a_file_that_is_neither_image_nor_configuration_is_said_to_be_neither() {
+    let house = House::new();
+    fs::write(house.path("empty.img"), "").expect("the folder can be written");
+    fs::write(house.path("notes.txt"), "hello\n").expect("the folder can be written");
+    fs::write(house.path("bytes.img"), [0xff; 3000]).expect("the folder can be written");
+    let commands = |file: &'static str| {
+        [vec!["attach", file], vec!["check", file], vec!["serve", file, "--daemon"], vec!["grow", file]]
+    };
+    for command in commands("empty.img") {
+        let told = [
+            "empty.img is empty: neither an image of a log store nor a configuration",
+            "create --kind log empty.img --size SIZE",
+        ];
+        house.refused(&command, 1, &told);
+    }
+    for command in commands("notes.txt").into_iter().chain(commands("bytes.img")) {
+        let told = ["is neither an image of a log store nor a configuration", "--disk", "create --kind log --force"];
+        house.refused(&command, 1, &told);
+    }
+    // What is one with a mistake is still told where that is.
+    fs::write(house.path("disk.conf"), "[disk]\npth = \"x\"\n").expect("the folder can be written");
+    house.refused(&["check", "disk.conf"], 1, &["disk.conf:2:1", "pth"]);
+    house.refused(&["create", "--kind", "log", "empty.img"], 1, &["empty.img is empty; say its size", "--size"]);
+    house.given(&["create", "--kind", "log", "empty.img", "--size", SIZE]);
+    house.given(&["check", "empty.img"]);
 }
 
 #[test]

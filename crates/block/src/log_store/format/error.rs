@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::raw::Checksum;
 use super::shape::{MapPageNo, Slot};
-use super::{Place, SegmentNo, SegmentState, Stream};
+use super::{BLOCK_BYTES, Place, SegmentNo, SegmentState, Stream};
 
 /// What bytes were taken for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -119,6 +119,10 @@ pub enum Limit {
     PowerOfTwo(u64, u64),
 }
 
+fn bytes(blocks: BlockNo) -> ByteSize {
+    ByteSize(blocks.0.saturating_mul(BLOCK_BYTES as u64))
+}
+
 /// Why bytes are not the structure that they should be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum FormatError {
@@ -223,7 +227,11 @@ pub enum FormatError {
         expected: Uuid,
     },
     /// The device ends before the store does.
-    #[error("the device has {} blocks, the store needs {}: it was cut off, or is a copy on a smaller device", present.0, needed.0)]
+    #[error(
+        "the device has {}, the store needs {}: if the end of a file was cut off, `truncate -s {} FILE` lets it be opened, without what was there (`check --data` \
+         tells); a copy on a smaller device has to be copied to one that is large enough",
+        bytes(*present).told_apart(bytes(*needed))[0], bytes(*present).told_apart(bytes(*needed))[1], bytes(*needed).0
+    )]
     DeviceTooSmall {
         /// Blocks up to the end of the last segment.
         needed: BlockNo,

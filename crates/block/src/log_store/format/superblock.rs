@@ -115,7 +115,7 @@ pub enum ChooseError {
         second: FormatError,
     },
     /// A copy is whole, and says that the store cannot be used like this. The other one is older, or says the same.
-    #[error("copy {copy} of the superblock: {source}")]
+    #[error("{}{source}", prefix(*copy, source))]
     Unusable {
         /// Which one: 0 or 1.
         copy: u8,
@@ -166,6 +166,14 @@ impl Area {
     /// Whether the segment is one of them.
     pub fn has(self, segment: SegmentNo) -> bool {
         segment >= self.first && u64::from(segment.0) < self.end()
+    }
+}
+
+/// Which copy it is about; that a device is too small is about all of it.
+fn prefix(copy: u8, source: &FormatError) -> String {
+    match source {
+        FormatError::DeviceTooSmall { .. } => String::new(),
+        _ => format!("copy {copy} of the superblock: "),
     }
 }
 

@@ -18,6 +18,8 @@ use super::source::SourceArgs;
 use crate::config::ConfigErrors;
 use crate::config::ErrorReport;
 use crate::config::disk::{CacheSpec, DeviceSpec, DiskSpec, TlsSpec};
+use crate::disk::log::has_a_store;
+use crate::disk::looped::in_use;
 use crate::disk::offered::unknown;
 use crate::disk::open::{self, Part};
 use crate::disk::place;
@@ -185,6 +187,10 @@ fn look_at_halves(disk: &DiskSpec, cache: &CacheSpec, report: &mut Report) {
             format!("{} is served: its halves are not looked at (see `umbrella disk status {}`)", disk.name, disk.name);
         return report.warnings.push(Message::Device { message });
     }
+    if let Some(used) = [&disk.disk, &cache.flash].into_iter().find_map(in_use) {
+        let message = format!("{used}: the halves are not looked at");
+        return report.warnings.push(Message::Device { message });
+    }
     let open = |device| Ok(Part::open_data(device, Access::ReadOnly)?.map(|part| part.half()));
     let checked = open(&disk.disk).and_then(|disk| Ok(disk.zip(open(&cache.flash)?))).and_then(|halves| {
         let Some((disk, flash)) = halves else { return Ok(None) };
@@ -225,6 +231,12 @@ fn look_at_store(disk: &DiskSpec, depth: Depth, report: &mut Report) {
             );
         }
         return;
+    }
+    let has_store = disk.log.is_some() || disk.disk.path().is_some_and(|path| has_a_store(path));
+    if let Some(used) = has_store.then(|| in_use(&disk.disk)).flatten() {
+        report.serves_store = true;
+        // What is written meanwhile would look like damage.
+        return warn(report, format!("{used}: its log store was not looked at"));
     }
     match check_store::look(disk, depth) {
         Ok(None) => {}

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use serde::Serialize;
 use umbrella_block::file::Access;
@@ -17,7 +17,7 @@ use crate::config::disk::{CacheSpec, DeviceSpec, DiskSpec};
 use crate::disk::looped::refuse_looped;
 use crate::disk::open::{self, Made, Part};
 use crate::disk::{log, place};
-use crate::output;
+use crate::output::{self, reasons};
 use crate::text::visible_path;
 
 /// Make the files that are missing, join disk and flash to a hybrid disk, and make a log store.
@@ -66,19 +66,35 @@ struct Pair {
 
 impl CreateArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let mut spec = if self.log.wanted() { self.source.read_new()? } else { self.source.read()? };
+        let mut spec = if self.log.wanted() {
+            self.source.read_new()?
+        } else {
+            self.source.read().map_err(|error| self.with_hint(error))?
+        };
         self.log.apply(&mut spec)?;
         if place::is_served(&spec.name) {
             place::client_of(&spec)?;
             bail!("{} is served; detach it first (`umbrella disk detach {}`)", spec.name, spec.name);
         }
         let created = create(&spec, self.force)?;
+        for part in std::iter::once(&spec.disk).chain(spec.cache.as_ref().map(|cache| &cache.flash)) {
+            if let Some(warning) = open::may_fill_up(part) {
+                tell!("warning: {warning}");
+            }
+        }
         if self.json {
             output::json(&created)?;
         } else {
             output::print(&summary(&created))?;
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Who names a file that is not there, and no configuration, most likely forgot what to make of it.
+    fn with_hint(&self, error: anyhow::Error) -> anyhow::Error {
+        let Some(missing) = self.source.missing_image() else { return error };
+        let missing = visible_path(missing);
+        anyhow!("{}; `umbrella disk create --kind log {missing} --size SIZE` makes a log store there", reasons(&error))
     }
 }
 

@@ -157,8 +157,12 @@ impl NewStore {
 /// How a store stands, in lines of `status`.
 pub(super) fn status(log: &LogStatus, size: ByteSize) -> String {
     let percent = (u128::from(log.live.0) * 100).checked_div(u128::from(size.0)).unwrap_or(0);
+    let emptied = match log.emptied_segments {
+        0 => String::new(),
+        more => format!(", {more} more after the next checkpoint"),
+    };
     format!(
-        "  log    {percent} % in use: {} of {size}; {} of {} free\n         {} cleaned, {:.2} bytes written for each that was asked for; scheme {}\n",
+        "  log    {percent} % in use: {} of {size}; {} of {} free{emptied}\n         {} cleaned, {:.2} bytes written for each that was asked for; scheme {}\n",
         log.live,
         log.free_segments,
         segments(log.segments),

@@ -42,6 +42,11 @@ enum DiskCommand {
 }
 
 impl DiskArgs {
+    /// Whether somebody waits for its end.
+    pub(crate) fn is_short(&self) -> bool {
+        !matches!(self.command, DiskCommand::Serve(_))
+    }
+
     /// Does it. `verbose` is passed on to a daemon.
     pub(crate) fn run(self, verbose: u8) -> anyhow::Result<ExitCode> {
         let json = self.command.wants_json();

@@ -7,6 +7,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 /// How often a line is written where there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
+/// A wait that needs no word.
+const SHORT: Duration = Duration::from_secs(2);
 
 /// See the module; gone from the terminal when it is dropped.
 pub(super) struct View {
@@ -36,6 +38,44 @@ impl View {
 }
 
 impl Drop for View {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// How long something takes that nobody can say the end of. Short waits are not told.
+pub(super) struct Waiting {
+    what: String,
+    bar: ProgressBar,
+    on_terminal: bool,
+    told: Option<Duration>,
+}
+
+impl Waiting {
+    /// For something to wait for, in words.
+    pub(super) fn new(what: &str) -> Waiting {
+        let on_terminal = std::io::stderr().is_terminal();
+        let bar = if on_terminal { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+        Waiting { what: what.to_owned(), bar, on_terminal, told: None }
+    }
+
+    /// So long it has taken.
+    pub(super) fn show(&mut self, so_far: Duration) {
+        if so_far < SHORT {
+            return;
+        }
+        let line = format!("{}: {} s so far", self.what, so_far.as_secs());
+        if self.on_terminal {
+            self.bar.set_message(line);
+            self.bar.tick();
+        } else if self.told.is_none_or(|told| so_far.saturating_sub(told) >= LINE_EVERY) {
+            self.told = Some(so_far);
+            tell!("{line}");
+        }
+    }
+}
+
+impl Drop for Waiting {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }

@@ -7,6 +7,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use serde_json::json;
 
+use super::progress::Waiting;
 use super::source::SourceArgs;
 use crate::client::ClientError;
 use crate::config::disk::{DiskName, DiskSpec};
@@ -79,17 +80,18 @@ impl ServeArgs {
 
     fn in_background(&self, name: &DiskName, on_damage: OnDamage, verbose: u8) -> anyhow::Result<()> {
         start(&self.source, name, self.here(), on_damage, self.log.as_deref(), verbose)?;
-        if self.json || self.attach {
-            let client = DiskClient::new(&place::control(name));
-            let Answer::Status(status) = client.ask(&Request::Status).context("asking the new daemon")? else {
-                return Err(ClientError::Unexpected.into());
-            };
-            if self.json {
-                let (name, device, listen, pid) = (status.name, status.device, status.listen, status.pid);
+        let client = DiskClient::new(&place::control(name));
+        let Answer::Status(status) = client.ask(&Request::Status).context("asking the new daemon")? else {
+            return Err(ClientError::Unexpected.into());
+        };
+        let (name, device, listen, pid) = (status.name, status.device, status.listen, status.pid);
+        match device {
+            device if self.json => {
                 output::json(&json!({ "name": name, "device": device, "listen": listen, "pid": pid }))?;
-            } else {
-                output::line(&status.device.unwrap_or_default())?;
             }
+            Some(device) => output::line(&device)?,
+            None if listen.is_empty() => output::line(&name)?,
+            None => output::line(&format!("{name}  {}", listen.join(", ")))?,
         }
         Ok(())
     }
@@ -131,5 +133,6 @@ pub(super) fn start(
     }
     args.extend((0..verbose).map(|_| "--verbose".into()));
     args.extend(source.to_args());
-    daemon::start(&args, &log)
+    let mut view = Waiting::new(&format!("opening {name}"));
+    daemon::start(&args, &log, &mut |so_far| view.show(so_far))
 }

@@ -78,6 +78,12 @@ impl SourceArgs {
         })
     }
 
+    /// A path that was given in the place of a configuration, if nothing is there and it is not called one.
+    pub(super) fn missing_image(&self) -> Option<&Path> {
+        let is_image = |path: &&Path| !path.exists() && path.extension().is_none_or(|ending| ending != "toml");
+        self.config.as_deref().filter(is_image)
+    }
+
     fn read_with(&self, positional: impl FnOnce(&Path) -> anyhow::Result<DiskSpec>) -> anyhow::Result<DiskSpec> {
         let mut spec = match (&self.config, &self.disk) {
             (Some(config), _) => positional(config)?,

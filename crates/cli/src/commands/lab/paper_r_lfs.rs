@@ -94,7 +94,11 @@ impl PaperArgs {
             }
             print_claims(shown)?;
         }
-        let less = " (quick: with less data, and without the open traces; docs/papers-r-lfs.md has all)";
-        print_count(&shown, if self.quick { less } else { "" })
+        let less = match (self.quick, self.traces.is_empty()) {
+            (false, _) => "",
+            (true, true) => " (quick: with less data, and without the open traces; docs/papers-r-lfs.md has all)",
+            (true, false) => " (quick: with less data)",
+        };
+        print_count(&shown, less)
     }
 }
