@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
-use umbrella_policy::log_layout::{Clock, Goal, MapPage, Place, Relief, SegmentNo, State as SegmentState};
+use umbrella_policy::log_layout::{Goal, MapPage, Place, Relief, SegmentNo, State as SegmentState};
 use umbrella_units::Pages;
 
 use super::buffer::{CHUNK_BLOCKS, Window};
@@ -20,6 +20,7 @@ use super::core::Stop;
 use super::engine::{Shared, State, nanos};
 use super::error::LogStoreError;
 use super::format::{BLOCK_BYTES, Checksum, ChunkHeader, Entry};
+use super::life::Life;
 use crate::error::BlockError;
 
 /// How often the keeper looks when nobody calls it.
@@ -43,20 +44,19 @@ pub(super) struct Chosen {
     pub(super) number: SegmentNo,
     /// Blocks in it that are live.
     pub(super) live: Pages,
-    opened: Clock,
+    life: Life,
 }
 
 impl Chosen {
     fn now(state: &State, number: SegmentNo) -> Option<Chosen> {
         let segment = state.core.layout.table().get(number.0 as usize)?;
-        Some(Chosen { number, live: Pages(segment.live.into()), opened: segment.opened })
+        Some(Chosen { number, live: Pages(segment.live.into()), life: Life::now(state, number) })
     }
 
-    /// Blocks in it that are live now, if it still holds what was read. Had it been emptied, freed and filled again at the same tick of the clock, nobody had written anything
-    /// between, and where the map says that a block is there, it is the same block.
+    /// Blocks in it that are live now, if it still holds what was read.
     fn live_now(self, state: &State) -> Option<Pages> {
         let segment = state.core.layout.table().get(self.number.0 as usize)?;
-        let is_there = segment.state == SegmentState::Full && segment.opened == self.opened;
+        let is_there = segment.state == SegmentState::Full && self.life.goes_on(state, self.number);
         is_there.then_some(Pages(segment.live.into()))
     }
 
@@ -306,7 +306,7 @@ impl Shared {
             if !victim.is_there(state) {
                 return Ok(Cleaned::Whole);
             }
-            match self.move_block(state, entry, from, data, pages)? {
+            match self.move_block(state, (entry, from), data, (victim, &mut *pages))? {
                 Cleaned::Whole => {}
                 other => return Ok(other),
             }
@@ -318,10 +318,9 @@ impl Shared {
     fn move_block(
         &self,
         state: &mut MutexGuard<'_, State>,
-        entry: &Entry,
-        from: Place,
+        (entry, from): (&Entry, Place),
         data: &[u8],
-        pages: &mut u64,
+        (victim, pages): (Chosen, &mut u64),
     ) -> Result<Cleaned, LogStoreError> {
         let Some(checksum) = entry.checksum() else { return Ok(Cleaned::Whole) };
         loop {
@@ -348,6 +347,10 @@ impl Shared {
                 // More of the map is changed than may be in memory: a checkpoint has to come first.
                 Err(Stop::Absent(_)) if self.map_is_full(state) => return Ok(Cleaned::NoRoom),
                 Err(stop) => self.overcome(state, stop)?,
+            }
+            // Others had the lock meanwhile, and may have written to where it was.
+            if !victim.is_there(state) {
+                return Ok(Cleaned::Whole);
             }
         }
     }

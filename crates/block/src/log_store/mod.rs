@@ -31,6 +31,7 @@ mod follow;
 pub mod format;
 mod gather;
 mod grow;
+mod life;
 mod recover;
 mod stats;
 #[cfg(test)]

@@ -4,11 +4,12 @@ use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
-use umbrella_policy::log_layout::{Absent, Clock, PAGE_ENTRIES, Place};
+use umbrella_policy::log_layout::{Absent, PAGE_ENTRIES, Place, SegmentNo};
 use umbrella_units::{BLOCK_SECTORS, BlockNo, Lba, Pages, SECTOR_BYTES, SectorRange};
 
 use super::engine::{LogStore, Shared, State};
 use super::format::{BLOCK_BYTES, Checksum};
+use super::life::Life;
 use crate::device::{BlockDevice, Durability, Geometry, Zeroes};
 use crate::error::BlockError;
 
@@ -20,8 +21,8 @@ const MOST_BETWEEN: u64 = 8;
 struct Run {
     block: BlockNo,
     place: Place,
-    /// When its segment was opened: if that has changed, something else lay there meanwhile.
-    opened: Clock,
+    /// That of its segment: when it is over, something else lay there meanwhile.
+    life: Life,
     /// Where in the buffer, in blocks.
     at: usize,
     blocks: usize,
@@ -125,11 +126,8 @@ fn split(at: Lba) -> (BlockNo, usize) {
     (BlockNo(at.0 / BLOCK_SECTORS), (at.0 % BLOCK_SECTORS * SECTOR_BYTES) as usize)
 }
 
-/// When the segment of a place was opened.
-fn opened(state: &State, place: Place) -> Clock {
-    let layout = &state.core.layout;
-    let segment = layout.table().get(layout.shape().segment(place).0 as usize);
-    segment.map_or(Clock(0), |segment| segment.opened)
+fn segment(state: &State, place: Place) -> SegmentNo {
+    state.core.layout.shape().segment(place)
 }
 
 impl Shared {
@@ -215,7 +213,7 @@ impl Shared {
             }
             match runs.last_mut() {
                 Some(run) if run.end() == place && run.at + run.blocks == at => run.blocks += 1,
-                _ => runs.push(Run { block, place, opened: opened(state, place), at, blocks: 1 }),
+                _ => runs.push(Run { block, place, life: Life::now(state, segment(state, place)), at, blocks: 1 }),
             }
         }
         runs.sort_unstable_by_key(|run| run.place);
@@ -233,7 +231,7 @@ impl Shared {
 
     fn still_there(&self, state: &mut MutexGuard<'_, State>, runs: &[Run]) -> Result<bool, BlockError> {
         for run in runs {
-            if opened(state, run.place) != run.opened {
+            if !run.life.goes_on(state, segment(state, run.place)) {
                 return Ok(false);
             }
             for nth in 0..run.blocks as u64 {

@@ -422,3 +422,176 @@ fn what_a_checkpoint_frees_while_it_is_read_is_not_read_from_where_it_was() {
     assert!(!hooked.is_due(), "it was not read");
     assert!(held == numbered(3), "something else was read");
 }
+
+/// Where the segment of a block begins on the device.
+fn segment_start(store: &LogStore, block: u64) -> BlockNo {
+    let place = device_block(store, block);
+    let state = store.shared.state.lock();
+    let (first, segment) = (state.core.superblock.first.0, u64::from(state.core.layout.shape().segment_blocks));
+    BlockNo(first + (place.0 - first) / segment * segment)
+}
+
+#[test]
+fn a_block_that_is_back_where_it_was_while_its_page_of_the_map_is_read_is_not_moved_as_it_was_before() {
+    let disk = made(60, "sepgc");
+    let store = open(&disk, by_hand());
+    let blocks = sectors_of(&store) / 8;
+    for block in (0..blocks).chain(1..11) {
+        store.write(Lba(block * 8), &numbered(block), Durability::Cached).expect("there is room");
+    }
+    store.close().expect("it can be closed");
+    let hooked = Hooked::new(disk);
+    let device: Arc<dyn BlockDevice> = hooked.clone();
+    let store = Arc::new(open(&device, by_hand()));
+    let page = absent_page(&store, 0).expect("it was not needed yet");
+    let other = Arc::downgrade(&store);
+    let last = Arc::new(Mutex::new(0));
+    let written = Arc::clone(&last);
+    hooked.once(When::Read(page), move || {
+        let store = other.upgrade().expect("it cleans");
+        let mut random = StdRng::seed_from_u64(2);
+        assert_eq!(read(&*store, 0, 8), numbered(0));
+        let place = device_block(&store, 0);
+        for round in 1..400_000_u64 {
+            let block = if random.random_bool(0.2) { 0 } else { random.random_range(0..blocks) };
+            store.write(Lba(block * 8), &numbered(round << 32 | block), Durability::Cached).expect("there is room");
+            if block == 0 {
+                *written.lock() = round << 32;
+                if device_block(&store, 0) == place {
+                    return;
+                }
+            }
+        }
+        panic!("it never comes back");
+    });
+    {
+        let mut state = store.shared.state.lock();
+        store.shared.relieve(&mut state, umbrella_policy::log_layout::Goal::Ahead).expect("memory does not fail");
+    }
+    assert!(!hooked.is_due(), "it was not cleaned");
+    assert_ne!(*last.lock(), 0);
+    assert!(read(&*store, 0, 8) == numbered(*last.lock()), "it is as it was before it was cleaned");
+}
+
+/// Everything that is live in a segment, by slot.
+fn live_in(store: &LogStore, segment: umbrella_policy::log_layout::SegmentNo) -> Vec<u64> {
+    let mut state = store.shared.state.lock();
+    let shape = state.core.layout.shape();
+    let blocks = state.core.map.blocks();
+    let mut live: Vec<_> = (0..blocks)
+        .filter_map(|block| {
+            let place = state.core.map.get(BlockNo(block)).expect("it is in memory")?.place;
+            (shape.segment(place) == segment).then_some((place, block))
+        })
+        .collect();
+    live.sort_unstable();
+    live.into_iter().map(|(_, block)| block).collect()
+}
+
+/// A segment that the cleaner has filled since users last wrote is read, to be cleaned; meanwhile it is emptied by discards, freed and opened again before anything is
+/// written, and filled by users. What a block that lies where it lay holds then, and what was written to it last; nothing if another stream has taken the segment.
+fn filled_anew_from_the_same_tick_on(seed: u64) -> Option<(Vec<u8>, Vec<u8>)> {
+    use umbrella_policy::log_layout::{Goal, SegmentNo, State};
+    let hooked = Hooked::new(made(130, "r_lfs"));
+    let device: Arc<dyn BlockDevice> = hooked.clone();
+    let store = Arc::new(open(&device, Options { quiet: Duration::MAX, ..by_hand() }));
+    let blocks = sectors_of(&*store) / 8;
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut round = 0;
+    let mut write = |store: &LogStore, block: u64| {
+        round += 1;
+        store.write(Lba(block * 8), &numbered(round << 32 | block), Durability::Cached).expect("there is room");
+    };
+    for block in 0..blocks {
+        write(&store, block);
+    }
+    let look = |store: &LogStore, SegmentNo(number): SegmentNo| {
+        let state = store.shared.state.lock();
+        let segment = state.core.layout.table()[number as usize];
+        (segment.state, segment.opened == state.core.layout.clock(), segment.opened)
+    };
+    let relieve = |store: &LogStore| {
+        let mut state = store.shared.state.lock();
+        store.shared.relieve(&mut state, Goal::Ahead).expect("memory does not fail")
+    };
+    // One that the cleaner has begun and filled since the last write.
+    let of_now = |store: &LogStore| {
+        let numbers = (0..store.shared.state.lock().core.layout.shape().segments).map(SegmentNo);
+        numbers.into_iter().find(|number| {
+            let (state, is_of_now, _) = look(store, *number);
+            state == State::Full && is_of_now && live_in(store, *number).len() > 12
+        })
+    };
+    let segment = (0..200).find_map(|_| {
+        (0..20).for_each(|_| write(&store, random.random_range(0..blocks)));
+        let mut cleanings = 0..20;
+        while cleanings.next().is_some() && of_now(&store).is_none() && relieve(&store) {}
+        of_now(&store)
+    });
+
+    let segment = segment?;
+    let (full, now, opened) = look(&store, segment);
+    assert_eq!((full, now), (State::Full, true));
+    let live = live_in(&store, segment);
+    let (gone, kept) = live.split_at(live.len() - 4);
+    for block in gone {
+        store.discard(range(block * 8, 8)).expect("it is discarded");
+    }
+    let (block, kept) = (kept[0], kept.to_vec());
+    let place = device_block(&store, block);
+    let (other, is_back) = (Arc::downgrade(&store), Arc::new(AtomicBool::new(false)));
+    let comes_back = Arc::clone(&is_back);
+    hooked.once(When::HasRead(segment_start(&store, block)), move || {
+        let store = other.upgrade().expect("it cleans");
+        for block in &kept {
+            store.discard(range(block * 8, 8)).expect("it is discarded");
+        }
+        store.checkpoint().expect("there is room");
+        assert_eq!(look(&store, segment).0, State::Free);
+        let is_users = |store: &LogStore| {
+            let state = store.shared.state.lock();
+            let open = state.core.layout.heads().next().and_then(|head| head.open);
+            open.is_some_and(|(open, _)| open == segment)
+        };
+        // Chunks that say what is gone, until the users' stream is there.
+        for spare in (0..blocks).filter(|spare| !kept.contains(spare)) {
+            if is_users(&store) {
+                break;
+            }
+            store.discard(range(spare * 8, 8)).expect("it is discarded");
+            store.flush().expect("memory does not fail");
+        }
+        if !is_users(&store) || look(&store, segment) != (State::Open, true, opened) {
+            return;
+        }
+        // As new ones: those go where the chunks went.
+        let write = |block: u64| {
+            store.discard(range(block * 8, 8)).expect("it is discarded");
+            store.write(Lba(block * 8), &numbered(1 << 60 | block), Durability::Cached).expect("there is room");
+        };
+        while is_users(&store) {
+            write(block);
+            if device_block(&store, block) == place {
+                break;
+            }
+        }
+        for other in (0..blocks).filter(|other| *other != block) {
+            if !is_users(&store) {
+                break;
+            }
+            write(other);
+        }
+        let is_here = store.shared.state.lock().core.map.get(BlockNo(block)).is_ok_and(|entry| entry.is_some());
+        let is_there = is_here && device_block(&store, block) == place;
+        comes_back.store(is_there && look(&store, segment) == (State::Full, false, opened), Ordering::SeqCst);
+    });
+    relieve(&store);
+    let was_read = !hooked.is_due() && is_back.load(Ordering::SeqCst);
+    was_read.then(|| (read(&*store, block * 8, 8), numbered(1 << 60 | block)))
+}
+
+#[test]
+fn a_segment_that_is_filled_anew_from_the_same_tick_of_the_clock_on_is_not_moved_as_it_was_before() {
+    let (held, written) = (0..64).find_map(filled_anew_from_the_same_tick_on).expect("it is never the users'");
+    assert!(held == written, "it is as it was before it was cleaned");
+}
