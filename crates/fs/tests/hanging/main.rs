@@ -10,6 +10,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use umbrella_fs::pool::{OpenRequest, Pool};
@@ -308,4 +309,62 @@ fn a_sync_of_everything_brings_the_files_of_the_others_to_their_branches() {
         .while_it_hangs(|| scene.pool.sync_all().unwrap(), || scene.eventually(|scene| scene.is_on("b-small", "fast")));
     assert!(left);
     assert!(scene.is_on("a-big", "slow"), "it was waited for");
+}
+
+/// So many small files that a leaver has them in hand for a while, the first `a-0000`.
+fn many(scene: &Scene) {
+    for number in 0..3000 {
+        put(&scene.pool, NodeId::ROOT, &format!("a-{number:04}"), b"small");
+    }
+}
+
+fn roomy() -> StagingSpec {
+    StagingSpec { size: Some(Amount::Bytes(ByteSize(64 << 20))), max_age: None, ..small_area() }
+}
+
+#[test]
+fn a_file_that_somebody_takes_to_a_branch_that_hangs_holds_up_no_others() {
+    let scene = Scene::new(0, StagingSpec { max_age: Some(Duration::from_millis(1)), ..roomy() });
+    many(&scene);
+    let (_, grows) = scene.pool.create(NodeId::ROOT, OsStr::new("y"), 0o640, Caller::ROOT, WRITE).unwrap();
+    put(&scene.pool, NodeId::ROOT, "z", b"small");
+    // Else the files before it were too few for this machine, and it goes to `slow` when it is closed.
+    let in_time = AtomicBool::new(false);
+    let left = scene.while_it_hangs(
+        || {
+            std::thread::scope(|scope| {
+                scope.spawn(|| scene.pool.keep_staging());
+                assert!(scene.eventually(|scene| scene.is_on("a-0000", "fast")));
+                // It belongs on `slow` now, and is still with who brings files to `fast`.
+                scene.pool.write(grows.handle, &pattern(1, 8192), 0, false).unwrap();
+                in_time.store(scene.is_on("y", STAGED), Ordering::Relaxed);
+                scene.pool.fsync(grows.handle, false).unwrap();
+            });
+        },
+        || scene.eventually(|scene| scene.is_on("z", "fast")),
+    );
+    assert!(left);
+    assert!(scene.is_on("y", "slow") || !in_time.into_inner());
+    scene.pool.release(grows.handle).unwrap();
+}
+
+#[test]
+fn the_end_waits_for_a_file_that_is_handed_on_to_a_branch_that_takes_its_time() {
+    let scene = Scene::new(0, roomy());
+    many(&scene);
+    let (_, grows) = scene.pool.create(NodeId::ROOT, OsStr::new("z"), 0o640, Caller::ROOT, WRITE).unwrap();
+    let in_time = AtomicBool::new(false);
+    scene.while_it_hangs(
+        || scene.pool.close_staging(),
+        || {
+            assert!(scene.eventually(|scene| scene.is_on("a-0000", "fast")));
+            scene.pool.write(grows.handle, &pattern(1, 8192), 0, false).unwrap();
+            in_time.store(scene.is_on("z", STAGED), Ordering::Relaxed);
+            assert!(scene.eventually(|scene| scene.is_on("a-2999", "fast")));
+            std::thread::sleep(Duration::from_millis(500));
+        },
+    );
+    assert!(scene.is_on("z", "slow") || !in_time.into_inner());
+    assert_eq!(scene.bench.places().len(), 3, "the area is left, as if a file had found no branch");
+    scene.pool.release(grows.handle).unwrap();
 }

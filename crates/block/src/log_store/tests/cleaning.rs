@@ -11,12 +11,12 @@ use crate::device::Geometry;
 use crate::error::BlockError;
 
 /// A device that notes what is read.
-struct Counting {
+pub(super) struct Counting {
     inner: Memory,
     rotational: bool,
     /// How long a read takes.
     pause: Duration,
-    reads: Mutex<Vec<Lba>>,
+    pub(super) reads: Mutex<Vec<Lba>>,
 }
 
 impl BlockDevice for Counting {
@@ -47,7 +47,7 @@ impl BlockDevice for Counting {
     }
 }
 
-fn large(mebibytes: u64, rotational: bool) -> Arc<Counting> {
+pub(super) fn large(mebibytes: u64, rotational: bool) -> Arc<Counting> {
     let inner = Memory::new(ByteSize(mebibytes << 20));
     let disk = Arc::new(Counting { inner, rotational, pause: Duration::ZERO, reads: Mutex::default() });
     let options = CreateOptions { segment: Some(ByteSize(1 << 20)), ..CreateOptions::default() };

@@ -285,3 +285,18 @@ fn the_checkpoint_of_an_opening_is_two_numbers_beyond_what_a_chunk_of_the_last_o
     // While a checkpoint is being made chunks already have its number: one more than the last that counts.
     assert_eq!((first, second), (CheckpointNo(4), CheckpointNo(7)));
 }
+
+#[test]
+fn what_was_written_backwards_is_read_at_once() {
+    let disk = super::cleaning::large(48, false);
+    let device: Arc<dyn BlockDevice> = disk.clone();
+    let store = open(&device, by_hand());
+    for block in (0..64).rev() {
+        store.write(Lba(block * 8), &numbered(block), Durability::Cached).expect("there is room");
+    }
+    store.flush().expect("memory does not fail");
+    disk.reads.lock().expect("nobody panics").clear();
+    let expected: Vec<u8> = (0..64).flat_map(numbered).collect();
+    assert!(read(&store, 0, 64 * 8) == expected);
+    assert_eq!(disk.reads.lock().expect("nobody panics").len(), 1);
+}

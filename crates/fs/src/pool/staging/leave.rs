@@ -38,14 +38,14 @@ const ATTEMPTS: usize = 5;
 /// How long files that are busy for a moment are tried again at the end.
 const LAST_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a leaver waits for locks of directories: somebody may hold one who waits for a branch that hangs.
+/// How long a leaver waits for locks of a file and of directories: somebody may hold one who waits for a branch that hangs.
 const LOCK_PATIENCE: Duration = Duration::from_millis(50);
 
 /// How far somebody goes who takes a file out.
 struct Reach<'a> {
     /// To this branch only.
     only: Option<BranchId>,
-    /// How long locks of directories are waited for; `None`: as long as it takes.
+    /// How long its lock and those of directories are waited for; `None`: as long as it takes.
     patience: Option<Duration>,
     /// Called whenever the copy gets on.
     alive: Option<&'a dyn Fn()>,
@@ -99,7 +99,12 @@ impl Pool {
         let file = node.file().ok_or(NotMoved::Busy("it is a directory"))?;
         let mut attempts = 0;
         let left = loop {
-            let io = file.io.write();
+            // Who takes it out already may wait for another branch that hangs.
+            let io = match reach.patience {
+                Some(patience) => file.io.try_write_for(patience),
+                None => Some(file.io.write()),
+            };
+            let Some(io) = io else { break Err(NotMoved::Busy("somebody is using it")) };
             let (here, unlinked) = {
                 let state = file.state.read();
                 (state.backing.branch, state.unlinked)
@@ -317,8 +322,14 @@ impl Pool {
     pub fn close_staging(&self) {
         let Some(staging) = &self.staging else { return };
         staging.open.store(false, Ordering::Relaxed);
-        self.empty_staging();
-        let hanging = self.hanging_branches();
+        let hanging = loop {
+            self.empty_staging();
+            let hanging = self.hanging_branches();
+            // One that hung a moment ago may answer just now: what it takes is not left behind.
+            if !hanging.is_empty() || !staging.leavers.are_at_work() {
+                break hanging;
+            }
+        };
         if !hanging.is_empty() {
             // Nothing below can be asked of them. What has left for the others is to stay there all the same.
             if let Err(error) = self.sync_those(|branch| !hanging.contains(&branch.spec.name)) {

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustc_hash::FxHashSet;
 use smallvec::{SmallVec, smallvec};
 use umbrella_units::{BranchId, FileId, format_duration};
@@ -86,6 +86,8 @@ struct State {
     leavers: BTreeMap<BranchId, Leaver>,
     /// Files that some leaver has.
     handed: FxHashSet<FileId>,
+    /// How often one has handed a file on to another, since the mount.
+    handed_on: u64,
 }
 
 /// See the module. A leaf among the locks.
@@ -127,7 +129,7 @@ impl Leavers {
     /// Gives a branch's leaver files, in this order; those that a leaver has already stay there. Whether any were new.
     fn hand_over(self: &Arc<Self>, branch: BranchId, files: impl IntoIterator<Item = Leaving>) -> bool {
         let mut state = self.state.lock();
-        let State { leavers, handed } = &mut *state;
+        let State { leavers, handed, .. } = &mut *state;
         let leaver = leavers.entry(branch).or_default();
         let before = leaver.files.len();
         leaver.files.extend(files.into_iter().filter(|it| handed.insert(id_of(&it.node))));
@@ -137,7 +139,7 @@ impl Leavers {
     }
 
     /// Starts the leaver of a branch, if it has something to do and no thread. Without a thread it is done here.
-    fn start(self: &Arc<Self>, mut state: parking_lot::MutexGuard<'_, State>, branch: BranchId) {
+    fn start(self: &Arc<Self>, mut state: MutexGuard<'_, State>, branch: BranchId) {
         let Some(leaver) = state.leavers.get_mut(&branch) else { return };
         if leaver.files.is_empty() || leaver.since.is_some() {
             return;
@@ -196,15 +198,27 @@ impl Leavers {
         match outcome {
             Outcome::Left | Outcome::Stays => _ = state.handed.remove(&file),
             Outcome::Elsewhere(other, leaving) => {
+                state.handed_on += 1;
                 state.leavers.entry(other).or_default().files.push_back(leaving);
                 self.start(state, other);
             }
         }
     }
 
-    /// Waits until the leavers have done what they have now, but not for those that hang.
+    /// Waits until the leavers have done what they have now, also what one hands on to another, but not for those that hang.
     pub(super) fn settle(&self) {
         let mut state = self.state.lock();
+        // As often as a file can be handed on for want of room; rules that change all the time hold up nobody.
+        for _ in 0..=state.leavers.len() + 1 {
+            let handed_on = state.handed_on;
+            self.settle_once(&mut state);
+            if state.handed_on == handed_on {
+                return;
+            }
+        }
+    }
+
+    fn settle_once(&self, state: &mut MutexGuard<'_, State>) {
         let marks: Vec<(BranchId, u64)> =
             state.leavers.iter().map(|(branch, it)| (*branch, it.finished + it.left_to_do())).collect();
         loop {
@@ -213,8 +227,13 @@ impl Leavers {
                 (leaver.finished < *mark && !leaver.hangs()).then_some(leaver.since.unwrap_or_else(Instant::now))
             });
             let Some(first) = waited_for.min() else { return };
-            self.changed.wait_until(&mut state, first + HANGS);
+            self.changed.wait_until(state, first + HANGS);
         }
+    }
+
+    /// Whether some leaver has anything to do.
+    pub(super) fn are_at_work(&self) -> bool {
+        self.state.lock().leavers.values().any(|leaver| leaver.left_to_do() > 0)
     }
 
     /// The branches that hang.
