@@ -83,10 +83,15 @@ impl Pool {
     /// Lets files leave whose time has come, as the keeper does, and waits for it; not for branches that hang.
     pub fn keep_staging(&self) {
         let Some(staging) = &self.staging else { return };
-        while self.look_after_staging(staging) {
+        loop {
+            let any = self.look_after_staging(staging);
+            // Also for what was handed over only to make room.
             staging.leavers.settle();
             self.tell_hanging(staging);
             self.release_left();
+            if !any {
+                return;
+            }
         }
     }
 
