@@ -24,12 +24,12 @@ usage: cargo bench -p umbrella-block --bench log_store -- [OPTIONS] [PART]...
 PARTS (default: all)
   random      random 4 KiB writes at several utilisations, against the disk alone
   sequential  sequential writes, and reads of what was written sequentially or at random
-  full        ten random rewrites of all that is promised, by share kept spare: write amplification (in memory, no time)
+  full        ten random rewrites of all that is promised, by utilisation: write amplification (in memory, no time; 95 % need 2 GiB)
 
 OPTIONS
   --disk P       the disk's profile [default: deskstar_500gb]
   --size MIB     the disk's size [default: 1024]
-  --used LIST    utilisations for `random`, in percent [default: 50,70,85]
+  --used LIST    utilisations in percent [default: `random` 50,70,85, `full` 50,60,70,80,85,90,95]
   --factor F     real seconds for one of the model's [default: 0.5]
   --depth N      how many write or read at once [default: 8]
   --scheme S     placement [default: r_lfs:regions=3]
@@ -42,7 +42,7 @@ const PAGE: u64 = 4096 / SECTOR_BYTES;
 struct Args {
     disk: String,
     size: u64,
-    used: Vec<u64>,
+    used: Option<Vec<u64>>,
     factor: f64,
     depth: u64,
     scheme: String,
@@ -55,7 +55,7 @@ fn args() -> Args {
     let mut args = Args {
         disk: "deskstar_500gb".to_owned(),
         size: 1024,
-        used: vec![50, 70, 85],
+        used: None,
         factor: 0.5,
         depth: 8,
         scheme: "r_lfs:regions=3".to_owned(),
@@ -69,7 +69,9 @@ fn args() -> Args {
         match arg.as_str() {
             "--disk" => args.disk = value(),
             "--size" => args.size = value().parse().expect("a number"),
-            "--used" => args.used = value().split(',').map(|used| used.parse().expect("a number")).collect(),
+            "--used" => {
+                args.used = Some(value().split(',').map(|used| used.parse().expect("a number")).collect());
+            }
             "--factor" => args.factor = value().parse().expect("a number"),
             "--depth" => args.depth = value().parse().expect("a number"),
             "--scheme" => args.scheme = value(),
@@ -90,6 +92,10 @@ fn args() -> Args {
 impl Args {
     fn wants(&self, part: &str) -> bool {
         self.parts.is_empty() || self.parts.iter().any(|wanted| wanted == part)
+    }
+
+    fn used(&self, default: &[u64]) -> Vec<u64> {
+        self.used.clone().unwrap_or_else(|| default.to_vec())
     }
 
     fn work(&self, count: u64) -> u64 {
@@ -189,7 +195,7 @@ fn disk_work(before: &Meter, after: &Meter, thousands: f64) -> String {
 fn random(args: &Args) {
     println!("\nrandom 4 KiB writes, {} at once (writes a second)", args.depth);
     println!("  utilisation   disk alone   log store     ratio   write amplification   slowest 1 %, and slowest (ms)");
-    for &utilisation in &args.used {
+    for utilisation in args.used(&[50, 70, 85]) {
         let (mut ratios, mut alone, mut through, mut amplified) = (Vec::new(), Vec::new(), Vec::new(), 0.0);
         let (mut slow, mut slowest, mut work) = (Vec::new(), 0.0_f64, String::new());
         for _ in 0..args.rounds {
@@ -265,7 +271,7 @@ fn sequential(args: &Args) {
 fn full(args: &Args) {
     println!("\nten random rewrites of all that is promised (in memory)");
     println!("  promised   write amplification   segments cleaned   writes a second, by tenth of the run");
-    for utilisation in [50, 60, 70, 80, 85, 90, 95] {
+    for utilisation in args.used(&[50, 60, 70, 80, 85, 90, 95]) {
         let device: Arc<dyn BlockDevice> = Arc::new(Memory::new(ByteSize(args.work(args.size.max(640)) << 20)));
         let whole = args.store(Arc::clone(&device), 0);
         let log = whole.stats().segment.0 * u64::from(whole.stats().segments);

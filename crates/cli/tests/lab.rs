@@ -1,6 +1,7 @@
 //! `umbrella lab run`, `compare`, `list` and `paper` as a new user and a careless one call them: figures that repeat, errors that
 //! say what to do next, and results that no Ctrl-C and no full disk takes away.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -1105,6 +1106,73 @@ fn the_log_of_a_paper_takes_traces_of_ones_own() {
         1,
         &["r-lfs has no figure \"99\" here (known: 3, 5, Schemes,"],
     );
+}
+
+/// `lab log` on a small input.
+fn log(args: &[&str]) -> Command {
+    let mut command = lab("log");
+    command.args(["--data", "32MiB"]).args(args);
+    command
+}
+
+#[test]
+fn a_log_of_ones_own_choice_runs_every_scheme_victim_and_utilisation_on_every_input() {
+    let args = ["--locality", "90/10", "--zipf", "0.99", "--scheme", "r_lfs:regions=1,organ:levels=4,centre=40"];
+    let runs = json(log(&args).args(["--victim", "greedy,cost-benefit", "--used", "70,85"]));
+    let of = |name: &str| runs.iter().map(|run| run[name].to_string()).collect::<BTreeSet<_>>();
+    assert_eq!(runs.len(), 16);
+    assert_eq!(of("input"), ["\"90/10\"", "\"zipf 0.99\""].map(str::to_owned).into());
+    assert_eq!(of("scheme"), ["\"organ:levels=4,centre=40\"", "\"r_lfs:regions=1\""].map(str::to_owned).into());
+    assert_eq!(of("victim"), ["\"cost-benefit\"", "\"greedy\""].map(str::to_owned).into());
+    assert_eq!(of("utilisation"), ["70", "85"].map(str::to_owned).into());
+    let amplified = |run: &Value| run["write_amplification"].as_f64().expect("a number");
+    for pair in runs.chunks(2) {
+        assert!(amplified(&pair[0]) < amplified(&pair[1]), "the fuller, the more is copied: {pair:?}");
+    }
+    assert_eq!(runs, json(log(&args).args(["--victim", "greedy,cost-benefit", "--used", "70,85", "--threads", "1"])));
+    assert_ne!(runs, json(log(&args).args(["--victim", "greedy,cost-benefit", "--used", "70,85", "--seed", "2"])));
+}
+
+#[test]
+fn the_segments_of_a_log_are_as_large_as_was_asked_for() {
+    let of = |segment: &[&str]| json(log(&["--zipf", "0.99", "--scheme", "r_lfs"]).args(segment));
+    assert_eq!(of(&[])[0]["segment_blocks"], 8);
+    assert_eq!(of(&["--segment", "64KiB"])[0]["segment_blocks"], 16);
+    for wrong in ["48KiB", "16KiB", "1GiB"] {
+        refused(log(&["--zipf", "1", "--segment"]).arg(wrong), 2, &["a power of two from 32 KiB to 64 MiB"]);
+    }
+    let small = ["--zipf", "0.99", "--segment", "1MiB", "--scheme", "organ"];
+    refused(&mut log(&small), 1, &["left out: zipf 0.99 in organ", "try a smaller --segment"]);
+}
+
+#[test]
+fn reads_go_beside_as_many_writes() {
+    let of = |reads: &str| json(log(&["--locality", "90/10", "--scheme", "r_lfs", "--reads"]).arg(reads));
+    let count = |run: &Value, what: &str| run[what].as_f64().expect("a number");
+    let (none, half) = (of("0"), of("50"));
+    assert_eq!(none[0]["read"], 0);
+    let share = count(&half[0], "read") / count(&half[0], "written");
+    assert!((0.9..1.1).contains(&share), "{half:?}");
+}
+
+#[test]
+fn a_log_without_an_input_or_with_a_wrong_one_says_what_it_wants() {
+    refused(&mut log(&[]), 1, &["--trace FILE, --locality 90/10 or --zipf 0.99"]);
+    refused(&mut log(&["--locality", "90"]), 2, &["two shares in percent", "90/10"]);
+    refused(&mut log(&["--locality", "0/10"]), 2, &["each from 1 to 99"]);
+    refused(&mut log(&["--zipf", "-1"]), 2, &[]);
+    refused(&mut log(&["--zipf", "1", "--scheme", "nope"]), 1, &["--scheme nope", "known: r_lfs"]);
+    refused(&mut log(&["--zipf", "1", "--scheme", ""]), 1, &["names no scheme"]);
+    refused(&mut log(&["--zipf", "1", "--victim", "nope"]), 2, &["greedy, cost-benefit"]);
+    refused(lab("log").args(["--zipf", "1", "--data", "4KiB"]), 1, &["too few for a log"]);
+    refused(lab("log").args(["--zipf", "1", "--data", "1TiB"]), 2, &["at most 64 GiB"]);
+    refused(lab("log").args(["--trace", "/nowhere/missing.csv"]), 1, &["missing.csv"]);
+    let (_folder, path) =
+        trace("mine.csv", (0..24_000u64).map(|i| format!("{i},d,W,{},4096,", i * 7919 % 8192 * 4096)));
+    let csv = given(lab("log").args(["--scheme", "r_lfs,organ", "--csv", "--trace"]).arg(&path));
+    assert_eq!(column(&csv, "input"), ["mine", "mine"]);
+    let shown = given(lab("log").args(["--scheme", "r_lfs", "--trace"]).arg(&path));
+    assert!(shown.contains("write amplification") && shown.contains("32 KiB"), "{shown}");
 }
 
 #[test]

@@ -18,7 +18,12 @@ fn cost(c: &mut Criterion) {
     group.sample_size(10);
     let input = Arc::new(Input::zipf(0.99, DATA, 1 << 20, Seed(1)).expect("an input"));
     for info in schemes() {
-        let setup = Setup { scheme: info.name.to_owned(), victim: Victim::CostBenefit, utilisation: Percent(80) };
+        let setup = Setup {
+            scheme: info.name.to_owned(),
+            victim: Victim::CostBenefit,
+            utilisation: Percent(80),
+            segment_blocks: None,
+        };
         let cell = Cell { input: Arc::clone(&input), setup };
         let outcome = cell.run(|_| true).expect("it runs").expect("to its end");
         // The first writing of the data counts as well.

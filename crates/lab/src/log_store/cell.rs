@@ -41,7 +41,7 @@ impl Cell {
 
     /// Runs it, until `go_on`, which is told how much is done, says no; then there is no outcome.
     pub fn run(&self, mut go_on: impl FnMut(f64) -> bool) -> Result<Option<LogOutcome>, LogError> {
-        let Setup { scheme: name, victim, utilisation } = &self.setup;
+        let Setup { scheme: name, victim, utilisation, .. } = &self.setup;
         let shape = self.setup.shape(&self.input)?.ok_or_else(|| self.no_room())?;
         let scheme = self.setup.make_scheme()?;
         let until = Pages(REWRITES * shape.blocks());

@@ -1,5 +1,7 @@
 //! What a log is made of.
 
+use std::num::NonZeroU32;
+
 use umbrella_policy::Spec;
 use umbrella_policy::log_layout::{Room, Scheme, SchemeInfo, Shape, Victim};
 
@@ -19,6 +21,8 @@ pub struct Setup {
     pub victim: Victim,
     /// How much of the log the data are.
     pub utilisation: Percent,
+    /// Blocks of a segment; nothing for what suits the input ([`Input::segment_blocks`]).
+    pub segment_blocks: Option<NonZeroU32>,
 }
 
 /// Segments above the reserve below which cleaning is due.
@@ -33,7 +37,7 @@ impl Setup {
 
     /// The log for that input; nothing when it is too small for the scheme to keep going.
     pub(super) fn shape(&self, input: &Input) -> Result<Option<Shape>, LogError> {
-        let segment_blocks = input.segment_blocks();
+        let segment_blocks = self.segment_blocks.map_or_else(|| input.segment_blocks(), NonZeroU32::get);
         let blocks = input.most_live().0 * 100 / u64::from(self.utilisation.0.clamp(1, 100));
         let segments = blocks.div_ceil(u64::from(segment_blocks)) as u32;
         let shape = Shape { segments, segment_blocks };

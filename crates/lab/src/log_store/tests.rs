@@ -20,7 +20,7 @@ fn ask(op: TraceOp, start: u64, blocks: u64) -> Request {
 }
 
 fn setup(scheme: &str, utilisation: u32) -> Setup {
-    Setup { scheme: scheme.to_owned(), victim: Victim::Greedy, utilisation: Percent(utilisation) }
+    Setup { scheme: scheme.to_owned(), victim: Victim::Greedy, utilisation: Percent(utilisation), segment_blocks: None }
 }
 
 fn outcome(input: &Input, setup: Setup) -> LogOutcome {

@@ -1,6 +1,7 @@
 //! Free segments, by where on the disk they lie, and which one a stream gets.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use super::ids::{SegmentNo, Shape, Stream};
 
@@ -20,6 +21,9 @@ pub enum Geography {
         centre: u8,
     },
 }
+
+/// What is borrowed in a row on one side of the middle before the other side has its turn: so many of these are the disk.
+const STRIP: u32 = 16;
 
 /// The free segments.
 #[derive(Debug)]
@@ -111,7 +115,7 @@ impl FreeSegments {
             Geography::Regions => {
                 let home = self.home(stream);
                 let last = self.last.get(usize::from(stream.0)).copied().unwrap_or(0);
-                self.after(home, last).or_else(|| self.borrow(home))
+                self.after(home, last).or_else(|| self.borrow(home, last))
             }
         }?;
         self.remove(segment);
@@ -129,16 +133,32 @@ impl FreeSegments {
         pool.range(last + 1..).next().or_else(|| pool.first()).copied().map(SegmentNo)
     }
 
-    /// One of the region that has most, as near to the borrower as there is.
-    fn borrow(&self, home: usize) -> Option<SegmentNo> {
-        let lender =
-            (0..self.pools.len()).max_by_key(|region| (self.len_of(*region), usize::MAX - home.abs_diff(*region)))?;
+    /// One of another region, as near to the borrower's as there is, give or take a [`STRIP`]: within that, the first one after the stream's last, so
+    /// that what is written in a row is not spread over both sides of the disk.
+    fn borrow(&self, home: usize, last: u32) -> Option<SegmentNo> {
+        let lender = self.lender(home, last)?;
         let pool = self.pools.get(lender)?;
-        if lender < home {
-            return nearest(pool, self.shape.segments / 2);
-        }
         let middle = self.shape.segments / 2;
-        [pool.first(), pool.last()].into_iter().flatten().max_by_key(|end| end.abs_diff(middle)).copied().map(SegmentNo)
+        let strip = (self.shape.segments / STRIP).max(1);
+        let sides = if lender < home {
+            // From outside: those nearest to the middle.
+            let near = nearest(pool, middle)?.0.abs_diff(middle);
+            [middle.saturating_sub(near + strip - 1)..middle + 1, middle..middle + near + strip]
+        } else {
+            let far = [pool.first(), pool.last()].into_iter().flatten().map(|end| end.abs_diff(middle)).max()?;
+            let inner = far.saturating_sub(strip - 1);
+            [middle - far..middle.saturating_sub(inner) + 1, middle + inner..middle + far + 1]
+        };
+        next_in(pool, &sides, last + 1)
+    }
+
+    /// Who lends: the region where the stream wrote last as long as it has half as many free ones as the one that has most, then the nearest such one.
+    fn lender(&self, home: usize, last: u32) -> Option<usize> {
+        let most = self.pools.iter().map(BTreeSet::len).max()?;
+        let rich =
+            |region: &usize| self.pools.get(*region).is_some_and(|pool| !pool.is_empty() && 2 * pool.len() >= most);
+        let of_last = self.region(SegmentNo(last));
+        (0..self.pools.len()).filter(rich).min_by_key(|region| (*region != of_last, home.abs_diff(*region)))
     }
 
     /// The first free one after the stream's last in its band, going round. The bands share the disk as the streams' segments share the used part of it,
@@ -156,12 +176,7 @@ impl FreeSegments {
         let below = middle.saturating_sub(outer)..middle.saturating_sub(inner);
         let above = middle.saturating_add(inner)..middle.saturating_add(outer);
         let next = self.last.get(usize::from(stream.0)).map_or(0, |last| last + 1);
-        let after = |band: &std::ops::Range<u32>, from: u32| {
-            let start = from.max(band.start);
-            (start < band.end).then(|| pool.range(start..band.end).next().copied()).flatten()
-        };
-        let ahead = after(&below, next).or_else(|| after(&above, next));
-        ahead.or_else(|| after(&below, 0)).or_else(|| after(&above, 0)).map(SegmentNo)
+        next_in(pool, &[below, above], next)
     }
 
     /// The free one whose distance from the middle is nearest to `radius`; of two, the one nearer to where the stream wrote last.
@@ -182,6 +197,18 @@ fn region_at(number: u32, shape: Shape, regions: u64) -> u8 {
     let from_middle = (2 * u64::from(number) + 1).abs_diff(u64::from(shape.segments));
     let outwards = from_middle * regions / u64::from(shape.segments).max(1);
     (regions - 1 - outwards.min(regions - 1)) as u8
+}
+
+/// The first member of one of the ranges, which are in order, from `from` on, going round.
+fn next_in(pool: &BTreeSet<u32>, ranges: &[Range<u32>; 2], from: u32) -> Option<SegmentNo> {
+    let after = |from: u32| {
+        let of = |range: &Range<u32>| {
+            let start = from.max(range.start);
+            (start < range.end).then(|| pool.range(start..range.end).next().copied()).flatten()
+        };
+        ranges.iter().find_map(of)
+    };
+    after(from).or_else(|| after(0)).map(SegmentNo)
 }
 
 /// The member nearest to `target`.

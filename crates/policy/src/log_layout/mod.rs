@@ -5,7 +5,7 @@
 //! block goes to, a [`Geography`] where on the disk a stream writes, a [`Victim`] which segment is cleaned. [`Layout`] is the account of it all and
 //! [`LogicalMap`] says where each block lies. All of it is pure: the store on a disk and the lab run the same code.
 //!
-//! What the paper leaves open is decided so. A region with no free segment *borrows* the nearest one of the region that has most; the lender, when
+//! What the paper leaves open is decided so. A region with no free segment *borrows* from another one that has many, in a row; the lender, when
 //! it is short itself, first sends such guests home if their own region has room again. A region is not cleaned in vain: it borrows
 //! rather than take a victim that is fuller than segments are on average, and victims with more than 95 % live are left alone until nothing else is left. [`Room`] says what has to be kept back so that cleaning can always go on.
 //!

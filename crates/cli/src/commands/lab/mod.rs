@@ -3,6 +3,7 @@
 mod compare;
 mod events;
 mod list;
+mod log;
 mod paper;
 mod paper_nvcache;
 mod paper_r_lfs;
@@ -21,7 +22,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
-/// Look at traces, and try write-back policies on modelled disks.
+/// Look at traces, and try write-back policies and log-structured stores on modelled disks.
 #[derive(Debug, Args)]
 pub(crate) struct LabArgs {
     #[command(subcommand)]
@@ -32,6 +33,7 @@ pub(crate) struct LabArgs {
 enum LabCommand {
     Run(Box<compare::SingleArgs>),
     Compare(Box<compare::CompareArgs>),
+    Log(Box<log::LogArgs>),
     Paper(paper::PaperArgs),
     List(list::ListArgs),
     Trace(trace::TraceArgs),
@@ -42,6 +44,7 @@ impl LabArgs {
         match self.command {
             LabCommand::Run(args) => args.run(),
             LabCommand::Compare(args) => args.run(),
+            LabCommand::Log(args) => args.run(),
             LabCommand::Paper(args) => args.run(),
             LabCommand::List(args) => args.run(),
             LabCommand::Trace(args) => args.run(),

@@ -27,7 +27,12 @@ pub(super) fn utilisations(effort: Effort) -> &'static [u32] {
 
 /// R-LFS with so many regions.
 pub(super) fn regions(regions: u32, victim: Victim, utilisation: u32) -> Setup {
-    Setup { scheme: format!("r_lfs:regions={regions}"), victim, utilisation: Percent(utilisation) }
+    Setup {
+        scheme: format!("r_lfs:regions={regions}"),
+        victim,
+        utilisation: Percent(utilisation),
+        segment_blocks: None,
+    }
 }
 
 /// The runs that a figure needs.

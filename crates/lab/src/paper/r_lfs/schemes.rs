@@ -27,7 +27,7 @@ fn all_schemes() -> Vec<(String, String)> {
 }
 
 fn setup(scheme: &str, victim: Victim, share: u32) -> Setup {
-    Setup { scheme: scheme.to_owned(), victim, utilisation: Percent(share) }
+    Setup { scheme: scheme.to_owned(), victim, utilisation: Percent(share), segment_blocks: None }
 }
 
 pub(super) fn cells(inputs: &[Arc<Input>], _: Effort) -> Cells {

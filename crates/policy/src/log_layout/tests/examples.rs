@@ -69,6 +69,21 @@ fn a_region_that_is_full_borrows_from_the_one_that_has_most() {
     driver.check();
 }
 
+#[test]
+fn what_is_written_in_a_row_lies_in_a_row_though_it_is_borrowed() {
+    // 288 segments: regions of 96, half on either side; strips of 18.
+    let shape = Shape { segments: 288, ..SHAPE };
+    let mut driver = Driver::new(settings(shape, "r_lfs:regions=3", Victim::Greedy, false), 4000);
+    (0..3600).for_each(|block| driver.write(BlockNo(block)));
+    let place = |block| driver.map.get(BlockNo(block)).unwrap().unwrap().place;
+    let mut order: Vec<u32> = (0..3600).map(place).map(|place| shape.segment(place).0).collect();
+    order.dedup();
+    let jumps = order.windows(2).filter(|pair| pair[1] != pair[0] + 1).count();
+    assert!(jumps <= 12, "{jumps} jumps: {order:?}");
+    let of_second = order.iter().filter(|segment| driver.layout.region(SegmentNo(**segment)) == 1).count();
+    assert!(of_second > 30, "the region next to it lends first: {order:?}");
+}
+
 /// Regions of 12 segments: all of the middle two are full of live data, `guests` of them of the outer region's, whose own segments are free.
 fn with_guests(guests: &[u32], free_outside: u32) -> Layout {
     let table = (0..36).map(|number: u32| {
