@@ -1,6 +1,5 @@
 //! Reading and writing as a device.
 
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
@@ -159,15 +158,12 @@ impl Shared {
         }
     }
 
-    /// Reads runs from the disk; those with little between them, such as a header, at once. What lies between the last request and the first of them is read,
-    /// too, if it is as little: to the disk it is one sequential read then, for which it has read ahead.
+    /// Reads runs from the disk; those with little between them, such as a header, at once.
     fn read_runs(&self, runs: &[Run], buffer: &mut [u8]) -> Result<(), BlockError> {
         let near = |a: &Run, b: &Run| b.place.0.checked_sub(a.end().0).is_some_and(|gap| gap <= MOST_BETWEEN);
         for group in runs.chunk_by(near) {
-            let from = group.first().map_or(Place(0), |first| self.goes_on(first.place));
-            let alone = group.len() == 1 && group.first().is_some_and(|only| only.place == from);
             // What nobody asked for may be what cannot be read; then each run is read by itself.
-            if !alone && self.read_span(from, group, buffer) {
+            if group.len() > 1 && self.read_span(group, buffer) {
                 continue;
             }
             for run in group {
@@ -177,23 +173,18 @@ impl Shared {
         Ok(())
     }
 
-    /// Where the last request to the device ended, if that is little before a place; else the place.
-    fn goes_on(&self, place: Place) -> Place {
-        let arm = self.arm.load(Ordering::Relaxed).checked_sub(self.first.0);
-        let near = |arm: &u64| place.0.checked_sub(*arm).is_some_and(|gap| gap <= MOST_BETWEEN);
-        arm.filter(near).map_or(place, Place)
-    }
-
-    /// Reads runs, in order of their places, with what lies between `from` and them; whether it could be.
-    fn read_span(&self, from: Place, group: &[Run], buffer: &mut [u8]) -> bool {
-        let Some(last) = group.last() else { return true };
-        let mut span = vec![0; (last.end().0 - from.0) as usize * BLOCK_BYTES];
-        if self.read_log(from, &mut span).is_err() {
+    /// Reads runs, in order of their places, with what lies between them; whether it could be.
+    fn read_span(&self, group: &[Run], buffer: &mut [u8]) -> bool {
+        let (Some(first), Some(last)) = (group.first(), group.last()) else { return true };
+        let mut span = vec![0; (last.end().0 - first.place.0) as usize * BLOCK_BYTES];
+        if self.read_log(first.place, &mut span).is_err() {
             return false;
         }
         for run in group {
-            let at = (run.place.0 - from.0) as usize * BLOCK_BYTES;
-            if let (Some(to), Some(from)) = (buffer.get_mut(run.bytes()), span.get(at..at + run.blocks * BLOCK_BYTES)) {
+            let from = (run.place.0 - first.place.0) as usize * BLOCK_BYTES;
+            if let (Some(to), Some(from)) =
+                (buffer.get_mut(run.bytes()), span.get(from..from + run.blocks * BLOCK_BYTES))
+            {
                 to.copy_from_slice(from);
             }
         }
