@@ -1166,6 +1166,11 @@ fn a_log_without_an_input_or_with_a_wrong_one_says_what_it_wants() {
     refused(&mut log(&["--zipf", "1", "--victim", "nope"]), 2, &["greedy, cost-benefit"]);
     refused(lab("log").args(["--zipf", "1", "--data", "4KiB"]), 1, &["too few for a log"]);
     refused(lab("log").args(["--zipf", "1", "--data", "1TiB"]), 2, &["at most 64 GiB"]);
+    refused(
+        lab("log").args(["--locality", "90/10", "--data", "16GiB", "--reads", "99"]),
+        1,
+        &["too many to hold in memory"],
+    );
     refused(lab("log").args(["--trace", "/nowhere/missing.csv"]), 1, &["missing.csv"]);
     let (_folder, path) =
         trace("mine.csv", (0..24_000u64).map(|i| format!("{i},d,W,{},4096,", i * 7919 % 8192 * 4096)));
@@ -1173,6 +1178,14 @@ fn a_log_without_an_input_or_with_a_wrong_one_says_what_it_wants() {
     assert_eq!(column(&csv, "input"), ["mine", "mine"]);
     let shown = given(lab("log").args(["--scheme", "r_lfs", "--trace"]).arg(&path));
     assert!(shown.contains("write amplification") && shown.contains("32 KiB"), "{shown}");
+    fs::OpenOptions::new()
+        .append(true)
+        .open(&path)
+        .and_then(|mut file| file.write_all(b"garbage\n"))
+        .expect("appended");
+    refused(lab("log").args(["--scheme", "r_lfs", "--trace"]).arg(&path), 1, &["mine.csv"]);
+    let lenient = output(lab("log").args(["--scheme", "r_lfs", "--lenient", "--trace"]).arg(&path));
+    assert!(lenient.status.success() && said(&lenient).contains("left out 1 line that cannot be read"), "{lenient:?}");
 }
 
 #[test]

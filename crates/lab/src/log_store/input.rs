@@ -5,7 +5,7 @@ use std::sync::Arc;
 use umbrella_units::{BlockNo, Extent, Pages};
 
 use super::error::LogError;
-use crate::trace::TraceOp;
+use crate::trace::{Skipped, TraceOp};
 
 /// A request, of packed blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub struct Request {
 pub struct Input {
     /// What it is called in results.
     pub name: String,
+    /// What was left out of the trace that it is.
+    pub skipped: Skipped,
     requests: Arc<[Request]>,
     blocks: Pages,
     /// Blocks that hold nothing at the beginning.
@@ -56,7 +58,7 @@ impl Input {
         if most_live < LEAST {
             return Err(LogError::TooSmall { input: input(), pages: most_live, least: LEAST });
         }
-        Ok(Input { name: input(), requests, blocks, empty: empty.into(), most_live })
+        Ok(Input { name: input(), skipped: Skipped::default(), requests, blocks, empty: empty.into(), most_live })
     }
 
     /// How many requests it has.

@@ -74,6 +74,7 @@ impl Input {
         let mut input = Input::new(&path.display().to_string(), spans.iter().map(request).collect(), blocks)?;
         let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         name.split('.').next().unwrap_or_default().clone_into(&mut input.name);
+        input.skipped = summary.skipped;
         Ok(input)
     }
 }

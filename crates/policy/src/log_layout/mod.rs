@@ -7,7 +7,7 @@
 //!
 //! What the paper leaves open is decided so. A region with no free segment *borrows* from another one that has many, in a row; the lender, when
 //! it is short itself, first sends such guests home if their own region has room again. A region is not cleaned in vain: it borrows
-//! rather than take a victim that is fuller than segments are on average, and victims with more than 95 % live are left alone until nothing else is left. [`Room`] says what has to be kept back so that cleaning can always go on.
+//! rather than take a victim that is much fuller than the emptiest segment anywhere, and victims with more than 95 % live are left alone until nothing else is left. [`Room`] says what has to be kept back so that cleaning can always go on.
 //!
 //! Source: Chiang and Huang, "Improving the Performance of Log-Structured File Systems with Adaptive Block Rearrangement" (R-LFS);
 //! Rosenblum and Ousterhout, "The Design and Implementation of a Log-Structured File System".

@@ -15,14 +15,16 @@ use umbrella_lab::workload::Seed;
 use umbrella_policy::log_layout::{Victim, schemes_for_disks};
 use umbrella_units::{ByteSize, PAGE_BYTES, Pages};
 
-use super::paper_nvcache::{csv, plain};
-use super::trace::ReadArgs;
+use super::rows::{csv, plain};
+use super::trace::{ReadArgs, warn_of_skipped};
 use super::values;
 use super::watch::Bars;
 use crate::output;
 
-/// Data of a synthetic input at most: its requests are held in memory.
+/// Data of a synthetic input at most.
 const MOST_DATA: ByteSize = ByteSize(64 << 30);
+/// Requests of a synthetic input at most; they are held in memory, 3 GiB then.
+const MOST_REQUESTS: u64 = 1 << 27;
 const SMALLEST_SEGMENT: ByteSize = ByteSize(32 << 10);
 const LARGEST_SEGMENT: ByteSize = ByteSize(64 << 20);
 /// A synthetic input writes each of its blocks so many times, in the mean, before it begins again.
@@ -130,9 +132,8 @@ impl LogArgs {
         let cells = fitting(&self.inputs()?, &setups)?;
         let name = |cell: &Cell| format!("{} {}", cell.input.name, label(&cell.setup));
         let bars = later.begin_named(cells.iter().map(name).collect());
-        let processors = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let threads = self.threads.map_or_else(processors, |threads| threads as usize);
-        let outcomes: Vec<LogOutcome> = log_store::run(&cells, threads, &bars)?.into_iter().flatten().collect();
+        let outcomes = log_store::run(&cells, values::threads(self.threads), &bars)?;
+        let outcomes: Vec<LogOutcome> = outcomes.into_iter().flatten().collect();
         let stopped = bars.finish();
         if self.json {
             output::json(&outcomes)?;
@@ -177,13 +178,20 @@ impl LogArgs {
         for Locality { accesses, data } in &self.locality {
             // As many writes, however much is read.
             let requests = requests * 100 / (100 - u64::from(self.reads));
+            if requests > MOST_REQUESTS {
+                bail!(
+                    "{requests} requests are too many to hold in memory (at most {MOST_REQUESTS}): less --data, or fewer --reads"
+                );
+            }
             inputs.push(Input::hot_cold((*accesses, *data), self.data, requests, Percent(self.reads), seed)?);
         }
         for theta in &self.zipf {
             inputs.push(Input::zipf(*theta, self.data, requests, seed)?);
         }
         for path in &self.traces {
-            inputs.push(Input::trace(path, &self.read.options())?);
+            let input = Input::trace(path, &self.read.options())?;
+            warn_of_skipped(path, &input.skipped);
+            inputs.push(input);
         }
         if inputs.is_empty() {
             bail!("an input is wanted: --trace FILE, --locality 90/10 or --zipf 0.99 (umbrella lab log --help)");

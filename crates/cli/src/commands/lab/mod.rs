@@ -9,6 +9,7 @@ mod paper_nvcache;
 mod paper_r_lfs;
 mod paper_r_lfs_live;
 mod record;
+mod rows;
 mod setup;
 mod table;
 mod trace;

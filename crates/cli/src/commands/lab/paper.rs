@@ -11,6 +11,7 @@ use umbrella_lab::paper::{self, Claim, Effort, Figure, Judged, Verdict, nvcache,
 use umbrella_lab::result::Outcome;
 
 use super::paper_r_lfs_live::live_step;
+use super::values;
 use super::watch::Bars;
 use crate::output;
 
@@ -121,8 +122,7 @@ impl PaperArgs {
     }
 
     pub(super) fn threads(&self) -> usize {
-        let processors = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        self.threads.map_or_else(processors, |threads| threads as usize)
+        values::threads(self.threads)
     }
 
     fn give(&self, paper: &str, figures: &[&Figure], judged: &[Judged]) -> anyhow::Result<()> {

@@ -11,7 +11,8 @@ use umbrella_lab::paper::r_lfs::{self, Figure, Judged};
 use umbrella_lab::trace::OpenOptions;
 
 use super::paper::{PaperArgs, Shown, heading, print_claims, print_count, rows};
-use super::paper_nvcache::{FOLDER, csv, plain};
+use super::paper_nvcache::FOLDER;
+use super::rows::{csv, plain};
 use super::watch::Bars;
 use crate::output;
 

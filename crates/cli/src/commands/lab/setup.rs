@@ -14,7 +14,7 @@ use umbrella_lab::result::{METRICS, Metric, Outcome, html, metric, write_csv};
 use umbrella_units::{ByteSize, did_you_mean};
 
 use super::trace::{ReadArgs, warn_of_skipped};
-use super::values::{Expire, expire, one_name, pages, percent, seed, share, whole};
+use super::values::{self, Expire, expire, one_name, pages, percent, seed, share, whole};
 use crate::output;
 use crate::text::{visible, visible_path};
 
@@ -291,8 +291,7 @@ impl RunArgs {
 
     /// Runs at a time.
     pub(super) fn threads(&self) -> usize {
-        let processors = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        self.threads.map_or_else(processors, |threads| threads as usize)
+        values::threads(self.threads)
     }
 }
 

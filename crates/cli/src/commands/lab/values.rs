@@ -30,6 +30,12 @@ fn number_of(what: &'static str, allowed: RangeInclusive<u32>) -> impl Fn(&str) 
     }
 }
 
+/// How many runs go on at a time: one a processor, if nothing else was said.
+pub(super) fn threads(given: Option<u32>) -> usize {
+    let processors = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    given.map_or_else(processors, |threads| threads as usize)
+}
+
 pub(super) fn seed(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("a whole number from 0 to {} is wanted", u64::MAX))
 }
