@@ -331,14 +331,14 @@ impl Shared {
     /// Lets go of pages of the map when there are more than may be in memory, if enough of them can be; never of `needed`.
     pub(super) fn trim_map(&self, state: &mut State, needed: Option<MapPage>) {
         let (present, changed) = (Pages(state.core.map.present() as u64), Pages(state.core.map.dirty() as u64));
-        if let Some(keep) = self.pace().cut_down(present, changed) {
+        if let Some(keep) = self.pace().cut_down(&state.core.layout, present, changed) {
             state.core.map.evict(keep.0 as usize, needed);
         }
     }
 
     /// Whether no more of the map can be changed before a checkpoint: it would not fit into memory.
     pub(super) fn map_is_full(&self, state: &State) -> bool {
-        state.core.map.dirty() as u64 > self.pace().map_pages().0
+        state.core.map.dirty() as u64 > self.pace().map_pages(&state.core.layout).0
     }
 
     /// What has to happen before something that could not be done can be tried again.

@@ -9,6 +9,8 @@
 //!    the checkpoint. A stream that had none to name goes on only after a checkpoint that knows where.
 //! 4. The user's writes stop at the reserve; the cleaner and the map may use it.
 
+use umbrella_units::Pages;
+
 use super::free::{FreeSegments, Geography};
 use super::ids::{Clock, Place, SegmentNo, Shape, Stamps, Stream};
 use super::map::MapEntry;
@@ -95,6 +97,8 @@ pub struct Layout {
     pub(super) stamps: Stamps,
     pub(super) clock: Clock,
     pub(super) table: Vec<Segment>,
+    /// Blocks that are current, in all segments.
+    pub(super) live: u64,
     pub(super) free: FreeSegments,
     pub(super) growing: Vec<Growing>,
     /// Segments that each stream holds.
@@ -146,6 +150,7 @@ impl Layout {
                 Stamps::of(settings.shape)
             },
             clock,
+            live: table.iter().map(|segment| u64::from(segment.live)).sum(),
             table,
             free: FreeSegments::new(settings.scheme.geography(), settings.shape, streams, all),
             growing: heads.iter().map(|head| Growing { head: *head, ..Growing::default() }).collect(),
@@ -323,6 +328,11 @@ impl Layout {
         Ok(Put { place: self.shape.place(segment, slot), stream, full })
     }
 
+    /// How many blocks are current.
+    pub fn live(&self) -> Pages {
+        Pages(self.live)
+    }
+
     /// The first stream that can be written to now.
     pub fn ready(&self) -> Option<Stream> {
         let ready = self.growing.iter().position(|growing| growing.head.open.is_some() && !growing.held)?;
@@ -343,6 +353,7 @@ impl Layout {
     pub(super) fn enter(&mut self, place: Place, written: Clock) {
         let segment = &mut self.table[self.shape.segment(place).0 as usize];
         segment.live += 1;
+        self.live += 1;
         segment.youngest = segment.youngest.max(written);
     }
 
@@ -375,7 +386,10 @@ impl Layout {
     pub fn forget(&mut self, place: Place) {
         let number = self.shape.segment(place);
         let segment = &mut self.table[number.0 as usize];
-        segment.live = segment.live.saturating_sub(1);
+        if segment.live > 0 {
+            segment.live -= 1;
+            self.live -= 1;
+        }
         if segment.live == 0 && matches!(segment.state, State::Full | State::Leaving) {
             self.reclaim(number);
         }

@@ -18,6 +18,7 @@ use std::ops::RangeInclusive;
 use umbrella_units::{Nanos, PAGE_BYTES, Pages};
 
 use super::layout::Layout;
+use super::map::PAGE_ENTRIES;
 use super::reclaim::Goal;
 use crate::flash_cache::Percent;
 
@@ -28,6 +29,8 @@ const MOST_REST: f64 = 20.0;
 /// Pages of the map that are in memory however little memory there is: so many for each block of a segment. Cleaning a segment may change as many pages as it
 /// has live blocks; if each needed several checkpoints, they could cost more than it gains.
 const LEAST_PAGES: u64 = 2;
+/// Memory for the map that is not asked about, 16 MiB: where little is live, it may lie far apart.
+const LITTLE_MAP: Pages = Pages((16 << 20) / PAGE_BYTES);
 /// What the cleaner reads at once, if that is more than a segment: 4 MiB.
 const READ_AT_ONCE: Pages = Pages(1024);
 /// Of a victim little is live if it is at most such a part: with more, most of what lies between is read anyway.
@@ -92,14 +95,15 @@ pub struct Standing {
 }
 
 impl Pace {
-    /// How many pages of the map may be in memory.
-    pub fn map_pages(&self) -> Pages {
-        Pages(self.map_memory.0.max(LEAST_PAGES * self.segment.0))
+    /// How many pages of the map may be in memory: no more than 8 bytes for each block that is live, however far apart those lie, but for a little.
+    pub fn map_pages(&self, layout: &Layout) -> Pages {
+        let dense = layout.live().0.div_ceil(PAGE_ENTRIES as u64);
+        Pages(self.map_memory.0.min(dense.max(LITTLE_MAP.0)).max(LEAST_PAGES * self.segment.0))
     }
 
     /// To how many pages of the map memory is cut down now, when `present` are there; nothing while there is no need, or when too many are changed for it to gain much.
-    pub fn cut_down(&self, present: Pages, changed: Pages) -> Option<Pages> {
-        let keep = self.map_pages().0;
+    pub fn cut_down(&self, layout: &Layout, present: Pages, changed: Pages) -> Option<Pages> {
+        let keep = self.map_pages(layout).0;
         let unchanged = present.0.saturating_sub(changed.0);
         (present.0 > keep && unchanged > keep / GIVEN_UP).then(|| Pages(keep - keep / GIVEN_UP))
     }
@@ -107,7 +111,7 @@ impl Pace {
     /// Whether a checkpoint is due, however busy the store is: as much log has been written since the last one, or half as much of the map is changed, as there may be.
     pub fn checkpoint_is_due(&self, layout: &Layout, standing: &Standing) -> bool {
         let most = self.checkpoint_every.0.min(layout.shape.blocks() / MOST_LOG).max(LEAST_LOG.0);
-        standing.since_checkpoint.0 >= most || standing.changed.0 >= self.map_pages().0 / 2
+        standing.since_checkpoint.0 >= most || standing.changed.0 >= self.map_pages(layout).0 / 2
     }
 
     /// Whether to make a checkpoint now: one is due, or times are quiet and it frees segments.

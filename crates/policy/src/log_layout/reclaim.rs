@@ -80,7 +80,7 @@ impl Layout {
             let segment = &mut self.table[number.0 as usize];
             if at < mark.0 && (fresh || !segment.fresh) {
                 segment.state = State::Free;
-                segment.live = 0;
+                self.live -= u64::from(std::mem::take(&mut segment.live));
                 segment.fresh = false;
                 self.free.add(number);
             } else {
@@ -257,8 +257,7 @@ impl Layout {
         if !matches!(self.free.geography(), Geography::Centred { .. }) || self.choice != Victim::CostBenefit {
             return 0.0;
         }
-        let live: u64 = self.table.iter().map(|segment| u64::from(segment.live)).sum();
-        PULL * (1.0 - live as f64 / self.shape.blocks().max(1) as f64)
+        PULL * (1.0 - self.live as f64 / self.shape.blocks().max(1) as f64)
     }
 
     /// The best victim among those with fewer than `limit` live blocks.

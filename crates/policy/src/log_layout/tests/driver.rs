@@ -212,6 +212,8 @@ impl Driver {
     /// The account agrees with what lies where.
     pub(super) fn check(&self) {
         let shape = self.layout.shape();
+        let in_table: u64 = self.layout.table().iter().map(|segment| u64::from(segment.live)).sum();
+        assert_eq!(self.layout.live().0, in_table);
         for (number, segment) in (0..).map(SegmentNo).zip(self.layout.table()) {
             let live = (0..shape.segment_blocks)
                 .filter(|slot| self.owners[shape.place(number, *slot).0 as usize].is_some())

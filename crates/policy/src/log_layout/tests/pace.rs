@@ -108,10 +108,35 @@ fn a_quiet_store_makes_a_checkpoint_only_if_that_frees_segments() {
 
 #[test]
 fn the_map_is_cut_down_when_it_is_too_large_and_enough_of_it_can_go() {
-    let cut_down = |present, changed| PACE.cut_down(Pages(present), Pages(changed));
+    let layout = above_reserve(9);
+    let cut_down = |present, changed| PACE.cut_down(&layout, Pages(present), Pages(changed));
     assert_eq!([cut_down(80, 0), cut_down(81, 71), cut_down(81, 70)], [None, None, Some(Pages(70))]);
     let little = Pace { map_memory: Pages(1), ..PACE };
-    assert_eq!(little.map_pages(), Pages(32), "what cleaning one segment may change fits");
+    assert_eq!(little.map_pages(&layout), Pages(32), "what cleaning one segment may change fits");
+}
+
+#[test]
+fn the_map_takes_no_more_than_eight_bytes_for_each_live_block() {
+    let shape = Shape { segments: 4096, segment_blocks: 4096 };
+    let with_full = |full| {
+        let table = (0..shape.segments).map(|number| match number {
+            number if number < full => Segment { state: State::Full, live: 4000, ..Segment::FREE },
+            _ => Segment::FREE,
+        });
+        Layout::restore(settings(shape, "sepgc", Victim::Greedy, false), table.collect(), &[], Clock(100))
+    };
+    let pace = Pace { map_memory: Pages(1 << 16), ..PACE };
+    let bytes_a_block = |layout: &Layout| (pace.map_pages(layout).0 * 4096) as f64 / layout.live().0 as f64;
+    let mut layout = with_full(2048);
+    assert!((8.0..8.001).contains(&bytes_a_block(&layout)), "{}", bytes_a_block(&layout));
+    for slot in 0..3000 {
+        layout.forget(shape.place(SegmentNo(5), slot));
+    }
+    assert_eq!(layout.live(), Pages(2048 * 4000 - 3000));
+    assert!((8.0..8.001).contains(&bytes_a_block(&layout)), "{}", bytes_a_block(&layout));
+    assert_eq!(pace.map_pages(&with_full(10)), Pages(4096), "16 MiB are not asked about");
+    let little = Pace { map_memory: Pages(5000), ..PACE };
+    assert_eq!(little.map_pages(&layout), Pages(5000), "what the user allows is the most");
 }
 
 #[test]
@@ -141,8 +166,9 @@ proptest! {
         present in 0_u64..1 << 40, changed in 0_u64..1 << 40, memory in 0_u64..1 << 40,
     ) {
         let pace = Pace { map_memory: Pages(memory), ..PACE };
-        if let Some(keep) = pace.cut_down(Pages(present), Pages(changed)) {
-            prop_assert!(keep < Pages(present) && keep <= pace.map_pages() && keep.0 > 0);
+        let layout = above_reserve(9);
+        if let Some(keep) = pace.cut_down(&layout, Pages(present), Pages(changed)) {
+            prop_assert!(keep < Pages(present) && keep <= pace.map_pages(&layout) && keep.0 > 0);
         }
     }
 }
