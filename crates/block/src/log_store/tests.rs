@@ -6,6 +6,7 @@ mod crash;
 mod cut_short;
 mod every_call;
 mod faults;
+mod fixtures;
 mod hostile;
 mod limits;
 mod map_damage;
