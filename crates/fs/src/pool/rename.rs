@@ -3,7 +3,9 @@
 
 use std::ffi::OsStr;
 use std::sync::Arc;
+use std::time::Duration;
 
+use parking_lot::RwLockWriteGuard;
 use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 use umbrella_policy::placement::spec::FileKind;
@@ -16,6 +18,9 @@ use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
 use crate::meta::Meta;
 use crate::node::{FileState, Node, NodeId, path_of};
+
+/// How long a directory that gets another name waits for all others, and they for it, in turn.
+const TURN: Duration = Duration::from_millis(100);
 
 /// What happens to an entry that has the new name already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,8 +100,19 @@ impl Pool {
             }
         }
         let _slow = self.slow_commits.write();
-        let _names = self.rename_lock.write();
+        let _names = self.lock_names();
         self.rename_dir(&from, &to, replace)
+    }
+
+    /// Waits until nobody resolves names, and keeps others from it. Who waits for this lock holds up whoever comes later, and who has it may wait for a
+    /// disk that does not answer: so all others have their turns meanwhile.
+    fn lock_names(&self) -> RwLockWriteGuard<'_, ()> {
+        loop {
+            if let Some(names) = self.rename_lock.try_write_for(TURN) {
+                return names;
+            }
+            std::thread::sleep(TURN);
+        }
     }
 
     /// Which of two files that are to change names may move to the other's branch, the better way first. A file goes where neither

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use umbrella_fs::pool::{OpenRequest, Pool};
+use umbrella_fs::pool::{OpenRequest, Pool, Replace};
 use umbrella_fs::spec::StagingSpec;
 use umbrella_fs::{Caller, NodeId};
 use umbrella_units::{Amount, ByteSize};
@@ -367,4 +367,43 @@ fn the_end_waits_for_a_file_that_is_handed_on_to_a_branch_that_takes_its_time() 
     assert!(scene.is_on("z", "slow") || !in_time.into_inner());
     assert_eq!(scene.bench.places().len(), 3, "the area is left, as if a file had found no branch");
     scene.pool.release(grows.handle).unwrap();
+}
+
+#[test]
+fn a_directory_that_gets_another_name_waits_for_a_branch_that_hangs_and_nobody_else_does() {
+    let scene = Scene::of_impatient(0);
+    put(&scene.pool, NodeId::ROOT, "a-big", &pattern(1, 8192));
+    let dir = scene.pool.mkdir(NodeId::ROOT, OsStr::new("dir"), 0o755, Caller::ROOT).unwrap().node;
+    put(&scene.pool, dir, "b-small", b"small");
+    scene.pool.mkdir(NodeId::ROOT, OsStr::new("old"), 0o755, Caller::ROOT).unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    scene.pool.keep_staging();
+    assert!(scene.is_on("a-big", "slow"));
+    let renamed = AtomicBool::new(false);
+    let looked_up = std::sync::atomic::AtomicUsize::new(0);
+    let (went_on, waited) = scene.while_it_hangs(
+        || {
+            std::thread::scope(|scope| {
+                scope.spawn(|| scene.pool.unlink(NodeId::ROOT, OsStr::new("a-big")).unwrap());
+                std::thread::sleep(Duration::from_millis(200));
+                scope.spawn(|| {
+                    let (root, replace) = (NodeId::ROOT, Replace::Yes);
+                    scene.pool.rename(root, OsStr::new("old"), root, OsStr::new("new"), replace).unwrap();
+                    renamed.store(true, Ordering::Relaxed);
+                });
+                std::thread::sleep(Duration::from_millis(200));
+                for _ in 0..100 {
+                    scene.pool.lookup(dir, OsStr::new("b-small")).unwrap();
+                    looked_up.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        },
+        || {
+            let went_on = scene.eventually(|_| looked_up.load(Ordering::Relaxed) == 100);
+            (went_on, !renamed.load(Ordering::Relaxed))
+        },
+    );
+    assert!(went_on, "names cannot be looked up while a directory waits for its new name");
+    assert!(waited, "the rename did not wait: this says nothing");
+    assert_eq!(scene.holders("new").len(), 1);
 }
