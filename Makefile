@@ -2,9 +2,10 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-build demo test test-policies test-ublk test-vendored lint deny bench-fs bench-write-back bench-staging build install uninstall clean
+.PHONY: help setup setup-build demo test test-policies test-long test-ublk test-vendored lint deny bench-fs bench-write-back bench-staging build install uninstall clean
 
 PREFIX ?= /usr/local
+SEED ?= 1
 DESTDIR ?=
 UNITDIR ?= /etc/systemd/system
 SBINDIR ?= /sbin
@@ -42,6 +43,10 @@ test: test-vendored ## every test, on real mounts (root)
 
 test-policies: setup ## POSIX suites and property tests with each write-back policy in turn (some 20 minutes)
 	scripts/every-policy.sh
+
+test-long: setup ## what chance decides, for longer: daemons killed 100 times, a million damaged inputs of each structure (some 15 minutes; SEED=N repeats a run)
+	UMBRELLA_CRASH_ROUNDS=100 UMBRELLA_CRASH_SEED=$(SEED) cargo test --locked -p umbrella --test log_disk --test disk_kills -- kill --nocapture
+	UMBRELLA_FUZZ_ROUNDS=1000000 UMBRELLA_FUZZ_SEED=$(SEED) cargo test --locked -p umbrella-block --lib -- fuzz --nocapture
 
 test-ublk: ## the ublk front end, on a machine with the driver that qemu emulates (downloads some 55 MB the first time)
 	@scripts/setup.sh ublk

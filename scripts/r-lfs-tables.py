@@ -10,8 +10,8 @@ import sys
 UTILISATIONS = ["50", "60", "70", "80", "85", "90", "95"]
 POLICIES = [(f"{short}-{regions}", f"r_lfs:regions={regions}", victim)
             for short, victim in (("Cost", "cost-benefit"), ("Greedy", "greedy")) for regions in (1, 2, 3)]
-SCHEMES = ["r_lfs:regions=1", "r_lfs", "sepgc", "dac", "sfs", "sepbit", "organ", "oracle", "organ:centre=40"]
-BY_UTILISATION = [*SCHEMES[:7], "organ:centre=40", "oracle"]
+SCHEMES = ["r_lfs:regions=1", "r_lfs", "r_lfs:inside=100", "sepgc", "dac", "sfs", "sepbit", "organ", "oracle", "organ:centre=40"]
+BY_UTILISATION = [*SCHEMES[:8], "organ:centre=40", "oracle"]
 INPUTS = ["90/10, 50 % reads", "80/20, 50 % reads", "90/10", "zipf 0.99", "msr_rsrch_1_week", "msr_hm_1_writes90h",
           "msr_cut_80w_243s", "umass_financial1_head10k", "java_fs_ext4", "ycsb_rocksdb_1"]
 

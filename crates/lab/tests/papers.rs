@@ -123,7 +123,7 @@ fn shown(value: &Value) -> String {
 #[test]
 fn the_pages_say_of_quick_runs_what_is_reviewed() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    for name in ["tesa", "umbrellafs", "mram"] {
+    for name in ["tesa", "umbrellafs", "mram", "r-lfs"] {
         let golden = fs::read_to_string(root.join(format!("tests/golden/{name}-quick.json"))).unwrap();
         let golden: Vec<Value> = serde_json::from_str(&golden).unwrap();
         let page = fs::read_to_string(root.join(format!("../../docs/papers-{name}.md"))).unwrap();

@@ -151,7 +151,7 @@ fn a_daemon_killed_while_it_cleans_loses_nothing_that_was_flushed() {
     let mut known = vec![zero; CLIENTS as usize];
     let mut random = StdRng::seed_from_u64(seed);
     let mut next: Vec<u64> = (0..CLIENTS).map(|client| 1 + (client << 48)).collect();
-    let mut cleaned = 0;
+    let (mut cleaned, mut cleaning) = (0, 0);
     for round in 0..rounds {
         let mut server = Server::start(&house, &image);
         let socket = socket(&house);
@@ -171,16 +171,19 @@ fn a_daemon_killed_while_it_cleans_loses_nothing_that_was_flushed() {
         house.given(&["check", &image, "--data"]);
         let _server = Server::start(&house, &image);
         let stats = house.json(&["stats", NAME]);
-        cleaned = stats["umbrella_log_cleaned_segments_count"].as_u64().expect("a number");
+        let before =
+            std::mem::replace(&mut cleaned, stats["umbrella_log_cleaned_segments_count"].as_u64().expect("a number"));
+        cleaning += u64::from(cleaned > before);
         let mut client = Client::connect(&socket, NAME).expect("it is served");
         for (number, known) in known.iter_mut().enumerate() {
             verify(&mut client, number as u64, known);
         }
     }
     let written: u64 = next.iter().map(|next| next & ((1 << 48) - 1)).sum();
-    println!("{written} blocks written, {cleaned} segments cleaned");
+    println!("{written} blocks written, {cleaned} segments cleaned, in {cleaning} of {rounds} rounds");
     assert!(written > LEAST * rounds, "the clients hardly came to write: {written} blocks");
-    assert!(cleaned > rounds, "there was hardly anything to clean: {cleaned} segments");
+    // What is counted since the last checkpoint goes with the daemon.
+    assert!(cleaning > rounds / 4, "there was hardly anything to clean: {cleaned} segments in {cleaning} rounds");
 }
 
 #[test]

@@ -109,6 +109,30 @@ fn old_files_leave_and_their_directories_look_as_before() {
 }
 
 #[test]
+fn files_that_leave_together_do_so_in_the_order_of_their_paths() {
+    let scene = Scene::new(StagingSpec { max_age: Some(Duration::from_millis(1)), ..small_area() });
+    let mut dirs: Vec<_> = ["one", "two"]
+        .map(|name| (name, scene.pool.mkdir(NodeId::ROOT, OsStr::new(name), 0o755, Caller::ROOT).unwrap().node))
+        .into();
+    let mut paths = Vec::new();
+    // Made in another order, and the directories in turn.
+    for number in (0..40).map(|number| number * 17 % 40) {
+        dirs.reverse();
+        let (name, dir) = dirs[0];
+        put(&scene.pool, dir, &format!("{number:02}"), b"small");
+        paths.push(format!("{name}/{number:02}"));
+    }
+    std::thread::sleep(Duration::from_millis(20));
+    scene.pool.keep_staging();
+    // A tmpfs numbers its files as they come.
+    let number = |path: &String| std::fs::metadata(scene.bench.branch(0).join(path)).unwrap().ino();
+    let mut as_they_came = paths.clone();
+    as_they_came.sort_by_key(number);
+    paths.sort();
+    assert_eq!(as_they_came, paths);
+}
+
+#[test]
 fn when_more_waits_than_may_those_used_longest_ago_leave() {
     let size = Some(Amount::Bytes(ByteSize(288 << 10)));
     let scene = Scene::new(StagingSpec { size, max_age: None, ..small_area() });
@@ -572,7 +596,7 @@ fn room_in_the_tree_is_what_is_left_when_all_that_waits_has_left() {
 }
 
 #[test]
-fn appends_while_the_file_leaves_lose_nothing() {
+fn writes_at_the_end_while_the_file_leaves_lose_nothing() {
     let scene = Scene::new(StagingSpec {
         size: Some(Amount::Bytes(ByteSize(64 << 20))),
         max_age: Some(Duration::from_micros(50)),

@@ -231,8 +231,11 @@ impl Layout {
     }
 
     /// The live blocks from which on a region had better borrow than clean inside itself: a quarter of the way from what is live in the emptiest full segment
-    /// anywhere to what is live in one on average.
+    /// anywhere to what is live in one on average. A scheme may say otherwise.
     fn worth_in_region(&self) -> u32 {
+        if let Some(limit) = self.scheme.cleans_inside() {
+            return limit.of(u64::from(self.usable)) as u32;
+        }
         let full = self.table.iter().filter(|segment| segment.state == State::Full);
         let (count, live, least) = full.fold((0_u64, 0_u64, self.usable), |(count, live, least), segment| {
             (count + 1, live + u64::from(segment.live), least.min(segment.live))

@@ -9,7 +9,8 @@ use crate::log_store::{Input, LogOutcome, Percent, Setup};
 use crate::paper::{Effort, Table};
 
 pub(super) const ASSUMED: &str = "write amplification: blocks written by user and cleaner for each that the user wrote; distance: blocks between two requests, of the trace's \
-     requests / of all; \"log\" is r_lfs with one region: no separation at all; \"oracle\" is told when each block dies";
+     requests / of all; \"log\" is r_lfs with one region: no separation at all; \"oracle\" is told when each block dies; \
+     with \"inside 100\" a region that is short cleans inside itself whatever has a dead block, as the paper's text reads";
 
 pub(super) const SWEEP_ASSUMED: &str = "cost-benefit; \"-\": the log is too small for so many streams";
 
@@ -22,6 +23,7 @@ fn all_schemes() -> Vec<(String, String)> {
     let row = |name: &str, scheme: &str| (name.to_owned(), scheme.to_owned());
     let mut all = vec![row("log", "r_lfs:regions=1")];
     all.extend(schemes().iter().map(|info| row(info.name, info.name)));
+    all.push(row("r_lfs, inside 100", "r_lfs:inside=100"));
     all.push(row("organ, centre 40", "organ:centre=40"));
     all
 }

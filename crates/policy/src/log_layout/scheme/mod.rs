@@ -18,6 +18,7 @@ pub use registry::{SchemeInfo, schemes, schemes_for_disks};
 
 use super::free::Geography;
 use super::ids::{Clock, Shape, Stream};
+use crate::flash_cache::Percent;
 
 /// A block that the user writes.
 #[derive(Debug, Clone, Copy)]
@@ -71,6 +72,12 @@ pub trait Scheme: Send + std::fmt::Debug {
     /// Where on the disk its streams write.
     fn geography(&self) -> Geography {
         Geography::Log
+    }
+
+    /// How much of a segment may be live that a region which is short of free segments cleans inside itself. `None`: hardly more than in the emptiest
+    /// segment anywhere; without such a one the region borrows.
+    fn cleans_inside(&self) -> Option<Percent> {
+        None
     }
 
     /// It is told how large the log is, before anything else.

@@ -5,6 +5,7 @@
 
 use super::registry::SchemeInfo;
 use super::{Copied, Scheme, Written};
+use crate::flash_cache::Percent;
 use crate::log_layout::free::Geography;
 use crate::log_layout::ids::Stream;
 use crate::params::{ParamInfo, ParamKind};
@@ -13,20 +14,35 @@ pub(super) const INFO: SchemeInfo = SchemeInfo {
     name: "r_lfs",
     help: "regions from the edges to the middle of the disk: updates move a block inwards, cleaning moves it outwards",
     source: "R-LFS, section 2",
-    params: &[ParamInfo {
-        name: "regions",
-        kind: ParamKind::Number,
-        default: "3",
-        min: "1",
-        max: "8",
-        help: "how many regions; 1 is a plain log",
-    }],
-    make: |values| Box::new(RLfs { regions: values.number("regions") as u8 }),
+    params: &[
+        ParamInfo {
+            name: "regions",
+            kind: ParamKind::Number,
+            default: "3",
+            min: "1",
+            max: "8",
+            help: "how many regions; 1 is a plain log",
+        },
+        ParamInfo {
+            name: "inside",
+            kind: ParamKind::Number,
+            default: "0",
+            min: "0",
+            max: "100",
+            help: "a region that is short cleans inside itself what is less than so many percent live, else it borrows: 100 is the paper's text; 0: what is hardly \
+                   fuller than the emptiest segment anywhere",
+        },
+    ],
+    make: |values| {
+        let inside = values.number("inside") as u8;
+        Box::new(RLfs { regions: values.number("regions") as u8, inside: (inside > 0).then_some(Percent(inside)) })
+    },
 };
 
 #[derive(Debug)]
 struct RLfs {
     regions: u8,
+    inside: Option<Percent>,
 }
 
 impl Scheme for RLfs {
@@ -36,6 +52,10 @@ impl Scheme for RLfs {
 
     fn geography(&self) -> Geography {
         if self.regions == 1 { Geography::Log } else { Geography::Regions }
+    }
+
+    fn cleans_inside(&self) -> Option<Percent> {
+        self.inside
     }
 
     fn written(&mut self, write: &Written) -> Stream {

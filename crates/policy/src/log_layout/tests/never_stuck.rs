@@ -50,7 +50,7 @@ fn a_scheme() -> impl Strategy<Value = String> {
     let names: Vec<String> = schemes().iter().map(|info| info.name.to_owned()).collect();
     prop_oneof![
         proptest::sample::select(names),
-        (1_u8..=8).prop_map(|regions| format!("r_lfs:regions={regions}")),
+        (1_u8..=8, 0_u8..=100).prop_map(|(regions, inside)| format!("r_lfs:regions={regions},inside={inside}")),
         (2_u8..=8, 0_u8..=50).prop_map(|(levels, centre)| format!("organ:levels={levels},centre={centre}")),
     ]
 }
@@ -88,10 +88,10 @@ proptest! {
 
 #[test]
 fn ten_random_rewrites_of_all_that_was_promised_go_through_whatever_the_scheme() {
-    for info in schemes() {
+    for scheme in schemes().iter().map(|info| info.name).chain(["r_lfs:inside=100"]) {
         for victim in [Victim::Greedy, Victim::CostBenefit] {
             let shape = Shape { segments: 80, segment_blocks: 32 };
-            let settings = settings(shape, info.name, victim, true);
+            let settings = settings(shape, scheme, victim, true);
             let blocks = room(&settings).advertised(50).unwrap();
             let mut driver = Driver::new(settings, blocks);
             let mut at = 1_u64;

@@ -6,11 +6,10 @@ use rand::{Rng, SeedableRng};
 
 use super::*;
 
-const SEED: u64 = 1;
-
-/// How many inputs each structure gets; more with `UMBRELLA_FUZZ_ROUNDS`.
-fn rounds() -> u32 {
-    std::env::var("UMBRELLA_FUZZ_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(20_000)
+/// How many inputs each structure gets, and where they begin: `UMBRELLA_FUZZ_ROUNDS` (default 20,000) and `UMBRELLA_FUZZ_SEED` (1).
+fn rounds_and_seed() -> (u32, u64) {
+    let number = |name| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
+    (number("UMBRELLA_FUZZ_ROUNDS").unwrap_or(20_000) as u32, number("UMBRELLA_FUZZ_SEED").unwrap_or(1))
 }
 
 fn random_number(random: &mut StdRng) -> u64 {
@@ -75,9 +74,9 @@ fn input(whole: &[u8], len: usize, magic: usize, checksum_at: Option<usize>, ran
 
 /// Gives a parser all its inputs; it says whether it took one. Some are taken, some refused.
 fn fuzz(name: &str, mut one: impl FnMut(&mut StdRng) -> bool) {
-    let mut random = StdRng::seed_from_u64(SEED);
-    let rounds = rounds();
-    println!("{name}: seed {SEED}, {rounds} inputs");
+    let (rounds, seed) = rounds_and_seed();
+    let mut random = StdRng::seed_from_u64(seed);
+    println!("{name}: seed {seed}, {rounds} inputs");
     let taken = (0..rounds).filter(|_| one(&mut random)).count();
     println!("{name}: {taken} read");
     assert!(taken > 0 && taken < rounds as usize);
