@@ -375,3 +375,68 @@ fn a_failed_flush_is_told_to_who_calls_fsync() {
     drop(raw);
     disk.take_apart();
 }
+
+/// Memory of which more and more can be used.
+struct Growing {
+    inner: Memory,
+    capacity: AtomicU64,
+}
+
+impl BlockDevice for Growing {
+    fn geometry(&self) -> Geometry {
+        Geometry { capacity: Lba(self.capacity.load(Ordering::Relaxed)), queue_depth: 4, ..self.inner.geometry() }
+    }
+
+    fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
+        self.inner.read(at, buffer)
+    }
+
+    fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
+        self.inner.write(at, data, durability)
+    }
+
+    fn flush(&self) -> Result<(), BlockError> {
+        self.inner.flush()
+    }
+
+    fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
+        self.inner.discard(range)
+    }
+
+    fn write_zeroes(&self, range: SectorRange, zeroes: Zeroes, durability: Durability) -> Result<(), BlockError> {
+        self.inner.write_zeroes(range, zeroes, durability)
+    }
+}
+
+#[test]
+fn a_disk_that_grows_while_it_is_written_can_be_read_to_its_new_end() {
+    const STEP: u64 = 256 << 10;
+    let growing = Arc::new(Growing { inner: Memory::new(SIZE), capacity: AtomicU64::new(STEP / 512) });
+    let disk = Disk::new(Arc::clone(&growing) as _, &AttachOptions::default());
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let open = || {
+        let direct = OFlags::DIRECT.bits().cast_signed();
+        fs::File::options().read(true).write(true).custom_flags(direct).open(disk.path()).expect("root may")
+    };
+    std::thread::scope(|scope| {
+        for writer in 0..3 {
+            let (file, stop) = (open(), &stop);
+            scope.spawn(move || {
+                let block = AlignedBuffer::new(4096);
+                while !stop.load(Ordering::Relaxed) {
+                    file.write_all_at(block.as_slice(), writer * 8192).expect("there is room");
+                }
+            });
+        }
+        let unread = (2..=SIZE.0 / STEP).filter(|step| {
+            growing.capacity.store(step * STEP / 512, Ordering::Relaxed);
+            disk.file.refresh().expect("the kernel takes it");
+            disk.device.resize().expect("the kernel takes it");
+            open().read_exact_at(AlignedBuffer::new(4096).as_mut_slice(), step * STEP - 4096).is_err()
+        });
+        let unread: Vec<_> = unread.collect();
+        stop.store(true, Ordering::Relaxed);
+        assert!(unread.is_empty(), "no read at the new end after these steps: {unread:?}");
+    });
+    disk.take_apart();
+}

@@ -3,7 +3,7 @@
 //! What comes back is not trusted: lines have a greatest length, anything that is no reply ends the conversation, and short
 //! questions have a deadline. Long work has none; it ends with the daemon or with Ctrl-C.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::marker::PhantomData;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -20,6 +20,8 @@ use crate::text::{visible, visible_path};
 const LONGEST_LINE: u64 = 16 << 20;
 /// How long a short question may take.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// After this, who waits is told.
+const LONG: Duration = Duration::from_secs(10);
 
 /// A conversation that failed.
 #[derive(Debug, Error)]
@@ -152,25 +154,50 @@ impl<L: Language> ClientOf<L> {
         stream.write_all(&line).map_err(|error| self.failed(error))?;
         let mut replies = BufReader::new(stream);
         loop {
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            if left.is_some_and(|left| left.is_zero()) {
-                return Err(self.silent());
-            }
-            replies.get_ref().set_read_timeout(left).map_err(|error| self.failed(error))?;
             line.clear();
-            // One byte more than allowed tells a line that is too long from one that just fits.
-            let mut limited = replies.by_ref().take(LONGEST_LINE + 1);
-            let length = limited.read_until(b'\n', &mut line).map_err(|error| self.failed(error))?;
-            if length == 0 {
+            self.read_line(&mut replies, &mut line, deadline)?;
+            if line.is_empty() {
                 return Err(ClientError::HungUp);
             }
-            if length as u64 > LONGEST_LINE {
+            if line.len() as u64 > LONGEST_LINE {
                 return Err(ClientError::Garbled { reason: format!("a line of more than {LONGEST_LINE} bytes") });
             }
             match parse_reply::<L>(&line)? {
                 Reply::Progress(progress) => on_progress(progress),
                 Reply::Done { answer } => return Ok(answer),
                 Reply::Error { message } => return Err(ClientError::Refused { message }),
+            }
+        }
+    }
+
+    /// Reads a line, or what there is of it at the end; of one that is too long a byte more than is allowed. Who waits for long is told so, once.
+    fn read_line(
+        &self,
+        replies: &mut BufReader<UnixStream>,
+        line: &mut Vec<u8>,
+        deadline: Option<Instant>,
+    ) -> Result<(), ClientError> {
+        let mut told = false;
+        loop {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Err(self.silent());
+            }
+            let wait = if told { left } else { Some(left.map_or(LONG, |left| left.min(LONG))) };
+            replies.get_ref().set_read_timeout(wait).map_err(|error| self.failed(error))?;
+            let mut limited = replies.by_ref().take(LONGEST_LINE + 1 - line.len() as u64);
+            match limited.read_until(b'\n', line) {
+                Ok(_) => return Ok(()),
+                Err(error) if !told && matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                    told = true;
+                    tell!(
+                        "the daemon at {} has not answered for {} s: it finishes what is under way, or hangs ({})",
+                        visible_path(&self.socket),
+                        LONG.as_secs(),
+                        L::FORCE
+                    );
+                }
+                Err(error) => return Err(self.failed(error)),
             }
         }
     }

@@ -343,6 +343,46 @@ fn an_attached_disk_whose_daemon_was_killed_can_be_attached_again() {
 }
 
 #[test]
+fn what_a_killed_daemon_left_behind_is_cleared_away_by_any_name_of_its_disk() {
+    let house = House::new();
+    let config = house.hybrid("media", "never");
+    let config = config.to_str().expect("text");
+    house.given(&["create", config]);
+    let cleared = "media: what its daemon left behind is cleared away";
+    let kill = || {
+        let device = house.given(&["attach", config]).trim().to_owned();
+        house.write("media", &bytes(7, MIB));
+        // Who uses it keeps it from going with the daemon.
+        let used = std::fs::File::open(&device).expect("root may");
+        ends(house.signal("media", Signal::KILL));
+        (device, used)
+    };
+    let is_clear = || {
+        let left = std::fs::read_dir(house.path("run/disks")).expect("it is there").flatten();
+        let left: Vec<_> =
+            left.map(|entry| entry.file_name()).filter(|name| name.to_string_lossy().starts_with("media")).collect();
+        assert!(left.is_empty(), "{left:?}");
+        assert!(!said(&house.run(&["status"])).contains("media"));
+    };
+    drop(kill());
+    house.refused(&["status", "media"], 1, &["media: its daemon is gone", "umbrella disk detach media"]);
+    assert!(house.given(&["detach", "media"]).contains(cleared));
+    is_clear();
+    let (device, used) = kill();
+    assert!(house.given(&["detach", &device]).contains(cleared));
+    is_clear();
+    drop(used);
+    drop(kill());
+    assert!(house.given(&["detach", config, "--keep-cache"]).contains(cleared));
+    is_clear();
+    // What it had on flash is still there, and comes to the disk.
+    drop(kill());
+    assert_eq!(house.json(&["detach", config])["outcome"], "detached");
+    is_clear();
+    assert_eq!(std::fs::read(house.path("media.disk")).expect("the disk")[..MIB as usize], bytes(7, MIB)[..]);
+}
+
+#[test]
 fn a_daemon_in_the_foreground_ends_at_a_signal_and_keeps_what_is_on_flash() {
     let house = House::new();
     let config = house.hybrid("media", "fixed:timeout=0");

@@ -20,7 +20,7 @@ use crate::journal::Journal;
 use crate::ledger::Ledger;
 use crate::settings::{Limits, Settings};
 use crate::shared::{Shared, Waits};
-use crate::state::State;
+use crate::state::{State, Tally};
 use crate::status::Status;
 use crate::sys::{self, DiskShare, KernelDirty};
 use crate::thresholds::{Share, Thresholds};
@@ -238,7 +238,11 @@ impl Governor {
 
     /// Changes the policy. What is dirty stays known; a record ends.
     pub fn set_policy(&self, policy: &Spec) -> Result<(), GovernorError> {
-        self.set(|settings| settings.policy = policy.clone())
+        self.set(|settings| settings.policy = policy.clone())?;
+        // What the policy before did says nothing of this one. Errors are the disk's.
+        let mut state = self.shared.state.lock();
+        state.tally = Tally { errors: state.tally.errors, ..Tally::default() };
+        Ok(())
     }
 
     /// Changes the limits.

@@ -12,6 +12,7 @@
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use fuser::{
     KernelConfig, LockOwner, MountOption, OpenAccMode, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty,
     ReplyEntry, ReplyOpen, ReplyWrite, ReplyXattr, Request, Session, SessionACL, SessionUnmounter, WriteFlags,
 };
-use rustix::fs::{AtFlags, CWD, FallocateFlags, StatxFlags};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, SeekFrom, StatxFlags};
 use thiserror::Error;
 use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
@@ -76,12 +77,18 @@ pub enum LoopFileError {
 }
 
 /// A device offered as a file. Dropping it unmounts it if nothing uses it.
-#[derive(Debug)]
 pub struct LoopFile {
     folder: PathBuf,
+    device: Arc<dyn BlockDevice>,
     counters: Arc<Counters>,
     unmounter: SessionUnmounter,
     thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl fmt::Debug for LoopFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoopFile").field("folder", &self.folder).finish_non_exhaustive()
+    }
 }
 
 impl LoopFile {
@@ -100,7 +107,7 @@ impl LoopFile {
         ];
         config.acl = SessionACL::Owner;
         config.n_threads = Some(device.geometry().queue_depth.clamp(2, MAX_THREADS) as usize);
-        let file = OneFile::new(device, access);
+        let file = OneFile::new(Arc::clone(&device), access);
         let counters = Arc::clone(&file.counters);
         let mut session = Session::new(file, folder, &config).map_err(failed)?;
         let unmounter = session.unmount_callable();
@@ -111,7 +118,7 @@ impl LoopFile {
             session.run()
         };
         let thread = Some(thread.spawn(serve).map_err(failed)?);
-        Ok(LoopFile { folder: folder.to_owned(), counters, unmounter, thread })
+        Ok(LoopFile { folder: folder.to_owned(), device, counters, unmounter, thread })
     }
 
     /// The file to attach.
@@ -126,8 +133,24 @@ impl LoopFile {
 
     /// Tells the kernel that the device has become larger: it asks once for a size, and keeps it.
     pub fn refresh(&self) -> Result<(), LoopFileError> {
-        let asked = rustix::fs::statx(CWD, self.path(), AtFlags::STATX_FORCE_SYNC, StatxFlags::SIZE);
-        asked.map(drop).map_err(|error| LoopFileError::Size { folder: self.folder.clone(), source: error.into() })
+        self.refreshed().map_err(|source| LoopFileError::Size { folder: self.folder.clone(), source })
+    }
+
+    /// An answer that a write overtakes is given to who asked, but not kept; where the file ends for reads, only `lseek` says.
+    fn refreshed(&self) -> io::Result<()> {
+        let size = self.device.geometry().size().0;
+        let file = rustix::fs::openat(CWD, self.path(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let until = Instant::now() + REFRESH;
+        loop {
+            rustix::fs::statx(&file, c"", AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC, StatxFlags::SIZE)?;
+            if rustix::fs::seek(&file, SeekFrom::End(0))? >= size {
+                return Ok(());
+            }
+            if Instant::now() >= until {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "the kernel does not take its new size"));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Takes the file away; fails, and goes on serving it, while it is open.
@@ -148,6 +171,9 @@ impl LoopFile {
         ended.map_err(failed)
     }
 }
+
+/// How long the kernel is told a new size. Writes that never end for a moment can put it off.
+const REFRESH: Duration = Duration::from_secs(20);
 
 /// How long a file that is let go of may stay in use: who looks at a loop device keeps it from being detached for a moment.
 const FAREWELL: Duration = Duration::from_secs(2);

@@ -31,7 +31,7 @@ const SHOW_EVERY: Duration = Duration::from_secs(1);
 EXAMPLES:
   umbrella governor --fs /mnt/disk
   umbrella governor --fs /mnt/disk --policy sweep --background 64MiB
-  umbrella governor --fs /mnt/disk --policy cscan --json --every 10s >> /var/log/disk-write-back.json
+  umbrella governor --fs /mnt/disk --json --every 10s >> write-back.json
   umbrella governor --fs /mnt/disk --for 10min --record day.events")]
 pub(crate) struct GovernorArgs {
     /// Where the file system is mounted: ext4, xfs or btrfs.

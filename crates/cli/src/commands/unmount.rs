@@ -21,8 +21,6 @@ use crate::{mounts, output, render};
 
 /// How long a daemon that is to be forced may take to do it by itself.
 const FORCED_PATIENCE: Duration = Duration::from_secs(8);
-/// After this, who waits is told what for.
-const LONG: Duration = Duration::from_secs(10);
 /// How long the mount may stay after the daemon said that it goes.
 const FAREWELL: Duration = Duration::from_secs(30);
 
@@ -55,9 +53,6 @@ impl UnmountArgs {
             found => found?,
         };
         let shown = visible_path(&pool.mount);
-        if !self.lazy {
-            tell_when_it_lasts(shown.clone());
-        }
         let (outcome, reason) = if self.lazy {
             if pool.detached().is_none() {
                 mounts::detach(&pool.mount, false).with_context(|| format!("detaching {shown}"))?;
@@ -109,17 +104,6 @@ impl UnmountArgs {
             Err(error) => Err(error.into()),
         }
     }
-}
-
-/// Nobody waits for the thread: it ends with the command.
-fn tell_when_it_lasts(shown: String) {
-    std::thread::spawn(move || {
-        std::thread::sleep(LONG);
-        tracing::warn!(
-            "the daemon of {shown} has not answered for {} s: it finishes what is under way, or hangs (`umbrella status {shown}`; --force detaches the tree)",
-            LONG.as_secs()
-        );
-    });
 }
 
 /// A handle on the daemon's process, which tells when it ends. There is none in another process namespace.

@@ -189,6 +189,10 @@ pub(crate) fn named_by_device(path: &Path) -> Result<Option<DiskSpec>, BadDiskNa
 pub(crate) fn refuse_other(path: &Path) -> anyhow::Result<()> {
     let shown = visible_path(path);
     let is_toml = path.extension().is_some_and(|ending| ending == "toml");
+    // What cannot be read may be anything, a store too: nobody is told to make it anew.
+    if let Err(error) = first_block(path) {
+        bail!("{shown} cannot be read: {error}");
+    }
     match std::fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound && !is_toml => {
             bail!("{shown}: no such image, device or configuration")
@@ -208,6 +212,17 @@ pub(crate) fn refuse_other(path: &Path) -> anyhow::Result<()> {
         ),
         _ => Ok(()),
     }
+}
+
+/// Reads the beginning of a file. One that is not there, or not a file, is others' concern.
+fn first_block(path: &Path) -> std::io::Result<()> {
+    if !std::fs::metadata(path).is_ok_and(|data| data.is_file()) {
+        return Ok(());
+    }
+    let file = File::open(path)?;
+    file.read_at(&mut [0; BLOCK_BYTES], 0)?;
+    let [_, BlockNo(second)] = Superblock::COPIES;
+    file.read_at(&mut [0; BLOCK_BYTES], second * BLOCK_BYTES as u64).map(drop)
 }
 
 /// Whether a file looks like a configuration, right or wrong.

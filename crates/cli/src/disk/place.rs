@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use thiserror::Error;
 
 use super::log::{named_by_device, refuse_other};
@@ -15,8 +15,9 @@ use super::protocol::{Answer, DiskClient, DiskStatus, Request};
 use crate::client::ClientError;
 use crate::config::ConfigErrors;
 use crate::config::disk::{self, BadDiskName, DiskName, DiskSpec};
+use crate::mounts;
 use crate::pool;
-use crate::text::{quoted, visible};
+use crate::text::{quoted, visible, visible_path};
 
 /// How long a daemon may take to end after its answer.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -30,6 +31,10 @@ pub(crate) enum PlaceError {
     Several { names: Vec<String> },
     #[error("{} is neither a disk that is served, nor its device, nor a configuration file{served}", quoted(given))]
     NotADisk { given: String, served: String },
+    #[error(
+        "{name}: its daemon is gone without having ended it; attach or serve it again, or `umbrella disk detach {name}` clears away what it left"
+    )]
+    Dead { name: DiskName },
     #[error(transparent)]
     Other(#[from] anyhow::Error),
     #[error(transparent)]
@@ -148,6 +153,11 @@ pub(crate) fn find(given: Option<&str>) -> Result<Target, PlaceError> {
     {
         return Ok(Target { name, spec: None });
     }
+    if let Some(dead) =
+        known().unwrap_or_default().into_iter().find(|known| name.as_ref() == Ok(known) || was_attached(known, given))
+    {
+        return Err(PlaceError::Dead { name: dead });
+    }
     if let Some(spec) = named_by_device(Path::new(given))? {
         return Ok(Target { name: spec.name.clone(), spec: Some(spec) });
     }
@@ -166,6 +176,34 @@ pub(crate) fn find(given: Option<&str>) -> Result<Target, PlaceError> {
 fn is_attached(name: &DiskName, device: &str) -> bool {
     let client = DiskClient::new(&control(name)).patience(Duration::from_secs(3));
     matches!(client.ask(&Request::Status), Ok(Answer::Status(status)) if status.device.as_deref() == Some(device))
+}
+
+/// Whether a loop device lies over the file of a disk whose daemon is gone.
+fn was_attached(name: &DiskName, device: &str) -> bool {
+    let Some(number) = device.strip_prefix("/dev/loop") else { return false };
+    let below = std::fs::read_to_string(format!("/sys/block/loop{number}/loop/backing_file"));
+    below.is_ok_and(|below| Path::new(below.trim_end()).parent() == Some(&folder(name)))
+}
+
+/// Takes away what a daemon left behind that ended without a farewell; whether there was anything.
+pub(crate) fn clear_leftovers(name: &DiskName) -> anyhow::Result<bool> {
+    let (socket, folder) = (control(name), folder(name));
+    if is_served(name) || !socket.exists() {
+        return Ok(false);
+    }
+    if mounts::is_dead(&folder) {
+        mounts::detach(&folder, true)
+            .with_context(|| format!("taking away the dead mount at {}", visible_path(&folder)))?;
+    }
+    // Only a place to mount at; there is none for a disk that was not attached.
+    let _ = std::fs::remove_dir(&folder);
+    for left in [nbd(name), socket] {
+        match std::fs::remove_file(&left) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error).context(visible_path(&left)),
+            _ => {}
+        }
+    }
+    Ok(true)
 }
 
 fn only_served() -> Result<Target, PlaceError> {

@@ -202,6 +202,8 @@ pub(crate) enum Outcome {
     Salvaged,
     /// The disk does without what only the flash had.
     FlashForgotten,
+    /// Its daemon was gone; what it left behind is, too.
+    LeftoversCleared,
 }
 
 /// What is said to the daemons of disks.

@@ -356,3 +356,56 @@ fn an_image_that_cannot_be_made_names_path_and_remedy_and_leaves_nothing() {
     assert_eq!(fs::metadata(house.path("h.img")).map(|data| data.len()).ok(), Some(0), "it was there before");
     house.given(&create("h.img", "64MiB"));
 }
+
+#[test]
+fn a_flash_is_never_passed_over() {
+    let house = House::new();
+    let made = |name: &str| house.path(name).exists();
+    // Beside a device it makes a hybrid disk, as with --disk.
+    let create = ["create", "--kind", "log", "new.img", "--size", "64MiB", "--flash"];
+    house.refused(&[&create[..], &["missing/flash"]].concat(), 1, &["missing/flash"]);
+    assert!(!made("new.img"));
+    house.refused(&[&create[..], &["new.img"]].concat(), 1, &["the flash must be a device of its own"]);
+    house.given(&["create", "--kind", "log", "alone.img", "--size", "64MiB"]);
+    for command in ["serve", "attach", "check"] {
+        house.refused(&[command, "alone.img", "--flash", "missing/flash"], 1, &["missing/flash"]);
+    }
+    let config = house.config("a", "[disk]\npath = \"/dev/sdz\"\n[log]\n");
+    for command in ["create", "serve", "attach", "check"] {
+        house.refused(&[command, &config, "--flash", "flash"], 1, &["--flash does not go with a configuration"]);
+    }
+}
+
+#[test]
+fn a_store_over_flash_whose_configuration_lacks_it_is_not_called_whole() {
+    let house = House::new();
+    let [disk, flash] = ["disk", "flash"].map(|half| text(&house.path(half)));
+    let halves =
+        format!("[disk]\npath = \"{disk}\"\nsize = \"64MiB\"\n[flash]\npath = \"{flash}\"\nsize = \"16MiB\"\n");
+    let config = house.config("both", &format!("{halves}[log]\n"));
+    house.given(&["create", &config]);
+    house.given(&["check", &config]);
+    let config = house.config("both", &halves);
+    house.refused(&["check", &config], 1, &["a log store is on disk and flash: add [log] to the configuration"]);
+    house.refused(&["attach", &config], 1, &["add [log] to the configuration"]);
+}
+
+#[test]
+fn an_image_that_may_not_be_read_is_not_called_something_else() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+
+    let house = House::new();
+    house.given(&["create", "--kind", "log", "own.img", "--size", "64MiB"]);
+    let mode =
+        |name: &str, mode| fs::set_permissions(house.path(name), fs::Permissions::from_mode(mode)).expect("it is ours");
+    mode("", 0o755);
+    mode("own.img", 0o600);
+    let mut check = std::process::Command::new(env!("CARGO_BIN_EXE_umbrella"));
+    // The folder is the test's, and so is the program; the image alone is not for others.
+    let output = check.args(["disk", "check"]).arg(house.path("own.img")).uid(65534).gid(65534).output();
+    let Ok(output) = output else { return };
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("ermission denied") && !told.contains("--force"), "{told}");
+}

@@ -231,6 +231,28 @@ fn the_policy_changes_under_load_and_nothing_is_lost() {
 }
 
 #[test]
+fn what_is_counted_is_of_the_policy_that_is_set() {
+    let (_disk, pool) = pool("write_back = \"zone_segment\"\nwrite_back_limit = \"2MiB\"");
+    make_files(&pool.mount_point(), 8);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| overwrite(&pool.mount_point(), 8, 42, &stop));
+        let before = governor(&pool).runs;
+        eventually("100 runs are written back", || governor(&pool).runs > before + 100);
+        stop.store(true, Ordering::Relaxed);
+        writer.join().unwrap();
+    });
+    let standing = || (governor(&pool).runs, governor(&pool).flushed);
+    eventually("it is done", || {
+        let before = standing();
+        thread::sleep(Duration::from_millis(300));
+        standing() == before
+    });
+    pool.say(["write-back", "set", "disk", "cscan"]);
+    assert!(governor(&pool).runs < 100, "{:?}", governor(&pool));
+}
+
+#[test]
 fn xfs_and_btrfs_are_governed_too() {
     for disk in [Disk::xfs(300 * MIB), Disk::btrfs(256 * MIB)] {
         let keys = "write_back = \"zone_segment\"\nwrite_back_limit = \"2MiB\"";
@@ -389,6 +411,8 @@ fn what_is_not_named_of_the_limits_stays_as_it_was() {
             (status.limit.0, status.background.0) == (limit * MIB, background * MIB)
         });
     };
+    pool.say(["write-back", "set", "disk", "kernel"]);
+    expect(&[], 64, 8, "after the kernel, as it is configured");
     expect(&["--limit", "32MiB"], 32, 8, "the background threshold stays");
     expect(&["--background", "4MiB"], 32, 4, "the limit stays");
     expect(&["--limit", "2MiB"], 2, 1, "what would not be below the new limit is half of it");

@@ -303,7 +303,8 @@ impl Pool {
     pub fn set_write_back(&self, name: &str, change: Option<WriteBackChange>) -> Result<(), Error> {
         let branch = self.branch_named(name)?;
         let _one_at_a_time = self.governors.changing.lock();
-        let before = self.wanted_write_back(name)?;
+        // After a while under the kernel what is not named is as the configuration says.
+        let before = self.wanted_write_back(name)?.or_else(|| branch.spec.write_back.clone());
         let wanted = change.map(|change| change.of(before.as_ref()));
         let failed = |reason: String| Error::WriteBack { name: name.to_owned(), reason };
         let settings = wanted.as_ref().map(WriteBackSpec::settings).transpose();

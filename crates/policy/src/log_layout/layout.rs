@@ -87,7 +87,7 @@ pub struct Layout {
     pub(super) scheme: Box<dyn Scheme>,
     pub(super) choice: Victim,
     pub(super) chunk: Option<u32>,
-    has_map: bool,
+    pub(super) has_map: bool,
     pub(super) low: u32,
     pub(super) high: u32,
     pub(super) reserve: u32,
@@ -186,33 +186,6 @@ impl Layout {
     /// Slots that the smallest chunk takes.
     pub(super) fn least(&self) -> u32 {
         if self.chunk.is_some() { 2 } else { 1 }
-    }
-
-    /// The log has become larger: `system` says which of all segments are not part of it. Segments that were not until now become free. Regions move
-    /// with the middle of the disk; what lies in another one now is a guest there.
-    pub fn grow(&mut self, segments: u32, system: impl Fn(SegmentNo) -> bool) {
-        self.shape.segments = self.shape.segments.max(segments);
-        self.table.resize(self.shape.segments as usize, Segment::FREE);
-        let (streams, all) = (self.scheme.streams(), self.growing.len());
-        self.free = FreeSegments::new(self.free.geography(), self.shape, streams, all);
-        let mut count = 0;
-        for (number, segment) in (0..).map(SegmentNo).zip(&mut self.table) {
-            match (system(number), segment.state) {
-                (true, _) => {
-                    segment.state = State::System;
-                    count += 1;
-                }
-                (false, State::System | State::Free) => {
-                    segment.state = State::Free;
-                    self.free.add(number);
-                }
-                (false, _) => {}
-            }
-        }
-        let room = Room { shape: self.shape, system: count, streams: all as u8, chunk: self.chunk, map: self.has_map };
-        (self.reserve, self.map_room) = (room.reserve(), room.map_segments());
-        self.scheme.laid_out(self.shape);
-        self.choose_nexts();
     }
 
     /// How large the log is.

@@ -13,6 +13,7 @@
 //! Rosenblum and Ousterhout, "The Design and Implementation of a Log-Structured File System".
 
 mod free;
+mod grow;
 mod ids;
 mod layout;
 mod map;

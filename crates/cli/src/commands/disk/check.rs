@@ -215,7 +215,7 @@ fn look_at_store(disk: &DiskSpec, depth: Depth, report: &mut Report) {
         return;
     }
     let halves_are_whole = report.pair.as_ref().is_some_and(|pair| pair.damage.is_none());
-    if disk.cache.is_some() && !(halves_are_whole && disk.log.is_some()) {
+    if disk.cache.is_some() && !halves_are_whole {
         return;
     }
     if place::is_served(&disk.name) {

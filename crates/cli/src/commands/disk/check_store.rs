@@ -54,7 +54,7 @@ pub(super) fn look(spec: &DiskSpec, depth: Depth) -> anyhow::Result<Option<Looke
             Arc::new(Salvage::open(part.half(), flash.half())?)
         }
     };
-    if spec.log.is_none() && (spec.cache.is_some() || !log::is_on(&*device, &part.name)?) {
+    if spec.log.is_none() && !log::is_on(&*device, &part.name)? {
         return Ok(None);
     }
     let mut view = View::new("{bar:30} {percent} % of the log read  {eta} left");
@@ -62,7 +62,13 @@ pub(super) fn look(spec: &DiskSpec, depth: Depth) -> anyhow::Result<Option<Looke
         view.show(done, steps, || format!("{} % of the log read", (done * 100).checked_div(steps).unwrap_or(0)));
     });
     drop(view);
-    Ok(Some(Looked::of(&report?)))
+    let mut looked = Looked::of(&report?);
+    if spec.log.is_none() && spec.cache.is_some() {
+        looked.errors.push(
+            "a log store is on disk and flash: add [log] to the configuration, or they cannot be used".to_owned(),
+        );
+    }
+    Ok(Some(looked))
 }
 
 impl Looked {

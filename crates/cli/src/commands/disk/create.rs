@@ -111,6 +111,9 @@ fn create(spec: &DiskSpec, force: bool) -> anyhow::Result<Created> {
 }
 
 fn make_and_join(spec: &DiskSpec, force: bool, made: &mut Vec<Made>) -> anyhow::Result<Created> {
+    if let Some(folder) = spec.disk.path().filter(|path| path.is_dir()) {
+        bail!("{} is a directory; name a file in it, or a block device", visible_path(folder));
+    }
     // Of a hybrid disk a store has nearly all.
     if let (Some(log), Some(size), Some(path)) = (&spec.log, open::size_to_be(&spec.disk), spec.disk.path()) {
         log.create_options(force).fits(&visible_path(path), size)?;

@@ -5,13 +5,15 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::Args;
 use umbrella_block::hybrid::Losses;
+use umbrella_units::ByteSize;
 
 use super::DiskArg;
 use super::progress::View;
 use crate::client::ClientError;
+use crate::config::disk::DiskName;
 use crate::disk::last_resort::{forget_flash, salvage};
 use crate::disk::offered::{detach_unserved, unknown};
-use crate::disk::place::{self, Target};
+use crate::disk::place::{self, PlaceError, Target};
 use crate::disk::protocol::{Answer, Detached, Outcome, Progress, Request};
 use crate::output;
 use crate::text::count;
@@ -48,7 +50,13 @@ pub(super) struct DetachArgs {
 
 impl DetachArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let target = place::find(self.disk.disk.as_deref())?;
+        let target = match place::find(self.disk.disk.as_deref()) {
+            Err(PlaceError::Dead { name }) if !(self.salvage || self.forget_flash) => {
+                place::clear_leftovers(&name)?;
+                return self.show(&cleared(&name));
+            }
+            target => target?,
+        };
         let mut view = View::new("{bar:30} {bytes} of {total_bytes} to the disk  {eta} left");
         let detached = self.detach(&target, &mut |progress| {
             let line = || format!("{} of {} brought to the disk", progress.done, progress.total);
@@ -56,11 +64,14 @@ impl DetachArgs {
             true
         });
         drop(view);
-        let detached = detached?;
+        self.show(&detached?)
+    }
+
+    fn show(&self, detached: &Detached) -> anyhow::Result<ExitCode> {
         if self.json {
-            output::json(&detached)?;
+            output::json(detached)?;
         } else {
-            output::print(&summary(&detached))?;
+            output::print(&summary(detached))?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -71,11 +82,15 @@ impl DetachArgs {
             bail!("{0} is served; end that first (`umbrella disk detach {0} --keep-cache`)", target.name);
         }
         if let (Some(spec), false) = (&target.spec, served) {
+            let had_leftovers = place::clear_leftovers(&spec.name)?;
             if self.salvage {
                 return salvage(spec, show);
             }
             if self.forget_flash {
                 return forget_flash(spec);
+            }
+            if had_leftovers && (self.keep_cache || spec.cache.is_none()) {
+                return Ok(cleared(&spec.name));
             }
             if self.keep_cache {
                 bail!("{} is not served: there is nothing to do", spec.name);
@@ -94,6 +109,11 @@ impl DetachArgs {
     }
 }
 
+fn cleared(name: &DiskName) -> Detached {
+    let lost = Some(Losses::default());
+    Detached { name: name.to_string(), outcome: Outcome::LeftoversCleared, drained: ByteSize(0), lost }
+}
+
 /// Ranges that are shown to people.
 const SHOWN_RANGES: usize = 20;
 
@@ -103,6 +123,9 @@ fn summary(Detached { name, outcome, drained, lost }: &Detached) -> String {
         Outcome::Detached => format!("{name} is detached"),
         Outcome::DetachedWithCache => format!("{name} is detached; the flash still belongs to it"),
         Outcome::Salvaged => format!("{name} is detached; {drained} that were whole brought from flash to the disk"),
+        Outcome::LeftoversCleared => {
+            format!("{name}: what its daemon left behind is cleared away; what is on the disk was not touched")
+        }
         Outcome::FlashForgotten => format!("{name} is detached; what only the flash had is forgotten"),
     }];
     match lost {

@@ -23,8 +23,8 @@ pub(super) struct SourceArgs {
     /// The disk: a path, or a kind with its keys, such as emulated:profile=modern,size=4GiB,speed=10.
     #[arg(long, value_name = "DEVICE")]
     disk: Option<String>,
-    /// The flash before it, which makes it a hybrid disk.
-    #[arg(long, value_name = "DEVICE", requires = "disk")]
+    /// The flash before it, which makes it a hybrid disk; a configuration names its own.
+    #[arg(long, value_name = "DEVICE")]
     flash: Option<String>,
     /// What commands call it [default: the file's name].
     #[arg(long)]
@@ -60,10 +60,10 @@ impl SourceArgs {
     pub(super) fn read(&self) -> anyhow::Result<DiskSpec> {
         self.read_with(|config| {
             if let Some(spec) = named_by_device(config)? {
-                return Ok(spec);
+                return self.with_flash(spec);
             }
             refuse_other(config)?;
-            Ok(disk::read(config)?)
+            self.of_config(config)
         })
     }
 
@@ -71,10 +71,10 @@ impl SourceArgs {
     pub(super) fn read_new(&self) -> anyhow::Result<DiskSpec> {
         self.read_with(|config| {
             if config.extension().is_some_and(|ending| ending == "toml") {
-                return Ok(disk::read(config)?);
+                return self.of_config(config);
             }
             let Some(device) = config.to_str() else { bail!("{} is not UTF-8", visible_path(config)) };
-            Ok(DiskSpec::of_device(disk::device_option("DEVICE", device)?)?)
+            self.with_flash(DiskSpec::of_device(disk::device_option("DEVICE", device)?)?)
         })
     }
 
@@ -160,16 +160,29 @@ impl SourceArgs {
         args
     }
 
+    fn of_config(&self, config: &Path) -> anyhow::Result<DiskSpec> {
+        if self.flash.is_some() {
+            bail!("--flash does not go with a configuration: {} names the flash, under [flash]", visible_path(config));
+        }
+        Ok(disk::read(config)?)
+    }
+
+    /// A disk that was named by its device, with the flash that was named with it.
+    fn with_flash(&self, disk: DiskSpec) -> anyhow::Result<DiskSpec> {
+        let Some(flash) = self.flash.as_deref().map(|flash| disk::device_option("--flash", flash)).transpose()? else {
+            return Ok(disk);
+        };
+        if let (Some(path), Some(other)) = (disk.disk.path(), flash.path())
+            && path == other
+        {
+            bail!("the disk and --flash are both {}; the flash must be a device of its own", visible_path(path));
+        }
+        Ok(DiskSpec { cache: Some(CacheSpec { flash, settings: CacheSettings::default() }), ..disk })
+    }
+
     fn as_options_say(&self, disk: &str) -> anyhow::Result<DiskSpec> {
         let disk = disk::device_option("--disk", disk)?;
-        let flash = self.flash.as_deref().map(|flash| disk::device_option("--flash", flash)).transpose()?;
-        if let (Some(path), Some(flash)) = (disk.path(), &flash)
-            && flash.path() == Some(path)
-        {
-            bail!("--disk and --flash are both {}; the flash must be a device of its own", path.display());
-        }
-        let cache = flash.map(|flash| CacheSpec { flash, settings: CacheSettings::default() });
-        Ok(DiskSpec {
+        self.with_flash(DiskSpec {
             name: match &self.name {
                 Some(name) => name.clone(),
                 None => disk.name()?,
@@ -177,7 +190,7 @@ impl SourceArgs {
             read_only: false,
             front: Front::default(),
             disk,
-            cache,
+            cache: None,
             log: None,
             nbd: NbdSpec::default(),
         })
