@@ -1267,3 +1267,18 @@ fn several_names_where_one_is_wanted_are_told_how_to_be_swept() {
     refused(lab("run").args(["--workload", "untar", "--scale", "10%"]), 2, &["0.1"]);
     refused(lab("run").args(SMALL).args(["--html", "-"]), 1, &["give its name"]);
 }
+
+#[test]
+fn the_prototype_of_r_lfs_is_run_live_and_judged() {
+    let claims = json(lab("paper").args(["r-lfs", "--live", "--quick"]));
+    let asked: Vec<_> = claims.iter().map(|claim| (&claim["figure"], claim["claim"].as_str().expect("text"))).collect();
+    assert_eq!(claims.len(), 2, "{asked:?}");
+    for claim in &claims {
+        assert!(claim["measured"].as_f64().is_some_and(f64::is_finite), "{claim}");
+    }
+    // The cleaner's work hangs on the blocks alone, not on this machine's speed.
+    let copies = claims.iter().find(|claim| {
+        claim["claim"].as_str().is_some_and(|claim| claim.starts_with("90/10") && claim.contains("cleaner"))
+    });
+    assert!(copies.is_some_and(|claim| claim["measured"].as_f64() > Some(10.0)), "{asked:?}");
+}

@@ -15,7 +15,7 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -79,7 +79,8 @@ pub enum LoopFileError {
 /// A device offered as a file. Dropping it unmounts it if nothing uses it.
 pub struct LoopFile {
     folder: PathBuf,
-    device: Arc<dyn BlockDevice>,
+    /// Whose end is somebody else's to know: the thread has it as long as it serves.
+    device: Weak<dyn BlockDevice>,
     counters: Arc<Counters>,
     unmounter: SessionUnmounter,
     thread: Option<JoinHandle<io::Result<()>>>,
@@ -107,7 +108,8 @@ impl LoopFile {
         ];
         config.acl = SessionACL::Owner;
         config.n_threads = Some(device.geometry().queue_depth.clamp(2, MAX_THREADS) as usize);
-        let file = OneFile::new(Arc::clone(&device), access);
+        let weak = Arc::downgrade(&device);
+        let file = OneFile::new(device, access);
         let counters = Arc::clone(&file.counters);
         let mut session = Session::new(file, folder, &config).map_err(failed)?;
         let unmounter = session.unmount_callable();
@@ -118,7 +120,7 @@ impl LoopFile {
             session.run()
         };
         let thread = Some(thread.spawn(serve).map_err(failed)?);
-        Ok(LoopFile { folder: folder.to_owned(), device, counters, unmounter, thread })
+        Ok(LoopFile { folder: folder.to_owned(), device: weak, counters, unmounter, thread })
     }
 
     /// The file to attach.
@@ -138,7 +140,7 @@ impl LoopFile {
 
     /// An answer that a write overtakes is given to who asked, but not kept; where the file ends for reads, only `lseek` says.
     fn refreshed(&self) -> io::Result<()> {
-        let size = self.device.geometry().size().0;
+        let Some(size) = self.device.upgrade().map(|device| device.geometry().size().0) else { return Ok(()) };
         let file = rustix::fs::openat(CWD, self.path(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
         let until = Instant::now() + REFRESH;
         loop {
