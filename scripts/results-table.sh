@@ -78,9 +78,10 @@ jq --null-input --raw-output \
       mram("4.3"; "untar: WASL over the kernel on the same mount"; "10"; gain($s; "untar"; "policy"; "mount")),
       mram("4.3"; "untar: both over the mount without"; "a little less than the sum"; gain($s; "untar"; "staging+policy"; "mount")),
       "",
-      "| MRAM, figure 4.6: blocks from the first to the last of a file | published | ext4 | the mount | staging |",
-      "| --- | ---: | ---: | ---: | ---: |",
+      "| MRAM, figure 4.6: blocks from the first to the last of a file (and pieces a file has) | published | ext4 | the mount | staging | staging and WASL |",
+      "| --- | ---: | ---: | ---: | ---: | ---: |",
       ([["5000", "4,000"], ["25000", "between"], ["55000", "12,000"]][]
-          | ("postmark-" + .[0]) as $row | def spread($system): of($s; $row; $system; "spread_blocks") | shown;
-            "| \(.[0]) files | \(.[1]); with staging about 1,000 | \(spread("native")) | \(spread("mount")) | \(spread("staging")) |")
+          | ("postmark-" + .[0]) as $row
+          | def spread($system): "\(of($s; $row; $system; "spread_blocks") | shown) (\(of($s; $row; $system; "fragments") | . * 100 | round / 100))";
+            "| \(.[0]) files | \(.[1]); with staging about 1,000 | \(spread("native")) | \(spread("mount")) | \(spread("staging")) | \(spread("staging+policy")) |")
 '
