@@ -44,7 +44,7 @@ test: test-vendored ## every test, on real mounts (root)
 test-policies: setup ## POSIX suites and property tests with each write-back policy in turn (some 20 minutes)
 	scripts/every-policy.sh
 
-test-long: setup ## what chance decides, for longer: daemons killed 100 times, a million damaged inputs of each structure (some 15 minutes; SEED=N repeats a run)
+test-long: setup ## what chance decides, for longer: daemons killed 100 times, a million damaged inputs of each structure (minutes; SEED=N for another run)
 	UMBRELLA_CRASH_ROUNDS=100 UMBRELLA_CRASH_SEED=$(SEED) cargo test --locked -p umbrella --test log_disk --test disk_kills -- kill --nocapture
 	UMBRELLA_FUZZ_ROUNDS=1000000 UMBRELLA_FUZZ_SEED=$(SEED) cargo test --locked -p umbrella-block --lib -- fuzz --nocapture
 
