@@ -1,6 +1,6 @@
 //! The thread that writes back.
 //!
-//! Steps, for as long as more is dirty than the background threshold:
+//! Steps, for as long as more is dirty than the background threshold, or something is so old that all has to go ([`Round`](crate::round::Round)):
 //!
 //! 1. The policy chooses about [`BATCH`] pages (some choose whole zones). They count as on their way.
 //! 2. Pages that follow each other in a file and on the disk become one run, which stands where the first of them stood.
@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use umbrella_policy::writeback::DirtyPage;
-use umbrella_units::{BlockNo, FileId, PageIndex, PageKey, Pages};
+use umbrella_units::{BlockNo, FileId, Nanos, PageIndex, PageKey, Pages};
 
 use crate::file::PageRange;
 use crate::files::{MOST_OPEN, Opened};
@@ -142,7 +142,8 @@ impl Flusher<'_> {
         let background = self.shared.gate.background();
         let now = self.shared.now();
         let mut state = self.shared.state.lock();
-        if state.ledger.dirty() <= background {
+        let (dirty, age) = (state.ledger.dirty(), Nanos(self.shared.age.load(Ordering::Relaxed)));
+        if !state.round.is_due(now, dirty, age) && dirty <= background {
             return false;
         }
         // Whole batches, so that no run is cut because only little is over the threshold.

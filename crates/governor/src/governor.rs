@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ use crate::geometry::Geometry;
 use crate::journal::Journal;
 use crate::ledger::Ledger;
 use crate::settings::{Limits, Settings};
-use crate::shared::{Shared, Waits};
+use crate::shared::{self, Shared, Waits};
 use crate::state::{State, Tally};
 use crate::status::Status;
 use crate::sys::{self, DiskShare, KernelDirty};
@@ -78,6 +78,7 @@ impl Governor {
             work: Condvar::new(),
             gate: Gate::new(Thresholds::new(limits, allowance), PATIENCE),
             share,
+            age: AtomicU64::new(shared::age().0),
             suspicious: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             paused: AtomicBool::new(false),

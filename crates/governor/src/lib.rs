@@ -23,6 +23,7 @@ mod journal;
 mod ledger;
 mod place;
 mod recency;
+mod round;
 mod settings;
 mod shared;
 mod state;

@@ -1,7 +1,7 @@
 //! What the threads of a governor share.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
@@ -11,7 +11,7 @@ use crate::error::GovernorError;
 use crate::gate::Gate;
 use crate::journal::Journal;
 use crate::state::State;
-use crate::sys::KernelDirty;
+use crate::sys::{self, KernelDirty};
 use crate::thresholds::{Share, Thresholds};
 
 /// How the flusher learns that a run has arrived.
@@ -37,11 +37,19 @@ pub(crate) struct Shared {
     pub(crate) work: Condvar,
     pub(crate) gate: Gate,
     pub(crate) share: Share,
+    /// So old may what is dirty become before it is written back.
+    pub(crate) age: AtomicU64,
     /// The kernel has less dirty than is believed.
     pub(crate) suspicious: AtomicBool,
     pub(crate) stopping: AtomicBool,
     /// Nothing is chosen for now.
     pub(crate) paused: AtomicBool,
+}
+
+/// How old what is dirty may become: half as old as the kernel lets it.
+pub(crate) fn age() -> Nanos {
+    const LEAST: Nanos = Nanos::from_secs(1);
+    sys::expiry().map_or(Nanos::NEVER, |expiry| Nanos(expiry.0 / 2).max(LEAST))
 }
 
 impl Shared {
@@ -61,6 +69,7 @@ impl Shared {
 
     /// Looks at what the kernel allows now.
     pub(crate) fn refresh(&self) {
+        self.age.store(age().0, Ordering::Relaxed);
         let (allowance, wrong) = self.share.allowance(KernelDirty::read());
         let asked = self.state.lock().ledger.settings().limits;
         self.gate.set_thresholds(Thresholds::new(asked, allowance));

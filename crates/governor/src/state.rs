@@ -8,6 +8,7 @@ use crate::files::{Answer, Files, MOST_OPEN, Reach, Turn};
 use crate::geometry::Geometry;
 use crate::ledger::Ledger;
 use crate::recency::Recency;
+use crate::round::Round;
 
 /// Pages whose place is looked at again when more is known of their file.
 const MOST_REMAPPED: u64 = 4096;
@@ -26,6 +27,7 @@ pub(crate) struct State {
     pub(crate) ledger: Ledger,
     pub(crate) files: Files,
     pub(crate) recency: Recency,
+    pub(crate) round: Round,
     /// Chosen, and not known to be on disk yet.
     pub(crate) in_flight: Pages,
     pub(crate) turn: Turn,
@@ -53,6 +55,7 @@ impl State {
             ledger,
             files: Files::new(geometry),
             recency: Recency::default(),
+            round: Round::default(),
             in_flight: Pages(0),
             turn: Turn::default(),
             tally: Tally::default(),
@@ -209,7 +212,9 @@ impl State {
             self.recency.deactivate(batch, &mut |event| tell(ledger, now, event));
             self.ledger.select(now, want, out);
         }
-        self.in_flight.0 += (out.len() - before) as u64;
+        let chosen = Pages((out.len() - before) as u64);
+        self.in_flight.0 += chosen.0;
+        self.round.chose(chosen);
     }
 
     /// Nothing is on its way: descriptors that are kept for nothing are given back.

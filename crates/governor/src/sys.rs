@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use linux_raw_sys::general::{__NR_cachestat, cachestat, cachestat_range};
 use linux_raw_sys::ioctl::FS_IOC_FIEMAP;
-use umbrella_units::{BlockNo, PAGE_BYTES, PageIndex, Pages};
+use umbrella_units::{BlockNo, Nanos, PAGE_BYTES, PageIndex, Pages};
 
 use crate::file::{FileHandle, HANDLE_BYTES, PageRange};
 
@@ -189,6 +189,15 @@ impl KernelDirty {
         };
         Some(KernelDirty { dirty: value("nr_dirty")?, background: value("nr_dirty_background_threshold")? })
     }
+}
+
+/// How old dirty pages may become before the kernel writes them; `None` where it never looks, or does not say.
+pub(crate) fn expiry() -> Option<Nanos> {
+    let read = |name: &str| {
+        std::fs::read_to_string(format!("/proc/sys/vm/{name}")).ok()?.trim().parse::<u32>().ok().map(u64::from)
+    };
+    let looks = read("dirty_writeback_centisecs")? > 0;
+    read("dirty_expire_centisecs").filter(|_| looks).map(|hundredths| Nanos::from_millis(hundredths * 10))
 }
 
 /// How much of its thresholds the kernel lets one disk use.
