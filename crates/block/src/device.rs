@@ -93,3 +93,54 @@ pub trait BlockDevice: Send + Sync {
     /// The range reads as zeroes.
     fn write_zeroes(&self, range: SectorRange, zeroes: Zeroes, durability: Durability) -> Result<(), BlockError>;
 }
+
+/// The methods of [`BlockDevice`] that a device hands on to the one in its field as they are: `forward!(inner: geometry, read, flush);`.
+#[macro_export]
+macro_rules! forward {
+    ($inner:tt: $($method:ident),+) => { $($crate::forward!(@ $method $inner);)+ };
+    (@ geometry $inner:tt) => {
+        fn geometry(&self) -> $crate::Geometry {
+            self.$inner.geometry()
+        }
+    };
+    (@ refresh $inner:tt) => {
+        fn refresh(&self) -> Result<(), $crate::BlockError> {
+            self.$inner.refresh()
+        }
+    };
+    (@ read $inner:tt) => {
+        fn read(&self, at: ::umbrella_units::Lba, buffer: &mut [u8]) -> Result<(), $crate::BlockError> {
+            self.$inner.read(at, buffer)
+        }
+    };
+    (@ write $inner:tt) => {
+        fn write(
+            &self,
+            at: ::umbrella_units::Lba,
+            data: &[u8],
+            durability: $crate::Durability,
+        ) -> Result<(), $crate::BlockError> {
+            self.$inner.write(at, data, durability)
+        }
+    };
+    (@ flush $inner:tt) => {
+        fn flush(&self) -> Result<(), $crate::BlockError> {
+            self.$inner.flush()
+        }
+    };
+    (@ discard $inner:tt) => {
+        fn discard(&self, range: ::umbrella_units::SectorRange) -> Result<(), $crate::BlockError> {
+            self.$inner.discard(range)
+        }
+    };
+    (@ write_zeroes $inner:tt) => {
+        fn write_zeroes(
+            &self,
+            range: ::umbrella_units::SectorRange,
+            zeroes: $crate::Zeroes,
+            durability: $crate::Durability,
+        ) -> Result<(), $crate::BlockError> {
+            self.$inner.write_zeroes(range, zeroes, durability)
+        }
+    };
+}

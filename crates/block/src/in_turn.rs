@@ -7,9 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use umbrella_units::{Lba, SectorRange};
 
-use crate::device::{BlockDevice, Durability, Geometry, Zeroes};
+use crate::device::BlockDevice;
 use crate::error::BlockError;
 
 /// See the module.
@@ -29,21 +28,7 @@ impl InTurn {
 }
 
 impl BlockDevice for InTurn {
-    fn geometry(&self) -> Geometry {
-        self.inner.geometry()
-    }
-
-    fn refresh(&self) -> Result<(), BlockError> {
-        self.inner.refresh()
-    }
-
-    fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
-        self.inner.read(at, buffer)
-    }
-
-    fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
-        self.inner.write(at, data, durability)
-    }
+    crate::forward!(inner: geometry, refresh, read, write, discard, write_zeroes);
 
     fn flush(&self) -> Result<(), BlockError> {
         let begun = self.begun.load(Ordering::Acquire);
@@ -58,14 +43,6 @@ impl BlockDevice for InTurn {
         let done = self.inner.flush();
         *failed = done.clone().err();
         done
-    }
-
-    fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
-        self.inner.discard(range)
-    }
-
-    fn write_zeroes(&self, range: SectorRange, zeroes: Zeroes, durability: Durability) -> Result<(), BlockError> {
-        self.inner.write_zeroes(range, zeroes, durability)
     }
 }
 
@@ -87,17 +64,7 @@ mod tests {
     }
 
     impl BlockDevice for Slow {
-        fn geometry(&self) -> Geometry {
-            self.inner.geometry()
-        }
-
-        fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
-            self.inner.read(at, buffer)
-        }
-
-        fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
-            self.inner.write(at, data, durability)
-        }
+        crate::forward!(inner: geometry, read, write, discard, write_zeroes);
 
         fn flush(&self) -> Result<(), BlockError> {
             self.flushes.fetch_add(1, Ordering::SeqCst);
@@ -105,14 +72,6 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(1));
             }
             self.inner.flush()
-        }
-
-        fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
-            self.inner.discard(range)
-        }
-
-        fn write_zeroes(&self, range: SectorRange, zeroes: Zeroes, durability: Durability) -> Result<(), BlockError> {
-            self.inner.write_zeroes(range, zeroes, durability)
         }
     }
 

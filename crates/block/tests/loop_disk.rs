@@ -16,8 +16,8 @@ use support::{Disk, Mount, noise, run};
 use umbrella_block::file::{Access, AlignedBuffer, Cache, FileDevice, OpenOptions};
 use umbrella_block::memory::Memory;
 use umbrella_block::serve::loop_device::{AttachOptions, LoopDevice, LoopError};
-use umbrella_block::{BlockDevice, BlockError, Durability, Geometry, Zeroes};
-use umbrella_units::{ByteSize, Lba, SectorRange};
+use umbrella_block::{BlockDevice, BlockError, Durability, Geometry};
+use umbrella_units::{ByteSize, Lba};
 
 const SIZE: ByteSize = ByteSize(64 << 20);
 
@@ -236,12 +236,10 @@ impl Busy {
 }
 
 impl BlockDevice for Busy {
+    umbrella_block::forward!(memory: read, flush, discard, write_zeroes);
+
     fn geometry(&self) -> Geometry {
         Geometry { queue_depth: 32, ..self.memory.geometry() }
-    }
-
-    fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
-        self.memory.read(at, buffer)
     }
 
     fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
@@ -250,18 +248,6 @@ impl BlockDevice for Busy {
         self.changed.wait_while(&mut self.closed.lock(), |closed| *closed);
         self.inside.fetch_sub(1, Ordering::Relaxed);
         self.memory.write(at, data, durability)
-    }
-
-    fn flush(&self) -> Result<(), BlockError> {
-        self.memory.flush()
-    }
-
-    fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
-        self.memory.discard(range)
-    }
-
-    fn write_zeroes(&self, range: SectorRange, zeroes: Zeroes, durability: Durability) -> Result<(), BlockError> {
-        self.memory.write_zeroes(range, zeroes, durability)
     }
 }
 
@@ -275,12 +261,10 @@ struct Gate {
 }
 
 impl BlockDevice for Gate {
+    umbrella_block::forward!(memory: read, flush, discard, write_zeroes);
+
     fn geometry(&self) -> Geometry {
         Geometry { queue_depth: 32, ..self.memory.geometry() }
-    }
-
-    fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
-        self.memory.read(at, buffer)
     }
 
     fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
@@ -296,18 +280,6 @@ impl BlockDevice for Gate {
         *inside -= 1;
         drop(inside);
         self.memory.write(at, data, durability)
-    }
-
-    fn flush(&self) -> Result<(), BlockError> {
-        self.memory.flush()
-    }
-
-    fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
-        self.memory.discard(range)
-    }
-
-    fn write_zeroes(&self, range: SectorRange, zeroes: Zeroes, durability: Durability) -> Result<(), BlockError> {
-        self.memory.write_zeroes(range, zeroes, durability)
     }
 }
 
@@ -337,17 +309,7 @@ fn thirty_writes_reach_the_device_at_once() {
 struct NoFlush(Memory);
 
 impl BlockDevice for NoFlush {
-    fn geometry(&self) -> Geometry {
-        self.0.geometry()
-    }
-
-    fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
-        self.0.read(at, buffer)
-    }
-
-    fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
-        self.0.write(at, data, durability)
-    }
+    umbrella_block::forward!(0: geometry, read, write, discard, write_zeroes);
 
     fn flush(&self) -> Result<(), BlockError> {
         Err(BlockError::Poisoned {
@@ -355,14 +317,6 @@ impl BlockDevice for NoFlush {
             operation: umbrella_block::Operation::Flush,
             reason: Arc::from("as the test wants it"),
         })
-    }
-
-    fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
-        self.0.discard(range)
-    }
-
-    fn write_zeroes(&self, range: SectorRange, zeroes: Zeroes, durability: Durability) -> Result<(), BlockError> {
-        self.0.write_zeroes(range, zeroes, durability)
     }
 }
 
@@ -383,28 +337,10 @@ struct Growing {
 }
 
 impl BlockDevice for Growing {
+    umbrella_block::forward!(inner: read, write, flush, discard, write_zeroes);
+
     fn geometry(&self) -> Geometry {
         Geometry { capacity: Lba(self.capacity.load(Ordering::Relaxed)), queue_depth: 4, ..self.inner.geometry() }
-    }
-
-    fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
-        self.inner.read(at, buffer)
-    }
-
-    fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
-        self.inner.write(at, data, durability)
-    }
-
-    fn flush(&self) -> Result<(), BlockError> {
-        self.inner.flush()
-    }
-
-    fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
-        self.inner.discard(range)
-    }
-
-    fn write_zeroes(&self, range: SectorRange, zeroes: Zeroes, durability: Durability) -> Result<(), BlockError> {
-        self.inner.write_zeroes(range, zeroes, durability)
     }
 }
 

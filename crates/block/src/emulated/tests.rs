@@ -275,6 +275,8 @@ struct Odd {
 }
 
 impl BlockDevice for Odd {
+    crate::forward!(memory: write, discard, write_zeroes);
+
     fn geometry(&self) -> Geometry {
         Geometry { logical_block: 4096, ..self.memory.geometry() }
     }
@@ -286,21 +288,9 @@ impl BlockDevice for Odd {
         self.memory.read(at, buffer)
     }
 
-    fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
-        self.memory.write(at, data, durability)
-    }
-
     fn flush(&self) -> Result<(), BlockError> {
         self.flushes.fetch_add(1, Ordering::SeqCst);
         Ok(())
-    }
-
-    fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
-        self.memory.discard(range)
-    }
-
-    fn write_zeroes(&self, range: SectorRange, zeroes: Zeroes, durability: Durability) -> Result<(), BlockError> {
-        self.memory.write_zeroes(range, zeroes, durability)
     }
 }
 

@@ -134,6 +134,8 @@ pub struct CheckReport {
     pub live: ByteSize,
     /// All segments.
     pub segments: u32,
+    /// How large they are.
+    pub segment: ByteSize,
     /// Bytes of data whose checksums were compared.
     pub data_checked: ByteSize,
     /// What is wrong: the first [`MOST_PROBLEMS`] of it.
@@ -167,6 +169,7 @@ pub fn check(
         size: ByteSize(superblock.shape.advertised().0 * PAGE_BYTES),
         live: ByteSize(0),
         segments: superblock.shape.segments(),
+        segment: ByteSize(u64::from(superblock.shape.segment_blocks()) * PAGE_BYTES),
         data_checked: ByteSize(0),
         problems: Vec::new(),
         problem_count: 0,

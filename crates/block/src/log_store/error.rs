@@ -107,7 +107,7 @@ pub enum LogStoreError {
         wanted: u8,
     },
     /// It is larger than a store can be.
-    #[error("{device} has {found}; a log store has at most {most}")]
+    #[error("{device}: {found} are too much; a log store has at most {most}")]
     TooLarge {
         /// The device.
         device: String,
@@ -117,7 +117,7 @@ pub enum LogStoreError {
         most: ByteSize,
     },
     /// There is not room for a store.
-    #[error("{device} has {}; a log store needs at least {} with segments of {segment}", found.told_apart(*needed)[0], found.told_apart(*needed)[1])]
+    #[error("{device}: {} are too little; a log store needs at least {} with segments of {segment}", found.told_apart(*needed)[0], found.told_apart(*needed)[1])]
     TooSmall {
         /// The device.
         device: String,

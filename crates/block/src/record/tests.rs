@@ -255,23 +255,10 @@ fn draws_find_every_sector_new_or_old() {
 fn a_disk_of_large_blocks_does_not_tear_them() {
     struct Blocks(Memory);
     impl BlockDevice for Blocks {
+        crate::forward!(0: read, write, flush, discard, write_zeroes);
+
         fn geometry(&self) -> Geometry {
             Geometry { logical_block: 1024, ..self.0.geometry() }
-        }
-        fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
-            self.0.read(at, buffer)
-        }
-        fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
-            self.0.write(at, data, durability)
-        }
-        fn flush(&self) -> Result<(), BlockError> {
-            self.0.flush()
-        }
-        fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
-            self.0.discard(range)
-        }
-        fn write_zeroes(&self, range: SectorRange, zeroes: Zeroes, durability: Durability) -> Result<(), BlockError> {
-            self.0.write_zeroes(range, zeroes, durability)
         }
     }
     let mut story = Story::default();

@@ -124,12 +124,10 @@ impl Told {
 }
 
 impl BlockDevice for Told {
+    umbrella_block::forward!(memory: read, discard);
+
     fn geometry(&self) -> Geometry {
         self.geometry
-    }
-
-    fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
-        self.memory.read(at, buffer)
     }
 
     fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
@@ -144,10 +142,6 @@ impl BlockDevice for Told {
             return Err(BlockError::Poisoned { device: Arc::from("test"), operation: Operation::Flush, reason });
         }
         self.memory.flush()
-    }
-
-    fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
-        self.memory.discard(range)
     }
 
     fn write_zeroes(&self, range: SectorRange, zeroes: Zeroes, durability: Durability) -> Result<(), BlockError> {

@@ -11,8 +11,8 @@ use umbrella_block::memory::Memory;
 use umbrella_block::record::{Action, DeviceNo, Journal, Recorder};
 use umbrella_block::serve::loop_device::{AttachOptions, LoopDevice};
 use umbrella_block::serve::loop_file::LoopFile;
-use umbrella_block::{BlockDevice, BlockError, Durability, Geometry, Zeroes};
-use umbrella_units::{Lba, SectorRange};
+use umbrella_block::{BlockDevice, BlockError, Durability};
+use umbrella_units::Lba;
 
 use super::support::{MIB, PATIENCE, disk::unmount, poll, run, temp_dir};
 
@@ -87,29 +87,11 @@ impl Slow {
 }
 
 impl BlockDevice for Slow {
-    fn geometry(&self) -> Geometry {
-        self.memory.geometry()
-    }
-
-    fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
-        self.memory.read(at, buffer)
-    }
+    umbrella_block::forward!(memory: geometry, read, flush, discard, write_zeroes);
 
     fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
         let _one = self.arm.lock().unwrap_or_else(PoisonError::into_inner);
         thread::sleep(Duration::from_secs(1).mul_f64(data.len() as f64 / (16 * MIB) as f64));
         self.memory.write(at, data, durability)
-    }
-
-    fn flush(&self) -> Result<(), BlockError> {
-        self.memory.flush()
-    }
-
-    fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
-        self.memory.discard(range)
-    }
-
-    fn write_zeroes(&self, range: SectorRange, zeroes: Zeroes, durability: Durability) -> Result<(), BlockError> {
-        self.memory.write_zeroes(range, zeroes, durability)
     }
 }

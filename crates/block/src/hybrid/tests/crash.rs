@@ -266,13 +266,7 @@ struct Gate {
 }
 
 impl BlockDevice for Gate {
-    fn geometry(&self) -> Geometry {
-        self.inner.geometry()
-    }
-
-    fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
-        self.inner.read(at, buffer)
-    }
+    crate::forward!(inner: geometry, read, flush, discard, write_zeroes);
 
     fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
         while self.closed.load(Ordering::SeqCst) {
@@ -280,18 +274,6 @@ impl BlockDevice for Gate {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
         self.inner.write(at, data, durability)
-    }
-
-    fn flush(&self) -> Result<(), BlockError> {
-        self.inner.flush()
-    }
-
-    fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
-        self.inner.discard(range)
-    }
-
-    fn write_zeroes(&self, range: SectorRange, zeroes: Zeroes, durability: Durability) -> Result<(), BlockError> {
-        self.inner.write_zeroes(range, zeroes, durability)
     }
 }
 

@@ -91,6 +91,8 @@ proptest! {
 struct Coarse(Memory);
 
 impl BlockDevice for Coarse {
+    crate::forward!(0: flush, discard);
+
     fn geometry(&self) -> Geometry {
         Geometry { logical_block: 4096, ..self.0.geometry() }
     }
@@ -103,14 +105,6 @@ impl BlockDevice for Coarse {
     fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
         self.geometry().check(at, data.len())?;
         self.0.write(at, data, durability)
-    }
-
-    fn flush(&self) -> Result<(), BlockError> {
-        self.0.flush()
-    }
-
-    fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
-        self.0.discard(range)
     }
 
     fn write_zeroes(&self, range: SectorRange, zeroes: Zeroes, durability: Durability) -> Result<(), BlockError> {

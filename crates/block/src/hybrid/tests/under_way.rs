@@ -459,17 +459,7 @@ struct TellsOne {
 }
 
 impl BlockDevice for TellsOne {
-    fn geometry(&self) -> Geometry {
-        self.inner.geometry()
-    }
-
-    fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
-        self.inner.read(at, buffer)
-    }
-
-    fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
-        self.inner.write(at, data, durability)
-    }
+    crate::forward!(inner: geometry, read, write, discard, write_zeroes);
 
     fn flush(&self) -> Result<(), BlockError> {
         if self.is_failing.swap(false, std::sync::atomic::Ordering::SeqCst) {
@@ -477,14 +467,6 @@ impl BlockDevice for TellsOne {
             return Err(BlockError::io(&"it".into(), Operation::Flush, None, rustix::io::Errno::IO.into()));
         }
         Ok(())
-    }
-
-    fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
-        self.inner.discard(range)
-    }
-
-    fn write_zeroes(&self, range: SectorRange, zeroes: Zeroes, durability: Durability) -> Result<(), BlockError> {
-        self.inner.write_zeroes(range, zeroes, durability)
     }
 }
 

@@ -20,6 +20,8 @@ pub(super) struct Counting {
 }
 
 impl BlockDevice for Counting {
+    crate::forward!(inner: write, flush, discard, write_zeroes);
+
     fn geometry(&self) -> Geometry {
         Geometry { rotational: self.rotational, ..self.inner.geometry() }
     }
@@ -28,22 +30,6 @@ impl BlockDevice for Counting {
         self.reads.lock().expect("nobody panics").push(at);
         std::thread::sleep(self.pause);
         self.inner.read(at, buffer)
-    }
-
-    fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
-        self.inner.write(at, data, durability)
-    }
-
-    fn flush(&self) -> Result<(), BlockError> {
-        self.inner.flush()
-    }
-
-    fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
-        self.inner.discard(range)
-    }
-
-    fn write_zeroes(&self, range: SectorRange, zeroes: Zeroes, durability: Durability) -> Result<(), BlockError> {
-        self.inner.write_zeroes(range, zeroes, durability)
     }
 }
 

@@ -9,7 +9,6 @@ use rand::{Rng, SeedableRng};
 
 use super::every_call::{Brittle, Failure};
 use super::*;
-use crate::device::Geometry;
 use crate::error::BlockError;
 
 /// What was written to a block, in order: numbers, 0 where it was discarded. All from `durable` on may be found.
@@ -60,13 +59,7 @@ impl Watched {
 }
 
 impl BlockDevice for Watched {
-    fn geometry(&self) -> Geometry {
-        self.inner.geometry()
-    }
-
-    fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
-        self.inner.read(at, buffer)
-    }
+    crate::forward!(inner: geometry, read, discard, write_zeroes);
 
     fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
         self.look();
@@ -80,14 +73,6 @@ impl BlockDevice for Watched {
         std::thread::sleep(Duration::from_micros(300));
         self.look();
         done
-    }
-
-    fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
-        self.inner.discard(range)
-    }
-
-    fn write_zeroes(&self, range: SectorRange, zeroes: Zeroes, durability: Durability) -> Result<(), BlockError> {
-        self.inner.write_zeroes(range, zeroes, durability)
     }
 }
 

@@ -196,28 +196,10 @@ struct Growing {
 }
 
 impl BlockDevice for Growing {
+    crate::forward!(inner: read, write, flush, discard, write_zeroes);
+
     fn geometry(&self) -> Geometry {
         Geometry { capacity: Lba(self.sectors.load(Ordering::Relaxed)), ..self.inner.geometry() }
-    }
-
-    fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
-        self.inner.read(at, buffer)
-    }
-
-    fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
-        self.inner.write(at, data, durability)
-    }
-
-    fn flush(&self) -> Result<(), BlockError> {
-        self.inner.flush()
-    }
-
-    fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
-        self.inner.discard(range)
-    }
-
-    fn write_zeroes(&self, range: SectorRange, zeroes: Zeroes, durability: Durability) -> Result<(), BlockError> {
-        self.inner.write_zeroes(range, zeroes, durability)
     }
 }
 
@@ -315,5 +297,5 @@ fn a_store_has_at_most_4_pib_and_segments_of_256_mib() {
     fits(100 << 40).expect("with the largest segments");
     fits(MOST_BYTES.0).expect("all of its blocks can be named");
     let told = fits(5 << 50).expect_err("they cannot").to_string();
-    assert_eq!(told, "disk has 5 PiB; a log store has at most 4 PiB");
+    assert_eq!(told, "disk: 5 PiB are too much; a log store has at most 4 PiB");
 }

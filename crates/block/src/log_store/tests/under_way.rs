@@ -11,7 +11,6 @@ use umbrella_units::BlockNo;
 
 use super::every_call::{Brittle, Failure};
 use super::*;
-use crate::device::Geometry;
 use crate::error::{BlockError, Operation};
 use crate::log_store::checkpoint::End;
 
@@ -62,9 +61,7 @@ impl Hooked {
 }
 
 impl BlockDevice for Hooked {
-    fn geometry(&self) -> Geometry {
-        self.inner.geometry()
-    }
+    crate::forward!(inner: geometry, discard, write_zeroes);
 
     fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
         self.happens(When::Read(BlockNo(at.0 / 8)));
@@ -88,14 +85,6 @@ impl BlockDevice for Hooked {
             return Err(BlockError::io(&"hooked".into(), Operation::Flush, None, Errno::IO.into()));
         }
         done
-    }
-
-    fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
-        self.inner.discard(range)
-    }
-
-    fn write_zeroes(&self, range: SectorRange, zeroes: Zeroes, durability: Durability) -> Result<(), BlockError> {
-        self.inner.write_zeroes(range, zeroes, durability)
     }
 }
 
