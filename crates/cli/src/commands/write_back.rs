@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use thiserror::Error;
 use umbrella_fs::control::protocol::{Answer, Request};
-use umbrella_fs::spec::{ThresholdChange, WriteBackChange};
+use umbrella_fs::spec::{GovernorStatus, ThresholdChange, WriteBackChange};
 use umbrella_units::{ByteSize, ParseSizeError};
 
 use super::PoolOption;
@@ -144,31 +144,37 @@ impl SetArgs {
             limit: self.limit.unwrap_or_default(),
             background: self.background.unwrap_or_default(),
         };
+        let is_recording = |governor: &Option<GovernorStatus>| governor.as_ref().is_some_and(|status| status.recording);
+        let was_recording = is_recording(&self.governor(&client)?);
         client
             .ask(&Request::WriteBackSet { branch: self.branch.clone(), write_back: (!by_kernel).then_some(change) })?;
+        let now = self.governor(&client)?;
+        let ended = was_recording && !is_recording(&now);
         if self.json {
-            output::json(&json!({ "branch": self.branch, "write_back": self.policy }))?;
-        } else {
-            let (branch, policy) = (quoted(&self.branch), quoted(&self.policy));
-            let thresholds = self.thresholds(&client)?;
-            output::line(&format!(
-                "branch {branch} is written back by {policy}{thresholds}; to keep it, write it to the configuration"
-            ))?;
+            output::json(&json!({ "branch": self.branch, "write_back": self.policy, "ended_record": ended }))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let (branch, policy) = (quoted(&self.branch), quoted(&self.policy));
+        // What holds now: the kernel may leave less than was asked for.
+        let thresholds = now.map_or_else(String::new, |status| {
+            format!(", from {} of dirty data on; writers wait at {}", status.background, status.limit)
+        });
+        output::line(&format!(
+            "branch {branch} is written back by {policy}{thresholds}; to keep it, write it to the configuration"
+        ))?;
+        if ended {
+            output::line("the record of the policy before is complete (`umbrella write-back record` begins another)")?;
         }
         Ok(ExitCode::SUCCESS)
     }
 
-    /// What holds now: the kernel may leave less than was asked for.
-    fn thresholds(&self, client: &Client) -> anyhow::Result<String> {
+    fn governor(&self, client: &Client) -> anyhow::Result<Option<GovernorStatus>> {
         let Answer::WriteBack { branches } =
             client.ask(&Request::WriteBackShow { branch: Some(self.branch.clone()) })?
         else {
             return Err(ClientError::Unexpected.into());
         };
-        let governor = branches.into_iter().find_map(|branch| branch.governor);
-        Ok(governor.map_or_else(String::new, |status| {
-            format!(", from {} of dirty data on; writers wait at {}", status.background, status.limit)
-        }))
+        Ok(branches.into_iter().find_map(|branch| branch.governor))
     }
 }
 

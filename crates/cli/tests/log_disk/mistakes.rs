@@ -42,7 +42,7 @@ fn wrong_options_say_what_to_write() {
             &["too large", "at most 8 EiB less 4 KiB, and with a log store 4 PiB"],
         );
     }
-    house.refused(&create(&["--size", "5PiB"]), 1, &["new has 5 PiB; a log store has at most 4 PiB"]);
+    house.refused(&create(&["--size", "5PiB"]), 1, &["new: 5 PiB are too much; a log store has at most 4 PiB"]);
     house.refused(&create(&["--size", SIZE, "--segment", "3MiB"]), 2, &["a power of two from \"64KiB\" to \"256MiB\""]);
     house.refused(&create(&["--size", SIZE, "--spare", "10"]), 2, &["from \"1%\" to \"90%\""]);
     house.refused(
@@ -323,6 +323,25 @@ fn a_file_that_is_neither_image_nor_configuration_is_said_to_be_neither() {
     house.refused(&["create", "--kind", "log", "empty.img"], 1, &["empty.img is empty; say its size", "--size"]);
     house.given(&["create", "--kind", "log", "empty.img", "--size", SIZE]);
     house.given(&["check", "empty.img"]);
+}
+
+#[test]
+fn a_configuration_that_names_another_scheme_than_the_store_has_is_told_which_counts() {
+    let house = House::new();
+    house.given(&["create", "--kind", "log", "d.img", "--size", "64MiB", "--scheme", "sepgc", "--segment", "1MiB"]);
+    let check = |keys: &str| {
+        let config = house.config("d", &format!("[disk]\npath = {:?}\n\n[log]\n{keys}", house.path("d.img")));
+        house.given(&["check", &config])
+    };
+    let told = check("scheme = \"organ\"\nsegment = \"512KiB\"\n");
+    for part in
+        ["its scheme is sepgc, and not organ", "its segments have 1 MiB, and not 512 KiB", "what is there counts"]
+    {
+        assert!(told.contains(part), "{told}");
+    }
+    for keys in ["", "scheme = \"sepgc\"\nsegment = \"1MiB\"\n"] {
+        assert!(!check(keys).contains("what is there counts"), "{keys}");
+    }
 }
 
 #[test]

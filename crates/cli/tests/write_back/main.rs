@@ -315,6 +315,43 @@ fn a_recorded_run_is_decided_again_bit_for_bit() {
 }
 
 #[test]
+fn who_changes_the_policy_is_told_that_the_record_ends() {
+    let (_disk, pool) = pool("write_back = \"cscan\"");
+    let set = |policy: &str| pool.say(["write-back", "set", "disk", policy]);
+    let complete = "the record of the policy before is complete";
+    assert!(!set("sweep").contains(complete));
+    let record = |name: &str| {
+        let file = pool.dir().join(name);
+        pool.say(["write-back".as_ref(), "record".as_ref(), "disk".as_ref(), file.as_os_str()]);
+    };
+    record("a");
+    assert!(!set("sweep").contains(complete), "the same policy");
+    assert!(set("cscan").contains(complete));
+    let stopped = text(&pool.umbrella(["write-back", "record", "disk", "--stop"]));
+    assert!(stopped.contains("ends by itself when it is full, and when the policy changes"), "{stopped}");
+    record("b");
+    assert!(set("kernel").contains(complete));
+    assert_eq!(pool.json(["write-back", "set", "disk", "sweep"])[0]["ended_record"], false);
+    record("c");
+    assert_eq!(pool.json(["write-back", "set", "disk", "cscan"])[0]["ended_record"], true);
+}
+
+#[test]
+fn what_little_is_dirty_is_written_back_by_the_policy_before_the_kernel_does() {
+    let (_disk, pool) = pool("write_back = \"sweep\"\nwrite_back_limit = \"64MiB\"");
+    let tried = (0..3).any(|seed| {
+        let before = governor(&pool).flushed.0;
+        fs::write(pool.join("file"), bytes(seed, MIB)).expect("a file");
+        eventually("it has left", || {
+            let now = governor(&pool);
+            now.dirty.0 + now.in_flight.0 == 0
+        });
+        governor(&pool).flushed.0 == before + MIB
+    });
+    assert!(tried, "the kernel wrote it, three times of three: {:?}", governor(&pool));
+}
+
+#[test]
 fn a_record_of_a_time_in_which_nothing_was_chosen_says_so() {
     let (_disk, pool) = pool("write_back = \"cscan\"");
     let record = pool.dir().join("events");

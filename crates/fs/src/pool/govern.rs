@@ -354,7 +354,10 @@ impl Pool {
             }
             Some(file) => governor.record_to(file, most),
             None if !governor.status().recording => {
-                return Err(failed("nothing is being recorded (a record that is full has ended by itself)".to_owned()));
+                return Err(failed(
+                    "nothing is being recorded (a record ends by itself when it is full, and when the policy changes)"
+                        .to_owned(),
+                ));
             }
             None => governor.end_record(),
         };

@@ -10,7 +10,7 @@ use umbrella_block::log_store::{self, CheckReport, Depth, Problem};
 use umbrella_units::ByteSize;
 
 use super::progress::View;
-use crate::config::disk::DiskSpec;
+use crate::config::disk::{DiskSpec, LogSpec};
 use crate::disk::log;
 use crate::disk::open::Part;
 use crate::text::count;
@@ -62,13 +62,30 @@ pub(super) fn look(spec: &DiskSpec, depth: Depth) -> anyhow::Result<Option<Looke
         view.show(done, steps, || format!("{} % of the log read", (done * 100).checked_div(steps).unwrap_or(0)));
     });
     drop(view);
-    let mut looked = Looked::of(&report?);
+    let report = report?;
+    let mut looked = Looked::of(&report);
+    if let Some(log) = &spec.log {
+        looked.warnings.extend(differences(log, &report));
+    }
     if spec.log.is_none() && spec.cache.is_some() {
         looked.errors.push(
             "a log store is on disk and flash: add [log] to the configuration, or they cannot be used".to_owned(),
         );
     }
     Ok(Some(looked))
+}
+
+/// What the configuration says of how a store is made, and what is there instead.
+fn differences(log: &LogSpec, store: &CheckReport) -> Vec<String> {
+    let scheme = log.scheme.to_string();
+    let scheme = (log.scheme != LogSpec::default().scheme && scheme != store.scheme)
+        .then(|| format!("log store: its scheme is {}, and not {scheme}", store.scheme));
+    let segment = log
+        .segment
+        .filter(|segment| *segment != store.segment)
+        .map(|segment| format!("log store: its segments have {}, and not {segment}", store.segment));
+    let counts = |difference| format!("{difference}; what is there counts (both are chosen when a store is made)");
+    scheme.into_iter().chain(segment).map(counts).collect()
 }
 
 impl Looked {
