@@ -131,15 +131,24 @@ fn a_store_full_to_the_promised_size_takes_ten_random_rewrites_of_all() {
             let mut random = StdRng::seed_from_u64(7);
             let mut truth = vec![0_u32; blocks as usize];
             let content = |number: u32| number.to_le_bytes().repeat(1024);
+            let mut written = Vec::new();
             for number in 1..=10 * blocks as u32 {
                 let block =
                     if u64::from(number) <= blocks { u64::from(number) - 1 } else { random.random_range(0..blocks) };
                 store.write(Lba(block * 8), &content(number), Durability::Cached).expect("there is room");
                 truth[block as usize] = number;
+                if [2, 6, 10].contains(&(u64::from(number) / blocks)) && u64::from(number).is_multiple_of(blocks) {
+                    written.push(store.stats().write_amplification * f64::from(number));
+                }
             }
             for (block, number) in truth.iter().enumerate() {
                 assert!(read(&store, block as u64 * 8, 8) == content(*number), "block {block} with {}", scheme.name);
             }
+            // Later rewrites cost no more than earlier ones.
+            let [filled, half, all] = written[..] else { panic!("three times of ten") };
+            let (early, late) = (half - filled, all - half);
+            println!("{} {threads}: {early:.0}, then {late:.0}", scheme.name);
+            assert!(late < 1.25 * early, "{early} and then {late} blocks with {}", scheme.name);
             store.close().expect("it can be closed");
         }
     }
