@@ -77,6 +77,8 @@ bench-staging: setup ## what staging gains, on an emulated disk (ARGS="--quick" 
 
 install: build ## the binary, completions, the names that mount(8) looks for, and systemd units
 	install -D -s -m 755 "$(BINARY)" "$(DESTDIR)$(PREFIX)/bin/umbrella"
+	install -d "$(DESTDIR)$(PREFIX)/share/doc/umbrella"
+	scripts/notices.sh "$(FEATURES)" > "$(DESTDIR)$(PREFIX)/share/doc/umbrella/NOTICES"
 	install -d "$(DESTDIR)$(BASHDIR)" "$(DESTDIR)$(ZSHDIR)" "$(DESTDIR)$(FISHDIR)"
 	"$(BINARY)" completions bash > "$(DESTDIR)$(BASHDIR)/umbrella"
 	"$(BINARY)" completions zsh > "$(DESTDIR)$(ZSHDIR)/_umbrella"
@@ -89,6 +91,7 @@ install: build ## the binary, completions, the names that mount(8) looks for, an
 	done
 
 uninstall: ## take away what `make install` put in place; configurations stay
+	rm -rf "$(DESTDIR)$(PREFIX)/share/doc/umbrella"
 	rm -f "$(DESTDIR)$(PREFIX)/bin/umbrella" "$(DESTDIR)$(SBINDIR)/mount.fuse.umbrella" \
 	    "$(DESTDIR)$(SBINDIR)/mount.umbrella" "$(DESTDIR)$(UNITDIR)/umbrella@.service" \
 	    "$(DESTDIR)$(BASHDIR)/umbrella" "$(DESTDIR)$(ZSHDIR)/_umbrella" "$(DESTDIR)$(FISHDIR)/umbrella.fish" \

@@ -267,6 +267,18 @@ fn decisions_know_no_files_no_clock_no_threads_and_no_chance() {
 }
 
 #[test]
+fn the_licences_of_all_that_is_linked_in_can_be_handed_on() {
+    let root = metadata().workspace_root;
+    let output = std::process::Command::new(root.join("scripts/notices.sh")).output().expect("the script runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8_lossy(&output.stdout);
+    for carrier in ["\nlibbpf-sys ", "\nfuser ", "\nzstd-sys "] {
+        assert!(text.contains(carrier), "{carrier:?} is missing");
+    }
+    assert!(text.contains("Redistributions in binary form must reproduce the above"), "the BSD licences are there");
+}
+
+#[test]
 fn one_place_knows_fuse() {
     let source = folder(package(&metadata(), "umbrella-fs")).join("src");
     let knows: Vec<_> = rust_files(&source)
