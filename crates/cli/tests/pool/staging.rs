@@ -10,9 +10,10 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::support::disk::Disk;
 use crate::support::foreign::Encrypted;
+use crate::support::group::Group;
 use crate::support::pool::{Pool, text};
 use crate::support::process::Mapping;
-use crate::support::{MIB, PATIENCE, eventually};
+use crate::support::{MIB, PATIENCE, bytes, eventually};
 use crate::{LARGE_FILES, On, disks, names};
 
 /// Nothing leaves by its age while a test runs.
@@ -181,6 +182,24 @@ fn mappings_and_locks_of_a_file_go_on_when_it_has_left() {
     drop((file, mapping));
     eventually("the last close frees its locks", || flock(&other, FlockOperation::NonBlockingLockExclusive).is_ok());
     record(&other, 100).unwrap();
+}
+
+#[test]
+fn a_daemon_whose_control_group_has_little_memory_stages_little_and_lives() {
+    for keys in ["[staging]\nmax_age = \"1h\"\n", "[staging]\nmax_age = \"1h\"\nsize = \"2 GiB\"\n"] {
+        let group = Group::with_memory(128 * MIB);
+        let disk = Disk::ext4(512 * MIB);
+        let mut pool = Pool::builder().branch("disk", disk.path()).keys(keys).in_group(&group).mount();
+        let content = |number: u64| bytes(number, 400 << 10);
+        for number in 0..700 {
+            fs::write(pool.join(format!("file{number}")), content(number)).unwrap();
+            assert!(pool.status().staging.is_some_and(|staging| staging.limit.0 < 128 * MIB), "{keys}");
+        }
+        for number in 0..700 {
+            assert!(fs::read(pool.join(format!("file{number}"))).unwrap() == content(number), "file {number}, {keys}");
+        }
+        pool.stop();
+    }
 }
 
 #[test]

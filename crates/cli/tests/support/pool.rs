@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use tempfile::TempDir;
 use umbrella_fs::control::protocol::{BranchState, BranchStatus, EnforceSummary, Explanation, MoveEvent, Status};
 
 use super::disk::{is_mount_point, unmount};
+use super::group::Group;
 use super::{PATIENCE, poll, process, require_root_and_fuse, temp_dir};
 
 /// The binary under test.
@@ -52,6 +54,7 @@ pub struct Builder {
     top: String,
     rules: String,
     limit: Duration,
+    group: Option<PathBuf>,
 }
 
 impl Builder {
@@ -82,6 +85,12 @@ impl Builder {
     /// `[[rule]]` tables.
     pub fn rules(mut self, rules: &str) -> Self {
         rules.clone_into(&mut self.rules);
+        self
+    }
+
+    /// The daemon runs in this control group.
+    pub fn in_group(mut self, group: &Group) -> Self {
+        self.group = Some(group.path().to_owned());
         self
     }
 
@@ -142,6 +151,7 @@ impl Pool {
             top: String::new(),
             rules: String::new(),
             limit: Duration::from_secs(900),
+            group: None,
         }
     }
 
@@ -216,14 +226,16 @@ impl Pool {
         }
         let log = File::options().create(true).append(true).open(self.dir().join("log")).unwrap();
         let before = log.metadata().unwrap().len() as usize;
-        let child = self
-            .command()
-            .arg("mount")
-            .arg(self.config_path())
-            .stdout(log.try_clone().unwrap())
-            .stderr(log)
-            .spawn()
-            .unwrap();
+        let mut command = self.command();
+        if let Some(group) = &self.spec.group {
+            // From its first instruction on.
+            let procs = File::options().write(true).open(group.join("cgroup.procs")).unwrap();
+            let enter = move || rustix::io::write(&procs, b"0").map(drop).map_err(Into::into);
+            // SAFETY: one system call, on a descriptor that is open.
+            unsafe { command.pre_exec(enter) };
+        }
+        let child =
+            command.arg("mount").arg(self.config_path()).stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
         let pid = child.id();
         self.guard.store(pid, Ordering::SeqCst);
         let (guard, limit, name) =

@@ -18,6 +18,7 @@ impl Staging {
     pub(super) fn watch_memory(&self) {
         let room = self.branch.space();
         let memory = if self.spec.volatile { Memory::now() } else { None };
+        let memory = memory.map(|memory| self.groups.bound(memory));
         let size = self.spec.size.map(|size| size.of(memory.map_or(room.total, |memory| memory.total)));
         let used = self.used();
         // A part of the area stays free, so that a directory can always be made in it.

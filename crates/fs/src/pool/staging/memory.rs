@@ -1,6 +1,7 @@
 //! How much may wait in memory.
 
 use std::io::Read;
+use std::path::Path;
 
 use umbrella_units::ByteSize;
 
@@ -30,15 +31,15 @@ impl Memory {
         Some(Memory { total: bytes("MemTotal")?, available: bytes("MemAvailable")?, pressure })
     }
 
-    /// How much may be staged while `staged` is. Without a size: half of what would be free without staging. When memory is
-    /// short: half of that, whatever the size.
+    /// How much may be staged while `staged` is. Without a size: half of what would be free without staging; with one: at most all of that but a
+    /// twentieth of the memory. When memory is short: a quarter, whatever the size.
     pub(super) fn limit(&self, staged: ByteSize, size: Option<ByteSize>) -> ByteSize {
         let free = staged.0.saturating_add(self.available.0);
         let short = self.pressure > SHORT_PERCENT || self.available.0 < self.total.0 / 20;
         let most = if short { free / 4 } else { free / 2 };
         match size {
             Some(size) if short => ByteSize(size.0.min(most)),
-            Some(size) => size,
+            Some(size) => ByteSize(size.0.min(free.saturating_sub(self.total.0 / 20))),
             None => ByteSize(most),
         }
     }
@@ -54,13 +55,14 @@ pub(super) fn low_water(limit: ByteSize) -> ByteSize {
     ByteSize(limit.0 / 4 * 3)
 }
 
-fn read(path: &str) -> Option<String> {
+pub(super) fn read(path: impl AsRef<Path>) -> Option<String> {
     let mut text = String::new();
     std::fs::File::open(path).ok()?.take(1 << 16).read_to_string(&mut text).ok()?;
     Some(text)
 }
 
-fn some_avg10(text: &str) -> Option<f64> {
+/// The share of the last ten seconds in which somebody waited.
+pub(super) fn some_avg10(text: &str) -> Option<f64> {
     let some = text.lines().find(|line| line.starts_with("some "))?;
     some.split_whitespace().find_map(|field| field.strip_prefix("avg10="))?.parse().ok()
 }
@@ -89,6 +91,11 @@ mod tests {
         assert_eq!(memory(8 * GIB, 0.0).limit(ByteSize(0), size), ByteSize(7 * GIB));
         assert_eq!(memory(8 * GIB, 11.0).limit(ByteSize(0), size), ByteSize(2 * GIB));
         assert_eq!(memory(GIB / 2, 0.0).limit(ByteSize(0), size), ByteSize(GIB / 8));
+        assert_eq!(
+            memory(2 * GIB, 0.0).limit(ByteSize(GIB), size),
+            ByteSize(3 * GIB - 16 * GIB / 20),
+            "there is no more"
+        );
     }
 
     #[test]

@@ -31,6 +31,7 @@
 //! | staging is taken out of the configuration | what is left of it is taken in once more, and leaves |
 
 mod area;
+mod groups;
 mod keeper;
 mod leave;
 mod leavers;
@@ -47,6 +48,8 @@ use parking_lot::{Condvar, Mutex};
 use rustc_hash::{FxHashMap, FxHashSet};
 use umbrella_policy::staging::{Config, Staging as Waiting};
 use umbrella_units::{BranchId, ByteSize, FileId, Nanos, PAGE_BYTES};
+
+use groups::Groups;
 
 use super::Pool;
 use super::place::NewFile;
@@ -88,6 +91,7 @@ pub(crate) struct Staging {
     queue: Mutex<Queue>,
     wake: Condvar,
     leavers: Arc<Leavers>,
+    groups: Groups,
     /// Bytes that may wait; follows the memory that is free.
     limit: AtomicU64,
     /// When not all could leave that was to make way for writers. Held while it leaves.
@@ -131,6 +135,7 @@ impl Staging {
             }),
             wake: Condvar::new(),
             leavers: Arc::default(),
+            groups: Groups::of_this_process(),
             limit: AtomicU64::new(0),
             stuck: Mutex::default(),
         }
