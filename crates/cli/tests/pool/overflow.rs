@@ -470,3 +470,23 @@ fn what_is_appended_is_in_a_file_that_overflows_to_a_network_branch_whoever_look
     let remote = Remote::new();
     append_while_others_look(&remote.path(), &remote.served());
 }
+
+#[test]
+fn space_that_cannot_be_had_changes_no_length_and_who_appends_appends() {
+    let disk = Disk::ext4(64 * MIB);
+    let pool = Pool::builder().branch_with("disk", disk.path(), "passthrough = false").mount();
+    let too_much = |file: &File| rustix::fs::fallocate(file, FallocateFlags::empty(), 0, 100 * MIB);
+    let own = File::create(disk.join("own")).unwrap();
+    assert_errno(too_much(&own).map_err(Into::into), libc::ENOSPC);
+    assert!(own.metadata().unwrap().len() > 0, "ext4 leaves what it had room for");
+    drop(own);
+    fs::remove_file(disk.join("own")).unwrap();
+
+    let data = bytes(1, 1000);
+    fs::write(pool.join("file"), &data).unwrap();
+    let mut file = OpenOptions::new().append(true).open(pool.join("file")).unwrap();
+    assert_errno(too_much(&file).map_err(Into::into), libc::ENOSPC);
+    assert_eq!(disk.join("file").metadata().unwrap().len(), 1000);
+    file.write_all(b"end").unwrap();
+    assert!(fs::read(pool.join("file")).unwrap() == [&data[..], b"end"].concat());
+}

@@ -10,7 +10,7 @@ use super::Pool;
 use super::attr::drop_set_id;
 use crate::branch::Branch;
 use crate::error::{OpError, OpResult};
-use crate::handle::{Handle, HandleId};
+use crate::handle::{DataPath, Handle, HandleId};
 use crate::node::{File, NodeId};
 
 /// Room in the tree: all branches together, file systems that hold several counted once.
@@ -122,7 +122,8 @@ impl Pool {
     ) -> OpResult<()> {
         self.moving(handle, length, || {
             let handle = self.handle(handle)?;
-            let _io = self.file_of(&handle)?.io.read();
+            // Alone: what is cut off again when it fails is nobody else's.
+            let _io = self.file_of(&handle)?.io.write();
             let file = handle.current();
             if self.may_not_grow(file.branch.id, offset.saturating_add(length)) {
                 return Err(OpError::Sys(Errno::NOSPC));
@@ -130,7 +131,14 @@ impl Pool {
             if drop_bits {
                 drop_set_id(&file)?;
             }
-            file.fallocate(mode, offset, length)?;
+            let before = file.stat()?.size;
+            if let Err(error) = file.fallocate(mode, offset, length) {
+                // ext4 leaves the file as long as there was room. Nobody tells the kernel, and who appends would write where it ended before.
+                if handle.data == DataPath::Mediated && file.stat()?.size > before {
+                    file.truncate(before)?;
+                }
+                return Err(error);
+            }
             self.note_allocated(&file, mode, offset, length);
             handle.note_write();
             self.staged_resized(&handle.node, file.branch.id, file.stat()?.size);
