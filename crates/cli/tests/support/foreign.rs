@@ -36,6 +36,11 @@ fn start(program: &str, args: &[&OsStr], log: &Path) -> Daemon {
     Daemon(child)
 }
 
+/// Whether somebody listens there. Where nobody does, a connection may be given that very port as its own, and reaches itself.
+fn listens_on(port: u16) -> bool {
+    TcpStream::connect(("127.0.0.1", port)).and_then(|stream| stream.local_addr()).is_ok_and(|own| own.port() != port)
+}
+
 /// Waits for the mount, or fails with what the daemon said.
 fn wait_for_mount(mount: &Path, log: &Path) {
     let mounted = poll(PATIENCE, || is_mount_point(mount).then_some(()));
@@ -153,7 +158,7 @@ impl Remote {
                 let mut server = start("/usr/sbin/sshd", &args, &log);
                 let listens = poll(PATIENCE, || {
                     let ended = server.0.try_wait().unwrap().is_some();
-                    (ended || TcpStream::connect(("127.0.0.1", port)).is_ok()).then_some(!ended)
+                    (ended || listens_on(port)).then_some(!ended)
                 });
                 (listens == Some(true)).then_some((port, server))
             })
