@@ -352,6 +352,11 @@ impl FileAt {
         crate::lease::is_open_elsewhere(self.fd.as_fd())
     }
 
+    /// Whether anybody has the file open for writing, mappings included. `None`: this file system cannot say.
+    pub(crate) fn is_open_for_writing(&self) -> Option<bool> {
+        crate::lease::is_open_for_writing(self.fd.as_fd())
+    }
+
     /// What `close` would report: late write errors of network file systems.
     pub(crate) fn flush(&self) -> OpResult<()> {
         self.run(|fd| {

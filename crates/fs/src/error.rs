@@ -3,7 +3,6 @@
 
 use std::path::PathBuf;
 
-use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use thiserror::Error;
 
@@ -35,10 +34,10 @@ impl OpError {
         matches!(self, OpError::Sys(Errno::NOSPC | Errno::DQUOT))
     }
 
-    /// Whether the daemon, or the machine, has no descriptor left. What serves a branch may say so of itself: it is tried.
+    /// Whether a descriptor was lacking: to the daemon, to the machine, or to what serves the branch. Which of them cannot be told from the error, so
+    /// it never speaks against a branch; probes, which need no descriptor, tell a branch that lacks them.
     pub(crate) fn is_want_of_descriptors(self) -> bool {
-        let one_more = || rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
-        matches!(self, OpError::Sys(Errno::MFILE | Errno::NFILE)) && one_more().is_err()
+        matches!(self, OpError::Sys(Errno::MFILE | Errno::NFILE))
     }
 
     /// Whether it is the daemon that lacks something, which says nothing of the branch.

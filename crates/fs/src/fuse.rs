@@ -91,10 +91,7 @@ impl Filesystem for Fuse {
     }
 
     fn getattr(&self, _request: &Request, ino: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {
-        match self.pool.getattr(NodeId(ino.0)) {
-            Ok(attr) => reply.attr(&self.ttl, &file_attr(&attr)),
-            Err(error) => reply.error(errno(error)),
-        }
+        self.attributes(self.pool.getattr(NodeId(ino.0)), reply);
     }
 
     fn statx(
@@ -107,7 +104,9 @@ impl Filesystem for Fuse {
         reply: ReplyStatx,
     ) {
         match self.pool.getattr(NodeId(ino.0)) {
-            Ok(attr) => reply.statx(&self.ttl, &file_attr(&attr), attr.meta.btime.map(system_time)),
+            Ok(attr) => {
+                reply.statx(&self.attr_ttl(attr.cacheable), &file_attr(&attr), attr.meta.btime.map(system_time))
+            }
             Err(error) => reply.error(errno(error)),
         }
     }
@@ -138,7 +137,7 @@ impl Filesystem for Fuse {
 
     fn setattr_killpriv(
         &self,
-        _request: &Request,
+        request: &Request,
         ino: INodeNo,
         kill_suidgid: bool,
         mode: Option<u32>,
@@ -155,6 +154,9 @@ impl Filesystem for Fuse {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
+        let times = [atime, mtime].map(|time| time.is_some());
+        // Linux asks for nothing when somebody writes, also past the daemon, to a file that may not keep its set-id bits.
+        let asks_for_nothing = mode.or(uid).or(gid).is_none() && size.is_none() && times == [false, false];
         let change = Change {
             perm: mode.map(|mode| mode & 0o7777),
             uid,
@@ -163,9 +165,9 @@ impl Filesystem for Fuse {
             atime: atime.map(new_time),
             mtime: mtime.map(new_time),
             handle: handle.map(|handle| HandleId(handle.0)),
-            drop_set_id: kill_suidgid,
+            drop_set_id: kill_suidgid || asks_for_nothing && request.uid() != 0,
         };
-        self.changed(self.pool.setattr(NodeId(ino.0), &change), reply);
+        self.attributes(self.pool.setattr(NodeId(ino.0), &change), reply);
     }
 
     fn readlink(&self, _request: &Request, ino: INodeNo, reply: ReplyData) {

@@ -9,7 +9,16 @@ use rustix::io::Errno;
 
 /// Whether somebody else has the file open in any way. `fd` is open for reading only. `None`: this file system has no leases.
 pub(crate) fn is_open_elsewhere(fd: BorrowedFd<'_>) -> Option<bool> {
-    match set(fd, libc::F_WRLCK) {
+    is_refused(fd, libc::F_WRLCK)
+}
+
+/// Whether anybody has the file open for writing, or mapped so. `fd` is open for reading only. `None`: this file system has no leases.
+pub(crate) fn is_open_for_writing(fd: BorrowedFd<'_>) -> Option<bool> {
+    is_refused(fd, libc::F_RDLCK)
+}
+
+fn is_refused(fd: BorrowedFd<'_>, kind: i32) -> Option<bool> {
+    match set(fd, kind) {
         Ok(()) => {
             // Who came between was held up for this moment only.
             let _ = set(fd, libc::F_UNLCK);
@@ -41,7 +50,7 @@ mod tests {
     use std::fs::File;
     use std::os::fd::AsFd;
 
-    use super::{ignore_signal, is_open_elsewhere};
+    use super::{ignore_signal, is_open_elsewhere, is_open_for_writing};
 
     #[test]
     fn a_mapping_that_outlives_its_descriptor_is_seen() {
@@ -50,7 +59,8 @@ mod tests {
         let path = dir.path().join("file");
         std::fs::write(&path, vec![0; 4096]).unwrap();
         let ask = || is_open_elsewhere(File::open(&path).unwrap().as_fd());
-        assert_eq!(ask(), Some(false));
+        let written = || is_open_for_writing(File::open(&path).unwrap().as_fd());
+        assert_eq!((ask(), written()), (Some(false), Some(false)));
         let file = File::options().read(true).write(true).open(&path).unwrap();
         let length = 4096;
         // SAFETY: a fresh mapping of a whole page that nothing else uses; unmapped below.
@@ -61,12 +71,12 @@ mod tests {
         };
         assert_ne!(mapping, libc::MAP_FAILED);
         drop(file);
-        assert_eq!(ask(), Some(true));
+        assert_eq!((ask(), written()), (Some(true), Some(true)));
         // SAFETY: exactly the mapping made above.
         unsafe { libc::munmap(mapping, length) };
         assert_eq!(ask(), Some(false));
         let reader = File::open(&path).unwrap();
-        assert_eq!(ask(), Some(true), "a reader");
+        assert_eq!((ask(), written()), (Some(true), Some(false)), "a reader");
         drop(reader);
         assert_eq!(ask(), Some(false));
     }

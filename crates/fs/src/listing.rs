@@ -77,17 +77,25 @@ fn cookie_of(ino: Ino, name: &OsStr) -> u64 {
 impl Pool {
     /// Somebody opens a directory to list it. True: nobody else has it open for that.
     pub fn begin_listing(&self, node: NodeId) -> bool {
-        self.dir_node(node)
-            .is_ok_and(|node| node.dir().is_some_and(|dir| dir.readers.fetch_add(1, Ordering::AcqRel) == 0))
+        let Ok(node) = self.dir_node(node) else { return false };
+        let Some(dir) = node.dir() else { return false };
+        let topology = self.topology.load(Ordering::Acquire);
+        let alone = dir.readers.fetch_add(1, Ordering::AcqRel) == 0;
+        if alone {
+            dir.listed_at.store(topology, Ordering::Release);
+        }
+        alone
     }
 
-    /// Somebody closes it.
+    /// Somebody closes it. A branch that came or went meanwhile had the kernel forget the listing, perhaps before it was given this one.
     pub fn end_listing(&self, node: NodeId) {
-        if let Ok(node) = self.dir_node(node)
-            && let Some(dir) = node.dir()
-        {
-            let less = |readers: u32| readers.checked_sub(1);
-            let _never_opened = dir.readers.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+        let Ok(node) = self.dir_node(node) else { return };
+        let Some(dir) = node.dir() else { return };
+        let less = |readers: u32| readers.checked_sub(1);
+        let _never_opened = dir.readers.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+        let is_old = dir.listed_at.load(Ordering::Acquire) != self.topology.load(Ordering::Acquire);
+        if is_old && let Some(kernel) = self.kernel.get() {
+            kernel.drop_contents(node.id);
         }
     }
 

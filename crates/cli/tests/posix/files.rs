@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use nix::fcntl::{FcntlArg, fcntl};
 use rustix::fs::{AtFlags, CWD, FallocateFlags, FlockOperation, Mode, OFlags};
@@ -487,4 +488,80 @@ fn sockets_and_pipes_on_the_mount_connect_processes() {
     let mut child = Process::start(|_| u8::from(fs::write(&pipe, b"through").is_err()));
     assert_eq!(fs::read(&pipe).unwrap(), b"through");
     assert_eq!(child.exit_code(), Some(0));
+}
+
+/// Modification and status change.
+fn change_times(meta: &fs::Metadata) -> [(i64, i64); 2] {
+    [(meta.mtime(), meta.mtime_nsec()), (meta.ctime(), meta.ctime_nsec())]
+}
+
+#[test]
+fn a_store_through_a_mapping_is_seen_in_the_times() {
+    in_both_modes(|two| {
+        for name in ["mapped", "mapped.b"] {
+            two.same("which times change at a store", |root| {
+                let path = root.join(name);
+                fs::write(&path, vec![b'x'; 8192]).unwrap();
+                // Another open than the one that is mapped, and the name: all are told the same.
+                let reader = File::open(&path).unwrap();
+                let file = open_rw(&path);
+                let look =
+                    || [file.metadata(), reader.metadata(), fs::metadata(&path)].map(|it| change_times(&it.unwrap()));
+                let mut mapping = Mapping::new(&file, 8192).unwrap();
+                let mut seen = vec![look()];
+                for value in 0..3 {
+                    std::thread::sleep(Duration::from_millis(15));
+                    mapping.set(usize::from(value) * 17, value);
+                    mapping.sync().unwrap();
+                    file.sync_all().unwrap();
+                    seen.push(look());
+                }
+                // Read and written once more, so that the kernel has every reason to believe what it knows.
+                (&file).read_exact(&mut [0; 16]).unwrap();
+                drop(file);
+                mapping.close_file();
+                std::thread::sleep(Duration::from_millis(15));
+                mapping.set(4097, 9);
+                mapping.sync().unwrap();
+                let by_name = || change_times(&fs::metadata(&path).unwrap());
+                let outlived = by_name();
+                std::thread::sleep(Duration::from_millis(15));
+                mapping.set(5000, 10);
+                drop(mapping);
+                let after = by_name();
+                seen.iter().for_each(|all| assert!(all.iter().all(|one| *one == all[0]), "{all:?}"));
+                let all = seen.iter().map(|all| all[0]).chain([outlived, after]).collect::<Vec<_>>();
+                all.windows(2).map(|pair| [0, 1].map(|time| pair[0][time] < pair[1][time])).collect::<Vec<_>>()
+            });
+        }
+    });
+}
+
+/// How often threads of the daemon waited for something to do.
+fn waits(two: &Two) -> u64 {
+    let tasks = fs::read_dir(format!("/proc/{}/task", two.pid())).unwrap();
+    let status = tasks.filter_map(|task| fs::read_to_string(task.unwrap().path().join("status")).ok());
+    let line = |status: String| {
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+        line.trim().parse::<u64>().ok()
+    };
+    status.filter_map(line).sum()
+}
+
+#[test]
+fn attributes_of_a_file_that_is_mapped_no_more_are_kept_by_the_kernel_again() {
+    const LOOKS: u64 = 1000;
+    let two = Two::new(Data::Passthrough);
+    let path = two.join("file");
+    fs::write(&path, [0; 4096]).unwrap();
+    let asked = || {
+        let before = waits(&two);
+        (0..LOOKS).for_each(|_| drop(fs::metadata(&path).unwrap()));
+        waits(&two) - before
+    };
+    let file = open_rw(&path);
+    let mapping = Mapping::new(&file, 4096).unwrap();
+    assert!(asked() >= LOOKS / 2, "the daemon is asked while it is mapped");
+    drop((file, mapping));
+    eventually("the kernel answers by itself", || asked() < LOOKS / 2);
 }

@@ -2,15 +2,17 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
+use std::time::Duration;
 
-use rustix::fs::XattrFlags;
+use rustix::fs::{AtFlags, CWD, FallocateFlags, StatxFlags, XattrFlags};
 
 use crate::support::process::{NOBODY, Process, as_nobody, as_user};
 use crate::support::tree::xattrs;
-use crate::support::{assert_errno, errno, run};
+use crate::support::{assert_errno, errno, poll, run};
 use crate::{Data, Two};
 
 fn set_mode(path: &Path, mode: u32) {
@@ -60,6 +62,99 @@ fn a_write_by_somebody_else_clears_the_setuid_bits() {
                 mode(&path)
             });
         }
+    }
+}
+
+/// The mode alone, as the kernel knows it: a whole `stat` has it ask anew.
+fn known_mode(path: &Path) -> u32 {
+    let stat = rustix::fs::statx(CWD, path, AtFlags::empty(), StatxFlags::MODE).unwrap();
+    u32::from(stat.stx_mode) & 0o7777
+}
+
+/// Who a program runs as when nobody starts it.
+fn effective_user(program: &Path) -> String {
+    let start = || Command::new(program).arg("-u").uid(NOBODY).gid(NOBODY).output();
+    // Another test's child has every open file for the moment between its fork and its exec.
+    let is_busy = |shown: &std::io::Result<Output>| errno(shown) == libc::ETXTBSY;
+    let shown = poll(Duration::from_secs(10), || Some(start()).filter(|shown| !is_busy(shown)));
+    String::from_utf8(shown.expect("not busy").unwrap().stdout).unwrap()
+}
+
+/// What a user may do with a file that he may write, which takes set-user-id away.
+fn changes_by_others() -> [(&'static str, fn(&File, &Path)); 6] {
+    [
+        ("write", |file, _| file.write_all_at(&fs::read("/usr/bin/id").unwrap(), 0).unwrap()),
+        ("fallocate", |file, _| rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, 0, 1 << 20).unwrap()),
+        ("punch", |file, _| {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            rustix::fs::fallocate(file, flags, 1 << 30, 4096).unwrap();
+        }),
+        ("zero range", |file, _| {
+            let flags = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
+            rustix::fs::fallocate(file, flags, 1 << 20, 4096).unwrap();
+        }),
+        ("copy_file_range", |file, root| {
+            let program = File::open(root.join("source")).unwrap();
+            let mut at = 0;
+            let copied = rustix::fs::copy_file_range(program, Some(&mut 0), file, Some(&mut at), 4096).unwrap();
+            assert_eq!(copied, 4096);
+        }),
+        ("truncation", |file, _| file.set_len(fs::metadata("/usr/bin/id").unwrap().len()).unwrap()),
+    ]
+}
+
+#[test]
+fn set_user_id_that_a_write_took_away_is_gone_for_who_starts_the_program() {
+    for data in Data::ALL {
+        let two = Two::new(data);
+        for name in ["program", "program.b"] {
+            for (what, change) in changes_by_others() {
+                two.same(what, |root| {
+                    let program = root.join(name);
+                    fs::copy("/usr/bin/id", root.join("source")).unwrap();
+                    fs::copy("/usr/bin/id", &program).unwrap();
+                    set_mode(&program, 0o4777);
+                    let before = (mode(&program), known_mode(&program), effective_user(&program));
+                    let file = as_nobody(|| OpenOptions::new().write(true).open(&program).unwrap());
+                    as_nobody(|| change(&file, root));
+                    let known = known_mode(&program);
+                    drop(file);
+                    (before, known, effective_user(&program))
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn set_user_id_that_is_set_while_somebody_may_write_goes_with_the_next_write() {
+    for data in Data::ALL {
+        let two = Two::new(data);
+        for name in ["program", "program.b"] {
+            for (what, change) in changes_by_others() {
+                two.same(what, |root| {
+                    let program = root.join(name);
+                    fs::copy("/usr/bin/id", root.join("source")).unwrap();
+                    fs::copy("/usr/bin/id", &program).unwrap();
+                    set_mode(&program, 0o777);
+                    let file = as_nobody(|| OpenOptions::new().write(true).open(&program).unwrap());
+                    as_nobody(|| file.write_all_at(b"\x7f", 0).unwrap());
+                    set_mode(&program, 0o4777);
+                    let before = (mode(&program), known_mode(&program));
+                    as_nobody(|| change(&file, root));
+                    let known = known_mode(&program);
+                    drop(file);
+                    (before, known, mode(&program), effective_user(&program))
+                });
+            }
+        }
+        two.same("root may keep it", |root| {
+            let program = root.join("root's");
+            let file = File::create(&program).unwrap();
+            set_mode(&program, 0o4777);
+            file.write_all_at(b"x", 0).unwrap();
+            (known_mode(&program), mode(&program))
+        });
     }
 }
 

@@ -1,6 +1,6 @@
 //! Coming online, and staying there: probes with a time limit.
 //!
-//! A probe opens the branch's path anew, on a thread of its own, and compares what it finds with what is open. At most one such
+//! A probe looks at the branch's path anew, on a thread of its own, and compares what it finds with what is open. At most one such
 //! thread a branch: while it hangs, the branch is offline and further probes only wait for it.
 
 use std::sync::Arc;
@@ -8,12 +8,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
+use rustix::fs::{AtFlags, CWD, StatVfsMountFlags, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 
 use super::establish::{Candidate, Plan};
-use super::{Branch, BranchError, Online, mounts};
-use crate::error::OpError;
+use super::{Branch, BranchError, Online};
 
 /// How long a branch that somebody else has is waited for; in a probe, which comes again, less.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
@@ -136,7 +135,7 @@ enum Look {
     Same { read_only: bool },
     /// Something else, or an error.
     Gone(BranchError),
-    /// The daemon lacks descriptors, memory or threads: that says nothing of the branch.
+    /// The daemon lacks memory or threads: that says nothing of the branch.
     Unknown,
 }
 
@@ -249,54 +248,40 @@ impl Branch {
     }
 }
 
+/// Opens nothing, so a daemon without descriptors finds its branches well, and an answer of "too many open files" is the branch's own.
 fn look(path: std::path::PathBuf, online: &Online, suspect: bool) -> Look {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let dir = match rustix::fs::open(&path, flags, Mode::empty()) {
-        Ok(dir) => dir,
-        Err(error) if OpError::Sys(error).is_own_want() => return Look::Unknown,
-        Err(source) => return Look::Gone(BranchError::Open { path, source }),
+    let fail = |path, step, source| match source {
+        Errno::NOMEM => Look::Unknown,
+        source => Look::Gone(BranchError::Io { path, step, source }),
     };
-    let fail = |step, source| match source {
-        error if OpError::Sys(error).is_own_want() => Look::Unknown,
-        source => Look::Gone(BranchError::Io { path: path.clone(), step, source }),
-    };
-    let stat = match rustix::fs::fstat(&dir) {
+    let stat = match rustix::fs::statx(CWD, &path, AtFlags::STATX_FORCE_SYNC, StatxFlags::BASIC_STATS) {
         Ok(stat) => stat,
-        Err(error) => return fail("looking at it", error),
+        Err(source) => return fail(path, "looking at it", source),
     };
-    if (stat.st_dev, stat.st_ino) != (online.dev, online.root_ino) {
-        let is_mount = mounts::fs_kind(std::os::fd::AsFd::as_fd(&dir)).is_ok_and(|it| it.is_mount);
+    let dev = rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor);
+    if (dev, stat.stx_ino) != (online.dev, online.root_ino) {
+        let is_mount = stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);
         return Look::Gone(if online.is_mount && !is_mount {
             BranchError::NotMounted { path }
         } else {
             BranchError::Replaced { path }
         });
     }
-    let vfs = match rustix::fs::fstatvfs(&dir) {
+    let vfs = match rustix::fs::statvfs(&path) {
         Ok(vfs) => vfs,
-        Err(error) => return fail("asking for its space", error),
+        Err(source) => return fail(path, "asking for its space", source),
     };
-    if suspect && let Err(error) = read_uncached(online) {
-        return fail("reading its marker", error);
+    if suspect && let Err(source) = read_uncached(online) {
+        return fail(path, "reading its marker", source);
     }
     Look::Same { read_only: vfs.f_flag.contains(StatVfsMountFlags::RDONLY) }
 }
 
 /// Reads the marker past the page cache, which would hide a dead disk.
 fn read_uncached(online: &Online) -> rustix::io::Result<()> {
-    let Some(hidden) = &online.hidden else {
-        return Ok(());
-    };
-    let open = |flags| {
-        let flags = flags | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        rustix::fs::openat(&hidden.dir, super::identity::MARKER, flags, Mode::empty())
-    };
-    let file = match open(OFlags::DIRECT) {
-        Err(Errno::INVAL) => open(OFlags::empty())?,
-        other => other?,
-    };
+    let Some(marker) = &online.marker else { return Ok(()) };
     let mut room = AlignedBlock([0; 4096]);
-    match rustix::io::pread(&file, &mut room.0, 0) {
+    match rustix::io::pread(marker, &mut room.0, 0) {
         Err(Errno::INVAL) => Ok(()),
         other => other.map(|_| ()),
     }

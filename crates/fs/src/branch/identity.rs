@@ -136,6 +136,15 @@ pub(super) fn write_all(file: BorrowedFd<'_>, mut bytes: &[u8]) -> rustix::io::R
     Ok(())
 }
 
+/// The marker, to be read past the page cache where the file system can.
+pub(super) fn open_marker(hidden: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match rustix::fs::openat(hidden, MARKER, flags | OFlags::DIRECT, Mode::empty()) {
+        Err(Errno::INVAL) => rustix::fs::openat(hidden, MARKER, flags, Mode::empty()),
+        opened => opened,
+    }
+}
+
 /// The hidden folder as it is, without making one: for branches that are not written. `None` when there is none.
 pub(super) fn find_hidden(root: BorrowedFd<'_>) -> Result<Option<OwnedFd>, HiddenError> {
     match open_dir(root, HIDDEN) {

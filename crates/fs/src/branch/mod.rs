@@ -89,6 +89,8 @@ pub struct Online {
     pub root: Arc<BranchFd>,
     /// `None` when nothing may or can be written on the branch.
     pub hidden: Option<Hidden>,
+    /// The marker, to be read past the page cache by a probe that needs no descriptor for it. `None` as `hidden`.
+    pub marker: Option<BranchFd>,
     /// Identity.
     pub uuid: [u8; 16],
     /// Range of inode numbers: 1 to [`state::MAX_SLOT`], unique in the pool, the same at every mount.
@@ -129,6 +131,9 @@ impl Online {
     }
 }
 
+/// No epoch.
+const NEVER: u64 = 0;
+
 /// One branch of a pool. Shared by all threads; every method takes `&self`.
 #[derive(Debug)]
 pub struct Branch {
@@ -153,7 +158,7 @@ pub struct Branch {
     suspect: AtomicBool,
     passthrough: AtomicBool,
     draining: AtomicBool,
-    /// The last epoch that the pool has taken in.
+    /// The epoch that the pool has taken in and not seen go.
     taken_in: AtomicU64,
     moved_in: AtomicU64,
     moved_out: AtomicU64,
@@ -197,7 +202,7 @@ impl Branch {
             suspect: AtomicBool::new(false),
             passthrough: AtomicBool::new(false),
             draining,
-            taken_in: AtomicU64::new(0),
+            taken_in: AtomicU64::new(NEVER),
             moved_in: AtomicU64::new(0),
             moved_out: AtomicU64::new(0),
             space: Mutex::default(),
@@ -223,6 +228,11 @@ impl Branch {
     /// Whether the pool has still to take it in. Meaningless while it is offline.
     pub fn is_arriving(&self) -> bool {
         self.online.load().as_ref().is_some_and(|online| self.taken_in.load(Ordering::Acquire) != online.epoch)
+    }
+
+    /// The kernel has forgotten what it kept of a branch that is offline.
+    pub fn set_gone(&self) {
+        self.taken_in.store(NEVER, Ordering::Release);
     }
 
     /// The pool has taken it in, as it came online with this epoch.
@@ -461,9 +471,15 @@ impl Branch {
         self.invalidate_space();
     }
 
-    /// Online, or why not and since when.
+    /// Whether it went offline and the kernel still keeps what the tree showed of it.
+    fn is_leaving(&self) -> bool {
+        self.taken_in.load(Ordering::Acquire) != NEVER && !self.is_online()
+    }
+
+    /// Online, or why not and since when. It is called offline once the kernel has forgotten what it keeps of the tree: whoever hears of it sees a tree
+    /// without the branch.
     pub fn branch_state(&self) -> BranchState {
-        if self.is_online() {
+        if self.is_online() || self.is_leaving() {
             return BranchState::Online;
         }
         let (reason, since) = self.offline.lock().clone();

@@ -1,5 +1,7 @@
 //! Results of the pool as replies to the kernel.
 
+use std::time::Duration;
+
 use fuser::{
     Errno, FileHandle, Generation, INodeNo, OpenFlags, ReplyAttr, ReplyCreate, ReplyEmpty, ReplyEntry, ReplyOpen,
     ReplyXattr,
@@ -14,7 +16,7 @@ use crate::pool::{Attr, Opened};
 impl Fuse {
     pub(super) fn entry(&self, result: OpResult<Attr>, reply: ReplyEntry) {
         match result {
-            Ok(attr) => reply.entry_for(INodeNo(attr.node.0), &self.ttl, &self.ttl, &file_attr(&attr), Generation(0)),
+            Ok(attr) => self.give_entry(&attr, reply),
             Err(OpError::Sys(rustix::io::Errno::NOENT)) if !self.negative_ttl.is_zero() => {
                 reply.negative(&self.negative_ttl);
             }
@@ -22,9 +24,19 @@ impl Fuse {
         }
     }
 
+    fn give_entry(&self, attr: &Attr, reply: ReplyEntry) {
+        let kept = self.attr_ttl(attr.cacheable);
+        reply.entry_for(INodeNo(attr.node.0), &self.ttl, &kept, &file_attr(attr), Generation(0));
+    }
+
+    /// How long the kernel may keep attributes.
+    pub(super) fn attr_ttl(&self, cacheable: bool) -> Duration {
+        if cacheable { self.ttl } else { Duration::ZERO }
+    }
+
     pub(super) fn made(&self, result: OpResult<Attr>, reply: ReplyEntry) {
         match result {
-            Ok(attr) => reply.entry_for(INodeNo(attr.node.0), &self.ttl, &self.ttl, &file_attr(&attr), Generation(0)),
+            Ok(attr) => self.give_entry(&attr, reply),
             Err(error) => reply.error(errno(error)),
         }
     }
@@ -36,24 +48,25 @@ impl Fuse {
         };
         let (node, handle) = (INodeNo(attr.node.0), FileHandle(opened.handle.0));
         let shown = file_attr(&attr);
+        let kept = self.attr_ttl(attr.cacheable && opened.cacheable);
         match backing_id(&opened) {
             Some(id) => reply.created_passthrough_for(
                 node,
                 &self.ttl,
-                &self.ttl,
+                &kept,
                 &shown,
                 Generation(0),
                 handle,
                 open_flags(&opened),
                 id,
             ),
-            None => reply.created_for(node, &self.ttl, &self.ttl, &shown, Generation(0), handle, open_flags(&opened)),
+            None => reply.created_for(node, &self.ttl, &kept, &shown, Generation(0), handle, open_flags(&opened)),
         }
     }
 
-    pub(super) fn changed(&self, result: OpResult<Attr>, reply: ReplyAttr) {
+    pub(super) fn attributes(&self, result: OpResult<Attr>, reply: ReplyAttr) {
         match result {
-            Ok(attr) => reply.attr(&self.ttl, &file_attr(&attr)),
+            Ok(attr) => reply.attr(&self.attr_ttl(attr.cacheable), &file_attr(&attr)),
             Err(error) => reply.error(errno(error)),
         }
     }

@@ -55,7 +55,7 @@ impl Fuse {
                 entry.cookie,
                 &entry.name,
                 &self.ttl,
-                &self.ttl,
+                &self.attr_ttl(attr.cacheable),
                 &file_attr(&attr),
                 Generation(0),
             );

@@ -69,6 +69,8 @@ pub(crate) struct Dir {
     pub(crate) alike: AtomicU64,
     /// How often it is open for listing.
     pub(crate) readers: AtomicU32,
+    /// The topology of the pool when the reader began whose listing the kernel keeps.
+    pub(crate) listed_at: AtomicU64,
     /// The merged listing, kept from one batch to the next.
     pub(crate) listing: Mutex<Option<Arc<crate::listing::Listing>>>,
 }
@@ -133,6 +135,8 @@ pub(crate) struct FileState {
     pub(crate) token: Option<PassthroughToken>,
     /// Was open in passthrough: a mapping may live on after the last handle is closed.
     pub(crate) past_us: bool,
+    /// Was open for reading and writing in passthrough: a store through a shared mapping may change its times, and nobody is told.
+    pub(crate) shared_mapping: bool,
     /// Written, or changed in what rules look at, since its place was last judged.
     pub(crate) unjudged: bool,
     /// Set to stop the copy under way.
@@ -196,6 +200,7 @@ impl Node {
             attributes: Mutex::new(()),
             alike: AtomicU64::new(0),
             readers: AtomicU32::new(0),
+            listed_at: AtomicU64::new(0),
             listing: Mutex::new(None),
         };
         Arc::new(Node { id, ino, kind: FileKind::Directory, born, refs: AtomicU64::new(1), body: Body::Dir(dir) })

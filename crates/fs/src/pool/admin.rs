@@ -181,6 +181,9 @@ impl Pool {
         }
         self.dir_fds.drop_branch(branch.id);
         self.forget_listings();
+        if now.is_none() {
+            branch.set_gone();
+        }
         true
     }
 

@@ -43,7 +43,7 @@ pub struct Change {
     pub mtime: Option<NewTime>,
     /// An open handle to work through.
     pub handle: Option<HandleId>,
-    /// A change of length must take set-user-id and set-group-id away.
+    /// Set-user-id and set-group-id go.
     pub drop_set_id: bool,
 }
 
@@ -106,8 +106,11 @@ impl Pool {
             state.disturb();
             let target = self.reach(&state)?;
             if let Some(size) = change.size {
-                self.truncate(&state, &target, size, change)?;
+                self.truncate(&state, &target, size)?;
                 self.staged_resized(node, target.branch.id, size);
+            }
+            if change.drop_set_id {
+                self.drop_set_id(node, &target)?;
             }
             change.apply(&target)?;
             state.unjudged = true;
@@ -116,7 +119,7 @@ impl Pool {
         Ok(())
     }
 
-    fn truncate(&self, state: &FileState, target: &FileAt, size: u64, change: &Change) -> OpResult<()> {
+    fn truncate(&self, state: &FileState, target: &FileAt, size: u64) -> OpResult<()> {
         let writer = state.handles.iter().filter_map(std::sync::Weak::upgrade).find(|handle| handle.writer);
         match writer {
             Some(handle) => handle.current().truncate(size)?,
@@ -125,9 +128,6 @@ impl Pool {
             None => target.reopen(OFlags::WRONLY | OFlags::NONBLOCK)?.truncate(size)?,
         }
         self.note_truncated(target, size);
-        if change.drop_set_id {
-            drop_set_id(target)?;
-        }
         Ok(())
     }
 
@@ -215,6 +215,31 @@ impl Pool {
         Ok(without(names, |name| is_reserved_xattr(OsStr::from_bytes(name))))
     }
 
+    /// What a write by anybody but root does to a set-user-id program.
+    pub(crate) fn drop_set_id(&self, node: &Node, file: &FileAt) -> OpResult<()> {
+        let meta = file.stat()?;
+        if !meta.is_set_id() {
+            return Ok(());
+        }
+        let group = if meta.perm & 0o010 != 0 { 0o2000 } else { 0 };
+        self.change_unasked(node.id, || file.chmod(meta.perm & !(0o4000 | group)))
+    }
+
+    /// Changes attributes that the kernel keeps and has not asked to be changed: afterwards it keeps none of this node. The only way to do so.
+    pub(crate) fn change_unasked<T>(&self, node: NodeId, change: impl FnOnce() -> OpResult<T>) -> OpResult<T> {
+        let changed = change();
+        // Also what failed may have changed something.
+        self.forget_attributes(node);
+        changed
+    }
+
+    /// Has the kernel ask for a node's attributes, and its ACLs, the next time they are used.
+    pub(crate) fn forget_attributes(&self, node: NodeId) {
+        if let Some(kernel) = self.kernel.get() {
+            kernel.drop_attributes(node);
+        }
+    }
+
     /// Takes set-group-id away.
     pub fn drop_set_gid(&self, node: NodeId) -> OpResult<()> {
         self.change_node(node, |file| {
@@ -269,14 +294,4 @@ fn without(names: Vec<u8>, left_out: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     }
     let stays = |name: &&[u8]| !left_out(name.strip_suffix(b"\0").unwrap_or(name));
     names.split_inclusive(|&byte| byte == 0).filter(stays).flatten().copied().collect()
-}
-
-/// What a write by anybody but root does to a set-user-id program.
-pub(crate) fn drop_set_id(file: &FileAt) -> OpResult<()> {
-    let meta = file.stat()?;
-    if meta.is_set_id() {
-        let group = if meta.perm & 0o010 != 0 { 0o2000 } else { 0 };
-        file.chmod(meta.perm & !(0o4000 | group))?;
-    }
-    Ok(())
 }

@@ -273,6 +273,7 @@ impl Pool {
     }
 
     pub(crate) fn attr_with(&self, node: &Node, meta: Meta) -> Attr {
-        Attr { node: node.id, ino: node.ino, meta: Meta { btime: node.born, ..meta } }
+        let meta = Meta { btime: node.born, ..meta };
+        Attr { node: node.id, ino: node.ino, meta, cacheable: self.is_cacheable(node) }
     }
 }

@@ -7,7 +7,6 @@ use rustix::io::Errno;
 use umbrella_units::ByteSize;
 
 use super::Pool;
-use super::attr::drop_set_id;
 use crate::branch::Branch;
 use crate::error::{OpError, OpResult};
 use crate::handle::{DataPath, Handle, HandleId};
@@ -57,7 +56,7 @@ impl Pool {
             return Err(OpError::Sys(Errno::NOSPC)); // For the caller the same as a full branch: it has to move first.
         }
         if drop_bits {
-            drop_set_id(&file)?;
+            self.drop_set_id(&handle.node, &file)?;
         }
         let mut done = 0;
         while done < data.len() {
@@ -129,15 +128,17 @@ impl Pool {
                 return Err(OpError::Sys(Errno::NOSPC));
             }
             if drop_bits {
-                drop_set_id(&file)?;
+                self.drop_set_id(&handle.node, &file)?;
             }
             let before = file.stat()?.size;
             if let Err(error) = file.fallocate(mode, offset, length) {
-                // ext4 leaves the file as long as there was room. Nobody tells the kernel, and who appends would write where it ended before.
-                if handle.data == DataPath::Mediated && file.stat()?.size > before {
-                    file.truncate(before)?;
-                }
-                return Err(error);
+                // ext4 leaves the file as long as there was room.
+                return match handle.data {
+                    DataPath::Passthrough => self.change_unasked(handle.node.id, || Err(error)),
+                    // The kernel appends where it believes the end to be.
+                    DataPath::Mediated if file.stat()?.size > before => file.truncate(before).and(Err(error)),
+                    DataPath::Mediated => Err(error),
+                };
             }
             self.note_allocated(&file, mode, offset, length);
             handle.note_write();
@@ -193,7 +194,7 @@ impl Pool {
         };
         self.note_written(&target, at, copied);
         if drop_bits {
-            drop_set_id(&target)?;
+            self.drop_set_id(&to.node, &target)?;
         }
         to.note_write();
         self.staged_wrote(&to.node, target.branch.id, at.saturating_add(copied as u64));

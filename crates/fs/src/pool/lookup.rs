@@ -28,6 +28,8 @@ pub struct Attr {
     pub ino: Ino,
     /// Everything else; `dev` and `ino` in it are the branch's own.
     pub meta: Meta,
+    /// Whether the kernel may keep them. Not where they can change without the daemon learning of it.
+    pub cacheable: bool,
 }
 
 /// An entry as found on the branches: several only for directories and for names that more than one branch holds.
@@ -177,7 +179,7 @@ impl Pool {
             }
             if let Some(node) = self.intern_file(parent, name, dir, meta, found.moves) {
                 let meta = if dir.online.guarded { seen_by_its_users(&node, meta) } else { *meta };
-                let attr = Attr { node: node.id, ino: node.ino, meta: Meta { btime: node.born, ..meta } };
+                let attr = self.attr_with(&node, meta);
                 return Ok((node, attr));
             }
             if let Some(above) = parent.dir() {
@@ -355,7 +357,7 @@ impl Pool {
                 },
                 (None, None) => return Err(OpError::Stale),
             };
-            return Ok(Attr { node: node.id, ino: node.ino, meta: Meta { btime: node.born, ..meta } });
+            return Ok(self.attr_with(node, meta));
         }
     }
 
@@ -404,7 +406,7 @@ impl Pool {
             btime: None,
         });
         meta.btime = node.born.or(meta.btime);
-        Attr { node: node.id, ino: node.ino, meta }
+        Attr { node: node.id, ino: node.ino, meta, cacheable: true }
     }
 
     /// Target of a symbolic link.
@@ -459,6 +461,7 @@ pub(crate) fn file_state(backing: Backing, name: Option<(Arc<Node>, std::ffi::Os
         cached: 0,
         token: None,
         past_us: false,
+        shared_mapping: false,
         may_be_linked: false,
         past_path: None,
         unjudged: false,

@@ -80,7 +80,8 @@ use crate::spec::{OnBranchError, PoolSpec};
 /// Name of the directory at each branch's root that belongs to Umbrella.
 pub const HIDDEN: &str = ".umbrella";
 
-/// What the pool asks of the kernel's side of the mount. Never called with a lock held, but for `register`.
+/// What the pool asks of the kernel's side of the mount. Never called with a lock held, but for `register` and `drop_attributes`, which wait for
+/// nobody.
 pub trait Kernel: Send + Sync {
     /// Forget the attributes of one node.
     fn drop_attributes(&self, node: NodeId);

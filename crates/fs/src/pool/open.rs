@@ -47,14 +47,24 @@ pub struct Opened {
     pub token: Option<PassthroughToken>,
     /// Closing may report errors of earlier writes, so the daemon wants to see each close.
     pub wants_flush: bool,
+    /// Whether the kernel may keep the file's attributes.
+    pub cacheable: bool,
+    /// It might until now.
+    was_cacheable: bool,
 }
 
 impl Pool {
     /// Opens a file.
-    pub fn open(&self, node: NodeId, request: OpenRequest) -> OpResult<Opened> {
-        let _names = self.rename_lock.read();
-        let node = self.node(node)?;
-        self.open_node(&node, request)
+    pub fn open(&self, id: NodeId, request: OpenRequest) -> OpResult<Opened> {
+        let opened = {
+            let _names = self.rename_lock.read();
+            let node = self.node(id)?;
+            self.open_node(&node, request)?
+        };
+        if opened.was_cacheable && !opened.cacheable {
+            self.forget_attributes(id);
+        }
+        Ok(opened)
     }
 
     pub(crate) fn open_node(&self, node: &Arc<Node>, request: OpenRequest) -> OpResult<Opened> {
@@ -94,7 +104,7 @@ impl Pool {
             self.note_truncated(&opened, 0);
             state.unjudged = true;
             if request.drop_set_id {
-                super::attr::drop_set_id(&opened)?;
+                self.drop_set_id(node, &opened)?;
             }
         }
         if mapped && self.register_passthrough(&mut state, &opened) == DataPath::Passthrough {
@@ -158,8 +168,12 @@ impl Pool {
             DataPath::Passthrough => state.passthrough += 1,
             DataPath::Mediated => state.cached += 1,
         }
+        let was_cacheable = !state.shared_mapping;
+        // A file that is open for writing only cannot be mapped.
+        state.shared_mapping |= data == DataPath::Passthrough && request.read && request.write;
+        let cacheable = !state.shared_mapping;
         let token = if data == DataPath::Passthrough { state.token.clone() } else { None };
-        Opened { handle: self.add_handle(&handle), data, token, wants_flush }
+        Opened { handle: self.add_handle(&handle), data, token, wants_flush, cacheable, was_cacheable }
     }
 
     fn data_path(
@@ -201,11 +215,30 @@ impl Pool {
         mapped
     }
 
+    /// Whether the kernel may keep a file's attributes that were read before this is asked. Not as long as somebody may have the file mapped for
+    /// writing past the daemon: neither a store nor the end of the mapping is told to anybody.
+    pub(crate) fn is_cacheable(&self, node: &Node) -> bool {
+        let Some(file) = node.file() else { return true };
+        if !file.state.read().shared_mapping {
+            return true;
+        }
+        let mut state = file.state.write();
+        if state.writers == 0 && self.reader_of(&state).and_then(|file| file.is_open_for_writing()) == Some(false) {
+            state.shared_mapping = false;
+        }
+        // What was read may be older than the mapping's end.
+        false
+    }
+
     /// Whether anybody but the mount has the file open. `None`: its file system cannot say.
     pub(crate) fn held_elsewhere(&self, state: &FileState) -> Option<bool> {
+        self.reader_of(state)?.is_open_elsewhere()
+    }
+
+    fn reader_of(&self, state: &FileState) -> Option<FileAt> {
         let (parent, name) = state.names.first()?;
         let dir = self.dir_at(parent, state.backing.branch).ok()?;
-        dir.open(name, OFlags::RDONLY | OFlags::NOATIME | OFlags::NONBLOCK).ok()?.is_open_elsewhere()
+        dir.open(name, OFlags::RDONLY | OFlags::NOATIME | OFlags::NONBLOCK).ok()
     }
 
     fn register_passthrough(&self, state: &mut FileState, opened: &FileAt) -> DataPath {

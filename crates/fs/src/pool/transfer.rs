@@ -220,9 +220,7 @@ impl Pool {
             branch.note_moved_in();
         }
         self.unwarn(&format!("move {}", show(node)));
-        if let Some(kernel) = self.kernel.get() {
-            kernel.drop_attributes(node.id);
-        }
+        self.forget_attributes(node.id);
         Ok(copied.bytes)
     }
 
