@@ -87,8 +87,9 @@ impl DirAt {
     pub(crate) fn stat(&self, name: &OsStr) -> OpResult<Meta> {
         self.run(name, |fd, name| {
             let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-            rustix::fs::statx(fd, name, flags, WANTED).map(|stat| Meta::from_statx(&stat))
+            rustix::fs::statx(fd, name, flags, WANTED)
         })
+        .map(|stat| Meta::on(self.online.dev, &stat))
     }
 
     /// Attributes of an entry; `None` when there is none.
@@ -305,7 +306,8 @@ impl FileAt {
     }
 
     pub(crate) fn stat(&self) -> OpResult<Meta> {
-        self.run(|fd| rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, WANTED).map(|stat| Meta::from_statx(&stat)))
+        let stat = self.run(|fd| rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, WANTED))?;
+        Ok(Meta::on(self.online.dev, &stat))
     }
 
     /// Sets permission bits; works on `O_PATH`, never on what a symbolic link names.

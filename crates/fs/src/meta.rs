@@ -25,8 +25,8 @@ pub struct Meta {
     pub blksize: u32,
     /// Device number of a device node, as the kernel encodes it for user space.
     pub rdev: u64,
-    /// Device of the file system that holds it.
-    pub dev: u64,
+    /// Device of the file system that holds it; 0: the branch's own, whose number may be another when it is mounted again.
+    pub foreign_dev: u64,
     /// Inode number on that file system.
     pub ino: u64,
     /// Last access.
@@ -48,9 +48,10 @@ impl Meta {
         ByteSize(self.blocks.saturating_mul(512))
     }
 
-    /// From the kernel's answer.
-    pub fn from_statx(stat: &Statx) -> Meta {
+    /// From the kernel's answer about something on a branch with this device number.
+    pub fn on(branch_dev: u64, stat: &Statx) -> Meta {
         let mode = u32::from(stat.stx_mode);
+        let dev = rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor);
         Meta {
             kind: kind_of_mode(mode),
             perm: mode & 0o7777,
@@ -61,7 +62,7 @@ impl Meta {
             blocks: stat.stx_blocks,
             blksize: stat.stx_blksize,
             rdev: rustix::fs::makedev(stat.stx_rdev_major, stat.stx_rdev_minor),
-            dev: rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor),
+            foreign_dev: if dev == branch_dev { 0 } else { dev },
             ino: stat.stx_ino,
             atime: time(stat.stx_atime),
             mtime: time(stat.stx_mtime),

@@ -400,3 +400,18 @@ fn the_daemon_survives_what_its_mount_point_held_before() {
     }
     assert_eq!(fs::read(pool.mount_point().join("hidden")).unwrap(), b"below");
 }
+
+#[test]
+fn a_tree_that_is_in_use_for_a_moment_is_unmounted() {
+    let a = Disk::tmpfs(8 * MIB);
+    let mut pool = Pool::builder().branch("a", a.path()).mount();
+    let used = fs::File::create(pool.join("file")).unwrap();
+    let asked = std::thread::scope(|scope| {
+        let asked = scope.spawn(|| pool.umbrella(["unmount"]));
+        std::thread::sleep(Duration::from_millis(200));
+        drop(used);
+        asked.join().unwrap()
+    });
+    assert!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));
+    assert_eq!(pool.wait_for_end(), Some(true));
+}

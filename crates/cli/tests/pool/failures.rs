@@ -346,6 +346,8 @@ fn directories_that_changed_names_while_a_branch_was_away_stay_apart_when_it_ret
     let exchange = rustix::fs::RenameFlags::EXCHANGE;
     rustix::fs::renameat_with(rustix::fs::CWD, pool.join("one"), rustix::fs::CWD, pool.join("two"), exchange).unwrap();
     fs::rename(pool.join("old"), pool.join("new")).unwrap();
+    // With its device taken it comes back under another number.
+    let _device_taken = Disk::ext4(32 * MIB);
     b.mount();
     wait_until(&pool, "b", true);
     eventually("its files are back", || fs::read(pool.join("one/y.b")).is_ok());

@@ -1,7 +1,9 @@
 //! What a pool's daemon does when it is asked.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::protocol::{Answer, Progress, Request};
 use super::socket::{BindError, Listener, Service};
@@ -86,9 +88,28 @@ impl Service for PoolService {
                 if files > 0 && !keep_staged {
                     return Err(Error::StagedLeft { files });
                 }
-                (self.unmount)().map_err(|source| Error::Unmount { path: pool.spec().mount.clone(), source })?;
+                self.unmount_patiently()
+                    .map_err(|source| Error::Unmount { path: pool.spec().mount.clone(), source })?;
                 Answer::Ok
             }
         })
+    }
+}
+
+/// How long a tree in use is tried again: who only looks at it, or is just starting a program, lets go of it soon.
+const BUSY_PATIENCE: Duration = Duration::from_secs(1);
+const BUSY_RETRY: Duration = Duration::from_millis(20);
+
+impl PoolService {
+    fn unmount_patiently(&self) -> std::io::Result<()> {
+        let until = Instant::now() + BUSY_PATIENCE;
+        loop {
+            match (self.unmount)() {
+                Err(error) if error.kind() == ErrorKind::ResourceBusy && Instant::now() < until => {
+                    std::thread::sleep(BUSY_RETRY);
+                }
+                done => return done,
+            }
+        }
     }
 }

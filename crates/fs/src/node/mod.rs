@@ -34,7 +34,8 @@ impl NodeId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Backing {
     pub(crate) branch: BranchId,
-    pub(crate) dev: u64,
+    /// As in [`crate::meta::Meta`].
+    pub(crate) foreign_dev: u64,
     pub(crate) ino: u64,
 }
 

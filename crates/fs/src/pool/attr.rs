@@ -139,7 +139,11 @@ impl Pool {
         let (parent, name) = state.names.first().ok_or(OpError::Stale)?;
         let file = self.dir_at(parent, state.backing.branch)?.refer(name)?;
         let meta = file.stat()?;
-        if (meta.dev, meta.ino) == (state.backing.dev, state.backing.ino) { Ok(file) } else { Err(OpError::Stale) }
+        if (meta.foreign_dev, meta.ino) == (state.backing.foreign_dev, state.backing.ino) {
+            Ok(file)
+        } else {
+            Err(OpError::Stale)
+        }
     }
 
     /// Does the same to every writable copy of a directory.

@@ -24,10 +24,9 @@ use smallvec::SmallVec;
 use umbrella_units::BranchId;
 
 use super::Pool;
-use super::transfer::lock_within;
+use super::transfer::{key_of, lock_within};
 use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
-use crate::inode_map::BackingKey;
 use crate::node::{Backing, Dir, DirCopy, Node, NodeId};
 
 /// Copies of one directory that can be used now.
@@ -202,8 +201,7 @@ impl Pool {
         self.nodes.remove_backing(copy.backing, node);
         self.dir_fds.drop_node(node.id, copy.branch);
         if let Some(online) = self.branch(copy.branch).ok().and_then(|branch| branch.online()) {
-            let foreign_dev = if copy.backing.dev == online.dev { 0 } else { copy.backing.dev };
-            self.inodes.forget(BackingKey { slot: online.slot, foreign_dev, ino: copy.backing.ino });
+            self.inodes.forget(key_of(&online, copy.backing));
         }
     }
 

@@ -390,7 +390,7 @@ mod tests {
         let governors = Governors::default();
         let failed = |ino: u64| governors.failed.lock().contains(&(BranchId(0), FileId(ino)));
         governors.failed.lock().extend([(BranchId(0), FileId(7)), (BranchId(0), FileId(8))]);
-        governors.forget(Backing { branch: BranchId(0), dev: 1, ino: 7 });
+        governors.forget(Backing { branch: BranchId(0), foreign_dev: 1, ino: 7 });
         assert!(!failed(7));
         assert!(failed(8));
     }

@@ -313,8 +313,7 @@ impl Pool {
     }
 
     pub(crate) fn inode_key(online: &Online, meta: &Meta) -> BackingKey {
-        let foreign_dev = if meta.dev == online.dev { 0 } else { meta.dev };
-        BackingKey { slot: online.slot, foreign_dev, ino: meta.ino }
+        BackingKey { slot: online.slot, foreign_dev: meta.foreign_dev, ino: meta.ino }
     }
 
     /// What users see of a node.
@@ -347,7 +346,7 @@ impl Pool {
             let meta = match (handle, name) {
                 (Some(handle), _) => handle.current().stat()?,
                 (None, Some((parent, name))) => match self.dir_at(&parent, backing.branch)?.stat(&name) {
-                    Ok(meta) if (meta.dev, meta.ino) == (backing.dev, backing.ino) => meta,
+                    Ok(meta) if (meta.foreign_dev, meta.ino) == (backing.foreign_dev, backing.ino) => meta,
                     // It moved between the two looks.
                     _ if file.state.read().backing != backing => continue,
                     Ok(_) => return Err(OpError::Stale),
@@ -398,7 +397,7 @@ impl Pool {
             blocks: 0,
             blksize: 4096,
             rdev: 0,
-            dev: 0,
+            foreign_dev: 0,
             ino: 0,
             atime: umbrella_units::Timestamp::default(),
             mtime: umbrella_units::Timestamp::default(),
@@ -422,7 +421,9 @@ impl Pool {
         let (known, backing) = (state.names.len(), state.backing);
         state.names.retain(|(parent, name)| {
             match self.dir_at(parent, backing.branch).and_then(|dir| dir.find(name)) {
-                Ok(found) => found.is_some_and(|meta| (meta.dev, meta.ino) == (backing.dev, backing.ino)),
+                Ok(found) => {
+                    found.is_some_and(|meta| (meta.foreign_dev, meta.ino) == (backing.foreign_dev, backing.ino))
+                }
                 // What cannot be looked at is not known to be gone.
                 Err(error) => !error.is_missing(),
             }

@@ -318,7 +318,7 @@ impl Pool {
     }
 
     pub(crate) fn backing(branch: &Branch, meta: &crate::meta::Meta) -> Backing {
-        Backing { branch: branch.id, dev: meta.dev, ino: meta.ino }
+        Backing { branch: branch.id, foreign_dev: meta.foreign_dev, ino: meta.ino }
     }
 }
 

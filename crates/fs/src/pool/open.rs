@@ -95,7 +95,8 @@ impl Pool {
             }
         };
         let meta = opened.stat()?;
-        if (meta.dev, meta.ino) != (state.backing.dev, state.backing.ino) || meta.kind != FileKind::File {
+        if (meta.foreign_dev, meta.ino) != (state.backing.foreign_dev, state.backing.ino) || meta.kind != FileKind::File
+        {
             return Err(OpError::Stale);
         }
         if request.truncate {

@@ -183,7 +183,7 @@ impl Pool {
             return Err(NotMoved::Op(OpError::Sys(Errno::ROFS)));
         }
         let meta = from.stat(name)?;
-        if (meta.dev, meta.ino) != (backing.dev, backing.ino) {
+        if (meta.foreign_dev, meta.ino) != (backing.foreign_dev, backing.ino) {
             return Err(NotMoved::Busy("it changed behind the mount's back"));
         }
         if names.len() > meta.nlink as usize
@@ -358,7 +358,7 @@ impl Pool {
         let online = target.online().ok_or(OpError::Offline)?;
         let reopened = reopen_all(&handles, temp, target, &online)?;
         // The number is passed on before the old inode is free to be used again.
-        let new = Backing { branch: target.id, dev: online.dev, ino: copied.target.ino };
+        let new = Backing { branch: target.id, foreign_dev: 0, ino: copied.target.ino };
         let keys = (key_of(&first.from.online, backing), key_of(&online, new));
         let came_from_elsewhere = self.inodes.born(keys.0);
         self.inodes.moved(keys.0, keys.1, node.born);
@@ -460,8 +460,7 @@ pub(super) fn reopen_all(
 }
 
 pub(super) fn key_of(online: &Online, backing: Backing) -> crate::inode_map::BackingKey {
-    let foreign_dev = if backing.dev == online.dev { 0 } else { backing.dev };
-    crate::inode_map::BackingKey { slot: online.slot, foreign_dev, ino: backing.ino }
+    crate::inode_map::BackingKey { slot: online.slot, foreign_dev: backing.foreign_dev, ino: backing.ino }
 }
 
 /// Whether the file may move now; otherwise it is judged again when it is closed.

@@ -58,7 +58,7 @@ impl Unclaimed {
             let Some((dir, name)) = parent_beneath(root, &self.path)? else { return Ok(()) };
             let name = OsStr::from_bytes(name);
             let found = rustix::fs::statx(&dir, name, AtFlags::SYMLINK_NOFOLLOW, WANTED)?;
-            let found = Meta::from_statx(&found);
+            let found = Meta::on(0, &found);
             if !self.made.is_empty(&found) {
                 return Ok(());
             }

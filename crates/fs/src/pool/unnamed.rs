@@ -100,7 +100,7 @@ impl Pool {
             Made::Hidden(name) => reopen_all(&handles, name, to.branch, to.online)?,
             Made::Nameless(made) => handles.iter().map(|handle| made.reopen(handle.flags)).collect::<Result<_, _>>()?,
         };
-        state.backing = Backing { branch: to.branch.id, dev: to.online.dev, ino: copied.target.ino };
+        state.backing = Backing { branch: to.branch.id, foreign_dev: 0, ino: copied.target.ino };
         state.copying = None;
         if state.may_be_linked {
             let keys = (key_of(&here.online, backing), key_of(to.online, state.backing));

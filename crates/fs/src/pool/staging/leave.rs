@@ -252,10 +252,9 @@ impl Pool {
             Err(OpError::Sys(Errno::NOENT)) => return Ok(()), // It went since.
             copy => copy?,
         };
-        let device = copy.online.dev;
         // Theirs are the inodes in the area's copy of the directory: not all that waits is looked through.
         let inodes = copy.list(false)?.into_iter().map(|entry| entry.ino);
-        let backing = |ino| Backing { branch: staging.branch.id, dev: device, ino };
+        let backing = |ino| Backing { branch: staging.branch.id, foreign_dev: 0, ino };
         for node in inodes.filter_map(|ino| self.nodes.find(backing(ino))).filter(|node| node.file().is_some()) {
             self.leave_staging(&node).map_err(failed)?;
             self.await_room(&node);
