@@ -66,8 +66,6 @@ impl Pool {
         copy: impl FnOnce(&Limits<'_>) -> Result<T, RelocateError> + Send + 'static,
     ) -> Result<T, NotMoved> {
         let Copying { from, to, cancel, pace, durability, governed: holds } = copying;
-        // A branch that rounds times can still take files; `status` names the missing ability.
-        let coarse_times = !to.branch.abilities().nanoseconds;
         let governor = holds.and_then(|_| self.governors.of(to.branch.id));
         let holds = holds.unwrap_or(Holds::Nothing);
         let Some(guarded) = [to, from].into_iter().find(|end| end.online.guarded) else {
@@ -78,7 +76,7 @@ impl Pool {
                 }
                 pace.stop.is_some_and(|stop| stop())
             };
-            let limits = Limits { throttle, stop: Some(&gets_on), coarse_times, durability, ..Limits::new(cancel) };
+            let limits = Limits { throttle, stop: Some(&gets_on), durability, ..Limits::new(cancel) };
             return Ok(governed(governor, holds, limits, copy)?);
         };
         let apart = Arc::new(Apart::default());
@@ -95,7 +93,6 @@ impl Pool {
                 throttle: throttle.as_deref(),
                 stop: Some(&lives),
                 written: Some(&in_small_slices),
-                coarse_times,
                 durability,
                 ..Limits::new(&theirs.cancel)
             };

@@ -6,8 +6,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Gid, IFlags, Mode, OFlags, Uid, XattrFlags, chmodat, chownat, fstatvfs, fsync, getxattr,
-    ioctl_getflags, ioctl_setflags, listxattr, openat, removexattr, setxattr, utimensat,
+    AtFlags, CWD, FileType, Gid, IFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags, chmodat,
+    chownat, fstatfs, fstatvfs, fsync, getxattr, ioctl_getflags, ioctl_setflags, listxattr, openat, removexattr,
+    setxattr, utimensat,
 };
 use rustix::io::Errno;
 
@@ -176,9 +177,25 @@ pub(super) fn set_mode(fd: BorrowedFd<'_>, like: &Seen) -> Result<(), Errno> {
 }
 
 pub(super) fn set_times(fd: BorrowedFd<'_>, like: &Seen) -> Result<(), Errno> {
-    match utimensat(fd, c"", &like.times(), AtFlags::EMPTY_PATH) {
+    change_times(fd, &like.times())
+}
+
+/// The modification time stays as it is.
+pub(super) fn set_access_time(fd: BorrowedFd<'_>, like: &Seen) -> Result<(), Errno> {
+    change_times(fd, &Timestamps { last_modification: AS_IT_IS, ..like.times() })
+}
+
+/// The access time stays as it is.
+pub(super) fn set_modification_time(fd: BorrowedFd<'_>, like: &Seen) -> Result<(), Errno> {
+    change_times(fd, &Timestamps { last_access: AS_IT_IS, ..like.times() })
+}
+
+const AS_IT_IS: Timespec = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+
+fn change_times(fd: BorrowedFd<'_>, times: &Timestamps) -> Result<(), Errno> {
+    match utimensat(fd, c"", times, AtFlags::EMPTY_PATH) {
         // Kernels before 5.8.
-        Err(Errno::INVAL) => utimensat(CWD, proc_path(fd), &like.times(), AtFlags::empty()),
+        Err(Errno::INVAL) => utimensat(CWD, proc_path(fd), times, AtFlags::empty()),
         done => done,
     }
 }
@@ -216,6 +233,40 @@ pub(super) fn sync_dir(dir: BorrowedFd<'_>) -> Result<(), Errno> {
 pub(super) fn sync_file(place: Place<'_>) -> Result<(), Errno> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     fsync(openat(place.dir, place.name, flags, Mode::empty())?)
+}
+
+/// Whether a file's system reserves room behind what is written, and keeps it.
+pub(super) fn reserves_unasked(file: BorrowedFd<'_>) -> bool {
+    const XFS_SUPER_MAGIC: u64 = 0x5846_5342;
+    fstatfs(file).is_ok_and(|fs| u64::try_from(fs.f_type).is_ok_and(|kind| kind == XFS_SUPER_MAGIC))
+}
+
+/// Whether somebody reserved room for some of a file, where its system remembers that.
+pub(super) fn was_reserved(file: BorrowedFd<'_>) -> bool {
+    /// `struct fsxattr` of linux/fs.h.
+    #[repr(C)]
+    #[derive(Default)]
+    struct FsXattr {
+        xflags: u32,
+        rest: [u32; 6],
+    }
+    const FS_IOC_FSGETXATTR: libc::Ioctl = 0x801c_581f_u32 as libc::Ioctl;
+    const FS_XFLAG_PREALLOC: u32 = 2;
+    let mut found = FsXattr::default();
+    // SAFETY: the call fills in one such struct, and the descriptor is open.
+    let done = unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FSGETXATTR, &raw mut found) };
+    let _not_looked_at = found.rest;
+    done == 0 && found.xflags & FS_XFLAG_PREALLOC != 0
+}
+
+/// Writes a file's pages out.
+pub(super) fn write_out(file: BorrowedFd<'_>) -> Result<(), Errno> {
+    let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    // SAFETY: no memory is handed over, and the descriptor is open.
+    match unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, flags) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error().raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)),
+    }
 }
 
 /// Has the kernel write a file's pages out, and does not wait for it. Whether it could is told to who syncs the file.

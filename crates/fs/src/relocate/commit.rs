@@ -188,7 +188,7 @@ impl<'a> Move<'a> {
             done.placed += 1;
             told(self.hook, Step::Placed(done.placed - 1))?;
         }
-        target_times.restore();
+        self.put_back(&target_times);
         if self.durability == Durability::Now {
             self.decision.on(Side::Target);
             target_times.sync().doing("flush the new directory")?;
@@ -210,8 +210,15 @@ impl<'a> Move<'a> {
             done.removed += 1;
             told(self.hook, Step::Removed(done.removed - 1))?;
         }
-        source_times.restore();
+        self.put_back(&source_times);
         Ok(Removal::Done)
+    }
+
+    /// Not where nobody waits any more: then users may have changed the directories since.
+    fn put_back(&self, times: &ParentTimes<'_>) {
+        if self.decision.check().is_ok() {
+            times.restore();
+        }
     }
 
     fn sync_sources(&self) -> Result<(), Errno> {
@@ -235,7 +242,7 @@ impl<'a> Move<'a> {
                 self.may_undo()?;
                 linkat(kept.source.dir, kept.source.name, name.source.dir, name.source.name, AtFlags::empty())?;
             }
-            source_times.restore();
+            self.put_back(&source_times);
             source_times.sync()?;
         }
         self.decision.on(Side::Target);
@@ -244,7 +251,7 @@ impl<'a> Move<'a> {
             self.may_undo()?;
             unlinkat(name.target.dir, name.target.name, AtFlags::empty())?;
         }
-        target_times.restore();
+        self.put_back(&target_times);
         target_times.sync()
     }
 }
@@ -305,7 +312,8 @@ pub(super) fn link_new(from: Place<'_>, to: Place<'_>) -> Result<(), RelocateErr
     }
 }
 
-/// Directories whose names change although, to users, nothing changes: their times are put back.
+/// Directories whose names change although, to users, nothing changes: their modification times are put back. Who asks for it sees to it that
+/// no user's change comes between the look and that.
 pub(super) struct ParentTimes<'a>(Vec<(BorrowedFd<'a>, Seen)>);
 
 impl<'a> ParentTimes<'a> {
@@ -325,7 +333,7 @@ impl<'a> ParentTimes<'a> {
     pub(super) fn restore(&self) {
         for (dir, seen) in &self.0 {
             // A directory whose times cannot be set looks changed; nothing is lost.
-            let _cosmetic = attrs::set_times(*dir, seen);
+            let _cosmetic = attrs::set_modification_time(*dir, seen);
         }
     }
 

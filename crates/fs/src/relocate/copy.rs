@@ -8,7 +8,7 @@ use rustix::fs::{
     seek, symlinkat, unlinkat,
 };
 use rustix::io::{Errno, pread, retry_on_intr};
-use umbrella_units::ByteSize;
+use umbrella_units::{ByteSize, Timestamp};
 
 use super::attrs::{self, When};
 use super::error::Doing;
@@ -19,6 +19,8 @@ use crate::fd_path::proc_path;
 
 const BUFFER: usize = 1 << 20;
 const KERNEL_SLICE: u64 = 8 << 20;
+/// Seconds by which file systems round times at most.
+const ROUNDING: u64 = 2;
 
 /// A finished, durable copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,14 +80,14 @@ pub fn copy_unnamed(
 }
 
 /// What a target with these abilities could not keep of the file at `source`. Empty: nothing.
-pub fn losses(source: Place<'_>, abilities: &Abilities, limits: &Limits<'_>) -> Result<Vec<Loss>, RelocateError> {
+pub fn losses(source: Place<'_>, abilities: &Abilities) -> Result<Vec<Loss>, RelocateError> {
     let held = attrs::hold(source).doing("open the source")?;
     let seen = look_fd(held.as_fd()).doing("look at the source")?;
     let xattrs = attrs::xattrs(held.as_fd()).doing("read extended attributes")?;
-    Ok(lost(&seen, &xattrs, abilities, limits.coarse_times))
+    Ok(lost(&seen, &xattrs, abilities))
 }
 
-fn lost(seen: &Seen, xattrs: &attrs::Xattrs, abilities: &Abilities, coarse_times: bool) -> Vec<Loss> {
+fn lost(seen: &Seen, xattrs: &attrs::Xattrs, abilities: &Abilities) -> Vec<Loss> {
     let mut what = Vec::new();
     match seen.print.file_type() {
         FileType::Symlink if !abilities.symlinks => what.push(Loss::Symlink),
@@ -95,10 +97,6 @@ fn lost(seen: &Seen, xattrs: &attrs::Xattrs, abilities: &Abilities, coarse_times
     }
     if !abilities.ownership {
         what.push(Loss::Ownership);
-    }
-    let fine = seen.print.mtime.nanos != 0 || seen.atime.nanos != 0;
-    if fine && !abilities.nanoseconds && !coarse_times {
-        what.push(Loss::Times);
     }
     if seen.print.nlink > 1 && !abilities.hard_links && seen.print.file_type() != FileType::Directory {
         what.push(Loss::HardLinks);
@@ -114,6 +112,10 @@ struct Copying<'a> {
     temp: Place<'a>,
     limits: &'a Limits<'a>,
     left_behind: Vec<OsString>,
+    /// The target leaves out what is not written.
+    holes: bool,
+    /// What the target made of the modification time.
+    mtime: Timestamp,
 }
 
 impl<'a> Copying<'a> {
@@ -129,11 +131,12 @@ impl<'a> Copying<'a> {
             return Err(RelocateError::IsDirectory);
         }
         let xattrs = attrs::xattrs(source).doing("read extended attributes")?;
-        let what = lost(&seen, &xattrs, abilities, limits.coarse_times);
+        let what = lost(&seen, &xattrs, abilities);
         if !what.is_empty() {
             return Err(RelocateError::WouldLose { what });
         }
-        Ok(Copying { source, seen, xattrs, temp, limits, left_behind: Vec::new() })
+        let (holes, mtime) = (abilities.holes, seen.print.mtime);
+        Ok(Copying { source, seen, xattrs, temp, limits, left_behind: Vec::new(), holes, mtime })
     }
 
     fn run(mut self) -> Result<Copied, RelocateError> {
@@ -197,8 +200,11 @@ impl<'a> Copying<'a> {
         if now.print != self.seen.print {
             return Err(RelocateError::Changed);
         }
-        // On a branch that is read-only or somebody else's it stays as it is.
-        if now.atime != self.seen.atime && attrs::set_times(self.source, &self.seen).is_ok() {
+        // On a branch that is read-only or somebody else's it stays as it is. Who changes the file just now has it as they want it.
+        if now.atime != self.seen.atime
+            && !self.limits.cancelled()
+            && attrs::set_access_time(self.source, &self.seen).is_ok()
+        {
             let ctime = look_fd(self.source).doing("look at the source")?.print.ctime;
             self.seen.print.ctime = ctime;
         }
@@ -217,7 +223,29 @@ impl<'a> Copying<'a> {
         }
         attrs::set_mode(target, &self.seen).doing("set the mode")?;
         attrs::set_xattrs(target, &self.xattrs, when, &mut self.left_behind)?;
-        attrs::set_times(target, &self.seen).doing("set the times")
+        self.mtime = self.give_times(target)?;
+        Ok(())
+    }
+
+    /// Sets the times; what the target's file system made of them, as of those of any file there: each has a first and a last time, and a
+    /// step. Refused is only what keeps none at all.
+    fn give_times(&self, target: BorrowedFd<'_>) -> Result<Timestamp, RelocateError> {
+        let set = |times: &Seen| {
+            attrs::set_times(target, times).doing("set the times")?;
+            Ok::<_, RelocateError>(look_fd(target).doing("look at the copy")?.print.mtime)
+        };
+        let (wanted, kept) = (self.seen.print.mtime, set(&self.seen)?);
+        if kept.secs.abs_diff(wanted.secs) <= ROUNDING {
+            return Ok(kept);
+        }
+        // A time that every file system knows, far from what was kept: where it changes nothing, none is kept.
+        let other = Timestamp { secs: if kept.secs < 1 << 30 { 1_500_000_000 } else { 500_000_000 }, nanos: 0 };
+        let mut others = self.seen;
+        (others.atime, others.print.mtime) = (other, other);
+        if set(&others)? == kept || set(&self.seen)? != kept {
+            return Err(RelocateError::WouldLose { what: vec![Loss::Times] });
+        }
+        Ok(kept)
     }
 
     /// The copy's fingerprint, after comparing it with the source's: a target may keep less than it said.
@@ -229,8 +257,7 @@ impl<'a> Copying<'a> {
         if (made.uid, made.gid) != (source.uid, source.gid) || !keeps_mode {
             what.push(Loss::Ownership);
         }
-        let apart = (made.mtime.secs - source.mtime.secs).abs();
-        if made.mtime != source.mtime && (!self.limits.coarse_times || apart > 2) {
+        if made.mtime != self.mtime {
             what.push(Loss::Times);
         }
         if source.file_type() == FileType::RegularFile && made.size != source.size {
@@ -242,6 +269,17 @@ impl<'a> Copying<'a> {
     /// Copies the data, hole by hole; returns the bytes copied.
     fn data(&self, input: BorrowedFd<'_>, output: BorrowedFd<'_>) -> Result<u64, RelocateError> {
         let size = self.seen.print.size;
+        if self.holes {
+            // First: behind the end of a file that grows, some file systems reserve more, and keep it in each hole.
+            ftruncate(output, size).doing("set the size")?;
+        }
+        let reserves_unasked = attrs::reserves_unasked(input);
+        if reserves_unasked {
+            // Until what was written is on the disk, what was reserved unasked is called data.
+            attrs::write_out(input).map_err(|errno| RelocateError::Read { offset: 0, errno })?;
+        }
+        let is_reserved =
+            size > 0 && self.has_room_for_all(input)? && (!reserves_unasked || attrs::was_reserved(input));
         let mut pump = Pump::new(input, output, self.limits);
         let mut offset = 0;
         while offset < size {
@@ -256,22 +294,27 @@ impl<'a> Copying<'a> {
         if self.limits.cancelled() {
             return Err(RelocateError::Cancelled);
         }
-        ftruncate(output, size).doing("set the size")?;
-        self.reserve(output)?;
+        if !self.holes {
+            // There it would be written twice.
+            ftruncate(output, size).doing("set the size")?;
+        }
+        if is_reserved {
+            self.reserve(output)?;
+        }
         Ok(pump.done)
+    }
+
+    fn has_room_for_all(&self, file: BorrowedFd<'_>) -> Result<bool, RelocateError> {
+        let blocks = rustix::fs::fstat(file).doing("look at the room it takes")?.st_blocks;
+        Ok(u64::try_from(blocks).unwrap_or(0).saturating_mul(512) >= self.seen.print.size)
     }
 
     /// Whoever reserved room for all of a file (`fallocate`) keeps it. What is reserved of a file with holes, or beyond its end, is not known.
     fn reserve(&self, output: BorrowedFd<'_>) -> Result<(), RelocateError> {
-        let size = self.seen.print.size;
-        let has_room = |file: BorrowedFd<'_>| -> Result<bool, RelocateError> {
-            let blocks = rustix::fs::fstat(file).doing("look at the room it takes")?.st_blocks;
-            Ok(u64::try_from(blocks).unwrap_or(0).saturating_mul(512) >= size)
-        };
-        if size == 0 || !has_room(self.source)? || has_room(output)? {
+        if self.has_room_for_all(output)? {
             return Ok(());
         }
-        match rustix::fs::fallocate(output, FallocateFlags::KEEP_SIZE, 0, size) {
+        match rustix::fs::fallocate(output, FallocateFlags::KEEP_SIZE, 0, self.seen.print.size) {
             Err(Errno::NOSPC | Errno::DQUOT) => Err(RelocateError::NoSpace),
             // There nothing can be reserved.
             _ => Ok(()),

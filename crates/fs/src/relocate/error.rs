@@ -17,7 +17,7 @@ pub enum Loss {
     Acl,
     /// Owner and mode.
     Ownership,
-    /// Times finer than a second.
+    /// Times: whatever is set, it keeps its own.
     Times,
     /// It is a device, pipe or socket.
     SpecialFile,
@@ -33,7 +33,7 @@ impl fmt::Display for Loss {
             Loss::Xattr(name) => write!(f, "extended attribute {}", name.display()),
             Loss::Acl => f.write_str("ACL"),
             Loss::Ownership => f.write_str("owner and mode"),
-            Loss::Times => f.write_str("times finer than a second"),
+            Loss::Times => f.write_str("times"),
             Loss::SpecialFile => f.write_str("device, pipe or socket"),
             Loss::Symlink => f.write_str("symbolic link"),
             Loss::HardLinks => f.write_str("hard links"),

@@ -141,17 +141,15 @@ pub struct Limits<'a> {
     pub progress: Option<&'a (dyn Fn(u64) + Sync)>,
     /// Told of each slice after it was written, and may take its time; slices are at most [`PACED_SLICE`] then.
     pub written: Option<&'a Written<'a>>,
-    /// Accept times rounded to what the target keeps, instead of [`Loss::Times`].
-    pub coarse_times: bool,
     /// Step 2 syncs only where it is [`Durability::Now`].
     pub durability: Durability,
 }
 
 impl<'a> Limits<'a> {
-    /// Full speed, nobody told, exact times, durable.
+    /// Full speed, nobody told, durable.
     pub fn new(cancel: &'a AtomicBool) -> Self {
         let durability = Durability::Now;
-        Limits { cancel, throttle: None, stop: None, progress: None, written: None, coarse_times: false, durability }
+        Limits { cancel, throttle: None, stop: None, progress: None, written: None, durability }
     }
 
     fn cancelled(&self) -> bool {

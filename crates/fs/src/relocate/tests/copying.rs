@@ -264,7 +264,6 @@ fn what_a_target_cannot_keep_is_refused_before_anything_is_written() {
     let vfat = Abilities { rename_flags: true, ..Abilities::default() };
     let what = vec![
         Loss::Ownership,
-        Loss::Times,
         Loss::HardLinks,
         Loss::Acl,
         Loss::Xattr("security.capability".into()),
@@ -275,7 +274,7 @@ fn what_a_target_cannot_keep_is_refused_before_anything_is_written() {
     let Err(RelocateError::WouldLose { what: mut found }) = copy_path(&file, &pool.temp(), &vfat) else {
         panic!("copied")
     };
-    found[3..].sort_by_key(ToString::to_string);
+    found[2..].sort_by_key(ToString::to_string);
     assert_eq!(found, what);
     assert!(pool.hidden_files().is_empty());
 }
@@ -302,17 +301,54 @@ fn each_ability_decides_about_its_own_loss() {
     assert_eq!(lost("pipe"), [Loss::SpecialFile]);
 }
 
+/// Beyond what ext4 holds, before it, and in between.
+const ODD_TIMES: [(i64, i64); 4] = [(-11_644_473_600, 5), (-3_000_000_000, 999_999_999), (4_000_000_000, 7), (99_999_999_999, 1)];
+
 #[test]
-fn coarse_times_are_a_loss_unless_accepted() {
-    let pool = Pool::new();
-    fs::write(pool.a.join("file"), "data").unwrap();
-    set_times(&pool.a.join("file"), (1, 0), (2, 5));
-    let abilities = Abilities { nanoseconds: false, ..ALL };
-    let refused = copy_path(&pool.a.join("file"), &pool.temp(), &abilities);
-    assert_eq!(refused, Err(RelocateError::WouldLose { what: vec![Loss::Times] }));
-    let cancel = AtomicBool::new(false);
-    let limits = Limits { coarse_times: true, ..Limits::new(&cancel) };
-    copy_limited(&pool.a.join("file"), &pool.temp(), &abilities, &limits).unwrap();
+fn a_copy_has_the_times_that_its_file_system_makes_of_them() {
+    // Memory holds any time, and the other file system mostly does not.
+    let (source, target) = (Tmpfs::new(c"size=10m"), tempfile::tempdir().unwrap());
+    let (file, beside, copy) = (source.path().join("file"), target.path().join("beside"), target.path().join("copy"));
+    fs::write(&file, "data").unwrap();
+    fs::write(&beside, "data").unwrap();
+    fs::set_permissions(&beside, fs::metadata(&file).unwrap().permissions()).unwrap();
+    for mtime in ODD_TIMES {
+        for path in [&file, &beside] {
+            set_times(path, (-9_000_000_000, 3), mtime);
+        }
+        copy_path(&file, &copy, &ALL).unwrap();
+        assert_eq!(face(&copy), face(&beside), "{mtime:?}");
+        fs::remove_file(&copy).unwrap();
+    }
+}
+
+#[test]
+fn a_move_of_times_that_the_target_cannot_hold_survives_every_crash() {
+    for stops in 0..12 {
+        for mtime in ODD_TIMES {
+            let memory = Tmpfs::new(c"size=10m");
+            let pool = Pool { a: memory.path().join("a"), ..Pool::new() };
+            fs::create_dir_all(pool.a.join(".umbrella/tmp")).unwrap();
+            fs::create_dir_all(pool.a.join(".umbrella/intents")).unwrap();
+            for path in [pool.a.join("file"), pool.b.join("beside")] {
+                fs::write(&path, "data").unwrap();
+                set_times(&path, (1000, 0), mtime);
+            }
+            let (source, target) = (face(&pool.a.join("file")).mtime, face(&pool.b.join("beside")).mtime);
+            let left = std::cell::Cell::new(stops);
+            let stop = |_| match left.replace(left.get() - 1) {
+                0 => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            };
+            let moved = pool.relocate(&["file"], Some(&stop));
+            assert!(moved.is_ok() || matches!(moved, Err(RelocateError::Stopped { .. })), "{moved:?}");
+            assert_eq!(pool.recover().warnings, Vec::<String>::new(), "after {stops} steps");
+            let file = pool.only("file");
+            let kept = if file.starts_with(&pool.a) { source } else { target };
+            assert_eq!((face(&file).mtime, fs::read(file).unwrap()), (kept, b"data".to_vec()), "after {stops} steps");
+            assert_eq!(pool.hidden_files(), Vec::<PathBuf>::new());
+        }
+    }
 }
 
 #[test]
