@@ -2,9 +2,11 @@
 //! used twice, so that a file may change its branch (and its inode there) without the kernel noticing.
 //!
 //! Lock order: a file's `io` -> `Pool::slow_commits` -> `Pool::rename_lock` -> a directory's `commit` -> a file's `state` -> a directory's
-//! `attributes` -> a directory's `state`. `Pool::told` and the staging area's `taken_back` come before `rename_lock`, a directory's `listing` after it.
+//! `attributes` -> a directory's `state`. `Pool::told` and the staging area's `taken_back` come before `rename_lock`, a directory's `listing` after it; a directory's
+//! `times` after all.
 
 mod table;
+mod times;
 
 use std::any::Any;
 use std::ffi::{OsStr, OsString};
@@ -66,6 +68,8 @@ pub(crate) struct Dir {
     pub(crate) commit: Mutex<()>,
     /// Held while the attributes of all copies are changed or compared.
     pub(crate) attributes: Mutex<()>,
+    /// Keeps what users give it while others are put back.
+    pub(crate) times: times::DirTimes,
     /// The topology of the pool for which they were compared; 0: never.
     pub(crate) alike: AtomicU64,
     /// How often it is open for listing.
@@ -199,6 +203,7 @@ impl Node {
             moves: AtomicU64::new(0),
             commit: Mutex::new(()),
             attributes: Mutex::new(()),
+            times: times::DirTimes::default(),
             alike: AtomicU64::new(0),
             readers: AtomicU32::new(0),
             listed_at: AtomicU64::new(0),

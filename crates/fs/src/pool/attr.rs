@@ -74,6 +74,23 @@ impl Change {
     }
 }
 
+impl Change {
+    /// Whether every file system has these times; memory has more.
+    fn times_are_common(&self) -> bool {
+        let is_common = |time| !matches!(time, Some(NewTime::At(at)) if i32::try_from(at.secs).is_err());
+        is_common(self.atime) && is_common(self.mtime)
+    }
+
+    /// To a copy of a directory: its times are what was asked for, also where others are put back just now.
+    fn apply_to_dir(&self, node: &Node, copy: &FileAt) -> OpResult<()> {
+        let again = || self.times().map_or(Ok(()), |times| copy.set_times(times));
+        match node.dir().filter(|_| self.times().is_some()) {
+            Some(dir) => dir.times.changing(|| self.apply(copy), again),
+            None => self.apply(copy),
+        }
+    }
+}
+
 /// Bytes of an extended attribute of a file in the staging area at most, and of all their names: every file system keeps so much.
 const STAGED_VALUE: usize = 256;
 const STAGED_NAMES: usize = 32;
@@ -94,7 +111,7 @@ impl Pool {
         };
         let _names = self.rename_lock.read();
         match node.file() {
-            None => self.on_copies(&node, |copy| change.apply(copy))?,
+            None => self.on_copies(&node, |copy| change.apply_to_dir(&node, copy))?,
             Some(file) => self.change_file(&node, file, change)?,
         }
         self.attr_of(&node)

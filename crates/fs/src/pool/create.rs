@@ -170,11 +170,11 @@ impl Pool {
         };
         state.disturb();
         loop {
-            let linked = match (state.names.first().cloned(), state.any_handle()) {
+            let linked = parent.change_entries(&to, || match (state.names.first().cloned(), state.any_handle()) {
                 (Some((from, old_name)), _) => self.dir_at(&from, branch)?.link(&old_name, &to, name),
                 (None, Some(handle)) => to.link_open(&handle.current(), name),
-                (None, None) => return Err(OpError::Stale),
-            };
+                (None, None) => Err(OpError::Stale),
+            });
             match linked {
                 Err(error) if error.is_missing() && self.prune_names(&mut state) => {}
                 done => {
@@ -220,7 +220,7 @@ impl Pool {
                 Ok(branch) => branch,
                 Err(error) => return Err(first_refusal.unwrap_or(error)),
             };
-            let make = |dir: DirAt| match call(&dir) {
+            let make = |dir: DirAt| match new.parent.change_entries(&dir, || call(&dir)) {
                 Ok(made) => {
                     self.claim(new.parent, new.name, &dir);
                     Ok((dir, made))

@@ -18,6 +18,7 @@ use std::time::Duration;
 use lru::LruCache;
 use parking_lot::Mutex;
 use rustc_hash::FxBuildHasher;
+use rustix::fs::{Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use smallvec::SmallVec;
@@ -383,7 +384,7 @@ impl Pool {
     fn clone_dir(&self, node: &Arc<Node>, parent: &DirAt, patience: Option<Duration>) -> OpResult<DirAt> {
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
         let source = self.ruling_copy(node, dir)?;
-        let (_, name) = node.place().ok_or(OpError::Stale)?;
+        let (above, name) = node.place().ok_or(OpError::Stale)?;
         // Nobody may remove the directory while it is made: its removal takes the same lock.
         let busy = OpError::Sys(Errno::BUSY);
         let _commit = lock_within(&dir.commit, patience).ok_or(busy)?;
@@ -394,6 +395,8 @@ impl Pool {
         let _attributes = lock_within(&dir.attributes, patience).ok_or(busy)?;
         let (from, to, new_name) = (Arc::clone(&source.fd), Arc::clone(&parent.fd), name.clone());
         let abilities = parent.branch.abilities();
+        // A copy is no change of the tree: the parent's time stays what users saw.
+        let keeping = above.dir().map(|above| above.times.keep(patience).ok_or(busy)).transpose()?;
         let before = parent.stat_self()?;
         let (online, temp_name) = (Arc::clone(&parent.online), self.mover.temp_name());
         let call = move || {
@@ -409,8 +412,13 @@ impl Pool {
         }?;
         let made = parent.descend(&name)?;
         let meta = made.stat_self()?;
-        // A copy is no change of the tree: the parent's time stays what users saw.
-        parent.as_file().set_times(times_of(&before))?;
+        // A directory that looks changed; nothing is lost.
+        let _cosmetic = parent.as_file().set_times(modified_at(&before));
+        drop(keeping);
+        if let Some(kernel) = self.kernel.get() {
+            // Who looked at it meanwhile saw it change.
+            kernel.drop_attributes(above.id);
+        }
         let original = source.stat_self()?;
         let keys = (Pool::inode_key(&source.online, &original), Pool::inode_key(&made.online, &meta));
         self.inodes.alias(keys.0, keys.1);
@@ -424,9 +432,8 @@ impl Pool {
     }
 }
 
-/// The access and modification times of a file, to set them again.
-pub(crate) fn times_of(meta: &crate::meta::Meta) -> rustix::fs::Timestamps {
-    let spec =
-        |time: umbrella_units::Timestamp| rustix::fs::Timespec { tv_sec: time.secs, tv_nsec: i64::from(time.nanos) };
-    rustix::fs::Timestamps { last_access: spec(meta.atime), last_modification: spec(meta.mtime) }
+/// The modification time of a directory, to set it again; the access time stays as it is.
+pub(crate) fn modified_at(meta: &crate::meta::Meta) -> Timestamps {
+    let last_modification = Timespec { tv_sec: meta.mtime.secs, tv_nsec: i64::from(meta.mtime.nanos) };
+    Timestamps { last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT }, last_modification }
 }

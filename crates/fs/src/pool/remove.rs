@@ -48,7 +48,7 @@ impl Pool {
         let Some((node, file)) = node.as_ref().zip(file) else {
             // Nobody knew it a moment ago, and a relocation holds its node; one that began since may have taken it away.
             let number = self.hold_number(dir, name, meta);
-            match dir.unlink(name) {
+            match parent.change_entries(dir, || dir.unlink(name)) {
                 Err(error) if error.is_missing() => return Ok(false),
                 done => done?,
             }
@@ -66,7 +66,7 @@ impl Pool {
         // Counted anew: while a file moves, its links are fewer for a moment.
         let meta = &dir.stat(name)?;
         let number = self.hold_number(dir, name, meta);
-        dir.unlink(name)?;
+        parent.change_entries(dir, || dir.unlink(name))?;
         state.names.retain(|(known, known_name)| known.id != parent.id || known_name != name);
         if meta.nlink <= 1 {
             state.lose_last_name(parent, name);
@@ -140,7 +140,7 @@ impl Pool {
         for copy in copies.iter().filter(|copy| !replaced.contains(&copy.id())) {
             let above = self.dir_at(&parent, copy.id())?;
             let meta = copy.stat_self()?;
-            match above.rmdir(name) {
+            match parent.change_entries(&above, || above.rmdir(name)) {
                 Ok(()) | Err(OpError::Sys(Errno::NOENT)) => removed.push((above, meta, copy)),
                 // The new directory has the name already; an empty copy of the old one is a copy of it from now on.
                 Err(_) if !replaced.is_empty() => {}
@@ -186,9 +186,13 @@ impl Pool {
             return Ok(false);
         }
         self.lift_times(node);
-        let (meta, before) = (at.stat_self()?, above.stat_self()?);
+        let meta = at.stat_self()?;
+        let keeping = parent.dir().and_then(|dir| dir.times.keep(None));
+        let before = above.stat_self()?;
         above.rmdir(&name)?;
-        above.as_file().set_times(super::dirs::times_of(&before))?;
+        // A directory that looks changed; nothing is lost.
+        let _cosmetic = above.as_file().set_times(super::dirs::modified_at(&before));
+        drop(keeping);
         self.drop_copy(node, dir, copy);
         self.inodes.forget(Pool::inode_key(&above.online, &meta));
         Ok(true)
@@ -200,9 +204,11 @@ impl Pool {
         let Some(dir) = node.dir() else { return };
         // Nobody may take it for a stranger's before it has its number.
         let _attributes = dir.attributes.lock();
+        let place = node.place();
+        let keeping = place.as_ref().and_then(|(parent, _)| parent.dir()).and_then(|dir| dir.times.keep(None));
         let restored = self.clone_again(gone, above, name).or_else(|_| self.clone_again(stays, above, name));
+        drop(keeping);
         let noted = restored.and_then(|made| {
-            made.as_file().set_times(super::dirs::times_of(meta))?;
             let (now, other) = (made.stat_self()?, stays.stat_self()?);
             let key = Pool::inode_key(&made.online, &now);
             self.inodes.forget(Pool::inode_key(&above.online, meta));

@@ -309,9 +309,11 @@ impl Pool {
             .and_then(|(_, (target_dir, target_meta))| self.hold_number(target_dir, to.name, target_meta));
         match target {
             Some((_, (target_dir, _))) if in_two => {
-                names::supersede(from, to, dir, &to_dir, target_dir)?;
+                change_both(from, to, (dir, &to_dir), || names::supersede(from, to, dir, &to_dir, target_dir))?;
             }
-            _ => dir.rename(from.name, &to_dir, to.name, flags_of(replace, &to_dir))?,
+            _ => change_both(from, to, (dir, &to_dir), || {
+                dir.rename(from.name, &to_dir, to.name, flags_of(replace, &to_dir))
+            })?,
         }
         rename_known(&mut state, from, to);
         state.unjudged = true;
@@ -404,6 +406,16 @@ fn flags_of(replace: Replace, to: &DirAt) -> RenameFlags {
         Replace::Yes | Replace::No => RenameFlags::empty(),
         Replace::Exchange => RenameFlags::EXCHANGE,
     }
+/// Changes entries of the copies of both directories for a user.
+fn change_both<T>(
+    from: &End<'_>,
+    to: &End<'_>,
+    (old, new): (&DirAt, &DirAt),
+    change: impl FnOnce() -> OpResult<T>,
+) -> OpResult<T> {
+    from.parent.change_entries(old, || to.parent.change_entries(new, change))
+}
+
 }
 
 pub(super) fn rename_known(state: &mut FileState, from: &End<'_>, to: &End<'_>) {

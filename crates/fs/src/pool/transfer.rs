@@ -93,12 +93,14 @@ impl Leg {
     }
 
     /// The directory shows on its new branch that something was made in it: the copy it was made in will be gone one day.
-    fn lift_times(&self) {
+    fn lift_times(&self, patience: Option<Duration>) {
+        // Else it is done before the old copy goes.
+        let Some(_keeping) = self.parent.dir().and_then(|dir| dir.times.keep(patience)) else { return };
         if let (Ok(old), Ok(new)) = (self.from.stat_self(), self.to.stat_self())
             && old.mtime > new.mtime
         {
             // A directory that looks unchanged; nothing is lost.
-            let _cosmetic = self.to.as_file().set_times(super::dirs::times_of(&old));
+            let _cosmetic = self.to.as_file().set_times(super::dirs::modified_at(&old));
         }
     }
 }
@@ -209,8 +211,9 @@ impl Pool {
         let first = places.first().ok_or(NotMoved::Busy("it has no name"))?;
         if cause == Cause::Staged {
             self.note_arrived(&first.to, &first.name, copied.bytes);
+            let _names = self.rename_lock.read();
             for leg in &places {
-                leg.lift_times();
+                leg.lift_times(pace.patience);
             }
             branch.invalidate_space();
         } else {
@@ -221,6 +224,8 @@ impl Pool {
         }
         self.unwarn(&format!("move {}", show(node)));
         self.forget_attributes(node.id);
+        // Who looked at the directories meanwhile saw them change.
+        places.iter().for_each(|leg| self.forget_attributes(leg.parent.id));
         Ok(copied.bytes)
     }
 
@@ -357,6 +362,9 @@ impl Pool {
         handles.iter().try_for_each(|handle| handle.ask_for_errors())?;
         let online = target.online().ok_or(OpError::Offline)?;
         let reopened = reopen_all(&handles, temp, target, &online)?;
+        // Until the times of the directories are put back.
+        let kept = parents.iter().filter_map(|parent| parent.dir()).map(|dir| dir.times.keep(patience));
+        let kept = kept.collect::<Option<SmallVec<[_; 2]>>>().ok_or(NotMoved::Busy(DIRECTORY_BUSY))?;
         // The number is passed on before the old inode is free to be used again.
         let new = Backing { branch: target.id, foreign_dev: 0, ino: copied.target.ino };
         let keys = (key_of(&first.from.online, backing), key_of(&online, new));
@@ -365,7 +373,9 @@ impl Pool {
         // Says which file the number is for: after a crash it would not be believed without.
         self.inodes.ino_checked(keys.1, copied.target.btime);
         self.nodes.add_backing(new, node);
-        match commit_guarded(places, &paths, target, &online, temp, copied, cause.durability()) {
+        let done = commit_guarded(places, &paths, target, &online, temp, copied, cause.durability());
+        drop(kept);
+        match done {
             Ok(Removal::Done) => {}
             // When it is back, recovery removes what is left of the source.
             // One that does not hang is just doing it.

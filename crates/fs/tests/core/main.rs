@@ -2,7 +2,7 @@
 //!
 //! - `model`: what users should see; `world`: a pool beside a model, and the operations on both
 //! - `ops`: operations and their generator; `check`: comparing the two, and what must hold on the branches
-//! - `sequences`, `threads`: generated runs; `races`, `staging`, `regressions`: single statements; kills are `tests/kills`
+//! - `sequences`, `threads`: generated runs; `races`, `dir_times`, `staging`, `regressions`: single statements; kills are `tests/kills`
 //!
 //! No test of this binary may start a process: see `tests/kills`.
 //!
@@ -10,6 +10,7 @@
 
 mod bench;
 mod check;
+mod dir_times;
 mod model;
 mod ops;
 mod races;

@@ -128,6 +128,7 @@ impl Pool {
         }
         // What may wait for a branch is done before anybody is kept from names.
         for node in emptied.iter().filter_map(|id| self.nodes.get(*id)).filter(|node| node.dir().is_some()) {
+            let _names = self.rename_lock.read();
             self.lift_times(&node);
         }
         // Nobody may be among names: a directory found a moment ago would be gone. Another time, if somebody is.

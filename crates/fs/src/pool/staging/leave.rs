@@ -23,7 +23,7 @@ use crate::meta::Meta;
 use crate::metrics::Metric;
 use crate::node::{Backing, Node, NodeId};
 use crate::pool::Pool;
-use crate::pool::dirs::times_of;
+use crate::pool::dirs::modified_at;
 use crate::pool::enforce::Pinned;
 use crate::pool::mover::show;
 use crate::pool::place::settled_facts;
@@ -417,15 +417,18 @@ impl Pool {
     /// Sees to it that a copy of a directory outside the area has the times that users see. One is enough, for they see the newest, and one
     /// on a branch that hangs is not asked to change.
     pub(in crate::pool) fn lift_times(&self, node: &Arc<Node>) {
-        let (Ok(attr), Ok(copies)) = (self.attr_of(node), self.copies(node)) else { return };
+        let Ok(copies) = self.copies(node) else { return };
         let hanging = self.hanging_branches();
+        let _keeping = node.dir().and_then(|dir| dir.times.keep(None));
+        let seen = copies.iter().filter_map(|copy| copy.stat_self().ok());
+        let Some(newest) = seen.max_by_key(|meta| meta.mtime) else { return };
         let stay: SmallVec<[_; 2]> = copies.iter().filter(|copy| !self.is_staging(copy.id())).collect();
-        if stay.iter().any(|copy| copy.stat_self().is_ok_and(|meta| meta.mtime >= attr.meta.mtime)) {
+        if stay.iter().any(|copy| copy.stat_self().is_ok_and(|meta| meta.mtime >= newest.mtime)) {
             return;
         }
         let mut answer = stay.iter().filter(|copy| !hanging.contains(&copy.branch.spec.name));
         // Where none can be set a directory looks unchanged; nothing is lost.
-        let _cosmetic = answer.any(|copy| copy.as_file().set_times(times_of(&attr.meta)).is_ok());
+        let _cosmetic = answer.any(|copy| copy.as_file().set_times(modified_at(&newest)).is_ok());
     }
 
     /// Calls for every entry of the area. An error ends it: what cannot be looked at is not taken for nothing.

@@ -290,7 +290,9 @@ impl Pool {
         {
             return Ok(None);
         }
-        let made = self.ensure_dir(new.parent, staging.branch.id).and_then(|dir| call(&dir).map(|file| (dir, file)));
+        let made = self
+            .ensure_dir(new.parent, staging.branch.id)
+            .and_then(|dir| new.parent.change_entries(&dir, || call(&dir)).map(|file| (dir, file)));
         match made {
             Ok(made) => Ok(Some(made)),
             Err(error @ OpError::Sys(rustix::io::Errno::EXIST | rustix::io::Errno::NAMETOOLONG)) => Err(error),

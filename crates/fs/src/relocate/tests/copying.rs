@@ -302,7 +302,8 @@ fn each_ability_decides_about_its_own_loss() {
 }
 
 /// Beyond what ext4 holds, before it, and in between.
-const ODD_TIMES: [(i64, i64); 4] = [(-11_644_473_600, 5), (-3_000_000_000, 999_999_999), (4_000_000_000, 7), (99_999_999_999, 1)];
+const ODD_TIMES: [(i64, i64); 4] =
+    [(-11_644_473_600, 5), (-3_000_000_000, 999_999_999), (4_000_000_000, 7), (99_999_999_999, 1)];
 
 #[test]
 fn a_copy_has_the_times_that_its_file_system_makes_of_them() {
