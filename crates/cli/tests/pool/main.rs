@@ -14,6 +14,7 @@ mod descriptors;
 mod enforcing;
 mod failing_calls;
 mod failures;
+mod file_systems;
 mod overflow;
 mod placement;
 mod replacing;

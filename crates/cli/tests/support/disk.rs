@@ -23,6 +23,16 @@ impl Disk {
         Self::image("ext4", size, &["-q", "-F", "-m", "0", "-E", "lazy_itable_init=0,nodiscard"])
     }
 
+    /// ext4 with inodes of 128 bytes: times from 1901 to 2038, in seconds.
+    pub fn ext4_with_small_inodes(size: u64) -> Self {
+        Self::image("ext4", size, &["-q", "-F", "-m", "0", "-I", "128", "-E", "lazy_itable_init=0,nodiscard"])
+    }
+
+    /// xfs whose times end in 2038.
+    pub fn xfs_without_bigtime(size: u64) -> Self {
+        Self::image("xfs", size.max(300 * MIB), &["-q", "-f", "-m", "bigtime=0"])
+    }
+
     /// xfs in a sparse file; its smallest size is 300 MiB.
     pub fn xfs(size: u64) -> Self {
         Self::image("xfs", size.max(300 * MIB), &["-q", "-f"])

@@ -29,7 +29,7 @@ const ENTRIES_CHANGED: Timestamps = Timestamps {
 pub(crate) struct DirTimes {
     /// Odd while somebody is at step 1.
     rounds: AtomicU64,
-    /// Held by them. Nothing else is locked while it is held.
+    /// Held by them. Of other locks only the `state` of directories is taken while it is held.
     keeper: Mutex<()>,
 }
 

@@ -11,7 +11,7 @@ use umbrella_units::Timestamp;
 
 use super::equal::note_change;
 use super::{Attr, Pool};
-use crate::at::FileAt;
+use crate::at::{DirAt, FileAt};
 use crate::error::{OpError, OpResult};
 use crate::handle::HandleId;
 use crate::node::{File, FileState, Node, NodeId};
@@ -80,15 +80,6 @@ impl Change {
         let is_common = |time| !matches!(time, Some(NewTime::At(at)) if i32::try_from(at.secs).is_err());
         is_common(self.atime) && is_common(self.mtime)
     }
-
-    /// To a copy of a directory: its times are what was asked for, also where others are put back just now.
-    fn apply_to_dir(&self, node: &Node, copy: &FileAt) -> OpResult<()> {
-        let again = || self.times().map_or(Ok(()), |times| copy.set_times(times));
-        match node.dir().filter(|_| self.times().is_some()) {
-            Some(dir) => dir.times.changing(|| self.apply(copy), again),
-            None => self.apply(copy),
-        }
-    }
 }
 
 /// Bytes of an extended attribute of a file in the staging area at most, and of all their names: every file system keeps so much.
@@ -104,6 +95,10 @@ impl Pool {
         {
             self.leave_now(&node)?;
         }
+        if !change.times_are_common() && self.staging_of(&node).is_some() {
+            // If it cannot leave now, its branch makes of them what it can when it does.
+            let _later = self.leave_now(&node);
+        }
         // Before the names are locked: it may be on its way to another branch for long.
         let _io = match node.file() {
             Some(file) if change.size.is_some() => Some(file.io.read()),
@@ -111,10 +106,18 @@ impl Pool {
         };
         let _names = self.rename_lock.read();
         match node.file() {
-            None => self.on_copies(&node, |copy| change.apply_to_dir(&node, copy))?,
+            None => self.change_dir(&node, change)?,
             Some(file) => self.change_file(&node, file, change)?,
         }
         self.attr_of(&node)
+    }
+
+    fn change_dir(&self, node: &Arc<Node>, change: &Change) -> OpResult<()> {
+        let apply = || self.on_copies(node, |copy| change.apply(copy));
+        let (Some(dir), Some(times)) = (node.dir(), change.times()) else { return apply() };
+        // All copies: what is put back on one may come from another.
+        let set = |copy: &DirAt| _ = copy.as_file().set_times(times);
+        dir.times.changing(apply, || Ok(self.known_copies(node, dir)?.iter().for_each(set)))
     }
 
     fn change_file(&self, node: &Arc<Node>, file: &File, change: &Change) -> OpResult<()> {

@@ -22,6 +22,7 @@ use umbrella_units::{BranchId, ByteSize};
 use super::lookup::{Found, file_state};
 use super::open::{OpenRequest, Opened};
 use super::place::NewFile;
+use super::staging::is_stageable;
 use super::unclaimed::Made;
 use super::{Attr, Pool, is_reserved};
 use crate::at::{DirAt, FileAt};
@@ -152,8 +153,11 @@ impl Pool {
 
     /// Another name for a file, on the branch where it is.
     pub fn link(&self, node: NodeId, parent: NodeId, name: &OsStr) -> OpResult<Attr> {
-        let _names = self.rename_lock.read();
         let node = self.node(node)?;
+        if self.staging_of(&node).is_some() && !is_stageable(name, node.paths().len() + 1) {
+            self.leave_now(&node)?;
+        }
+        let _names = self.rename_lock.read();
         let parent = self.dir_node(parent)?;
         let file = node.file().ok_or(OpError::Sys(Errno::PERM))?;
         if self.probe_new(&parent, name)?.is_some() {

@@ -124,7 +124,11 @@ impl Pool {
             // Alone: what is cut off again when it fails is nobody else's.
             let _io = self.file_of(&handle)?.io.write();
             let file = handle.current();
-            if self.may_not_grow(file.branch.id, offset.saturating_add(length)) {
+            // Room is reserved where it is needed, not in memory, which also cannot do all of it; what is cut out is cut out anywhere.
+            let reserves = !mode.contains(FallocateFlags::PUNCH_HOLE);
+            if (reserves && self.is_staging(file.branch.id))
+                || self.may_not_grow(file.branch.id, offset.saturating_add(length))
+            {
                 return Err(OpError::Sys(Errno::NOSPC));
             }
             if drop_bits {

@@ -12,6 +12,7 @@ use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::BranchId;
 
 use super::lookup::Found;
+use super::staging::is_stageable;
 use super::transfer::Moving;
 use super::{Pool, is_reserved, names};
 use crate::at::DirAt;
@@ -234,6 +235,12 @@ impl Pool {
                     return Ok(if leaves { Renamed::LeaveFirst(node) } else { Renamed::SyncFirst(node) });
                 }
             }
+            if self.is_staging(source.first()?.0.id()) && !is_stageable(to.name, 1) {
+                if let Some(other) = &other {
+                    self.nodes.release(other, 1);
+                }
+                return Ok(Renamed::LeaveFirst(node));
+            }
             let done = self.rename_nodes(from, to, replace, (&node, &source), other.as_ref().zip(target.as_ref()));
             if matches!(done, Ok(true)) && replace == Replace::Exchange {
                 return Ok(Renamed::Done(node, other));
@@ -399,13 +406,6 @@ fn rename_copies(from: &End<'_>, to: &End<'_>, places: &[(DirAt, DirAt)], replac
     }
 }
 
-fn flags_of(replace: Replace, to: &DirAt) -> RenameFlags {
-    match replace {
-        // It was looked for; the flag refuses what came behind the mount's back since.
-        Replace::No if to.branch.abilities().rename_flags => RenameFlags::NOREPLACE,
-        Replace::Yes | Replace::No => RenameFlags::empty(),
-        Replace::Exchange => RenameFlags::EXCHANGE,
-    }
 /// Changes entries of the copies of both directories for a user.
 fn change_both<T>(
     from: &End<'_>,
@@ -416,6 +416,13 @@ fn change_both<T>(
     from.parent.change_entries(old, || to.parent.change_entries(new, change))
 }
 
+fn flags_of(replace: Replace, to: &DirAt) -> RenameFlags {
+    match replace {
+        // It was looked for; the flag refuses what came behind the mount's back since.
+        Replace::No if to.branch.abilities().rename_flags => RenameFlags::NOREPLACE,
+        Replace::Yes | Replace::No => RenameFlags::empty(),
+        Replace::Exchange => RenameFlags::EXCHANGE,
+    }
 }
 
 pub(super) fn rename_known(state: &mut FileState, from: &End<'_>, to: &End<'_>) {

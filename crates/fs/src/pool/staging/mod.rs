@@ -40,6 +40,7 @@ mod room;
 mod stuck;
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -273,7 +274,7 @@ impl Pool {
         // Its rule must have a place for it, with room for all that waits: what is staged has to be able to leave.
         let (home, decision) = self.place_by(new, &[])?;
         // What must be nowhere else is not in memory either, which may be swapped out, or keep it for others to find.
-        if self.rules.load().rules.forbids(decision, staging.branch.id) {
+        if self.rules.load().rules.forbids(decision, staging.branch.id) || !is_stageable(new.name, 1) {
             return Ok(None);
         }
         let home = self.branch(home)?;
@@ -401,6 +402,11 @@ impl Pool {
             files_deleted: self.metrics.get(Metric::StagedDeleted),
         })
     }
+}
+
+/// Whether every file system keeps a file with so many names, of which this is one. Memory keeps more; what is beyond that is for the branch to judge.
+pub(super) fn is_stageable(name: &OsStr, names: usize) -> bool {
+    name.len() <= 128 && names <= 64
 }
 
 /// Whether a branch keeps whatever memory keeps, so that nothing is promised that it would have refused.
