@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use umbrella_lab::trace::{Format, fuzz_one, lost_events, parse_trace_pipe};
 
-const FIXTURES: [(&str, Format); 9] = [
+const FIXTURES: [(&str, Format); 10] = [
     ("sample.csv", Format::Csv),
     ("sample.msr.csv", Format::Msr),
     ("sample.spc", Format::Spc),
@@ -20,6 +20,7 @@ const FIXTURES: [(&str, Format); 9] = [
     ("sample.fio2.iolog", Format::Fio2),
     ("sample.fio3.iolog", Format::Fio3),
     ("sample.vscsi", Format::Vscsi),
+    ("sample.systor.csv", Format::Systor),
 ];
 
 /// What hurts readers of text and numbers.

@@ -14,7 +14,7 @@ fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
 }
 
-const FIXTURES: [(&str, Format); 9] = [
+const FIXTURES: [(&str, Format); 10] = [
     ("sample.csv", Format::Csv),
     ("sample.msr.csv", Format::Msr),
     ("sample.spc", Format::Spc),
@@ -24,6 +24,7 @@ const FIXTURES: [(&str, Format); 9] = [
     ("sample.fio2.iolog", Format::Fio2),
     ("sample.fio3.iolog", Format::Fio3),
     ("sample.vscsi", Format::Vscsi),
+    ("sample.systor.csv", Format::Systor),
 ];
 
 fn at(micros: u64, op: TraceOp, offset: u64, size: u64) -> Record {
@@ -41,6 +42,25 @@ fn sample() -> Vec<Record> {
         at(70_000_000, Write, 1 << 32, 65_536),
         at(70_000_100, Read, 1 << 20, 4096),
     ]
+}
+
+/// The same at the resolution of a format's clock.
+fn sample_of(format: Format) -> Vec<Record> {
+    at_resolution(&sample(), resolution(format))
+}
+
+/// The nanoseconds that a format's clock tells apart.
+fn resolution(format: Format) -> u64 {
+    match format {
+        Format::Csv | Format::Spc | Format::Ascii | Format::IoTrace | Format::Blkparse | Format::Systor => 1,
+        Format::Msr => 100,
+        Format::Fio3 | Format::Vscsi => 1_000,
+        Format::Fio2 => 1_000_000,
+    }
+}
+
+fn at_resolution(records: &[Record], nanos: u64) -> Vec<Record> {
+    records.iter().map(|record| Record { time: Nanos(record.time.0 / nanos * nanos), ..*record }).collect()
 }
 
 fn from_bytes(bytes: &[u8], options: &OpenOptions) -> Result<Reader, TraceError> {
@@ -74,7 +94,7 @@ fn every_fixture_is_told_by_its_content_and_holds_the_same_records() {
         assert_eq!(reader.format(), format, "{name}");
         let records: Vec<Record> =
             reader.by_ref().collect::<Result<_, _>>().unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert_eq!(records, sample(), "{name}");
+        assert_eq!(records, sample_of(format), "{name}");
         assert_eq!(reader.skipped().total(), 0, "{name}");
         assert_eq!(reader.devices().len(), 1, "{name}");
     }
@@ -84,19 +104,23 @@ fn every_fixture_is_told_by_its_content_and_holds_the_same_records() {
 fn a_named_format_is_read_as_such() {
     for (name, format) in FIXTURES {
         let options = OpenOptions { format: Some(format), ..OpenOptions::default() };
-        assert_eq!(trace::read_all(fixture(name), &options).unwrap().0, sample(), "{name}");
+        assert_eq!(trace::read_all(fixture(name), &options).unwrap().0, sample_of(format), "{name}");
     }
 }
 
 #[test]
 fn compressed_traces_are_read_whatever_they_are_called() {
-    for (name, _) in FIXTURES {
+    for (name, format) in FIXTURES {
         let plain = std::fs::read(fixture(name)).unwrap();
         for compression in [Compression::Gzip, Compression::Zstd] {
             let packed = compress(&plain, compression);
-            assert_eq!(read(&packed, &OpenOptions::default()).unwrap(), sample(), "{name}, {compression}");
+            assert_eq!(read(&packed, &OpenOptions::default()).unwrap(), sample_of(format), "{name}, {compression}");
             let twice = [compress(&plain[..33], compression), compress(&plain[33..], compression)].concat();
-            assert_eq!(read(&twice, &OpenOptions::default()).unwrap(), sample(), "{name}, {compression}, two parts");
+            assert_eq!(
+                read(&twice, &OpenOptions::default()).unwrap(),
+                sample_of(format),
+                "{name}, {compression}, two parts"
+            );
         }
     }
 }
@@ -117,6 +141,91 @@ fn a_blkparse_trace_without_queued_requests_is_taken_by_its_issued_ones() {
     let without: String =
         text.lines().filter(|line| !line.contains("  Q ")).fold(String::new(), |all, line| all + line + "\n");
     assert_eq!(read(without.as_bytes(), &OpenOptions::default()).unwrap(), sample());
+}
+
+/// The reader's answer to one line of blkparse after one that is a request.
+fn after_a_request(line: &str) -> Result<usize, TraceError> {
+    let event = line.split_whitespace().nth(5).unwrap_or("Q");
+    let event = if ["D", "I", "C"].contains(&event) { event } else { "Q" };
+    let text = format!("  8,0 0 1 0.000000001 77 {event} W 2048 + 8 [x]\n{line}\n");
+    read(text.as_bytes(), &OpenOptions::default()).map(|records| records.len())
+}
+
+#[test]
+fn what_blkparse_prints_beside_requests_is_read_over() {
+    for line in [
+        // Flushes, without sectors.
+        "8,0 0 1 0.0 77 C FWS 0 [0]",
+        "8,0 0 1 0.0 77 D FWS [kworker/0:1H]",
+        "8,0 0 1 0.0 77 Q FN [x]",
+        "8,0 0 1 0.0 77 C FN 0 [65531]",
+        "8,0 0 1 0.0 77 C FWS 0 (    1000) [0]",
+        "8,0 0 1 0.0 77 D FWS (   36000) [a [b + 3]",
+        "8,0 0 1 0.0 77 C FF 18446744073709551615 [0]",
+        // Requests of nothing.
+        "8,0 0 1 0.0 77 C WS 100 [0]",
+        "8,0 0 1 0.0 77 Q R [x]",
+        "8,0 0 1 0.0 77 Q R 0 + 0 [x]",
+        // Commands that pass the file system by.
+        "8,0 0 1 0.0 77 D R 512 (85 08 ..) [smartctl]",
+        "8,0 0 1 0.0 77 I W 512 (85 08 0e 00 ..) [smartctl]",
+        "8,0 0 1 0.0 77 C R (85 08 ..) [0]",
+        "8,0 0 1 0.0 77 C N (00 ..) [0]",
+        "8,0 0 1 0.0 77 D R 512 [smartctl]",
+        "8,0 0 1 0.0 77 D N 0 [smartctl]",
+        "8,0 0 1 0.0 77 C R [0]",
+        // Other events.
+        "8,0 0 1 0.0 77 R FWS 0 [0]",
+        "8,0 0 1 0.0 77 X W 2048 / 2052 [x]",
+        "8,0 0 1 0.0 77 UT N [x] 3",
+        "8,1 0 1 0.0 77 A W 4096 + 8 <- (8,0) 2048",
+        "8,0 0 0 0.0 0 m N cfq1234 alloced, 8,0 Q W 5 + 8 [x]",
+        // What stands around them.
+        "Input file sda.blktrace.0 added",
+        "smartd (77)\n Reads Queued: 1, 4KiB\nkworker/0:1 x (78, ...)\n Reads Queued: 1, 4KiB",
+        "CPU0 (8,0):\n Reads Queued: 1, 4KiB\n\nTotal (8,0):\n Reads Queued: 1, 4KiB",
+        "Throughput (R/W): 0KiB/s / 0KiB/s\nEvents (sda): 184 entries\nSkips: 0 forward (0 -   0.0%)",
+        "discarded traces containing low-level device driver specific data (only available in binary output)",
+    ] {
+        assert!(matches!(after_a_request(line), Ok(1)), "{line}: {:?}", after_a_request(line));
+    }
+    assert!(matches!(after_a_request("8,0 0 1 0.0 77 Q DE 8 + 8 [x]"), Ok(2)), "a secure erase is a discard");
+}
+
+#[test]
+fn a_request_of_blkparse_that_is_cut_short_is_no_request_without_data() {
+    for line in
+        ["8,0 0 1 0.0 77 Q W 2048", "8,0 0 1 0.0 77 Q W 2048 +", "8,0 0 1 0.0 77 Q W 2048 8 [x]", "8,0 0 1 0.0 77 Q"]
+    {
+        assert!(matches!(after_a_request(line), Err(TraceError::Malformed { .. })), "{line}");
+    }
+}
+
+#[test]
+fn requests_of_systor_whose_kind_nobody_knows_are_read_over() {
+    let text = "Timestamp,Response,IOType,LUN,Offset,Size\n1455592522.029174,0.000272,R,0,1113260032,4096\n\
+                1455592522.029175,,,0,0,512\n1455592523.029174,0.000272,W,4,0,512\n";
+    let records = read(text.as_bytes(), &OpenOptions::default()).unwrap();
+    let write = Record { device: 1, ..at(1_000_000, TraceOp::Write, 0, 512) };
+    assert_eq!(records, [at(0, TraceOp::Read, 1_113_260_032, 4096), write]);
+    assert!(matches!(
+        error(b"1.5,0.1,R,0,0,512\n1.5,0.1,D,0,0,512\n"),
+        TraceError::Malformed { problem: Problem::UnknownOp { .. }, .. }
+    ));
+}
+
+#[test]
+fn waits_of_fio_that_fio_reads_over_are_read_over() {
+    let text = "fio version 3 iolog\n5 f write 0 512\n7 f wait 9 0\n8 f wait\n10 f read 0 512\n";
+    assert_eq!(
+        read(text.as_bytes(), &OpenOptions::default()).unwrap(),
+        [at(0, TraceOp::Write, 0, 512), at(5, TraceOp::Read, 0, 512)]
+    );
+    let text = "fio version 2 iolog\nf wait\nf wait 9\nf write 0 512\nf wait 3 0\nf read 0 512\n";
+    assert_eq!(
+        read(text.as_bytes(), &OpenOptions::default()).unwrap(),
+        [at(0, TraceOp::Write, 0, 512), at(3_000, TraceOp::Read, 0, 512)]
+    );
 }
 
 #[test]
@@ -177,8 +286,9 @@ proptest! {
         for format in Format::writable() {
             let bytes = write(&records, format).unwrap();
             let options = OpenOptions { format: Some(format), ..OpenOptions::default() };
-            prop_assert_eq!(&read(&bytes, &options).unwrap(), &records, "{}", format);
-            prop_assert_eq!(&read(&bytes, &OpenOptions::default()).unwrap(), &records, "{}, told by content", format);
+            let expected = at_resolution(&records, resolution(format));
+            prop_assert_eq!(&read(&bytes, &options).unwrap(), &expected, "{}", format);
+            prop_assert_eq!(&read(&bytes, &OpenOptions::default()).unwrap(), &expected, "{}, told by content", format);
         }
     }
 
@@ -188,7 +298,8 @@ proptest! {
         let records = renumbered(records);
         for format in [Format::Csv, Format::Msr, Format::Spc, Format::Fio2, Format::Fio3] {
             let bytes = write(&records, format).unwrap();
-            prop_assert_eq!(&read(&bytes, &OpenOptions::default()).unwrap(), &records, "{}", format);
+            let expected = at_resolution(&records, resolution(format));
+            prop_assert_eq!(&read(&bytes, &OpenOptions::default()).unwrap(), &expected, "{}", format);
         }
     }
 
@@ -197,15 +308,15 @@ proptest! {
         let mut time = 0;
         let mut records: Vec<Record> = gaps.iter().map(|gap| { time += gap; Record { time: Nanos(time), ..at(0, TraceOp::Write, 0, 512) } }).collect();
         records[0].time = Nanos(0);
-        for (format, resolution) in [(Format::Csv, 1), (Format::Spc, 1), (Format::Msr, 100), (Format::Fio3, 1000), (Format::Fio2, 1000), (Format::Vscsi, 1000)] {
+        for format in Format::writable() {
             let back = read(&write(&records, format).unwrap(), &OpenOptions::default()).unwrap();
-            let expected: Vec<Record> = records.iter().map(|record| Record { time: Nanos(record.time.0 / resolution * resolution), ..*record }).collect();
+            let expected = at_resolution(&records, resolution(format));
             prop_assert_eq!(back, expected, "{}", format);
         }
     }
 
     #[test]
-    fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..400), format in 0usize..9) {
+    fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..400), format in 0usize..10) {
         trace::fuzz_one(Some(Format::ALL[format]), &bytes);
         trace::fuzz_one(None, &bytes);
     }
@@ -246,7 +357,7 @@ fn what_a_format_cannot_hold_is_said() {
     let two = [at(0, TraceOp::Write, 0, 512), Record { device: 1, ..at(1, TraceOp::Write, 0, 512) }];
     let error = write(&two, Format::Vscsi).unwrap_err();
     assert!(matches!(error, WriteError::Unwritable { number: 2, why: Unwritable::SecondDevice, .. }), "{error}");
-    for format in [Format::Ascii, Format::IoTrace, Format::Blkparse] {
+    for format in [Format::Ascii, Format::IoTrace, Format::Blkparse, Format::Systor] {
         assert!(matches!(write(&two, format), Err(WriteError::ReadOnlyFormat { .. })), "{format}");
     }
 }
@@ -299,11 +410,11 @@ fn a_byte_order_mark_and_carriage_returns_do_not_matter() {
     for (name, format) in FIXTURES.iter().filter(|(_, format)| *format != Format::Vscsi) {
         let text = std::fs::read_to_string(fixture(name)).unwrap();
         let windows = format!("\u{feff}{}", text.replace('\n', "\r\n"));
-        assert_eq!(read(windows.as_bytes(), &OpenOptions::default()).unwrap(), sample(), "{format}");
+        assert_eq!(read(windows.as_bytes(), &OpenOptions::default()).unwrap(), sample_of(*format), "{format}");
         let without_end = text.trim_end();
         assert_eq!(
             read(without_end.as_bytes(), &OpenOptions::default()).unwrap(),
-            sample(),
+            sample_of(*format),
             "{format} without its last line's end"
         );
     }

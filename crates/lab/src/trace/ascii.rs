@@ -1,11 +1,16 @@
 //! Five numbers a line, as DiskSim's ASCII format has them, with times in nanoseconds: time, device, sector, sectors, and 0 for a
 //! write or 1 for a read. Read only.
 
-use super::cursor::Cursor;
+use super::cursor::{Cursor, Fields};
 use super::devices::Devices;
 use super::error::{Excerpt, Problem};
 use super::parse::{Parse, record, sectors};
 use super::{Record, TraceOp};
+
+/// Whether a line is one.
+pub(super) fn looks_like(fields: &Fields<'_>) -> bool {
+    fields.len() == 5 && (0..4).all(|place| fields.is_whole(place)) && fields.is_one_of(4, &["0", "1"])
+}
 
 /// Reads it.
 #[derive(Debug, Default)]

@@ -1,10 +1,11 @@
 //! Text of `blkparse`: `maj,min cpu sequence seconds pid action rwbs sector + sectors [process]`, and a summary at its end.
 //!
 //! A request appears once for each thing that happens to it; one kind of event is taken (default: queued, else issued, else
-//! inserted, else completed, whichever the beginning of the trace has). Requests without data (flushes, notes, plugs) are read
-//! over, as is the summary. Some recordings hold a record with the time of the wall clock; see [`super::Strictness`].
+//! inserted, else completed, whichever the beginning of the trace has). What moves no data of the file system is read over: flushes,
+//! commands that programs send to the disk themselves (smartctl), notes, plugs, the summary. Some recordings hold a record with the time
+//! of the wall clock; see [`super::Strictness`]. Source: blkparse 1.2, `process_default` in blkparse_fmt.c.
 
-use super::cursor::{Cursor, whole};
+use super::cursor::{Cursor, Fields, whole};
 use super::devices::Devices;
 use super::error::{Excerpt, Problem};
 use super::parse::{Parse, record, sectors};
@@ -83,16 +84,32 @@ fn action_of(line: &[u8]) -> Option<&[u8]> {
     is_event.then(|| std::iter::from_fn(|| fields.next()).nth(4)).flatten()
 }
 
-/// Whether the line is an event.
-pub(super) fn looks_like(line: &[u8]) -> bool {
-    let mut fields = Cursor::blanks(line);
-    let is_event = fields.next().is_some_and(is_device);
-    is_event && fields.number("cpu").is_ok() && fields.number("sequence").is_ok() && fields.decimal("time", 9).is_ok()
+/// All actions of blkparse (blkparse(1), "ACTION IDENTIFIERS").
+const ACTIONS: [&str; 17] = ["Q", "M", "F", "G", "S", "R", "D", "C", "P", "U", "UT", "T", "I", "X", "B", "A", "m"];
+
+/// Whether a line is an event.
+pub(super) fn looks_like(fields: &Fields<'_>) -> bool {
+    is_device(fields.at(0))
+        && fields.is_whole(1)
+        && fields.is_whole(2)
+        && fields.is_fraction(3)
+        && fields.is_whole(4)
+        && fields.is_one_of(5, &ACTIONS)
+        && fields.at(6).iter().all(u8::is_ascii_uppercase)
 }
 
-/// Whether the line begins the summary.
-fn begins_summary(line: &[u8]) -> bool {
-    [&b"CPU"[..], b"Total (", b"Throughput", b"Events ("].iter().any(|start| line.starts_with(start))
+/// Whether a line is one that blkparse prints beside events: the files it reads, and the first of each part of its summary (a
+/// program is `name (pid)` or `name (pid, ...)`).
+fn is_beside_events(line: &[u8]) -> bool {
+    const BEGINNINGS: [&[u8]; 6] =
+        [b"CPU", b"Total (", b"Throughput", b"Events (", b"Input file ", b"discarded traces containing "];
+    let of_program = || {
+        let inner = line.strip_suffix(b")")?;
+        let open = memchr::memrchr(b'(', inner)?;
+        let pid = inner.get(open + 1..)?;
+        whole(pid.strip_suffix(b", ...").unwrap_or(pid), "").ok()
+    };
+    BEGINNINGS.iter().any(|start| line.starts_with(start)) || of_program().is_some()
 }
 
 /// What the letters of a request say; `None` if it moves no data.
@@ -116,7 +133,7 @@ impl Parse for Reader {
         let mut fields = Cursor::blanks(line);
         let Some(device) = fields.next() else { return Ok(None) };
         if !is_device(device) {
-            self.in_summary |= begins_summary(line);
+            self.in_summary |= is_beside_events(line);
             return if self.in_summary {
                 Ok(None)
             } else {
@@ -132,9 +149,16 @@ impl Parse for Reader {
             return Ok(None);
         }
         let Some(op) = op(fields.field("the operation")?) else { return Ok(None) };
-        let Some(first) = fields.next().filter(|field| !field.starts_with(b"[")) else { return Ok(None) };
-        let offset = sectors(whole(first, "the sector")?, "the sector")?;
+        // Without data there are no sectors: `[process]`, with -t `(time) [process]`, completed `0 [error]`; a command that
+        // passes the file system by has its bytes in the sector's place, and perhaps itself: `512 (85 08 ..) [process]`.
+        let ends = |field: &[u8]| field.starts_with(b"[") || field.starts_with(b"(");
+        let Some(first) = fields.next().filter(|field| !ends(field)) else { return Ok(None) };
+        let first = whole(first, "the sector")?;
         let plus = fields.field("the sectors")?;
+        if ends(plus) {
+            return Ok(None);
+        }
+        let offset = sectors(first, "the sector")?;
         if plus != b"+" {
             return Err(Problem::Unexpected {
                 field: "the mark before the sectors",

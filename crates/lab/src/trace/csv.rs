@@ -5,13 +5,24 @@
 
 use std::io::Write as _;
 
-use super::cursor::Cursor;
+use super::cursor::{Cursor, Fields};
 use super::devices::Devices;
 use super::error::{Excerpt, Problem};
 use super::parse::{Parse, Render, record};
 use super::{Record, TraceOp, Unwritable};
 
 pub(super) const HEADER: &str = "time_us,dev,op,offset_bytes,size_bytes";
+
+/// Whether a line is one. Without a header a device's name that is a decimal fraction is none: it is a response time.
+pub(super) fn looks_like(fields: &Fields<'_>) -> bool {
+    (5..=6).contains(&fields.len())
+        && fields.is_decimal(0)
+        && !fields.at(1).is_empty()
+        && !fields.is_fraction(1)
+        && fields.is_one_of(2, &["R", "W", "D"])
+        && fields.is_whole(3)
+        && fields.is_whole(4)
+}
 
 /// Reads it.
 #[derive(Debug, Default)]

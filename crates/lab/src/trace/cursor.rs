@@ -1,5 +1,7 @@
 //! Fields of a line, as bytes: nothing is copied, nothing is allocated unless it is an error.
 
+use smallvec::SmallVec;
+
 use super::error::{Excerpt, Problem};
 
 /// Walks over the fields of a line.
@@ -67,6 +69,64 @@ impl<'a> Cursor<'a> {
     pub(super) fn decimal(&mut self, field: &'static str, places: u32) -> Result<u64, Problem> {
         decimal(self.field(field)?, field, places)
     }
+}
+
+/// The fields of a line, for finding out which format it is in. More than any format looks at are not kept.
+#[derive(Debug)]
+pub(super) struct Fields<'a>(SmallVec<[&'a [u8]; MOST_FIELDS]>);
+
+const MOST_FIELDS: usize = 16;
+
+impl<'a> Fields<'a> {
+    /// Fields between commas, blanks around them left out.
+    pub(super) fn commas(line: &'a [u8]) -> Self {
+        Self::of(Cursor::commas(line))
+    }
+
+    /// Fields between blanks.
+    pub(super) fn blanks(line: &'a [u8]) -> Self {
+        Self::of(Cursor::blanks(line))
+    }
+
+    fn of(mut cursor: Cursor<'a>) -> Self {
+        Self(std::iter::from_fn(|| cursor.next()).take(MOST_FIELDS).collect())
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The field at a place, from 0; empty if there is none.
+    pub(super) fn at(&self, place: usize) -> &'a [u8] {
+        self.0.get(place).copied().unwrap_or_default()
+    }
+
+    /// Whether it is a whole number, of any size: one that is too large is the reader's to refuse.
+    pub(super) fn is_whole(&self, place: usize) -> bool {
+        is_digits(self.at(place))
+    }
+
+    /// Whether it is a number without a sign, with or without a fraction.
+    pub(super) fn is_decimal(&self, place: usize) -> bool {
+        self.is_whole(place) || self.is_fraction(place)
+    }
+
+    /// Whether it is a number with a point.
+    pub(super) fn is_fraction(&self, place: usize) -> bool {
+        let mut parts = self.at(place).splitn(2, |byte| *byte == b'.');
+        let whole = parts.next().unwrap_or_default();
+        is_digits(whole) && parts.next().is_some_and(|part| part.iter().all(u8::is_ascii_digit))
+    }
+
+    /// Whether it is one of these words.
+    pub(super) fn is_one_of(&self, place: usize, words: &[&str]) -> bool {
+        words.iter().any(|word| word.as_bytes() == self.at(place))
+    }
+}
+
+fn is_digits(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && bytes.iter().all(u8::is_ascii_digit)
 }
 
 fn digit(byte: u8) -> Option<u64> {

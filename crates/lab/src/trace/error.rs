@@ -162,6 +162,21 @@ pub enum TraceError {
     /// The content is of no known format.
     #[error("not a trace in a known format (name the format with --format if it is one of {})", Format::NAMES)]
     UnknownFormat,
+    /// The content could be of these formats, and it is not certain of which.
+    #[error(
+        "the format is not certain: by its first lines it may be {} (say which it is with --format)",
+        alternatives(candidates)
+    )]
+    UncertainFormat {
+        /// All that it may be; several, or one below a header that is not its own.
+        candidates: Vec<Format>,
+    },
+    /// What blktrace itself writes.
+    #[error("a binary file of blktrace, not its text (turn it into text: {command})")]
+    BinaryBlktrace {
+        /// How to make text of it.
+        command: String,
+    },
     /// A record cannot be understood.
     #[error("{place}: {problem} (format {format}; leave out what cannot be read: --lenient)")]
     Malformed {
@@ -199,6 +214,10 @@ pub enum TraceError {
         /// How many may be.
         limit: usize,
     },
+}
+
+fn alternatives(formats: &[Format]) -> String {
+    formats.iter().map(|format| format.name()).collect::<Vec<_>>().join(" or ")
 }
 
 fn read_failure(compression: Compression, source: &io::Error) -> String {

@@ -1,13 +1,14 @@
 //! fio's iologs, versions 2 and 3 (fio HOWTO, "Trace file format"; fio's iolog.c).
 //!
-//! Version 2: `file action [offset length]`; it carries time only in `wait` actions, whose microseconds add up. Version 3 puts a
-//! time before each line: microseconds since the start, as fio's `log_io_u` writes them. Files are devices. A `trim` is a discard;
-//! `add`, `open`, `close` and the syncs hold no request.
+//! Version 2: `file action [offset length]`; it carries time only in `wait T 0`. The manual says that this waits for T microseconds; fio (3.33)
+//! waits until T milliseconds after its own start, and not at all when they are over, so that is what is read and written here. Version 3
+//! puts a time before each line: microseconds since the start, as fio's `log_io_u` writes them; fio reads over its waits. Files are
+//! devices. A `trim` is a discard; `add`, `open`, `close` and the syncs hold no request.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
 
-use super::cursor::Cursor;
+use super::cursor::{Cursor, whole};
 use super::devices::Devices;
 use super::error::{Excerpt, Problem};
 use super::parse::{Parse, Render, record, time};
@@ -36,16 +37,16 @@ impl Version {
 pub(super) struct Reader {
     version: Version,
     begun: bool,
-    waited_us: u64,
+    waited_until_ms: u64,
 }
 
 impl Reader {
     pub(super) fn version_2() -> Self {
-        Self { version: Version::Two, begun: false, waited_us: 0 }
+        Self { version: Version::Two, begun: false, waited_until_ms: 0 }
     }
 
     pub(super) fn version_3() -> Self {
-        Self { version: Version::Three, begun: false, waited_us: 0 }
+        Self { version: Version::Three, begun: false, waited_until_ms: 0 }
     }
 }
 
@@ -64,33 +65,33 @@ impl Parse for Reader {
             }
         }
         let mut fields = Cursor::blanks(line);
-        let micros = match self.version {
-            Version::Two => self.waited_us,
-            Version::Three => fields.number("the timestamp")?,
+        let time = match self.version {
+            Version::Two => time(self.waited_until_ms, 1_000_000)?,
+            Version::Three => time(fields.number("the timestamp")?, 1_000)?,
         };
         let file = fields.field("the file name")?;
         let op = match fields.field("the action")? {
             b"read" => TraceOp::Read,
             b"write" => TraceOp::Write,
             b"trim" => TraceOp::Discard,
-            b"wait" if self.version == Version::Two => {
-                let wait = fields.number("the wait")?;
-                self.waited_us = self.waited_us.checked_add(wait).ok_or_else(|| Problem::Overflow {
-                    field: "the sum of waits",
-                    found: Excerpt::new(wait.to_string().as_bytes()),
-                })?;
+            b"wait" => {
+                let until = fields.next();
+                // fio reads over a wait of three fields, and over any in version 3.
+                if let (Version::Two, Some(until), Some(_)) = (self.version, until, fields.next()) {
+                    self.waited_until_ms = self.waited_until_ms.max(whole(until, "the wait")?);
+                }
                 return Ok(None);
             }
             b"add" | b"open" | b"close" | b"sync" | b"datasync" | b"sync_file_range" => return Ok(None),
             other => {
-                let known = "read, write, trim, sync, datasync, sync_file_range, wait (version 2), add, open, close";
+                let known = "read, write, trim, sync, datasync, sync_file_range, wait, add, open, close";
                 return Err(Problem::UnknownOp { found: Excerpt::new(other), known });
             }
         };
         let offset = fields.number("the offset")?;
         let size = fields.number("the length")?;
         let device = devices.number(file)?;
-        record(time(micros, 1_000)?, device, op, offset, size).map(Some)
+        record(time, device, op, offset, size).map(Some)
     }
 }
 
@@ -99,21 +100,22 @@ impl Parse for Reader {
 pub(super) struct Writer {
     version: Version,
     open: BTreeSet<String>,
-    last_us: u64,
+    /// The time of the last line, in the version's unit.
+    last: u64,
 }
 
 impl Writer {
     pub(super) fn version_2() -> Self {
-        Self { version: Version::Two, open: BTreeSet::new(), last_us: 0 }
+        Self { version: Version::Two, open: BTreeSet::new(), last: 0 }
     }
 
     pub(super) fn version_3() -> Self {
-        Self { version: Version::Three, open: BTreeSet::new(), last_us: 0 }
+        Self { version: Version::Three, open: BTreeSet::new(), last: 0 }
     }
 
     fn line(&self, out: &mut Vec<u8>, rest: std::fmt::Arguments<'_>) {
         if self.version == Version::Three {
-            let _ = write!(out, "{} ", self.last_us);
+            let _ = write!(out, "{} ", self.last);
         }
         let _ = writeln!(out, "{rest}");
     }
@@ -126,15 +128,18 @@ impl Render for Writer {
     }
 
     fn record(&mut self, out: &mut Vec<u8>, record: &Record, name: &str) -> Result<(), Unwritable> {
-        let micros = record.time.0 / 1_000;
-        let wait = micros.checked_sub(self.last_us).ok_or(Unwritable::Time)?;
-        self.last_us = micros;
+        let time = match self.version {
+            Version::Two => record.time.0 / 1_000_000,
+            Version::Three => record.time.0 / 1_000,
+        };
+        let waits = time.checked_sub(self.last).ok_or(Unwritable::Time)? > 0;
+        self.last = time;
         if self.open.insert(name.to_owned()) {
             self.line(out, format_args!("{name} add"));
             self.line(out, format_args!("{name} open"));
         }
-        if wait > 0 && self.version == Version::Two {
-            self.line(out, format_args!("{name} wait {wait} 0"));
+        if waits && self.version == Version::Two {
+            self.line(out, format_args!("{name} wait {time} 0"));
         }
         let action = match record.op {
             TraceOp::Read => "read",

@@ -7,9 +7,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::blkparse::{self, Event};
-use super::cursor::{Cursor, decimal, whole};
 use super::parse::{Parse, Render};
-use super::{ascii, csv, fio, iotrace, msr, spc, vscsi};
+use super::{TraceError, ascii, csv, detect, fio, iotrace, msr, spc, systor, vscsi};
 
 /// A trace format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -33,6 +32,8 @@ pub enum Format {
     Fio3,
     /// VSCSI, version 1 (binary).
     Vscsi,
+    /// SYSTOR '17 CSV.
+    Systor,
 }
 
 /// A name that no format has.
@@ -45,7 +46,7 @@ pub struct UnknownFormatName {
 
 impl Format {
     /// All formats.
-    pub const ALL: [Format; 9] = [
+    pub const ALL: [Format; 10] = [
         Format::Csv,
         Format::Msr,
         Format::Spc,
@@ -55,10 +56,11 @@ impl Format {
         Format::Fio2,
         Format::Fio3,
         Format::Vscsi,
+        Format::Systor,
     ];
 
     /// All names, for messages.
-    pub const NAMES: &str = "csv, msr, spc, ascii, iotrace, blkparse, fio2, fio3, vscsi";
+    pub const NAMES: &str = "csv, msr, spc, ascii, iotrace, blkparse, fio2, fio3, vscsi, systor";
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
@@ -72,6 +74,7 @@ impl Format {
             Format::Fio2 => "fio2",
             Format::Fio3 => "fio3",
             Format::Vscsi => "vscsi",
+            Format::Systor => "systor",
         }
     }
 
@@ -92,6 +95,7 @@ impl Format {
             Format::Fio2 => Box::new(fio::Reader::version_2()),
             Format::Fio3 => Box::new(fio::Reader::version_3()),
             Format::Vscsi => Box::<vscsi::Reader>::default(),
+            Format::Systor => Box::<systor::Reader>::default(),
         }
     }
 
@@ -104,7 +108,7 @@ impl Format {
             Format::Fio2 => Some(Box::new(fio::Writer::version_2())),
             Format::Fio3 => Some(Box::new(fio::Writer::version_3())),
             Format::Vscsi => Some(Box::<vscsi::Writer>::default()),
-            Format::Ascii | Format::IoTrace | Format::Blkparse => None,
+            Format::Ascii | Format::IoTrace | Format::Blkparse | Format::Systor => None,
         }
     }
 
@@ -113,70 +117,10 @@ impl Format {
         Self::ALL.into_iter().filter(|format| format.writer().is_some())
     }
 
-    /// Which format the beginning of a trace is in. One bad line at the top does not hide it: the first of some lines that
-    /// is like a format's decides.
-    pub fn detect(head: &[u8]) -> Option<Format> {
-        const LINES: usize = 32;
-        if vscsi::looks_like(head) {
-            return Some(Format::Vscsi);
-        }
-        let lines = head.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
-        lines.take(LINES).find_map(of_line)
+    /// Which format the beginning of a trace is in: certain, or an error that says what it may be.
+    pub fn detect(head: &[u8]) -> Result<Format, TraceError> {
+        detect::detect(head)
     }
-}
-
-fn of_line(line: &[u8]) -> Option<Format> {
-    if line.starts_with(fio::HEADER_2) {
-        return Some(Format::Fio2);
-    }
-    if line.starts_with(fio::HEADER_3) {
-        return Some(Format::Fio3);
-    }
-    if line.starts_with(csv::HEADER.as_bytes()) {
-        return Some(Format::Csv);
-    }
-    if line.starts_with(iotrace::HEADER.as_bytes()) {
-        return Some(Format::IoTrace);
-    }
-    if line.starts_with(b"Timestamp,Hostname") {
-        return Some(Format::Msr);
-    }
-    if blkparse::looks_like(line) {
-        return Some(Format::Blkparse);
-    }
-    of_commas(line).or_else(|| of_blanks(line))
-}
-
-fn is_whole(field: Option<&&[u8]>) -> bool {
-    field.is_some_and(|field| whole(field, "").is_ok())
-}
-
-fn is_decimal(field: Option<&&[u8]>) -> bool {
-    field.is_some_and(|field| decimal(field, "", 0).is_ok())
-}
-
-fn of_commas(line: &[u8]) -> Option<Format> {
-    let mut cursor = Cursor::commas(line);
-    let fields: smallvec::SmallVec<[&[u8]; 16]> = std::iter::from_fn(|| cursor.next()).take(16).collect();
-    let at = |place: usize| fields.get(place);
-    let op = |place: usize| at(place).is_some_and(|field| csv::op(field).is_ok());
-    if fields.len() >= 10 && is_decimal(at(0)) && op(1) && is_whole(at(2)) && is_whole(at(3)) {
-        return Some(Format::IoTrace);
-    }
-    if fields.len() >= 5 && is_decimal(at(0)) && op(2) && is_whole(at(3)) && is_whole(at(4)) {
-        return Some(Format::Csv);
-    }
-    if fields.len() >= 6 && is_whole(at(0)) && at(3).is_some_and(|field| msr::op(field).is_ok()) && is_whole(at(4)) {
-        return Some(Format::Msr);
-    }
-    let spc = is_whole(at(1)) && is_whole(at(2)) && at(3).is_some_and(|field| spc::op(field).is_ok());
-    (spc && is_decimal(at(4))).then_some(Format::Spc)
-}
-
-fn of_blanks(line: &[u8]) -> Option<Format> {
-    let mut cursor = Cursor::blanks(line);
-    let fields: smallvec::SmallVec<[&[u8]; 8]> = std::iter::from_fn(|| cursor.next()).take(6).collect();
-    (fields.len() == 5 && fields.iter().all(|field| whole(field, "").is_ok())).then_some(Format::Ascii)
 }
 
 impl fmt::Display for Format {

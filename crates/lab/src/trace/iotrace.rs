@@ -2,13 +2,22 @@
 //!
 //! All of one device. What follows the length (class, flush, metadata, file) a replay of blocks does not need.
 
-use super::cursor::Cursor;
+use super::cursor::{Cursor, Fields};
 use super::devices::Devices;
 use super::error::Problem;
 use super::parse::{Parse, record, sectors};
 use super::{Record, csv};
 
 pub(super) const HEADER: &str = "time_us,op,lba_512,len_512";
+
+/// Whether a line is one.
+pub(super) fn looks_like(fields: &Fields<'_>) -> bool {
+    fields.len() >= 10
+        && fields.is_decimal(0)
+        && fields.is_one_of(1, &["R", "W", "D"])
+        && fields.is_whole(2)
+        && fields.is_whole(3)
+}
 
 /// Reads it.
 #[derive(Debug, Default)]

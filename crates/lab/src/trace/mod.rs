@@ -7,8 +7,10 @@
 
 mod ascii;
 mod blkparse;
+mod blktrace;
 mod csv;
 mod cursor;
+mod detect;
 mod devices;
 mod encoder;
 mod error;
@@ -26,6 +28,7 @@ mod reader;
 mod sort;
 mod spc;
 mod summary;
+mod systor;
 mod tracefs;
 mod vscsi;
 mod writer;

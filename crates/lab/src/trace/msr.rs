@@ -5,7 +5,7 @@
 
 use std::io::Write as _;
 
-use super::cursor::Cursor;
+use super::cursor::{Cursor, Fields};
 use super::devices::Devices;
 use super::error::{Excerpt, Problem};
 use super::parse::{Parse, Render, record, time};
@@ -13,6 +13,18 @@ use super::{Record, TraceOp, Unwritable};
 
 /// Where written traces begin: 2007-02-22 17:00 UTC, the day of the originals; a trace has no use for its date.
 const EPOCH: u64 = 128_166_372_000_000_000;
+
+pub(super) const HEADER: &str = "Timestamp,Hostname,DiskNumber,Type,Offset,Size";
+
+/// Whether a line is one.
+pub(super) fn looks_like(fields: &Fields<'_>) -> bool {
+    (6..=7).contains(&fields.len())
+        && fields.is_whole(0)
+        && fields.is_whole(2)
+        && op(fields.at(3)).is_ok()
+        && fields.is_whole(4)
+        && fields.is_whole(5)
+}
 
 /// Reads it.
 #[derive(Debug, Default)]

@@ -15,7 +15,7 @@ use super::frame::{Frame, Frames};
 use super::input::{self, Compression, Counted};
 use super::order::{Ordered, Placed, Window};
 use super::parse::Parse;
-use super::{Record, Summary};
+use super::{Record, Summary, blktrace};
 
 /// What to do about records that are wrong.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -152,8 +152,14 @@ enum Input {
 
 /// Opens a file, pipe or character device.
 pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Reader, TraceError> {
-    let (file, length) = input::open_file(path.as_ref())?;
-    reader(file, length, options)
+    let path = path.as_ref();
+    let (file, length) = input::open_file(path)?;
+    reader(file, length, options).map_err(|error| match error {
+        TraceError::BinaryBlktrace { .. } => {
+            TraceError::BinaryBlktrace { command: blktrace::command_to_text(Some(path)) }
+        }
+        other => other,
+    })
 }
 
 /// Reads from anything that gives bytes.
@@ -189,7 +195,11 @@ fn reader(
     if head.is_empty() {
         return Err(TraceError::Empty);
     }
-    let format = options.format.or_else(|| Format::detect(head)).ok_or(TraceError::UnknownFormat)?;
+    let format = match options.format {
+        // Only records of vscsi can begin as blktrace's own do.
+        Some(format) if format == Format::Vscsi || !blktrace::is_binary(head) => format,
+        _ => Format::detect(head)?,
+    };
     let parser = format.reader(options.event, head);
     let window = match options.order {
         Order::Time { window } => Some(Window::new(window, options.max_gap)),

@@ -6,11 +6,20 @@ use std::io::Write as _;
 
 use umbrella_units::SECTOR_BYTES;
 
-use super::cursor::Cursor;
+use super::cursor::{Cursor, Fields};
 use super::devices::Devices;
 use super::error::{Excerpt, Problem};
 use super::parse::{Parse, Render, record, sectors};
 use super::{Record, TraceOp, Unwritable};
+
+/// Whether a line is one.
+pub(super) fn looks_like(fields: &Fields<'_>) -> bool {
+    fields.is_whole(0)
+        && fields.is_whole(1)
+        && fields.is_whole(2)
+        && fields.is_one_of(3, &["R", "W", "r", "w"])
+        && fields.is_decimal(4)
+}
 
 /// Reads it.
 #[derive(Debug, Default)]

@@ -42,7 +42,7 @@ impl TraceArgs {
 /// How a trace is read.
 #[derive(Debug, Clone, Args)]
 pub(super) struct ReadArgs {
-    /// Its format: csv, msr, spc, ascii, iotrace, blkparse, fio2, fio3 or vscsi [default: found out from the content].
+    /// Its format: csv, msr, spc, ascii, iotrace, blkparse, fio2, fio3, vscsi or systor [default: found out from the content].
     #[arg(long)]
     format: Option<Format>,
     /// blkparse: which event of a request counts.
