@@ -12,6 +12,7 @@ mod files;
 mod metadata;
 mod names;
 mod refused;
+mod removed;
 mod suites;
 #[path = "../support/mod.rs"]
 mod support;

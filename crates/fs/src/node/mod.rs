@@ -21,6 +21,7 @@ use umbrella_units::{BranchId, Ino, Timestamp};
 
 pub(crate) use table::NodeTable;
 
+use crate::at::{DirAt, FileAt};
 use crate::handle::Handle;
 
 /// Identity of a node towards the kernel; never reused while the pool is mounted.
@@ -92,6 +93,8 @@ pub(crate) struct DirState {
     /// Where its copy was made here, and is perhaps not on the disk yet.
     pub(crate) unsynced: SmallVec<[BranchId; 2]>,
     pub(crate) removed: bool,
+    /// Of a directory that was removed: its last copies. Whoever is in it, or has it open, uses them until the kernel forgets the node.
+    pub(crate) kept: SmallVec<[DirAt; 2]>,
     /// Where a copy could not be made like the others.
     pub(crate) unlike: Option<Box<Unlike>>,
 }
@@ -152,6 +155,8 @@ pub(crate) struct FileState {
     pub(crate) may_be_linked: bool,
     /// No name is left (or there never was one).
     pub(crate) unlinked: bool,
+    /// What has no handles here, but may be open (a pipe, a device), when its last name is gone.
+    pub(crate) kept: Option<Box<FileAt>>,
     /// The path that rules look at while it is unlinked: the last one it had, or the one it was made under.
     pub(crate) past_path: Option<Box<[u8]>>,
 }
@@ -188,6 +193,12 @@ impl FileState {
         self.names.clear();
         self.unlinked = true;
         self.past_path = (!self.handles.is_empty()).then(|| path_of(parent, name).into());
+    }
+
+    /// The file through a handle, or as it is kept without a name.
+    pub(crate) fn open_file(&self) -> Option<FileAt> {
+        let handle = self.any_handle().map(|handle| FileAt::clone(&handle.current()));
+        handle.or_else(|| self.kept.as_deref().cloned())
     }
 
     /// An open handle, if there is one.
@@ -235,6 +246,11 @@ impl Node {
             Body::File(file) => Some(file),
             Body::Dir(_) => None,
         }
+    }
+
+    /// Whether it is a directory that has no name any more.
+    pub(crate) fn is_removed(&self) -> bool {
+        self.dir().is_some_and(|dir| dir.state.read().removed)
     }
 
     /// One more reference; only while another one is held, or under the table's lock.

@@ -153,8 +153,8 @@ impl Pool {
 
     /// A descriptor of the file to change its inode by: an open handle's, or a reference by name.
     pub(crate) fn reach(&self, state: &FileState) -> OpResult<FileAt> {
-        if let Some(handle) = state.any_handle() {
-            return Ok(FileAt::clone(&handle.current()));
+        if let Some(file) = state.open_file() {
+            return Ok(file);
         }
         let (parent, name) = state.names.first().ok_or(OpError::Stale)?;
         let file = self.dir_at(parent, state.backing.branch)?.refer(name)?;

@@ -149,12 +149,12 @@ impl Pool {
         self.known_copies(node, dir)
     }
 
-    /// As `copies`, without looking for new ones.
+    /// As `copies`, without looking for new ones. Of a directory that was removed: those it had, in which there are no names.
     pub(super) fn known_copies(&self, node: &Arc<Node>, dir: &Dir) -> OpResult<Copies> {
         let known: SmallVec<[DirCopy; 2]> = {
             let state = dir.state.read();
             if state.removed {
-                return Err(OpError::Sys(Errno::NOENT));
+                return Ok(state.kept.clone());
             }
             state.copies.clone()
         };
@@ -172,6 +172,10 @@ impl Pool {
                     failure = Some(error);
                 }
             }
+        }
+        if copies.is_empty() && node.is_removed() {
+            // Meanwhile.
+            return Ok(dir.state.read().kept.clone());
         }
         match failure {
             Some(OpError::Sys(Errno::TIMEDOUT)) if copies.is_empty() => Err(OpError::Offline),
@@ -231,7 +235,14 @@ impl Pool {
     /// The directory's copies are compared before anybody sees one that is new.
     pub(super) fn refresh(&self, node: &Arc<Node>, dir: &Dir) -> OpResult<()> {
         let topology = self.topology.load(Ordering::Acquire);
-        if dir.state.read().topology != topology {
+        let (removed, seen) = {
+            let state = dir.state.read();
+            (state.removed, state.topology)
+        };
+        if removed {
+            return Ok(());
+        }
+        if seen != topology {
             self.refresh_chain(node, topology)?;
         }
         if dir.alike.load(Ordering::Acquire) != topology {

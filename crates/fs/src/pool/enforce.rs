@@ -179,7 +179,9 @@ impl Walker<'_> {
             self.pool.copies(dir)
         };
         let copies = match copies {
+            Ok(_) if dir.is_removed() => return,
             Ok(copies) => copies,
+            Err(error) if error.is_missing() => return,
             Err(error) => return self.note_unread(&dir.path(), error),
         };
         self.progress.inodes_seen += copies.len() as u64;

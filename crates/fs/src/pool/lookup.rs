@@ -336,15 +336,19 @@ impl Pool {
             if metas.is_empty() {
                 return Err(failure);
             }
-            return Ok(self.merged_attr(node, metas.into_iter()));
+            let mut attr = self.merged_attr(node, metas.into_iter());
+            if node.is_removed() {
+                attr.meta.nlink = 0;
+            }
+            return Ok(attr);
         };
         loop {
             let (handle, name, backing) = {
                 let state = file.state.read();
-                (state.any_handle(), state.names.first().cloned(), state.backing)
+                (state.open_file(), state.names.first().cloned(), state.backing)
             };
             let meta = match (handle, name) {
-                (Some(handle), _) => handle.current().stat()?,
+                (Some(file), _) => file.stat()?,
                 (None, Some((parent, name))) => match self.dir_at(&parent, backing.branch)?.stat(&name) {
                     Ok(meta) if (meta.foreign_dev, meta.ino) == (backing.foreign_dev, backing.ino) => meta,
                     // It moved between the two looks.
@@ -464,6 +468,7 @@ pub(crate) fn file_state(backing: Backing, name: Option<(Arc<Node>, std::ffi::Os
         past_us: false,
         shared_mapping: false,
         may_be_linked: false,
+        kept: None,
         past_path: None,
         unjudged: false,
         copying: None,

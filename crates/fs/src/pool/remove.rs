@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use umbrella_policy::placement::spec::FileKind;
 
 use super::{Pool, is_reserved};
-use crate::at::DirAt;
+use crate::at::{DirAt, FileAt};
 use crate::error::{OpError, OpResult};
 use crate::meta::Meta;
 use crate::node::{Node, NodeId};
@@ -17,7 +17,7 @@ use crate::relocate::{Place, clone_dir_whole};
 /// An inode of which something is known, kept from being used again.
 pub(super) struct HeldNumber {
     key: crate::inode_map::BackingKey,
-    _open: crate::at::FileAt,
+    _open: FileAt,
 }
 
 impl Pool {
@@ -66,10 +66,12 @@ impl Pool {
         // Counted anew: while a file moves, its links are fewer for a moment.
         let meta = &dir.stat(name)?;
         let number = self.hold_number(dir, name, meta);
+        let kept = keep_special(dir, name, meta);
         parent.change_entries(dir, || dir.unlink(name))?;
         state.names.retain(|(known, known_name)| known.id != parent.id || known_name != name);
         if meta.nlink <= 1 {
             state.lose_last_name(parent, name);
+            state.kept = kept;
             drop(state);
             self.unstage_deleted(node, backing.branch);
             self.note_gone(backing);
@@ -129,6 +131,9 @@ impl Pool {
         // Relocations into the directory, and copies of it being made, wait or have finished.
         let commit = dir.commit.lock();
         let copies = self.copies(node)?;
+        if node.is_removed() {
+            return Err(OpError::Sys(Errno::NOENT));
+        }
         for copy in &copies {
             if !copy.is_empty()? {
                 return Err(OpError::Sys(Errno::NOTEMPTY));
@@ -154,6 +159,10 @@ impl Pool {
         }
         let gone = {
             let mut state = dir.state.write();
+            let has_gone = |copy: &&DirAt| {
+                replaced.contains(&copy.id()) || removed.iter().any(|(_, _, gone)| gone.id() == copy.id())
+            };
+            state.kept = copies.iter().filter(has_gone).cloned().collect();
             state.removed = true;
             state.copies.clone()
         };
@@ -239,4 +248,11 @@ impl Pool {
         }
         above.descend(name)
     }
+}
+
+/// Before the last name goes of what the daemon has no handle of, however many have it open (pipes, devices): a way to its inode, as long as the kernel
+/// knows it. Files of data are left alone: what they occupy must be free at once.
+pub(super) fn keep_special(dir: &DirAt, name: &OsStr, meta: &Meta) -> Option<Box<FileAt>> {
+    let is_special = meta.kind != FileKind::File && meta.nlink <= 1;
+    is_special.then(|| dir.refer(name).ok().map(Box::new)).flatten()
 }

@@ -12,6 +12,7 @@ use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::BranchId;
 
 use super::lookup::Found;
+use super::remove::keep_special;
 use super::staging::is_stageable;
 use super::transfer::Moving;
 use super::{Pool, is_reserved, names};
@@ -314,6 +315,9 @@ impl Pool {
         let number = target
             .filter(|_| replace != Replace::Exchange)
             .and_then(|(_, (target_dir, target_meta))| self.hold_number(target_dir, to.name, target_meta));
+        let kept = target
+            .filter(|_| replace != Replace::Exchange)
+            .and_then(|(_, (target_dir, target_meta))| keep_special(target_dir, to.name, target_meta));
         match target {
             Some((_, (target_dir, _))) if in_two => {
                 change_both(from, to, (dir, &to_dir), || names::supersede(from, to, dir, &to_dir, target_dir))?;
@@ -332,6 +336,7 @@ impl Pool {
                 forget_name(state, to);
                 if last_link {
                     state.lose_last_name(&to.parent, to.name);
+                    state.kept = kept;
                     self.unstage_deleted(other, state.backing.branch);
                     self.note_gone(state.backing);
                     self.nodes.remove_backing(state.backing, other);
