@@ -99,6 +99,7 @@ fn walk(walk: &WalkStatus) -> String {
         (Purpose::Asked, _) => "`umbrella enforce`".to_owned(),
         (Purpose::Schedule, _) => "the enforcer, in its hours".to_owned(),
         (Purpose::Recovery, _) => "the enforcer, as the last mount did not end in order".to_owned(),
+        (Purpose::Renamed, _) => "the enforcer, as names changed".to_owned(),
         (Purpose::Drain, Some(branch)) => format!("the drain of branch {}", quoted(branch)),
         (Purpose::Drain, None) => "a drain".to_owned(),
     };

@@ -49,6 +49,8 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
         let mover = Arc::clone(&pool);
         helpers.push(spawn(&format!("mover-{number}"), move || mover.run_mover())?);
     }
+    let revisits = Arc::clone(&pool);
+    helpers.push(spawn("revisits", move || revisits.run_revisits())?);
     let monitor = Arc::clone(&pool);
     helpers.push(spawn("monitor", move || monitor.run_monitor())?);
     let stager = Arc::clone(&pool);

@@ -7,6 +7,7 @@
     reason = "rubbish as long as it has to be; a disk is named as its branch"
 )]
 
+mod accessed;
 mod at_once;
 mod branches;
 mod commands;
@@ -15,6 +16,7 @@ mod enforcing;
 mod failing_calls;
 mod failures;
 mod file_systems;
+mod following;
 mod overflow;
 mod placement;
 mod replacing;

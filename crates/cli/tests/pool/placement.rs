@@ -228,7 +228,7 @@ fn a_rename_is_judged_by_the_new_name() {
 }
 
 #[test]
-fn the_files_of_a_renamed_directory_follow_at_the_latest_with_the_enforcer() {
+fn the_files_of_a_renamed_directory_follow_each_to_its_own_branch() {
     let pool = pool(["fs1", "fs2", "fs3"], FIGURE_8);
     fs::create_dir_all(pool.join("home/dave")).unwrap();
     fs::create_dir_all(pool.join("work/deep")).unwrap();
@@ -236,7 +236,6 @@ fn the_files_of_a_renamed_directory_follow_at_the_latest_with_the_enforcer() {
         fs::write(pool.join(name), name).unwrap();
     }
     fs::rename(pool.join("work"), pool.join("home/dave/work")).unwrap();
-    pool.enforce();
     pool.expect_on("fs3", "home/dave/work/a");
     pool.expect_on("fs3", "home/dave/work/deep/b");
     pool.expect_on("fs1", "home/dave/work/c.avi");

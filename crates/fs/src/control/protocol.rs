@@ -128,6 +128,8 @@ pub enum Purpose {
     Recovery,
     /// A branch is emptied.
     Drain,
+    /// Names changed, and rules look at names.
+    Renamed,
 }
 
 /// A walk that is under way.

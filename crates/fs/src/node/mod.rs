@@ -145,6 +145,8 @@ pub(crate) struct FileState {
     pub(crate) past_us: bool,
     /// Was open for reading and writing in passthrough: a store through a shared mapping may change its times, and nobody is told.
     pub(crate) shared_mapping: bool,
+    /// The access time before the first handle was opened, where rules ask for it.
+    pub(crate) accessed: Option<Timestamp>,
     /// Written, or changed in what rules look at, since its place was last judged.
     pub(crate) unjudged: bool,
     /// Set to stop the copy under way.

@@ -14,12 +14,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_policy::placement::{Choice, Rules};
 use umbrella_units::{BranchId, ByteSize};
 
 use super::Pool;
+pub(super) use super::pinned::Pinned;
 use super::place::{ASTRAY, settled_facts};
 use super::transfer::{Cause, NotMoved, Pace};
 use super::walks::UnderWay;
@@ -50,6 +51,15 @@ pub struct Walk {
     pub purpose: Purpose,
 }
 
+/// What of the tree is walked.
+pub(super) enum Part {
+    Whole,
+    /// What is below a directory.
+    Below(Arc<Node>),
+    /// These files, wherever their names are.
+    Files(FxHashSet<Backing>),
+}
+
 /// One name of a file with several.
 type Name = (Arc<Node>, OsString);
 
@@ -61,6 +71,10 @@ struct Walker<'a> {
     tell: &'a mut dyn FnMut(&Progress) -> bool,
     progress: Progress,
     summary: EnforceSummary,
+    /// Only these files, for their names.
+    sought: Option<FxHashSet<Backing>>,
+    /// Other names of what it meets may be outside of what is walked.
+    is_part: bool,
     /// Files with several links, and their names as far as met.
     linked: FxHashMap<Backing, (Meta, Vec<Name>)>,
     stopped: bool,
@@ -73,32 +87,46 @@ impl Pool {
     /// Walks the tree. `tell` hears of each file that moves and, now and then, how far the walk is; it ends the walk by
     /// returning false, also in the middle of a file: what was copied of it is dropped.
     pub fn enforce(&self, walk: Walk, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<EnforceSummary, Error> {
-        let progress = Progress { inodes_total: self.inodes_in_use(), ..Progress::default() };
+        let summary = self.walk(walk, &Part::Whole, tell);
+        if !summary.stopped && walk.only.is_none() && summary.files_no_room == summary.files_spilled {
+            self.unwarn(ASTRAY);
+        }
+        self.revisits.hope_again();
+        // What was changed on the branches themselves is seen from now on.
+        if let Some(kernel) = self.kernel.get() {
+            kernel.drop_names();
+        }
+        Ok(summary)
+    }
+
+    /// As `enforce`, of a part of the tree.
+    pub(super) fn walk(&self, walk: Walk, part: &Part, tell: &mut dyn FnMut(&Progress) -> bool) -> EnforceSummary {
+        let (root, sought) = match part {
+            Part::Whole => (&self.root, None),
+            Part::Below(dir) => (dir, None),
+            Part::Files(files) => (&self.root, Some(files.clone())),
+        };
+        let inodes_total = if root.id == NodeId::ROOT { self.inodes_in_use() } else { None };
         let mut walker = Walker {
             pool: self,
             walk,
             throttle: walk.bandwidth.map(|bandwidth| Arc::new(Throttle::new(bandwidth))),
             tell,
-            progress,
+            progress: Progress { inodes_total, ..Progress::default() },
             summary: EnforceSummary::default(),
+            sought,
+            is_part: matches!(part, Part::Below(_)),
             linked: FxHashMap::default(),
             stopped: false,
             under_way: self.begin_walk(walk.purpose, walk.dry_run, walk.only.map(|branch| self.branch_name(branch))),
             planned: Vec::new(),
         };
-        walker.run();
+        walker.run(Pinned::again(self, root));
         walker.summary.stopped = walker.stopped;
-        if !walker.stopped && walk.only.is_none() && walker.summary.files_no_room == walker.summary.files_spilled {
-            self.unwarn(ASTRAY);
-        }
-        // What was changed on the branches themselves is seen from now on.
-        if let Some(kernel) = self.kernel.get() {
-            kernel.drop_names();
-        }
         if walker.stopped {
             tracing::info!(moved = walker.summary.files_moved, "the walk was stopped before its end");
         }
-        Ok(walker.summary)
+        walker.summary
     }
 
     /// How many inodes a walk will meet, if the branches have their file systems for themselves.
@@ -113,47 +141,15 @@ impl Pool {
     }
 }
 
-/// A node that is kept for as long as a walk needs it.
-pub(super) struct Pinned<'a> {
-    pool: &'a Pool,
-    pub(super) node: Arc<Node>,
-}
-
-impl<'a> Pinned<'a> {
-    pub(super) fn root(pool: &'a Pool) -> Pinned<'a> {
-        Pinned::again(pool, &pool.root)
-    }
-
-    /// A node that is kept already, for longer.
-    pub(super) fn again(pool: &'a Pool, node: &Arc<Node>) -> Pinned<'a> {
-        node.retain();
-        Pinned { pool, node: Arc::clone(node) }
-    }
-
-    pub(super) fn lookup(pool: &'a Pool, parent: &Arc<Node>, name: &OsStr) -> OpResult<Pinned<'a>> {
-        let _names = pool.rename_lock.read();
-        let (node, _) = pool.lookup_in(parent, name)?;
-        Ok(Pinned { pool, node })
-    }
-}
-
 /// Whether somebody deleted or renamed it since the walk came by, or the directory that it was in.
 fn is_gone(found: &OpResult<Pinned<'_>>) -> bool {
     found.as_ref().is_err_and(|error| error.is_missing() || *error == OpError::Stale)
 }
 
-impl Drop for Pinned<'_> {
-    fn drop(&mut self) {
-        if self.node.id != NodeId::ROOT {
-            self.pool.nodes.release(&self.node, 1);
-        }
-    }
-}
-
 impl Walker<'_> {
-    fn run(&mut self) {
+    fn run(&mut self, root: Pinned<'_>) {
         let pool = self.pool;
-        let mut stack = vec![Pinned::root(pool)];
+        let mut stack = vec![root];
         while let Some(dir) = stack.pop() {
             let mut below = Vec::new();
             self.visit(&dir.node, &mut |name| below.push(name.to_owned()));
@@ -284,9 +280,13 @@ impl Walker<'_> {
             }
             return;
         }
-        if meta.nlink > 1 {
+        let backing = Pool::backing(&copy.branch, meta);
+        let is_sought = self.sought.as_ref().map(|sought| sought.contains(&backing));
+        if is_sought == Some(false) {
+            return;
+        }
+        if meta.nlink > 1 || is_sought == Some(true) {
             // Judged when all its names are known.
-            let backing = Pool::backing(&copy.branch, meta);
             self.linked.entry(backing).or_insert_with(|| (*meta, Vec::new())).1.push((Arc::clone(dir), name));
             return;
         }
@@ -459,6 +459,15 @@ impl Walker<'_> {
         for (backing, (meta, names)) in std::mem::take(&mut self.linked) {
             if self.stopped {
                 return;
+            }
+            if names.len() < meta.nlink as usize {
+                if self.is_part {
+                    self.pool.search(backing);
+                    continue;
+                }
+                if self.sought.is_some() {
+                    self.pool.revisits.give_up(backing);
+                }
             }
             let Ok(branch) = self.pool.branch(backing.branch) else { continue };
             let paths: Vec<_> = names.iter().map(|(dir, name)| path_of(dir, name)).collect();

@@ -35,14 +35,17 @@ impl Pool {
         }
         for (node, old, new) in [(node, one, other), (other_node, other, one)] {
             match &node.body {
-                Body::Dir(dir) => dir.state.write().place = Some((Arc::clone(&new.parent), new.name.to_owned())),
+                Body::Dir(dir) => {
+                    dir.state.write().place = Some((Arc::clone(&new.parent), new.name.to_owned()));
+                    self.revisit_below(node);
+                }
                 Body::File(file) => {
                     let mut state = file.state.write();
                     state.disturb();
                     rename_known(&mut state, old, new);
                     state.unjudged = true;
                     drop(state);
-                    self.judge_soon(node);
+                    self.judge_renamed(node);
                 }
             }
         }

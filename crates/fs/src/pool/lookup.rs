@@ -469,6 +469,7 @@ pub(crate) fn file_state(backing: Backing, name: Option<(Arc<Node>, std::ffi::Os
         shared_mapping: false,
         may_be_linked: false,
         kept: None,
+        accessed: None,
         past_path: None,
         unjudged: false,
         copying: None,

@@ -4,11 +4,12 @@
 //! - `lookup`: names to nodes, attributes
 //! - `create`, `remove`, `rename`, `exchange`: changes of names; `unclaimed`: names that came too late
 //! - `attr`, `open`, `data`: changes and contents of one file; `equal`, `acl`: what copies of a directory have in common
-//! - `place`: which branch; `mover`: whose turn it is; `transfer`, `copying`, `commit`, `unnamed`: getting it there; `overflow`: when a branch is full; `enforce`: the whole tree
+//! - `place`: which branch; `mover`: whose turn it is; `transfer`, `copying`, `commit`, `unnamed`: getting it there; `overflow`: when a branch is full; `enforce`: the whole tree; `revisit`: what names that changed, `accessed`: what a read has to do with
 //! - `staging`: new files that wait in memory
 //! - `govern`: write-back in the order of a policy
 //! - `admin`, `monitor`: branches that come and go; `replace`: a disk in another's place; `bind`: rules and branches by name; `report`: what `status` and `explain` say
 
+mod accessed;
 mod acl;
 mod admin;
 mod attr;
@@ -31,12 +32,14 @@ mod names;
 mod not_moved;
 mod open;
 mod overflow;
+mod pinned;
 mod place;
 mod reload;
 mod remove;
 mod rename;
 mod replace;
 mod report;
+mod revisit;
 mod schedule;
 mod staging;
 mod transfer;
@@ -112,6 +115,7 @@ pub struct Pool {
     handles: Vec<RwLock<FxHashMap<HandleId, Arc<Handle>>>>,
     next_handle: AtomicU64,
     pub(crate) walks: walks::Walks,
+    pub(crate) revisits: revisit::Revisits,
     /// Copies whose moves were given up, so that recovery does not finish them. A few bytes each.
     pub(crate) given_up: Mutex<FxHashSet<OsString>>,
     /// What branches may have made although they did not say so.
@@ -182,6 +186,7 @@ impl Pool {
             handles: (0..HANDLE_SHARDS).map(|_| RwLock::default()).collect(),
             next_handle: AtomicU64::new(1),
             walks: walks::Walks::default(),
+            revisits: revisit::Revisits::default(),
             given_up: Mutex::default(),
             unclaimed: Mutex::default(),
             slow_commits: RwLock::new(()),

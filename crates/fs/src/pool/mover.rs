@@ -218,7 +218,7 @@ impl Pool {
         }
     }
 
-    fn judge_meta(&self, node: &Arc<Node>, meta: &Meta) {
+    pub(super) fn judge_meta(&self, node: &Arc<Node>, meta: &Meta) {
         let Some(file) = node.file() else { return };
         let branch = {
             let mut state = file.state.write();
@@ -262,6 +262,7 @@ impl Pool {
 
     /// Moves what is queued now, on the calling thread: for pools without a mover's thread, and for those who cannot wait for it.
     pub fn move_all_queued(&self) {
+        self.revisit_all();
         let waiting = self.mover.queue.lock().take();
         for waiting in waiting {
             self.move_taken(waiting);
@@ -313,6 +314,9 @@ impl Pool {
             Err(why @ (NotMoved::Busy(_) | NotMoved::Mapped | NotMoved::Outdated)) => {
                 self.count(Metric::RelocationsBusy);
                 tracing::debug!(path = %show(node), %why, "not moved now");
+                if why.is_want_of_names() {
+                    self.search_names(node);
+                }
                 if self.stopping.load(Ordering::Relaxed) {
                     // Its copy was dropped for the end's sake.
                     self.moves_left.store(true, Ordering::Relaxed);
@@ -380,7 +384,7 @@ impl Pool {
 }
 
 /// Whether a file is to be judged, and nobody has it open so that its close would do that.
-fn is_due(node: &Arc<Node>) -> bool {
+pub(super) fn is_due(node: &Arc<Node>) -> bool {
     node.file().is_some_and(|file| {
         let state = file.state.read();
         state.unjudged && state.writers == 0 && state.passthrough == 0 && !state.unlinked

@@ -5,6 +5,9 @@ use rustix::io::Errno;
 use crate::error::OpError;
 use crate::relocate::RelocateError;
 
+/// Of a file with names that nobody has looked up since the mount.
+pub(super) const OTHER_NAMES: &str = "it has other hard links; `umbrella enforce` moves them together";
+
 /// Why a file was not moved. It is where it was.
 #[derive(Debug)]
 pub(crate) enum NotMoved {
@@ -26,6 +29,11 @@ impl NotMoved {
     /// Whether nothing is left for recovery to decide.
     pub(super) fn is_settled(&self) -> bool {
         !matches!(self, NotMoved::Failed(error) if !error.is_settled())
+    }
+
+    /// Whether it could move if all its names were known.
+    pub(super) fn is_want_of_names(&self) -> bool {
+        matches!(self, NotMoved::Busy(why) if *why == OTHER_NAMES)
     }
 
     /// What the daemon lacked (descriptors, memory), unless it was the branch: there may be room for the file all the same.

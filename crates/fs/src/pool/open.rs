@@ -99,6 +99,7 @@ impl Pool {
         {
             return Err(OpError::Stale);
         }
+        self.note_opened(&mut state, &meta);
         if request.truncate {
             // Only now: what was opened is the file.
             opened.truncate(0)?;
@@ -126,6 +127,7 @@ impl Pool {
         let file = node.file().ok_or(OpError::Stale)?;
         let mut state = file.state.write();
         state.unjudged = true;
+        self.note_opened(&mut state, meta);
         Ok(self.register(node, &mut state, opened, access, request, meta))
     }
 
@@ -263,7 +265,7 @@ impl Pool {
         let handle = self.take_handle(handle)?;
         let node = Arc::clone(&handle.node);
         let Some(file) = node.file() else { return Ok(()) };
-        let ended;
+        let (ended, accessed);
         let judge = {
             let mut state = file.state.write();
             state.writers -= u32::from(handle.writer);
@@ -274,6 +276,7 @@ impl Pool {
             ended = if state.passthrough == 0 { state.token.take() } else { None };
             let this = Arc::downgrade(&handle);
             state.handles.retain(|other| !Weak::ptr_eq(other, &this));
+            accessed = state.take_accessed();
             self.forget_unnamed(&state, &handle);
             if handle.wrote.load(Ordering::Relaxed) {
                 state.unjudged = true;
@@ -285,6 +288,9 @@ impl Pool {
         if judge {
             let _names = self.rename_lock.read();
             self.judge_closed(&node, &handle.current());
+        } else if let Some(before) = accessed {
+            let _names = self.rename_lock.read();
+            self.judge_read(&node, &handle.current(), before);
         }
         Ok(())
     }

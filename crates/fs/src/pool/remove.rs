@@ -77,6 +77,10 @@ impl Pool {
             self.note_gone(backing);
             self.nodes.remove_backing(backing, node);
             self.drop_number(number);
+        } else {
+            state.unjudged = true;
+            drop(state);
+            self.judge_left(node, &Meta { nlink: meta.nlink - 1, ..*meta });
         }
         Ok(true)
     }

@@ -37,7 +37,7 @@ pub enum Replace {
 
 /// What became of a rename as one of files; the nodes come with a reference.
 enum Renamed {
-    /// Done; the file that has the new name now, and the one that has its old name, if they were exchanged.
+    /// Done; the file that has the new name now, and the one that had it.
     Done(Arc<Node>, Option<Arc<Node>>),
     /// The file is staged, and is to replace one on a branch: a power loss must not take both.
     LeaveFirst(Arc<Node>),
@@ -71,7 +71,7 @@ impl Pool {
             match self.rename_file(&from, &to, replace, synced)? {
                 Renamed::Done(node, other) => {
                     for renamed in std::iter::once(node).chain(other) {
-                        self.judge_soon(&renamed);
+                        self.judge_renamed(&renamed);
                         self.nodes.release(&renamed, 1);
                     }
                     return Ok(());
@@ -243,20 +243,13 @@ impl Pool {
                 return Ok(Renamed::LeaveFirst(node));
             }
             let done = self.rename_nodes(from, to, replace, (&node, &source), other.as_ref().zip(target.as_ref()));
-            if matches!(done, Ok(true)) && replace == Replace::Exchange {
+            if matches!(done, Ok(true)) {
                 return Ok(Renamed::Done(node, other));
             }
-            if let Some(other) = &other {
-                self.nodes.release(other, 1);
+            for node in std::iter::once(&node).chain(&other) {
+                self.nodes.release(node, 1);
             }
-            match done {
-                Ok(true) => return Ok(Renamed::Done(node, None)),
-                Ok(false) => self.nodes.release(&node, 1),
-                Err(error) => {
-                    self.nodes.release(&node, 1);
-                    return Err(error);
-                }
-            }
+            done?;
         }
     }
 
@@ -334,6 +327,7 @@ impl Pool {
                 state.unjudged = true;
             } else {
                 forget_name(state, to);
+                state.unjudged = true;
                 if last_link {
                     state.lose_last_name(&to.parent, to.name);
                     state.kept = kept;
@@ -400,6 +394,7 @@ impl Pool {
         if let Some(dir) = node.dir() {
             dir.state.write().place = Some((Arc::clone(&to.parent), to.name.to_owned()));
         }
+        self.revisit_below(node);
         Ok(())
     }
 }

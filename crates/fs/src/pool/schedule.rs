@@ -42,7 +42,7 @@ impl Pool {
 
     /// Notes the end, unless moves are left. All threads have ended.
     pub(crate) fn end_use(&self) {
-        if self.moves_left.load(Ordering::Relaxed) || self.mover.is_waiting() {
+        if self.moves_left.load(Ordering::Relaxed) || self.mover.is_waiting() || self.revisits.is_due() {
             return;
         }
         if let Err(error) = self.state.end_use() {
@@ -92,6 +92,7 @@ impl Pool {
             }
         }
         self.stop_mover();
+        self.revisits.stop();
         self.ungovern_all();
         let hanging = self.hanging_branches();
         for branch in self.branches.load().iter() {

@@ -27,7 +27,7 @@ use super::commit::commit_guarded;
 use super::copying::{Copying, End, Unclaimed};
 use super::govern::Holds;
 use super::mover::show;
-pub(super) use super::not_moved::NotMoved;
+pub(super) use super::not_moved::{NotMoved, OTHER_NAMES};
 use super::place::settled_facts;
 use crate::at::{DirAt, FileAt};
 use crate::branch::{Branch, Online};
@@ -194,7 +194,7 @@ impl Pool {
             return Err(NotMoved::Mapped); // Known better now: once more.
         }
         if meta.nlink as usize != names.len() {
-            return Err(NotMoved::Busy("it has other hard links; `umbrella enforce` moves them together"));
+            return Err(NotMoved::Busy(OTHER_NAMES));
         }
         let temp_name = self.mover.temp_name();
         let to = End { branch: &branch, online: &online };

@@ -6,7 +6,7 @@ use super::condition::{BadCondition, Test};
 use super::error::RuleError;
 use super::glob::Glob;
 use super::name_table::NameTable;
-use super::rules::{EntryId, EntryInfo, Names, Rule, Rules, When};
+use super::rules::{Asked, EntryId, EntryInfo, Names, Rule, Rules, When};
 use super::spec::{Condition, DestinationSpec, NameEntrySpec, RuleKindSpec, RulesSpec};
 
 /// Name of the default list in entries and errors.
@@ -35,7 +35,7 @@ pub(super) fn compile(spec: &RulesSpec, resolve: Resolve<'_>) -> Result<Rules, R
     let to = compiler.branches(DEFAULT, &spec.default)?;
     compiler.entry(DEFAULT.to_owned(), to, true);
     let names = known_names(spec, resolve);
-    Ok(Rules { ordered, entries: compiler.entries, names })
+    Ok(Rules { asked: Asked::of(&ordered), ordered, entries: compiler.entries, names })
 }
 
 struct Compiler<'a> {

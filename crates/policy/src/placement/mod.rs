@@ -25,4 +25,4 @@ pub use explain::{Explained, Step};
 pub use facts::{BranchView, FileFacts, Resident, Stage};
 pub use glob::GlobError;
 pub use reach::Unreachable;
-pub use rules::{Choice, Decision, EntryId, EntryInfo, Rules};
+pub use rules::{Asked, Choice, Decision, EntryId, EntryInfo, Rules};

@@ -13,7 +13,7 @@ use super::error::RuleError;
 use super::facts::{BranchView, FileFacts, Resident, is_online, view};
 use super::glob::Glob;
 use super::name_table::NameTable;
-use super::spec::RulesSpec;
+use super::spec::{RulesSpec, TimeField};
 
 /// An index into [`Rules::entries`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -79,6 +79,36 @@ pub struct Rules {
     pub(super) entries: Vec<EntryInfo>,
     /// Names of branches that the rules use.
     pub(super) names: Vec<(BranchId, String)>,
+    pub(super) asked: Asked,
+}
+
+/// What of files any rule looks at, for those who would have to find it out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// The directories that a file is in.
+    pub paths: bool,
+    /// The names of a file, or how many it has.
+    pub names: bool,
+    /// The last access.
+    pub access_times: bool,
+}
+
+impl Asked {
+    pub(super) fn of(rules: &[Rule]) -> Asked {
+        let mut asked = Asked::default();
+        for rule in rules {
+            match rule {
+                Rule::Names(_) => (asked.paths, asked.names) = (true, true),
+                Rule::When(when) => {
+                    for test in &when.tests {
+                        asked.names |= matches!(test, Test::Extension { .. } | Test::Links { .. });
+                        asked.access_times |= matches!(test, Test::Age { of: TimeField::Atime, .. });
+                    }
+                }
+            }
+        }
+        asked
+    }
 }
 
 /// A rule, or the name table.
@@ -117,6 +147,11 @@ impl Rules {
     /// Compiles rules. `resolve` gives the id of a branch name.
     pub fn compile(spec: &RulesSpec, resolve: &dyn Fn(&str) -> Option<BranchId>) -> Result<Rules, RuleError> {
         compile::compile(spec, resolve)
+    }
+
+    /// What they look at.
+    pub fn asked(&self) -> Asked {
+        self.asked
     }
 
     /// What can decide, in order: each metadata rule, each pattern of the name table, the default last.

@@ -221,3 +221,17 @@ fn a_new_file_waits_for_close_where_size_or_access_is_asked() {
     let mode = Condition::Mode { is: Comparison::Equal, value: 0o644, mask: 0o777 };
     assert!(holds(mode, &new_file("/x"), &[ROOMY; 4]), "the mode is known from the start");
 }
+
+#[test]
+fn rules_say_what_of_a_file_they_look_at() {
+    let asked = |rules: Vec<RuleSpec>| compile(rules, &["disk"]).asked();
+    let of = |of| Condition::Age { of, is: Comparison::Less, value: Duration::from_secs(1), band: Duration::ZERO };
+    assert_eq!(asked(vec![when("r", vec![of(TimeField::Mtime)], to(&["flash"]))]), Asked::default());
+    let read = asked(vec![when("r", vec![of(TimeField::Mtime), of(TimeField::Atime)], to(&["flash"]))]);
+    assert_eq!(read, Asked { access_times: true, ..Asked::default() });
+    let named = Asked { names: true, ..Asked::default() };
+    assert_eq!(asked(vec![when("r", vec![extension(&["avi"])], to(&["flash"]))]), named);
+    let links = Condition::Links { is: Comparison::Greater, value: 1 };
+    assert_eq!(asked(vec![when("r", vec![links], to(&["flash"]))]), named);
+    assert_eq!(asked(vec![table("t", vec![("/a/**", to(&["flash"]))])]), Asked { paths: true, ..named });
+}
