@@ -118,6 +118,8 @@ pub(crate) enum Notice {
         quoted(rule)
     )]
     AgeEquality { rule: String },
+    #[error("rule {}: {unnoted}", quoted(rule))]
+    ReadsUnnoted { rule: String, unnoted: odd_rules::Unnoted },
     #[error(
         "the pattern {} begins with the mount point: patterns are of paths inside the pool, {}",
         quoted(glob),
@@ -179,7 +181,7 @@ type Id = (u64, u64);
 
 /// What was seen of one path.
 #[derive(Debug, Default)]
-struct Seen {
+pub(super) struct Seen {
     /// Without symbolic links, as far as the path exists.
     resolved: PathBuf,
     /// The path itself, if it exists.
@@ -191,6 +193,8 @@ struct Seen {
     /// Who it is as a branch, if it was one.
     identity: Option<[u8; 16]>,
     total: Option<ByteSize>,
+    /// How reads there change access times.
+    pub(super) reads: odd_rules::Reads,
     failure: Option<Failure>,
 }
 
@@ -253,8 +257,9 @@ fn see(path: &Path) -> Seen {
             seen.directory = data.is_dir();
             seen.mount_root = is_mount_root(path);
             seen.identity = identity_at(path);
-            seen.total =
-                rustix::fs::statvfs(path).ok().map(|space| ByteSize(space.f_blocks.saturating_mul(space.f_frsize)));
+            let space = rustix::fs::statvfs(path).ok();
+            seen.reads = space.as_ref().map(|space| odd_rules::Reads::of(space.f_flag)).unwrap_or_default();
+            seen.total = space.map(|space| ByteSize(space.f_blocks.saturating_mul(space.f_frsize)));
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => seen.failure = Some(Failure::Missing),
         Err(error) => seen.failure = Some(Failure::Other(error.to_string())),
@@ -402,6 +407,7 @@ fn findings(config: &Config, mount: &Seen, seen: &[Seen]) -> Vec<Finding> {
         }
     }
     findings.extend(odd_rules::findings(config));
+    findings.extend(odd_rules::unnoted_reads(config, seen));
     findings.extend(staging_finding(config));
     findings.sort_by_key(|finding| finding.span.start);
     findings

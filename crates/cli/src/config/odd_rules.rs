@@ -1,9 +1,96 @@
-//! What is odd about rules, and no error: branches that take nothing, comparisons that never hold, patterns that mean something else.
+//! What is odd about rules, and no error: branches that take nothing, comparisons that never hold, patterns that mean something else, reads that change no
+//! access time.
 
-use umbrella_policy::placement::spec::{Comparison, Condition, DestinationSpec, RuleKindSpec};
+use std::fmt;
+use std::time::Duration;
+
+use rustix::fs::StatVfsMountFlags;
+use umbrella_policy::placement::spec::{Comparison, Condition, DestinationSpec, RuleKindSpec, TimeField};
 
 use super::Config;
-use super::disks::{Finding, Notice};
+use super::disks::{Finding, Notice, Seen};
+use crate::text::quoted_list;
+
+/// So often at least `relatime` changes the access time of a file that is read.
+const RELATIME: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How reads change access times, by the options of a mount.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Reads {
+    /// Each of them does.
+    #[default]
+    Strict,
+    /// Once a day, and after each change of the file.
+    Relative,
+    /// None does.
+    Unnoted,
+}
+
+impl Reads {
+    pub(super) fn of(flags: StatVfsMountFlags) -> Reads {
+        if flags.contains(StatVfsMountFlags::NOATIME) {
+            Reads::Unnoted
+        } else if flags.contains(StatVfsMountFlags::RELATIME) {
+            Reads::Relative
+        } else {
+            Reads::Strict
+        }
+    }
+}
+
+/// Branches where reads change access times more seldom than a rule asks for them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Unnoted {
+    branches: Vec<String>,
+    reads: Reads,
+}
+
+impl fmt::Display for Unnoted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let branches = quoted_list(self.branches.iter().map(String::as_str));
+        match self.reads {
+            Reads::Relative => write!(
+                f,
+                "mounted relatime: {branches}; there a read changes the access time once a day, and the rule asks for less than that; mount with strictatime, or write \"1d\" or more"
+            ),
+            Reads::Unnoted | Reads::Strict => write!(
+                f,
+                "mounted noatime: {branches}; there no read changes the access time that the rule asks for; mount with relatime or strictatime"
+            ),
+        }
+    }
+}
+
+/// Rules on access times, and branches where those are not what the rules take them for.
+pub(super) fn unnoted_reads(config: &Config, seen: &[Seen]) -> Vec<Finding> {
+    let mounted = |reads: Reads| {
+        let branches =
+            config.spec.branches.iter().zip(seen).filter(|(branch, seen)| seen.reads == reads && !branch.read_only);
+        branches.map(|(branch, _)| branch.name.clone()).collect::<Vec<_>>()
+    };
+    let (noatime, relatime) = (mounted(Reads::Unnoted), mounted(Reads::Relative));
+    let mut findings = Vec::new();
+    for (rule, span) in config.spec.rules.rules.iter().zip(&config.spans.rules) {
+        let RuleKindSpec::When { conditions, .. } = &rule.kind else { continue };
+        let limits = conditions.iter().filter_map(|condition| match condition {
+            Condition::Age { of: TimeField::Atime, value, .. } => Some(*value),
+            _ => None,
+        });
+        let Some(shortest) = limits.min() else { continue };
+        let mut find = |branches: &Vec<String>, reads| {
+            if !branches.is_empty() {
+                let unnoted = Unnoted { branches: branches.clone(), reads };
+                let notice = Notice::ReadsUnnoted { rule: rule.name.clone(), unnoted };
+                findings.push(Finding { span: span.clone(), notice });
+            }
+        };
+        find(&noatime, Reads::Unnoted);
+        if shortest < RELATIME {
+            find(&relatime, Reads::Relative);
+        }
+    }
+    findings
+}
 
 pub(super) fn findings(config: &Config) -> Vec<Finding> {
     let read_only = |name: &String| config.spec.branches.iter().any(|branch| branch.name == *name && branch.read_only);

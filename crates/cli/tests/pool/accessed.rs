@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use crate::last_read_days_ago;
 use crate::support::MIB;
 use crate::support::disk::Disk;
-use crate::support::pool::Pool;
+use crate::support::pool::{Pool, text};
 use crate::support::run;
 
 const HOT: &str = r#"
@@ -82,4 +82,32 @@ fn a_program_that_is_run_counts_as_read() {
     pool.expect_on("cold", "program");
     run(pool.join("program").to_str().unwrap(), [""; 0]);
     pool.expect_on("hot", "program");
+}
+
+#[test]
+fn check_warns_of_access_times_that_reads_do_not_change() {
+    let disks = [Disk::tmpfs(MIB), Disk::tmpfs(MIB)];
+    let check = |rules: &str| {
+        let builder = Pool::builder().branch("cold", disks[0].path()).branch("hot", disks[1].path());
+        let pool = builder.default(&["cold"]).rules(rules).prepare();
+        text(&pool.umbrella(["check".as_ref(), pool.config_path().as_os_str()]))
+    };
+    let remount = |option: &str| {
+        run("mount", ["-o", &format!("remount,{option}"), disks[0].path().to_str().unwrap()]);
+    };
+    let hour = HOT.replace("1d", "1h");
+    // Mounts are relatime where nobody says something else.
+    let said = check(HOT);
+    assert!(!said.contains("hot files"), "a day is what relatime tells: {said}");
+    let said = check(&hour);
+    assert!(said.contains("rule \"hot files\": mounted relatime: \"cold\", \"hot\";"), "{said}");
+    remount("noatime");
+    let said = check(HOT);
+    assert!(said.contains("rule \"hot files\": mounted noatime: \"cold\";"), "{said}");
+    assert!(check(&hour).contains("mounted relatime: \"hot\";"));
+    let said = check(&HOT.replace("atime", "mtime"));
+    assert!(!said.contains("hot files"), "{said}");
+    remount("strictatime");
+    let said = check(&hour);
+    assert!(said.contains("mounted relatime: \"hot\";") && !said.contains("noatime"), "{said}");
 }
