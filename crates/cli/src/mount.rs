@@ -12,7 +12,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::Context;
-use clap::ValueEnum;
 use rustix::mount::MountFlags;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -21,6 +20,7 @@ use umbrella_fs::spec::PoolSpec;
 
 use crate::client::{Client, ClientError};
 use crate::daemon::Starter;
+use crate::mount_options::MountOptions;
 use crate::pool::Pool;
 use crate::systemd;
 use crate::text::visible_path;
@@ -32,44 +32,6 @@ pub(crate) const UNMOUNT_PATIENCE: Duration = Duration::from_secs(600);
 /// How often a tree that is busy is tried.
 const UNMOUNT_AGAIN: Duration = Duration::from_secs(1);
 
-/// What a mount forbids or leaves out, besides what the pool says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum MountFlag {
-    /// Nothing can be written through the mount.
-    Ro,
-    /// Set-user-id and set-group-id bits have no effect.
-    Nosuid,
-    /// Device nodes have no effect.
-    Nodev,
-    /// Programs cannot be started.
-    Noexec,
-    /// Reading does not change access times.
-    Noatime,
-}
-
-impl MountFlag {
-    /// As it is written in `-o` and fstab.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            MountFlag::Ro => "ro",
-            MountFlag::Nosuid => "nosuid",
-            MountFlag::Nodev => "nodev",
-            MountFlag::Noexec => "noexec",
-            MountFlag::Noatime => "noatime",
-        }
-    }
-
-    fn kernel(self) -> MountFlags {
-        match self {
-            MountFlag::Ro => MountFlags::RDONLY,
-            MountFlag::Nosuid => MountFlags::NOSUID,
-            MountFlag::Nodev => MountFlags::NODEV,
-            MountFlag::Noexec => MountFlags::NOEXEC,
-            MountFlag::Noatime => MountFlags::NOATIME,
-        }
-    }
-}
-
 /// What a mount needs besides its pool.
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -78,7 +40,7 @@ pub(crate) struct Session {
     /// Read again on SIGHUP.
     pub(crate) config: PathBuf,
     pub(crate) allow_missing: Vec<String>,
-    pub(crate) flags: Vec<MountFlag>,
+    pub(crate) options: MountOptions,
     /// What the table of mounts shows as the source.
     pub(crate) source: Option<PathBuf>,
     /// Waits for word that the mount is ready.
@@ -93,13 +55,13 @@ pub(crate) fn serve(spec: PoolSpec, session: Session) -> anyhow::Result<()> {
     private_dir(&session.state_dir)?;
     let mounted = Arc::new(AtomicBool::new(false));
     heed_signals(&session, Arc::clone(&mounted))?;
-    let Session { pool, state_dir, allow_missing, flags, source, starter, .. } = session;
+    let Session { pool, state_dir, config, allow_missing, options, source, starter } = session;
     let socket = pool.socket.clone();
     let failure = Arc::new(OnceLock::new());
     let setback = Arc::clone(&failure);
     let ready = move || {
         mounted.store(true, Ordering::Relaxed);
-        if let Err(error) = after_mount(&pool, &flags, starter.as_ref()) {
+        if let Err(error) = after_mount(&pool, options, starter.as_ref()) {
             tracing::error!("{error:#}; unmounting");
             let _ = setback.set(error);
             ask_to_unmount(pool, mounted);
@@ -111,6 +73,7 @@ pub(crate) fn serve(spec: PoolSpec, session: Session) -> anyhow::Result<()> {
         ready: Box::new(ready),
         allow_missing,
         source,
+        config,
     };
     umbrella_fs::mount::run(spec, options)?;
     Arc::into_inner(failure).and_then(OnceLock::into_inner).map_or(Ok(()), Err)
@@ -124,13 +87,11 @@ fn private_dir(dir: &Path) -> anyhow::Result<()> {
         .with_context(|| format!("the directory {}", visible_path(dir)))
 }
 
-fn after_mount(pool: &Pool, flags: &[MountFlag], starter: Option<&Starter>) -> anyhow::Result<()> {
-    if !flags.is_empty() {
-        // A change of flags names them all: those that are set already stay.
-        let set = mounts::at(&pool.mount).map(|mounted| mounted.options).unwrap_or_default();
-        let kept = MountFlag::value_variants().iter().filter(|flag| set.iter().any(|name| name == flag.name()));
-        let flags = flags.iter().chain(kept).fold(MountFlags::BIND, |all, flag| all | flag.kernel());
-        rustix::mount::mount_remount(&pool.mount, flags, c"")
+fn after_mount(pool: &Pool, options: MountOptions, starter: Option<&Starter>) -> anyhow::Result<()> {
+    // A change of flags names them all.
+    let had = mounts::at(&pool.mount).map(|mounted| mounted.options).unwrap_or_default();
+    if let Some(flags) = options.flags(&had) {
+        rustix::mount::mount_remount(&pool.mount, flags | MountFlags::BIND, c"")
             .map_err(io::Error::from)
             .with_context(|| format!("setting the mount options of {}", visible_path(&pool.mount)))?;
     }

@@ -2,7 +2,7 @@
 //!
 //! mount(8) runs `/sbin/mount.fuse.umbrella CONFIG DIR [-sfnv] [-o OPTIONS] [-t TYPE]` if that exists (a link to this program);
 //! otherwise mount.fuse runs `umbrella CONFIG DIR -o OPTIONS`. Both become `umbrella mount CONFIG --daemon --at DIR`. Options for
-//! mount(8), fstab and systemd are known and passed over; an unknown one is an error, unless `-s` asks for tolerance.
+//! mount(8), fstab and systemd are known and passed over; one that is refused or unknown is an error, unless `-s` asks for tolerance.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -10,41 +10,10 @@ use std::path::Path;
 
 use thiserror::Error;
 
-use crate::text::quoted;
+use crate::mount_options::{MountOptions, OptionError};
 
-/// Options that reach the mount.
-const FLAGS: [&str; 5] = ["ro", "nosuid", "nodev", "noexec", "noatime"];
 /// Options with a value that become arguments.
 const VALUES: [&str; 2] = ["allow-missing", "log"];
-/// Options that are the default here, or concern others.
-const PASSED_OVER: [&str; 24] = [
-    "rw",
-    "suid",
-    "dev",
-    "exec",
-    "async",
-    "atime",
-    "diratime",
-    "relatime",
-    "norelatime",
-    "nodiratime",
-    "defaults",
-    "auto",
-    "noauto",
-    "user",
-    "nouser",
-    "users",
-    "owner",
-    "group",
-    "nofail",
-    "_netdev",
-    "allow_other",
-    "default_permissions",
-    "nonempty",
-    "silent",
-];
-/// Beginnings of options that concern others.
-const PASSED_OVER_BEGINNINGS: [&str; 7] = ["x-", "X-", "comment=", "fsname=", "subtype=", "user=", "uhelper="];
 
 /// A call by mount(8) that cannot be understood.
 #[derive(Debug, PartialEq, Eq, Error)]
@@ -53,20 +22,14 @@ pub(crate) enum HelperError {
         "mount -t fuse.umbrella takes a configuration and a directory: mount -t fuse.umbrella /etc/umbrella/pool.toml /srv/pool"
     )]
     Usage,
+    #[error(transparent)]
+    Option(#[from] OptionError),
     #[error(
-        "mount option {} is not known{}; known: ro, nosuid, nodev, noexec, noatime, allow-missing=BRANCH, log=FILE, and those of mount(8) and systemd",
-        quoted(option),
-        did_you_mean(option)
+        "{switch} is no switch that mount(8) gives; known: -s, -f, -n, -v, -r, -w, -o OPTIONS, -t TYPE, -N NAMESPACE"
     )]
-    UnknownOption { option: String },
-    #[error("a pool cannot be remounted; unmount it and mount it with the new options (ro, for example)")]
-    Remount,
+    Switch { switch: String },
     #[error("{option} needs a value")]
     NoValue { option: String },
-}
-
-fn did_you_mean(option: &str) -> String {
-    umbrella_units::did_you_mean(option, FLAGS.iter().chain(&VALUES).copied())
 }
 
 /// The command line that such a call stands for; `None` when it is an ordinary one.
@@ -104,7 +67,8 @@ fn translate(args: &[OsString]) -> Result<Vec<OsString>, HelperError> {
                 b'f' => dry_run = true,
                 b'v' => verbose = true,
                 b'r' => options.push(b"ro".to_vec()),
-                b'n' | b'w' => {}
+                b'w' => options.push(b"rw".to_vec()),
+                b'n' => {}
                 // The value follows in the same word or in the next.
                 b'o' | b't' | b'N' => {
                     let attached = switches.get(index + 1..).filter(|value| !value.is_empty());
@@ -116,7 +80,7 @@ fn translate(args: &[OsString]) -> Result<Vec<OsString>, HelperError> {
                     }
                     break;
                 }
-                _ => return Err(HelperError::UnknownOption { option: arg.to_string_lossy().into_owned() }),
+                _ => return Err(HelperError::Switch { switch: arg.to_string_lossy().into_owned() }),
             }
         }
     }
@@ -133,30 +97,33 @@ fn translate(args: &[OsString]) -> Result<Vec<OsString>, HelperError> {
     if verbose {
         line.push("--verbose".into());
     }
+    let mut general = MountOptions::default();
     for option in options {
-        line.extend(arguments(&option, tolerant)?);
+        if let Some(argument) = argument(&option)? {
+            line.extend(argument);
+        } else if let Err(error) = general.add(&String::from_utf8_lossy(&option))
+            && !(tolerant && error.may_be_tolerated())
+        {
+            return Err(error.into());
+        }
+    }
+    let names = general.names();
+    if !names.is_empty() {
+        line.extend(["--options".into(), names.join(",").into()]);
     }
     Ok(line)
 }
 
-/// The arguments that one mount option stands for.
-fn arguments(option: &[u8], tolerant: bool) -> Result<Vec<OsString>, HelperError> {
-    let text = String::from_utf8_lossy(option);
-    if text == "remount" {
-        return Err(HelperError::Remount);
-    }
-    if FLAGS.contains(&text.as_ref()) {
-        return Ok(vec!["--options".into(), OsStr::from_bytes(option).to_owned()]);
-    }
-    if let Some((name, value)) = text.split_once('=').filter(|(name, _)| VALUES.contains(name)) {
-        let value = option.get(name.len() + 1..).filter(|_| !value.is_empty());
-        let value = value.ok_or_else(|| HelperError::NoValue { option: name.to_owned() })?;
-        return Ok(vec![format!("--{name}").into(), OsStr::from_bytes(value).to_owned()]);
-    }
-    let known = text.is_empty()
-        || PASSED_OVER.contains(&text.as_ref())
-        || PASSED_OVER_BEGINNINGS.iter().any(|beginning| text.starts_with(beginning));
-    if known || tolerant { Ok(Vec::new()) } else { Err(HelperError::UnknownOption { option: text.into_owned() }) }
+/// The argument that an option of ours stands for.
+fn argument(option: &[u8]) -> Result<Option<[OsString; 2]>, HelperError> {
+    let Some(name) =
+        VALUES.iter().find(|name| option.strip_prefix(name.as_bytes()).is_some_and(|it| it.starts_with(b"=")))
+    else {
+        return Ok(None);
+    };
+    let value = option.get(name.len() + 1..).filter(|value| !value.is_empty());
+    let value = value.ok_or_else(|| HelperError::NoValue { option: (*name).to_owned() })?;
+    Ok(Some([format!("--{name}").into(), OsStr::from_bytes(value).to_owned()]))
 }
 
 #[cfg(test)]
@@ -184,6 +151,10 @@ mod tests {
         );
         assert_eq!(translated("mount.umbrella a /b -r"), "umbrella mount a --daemon --at /b --source a --options ro");
         assert_eq!(translated("mount.umbrella a /b"), "umbrella mount a --daemon --at /b --source a");
+        assert_eq!(
+            translated("mount.umbrella a /b -o ro,user,exec,log=/x,rw,strictatime"),
+            "umbrella mount a --daemon --at /b --source a --log /x --options nosuid,nodev,strictatime"
+        );
     }
 
     #[test]
@@ -217,13 +188,16 @@ mod tests {
     fn an_unknown_option_is_an_error_unless_tolerance_is_asked_for() {
         let error = command_line(&words("mount.umbrella a /b -o noexc")).unwrap().unwrap_err();
         assert!(error.to_string().contains("did you mean \"noexec\"?"), "{error}");
-        assert_eq!(translated("mount.umbrella a /b -s -o noexc"), "umbrella mount a --daemon --at /b --source a");
+        assert_eq!(translated("mount.umbrella a /b -s -o noexc,sync"), "umbrella mount a --daemon --at /b --source a");
+        let error = command_line(&words("mount.umbrella a /b -o nosuid,sync")).unwrap().unwrap_err();
+        assert!(error.to_string().contains("\"sync\" is refused"), "{error}");
     }
 
     #[test]
     fn a_remount_is_refused_with_what_to_do_instead() {
         for line in ["mount.umbrella a /b -o remount,ro", "mount.umbrella a /b -s -o rw,remount"] {
-            assert_eq!(command_line(&words(line)).expect("a call by mount(8)"), Err(HelperError::Remount), "{line}");
+            let error = command_line(&words(line)).expect("a call by mount(8)").unwrap_err().to_string();
+            assert!(error.contains("a pool cannot be remounted"), "{line}: {error}");
         }
     }
 

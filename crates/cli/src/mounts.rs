@@ -1,13 +1,12 @@
 //! What the kernel says is mounted, and taking a mount away when its daemon cannot.
 
-use std::ffi::OsString;
 use std::io;
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
+use umbrella_fs::branch::not_mounted::unescape;
 
 /// Type of pools.
 const KIND: &str = "fuse.umbrella";
@@ -98,23 +97,6 @@ fn parse(line: &[u8]) -> Option<(PathBuf, Mounted)> {
     let mut words = words.skip_while(|word| *word != b"-").skip(1);
     let (kind, source) = (text(words.next()?), text(words.next()?));
     Some((mount_point, Mounted { kind, source, options }))
-}
-
-/// The kernel writes blanks, newlines and backslashes of a path as three octal digits.
-fn unescape(word: &[u8]) -> PathBuf {
-    let mut path = Vec::with_capacity(word.len());
-    let mut rest = word;
-    while let Some((&byte, after)) = rest.split_first() {
-        let code = after.get(..3).filter(|_| byte == b'\\').and_then(|digits| std::str::from_utf8(digits).ok());
-        if let Some(code) = code.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            path.push(code);
-            rest = after.get(3..).unwrap_or_default();
-        } else {
-            path.push(byte);
-            rest = after;
-        }
-    }
-    PathBuf::from(OsString::from_vec(path))
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use crate::mounts;
 use crate::text::visible_path;
 
 /// How long a daemon may take to say how it is: one that hangs is dealt with all the same.
-const GLANCE: Duration = Duration::from_secs(3);
+pub(crate) const GLANCE: Duration = Duration::from_secs(3);
 /// Longest path of a Unix socket, without the final NUL.
 const LONGEST_SOCKET: usize = 107;
 
@@ -117,7 +117,7 @@ pub(crate) fn left_in(areas: &[PathBuf]) -> Option<String> {
 /// Memory that was made for staged files and that no daemon serves now. One that hangs does not say what is its.
 pub(crate) fn orphaned_areas() -> Vec<PathBuf> {
     let mut areas = mounts::staging_areas();
-    for mount in if areas.is_empty() { BTreeSet::new() } else { mounted() } {
+    for mount in if areas.is_empty() { BTreeSet::new() } else { listening() } {
         if let Ok(Answer::Status(status)) = Client::new(&Pool::at(&mount).socket).patience(GLANCE).ask(&Request::Status)
         {
             areas.retain(|area| status.staging.as_ref().is_none_or(|staging| staging.path != *area));
@@ -141,7 +141,7 @@ pub(crate) fn find(given: Option<&Path>) -> Result<Pool, PoolError> {
         let config = config::read(given)?;
         return configured(&config.spec.mount);
     }
-    let mounts = mounted();
+    let mounts = listening();
     let mounted = if mounts.is_empty() {
         "; no pool is mounted (start one with `umbrella mount CONFIG`)".to_owned()
     } else {
@@ -186,7 +186,7 @@ pub(crate) fn inside(pool: &Pool, path: &Path) -> Result<Option<PathBuf>, PoolEr
 
 /// The pool and branch that have `path` on their disk, and its path through the mount.
 pub(crate) fn on_a_branch(path: &Path) -> Option<(Pool, String, PathBuf)> {
-    mounted().iter().map(|mount| Pool::at(mount)).find_map(|pool| {
+    listening().iter().map(|mount| Pool::at(mount)).find_map(|pool| {
         let Ok(Answer::Status(status)) = Client::new(&pool.socket).patience(GLANCE).ask(&Request::Status) else {
             return None;
         };
@@ -200,7 +200,7 @@ pub(crate) fn on_a_branch(path: &Path) -> Option<(Pool, String, PathBuf)> {
 }
 
 fn only_mounted() -> Result<Pool, PoolError> {
-    let mounts: Vec<PathBuf> = mounted().into_iter().collect();
+    let mounts: Vec<PathBuf> = listening().into_iter().collect();
     match mounts.as_slice() {
         [] => {
             let others = of_others();
@@ -247,7 +247,7 @@ fn of_others() -> Vec<PathBuf> {
 }
 
 /// Mount points of all daemons that listen.
-fn mounted() -> BTreeSet<PathBuf> {
+pub(crate) fn listening() -> BTreeSet<PathBuf> {
     let Ok(entries) = std::fs::read_dir(run_dir()) else { return BTreeSet::new() };
     entries
         .flatten()

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use rustix::io::Errno;
 use thiserror::Error;
 
+use crate::branch::not_mounted::NotMounted;
 use crate::relocate::RelocateError;
 
 /// Why one operation on the tree failed.
@@ -134,6 +135,16 @@ pub enum Error {
         name: String,
         /// Why.
         reason: String,
+    },
+    /// The disk that was meant is not there.
+    #[error("branch {name:?}: {reason}; mount the disk first (or {anyway}, to use the directory itself)")]
+    BranchNotMounted {
+        /// Name of the branch.
+        name: String,
+        /// What is missing.
+        reason: NotMounted,
+        /// How to do it all the same.
+        anyway: &'static str,
     },
     /// A branch was to be emptied and is not empty.
     #[error(

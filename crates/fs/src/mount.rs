@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 
-use crate::branch::mounts::mount_number;
+use rustix::mount::UnmountFlags;
+
+use crate::branch::mounts::{is_attached, mount_id};
 use crate::control::server::{self, PoolService};
 use crate::error::Error;
 use crate::fuse;
@@ -24,14 +26,17 @@ pub struct Options {
     pub allow_missing: Vec<String>,
     /// What the table of mounts has as the source, so that mount(8) recognises the line of fstab; `None`: the mount point.
     pub source: Option<PathBuf>,
+    /// The file that describes the pool, absolute; for `umbrella status`.
+    pub config: PathBuf,
 }
 
 /// Mounts a pool and returns when it was unmounted.
 ///
 /// Order of the end: 1. the kernel has no more requests (unmounted); 2. staged files go to their branches; 3. the mover drops the copy
-/// under way, or finishes its commit; 4. branches and control socket are let go.
+/// under way, or finishes its commit; 4. the branches are let go; 5. the control socket: while it is there, the next mount knows whom it
+/// waits for.
 pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
-    raise_file_limit();
+    raise_limits();
     crate::lease::ignore_signal();
     let control = server::bind(&options.control_socket, &spec.mount)?;
     let pool = Pool::assemble(spec, &options.state_dir, &options.allow_missing)?;
@@ -39,11 +44,13 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     let source = options.source.as_deref().unwrap_or(&mount);
     let mut mounted = fuse::mount(&pool, &mount, source, threads(pool.spec().threads))
         .map_err(|source| Error::Mount { path: mount.clone(), source })?;
-    if let Some(number) = mount_number(&mount) {
-        let _ = pool.mounted_as.set(number);
+    if let Some(id) = mount_id(&mount) {
+        let _ = pool.mounted_as.set(id);
     }
     pool.begin_use();
-    warn_of_limit(&pool);
+    if let Some(short) = pool.descriptor_warning() {
+        tracing::warn!("{short}");
+    }
     let mut helpers = Vec::new();
     for number in 0..MOVERS {
         let mover = Arc::clone(&pool);
@@ -57,24 +64,30 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     helpers.push(spawn("staging", move || stager.run_staging())?);
     let clock = Arc::clone(&pool);
     helpers.push(spawn("enforcer", move || clock.run_schedule())?);
-    let serving = control.serve(PoolService { pool: Arc::clone(&pool), unmount: Box::new(mounted.unmounter()) });
+    let serving = control.serve(PoolService {
+        pool: Arc::clone(&pool),
+        config: options.config,
+        unmount: Box::new(mounted.unmounter()),
+    });
     (options.ready)();
     tracing::info!(mount = %mount.display(), passthrough = pool.passthrough.load(Ordering::Relaxed), "mounted");
     let ended = mounted.serve();
+    // Whoever ended the connection may have left the mount, which answers nobody.
+    if pool.mounted_as.get().is_some_and(|mount| is_attached(*mount)) {
+        let _ = rustix::mount::unmount(&mount, UnmountFlags::DETACH);
+    }
     pool.close_staging();
     pool.shut_down();
-    drop(serving);
     for helper in helpers {
         // A panic of a helper was logged when it happened; the tree is unmounted either way.
         let _ = helper.join();
     }
     pool.end_use();
+    pool.close_branches();
+    drop(serving);
     tracing::info!(mount = %mount.display(), "unmounted");
     ended.map_err(|source| Error::Io { doing: format!("serve {}", mount.display()), source })
 }
-
-/// With fewer, a busy file server may run out of descriptors.
-const ENOUGH_FILES: u64 = 64 << 10;
 
 /// More than there are processors: a request that has to wait for a disk keeps its thread, and a disk that has only a few requests at once cannot
 /// choose the nearest.
@@ -94,25 +107,10 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<thread::Join
         .map_err(|source| Error::Io { doing: format!("start thread {name}"), source })
 }
 
-/// Says so when few files can be open at once.
-fn warn_of_limit(pool: &Pool) {
-    use rustix::process::{Resource, getrlimit};
-    if let Some(limit) = getrlimit(Resource::Nofile).current.filter(|limit| *limit < ENOUGH_FILES) {
-        pool.warn(
-            "descriptors".to_owned(),
-            format!(
-                "the daemon may have {limit} files open, directories too; who opens more fails: raise its limit (LimitNOFILE= in a unit, `ulimit -n` in a \
-                 shell, at least {ENOUGH_FILES}) and mount again"
-            ),
-        );
-    }
-}
-
 /// Directories and open files hold descriptors. How long a file may grow is the caller's limit, which the kernel has looked at before it asks:
 /// one that the daemon inherited must not end it.
-fn raise_file_limit() {
+fn raise_limits() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    const WANTED: u64 = 1 << 20;
     let free = Rlimit { current: None, maximum: None };
     if setrlimit(Resource::Fsize, free).is_err() {
         let now = getrlimit(Resource::Fsize);
@@ -121,8 +119,15 @@ fn raise_file_limit() {
     // SAFETY: no handler is installed; a write beyond the limit, where it could not be lifted, fails with EFBIG.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     let now = getrlimit(Resource::Nofile);
-    let maximum = now.maximum.map_or(WANTED, |maximum| maximum.max(WANTED));
-    if setrlimit(Resource::Nofile, Rlimit { current: Some(WANTED), maximum: Some(maximum) }).is_err() {
+    let most = most_files().max(now.maximum.unwrap_or(u64::MAX));
+    // The hard limit is root's to raise, up to what the kernel allows a process.
+    if setrlimit(Resource::Nofile, Rlimit { current: Some(most), maximum: Some(most) }).is_err() {
         let _ = setrlimit(Resource::Nofile, Rlimit { current: now.maximum, maximum: now.maximum });
     }
+}
+
+/// `fs.nr_open`: a process may have no more descriptors, whatever its limits.
+fn most_files() -> u64 {
+    const USUAL: u64 = 1 << 20;
+    std::fs::read_to_string("/proc/sys/fs/nr_open").ok().and_then(|text| text.trim().parse().ok()).unwrap_or(USUAL)
 }

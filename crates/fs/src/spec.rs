@@ -33,6 +33,37 @@ pub struct PoolSpec {
     /// Where new files wait; `None`: they go to their branch at once.
     #[serde(default)]
     pub staging: Option<StagingSpec>,
+    /// From the options of the mount, not from the configuration.
+    #[serde(default)]
+    pub access_times: AccessTimes,
+}
+
+/// Which reads through the pool change access times, in place of what the branches' own mounts say.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AccessTimes {
+    /// `None`: as the branch's mount says.
+    pub update: Option<AtimeUpdate>,
+    /// Those of directories stay (`nodiratime`).
+    pub not_of_directories: bool,
+}
+
+impl AccessTimes {
+    /// Whether the branches' own mounts decide.
+    pub(crate) fn are_the_branches(self) -> bool {
+        self == AccessTimes::default()
+    }
+}
+
+/// When a read changes an access time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AtimeUpdate {
+    /// `noatime`
+    Never,
+    /// `relatime`: when the file was changed since, or after a day.
+    Relative,
+    /// `strictatime`
+    Always,
 }
 
 /// Staging of new files in memory.

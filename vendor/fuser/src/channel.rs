@@ -92,6 +92,10 @@ impl ChannelSender {
         Ok(())
     }
 
+    pub(crate) fn is_mounted(&self) -> bool {
+        crate::mnt::is_mounted(&self.0)
+    }
+
     pub(crate) fn open_backing(&self, fd: BorrowedFd<'_>) -> std::io::Result<BackingId> {
         BackingId::create(&self.0, fd)
     }

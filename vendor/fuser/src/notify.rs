@@ -64,6 +64,11 @@ impl Notifier {
         self.0.open_backing(fd.as_fd())
     }
 
+    /// Whether the kernel still has the file system: a detached one while somebody uses it, too.
+    pub fn is_mounted(&self) -> bool {
+        self.0.is_mounted()
+    }
+
     /// Notify poll clients of I/O readiness
     /// # Errors
     /// Returns an error if the kernel rejects the notification.

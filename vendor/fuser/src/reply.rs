@@ -14,6 +14,7 @@ use std::time::Duration;
 use std::time::SystemTime;
 use std::time::UNIX_EPOCH;
 
+use log::debug;
 use log::error;
 use log::warn;
 
@@ -134,7 +135,11 @@ impl ReplyRaw {
         let sender = self.sender.take().unwrap();
         let res = response.with_iovec(self.unique, |iov| sender.send(iov));
         if let Err(err) = res {
-            error!("Failed to send FUSE reply: {err}");
+            match err.raw_os_error() {
+                // Nobody waits any more: what was interrupted has been answered, or the mount is gone.
+                Some(libc::ENOENT | libc::ENODEV) => debug!("Nobody waits for this FUSE reply: {err}"),
+                _ => error!("Failed to send FUSE reply: {err}"),
+            }
         }
     }
     pub(crate) fn send_ll(mut self, response: &impl Response) {

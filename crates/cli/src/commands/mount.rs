@@ -8,9 +8,10 @@ use clap::Args;
 
 use crate::config::{self, Config};
 use crate::daemon::{self, Starter};
-use crate::mount::{self, MountFlag, Session};
+use crate::ending;
+use crate::mount::{self, Session};
+use crate::mount_options::{self, MountOptions};
 use crate::pool::{self, Pool};
-use crate::render;
 use crate::text::{quoted, quoted_list, visible_path};
 
 /// Mount a pool.
@@ -43,9 +44,9 @@ pub(crate) struct MountArgs {
     /// Mount here and not at the place that the configuration names.
     #[arg(long, value_name = "DIR")]
     at: Option<PathBuf>,
-    /// Mount options: ro, nosuid, nodev, noexec, noatime (separated by commas).
-    #[arg(short, long, value_name = "OPTIONS", value_delimiter = ',')]
-    options: Vec<MountFlag>,
+    /// General options of mount(8): ro, nosuid, nodev, noexec, noatime... (separated by commas).
+    #[arg(short, long, value_name = "OPTIONS", value_delimiter = ',', value_parser = mount_options::checked)]
+    options: Vec<String>,
     /// What the table of mounts shows as the source [default: the mount point].
     #[arg(long, hide = true)]
     source: Option<PathBuf>,
@@ -81,7 +82,7 @@ impl MountArgs {
             args.extend(["--allow-missing".into(), branch.into()]);
         }
         for option in self.options {
-            args.extend(["--options".into(), option.name().into()]);
+            args.extend(["--options".into(), option.into()]);
         }
         args.extend((0..verbose).map(|_| "--verbose".into()));
         daemon::start(&args, &log, &mut |_| {})?;
@@ -89,14 +90,16 @@ impl MountArgs {
     }
 
     fn serve(self, starter: Option<Starter>) -> anyhow::Result<ExitCode> {
-        let config = self.load()?;
+        let mut config = self.load()?;
         let mount = config.spec.mount.clone();
+        let options = MountOptions::of(self.options.iter().map(String::as_str))?;
+        config.spec.access_times = options.access_times();
         let session = Session {
             pool: Pool::at(&mount),
             state_dir: pool::state_dir(&mount),
-            config: self.config,
+            config: std::path::absolute(&self.config)?,
             allow_missing: self.allow_missing,
-            flags: self.options,
+            options,
             source: self.source,
             starter,
         };
@@ -114,9 +117,9 @@ impl MountArgs {
             tracing::warn!("{}", config.report(&finding.span, finding.notice.to_string()));
         }
         // A pool that was detached keeps its branches until the last file in it is closed.
-        if let Some(status) = Pool::at(&config.spec.mount).detached() {
-            bail!("{}", render::detached(&status));
-        }
+        ending::wait_at(&config.spec.mount)?;
+        let branches: Vec<PathBuf> = config.spec.branches.iter().map(|branch| branch.path.clone()).collect();
+        ending::wait_for_branches(&branches)?;
         usable_mount_point(&config.spec.mount)?;
         Ok(config)
     }

@@ -17,7 +17,7 @@ use crate::client::{Client, ClientError};
 use crate::mount::UNMOUNT_PATIENCE;
 use crate::pool::{self, Pool, PoolError};
 use crate::text::visible_path;
-use crate::{mounts, output, render};
+use crate::{ending, mounts, output, render};
 
 /// How long a daemon that is to be forced may take to do it by itself.
 const FORCED_PATIENCE: Duration = Duration::from_secs(8);
@@ -60,8 +60,9 @@ impl UnmountArgs {
             // With nothing open the daemon is about to end.
             let serves_on = pool.detached().filter(|status| status.open_files > 0);
             ("detached", serves_on.map(|status| render::detached(&status)))
-        } else if let Some(status) = pool.detached() {
-            bail!("{}", render::detached(&status));
+        } else if pool.detached().is_some() {
+            ending::wait_at(&pool.mount)?;
+            ("unmounted", None)
         } else {
             match self.ask(&pool) {
                 Ok(()) => ("unmounted", None),

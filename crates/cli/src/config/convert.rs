@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use toml::Spanned;
 use umbrella_fs::spec::{
-    BranchSpec, EnforceSpec, LONGEST_NAME, OnBranchError, PoolSpec, StagingSpec, WriteBackSpec, is_branch_name, is_name,
+    AccessTimes, BranchSpec, EnforceSpec, LONGEST_NAME, OnBranchError, PoolSpec, StagingSpec, WriteBackSpec,
+    is_branch_name, is_name,
 };
 use umbrella_governor::GovernorError;
 use umbrella_policy::placement::spec::RulesSpec;
@@ -128,6 +129,7 @@ pub(super) fn pool(file: &PoolFile, source: Source) -> Result<Config, ConfigErro
         probe_timeout: c.interval("probe_timeout", file.probe_timeout.as_ref()),
         threads: threads(c, file.threads.as_ref()),
         staging: file.staging.as_ref().map(|table| staging(c, table)),
+        access_times: AccessTimes::default(),
     };
     if conversion.complaints.is_empty() {
         rules::compile(&mut conversion, &spec);

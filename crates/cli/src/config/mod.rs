@@ -15,6 +15,7 @@ mod file;
 mod odd_rules;
 mod problem;
 mod rules;
+pub(crate) mod save;
 mod source;
 #[cfg(test)]
 mod tests;

@@ -8,6 +8,8 @@
 )]
 
 mod accessed;
+mod access_times;
+mod adding;
 mod at_once;
 mod branches;
 mod commands;
@@ -17,6 +19,7 @@ mod failing_calls;
 mod failures;
 mod file_systems;
 mod following;
+mod mounting;
 mod overflow;
 mod placement;
 mod replacing;

@@ -55,6 +55,8 @@ pub struct Builder {
     rules: String,
     limit: Duration,
     group: Option<PathBuf>,
+    options: String,
+    fstab: Option<PathBuf>,
 }
 
 impl Builder {
@@ -85,6 +87,18 @@ impl Builder {
     /// `[[rule]]` tables.
     pub fn rules(mut self, rules: &str) -> Self {
         rules.clone_into(&mut self.rules);
+        self
+    }
+
+    /// Mount options.
+    pub fn options(mut self, options: &str) -> Self {
+        options.clone_into(&mut self.options);
+        self
+    }
+
+    /// The daemon reads this in place of /etc/fstab.
+    pub fn fstab(mut self, fstab: &Path) -> Self {
+        self.fstab = Some(fstab.to_owned());
         self
     }
 
@@ -152,6 +166,8 @@ impl Pool {
             rules: String::new(),
             limit: Duration::from_secs(900),
             group: None,
+            options: String::new(),
+            fstab: None,
         }
     }
 
@@ -206,6 +222,7 @@ impl Pool {
             .env("UMBRELLA_RUN_DIR", self.dir().join("run"))
             .env("UMBRELLA_STATE_DIR", self.dir().join("state"))
             .stdin(Stdio::null());
+        command.envs(self.spec.fstab.as_ref().map(|fstab| ("LIBMOUNT_FSTAB", fstab)));
         command
     }
 
@@ -227,6 +244,7 @@ impl Pool {
         let log = File::options().create(true).append(true).open(self.dir().join("log")).unwrap();
         let before = log.metadata().unwrap().len() as usize;
         let mut command = self.command();
+        command.arg("mount");
         if let Some(group) = &self.spec.group {
             // From its first instruction on.
             let procs = File::options().write(true).open(group.join("cgroup.procs")).unwrap();
@@ -234,8 +252,10 @@ impl Pool {
             // SAFETY: one system call, on a descriptor that is open.
             unsafe { command.pre_exec(enter) };
         }
-        let child =
-            command.arg("mount").arg(self.config_path()).stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
+        if !self.spec.options.is_empty() {
+            command.args(["--options", &self.spec.options]);
+        }
+        let child = command.arg(self.config_path()).stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
         let pid = child.id();
         self.guard.store(pid, Ordering::SeqCst);
         let (guard, limit, name) =

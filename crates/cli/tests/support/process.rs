@@ -88,6 +88,11 @@ impl Process {
         }
     }
 
+    /// Its number.
+    pub fn pid(&self) -> u32 {
+        self.pid.as_raw() as u32
+    }
+
     /// Tells the process a byte.
     pub fn say(&mut self, byte: u8) {
         self.to.write_all(&[byte]).unwrap();

@@ -6,6 +6,8 @@
 //!    empty directory below a missing mount.
 //! 4. Claim the identity, lock the hidden folder, choose a slot, write the marker, write the memory.
 //! 5. Try what the file system can keep.
+//!
+//! With mount options on access times, everything from 3 on is done in a private clone of its mount.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
@@ -19,11 +21,12 @@ use rustix::io::Errno;
 use super::closer::Closer;
 use super::identity::{self, HiddenError, Marker, MarkerError};
 use super::mounts::{FsKind, fs_kind};
+use super::private_mount::clone_mount;
 use super::state::{Remembered, StateDir, Uuid, new_uuid, uuid_text};
 use super::{BranchError, BranchFd, Hidden, HiddenProblem, Online, Threads, abilities, beneath};
 use crate::control::protocol::Abilities;
 use crate::pool::HIDDEN;
-use crate::spec::BranchSpec;
+use crate::spec::{AccessTimes, BranchSpec};
 use crate::workers::{self, Workers};
 
 /// What is needed to bring a branch online, on whichever thread.
@@ -37,7 +40,12 @@ pub(super) struct Plan {
     pub(super) threads: Threads,
     /// How long to wait for whoever has the branch to let go of it.
     pub(super) patience: Duration,
+    pub(super) access_times: AccessTimes,
 }
+
+/// What the mount options on access times need (root, Linux 5.12).
+const PRIVATE_MOUNT: &str =
+    "making a private mount of it for noatime or another option on access times (mount the branch itself so)";
 
 /// How often a locked branch is tried again.
 const LOCK_RETRY: Duration = Duration::from_millis(10);
@@ -73,6 +81,12 @@ impl Plan {
         let writable = !read_only && !self.spec.read_only;
         self.state.adopt_renamed(&self.spec.name, &self.spec.path)?;
         self.check_mount(&kind)?;
+        let (root, private_mount) = if self.access_times.are_the_branches() {
+            (root, None)
+        } else {
+            let cloned = clone_mount(root, self.access_times);
+            cloned.map(|(root, mount)| (root, Some(mount))).map_err(self.io(PRIVATE_MOUNT))?
+        };
 
         let fsid = lasting_fsid(&kind).then_some(vfs.f_fsid);
         let identity = self.identify(root.as_fd(), &kind, fsid, writable)?;
@@ -125,6 +139,7 @@ impl Plan {
             workers: guarded.then(|| Workers::new(Arc::clone(&self.threads.calls), workers::CALLS)),
             copiers: guarded.then(|| Workers::new(Arc::clone(&self.threads.copies), workers::COPIES)),
             closer,
+            _private_mount: private_mount,
             _claim: claim,
             _life: Arc::clone(&self.lives),
         };

@@ -158,6 +158,7 @@ impl Branch {
             lives: Arc::clone(&self.lives),
             threads: self.threads.clone(),
             patience,
+            access_times: self.access_times.get().copied().unwrap_or_default(),
         };
         let found = self.prober.run(timeout, move || plan.run()).unwrap_or_else(|_| {
             let waited_ms = timeout.as_millis() as u64;

@@ -13,24 +13,27 @@ mod establish;
 mod health;
 mod identity;
 pub mod mounts;
+pub mod not_mounted;
+mod private_mount;
 pub mod state;
 
 #[cfg(test)]
 mod tests;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
+use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use umbrella_policy::placement::BranchView;
 use umbrella_units::{BranchId, ByteSize, Timestamp};
 
 use crate::control::protocol::{Abilities, BranchState, BranchStatus};
-use crate::spec::BranchSpec;
+use crate::spec::{AccessTimes, BranchSpec};
 use crate::workers::{Lost, Workers};
 
 pub use closer::BranchFd;
@@ -115,6 +118,7 @@ pub struct Online {
     /// Threads of copies: they last, and must not be in the way of calls.
     pub(crate) copiers: Option<Workers>,
     closer: Option<Closer>,
+    _private_mount: Option<private_mount::PrivateMount>,
     _claim: state::Claim,
     _life: Arc<()>,
 }
@@ -155,6 +159,7 @@ pub struct Branch {
     /// The file system refuses writes although the configuration allows them.
     refuses_writes: AtomicBool,
     always_guarded: AtomicBool,
+    access_times: OnceLock<AccessTimes>,
     suspect: AtomicBool,
     passthrough: AtomicBool,
     draining: AtomicBool,
@@ -199,6 +204,7 @@ impl Branch {
             timeout_ms: AtomicU64::new(DEFAULT_TIMEOUT.as_millis() as u64),
             refuses_writes: AtomicBool::new(false),
             always_guarded: AtomicBool::new(false),
+            access_times: OnceLock::new(),
             suspect: AtomicBool::new(false),
             passthrough: AtomicBool::new(false),
             draining,
@@ -246,10 +252,15 @@ impl Branch {
         self.drop_online(reason);
     }
 
-    /// Ends its use in order.
+    /// Ends its use in order. Another daemon may have it at once, also where somebody still holds a descriptor; one that may hang is let go
+    /// of with its last descriptor.
     pub fn close(&self) {
         let _changing = self.changing.lock();
-        self.online.store(None);
+        let Some(online) = self.online.swap(None) else { return };
+        if let Some(hidden) = online.hidden.as_ref().filter(|_| !online.guarded) {
+            // Not every file system has locks.
+            let _ = rustix::fs::flock(&hidden.dir, FlockOperation::Unlock);
+        }
     }
 
     fn drop_online(&self, reason: String) {
@@ -288,6 +299,11 @@ impl Branch {
     /// Treat the branch as one whose calls may hang, whatever its file system, from the next time it comes online.
     pub fn set_always_guarded(&self, guarded: bool) {
         self.always_guarded.store(guarded, Ordering::Relaxed);
+    }
+
+    /// Which reads change access times, in place of what its mount says. Before it comes online, and once.
+    pub fn set_access_times(&self, times: AccessTimes) {
+        let _ = self.access_times.set(times);
     }
 
     /// Runs file-system calls for this branch. On a local file system: here and now. On a guarded one: on a thread of the

@@ -84,16 +84,30 @@ fn type_of_mount(id: u64) -> Option<String> {
     find_mount(&table, id).map(|(kind, _)| kind)
 }
 
-/// The mount whose root this directory is, by the kernel's number. The file system there is not asked.
-pub fn mount_number(path: &Path) -> Option<u64> {
-    let flags = AtFlags::STATX_DONT_SYNC | AtFlags::SYMLINK_NOFOLLOW;
-    let stat = rustix::fs::statx(CWD, path, flags, StatxFlags::MNT_ID).ok()?;
-    (stat.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(stat.stx_mnt_id)
+/// A mount in the tree. The kernel gives both numbers of one that is gone to the next; together they mean one mount for as long as its file
+/// system is in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MountId {
+    number: u64,
+    device: (u32, u32),
 }
 
-/// Whether the mount of that number is still in the tree. Where it cannot be known it is.
-pub fn is_attached(mount: u64) -> bool {
-    std::fs::read("/proc/self/mountinfo").map_or(true, |table| find_mount(&table, mount).is_some())
+/// The mount whose root this directory is. The file system there is not asked.
+pub fn mount_id(path: &Path) -> Option<MountId> {
+    let flags = AtFlags::STATX_DONT_SYNC | AtFlags::SYMLINK_NOFOLLOW;
+    let stat = rustix::fs::statx(CWD, path, flags, StatxFlags::MNT_ID).ok()?;
+    let known = stat.stx_mask & StatxFlags::MNT_ID.bits() != 0;
+    known.then_some(MountId { number: stat.stx_mnt_id, device: (stat.stx_dev_major, stat.stx_dev_minor) })
+}
+
+/// Whether the mount is still in the tree. Where it cannot be known it is.
+pub fn is_attached(mount: MountId) -> bool {
+    let device = format!("{}:{}", mount.device.0, mount.device.1);
+    let is_it = |line: &str| line.split(' ').nth(2) == Some(&device);
+    std::fs::read("/proc/self/mountinfo").map_or(true, |table| {
+        let table = String::from_utf8_lossy(&table);
+        line_of(&table, mount.number).is_some_and(is_it)
+    })
 }
 
 /// The type and the source of the mount whose root this directory is; `None` where it is no mount's root.
@@ -108,11 +122,14 @@ pub fn mounted_at(dir: BorrowedFd<'_>) -> Option<(String, String)> {
 /// The type and the source of mount `id` in the text of `/proc/self/mountinfo`.
 fn find_mount(table: &[u8], id: u64) -> Option<(String, String)> {
     let table = String::from_utf8_lossy(table);
-    let line =
-        table.lines().rev().find(|line| line.split(' ').next().and_then(|word| word.parse().ok()) == Some(id))?;
-    let (_, after) = line.split_once(" - ")?;
+    let (_, after) = line_of(&table, id)?.split_once(" - ")?;
     let mut words = after.split(' ');
     Some((words.next()?.to_owned(), words.next()?.to_owned()))
+}
+
+/// The line of mount `id`.
+fn line_of(table: &str, id: u64) -> Option<&str> {
+    table.lines().rev().find(|line| line.split(' ').next().and_then(|word| word.parse().ok()) == Some(id))
 }
 
 fn type_of_magic(magic: u64) -> &'static str {

@@ -34,6 +34,9 @@ pub enum Request {
     BranchAdd {
         /// The branch.
         branch: BranchSpec,
+        /// It goes to the end of the default list, too.
+        #[serde(default)]
+        to_default: bool,
     },
     /// Forget a branch (its files vanish from the tree, and stay on the branch). Answered with [`Answer::Ok`].
     BranchRemove {
@@ -264,6 +267,9 @@ pub struct EnforceSummary {
 pub struct Status {
     /// Mount point.
     pub mount: PathBuf,
+    /// The file that describes it, absolute; empty where that is not known.
+    #[serde(default)]
+    pub config: PathBuf,
     /// Version of the daemon.
     pub version: String,
     /// Process id of the daemon.
@@ -273,6 +279,9 @@ pub struct Status {
     /// The tree is away (`umbrella unmount --lazy`); the daemon ends with the last file that is open.
     #[serde(default)]
     pub detached: bool,
+    /// The mount is gone, and nobody is in it any more: the daemon finishes what is under way, and ends.
+    #[serde(default)]
+    pub ending: bool,
     /// Branches in order.
     pub branches: Vec<BranchStatus>,
     /// Rules in order, the name table's entries each as one, and the default last.

@@ -1,11 +1,11 @@
 //! What a pool's daemon does when it is asked.
 
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::protocol::{Answer, Progress, Request};
+use super::protocol::{Answer, Progress, Request, Status};
 use super::socket::{BindError, Listener, Service};
 use crate::error::Error;
 use crate::pool::{HANGS, Pool, Walk};
@@ -24,6 +24,7 @@ pub(crate) fn bind(path: &Path, mount: &Path) -> Result<Listener, Error> {
 /// A pool, and how to take its mount away.
 pub(crate) struct PoolService {
     pub(crate) pool: Arc<Pool>,
+    pub(crate) config: PathBuf,
     pub(crate) unmount: Unmount,
 }
 
@@ -36,15 +37,19 @@ impl Service for PoolService {
     fn carry_out(&self, request: Request, mut tell: &mut dyn FnMut(&Progress) -> bool) -> Result<Answer, Error> {
         let pool = &self.pool;
         Ok(match request {
-            Request::Status => Answer::Status(Box::new(pool.status())),
+            Request::Status => Answer::Status(Box::new(Status { config: self.config.clone(), ..pool.status() })),
             Request::Explain { path } => Answer::Explain(Box::new(pool.explain(&path)?)),
             Request::Enforce { dry_run, bandwidth } => {
                 let bandwidth = bandwidth.or(pool.spec().enforce.bandwidth);
                 Answer::Enforce(pool.enforce(Walk { dry_run, bandwidth, ..Walk::default() }, &mut tell)?)
             }
             Request::BranchList => Answer::Branches { branches: pool.branch_statuses() },
-            Request::BranchAdd { branch } => {
+            Request::BranchAdd { branch, to_default } => {
+                let name = branch.name.clone();
                 pool.add_branch(branch)?;
+                if to_default {
+                    pool.append_to_default(&name)?;
+                }
                 Answer::Ok
             }
             Request::BranchRemove { name, force } => {

@@ -31,4 +31,8 @@ impl Kernel for Tell {
     fn register(&self, file: BorrowedFd<'_>) -> std::io::Result<PassthroughToken> {
         Ok(Arc::new(self.notifier.open_backing(file)?))
     }
+
+    fn is_mounted(&self) -> bool {
+        self.notifier.is_mounted()
+    }
 }

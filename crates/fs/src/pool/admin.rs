@@ -30,6 +30,7 @@ use umbrella_units::BranchId;
 
 use super::Pool;
 use crate::at::DirAt;
+use crate::branch::not_mounted::not_mounted;
 use crate::branch::{Branch, Online};
 use crate::error::{Error, OpError, OpResult};
 use crate::metrics::Metric;
@@ -278,12 +279,16 @@ impl Pool {
         }
         // Before the lock: looking at paths may take long.
         self.no_overlap(&spec)?;
+        if spec.require_mount != Some(false) {
+            is_mounted(&spec, "--require-mount false")?;
+        }
         let mut told = self.told.lock();
         if self.branch_named(&spec.name).is_ok() {
             return Err(Error::BranchExists { name: spec.name });
         }
         let mut branches = Vec::clone(&self.branches.load());
         let branch = Branch::new(BranchId(branches.len() as u16), spec, Arc::clone(&self.state));
+        branch.set_access_times(self.spec.access_times);
         branch
             .bring_online()
             .map_err(|error| Error::BranchUnusable { name: branch.spec.name.clone(), reason: error.to_string() })?;
@@ -396,6 +401,12 @@ impl Pool {
         }
         Ok(None)
     }
+}
+
+/// An error where a new branch is a directory whose disk is missing.
+pub(super) fn is_mounted(spec: &BranchSpec, anyway: &'static str) -> Result<(), Error> {
+    let name = || spec.name.clone();
+    not_mounted(&spec.path).map_or(Ok(()), |reason| Err(Error::BranchNotMounted { name: name(), reason, anyway }))
 }
 
 /// Which time online this is, if it is.

@@ -32,8 +32,12 @@ impl ActiveRules {
     fn rebind(&self, branches: &[Arc<Branch>]) -> Result<ActiveRules, RuleError> {
         let mut names = self.names.clone();
         names.extend(names_of(branches));
-        let hits = self.hits.iter().map(|hits| AtomicU64::new(hits.load(Ordering::Relaxed))).collect();
-        Ok(ActiveRules { hits, ..ActiveRules::compile(self.spec.clone(), names)? })
+        Ok(ActiveRules { hits: self.counted(), ..ActiveRules::compile(self.spec.clone(), names)? })
+    }
+
+    /// The counters, for rules in the same order.
+    fn counted(&self) -> Vec<AtomicU64> {
+        self.hits.iter().map(|hits| AtomicU64::new(hits.load(Ordering::Relaxed))).collect()
     }
 
     fn compile(spec: RulesSpec, names: BTreeMap<String, BranchId>) -> Result<ActiveRules, RuleError> {
@@ -59,6 +63,20 @@ impl Pool {
         let _told = self.told.lock();
         let rules = ActiveRules::bind(spec.clone(), &self.branches.load())?;
         self.rules.store(Arc::new(rules));
+        Ok(())
+    }
+
+    /// Files that no rule names may go to this branch too, after those of the default list.
+    pub(crate) fn append_to_default(&self, branch: &str) -> Result<(), Error> {
+        let _told = self.told.lock();
+        let active = self.rules.load();
+        if active.spec.default.iter().any(|name| name == branch) {
+            return Ok(());
+        }
+        let spec =
+            RulesSpec { default: [&active.spec.default[..], &[branch.to_owned()]].concat(), ..active.spec.clone() };
+        let hits = active.counted();
+        self.rules.store(Arc::new(ActiveRules { hits, ..ActiveRules::compile(spec, active.names.clone())? }));
         Ok(())
     }
 

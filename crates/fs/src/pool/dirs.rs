@@ -70,6 +70,11 @@ impl DirFds {
         self.shard(node).lock().pop(&(node, branch));
     }
 
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
+    }
+
     /// Closes the half that was not used for longest.
     fn shrink(&self) {
         for shard in &self.shards {

@@ -72,6 +72,7 @@ pub use rename::Replace;
 pub(crate) use staging::HANGS;
 pub use staging::obstacle as staging_obstacle;
 
+use crate::branch::mounts::MountId;
 use crate::branch::{Branch, StateDir};
 use crate::error::{Error, OpError, OpResult};
 use crate::handle::{Handle, HandleId};
@@ -94,6 +95,8 @@ pub trait Kernel: Send + Sync {
     fn drop_names(&self);
     /// Lets the kernel reach this file past the daemon for as long as the token lives.
     fn register(&self, file: std::os::fd::BorrowedFd<'_>) -> std::io::Result<PassthroughToken>;
+    /// Whether the mount is still in use: in the tree, or detached with somebody in it.
+    fn is_mounted(&self) -> bool;
 }
 
 /// See the module.
@@ -131,8 +134,8 @@ pub struct Pool {
     pub(crate) kernel: OnceLock<Box<dyn Kernel>>,
     /// Things a person should look at, by subject.
     warnings: Mutex<BTreeMap<String, String>>,
-    /// The mount, by the kernel's number.
-    pub(crate) mounted_as: OnceLock<u64>,
+    /// The mount.
+    pub(crate) mounted_as: OnceLock<MountId>,
     /// The kernel gives passthrough.
     pub(crate) passthrough: AtomicBool,
     pub(crate) stopping: Arc<AtomicBool>,
@@ -158,6 +161,7 @@ impl Pool {
         let mut branches = Vec::with_capacity(spec.branches.len());
         for (index, branch_spec) in spec.branches.iter().enumerate() {
             let branch = Branch::new(BranchId(index as u16), branch_spec.clone(), Arc::clone(&state));
+            branch.set_access_times(spec.access_times);
             if let Err(error) = branch.bring_online() {
                 if !branch_spec.optional && !missing.contains(&branch_spec.name) {
                     return Err(Error::BranchMissing { name: branch_spec.name.clone(), reason: error.to_string() });
@@ -167,7 +171,7 @@ impl Pool {
             branches.push(branch);
         }
         let rules = ActiveRules::bind(spec.rules.clone(), &branches)?;
-        let staging = staging::open(spec.staging.as_ref(), state_dir, &state, BranchId(branches.len() as u16))?;
+        let staging = staging::open(&spec, state_dir, &state, BranchId(branches.len() as u16))?;
         branches.extend(staging.as_ref().map(|staging| Arc::clone(&staging.branch)));
         let root_state = DirState { place: None, ..DirState::default() };
         let root = Node::new_dir(NodeId::ROOT, Ino(1), None, root_state);
@@ -304,6 +308,7 @@ impl Pool {
         let mut warnings: Vec<String> = self.warnings.lock().values().cloned().collect();
         warnings.extend(self.hanging_warnings());
         warnings.extend(self.stuck_warning());
+        warnings.extend(self.descriptor_warning());
         warnings
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use umbrella_units::BranchId;
 
 use super::Pool;
-use super::admin::epoch;
+use super::admin::{epoch, is_mounted};
 use crate::branch::Branch;
 use crate::branch::state::Remembered;
 use crate::error::Error;
@@ -27,6 +27,9 @@ impl Pool {
         let require_mount = old.spec.require_mount.or(was_mount.then_some(true));
         let spec = BranchSpec { path, require_mount, ..old.spec.clone() };
         self.no_overlap(&spec)?;
+        if !force && spec.path != old.spec.path && require_mount != Some(false) {
+            is_mounted(&spec, "--force")?;
+        }
         let was_draining = old.draining();
         if !force && old.is_online() {
             old.set_draining_for_now(true);
@@ -85,6 +88,7 @@ impl Pool {
         let name = spec.name.clone();
         self.state.forget(&name).map_err(|error| error.to_string())?;
         let new = Branch::new(id, spec, Arc::clone(&self.state));
+        new.set_access_times(self.spec.access_times);
         new.bring_online().map_err(|error| error.to_string())?;
         self.state.note_former_paths(&name, former).map_err(|error| error.to_string())?;
         Ok(new)

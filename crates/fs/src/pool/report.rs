@@ -1,10 +1,12 @@
 //! What `umbrella status` and `umbrella explain` say.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Resource, getrlimit};
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_policy::placement::{Choice, FileFacts, Stage};
 use umbrella_units::{BranchId, ByteSize, Timestamp, format_duration};
@@ -21,6 +23,8 @@ use crate::handle::DataPath;
 use crate::meta::{Meta, now};
 use crate::node::{Node, NodeId, path_of};
 
+/// So few are short from the start.
+const FEW_DESCRIPTORS: u64 = 4096;
 /// How long a status waits for branches to say how much room they have.
 const ROOM_PATIENCE: Duration = Duration::from_millis(500);
 
@@ -29,14 +33,18 @@ impl Pool {
     pub fn status(&self) -> Status {
         self.look_at_room();
         self.measure_write_back();
-        let handles = self.open_handles();
+        // The kernel asks for no file to be closed once nobody is in the mount any more.
+        let in_use = self.kernel.get().is_none_or(|kernel| kernel.is_mounted());
+        let handles = if in_use { self.open_handles() } else { Vec::new() };
         let passthrough = handles.iter().filter(|handle| handle.data == DataPath::Passthrough).count();
         Status {
             mount: self.spec.mount.clone(),
+            config: PathBuf::new(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             uptime: self.started.elapsed(),
-            detached: self.mounted_as.get().is_some_and(|mount| !is_attached(*mount)),
+            ending: !in_use,
+            detached: !in_use || self.mounted_as.get().is_some_and(|mount| !is_attached(*mount)),
             branches: self.branch_statuses(),
             rules: self.rule_statuses(),
             open_files: handles.len() as u64,
@@ -48,6 +56,18 @@ impl Pool {
             staging: self.staging_status(),
             walks: self.walks_under_way(),
         }
+    }
+
+    /// What to do where the daemon may soon have no descriptor left.
+    pub(crate) fn descriptor_warning(&self) -> Option<String> {
+        let limit = getrlimit(Resource::Nofile).current?;
+        let used = (self.open_handles().len() + self.dir_fds.len()) as u64;
+        (limit < FEW_DESCRIPTORS || used > limit / 4 * 3).then(|| {
+            format!(
+                "the daemon may have {limit} descriptors and uses about {used} for files and directories; who opens more fails: raise its hard limit \
+                 (LimitNOFILE= in a unit, `ulimit -Hn` in a shell) and mount again"
+            )
+        })
     }
 
     /// All branches.

@@ -50,6 +50,13 @@ impl Pool {
         }
     }
 
+    /// Lets go of all branches: from now on another daemon may have them.
+    pub(crate) fn close_branches(&self) {
+        for branch in self.branches.load().iter() {
+            branch.close();
+        }
+    }
+
     fn move_what_was_left(&self) {
         let walk = Walk { bandwidth: self.spec.enforce.bandwidth, purpose: Purpose::Recovery, ..Walk::default() };
         tracing::info!("the last mount did not end in order: the enforcer looks for files that wait for their move");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::mount::{MountFlags, UnmountFlags};
 use umbrella_fs::pool::Pool;
-use umbrella_fs::spec::{BranchSpec, EnforceSpec, OnBranchError, PoolSpec, StagingSpec};
+use umbrella_fs::spec::{AccessTimes, BranchSpec, EnforceSpec, OnBranchError, PoolSpec, StagingSpec};
 use umbrella_policy::placement::spec::{Comparison, Condition, DestinationSpec, RuleKindSpec, RuleSpec, RulesSpec};
 use umbrella_units::{Amount, ByteSize};
 
@@ -164,6 +164,7 @@ pub(crate) fn assemble(root: &Path, rules: usize, staging: Option<StagingSpec>) 
         probe_timeout: Duration::from_secs(10),
         threads: 2,
         staging,
+        access_times: AccessTimes::default(),
     };
     Pool::assemble(spec, &root.join("state"), &[]).unwrap()
 }

@@ -190,10 +190,9 @@ fn libc_umount(mnt: &CStr) -> nix::Result<()> {
     }
 }
 
-/// Warning: This will return true if the filesystem has been detached (lazy unmounted), but not
-/// yet destroyed by the kernel.
-#[cfg(any(all(not(target_os = "macos"), test), fuser_mount_impl = "pure-rust"))]
-fn is_mounted(fuse_device: &DevFuse) -> bool {
+/// Whether the kernel still has the file system: attached, or detached (lazily unmounted) and in use.
+/// It lets go of the device when the last user of the mount is gone, and then reports `POLLERR`.
+pub(crate) fn is_mounted(fuse_device: &DevFuse) -> bool {
     use std::os::unix::io::AsFd;
     use std::slice;
 
@@ -207,17 +206,12 @@ fn is_mounted(fuse_device: &DevFuse) -> bool {
         let res = poll(slice::from_mut(&mut poll_fd), PollTimeout::ZERO);
         break match res {
             Ok(0) => true,
-            Ok(1) => poll_fd
+            Ok(_) => !poll_fd
                 .revents()
                 .is_some_and(|r| r.contains(PollFlags::POLLERR)),
-            Ok(_) => unreachable!(),
             Err(nix::errno::Errno::EINTR) => continue,
-            Err(err) => {
-                // This should never happen. The fd is guaranteed good as `File` owns it.
-                // According to man poll ENOMEM is the only error code unhandled, so we panic
-                // consistent with rust's usual ENOMEM behaviour.
-                panic!("Poll failed with error {err}")
-            }
+            // Short of memory: nothing says that it is gone.
+            Err(_) => true,
         };
     }
 }
@@ -297,7 +291,9 @@ mod test {
             std::mem::ManuallyDrop::<_>::into_inner(tmp);
         }
 
-        // Filesystem may have been lazy unmounted, so we can't assert this:
-        // assert!(!is_mounted(&file));
+        // A lazily unmounted file system may live on while somebody uses it.
+        if detached {
+            assert!(!is_mounted(&file));
+        }
     }
 }

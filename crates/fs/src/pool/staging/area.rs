@@ -18,7 +18,7 @@ use super::{Intake, Staging};
 use crate::branch::mounts::{fs_kind, mounted_at};
 use crate::branch::{Branch, StateDir};
 use crate::error::Error;
-use crate::spec::{BranchSpec, STAGING, StagingSpec, resolve};
+use crate::spec::{BranchSpec, PoolSpec, STAGING, StagingSpec, resolve};
 
 /// Below the area's path.
 const TREE: &str = "tree";
@@ -29,11 +29,17 @@ const SOURCE: &str = "umbrella-staging";
 
 /// Opens the staging area that is configured, or one that an earlier mount left with files in it.
 pub(crate) fn open(
-    configured: Option<&StagingSpec>,
+    pool: &PoolSpec,
     state_dir: &Path,
     state: &Arc<StateDir>,
     id: BranchId,
 ) -> Result<Option<Staging>, Error> {
+    let take = |spec, base: &Path, intake| {
+        let branch = Branch::new(id, branch_spec(base.join(TREE)), Arc::clone(state));
+        branch.set_access_times(pool.access_times);
+        take(spec, base, intake, branch)
+    };
+    let configured = pool.staging.as_ref();
     let base = configured.map(|spec| base_of(spec, state_dir, state));
     let known = state.branch(STAGING);
     let left =
@@ -45,7 +51,7 @@ pub(crate) fn open(
             tracing::warn!("nothing is staged until the next mount, which uses the new staging area");
         }
         let spec = StagingSpec { path: None, volatile: is_ours(left), ..StagingSpec::default() };
-        return take(spec, left, state, id, Intake::Nothing).map(Some);
+        return take(spec, left, Intake::Nothing).map(Some);
     }
     let (Some(spec), Some(base)) = (configured, base) else {
         if known.is_some() {
@@ -75,7 +81,7 @@ pub(crate) fn open(
     if !base.join(TREE).is_dir() {
         DirBuilder::new().mode(0o755).create(base.join(TREE)).map_err(failed)?;
     }
-    take(spec.clone(), &base, state, id, Intake::NewFiles).map(Some)
+    take(spec.clone(), &base, Intake::NewFiles).map(Some)
 }
 
 /// What will keep the area from being opened at the next mount, as far as it can be seen without changing anything.
@@ -105,8 +111,7 @@ fn base_of(spec: &StagingSpec, state_dir: &Path, state: &StateDir) -> PathBuf {
 }
 
 /// Takes the area at `base` as a branch.
-fn take(spec: StagingSpec, base: &Path, state: &Arc<StateDir>, id: BranchId, intake: Intake) -> Result<Staging, Error> {
-    let branch = Branch::new(id, branch_spec(base.join(TREE)), Arc::clone(state));
+fn take(spec: StagingSpec, base: &Path, intake: Intake, branch: Arc<Branch>) -> Result<Staging, Error> {
     branch.bring_online().map_err(|error| Error::Staging { path: base.to_owned(), reason: error.to_string() })?;
     let staging = Staging::new(spec, branch, intake);
     staging.watch_memory();

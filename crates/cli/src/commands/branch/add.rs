@@ -1,0 +1,196 @@
+//! `umbrella branch add`: takes a directory into a mounted pool, and writes it to the configuration if that is asked for.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use serde::Serialize;
+use serde_json::json;
+use umbrella_fs::control::protocol::{Answer, Request};
+use umbrella_fs::spec::BranchSpec;
+use umbrella_units::{Amount, ByteSize, ParseDurationError, format_duration, parse_duration};
+
+use super::rules_naming;
+use crate::client::{Client, ClientError};
+use crate::commands::PoolOption;
+use crate::config::save::{self, Addition};
+use crate::text::{quoted, quoted_list, visible_path};
+use crate::{commands, ending, output, pool};
+
+/// Take a directory into the pool. Its files appear in the tree at once.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  umbrella branch add usb /mnt/usb --keep-free 5%
+  umbrella branch add archive /mnt/tape --read-only --optional
+  umbrella branch add disk3 /mnt/disk3 --default --save
+
+Without --save the configuration is not changed: what to add to it is printed.")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+pub(super) struct AddArgs {
+    /// Name of the branch, as used in rules.
+    name: String,
+    /// Its directory.
+    path: PathBuf,
+    /// Place nothing new here when less than this is free ("10GiB" or "5%").
+    #[arg(long, value_name = "AMOUNT")]
+    keep_free: Option<Amount>,
+    /// Below this much free space, writes go through the daemon.
+    #[arg(long, value_name = "AMOUNT")]
+    headroom: Option<Amount>,
+    /// Write, move and delete nothing here.
+    #[arg(long)]
+    read_only: bool,
+    /// The pool starts without it when it is missing.
+    #[arg(long)]
+    optional: bool,
+    /// Whether the path must be a mount point [default: if it is one now]. "false" also takes a directory of the root file system.
+    #[arg(long, value_name = "BOOL")]
+    require_mount: Option<bool>,
+    /// A file that came here stays at least so long before a rule moves it ("1d").
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    min_stay: Option<Duration>,
+    /// All reads and writes go through the daemon.
+    #[arg(long)]
+    no_passthrough: bool,
+    /// Also append it to the default list, so that new files go there when the branches before it are full.
+    #[arg(long)]
+    default: bool,
+    /// Also write it to the configuration of the pool; comments and layout stay.
+    #[arg(long)]
+    save: bool,
+    #[command(flatten)]
+    pool: PoolOption,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+fn duration(text: &str) -> Result<Duration, ParseDurationError> {
+    parse_duration(text)
+}
+
+impl AddArgs {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let (_, client) = commands::reach(self.pool.pool.as_deref())?;
+        let branch = BranchSpec {
+            path: pool::absolute(&self.path)?,
+            name: self.name,
+            keep_free: self.keep_free.unwrap_or(Amount::Bytes(ByteSize(0))),
+            headroom: self.headroom,
+            read_only: self.read_only,
+            optional: self.optional,
+            require_mount: self.require_mount,
+            min_stay: self.min_stay.unwrap_or_default(),
+            passthrough: !self.no_passthrough,
+            write_back: None,
+        };
+        let lines = configuration(&branch)?;
+        let name = branch.name.clone();
+        // What cannot be written is said before anything is changed.
+        let addition = Addition { branch: &branch, lines: &lines, to_default: self.default };
+        let saved = if self.save { Some(save::prepare(&config_of(&client)?, &addition)?) } else { None };
+        ending::wait_for_branches(std::slice::from_ref(&branch.path))?;
+        client.ask(&Request::BranchAdd { branch: branch.clone(), to_default: self.default })?;
+        let file = saved.as_ref().map(|saved| visible_path(saved.file()));
+        if let Some(saved) = saved {
+            let written = saved.write();
+            written
+                .with_context(|| format!("branch {} is in the pool, but not in its configuration", quoted(&name)))?;
+        }
+        let lists = rules_naming(&client, &name)?;
+        if self.json {
+            let added = json!({ "branch": name, "added": true, "configuration": lines, "lists": lists, "saved": file });
+            output::json(&added)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let shown = quoted(&name);
+        let on = if lists.is_empty() {
+            "it is on no list, so no new file goes there (`--default`, or name it in a rule)".to_owned()
+        } else {
+            format!("new files go there by {}", quoted_list(lists.iter().map(String::as_str)))
+        };
+        output::line(&format!("branch {shown} is in the pool; {on}"))?;
+        match file {
+            Some(file) => output::line(&format!("{file} has it too"))?,
+            None => {
+                let also = if self.default { ", and its name to the default list" } else { "" };
+                output::line(&format!("to keep it, add to the configuration (or --save it){also}:\n\n{lines}"))?;
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The file that the running pool was started from.
+fn config_of(client: &Client) -> Result<PathBuf, ClientError> {
+    match client.ask(&Request::Status)? {
+        Answer::Status(status) => Ok(status.config),
+        _ => Err(ClientError::Unexpected),
+    }
+}
+
+/// The branch as the configuration says it.
+fn configuration(branch: &BranchSpec) -> anyhow::Result<String> {
+    #[derive(Serialize)]
+    struct Lines<'a> {
+        branch: [Line<'a>; 1],
+    }
+    #[derive(Serialize)]
+    struct Line<'a> {
+        name: &'a str,
+        path: &'a Path,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        keep_free: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        headroom: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        read_only: Option<bool>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        optional: Option<bool>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        require_mount: Option<bool>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        min_stay: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        passthrough: Option<bool>,
+    }
+    let line = Line {
+        name: &branch.name,
+        path: &branch.path,
+        keep_free: (branch.keep_free != Amount::Bytes(ByteSize(0))).then(|| amount(branch.keep_free)),
+        headroom: branch.headroom.map(amount),
+        read_only: branch.read_only.then_some(true),
+        optional: branch.optional.then_some(true),
+        require_mount: branch.require_mount,
+        min_stay: (!branch.min_stay.is_zero()).then(|| format_duration(branch.min_stay)),
+        passthrough: (!branch.passthrough).then_some(false),
+    };
+    Ok(toml::to_string(&Lines { branch: [line] })?)
+}
+
+/// Exactly: what is shown to people is rounded.
+fn amount(amount: Amount) -> String {
+    match amount {
+        Amount::Bytes(bytes) => {
+            let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+            let whole = units.iter().find(|(shift, _)| bytes.0 > 0 && bytes.0.trailing_zeros() >= *shift);
+            whole.map_or_else(|| bytes.0.to_string(), |(shift, unit)| format!("{}{unit}", bytes.0 >> shift))
+        }
+        Amount::MilliPercent(_) => amount.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_written_exactly_and_in_units() {
+        let written =
+            [0, 1000, 1024, 1536, 20 << 20, 3 << 40, u64::MAX].map(|bytes| amount(Amount::Bytes(ByteSize(bytes))));
+        assert_eq!(written, ["0", "1000", "1KiB", "1536", "20MiB", "3TiB", "18446744073709551615"]);
+    }
+}

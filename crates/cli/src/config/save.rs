@@ -1,0 +1,135 @@
+//! Writes a branch into a configuration; comments, order and layout of the rest stay.
+//!
+//! 1. The text is changed and checked as any configuration is. 2. A new file beside the old one gets it, with the old one's mode, owner and
+//! extended attributes, and is made durable. 3. It takes the old one's place in one step. Of a link, the file it leads to is replaced.
+
+use std::fs::{File, Permissions};
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use toml_edit::{Array, DocumentMut, Item, Value};
+use umbrella_fs::spec::BranchSpec;
+
+use crate::text::{quoted, visible_path};
+
+/// What comes into the configuration.
+#[derive(Debug)]
+pub(crate) struct Addition<'a> {
+    pub(crate) branch: &'a BranchSpec,
+    /// The branch as TOML, from its heading on.
+    pub(crate) lines: &'a str,
+    /// Its name goes to the end of the default list.
+    pub(crate) to_default: bool,
+}
+
+/// A changed configuration that is not written yet.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    file: PathBuf,
+    text: String,
+}
+
+/// The configuration with the addition, if it would be a right one.
+pub(crate) fn prepare(config: &Path, addition: &Addition<'_>) -> anyhow::Result<Prepared> {
+    let shown = visible_path(config);
+    let file = config.canonicalize().ok().filter(|file| file.is_file());
+    let Some(file) = file else {
+        bail!("the pool was not started from a file that is still there ({shown}): add the branch without --save");
+    };
+    let before = super::read(&file)?;
+    let text = changed(before.source.text(), &before.spec, addition)
+        .with_context(|| format!("{shown} cannot be changed; add the branch without --save"))?;
+    super::parse(&file, text.clone().into_bytes())
+        .with_context(|| format!("{shown} would not be right any more; add the branch without --save"))?;
+    Ok(Prepared { file, text })
+}
+
+fn changed(text: &str, spec: &umbrella_fs::spec::PoolSpec, addition: &Addition<'_>) -> anyhow::Result<String> {
+    let (branch, name) = (addition.branch, &addition.branch.name);
+    let mut document: DocumentMut = text.parse()?;
+    match spec.branches.iter().find(|known| known.name == *name) {
+        Some(known) if known.path == branch.path => {}
+        Some(known) => bail!("it has another branch {} at {}", quoted(name), visible_path(&known.path)),
+        None => {
+            let Some(tables) = document.get_mut("branch").and_then(Item::as_array_of_tables_mut) else {
+                bail!("its branches are not written as [[branch]]");
+            };
+            let mut new: DocumentMut = addition.lines.parse()?;
+            let table = new.get_mut("branch").and_then(Item::as_array_of_tables_mut).and_then(|new| new.get_mut(0));
+            let Some(mut table) = table.map(std::mem::take) else { bail!("the branch cannot be written") };
+            // Where it was written says nothing of where it goes: behind the last branch.
+            table.set_position(tables.iter().last().and_then(toml_edit::Table::position));
+            table.decor_mut().set_prefix("\n");
+            tables.push(table);
+        }
+    }
+    let mut list = spec.rules.default.clone();
+    if addition.to_default && !list.contains(name) {
+        list.push(name.clone());
+    }
+    match document.get_mut("default") {
+        // Without a list the only branch was it.
+        None => drop(document.insert("default", Item::Value(Value::Array(list.iter().collect())))),
+        Some(item) if list.len() > spec.rules.default.len() => match item.as_array_mut() {
+            Some(names) => names.push(name),
+            None => *item = Item::Value(Value::Array(list.iter().collect::<Array>())),
+        },
+        Some(_) => {}
+    }
+    Ok(document.to_string())
+}
+
+impl Prepared {
+    /// The file itself, also where a link leads to it.
+    pub(crate) fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// Takes the old one's place.
+    pub(crate) fn write(self) -> anyhow::Result<()> {
+        let new = beside(&self.file);
+        let written = self.replace(&new).inspect_err(|_| drop(std::fs::remove_file(&new)));
+        written.with_context(|| format!("writing {}", visible_path(&self.file)))
+    }
+
+    fn replace(&self, new: &Path) -> io::Result<()> {
+        let old = File::open(&self.file)?;
+        let data = old.metadata()?;
+        let mut file = File::options().write(true).create_new(true).mode(0o600).open(new)?;
+        file.write_all(self.text.as_bytes())?;
+        std::os::unix::fs::fchown(&file, Some(data.uid()), Some(data.gid()))?;
+        copy_attributes(&old, &file)?;
+        file.set_permissions(Permissions::from_mode(data.mode() & 0o7777))?;
+        file.sync_all()?;
+        std::fs::rename(new, &self.file)?;
+        self.file.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+    }
+}
+
+/// Labels and lists of access rights. What this file system does not keep, the old file had not.
+fn copy_attributes(from: &File, to: &File) -> io::Result<()> {
+    let mut names = vec![0; 64 << 10];
+    let Ok(length) = rustix::fs::flistxattr(from.as_fd(), &mut names[..]) else { return Ok(()) };
+    names.truncate(length);
+    for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        let mut value = vec![0; 64 << 10];
+        let length = rustix::fs::fgetxattr(from.as_fd(), name, &mut value[..])?;
+        value.truncate(length);
+        rustix::fs::fsetxattr(to.as_fd(), name, &value, rustix::fs::XattrFlags::empty())?;
+    }
+    Ok(())
+}
+
+/// A hidden name in the same folder, of this process.
+fn beside(file: &Path) -> PathBuf {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(file.file_name().unwrap_or_default());
+    name.push(format!(".{}", std::process::id()));
+    file.with_file_name(name)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+//! `umbrella branch add`: what is taken for a disk, the lists that it is on, and the configuration.
+
+use std::fs;
+use std::path::Path;
+
+use crate::support::disk::Disk;
+use crate::support::pool::{Pool, text};
+use crate::support::{MIB, temp_dir};
+use crate::{append, disks};
+
+/// A directory of the root file system.
+fn on_root() -> tempfile::TempDir {
+    tempfile::Builder::new().prefix("umbrella-root-").tempdir_in("/").unwrap()
+}
+
+#[track_caller]
+fn refused(pool: &Pool, args: &[&str], path: &Path, told: &str) {
+    let mut args: Vec<_> = args.iter().map(std::ffi::OsStr::new).collect();
+    args.push(path.as_os_str());
+    let output = pool.umbrella(&args);
+    assert!(!output.status.success() && text(&output).contains(told), "{args:?}: {}", text(&output));
+    assert!(!path.join(".umbrella").exists(), "nothing is written there");
+}
+
+#[test]
+fn a_directory_of_the_root_file_system_is_no_disk() {
+    let (_disks, builder) = disks(["a"]);
+    let pool = builder.mount();
+    let dir = on_root();
+    refused(
+        &pool,
+        &["branch", "add", "b"],
+        dir.path(),
+        "lies on the root file system; mount the disk first (or --require-mount false",
+    );
+    refused(
+        &pool,
+        &["branch", "replace", "a"],
+        dir.path(),
+        "lies on the root file system; mount the disk first (or --force",
+    );
+    let add = ["branch", "add", "b", dir.path().to_str().unwrap(), "--require-mount", "false"];
+    pool.say(add);
+    assert!(pool.is_online("b"));
+}
+
+#[test]
+fn a_directory_that_fstab_has_a_file_system_for_is_no_disk_before_that_is_mounted() {
+    let (_disks, builder) = disks(["a"]);
+    let house = Disk::tmpfs(8 * MIB);
+    let fstab = temp_dir("fstab");
+    let new = house.join("my new");
+    fs::create_dir_all(new.join("below")).unwrap();
+    fs::create_dir(house.join("plain")).unwrap();
+    let line = format!("UUID=1234 {}/ ext4 defaults,noauto 0 0\n", new.display().to_string().replace(' ', "\\040"));
+    fs::write(fstab.path().join("fstab"), line).unwrap();
+    let pool = builder.fstab(&fstab.path().join("fstab")).mount();
+    refused(&pool, &["branch", "add", "b"], &new, "/etc/fstab has a file system for");
+    refused(&pool, &["branch", "add", "b"], &new.join("below"), "/etc/fstab has a file system for");
+    pool.say(["branch", "add", "b", house.join("plain").to_str().unwrap()]);
+    crate::support::run("mount", ["-t".as_ref(), "tmpfs".as_ref(), "none".as_ref(), new.as_os_str()]);
+    let added = pool.umbrella(["branch".as_ref(), "add".as_ref(), "c".as_ref(), new.as_os_str()]);
+    drop(pool);
+    crate::support::disk::unmount(&new);
+    assert!(added.status.success(), "{}", text(&added));
+}
+
+#[test]
+fn the_answer_says_which_lists_the_branch_is_on() {
+    let (_disks, builder) = disks(["a"]);
+    let new = [Disk::tmpfs(8 * MIB), Disk::tmpfs(8 * MIB)];
+    let pool = builder.mount();
+    let paths = new.each_ref().map(|disk| disk.path().display().to_string());
+    let said = pool.say(["branch", "add", "b", &paths[0]]);
+    assert!(said.contains("it is on no list") && said.contains("[[branch]]"), "{said}");
+    let added = pool.json(["branch", "add", "c", &paths[1], "--default"]).remove(0);
+    assert_eq!((added["lists"].to_string().as_str(), &added["saved"]), ("[\"default\"]", &serde_json::Value::Null));
+    let default = pool.status().rules.pop().unwrap();
+    assert_eq!(default.to, ["a", "c"]);
+}
+
+#[test]
+fn a_branch_that_is_saved_is_in_the_next_mount_and_comments_stay() {
+    let (_disks, builder) = disks(["a"]);
+    let new = Disk::tmpfs(8 * MIB);
+    let mut pool = builder.mount();
+    append(&pool.config_path(), b"# mine\n").unwrap();
+    let said =
+        pool.say(["branch", "add", "b", new.path().to_str().unwrap(), "--keep-free", "1MiB", "--default", "--save"]);
+    assert!(said.contains("new files go there by \"default\"") && said.contains("pool.toml has it too"), "{said}");
+    let config = fs::read_to_string(pool.config_path()).unwrap();
+    assert!(config.contains("# mine\n") && config.contains("[\"a\", \"b\"]"), "{config}");
+    pool.remount();
+    assert!(pool.is_online("b"));
+    assert_eq!(pool.branch_status("b").keep_free.0, MIB);
+    assert_eq!(pool.status().rules.pop().unwrap().to, ["a", "b"]);
+}
+
+#[test]
+fn what_cannot_be_saved_is_not_added() {
+    let (_disks, builder) = disks(["a"]);
+    let new = Disk::tmpfs(8 * MIB);
+    let pool = builder.mount();
+    fs::rename(pool.config_path(), pool.dir().join("elsewhere.toml")).unwrap();
+    let output = pool.umbrella(["branch", "add", "b", new.path().to_str().unwrap(), "--save"]);
+    assert!(!output.status.success() && text(&output).contains("add the branch without --save"), "{}", text(&output));
+    assert_eq!(pool.status().branches.len(), 1);
+    fs::rename(pool.dir().join("elsewhere.toml"), pool.config_path()).unwrap();
+}
