@@ -138,12 +138,12 @@ fn a_pool_with_noatime_does_all_that_others_do() {
             "{name}"
         );
     }
+    drop(unnamed);
     // The branch's own mount is as busy as ever.
     let umount = std::process::Command::new("umount").arg(b.path()).output().unwrap();
     assert!(!umount.status.success(), "the disk is in use");
     pool.remount();
     assert_eq!(fs::read(pool.join("d/name")).unwrap(), b"data");
-    drop(unnamed);
     pool.stop();
     run("umount", [b.path()]);
 }

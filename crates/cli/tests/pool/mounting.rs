@@ -119,6 +119,13 @@ fn the_log_of_a_pool_that_is_well_has_no_warning_and_no_error() {
             fs::write(pool.join("d/gone"), "x").unwrap();
             fs::remove_file(pool.join("d/gone")).unwrap();
             fs::rename(pool.join("d/e"), pool.join("e")).unwrap();
+            for number in 0..300 {
+                fs::create_dir(pool.join(format!("dir{number}"))).unwrap();
+                fs::write(pool.join(format!("dir{number}/file")), "x").unwrap();
+            }
+            for number in 100..200 {
+                fs::remove_dir_all(pool.join(format!("dir{number}"))).unwrap();
+            }
             interrupted_requests(&pool);
             assert!(pool.status().warnings.is_empty(), "{:?}", pool.status().warnings);
             if by_umount {

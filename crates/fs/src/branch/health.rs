@@ -8,11 +8,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use rustix::fs::{AtFlags, CWD, StatVfsMountFlags, StatxAttributes, StatxFlags};
+use rustix::fs::{AtFlags, CWD, FlockOperation, StatVfsMountFlags, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 
 use super::establish::{Candidate, Plan};
 use super::{Branch, BranchError, Online};
+use crate::spec::AccessTimes;
 
 /// How long a branch that somebody else has is waited for; in a probe, which comes again, less.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
@@ -145,6 +146,22 @@ impl Branch {
     pub fn bring_online(&self) -> Result<(), BranchError> {
         let timeout = self.timeout();
         self.establish(timeout, LOCK_PATIENCE.min(timeout / 2))
+    }
+
+    /// Ends its use in order. Another daemon may have it at once, also where somebody still holds a descriptor; one that may hang is let go
+    /// of with its last descriptor.
+    pub fn close(&self) {
+        let _changing = self.changing.lock();
+        let Some(online) = self.online.swap(None) else { return };
+        if let Some(hidden) = online.hidden.as_ref().filter(|_| !online.guarded) {
+            // Not every file system has locks.
+            let _ = rustix::fs::flock(&hidden.dir, FlockOperation::Unlock);
+        }
+    }
+
+    /// Which reads change access times, in place of what its mount says. Before it comes online, and once.
+    pub fn set_access_times(&self, times: AccessTimes) {
+        let _ = self.access_times.set(times);
     }
 
     fn establish(&self, timeout: Duration, patience: Duration) -> Result<(), BranchError> {

@@ -27,7 +27,6 @@ use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
-use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use umbrella_policy::placement::BranchView;
 use umbrella_units::{BranchId, ByteSize, Timestamp};
@@ -252,17 +251,6 @@ impl Branch {
         self.drop_online(reason);
     }
 
-    /// Ends its use in order. Another daemon may have it at once, also where somebody still holds a descriptor; one that may hang is let go
-    /// of with its last descriptor.
-    pub fn close(&self) {
-        let _changing = self.changing.lock();
-        let Some(online) = self.online.swap(None) else { return };
-        if let Some(hidden) = online.hidden.as_ref().filter(|_| !online.guarded) {
-            // Not every file system has locks.
-            let _ = rustix::fs::flock(&hidden.dir, FlockOperation::Unlock);
-        }
-    }
-
     fn drop_online(&self, reason: String) {
         let Some(old) = self.online.swap(None) else {
             let mut offline = self.offline.lock();
@@ -299,11 +287,6 @@ impl Branch {
     /// Treat the branch as one whose calls may hang, whatever its file system, from the next time it comes online.
     pub fn set_always_guarded(&self, guarded: bool) {
         self.always_guarded.store(guarded, Ordering::Relaxed);
-    }
-
-    /// Which reads change access times, in place of what its mount says. Before it comes online, and once.
-    pub fn set_access_times(&self, times: AccessTimes) {
-        let _ = self.access_times.set(times);
     }
 
     /// Runs file-system calls for this branch. On a local file system: here and now. On a guarded one: on a thread of the

@@ -439,9 +439,20 @@ impl Pool {
             // Opened when it is its turn: what waits holds no descriptor of its own.
             let (node, dir) = match name {
                 None => (above, dir),
-                Some(name) => (Pinned::lookup(self, &above.node, &name)?, dir.descend(&name)?),
+                Some(name) => {
+                    let below = dir.descend(&name).and_then(|at| Ok((Pinned::lookup(self, &above.node, &name)?, at)));
+                    match below {
+                        // Its last file has left, and it with it.
+                        Err(_) if dir.find(&name)?.is_none() => continue,
+                        below => below?,
+                    }
+                }
             };
-            for entry in dir.list(true)? {
+            let entries = match dir.list(true) {
+                Err(OpError::Sys(Errno::NOENT)) => continue,
+                entries => entries?,
+            };
+            for entry in entries {
                 if node.node.id == NodeId::ROOT && entry.name == crate::pool::HIDDEN {
                     continue;
                 }
