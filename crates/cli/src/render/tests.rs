@@ -38,6 +38,8 @@ fn pool() -> Status {
         pid: 4711,
         uptime: Duration::from_millis(5_400_250),
         detached: false,
+        ending: false,
+        config: "/etc/umbrella/pool.toml".into(),
         branches: vec![branch("disk"), remote, lost],
         rules: vec![
             RuleStatus {

@@ -7,8 +7,8 @@
     reason = "rubbish as long as it has to be; a disk is named as its branch"
 )]
 
-mod accessed;
 mod access_times;
+mod accessed;
 mod adding;
 mod at_once;
 mod branches;

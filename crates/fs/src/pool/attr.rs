@@ -116,7 +116,7 @@ impl Pool {
         let apply = || self.on_copies(node, |copy| change.apply(copy));
         let (Some(dir), Some(times)) = (node.dir(), change.times()) else { return apply() };
         // All copies: what is put back on one may come from another.
-        let set = |copy: &DirAt| _ = copy.as_file().set_times(times);
+        let set = |copy: &DirAt| _ = copy.as_file().set_times(times.clone());
         dir.times.changing(apply, || Ok(self.known_copies(node, dir)?.iter().for_each(set)))
     }
 
