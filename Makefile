@@ -2,10 +2,11 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-build demo test test-policies test-long test-ublk test-vendored lint deny bench-fs bench-write-back bench-staging build install uninstall clean
+.PHONY: help setup setup-build demo test test-policies test-conformance test-long test-ublk test-vendored lint deny bench-fs bench-write-back bench-staging build install uninstall clean
 
 PREFIX ?= /usr/local
 SEED ?= 1
+SECONDS_EACH ?= 120
 DESTDIR ?=
 UNITDIR ?= /etc/systemd/system
 SBINDIR ?= /sbin
@@ -43,6 +44,9 @@ test: test-vendored ## every test, on real mounts (root)
 
 test-policies: setup ## POSIX suites and property tests with each write-back policy in turn (some 20 minutes)
 	scripts/every-policy.sh
+
+test-conformance: setup ## pjdfstest, fsx, stress-ng, fio, bonnie++ and dbench on a pool with staging, rules and overflow (some 15 minutes; SECONDS_EACH=N)
+	UMBRELLA_CONFORMANCE_SECONDS=$(SECONDS_EACH) cargo test --locked -p umbrella --test posix -- conformance:: --include-ignored --nocapture --test-threads=1
 
 test-long: setup ## what chance decides, for longer: daemons killed 100 times, a million damaged inputs of each structure (minutes; SEED=N for another run)
 	UMBRELLA_CRASH_ROUNDS=100 UMBRELLA_CRASH_SEED=$(SEED) cargo test --locked -p umbrella --test log_disk --test disk_kills -- kill --nocapture

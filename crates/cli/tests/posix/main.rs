@@ -7,6 +7,7 @@
     reason = "a block for direct I/O; names end in exactly .b"
 )]
 
+mod conformance;
 mod exchange;
 mod files;
 mod metadata;

@@ -56,10 +56,15 @@ fn pjdfstest(path: &Path, other: &Path) -> Verdict {
 
 fn pjdfstest_passes_as_on_plain_ext4(data: Data) {
     let two = Two::new(data);
+    pjdfstest_passes_as_on(&two.plain.path(), &two.mount_point());
+}
+
+/// No test fails, and none is skipped that is not skipped on plain ext4.
+pub(super) fn pjdfstest_passes_as_on(plain: &Path, mount: &Path) {
     let other = Disk::tmpfs(16 * MIB);
-    let expected = pjdfstest(&two.plain.path(), &other.path());
+    let expected = pjdfstest(plain, &other.path());
     assert_eq!(expected.failed, BTreeSet::new(), "plain ext4 passes");
-    let actual = pjdfstest(&two.mount_point(), &other.path());
+    let actual = pjdfstest(mount, &other.path());
     assert_eq!(actual.failed, BTreeSet::new(), "{}", actual.output);
     // The C library knows the largest number of links of a few file systems, and of FUSE it does not; see
     // `names::a_file_has_as_many_names_as_its_branch_allows`.
@@ -92,7 +97,7 @@ const FSX: &str = "flen = 262144\n\
 
 /// What fsx does between a close and the next open of its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum BetweenOpens {
+pub(super) enum BetweenOpens {
     Nothing,
     /// It waits long enough for the file to move: a file that is open again for writing stays. strace makes it wait.
     Waits {
@@ -102,7 +107,7 @@ enum BetweenOpens {
 
 /// Whether fsx reads through mappings too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum MappedReads {
+pub(super) enum MappedReads {
     None,
     Some,
 }
@@ -114,7 +119,7 @@ const FSX_EARLY_ENDS: u64 = 30;
 
 /// How a run of fsx ended that found no fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum FsxRun {
+pub(super) enum FsxRun {
     Whole,
     /// It asked for what no file system gives, and stopped there.
     EndedEarly,
@@ -141,7 +146,7 @@ fn fsx(pool: &Pool, between: BetweenOpens, reads: MappedReads) {
     });
 }
 
-fn fsx_once(
+pub(super) fn fsx_once(
     pool: &Pool,
     folder: &Path,
     seed: u64,

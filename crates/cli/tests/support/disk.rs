@@ -138,6 +138,24 @@ impl Disk {
         );
     }
 
+    /// Unmounts ext4, has it checked, which changes nothing, and mounts it again.
+    #[track_caller]
+    pub fn fsck(&self) {
+        let unmounted = poll(PATIENCE, || {
+            Command::new("umount")
+                .arg(self.path())
+                .output()
+                .expect("umount can be started")
+                .status
+                .success()
+                .then_some(())
+        });
+        assert!(unmounted.is_some(), "{} stays busy", self.path().display());
+        let output = Command::new("fsck.ext4").arg("-fn").arg(self.image_path()).output().expect("fsck can be started");
+        assert!(output.status.success(), "fsck: {}", String::from_utf8_lossy(&output.stdout));
+        self.mount();
+    }
+
     /// Takes it away at once, also while it is in use: the mount point stays behind as an empty directory.
     pub fn vanish(&self) {
         run("umount", ["-l".as_ref(), self.path().as_os_str()]);
