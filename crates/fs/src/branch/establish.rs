@@ -85,7 +85,7 @@ impl Plan {
             (root, None)
         } else {
             let cloned = clone_mount(root, self.access_times);
-            cloned.map(|(root, mount)| (root, Some(mount))).map_err(self.io(PRIVATE_MOUNT))?
+            cloned.map(|(root, held)| (root, Some(held))).map_err(self.io(PRIVATE_MOUNT))?
         };
 
         let fsid = lasting_fsid(&kind).then_some(vfs.f_fsid);
@@ -138,8 +138,8 @@ impl Plan {
             epoch: EPOCH.fetch_add(1, Ordering::Relaxed),
             workers: guarded.then(|| Workers::new(Arc::clone(&self.threads.calls), workers::CALLS)),
             copiers: guarded.then(|| Workers::new(Arc::clone(&self.threads.copies), workers::COPIES)),
+            _private_mount: private_mount.map(|held| held.map(|fd| BranchFd::new(fd, closer.as_ref()))),
             closer,
-            _private_mount: private_mount,
             _claim: claim,
             _life: Arc::clone(&self.lives),
         };

@@ -117,7 +117,7 @@ pub struct Online {
     /// Threads of copies: they last, and must not be in the way of calls.
     pub(crate) copiers: Option<Workers>,
     closer: Option<Closer>,
-    _private_mount: Option<private_mount::PrivateMount>,
+    _private_mount: Option<[BranchFd; 2]>,
     _claim: state::Claim,
     _life: Arc<()>,
 }

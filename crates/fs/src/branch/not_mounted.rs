@@ -62,7 +62,7 @@ fn is_on_root(dir: BorrowedFd<'_>) -> bool {
 fn mount_points_of_fstab(text: &[u8]) -> Vec<PathBuf> {
     let lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
     let words = lines.filter(|line| !line.starts_with(b"#")).filter_map(|line| {
-        let mut words = line.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
+        let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
         words.nth(1).map(unescape)
     });
     // A slash at the end means nothing.

@@ -16,15 +16,9 @@ use rustix::mount::{OpenTreeFlags, open_tree};
 
 use crate::spec::{AccessTimes, AtimeUpdate};
 
-/// Keeps the mount in existence, and the branch's own mount busy: who unmounts a disk that is in use is to be told so.
-#[derive(Debug)]
-pub(super) struct PrivateMount {
-    _clone: OwnedFd,
-    _original: OwnedFd,
-}
-
-/// The branch's root in a clone of its mount.
-pub(super) fn clone_mount(root: OwnedFd, times: AccessTimes) -> rustix::io::Result<(OwnedFd, PrivateMount)> {
+/// The branch's root in a clone of its mount, and what is to be held for as long as the branch is used: the first keeps the clone in existence,
+/// the second the branch's own mount busy, since who unmounts a disk that is in use is to be told so.
+pub(super) fn clone_mount(root: OwnedFd, times: AccessTimes) -> rustix::io::Result<(OwnedFd, [OwnedFd; 2])> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_EMPTY_PATH
@@ -33,7 +27,7 @@ pub(super) fn clone_mount(root: OwnedFd, times: AccessTimes) -> rustix::io::Resu
     set_access_times(clone.as_fd(), times)?;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let inside = rustix::fs::openat(&clone, ".", flags, Mode::empty())?;
-    Ok((inside, PrivateMount { _clone: clone, _original: root }))
+    Ok((inside, [clone, root]))
 }
 
 fn set_access_times(mount: BorrowedFd<'_>, times: AccessTimes) -> rustix::io::Result<()> {

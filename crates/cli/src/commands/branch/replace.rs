@@ -13,7 +13,7 @@ use crate::client::{Client, ClientError};
 use crate::commands::PoolOption;
 use crate::pool::{self, Pool};
 use crate::text::{quoted, quoted_list, visible_path};
-use crate::{config, output};
+use crate::{config, ending, output};
 
 /// Take in another disk in a branch's place: the old one broke, was formatted, or lost its .umbrella.
 ///
@@ -72,6 +72,7 @@ impl ReplaceArgs {
     /// False when no daemon answers.
     fn on_live(&self, pool: &Pool) -> anyhow::Result<bool> {
         let path = self.path.as_deref().map(pool::absolute).transpose()?;
+        ending::wait_for_branches(path.as_slice())?;
         let request = Request::BranchReplace { name: self.name.clone(), path, force: self.force };
         match Client::new(&pool.socket).ask(&request) {
             Ok(_) => Ok(true),
