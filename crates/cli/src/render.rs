@@ -263,6 +263,9 @@ fn state(branch: &BranchStatus) -> String {
         BranchState::Online => "online",
         BranchState::Offline { .. } => "OFFLINE",
     }];
+    if branch.failing {
+        words.push("FAILING");
+    }
     if branch.draining {
         words.push("draining");
     }

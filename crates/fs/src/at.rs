@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Timestam
 use rustix::io::Errno;
 use umbrella_units::BranchId;
 
-use crate::branch::{Branch, BranchFd, Online};
+use crate::branch::{Branch, BranchFd, ErrorSource, Online};
 use crate::error::{OpError, OpResult};
 use crate::fd_path::proc_path;
 use crate::meta::{Meta, WANTED};
@@ -52,20 +52,22 @@ impl DirAt {
         name: &OsStr,
         call: impl FnOnce(BorrowedFd<'_>, &OsStr) -> rustix::io::Result<T> + Send + 'static,
     ) -> OpResult<T> {
-        if !self.online.guarded {
-            return self.seen(call(self.fd.as_fd(), name));
-        }
-        let fd = Arc::clone(&self.fd);
-        let name = name.to_owned();
-        Ok(self.branch.io(move |_| call(fd.as_fd(), &name))?)
+        self.run_as(ErrorSource::Read, name, call)
     }
 
-    /// An error that speaks of the disk has the branch looked at soon.
-    fn seen<T>(&self, done: rustix::io::Result<T>) -> OpResult<T> {
-        if matches!(done, Err(Errno::IO | Errno::STALE | Errno::NODEV | Errno::NXIO)) {
-            self.branch.note_suspect();
-        }
-        Ok(done?)
+    fn run_as<T: Send + 'static>(
+        &self,
+        source: ErrorSource,
+        name: &OsStr,
+        call: impl FnOnce(BorrowedFd<'_>, &OsStr) -> rustix::io::Result<T> + Send + 'static,
+    ) -> OpResult<T> {
+        let done = if self.online.guarded {
+            let (fd, name) = (Arc::clone(&self.fd), name.to_owned());
+            self.branch.io(move |_| call(fd.as_fd(), &name))
+        } else {
+            call(self.fd.as_fd(), name)
+        };
+        Ok(self.branch.noted(source, done)?)
     }
 
     fn change<T: Send + 'static>(
@@ -76,7 +78,7 @@ impl DirAt {
         if self.branch.spec.read_only {
             return Err(OpError::Sys(Errno::ROFS));
         }
-        self.run(name, call)
+        self.run_as(ErrorSource::Write, name, call)
     }
 
     fn file(&self, fd: OwnedFd) -> FileAt {
@@ -269,10 +271,8 @@ impl DirAt {
             // Some network file systems cannot sync a directory; their servers do it at each change.
             if matches!(done, Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP)) { Ok(()) } else { done }
         };
-        if !self.online.guarded {
-            return self.seen(sync());
-        }
-        Ok(self.branch.io_within(SYNC_PATIENCE, move |_| sync())?)
+        let done = if self.online.guarded { self.branch.io_within(SYNC_PATIENCE, move |_| sync()) } else { sync() };
+        Ok(self.branch.noted(ErrorSource::Sync, done)?)
     }
 }
 
@@ -288,11 +288,21 @@ impl FileAt {
         &self,
         call: impl FnOnce(BorrowedFd<'_>) -> rustix::io::Result<T> + Send + 'static,
     ) -> OpResult<T> {
-        if !self.online.guarded {
-            return Ok(call(self.fd.as_fd())?);
-        }
-        let fd = Arc::clone(&self.fd);
-        Ok(self.branch.io(move |_| call(fd.as_fd()))?)
+        self.run_as(ErrorSource::Read, call)
+    }
+
+    fn run_as<T: Send + 'static>(
+        &self,
+        source: ErrorSource,
+        call: impl FnOnce(BorrowedFd<'_>) -> rustix::io::Result<T> + Send + 'static,
+    ) -> OpResult<T> {
+        let done = if self.online.guarded {
+            let fd = Arc::clone(&self.fd);
+            self.branch.io(move |_| call(fd.as_fd()))
+        } else {
+            call(self.fd.as_fd())
+        };
+        Ok(self.branch.noted(source, done)?)
     }
 
     fn change<T: Send + 'static>(
@@ -302,7 +312,7 @@ impl FileAt {
         if self.branch.spec.read_only {
             return Err(OpError::Sys(Errno::ROFS));
         }
-        self.run(call)
+        self.run_as(ErrorSource::Write, call)
     }
 
     pub(crate) fn stat(&self) -> OpResult<Meta> {
@@ -337,16 +347,18 @@ impl FileAt {
 
     pub(crate) fn fsync(&self, data_only: bool) -> OpResult<()> {
         let sync = move |fd: BorrowedFd<'_>| if data_only { rustix::fs::fdatasync(fd) } else { rustix::fs::fsync(fd) };
-        if !self.online.guarded {
-            return Ok(sync(self.fd.as_fd())?);
-        }
-        let fd = Arc::clone(&self.fd);
-        Ok(self.branch.io_within(SYNC_PATIENCE, move |_| sync(fd.as_fd()))?)
+        let done = if self.online.guarded {
+            let fd = Arc::clone(&self.fd);
+            self.branch.io_within(SYNC_PATIENCE, move |_| sync(fd.as_fd()))
+        } else {
+            sync(self.fd.as_fd())
+        };
+        Ok(self.branch.noted(ErrorSource::Sync, done)?)
     }
 
     /// As [`crate::relocate::failed_writes`].
     pub(crate) fn failed_writes(&self) -> OpResult<()> {
-        self.run(crate::relocate::failed_writes)
+        self.run_as(ErrorSource::Write, crate::relocate::failed_writes)
     }
 
     /// Whether somebody but us has the file open, mappings included. `None`: this file system cannot say.
@@ -361,7 +373,7 @@ impl FileAt {
 
     /// What `close` would report: late write errors of network file systems.
     pub(crate) fn flush(&self) -> OpResult<()> {
-        self.run(|fd| {
+        self.run_as(ErrorSource::Write, |fd| {
             let copy = rustix::io::fcntl_dupfd_cloexec(fd, 0)?;
             close(copy)
         })
@@ -369,7 +381,7 @@ impl FileAt {
 
     pub(crate) fn read(&self, buffer: &mut [u8], offset: u64) -> OpResult<usize> {
         if !self.online.guarded {
-            return Ok(read_full(self.fd.as_fd(), buffer, offset)?);
+            return Ok(self.branch.noted(ErrorSource::Read, read_full(self.fd.as_fd(), buffer, offset))?);
         }
         let wanted = buffer.len();
         let data = self.run(move |fd| {
@@ -385,10 +397,11 @@ impl FileAt {
 
     pub(crate) fn write(&self, data: &[u8], offset: u64) -> OpResult<usize> {
         if !self.online.guarded {
-            return Ok(rustix::io::retry_on_intr(|| rustix::io::pwrite(&self.fd, data, offset))?);
+            let done = rustix::io::retry_on_intr(|| rustix::io::pwrite(&self.fd, data, offset));
+            return Ok(self.branch.noted(ErrorSource::Write, done)?);
         }
         let data = data.to_vec();
-        self.run(move |fd| rustix::io::retry_on_intr(|| rustix::io::pwrite(fd, &data, offset)))
+        self.run_as(ErrorSource::Write, move |fd| rustix::io::retry_on_intr(|| rustix::io::pwrite(fd, &data, offset)))
     }
 
     pub(crate) fn fallocate(&self, mode: rustix::fs::FallocateFlags, offset: u64, length: u64) -> OpResult<()> {
@@ -396,7 +409,12 @@ impl FileAt {
     }
 
     pub(crate) fn seek(&self, to: rustix::fs::SeekFrom) -> OpResult<u64> {
-        self.run(move |fd| rustix::fs::seek(fd, to))
+        // Where nothing follows, ENXIO is the answer, and no device that went.
+        let found = self.run(move |fd| match rustix::fs::seek(fd, to) {
+            Err(Errno::NXIO) => Ok(None),
+            done => done.map(Some),
+        })?;
+        found.ok_or(OpError::Sys(Errno::NXIO))
     }
 
     pub(crate) fn copy_range(&self, from: u64, to: &FileAt, at: u64, length: usize) -> OpResult<usize> {

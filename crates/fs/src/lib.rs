@@ -1,9 +1,11 @@
 //! The merged tree over many branches. Everything except `fuse` works, and is tested, without FUSE.
 
 mod at;
+mod attention;
 pub mod branch;
 pub mod control;
 mod creds;
+mod disk;
 pub mod error;
 mod fd_path;
 mod fuse;

@@ -38,6 +38,12 @@ metrics! {
     WriteBackCleaned = "umbrella_write_back_cleaned_bytes", "written back by others, or deleted, before its turn";
     WriteBackWaits = "umbrella_write_back_waits_count", "writes that were held back because too much was dirty";
     WriteBackErrors = "umbrella_write_back_errors_count", "write-backs that failed";
+    BranchesFailing = "umbrella_branches_failing_count", "branches whose disks report errors (gauge)";
+    ReadErrors = "umbrella_branch_read_errors_count", "reads of the daemon that failed as on a failing disk, since errors were cleared";
+    WriteErrors = "umbrella_branch_write_errors_count", "writes and changes of the daemon that failed so";
+    SyncErrors = "umbrella_branch_sync_errors_count", "calls of the daemon to make something durable that failed so";
+    KernelLogErrors = "umbrella_branch_kernel_log_errors_count", "errors of branches' disks in the kernel's log";
+    FileSystemErrors = "umbrella_branch_file_system_errors_count", "errors that branches' file systems counted";
     CopiesCancelled = "umbrella_copies_cancelled_count", "copies dropped because somebody wrote to the file";
 }
 

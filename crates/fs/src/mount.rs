@@ -60,6 +60,8 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     helpers.push(spawn("revisits", move || revisits.run_revisits())?);
     let monitor = Arc::clone(&pool);
     helpers.push(spawn("monitor", move || monitor.run_monitor())?);
+    let listener = Arc::clone(&pool);
+    helpers.push(spawn("disk-errors", move || listener.run_disk_errors())?);
     let stager = Arc::clone(&pool);
     helpers.push(spawn("staging", move || stager.run_staging())?);
     let clock = Arc::clone(&pool);

@@ -165,9 +165,14 @@ impl Flusher<'_> {
         let is_paused = self.shared.paused.load(Ordering::Acquire);
         let is_work = !is_paused && state.ledger.dirty() > self.shared.gate.background();
         if !self.shared.is_stopping() && !is_work {
-            let patience = if state.ledger.dirty().0 > 0 || state.ledger.record_waiting() > 0 { 1 } else { 60 };
             state.resting = true;
-            self.shared.work.wait_for(&mut state, Duration::from_secs(patience));
+            if state.ledger.dirty().0 > 0 || state.ledger.record_waiting() > 0 {
+                self.shared.work.wait_for(&mut state, Duration::from_secs(1));
+            } else if state.ledger.is_recording() {
+                self.shared.work.wait_for(&mut state, Duration::from_secs(60));
+            } else {
+                self.shared.work.wait(&mut state);
+            }
             state.resting = false;
         }
     }

@@ -20,9 +20,8 @@ use crate::thresholds::Thresholds;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// How often a writer's turn is looked at, at least.
 const LOOK: Duration = Duration::from_millis(20);
-/// How often the kernel's thresholds are looked at, when something is dirty and when not.
+/// How often the kernel's thresholds are looked at while something is dirty.
 const TICK: Duration = Duration::from_millis(250);
-const IDLE_TICK: Duration = Duration::from_secs(2);
 /// The rate of the disk is measured over so long.
 const WINDOW: Duration = Duration::from_millis(250);
 /// The rate that is assumed before any was measured, and the least, in pages a second.
@@ -132,7 +131,11 @@ impl Gate {
 
     /// So many pages are dirty or on their way.
     pub(crate) fn set_level(&self, level: Pages) {
-        self.level.store(level.0, Ordering::Relaxed);
+        if self.level.swap(level.0, Ordering::Relaxed) == 0 && level.0 > 0 {
+            // Who has looked already waits by now.
+            drop(self.state.lock());
+            self.changed.notify_one();
+        }
     }
 
     /// Lets a writer go on, now or later.
@@ -213,13 +216,12 @@ impl Gate {
         self.changed.notify_one();
     }
 
-    /// Lets writers go until the governor stops, and calls `tick` now and then.
+    /// Lets writers go until the governor stops, and calls `tick` now and then. With nothing dirty, and nobody who waits, it sleeps.
     pub(crate) fn run(&self, tick: impl Fn()) {
         let mut ticked = Instant::now();
         loop {
             let level = self.level();
-            let every = if level.0 > 0 { TICK } else { IDLE_TICK };
-            if ticked.elapsed() >= every {
+            if ticked.elapsed() >= TICK {
                 ticked = Instant::now();
                 tick();
             }
@@ -229,7 +231,11 @@ impl Gate {
                 if state.stopped {
                     return;
                 }
-                self.changed.wait_for(&mut state, wait.min(every));
+                if self.level() == Pages(0) && state.waiting.is_empty() {
+                    self.changed.wait(&mut state);
+                } else {
+                    self.changed.wait_for(&mut state, wait.min(TICK));
+                }
             }
             drop(state);
             for waiter in due {
@@ -242,7 +248,7 @@ impl Gate {
 impl State {
     /// Those whose turn has come; when it is nobody's, how long until the next look.
     fn due(&mut self, level: Pages, now: Instant, patience: Duration) -> (Vec<Waiter>, Duration) {
-        let Some(first) = self.waiting.front() else { return (Vec::new(), IDLE_TICK) };
+        let Some(first) = self.waiting.front() else { return (Vec::new(), TICK) };
         let patient_until = self.progress.max(first.since) + patience;
         self.stalled |= level >= self.thresholds.set_point && now >= patient_until;
         let all = self.stopped || self.stalled || level < self.thresholds.set_point;

@@ -65,6 +65,23 @@ EXAMPLES:
         #[arg(long)]
         json: bool,
     },
+    /// Say that the disk of a failing branch is mended: its errors are counted anew.
+    ///
+    /// `umbrella status` calls a branch failing from the first error of its disk on, until this is said or the branch is replaced. Should
+    /// another error come, it is failing again.
+    #[command(after_help = "\
+EXAMPLES:
+  umbrella branch clear-errors usb
+  umbrella branch clear-errors usb --pool /srv/pool")]
+    ClearErrors {
+        /// Name of the branch.
+        name: String,
+        #[command(flatten)]
+        pool: PoolOption,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Show the branches and their space.
     #[command(after_help = "\
 EXAMPLES:
@@ -121,6 +138,16 @@ impl BranchArgs {
                     ))?;
                 }
                 Ok(code)
+            }
+            BranchCommand::ClearErrors { name, pool, json } => {
+                let (_, client) = super::reach(pool.pool.as_deref())?;
+                client.ask(&Request::BranchClearErrors { name: name.clone() })?;
+                if json {
+                    output::json(&json!({ "branch": name, "failing": false }))?;
+                } else {
+                    output::line(&format!("the errors of branch {} are counted anew", quoted(&name)))?;
+                }
+                Ok(ExitCode::SUCCESS)
             }
             BranchCommand::List { pool, json } => {
                 let (_, client) = super::reach(pool.pool.as_deref())?;

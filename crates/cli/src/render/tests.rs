@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use umbrella_fs::branch::BranchErrors;
 use umbrella_fs::control::protocol::ExplainStep;
 use umbrella_units::Timestamp;
 
@@ -21,6 +22,8 @@ fn branch(name: &str) -> BranchStatus {
         files_moved_in: 3,
         files_moved_out: 12,
         write_back: None,
+        failing: false,
+        errors: BranchErrors::default(),
     }
 }
 
@@ -100,6 +103,12 @@ default  disk       1234
 warning: /a\u{1b}[2Jb is on two branches
 "#
     );
+}
+
+#[test]
+fn a_branch_whose_disk_fails_is_shown_so() {
+    let failing = BranchStatus { failing: true, draining: true, ..branch("old") };
+    assert!(branches(&[branch("new"), failing]).contains("old     online, FAILING, draining  ["));
 }
 
 #[test]

@@ -161,6 +161,16 @@ impl Disk {
         run("umount", ["-l".as_ref(), self.path().as_os_str()]);
     }
 
+    /// From this byte on the device can neither be read nor written.
+    pub fn break_from(&self, byte: u64) {
+        File::options().write(true).open(self.image_path()).unwrap().set_len(byte).unwrap();
+    }
+
+    /// The device is as large as before; what was lost reads as zeros.
+    pub fn mend(&self, size: u64) {
+        self.break_from(size);
+    }
+
     /// Free bytes for unprivileged users.
     pub fn free(&self) -> u64 {
         let stat = rustix::fs::statvfs(self.path()).unwrap();

@@ -204,8 +204,13 @@ impl Branch {
         // It may be known by an earlier name until now.
         self.draining.fetch_or(self.state.is_draining(&self.spec.name), Ordering::Relaxed);
         tracing::info!(branch = %self.spec.name, fs_type = %online.fs_type, slot = online.slot, "branch is online");
+        if online.guarded && online.fs_type != "fuseblk" {
+            // They were errors of a connection or a server that is no more.
+            self.clear_errors();
+        }
         self.online.store(Some(online));
         self.invalidate_space();
+        self.call_monitor();
     }
 
     /// Asks whether the branch lives. Takes it offline when it hangs, is gone, is another one or fails; when it is offline, tries

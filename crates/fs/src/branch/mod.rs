@@ -9,12 +9,14 @@ mod abilities;
 pub mod beneath;
 mod closer;
 mod error;
+mod errors;
 mod establish;
 mod health;
 mod identity;
 pub mod mounts;
 pub mod not_mounted;
 mod private_mount;
+mod space;
 pub mod state;
 
 #[cfg(test)]
@@ -28,22 +30,26 @@ use std::time::{Duration, SystemTime};
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use rustix::io::Errno;
-use umbrella_policy::placement::BranchView;
-use umbrella_units::{BranchId, ByteSize, Timestamp};
+use umbrella_units::{BranchId, Timestamp};
 
+use crate::attention::Attention;
 use crate::control::protocol::{Abilities, BranchState, BranchStatus};
 use crate::spec::{AccessTimes, BranchSpec};
 use crate::workers::{Lost, Workers};
 
 pub use closer::BranchFd;
 pub use error::{BranchError, HiddenProblem};
+pub use errors::{BranchErrors, ErrorSource};
 pub use establish::Origin;
 pub use health::ProbeResult;
 pub use identity::identity_at;
+pub use space::Space;
 pub use state::{StateDir, StateError};
 
 use closer::{Closer, Closers};
+use errors::Errors;
 use health::Prober;
+use space::CachedSpace;
 
 /// Name of the hidden folder in the root of every writable branch. Never shown in the tree.
 pub const HIDDEN: &str = ".umbrella";
@@ -53,25 +59,6 @@ pub const OFFLINE: Errno = Errno::NOTCONN;
 
 /// How long calls to a guarded branch may take unless [`Branch::set_timeout`] says otherwise.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How old a figure of [`Branch::space`] may be.
-const SPACE_AGE: Duration = Duration::from_millis(100);
-/// Least headroom of a branch whose configuration names none.
-const LEAST_HEADROOM: u64 = 1 << 30;
-
-/// Room on a branch.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Space {
-    /// Size.
-    pub total: ByteSize,
-    /// Free for unprivileged users.
-    pub free: ByteSize,
-    /// Free, with what is kept for root.
-    pub free_for_root: ByteSize,
-    /// Inodes the file system has; 0 when it does not count them.
-    pub files_total: u64,
-    /// Free inodes for unprivileged users.
-    pub files_free: u64,
-}
 
 /// The hidden folder of a branch and what is in it. Created 0700.
 #[derive(Debug)]
@@ -160,6 +147,9 @@ pub struct Branch {
     always_guarded: AtomicBool,
     access_times: OnceLock<AccessTimes>,
     suspect: AtomicBool,
+    errors: Errors,
+    /// Wakes the monitor of the pool.
+    attention: OnceLock<Arc<Attention>>,
     passthrough: AtomicBool,
     draining: AtomicBool,
     /// The epoch that the pool has taken in and not seen go.
@@ -177,19 +167,11 @@ struct Threads {
     closers: Arc<Closers>,
 }
 
-#[derive(Debug, Default)]
-struct CachedSpace {
-    value: Space,
-    read_at: Option<std::time::Instant>,
-    /// Counts calls of `invalidate_space`, so that a reading that began before one is not taken for fresh.
-    changes: u64,
-    refreshing: bool,
-}
-
 impl Branch {
     /// A branch that is offline; [`Branch::bring_online`] tries it.
     pub fn new(id: BranchId, spec: BranchSpec, state: Arc<StateDir>) -> Arc<Branch> {
         let draining = AtomicBool::new(state.is_draining(&spec.name));
+        let errors = Errors::new(state.errors_of(&spec.name));
         Arc::new(Branch {
             id,
             spec,
@@ -205,6 +187,8 @@ impl Branch {
             always_guarded: AtomicBool::new(false),
             access_times: OnceLock::new(),
             suspect: AtomicBool::new(false),
+            errors,
+            attention: OnceLock::new(),
             passthrough: AtomicBool::new(false),
             draining,
             taken_in: AtomicU64::new(NEVER),
@@ -265,6 +249,7 @@ impl Branch {
             workers.close();
         }
         self.invalidate_space();
+        self.call_monitor();
     }
 
     /// As [`Branch::take_offline`], unless the branch has come online anew since `seen`.
@@ -346,7 +331,20 @@ impl Branch {
 
     /// Asks the next probe to look closer: a call that went past [`Branch::io`] failed in a way that smells of the disk.
     pub fn note_suspect(&self) {
-        self.suspect.store(true, Ordering::Relaxed);
+        if !self.suspect.swap(true, Ordering::Relaxed) {
+            self.call_monitor();
+        }
+    }
+
+    /// Who watches the branch is woken when something happens to it.
+    pub(crate) fn set_attention(&self, attention: &Arc<Attention>) {
+        let _once = self.attention.set(Arc::clone(attention));
+    }
+
+    fn call_monitor(&self) {
+        if let Some(attention) = self.attention.get() {
+            attention.call();
+        }
     }
 
     /// Whether something failed since the last probe, so that the next should come soon.
@@ -354,80 +352,11 @@ impl Branch {
         self.suspect.load(Ordering::Relaxed)
     }
 
-    /// Room on the branch, at most 100 ms old; older while the branch does not answer, and zero before it ever did.
-    pub fn space(&self) -> Space {
-        let changes = {
-            let mut cache = self.space.lock();
-            let fresh = cache.read_at.is_some_and(|at| at.elapsed() < SPACE_AGE);
-            if fresh || (cache.refreshing && cache.value.total.0 > 0) {
-                return cache.value;
-            }
-            cache.refreshing = true;
-            cache.changes
-        };
-        let read = self.io(|online| rustix::fs::fstatvfs(online.root()));
-        let mut cache = self.space.lock();
-        cache.refreshing = false;
-        if let Ok(stat) = read {
-            let block = stat.f_frsize.max(1);
-            cache.value = Space {
-                total: ByteSize(stat.f_blocks.saturating_mul(block)),
-                free: ByteSize(stat.f_bavail.saturating_mul(block)),
-                free_for_root: ByteSize(stat.f_bfree.saturating_mul(block)),
-                files_total: stat.f_files,
-                files_free: stat.f_favail,
-            };
-        }
-        // Also after a failure: an offline branch is not asked again for each file.
-        if cache.changes == changes {
-            cache.read_at = Some(std::time::Instant::now());
-        }
-        cache.value
-    }
-
-    /// The next [`Branch::space`] asks the file system.
-    pub fn invalidate_space(&self) {
-        let mut cache = self.space.lock();
-        cache.read_at = None;
-        cache.changes += 1;
-    }
-
-    /// As [`Branch::space`], asked now; of a branch that may hang, what is known.
-    pub fn space_now(&self) -> Space {
-        if self.online.load().as_ref().is_some_and(|online| !online.guarded) {
-            self.invalidate_space();
-        }
-        self.space()
-    }
-
-    /// What placement wants to know.
-    pub fn view(&self) -> BranchView {
-        let online = self.is_online();
-        let space = self.space();
-        BranchView {
-            online,
-            writable: online && self.is_writable() && !self.draining(),
-            total: space.total,
-            free: space.free,
-            keep_free: self.spec.keep_free.of(space.total),
-        }
-    }
-
     /// Whether anything may and can be written here now. A draining branch is writable.
     pub fn is_writable(&self) -> bool {
         !self.spec.read_only
             && !self.refuses_writes.load(Ordering::Relaxed)
             && self.online.load().as_ref().is_some_and(|it| it.hidden.is_some())
-    }
-
-    /// Below this much free space nothing is opened in passthrough for writing.
-    pub fn headroom(&self) -> ByteSize {
-        let total = self.space().total;
-        let wanted = match self.spec.headroom {
-            Some(amount) => amount.of(total),
-            None => ByteSize((total.0 / 10).max(LEAST_HEADROOM)),
-        };
-        wanted.max(self.spec.keep_free.of(total))
     }
 
     /// What the file system can keep, with passthrough as [`Branch::set_passthrough`] left it.
@@ -489,6 +418,7 @@ impl Branch {
     pub fn status(&self) -> BranchStatus {
         let space = self.space();
         let online = self.online();
+        let errors = self.errors();
         BranchStatus {
             name: self.spec.name.clone(),
             path: self.spec.path.clone(),
@@ -503,6 +433,8 @@ impl Branch {
             files_moved_in: self.moved_in.load(Ordering::Relaxed),
             files_moved_out: self.moved_out.load(Ordering::Relaxed),
             write_back: None,
+            failing: errors.is_failing(),
+            errors,
         }
     }
 }

@@ -112,10 +112,13 @@ pub fn is_attached(mount: MountId) -> bool {
 
 /// The type and the source of the mount whose root this directory is; `None` where it is no mount's root.
 pub fn mounted_at(dir: BorrowedFd<'_>) -> Option<(String, String)> {
-    let stat = rustix::fs::statx(dir, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
-    if !fs_kind(dir).ok()?.is_mount {
-        return None;
-    }
+    if fs_kind(dir).ok()?.is_mount { mount_of(dir) } else { None }
+}
+
+/// The type and the source of the mount that this directory is on. The file system there is not asked.
+pub fn mount_of(dir: BorrowedFd<'_>) -> Option<(String, String)> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let stat = rustix::fs::statx(dir, "", flags, StatxFlags::MNT_ID).ok()?;
     find_mount(&std::fs::read("/proc/self/mountinfo").ok()?, stat.stx_mnt_id)
 }
 

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::BranchErrors;
 use crate::control::protocol::Abilities;
 
 /// Highest slot a branch can have; inode numbers keep two bits for other purposes.
@@ -84,6 +85,9 @@ struct PoolFile {
     /// Branches that are being emptied.
     #[serde(default)]
     draining: BTreeSet<String>,
+    /// Branches whose disks are failing.
+    #[serde(default)]
+    failing: BTreeMap<String, BranchErrors>,
 }
 
 /// The memory of one pool. Thread-safe.
@@ -124,6 +128,7 @@ impl StateDir {
                 branches: BTreeMap::new(),
                 retired_slots: BTreeSet::new(),
                 draining: BTreeSet::new(),
+                failing: BTreeMap::new(),
             },
             Err(source) => return Err(StateError::Io { path: file, source }),
         };
@@ -217,7 +222,8 @@ impl StateDir {
         let mut next = pool.clone();
         let old = next.branches.remove(name);
         next.retired_slots.extend(old.as_ref().map(|old| old.slot));
-        if next.draining.remove(name) || old.is_some() {
+        let failed = next.failing.remove(name).is_some();
+        if next.draining.remove(name) || failed || old.is_some() {
             self.save(&next)?;
             *pool = next;
         }
@@ -249,6 +255,27 @@ impl StateDir {
         Ok(())
     }
 
+    /// Errors that were counted on a branch, in an earlier mount perhaps.
+    pub fn errors_of(&self, name: &str) -> BranchErrors {
+        self.pool.lock().failing.get(name).cloned().unwrap_or_default()
+    }
+
+    /// Notes how many errors were counted on a branch. Returns when it is on disk.
+    pub fn note_errors(&self, name: &str, errors: &BranchErrors) -> Result<(), StateError> {
+        let mut pool = self.pool.lock();
+        let mut next = pool.clone();
+        let known = if errors.is_failing() {
+            next.failing.insert(name.to_owned(), errors.clone())
+        } else {
+            next.failing.remove(name)
+        };
+        if known.unwrap_or_default() != *errors {
+            self.save(&next)?;
+            *pool = next;
+        }
+        Ok(())
+    }
+
     /// A branch that has another name in the configuration than before, at the same path, stays the branch it was.
     pub(super) fn adopt_renamed(&self, name: &str, path: &Path) -> Result<(), StateError> {
         let mut pool = self.pool.lock();
@@ -266,6 +293,9 @@ impl StateDir {
         next.branches.insert(name.to_owned(), what);
         if next.draining.remove(&old_name) {
             next.draining.insert(name.to_owned());
+        }
+        if let Some(errors) = next.failing.remove(&old_name) {
+            next.failing.insert(name.to_owned(), errors);
         }
         self.save(&next)?;
         *pool = next;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use umbrella_units::{ByteSize, Timestamp};
 
+use crate::branch::BranchErrors;
 use crate::spec::{BranchSpec, PoolSpec, WriteBackChange};
 
 /// A question or command.
@@ -61,6 +62,11 @@ pub enum Request {
     },
     /// Place new files on a branch again that was being drained. Answered with [`Answer::Ok`].
     BranchDrainStop {
+        /// Name.
+        name: String,
+    },
+    /// Count the errors of a branch's disk anew: it is failing no more. Answered with [`Answer::Ok`].
+    BranchClearErrors {
         /// Name.
         name: String,
     },
@@ -363,6 +369,12 @@ pub struct BranchStatus {
     /// How its write-back is governed; `None`: the kernel decides.
     #[serde(default)]
     pub write_back: Option<umbrella_governor::Status>,
+    /// Its disk reports errors.
+    #[serde(default)]
+    pub failing: bool,
+    /// How many.
+    #[serde(default)]
+    pub errors: BranchErrors,
 }
 
 /// The write-back of one branch.

@@ -65,6 +65,10 @@ impl Service for PoolService {
                 pool.stop_drain(&name)?;
                 Answer::Ok
             }
+            Request::BranchClearErrors { name } => {
+                pool.clear_errors(&name)?;
+                Answer::Ok
+            }
             Request::WriteBackShow { branch } => Answer::WriteBack { branches: pool.write_back(branch.as_deref())? },
             Request::WriteBackSet { branch, write_back } => {
                 pool.set_write_back(&branch, write_back)?;

@@ -29,6 +29,7 @@ use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::BranchId;
 
 use super::Pool;
+use super::monitor::Asked;
 use crate::at::DirAt;
 use crate::branch::not_mounted::not_mounted;
 use crate::branch::{Branch, Online};
@@ -108,6 +109,8 @@ impl Pool {
 
     fn prepare(&self, branch: &Arc<Branch>) {
         branch.set_timeout(self.spec.probe_timeout);
+        branch.set_attention(&self.attention);
+        self.watch_disk(branch);
         branch.set_passthrough(self.passthrough_works(branch));
         let inodes = Arc::clone(&self.inodes);
         let loaded = branch.io(move |online| {
@@ -234,7 +237,7 @@ impl Pool {
     fn drop_hung(&self, new: &Online) {
         let others = self.online_branches();
         if others.iter().any(|(_, online)| online.guarded && online.epoch != new.epoch) {
-            self.probe_all();
+            self.probe_branches(Asked::All);
         }
     }
 

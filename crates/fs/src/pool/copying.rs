@@ -17,7 +17,7 @@ use umbrella_units::ByteSize;
 use super::Pool;
 use super::govern::{Holds, governed};
 use super::transfer::{NotMoved, Pace};
-use crate::branch::{Branch, Online};
+use crate::branch::{Branch, ErrorSource, Online};
 use crate::error::OpError;
 use crate::relocate::{Durability, Limits, RelocateError};
 use crate::workers::{self, Lost};
@@ -77,7 +77,7 @@ impl Pool {
                 pace.stop.is_some_and(|stop| stop())
             };
             let limits = Limits { throttle, stop: Some(&gets_on), durability, ..Limits::new(cancel) };
-            return Ok(governed(governor, holds, limits, copy)?);
+            return Ok(counted(governed(governor, holds, limits, copy), from, to)?);
         };
         let apart = Arc::new(Apart::default());
         let (theirs, throttle) = (Arc::clone(&apart), pace.throttle.cloned());
@@ -112,7 +112,7 @@ impl Pool {
             may_wait
         };
         match workers::apart(guarded.online.copiers.as_ref(), run, wait) {
-            Ok(done) => return Ok(done?),
+            Ok(done) => return Ok(counted(done, from, to)?),
             Err(Lost::NoThread) => return Err(NotMoved::Op(OpError::Sys(Errno::NOMEM))),
             Err(_) => {}
         }
@@ -128,6 +128,16 @@ impl Pool {
         }
         Err(NotMoved::Op(OpError::Sys(Errno::TIMEDOUT)))
     }
+}
+
+/// Counts a failure that speaks of one of the disks.
+fn counted<T>(done: Result<T, RelocateError>, from: End<'_>, to: End<'_>) -> Result<T, RelocateError> {
+    match &done {
+        Err(RelocateError::Read { errno, .. }) => from.branch.note_errno(ErrorSource::Read, *errno),
+        Err(RelocateError::Write { errno, .. }) => to.branch.note_errno(ErrorSource::Write, *errno),
+        _ => {}
+    }
+    done
 }
 
 /// Whether a copy on another thread is waited for.

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use umbrella_units::ByteSize;
 
 use super::Pool;
-use crate::branch::Branch;
+use crate::branch::{Branch, ErrorSource};
 use crate::error::{OpError, OpResult};
 use crate::handle::{DataPath, Handle, HandleId};
 use crate::node::{File, NodeId};
@@ -259,7 +259,9 @@ impl Pool {
         let sync = |branch: &Branch| {
             let Some(online) = branch.online() else { return Ok(()) };
             let root = Arc::clone(&online.root);
-            self.syncing_all(branch.id, || Ok(branch.io(move |_| rustix::fs::syncfs(&*root))?))
+            self.syncing_all(branch.id, || {
+                Ok(branch.noted(ErrorSource::Sync, branch.io(move |_| rustix::fs::syncfs(&*root)))?)
+            })
         };
         let branches = self.branches.load();
         std::thread::scope(|scope| {
@@ -278,6 +280,7 @@ impl Pool {
 
     /// Room in the whole tree.
     pub fn space(&self) -> TreeSpace {
+        self.note_use();
         let mut seen = smallvec::SmallVec::<[u64; 8]>::new();
         let mut sum = TreeSpace::default();
         for branch in self.branches.load().iter() {

@@ -19,7 +19,7 @@ use umbrella_units::{BranchId, ByteSize, FileId, PAGE_BYTES, PageIndex, Pages};
 
 use super::Pool;
 use crate::at::{DirAt, FileAt};
-use crate::branch::Branch;
+use crate::branch::{Branch, ErrorSource};
 use crate::control::protocol::WriteBackStatus;
 use crate::error::{Error, OpError, OpResult};
 use crate::handle::HandleId;
@@ -246,6 +246,7 @@ impl Pool {
         let failed = governor.take_error(id) | self.failed_before(file);
         done?;
         if failed {
+            file.branch.note_errno(ErrorSource::Sync, Errno::IO);
             return Err(OpError::Sys(Errno::IO));
         }
         governor.synced(id, mark);

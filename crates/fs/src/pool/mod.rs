@@ -7,7 +7,7 @@
 //! - `place`: which branch; `mover`: whose turn it is; `transfer`, `copying`, `commit`, `unnamed`: getting it there; `overflow`: when a branch is full; `enforce`: the whole tree; `revisit`: what names that changed, `accessed`: what a read has to do with
 //! - `staging`: new files that wait in memory
 //! - `govern`: write-back in the order of a policy
-//! - `admin`, `monitor`: branches that come and go; `replace`: a disk in another's place; `bind`: rules and branches by name; `report`: what `status` and `explain` say
+//! - `admin`, `monitor`: branches that come and go; `disk_errors`: those that fail; `replace`: a disk in another's place; `bind`: rules and branches by name; `report`: what `status` and `explain` say
 
 mod accessed;
 mod acl;
@@ -19,6 +19,7 @@ mod copying;
 mod create;
 mod data;
 mod dirs;
+mod disk_errors;
 mod drain;
 mod enforce;
 mod equal;
@@ -49,6 +50,7 @@ mod walks;
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -57,6 +59,7 @@ use std::time::Instant;
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::{FxHashMap, FxHashSet};
+use rustix::event::{EventfdFlags, eventfd};
 use umbrella_units::{BranchId, Ino};
 
 pub(crate) use attr::without_trusted;
@@ -73,6 +76,7 @@ pub(crate) use staging::HANGS;
 pub use staging::obstacle as staging_obstacle;
 
 use crate::branch::mounts::MountId;
+use crate::attention::Attention;
 use crate::branch::{Branch, StateDir};
 use crate::error::{Error, OpError, OpResult};
 use crate::handle::{Handle, HandleId};
@@ -139,6 +143,13 @@ pub struct Pool {
     /// The kernel gives passthrough.
     pub(crate) passthrough: AtomicBool,
     pub(crate) stopping: Arc<AtomicBool>,
+    /// Can be read from once the pool ends, for who waits for something else as well.
+    pub(crate) ends: OwnedFd,
+    /// Wakes the monitor.
+    pub(crate) attention: Arc<Attention>,
+    /// Somebody used the tree since the branches were asked last.
+    pub(crate) used: AtomicBool,
+    disk_errors: disk_errors::DiskErrors,
     /// Where new files wait.
     pub(crate) staging: Option<staging::Staging>,
     /// Files may be where they do not belong without waiting for their move: the enforcer has to look.
@@ -157,6 +168,10 @@ impl Pool {
             doing: format!("state directory {}", state_dir.display()),
             source: std::io::Error::other(error),
         })?;
+        let ends = eventfd(0, EventfdFlags::CLOEXEC)
+            .map_err(|error| Error::Io { doing: "begin".to_owned(), source: error.into() })?;
+        // Before the branches are used for the first time.
+        let disk_errors = disk_errors::DiskErrors::listen();
         let inodes = Arc::new(InodeMap::new());
         let mut branches = Vec::with_capacity(spec.branches.len());
         for (index, branch_spec) in spec.branches.iter().enumerate() {
@@ -173,6 +188,8 @@ impl Pool {
         let rules = ActiveRules::bind(spec.rules.clone(), &branches)?;
         let staging = staging::open(&spec, state_dir, &state, BranchId(branches.len() as u16))?;
         branches.extend(staging.as_ref().map(|staging| Arc::clone(&staging.branch)));
+        let attention = Arc::default();
+        branches.iter().for_each(|branch| branch.set_attention(&attention));
         let root_state = DirState { place: None, ..DirState::default() };
         let root = Node::new_dir(NodeId::ROOT, Ino(1), None, root_state);
         let pool = Arc::new(Pool {
@@ -203,6 +220,10 @@ impl Pool {
             warnings: Mutex::default(),
             passthrough: AtomicBool::new(false),
             stopping: Arc::new(AtomicBool::new(false)),
+            ends,
+            attention,
+            used: AtomicBool::new(false),
+            disk_errors,
             staging,
             moves_left: AtomicBool::new(false),
             duplicates_told: AtomicBool::new(false),
@@ -240,7 +261,19 @@ impl Pool {
         self.branches.load().get(id.index()).cloned().ok_or(OpError::Offline)
     }
 
+    /// Somebody uses the tree: its branches are asked as often as the configuration says.
+    pub(crate) fn note_use(&self) {
+        if !self.used.load(Ordering::Relaxed) && !self.used.swap(true, Ordering::Relaxed) {
+            self.attention.call();
+        }
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn node(&self, id: NodeId) -> OpResult<Arc<Node>> {
+        self.note_use();
         if id == NodeId::ROOT {
             return Ok(Arc::clone(&self.root));
         }
@@ -272,11 +305,17 @@ impl Pool {
     }
 
     pub(crate) fn handle(&self, id: HandleId) -> OpResult<Arc<Handle>> {
+        self.note_use();
         self.handle_shard(id).read().get(&id).cloned().ok_or(OpError::Stale)
     }
 
     pub(crate) fn take_handle(&self, id: HandleId) -> OpResult<Arc<Handle>> {
         self.handle_shard(id).write().remove(&id).ok_or(OpError::Stale)
+    }
+
+    /// Whether anybody has a file open.
+    pub(crate) fn has_open_handles(&self) -> bool {
+        self.handles.iter().any(|shard| !shard.read().is_empty())
     }
 
     pub(crate) fn open_handles(&self) -> Vec<Arc<Handle>> {
@@ -306,6 +345,7 @@ impl Pool {
 
     pub(crate) fn warnings(&self) -> Vec<String> {
         let mut warnings: Vec<String> = self.warnings.lock().values().cloned().collect();
+        warnings.extend(self.failing_warnings());
         warnings.extend(self.hanging_warnings());
         warnings.extend(self.stuck_warning());
         warnings.extend(self.descriptor_warning());

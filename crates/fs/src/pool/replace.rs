@@ -50,7 +50,10 @@ impl Pool {
             Ok(new) => new,
             Err(reason) => {
                 let remembered = memory.map_or(Ok(()), |known| self.state.remember(name, &known));
-                if let Err(error) = remembered.and_then(|()| self.state.note_draining(name, was_draining)) {
+                let noted = || self.state.note_errors(name, &old.errors());
+                if let Err(error) =
+                    remembered.and_then(|()| self.state.note_draining(name, was_draining)).and_then(|()| noted())
+                {
                     tracing::error!(branch = name, %error, "the pool's memory of the branch could not be put back");
                 }
                 old.set_draining_for_now(was_draining);

@@ -33,6 +33,7 @@ impl Pool {
     pub fn status(&self) -> Status {
         self.look_at_room();
         self.measure_write_back();
+        self.measure_errors();
         // The kernel asks for no file to be closed once nobody is in the mount any more.
         let in_use = self.kernel.get().is_none_or(|kernel| kernel.is_mounted());
         let handles = if in_use { self.open_handles() } else { Vec::new() };

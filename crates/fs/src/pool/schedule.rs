@@ -1,15 +1,19 @@
 //! When the enforcer walks by itself: once a day, inside the configured hours; and after a mount that did not end in order. What was
 //! waiting for its move then, or was open for writing, waits for nothing now, and no close would come.
 
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
 
 use super::{Pool, Walk};
 use crate::control::protocol::Purpose;
 
-/// How often the clock is looked at.
-const TICK: Duration = Duration::from_millis(200);
+const A_MINUTE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 
 impl Pool {
     /// The schedule's thread.
@@ -19,8 +23,7 @@ impl Pool {
         }
         let Some(window) = self.spec.enforce.window else { return };
         let mut done_inside = false;
-        while !self.stopping.load(Ordering::Relaxed) {
-            std::thread::sleep(TICK);
+        while !self.is_stopping() {
             let inside = minute_of_day().is_some_and(|minute| is_inside(window, minute));
             if !inside {
                 done_inside = false;
@@ -28,7 +31,17 @@ impl Pool {
                 done_inside = true;
                 self.walk_in(window);
             }
+            self.wait_for_the_hours(window);
         }
+    }
+
+    /// Sleeps until the window begins or ends, the clock is set, or the pool ends.
+    fn wait_for_the_hours(&self, window: (u16, u16)) {
+        let timer = timer(next_change(window)).inspect_err(|error| tracing::debug!(%error, "no timer")).ok();
+        let fds = [Some(self.ends.as_fd()), timer.as_ref().map(AsFd::as_fd)].into_iter().flatten();
+        let mut fds: Vec<_> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        // Without a timer the clock is looked at once a minute.
+        let _interrupted = poll(&mut fds, timer.is_none().then_some(&A_MINUTE));
     }
 
     /// Notes that the pool is in use, and whether the last mount left moves undone.
@@ -91,6 +104,9 @@ impl Pool {
     /// Ends the pool's threads. A copy under way is dropped; a commit under way is finished.
     pub fn shut_down(&self) {
         self.stopping.store(true, Ordering::Relaxed);
+        self.attention.call();
+        // A counter that is full says the same.
+        let _ = rustix::io::write(&self.ends, &1_u64.to_ne_bytes());
         for node in self.nodes.snapshot() {
             if let Some(file) = node.file()
                 && let Some(cancel) = &file.state.read().copying
@@ -98,8 +114,10 @@ impl Pool {
                 cancel.store(true, Ordering::Relaxed);
             }
         }
+        self.keep_errors();
         self.stop_mover();
         self.revisits.stop();
+        self.stop_keeper();
         self.ungovern_all();
         let hanging = self.hanging_branches();
         for branch in self.branches.load().iter() {
@@ -117,21 +135,66 @@ fn is_inside((from, to): (u16, u16), minute: u16) -> bool {
 
 /// Minutes after local midnight.
 fn minute_of_day() -> Option<u16> {
-    let now = crate::meta::now().secs;
-    // SAFETY: localtime_r fills the struct it is given and keeps no reference; a zeroed tm is valid.
-    let local = unsafe {
-        let mut local: libc::tm = std::mem::zeroed();
-        if libc::localtime_r(&raw const now, &raw mut local).is_null() {
-            return None;
-        }
-        local
-    };
+    let local = local_time(crate::meta::now().secs)?;
     u16::try_from(local.tm_hour * 60 + local.tm_min).ok()
+}
+
+fn local_time(secs: i64) -> Option<libc::tm> {
+    // SAFETY: localtime_r fills the struct it is given and keeps no reference; a zeroed tm is valid.
+    unsafe {
+        let mut local: libc::tm = std::mem::zeroed();
+        let filled = libc::localtime_r(&raw const secs, &raw mut local);
+        (!filled.is_null()).then_some(local)
+    }
+}
+
+/// When a window begins or ends next, in seconds since the epoch.
+fn next_change((from, to): (u16, u16)) -> i64 {
+    const DAY: i64 = 24 * 60 * 60;
+    let now = crate::meta::now().secs;
+    let changes = [from, to].into_iter().flat_map(|minute| [0, 1].map(|days| at_minute(now, minute, days)));
+    changes.flatten().filter(|change| *change > now).min().unwrap_or(now + DAY)
+}
+
+/// The second in which a minute of the day begins, so many days after today. Days are not equally long.
+fn at_minute(now: i64, minute: u16, days: i32) -> Option<i64> {
+    let mut local = local_time(now)?;
+    local.tm_mday += days;
+    (local.tm_hour, local.tm_min, local.tm_sec) = (i32::from(minute / 60), i32::from(minute % 60), 0);
+    local.tm_isdst = -1;
+    // SAFETY: mktime reads and completes the struct it is given, and keeps no reference.
+    let at = unsafe { libc::mktime(&raw mut local) };
+    (at != -1).then_some(at)
+}
+
+/// Can be read from at that time of the clock, or when the clock is set.
+fn timer(at: i64) -> rustix::io::Result<OwnedFd> {
+    let timer = timerfd_create(TimerfdClockId::Realtime, TimerfdFlags::CLOEXEC)?;
+    let never = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let once = Itimerspec { it_interval: never, it_value: Timespec { tv_sec: at, tv_nsec: 0 } };
+    timerfd_settime(&timer, TimerfdTimerFlags::ABSTIME | TimerfdTimerFlags::CANCEL_ON_SET, &once)?;
+    Ok(timer)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::is_inside;
+    use super::{is_inside, minute_of_day, next_change};
+
+    #[test]
+    fn the_next_change_is_the_first_time_that_the_clock_shows_an_end_of_the_window() {
+        let now = crate::meta::now().secs;
+        for window in [(0, 1), (120, 300), (1380, 300), (1439, 0), (720, 720)] {
+            let change = next_change(window);
+            // Days have up to 25 hours.
+            assert!(
+                change > now && change <= now + 25 * 60 * 60 && change % 60 == 0,
+                "{window:?}: {change} after {now}"
+            );
+        }
+        let (minute, minutes) = (minute_of_day().unwrap(), 24 * 60);
+        let change = next_change(((minute + 5) % minutes, (minute + 9) % minutes));
+        assert!((now + 3 * 60..=now + 6 * 60).contains(&change), "{change} after {now}");
+    }
 
     #[test]
     fn a_window_may_wrap_around_midnight() {

@@ -74,10 +74,29 @@ impl Pool {
     /// The keeper's thread.
     pub(crate) fn run_staging(&self) {
         let Some(staging) = &self.staging else { return };
-        while !self.stopping.load(Ordering::Relaxed) {
+        while !self.is_stopping() {
+            // What came to an end since the last look is told once more.
+            let rested = staging.queue.lock().is_at_rest();
             self.look_after_staging(staging);
+            let taken_back = *staging.taken_back.lock();
             let mut queue = staging.queue.lock();
-            staging.wake.wait_for(&mut queue, TICK);
+            if self.is_stopping() {
+                return;
+            }
+            if rested && taken_back && queue.is_at_rest() {
+                staging.wake.wait(&mut queue);
+            } else {
+                staging.wake.wait_for(&mut queue, TICK);
+            }
+        }
+    }
+
+    /// Ends the keeper.
+    pub(crate) fn stop_keeper(&self) {
+        if let Some(staging) = &self.staging {
+            // Who has looked already waits by now.
+            drop(staging.queue.lock());
+            staging.wake.notify_all();
         }
     }
 

@@ -112,6 +112,13 @@ struct Queue {
     stuck: BTreeMap<FileId, Arc<str>>,
 }
 
+impl Queue {
+    /// Whether the keeper has nothing to look after.
+    fn is_at_rest(&self) -> bool {
+        self.nodes.is_empty() && self.released.is_empty() && self.emptied.is_empty()
+    }
+}
+
 fn id_of(node: &Node) -> FileId {
     FileId(node.id.0)
 }
@@ -190,13 +197,15 @@ impl Staging {
         self.used() > self.limit()
     }
 
-    /// Whether another file may come. Wakes the keeper early enough that there is room again soon.
+    /// Whether another file may come. Wakes the keeper early enough that there is room again soon, and when the limit may have been found while
+    /// memory was short.
     fn has_room(&self) -> bool {
         let (used, limit) = (self.used().0, self.limit().0);
-        if used > memory::high_water(ByteSize(limit)).0 {
+        let fits = used + self.spec.max_file.0 <= limit;
+        if !fits || used > memory::high_water(ByteSize(limit)).0 {
             self.wake.notify_one();
         }
-        used + self.spec.max_file.0 <= limit
+        fits
     }
 
     /// When a file leaves, for people.
@@ -218,6 +227,9 @@ impl Staging {
         node.retain();
         queue.waiting.create(now, id_of(node), FileId(parent.0));
         queue.waiting.write(id_of(node), size);
+        if queue.is_at_rest() {
+            self.wake.notify_one();
+        }
         queue.nodes.insert(id_of(node), Arc::clone(node));
     }
 
@@ -384,6 +396,8 @@ impl Pool {
     /// For `umbrella status`.
     pub(super) fn staging_status(&self) -> Option<StagingStatus> {
         let staging = self.staging.as_ref()?;
+        // The keeper looks at memory only while something waits.
+        staging.watch_memory();
         let (files, used) = {
             let queue = staging.queue.lock();
             (queue.waiting.files(), ByteSize(queue.waiting.pages().0 * PAGE_BYTES))
@@ -420,5 +434,5 @@ const INTENTS: ByteSize = ByteSize(1 << 20);
 /// Inodes that a branch must have besides those of the files that wait: for directories, and for what is made there at once.
 const SPARE_INODES: u64 = 64;
 
-/// How long the keeper sleeps when nobody wakes it.
+/// How long the keeper sleeps while anything waits, when nobody wakes it.
 const TICK: Duration = Duration::from_millis(200);

@@ -1,0 +1,128 @@
+//! Disks that fail: the branch is called failing, whoever met the error, and no other is.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use crate::support::disk::Disk;
+use crate::support::pool::{Pool, text};
+use crate::support::{MIB, bytes, eventually, run};
+
+const SIZE: u64 = 64 * MIB;
+const FILM: u64 = 40 * MIB;
+
+/// A pool of two disks; on the first lies a film, of whose disk the end is broken.
+struct Broken {
+    a: Disk,
+    b: Disk,
+    pool: Pool,
+}
+
+impl Broken {
+    fn new(keys: &str) -> Broken {
+        let (a, b) = (Disk::ext4(SIZE), Disk::ext4(SIZE));
+        let pool = Pool::builder().branch_with("a", a.path(), keys).branch("b", b.path()).mount();
+        fs::write(pool.join("film"), bytes(1, FILM)).unwrap();
+        fs::write(pool.on("b", "other"), b"whole").unwrap();
+        pool.say(["sync"]);
+        let (film, byte) = (pool.on("a", "film"), last_extent(&pool.on("a", "film")));
+        a.break_from(byte);
+        forget_pages(&film);
+        Broken { a, b, pool }
+    }
+
+    /// The end of the film, read through the pool past the page cache.
+    fn read_end(&self) -> io::Result<()> {
+        forget_pages(&self.pool.join("film"));
+        forget_pages(&self.pool.on("a", "film"));
+        File::open(self.pool.join("film"))?.read_exact_at(&mut [0; 4096], FILM - 4096)
+    }
+
+    fn is_failing(&self, branch: &str) -> bool {
+        self.pool.branch_status(branch).failing
+    }
+}
+
+/// Where the last part of a file lies on its disk.
+fn last_extent(file: &Path) -> u64 {
+    let told = run("filefrag", ["-e".as_ref(), "-b512".as_ref(), file.as_os_str()]);
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    let extent = told.lines().filter(|line| line.contains("..")).next_back().unwrap_or_else(|| panic!("{told}"));
+    let first = extent.split(':').nth(2).unwrap().split("..").next().unwrap().trim();
+    first.parse::<u64>().unwrap_or_else(|error| panic!("{error}: {extent}")) * 512
+}
+
+fn forget_pages(file: &Path) {
+    rustix::fs::fadvise(File::open(file).unwrap(), 0, None, rustix::fs::Advice::DontNeed).unwrap();
+}
+
+/// What the kernel says when a read of this device fails, as a program may write it into the log.
+fn fake_line(device: &Path) -> String {
+    let name = device.file_name().unwrap().to_string_lossy().into_owned();
+    format!("<3>I/O error, dev {name}, sector 8 op 0x0:(READ) flags 0x0 phys_seg 1 prio class 2")
+}
+
+#[test]
+fn a_branch_whose_reads_fail_in_passthrough_is_failing_and_no_other_is() {
+    let mut broken = Broken::new("headroom = 0");
+    let pool = &broken.pool;
+    // Not the kernel said this.
+    File::options().write(true).open("/dev/kmsg").unwrap().write_all(fake_line(&broken.b.device()).as_bytes()).unwrap();
+    let open = File::open(pool.join("film")).unwrap();
+    assert_eq!(pool.status().open_passthrough, 1, "the daemon does not see the read");
+    eventually("the branch is failing", || {
+        assert_eq!(broken.read_end().unwrap_err().raw_os_error(), Some(libc::EIO));
+        broken.is_failing("a")
+    });
+    drop(open);
+    let errors = pool.branch_status("a").errors;
+    assert!(errors.kernel_log > 0 && errors.last.contains("I/O error, dev loop"), "{errors:?}");
+    assert!(!broken.is_failing("b"), "{:?}", pool.branch_status("b"));
+    assert!(pool.is_online("a"));
+    assert_eq!(pool.metric("umbrella_branches_failing_count"), 1);
+    assert_eq!(fs::read(pool.join("other")).unwrap(), b"whole");
+    let said = pool.say(["status"]);
+    assert!(said.contains("online, FAILING") && said.contains("warning: branch \"a\" is failing"), "{said}");
+    eventually("the log says so", || pool.log().contains("branch \"a\" is failing"));
+
+    // So it is after a remount, until somebody says that the disk is mended.
+    broken.a.mend(SIZE);
+    broken.pool.remount();
+    assert!(broken.is_failing("a"));
+    broken.pool.say(["branch", "clear-errors", "a"]);
+    assert!(!broken.is_failing("a") && !broken.pool.say(["status"]).contains("failing"));
+    broken.pool.remount();
+    assert!(!broken.is_failing("a"));
+    let unknown = broken.pool.umbrella(["branch", "clear-errors", "c"]);
+    assert!(!unknown.status.success() && text(&unknown).contains("no branch is called"), "{}", text(&unknown));
+}
+
+#[test]
+fn errors_of_the_daemons_own_calls_are_counted_until_the_disk_is_replaced() {
+    let broken = Broken::new("passthrough = false");
+    eventually("a read of the daemon fails", || {
+        assert_eq!(broken.read_end().unwrap_err().raw_os_error(), Some(libc::EIO));
+        broken.pool.branch_status("a").errors.reads > 0
+    });
+    assert!(broken.is_failing("a") && broken.pool.is_online("a") && !broken.is_failing("b"));
+    assert!(broken.pool.metric("umbrella_branch_read_errors_count") > 0);
+
+    let new = Disk::ext4(16 * MIB);
+    broken.pool.say(["branch".as_ref(), "replace".as_ref(), "--force".as_ref(), "a".as_ref(), new.path().as_os_str()]);
+    assert!(!broken.is_failing("a"), "{:?}", broken.pool.branch_status("a"));
+    broken.a.mend(SIZE);
+}
+
+#[test]
+fn an_error_that_a_file_system_finds_in_itself_is_counted() {
+    let (a, b) = (Disk::ext4(16 * MIB), Disk::ext4(16 * MIB));
+    let pool = Pool::builder().branch("a", a.path()).branch("b", b.path()).keys("probe_interval = \"1s\"").mount();
+    let device = a.device();
+    let ext4 = Path::new("/sys/fs/ext4").join(device.file_name().unwrap());
+    fs::write(ext4.join("trigger_fs_error"), "a test").unwrap();
+    eventually("its branch is failing", || pool.branch_status("a").errors.file_system > 0);
+    eventually("its log has it too", || pool.branch_status("a").errors.kernel_log > 0);
+    assert!(pool.branch_status("a").failing && !pool.branch_status("b").failing);
+    assert!(pool.branch_status("a").errors.last.contains("EXT4-fs error"), "{:?}", pool.branch_status("a").errors);
+}

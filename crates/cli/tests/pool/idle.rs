@@ -1,0 +1,91 @@
+//! A pool that nobody uses lets the processor sleep.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags, SeekFrom};
+
+use crate::support::disk::Disk;
+use crate::support::pool::Pool;
+use crate::support::{MIB, governed};
+
+const WINDOW: Duration = Duration::from_secs(10);
+
+/// How often each thread of a daemon was put on a processor: by thread, with its name.
+fn switches(pool: &Pool) -> BTreeMap<String, u64> {
+    let tasks = fs::read_dir(format!("/proc/{}/task", pool.pid())).unwrap();
+    let told = tasks.filter_map(|task| {
+        let task = task.ok()?;
+        let status = fs::read_to_string(task.path().join("status")).ok()?;
+        let of = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
+        let number = |key: &str| of(key)?.parse::<u64>().ok();
+        let switches = number("voluntary_ctxt_switches:")? + number("nonvoluntary_ctxt_switches:")?;
+        Some((format!("{} {}", of("Name:")?, task.file_name().to_string_lossy()), switches))
+    });
+    told.collect()
+}
+
+/// Threads that ran between two looks, and how often.
+fn ran(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
+    let more = after.iter().map(|(thread, now)| (thread.clone(), now - before.get(thread).unwrap_or(&0)));
+    more.filter(|(_, more)| *more > 0).collect()
+}
+
+/// Lines that the kernel's log got; each wakes who listens to it.
+struct Lines(std::os::fd::OwnedFd);
+
+impl Lines {
+    fn new() -> Lines {
+        let log = rustix::fs::open("/dev/kmsg", OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()).unwrap();
+        rustix::fs::seek(&log, SeekFrom::End(0)).unwrap();
+        Lines(log)
+    }
+
+    fn count(&self) -> u64 {
+        let mut record = [0; 16 << 10];
+        (0..).take_while(|_| !matches!(rustix::io::read(&self.0, &mut record), Err(rustix::io::Errno::AGAIN))).count()
+            as u64
+    }
+}
+
+#[test]
+fn no_thread_of_an_idle_pool_runs_but_for_its_probes() {
+    let disks = [(); 4].map(|()| Disk::ext4(32 * MIB));
+    let [a, b, c, d] = &disks;
+    // Nothing to do for an hour, with all that may tick switched on.
+    let rests = Pool::builder()
+        .branch_with("a", a.path(), &governed())
+        .branch("b", b.path())
+        .keys("probe_interval = \"1h\"\n[staging]\nmax_age = \"1s\"\n[enforce]\nwindow = \"02:00-02:01\"")
+        .mount();
+    let probes = Pool::builder().branch("c", c.path()).branch("d", d.path()).keys("probe_interval = \"2s\"").mount();
+    for pool in [&rests, &probes] {
+        fs::write(pool.join("file"), b"something").unwrap();
+        pool.say(["sync"]);
+    }
+    // What was begun comes to its end, and the kernel may be asked to forget what it knows.
+    let mut seen = String::new();
+    for _ in 0..3 {
+        let lines = Lines::new();
+        let before = [&rests, &probes].map(switches);
+        std::thread::sleep(WINDOW);
+        let after = [&rests, &probes].map(switches);
+        let lines = lines.count();
+        let [mut rested, mut probed] = [0, 1].map(|pool| ran(&before[pool], &after[pool]));
+        seen = format!("{rested:?}, {probed:?}, {lines} lines in the log");
+        let take = |ran: &mut BTreeMap<String, u64>, name: &str| {
+            let taken = ran.iter().filter(|(thread, _)| thread.starts_with(name)).map(|(_, times)| times).sum::<u64>();
+            ran.retain(|thread, _| !thread.starts_with(name));
+            taken
+        };
+        // A line wakes the listener once or, with another processor on it, twice.
+        let listened = [&mut rested, &mut probed].map(|ran| take(ran, "disk-errors"));
+        let monitored = take(&mut probed, "monitor");
+        let few = listened.iter().all(|times| *times <= 2 * lines) && monitored <= 6 * 12;
+        if rested.is_empty() && probed.is_empty() && few {
+            return;
+        }
+    }
+    panic!("something runs in an idle pool: {seen}");
+}

@@ -1,0 +1,9 @@
+//! What the kernel says of the disks below branches. In passthrough the daemon sees neither data nor errors, so it listens:
+//!
+//! - `kernel_log`: lines of `/dev/kmsg` that tell of a failed request or a damaged file system;
+//! - `devices`: on which block devices a branch lies, and to which of them such a line belongs;
+//! - `file_system`: what file systems tell through fanotify, and what they count.
+
+pub(crate) mod devices;
+pub(crate) mod file_system;
+pub(crate) mod kernel_log;
