@@ -81,10 +81,9 @@ fn wait_for(
                 std::thread::sleep(ASK_AGAIN);
                 continue;
             }
-            Ok(Answer::Status(_)) => return Ok(()),
+            Ok(Answer::Status(_)) | Err(ClientError::NotAllowed { .. }) => return Ok(()),
             // It hangs in its last work, or in serving: then it still has its mount.
             Err(ClientError::Silent { .. }) if mounts::pools().contains(&pool.mount) => return Ok(()),
-            Err(ClientError::NotAllowed { .. }) => return Ok(()),
             _ if !concerns(None) => return Ok(()),
             _ => {}
         }

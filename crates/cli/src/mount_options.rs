@@ -140,9 +140,8 @@ fn known() -> String {
 }
 
 fn meaning(option: &str) -> Option<Meaning> {
-    let is_it = |name: &str| match name.ends_with(['=', '-']) {
-        true => option.starts_with(name),
-        false => option == name,
+    let is_it = |name: &str| {
+        if name.ends_with(['=', '-']) { option.starts_with(name) } else { option == name }
     };
     TABLE.iter().find(|(name, _)| is_it(name)).map(|(_, meaning)| *meaning)
 }
@@ -182,7 +181,7 @@ impl MountOptions {
 
     /// The shortest text that means the same.
     pub(crate) fn names(self) -> Vec<&'static str> {
-        let sets = |flag: MountFlags| flag.bits().count_ones() == 1 && self.0.contains(flag);
+        let sets = |flag: MountFlags| flag.bits().is_power_of_two() && self.0.contains(flag);
         let named = TABLE.iter().filter(|(_, meaning)| matches!(meaning, Changes(_, flags) if sets(*flags)));
         named.map(|(name, _)| *name).collect()
     }

@@ -1,7 +1,7 @@
 //! Writes a branch into a configuration; comments, order and layout of the rest stay.
 //!
-//! 1. The text is changed and checked as any configuration is. 2. A new file beside the old one gets it, with the old one's mode, owner and
-//! extended attributes, and is made durable. 3. It takes the old one's place in one step. Of a link, the file it leads to is replaced.
+//! The text is changed and checked as any configuration is. A new file beside the old one gets it, with the old one's mode, owner and extended
+//! attributes, and is made durable. Then it takes the old one's place in one step. Of a link, the file it leads to is replaced.
 
 use std::fs::{File, Permissions};
 use std::io::{self, Write};

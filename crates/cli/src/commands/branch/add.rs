@@ -113,12 +113,11 @@ impl AddArgs {
             format!("new files go there by {}", quoted_list(lists.iter().map(String::as_str)))
         };
         output::line(&format!("branch {shown} is in the pool; {on}"))?;
-        match file {
-            Some(file) => output::line(&format!("{file} has it too"))?,
-            None => {
-                let also = if self.default { ", and its name to the default list" } else { "" };
-                output::line(&format!("to keep it, add to the configuration (or --save it){also}:\n\n{lines}"))?;
-            }
+        if let Some(file) = file {
+            output::line(&format!("{file} has it too"))?;
+        } else {
+            let also = if self.default { ", and its name to the default list" } else { "" };
+            output::line(&format!("to keep it, add to the configuration (or --save it){also}:\n\n{lines}"))?;
         }
         Ok(ExitCode::SUCCESS)
     }
