@@ -195,8 +195,9 @@ fn traces_in_formats_that_nobody_reads_here_are_refused() {
 #[test]
 fn a_line_that_the_beginning_cuts_off_decides_nothing() {
     let padding = " ".repeat(4_000);
-    let systor: String =
-        (0..32).map(|number| format!("{padding}1455592522.{number:06},0.000272,R,0,1113260032,4096\n")).collect();
+    let systor = (0..32).fold(String::new(), |text, number| {
+        text + &format!("{padding}1455592522.{number:06},0.000272,R,0,1113260032,4096\n")
+    });
     for end in (65_536..systor.len()).step_by(61) {
         assert_eq!(guess(systor.as_bytes().get(..end).unwrap()), Ok(Format::Systor), "cut at {end}");
     }

@@ -214,7 +214,8 @@ fn fio_reads_back_what_it_wrote_on_a_pool_under_all_of_it() {
     let folder = loaded.folder();
     // fio leaves files of its own where it is started.
     let elsewhere = temp_dir("fio");
-    let size = format!("{}k", 512 * seconds().min(16));
+    // Whole blocks of each job in each of its files.
+    let size = format!("{}k", 1536 * (seconds() / 3).clamp(1, 8));
     let job = |options: &[&str]| {
         let mut command = Command::new("fio");
         command.arg("--directory").arg(&folder).args(["--verify=crc32c", "--verify_fatal=1", "--end_fsync=1"]);
