@@ -204,7 +204,9 @@ fn stress_ng_passes_on_a_pool_under_all_of_it() {
         command.args([&format!("--{stressor}"), "1"]);
     }
     let said = text(&passes(&mut command));
-    assert!(!said.contains(" fail: "), "{said}");
+    // Its own limits of time are no promise of a file system.
+    let failed = |line: &&str| line.contains(" fail: ") && !line.contains("timed waiting");
+    assert_eq!(said.lines().find(failed), None, "{said}");
     loaded.is_well();
 }
 
