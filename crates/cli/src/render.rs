@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use umbrella_fs::control::protocol::{
-    Abilities, BranchState, BranchStatus, EnforceSummary, Explanation, MoveEvent, MoveOutcome, Progress, Purpose,
-    RuleStatus, StagingStatus, Status, WalkStatus,
+    Abilities, BranchState, BranchStatus, CopyRights, DirectoryEvent, EnforceSummary, EqualiseOutcome, EqualiseSummary,
+    Explanation, MoveEvent, MoveOutcome, Progress, Purpose, RuleStatus, StagingStatus, Status, WalkStatus,
 };
 use umbrella_units::{ByteSize, format_duration};
 
@@ -256,6 +256,45 @@ pub(crate) fn summary(summary: &EnforceSummary, dry_run: bool) -> String {
         text.push_str("; stopped before the end");
     }
     text
+}
+
+/// A directory whose copies differ, in one line.
+pub(crate) fn directory_event(event: &DirectoryEvent) -> String {
+    let rights = |rights: &CopyRights| {
+        let acl = if rights.acl { " with an ACL" } else { "" };
+        format!("{:04o} {}:{}{acl}", rights.mode, rights.uid, rights.gid)
+    };
+    let copies: Vec<String> =
+        event.copies.iter().map(|copy| format!("{} {}", visible(&copy.branch), rights(copy))).collect();
+    let outcome = match event.outcome {
+        EqualiseOutcome::Differs => "differs",
+        EqualiseOutcome::Failed => "failed",
+    };
+    let detail = event.detail.as_ref().map(|detail| format!(": {}", visible(detail))).unwrap_or_default();
+    format!("{outcome:<8} {}  {} -> {}{detail}", visible(&event.path), copies.join(", "), rights(&event.to))
+}
+
+/// The totals of `umbrella repair --equalise`, in one line.
+pub(crate) fn equalised(summary: &EqualiseSummary, dry_run: bool) -> String {
+    let mut text = format!(
+        "{} looked at, {} with copies that differ",
+        directories(summary.directories_seen),
+        summary.directories_differing
+    );
+    if !dry_run {
+        let _ = write!(text, ", {} made equal", summary.directories_equalised);
+    }
+    if summary.directories_failed > 0 {
+        let _ = write!(text, ", {} failed", summary.directories_failed);
+    }
+    if summary.stopped {
+        text.push_str("; stopped before the end");
+    }
+    text
+}
+
+fn directories(count: u64) -> String {
+    if count == 1 { "1 directory".to_owned() } else { format!("{count} directories") }
 }
 
 fn state(branch: &BranchStatus) -> String {

@@ -19,6 +19,7 @@ pub mod mount;
 mod node;
 pub mod pool;
 pub mod relocate;
+mod rights;
 pub mod spec;
 mod workers;
 

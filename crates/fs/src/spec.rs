@@ -20,6 +20,9 @@ pub struct PoolSpec {
     pub rules: RulesSpec,
     /// What a listing does when a branch fails.
     pub on_branch_error: OnBranchError,
+    /// What is shown of a directory whose copies differ.
+    #[serde(default)]
+    pub directories: DirectoryRule,
     /// How long the kernel may keep names and attributes. Zero for pools whose branches are changed behind the mount's back.
     pub cache_timeout: Duration,
     /// Schedule and limits of the enforcer.
@@ -202,6 +205,17 @@ pub enum OnBranchError {
     Fail,
     /// Errors are hidden while some branch answers.
     Skip,
+}
+
+/// What is shown of a directory whose copies differ in owner, mode or ACLs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DirectoryRule {
+    /// What all copies allow: nobody gets through the pool what any copy denies.
+    #[default]
+    Safe,
+    /// The copy on the first branch that is online.
+    First,
 }
 
 /// When and how the enforcer walks.

@@ -67,7 +67,7 @@ impl ExplainArgs {
 }
 
 /// The pool and the path inside it.
-fn locate(named: Option<&Pool>, path: &Path) -> anyhow::Result<(Pool, PathBuf)> {
+pub(super) fn locate(named: Option<&Pool>, path: &Path) -> anyhow::Result<(Pool, PathBuf)> {
     if let Some(pool) = named {
         let inside = pool::inside(pool, path)?;
         return match inside {

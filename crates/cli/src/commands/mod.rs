@@ -9,6 +9,7 @@ mod explain;
 mod governor;
 mod lab;
 mod mount;
+mod repair;
 mod rules;
 mod status;
 mod sync;
@@ -33,6 +34,7 @@ pub(crate) enum Command {
     Check(check::CheckArgs),
     Explain(explain::ExplainArgs),
     Enforce(enforce::EnforceArgs),
+    Repair(repair::RepairArgs),
     Branch(branch::BranchArgs),
     Rules(rules::RulesArgs),
     WriteBack(write_back::WriteBackArgs),
@@ -58,6 +60,7 @@ impl Command {
             Command::Check(args) => args.run(),
             Command::Explain(args) => args.run(),
             Command::Enforce(args) => args.run(),
+            Command::Repair(args) => args.run(),
             Command::Branch(args) => args.run(),
             Command::Rules(args) => args.run(),
             Command::WriteBack(args) => args.run(),

@@ -123,6 +123,7 @@ pub(super) fn pool(file: &PoolFile, source: Source) -> Result<Config, ConfigErro
         branches,
         rules,
         on_branch_error: file.on_branch_error.unwrap_or(OnBranchError::Skip),
+        directories: file.directories.unwrap_or_default(),
         cache_timeout: c.complaints.duration("cache_timeout", file.cache_timeout.as_ref(), DEFAULT_CACHE_TIMEOUT),
         enforce: enforce(c, &file.enforce),
         probe_interval: c.interval("probe_interval", file.probe_interval.as_ref()),

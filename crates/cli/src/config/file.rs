@@ -7,7 +7,7 @@ use std::ops::Range;
 use serde::de::{DeserializeOwned, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
-use umbrella_fs::spec::OnBranchError;
+use umbrella_fs::spec::{DirectoryRule, OnBranchError};
 
 use super::problem::Problem;
 use super::values::{ModeValues, Names, Scalar, Values};
@@ -19,6 +19,7 @@ pub(super) struct PoolFile {
     pub(super) mount: Spanned<String>,
     pub(super) default: Option<Spanned<Names>>,
     pub(super) on_branch_error: Option<OnBranchError>,
+    pub(super) directories: Option<DirectoryRule>,
     pub(super) cache_timeout: Option<Spanned<Scalar>>,
     pub(super) probe_interval: Option<Spanned<Scalar>>,
     pub(super) probe_timeout: Option<Spanned<Scalar>>,
@@ -150,10 +151,11 @@ pub(super) struct WhenFile {
 }
 
 /// The keys of [`PoolFile`] that are no lists of tables.
-const POOL_KEYS: [&str; 9] = [
+const POOL_KEYS: [&str; 10] = [
     "mount",
     "default",
     "on_branch_error",
+    "directories",
     "cache_timeout",
     "probe_interval",
     "probe_timeout",

@@ -3,7 +3,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use umbrella_fs::spec::OnBranchError;
+use umbrella_fs::spec::{DirectoryRule, OnBranchError};
 use umbrella_policy::placement::spec::{
     Access, Comparison, Condition, DestinationSpec, FileKind, RuleKindSpec, SpaceField, TimeField,
 };
@@ -121,6 +121,7 @@ fn what_is_left_out_has_a_default_that_works() {
     let spec = read_text("mount = \"/pool\"\n[[branch]]\nname = \"disk\"\npath = \"/mnt/disk/\"\n").unwrap().spec;
     assert_eq!(spec.rules.default, ["disk"]);
     assert_eq!(spec.on_branch_error, OnBranchError::Skip);
+    assert_eq!(spec.directories, DirectoryRule::Safe);
     assert_eq!(spec.cache_timeout, Duration::from_secs(3600));
     assert_eq!((spec.probe_interval, spec.probe_timeout), (Duration::from_secs(5), Duration::from_secs(5)));
     assert_eq!(spec.threads, 0);
@@ -138,6 +139,7 @@ fn every_setting_reaches_the_pool() {
 mount = "/pool"
 default = "disk"
 on_branch_error = "fail"
+directories = "first"
 cache_timeout = "0"
 probe_interval = "1m"
 probe_timeout = "500ms"
@@ -156,6 +158,7 @@ passthrough = false
 "#;
     let spec = read_text(text).unwrap().spec;
     assert_eq!(spec.on_branch_error, OnBranchError::Fail);
+    assert_eq!(spec.directories, DirectoryRule::First);
     assert_eq!(spec.cache_timeout, Duration::ZERO);
     assert_eq!((spec.probe_interval, spec.probe_timeout), (Duration::from_secs(60), Duration::from_millis(500)));
     assert_eq!(spec.threads, 4);

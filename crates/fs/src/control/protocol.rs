@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use umbrella_units::{ByteSize, Timestamp};
 
+pub use super::directories::{CopyRights, DirectoryEvent, EqualiseOutcome, EqualiseSummary};
 use crate::branch::BranchErrors;
 use crate::spec::{BranchSpec, PoolSpec, WriteBackChange};
 
@@ -28,6 +29,15 @@ pub enum Request {
         dry_run: bool,
         /// Limit for this run; `None`: the configuration's.
         bandwidth: Option<ByteSize>,
+    },
+    /// Make the copies of directories equal in owner, mode and ACLs. Answered with [`Answer::Equalised`].
+    Equalise {
+        /// Bytes of a directory's path inside the pool; all below it too.
+        path: Vec<u8>,
+        /// The branch whose copies are right; `None`: what is shown.
+        like: Option<String>,
+        /// Only say what differs.
+        dry_run: bool,
     },
     /// Answered with [`Answer::Branches`].
     BranchList,
@@ -171,6 +181,9 @@ pub struct Progress {
     pub current: String,
     /// A line for people about one file (moved, would move, failed); empty for a plain tick.
     pub event: Option<MoveEvent>,
+    /// A directory whose copies differ; only [`Request::Equalise`] tells of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<DirectoryEvent>,
 }
 
 /// What happened, or would happen, to one file.
@@ -243,6 +256,8 @@ pub enum Answer {
     },
     /// What a walk did.
     Enforce(EnforceSummary),
+    /// See [`Request::Equalise`].
+    Equalised(EqualiseSummary),
 }
 
 /// Totals of a walk.

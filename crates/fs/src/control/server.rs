@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::protocol::{Answer, Progress, Request, Status};
 use super::socket::{BindError, Listener, Service};
 use crate::error::Error;
-use crate::pool::{HANGS, Pool, Walk};
+use crate::pool::{Equalise, HANGS, Pool, Walk};
 
 /// Takes the mount away.
 pub(crate) type Unmount = Box<dyn Fn() -> std::io::Result<()> + Send + Sync>;
@@ -42,6 +42,9 @@ impl Service for PoolService {
             Request::Enforce { dry_run, bandwidth } => {
                 let bandwidth = bandwidth.or(pool.spec().enforce.bandwidth);
                 Answer::Enforce(pool.enforce(Walk { dry_run, bandwidth, ..Walk::default() }, &mut tell)?)
+            }
+            Request::Equalise { path, like, dry_run } => {
+                Answer::Equalised(pool.make_equal(&Equalise { path, like, dry_run }, &mut tell)?)
             }
             Request::BranchList => Answer::Branches { branches: pool.branch_statuses() },
             Request::BranchAdd { branch, to_default } => {

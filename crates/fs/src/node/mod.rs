@@ -23,6 +23,7 @@ pub(crate) use table::NodeTable;
 
 use crate::at::{DirAt, FileAt};
 use crate::handle::Handle;
+use crate::rights::Shown;
 
 /// Identity of a node towards the kernel; never reused while the pool is mounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -95,16 +96,22 @@ pub(crate) struct DirState {
     pub(crate) removed: bool,
     /// Of a directory that was removed: its last copies. Whoever is in it, or has it open, uses them until the kernel forgets the node.
     pub(crate) kept: SmallVec<[DirAt; 2]>,
-    /// Where a copy could not be made like the others.
-    pub(crate) unlike: Option<Box<Unlike>>,
+    /// Where not every copy has what is shown.
+    pub(crate) unlike: Option<Arc<Unlike>>,
 }
 
-/// Copies of a directory that stay different: one cannot be changed, or cannot keep what the others have.
+/// Copies of a directory that differ in owner, mode or ACLs, as they were compared last.
 pub(crate) struct Unlike {
-    /// Whose mode, owner and attributes count, if it is not the one that changed last.
-    pub(crate) ruling: Option<BranchId>,
-    /// What they were left with.
+    /// What users see.
+    pub(crate) shown: Shown,
+    /// Whose other attributes users see.
+    pub(crate) model: Option<BranchId>,
+    /// What each copy was.
     pub(crate) left: SmallVec<[(BranchId, Look); 2]>,
+    /// Where new entries get from the branch's file system what is shown.
+    pub(crate) passes_on: SmallVec<[BranchId; 2]>,
+    /// Roots that hold nothing of their own, and get what is shown with their first entry.
+    pub(crate) empty: SmallVec<[BranchId; 2]>,
 }
 
 /// Mode, owner and group.

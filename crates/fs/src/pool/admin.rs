@@ -5,7 +5,8 @@
 //! 1. It is opened, and its identity compared with what is remembered (`branch`).
 //! 2. Under the lock on names, what a crash left half done on it is finished or undone.
 //! 3. Its numbers of inodes are loaded.
-//! 4. The topology's number goes up, so that every directory is looked for on it at its next use.
+//! 4. The topology's number goes up, so that every directory is looked for on it at its next use; the kernel forgets owners, modes and ACLs of directories,
+//!    which may be others with its copies.
 //! 5. Descriptors and listings from before are forgotten, in the kernel too.
 //!
 //! One that is removed:
@@ -135,9 +136,6 @@ impl Pool {
             return;
         }
         self.govern(branch);
-        if let Ok(at) = DirAt::root(branch) {
-            self.equalise_root(&at);
-        }
     }
 
     /// The kernel's passthrough became known: branches that are online are tried.
@@ -175,11 +173,15 @@ impl Pool {
             self.report_recovery(&recovery);
             self.take_in(branch);
             self.topology.fetch_add(1, Ordering::AcqRel);
+            // While nobody is among names: what a copy here denies holds before anything on the branch can be reached.
+            self.forget_rights();
+            self.forget_copies_away(u128::from_le_bytes(online.uuid));
         } else {
             self.count(Metric::BranchesLost);
             self.ungovern(branch.id);
-            if let Some(slot) = self.state.branch(&branch.spec.name).map(|known| known.slot) {
-                self.inodes.unload(slot);
+            if let Some(known) = self.state.branch(&branch.spec.name) {
+                self.inodes.unload(known.slot);
+                self.remember_copies(branch.id, u128::from_le_bytes(known.uuid));
             }
             self.topology.fetch_add(1, Ordering::AcqRel);
         }
@@ -239,6 +241,15 @@ impl Pool {
         if others.iter().any(|(_, online)| online.guarded && online.epoch != new.epoch) {
             self.probe_branches(Asked::All);
         }
+    }
+
+    /// Has the kernel forget owners, modes and ACLs of all directories. Waits for nothing: no contents are dropped.
+    fn forget_rights(&self) {
+        let Some(kernel) = self.kernel.get() else { return };
+        for node in self.nodes.snapshot().iter().filter(|node| node.dir().is_some()) {
+            kernel.drop_attributes(node.id);
+        }
+        kernel.drop_names();
     }
 
     fn forget_listings(&self) {

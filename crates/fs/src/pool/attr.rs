@@ -9,13 +9,13 @@ use rustix::io::Errno;
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::Timestamp;
 
-use super::equal::note_change;
 use super::{Attr, Pool};
 use crate::at::{DirAt, FileAt};
 use crate::error::{OpError, OpResult};
 use crate::handle::HandleId;
 use crate::node::{File, FileState, Node, NodeId};
 use crate::relocate::is_reserved_xattr;
+use crate::rights::{ACCESS, DEFAULT, Rights, RightsChange};
 
 /// A new access or modification time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +58,12 @@ impl Change {
             Some(NewTime::At(at)) => Timespec { tv_sec: at.secs, tv_nsec: i64::from(at.nanos) },
         };
         Some(Timestamps { last_access: spec(self.atime), last_modification: spec(self.mtime) })
+    }
+
+    /// What of it changes who may use a directory.
+    fn of_rights(&self) -> Option<RightsChange> {
+        let Change { perm, uid, gid, .. } = *self;
+        (perm.is_some() || uid.is_some() || gid.is_some()).then_some(RightsChange::Mode { perm, uid, gid })
     }
 
     fn apply(&self, file: &FileAt) -> OpResult<()> {
@@ -106,14 +112,17 @@ impl Pool {
         };
         let _names = self.rename_lock.read();
         match node.file() {
-            None => self.change_dir(&node, change)?,
+            None => self.change_dir_attributes(&node, change)?,
             Some(file) => self.change_file(&node, file, change)?,
         }
         self.attr_of(&node)
     }
 
-    fn change_dir(&self, node: &Arc<Node>, change: &Change) -> OpResult<()> {
-        let apply = || self.on_copies(node, |copy| change.apply(copy));
+    fn change_dir_attributes(&self, node: &Arc<Node>, change: &Change) -> OpResult<()> {
+        let apply = || match change.of_rights() {
+            Some(of_rights) => self.change_dir(node, Some(&of_rights), |copy| change.apply(copy)),
+            None => self.touch_dir(node, |copy| change.apply(copy)),
+        };
         let (Some(dir), Some(times)) = (node.dir(), change.times()) else { return apply() };
         // All copies: what is put back on one may come from another.
         let set = |copy: &DirAt| _ = copy.as_file().set_times(times.clone());
@@ -166,53 +175,20 @@ impl Pool {
         }
     }
 
-    /// Does the same to every writable copy of a directory.
-    fn on_copies(&self, node: &Arc<Node>, call: impl Fn(&FileAt) -> OpResult<()>) -> OpResult<()> {
-        let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
-        self.refresh(node, dir)?;
-        let _attributes = dir.attributes.lock();
-        let copies = self.known_copies(node, dir)?;
-        // First: a note without its change is no harm, a change without its note would not hold against a copy that comes back.
-        let noted = self.somebody_is_away();
-        if noted {
-            note_change(&copies);
-        }
-        let mut done = false;
-        let mut failure = None;
-        for copy in &copies {
-            match call(&copy.as_file()) {
-                Ok(()) => done = true,
-                Err(error) => {
-                    failure.get_or_insert(error);
-                }
-            }
-        }
-        if done && failure.is_some() && !noted {
-            note_change(&copies);
-        }
-        match failure {
-            // A read-only copy cannot follow; the writable ones rule.
-            Some(OpError::Sys(Errno::ROFS)) if done => Ok(()),
-            Some(error) => Err(error),
-            None => Ok(()),
-        }
-    }
-
-    /// Whether a branch may have copies that do not learn of a change now.
-    pub(super) fn somebody_is_away(&self) -> bool {
-        self.branches.load().iter().any(|branch| !branch.spec.name.is_empty() && !branch.is_online())
-    }
-
-    fn on_node<T>(&self, node: NodeId, call: impl Fn(&FileAt) -> OpResult<T>) -> OpResult<T> {
-        let _names = self.rename_lock.read();
-        let node = self.node(node)?;
+    fn on_node<T>(&self, node: &Arc<Node>, call: impl Fn(&FileAt) -> OpResult<T>) -> OpResult<T> {
         match node.file() {
             Some(file) => call(&self.reach(&file.state.read())?),
-            None => call(&self.ruling_copy(&node, node.dir().ok_or(OpError::Stale)?)?.as_file()),
+            None => call(&self.ruling_copy(node, node.dir().ok_or(OpError::Stale)?)?.as_file()),
         }
     }
 
-    fn change_node(&self, node: NodeId, call: impl Fn(&FileAt) -> OpResult<()>) -> OpResult<()> {
+    /// Of a directory, `of_rights` says how it changes who may use it.
+    fn change_node(
+        &self,
+        node: NodeId,
+        of_rights: Option<&RightsChange>,
+        call: impl Fn(&FileAt) -> OpResult<()>,
+    ) -> OpResult<()> {
         let _names = self.rename_lock.read();
         let node = self.node(node)?;
         match node.file() {
@@ -221,7 +197,7 @@ impl Pool {
                 state.disturb();
                 call(&self.reach(&state)?)
             }
-            None => self.on_copies(&node, call),
+            None => self.change_dir(&node, of_rights, call),
         }
     }
 
@@ -230,12 +206,28 @@ impl Pool {
         if is_reserved_xattr(name) {
             return Err(OpError::Sys(Errno::NODATA));
         }
-        self.on_node(node, |file| file.get_xattr(name))
+        let _names = self.rename_lock.read();
+        let found = self.node(node)?;
+        if let Some(acl) = self.shown_acl(&found, name)? {
+            return Ok(acl);
+        }
+        self.on_node(&found, |file| file.get_xattr(name))
     }
 
     /// Names of all extended attributes, each ended by a zero byte.
     pub fn listxattr(&self, node: NodeId) -> OpResult<Vec<u8>> {
-        let names = self.on_node(node, FileAt::list_xattr)?;
+        let _names = self.rename_lock.read();
+        let node = self.node(node)?;
+        let mut names = self.on_node(&node, FileAt::list_xattr)?;
+        if let Some(unlike) = node.dir().and_then(|dir| dir.state.read().unlike.clone()) {
+            let Rights { access, default, .. } = &unlike.shown.rights;
+            let acls = [(ACCESS, access), (DEFAULT, default)];
+            names = without(names, |name| acls.iter().any(|(acl, _)| name == acl.as_bytes()));
+            for (acl, _) in acls.iter().filter(|(_, value)| value.is_some()) {
+                names.extend_from_slice(acl.as_bytes());
+                names.push(0);
+            }
+        }
         Ok(without(names, |name| is_reserved_xattr(OsStr::from_bytes(name))))
     }
 
@@ -266,7 +258,7 @@ impl Pool {
 
     /// Takes set-group-id away.
     pub fn drop_set_gid(&self, node: NodeId) -> OpResult<()> {
-        self.change_node(node, |file| {
+        self.change_node(node, Some(&RightsChange::DropSetGid), |file| {
             let meta = file.stat()?;
             if meta.perm & 0o2000 == 0 { Ok(()) } else { file.chmod(meta.perm & !0o2000) }
         })
@@ -277,7 +269,8 @@ impl Pool {
         if is_reserved_xattr(name) {
             return Err(OpError::Reserved);
         }
-        let set = || self.change_node(node, |file| file.set_xattr(name, value, flags));
+        let of_rights = acl_change(name, Some(value));
+        let set = || self.change_node(node, of_rights.as_ref(), |file| file.set_xattr(name, value, flags));
         let file = self.node(node)?;
         if self.staging_of(&file).is_none() {
             return set();
@@ -302,7 +295,17 @@ impl Pool {
         if is_reserved_xattr(name) {
             return Err(OpError::Sys(Errno::NODATA));
         }
-        self.change_node(node, |file| file.remove_xattr(name))
+        self.change_node(node, acl_change(name, None).as_ref(), |file| file.remove_xattr(name))
+    }
+}
+
+/// What a new value of an attribute changes in who may use a directory.
+fn acl_change(name: &OsStr, value: Option<&[u8]>) -> Option<RightsChange> {
+    let value = value.map(<[u8]>::to_vec);
+    match name.to_str() {
+        Some(ACCESS) => Some(RightsChange::Access(value)),
+        Some(DEFAULT) => Some(RightsChange::Default(value)),
+        _ => None,
     }
 }
 

@@ -13,7 +13,7 @@
 use std::ffi::OsStr;
 use std::sync::Arc;
 
-use rustix::fs::OFlags;
+use rustix::fs::{OFlags, XattrFlags};
 use rustix::io::Errno;
 use smallvec::SmallVec;
 use umbrella_policy::placement::spec::FileKind;
@@ -31,6 +31,7 @@ use crate::error::{OpError, OpResult};
 use crate::meta::Meta;
 use crate::metrics::Metric;
 use crate::node::{Node, NodeId, path_of};
+use crate::rights::{ACCESS, DEFAULT, SET_GID, Shown, inherited, mode_alone};
 
 impl Pool {
     /// Creates and opens a file; opens it when it appeared meanwhile and `exclusive` is not asked for.
@@ -61,7 +62,7 @@ impl Pool {
             Some(made) => made,
             None => self.make(&new, call)?,
         };
-        let interned = self.give_to(&file, &dir, caller, set_id).and_then(|meta| {
+        let interned = self.give_to(&new, &file, &dir, set_id).and_then(|meta| {
             let node = self.intern_file(&parent, name, &dir, &meta, None).ok_or(OpError::Stale)?;
             Ok((meta, node))
         });
@@ -86,7 +87,7 @@ impl Pool {
         let new = NewFile { parent: &parent, name, kind: FileKind::File, perm, caller };
         let exclusive = if request.exclusive { OFlags::EXCL } else { OFlags::empty() };
         let (dir, file) = self.make(&new, |dir| dir.create_unnamed(OFlags::RDWR | exclusive, perm, caller.umask))?;
-        let meta = self.give_to(&file, &dir, caller, 0)?;
+        let meta = self.give_to(&new, &file, &dir, 0)?;
         let backing = Pool::backing(&dir.branch, &meta);
         let (ino, born) = self.identity(&dir.online, &meta);
         let mut state = file_state(backing, None);
@@ -133,12 +134,8 @@ impl Pool {
         }
         let new = NewFile { parent: &parent, name, kind, perm, caller };
         let (dir, ()) = self.make(&new, call)?;
-        let given = dir.refer(name).and_then(|made| self.give_to(&made, &dir, caller, 0));
+        let given = dir.refer(name).and_then(|made| self.give_to(&new, &made, &dir, 0));
         let meta = given.inspect_err(|_| self.unmake(&parent, name, &dir, Made::New(kind)))?;
-        if kind == FileKind::Directory && self.somebody_is_away() {
-            // What is away may have one of that name.
-            super::equal::note_change(&[dir.descend(name)?]);
-        }
         let found = Found { at: smallvec::smallvec![(dir, meta)], moves: None };
         if kind != FileKind::Directory {
             self.count(Metric::Creates);
@@ -260,7 +257,12 @@ impl Pool {
 
     /// Gives what was just made to the caller. A set-group-id directory has already given it its group.
     /// With it come the bits that it could not have while it was root's.
-    fn give_to(&self, made: &FileAt, dir: &DirAt, caller: Caller, set_id: u32) -> OpResult<Meta> {
+    fn give_to(&self, new: &NewFile<'_>, made: &FileAt, dir: &DirAt, set_id: u32) -> OpResult<Meta> {
+        let caller = new.caller;
+        let unlike = new.parent.dir().and_then(|parent| parent.state.read().unlike.clone());
+        if let Some(unlike) = unlike.filter(|unlike| !unlike.passes_on.contains(&dir.id())) {
+            return give_as_shown(new, made, dir, &unlike.shown);
+        }
         let meta = made.stat()?;
         if caller.uid == 0 && caller.gid == 0 {
             return Ok(meta);
@@ -279,5 +281,39 @@ impl Pool {
     pub(crate) fn attr_with(&self, node: &Node, meta: Meta) -> Attr {
         let meta = Meta { btime: node.born, ..meta };
         Attr { node: node.id, ino: node.ino, meta, cacheable: self.is_cacheable(node) }
+    }
+}
+
+/// Gives what was just made to the caller, with what the directory passes on as it is shown. Its copy here would pass on something else.
+fn give_as_shown(new: &NewFile<'_>, made: &FileAt, dir: &DirAt, shown: &Shown) -> OpResult<Meta> {
+    let caller = new.caller;
+    let inherits = shown.rights.perm & SET_GID != 0;
+    let gid = if inherits { shown.rights.gid } else { caller.gid };
+    made.chown(Some(caller.uid), Some(gid))?;
+    if new.kind == FileKind::Symlink {
+        return made.stat();
+    }
+    let is_dir = new.kind == FileKind::Directory;
+    let (mut perm, access) = inherited(shown, new.perm, caller.umask);
+    if dir.online.abilities.acl {
+        set_acl(made, ACCESS, access.as_deref())?;
+        if is_dir {
+            set_acl(made, DEFAULT, shown.rights.default.as_deref())?;
+        }
+    } else {
+        perm = mode_alone(perm, access.as_deref());
+    }
+    let passed_on = if is_dir && inherits { SET_GID } else { 0 };
+    made.chmod(perm | new.perm & 0o7000 | passed_on)?;
+    made.stat()
+}
+
+fn set_acl(made: &FileAt, name: &str, value: Option<&[u8]>) -> OpResult<()> {
+    match value {
+        Some(value) => made.set_xattr(OsStr::new(name), value, XattrFlags::empty()),
+        None => match made.remove_xattr(OsStr::new(name)) {
+            Err(OpError::Sys(Errno::NODATA | Errno::OPNOTSUPP)) => Ok(()),
+            done => done,
+        },
     }
 }

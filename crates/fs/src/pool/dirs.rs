@@ -332,8 +332,8 @@ impl Pool {
         true
     }
 
-    /// The directory's copy on `branch`, made there (with its parents) if it is not there yet: same mode, owner, times,
-    /// attributes and ACLs.
+    /// The directory's copy on `branch`, made there (with its parents) if it is not there yet, with the mode, owner, times, attributes
+    /// and ACLs that users see.
     pub(crate) fn ensure_dir(&self, node: &Arc<Node>, branch: BranchId) -> OpResult<DirAt> {
         self.ensure_dir_within(node, branch, None)
     }
@@ -359,7 +359,12 @@ impl Pool {
             };
             if known {
                 match self.dir_at(&at, branch) {
-                    Ok(dir) => break dir,
+                    Ok(dir) => {
+                        if at.id == NodeId::ROOT {
+                            self.prepare_root(&dir);
+                        }
+                        break dir;
+                    }
                     Err(OpError::Sys(Errno::NOENT)) if at.id != NodeId::ROOT => {
                         let stale = here.state.read().copies.iter().find(|copy| copy.branch == branch).copied();
                         if let Some(copy) = stale {
@@ -414,13 +419,14 @@ impl Pool {
         // A copy is no change of the tree: the parent's time stays what users saw.
         let keeping = above.dir().map(|above| above.times.keep(patience).ok_or(busy)).transpose()?;
         let before = parent.stat_self()?;
+        let face = self.face_for_copy(dir, &source)?;
         let (online, temp_name) = (Arc::clone(&parent.online), self.mover.temp_name());
         let call = move || {
             use crate::relocate::{Place, clone_dir_whole};
             let hidden = online.hidden.as_ref().ok_or(Errno::ROFS)?;
             let temp = Place { dir: hidden.tmp.as_fd(), name: &temp_name };
             let place = Place { dir: to.as_fd(), name: &new_name };
-            clone_dir_whole(from.as_fd(), temp, place, &abilities).map_err(|error| error.errno())
+            clone_dir_whole(from.as_fd(), face.as_ref(), temp, place, &abilities).map_err(|error| error.errno())
         };
         match [parent, &source].into_iter().find(|at| at.online.guarded) {
             Some(guarded) => guarded.branch.io(move |_| call()),

@@ -1,88 +1,108 @@
-//! Copies of a directory are equal in mode, owner, attributes and ACLs.
+//! What is shown of a directory whose copies differ, and changes that copies still lack.
 //!
-//! Those that the pool made differ only when one was away while the others were changed: the one that was changed last decides, as is noted on it
-//! ([`relocate::note_change`]). Where nothing is noted (somebody changed a copy on its branch; a crash came between two copies), and of those that others made,
-//! any may have been closed for a reason: each gets what all of them allow. Where the owners differ the directory is root's, and status tells.
+//! The pool never changes a disk that it was only asked to show. So copies of a directory that differ in owner, mode or ACL stay as they are, and what counts is
+//! decided in what is shown, which the kernel enforces ([`crate::rights`]). Only a change that was asked for is carried on: one that a copy missed while its branch was
+//! away, or could not follow (the others have a note of it that names the copy), and one that a kill interrupted (the copies have a mark that says all of it).
 //!
 //! Compared are all copies before the first use of the directory, and again before its first use after a branch came or went
-//! ([`Pool::compare_once`]); beyond that, a lookup that finds modes or owners different has them compared. What the comparison cannot
-//! make alike (a branch that is read-only, or cannot keep it) is remembered, with the copy that counts.
+//! ([`Pool::compare_once`]); beyond that, a look that finds modes or owners other than then has them compared.
 //!
-//! Steps: 1. nobody else changes the directory's attributes (its lock); 2. of each copy time of change and attributes are read; 3. who is
-//! right is chosen, never a copy that was left half changed (`relocate::level_dir`), nor, for ACLs, a branch that keeps none; 4. the
-//! others are changed one by one; 5. what is left different is noted.
+//! Which copies count: those on branches that are online, but
+//! - no staging copy;
+//! - of roots none that holds nothing of its own, so that a fresh disk closes no pool; of only such ones, the first;
+//! - none on a branch that keeps no owners and modes, if another's does;
+//! - none that a change could not be carried over to;
+//! - none on a branch without ACLs that agrees with the others in all else.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{SystemTime, UNIX_EPOCH};
 
+use parking_lot::Mutex;
+use rustc_hash::FxHashSet;
 use rustix::io::Errno;
 use smallvec::SmallVec;
-use umbrella_units::BranchId;
+use umbrella_units::{BranchId, Ino};
 
 use super::Pool;
-use super::acl::{self, Acl};
 use super::lookup::Found;
 use crate::at::DirAt;
-use crate::branch::Origin;
 use crate::error::{OpError, OpResult};
 use crate::meta::Meta;
 use crate::node::{Dir, Look, Node, NodeId, Unlike};
-use crate::relocate::{self, Attributes, ChangedAt, DirFace, FoundAttributes};
-
-const STICKY: u32 = 0o1000;
-const SET_ID: u32 = 0o6000;
+use crate::relocate::{self, Attributes, ChangedAt, CopyId, DirFace, FoundAttributes, Intention, Mark, Note};
+use crate::rights::{ACCESS, DEFAULT, Rights, SET_GID, Shown, shown};
+use crate::spec::DirectoryRule;
 
 /// One copy of a directory, as it was found.
-struct Face {
-    at: DirAt,
-    meta: Meta,
+pub(super) struct Face {
+    pub(super) at: DirAt,
+    pub(super) meta: Meta,
     attributes: Attributes,
-    /// Left half changed: no model for others.
-    behind: bool,
-    changed: ChangedAt,
+    mark: Option<Mark>,
+    note: Note,
 }
 
 impl Face {
-    fn of(at: DirAt) -> OpResult<Face> {
+    pub(super) fn of(at: DirAt) -> OpResult<Face> {
         let meta = at.stat_self()?;
         let dir = Arc::clone(&at.fd);
-        let FoundAttributes { attributes, behind, changed } =
-            guarded(&at, move || relocate::dir_attributes(dir.as_fd()))?;
-        Ok(Face { at, meta, attributes, behind, changed })
+        let FoundAttributes { attributes, mark, note } = guarded(&at, move || relocate::dir_attributes(dir.as_fd()))?;
+        Ok(Face { at, meta, attributes, mark, note })
     }
 
-    fn keeps_all(&self) -> bool {
-        keeps_all(&self.at)
+    fn id(&self) -> CopyId {
+        CopyId { branch: u128::from_le_bytes(self.at.online.uuid), ino: self.meta.ino }
     }
 
     /// Whether changes of mode and owner come to it.
-    fn can_follow(&self) -> bool {
+    pub(super) fn can_follow(&self) -> bool {
         self.at.online.abilities.ownership && !self.at.branch.spec.read_only
     }
 
-    fn acl(&self) -> Acl {
-        let value = self.attributes.iter().find(|(name, _)| name == acl::ACCESS).map(|(_, value)| value);
-        value.and_then(|value| Acl::parse(value)).unwrap_or_else(|| Acl::of_mode(self.meta.perm))
+    pub(super) fn rights(&self) -> Rights {
+        let acl = |name: &str| {
+            let found = self.attributes.iter().find(|(known, _)| known == name);
+            found.map(|(_, value)| value.clone())
+        };
+        let Meta { perm, uid, gid, .. } = self.meta;
+        Rights { perm: perm & 0o7777, uid, gid, access: acl(ACCESS), default: acl(DEFAULT) }
     }
 
-    /// Whether it is what it should be, as far as its branch can tell.
-    fn is(&self, wanted: &DirFace) -> bool {
-        let abilities = &self.at.online.abilities;
-        let attributes = wanted.attributes.as_ref().is_none_or(|wanted| {
-            relocate::kept_of(wanted, abilities) == relocate::kept_of(&self.attributes, abilities)
-        });
-        !self.behind && attributes && look(&self.meta) == (wanted.perm, wanted.uid, wanted.gid)
+    /// Whether it has these, as far as its branch can tell.
+    pub(super) fn has(&self, wanted: &Rights) -> bool {
+        let own = self.rights();
+        let acls = !self.at.online.abilities.acl || (&own.access, &own.default) == (&wanted.access, &wanted.default);
+        acls && (own.perm, own.uid, own.gid) == (wanted.perm, wanted.uid, wanted.gid)
+    }
+
+    /// Whether its branch's file system gives new entries what those of a directory with these rights get.
+    fn passes_on(&self, wanted: &Shown) -> bool {
+        let (own, abilities) = (self.rights(), &self.at.online.abilities);
+        let Shown { rights: wanted, umask_counts } = wanted;
+        let group = own.perm & SET_GID == wanted.perm & SET_GID && (own.perm & SET_GID == 0 || own.gid == wanted.gid);
+        !abilities.ownership || group && !umask_counts && (!abilities.acl || own.default == wanted.default)
+    }
+
+    /// A face with these rights, and with the other attributes of `like`.
+    pub(super) fn wearing(wanted: &Rights, like: &Face, changed: ChangedAt) -> DirFace {
+        let mut attributes: Attributes =
+            like.attributes.iter().filter(|(name, _)| name != ACCESS && name != DEFAULT).cloned().collect();
+        for (name, acl) in [(ACCESS, &wanted.access), (DEFAULT, &wanted.default)] {
+            attributes.extend(acl.iter().map(|value| (OsString::from(name), value.clone())));
+        }
+        attributes.sort();
+        let Rights { perm, uid, gid, .. } = *wanted;
+        DirFace { perm, uid, gid, attributes: Some(attributes), changed }
     }
 
     /// Makes it so. False: it could not be done, or not all of it.
-    fn become_like(&self, wanted: &DirFace) -> bool {
-        let (dir, abilities, wanted) = (Arc::clone(&self.at.fd), self.at.online.abilities, wanted.clone());
-        if self.at.branch.spec.read_only || !abilities.ownership {
+    pub(super) fn become_like(&self, wanted: DirFace) -> bool {
+        if !self.can_follow() {
             return false;
         }
+        let (dir, abilities) = (Arc::clone(&self.at.fd), self.at.online.abilities);
         let done = guarded(&self.at, move || {
             relocate::level_dir(dir.as_fd(), &wanted, &abilities).map_err(|error| error.errno())
         });
@@ -90,38 +110,60 @@ impl Face {
         match done {
             Ok(lost) if lost.is_empty() => true,
             Ok(lost) => {
-                tracing::info!(%branch, ?lost, "a directory's copy could not be made like the others");
+                tracing::info!(%branch, ?lost, "a directory's copy could not be changed like the others");
                 false
             }
             Err(error) => {
-                tracing::info!(%branch, %error, "a directory's copy could not be made like the others");
+                tracing::info!(%branch, %error, "a directory's copy could not be changed like the others");
                 false
             }
         }
     }
+
+    pub(super) fn described(&self) -> String {
+        let acl =
+            if self.attributes.iter().any(|(name, _)| name == ACCESS || name == DEFAULT) { " with an ACL" } else { "" };
+        let Meta { perm, uid, gid, .. } = self.meta;
+        format!("{} {:04o} of {uid}:{gid}{acl}", self.at.branch.spec.name, perm & 0o7777)
+    }
+}
+
+/// Directories that were met whose copies differ.
+#[derive(Default)]
+pub(crate) struct Differing(Mutex<Met>);
+
+#[derive(Default)]
+struct Met {
+    dirs: FxHashSet<Ino>,
+    example: Option<(Ino, String)>,
+    told: bool,
 }
 
 impl Pool {
-    /// Makes the copies of a directory that was just found equal. Whether it is not any more what was found.
-    pub(super) fn equalise(&self, node: &Arc<Node>, dir: &Dir, found: &Found) -> bool {
+    /// Looks whether the copies of a directory that was just found are what they were when they were compared. Whether something changed since.
+    pub(super) fn recheck_found(&self, node: &Arc<Node>, dir: &Dir, found: &Found) -> bool {
+        let looks: SmallVec<[(BranchId, Look); 2]> = found.at.iter().map(|(at, meta)| (at.id(), look(meta))).collect();
+        self.recheck(node, dir, &looks)
+    }
+
+    /// As [`Pool::recheck_found`], by branch.
+    pub(super) fn recheck(&self, node: &Arc<Node>, dir: &Dir, looks: &[(BranchId, Look)]) -> bool {
         let topology = self.topology.load(Ordering::Acquire);
         if dir.alike.load(Ordering::Acquire) != topology {
             return self.compare_once(node, dir, topology);
         }
-        let mut looks = found.at.iter().map(|(at, meta)| (at.id(), look(meta)));
-        let first = looks.next();
-        if looks.clone().all(|(_, look)| first.is_some_and(|(_, first)| first == look)) {
-            return false;
-        }
-        let accepted = |unlike: &Unlike| first.iter().copied().chain(looks.clone()).all(|it| unlike.left.contains(&it));
-        if dir.state.read().unlike.as_deref().is_some_and(accepted) {
+        let as_compared = match &dir.state.read().unlike {
+            None => looks.iter().all(|(_, look)| looks.first().is_some_and(|(_, first)| first == look)),
+            Some(unlike) => looks.iter().all(|look| unlike.left.contains(look)),
+        };
+        if as_compared {
             return false;
         }
         let _attributes = dir.attributes.lock();
         self.compare(node, dir)
     }
 
-    /// Compares the copies of a directory, unless it was done since branches came or went. Whether anything was changed.
+    /// Compares the copies of a directory, unless it was done since branches came or went. Whether anything changed.
     pub(super) fn compare_once(&self, node: &Arc<Node>, dir: &Dir, topology: u64) -> bool {
         let _attributes = dir.attributes.lock();
         if dir.alike.load(Ordering::Acquire) == topology {
@@ -133,10 +175,54 @@ impl Pool {
     }
 
     /// The caller holds the lock on the directory's attributes.
-    fn compare(&self, node: &Arc<Node>, dir: &Dir) -> bool {
+    pub(super) fn compare(&self, node: &Arc<Node>, dir: &Dir) -> bool {
+        let mut faces = self.faces(node, dir);
+        let (unlike, changed, differ) = if faces.len() < 2 {
+            (None, false, false)
+        } else {
+            let late = self.carry_over(node, &mut faces);
+            let counted = self.counted(node, &faces, &late);
+            let shown = self.rule(&counted);
+            let differ = !counted.iter().all(|face| face.has(&shown.rights));
+            (self.unlike(node, &faces, &counted, shown), late.changed, differ)
+        };
+        self.note_differing(node, differ.then_some(&*faces));
+        let before = std::mem::replace(&mut dir.state.write().unlike, unlike.clone());
+        changed || before.map(|unlike| unlike.shown.clone()) != unlike.map(|unlike| unlike.shown.clone())
+    }
+
+    /// What is remembered of copies that do not all have what is shown.
+    fn unlike(&self, node: &Arc<Node>, faces: &[Face], counted: &[&Face], shown: Shown) -> Option<Arc<Unlike>> {
+        let follows = |face: &&Face| {
+            let wanted = || Face::wearing(&shown.rights, face, ChangedAt::default());
+            // Memory is no disk of the user's.
+            face.has(&shown.rights) || self.is_staging(face.at.id()) && face.become_like(wanted())
+        };
+        let (alike, others): (Vec<&Face>, Vec<&Face>) = faces.iter().partition(follows);
+        if others.is_empty() && !shown.umask_counts {
+            return None;
+        }
+        let now = |face: &Face| {
+            if self.is_staging(face.at.id()) { face.at.stat_self().unwrap_or(face.meta) } else { face.meta }
+        };
+        let model = counted.iter().find(|face| keeps_all(&face.at)).or(counted.first());
+        let passes_on = faces.iter().filter(|face| face.passes_on(&shown));
+        let staged =
+            alike.iter().filter(|face| self.is_staging(face.at.id()) && !shown.umask_counts).map(|face| face.at.id());
+        let empty = others.iter().filter(|face| node.id == NodeId::ROOT && is_empty_root(&face.at));
+        Some(Arc::new(Unlike {
+            model: model.map(|face| face.at.id()),
+            left: faces.iter().map(|face| (face.at.id(), look(&now(face)))).collect(),
+            passes_on: passes_on.map(|face| face.at.id()).chain(staged).collect(),
+            empty: empty.map(|face| face.at.id()).collect(),
+            shown,
+        }))
+    }
+
+    /// All copies that can be looked at now.
+    pub(super) fn faces(&self, node: &Arc<Node>, dir: &Dir) -> SmallVec<[Face; 2]> {
         let copies = dir.state.read().copies.clone();
-        let mut faces: SmallVec<[Face; 2]> = SmallVec::new();
-        let mut unlike = false;
+        let mut faces = SmallVec::new();
         for copy in copies.iter().filter(|_| copies.len() > 1) {
             match self.dir_at(node, copy.branch).and_then(Face::of) {
                 Ok(face) => faces.push(face),
@@ -144,178 +230,250 @@ impl Pool {
                 Err(error) => {
                     let branch = self.branch_name(copy.branch);
                     tracing::warn!(%branch, %error, "a directory's copy could not be compared with the others");
-                    unlike = true;
                 }
             }
         }
-        if faces.is_empty() || faces.len() < 2 && !unlike {
-            dir.state.write().unlike = None;
-            return false;
+        faces
+    }
+
+    /// Gives copies the changes that they lack; see the module.
+    fn carry_over(&self, node: &Arc<Node>, faces: &mut [Face]) -> Late {
+        let mut late = self.finish_interrupted(node, faces);
+        let sound = |face: &&Face| face.mark.is_none() && face.at.online.abilities.ownership;
+        let newest = faces.iter().filter(sound).map(|face| face.note.at).max().unwrap_or_default();
+        let models: Vec<&Face> = faces.iter().filter(sound).filter(|face| face.note.at == newest).collect();
+        let models = if models.is_empty() { faces.iter().collect() } else { models };
+        let is_owed = |face: &Face| {
+            let lacks = face.mark.is_none() && face.note.at < newest && self.is_owed(node, face, &models);
+            (face.mark.is_some() || lacks) && face.at.online.abilities.ownership
+        };
+        let owed: Vec<bool> = faces.iter().map(is_owed).collect();
+        if !owed.contains(&true) {
+            return late;
         }
+        let wanted = self.rule(&models).rights;
+        let keeper = models.iter().find(|face| keeps_all(&face.at) && face.mark.is_none());
+        let mut carried = Vec::new();
+        for (face, _) in faces.iter().zip(&owed).filter(|(_, owed)| **owed) {
+            let wanted = Face::wearing(&wanted, keeper.unwrap_or(&face), newest);
+            let is_so = face.mark.is_none() && look(&face.meta) == (wanted.perm, wanted.uid, wanted.gid) && {
+                let abilities = &face.at.online.abilities;
+                let all = wanted.attributes.as_deref().unwrap_or_default();
+                relocate::kept_of(all, abilities) == relocate::kept_of(&face.attributes, abilities)
+            };
+            if is_so {
+                continue;
+            }
+            if face.become_like(wanted) {
+                carried.push(face.id());
+            } else {
+                late.branches.push(face.at.id());
+            }
+        }
+        self.owe_no_more(node, &models, &carried);
+        late.changed |= !carried.is_empty();
+        reread(faces, &carried);
+        late
+    }
+
+    /// Finishes a change that a kill interrupted.
+    fn finish_interrupted(&self, node: &Arc<Node>, faces: &mut [Face]) -> Late {
+        let mut late = Late::default();
+        let begun = faces.iter().find_map(|face| match &face.mark {
+            Some(Mark::Changing(intention)) => Some(intention.clone()),
+            _ => None,
+        });
+        let Some(Intention { rights, copies }) = begun else { return late };
+        let is_one = |face: &Face| matches!(face.mark, Some(Mark::Changing(_))) || names(node, &copies, face.id());
+        // Who is away now did not get it, or not all of it.
+        let away: Vec<CopyId> = {
+            let is_here = |copy: &CopyId| faces.iter().any(|face| names(node, &[*copy], face.id()));
+            copies.iter().filter(|copy| !is_here(copy)).copied().collect()
+        };
+        let (ours, others): (Vec<&Face>, Vec<&Face>) = faces.iter().partition(|face| is_one(face));
+        if !away.is_empty() {
+            let dirs: Vec<DirAt> = ours.iter().map(|face| face.at.clone()).collect();
+            super::equalise::note_change(&dirs, &away);
+        }
+        let mut done = Vec::new();
+        for face in ours {
+            if face.become_like(Face::wearing(&rights, face, ChangedAt::default())) {
+                done.push(face.id());
+            } else if face.at.online.abilities.ownership {
+                late.branches.push(face.at.id());
+            }
+        }
+        tracing::info!(dir = %String::from_utf8_lossy(&node.path()), others = others.len(), "finished the change of a directory that the last run left half done");
+        late.changed = !done.is_empty();
+        reread(faces, &done);
+        late
+    }
+
+    /// Whether a copy lacks the change that is noted on the `models`: they name it, or the pool made it (such copies have the number of their original).
+    fn is_owed(&self, node: &Arc<Node>, face: &Face, models: &[&Face]) -> bool {
         let number =
             |face: &Face| self.inodes.ino_checked(Pool::inode_key(&face.at.online, &face.meta), face.meta.btime);
-        // Copies that the pool made have the number of their original.
-        let first = faces.first().map(number);
-        let made_here = if node.id == NodeId::ROOT {
-            !faces.iter().any(|face| face.at.online.origin == Origin::Stranger)
-        } else {
-            faces.iter().all(|face| Some(number(face)) == first)
+        models.iter().any(|model| {
+            names(node, &model.note.owed, face.id()) || node.id != NodeId::ROOT && number(model) == number(face)
+        })
+    }
+
+    /// Who got a change is not named any more: another directory may get that inode.
+    fn owe_no_more(&self, node: &Arc<Node>, models: &[&Face], carried: &[CopyId]) {
+        let named = |owed: &CopyId| carried.iter().any(|copy| names(node, &[*owed], *copy));
+        for face in models.iter().filter(|face| face.note.owed.iter().any(named)) {
+            let mut note = face.note.clone();
+            note.owed.retain(|owed| !named(owed));
+            let dir = Arc::clone(&face.at.fd);
+            let _stays_named = guarded(&face.at, move || relocate::note_change(dir.as_fd(), &note));
+        }
+    }
+
+    /// The copies that count.
+    fn counted<'f>(&self, node: &Arc<Node>, faces: &'f [Face], late: &Late) -> Vec<&'f Face> {
+        let mut counted: Vec<&Face> = faces.iter().collect();
+        let mut keep = |counts: &dyn Fn(&Face) -> bool| {
+            let some: Vec<&Face> = counted.iter().copied().filter(|face| counts(face)).collect();
+            let any = !some.is_empty();
+            if any {
+                counted = some;
+            }
+            any
         };
-        let noted = made_here.then(|| newest(&faces)).flatten();
-        let told = noted.is_some();
-        let Some((ruling, wanted)) = noted.or_else(|| strictest(&faces, made_here)) else { return false };
-        let mut changed = false;
-        for (face, wanted) in faces.iter().zip(&wanted).filter(|(face, wanted)| !face.is(wanted)) {
-            let done = face.become_like(wanted);
-            (changed, unlike) = (changed || done, unlike || !done);
+        keep(&|face| !self.is_staging(face.at.id()));
+        keep(&|face| face.at.online.abilities.ownership);
+        keep(&|face| !late.branches.contains(&face.at.id()));
+        let alike = faces.iter().all(|face| faces.first().is_some_and(|first| face.has(&first.rights())));
+        if node.id == NodeId::ROOT && !alike && !keep(&|face| !is_empty_root(&face.at)) {
+            counted.truncate(1);
         }
-        if changed && !told {
-            self.warn_of_strangers(node, &faces);
-        }
-        let now = |face: &Face| if changed { face.at.stat_self().unwrap_or(face.meta) } else { face.meta };
-        let left: SmallVec<[(BranchId, Look); 2]> = faces.iter().map(|face| (face.at.id(), look(&now(face)))).collect();
-        let differ = left.iter().any(|(_, look)| left.first().is_some_and(|(_, first)| first != look));
-        let noted = (unlike || differ).then(|| Box::new(Unlike { ruling: unlike.then_some(ruling), left }));
-        dir.state.write().unlike = noted;
-        changed || unlike
+        counted
     }
 
-    /// A branch that joins and holds nothing takes the root's mode, owner and attributes from those that were in the pool before, else from the first. The
-    /// roots of the others are compared as other directories are, at the first use: what one that brings files has closed is not opened.
-    pub(super) fn equalise_root(&self, at: &DirAt) {
-        if at.online.origin != Origin::Empty {
+    /// What is shown of these copies.
+    fn rule(&self, counted: &[&Face]) -> Shown {
+        let rights = |faces: &[&Face]| faces.iter().map(|face| face.rights()).collect::<Vec<Rights>>();
+        if self.spec.directories == DirectoryRule::First {
+            return shown(&rights(counted.get(..1).unwrap_or_default()));
+        }
+        let (mut full, without_acls): (Vec<&Face>, Vec<&Face>) =
+            counted.iter().copied().partition(|face| face.at.online.abilities.acl);
+        if full.is_empty() {
+            return shown(&rights(counted));
+        }
+        let of_full = shown(&rights(&full));
+        full.extend(without_acls.into_iter().filter(|face| !face.has(&of_full.rights)));
+        shown(&rights(&full))
+    }
+
+    /// Counts a directory whose copies differ, or that it is none any more; the first is told in the log.
+    fn note_differing(&self, node: &Arc<Node>, faces: Option<&[Face]>) {
+        let mut met = self.differing.0.lock();
+        let Some(faces) = faces else {
+            if met.dirs.remove(&node.ino) && met.example.as_ref().is_some_and(|(ino, _)| *ino == node.ino) {
+                met.example = None;
+            }
             return;
+        };
+        met.dirs.insert(node.ino);
+        if met.example.as_ref().is_none_or(|(ino, _)| *ino == node.ino) {
+            let copies: Vec<String> = faces.iter().map(Face::described).collect();
+            let path = String::from_utf8_lossy(&node.path()).into_owned();
+            met.example = Some((node.ino, format!("{path}: {}", copies.join(", "))));
         }
-        let others = |root: &DirAt| root.id() != at.id() && root.online.origin != Origin::Empty;
-        let mut roots: Vec<DirAt> = self.branches.load().iter().filter_map(|branch| DirAt::root(branch).ok()).collect();
-        if roots.iter().any(others) {
-            roots.retain(others);
-        } else {
-            roots.truncate(1);
+        if !std::mem::replace(&mut met.told, true)
+            && let Some(text) = self.differing_text(&met)
+        {
+            tracing::warn!("{text}");
         }
-        let models: Vec<Face> = roots.into_iter().filter_map(|root| Face::of(root).ok()).collect();
-        let model = newest(&models).or_else(|| strictest(&models, true));
-        let (Some((_, wanted)), Ok(face)) = (model, Face::of(at.clone())) else { return };
-        let Some(wanted) = wanted.first().filter(|wanted| !face.is(wanted)) else { return };
-        if face.meta.perm & 0o777 != wanted.perm & 0o777 {
-            let (name, as_is, to_be) = (&at.branch.spec.name, face.meta.perm & 0o7777, wanted.perm & 0o7777);
-            self.warn(
-                format!("mode of {name}"),
-                format!("the directory of branch {name:?} had mode {as_is:04o}; it has {to_be:04o} now, as the root of the pool"),
-            );
-        }
-        // What it cannot keep, others do.
-        let _kept = face.become_like(wanted);
     }
 
-    fn warn_of_strangers(&self, node: &Arc<Node>, faces: &[Face]) {
-        let path = String::from_utf8_lossy(&node.path()).into_owned();
-        let modes = faces.iter().map(|face| {
-            let acl = if face.attributes.iter().any(|(name, _)| name == acl::ACCESS) { " and an ACL" } else { "" };
-            let Meta { perm, uid, gid, .. } = face.meta;
-            format!("{} {:04o} of {uid}:{gid}{acl}", face.at.branch.spec.name, perm & 0o7777)
-        });
-        let modes = modes.collect::<Vec<_>>().join(", ");
-        self.warn(
-            format!("modes {path}"),
-            format!(
-                "{path} was open to different people on its branches ({modes}); it allows what all of them did now, is root's if it had several owners, and chmod, chown and setfacl through the pool change it everywhere"
-            ),
-        );
+    /// A directory is gone.
+    pub(super) fn forget_differing(&self, node: &Arc<Node>) {
+        self.note_differing(node, None);
     }
 
-    /// The copy whose attributes users see.
+    pub(super) fn differing_warning(&self) -> Option<String> {
+        self.differing_text(&self.differing.0.lock())
+    }
+
+    fn differing_text(&self, met: &Met) -> Option<String> {
+        let count = match met.dirs.len() {
+            0 => return None,
+            1 => "1 directory that was met differs".to_owned(),
+            count => format!("{count} directories that were met differ"),
+        };
+        let example = met.example.as_ref().map_or_else(String::new, |(_, text)| format!(" ({text})"));
+        let shown = match self.spec.directories {
+            DirectoryRule::Safe => "what all copies allow is shown",
+            DirectoryRule::First => "the first copy is shown",
+        };
+        let mount = self.spec.mount.display();
+        Some(format!(
+            "{count} between branches in owner, mode or ACL{example}: {shown}, and no disk is changed; `umbrella repair --equalise {mount}` makes the copies equal"
+        ))
+    }
+
+    /// The copy whose attributes users see, besides what is shown of owner, mode and ACLs.
     pub(super) fn ruling_copy(&self, node: &Arc<Node>, dir: &Dir) -> OpResult<DirAt> {
         let copies = self.copies(node)?;
-        let ruling: Option<BranchId> = dir.state.read().unlike.as_ref().and_then(|unlike| unlike.ruling);
-        let ruling = copies.iter().find(|copy| ruling == Some(copy.id()));
-        let chosen = ruling.or_else(|| copies.iter().find(|copy| keeps_all(copy))).or(copies.first());
+        let model: Option<BranchId> = dir.state.read().unlike.as_ref().and_then(|unlike| unlike.model);
+        let model = copies.iter().find(|copy| model == Some(copy.id()));
+        let chosen = model.or_else(|| copies.iter().find(|copy| keeps_all(copy))).or(copies.first());
         chosen.cloned().ok_or(OpError::Offline)
     }
-}
 
-/// What every copy should be when the pool made them, and the one that says so: the one on which the latest change is noted. `None` where they differ
-/// and nothing is noted.
-fn newest(faces: &[Face]) -> Option<(BranchId, Vec<DirFace>)> {
-    let sound = || faces.iter().filter(|face| !face.behind);
-    let changed = sound().map(|face| face.changed).max()?;
-    let latest = || sound().filter(|face| face.changed == changed);
-    let model = latest().find(|face| face.at.online.abilities.ownership).or_else(|| latest().next())?;
-    let keeper = latest().find(|face| face.keeps_all());
-    let Meta { perm, uid, gid, .. } = model.meta;
-    let attributes = keeper.map(|face| face.attributes.clone());
-    let wanted = DirFace { perm: perm & 0o7777, uid, gid, attributes, changed };
-    // Several copies with the same note, or with none, tell only where they agree.
-    if !latest().filter(|face| face.can_follow()).all(|face| face.is(&wanted)) {
-        return None;
+    /// The value of an ACL that is shown of a directory whose copies differ; `None`: ask [`Pool::ruling_copy`].
+    pub(super) fn shown_acl(&self, node: &Arc<Node>, name: &OsStr) -> OpResult<Option<Vec<u8>>> {
+        let Some(dir) = node.dir().filter(|_| name == ACCESS || name == DEFAULT) else { return Ok(None) };
+        self.refresh(node, dir)?;
+        let state = dir.state.read();
+        let Some(unlike) = &state.unlike else { return Ok(None) };
+        let Shown { rights, .. } = &unlike.shown;
+        let value = if name == ACCESS { &rights.access } else { &rights.default };
+        value.clone().map(Some).ok_or(OpError::Sys(Errno::NODATA))
     }
-    Some((keeper.unwrap_or(model).at.id(), vec![wanted; faces.len()]))
 }
 
-/// What every copy should be when nobody says who is right: none allows anything that another does not. The one that says so keeps ACLs, if one does.
-/// A copy that could not follow changes has no say where the pool made them (`made_here`).
-fn strictest(faces: &[Face], made_here: bool) -> Option<(BranchId, Vec<DirFace>)> {
-    let follows = |face: &&Face| face.can_follow() || !(made_here && faces.iter().any(Face::can_follow));
-    let counts = |face: &&Face| face.at.online.abilities.ownership && follows(face);
-    let any = faces.iter().any(|face| counts(&face));
-    let counted = || faces.iter().filter(|face| !any || counts(face));
-    let acls: Vec<Acl> = faces.iter().map(Face::acl).collect();
-    let common = counted().map(Face::acl).reduce(|all, acl| all.and(&acl))?;
-    let sticky = counted().fold(0, |any, face| any | face.meta.perm & STICKY);
-    let set_id = counted().fold(SET_ID, |all, face| all & face.meta.perm);
-    let changed = counted().map(|face| face.changed).max().unwrap_or_default();
-    let the_same = |id: fn(&Meta) -> u32| {
-        let mut ids = counted().map(|face| id(&face.meta));
-        let first = ids.next();
-        first.filter(|first| ids.all(|id| id == *first))
-    };
-    let (owner, group) = (the_same(|meta| meta.uid), the_same(|meta| meta.gid));
-    let (uid, gid) = (owner.unwrap_or(0), group.unwrap_or(0));
-    let wanted = faces.iter().zip(&acls).map(|(face, acl)| {
-        let perm = face.meta.perm;
-        let kept = sticky | if owner.is_some() && group.is_some() { set_id } else { 0 };
-        if *acl == common {
-            // Its own way to write it is as good.
-            return DirFace { perm: perm & 0o777 | kept, uid, gid, attributes: None, changed };
-        }
-        let mut attributes = face.attributes.clone();
-        attributes.retain(|(name, _)| name != acl::ACCESS);
-        attributes.extend(common.attribute().map(|value| (OsString::from(acl::ACCESS), value)));
-        attributes.sort();
-        DirFace { perm: common.mode() | kept, uid, gid, attributes: Some(attributes), changed }
-    });
-    let writable = |face: &&Face| !face.at.branch.spec.read_only && face.at.online.abilities.ownership;
-    let ruling = faces.iter().filter(|face| face.keeps_all()).find(writable).or_else(|| faces.iter().find(writable));
-    Some((ruling.or(faces.first())?.at.id(), wanted.collect()))
+/// Copies that a change could not be carried over to, and whether any was changed.
+#[derive(Default)]
+struct Late {
+    branches: SmallVec<[BranchId; 2]>,
+    changed: bool,
 }
 
-/// Notes on copies that they change, as later than whatever is noted on them.
-pub(super) fn note_change(copies: &[DirAt]) {
-    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let now = u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX);
-    let noted = copies.iter().filter_map(|copy| {
-        let dir = Arc::clone(&copy.fd);
-        guarded(copy, move || Ok(ChangedAt::of(dir.as_fd()))).ok()
-    });
-    let at = ChangedAt(noted.max().map_or(now, |ChangedAt(noted)| now.max(noted.saturating_add(1))));
-    for copy in copies {
-        let dir = Arc::clone(&copy.fd);
-        if let Err(error) = guarded(copy, move || relocate::note_change(dir.as_fd(), at)) {
-            // Where copies differ later, each then gets what all of them allow.
-            tracing::debug!(branch = %copy.branch.spec.name, %error, "a directory's change cannot be noted");
+/// Whether a list names a copy. Of the root there is one on each branch, whatever its inode.
+fn names(node: &Arc<Node>, list: &[CopyId], copy: CopyId) -> bool {
+    list.iter().any(|named| named.branch == copy.branch && (node.id == NodeId::ROOT || named.ino == copy.ino))
+}
+
+/// Looks again at copies that were changed.
+fn reread(faces: &mut [Face], changed: &[CopyId]) {
+    for face in faces.iter_mut().filter(|face| changed.contains(&face.id())) {
+        if let Ok(now) = Face::of(face.at.clone()) {
+            *face = now;
         }
     }
 }
 
-fn look(meta: &Meta) -> Look {
+pub(super) fn look(meta: &Meta) -> Look {
     (meta.perm & 0o7777, meta.uid, meta.gid)
 }
 
-fn keeps_all(at: &DirAt) -> bool {
+pub(super) fn keeps_all(at: &DirAt) -> bool {
     at.online.abilities.acl && at.online.abilities.xattr
 }
 
+/// Whether a branch's root holds nothing of its users. One that cannot be read holds something.
+pub(super) fn is_empty_root(root: &DirAt) -> bool {
+    let own = |name: &OsStr| name == super::HIDDEN || name == "lost+found";
+    root.list(true).is_ok_and(|entries| entries.iter().all(|entry| own(&entry.name)))
+}
+
 /// Calls that may hang run on the branch's own workers.
-fn guarded<T: Send + 'static>(at: &DirAt, call: impl FnOnce() -> Result<T, Errno> + Send + 'static) -> OpResult<T> {
+pub(super) fn guarded<T: Send + 'static>(
+    at: &DirAt,
+    call: impl FnOnce() -> Result<T, Errno> + Send + 'static,
+) -> OpResult<T> {
     Ok(if at.online.guarded { at.branch.io(move |_| call())? } else { call()? })
 }

@@ -10,6 +10,7 @@ use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::{BranchId, Ino};
 
 use super::dirs::Copies;
+use super::equal::look;
 use super::{Pool, is_reserved};
 use crate::at::DirAt;
 use crate::branch::Online;
@@ -174,7 +175,7 @@ impl Pool {
                     let attr = self.attr_of(&node)?;
                     return Ok((node, attr));
                 }
-                let attr = self.merged_attr(&node, found.at.iter().map(|(at, meta)| (at.id(), *meta)));
+                let attr = self.merged_attr(&node, found.at.iter().map(|(_, meta)| *meta));
                 return Ok((node, attr));
             }
             if let Some(node) = self.intern_file(parent, name, dir, meta, found.moves) {
@@ -300,7 +301,7 @@ impl Pool {
                     dir.alike.store(0, Ordering::Release);
                 }
             }
-            let changed = self.equalise(&node, dir, found);
+            let changed = self.recheck_found(&node, dir, found);
             return Ok((node, changed));
         }
         Ok((node, false))
@@ -324,24 +325,7 @@ impl Pool {
     }
 
     pub(crate) fn attr_of(&self, node: &Arc<Node>) -> OpResult<Attr> {
-        let Some(file) = node.file() else {
-            let mut metas: SmallVec<[(BranchId, Meta); 2]> = SmallVec::new();
-            let mut failure = OpError::Sys(Errno::NOENT);
-            for copy in self.copies(node)? {
-                match copy.stat_self() {
-                    Ok(meta) => metas.push((copy.id(), meta)),
-                    Err(error) => failure = error,
-                }
-            }
-            if metas.is_empty() {
-                return Err(failure);
-            }
-            let mut attr = self.merged_attr(node, metas.into_iter());
-            if node.is_removed() {
-                attr.meta.nlink = 0;
-            }
-            return Ok(attr);
-        };
+        let Some(file) = node.file() else { return self.dir_attr(node) };
         loop {
             let (handle, name, backing) = {
                 let state = file.state.read();
@@ -364,23 +348,40 @@ impl Pool {
         }
     }
 
-    /// One directory out of its copies: mode and owner of the one that changed last (or that rules, where one cannot be like the others), the
-    /// newest times.
-    fn merged_attr(&self, node: &Node, metas: impl Iterator<Item = (BranchId, Meta)>) -> Attr {
-        let ruling = node.dir().and_then(|dir| dir.state.read().unlike.as_ref()?.ruling);
-        let mut merged: Option<Meta> = None;
-        let mut ruled = false;
-        for (branch, meta) in metas {
-            match &mut merged {
-                None => {
-                    ruled = ruling == Some(branch);
-                    merged = Some(meta);
+    fn dir_attr(&self, node: &Arc<Node>) -> OpResult<Attr> {
+        let dir = node.dir().ok_or(OpError::Stale)?;
+        let mut looks_again = true;
+        loop {
+            let mut metas: SmallVec<[(BranchId, Meta); 2]> = SmallVec::new();
+            let mut failure = OpError::Sys(Errno::NOENT);
+            for copy in self.copies(node)? {
+                match copy.stat_self() {
+                    Ok(meta) => metas.push((copy.id(), meta)),
+                    Err(error) => failure = error,
                 }
+            }
+            if metas.is_empty() {
+                return Err(failure);
+            }
+            let looks: SmallVec<[_; 2]> = metas.iter().map(|(branch, meta)| (*branch, look(meta))).collect();
+            if std::mem::take(&mut looks_again) && self.recheck(node, dir, &looks) {
+                continue;
+            }
+            let mut attr = self.merged_attr(node, metas.into_iter().map(|(_, meta)| meta));
+            if node.is_removed() {
+                attr.meta.nlink = 0;
+            }
+            return Ok(attr);
+        }
+    }
+
+    /// One directory out of its copies: owner and mode as they are shown, the newest times.
+    fn merged_attr(&self, node: &Node, metas: impl Iterator<Item = Meta>) -> Attr {
+        let mut merged: Option<Meta> = None;
+        for meta in metas {
+            match &mut merged {
+                None => merged = Some(meta),
                 Some(all) => {
-                    if !ruled && (ruling == Some(branch) || meta.ctime > all.ctime) {
-                        ruled = ruling == Some(branch);
-                        (all.perm, all.uid, all.gid) = (meta.perm, meta.uid, meta.gid);
-                    }
                     all.atime = all.atime.max(meta.atime);
                     all.mtime = all.mtime.max(meta.mtime);
                     all.ctime = all.ctime.max(meta.ctime);
@@ -408,6 +409,10 @@ impl Pool {
             ctime: umbrella_units::Timestamp::default(),
             btime: None,
         });
+        if let Some(unlike) = node.dir().and_then(|dir| dir.state.read().unlike.clone()) {
+            let shown = &unlike.shown.rights;
+            (meta.perm, meta.uid, meta.gid) = (shown.perm, shown.uid, shown.gid);
+        }
         meta.btime = node.born.or(meta.btime);
         Attr { node: node.id, ino: node.ino, meta, cacheable: true }
     }

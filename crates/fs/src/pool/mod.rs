@@ -3,14 +3,13 @@
 //! - `dirs`: copies of a directory on the branches, and their descriptors
 //! - `lookup`: names to nodes, attributes
 //! - `create`, `remove`, `rename`, `exchange`: changes of names; `unclaimed`: names that came too late
-//! - `attr`, `open`, `data`: changes and contents of one file; `equal`, `acl`: what copies of a directory have in common
+//! - `attr`, `open`, `data`: changes and contents of one file; `equal`, `equalise`: copies of a directory that differ, and changes of all of them; `repair`: making them equal
 //! - `place`: which branch; `mover`: whose turn it is; `transfer`, `copying`, `commit`, `unnamed`: getting it there; `overflow`: when a branch is full; `enforce`: the whole tree; `revisit`: what names that changed, `accessed`: what a read has to do with
 //! - `staging`: new files that wait in memory
 //! - `govern`: write-back in the order of a policy
 //! - `admin`, `monitor`: branches that come and go; `disk_errors`: those that fail; `replace`: a disk in another's place; `bind`: rules and branches by name; `report`: what `status` and `explain` say
 
 mod accessed;
-mod acl;
 mod admin;
 mod attr;
 mod bind;
@@ -23,6 +22,7 @@ mod disk_errors;
 mod drain;
 mod enforce;
 mod equal;
+mod equalise;
 mod exchange;
 mod govern;
 mod leftover;
@@ -38,6 +38,7 @@ mod place;
 mod reload;
 mod remove;
 mod rename;
+mod repair;
 mod replace;
 mod report;
 mod revisit;
@@ -72,17 +73,19 @@ pub(crate) use lookup::Found;
 pub(crate) use mover::MOVERS;
 pub use open::{OpenRequest, Opened};
 pub use rename::Replace;
+pub use repair::Equalise;
 pub(crate) use staging::HANGS;
 pub use staging::obstacle as staging_obstacle;
 
-use crate::branch::mounts::MountId;
 use crate::attention::Attention;
+use crate::branch::mounts::MountId;
 use crate::branch::{Branch, StateDir};
 use crate::error::{Error, OpError, OpResult};
 use crate::handle::{Handle, HandleId};
 use crate::inode_map::InodeMap;
 use crate::metrics::{Metric, Metrics};
 use crate::node::{Backing, DirState, Node, NodeId, NodeTable, PassthroughToken};
+use crate::relocate::CopyId;
 use crate::spec::{OnBranchError, PoolSpec};
 
 /// Name of the directory at each branch's root that belongs to Umbrella.
@@ -91,11 +94,11 @@ pub const HIDDEN: &str = ".umbrella";
 /// What the pool asks of the kernel's side of the mount. Never called with a lock held, but for `register` and `drop_attributes`, which wait for
 /// nobody.
 pub trait Kernel: Send + Sync {
-    /// Forget the attributes of one node.
+    /// Forget the attributes and ACLs of one node. Waits for nothing.
     fn drop_attributes(&self, node: NodeId);
     /// Forget attributes and contents (for a directory: the listing) of one node.
     fn drop_contents(&self, node: NodeId);
-    /// Forget every name in the tree.
+    /// Forget every name in the tree. Waits for nothing.
     fn drop_names(&self);
     /// Lets the kernel reach this file past the daemon for as long as the token lives.
     fn register(&self, file: std::os::fd::BorrowedFd<'_>) -> std::io::Result<PassthroughToken>;
@@ -140,6 +143,10 @@ pub struct Pool {
     warnings: Mutex<BTreeMap<String, String>>,
     /// The mount.
     pub(crate) mounted_as: OnceLock<MountId>,
+    /// Directories whose copies differ.
+    pub(crate) differing: equal::Differing,
+    /// Of directories by number: their copies on branches that are away.
+    pub(crate) copies_away: Mutex<FxHashMap<Ino, Vec<CopyId>>>,
     /// The kernel gives passthrough.
     pub(crate) passthrough: AtomicBool,
     pub(crate) stopping: Arc<AtomicBool>,
@@ -218,6 +225,8 @@ impl Pool {
             metrics: Metrics::default(),
             kernel: OnceLock::new(),
             warnings: Mutex::default(),
+            differing: equal::Differing::default(),
+            copies_away: Mutex::default(),
             passthrough: AtomicBool::new(false),
             stopping: Arc::new(AtomicBool::new(false)),
             ends,
@@ -346,6 +355,7 @@ impl Pool {
     pub(crate) fn warnings(&self) -> Vec<String> {
         let mut warnings: Vec<String> = self.warnings.lock().values().cloned().collect();
         warnings.extend(self.failing_warnings());
+        warnings.extend(self.differing_warning());
         warnings.extend(self.hanging_warnings());
         warnings.extend(self.stuck_warning());
         warnings.extend(self.descriptor_warning());

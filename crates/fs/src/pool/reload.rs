@@ -30,6 +30,7 @@ impl Pool {
 fn pool_keys(old: &PoolSpec, new: &PoolSpec) -> Vec<String> {
     let keys = [
         (old.on_branch_error != new.on_branch_error, "on_branch_error"),
+        (old.directories != new.directories, "directories"),
         (old.cache_timeout != new.cache_timeout, "cache_timeout"),
         (old.probe_interval != new.probe_interval, "probe_interval"),
         (old.probe_timeout != new.probe_timeout, "probe_timeout"),

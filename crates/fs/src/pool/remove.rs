@@ -172,6 +172,7 @@ impl Pool {
         };
         // Who makes a listing holds it, and may wait for a commit.
         drop(commit);
+        self.forget_differing(node);
         *dir.listing.lock() = None;
         for copy in &gone {
             self.nodes.remove_backing(copy.backing, node);
@@ -243,7 +244,7 @@ impl Pool {
             let hidden = online.hidden.as_ref().ok_or(Errno::ROFS)?;
             let temp = Place { dir: hidden.tmp.as_fd(), name: &temp_name };
             let place = Place { dir: to.as_fd(), name: &new_name };
-            clone_dir_whole(from.as_fd(), temp, place, &abilities).map_err(|error| error.errno())
+            clone_dir_whole(from.as_fd(), None, temp, place, &abilities).map_err(|error| error.errno())
         };
         if above.online.guarded || like.online.guarded {
             above.branch.io(move |_| call())?;

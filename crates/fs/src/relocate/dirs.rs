@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use super::commit::ParentTimes;
 use super::error::Doing;
 use super::fingerprint::look_fd;
-use super::level::{ChangedAt, note_change};
+use super::level::{ChangedAt, DirFace, Note, level_dir, note_change};
 use super::{Loss, Place, RelocateError, attrs};
 use crate::control::protocol::Abilities;
 use crate::fd_path::proc_path;
@@ -34,7 +34,7 @@ pub fn clone_dir(
     name: &OsStr,
     abilities: &Abilities,
 ) -> Result<bool, RelocateError> {
-    make(from, to_parent, name, abilities).map(|(_, created)| created)
+    make(from, None, to_parent, name, abilities).map(|(_, created)| created)
 }
 
 /// [`clone_dir`], durable when this returns: needed before a file's only copy is put there.
@@ -44,7 +44,7 @@ pub fn clone_dir_durably(
     name: &OsStr,
     abilities: &Abilities,
 ) -> Result<bool, RelocateError> {
-    let (dir, created) = make(from, to_parent, name, abilities)?;
+    let (dir, created) = make(from, None, to_parent, name, abilities)?;
     attrs::sync_dir(dir.as_fd()).doing("flush the new directory")?;
     attrs::sync_dir(to_parent).doing("flush the new directory's parent")?;
     Ok(created)
@@ -52,22 +52,25 @@ pub fn clone_dir_durably(
 
 /// [`clone_dir`] by way of `temp`, so that no crash leaves a directory that looks unlike `from` under the
 /// name. Where that is not possible (another file system is mounted below the branch), made in place.
+/// With a `face` it gets that one, and only the times of `from`.
 pub fn clone_dir_whole(
     from: BorrowedFd<'_>,
+    face: Option<&DirFace>,
     temp: Place<'_>,
     to: Place<'_>,
     abilities: &Abilities,
 ) -> Result<(), RelocateError> {
-    make(from, temp.dir, temp.name, abilities)?;
+    make(from, face, temp.dir, temp.name, abilities)?;
     if renameat_with(temp.dir, temp.name, to.dir, to.name, RenameFlags::NOREPLACE).is_ok() {
         return Ok(());
     }
     let _leftover = unlinkat(temp.dir, temp.name, AtFlags::REMOVEDIR);
-    clone_dir(from, to.dir, to.name, abilities).map(drop)
+    make(from, face, to.dir, to.name, abilities).map(drop)
 }
 
 fn make(
     from: BorrowedFd<'_>,
+    face: Option<&DirFace>,
     to_parent: BorrowedFd<'_>,
     name: &OsStr,
     abilities: &Abilities,
@@ -86,11 +89,18 @@ fn make(
     if created {
         times.restore();
     }
-    sync_dir_attrs(from, dir.as_fd(), abilities)?;
-    let changed = ChangedAt::of(from);
-    if changed != ChangedAt(0) {
+    if let Some(face) = face {
+        level_dir(dir.as_fd(), face, abilities)?;
+        let times = look_fd(from).doing("look at the directory")?;
+        // What the branch cannot keep of them, others do.
+        let _kept = attrs::set_times(dir.as_fd(), &times);
+    } else {
+        sync_dir_attrs(from, dir.as_fd(), abilities)?;
+    }
+    let note = Note::of(from);
+    if note.at != ChangedAt(0) {
         // Where it cannot be kept, the copy counts for less than those that keep it.
-        let _kept = note_change(dir.as_fd(), changed);
+        let _kept = note_change(dir.as_fd(), &note);
     }
     Ok((dir, created))
 }

@@ -1,12 +1,15 @@
 //! Making a directory's copy like the others: owner, mode, attributes and ACLs.
 //!
-//! Times tell nothing of who is right: the time of change moves with every entry that is made or removed. So whoever changes a directory while a branch is
-//! away notes when, on every copy that gets the change ([`note_change`]): of copies that differ, the one with the latest note is right (`pool::equal`).
+//! Only where that was asked for: a change through the pool that not every copy has yet.
+//!
+//! Times tell nothing of who is right: the time of change moves with every entry that is made or removed. So whoever changes a directory while a copy of it is
+//! away, or cannot follow, notes when on every copy that gets the change, and which copies lack it ([`note_change`]): those get it when they can (`pool::equal`).
 //!
 //! Cut short, what is done here would leave half of what is old with the note of what is new, and a right that was taken away would come back. So the copy
 //! is marked meanwhile:
 //!
-//! 1. the mark, an attribute that is the branch's own: what has it is no model for others;
+//! 1. the mark, an attribute that is the branch's own: what has it is no model for others. The mark of a change of all copies holds the whole
+//!    change ([`Intention`]), so that the next mount finishes it;
 //! 2. what the new mode does not allow is taken away (for file systems that cannot keep a mark);
 //! 3. owner; 4. attributes and ACLs; 5. mode, which an ACL may have changed;
 //! 6. the note of when it changed; 7. the mark goes, if nothing failed.
@@ -27,6 +30,7 @@ use super::fingerprint::look_fd;
 use super::{Loss, RelocateError};
 use crate::control::protocol::Abilities;
 use crate::fd_path::proc_path;
+use crate::rights::Rights;
 
 /// The mark. Some file systems take names of the second kind only.
 const BEHIND: [&str; 2] = ["trusted.umbrella.behind", "user.umbrella.behind"];
@@ -41,6 +45,42 @@ pub struct ChangedAt(pub u64);
 /// Whether an attribute is the pool's own, and none of users'.
 pub fn is_reserved_xattr(name: &OsStr) -> bool {
     name.as_bytes().starts_with(b"trusted.umbrella.") || BEHIND.iter().any(|mark| name == *mark)
+}
+
+/// One copy of a directory: the identity of its branch, which no other disk ever has, and its inode there. Of the root the inode does not matter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CopyId {
+    /// Identity of the branch.
+    pub branch: u128,
+    /// Inode on the branch.
+    pub ino: u64,
+}
+
+/// What is noted on a copy that changed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Note {
+    /// When.
+    pub at: ChangedAt,
+    /// Copies that lack the change.
+    pub owed: Vec<CopyId>,
+}
+
+/// A change of all copies that is under way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Intention {
+    /// What they are to have.
+    pub(crate) rights: Rights,
+    /// The copies.
+    pub(crate) copies: Vec<CopyId>,
+}
+
+/// Why a copy is no model for others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Mark {
+    /// It was being made like the others.
+    Behind,
+    /// All copies were being changed.
+    Changing(Intention),
 }
 
 /// What a directory is besides its entries and times.
@@ -64,9 +104,9 @@ pub struct FoundAttributes {
     /// Those that all copies should have, by name.
     pub attributes: Attributes,
     /// It is marked as half changed: no model for others.
-    pub behind: bool,
+    pub(crate) mark: Option<Mark>,
     /// The note of its last change.
-    pub changed: ChangedAt,
+    pub note: Note,
 }
 
 /// Extended attributes by name, ACLs among them.
@@ -75,30 +115,105 @@ pub type Attributes = Vec<(OsString, Vec<u8>)>;
 /// The attributes of a directory's copy.
 pub fn dir_attributes(dir: BorrowedFd<'_>) -> Result<FoundAttributes, Errno> {
     let mut all = attrs::xattrs(dir)?;
-    let behind = all.iter().any(|(name, _)| BEHIND.iter().any(|mark| name == mark));
-    let changed =
-        all.iter().find(|(name, _)| name == CHANGED).map_or(ChangedAt(0), |(_, value)| ChangedAt::read(value));
+    let value = |name: &str| all.iter().find(|(known, _)| known == name).map(|(_, value)| value);
+    // Of the second kind anybody may set who may write to the directory: it says nothing of what others are to have.
+    let [trusted, plain] = BEHIND;
+    let mark = value(trusted).map(|value| Mark::read(value)).or(value(plain).map(|_| Mark::Behind));
+    let note = value(CHANGED).map_or_else(Note::default, |value| Note::read(value));
     all.retain(is_of_the_directory);
     all.sort();
-    Ok(FoundAttributes { attributes: all, behind, changed })
+    Ok(FoundAttributes { attributes: all, mark, note })
 }
 
-impl ChangedAt {
-    fn read(value: &[u8]) -> ChangedAt {
-        ChangedAt(std::str::from_utf8(value).ok().and_then(|text| text.parse().ok()).unwrap_or(0))
+impl Note {
+    /// The time, and then `branch:inode` of each copy that lacks the change.
+    fn read(value: &[u8]) -> Note {
+        let mut words = std::str::from_utf8(value).unwrap_or_default().split(' ');
+        let at = ChangedAt(words.next().and_then(|at| at.parse().ok()).unwrap_or(0));
+        let copy = |word: &str| {
+            let (branch, ino) = word.split_once(':')?;
+            Some(CopyId { branch: u128::from_str_radix(branch, 16).ok()?, ino: ino.parse().ok()? })
+        };
+        Note { at, owed: words.filter_map(copy).collect() }
     }
 
-    /// As it is noted on a directory's copy.
-    pub fn of(dir: BorrowedFd<'_>) -> ChangedAt {
-        let mut value = [0; 20];
+    fn write(&self) -> String {
+        let owed = self.owed.iter().map(|copy| format!(" {:x}:{}", copy.branch, copy.ino));
+        std::iter::once(self.at.0.to_string()).chain(owed).collect()
+    }
+
+    /// As it is on a directory's copy.
+    pub fn of(dir: BorrowedFd<'_>) -> Note {
+        let mut value = [0; 4096];
         let read = getxattr(proc_path(dir), CHANGED, &mut value).ok();
-        read.and_then(|length| value.get(..length)).map_or(ChangedAt(0), ChangedAt::read)
+        read.and_then(|length| value.get(..length)).map_or_else(Note::default, Note::read)
     }
 }
 
 /// Notes on a directory's copy that it has changed. A file system that cannot keep it says so.
-pub fn note_change(dir: BorrowedFd<'_>, at: ChangedAt) -> Result<(), Errno> {
-    setxattr(proc_path(dir), CHANGED, at.0.to_string().as_bytes(), XattrFlags::empty())
+pub fn note_change(dir: BorrowedFd<'_>, note: &Note) -> Result<(), Errno> {
+    setxattr(proc_path(dir), CHANGED, note.write().as_bytes(), XattrFlags::empty())
+}
+
+impl Mark {
+    fn read(value: &[u8]) -> Mark {
+        Intention::read(value).map_or(Mark::Behind, Mark::Changing)
+    }
+}
+
+impl Intention {
+    /// Little-endian: a byte of version; mode, owner and group; the number of copies and each of them; each ACL with its length, `u32::MAX` for none.
+    pub(crate) fn write(&self) -> Vec<u8> {
+        let mut bytes = vec![INTENTION];
+        let Rights { perm, uid, gid, access, default } = &self.rights;
+        for number in [*perm, *uid, *gid, u32::try_from(self.copies.len()).unwrap_or(u32::MAX)] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        for copy in &self.copies {
+            bytes.extend_from_slice(&copy.branch.to_le_bytes());
+            bytes.extend_from_slice(&copy.ino.to_le_bytes());
+        }
+        for acl in [access, default] {
+            let length = acl.as_ref().map_or(u32::MAX, |acl| u32::try_from(acl.len()).unwrap_or(u32::MAX));
+            bytes.extend_from_slice(&length.to_le_bytes());
+            bytes.extend_from_slice(acl.as_deref().unwrap_or_default());
+        }
+        bytes
+    }
+
+    fn read(bytes: &[u8]) -> Option<Intention> {
+        let (&version, mut rest) = bytes.split_first()?;
+        if version != INTENTION {
+            return None;
+        }
+        let (perm, uid, gid) = (number(&mut rest)?, number(&mut rest)?, number(&mut rest)?);
+        let mut copies = Vec::new();
+        for _ in 0..number(&mut rest)? {
+            let (branch, after) = rest.split_first_chunk::<16>()?;
+            let (ino, after) = after.split_first_chunk::<8>()?;
+            copies.push(CopyId { branch: u128::from_le_bytes(*branch), ino: u64::from_le_bytes(*ino) });
+            rest = after;
+        }
+        let mut acl = || match number(&mut rest)? {
+            u32::MAX => Some(None),
+            length => {
+                let (acl, after) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+                rest = after;
+                Some(Some(acl.to_vec()))
+            }
+        };
+        let (access, default) = (acl()?, acl()?);
+        Some(Intention { rights: Rights { perm: perm & 0o7777, uid, gid, access, default }, copies })
+    }
+}
+
+/// Version of [`Intention`] on the disk.
+const INTENTION: u8 = 2;
+
+fn number(bytes: &mut &[u8]) -> Option<u32> {
+    let (number, rest) = bytes.split_first_chunk::<4>()?;
+    *bytes = rest;
+    Some(u32::from_le_bytes(*number))
 }
 
 /// What of these attributes a branch keeps.
@@ -107,10 +222,14 @@ pub fn kept_of(attributes: &[(OsString, Vec<u8>)], abilities: &Abilities) -> Att
     attributes.iter().filter(|(name, _)| kept(name)).cloned().collect()
 }
 
-/// Gives a directory's copy this face; returns what could not be done. Times stay.
+/// Gives a directory's copy this face; returns what could not be done. Times stay. A copy that is marked keeps its mark meanwhile.
 pub fn level_dir(dir: BorrowedFd<'_>, wanted: &DirFace, abilities: &Abilities) -> Result<Vec<Loss>, RelocateError> {
     let mut lost = Vec::new();
-    mark(dir)?;
+    match mark(dir, b"1", XattrFlags::CREATE) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(Errno::NOSPC | Errno::DQUOT) => return Err(RelocateError::NoSpace),
+        Err(errno) => return Err(errno).doing("mark the copy of a directory"),
+    }
     if abilities.ownership {
         let now = look_fd(dir).doing("look at the copy of the directory")?.print;
         let closed = now.mode & 0o7777 & wanted.perm;
@@ -133,35 +252,39 @@ pub fn level_dir(dir: BorrowedFd<'_>, wanted: &DirFace, abilities: &Abilities) -
     }
     if wanted.changed != ChangedAt(0) {
         // Where it cannot be kept, the copy counts for less than those that keep it.
-        let _kept = note_change(dir, wanted.changed);
+        let _kept = note_change(dir, &Note { at: wanted.changed, owed: Vec::new() });
     }
     if lost.is_empty() {
-        unmark(dir)?;
+        unmark(dir).doing("take the mark off the copy of a directory")?;
     }
     Ok(lost)
 }
 
-fn mark(dir: BorrowedFd<'_>) -> Result<(), RelocateError> {
+/// Marks a copy as being changed to what all copies are to be. Not everywhere can it be kept.
+pub(crate) fn mark_changing(dir: BorrowedFd<'_>, intention: &Intention) -> Result<(), Errno> {
+    setxattr(proc_path(dir), BEHIND[0], &intention.write(), XattrFlags::empty())
+}
+
+fn mark(dir: BorrowedFd<'_>, value: &[u8], flags: XattrFlags) -> Result<(), Errno> {
     let path = proc_path(dir);
     for name in BEHIND {
-        match setxattr(&path, name, b"1", XattrFlags::empty()) {
-            Ok(()) => return Ok(()),
+        match setxattr(&path, name, value, flags) {
             // It keeps no such thing.
             Err(Errno::NOTSUP | Errno::PERM | Errno::ACCESS | Errno::INVAL | Errno::NOSYS) => {}
-            Err(Errno::NOSPC | Errno::DQUOT) => return Err(RelocateError::NoSpace),
-            Err(errno) => return Err(errno).doing("mark the copy of a directory"),
+            done => return done,
         }
     }
     Ok(())
 }
 
-fn unmark(dir: BorrowedFd<'_>) -> Result<(), RelocateError> {
+/// Takes the mark off a copy, if it has one.
+pub(crate) fn unmark(dir: BorrowedFd<'_>) -> Result<(), Errno> {
     let path = proc_path(dir);
     for name in BEHIND {
         match removexattr(&path, name) {
-            Ok(()) | Err(Errno::NODATA | Errno::NOTSUP | Errno::PERM | Errno::ACCESS | Errno::INVAL | Errno::NOSYS) => {
-            }
-            Err(errno) => return Err(errno).doing("take the mark off the copy of a directory"),
+            Ok(()) => return Ok(()),
+            Err(Errno::NODATA | Errno::NOTSUP | Errno::PERM | Errno::ACCESS | Errno::INVAL | Errno::NOSYS) => {}
+            Err(errno) => return Err(errno),
         }
     }
     Ok(())
@@ -174,4 +297,26 @@ fn set_mode(dir: BorrowedFd<'_>, perm: u32) -> Result<(), Errno> {
 fn set_owner(dir: BorrowedFd<'_>, wanted: &DirFace) -> Result<(), Errno> {
     let (uid, gid) = (Uid::from_raw(wanted.uid), Gid::from_raw(wanted.gid));
     chownat(dir, c"", Some(uid), Some(gid), AtFlags::EMPTY_PATH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_noted_of_a_change_is_read_as_it_was_written() {
+        let owed = vec![CopyId { branch: u128::MAX, ino: u64::MAX }, CopyId { branch: 4, ino: 0 }];
+        let note = Note { at: ChangedAt(17), owed: owed.clone() };
+        assert_eq!(Note::read(note.write().as_bytes()), note);
+        assert_eq!(Note::read(b"17"), Note { at: ChangedAt(17), owed: Vec::new() });
+        assert_eq!(Note::read(b"what 3:4 5 6:"), Note { at: ChangedAt(0), owed: vec![CopyId { branch: 3, ino: 4 }] });
+        let rights = Rights { perm: 0o2750, uid: 1, gid: 2, access: Some(vec![2, 0, 0, 0]), default: None };
+        let intention = Intention { rights, copies: owed };
+        let bytes = intention.write();
+        assert_eq!(Mark::read(&bytes), Mark::Changing(intention));
+        for cut in 0..bytes.len() {
+            assert_eq!(Mark::read(&bytes[..cut]), Mark::Behind);
+        }
+        assert_eq!(Mark::read(b"1"), Mark::Behind);
+    }
 }

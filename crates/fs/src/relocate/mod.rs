@@ -88,8 +88,10 @@ pub use fingerprint::Fingerprint;
 pub use intent::{BranchUuid, DecodeError, ExchangeSite, Intent, Verdict};
 pub use journal::{Recorded, record};
 pub use level::{
-    Attributes, ChangedAt, DirFace, FoundAttributes, dir_attributes, is_reserved_xattr, kept_of, level_dir, note_change,
+    Attributes, ChangedAt, CopyId, DirFace, FoundAttributes, Note, dir_attributes, is_reserved_xattr, kept_of,
+    level_dir, note_change,
 };
+pub(crate) use level::{Intention, Mark, mark_changing, unmark};
 pub use names::{Directory, Journal, Reach, Spot};
 pub use recover::{RecoverBranch, Recovery, Returned, Stop, recover, recover_returned};
 pub use rename::{DirRename, DirSite, Supersede, rename_dir, supersede};

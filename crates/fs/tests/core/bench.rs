@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::mount::{MountFlags, UnmountFlags};
 use umbrella_fs::pool::Pool;
-use umbrella_fs::spec::{AccessTimes, BranchSpec, EnforceSpec, OnBranchError, PoolSpec, StagingSpec};
+use umbrella_fs::spec::{AccessTimes, BranchSpec, DirectoryRule, EnforceSpec, OnBranchError, PoolSpec, StagingSpec};
 use umbrella_policy::placement::spec::{Comparison, Condition, DestinationSpec, RuleKindSpec, RuleSpec, RulesSpec};
 use umbrella_units::{Amount, ByteSize};
 
@@ -158,6 +158,7 @@ pub(crate) fn assemble(root: &Path, rules: usize, staging: Option<StagingSpec>) 
         branches: BRANCHES.iter().map(branch).collect(),
         rules: rule_set(rules),
         on_branch_error: OnBranchError::Skip,
+        directories: DirectoryRule::Safe,
         cache_timeout: Duration::ZERO,
         enforce: EnforceSpec { window: None, bandwidth: None },
         probe_interval: Duration::from_secs(1),

@@ -1,0 +1,62 @@
+//! What is said of directories whose copies differ.
+
+use serde::{Deserialize, Serialize};
+
+/// A directory whose copies differ.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DirectoryEvent {
+    /// Path in the pool, lossy.
+    pub path: String,
+    /// Its bytes, where it is not UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_bytes: Option<Vec<u8>>,
+    /// What its copies were.
+    pub copies: Vec<CopyRights>,
+    /// What they are to be; of no branch.
+    pub to: CopyRights,
+    /// `differs`, `failed`.
+    pub outcome: EqualiseOutcome,
+    /// Why it failed.
+    pub detail: Option<String>,
+}
+
+/// Owner and mode of a directory's copy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CopyRights {
+    /// The branch.
+    pub branch: String,
+    /// Permission bits, 07777.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// It has an ACL or a default ACL.
+    pub acl: bool,
+}
+
+/// See [`DirectoryEvent`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EqualiseOutcome {
+    /// Its copies differ, and are to be changed.
+    Differs,
+    /// A copy could not be changed.
+    Failed,
+}
+
+/// Totals of [`Request::Equalise`](super::protocol::Request::Equalise).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EqualiseSummary {
+    /// Directories looked at.
+    pub directories_seen: u64,
+    /// Those whose copies differed.
+    pub directories_differing: u64,
+    /// Those whose copies are equal now.
+    pub directories_equalised: u64,
+    /// Those of which a copy could not be changed.
+    pub directories_failed: u64,
+    /// It was ended before its end.
+    #[serde(default)]
+    pub stopped: bool,
+}

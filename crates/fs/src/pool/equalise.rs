@@ -1,0 +1,246 @@
+//! Changes of a directory's copies: those that users ask for, which make all copies equal, and the attributes that a branch's root gets with its first entry.
+//!
+//! A change of owner, mode or ACLs:
+//!
+//! 1. what all copies are to have: what is shown, with that change;
+//! 2. if a branch is away, a note of the change on every copy, which names the copies that lack it;
+//! 3. a mark on every copy that says all of it: a kill from here on leaves a change that the next mount finishes;
+//! 4. copy by copy the change, and where copies differ all that is shown;
+//! 5. the marks go. Copies that could not follow are noted on the others.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::io::Errno;
+use umbrella_units::BranchId;
+
+use super::Pool;
+use super::dirs::Copies;
+use super::equal::{Face, guarded, is_empty_root};
+use super::transfer::key_of;
+use crate::at::{DirAt, FileAt};
+use crate::error::{OpError, OpResult};
+use crate::node::{Dir, Node, NodeId};
+use crate::relocate::{self, ChangedAt, CopyId, DirFace, Intention, Note};
+use crate::rights::{Rights, RightsChange};
+
+impl Pool {
+    /// Does the same to every writable copy of a directory. Of a change of rights it is said which: all copies are equal in them afterwards.
+    pub(super) fn change_dir(
+        &self,
+        node: &Arc<Node>,
+        change: Option<&RightsChange>,
+        call: impl Fn(&FileAt) -> OpResult<()>,
+    ) -> OpResult<()> {
+        let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
+        self.refresh(node, dir)?;
+        let _attributes = dir.attributes.lock();
+        let copies = self.known_copies(node, dir)?;
+        let wanted = match change {
+            Some(change) if copies.len() > 1 => Some(self.rights_shown(dir, &copies)?.with(change)),
+            _ => None,
+        };
+        self.change_copies(node, dir, &copies, wanted.as_ref(), call)
+    }
+
+    /// A change of the times of all copies, which no copy that is away has to learn.
+    pub(super) fn touch_dir(&self, node: &Arc<Node>, call: impl Fn(&FileAt) -> OpResult<()>) -> OpResult<()> {
+        let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
+        let copies = self.copies(node)?;
+        let _attributes = dir.attributes.lock();
+        let done: Vec<OpResult<()>> = copies.iter().map(|copy| call(&copy.as_file())).collect();
+        outcome(done.into_iter())
+    }
+
+    /// The caller holds the lock on the directory's attributes. `wanted`: what all copies are to have.
+    pub(super) fn change_copies(
+        &self,
+        node: &Arc<Node>,
+        dir: &Dir,
+        copies: &Copies,
+        wanted: Option<&Rights>,
+        call: impl Fn(&FileAt) -> OpResult<()>,
+    ) -> OpResult<()> {
+        // First: a note without its change is no harm, a change without its note would not hold against a copy that comes back.
+        let noted = self.somebody_is_away();
+        let away = self.copies_away(node, dir);
+        if noted {
+            note_change(copies, &away);
+        }
+        let unlike = dir.state.read().unlike.is_some();
+        if let Some(rights) = wanted {
+            let intention =
+                Intention { rights: rights.clone(), copies: copies.iter().map(|copy| copy_id(dir, copy)).collect() };
+            for copy in copies {
+                mark(copy, &intention);
+            }
+        }
+        let change = |copy: &DirAt| {
+            if let Some(wanted) = wanted.filter(|_| unlike) {
+                let face = Face::of(copy.clone())?;
+                if face.can_follow() && !face.has(wanted) {
+                    face.become_like(Face::wearing(wanted, &face, ChangedAt::default()));
+                }
+            }
+            call(&copy.as_file())
+        };
+        let done: Vec<OpResult<()>> = copies.iter().map(change).collect();
+        for copy in copies.iter().filter(|_| wanted.is_some()) {
+            let dir = Arc::clone(&copy.fd);
+            let _without_marks = guarded(copy, move || relocate::unmark(dir.as_fd()));
+        }
+        let (changed, failed): (Vec<_>, Vec<_>) = copies.iter().zip(&done).partition(|(_, done)| done.is_ok());
+        if !changed.is_empty() && !failed.is_empty() {
+            let owed = failed.iter().map(|(copy, _)| copy_id(dir, copy)).chain(away);
+            let changed: Vec<DirAt> = changed.iter().map(|(copy, _)| (*copy).clone()).collect();
+            note_change(&changed, &owed.collect::<Vec<_>>());
+        }
+        if unlike || !failed.is_empty() {
+            self.compare(node, dir);
+        }
+        outcome(done.into_iter())
+    }
+
+    /// What users see of a directory. The caller holds the lock on its attributes.
+    fn rights_shown(&self, dir: &Dir, copies: &Copies) -> OpResult<Rights> {
+        if let Some(unlike) = &dir.state.read().unlike {
+            return Ok(unlike.shown.rights.clone());
+        }
+        let keeps_all = copies.iter().find(|copy| super::equal::keeps_all(copy)).or(copies.first());
+        Ok(Face::of(keeps_all.ok_or(OpError::Offline)?.clone())?.rights())
+    }
+
+    /// Copies that are known and cannot be reached now: of the root, every branch that is away.
+    fn copies_away(&self, node: &Arc<Node>, dir: &Dir) -> Vec<CopyId> {
+        let identity = |name: &str| self.state.branch(name).map(|known| u128::from_le_bytes(known.uuid));
+        let branches = self.branches.load();
+        let away = branches.iter().filter(|branch| !branch.spec.name.is_empty() && !branch.is_online());
+        let state = dir.state.read();
+        let ino = |id| state.copies.iter().find(|copy| copy.branch == id).map(|copy| copy.backing.ino);
+        let copy = |branch: &Arc<crate::branch::Branch>| {
+            let ino = if node.id == NodeId::ROOT { 0 } else { ino(branch.id)? };
+            Some(CopyId { branch: identity(&branch.spec.name)?, ino })
+        };
+        let mut copies: Vec<CopyId> = away.filter_map(copy).collect();
+        let remembered = self.copies_away.lock().get(&node.ino).cloned().unwrap_or_default();
+        copies.extend(remembered.into_iter().filter(|_| node.id != NodeId::ROOT));
+        copies.sort_unstable();
+        copies.dedup();
+        copies
+    }
+
+    /// A branch goes: which directories have copies there, for the kernel will forget them. Their numbers tell them from others that get their inodes.
+    pub(super) fn remember_copies(&self, gone: BranchId, identity: u128) {
+        let mut away = self.copies_away.lock();
+        for node in self.nodes.snapshot() {
+            let Some(dir) = node.dir() else { continue };
+            let copies = dir.state.read().copies.clone();
+            let Some(lost) = copies.iter().find(|copy| copy.branch == gone) else { continue };
+            for copy in copies.iter().filter(|copy| copy.branch != gone) {
+                let Some(online) = self.branch(copy.branch).ok().and_then(|branch| branch.online()) else { continue };
+                let number = self.inodes.ino(key_of(&online, copy.backing));
+                away.entry(number).or_default().push(CopyId { branch: identity, ino: lost.backing.ino });
+            }
+        }
+    }
+
+    /// A branch is back.
+    pub(super) fn forget_copies_away(&self, identity: u128) {
+        self.copies_away.lock().retain(|_, copies| {
+            copies.retain(|copy| copy.branch != identity);
+            !copies.is_empty()
+        });
+    }
+
+    /// Whether a branch may have copies that do not learn of a change now.
+    pub(super) fn somebody_is_away(&self) -> bool {
+        self.branches.load().iter().any(|branch| !branch.spec.name.is_empty() && !branch.is_online())
+    }
+
+    /// A branch's root that holds nothing yet is about to get an entry: it gets what is shown of the root first.
+    pub(super) fn prepare_root(&self, at: &DirAt) {
+        let Some(dir) = self.root.dir() else { return };
+        let is_empty = || {
+            let state = dir.state.read();
+            state.unlike.as_ref().filter(|unlike| unlike.empty.contains(&at.id())).cloned()
+        };
+        if is_empty().is_none() {
+            return;
+        }
+        let _attributes = dir.attributes.lock();
+        let Some(unlike) = is_empty() else { return };
+        if is_empty_root(at)
+            && let Ok(face) = Face::of(at.clone())
+        {
+            let rights = &unlike.shown.rights;
+            // What it cannot keep, it does not count for.
+            let _kept = face.become_like(Face::wearing(rights, &face, ChangedAt::default()));
+        }
+        self.compare(&self.root, dir);
+    }
+
+    /// What a new copy of a directory gets besides the times of `source`; `None`: all that `source` has.
+    pub(super) fn face_for_copy(&self, dir: &Dir, source: &DirAt) -> OpResult<Option<DirFace>> {
+        let Some(unlike) = dir.state.read().unlike.clone() else { return Ok(None) };
+        let face = Face::of(source.clone())?;
+        Ok(Some(Face::wearing(&unlike.shown.rights, &face, ChangedAt::default())))
+    }
+}
+
+/// A read-only copy cannot follow; the others count then.
+fn outcome(done: impl Iterator<Item = OpResult<()>>) -> OpResult<()> {
+    let (mut any, mut failure) = (false, None);
+    for done in done {
+        match done {
+            Ok(()) => any = true,
+            Err(error) => {
+                failure.get_or_insert(error);
+            }
+        }
+    }
+    match failure {
+        Some(OpError::Sys(Errno::ROFS)) if any => Ok(()),
+        Some(error) => Err(error),
+        None => Ok(()),
+    }
+}
+
+fn copy_id(dir: &Dir, copy: &DirAt) -> CopyId {
+    let state = dir.state.read();
+    let ino = state.copies.iter().find(|known| known.branch == copy.id()).map_or(0, |known| known.backing.ino);
+    CopyId { branch: u128::from_le_bytes(copy.online.uuid), ino }
+}
+
+fn mark(copy: &DirAt, intention: &Intention) {
+    if copy.branch.spec.read_only {
+        return;
+    }
+    let (dir, intention) = (Arc::clone(&copy.fd), intention.clone());
+    if let Err(error) = guarded(copy, move || relocate::mark_changing(dir.as_fd(), &intention)) {
+        // Then a kill in the midst leaves copies that differ, and what all allow is shown.
+        tracing::debug!(branch = %copy.branch.spec.name, %error, "a directory's change cannot be marked");
+    }
+}
+
+/// Notes on copies that they change, as later than whatever is noted on them, and which ones lack the change.
+pub(super) fn note_change(copies: &[DirAt], owed: &[CopyId]) {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX);
+    let noted: Vec<Note> = copies
+        .iter()
+        .filter_map(|copy| {
+            let dir = Arc::clone(&copy.fd);
+            guarded(copy, move || Ok(Note::of(dir.as_fd()))).ok()
+        })
+        .collect();
+    let latest = noted.iter().map(|note| note.at).max();
+    let at = ChangedAt(latest.map_or(now, |ChangedAt(noted)| now.max(noted.saturating_add(1))));
+    for copy in copies.iter().filter(|copy| !copy.branch.spec.read_only) {
+        let (dir, note) = (Arc::clone(&copy.fd), Note { at, owed: owed.to_vec() });
+        if let Err(error) = guarded(copy, move || relocate::note_change(dir.as_fd(), &note)) {
+            // Where copies differ later, what all of them allow is shown.
+            tracing::debug!(branch = %copy.branch.spec.name, %error, "a directory's change cannot be noted");
+        }
+    }
+}
