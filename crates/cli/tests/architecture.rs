@@ -58,7 +58,7 @@ const FORBIDDEN_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("umbrella-fs", &["libbpf-rs", "anyhow", "clap", "toml", "indicatif", "comfy-table"]),
 ];
 
-const LONGEST_FILE: usize = 500;
+const LONGEST_FILE: usize = 700;
 
 fn metadata() -> Metadata {
     MetadataCommand::new()

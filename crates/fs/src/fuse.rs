@@ -105,7 +105,7 @@ impl Filesystem for Fuse {
     ) {
         match self.pool.getattr(NodeId(ino.0)) {
             Ok(attr) => {
-                reply.statx(&self.attr_ttl(attr.cacheable), &file_attr(&attr), attr.meta.btime.map(system_time))
+                reply.statx(&self.attr_ttl(attr.cacheable), &file_attr(&attr), attr.meta.btime.map(system_time));
             }
             Err(error) => reply.error(errno(error)),
         }

@@ -355,7 +355,7 @@ fn repair_lists_directories_whose_copies_differ_and_makes_them_equal() {
 
     let films = pool.join("films");
     let like = ["repair".as_ref(), "--equalise".as_ref(), films.as_os_str(), "--like".as_ref(), "b".as_ref()];
-    let totals = pool.json(like.into_iter().chain(["--json".as_ref()]));
+    let totals = pool.json(like);
     assert_eq!(totals[0]["path"], "/films");
     assert_eq!((&totals[1]["directories_equalised"], &totals[1]["directories_failed"]), (&1.into(), &0.into()));
     for at in [&pool.mount_point(), &a.path(), &b.path()] {

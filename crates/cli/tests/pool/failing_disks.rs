@@ -48,7 +48,7 @@ impl Broken {
 fn last_extent(file: &Path) -> u64 {
     let told = run("filefrag", ["-e".as_ref(), "-b512".as_ref(), file.as_os_str()]);
     let told = String::from_utf8_lossy(&told.stdout).into_owned();
-    let extent = told.lines().filter(|line| line.contains("..")).next_back().unwrap_or_else(|| panic!("{told}"));
+    let extent = told.lines().rfind(|line| line.contains("..")).unwrap_or_else(|| panic!("{told}"));
     let first = extent.split(':').nth(2).unwrap().split("..").next().unwrap().trim();
     first.parse::<u64>().unwrap_or_else(|error| panic!("{error}: {extent}")) * 512
 }

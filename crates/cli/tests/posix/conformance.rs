@@ -68,7 +68,7 @@ impl Loaded {
 
     /// What has to hold after every load.
     #[track_caller]
-    fn is_well(mut self) {
+    fn expect_well(mut self) {
         self.pool.settle_closed();
         self.pool.say(["sync"]);
         self.pool.settle();
@@ -114,7 +114,7 @@ fn pjdfstest_passes_on_a_pool_under_all_of_it() {
     let folder = loaded.folder();
     overflow(&folder);
     pjdfstest_passes_as_on(&plain.path(), &folder);
-    loaded.is_well();
+    loaded.expect_well();
 }
 
 /// Fills the first branch with small files, and lets some of them grow there: they overflow, and half of them move on by the rule.
@@ -144,7 +144,7 @@ fn fsx_passes_on_a_pool_under_all_of_it() {
         whole += usize::from(run == FsxRun::Whole);
     }
     assert!(whole >= 4, "too many runs of fsx ended early");
-    loaded.is_well();
+    loaded.expect_well();
 }
 
 /// Kinds of stressors of stress-ng that work on files in a folder.
@@ -207,7 +207,7 @@ fn stress_ng_passes_on_a_pool_under_all_of_it() {
     // Its own limits of time are no promise of a file system.
     let failed = |line: &&str| line.contains(" fail: ") && !line.contains("timed waiting");
     assert_eq!(said.lines().find(failed), None, "{said}");
-    loaded.is_well();
+    loaded.expect_well();
 }
 
 #[test]
@@ -257,7 +257,7 @@ fn fio_reads_back_what_it_wrote_on_a_pool_under_all_of_it() {
     for options in jobs {
         job(&[options, &["--verify_only=1"]].concat());
     }
-    loaded.is_well();
+    loaded.expect_well();
 }
 
 #[test]
@@ -271,7 +271,7 @@ fn bonnie_passes_on_a_pool_under_all_of_it() {
             .arg(&folder),
     );
     overflow(&folder);
-    loaded.is_well();
+    loaded.expect_well();
 }
 
 #[test]
@@ -285,5 +285,5 @@ fn dbench_passes_on_a_pool_under_all_of_it() {
             .arg("3"),
     );
     overflow(&folder);
-    loaded.is_well();
+    loaded.expect_well();
 }

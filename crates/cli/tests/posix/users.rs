@@ -80,8 +80,11 @@ fn effective_user(program: &Path) -> String {
     String::from_utf8(shown.expect("not busy").unwrap().stdout).unwrap()
 }
 
+/// What it is called, and what it does with a file below a folder.
+type ChangeByOthers = (&'static str, fn(&File, &Path));
+
 /// What a user may do with a file that he may write, which takes set-user-id away.
-fn changes_by_others() -> [(&'static str, fn(&File, &Path)); 6] {
+fn changes_by_others() -> [ChangeByOthers; 6] {
     [
         ("write", |file, _| file.write_all_at(&fs::read("/usr/bin/id").unwrap(), 0).unwrap()),
         ("fallocate", |file, _| rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, 0, 1 << 20).unwrap()),

@@ -113,9 +113,8 @@ impl Plan {
             hidden.as_ref().map(|hidden| abilities::probe(hidden.tmp.as_fd(), known.unwrap_or(abilities::ASSUMED)));
         let lasting = found.filter(|found| found.whole).map(|found| found.abilities).or(known);
         let slot = self.settle(&identity, hidden.as_ref(), &kind, fsid, lasting)?;
-        let marker = hidden.as_ref().map(|hidden| identity::open_marker(hidden.dir.as_fd())).transpose();
-        let marker =
-            marker.map_err(self.io("opening its marker"))?.map(|marker| BranchFd::new(marker, closer.as_ref()));
+        let marker = hidden.as_ref().filter(|_| !guarded).map(|hidden| identity::open_marker(hidden.dir.as_fd()));
+        let marker = marker.transpose().map_err(self.io("opening its marker"))?;
         let abilities = found.map_or_else(|| abilities::of_type(&kind.fs_type), |found| found.abilities);
         let origin = match identity.known {
             Some(_) => Origin::Known,

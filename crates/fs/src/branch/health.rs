@@ -3,6 +3,7 @@
 //! A probe looks at the branch's path anew, on a thread of its own, and compares what it finds with what is open. At most one such
 //! thread a branch: while it hangs, the branch is offline and further probes only wait for it.
 
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -271,7 +272,7 @@ impl Branch {
     }
 }
 
-/// Opens nothing, so a daemon without descriptors finds its branches well, and an answer of "too many open files" is the branch's own.
+/// Opens nothing where calls do not hang, so a daemon without descriptors finds its branches well.
 fn look(path: std::path::PathBuf, online: &Online, suspect: bool) -> Look {
     let fail = |path, step, source| match source {
         Errno::NOMEM => Look::Unknown,
@@ -294,19 +295,27 @@ fn look(path: std::path::PathBuf, online: &Online, suspect: bool) -> Look {
         Ok(vfs) => vfs,
         Err(source) => return fail(path, "asking for its space", source),
     };
-    if suspect && let Err(source) = read_uncached(online) {
-        return fail(path, "reading its marker", source);
+    match if suspect { read_uncached(online) } else { Ok(()) } {
+        // It has just answered; who lacks descriptors cannot be told.
+        Ok(()) | Err(Errno::MFILE | Errno::NFILE) => {}
+        Err(source) => return fail(path, "reading its marker", source),
     }
     Look::Same { read_only: vfs.f_flag.contains(StatVfsMountFlags::RDONLY) }
 }
 
 /// Reads the marker past the page cache, which would hide a dead disk.
 fn read_uncached(online: &Online) -> rustix::io::Result<()> {
-    let Some(marker) = &online.marker else { return Ok(()) };
-    let mut room = AlignedBlock([0; 4096]);
-    match rustix::io::pread(marker, &mut room.0, 0) {
-        Err(Errno::INVAL) => Ok(()),
-        other => other.map(|_| ()),
+    let read = |marker: BorrowedFd<'_>| {
+        let mut room = AlignedBlock([0; 4096]);
+        match rustix::io::pread(marker, &mut room.0, 0) {
+            Err(Errno::INVAL) => Ok(()),
+            other => other.map(|_| ()),
+        }
+    };
+    match (&online.marker, &online.hidden) {
+        (Some(marker), _) => read(marker.as_fd()),
+        (None, Some(hidden)) => read(super::identity::open_marker(hidden.dir.as_fd())?.as_fd()),
+        (None, None) => Ok(()),
     }
 }
 

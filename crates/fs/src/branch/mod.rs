@@ -78,8 +78,9 @@ pub struct Online {
     pub root: Arc<BranchFd>,
     /// `None` when nothing may or can be written on the branch.
     pub hidden: Option<Hidden>,
-    /// The marker, to be read past the page cache by a probe that needs no descriptor for it. `None` as `hidden`.
-    pub marker: Option<BranchFd>,
+    /// The marker, to be read past the page cache by a probe that needs no descriptor for it. `None` as `hidden`, and where calls may hang: closing a
+    /// file there can keep the process from ending.
+    pub marker: Option<OwnedFd>,
     /// Identity.
     pub uuid: [u8; 16],
     /// Range of inode numbers: 1 to [`state::MAX_SLOT`], unique in the pool, the same at every mount.

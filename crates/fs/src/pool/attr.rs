@@ -10,7 +10,7 @@ use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::Timestamp;
 
 use super::{Attr, Pool};
-use crate::at::{DirAt, FileAt};
+use crate::at::FileAt;
 use crate::error::{OpError, OpResult};
 use crate::handle::HandleId;
 use crate::node::{File, FileState, Node, NodeId};
@@ -125,8 +125,13 @@ impl Pool {
         };
         let (Some(dir), Some(times)) = (node.dir(), change.times()) else { return apply() };
         // All copies: what is put back on one may come from another.
-        let set = |copy: &DirAt| _ = copy.as_file().set_times(times.clone());
-        dir.times.changing(apply, || Ok(self.known_copies(node, dir)?.iter().for_each(set)))
+        let again = || {
+            for copy in &self.known_copies(node, dir)? {
+                let _told_before = copy.as_file().set_times(times.clone());
+            }
+            Ok(())
+        };
+        dir.times.changing(apply, again)
     }
 
     fn change_file(&self, node: &Arc<Node>, file: &File, change: &Change) -> OpResult<()> {

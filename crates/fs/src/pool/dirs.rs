@@ -437,10 +437,8 @@ impl Pool {
         // A directory that looks changed; nothing is lost.
         let _cosmetic = parent.as_file().set_times(modified_at(&before));
         drop(keeping);
-        if let Some(kernel) = self.kernel.get() {
-            // Who looked at it meanwhile saw it change.
-            kernel.drop_attributes(above.id);
-        }
+        // Who looked at it meanwhile saw it change.
+        self.forget_attributes(above.id);
         let original = source.stat_self()?;
         let keys = (Pool::inode_key(&source.online, &original), Pool::inode_key(&made.online, &meta));
         self.inodes.alias(keys.0, keys.1);

@@ -196,7 +196,9 @@ impl Pool {
         let staging = staging::open(&spec, state_dir, &state, BranchId(branches.len() as u16))?;
         branches.extend(staging.as_ref().map(|staging| Arc::clone(&staging.branch)));
         let attention = Arc::default();
-        branches.iter().for_each(|branch| branch.set_attention(&attention));
+        for branch in &branches {
+            branch.set_attention(&attention);
+        }
         let root_state = DirState { place: None, ..DirState::default() };
         let root = Node::new_dir(NodeId::ROOT, Ino(1), None, root_state);
         let pool = Arc::new(Pool {

@@ -225,7 +225,9 @@ impl Pool {
         self.unwarn(&format!("move {}", show(node)));
         self.forget_attributes(node.id);
         // Who looked at the directories meanwhile saw them change.
-        places.iter().for_each(|leg| self.forget_attributes(leg.parent.id));
+        for leg in &places {
+            self.forget_attributes(leg.parent.id);
+        }
         Ok(copied.bytes)
     }
 

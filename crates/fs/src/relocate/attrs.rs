@@ -248,14 +248,13 @@ pub(super) fn was_reserved(file: BorrowedFd<'_>) -> bool {
     #[derive(Default)]
     struct FsXattr {
         xflags: u32,
-        rest: [u32; 6],
+        _rest: [u32; 6],
     }
     const FS_IOC_FSGETXATTR: libc::Ioctl = 0x801c_581f_u32 as libc::Ioctl;
     const FS_XFLAG_PREALLOC: u32 = 2;
     let mut found = FsXattr::default();
     // SAFETY: the call fills in one such struct, and the descriptor is open.
     let done = unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FSGETXATTR, &raw mut found) };
-    let _not_looked_at = found.rest;
     done == 0 && found.xflags & FS_XFLAG_PREALLOC != 0
 }
 
