@@ -274,7 +274,8 @@ impl Pool {
         for node in all.iter().filter(|node| staging.holds(node)) {
             match self.leave_staging(node) {
                 Ok(()) => self.await_room(node),
-                Err(why) if done.is_ok() => done = Err(failed(why)),
+                Err(why) if done.is_ok() && staging.holds(node) => done = Err(failed(why)),
+                // One that was removed meanwhile is owed nothing.
                 Err(_) => {}
             }
         }
@@ -290,26 +291,44 @@ impl Pool {
         if *done {
             return Ok(());
         }
-        let mut found = 0_u64;
-        self.walk_staged(&mut |pool, dir, name, meta| {
-            if meta.kind == FileKind::Directory {
-                return Ok(());
-            }
-            let node = {
-                let _names = pool.rename_lock.read();
-                pool.lookup_in(dir, name)?.0
-            };
-            // A second file of the name, on a branch, may be the one that is shown.
-            if pool.staging_of(&node).is_some() {
-                staging.add(&node, dir.id, ByteSize(meta.size));
-                if staging.spec.volatile {
-                    staging.hurry(&node);
+        let mut walks = 0;
+        let found = loop {
+            let (mut found, mut missed) = (0_u64, false);
+            self.walk_staged(&mut |pool, dir, name, meta| {
+                if meta.kind == FileKind::Directory {
+                    return Ok(());
                 }
-                found += 1;
+                let found_now = {
+                    let _names = pool.rename_lock.read();
+                    pool.lookup_in(dir, name)
+                };
+                let node = match found_now {
+                    Ok((node, _)) => node,
+                    // Somebody removed it since it was listed, or gave it another name.
+                    Err(error) if error.is_missing() => {
+                        missed = true;
+                        return Ok(());
+                    }
+                    Err(error) => return Err(error),
+                };
+                // A second file of the name, on a branch, may be the one that is shown.
+                if pool.staging_of(&node).is_some() {
+                    staging.add(&node, dir.id, ByteSize(meta.size));
+                    if staging.spec.volatile {
+                        staging.hurry(&node);
+                    }
+                    found += 1;
+                }
+                pool.nodes.release(&node, 1);
+                Ok(())
+            })?;
+            walks += 1;
+            match missed {
+                false => break found,
+                true if walks < MOST_WALKS => {}
+                true => return Err(OpError::Sys(Errno::BUSY)),
             }
-            pool.nodes.release(&node, 1);
-            Ok(())
-        })?;
+        };
         *done = true;
         if found > 0 {
             tracing::info!(files = found, "files that an earlier mount left in the staging area are in the tree");
@@ -466,6 +485,9 @@ impl Pool {
         Ok(())
     }
 }
+
+/// How often the area is walked where names change under the walk.
+const MOST_WALKS: u32 = 20;
 
 /// What a caller is told whose file could not leave.
 fn failed(why: NotMoved) -> OpError {
