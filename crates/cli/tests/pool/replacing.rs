@@ -69,7 +69,11 @@ fn what_overflows_onto_a_branch_that_is_being_removed_is_in_the_tree() {
         let data = |number| bytes(round * FILES + number + 1, 500_000);
         std::thread::scope(|scope| {
             // Each begins on `a`, outgrows it, and goes to the next branch.
-            let writer = scope.spawn(|| (0..FILES).for_each(|number| fs::write(file(number), data(number)).unwrap()));
+            let writer = scope.spawn(|| {
+                // The removal comes at another moment in each round.
+                std::thread::sleep(std::time::Duration::from_millis(round % 40 * 3));
+                (0..FILES).for_each(|number| fs::write(file(number), data(number)).unwrap());
+            });
             while !writer.is_finished() {
                 removed += u32::from(pool.umbrella(["branch", "remove", "b"]).status.success());
             }
