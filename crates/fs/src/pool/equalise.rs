@@ -116,8 +116,8 @@ impl Pool {
         let identity = |name: &str| self.state.branch(name).map(|known| u128::from_le_bytes(known.uuid));
         let branches = self.branches.load();
         let away = branches.iter().filter(|branch| !branch.spec.name.is_empty() && !branch.is_online());
-        let state = dir.state.read();
-        let ino = |id| state.copies.iter().find(|copy| copy.branch == id).map(|copy| copy.backing.ino);
+        let known = dir.state.read().copies.clone();
+        let ino = |id| known.iter().find(|copy| copy.branch == id).map(|copy| copy.backing.ino);
         let copy = |branch: &Arc<crate::branch::Branch>| {
             let ino = if node.id == NodeId::ROOT { 0 } else { ino(branch.id)? };
             Some(CopyId { branch: identity(&branch.spec.name)?, ino })
@@ -132,7 +132,7 @@ impl Pool {
 
     /// A branch goes: which directories have copies there, for the kernel will forget them. Their numbers tell them from others that get their inodes.
     pub(super) fn remember_copies(&self, gone: BranchId, identity: u128) {
-        let mut away = self.copies_away.lock();
+        let mut found = Vec::new();
         for node in self.nodes.snapshot() {
             let Some(dir) = node.dir() else { continue };
             let copies = dir.state.read().copies.clone();
@@ -140,8 +140,13 @@ impl Pool {
             for copy in copies.iter().filter(|copy| copy.branch != gone) {
                 let Some(online) = self.branch(copy.branch).ok().and_then(|branch| branch.online()) else { continue };
                 let number = self.inodes.ino(key_of(&online, copy.backing));
-                away.entry(number).or_default().push(CopyId { branch: identity, ino: lost.backing.ino });
+                found.push((number, CopyId { branch: identity, ino: lost.backing.ino }));
             }
+        }
+        // Nothing else is locked under it.
+        let mut away = self.copies_away.lock();
+        for (number, copy) in found {
+            away.entry(number).or_default().push(copy);
         }
     }
 

@@ -72,7 +72,7 @@ impl Pool {
         let mut walk =
             Walk { pool: self, like, tell, progress: Progress::default(), summary: EqualiseSummary::default() };
         let differing = walk.list(top);
-        if !asked.dry_run {
+        if !asked.dry_run && !walk.summary.stopped {
             walk.change(&differing);
         }
         Ok(walk.summary)
