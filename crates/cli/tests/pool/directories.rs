@@ -311,6 +311,77 @@ fn a_change_that_a_kill_interrupted_is_finished_at_the_next_look() {
     }
 }
 
+/// The mark of a change under way: to 1000:1001 0705, without ACLs, of this directory on these disks.
+fn mark_of_a_change(disks: [&Disk; 2], name: &str) -> Vec<u8> {
+    let mut change = vec![2];
+    for number in [0o705, 1000, 1001, 2] {
+        change.extend_from_slice(&u32::to_le_bytes(number));
+    }
+    for disk in disks {
+        let marker = fs::read(disk.join(".umbrella/branch.json")).unwrap();
+        let marker: serde_json::Value = serde_json::from_slice(&marker).unwrap();
+        let digits = marker["uuid"].as_str().unwrap().to_owned();
+        let digit = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).unwrap();
+        change.extend((0..digits.len()).step_by(2).map(digit));
+        change.extend_from_slice(&fs::metadata(disk.join(name)).unwrap().ino().to_le_bytes());
+    }
+    change.extend([u32::MAX; 2].map(u32::to_le_bytes).as_flattened());
+    change
+}
+
+#[test]
+fn a_change_that_a_kill_interrupted_undoes_no_later_one() {
+    let (a, b, builder) = two_disks();
+    copy(&a, "dir", (0, 0, 0o755));
+    copy(&b, "dir", (0, 0, 0o755));
+    let mut pool = builder.mount();
+    assert_eq!(look(&pool.join("dir")), (0, 0, 0o755));
+    pool.stop();
+    let change = mark_of_a_change([&a, &b], "dir");
+    for disk in [&a, &b] {
+        rustix::fs::setxattr(disk.join("dir"), MARK, &change, XattrFlags::empty()).unwrap();
+    }
+    a.vanish();
+    pool.start();
+    set_look(&pool.join("dir"), (1002, 1002, 0o700));
+    a.mount();
+    eventually("a is back", || pool.is_online("a"));
+    for at in [&pool.mount_point(), &a.path(), &b.path()] {
+        assert_eq!(look(&at.join("dir")), (1002, 1002, 0o700), "{}", at.display());
+    }
+    assert!(rustix::fs::getxattr(a.join("dir"), MARK, &mut [0; 64]).is_err());
+}
+
+#[test]
+fn a_change_that_a_branch_missed_is_carried_over_after_another_mount_and_another_change() {
+    let (a, b, builder) = two_disks();
+    // So that the copies have different inode numbers.
+    copy(&b, "another", (0, 0, 0o755));
+    copy(&a, "dir", (0, 0, 0o755));
+    copy(&b, "dir", (0, 0, 0o755));
+    let mut pool = builder.mount();
+    assert_eq!(look(&pool.join("dir")), (0, 0, 0o755));
+    a.vanish();
+    eventually("a is away", || !pool.is_online("a"));
+    set_look(&pool.join("dir"), (1001, 1001, 0o750));
+    pool.remount();
+    set_look(&pool.join("dir"), (1001, 1001, 0o700));
+    a.mount();
+    eventually("a is back", || pool.is_online("a"));
+    assert_eq!((look(&pool.join("dir")), look(&a.join("dir"))), ((1001, 1001, 0o700), (1001, 1001, 0o700)));
+}
+
+#[test]
+fn a_mark_that_a_user_of_the_disk_may_set_changes_nothing() {
+    let (a, b, builder) = two_disks();
+    copy(&a, "dir", (1000, 1000, 0o700));
+    copy(&b, "dir", (1001, 1001, 0o777));
+    rustix::fs::setxattr(a.join("dir"), "user.umbrella.behind", b"1", XattrFlags::empty()).unwrap();
+    let pool = builder.mount();
+    assert_eq!(look(&pool.join("dir")), (0, 0, 0o700));
+    assert_eq!((look(&a.join("dir")), look(&b.join("dir"))), ((1000, 1000, 0o700), (1001, 1001, 0o777)));
+}
+
 #[test]
 fn what_others_made_and_users_changed_while_a_branch_was_away_is_carried_over() {
     let (a, b, builder) = two_disks();

@@ -251,7 +251,7 @@ impl Pool {
             self.refresh_chain(node, topology)?;
         }
         if dir.alike.load(Ordering::Acquire) != topology {
-            self.compare_once(node, dir, topology);
+            self.compare_once(node, dir, topology)?;
         }
         Ok(())
     }

@@ -48,7 +48,10 @@ impl Face {
     pub(super) fn of(at: DirAt) -> OpResult<Face> {
         let meta = at.stat_self()?;
         let dir = Arc::clone(&at.fd);
-        let FoundAttributes { attributes, mark, note } = guarded(&at, move || relocate::dir_attributes(dir.as_fd()))?;
+        let found = guarded(&at, move || relocate::dir_attributes(dir.as_fd()))?;
+        let FoundAttributes { attributes, mark, plain_mark, note } = found;
+        // Whoever may write to the directory may set this one, so it counts only where there is no other.
+        let mark = mark.or((plain_mark && at.online.guarded).then_some(Mark::Behind));
         Ok(Face { at, meta, attributes, mark, note })
     }
 
@@ -141,13 +144,13 @@ struct Met {
 
 impl Pool {
     /// Looks whether the copies of a directory that was just found are what they were when they were compared. Whether something changed since.
-    pub(super) fn recheck_found(&self, node: &Arc<Node>, dir: &Dir, found: &Found) -> bool {
+    pub(super) fn recheck_found(&self, node: &Arc<Node>, dir: &Dir, found: &Found) -> OpResult<bool> {
         let looks: SmallVec<[(BranchId, Look); 2]> = found.at.iter().map(|(at, meta)| (at.id(), look(meta))).collect();
         self.recheck(node, dir, &looks)
     }
 
     /// As [`Pool::recheck_found`], by branch.
-    pub(super) fn recheck(&self, node: &Arc<Node>, dir: &Dir, looks: &[(BranchId, Look)]) -> bool {
+    pub(super) fn recheck(&self, node: &Arc<Node>, dir: &Dir, looks: &[(BranchId, Look)]) -> OpResult<bool> {
         let topology = self.topology.load(Ordering::Acquire);
         if dir.alike.load(Ordering::Acquire) != topology {
             return self.compare_once(node, dir, topology);
@@ -157,26 +160,26 @@ impl Pool {
             Some(unlike) => looks.iter().all(|look| unlike.left.contains(look)),
         };
         if as_compared {
-            return false;
+            return Ok(false);
         }
         let _attributes = dir.attributes.lock();
         self.compare(node, dir)
     }
 
     /// Compares the copies of a directory, unless it was done since branches came or went. Whether anything changed.
-    pub(super) fn compare_once(&self, node: &Arc<Node>, dir: &Dir, topology: u64) -> bool {
+    pub(super) fn compare_once(&self, node: &Arc<Node>, dir: &Dir, topology: u64) -> OpResult<bool> {
         let _attributes = dir.attributes.lock();
         if dir.alike.load(Ordering::Acquire) == topology {
-            return false;
+            return Ok(false);
         }
-        let changed = self.compare(node, dir);
+        let changed = self.compare(node, dir)?;
         dir.alike.store(topology, Ordering::Release);
-        changed
+        Ok(changed)
     }
 
-    /// The caller holds the lock on the directory's attributes.
-    pub(super) fn compare(&self, node: &Arc<Node>, dir: &Dir) -> bool {
-        let mut faces = self.faces(node, dir);
+    /// The caller holds the lock on the directory's attributes. Fails where a copy cannot be read: what it denies is not known.
+    pub(super) fn compare(&self, node: &Arc<Node>, dir: &Dir) -> OpResult<bool> {
+        let mut faces = self.faces(node, dir)?;
         let (unlike, changed, differ) = if faces.len() < 2 {
             (None, false, false)
         } else {
@@ -188,7 +191,7 @@ impl Pool {
         };
         self.note_differing(node, differ.then_some(&*faces));
         let before = std::mem::replace(&mut dir.state.write().unlike, unlike.clone());
-        changed || before.map(|unlike| unlike.shown.clone()) != unlike.map(|unlike| unlike.shown.clone())
+        Ok(changed || before.map(|unlike| unlike.shown.clone()) != unlike.map(|unlike| unlike.shown.clone()))
     }
 
     /// What is remembered of copies that do not all have what is shown.
@@ -219,21 +222,24 @@ impl Pool {
         }))
     }
 
-    /// All copies that can be looked at now.
-    pub(super) fn faces(&self, node: &Arc<Node>, dir: &Dir) -> SmallVec<[Face; 2]> {
+    /// All copies that can be reached now. One that can be reached and not read is an error.
+    pub(super) fn faces(&self, node: &Arc<Node>, dir: &Dir) -> OpResult<SmallVec<[Face; 2]>> {
         let copies = dir.state.read().copies.clone();
         let mut faces = SmallVec::new();
         for copy in copies.iter().filter(|_| copies.len() > 1) {
-            match self.dir_at(node, copy.branch).and_then(Face::of) {
-                Ok(face) => faces.push(face),
+            let reached = self.dir_at(node, copy.branch).and_then(|at| at.stat_self().map(|_| at));
+            match reached {
+                Ok(at) => faces.push(Face::of(at)?),
                 Err(OpError::Offline | OpError::Sys(Errno::NOENT | Errno::NOTDIR | Errno::LOOP)) => {}
+                Err(error) if error.is_own_want() || self.is_strict() => return Err(error),
+                // Nothing on it can be reached either.
                 Err(error) => {
                     let branch = self.branch_name(copy.branch);
-                    tracing::warn!(%branch, %error, "a directory's copy could not be compared with the others");
+                    tracing::warn!(%branch, %error, "a directory's copy cannot be looked at; it is left out");
                 }
             }
         }
-        faces
+        Ok(faces)
     }
 
     /// Gives copies the changes that they lack; see the module.
@@ -284,6 +290,13 @@ impl Pool {
             _ => None,
         });
         let Some(Intention { rights, copies }) = begun else { return late };
+        // All copies are marked before the first is changed, and lose their marks after the last: one that has none had the whole change, and perhaps
+        // later ones, or none of it. The marked ones get what it has.
+        let is_settled =
+            |face: &Face| face.mark.is_none() && face.at.online.abilities.ownership && !self.is_staging(face.at.id());
+        if faces.iter().any(|face| is_settled(face) && names(node, &copies, face.id())) {
+            return late;
+        }
         let is_one = |face: &Face| matches!(face.mark, Some(Mark::Changing(_))) || names(node, &copies, face.id());
         // Who is away now did not get it, or not all of it.
         let away: Vec<CopyId> = {

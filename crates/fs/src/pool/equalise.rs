@@ -10,6 +10,7 @@
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::io::Errno;
@@ -41,7 +42,12 @@ impl Pool {
             Some(change) if copies.len() > 1 => Some(self.rights_shown(dir, &copies)?.with(change)),
             _ => None,
         };
-        self.change_copies(node, dir, &copies, wanted.as_ref(), call)
+        self.change_copies(node, dir, &copies, wanted.as_ref(), call)?;
+        if change.is_some() && wanted.is_none() {
+            // What a kill left half done is over: the copies that are away now get this change.
+            unmark(&copies);
+        }
+        Ok(())
     }
 
     /// A change of the times of all copies, which no copy that is away has to learn.
@@ -77,18 +83,19 @@ impl Pool {
             }
         }
         let change = |copy: &DirAt| {
+            // First: what fails changes nothing.
+            call(&copy.as_file())?;
             if let Some(wanted) = wanted.filter(|_| unlike) {
                 let face = Face::of(copy.clone())?;
                 if face.can_follow() && !face.has(wanted) {
                     face.become_like(Face::wearing(wanted, &face, ChangedAt::default()));
                 }
             }
-            call(&copy.as_file())
+            Ok(())
         };
         let done: Vec<OpResult<()>> = copies.iter().map(change).collect();
-        for copy in copies.iter().filter(|_| wanted.is_some()) {
-            let dir = Arc::clone(&copy.fd);
-            let _without_marks = guarded(copy, move || relocate::unmark(dir.as_fd()));
+        if wanted.is_some() {
+            unmark(copies);
         }
         let (changed, failed): (Vec<_>, Vec<_>) = copies.iter().zip(&done).partition(|(_, done)| done.is_ok());
         if !changed.is_empty() && !failed.is_empty() {
@@ -97,7 +104,7 @@ impl Pool {
             note_change(&changed, &owed.collect::<Vec<_>>());
         }
         if unlike || !failed.is_empty() {
-            self.compare(node, dir);
+            self.compare_later(node, dir);
         }
         outcome(done.into_iter())
     }
@@ -182,7 +189,14 @@ impl Pool {
             // What it cannot keep, it does not count for.
             let _kept = face.become_like(Face::wearing(rights, &face, ChangedAt::default()));
         }
-        self.compare(&self.root, dir);
+        self.compare_later(&self.root, dir);
+    }
+
+    /// Compares the copies after a change; where that fails, before their next use.
+    fn compare_later(&self, node: &Arc<Node>, dir: &Dir) {
+        if self.compare(node, dir).is_err() {
+            dir.alike.store(0, Ordering::Release);
+        }
     }
 
     /// What a new copy of a directory gets besides the times of `source`; `None`: all that `source` has.
@@ -217,6 +231,14 @@ fn copy_id(dir: &Dir, copy: &DirAt) -> CopyId {
     CopyId { branch: u128::from_le_bytes(copy.online.uuid), ino }
 }
 
+/// Takes the marks off copies.
+fn unmark(copies: &Copies) {
+    for copy in copies.iter().filter(|copy| !copy.branch.spec.read_only) {
+        let dir = Arc::clone(&copy.fd);
+        let _without_marks = guarded(copy, move || relocate::unmark(dir.as_fd()));
+    }
+}
+
 fn mark(copy: &DirAt, intention: &Intention) {
     if copy.branch.spec.read_only {
         return;
@@ -228,7 +250,7 @@ fn mark(copy: &DirAt, intention: &Intention) {
     }
 }
 
-/// Notes on copies that they change, as later than whatever is noted on them, and which ones lack the change.
+/// Notes on copies that they change, as later than whatever is noted on them, and which ones lack the change. Those that lack an earlier one still do.
 pub(super) fn note_change(copies: &[DirAt], owed: &[CopyId]) {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now = u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX);
@@ -241,8 +263,14 @@ pub(super) fn note_change(copies: &[DirAt], owed: &[CopyId]) {
         .collect();
     let latest = noted.iter().map(|note| note.at).max();
     let at = ChangedAt(latest.map_or(now, |ChangedAt(noted)| now.max(noted.saturating_add(1))));
+    let gets_it = |lacks: &&CopyId| copies.iter().any(|copy| u128::from_le_bytes(copy.online.uuid) == lacks.branch);
+    let mut lacking: Vec<CopyId> =
+        noted.iter().flat_map(|note| &note.owed).filter(|lacks| !gets_it(lacks)).copied().collect();
+    lacking.extend(owed);
+    lacking.sort_unstable();
+    lacking.dedup();
     for copy in copies.iter().filter(|copy| !copy.branch.spec.read_only) {
-        let (dir, note) = (Arc::clone(&copy.fd), Note { at, owed: owed.to_vec() });
+        let (dir, note) = (Arc::clone(&copy.fd), Note { at, owed: lacking.clone() });
         if let Err(error) = guarded(copy, move || relocate::note_change(dir.as_fd(), &note)) {
             // Where copies differ later, what all of them allow is shown.
             tracing::debug!(branch = %copy.branch.spec.name, %error, "a directory's change cannot be noted");

@@ -172,7 +172,7 @@ impl Pool {
             if meta.kind == FileKind::Directory {
                 let (node, changed) = self.intern_dir(parent, name, found)?;
                 if changed {
-                    let attr = self.attr_of(&node)?;
+                    let attr = self.attr_of(&node).inspect_err(|_| self.nodes.release(&node, 1))?;
                     return Ok((node, attr));
                 }
                 let attr = self.merged_attr(&node, found.at.iter().map(|(_, meta)| *meta));
@@ -301,7 +301,7 @@ impl Pool {
                     dir.alike.store(0, Ordering::Release);
                 }
             }
-            let changed = self.recheck_found(&node, dir, found);
+            let changed = self.recheck_found(&node, dir, found).inspect_err(|_| self.nodes.release(&node, 1))?;
             return Ok((node, changed));
         }
         Ok((node, false))
@@ -364,7 +364,7 @@ impl Pool {
                 return Err(failure);
             }
             let looks: SmallVec<[_; 2]> = metas.iter().map(|(branch, meta)| (*branch, look(meta))).collect();
-            if std::mem::take(&mut looks_again) && self.recheck(node, dir, &looks) {
+            if std::mem::take(&mut looks_again) && self.recheck(node, dir, &looks)? {
                 continue;
             }
             let mut attr = self.merged_attr(node, metas.into_iter().map(|(_, meta)| meta));

@@ -91,10 +91,10 @@ impl Pool {
     }
 
     /// What would make a directory's copies equal; `None` where they are. The caller holds the lock on its attributes.
-    fn plan(&self, node: &Arc<Node>, dir: &Dir, like: Option<BranchId>) -> Option<Plan> {
-        self.compare(node, dir);
-        let unlike = dir.state.read().unlike.clone()?;
-        let faces = self.faces(node, dir);
+    fn plan(&self, node: &Arc<Node>, dir: &Dir, like: Option<BranchId>) -> OpResult<Option<Plan>> {
+        self.compare(node, dir)?;
+        let Some(unlike) = dir.state.read().unlike.clone() else { return Ok(None) };
+        let faces = self.faces(node, dir)?;
         let counts = |face: &&Face| {
             !self.is_staging(face.at.id())
                 && face.at.online.abilities.ownership
@@ -102,13 +102,16 @@ impl Pool {
         };
         let faces: Vec<&Face> = faces.iter().filter(counts).collect();
         let wanted = match like {
-            Some(like) => faces.iter().find(|face| face.at.id() == like)?.rights(),
+            Some(like) => match faces.iter().find(|face| face.at.id() == like) {
+                Some(face) => face.rights(),
+                None => return Ok(None),
+            },
             None => unlike.shown.rights.clone(),
         };
         let others: Vec<BranchId> =
             faces.iter().filter(|face| face.can_follow() && !face.has(&wanted)).map(|face| face.at.id()).collect();
         let copies = faces.iter().map(|face| copy_rights(&face.at.branch.spec.name, &face.rights())).collect();
-        (!others.is_empty()).then_some(Plan { wanted, copies, others })
+        Ok((!others.is_empty()).then_some(Plan { wanted, copies, others }))
     }
 }
 
@@ -119,7 +122,7 @@ impl<'a> Walk<'a> {
         while let Some(at) = stack.pop() {
             self.progress.current = String::from_utf8_lossy(&at.node.path()).into_owned();
             self.summary.directories_seen += 1;
-            let event = self.look_at(&at.node);
+            let event = self.look_at(&at.node).unwrap_or_else(|error| self.not_looked_at(&at.node, error));
             let differs = event.is_some();
             self.tick(event);
             if self.summary.stopped {
@@ -134,18 +137,28 @@ impl<'a> Walk<'a> {
         differing
     }
 
-    fn look_at(&self, node: &Arc<Node>) -> Option<DirectoryEvent> {
+    fn look_at(&self, node: &Arc<Node>) -> OpResult<Option<DirectoryEvent>> {
         let pool = self.pool;
-        let dir = node.dir()?;
+        let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
         let _names = pool.rename_lock.read();
-        pool.refresh(node, dir).ok()?;
+        pool.refresh(node, dir)?;
         let _attributes = dir.attributes.lock();
         let plan = pool.plan(node, dir, self.like)?;
-        Some(event(node, &plan, EqualiseOutcome::Differs, None))
+        Ok(plan.map(|plan| event(node, &plan, EqualiseOutcome::Differs, None)))
+    }
+
+    /// Counts a directory that could not be compared, unless it was removed meanwhile.
+    fn not_looked_at(&mut self, node: &Arc<Node>, error: OpError) -> Option<DirectoryEvent> {
+        if !error.is_missing() {
+            let path = String::from_utf8_lossy(&node.path()).into_owned();
+            tracing::warn!(path, %error, "a directory could not be compared with its copies");
+            self.summary.directories_failed += 1;
+        }
+        None
     }
 
     /// Directories in a directory that several branches have.
-    fn below(&self, node: &Arc<Node>) -> Vec<Pinned<'a>> {
+    fn below(&mut self, node: &Arc<Node>) -> Vec<Pinned<'a>> {
         let pool = self.pool;
         let copies = {
             let _names = pool.rename_lock.read();
@@ -163,6 +176,7 @@ impl<'a> Walk<'a> {
                 Err(error) => {
                     let branch = &copy.branch.spec.name;
                     tracing::warn!(%branch, %error, "a directory cannot be listed: what is below it is not looked at");
+                    self.summary.directories_failed += 1;
                 }
             }
         }
@@ -205,12 +219,12 @@ impl<'a> Walk<'a> {
         let _names = pool.rename_lock.read();
         pool.refresh(node, dir)?;
         let _attributes = dir.attributes.lock();
-        let Some(plan) = pool.plan(node, dir, self.like) else { return Ok(None) };
+        let Some(plan) = pool.plan(node, dir, self.like)? else { return Ok(None) };
         let copies = pool.known_copies(node, dir)?;
         let done = pool.change_copies(node, dir, &copies, Some(&plan.wanted), |copy| {
             if copy.branch.spec.read_only { Err(OpError::Sys(Errno::ROFS)) } else { Ok(()) }
         });
-        let faces = pool.faces(node, dir);
+        let faces = pool.faces(node, dir)?;
         let lacks = |face: &&Face| plan.others.contains(&face.at.id()) && !face.has(&plan.wanted);
         let left: Vec<&str> = faces.iter().filter(lacks).map(|face| face.at.branch.spec.name.as_str()).collect();
         let why = match done {

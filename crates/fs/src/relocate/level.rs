@@ -105,6 +105,8 @@ pub struct FoundAttributes {
     pub attributes: Attributes,
     /// It is marked as half changed: no model for others.
     pub(crate) mark: Option<Mark>,
+    /// It has the mark of file systems without trusted attributes, which anybody may set who may write to the directory.
+    pub(crate) plain_mark: bool,
     /// The note of its last change.
     pub note: Note,
 }
@@ -116,13 +118,12 @@ pub type Attributes = Vec<(OsString, Vec<u8>)>;
 pub fn dir_attributes(dir: BorrowedFd<'_>) -> Result<FoundAttributes, Errno> {
     let mut all = attrs::xattrs(dir)?;
     let value = |name: &str| all.iter().find(|(known, _)| known == name).map(|(_, value)| value);
-    // Of the second kind anybody may set who may write to the directory: it says nothing of what others are to have.
     let [trusted, plain] = BEHIND;
-    let mark = value(trusted).map(|value| Mark::read(value)).or(value(plain).map(|_| Mark::Behind));
+    let (mark, plain_mark) = (value(trusted).map(|value| Mark::read(value)), value(plain).is_some());
     let note = value(CHANGED).map_or_else(Note::default, |value| Note::read(value));
     all.retain(is_of_the_directory);
     all.sort();
-    Ok(FoundAttributes { attributes: all, mark, note })
+    Ok(FoundAttributes { attributes: all, mark, plain_mark, note })
 }
 
 impl Note {
@@ -282,8 +283,8 @@ pub(crate) fn unmark(dir: BorrowedFd<'_>) -> Result<(), Errno> {
     let path = proc_path(dir);
     for name in BEHIND {
         match removexattr(&path, name) {
-            Ok(()) => return Ok(()),
-            Err(Errno::NODATA | Errno::NOTSUP | Errno::PERM | Errno::ACCESS | Errno::INVAL | Errno::NOSYS) => {}
+            Ok(()) | Err(Errno::NODATA | Errno::NOTSUP | Errno::PERM | Errno::ACCESS | Errno::INVAL | Errno::NOSYS) => {
+            }
             Err(errno) => return Err(errno),
         }
     }
