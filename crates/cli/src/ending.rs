@@ -33,8 +33,11 @@ pub(crate) fn wait_at(mount: &Path) -> anyhow::Result<()> {
     wait_for(&Pool::at(mount), |status| bail!("{}", render::detached(status)), |_| true)
 }
 
-/// Whether a daemon has the branch.
+/// Whether a daemon has the branch. One that may hang is not asked: a process with a thread in there cannot end.
 fn is_locked(branch: &Path) -> bool {
+    if mounts::may_hang(branch) {
+        return true;
+    }
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let own = rustix::fs::open(branch.join(HIDDEN), flags, Mode::empty());
     own.is_ok_and(|own| rustix::fs::flock(&own, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK))
@@ -60,14 +63,14 @@ fn wait_for(
 ) -> anyhow::Result<()> {
     let began = Instant::now();
     let mut told = false;
-    let mut last_pid = 0;
+    let mut last_pid = None;
     // Held while it is asked: what it has is free when the process has ended, not when nobody answers any more.
     let mut process = None;
     loop {
         if let Ok(daemon) = UnixStream::connect(&pool.socket) {
             let pid = socket_peercred(&daemon).ok().map(|peer| peer.pid);
             process = process.or_else(|| pidfd_open(pid?, PidfdFlags::empty()).ok());
-            last_pid = pid.map_or(last_pid, Pid::as_raw_pid);
+            last_pid = pid.map(Pid::as_raw_pid).filter(|pid| *pid > 0).or(last_pid);
         } else if process.is_none() {
             return Ok(());
         }
@@ -90,8 +93,9 @@ fn wait_for(
         if !told {
             told = true;
             tracing::info!(
-                "{} was unmounted, and its daemon (process {last_pid}) still finishes what was under way: waiting for its end",
-                visible_path(&pool.mount)
+                "{} was unmounted, and its daemon{} still finishes what was under way: waiting for its end",
+                visible_path(&pool.mount),
+                last_pid.map(|pid| format!(" (process {pid})")).unwrap_or_default()
             );
         }
         if has_ended(process.as_ref())? {
@@ -99,10 +103,10 @@ fn wait_for(
         }
         if began.elapsed() > UNMOUNT_PATIENCE {
             bail!(
-                "process {last_pid}, which had {} mounted, has not ended for {} s (see its log; `kill -9 {last_pid}` ends it, and the next mount puts \
-                 right what it leaves)",
+                "the daemon that had {} mounted has not ended for {} s (see its log{}; the next mount puts right what it leaves)",
                 visible_path(&pool.mount),
-                UNMOUNT_PATIENCE.as_secs()
+                UNMOUNT_PATIENCE.as_secs(),
+                last_pid.map(|pid| format!("; `kill -9 {pid}` ends it")).unwrap_or_default()
             );
         }
     }

@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
+use umbrella_fs::branch::mounts::is_guarded;
 use umbrella_fs::branch::not_mounted::unescape;
 
 /// Type of pools.
@@ -56,6 +57,17 @@ fn such(wanted: impl Fn(&Mounted) -> bool) -> Vec<PathBuf> {
     mounts.filter(|(_, mounted)| wanted(mounted)).map(|(at, _)| at).collect()
 }
 
+/// Whether a path lies on a file system whose calls may hang: a network's, or a daemon's. Asks the kernel only, never the file system.
+pub(crate) fn may_hang(path: &Path) -> bool {
+    is_on_guarded(&std::fs::read("/proc/self/mountinfo").unwrap_or_default(), path)
+}
+
+fn is_on_guarded(table: &[u8], path: &Path) -> bool {
+    let mounts = table.split(|byte| *byte == b'\n').filter_map(parse).filter(|(at, _)| path.starts_with(at));
+    // The deepest counts, and of several there the last.
+    mounts.max_by_key(|(at, _)| at.components().count()).is_some_and(|(_, mounted)| is_guarded(&mounted.kind))
+}
+
 /// Whether a FUSE file system is mounted there whose daemon is gone. One that does not answer in time is not.
 pub(crate) fn is_dead(path: &Path) -> bool {
     if !at(path).is_some_and(|mounted| mounted.kind.starts_with("fuse")) {
@@ -102,6 +114,17 @@ fn parse(line: &[u8]) -> Option<(PathBuf, Mounted)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_deepest_mount_above_a_path_says_whether_its_calls_may_hang() {
+        let line = |at: &str, kind: &str| format!("36 1 0:33 / {at} rw - {kind} source rw\n");
+        let table = [line("/", "ext4"), line("/mnt/far", "nfs4"), line("/mnt/far/near", "xfs")].concat();
+        let hangs = |path| is_on_guarded(table.as_bytes(), Path::new(path));
+        assert_eq!(
+            ["/mnt/far", "/mnt/far/a", "/mnt/far/near/a", "/mnt/farther"].map(hangs),
+            [true, true, false, false]
+        );
+    }
 
     const TABLE: &[u8] = b"22 1 0:20 / / rw - ext4 /dev/vda rw\n\
         36 22 98:0 / /srv/my\\040pool rw,noatime master:1 opt:2 - ext3 /dev/root rw\n\

@@ -7,7 +7,7 @@ use std::thread;
 
 use rustix::mount::UnmountFlags;
 
-use crate::branch::mounts::{is_attached, mount_id};
+use crate::branch::mounts::{MountId, is_attached, mount_id};
 use crate::control::server::{self, PoolService};
 use crate::error::Error;
 use crate::fuse;
@@ -75,8 +75,10 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     tracing::info!(mount = %mount.display(), passthrough = pool.passthrough.load(Ordering::Relaxed), "mounted");
     let ended = mounted.serve();
     // Whoever ended the connection may have left the mount, which answers nobody.
-    if pool.mounted_as.get().is_some_and(|mount| is_attached(*mount)) {
-        let _ = rustix::mount::unmount(&mount, UnmountFlags::DETACH);
+    // What was mounted over it since is not ours to take away.
+    let is_on_top = |ours: &MountId| is_attached(*ours) && mount_id(&mount) == Some(*ours);
+    if pool.mounted_as.get().is_some_and(is_on_top) {
+        let _ = rustix::mount::unmount(&mount, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);
     }
     pool.close_staging();
     pool.shut_down();

@@ -65,7 +65,7 @@ EXAMPLES:
         #[arg(long)]
         json: bool,
     },
-    /// Say that the disk of a failing branch is mended: its errors are counted anew.
+    /// Reset the error counts of a branch after its disk is mended.
     ///
     /// `umbrella status` calls a branch failing from the first error of its disk on, until this is said or the branch is replaced. Should
     /// another error come, it is failing again.
@@ -145,7 +145,10 @@ impl BranchArgs {
                 if json {
                     output::json(&json!({ "branch": name, "failing": false }))?;
                 } else {
-                    output::line(&format!("the errors of branch {} are counted anew", quoted(&name)))?;
+                    output::line(&format!(
+                        "error counts of branch {} reset; it is no longer marked as failing",
+                        quoted(&name)
+                    ))?;
                 }
                 Ok(ExitCode::SUCCESS)
             }

@@ -29,6 +29,8 @@ pub(crate) struct Addition<'a> {
 #[derive(Debug)]
 pub(crate) struct Prepared {
     file: PathBuf,
+    /// What the file has; another text was written by somebody else meanwhile.
+    before: String,
     text: String,
 }
 
@@ -37,14 +39,17 @@ pub(crate) fn prepare(config: &Path, addition: &Addition<'_>) -> anyhow::Result<
     let shown = visible_path(config);
     let file = config.canonicalize().ok().filter(|file| file.is_file());
     let Some(file) = file else {
-        bail!("the pool was not started from a file that is still there ({shown}): add the branch without --save");
+        bail!(
+            "cannot find the configuration file that the pool was started from ({shown}): add the branch without --save"
+        );
     };
     let before = super::read(&file)?;
-    let text = changed(before.source.text(), &before.spec, addition)
+    let before_text = before.source.text().to_owned();
+    let text = changed(&before_text, &before.spec, addition)
         .with_context(|| format!("{shown} cannot be changed; add the branch without --save"))?;
     super::parse(&file, text.clone().into_bytes())
-        .with_context(|| format!("{shown} would not be right any more; add the branch without --save"))?;
-    Ok(Prepared { file, text })
+        .with_context(|| format!("{shown} would become invalid; add the branch without --save"))?;
+    Ok(Prepared { file, before: before_text, text })
 }
 
 fn changed(text: &str, spec: &umbrella_fs::spec::PoolSpec, addition: &Addition<'_>) -> anyhow::Result<String> {
@@ -96,6 +101,9 @@ impl Prepared {
     }
 
     fn replace(&self, new: &Path) -> io::Result<()> {
+        if std::fs::read(&self.file)? != self.before.as_bytes() {
+            return Err(io::Error::other("somebody changed it meanwhile, and that is kept"));
+        }
         let old = File::open(&self.file)?;
         let data = old.metadata()?;
         let mut file = File::options().write(true).create_new(true).mode(0o600).open(new)?;

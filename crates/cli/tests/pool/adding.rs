@@ -87,7 +87,10 @@ fn a_branch_that_is_saved_is_in_the_next_mount_and_comments_stay() {
     append(&pool.config_path(), b"# mine\n").unwrap();
     let said =
         pool.say(["branch", "add", "b", new.path().to_str().unwrap(), "--keep-free", "1MiB", "--default", "--save"]);
-    assert!(said.contains("new files go there by \"default\"") && said.contains("pool.toml has it too"), "{said}");
+    assert!(
+        said.contains("new files go there by \"default\"") && said.contains("saved to ") && said.contains("pool.toml"),
+        "{said}"
+    );
     let config = fs::read_to_string(pool.config_path()).unwrap();
     assert!(config.contains("# mine\n") && config.contains("[\"a\", \"b\"]"), "{config}");
     pool.remount();

@@ -144,10 +144,14 @@ impl Branch {
         })
     }
 
-    /// Counts anew.
+    /// Resets the counts, and says so where the branch was failing.
     pub fn clear_errors(&self) {
         self.errors.told.store(0, Ordering::Relaxed);
-        *self.errors.counts.lock() = BranchErrors::default();
+        let before = std::mem::take(&mut *self.errors.counts.lock());
+        if before.is_failing() {
+            let (branch, errors) = (&self.spec.name, before.total());
+            tracing::info!(branch, errors, "error counts reset: the branch is no longer marked as failing");
+        }
     }
 }
 

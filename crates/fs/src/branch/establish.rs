@@ -20,7 +20,7 @@ use rustix::io::Errno;
 
 use super::closer::Closer;
 use super::identity::{self, HiddenError, Marker, MarkerError};
-use super::mounts::{FsKind, fs_kind};
+use super::mounts::{FsKind, fs_kind, mount_of};
 use super::private_mount::clone_mount;
 use super::state::{Remembered, StateDir, Uuid, new_uuid, uuid_text};
 use super::{BranchError, BranchFd, Hidden, HiddenProblem, Online, Threads, abilities, beneath};
@@ -81,6 +81,8 @@ impl Plan {
         let writable = !read_only && !self.spec.read_only;
         self.state.adopt_renamed(&self.spec.name, &self.spec.path)?;
         self.check_mount(&kind)?;
+        // A clone of the mount is in no table.
+        let source = mount_of(root.as_fd()).map(|(_, source)| source);
         let (root, private_mount) = if self.access_times.are_the_branches() {
             (root, None)
         } else {
@@ -126,6 +128,7 @@ impl Plan {
             root: Arc::new(BranchFd::new(root, closer.as_ref())),
             hidden,
             marker,
+            source,
             uuid: identity.uuid,
             slot,
             dev: stat.st_dev,

@@ -91,6 +91,8 @@ pub struct Online {
     pub root_ino: u64,
     /// Type of the file system, as the kernel names it.
     pub fs_type: String,
+    /// What is mounted, as the table of mounts has it: a device, or a name.
+    pub source: Option<String>,
     /// What it can keep. `passthrough` is false here: see [`Branch::abilities`].
     pub abilities: Abilities,
     /// Calls go through [`Branch::io`]'s own threads.

@@ -47,7 +47,7 @@ pub fn not_mounted(path: &Path) -> Option<NotMounted> {
     missing.map(|at| NotMounted::InFstab { at }).or_else(on_root)
 }
 
-/// By the mount, since one btrfs has many devices; by the device where the kernel does not tell (before Linux 5.8).
+/// By the mount, since one btrfs has many devices; or by the device, since the root file system may be mounted there a second time.
 fn is_on_root(dir: BorrowedFd<'_>) -> bool {
     let flags = AtFlags::STATX_DONT_SYNC;
     let here = rustix::fs::statx(dir, "", flags | AtFlags::EMPTY_PATH, StatxFlags::MNT_ID);
@@ -55,7 +55,7 @@ fn is_on_root(dir: BorrowedFd<'_>) -> bool {
     let (Ok(here), Ok(root)) = (here, root) else { return false };
     let mount = |stat: &Statx| (stat.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(stat.stx_mnt_id);
     let device = |stat: &Statx| (stat.stx_dev_major, stat.stx_dev_minor);
-    mount(&here).zip(mount(&root)).map_or(device(&here) == device(&root), |(here, root)| here == root)
+    device(&here) == device(&root) || mount(&here).zip(mount(&root)).is_some_and(|(here, root)| here == root)
 }
 
 /// Its second words, comments and `none` aside.
@@ -81,7 +81,8 @@ pub fn unescape(word: &[u8]) -> PathBuf {
     let mut path = Vec::with_capacity(word.len());
     let mut rest = word;
     while let Some((&byte, after)) = rest.split_first() {
-        let code = after.get(..3).filter(|_| byte == b'\\').and_then(|digits| std::str::from_utf8(digits).ok());
+        let digits = after.get(..3).filter(|digits| byte == b'\\' && digits.iter().all(u8::is_ascii_digit));
+        let code = digits.and_then(|digits| std::str::from_utf8(digits).ok());
         if let Some(code) = code.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
             path.push(code);
             rest = after.get(3..).unwrap_or_default();
@@ -100,6 +101,7 @@ mod tests {
     #[test]
     fn the_mount_points_of_fstab_are_its_second_words() {
         let text = b"# a comment\n\nUUID=1  /  ext4 defaults 0 1\n/dev/sdb1\t/mnt/my\\040disk/ ext4 noauto 0 0\n/dev/sdc none swap sw 0 0\nrubbish\n";
+        assert_eq!(unescape(b"/a\\+12\\040b\\04"), Path::new("/a\\+12 b\\04"));
         assert_eq!(mount_points_of_fstab(text), [Path::new("/mnt/my disk")]);
     }
 

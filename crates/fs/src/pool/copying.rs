@@ -135,6 +135,7 @@ fn counted<T>(done: Result<T, RelocateError>, from: End<'_>, to: End<'_>) -> Res
     match &done {
         Err(RelocateError::Read { errno, .. }) => from.branch.note_errno(ErrorSource::Read, *errno),
         Err(RelocateError::Write { errno, .. }) => to.branch.note_errno(ErrorSource::Write, *errno),
+        Err(RelocateError::Sync { errno }) => to.branch.note_errno(ErrorSource::Sync, *errno),
         _ => {}
     }
     done

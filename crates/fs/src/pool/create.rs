@@ -57,7 +57,10 @@ impl Pool {
         let new = NewFile { parent: &parent, name, kind: FileKind::File, perm, caller };
         // Root's until it is the caller's: no program that runs as root meanwhile.
         let set_id = if caller.uid == 0 { 0 } else { perm & 0o6000 };
-        let call = |dir: &DirAt| self.opening(|| dir.create(name, OFlags::RDWR, perm & !set_id, caller.umask));
+        let call = |dir: &DirAt| {
+            let first = self.first_perm(&parent, dir, perm & !set_id);
+            self.opening(|| dir.create(name, OFlags::RDWR, first, caller.umask))
+        };
         let (dir, file) = match self.make_staged(&new, call)? {
             Some(made) => made,
             None => self.make(&new, call)?,
@@ -102,20 +105,21 @@ impl Pool {
 
     /// Makes a directory.
     pub fn mkdir(&self, parent: NodeId, name: &OsStr, perm: u32, caller: Caller) -> OpResult<Attr> {
-        self.make_named(parent, name, FileKind::Directory, perm, caller, |dir| {
-            dir.mkdir(name, perm & 0o7777, caller.umask)
-        })
+        let make = |dir: &DirAt, perm| dir.mkdir(name, perm, caller.umask);
+        self.make_named(parent, name, FileKind::Directory, perm & 0o7777, caller, make)
     }
 
     /// Makes a device node, a pipe, a socket or an empty file.
     pub fn mknod(&self, parent: NodeId, name: &OsStr, mode: u32, rdev: u64, caller: Caller) -> OpResult<Attr> {
         let kind = crate::meta::kind_of_mode(mode);
-        self.make_named(parent, name, kind, mode & 0o7777, caller, |dir| dir.mknod(name, mode, caller.umask, rdev))
+        self.make_named(parent, name, kind, mode & 0o7777, caller, |dir, perm| {
+            dir.mknod(name, mode & !0o7777 | perm, caller.umask, rdev)
+        })
     }
 
     /// Makes a symbolic link.
     pub fn symlink(&self, parent: NodeId, name: &OsStr, target: &OsStr, caller: Caller) -> OpResult<Attr> {
-        self.make_named(parent, name, FileKind::Symlink, 0o777, caller, |dir| dir.symlink(name, target))
+        self.make_named(parent, name, FileKind::Symlink, 0o777, caller, |dir, _| dir.symlink(name, target))
     }
 
     fn make_named(
@@ -125,7 +129,7 @@ impl Pool {
         kind: FileKind,
         perm: u32,
         caller: Caller,
-        call: impl Fn(&DirAt) -> OpResult<()>,
+        call: impl Fn(&DirAt, u32) -> OpResult<()>,
     ) -> OpResult<Attr> {
         let _names = self.rename_lock.read();
         let parent = self.dir_node(parent)?;
@@ -133,7 +137,7 @@ impl Pool {
             return Err(OpError::Sys(Errno::EXIST));
         }
         let new = NewFile { parent: &parent, name, kind, perm, caller };
-        let (dir, ()) = self.make(&new, call)?;
+        let (dir, ()) = self.make(&new, |dir| call(dir, self.first_perm(&parent, dir, perm)))?;
         let given = dir.refer(name).and_then(|made| self.give_to(&new, &made, &dir, 0));
         let meta = given.inspect_err(|_| self.unmake(&parent, name, &dir, Made::New(kind)))?;
         let found = Found { at: smallvec::smallvec![(dir, meta)], moves: None };
@@ -253,6 +257,16 @@ impl Pool {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// The permissions that something is made with. Where the directory's copy passes on something else than is shown, nobody gets at it before it
+    /// has what is shown.
+    fn first_perm(&self, parent: &Node, dir: &DirAt, perm: u32) -> u32 {
+        let passes_on = parent.dir().is_none_or(|parent| {
+            let state = parent.state.read();
+            state.unlike.as_ref().is_none_or(|unlike| unlike.passes_on.contains(&dir.id()))
+        });
+        if passes_on { perm } else { perm & 0o700 }
     }
 
     /// Gives what was just made to the caller. A set-group-id directory has already given it its group.

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use umbrella_units::BranchId;
 
 use super::Pool;
-use crate::branch::{Branch, BranchErrors, ErrorSource, Online, mounts};
+use crate::branch::{Branch, BranchErrors, ErrorSource, Online};
 use crate::disk::devices::{Stack, Sysfs};
 use crate::disk::file_system::{self, FsErrors};
 use crate::disk::kernel_log::{DiskError, KernelLog};
@@ -65,7 +65,7 @@ impl DiskErrors {
     }
 
     fn watch(&self, branch: BranchId, online: &Online) {
-        let source = mounts::mount_of(online.root()).map(|(_, source)| source);
+        let source = online.source.clone();
         let stack = self.sysfs.below(online.dev, source.as_deref());
         let mut watched = Watched { dev: online.dev, source, stack, fsid: 0, counts: Counts::Unknown };
         // Of one that may hang no more is asked.
@@ -244,14 +244,9 @@ impl Pool {
         }
     }
 
-    /// Counts the errors of a branch anew: it is failing no more, unless another one comes.
+    /// Resets the error counts of a branch: it is failing no more, unless another error comes.
     pub fn clear_errors(&self, name: &str) -> Result<(), Error> {
-        let branch = self.branch_named(name)?;
-        let before = branch.errors();
-        branch.clear_errors();
-        if before.is_failing() {
-            tracing::info!(branch = name, errors = before.total(), "errors cleared: the branch is failing no more");
-        }
+        self.branch_named(name)?.clear_errors();
         self.state.note_errors(name, &BranchErrors::default()).map_err(|error| Error::Io {
             doing: format!(
                 "branch {name:?} is failing again after the next mount (run the command again): it cannot be noted"
@@ -264,8 +259,8 @@ impl Pool {
 fn told(branch: &Branch, errors: &BranchErrors) -> String {
     let (name, path) = (&branch.spec.name, branch.spec.path.display());
     format!(
-        "branch {name:?} is failing: {} (the last: {}): see what `dmesg` and `smartctl` say of the disk below {path}; `umbrella branch drain '{name}'` takes its \
-         files to other branches, `umbrella branch clear-errors '{name}'` says that it is mended",
+        "branch {name:?} is failing: {} (the last: {}); check the disk below {path} with `dmesg` and `smartctl`; move its files with `umbrella branch drain '{name}'`, or reset the counts with \
+         `umbrella branch clear-errors '{name}'`",
         errors.counted(),
         errors.last
     )

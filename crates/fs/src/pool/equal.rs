@@ -413,8 +413,8 @@ impl Pool {
     fn differing_text(&self, met: &Met) -> Option<String> {
         let count = match met.dirs.len() {
             0 => return None,
-            1 => "1 directory that was met differs".to_owned(),
-            count => format!("{count} directories that were met differ"),
+            1 => "1 directory seen since the mount differs".to_owned(),
+            count => format!("{count} directories seen since the mount differ"),
         };
         let example = met.example.as_ref().map_or_else(String::new, |(_, text)| format!(" ({text})"));
         let shown = match self.spec.directories {

@@ -66,6 +66,7 @@ impl Pool {
         if let Some(told) = told.get_mut(old.id.index()) {
             *told = None;
         }
+        old.clear_errors();
         self.branch_changed(&old, None);
         branches.push(Arc::clone(&new));
         self.branches.store(Arc::new(branches));

@@ -65,7 +65,7 @@ impl Pool {
         let used = (self.open_handles().len() + self.dir_fds.len()) as u64;
         (limit < FEW_DESCRIPTORS || used > limit / 4 * 3).then(|| {
             format!(
-                "the daemon may have {limit} descriptors and uses about {used} for files and directories; who opens more fails: raise its hard limit \
+                "the daemon may have {limit} descriptors and uses about {used} for files and directories; further opens will fail: raise its hard limit \
                  (LimitNOFILE= in a unit, `ulimit -Hn` in a shell) and mount again"
             )
         })

@@ -172,7 +172,10 @@ impl<'a> Copying<'a> {
         self.put_access_time_back()?;
         self.dress(output, When::AfterData)?;
         match self.limits.durability {
-            Durability::Now => retry_on_intr(|| fsync(output)).doing("flush the copy")?,
+            Durability::Now => retry_on_intr(|| fsync(output)).map_err(|errno| match errno {
+                Errno::NOSPC | Errno::DQUOT => RelocateError::NoSpace,
+                errno => RelocateError::Sync { errno },
+            })?,
             Durability::Begun => attrs::begin_write_out(output),
         }
         Ok(bytes)

@@ -112,6 +112,12 @@ pub enum RelocateError {
         /// Why.
         errno: Errno,
     },
+    /// The copy could not be made durable.
+    #[error("cannot flush the copy: {errno}")]
+    Sync {
+        /// Why.
+        errno: Errno,
+    },
     /// Something else failed.
     #[error("cannot {doing}: {errno}")]
     Io {
@@ -178,6 +184,7 @@ impl RelocateError {
             RelocateError::Stopped { .. } => Errno::IO,
             RelocateError::Read { errno, .. }
             | RelocateError::Write { errno, .. }
+            | RelocateError::Sync { errno }
             | RelocateError::Io { errno, .. }
             | RelocateError::NoAnswer { errno, .. }
             | RelocateError::InDoubt { errno } => *errno,

@@ -97,8 +97,9 @@ impl AddArgs {
         let file = saved.as_ref().map(|saved| visible_path(saved.file()));
         if let Some(saved) = saved {
             let written = saved.write();
-            written
-                .with_context(|| format!("branch {} is in the pool, but not in its configuration", quoted(&name)))?;
+            written.with_context(|| {
+                format!("branch {} is in the pool, but not in its configuration (add it there by hand)", quoted(&name))
+            })?;
         }
         let lists = rules_naming(&client, &name)?;
         if self.json {
@@ -114,7 +115,7 @@ impl AddArgs {
         };
         output::line(&format!("branch {shown} is in the pool; {on}"))?;
         if let Some(file) = file {
-            output::line(&format!("{file} has it too"))?;
+            output::line(&format!("saved to {file}"))?;
         } else {
             let also = if self.default { ", and its name to the default list" } else { "" };
             output::line(&format!("to keep it, add to the configuration (or --save it){also}:\n\n{lines}"))?;

@@ -43,6 +43,24 @@ fn a_branch_comes_behind_the_others_and_everything_else_stays() {
 }
 
 #[test]
+fn what_somebody_writes_meanwhile_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("pool.toml");
+    std::fs::write(&file, TEXT).unwrap();
+    let addition = Addition {
+        branch: &branch("b", "/mnt/b"),
+        lines: "[[branch]]\nname = \"b\"\npath = \"/mnt/b\"\n",
+        to_default: true,
+    };
+    let prepared = prepare(&file, &addition).unwrap();
+    let theirs = format!("{TEXT}# mine\n");
+    std::fs::write(&file, &theirs).unwrap();
+    prepared.write().unwrap_err();
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), theirs);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "no new file is left beside it");
+}
+
+#[test]
 fn a_default_list_that_is_not_written_is_written_with_what_it_was() {
     let bare = TEXT.replace("default = [\"a\"] # files\n", "");
     let new = with_b(&bare, "/mnt/b", false).unwrap();
@@ -82,6 +100,6 @@ fn what_is_no_file_is_not_written() {
     let addition = Addition { branch: &branch, lines: "", to_default: false };
     for no_file in ["/dev/null", "/does/not/exist", ""] {
         let error = prepare(Path::new(no_file), &addition).unwrap_err().to_string();
-        assert!(error.contains("not started from a file"), "{no_file}: {error}");
+        assert!(error.contains("cannot find the configuration file"), "{no_file}: {error}");
     }
 }
