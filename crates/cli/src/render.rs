@@ -284,6 +284,10 @@ pub(crate) fn equalised(summary: &EqualiseSummary, dry_run: bool) -> String {
     if !dry_run {
         let _ = write!(text, ", {} made equal", summary.directories_equalised);
     }
+    if summary.directories_without_model > 0 {
+        let count = summary.directories_without_model;
+        let _ = write!(text, ", {count} that differ and are not on the branch of --like (left as they are)");
+    }
     if summary.directories_failed > 0 {
         let _ = write!(text, ", {} failed", summary.directories_failed);
     }

@@ -13,6 +13,7 @@ use umbrella_units::BranchId;
 use crate::branch::{Branch, BranchFd, ErrorSource, Online};
 use crate::error::{OpError, OpResult};
 use crate::fd_path::proc_path;
+use crate::kernel_cache::KernelCache;
 use crate::meta::{Meta, WANTED};
 
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
@@ -321,18 +322,18 @@ impl FileAt {
     }
 
     /// Sets permission bits; works on `O_PATH`, never on what a symbolic link names.
-    pub(crate) fn chmod(&self, perm: u32) -> OpResult<()> {
+    pub(crate) fn chmod(&self, perm: u32, _: KernelCache) -> OpResult<()> {
         self.change(move |fd| rustix::fs::chmod(proc_path(fd), Mode::from_raw_mode(perm)))
     }
 
-    pub(crate) fn chown(&self, uid: Option<u32>, gid: Option<u32>) -> OpResult<()> {
+    pub(crate) fn chown(&self, uid: Option<u32>, gid: Option<u32>, _: KernelCache) -> OpResult<()> {
         self.change(move |fd| {
             let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
             rustix::fs::chownat(fd, c"", uid, gid, AtFlags::EMPTY_PATH)
         })
     }
 
-    pub(crate) fn set_times(&self, times: Timestamps) -> OpResult<()> {
+    pub(crate) fn set_times(&self, times: Timestamps, _: KernelCache) -> OpResult<()> {
         self.change(move |fd| match rustix::fs::utimensat(fd, c"", &times, AtFlags::EMPTY_PATH) {
             Err(Errno::NOENT | Errno::INVAL) => {
                 rustix::fs::utimensat(rustix::fs::CWD, proc_path(fd), &times, AtFlags::empty())
@@ -440,12 +441,12 @@ impl FileAt {
         })
     }
 
-    pub(crate) fn set_xattr(&self, name: &OsStr, value: &[u8], flags: XattrFlags) -> OpResult<()> {
+    pub(crate) fn set_xattr(&self, name: &OsStr, value: &[u8], flags: XattrFlags, _: KernelCache) -> OpResult<()> {
         let (name, value) = (name.to_owned(), value.to_vec());
         self.change(move |fd| rustix::fs::setxattr(proc_path(fd), &name, &value, flags))
     }
 
-    pub(crate) fn remove_xattr(&self, name: &OsStr) -> OpResult<()> {
+    pub(crate) fn remove_xattr(&self, name: &OsStr, _: KernelCache) -> OpResult<()> {
         let name = name.to_owned();
         self.change(move |fd| rustix::fs::removexattr(proc_path(fd), &name))
     }

@@ -11,6 +11,7 @@ mod fd_path;
 mod fuse;
 mod handle;
 pub mod inode_map;
+mod kernel_cache;
 mod lease;
 mod listing;
 mod meta;

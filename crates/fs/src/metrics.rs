@@ -38,6 +38,7 @@ metrics! {
     WriteBackCleaned = "umbrella_write_back_cleaned_bytes", "written back by others, or deleted, before its turn";
     WriteBackWaits = "umbrella_write_back_waits_count", "writes that were held back because too much was dirty";
     WriteBackErrors = "umbrella_write_back_errors_count", "write-backs that failed";
+    NameWalks = "umbrella_name_walks_done_count", "walks of the tree or a part of it after names changed";
     BranchesFailing = "umbrella_branches_failing_count", "branches whose disks report errors (gauge)";
     ReadErrors = "umbrella_branch_read_errors_count", "reads of the daemon that failed as on a failing disk, since errors were cleared";
     WriteErrors = "umbrella_branch_write_errors_count", "writes and changes of the daemon that failed so";

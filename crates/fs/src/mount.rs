@@ -1,15 +1,18 @@
 //! A pool, mounted: opens it, connects it with the kernel, runs its threads, and ends in order.
 
-use std::path::PathBuf;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 
+use rustix::fs::{Mode, OFlags};
 use rustix::mount::UnmountFlags;
 
-use crate::branch::mounts::{MountId, is_attached, mount_id};
+use crate::branch::mounts::{MountId, is_attached, mount_id, mount_id_of};
 use crate::control::server::{self, PoolService};
 use crate::error::Error;
+use crate::fd_path::proc_path;
 use crate::fuse;
 use crate::pool::{MOVERS, Pool};
 use crate::spec::PoolSpec;
@@ -76,9 +79,8 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     let ended = mounted.serve();
     // Whoever ended the connection may have left the mount, which answers nobody.
     // What was mounted over it since is not ours to take away.
-    let is_on_top = |ours: &MountId| is_attached(*ours) && mount_id(&mount) == Some(*ours);
-    if pool.mounted_as.get().is_some_and(is_on_top) {
-        let _ = rustix::mount::unmount(&mount, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);
+    if let Some(ours) = pool.mounted_as.get() {
+        detach(&mount, *ours);
     }
     pool.close_staging();
     pool.shut_down();
@@ -91,6 +93,15 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     drop(serving);
     tracing::info!(mount = %mount.display(), "unmounted");
     ended.map_err(|source| Error::Io { doing: format!("serve {}", mount.display()), source })
+}
+
+/// Takes a mount out of the tree, and no other that came on top of it meanwhile.
+fn detach(path: &Path, ours: MountId) {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let Ok(root) = rustix::fs::open(path, flags, Mode::empty()) else { return };
+    if is_attached(ours) && mount_id_of(root.as_fd()) == Some(ours) {
+        let _ = rustix::mount::unmount(proc_path(root.as_fd()), UnmountFlags::DETACH);
+    }
 }
 
 /// More than there are processors: a request that has to wait for a disk keeps its thread, and a disk that has only a few requests at once cannot

@@ -202,20 +202,20 @@ fn a_request_of_blkparse_that_is_cut_short_is_no_request_without_data() {
 }
 
 #[test]
-fn requests_of_systor_whose_kind_nobody_knows_are_read_over() {
+fn requests_of_systor_whose_kind_nobody_knows_are_skipped() {
     let text = "Timestamp,Response,IOType,LUN,Offset,Size\n1455592522.029174,0.000272,R,0,1113260032,4096\n\
                 1455592522.029175,,,0,0,512\n1455592523.029174,0.000272,W,4,0,512\n";
     let records = read(text.as_bytes(), &OpenOptions::default()).unwrap();
     let write = Record { device: 1, ..at(1_000_000, TraceOp::Write, 0, 512) };
     assert_eq!(records, [at(0, TraceOp::Read, 1_113_260_032, 4096), write]);
     assert!(matches!(
-        error(b"1.5,0.1,R,0,0,512\n1.5,0.1,D,0,0,512\n"),
+        error(b"1455592522.5,0.1,R,0,0,512\n1455592522.5,0.1,D,0,0,512\n"),
         TraceError::Malformed { problem: Problem::UnknownOp { .. }, .. }
     ));
 }
 
 #[test]
-fn waits_of_fio_that_fio_reads_over_are_read_over() {
+fn waits_of_fio_that_fio_skips_are_skipped() {
     let text = "fio version 3 iolog\n5 f write 0 512\n7 f wait 9 0\n8 f wait\n10 f read 0 512\n";
     assert_eq!(
         read(text.as_bytes(), &OpenOptions::default()).unwrap(),

@@ -54,7 +54,7 @@ fn lines(format: Format) -> &'static [&'static str] {
             "1455592522.029174,0.000272,R,0,1113260032,4096",
             "1456095145.133076000,0.000806000,W,4,0,0",
             "1456095145.133076000,,,6,899056122368,131072",
-            "5,0.5,W,0,0,512",
+            "2000000000.5,0.5,W,0,0,512",
         ],
         Format::Vscsi => &[],
     }
@@ -105,6 +105,11 @@ fn a_line_of_any_format_is_taken_for_that_format() {
     for command in [0x08, 0x0a, 0x28, 0x2a, 0x88, 0x8a, 0xa8, 0xaa] {
         assert_eq!(guess(&vscsi(command, 0x0100, 1).repeat(5)), Ok(Format::Vscsi), "{command:#x}");
     }
+}
+
+#[test]
+fn what_could_be_a_response_time_or_the_name_of_a_device_is_refused() {
+    assert_eq!(guess(b"0,8.0,W,0,512,0\n5,8.0,R,512,512,0\n"), Err(vec![Format::Csv, Format::Systor]));
 }
 
 #[test]

@@ -101,7 +101,7 @@ fn what_is_only_shown_changes_no_disk_and_is_what_all_copies_allow() {
         let warnings = pool.status().warnings;
         let told: Vec<_> = warnings.iter().filter(|warning| warning.contains("repair --equalise")).collect();
         assert!(
-            matches!(&told[..], [told] if told.starts_with("6 directories seen since the mount differ")),
+            matches!(&told[..], [told] if told.starts_with("6 directories have different owners, modes or ACLs")),
             "{warnings:?}"
         );
         assert_eq!(pool.log().matches("repair --equalise").count(), round, "{}", pool.log());
@@ -448,4 +448,43 @@ fn repair_lists_directories_whose_copies_differ_and_makes_them_equal() {
     let refused =
         pool.umbrella(["repair".as_ref(), "--equalise".as_ref(), root.as_os_str(), "--like".as_ref(), "x".as_ref()]);
     assert!(!refused.status.success());
+}
+
+#[test]
+fn repair_says_which_directories_the_branch_to_be_like_does_not_have() {
+    let (a, b, builder) = two_disks();
+    let c = Disk::ext4(32 * MIB);
+    copy(&a, "TV", (1000, 1000, 0o755));
+    copy(&b, "TV", (1001, 1000, 0o755));
+    let pool = builder.branch("c", c.path()).mount();
+    let tree = pool.join("TV");
+    let said = pool.say(["repair".as_ref(), "--equalise".as_ref(), tree.as_os_str(), "--like".as_ref(), "c".as_ref()]);
+    assert!(said.contains("1 that differ and are not on the branch of --like"), "{said}");
+    assert_eq!(look(&a.join("TV")), (1000, 1000, 0o755));
+}
+
+#[test]
+fn what_is_made_while_copies_become_equal_has_the_mode_that_was_asked_for() {
+    let (a, b, builder) = two_disks();
+    copy(&a, "TV", (0, 0, 0o2775));
+    copy(&b, "TV", (0, 0, 0o755));
+    let pool = builder.mount();
+    for round in 0..20 {
+        set_look(&a.join("TV"), (0, 0, 0o2775));
+        set_look(&b.join("TV"), (0, 0, 0o755));
+        // The next look finds that they differ.
+        let _names = fs::read_dir(pool.join("TV")).unwrap().count();
+        let shown = look(&pool.join("TV"));
+        assert_eq!(shown.2, 0o755, "round {round}");
+        let tree = pool.join("TV");
+        let equal = std::thread::spawn(move || set_look(&tree, (0, 0, 0o755)));
+        for number in 0..30 {
+            let file = pool.join("TV").join(format!("{round}-{number}"));
+            fs::write(&file, "").unwrap();
+            fs::create_dir(file.with_extension("d")).unwrap();
+            assert_eq!(look(&file).2 & 0o44, 0o44, "round {round}, file {number}");
+            assert_eq!(look(&file.with_extension("d")).2 & 0o55, 0o55, "round {round}, directory {number}");
+        }
+        equal.join().unwrap();
+    }
 }

@@ -339,6 +339,9 @@ fn attributes_that_a_branch_would_refuse_are_refused() {
     fs::write(pool.join("little"), "x").unwrap();
     assert_eq!(set("little", "user.little", 100), Ok(()));
     assert!(!pool.on("small", "little").exists(), "it waits as before");
+    fs::write(pool.join("long"), "x").unwrap();
+    assert_eq!(set("long", &format!("user.{}", "n".repeat(40)), 1), Ok(()));
+    assert!(pool.on("small", "long").exists(), "a branch may not have room for long names");
     fs::write(pool.join("big"), "x").unwrap();
     assert_eq!(set("big", "user.big", 60_000), Err(rustix::io::Errno::NOSPC), "as ext4 says");
     assert!(pool.on("small", "big").exists());

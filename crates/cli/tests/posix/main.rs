@@ -18,6 +18,7 @@ mod suites;
 #[path = "../support/mod.rs"]
 mod support;
 mod users;
+mod watched;
 
 use std::ops::Deref;
 use std::path::PathBuf;

@@ -63,6 +63,12 @@ pub enum BranchError {
         /// Path of the branch.
         path: PathBuf,
     },
+    /// It was removed from the pool or replaced meanwhile.
+    #[error("{path:?} is no branch of this pool any more")]
+    Retired {
+        /// Path of the branch.
+        path: PathBuf,
+    },
     /// The configuration still names the place of a disk that was replaced.
     #[error(
         "{path:?} is not the branch: {name:?} was replaced by the disk at {by:?} (set its path to that in the configuration; to take {path:?} in instead: `umbrella branch replace '{name}' --pool CONFIG`)"

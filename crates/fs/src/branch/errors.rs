@@ -55,7 +55,7 @@ pub(super) struct Errors {
 
 impl Errors {
     pub(super) fn new(known: BranchErrors) -> Errors {
-        Errors { told: AtomicU64::new(known.total()), counts: Mutex::new(known) }
+        Errors { told: AtomicU64::new(0), counts: Mutex::new(known) }
     }
 }
 

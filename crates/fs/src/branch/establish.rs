@@ -12,7 +12,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, StatVfsMountFlags};
@@ -41,6 +41,8 @@ pub(super) struct Plan {
     /// How long to wait for whoever has the branch to let go of it.
     pub(super) patience: Duration,
     pub(super) access_times: AccessTimes,
+    /// The pool does not want it any more.
+    pub(super) retired: Arc<AtomicBool>,
 }
 
 /// What the mount options on access times need (root, Linux 5.12).
@@ -68,6 +70,7 @@ static EPOCH: AtomicU64 = AtomicU64::new(1);
 
 impl Plan {
     pub(super) fn run(self) -> Result<Candidate, BranchError> {
+        self.still_wanted()?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(&self.spec.path, flags, Mode::empty())
             .map_err(|source| BranchError::Open { path: self.path(), source })?;
@@ -114,6 +117,7 @@ impl Plan {
         let found =
             hidden.as_ref().map(|hidden| abilities::probe(hidden.tmp.as_fd(), known.unwrap_or(abilities::ASSUMED)));
         let lasting = found.filter(|found| found.whole).map(|found| found.abilities).or(known);
+        self.still_wanted()?;
         let slot = self.settle(&identity, hidden.as_ref(), &kind, fsid, lasting)?;
         let marker = hidden.as_ref().filter(|_| !guarded).map(|hidden| identity::open_marker(hidden.dir.as_fd()));
         let marker = marker.transpose().map_err(self.io("opening its marker"))?;
@@ -285,6 +289,11 @@ impl Plan {
         }
         // Not every file system has locks.
         Ok(())
+    }
+
+    fn still_wanted(&self) -> Result<(), BranchError> {
+        let is_retired = self.retired.load(Ordering::Acquire);
+        if is_retired { Err(BranchError::Retired { path: self.path() }) } else { Ok(()) }
     }
 
     /// Chooses the slot and makes the identity last. The marker comes first: a memory without it would say "not mounted".

@@ -165,6 +165,11 @@ impl Branch {
         let _ = self.access_times.set(times);
     }
 
+    /// Waits for a probe that is under way, for at most the timeout: one that hangs gives up later by itself.
+    pub(super) fn await_probe(&self) {
+        let _hangs = self.prober.run(self.timeout(), || ());
+    }
+
     fn establish(&self, timeout: Duration, patience: Duration) -> Result<(), BranchError> {
         if self.is_online() {
             return Ok(());
@@ -177,6 +182,7 @@ impl Branch {
             threads: self.threads.clone(),
             patience,
             access_times: self.access_times.get().copied().unwrap_or_default(),
+            retired: Arc::clone(&self.retired),
         };
         let found = self.prober.run(timeout, move || plan.run()).unwrap_or_else(|_| {
             let waited_ms = timeout.as_millis() as u64;
@@ -202,6 +208,7 @@ impl Branch {
         let online = Arc::new(candidate.online);
         self.refuses_writes.store(candidate.read_only && !self.spec.read_only, Ordering::Relaxed);
         self.suspect.store(false, Ordering::Relaxed);
+        self.guarded.store(online.guarded, Ordering::Relaxed);
         // It may be known by an earlier name until now.
         self.draining.fetch_or(self.state.is_draining(&self.spec.name), Ordering::Relaxed);
         tracing::info!(branch = %self.spec.name, fs_type = %online.fs_type, slot = online.slot, "branch is online");

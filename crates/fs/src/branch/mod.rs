@@ -149,6 +149,9 @@ pub struct Branch {
     refuses_writes: AtomicBool,
     always_guarded: AtomicBool,
     access_times: OnceLock<AccessTimes>,
+    /// It was removed from the pool or replaced, and never comes online.
+    retired: Arc<AtomicBool>,
+    guarded: AtomicBool,
     suspect: AtomicBool,
     errors: Errors,
     /// Wakes the monitor of the pool.
@@ -189,6 +192,8 @@ impl Branch {
             refuses_writes: AtomicBool::new(false),
             always_guarded: AtomicBool::new(false),
             access_times: OnceLock::new(),
+            retired: Arc::default(),
+            guarded: AtomicBool::new(false),
             suspect: AtomicBool::new(false),
             errors,
             attention: OnceLock::new(),
@@ -236,6 +241,18 @@ impl Branch {
     pub fn take_offline(&self, reason: String) {
         let _changing = self.changing.lock();
         self.drop_online(reason);
+    }
+
+    /// Takes it offline, and no probe brings it back or writes anything about it, not even one that is under way.
+    pub fn retire(&self, reason: String) {
+        self.retired.store(true, Ordering::Release);
+        self.await_probe();
+        self.take_offline(reason);
+    }
+
+    /// It stays a branch of the pool.
+    pub fn reinstate(&self) {
+        self.retired.store(false, Ordering::Release);
     }
 
     fn drop_online(&self, reason: String) {
@@ -350,9 +367,15 @@ impl Branch {
         }
     }
 
-    /// Whether something failed since the last probe, so that the next should come soon.
+    /// Whether something failed since the last probe, so that the next should come soon. Who still has files of a branch that is offline says
+    /// nothing new.
     pub fn is_suspect(&self) -> bool {
-        self.suspect.load(Ordering::Relaxed)
+        self.suspect.load(Ordering::Relaxed) && self.is_online()
+    }
+
+    /// Whether its calls may hang; while it is offline, whether they might when it was online last.
+    pub fn is_guarded(&self) -> bool {
+        self.guarded.load(Ordering::Relaxed)
     }
 
     /// Whether anything may and can be written here now. A draining branch is writable.

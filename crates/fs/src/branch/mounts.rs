@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxAttributes, StatxFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxAttributes, StatxFlags};
 
 /// What is known of the file system below a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,8 +94,14 @@ pub struct MountId {
 
 /// The mount whose root this directory is. The file system there is not asked.
 pub fn mount_id(path: &Path) -> Option<MountId> {
-    let flags = AtFlags::STATX_DONT_SYNC | AtFlags::SYMLINK_NOFOLLOW;
-    let stat = rustix::fs::statx(CWD, path, flags, StatxFlags::MNT_ID).ok()?;
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    mount_id_of(rustix::fs::open(path, flags, Mode::empty()).ok()?.as_fd())
+}
+
+/// As [`mount_id`], of what is open.
+pub(crate) fn mount_id_of(fd: BorrowedFd<'_>) -> Option<MountId> {
+    let flags = AtFlags::STATX_DONT_SYNC | AtFlags::EMPTY_PATH;
+    let stat = rustix::fs::statx(fd, c"", flags, StatxFlags::MNT_ID).ok()?;
     let known = stat.stx_mask & StatxFlags::MNT_ID.bits() != 0;
     known.then_some(MountId { number: stat.stx_mnt_id, device: (stat.stx_dev_major, stat.stx_dev_minor) })
 }

@@ -514,6 +514,50 @@ fn a_probe_that_hangs_takes_the_branch_offline_with_one_thread_stuck() {
 }
 
 #[test]
+fn who_still_has_files_of_a_branch_that_is_offline_calls_for_no_probes() {
+    let place = Place::new();
+    let branch = place.branch("disk", &place.state());
+    branch.bring_online().unwrap();
+    branch.take_offline("test".to_owned());
+    branch.note_errno(ErrorSource::Read, Errno::IO);
+    assert!(!branch.is_suspect());
+    branch.bring_online().unwrap();
+    assert!(!branch.is_suspect());
+}
+
+#[test]
+fn a_probe_that_is_under_way_brings_no_retired_branch_back() {
+    let place = Place::new();
+    let state = place.state();
+    let branch = place.branch("disk", &state);
+    branch.bring_online().unwrap();
+    branch.take_offline("test".to_owned());
+    let gate = Gate::closed();
+    let wait = gate.waiter();
+    let (began, begins) = mpsc::channel();
+    let began = Mutex::new(began);
+    *branch.prober.before.lock() = Some(Hook(Arc::new(move || {
+        let _ = began.lock().send(());
+        wait();
+    })));
+    let probing = Arc::clone(&branch);
+    let probe = std::thread::spawn(move || probing.probe(PATIENCE));
+    begins.recv_timeout(PATIENCE).expect("the probe is under way");
+    let retiring = Arc::clone(&branch);
+    let retire = std::thread::spawn(move || retiring.retire("replaced".to_owned()));
+    std::thread::sleep(Duration::from_millis(20));
+    gate.open();
+    retire.join().unwrap();
+    state.forget("disk").unwrap();
+    probe.join().unwrap();
+    assert!(!branch.is_online());
+    assert!(branch.bring_online().is_err());
+    assert!(state.branch("disk").is_none(), "nor is it noted again");
+    branch.reinstate();
+    branch.bring_online().unwrap();
+}
+
+#[test]
 fn space_is_read_anew_when_it_was_invalidated_and_kept_when_the_branch_is_offline() {
     let place = Place::new();
     let branch = place.branch("disk", &place.state());

@@ -56,6 +56,9 @@ pub struct EqualiseSummary {
     pub directories_equalised: u64,
     /// Those of which a copy could not be changed.
     pub directories_failed: u64,
+    /// Those that differ and have no copy on the branch whose copies are right.
+    #[serde(default)]
+    pub directories_without_model: u64,
     /// It was ended before its end.
     #[serde(default)]
     pub stopped: bool,

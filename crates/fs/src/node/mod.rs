@@ -288,6 +288,11 @@ impl Node {
         names.iter().map(|(parent, name)| path_of(parent, name)).min().unwrap_or_else(|| self.path())
     }
 
+    /// How the copies of a directory differ; `None` where they do not.
+    pub(crate) fn unlike(&self) -> Option<Arc<Unlike>> {
+        self.dir()?.state.read().unlike.clone()
+    }
+
     /// The path in the pool, beginning with `/`; for a file with several names, one of them; for one without, where it was.
     pub(crate) fn path(&self) -> Vec<u8> {
         match self.place() {

@@ -17,6 +17,7 @@ use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use super::Node;
 use crate::at::DirAt;
 use crate::error::OpResult;
+use crate::kernel_cache::KernelCache;
 
 /// What making or removing an entry does to a directory's times.
 const ENTRIES_CHANGED: Timestamps = Timestamps {
@@ -79,7 +80,7 @@ impl Node {
     /// Changes entries of this directory's copy for a user.
     pub(crate) fn change_entries<T>(&self, copy: &DirAt, change: impl FnOnce() -> OpResult<T>) -> OpResult<T> {
         match self.dir() {
-            Some(dir) => dir.times.changing(change, || copy.as_file().set_times(ENTRIES_CHANGED)),
+            Some(dir) => dir.times.changing(change, || copy.as_file().set_times(ENTRIES_CHANGED, KernelCache::REPLIED)),
             None => change(),
         }
     }

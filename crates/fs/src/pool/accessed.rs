@@ -1,7 +1,7 @@
 //! Rules on access times are asked when a file that was read is closed.
 //!
 //! Reads in passthrough are seen by nobody but the branch, so the access time says whether there were any: as it was when the first handle was opened
-//! against what it is when the last is closed. Where no rule asks for access times, nothing is looked at.
+//! against what it is when the last is closed. Only files whose place may depend on it are looked at once more.
 
 use std::sync::Arc;
 
@@ -9,14 +9,19 @@ use umbrella_units::Timestamp;
 
 use super::Pool;
 use crate::at::FileAt;
+use crate::branch::Branch;
 use crate::meta::Meta;
 use crate::node::{FileState, Node};
 
 impl Pool {
-    /// A handle is about to be opened.
-    pub(super) fn note_opened(&self, state: &mut FileState, meta: &Meta) {
-        if state.accessed.is_none() && self.rules.load().rules.asked().access_times {
-            state.accessed = Some(meta.atime);
+    /// A handle was opened, and nothing read through it yet. The caller holds the rename lock shared.
+    pub(super) fn note_opened(&self, node: &Arc<Node>, branch: &Branch, meta: &Meta) {
+        let Some(file) = node.file() else { return };
+        if self.rules.load().rules.asked().access_times
+            && file.state.read().accessed.is_none()
+            && self.depends_on_access_time(&node.judged_path(), meta, branch)
+        {
+            file.state.write().accessed.get_or_insert(meta.atime);
         }
     }
 

@@ -33,6 +33,7 @@ use super::Pool;
 use super::monitor::Asked;
 use crate::at::DirAt;
 use crate::branch::not_mounted::not_mounted;
+use crate::branch::state::Remembered;
 use crate::branch::{Branch, Online};
 use crate::error::{Error, OpError, OpResult};
 use crate::metrics::Metric;
@@ -177,20 +178,37 @@ impl Pool {
             self.forget_rights();
             self.forget_copies_away(u128::from_le_bytes(online.uuid));
         } else {
-            self.count(Metric::BranchesLost);
-            self.ungovern(branch.id);
-            if let Some(known) = self.state.branch(&branch.spec.name) {
-                self.inodes.unload(known.slot);
+            let known = self.state.branch(&branch.spec.name);
+            if let Some(known) = &known {
                 self.remember_copies(branch.id, u128::from_le_bytes(known.uuid));
             }
-            self.topology.fetch_add(1, Ordering::AcqRel);
+            self.let_go(branch, known.as_ref());
+            return true;
         }
         self.dir_fds.drop_branch(branch.id);
         self.forget_listings();
-        if now.is_none() {
-            branch.set_gone();
-        }
         true
+    }
+
+    /// A branch that can be reached no more.
+    fn let_go(&self, branch: &Arc<Branch>, known: Option<&Remembered>) {
+        self.count(Metric::BranchesLost);
+        self.ungovern(branch.id);
+        if let Some(known) = known {
+            self.inodes.unload(known.slot);
+        }
+        self.topology.fetch_add(1, Ordering::AcqRel);
+        self.dir_fds.drop_branch(branch.id);
+        self.forget_listings();
+        branch.set_gone();
+    }
+
+    /// A branch was removed or replaced, and will not come back: no change is kept for its copies. `known`: as it was remembered before.
+    pub(super) fn branch_is_gone(&self, branch: &Arc<Branch>, known: Option<&Remembered>) {
+        self.let_go(branch, known);
+        if let Some(known) = known {
+            self.forget_copies_away(u128::from_le_bytes(known.uuid));
+        }
     }
 
     /// A look at what recovery will look at, while nobody waits; a branch that may hang does it here.
@@ -357,6 +375,8 @@ impl Pool {
             branch.set_draining_for_now(true);
             self.may_go(&branch).inspect_err(|_| branch.set_draining_for_now(was_draining))?;
         }
+        // Before the monitor has to wait: the branch may hang.
+        branch.retire("removed from the pool".to_owned());
         let mut told = self.told.lock();
         let branch = self.branch_named(name)?;
         let mut branches = Vec::clone(&self.branches.load());
@@ -369,8 +389,7 @@ impl Pool {
         if let Some(told) = told.get_mut(branch.id.index()) {
             *told = None;
         }
-        branch.take_offline("removed from the pool".to_owned());
-        self.branch_changed(&branch, None);
+        self.branch_is_gone(&branch, self.state.branch(name).as_ref());
         self.state.forget(name).map_err(|error| Error::Io {
             doing: format!(
                 "branch {name:?} is removed until the next mount only (run the command again): it cannot be noted"

@@ -13,6 +13,7 @@ use super::{Attr, Pool};
 use crate::at::FileAt;
 use crate::error::{OpError, OpResult};
 use crate::handle::HandleId;
+use crate::kernel_cache::KernelCache;
 use crate::node::{File, FileState, Node, NodeId};
 use crate::relocate::is_reserved_xattr;
 use crate::rights::{ACCESS, DEFAULT, Rights, RightsChange};
@@ -68,13 +69,13 @@ impl Change {
 
     fn apply(&self, file: &FileAt) -> OpResult<()> {
         if self.uid.is_some() || self.gid.is_some() {
-            file.chown(self.uid, self.gid)?;
+            file.chown(self.uid, self.gid, KernelCache::REPLIED)?;
         }
         if let Some(perm) = self.perm {
-            file.chmod(perm & 0o7777)?;
+            file.chmod(perm & 0o7777, KernelCache::REPLIED)?;
         }
         if let Some(times) = self.times() {
-            file.set_times(times)?;
+            file.set_times(times, KernelCache::REPLIED)?;
         }
         Ok(())
     }
@@ -127,7 +128,7 @@ impl Pool {
         // All copies: what is put back on one may come from another.
         let again = || {
             for copy in &self.known_copies(node, dir)? {
-                let _told_before = copy.as_file().set_times(times.clone());
+                let _told_before = copy.as_file().set_times(times.clone(), KernelCache::REPLIED);
             }
             Ok(())
         };
@@ -224,7 +225,7 @@ impl Pool {
         let _names = self.rename_lock.read();
         let node = self.node(node)?;
         let mut names = self.on_node(&node, FileAt::list_xattr)?;
-        if let Some(unlike) = node.dir().and_then(|dir| dir.state.read().unlike.clone()) {
+        if let Some(unlike) = node.unlike() {
             let Rights { access, default, .. } = &unlike.shown.rights;
             let acls = [(ACCESS, access), (DEFAULT, default)];
             names = without(names, |name| acls.iter().any(|(acl, _)| name == acl.as_bytes()));
@@ -243,15 +244,17 @@ impl Pool {
             return Ok(());
         }
         let group = if meta.perm & 0o010 != 0 { 0o2000 } else { 0 };
-        self.change_unasked(node.id, || file.chmod(meta.perm & !(0o4000 | group)))
+        self.change_unasked(node.id, |cache| file.chmod(meta.perm & !(0o4000 | group), cache))
     }
 
-    /// Changes attributes that the kernel keeps and has not asked to be changed: afterwards it keeps none of this node. The only way to do so.
-    pub(crate) fn change_unasked<T>(&self, node: NodeId, change: impl FnOnce() -> OpResult<T>) -> OpResult<T> {
-        let changed = change();
+    /// Changes attributes that the kernel has not asked to be changed: afterwards it caches none of this node.
+    pub(crate) fn change_unasked<T>(
+        &self,
+        node: NodeId,
+        change: impl FnOnce(KernelCache) -> OpResult<T>,
+    ) -> OpResult<T> {
         // Also what failed may have changed something.
-        self.forget_attributes(node);
-        changed
+        KernelCache::dropping(change, |_| self.forget_attributes(node))
     }
 
     /// Has the kernel ask for a node's attributes, and its ACLs, the next time they are used.
@@ -265,7 +268,7 @@ impl Pool {
     pub fn drop_set_gid(&self, node: NodeId) -> OpResult<()> {
         self.change_node(node, Some(&RightsChange::DropSetGid), |file| {
             let meta = file.stat()?;
-            if meta.perm & 0o2000 == 0 { Ok(()) } else { file.chmod(meta.perm & !0o2000) }
+            if meta.perm & 0o2000 == 0 { Ok(()) } else { file.chmod(meta.perm & !0o2000, KernelCache::REPLIED) }
         })
     }
 
@@ -275,13 +278,15 @@ impl Pool {
             return Err(OpError::Reserved);
         }
         let of_rights = acl_change(name, Some(value));
-        let set = || self.change_node(node, of_rights.as_ref(), |file| file.set_xattr(name, value, flags));
+        let set = || {
+            self.change_node(node, of_rights.as_ref(), |file| file.set_xattr(name, value, flags, KernelCache::REPLIED))
+        };
         let file = self.node(node)?;
         if self.staging_of(&file).is_none() {
             return set();
         }
         // A branch may not keep what memory does: more than a little is for it to judge.
-        if value.len() > STAGED_VALUE || self.listxattr(node)?.len() > STAGED_NAMES {
+        if value.len() > STAGED_VALUE || self.listxattr(node)?.len() + name.len() + 1 > STAGED_NAMES {
             self.leave_now(&file)?;
             return set();
         }
@@ -300,7 +305,7 @@ impl Pool {
         if is_reserved_xattr(name) {
             return Err(OpError::Sys(Errno::NODATA));
         }
-        self.change_node(node, acl_change(name, None).as_ref(), |file| file.remove_xattr(name))
+        self.change_node(node, acl_change(name, None).as_ref(), |file| file.remove_xattr(name, KernelCache::REPLIED))
     }
 }
 

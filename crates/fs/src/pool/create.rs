@@ -28,9 +28,10 @@ use super::{Attr, Pool, is_reserved};
 use crate::at::{DirAt, FileAt};
 use crate::creds::Caller;
 use crate::error::{OpError, OpResult};
+use crate::kernel_cache::KernelCache;
 use crate::meta::Meta;
 use crate::metrics::Metric;
-use crate::node::{Node, NodeId, path_of};
+use crate::node::{Node, NodeId, Unlike, path_of};
 use crate::rights::{ACCESS, DEFAULT, SET_GID, Shown, inherited, mode_alone};
 
 impl Pool {
@@ -58,14 +59,15 @@ impl Pool {
         // Root's until it is the caller's: no program that runs as root meanwhile.
         let set_id = if caller.uid == 0 { 0 } else { perm & 0o6000 };
         let call = |dir: &DirAt| {
-            let first = self.first_perm(&parent, dir, perm & !set_id);
-            self.opening(|| dir.create(name, OFlags::RDWR, first, caller.umask))
+            let unlike = parent.unlike();
+            let first = first_perm(unlike.as_deref(), dir, perm & !set_id);
+            self.opening(|| dir.create(name, OFlags::RDWR, first, caller.umask)).map(|file| (file, unlike))
         };
-        let (dir, file) = match self.make_staged(&new, call)? {
+        let (dir, (file, unlike)) = match self.make_staged(&new, call)? {
             Some(made) => made,
             None => self.make(&new, call)?,
         };
-        let interned = self.give_to(&new, &file, &dir, set_id).and_then(|meta| {
+        let interned = give_to(&new, &file, &dir, set_id, unlike.as_deref()).and_then(|meta| {
             let node = self.intern_file(&parent, name, &dir, &meta, None).ok_or(OpError::Stale)?;
             Ok((meta, node))
         });
@@ -90,7 +92,7 @@ impl Pool {
         let new = NewFile { parent: &parent, name, kind: FileKind::File, perm, caller };
         let exclusive = if request.exclusive { OFlags::EXCL } else { OFlags::empty() };
         let (dir, file) = self.make(&new, |dir| dir.create_unnamed(OFlags::RDWR | exclusive, perm, caller.umask))?;
-        let meta = self.give_to(&new, &file, &dir, 0)?;
+        let meta = give_to(&new, &file, &dir, 0, parent.unlike().as_deref())?;
         let backing = Pool::backing(&dir.branch, &meta);
         let (ino, born) = self.identity(&dir.online, &meta);
         let mut state = file_state(backing, None);
@@ -137,8 +139,11 @@ impl Pool {
             return Err(OpError::Sys(Errno::EXIST));
         }
         let new = NewFile { parent: &parent, name, kind, perm, caller };
-        let (dir, ()) = self.make(&new, |dir| call(dir, self.first_perm(&parent, dir, perm)))?;
-        let given = dir.refer(name).and_then(|made| self.give_to(&new, &made, &dir, 0));
+        let (dir, unlike) = self.make(&new, |dir| {
+            let unlike = parent.unlike();
+            call(dir, first_perm(unlike.as_deref(), dir, perm)).map(|()| unlike)
+        })?;
+        let given = dir.refer(name).and_then(|made| give_to(&new, &made, &dir, 0, unlike.as_deref()));
         let meta = given.inspect_err(|_| self.unmake(&parent, name, &dir, Made::New(kind)))?;
         let found = Found { at: smallvec::smallvec![(dir, meta)], moves: None };
         if kind != FileKind::Directory {
@@ -259,43 +264,39 @@ impl Pool {
         }
     }
 
-    /// The permissions that something is made with. Where the directory's copy passes on something else than is shown, nobody gets at it before it
-    /// has what is shown.
-    fn first_perm(&self, parent: &Node, dir: &DirAt, perm: u32) -> u32 {
-        let passes_on = parent.dir().is_none_or(|parent| {
-            let state = parent.state.read();
-            state.unlike.as_ref().is_none_or(|unlike| unlike.passes_on.contains(&dir.id()))
-        });
-        if passes_on { perm } else { perm & 0o700 }
-    }
-
-    /// Gives what was just made to the caller. A set-group-id directory has already given it its group.
-    /// With it come the bits that it could not have while it was root's.
-    fn give_to(&self, new: &NewFile<'_>, made: &FileAt, dir: &DirAt, set_id: u32) -> OpResult<Meta> {
-        let caller = new.caller;
-        let unlike = new.parent.dir().and_then(|parent| parent.state.read().unlike.clone());
-        if let Some(unlike) = unlike.filter(|unlike| !unlike.passes_on.contains(&dir.id())) {
-            return give_as_shown(new, made, dir, &unlike.shown);
-        }
-        let meta = made.stat()?;
-        if caller.uid == 0 && caller.gid == 0 {
-            return Ok(meta);
-        }
-        let inherits = meta.gid != 0 || (caller.gid != 0 && dir.stat_self()?.perm & 0o2000 != 0);
-        let gid = (!inherits).then_some(caller.gid);
-        made.chown(Some(caller.uid), gid)?;
-        // chown clears set-user-id and set-group-id of files.
-        let perm = meta.perm | set_id;
-        if perm & 0o6000 != 0 && meta.kind != FileKind::Symlink {
-            made.chmod(perm)?;
-        }
-        Ok(Meta { uid: caller.uid, gid: gid.unwrap_or(meta.gid), perm, ..meta })
-    }
-
     pub(crate) fn attr_with(&self, node: &Node, meta: Meta) -> Attr {
         let meta = Meta { btime: node.born, ..meta };
         Attr { node: node.id, ino: node.ino, meta, cacheable: self.is_cacheable(node) }
     }
+}
+
+/// The permissions that something is made with. Where the directory's copy passes on something else than is shown, nobody gets at it before it
+/// has what is shown.
+fn first_perm(unlike: Option<&Unlike>, dir: &DirAt, perm: u32) -> u32 {
+    let passes_on = unlike.is_none_or(|unlike| unlike.passes_on.contains(&dir.id()));
+    if passes_on { perm } else { perm & 0o700 }
+}
+
+/// Gives what was just made to the caller. A set-group-id directory has already given it its group.
+/// With it come the bits that it could not have while it was root's. `unlike`: of the parent, as [`first_perm`] saw it.
+fn give_to(new: &NewFile<'_>, made: &FileAt, dir: &DirAt, set_id: u32, unlike: Option<&Unlike>) -> OpResult<Meta> {
+    let caller = new.caller;
+    if let Some(unlike) = unlike.filter(|unlike| !unlike.passes_on.contains(&dir.id())) {
+        return give_as_shown(new, made, dir, &unlike.shown);
+    }
+    let meta = made.stat()?;
+    if caller.uid == 0 && caller.gid == 0 {
+        return Ok(meta);
+    }
+    let inherits = meta.gid != 0 || (caller.gid != 0 && dir.stat_self()?.perm & 0o2000 != 0);
+    let gid = (!inherits).then_some(caller.gid);
+    made.chown(Some(caller.uid), gid, KernelCache::NEW_INODE)?;
+    // chown clears set-user-id and set-group-id of files.
+    let perm = meta.perm | set_id;
+    if perm & 0o6000 != 0 && meta.kind != FileKind::Symlink {
+        made.chmod(perm, KernelCache::NEW_INODE)?;
+    }
+    Ok(Meta { uid: caller.uid, gid: gid.unwrap_or(meta.gid), perm, ..meta })
 }
 
 /// Gives what was just made to the caller, with what the directory passes on as it is shown. Its copy here would pass on something else.
@@ -303,7 +304,7 @@ fn give_as_shown(new: &NewFile<'_>, made: &FileAt, dir: &DirAt, shown: &Shown) -
     let caller = new.caller;
     let inherits = shown.rights.perm & SET_GID != 0;
     let gid = if inherits { shown.rights.gid } else { caller.gid };
-    made.chown(Some(caller.uid), Some(gid))?;
+    made.chown(Some(caller.uid), Some(gid), KernelCache::NEW_INODE)?;
     if new.kind == FileKind::Symlink {
         return made.stat();
     }
@@ -318,14 +319,14 @@ fn give_as_shown(new: &NewFile<'_>, made: &FileAt, dir: &DirAt, shown: &Shown) -
         perm = mode_alone(perm, access.as_deref());
     }
     let passed_on = if is_dir && inherits { SET_GID } else { 0 };
-    made.chmod(perm | new.perm & 0o7000 | passed_on)?;
+    made.chmod(perm | new.perm & 0o7000 | passed_on, KernelCache::NEW_INODE)?;
     made.stat()
 }
 
 fn set_acl(made: &FileAt, name: &str, value: Option<&[u8]>) -> OpResult<()> {
     match value {
-        Some(value) => made.set_xattr(OsStr::new(name), value, XattrFlags::empty()),
-        None => match made.remove_xattr(OsStr::new(name)) {
+        Some(value) => made.set_xattr(OsStr::new(name), value, XattrFlags::empty(), KernelCache::NEW_INODE),
+        None => match made.remove_xattr(OsStr::new(name), KernelCache::NEW_INODE) {
             Err(OpError::Sys(Errno::NODATA | Errno::OPNOTSUPP)) => Ok(()),
             done => done,
         },

@@ -138,7 +138,7 @@ impl Pool {
             if let Err(error) = file.fallocate(mode, offset, length) {
                 // ext4 leaves the file as long as there was room.
                 return match handle.data {
-                    DataPath::Passthrough => self.change_unasked(handle.node.id, || Err(error)),
+                    DataPath::Passthrough => self.change_unasked(handle.node.id, |_| Err(error)),
                     // The kernel appends where it believes the end to be.
                     DataPath::Mediated if file.stat()?.size > before => file.truncate(before).and(Err(error)),
                     DataPath::Mediated => Err(error),
@@ -188,6 +188,9 @@ impl Pool {
         if self.may_not_grow(target.branch.id, at.saturating_add(length as u64)) {
             return Err(OpError::Sys(Errno::NOSPC));
         }
+        if drop_bits {
+            self.drop_set_id(&to.node, &target)?;
+        }
         let copied = match source.copy_range(offset, &target, at, length) {
             Err(OpError::Sys(Errno::XDEV | Errno::NOSYS | Errno::OPNOTSUPP)) => {
                 let mut buffer = vec![0; length.min(1 << 20)];
@@ -197,9 +200,6 @@ impl Pool {
             done => done?,
         };
         self.note_written(&target, at, copied);
-        if drop_bits {
-            self.drop_set_id(&to.node, &target)?;
-        }
         to.note_write();
         self.staged_wrote(&to.node, target.branch.id, at.saturating_add(copied as u64));
         Ok(copied)

@@ -28,6 +28,7 @@ use super::Pool;
 use super::transfer::{key_of, lock_within};
 use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
+use crate::kernel_cache::KernelCache;
 use crate::node::{Backing, Dir, DirCopy, Node, NodeId};
 
 /// Copies of one directory that can be used now.
@@ -435,7 +436,7 @@ impl Pool {
         let made = parent.descend(&name)?;
         let meta = made.stat_self()?;
         // A directory that looks changed; nothing is lost.
-        let _cosmetic = parent.as_file().set_times(modified_at(&before));
+        let _cosmetic = parent.as_file().set_times(modified_at(&before), KernelCache::SAME_SHOWN);
         drop(keeping);
         // Who looked at it meanwhile saw it change.
         self.forget_attributes(above.id);

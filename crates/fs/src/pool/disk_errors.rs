@@ -138,7 +138,7 @@ impl Pool {
             if let Err(error) = poll(&mut wanted, None)
                 && error != Errno::INTR
             {
-                tracing::warn!(%error, "the kernel is not listened to for errors of disks any more");
+                tracing::warn!(%error, "stopped watching for disk errors: `umbrella status` may miss some until the next mount");
                 return;
             }
             if let Some(open) = &mut log
@@ -218,7 +218,7 @@ impl Pool {
 
     fn keep_errors_of(&self, branch: &Branch, errors: &BranchErrors) {
         if let Err(error) = self.state.note_errors(&branch.spec.name, errors) {
-            tracing::warn!(branch = %branch.spec.name, %error, "how often its disk failed is not known at the next mount");
+            tracing::warn!(branch = %branch.spec.name, %error, "cannot save the branch's error counts: the next mount may show old ones");
         }
     }
 

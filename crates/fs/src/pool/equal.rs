@@ -29,6 +29,8 @@ use super::Pool;
 use super::lookup::Found;
 use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
+use crate::fd_path::proc_path;
+use crate::kernel_cache::KernelCache;
 use crate::meta::Meta;
 use crate::node::{Dir, Look, Node, NodeId, Unlike};
 use crate::relocate::{self, Attributes, ChangedAt, CopyId, DirFace, FoundAttributes, Intention, Mark, Note};
@@ -101,7 +103,7 @@ impl Face {
     }
 
     /// Makes it so. False: it could not be done, or not all of it.
-    pub(super) fn become_like(&self, wanted: DirFace) -> bool {
+    pub(super) fn become_like(&self, wanted: DirFace, _: KernelCache) -> bool {
         if !self.can_follow() {
             return false;
         }
@@ -110,17 +112,17 @@ impl Face {
             relocate::level_dir(dir.as_fd(), &wanted, &abilities).map_err(|error| error.errno())
         });
         let branch = &self.at.branch.spec.name;
+        let path = || std::fs::read_link(proc_path(self.at.fd.as_fd())).unwrap_or_default();
         match done {
-            Ok(lost) if lost.is_empty() => true,
+            Ok(lost) if lost.is_empty() => return true,
             Ok(lost) => {
-                tracing::info!(%branch, ?lost, "a directory's copy could not be changed like the others");
-                false
+                tracing::warn!(%branch, path = ?path(), ?lost, "cannot keep all of a directory's owner, mode and ACLs here");
             }
             Err(error) => {
-                tracing::info!(%branch, %error, "a directory's copy could not be changed like the others");
-                false
+                tracing::warn!(%branch, path = ?path(), %error, "cannot set owner, mode or ACLs of a directory here");
             }
         }
+        false
     }
 
     pub(super) fn described(&self) -> String {
@@ -131,6 +133,9 @@ impl Face {
     }
 }
 
+/// [`Dir::alike`] while the copies are compared: no topology.
+const COMPARING: u64 = u64::MAX;
+
 /// Directories that were met whose copies differ.
 #[derive(Default)]
 pub(crate) struct Differing(Mutex<Met>);
@@ -139,7 +144,8 @@ pub(crate) struct Differing(Mutex<Met>);
 struct Met {
     dirs: FxHashSet<Ino>,
     example: Option<(Ino, String)>,
-    told: bool,
+    /// How many there were when the log told of them last.
+    told: usize,
 }
 
 impl Pool {
@@ -172,18 +178,29 @@ impl Pool {
         if dir.alike.load(Ordering::Acquire) == topology {
             return Ok(false);
         }
-        let changed = self.compare(node, dir)?;
-        dir.alike.store(topology, Ordering::Release);
+        // Whoever adds a copy meanwhile, or leaves one out, puts 0 there: then the next look compares again.
+        dir.alike.store(COMPARING, Ordering::Release);
+        let changed = self.compare(node, dir).inspect_err(|_| dir.alike.store(0, Ordering::Release))?;
+        let _unless_changed = dir.alike.compare_exchange(COMPARING, topology, Ordering::AcqRel, Ordering::Acquire);
         Ok(changed)
     }
 
-    /// The caller holds the lock on the directory's attributes. Fails where a copy cannot be read: what it denies is not known.
+    /// The caller holds the lock on the directory's attributes. Fails where the attributes of a copy that was opened cannot be read: what it denies is not known.
     pub(super) fn compare(&self, node: &Arc<Node>, dir: &Dir) -> OpResult<bool> {
+        let forget = |changed: &OpResult<bool>| {
+            if !matches!(changed, Ok(false)) {
+                self.forget_attributes(node.id);
+            }
+        };
+        KernelCache::dropping(|cache| self.compare_copies(node, dir, cache), forget)
+    }
+
+    fn compare_copies(&self, node: &Arc<Node>, dir: &Dir, cache: KernelCache) -> OpResult<bool> {
         let mut faces = self.faces(node, dir)?;
         let (unlike, changed, differ) = if faces.len() < 2 {
             (None, false, false)
         } else {
-            let late = self.carry_over(node, &mut faces);
+            let late = self.carry_over(node, &mut faces, cache);
             let counted = self.counted(node, &faces, &late);
             let shown = self.rule(&counted);
             let differ = !counted.iter().all(|face| face.has(&shown.rights));
@@ -199,7 +216,8 @@ impl Pool {
         let follows = |face: &&Face| {
             let wanted = || Face::wearing(&shown.rights, face, ChangedAt::default());
             // Memory is no disk of the user's.
-            face.has(&shown.rights) || self.is_staging(face.at.id()) && face.become_like(wanted())
+            face.has(&shown.rights)
+                || self.is_staging(face.at.id()) && face.become_like(wanted(), KernelCache::SAME_SHOWN)
         };
         let (alike, others): (Vec<&Face>, Vec<&Face>) = faces.iter().partition(follows);
         if others.is_empty() && !shown.umask_counts {
@@ -232,8 +250,9 @@ impl Pool {
                 Ok(at) => faces.push(Face::of(at)?),
                 Err(OpError::Offline | OpError::Sys(Errno::NOENT | Errno::NOTDIR | Errno::LOOP)) => {}
                 Err(error) if error.is_own_want() || self.is_strict() => return Err(error),
-                // Nothing on it can be reached either.
+                // Nothing on it can be reached either. What it denies holds again once it can be read.
                 Err(error) => {
+                    dir.alike.store(0, Ordering::Release);
                     let branch = self.branch_name(copy.branch);
                     tracing::warn!(%branch, %error, "a directory's copy cannot be looked at; it is left out");
                 }
@@ -243,8 +262,8 @@ impl Pool {
     }
 
     /// Gives copies the changes that they lack; see the module.
-    fn carry_over(&self, node: &Arc<Node>, faces: &mut [Face]) -> Late {
-        let mut late = self.finish_interrupted(node, faces);
+    fn carry_over(&self, node: &Arc<Node>, faces: &mut [Face], cache: KernelCache) -> Late {
+        let mut late = self.finish_interrupted(node, faces, cache);
         let sound = |face: &&Face| face.mark.is_none() && face.at.online.abilities.ownership;
         let newest = faces.iter().filter(sound).map(|face| face.note.at).max().unwrap_or_default();
         let models: Vec<&Face> = faces.iter().filter(sound).filter(|face| face.note.at == newest).collect();
@@ -270,7 +289,7 @@ impl Pool {
             if is_so {
                 continue;
             }
-            if face.become_like(wanted) {
+            if face.become_like(wanted, cache) {
                 carried.push(face.id());
             } else {
                 late.branches.push(face.at.id());
@@ -283,14 +302,14 @@ impl Pool {
     }
 
     /// Finishes a change that a kill interrupted.
-    fn finish_interrupted(&self, node: &Arc<Node>, faces: &mut [Face]) -> Late {
+    fn finish_interrupted(&self, node: &Arc<Node>, faces: &mut [Face], cache: KernelCache) -> Late {
         let mut late = Late::default();
         let begun = faces.iter().find_map(|face| match &face.mark {
             Some(Mark::Changing(intention)) => Some(intention.clone()),
             _ => None,
         });
         let Some(Intention { rights, copies }) = begun else { return late };
-        // All copies are marked before the first is changed, and lose their marks after the last: one that has none had the whole change, and perhaps
+        // All copies are marked before the first is changed, and each loses its mark with the change: one that has none had the whole change, and perhaps
         // later ones, or none of it. The marked ones get what it has.
         let is_settled =
             |face: &Face| face.mark.is_none() && face.at.online.abilities.ownership && !self.is_staging(face.at.id());
@@ -310,7 +329,7 @@ impl Pool {
         }
         let mut done = Vec::new();
         for face in ours {
-            if face.become_like(Face::wearing(&rights, face, ChangedAt::default())) {
+            if face.become_like(Face::wearing(&rights, face, ChangedAt::default()), cache) {
                 done.push(face.id());
             } else if face.at.online.abilities.ownership {
                 late.branches.push(face.at.id());
@@ -394,10 +413,9 @@ impl Pool {
             let path = String::from_utf8_lossy(&node.path()).into_owned();
             met.example = Some((node.ino, format!("{path}: {}", copies.join(", "))));
         }
-        if !std::mem::replace(&mut met.told, true)
-            && let Some(text) = self.differing_text(&met)
-        {
-            tracing::warn!("{text}");
+        if met.dirs.len() >= met.told.saturating_mul(10).max(1) {
+            met.told = met.dirs.len();
+            tracing::warn!("{}", self.differing_text(&met).unwrap_or_default());
         }
     }
 
@@ -411,19 +429,19 @@ impl Pool {
     }
 
     fn differing_text(&self, met: &Met) -> Option<String> {
-        let count = match met.dirs.len() {
+        let have = match met.dirs.len() {
             0 => return None,
-            1 => "1 directory seen since the mount differs".to_owned(),
-            count => format!("{count} directories seen since the mount differ"),
+            1 => "1 directory has different owners, modes or ACLs".to_owned(),
+            count => format!("{count} directories have different owners, modes or ACLs"),
         };
-        let example = met.example.as_ref().map_or_else(String::new, |(_, text)| format!(" ({text})"));
+        let example = met.example.as_ref().map_or_else(String::new, |(_, text)| format!(" (example: {text})"));
         let shown = match self.spec.directories {
-            DirectoryRule::Safe => "what all copies allow is shown",
-            DirectoryRule::First => "the first copy is shown",
+            DirectoryRule::Safe => "what all copies allow",
+            DirectoryRule::First => "the copy on the first branch",
         };
         let mount = self.spec.mount.display();
         Some(format!(
-            "{count} between branches in owner, mode or ACL{example}: {shown}, and no disk is changed; `umbrella repair --equalise {mount}` makes the copies equal"
+            "{have} on their branches, as far as they were looked at since the mount{example}. The pool shows {shown} and changes no disk; `umbrella repair --equalise {mount}` makes the copies equal"
         ))
     }
 

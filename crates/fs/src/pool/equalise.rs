@@ -22,6 +22,7 @@ use super::equal::{Face, guarded, is_empty_root};
 use super::transfer::key_of;
 use crate::at::{DirAt, FileAt};
 use crate::error::{OpError, OpResult};
+use crate::kernel_cache::KernelCache;
 use crate::node::{Dir, Node, NodeId};
 use crate::relocate::{self, ChangedAt, CopyId, DirFace, Intention, Note};
 use crate::rights::{Rights, RightsChange};
@@ -42,7 +43,7 @@ impl Pool {
             Some(change) if copies.len() > 1 => Some(self.rights_shown(dir, &copies)?.with(change)),
             _ => None,
         };
-        self.change_copies(node, dir, &copies, wanted.as_ref(), call)?;
+        self.change_copies(node, dir, &copies, wanted.as_ref(), KernelCache::REPLIED, call)?;
         if change.is_some() && wanted.is_none() {
             // What a kill left half done is over: the copies that are away now get this change.
             unmark(&copies);
@@ -66,6 +67,7 @@ impl Pool {
         dir: &Dir,
         copies: &Copies,
         wanted: Option<&Rights>,
+        cache: KernelCache,
         call: impl Fn(&FileAt) -> OpResult<()>,
     ) -> OpResult<()> {
         // First: a note without its change is no harm, a change without its note would not hold against a copy that comes back.
@@ -88,7 +90,7 @@ impl Pool {
             if let Some(wanted) = wanted.filter(|_| unlike) {
                 let face = Face::of(copy.clone())?;
                 if face.can_follow() && !face.has(wanted) {
-                    face.become_like(Face::wearing(wanted, &face, ChangedAt::default()));
+                    face.become_like(Face::wearing(wanted, &face, ChangedAt::default()), cache);
                 }
             }
             Ok(())
@@ -187,7 +189,7 @@ impl Pool {
         {
             let rights = &unlike.shown.rights;
             // What it cannot keep, it does not count for.
-            let _kept = face.become_like(Face::wearing(rights, &face, ChangedAt::default()));
+            let _kept = face.become_like(Face::wearing(rights, &face, ChangedAt::default()), KernelCache::SAME_SHOWN);
         }
         self.compare_later(&self.root, dir);
     }

@@ -234,6 +234,7 @@ impl Pool {
     /// The last name of a file is gone, or the file moved to another branch.
     pub(super) fn note_gone(&self, backing: Backing) {
         self.governors.forget(backing);
+        self.revisits.forget(backing);
     }
 
     /// Syncs a file with `sync`, and tells that it is synced. An error that the governor saw before the caller did is the caller's now.

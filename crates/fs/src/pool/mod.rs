@@ -91,7 +91,7 @@ use crate::spec::{OnBranchError, PoolSpec};
 /// Name of the directory at each branch's root that belongs to Umbrella.
 pub const HIDDEN: &str = ".umbrella";
 
-/// What the pool asks of the kernel's side of the mount. Never called with a lock held, but for `register` and `drop_attributes`, which wait for
+/// What the pool asks of the kernel's side of the mount. Never called with a lock held, but for `register`, `drop_attributes` and `drop_names`, which wait for
 /// nobody.
 pub trait Kernel: Send + Sync {
     /// Forget the attributes and ACLs of one node. Waits for nothing.

@@ -94,7 +94,7 @@ impl Pool {
     }
 
     fn any_guarded(&self) -> bool {
-        self.branches.load().iter().any(|branch| is_guarded(branch))
+        self.branches.load().iter().any(|branch| branch.is_guarded())
     }
 
     fn any_suspect(&self) -> bool {
@@ -111,7 +111,7 @@ impl Pool {
     pub(super) fn probe_branches(&self, asked: Asked) {
         let timeout = self.spec.probe_timeout;
         std::thread::scope(|scope| {
-            let wanted = |branch: &&Arc<Branch>| asked == Asked::All || is_guarded(branch);
+            let wanted = |branch: &&Arc<Branch>| asked == Asked::All || branch.is_guarded();
             for branch in self.branches.load().iter().filter(|branch| !branch.spec.name.is_empty()).filter(wanted) {
                 let branch = Arc::clone(branch);
                 let probe = move || {
@@ -180,10 +180,6 @@ impl Pool {
         }
         branches.iter().zip(told.iter()).all(|(branch, told)| *told == epoch(branch))
     }
-}
-
-fn is_guarded(branch: &Branch) -> bool {
-    branch.online().is_some_and(|online| online.guarded)
 }
 
 #[cfg(test)]

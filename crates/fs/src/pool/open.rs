@@ -67,7 +67,14 @@ impl Pool {
         Ok(opened)
     }
 
+    /// The caller holds the rename lock shared.
     pub(crate) fn open_node(&self, node: &Arc<Node>, request: OpenRequest) -> OpResult<Opened> {
+        let (opened, branch, meta) = self.open_file(node, request)?;
+        self.note_opened(node, &branch, &meta);
+        Ok(opened)
+    }
+
+    fn open_file(&self, node: &Arc<Node>, request: OpenRequest) -> OpResult<(Opened, Arc<Branch>, Meta)> {
         let file = node.file().ok_or(OpError::Sys(Errno::ISDIR))?;
         let mut state = file.state.write();
         if self.branch(state.backing.branch)?.spec.read_only && (request.write || request.truncate) {
@@ -99,7 +106,6 @@ impl Pool {
         {
             return Err(OpError::Stale);
         }
-        self.note_opened(&mut state, &meta);
         if request.truncate {
             // Only now: what was opened is the file.
             opened.truncate(0)?;
@@ -110,9 +116,10 @@ impl Pool {
             }
         }
         if mapped && self.register_passthrough(&mut state, &opened) == DataPath::Passthrough {
-            return Ok(self.add(node, &mut state, opened, access, request, DataPath::Passthrough));
+            let opened = self.add(node, &mut state, opened, access, request, DataPath::Passthrough);
+            return Ok((opened, branch, meta));
         }
-        Ok(self.register(node, &mut state, opened, access, request, &meta))
+        Ok((self.register(node, &mut state, opened, access, request, &meta), branch, meta))
     }
 
     /// Takes in a file that was opened as it was created.
@@ -127,7 +134,6 @@ impl Pool {
         let file = node.file().ok_or(OpError::Stale)?;
         let mut state = file.state.write();
         state.unjudged = true;
-        self.note_opened(&mut state, meta);
         Ok(self.register(node, &mut state, opened, access, request, meta))
     }
 

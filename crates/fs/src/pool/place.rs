@@ -79,6 +79,16 @@ impl Pool {
         active.rules.decide(&FileFacts { path, ..facts }, &views, Some(&resident))
     }
 
+    /// Whether reading a file may give it another place.
+    pub(super) fn depends_on_access_time(&self, path: &[u8], meta: &Meta, branch: &Branch) -> bool {
+        let (resident, views) = (self.resident(branch, meta), self.views());
+        let names = self.other_names(branch, meta);
+        let facts = settled_facts(path, meta, self.born(branch, meta));
+        let rules = &self.rules.load().rules;
+        let depends = |path| rules.depends_on_access_time(&FileFacts { path, ..facts }, &views, Some(&resident));
+        names.iter().map(Vec::as_slice).chain([path]).any(depends)
+    }
+
     /// The name that decides where a file with these attributes belongs: of several, one whose rule must not be passed over comes first.
     pub(super) fn deciding_path(&self, node: &Node, meta: &Meta) -> Vec<u8> {
         let names = node.paths();

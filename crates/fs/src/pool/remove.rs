@@ -10,9 +10,10 @@ use umbrella_policy::placement::spec::FileKind;
 use super::{Pool, is_reserved};
 use crate::at::{DirAt, FileAt};
 use crate::error::{OpError, OpResult};
+use crate::kernel_cache::KernelCache;
 use crate::meta::Meta;
 use crate::node::{Node, NodeId};
-use crate::relocate::{Place, clone_dir_whole};
+use crate::relocate::{DirFace, Place, clone_dir_whole};
 
 /// An inode of which something is known, kept from being used again.
 pub(super) struct HeldNumber {
@@ -205,22 +206,23 @@ impl Pool {
         let before = above.stat_self()?;
         above.rmdir(&name)?;
         // A directory that looks changed; nothing is lost.
-        let _cosmetic = above.as_file().set_times(super::dirs::modified_at(&before));
+        let _cosmetic = above.as_file().set_times(super::dirs::modified_at(&before), KernelCache::SAME_SHOWN);
         drop(keeping);
         self.drop_copy(node, dir, copy);
         self.inodes.forget(Pool::inode_key(&above.online, &meta));
         Ok(true)
     }
 
-    /// Makes a copy again that was removed, as it was: its inode lives on while its descriptor is held. Where it does not, it gets what the copy
-    /// that `stays` has.
+    /// Makes a copy again that was removed, as it was: its inode lives on while its descriptor is held. Where it does not, it gets what
+    /// is shown, and the rest from the copy that `stays`.
     fn restore_dir(&self, node: &Arc<Node>, above: &DirAt, name: &OsStr, meta: &Meta, (gone, stays): (&DirAt, &DirAt)) {
         let Some(dir) = node.dir() else { return };
         // Nobody may take it for a stranger's before it has its number.
         let _attributes = dir.attributes.lock();
         let place = node.place();
         let keeping = place.as_ref().and_then(|(parent, _)| parent.dir()).and_then(|dir| dir.times.keep(None));
-        let restored = self.clone_again(gone, above, name).or_else(|_| self.clone_again(stays, above, name));
+        let as_shown = || self.clone_again(stays, self.face_for_copy(dir, stays)?, above, name);
+        let restored = self.clone_again(gone, None, above, name).or_else(|_| as_shown());
         drop(keeping);
         let noted = restored.and_then(|made| {
             let (now, other) = (made.stat_self()?, stays.stat_self()?);
@@ -237,14 +239,14 @@ impl Pool {
         }
     }
 
-    fn clone_again(&self, like: &DirAt, above: &DirAt, name: &OsStr) -> OpResult<DirAt> {
+    fn clone_again(&self, like: &DirAt, face: Option<DirFace>, above: &DirAt, name: &OsStr) -> OpResult<DirAt> {
         let (from, to, abilities) = (Arc::clone(&like.fd), Arc::clone(&above.fd), above.online.abilities);
         let (online, temp_name, new_name) = (Arc::clone(&above.online), self.mover.temp_name(), name.to_owned());
         let call = move || {
             let hidden = online.hidden.as_ref().ok_or(Errno::ROFS)?;
             let temp = Place { dir: hidden.tmp.as_fd(), name: &temp_name };
             let place = Place { dir: to.as_fd(), name: &new_name };
-            clone_dir_whole(from.as_fd(), None, temp, place, &abilities).map_err(|error| error.errno())
+            clone_dir_whole(from.as_fd(), face.as_ref(), temp, place, &abilities).map_err(|error| error.errno())
         };
         if above.online.guarded || like.online.guarded {
             above.branch.io(move |_| call())?;

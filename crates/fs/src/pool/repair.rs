@@ -22,6 +22,7 @@ use crate::control::protocol::{
     CopyRights, DirectoryEvent, EqualiseOutcome, EqualiseSummary, Progress, bytes_unless_text,
 };
 use crate::error::{Error, OpError, OpResult};
+use crate::kernel_cache::KernelCache;
 use crate::node::{Dir, Node, NodeId};
 use crate::rights::Rights;
 
@@ -63,8 +64,16 @@ impl Pool {
             Some(name) => Some(self.branch_named(name)?),
             None => None,
         };
-        if let Some(branch) = like.as_ref().filter(|branch| !branch.is_online()) {
-            return Err(Error::BranchUnusable { name: branch.spec.name.clone(), reason: "it is offline".to_owned() });
+        if let Some(branch) = &like {
+            let unusable = match branch.online() {
+                None => Some("it is offline"),
+                Some(online) if !online.abilities.ownership => Some("its file system keeps no owners and modes"),
+                Some(_) => None,
+            };
+            if let Some(reason) = unusable {
+                let reason = format!("{reason}: nothing can be made like it");
+                return Err(Error::BranchUnusable { name: branch.spec.name.clone(), reason });
+            }
         }
         let failed = |source| Error::Path { path: String::from_utf8_lossy(&asked.path).into_owned(), source };
         let top = self.pin(&asked.path).map_err(failed)?;
@@ -137,13 +146,20 @@ impl<'a> Walk<'a> {
         differing
     }
 
-    fn look_at(&self, node: &Arc<Node>) -> OpResult<Option<DirectoryEvent>> {
+    fn look_at(&mut self, node: &Arc<Node>) -> OpResult<Option<DirectoryEvent>> {
         let pool = self.pool;
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
         let _names = pool.rename_lock.read();
         pool.refresh(node, dir)?;
         let _attributes = dir.attributes.lock();
         let plan = pool.plan(node, dir, self.like)?;
+        let has_model = |like: BranchId| {
+            let unlike = node.unlike();
+            unlike.is_none_or(|it| it.left.iter().any(|(branch, _)| *branch == like) && !it.empty.contains(&like))
+        };
+        if self.like.is_some_and(|like| !has_model(like)) {
+            self.summary.directories_without_model += 1;
+        }
         Ok(plan.map(|plan| event(node, &plan, EqualiseOutcome::Differs, None)))
     }
 
@@ -190,11 +206,7 @@ impl<'a> Walk<'a> {
 
     fn change(&mut self, differing: &[Pinned<'a>]) {
         for at in differing {
-            let failed = self.change_one(&at.node);
-            if let Some(kernel) = self.pool.kernel.get() {
-                kernel.drop_attributes(at.node.id);
-            }
-            match failed {
+            match self.pool.change_unasked(at.node.id, |cache| self.change_one(&at.node, cache)) {
                 Ok(None) => self.summary.directories_equalised += 1,
                 Ok(event) => {
                     self.summary.directories_failed += 1;
@@ -213,7 +225,7 @@ impl<'a> Walk<'a> {
     }
 
     /// An event for what could not be changed.
-    fn change_one(&self, node: &Arc<Node>) -> OpResult<Option<DirectoryEvent>> {
+    fn change_one(&self, node: &Arc<Node>, cache: KernelCache) -> OpResult<Option<DirectoryEvent>> {
         let pool = self.pool;
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
         let _names = pool.rename_lock.read();
@@ -221,7 +233,7 @@ impl<'a> Walk<'a> {
         let _attributes = dir.attributes.lock();
         let Some(plan) = pool.plan(node, dir, self.like)? else { return Ok(None) };
         let copies = pool.known_copies(node, dir)?;
-        let done = pool.change_copies(node, dir, &copies, Some(&plan.wanted), |copy| {
+        let done = pool.change_copies(node, dir, &copies, Some(&plan.wanted), cache, |copy| {
             if copy.branch.spec.read_only { Err(OpError::Sys(Errno::ROFS)) } else { Ok(()) }
         });
         let faces = pool.faces(node, dir)?;

@@ -35,6 +35,8 @@ impl Pool {
             old.set_draining_for_now(true);
             self.holds_nothing(&old).inspect_err(|_| old.set_draining_for_now(was_draining))?;
         }
+        // Before the monitor has to wait: the branch may hang.
+        old.retire("replaced".to_owned());
         let mut told = self.told.lock();
         let before = self.branches.load_full();
         let mut branches = Vec::clone(&before);
@@ -42,14 +44,12 @@ impl Pool {
         if let Some(place) = branches.get_mut(old.id.index()) {
             *place = Branch::new(old.id, gone, Arc::clone(&self.state));
         }
-        // From here on no probe brings the old one back.
         self.branches.store(Arc::new(branches.clone()));
-        old.take_offline("replaced".to_owned());
         let former = former_paths(&old, memory.as_ref(), &spec.path);
         let new = match self.take_place(BranchId(branches.len() as u16), spec, former) {
             Ok(new) => new,
             Err(reason) => {
-                let remembered = memory.map_or(Ok(()), |known| self.state.remember(name, &known));
+                let remembered = memory.as_ref().map_or(Ok(()), |known| self.state.remember(name, known));
                 let noted = || self.state.note_errors(name, &old.errors());
                 if let Err(error) =
                     remembered.and_then(|()| self.state.note_draining(name, was_draining)).and_then(|()| noted())
@@ -57,6 +57,7 @@ impl Pool {
                     tracing::error!(branch = name, %error, "the pool's memory of the branch could not be put back");
                 }
                 old.set_draining_for_now(was_draining);
+                old.reinstate();
                 self.branches.store(before);
                 // Else a probe will; the monitor tells the tree.
                 let _ = old.bring_online();
@@ -67,7 +68,7 @@ impl Pool {
             *told = None;
         }
         old.clear_errors();
-        self.branch_changed(&old, None);
+        self.branch_is_gone(&old, memory.as_ref());
         branches.push(Arc::clone(&new));
         self.branches.store(Arc::new(branches));
         self.rebind_rules();

@@ -22,6 +22,7 @@ use super::mover::is_due;
 use super::{Pool, Walk};
 use crate::control::protocol::Purpose;
 use crate::meta::Meta;
+use crate::metrics::Metric;
 use crate::node::{Backing, Node};
 
 /// What else changes in this time is searched for by the same walk.
@@ -77,6 +78,11 @@ impl Revisits {
         self.due.lock().hopeless.clear();
     }
 
+    /// A file has other names than when it was searched for, or its inode is another file's.
+    pub(super) fn forget(&self, file: Backing) {
+        self.due.lock().hopeless.remove(&file);
+    }
+
     /// Wakes the thread, which sees that the pool ends.
     pub(super) fn stop(&self) {
         let _due = self.due.lock();
@@ -115,6 +121,7 @@ impl Pool {
     /// A file has another name, or lost one: as [`Pool::judge_soon`]. The caller holds the rename lock shared.
     pub(super) fn judge_renamed(&self, node: &Arc<Node>) {
         let Some(file) = node.file().filter(|_| is_due(node)) else { return };
+        self.revisits.forget(file.state.read().backing);
         let Ok(attr) = self.attr_of(node) else { return };
         self.judge_meta(node, &attr.meta);
         if self.rules.load().rules.asked().names && file.state.read().names.len() < attr.meta.nlink as usize {
@@ -125,6 +132,7 @@ impl Pool {
     /// One of a file's names is gone, and these attributes are left. The caller holds the rename lock shared.
     pub(super) fn judge_left(&self, node: &Arc<Node>, meta: &Meta) {
         let Some(file) = node.file().filter(|_| self.rules.load().rules.asked().names) else { return };
+        self.revisits.forget(file.state.read().backing);
         if file.state.read().names.len() < meta.nlink as usize {
             self.search_names(node);
         } else if is_due(node) {
@@ -191,6 +199,7 @@ impl Pool {
 
     fn revisit(&self, part: Part) {
         let began = Instant::now();
+        self.count(Metric::NameWalks);
         let walk = Walk { bandwidth: self.spec.enforce.bandwidth, purpose: Purpose::Renamed, ..Walk::default() };
         let summary = self.walk(walk, &part, &mut |_| true);
         if summary.stopped {

@@ -33,6 +33,7 @@ use crate::at::{DirAt, FileAt};
 use crate::branch::{Branch, Online};
 use crate::error::OpError;
 use crate::handle::Handle;
+use crate::kernel_cache::KernelCache;
 use crate::metrics::Metric;
 use crate::node::{Backing, FileState, Node, path_of};
 use crate::relocate::{self, Durability, Limits, Place, RelocateError, Removal, Throttle};
@@ -100,7 +101,7 @@ impl Leg {
             && old.mtime > new.mtime
         {
             // A directory that looks unchanged; nothing is lost.
-            let _cosmetic = self.to.as_file().set_times(super::dirs::modified_at(&old));
+            let _cosmetic = self.to.as_file().set_times(super::dirs::modified_at(&old), KernelCache::SAME_SHOWN);
         }
     }
 }

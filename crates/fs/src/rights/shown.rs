@@ -6,7 +6,7 @@
 //! - The group is the common one, else root, with *g*. Where owners differ, one of the group may own a copy: limited to *o* too. Where groups differ, he may be
 //!   one of the others somewhere: limited to *t* too.
 //! - Others get *t*, limited to *o* where owners differ and to *g* where groups differ.
-//! - Whom one copy names, all name. Where a copy does not name him, it is not known which of its groups he is in: he gets there what all of
+//! - A user or group that the ACL of any copy names is named in what is shown. Where a copy does not name him, it is not known which of its groups he is in: he gets there what all of
 //!   its groups and its others have. A named user who owns another copy is limited to that owner's bits there.
 //! - A set-id bit stays where all copies have it and agree on the id. Sticky is what any copy says is sticky.
 //! - New entries get the default ACL that all copies have in common, with nothing for whom only some name. Where some have none the umask counts too.

@@ -13,12 +13,12 @@ use super::{Record, TraceOp, Unwritable};
 
 pub(super) const HEADER: &str = "time_us,dev,op,offset_bytes,size_bytes";
 
-/// Whether a line is one. Without a header a device's name that is a decimal fraction is none: it is a response time.
+/// Whether a line is one. A fraction where the device stands is a response time if the time is that of a clock: seconds since 1970 have ten digits.
 pub(super) fn looks_like(fields: &Fields<'_>) -> bool {
     (5..=6).contains(&fields.len())
         && fields.is_decimal(0)
         && !fields.at(1).is_empty()
-        && !fields.is_fraction(1)
+        && !(fields.is_fraction(1) && fields.whole_digits(0) >= 10)
         && fields.is_one_of(2, &["R", "W", "D"])
         && fields.is_whole(3)
         && fields.is_whole(4)

@@ -119,6 +119,11 @@ impl<'a> Fields<'a> {
         is_digits(whole) && parts.next().is_some_and(|part| part.iter().all(u8::is_ascii_digit))
     }
 
+    /// How many digits a number has before its point.
+    pub(super) fn whole_digits(&self, place: usize) -> usize {
+        self.at(place).iter().take_while(|byte| byte.is_ascii_digit()).count()
+    }
+
     /// Whether it is one of these words.
     pub(super) fn is_one_of(&self, place: usize, words: &[&str]) -> bool {
         words.iter().any(|word| word.as_bytes() == self.at(place))

@@ -86,6 +86,10 @@ impl Test {
         })
     }
 
+    pub(super) fn is_of_access_time(&self) -> bool {
+        matches!(self, Test::Age { of: TimeField::Atime, .. })
+    }
+
     /// Whether a file's being at home on the rule's branches makes a difference.
     pub(super) fn has_band(&self) -> bool {
         match self {

@@ -13,7 +13,7 @@ use super::error::RuleError;
 use super::facts::{BranchView, FileFacts, Resident, is_online, view};
 use super::glob::Glob;
 use super::name_table::NameTable;
-use super::spec::{RulesSpec, TimeField};
+use super::spec::RulesSpec;
 
 /// An index into [`Rules::entries`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -102,7 +102,7 @@ impl Asked {
                 Rule::When(when) => {
                     for test in &when.tests {
                         asked.names |= matches!(test, Test::Extension { .. } | Test::Links { .. });
-                        asked.access_times |= matches!(test, Test::Age { of: TimeField::Atime, .. });
+                        asked.access_times |= test.is_of_access_time();
                     }
                 }
             }
@@ -184,6 +184,36 @@ impl Rules {
         Decision { entry: found.entry, choice }
     }
 
+    /// Whether a file's place may change with its last access: a rule that asks for that is come to, and all else that it asks for holds.
+    pub fn depends_on_access_time(
+        &self,
+        facts: &FileFacts<'_>,
+        branches: &[BranchView],
+        resident: Option<&Resident>,
+    ) -> bool {
+        for rule in self.ordered.iter().filter(|_| self.asked.access_times) {
+            match rule {
+                Rule::When(when) if when.tests.iter().any(Test::is_of_access_time) => {
+                    let home = self.is_home(when, branches, resident);
+                    let holds = |test: &Test| {
+                        let holds = |home| test.verdict(facts, branches, home) == Verdict::Holds;
+                        holds(false) || home && holds(true)
+                    };
+                    let may_hold = when.tests.iter().filter(|test| !test.is_of_access_time()).all(holds);
+                    if may_hold && !self.inactive(when.entry, branches) {
+                        return true;
+                    }
+                }
+                Rule::When(_) | Rule::Names(_) => {
+                    if self.decided_by(rule, facts, branches, resident).is_some() {
+                        return false;
+                    }
+                }
+            }
+        }
+        false
+    }
+
     /// Of the names of one file the one that decides for all: the first in alphabetical order whose rule must not spill, else the first.
     pub fn deciding_name<'a, I>(
         &self,
@@ -218,22 +248,26 @@ impl Rules {
 
     /// The entry that a file falls under.
     fn entry_for(&self, facts: &FileFacts<'_>, branches: &[BranchView], resident: Option<&Resident>) -> Found {
-        for rule in &self.ordered {
-            match rule {
-                Rule::When(when) => {
-                    if let Some(found) = self.matches(when, facts, branches, resident) {
-                        return found;
-                    }
-                }
-                Rule::Names(names) => {
-                    let usable = |pattern| !self.inactive(names.entry(pattern), branches);
-                    if let Some(pattern) = names.table.find(facts.path, usable) {
-                        return Found::outright(names.entry(pattern));
-                    }
-                }
+        let found = self.ordered.iter().find_map(|rule| self.decided_by(rule, facts, branches, resident));
+        found.unwrap_or(Found::outright(self.default_entry()))
+    }
+
+    /// The entry of one rule, or of one name table, that a file falls under.
+    fn decided_by(
+        &self,
+        rule: &Rule,
+        facts: &FileFacts<'_>,
+        branches: &[BranchView],
+        resident: Option<&Resident>,
+    ) -> Option<Found> {
+        match rule {
+            Rule::When(when) => self.matches(when, facts, branches, resident),
+            Rule::Names(names) => {
+                let usable = |pattern| !self.inactive(names.entry(pattern), branches);
+                let pattern = names.table.find(facts.path, usable)?;
+                Some(Found::outright(names.entry(pattern)))
             }
         }
-        Found::outright(self.default_entry())
     }
 
     pub(super) fn default_entry(&self) -> EntryId {

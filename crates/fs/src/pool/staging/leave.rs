@@ -19,6 +19,7 @@ use super::Staging;
 use super::leavers::{HANGS, Leaving, Outcome, Tried};
 use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
+use crate::kernel_cache::KernelCache;
 use crate::meta::Meta;
 use crate::metrics::Metric;
 use crate::node::{Backing, Node, NodeId};
@@ -447,7 +448,8 @@ impl Pool {
         }
         let mut answer = stay.iter().filter(|copy| !hanging.contains(&copy.branch.spec.name));
         // Where none can be set a directory looks unchanged; nothing is lost.
-        let _cosmetic = answer.any(|copy| copy.as_file().set_times(modified_at(&newest)).is_ok());
+        let _cosmetic =
+            answer.any(|copy| copy.as_file().set_times(modified_at(&newest), KernelCache::SAME_SHOWN).is_ok());
     }
 
     /// Calls for every entry of the area. An error ends it: what cannot be looked at is not taken for nothing.

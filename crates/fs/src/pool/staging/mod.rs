@@ -55,7 +55,7 @@ use groups::Groups;
 use super::Pool;
 use super::place::NewFile;
 use super::transfer::Cause;
-use crate::at::{DirAt, FileAt};
+use crate::at::DirAt;
 use crate::branch::Branch;
 use crate::control::protocol::{Abilities, StagingStatus};
 use crate::error::{OpError, OpResult};
@@ -275,11 +275,11 @@ impl Pool {
     }
 
     /// Makes a new file in the staging area. `None`: it is to be made on its branch at once.
-    pub(super) fn make_staged(
+    pub(super) fn make_staged<T>(
         &self,
         new: &NewFile<'_>,
-        call: impl Fn(&DirAt) -> OpResult<FileAt>,
-    ) -> OpResult<Option<(DirAt, FileAt)>> {
+        call: impl Fn(&DirAt) -> OpResult<T>,
+    ) -> OpResult<Option<(DirAt, T)>> {
         let Some(staging) = self.staging.as_ref().filter(|staging| staging.open.load(Ordering::Relaxed)) else {
             return Ok(None);
         };

@@ -235,3 +235,26 @@ fn rules_say_what_of_a_file_they_look_at() {
     assert_eq!(asked(vec![when("r", vec![links], to(&["flash"]))]), named);
     assert_eq!(asked(vec![table("t", vec![("/a/**", to(&["flash"]))])]), Asked { paths: true, ..named });
 }
+
+#[test]
+fn only_files_that_a_rule_on_access_times_may_match_depend_on_them() {
+    let read = Condition::Age {
+        of: TimeField::Atime,
+        is: Comparison::Less,
+        value: Duration::from_secs(1),
+        band: Duration::ZERO,
+    };
+    let rules = compile(
+        vec![
+            table("fixed", vec![("/fixed/**", to(&["disk"]))]),
+            when("hot films", vec![read, extension(&["avi"])], to(&["flash"])),
+        ],
+        &["disk"],
+    );
+    let depends = |path| rules.depends_on_access_time(&file(path), &[ROOMY; 4], None);
+    assert!(depends("/x.avi"));
+    assert!(!depends("/x"), "another condition of the rule fails");
+    assert!(!depends("/fixed/x.avi"), "an earlier rule decides");
+    let away = [BranchView { online: false, ..ROOMY }; 4];
+    assert!(!rules.depends_on_access_time(&file("/x.avi"), &away, None), "a rule whose branch is away is passed over");
+}

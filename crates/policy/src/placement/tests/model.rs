@@ -358,6 +358,20 @@ proptest! {
     }
 
     #[test]
+    fn a_read_moves_only_files_that_depend_on_access_times(world in worlds(), atime in 0u32..8) {
+        let rules = Rules::compile(&world.spec, &resolve).unwrap();
+        let asks = world.spec.rules.iter().any(|rule| matches!(&rule.kind, RuleKindSpec::When { conditions, .. }
+            if conditions.iter().any(|condition| matches!(condition, Condition::Age { of: TimeField::Atime, .. }))));
+        for file in &world.files {
+            let decide = |facts: &FileFacts<'_>| rules.decide(facts, &world.branches, file.home.as_ref());
+            let depends = rules.depends_on_access_time(&file.facts(), &world.branches, file.home.as_ref());
+            let read = FileFacts { atime: at(atime.into()), ..file.facts() };
+            prop_assert!(depends || decide(&file.facts()) == decide(&read), "{:?}", file);
+            prop_assert!(asks || !depends, "no rule asks for access times");
+        }
+    }
+
+    #[test]
     fn no_file_falls_under_a_rule_that_is_out_of_reach(world in worlds()) {
         let rules = Rules::compile(&world.spec, &resolve).unwrap();
         let unreachable = rules.unreachable();
