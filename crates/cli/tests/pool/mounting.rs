@@ -47,16 +47,34 @@ fn a_mount_right_after_an_unmount_is_never_refused() {
     pool.say(["unmount"]);
 }
 
+/// A process that stands still until this is dropped, also when a test fails.
+struct Stopped(u32);
+
+impl Stopped {
+    fn new(pid: u32) -> Self {
+        signal(pid, Signal::SIGSTOP);
+        Stopped(pid)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        if is_alive(self.0) {
+            signal(self.0, Signal::SIGCONT);
+        }
+    }
+}
+
 /// Stops the daemon of a pool, unmounts it, and mounts what has its branch; gives the process ids before and after.
 fn mount_while_it_ends(pool: &Pool, more: &[&Path], mount_point: &Path) -> (u32, u32) {
     let old = pool.status().pid;
-    signal(old, Signal::SIGSTOP);
+    let stopped = Stopped::new(old);
     umount(&pool.mount_point());
     let said = pool.dir().join("said");
     let mut next = mount(pool, more).stdout(Stdio::null()).stderr(File::create(&said).unwrap()).spawn().unwrap();
     eventually("who waits is told so", || fs::read_to_string(&said).unwrap().contains("waiting for its end"));
     assert!(next.try_wait().unwrap().is_none() && is_alive(old) && !is_mount_point(mount_point));
-    signal(old, Signal::SIGCONT);
+    drop(stopped);
     let ended = poll(PATIENCE, || next.try_wait().unwrap()).expect("it is mounted");
     assert!(ended.success(), "{}\n{}", fs::read_to_string(&said).unwrap(), pool.log());
     (old, pool.status().pid)
