@@ -78,13 +78,39 @@ fn changed(text: &str, spec: &umbrella_fs::spec::PoolSpec, addition: &Addition<'
     match document.get_mut("default") {
         // Without a list the only branch was it.
         None => drop(document.insert("default", Item::Value(Value::Array(list.iter().collect())))),
-        Some(item) if list.len() > spec.rules.default.len() => match item.as_array_mut() {
-            Some(names) => names.push(name),
-            None => *item = Item::Value(Value::Array(list.iter().collect::<Array>())),
-        },
+        Some(item) if list.len() > spec.rules.default.len() => {
+            if let Some(names) = item.as_array_mut() {
+                append(names, name);
+            } else {
+                let decor = item.as_value().map(|value| value.decor().clone()).unwrap_or_default();
+                let mut names = Value::Array(list.iter().collect::<Array>());
+                *names.decor_mut() = decor;
+                *item = Item::Value(names);
+            }
+        }
         Some(_) => {}
     }
     Ok(document.to_string())
+}
+
+/// Adds a name to a list. In one of several lines it gets its own, and comments stay behind what they stood behind.
+fn append(names: &mut Array, name: &str) {
+    let mut behind = names.trailing().as_str().unwrap_or_default().to_owned();
+    let indent = names.iter_mut().last().and_then(|last| {
+        let indent = last.decor().prefix()?.as_str()?.rsplit_once('\n')?.1.to_owned();
+        // Without a comma behind it, a comment is the name's.
+        let suffix = last.decor().suffix().and_then(|suffix| suffix.as_str()).unwrap_or_default().to_owned();
+        last.decor_mut().set_suffix("");
+        behind.insert_str(0, &suffix);
+        Some(indent)
+    });
+    let Some(indent) = indent else { return names.push(name) };
+    let (comment, end) = behind.rsplit_once('\n').unwrap_or(("", &behind));
+    let mut value = Value::from(name);
+    value.decor_mut().set_prefix(format!("{comment}\n{indent}"));
+    names.push_formatted(value);
+    names.set_trailing_comma(true);
+    names.set_trailing(format!("\n{end}"));
 }
 
 impl Prepared {

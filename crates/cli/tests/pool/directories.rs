@@ -488,3 +488,80 @@ fn what_is_made_while_copies_become_equal_has_the_mode_that_was_asked_for() {
         equal.join().unwrap();
     }
 }
+
+#[test]
+fn a_change_carried_over_to_xfs_leaves_the_acl_there() {
+    let (a, b) = (Disk::ext4(32 * MIB), Disk::xfs(300 * MIB));
+    let pool = Pool::builder().branch("a", a.path()).branch_with("b", b.path(), "optional = true");
+    copy(&a, "dir", (0, 0, 0o777));
+    copy(&b, "dir", (0, 0, 0o777));
+    let pool = pool.default(&["a"]).keys(KEYS).mount();
+    let dir = pool.join("dir");
+    setfacl(&["-m", "u:1000:---,d:u:1000:---"], &dir);
+    b.vanish();
+    eventually("b is away", || !pool.is_online("b"));
+    chown(&dir, Some(5), Some(5)).unwrap();
+    b.mount();
+    eventually("b is back", || pool.is_online("b"));
+    assert_eq!((look(&dir).0, look(&b.join("dir")).0), (5, 5));
+    for name in [ACL, DEFAULT_ACL] {
+        assert!(attribute(&a.join("dir"), name).is_some());
+        assert_eq!(attribute(&b.join("dir"), name), attribute(&a.join("dir"), name), "{name}");
+    }
+    // And back: an ACL that goes while the branch is away goes there too.
+    b.vanish();
+    eventually("b is away", || !pool.is_online("b"));
+    setfacl(&["-b"], &dir);
+    b.mount();
+    eventually("b is back", || pool.is_online("b"));
+    assert_eq!(look(&dir).2, look(&b.join("dir")).2);
+    for name in [ACL, DEFAULT_ACL] {
+        assert_eq!(attribute(&b.join("dir"), name), None, "{name}");
+    }
+}
+
+/// Sets attributes until no more fit.
+fn fill_attributes(dir: &Path) {
+    for bytes in [200, 20, 1] {
+        for number in 0.. {
+            let name = format!("user.{bytes}-{number}");
+            if rustix::fs::setxattr(dir, &name, &vec![b'x'; bytes], XattrFlags::empty()).is_err() {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_change_that_cannot_be_noted_for_a_branch_that_is_away_is_refused() {
+    let (a, b, builder) = two_disks();
+    copy(&a, "dir", (1000, 1000, 0o777));
+    copy(&b, "dir", (1000, 1000, 0o777));
+    let pool = builder.keys("directories = \"first\"").mount();
+    fill_attributes(&pool.join("dir"));
+    a.vanish();
+    eventually("a is away", || !pool.is_online("a"));
+    let refused = fs::set_permissions(pool.join("dir"), fs::Permissions::from_mode(0o700)).unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(rustix::io::Errno::NOSPC.raw_os_error()));
+    assert_eq!(look(&pool.join("dir")).2, 0o777, "nothing was changed");
+}
+
+#[test]
+fn an_acl_that_one_copy_has_no_room_for_changes_no_copy() {
+    for rule in ["safe", "first"] {
+        let (a, b, builder) = two_disks();
+        copy(&a, "dir", (0, 0, 0o777));
+        copy(&b, "dir", (0, 0, 0o755));
+        let pool = builder.keys(&format!("directories = \"{rule}\"")).mount();
+        fill_attributes(&b.join("dir"));
+        let shown = look(&pool.join("dir"));
+        let before = on_disk([&a, &b], &["dir"]);
+        let dir = pool.join("dir");
+        let refused =
+            Command::new("setfacl").args(["-m", "u:1000:rwx,u:1001:rwx,u:1002:rx"]).arg(&dir).output().unwrap();
+        assert!(!refused.status.success(), "{rule}");
+        assert_eq!(look(&dir), shown);
+        assert_eq!(attribute(&dir, ACL), None, "{rule}");
+        assert_eq!(on_disk([&a, &b], &["dir"]), before, "{rule}");
+    }
+}

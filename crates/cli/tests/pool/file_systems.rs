@@ -5,12 +5,14 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
+use std::process::Command;
 
 use rustix::fs::{AtFlags, CWD, FallocateFlags, Timespec, Timestamps, fallocate, utimensat};
+use rustix::io::Errno;
 
 use crate::support::disk::Disk;
 use crate::support::pool::{Pool, text};
-use crate::support::{KIB, MIB, bytes};
+use crate::support::{KIB, MIB, bytes, run};
 
 const STAGED: &str = "[staging]\nmax_age = \"1h\"\nmax_file = \"256 KiB\"\n";
 
@@ -271,4 +273,45 @@ fn names_that_memory_keeps_and_a_branch_may_not_are_for_the_branch_to_judge() {
     }
     assert_eq!(waiting(), 0, "no file system has room for ever more names");
     assert_eq!(fs::metadata(pool.on("ext4", "link 99")).unwrap().nlink(), 101);
+}
+
+/// The names of a file's attributes on a disk, ACLs among them.
+fn attribute_names(path: &Path) -> Vec<String> {
+    let mut names = vec![0; 4096];
+    let length = rustix::fs::listxattr(path, &mut names[..]).unwrap();
+    names.truncate(length);
+    let names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    names.map(|name| String::from_utf8_lossy(name).into_owned()).collect()
+}
+
+#[test]
+fn an_acl_that_changed_elsewhere_does_not_come_back_on_xfs() {
+    let disks = [("ext4", Disk::ext4(32 * MIB)), ("btrfs", Disk::btrfs(128 * MIB)), ("xfs", Disk::xfs(300 * MIB))];
+    let pool = by_name(&disks, "");
+    let setfacl = |args: &[&str], path: &Path| run("setfacl", args.iter().map(AsRef::as_ref).chain([path.as_os_str()]));
+    let acl = |path: &Path| {
+        let said = Command::new("getfacl").arg("-cpE").arg(path).output().unwrap();
+        String::from_utf8(said.stdout).unwrap()
+    };
+    for between in ["ext4", "btrfs"] {
+        let (on_xfs, away) = (pool.join(format!("{between}.xfs")), pool.join(format!("file.{between}")));
+        fs::write(&on_xfs, "secret").unwrap();
+        pool.expect_on("xfs", format!("{between}.xfs"));
+        setfacl(&["-m", "u:1000:rw"], &on_xfs);
+        fs::rename(&on_xfs, &away).unwrap();
+        pool.expect_on(between, format!("file.{between}"));
+        let names = attribute_names(&pool.on(between, format!("file.{between}")));
+        assert!(!names.iter().any(|name| name.contains("SGI")), "{names:?}");
+        setfacl(&["-m", "u:1000:---,u:1001:r"], &away);
+        let given = acl(&away);
+        fs::rename(&away, &on_xfs).unwrap();
+        pool.expect_on("xfs", format!("{between}.xfs"));
+        assert_eq!(acl(&on_xfs), given);
+        assert_eq!(acl(&pool.on("xfs", format!("{between}.xfs"))), given);
+        // Nor is it seen, read or set by its other name through the pool.
+        assert!(!attribute_names(&on_xfs).iter().any(|name| name.contains("SGI")));
+        let other = "trusted.SGI_ACL_FILE";
+        assert_eq!(rustix::fs::getxattr(&on_xfs, other, &mut [0; 64][..]), Err(Errno::NODATA));
+        assert!(rustix::fs::setxattr(&on_xfs, other, b"x", rustix::fs::XattrFlags::empty()).is_err());
+    }
 }

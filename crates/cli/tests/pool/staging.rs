@@ -429,3 +429,21 @@ fn a_staged_file_that_changes_names_with_a_directory_leaves_first() {
     assert_eq!(fs::read(pool.on("small", "dir")).unwrap(), b"staged");
     assert_eq!(fs::read(pool.join("file/inside")).unwrap(), b"inside");
 }
+
+#[test]
+fn without_any_branch_nothing_is_said_to_be_full_or_read_only() {
+    let disk = Disk::ext4(32 * MIB);
+    let keys = format!("probe_interval = \"200ms\"\n{LONG}");
+    let pool = Pool::builder().branch_with("disk", disk.path(), "optional = true").keys(&keys).mount();
+    fs::write(pool.join("staged"), "x").unwrap();
+    disk.vanish();
+    eventually("it is away", || !pool.is_online("disk"));
+    let refused = fs::write(pool.join("new"), "x").unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(rustix::io::Errno::IO.raw_os_error()));
+    let said = text(&pool.umbrella(["sync"]));
+    assert!(said.contains("offline") && !said.contains("room"), "{said}");
+    disk.mount();
+    eventually("it is back", || pool.is_online("disk"));
+    pool.say(["sync"]);
+    assert_eq!(fs::read(disk.join("staged")).unwrap(), b"x");
+}

@@ -7,6 +7,8 @@
 //! 1. The daemon holds [`Keeping`] from its look until it has set the time.
 //! 2. A user's change ([`DirTimes::changing`]) is made without a lock. Afterwards it is seen whether the daemon was at 1 meanwhile.
 //! 3. If so, the user waits for it, and gives the copy the time once more.
+//!
+//! A look at the times that met step 1 is made once more, so that nobody sees the time in between.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -24,6 +26,9 @@ const ENTRIES_CHANGED: Timestamps = Timestamps {
     last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
     last_modification: Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
 };
+
+/// How long a look at times waits for a time that is being put back.
+const LOOK_PATIENCE: Duration = Duration::from_millis(100);
 
 /// See the module.
 #[derive(Default)]
@@ -49,6 +54,20 @@ impl DirTimes {
         };
         self.rounds.fetch_add(1, Ordering::SeqCst);
         Some(Keeping { times: self, _alone: alone })
+    }
+
+    /// Waits for whoever is at step 1, who is soon done unless a branch hangs; looks at the times are repeated when this says so.
+    pub(crate) fn wait_if_kept(&self, rounds: u64) -> bool {
+        if rounds % 2 == 1 {
+            drop(self.keeper.try_lock_for(LOOK_PATIENCE));
+            return true;
+        }
+        self.rounds.load(Ordering::SeqCst) != rounds
+    }
+
+    /// For [`DirTimes::wait_if_kept`], before a look.
+    pub(crate) fn rounds(&self) -> u64 {
+        self.rounds.load(Ordering::SeqCst)
     }
 
     /// Makes a user's change; `again` sets the times that it gave.
@@ -83,5 +102,22 @@ impl Node {
             Some(dir) => dir.times.changing(change, || copy.as_file().set_times(ENTRIES_CHANGED, KernelCache::REPLIED)),
             None => change(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_is_made_once_more_where_a_time_was_put_back_meanwhile() {
+        let times = DirTimes::default();
+        let before = times.rounds();
+        assert!(!times.wait_if_kept(before));
+        let keeping = times.keep(None);
+        assert!(times.wait_if_kept(before) && times.wait_if_kept(times.rounds()), "it is being put back");
+        drop(keeping);
+        assert!(times.wait_if_kept(before), "it was put back");
+        assert!(!times.wait_if_kept(times.rounds()));
     }
 }

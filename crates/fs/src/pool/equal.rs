@@ -325,7 +325,7 @@ impl Pool {
         let (ours, others): (Vec<&Face>, Vec<&Face>) = faces.iter().partition(|face| is_one(face));
         if !away.is_empty() {
             let dirs: Vec<DirAt> = ours.iter().map(|face| face.at.clone()).collect();
-            super::equalise::note_change(&dirs, &away);
+            let _not_noted = super::equalise::note_change(&dirs, &away);
         }
         let mut done = Vec::new();
         for face in ours {

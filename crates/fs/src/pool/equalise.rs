@@ -74,7 +74,7 @@ impl Pool {
         let noted = self.somebody_is_away();
         let away = self.copies_away(node, dir);
         if noted {
-            note_change(copies, &away);
+            note_change(copies, &away)?;
         }
         let unlike = dir.state.read().unlike.is_some();
         if let Some(rights) = wanted {
@@ -84,6 +84,10 @@ impl Pool {
                 mark(copy, &intention);
             }
         }
+        let before = match wanted {
+            Some(_) => copies.iter().map(|copy| Face::of(copy.clone())).collect::<OpResult<Vec<Face>>>()?,
+            None => Vec::new(),
+        };
         let change = |copy: &DirAt| {
             // First: what fails changes nothing.
             call(&copy.as_file())?;
@@ -96,6 +100,15 @@ impl Pool {
             Ok(())
         };
         let done: Vec<OpResult<()>> = copies.iter().map(change).collect();
+        if done.iter().any(|done| matches!(done, Err(error) if is_refusal(*error))) {
+            // What one copy refuses, none keeps.
+            for (face, _) in before.iter().zip(&done).filter(|(_, done)| done.is_ok()) {
+                face.become_like(Face::wearing(&face.rights(), face, ChangedAt::default()), cache);
+            }
+            unmark(copies);
+            self.compare_later(node, dir);
+            return outcome(done.into_iter());
+        }
         if wanted.is_some() {
             unmark(copies);
         }
@@ -103,7 +116,8 @@ impl Pool {
         if !changed.is_empty() && !failed.is_empty() {
             let owed = failed.iter().map(|(copy, _)| copy_id(dir, copy)).chain(away);
             let changed: Vec<DirAt> = changed.iter().map(|(copy, _)| (*copy).clone()).collect();
-            note_change(&changed, &owed.collect::<Vec<_>>());
+            // Where it cannot be noted, what all copies allow is shown.
+            let _not_noted = note_change(&changed, &owed.collect::<Vec<_>>());
         }
         if unlike || !failed.is_empty() {
             self.compare_later(node, dir);
@@ -209,6 +223,12 @@ impl Pool {
     }
 }
 
+/// Whether a copy refuses a change: its branch is as it was before and goes on.
+fn is_refusal(error: OpError) -> bool {
+    let refused = |errno| matches!(errno, Errno::TOOBIG | Errno::RANGE | Errno::INVAL | Errno::PERM | Errno::ACCESS);
+    error.is_full() || matches!(error, OpError::Sys(errno) if refused(errno))
+}
+
 /// A read-only copy cannot follow; the others count then.
 fn outcome(done: impl Iterator<Item = OpResult<()>>) -> OpResult<()> {
     let (mut any, mut failure) = (false, None);
@@ -253,7 +273,8 @@ fn mark(copy: &DirAt, intention: &Intention) {
 }
 
 /// Notes on copies that they change, as later than whatever is noted on them, and which ones lack the change. Those that lack an earlier one still do.
-pub(super) fn note_change(copies: &[DirAt], owed: &[CopyId]) {
+/// Fails where no copy has room for the note.
+pub(super) fn note_change(copies: &[DirAt], owed: &[CopyId]) -> OpResult<()> {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now = u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX);
     let noted: Vec<Note> = copies
@@ -271,11 +292,17 @@ pub(super) fn note_change(copies: &[DirAt], owed: &[CopyId]) {
     lacking.extend(owed);
     lacking.sort_unstable();
     lacking.dedup();
+    let (mut any, mut full) = (false, None);
     for copy in copies.iter().filter(|copy| !copy.branch.spec.read_only) {
         let (dir, note) = (Arc::clone(&copy.fd), Note { at, owed: lacking.clone() });
-        if let Err(error) = guarded(copy, move || relocate::note_change(dir.as_fd(), &note)) {
+        match guarded(copy, move || relocate::note_change(dir.as_fd(), &note)) {
+            Ok(()) => any = true,
+            Err(error) if error.is_full() => full = Some(error),
             // Where copies differ later, what all of them allow is shown.
-            tracing::debug!(branch = %copy.branch.spec.name, %error, "a directory's change cannot be noted");
+            Err(error) => {
+                tracing::debug!(branch = %copy.branch.spec.name, %error, "a directory's change cannot be noted");
+            }
         }
     }
+    full.filter(|_| !any).map_or(Ok(()), Err)
 }

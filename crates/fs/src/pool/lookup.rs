@@ -350,8 +350,9 @@ impl Pool {
 
     fn dir_attr(&self, node: &Arc<Node>) -> OpResult<Attr> {
         let dir = node.dir().ok_or(OpError::Stale)?;
-        let mut looks_again = true;
+        let (mut looks_again, mut waits) = (true, true);
         loop {
+            let rounds = dir.times.rounds();
             let mut metas: SmallVec<[(BranchId, Meta); 2]> = SmallVec::new();
             let mut failure = OpError::Sys(Errno::NOENT);
             for copy in self.copies(node)? {
@@ -365,6 +366,9 @@ impl Pool {
             }
             let looks: SmallVec<[_; 2]> = metas.iter().map(|(branch, meta)| (*branch, look(meta))).collect();
             if std::mem::take(&mut looks_again) && self.recheck(node, dir, &looks)? {
+                continue;
+            }
+            if std::mem::take(&mut waits) && dir.times.wait_if_kept(rounds) {
                 continue;
             }
             let mut attr = self.merged_attr(node, metas.into_iter().map(|(_, meta)| meta));

@@ -58,7 +58,7 @@ impl NotMoved {
 
 impl From<OpError> for NotMoved {
     fn from(error: OpError) -> Self {
-        if error.is_full() { NotMoved::NoRoom } else { NotMoved::Op(error) }
+        if error.is_full() || error == OpError::NoRoom { NotMoved::NoRoom } else { NotMoved::Op(error) }
     }
 }
 

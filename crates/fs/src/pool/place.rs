@@ -186,10 +186,11 @@ impl Pool {
 
     /// What a refused creation is told: read-only when nothing at all can be written, else no room. A branch that is being
     /// drained has none.
-    fn refusal(&self) -> OpError {
+    pub(super) fn refusal(&self) -> OpError {
         let branches = self.branches.load();
-        let mut those_in_use = branches.iter().filter(|branch| branch.in_use().is_some());
-        if those_in_use.clone().any(|branch| branch.is_writable() && !self.is_staging(branch.id)) {
+        let mut those_in_use =
+            branches.iter().filter(|branch| branch.in_use().is_some() && !self.is_staging(branch.id));
+        if those_in_use.clone().any(|branch| branch.is_writable()) {
             OpError::NoRoom
         } else if those_in_use.next().is_some() {
             OpError::Sys(rustix::io::Errno::ROFS)

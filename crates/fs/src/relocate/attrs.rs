@@ -56,12 +56,18 @@ pub(super) fn of_the_file_system(name: &OsStr) -> bool {
     OF_THE_FILE_SYSTEM.iter().any(|prefix| name.as_bytes().starts_with(prefix.as_bytes()))
 }
 
+/// Whether it is a second name of an ACL: xfs shows root each ACL by one, too. Elsewhere the value would be a plain attribute that goes stale, and
+/// back on xfs it would become the ACL again.
+pub(super) fn is_second_name_of_acl(name: &[u8]) -> bool {
+    name == b"trusted.SGI_ACL_FILE" || name == b"trusted.SGI_ACL_DEFAULT"
+}
+
 /// What must be set after the data, since a write drops it.
 fn is_late(name: &OsStr) -> bool {
     name.as_bytes().starts_with(b"security.")
 }
 
-/// All extended attributes; none where the file system has none.
+/// All extended attributes, but for second names of ACLs; none where the file system has none.
 pub(super) fn xattrs(fd: BorrowedFd<'_>) -> Result<Xattrs, Errno> {
     let path = proc_path(fd);
     let names = match growing(|buf| listxattr(&path, buf)) {
@@ -69,7 +75,7 @@ pub(super) fn xattrs(fd: BorrowedFd<'_>) -> Result<Xattrs, Errno> {
         names => names?,
     };
     let mut found = Vec::new();
-    for name in names.split(|&b| b == 0).filter(|name| !name.is_empty()) {
+    for name in names.split(|&b| b == 0).filter(|name| !name.is_empty() && !is_second_name_of_acl(name)) {
         match growing(|buf| getxattr(&path, name, buf)) {
             Ok(value) => found.push((OsString::from_vec(name.to_vec()), value)),
             // Removed meanwhile (then the change time tells), or a name that is listed but not for reading.

@@ -42,9 +42,11 @@ const CHANGED: &str = "trusted.umbrella.changed";
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ChangedAt(pub u64);
 
-/// Whether an attribute is the pool's own, and none of users'.
+/// Whether an attribute is the pool's own, or a second name of what has another, and so none of users'.
 pub fn is_reserved_xattr(name: &OsStr) -> bool {
-    name.as_bytes().starts_with(b"trusted.umbrella.") || BEHIND.iter().any(|mark| name == *mark)
+    name.as_bytes().starts_with(b"trusted.umbrella.")
+        || BEHIND.iter().any(|mark| name == *mark)
+        || attrs::is_second_name_of_acl(name.as_bytes())
 }
 
 /// One copy of a directory: the identity of its branch, which no other disk ever has, and its inode there. Of the root the inode does not matter.

@@ -43,6 +43,21 @@ fn a_branch_comes_behind_the_others_and_everything_else_stays() {
 }
 
 #[test]
+fn comments_of_the_default_list_stay_where_they_are() {
+    let new = with_b(&TEXT.replace("[\"a\"] # files", "\"a\" # files"), "/mnt/b", true).unwrap();
+    assert!(new.contains("default = [\"a\", \"b\"] # files\n"), "{new}");
+    let lines = |last: &str| TEXT.replace("[\"a\"] # files", &format!("[\n  # fast\n  \"a\"{last} # first\n] # files"));
+    for last in [",", ""] {
+        let new = with_b(&lines(last), "/mnt/b", true).unwrap();
+        assert!(new.contains("[\n  # fast\n  \"a\""), "{new}");
+        let (_, behind) = new.split_once("\"a\"").unwrap();
+        let (first, next) = behind.split_once('\n').unwrap();
+        assert!(first.contains("# first") && next.starts_with("  \"b\""), "{new}");
+        assert!(new.contains("] # files"), "{new}");
+    }
+}
+
+#[test]
 fn what_somebody_writes_meanwhile_is_kept() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("pool.toml");

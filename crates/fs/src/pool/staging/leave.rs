@@ -160,7 +160,10 @@ impl Pool {
         let path = self.deciding_path(node, &meta);
         loop {
             let Heading { rule, target } = self.heading(&path, &meta, &tried.full);
-            let Some(target) = target else { return Err(tried.failure.take().unwrap_or(NotMoved::NoRoom)) };
+            let Some(target) = target else {
+                let refused = || self.refusal().into();
+                return Err(tried.failure.take().unwrap_or_else(refused));
+            };
             if reach.only.is_some_and(|only| only != target) {
                 return Ok(Way::Elsewhere(target));
             }
