@@ -11,6 +11,7 @@ mod conformance;
 mod exchange;
 mod files;
 mod metadata;
+mod moving;
 mod names;
 mod refused;
 mod removed;

@@ -8,7 +8,7 @@
 //! 2. A user's change ([`DirTimes::changing`]) is made without a lock. Afterwards it is seen whether the daemon was at 1 meanwhile.
 //! 3. If so, the user waits for it, and gives the copy the time once more.
 //!
-//! A look at the times that met step 1 is made once more, so that nobody sees the time in between.
+//! A look at the times that met step 1 is made once more while nobody is at it, so that nobody sees the time in between.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -33,10 +33,29 @@ const LOOK_PATIENCE: Duration = Duration::from_millis(100);
 /// See the module.
 #[derive(Default)]
 pub(crate) struct DirTimes {
+    /// Changes of users, counted when they begin and when they end.
+    begun: AtomicU64,
+    ended: AtomicU64,
     /// Odd while somebody is at step 1.
     rounds: AtomicU64,
     /// Held by them. Of other locks only the `state` of directories is taken while it is held.
     keeper: Mutex<()>,
+}
+
+/// How it was before a look at the times.
+pub(crate) struct TimesLook {
+    rounds: u64,
+    begun: u64,
+    is_quiet: bool,
+}
+
+/// Counts a change that ended.
+struct Ends<'a>(&'a AtomicU64);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
 }
 
 /// While it lives, no time that a user gives the directory is lost.
@@ -56,28 +75,37 @@ impl DirTimes {
         Some(Keeping { times: self, _alone: alone })
     }
 
-    /// Waits for whoever is at step 1, who is soon done unless a branch hangs; looks at the times are repeated when this says so.
-    pub(crate) fn wait_if_kept(&self, rounds: u64) -> bool {
-        if rounds % 2 == 1 {
-            drop(self.keeper.try_lock_for(LOOK_PATIENCE));
-            return true;
-        }
-        self.rounds.load(Ordering::SeqCst) != rounds
+    /// Before a look at the times.
+    pub(crate) fn look(&self) -> TimesLook {
+        let (ended, begun) = (self.ended.load(Ordering::SeqCst), self.begun.load(Ordering::SeqCst));
+        TimesLook { rounds: self.rounds.load(Ordering::SeqCst), begun, is_quiet: begun == ended }
     }
 
-    /// For [`DirTimes::wait_if_kept`], before a look.
-    pub(crate) fn rounds(&self) -> u64 {
-        self.rounds.load(Ordering::SeqCst)
+    /// Whether somebody was at step 1 during a look.
+    pub(crate) fn was_kept(&self, look: &TimesLook) -> bool {
+        look.rounds % 2 == 1 || self.rounds.load(Ordering::SeqCst) != look.rounds
+    }
+
+    /// Whether the kernel may cache what a look saw: its reply may come after that of a change that was under way.
+    pub(crate) fn is_cacheable(&self, look: &TimesLook) -> bool {
+        look.is_quiet && self.begun.load(Ordering::SeqCst) == look.begun && !self.was_kept(look)
+    }
+
+    /// While this lives nobody is at step 1. `None`: somebody is for long, as where a branch hangs.
+    pub(crate) fn stand_still(&self) -> Option<MutexGuard<'_, ()>> {
+        self.keeper.try_lock_for(LOOK_PATIENCE)
     }
 
     /// Makes a user's change; `again` sets the times that it gave.
     ///
-    /// Cost: two loads, where no time is put back meanwhile.
+    /// Cost: two loads and two additions, where no time is put back meanwhile.
     pub(crate) fn changing<T>(
         &self,
         change: impl FnOnce() -> OpResult<T>,
         again: impl FnOnce() -> OpResult<()>,
     ) -> OpResult<T> {
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        let _ends = Ends(&self.ended);
         let before = self.rounds.load(Ordering::SeqCst);
         let done = change()?;
         if before % 2 == 1 || self.rounds.load(Ordering::SeqCst) != before {
@@ -112,12 +140,24 @@ mod tests {
     #[test]
     fn a_look_is_made_once_more_where_a_time_was_put_back_meanwhile() {
         let times = DirTimes::default();
-        let before = times.rounds();
-        assert!(!times.wait_if_kept(before));
+        let before = times.look();
+        assert!(!times.was_kept(&before) && times.is_cacheable(&before));
         let keeping = times.keep(None);
-        assert!(times.wait_if_kept(before) && times.wait_if_kept(times.rounds()), "it is being put back");
+        assert!(times.was_kept(&before) && times.was_kept(&times.look()), "it is being put back");
+        assert!(times.stand_still().is_none());
         drop(keeping);
-        assert!(times.wait_if_kept(before), "it was put back");
-        assert!(!times.wait_if_kept(times.rounds()));
+        assert!(times.was_kept(&before), "it was put back");
+        let still = times.stand_still();
+        assert!(still.is_some() && !times.was_kept(&times.look()));
+    }
+
+    #[test]
+    fn what_was_seen_during_a_change_is_not_cached() {
+        let times = DirTimes::default();
+        let before = times.look();
+        let during = times.changing(|| Ok(times.look()), || Ok(())).unwrap();
+        assert!(!times.is_cacheable(&before) && !times.is_cacheable(&during) && times.is_cacheable(&times.look()));
+        let failed = times.changing(|| Err::<(), _>(crate::error::OpError::Stale), || Ok(()));
+        assert!(failed.is_err() && times.is_cacheable(&times.look()));
     }
 }

@@ -54,8 +54,10 @@ impl Pool {
     /// A change of the times of all copies, which no copy that is away has to learn.
     pub(super) fn touch_dir(&self, node: &Arc<Node>, call: impl Fn(&FileAt) -> OpResult<()>) -> OpResult<()> {
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
-        let copies = self.copies(node)?;
+        self.refresh(node, dir)?;
+        // A copy that is being made meanwhile is known afterwards, or gets what is set now.
         let _attributes = dir.attributes.lock();
+        let copies = self.known_copies(node, dir)?;
         let done: Vec<OpResult<()>> = copies.iter().map(|copy| call(&copy.as_file())).collect();
         outcome(done.into_iter())
     }

@@ -350,28 +350,31 @@ impl Pool {
 
     fn dir_attr(&self, node: &Arc<Node>) -> OpResult<Attr> {
         let dir = node.dir().ok_or(OpError::Stale)?;
-        let (mut looks_again, mut waits) = (true, true);
+        let mut looks_again = true;
         loop {
-            let rounds = dir.times.rounds();
-            let mut metas: SmallVec<[(BranchId, Meta); 2]> = SmallVec::new();
-            let mut failure = OpError::Sys(Errno::NOENT);
-            for copy in self.copies(node)? {
-                match copy.stat_self() {
-                    Ok(meta) => metas.push((copy.id(), meta)),
-                    Err(error) => failure = error,
+            let times = dir.times.look();
+            let copies = self.copies(node)?;
+            let look_at_all = || -> OpResult<SmallVec<[(BranchId, Meta); 2]>> {
+                let (mut metas, mut failure) = (SmallVec::new(), OpError::Sys(Errno::NOENT));
+                for copy in &copies {
+                    match copy.stat_self() {
+                        Ok(meta) => metas.push((copy.id(), meta)),
+                        Err(error) => failure = error,
+                    }
                 }
-            }
-            if metas.is_empty() {
-                return Err(failure);
-            }
+                if metas.is_empty() { Err(failure) } else { Ok(metas) }
+            };
+            let mut metas = look_at_all()?;
             let looks: SmallVec<[_; 2]> = metas.iter().map(|(branch, meta)| (*branch, look(meta))).collect();
             if std::mem::take(&mut looks_again) && self.recheck(node, dir, &looks)? {
                 continue;
             }
-            if std::mem::take(&mut waits) && dir.times.wait_if_kept(rounds) {
-                continue;
+            if dir.times.was_kept(&times) {
+                let _still = dir.times.stand_still();
+                metas = look_at_all()?;
             }
             let mut attr = self.merged_attr(node, metas.into_iter().map(|(_, meta)| meta));
+            attr.cacheable &= dir.times.is_cacheable(&times);
             if node.is_removed() {
                 attr.meta.nlink = 0;
             }

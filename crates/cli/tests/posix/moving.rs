@@ -1,0 +1,72 @@
+//! Times of a directory whose files move all the time.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::support::MIB;
+use crate::support::disk::Disk;
+use crate::support::pool::Pool;
+
+const LARGE: &str = "[[rule]]\nname = \"large\"\nwhen = { size = \"> 64KiB\" }\nto = [\"b\"]\n";
+
+/// What surprises a program that sets a directory's time and makes entries in it, while somebody else makes files in it larger and smaller.
+fn surprises(dir: &Path) -> Vec<String> {
+    fs::create_dir(dir).unwrap();
+    for number in 0..8 {
+        fs::write(dir.join(format!("file{number}")), "x").unwrap();
+    }
+    let ends = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in (0..).take_while(|_| !ends.load(Ordering::Relaxed)) {
+                let file = OpenOptions::new().write(true).open(dir.join(format!("file{}", round % 8))).unwrap();
+                file.set_len(if round / 8 % 2 == 0 { 100_000 } else { 1 }).unwrap();
+                drop(file);
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        });
+        let began = Instant::now();
+        let mut surprises = Vec::new();
+        let mtime = || fs::metadata(dir).unwrap().mtime() as u64;
+        for round in (0..).take_while(|_| began.elapsed() < Duration::from_secs(2)) {
+            let set = 1_000_000 + round;
+            let then = SystemTime::UNIX_EPOCH + Duration::from_secs(set);
+            File::open(dir).unwrap().set_times(fs::FileTimes::new().set_modified(then)).unwrap();
+            let stays: [u64; 3] = [(); 3].map(|()| mtime());
+            if stays != [set; 3] {
+                surprises.push(format!("round {round}: set {set}, then {stays:?}"));
+            }
+            let (new, other) = (dir.join("new"), dir.join("other"));
+            match round % 5 {
+                0 => fs::write(&new, "").unwrap(),
+                1 => fs::rename(&new, &other).unwrap(),
+                2 => fs::remove_file(&other).unwrap(),
+                3 => fs::create_dir(&new).unwrap(),
+                _ => fs::remove_dir(&new).unwrap(),
+            }
+            if mtime() <= set {
+                surprises.push(format!("round {round}: the change is not seen"));
+            }
+        }
+        ends.store(true, Ordering::Relaxed);
+        surprises
+    })
+}
+
+#[test]
+fn a_directory_whose_files_move_has_the_times_that_it_has_on_ext4() {
+    let plain = Disk::ext4(32 * MIB);
+    assert!(surprises(&plain.join("dir")).is_empty());
+    let disks = [Disk::ext4(32 * MIB), Disk::ext4(32 * MIB)];
+    for passthrough in ["passthrough = true\nheadroom = 0", "passthrough = false"] {
+        let pool = Pool::builder().branch_with("a", disks[0].path(), passthrough);
+        let pool = pool.branch_with("b", disks[1].path(), passthrough).default(&["a"]).rules(LARGE).mount();
+        let found = surprises(&pool.join("dir"));
+        assert!(found.is_empty(), "{found:#?}");
+        assert!(pool.metric("umbrella_relocations_done_count") > 20, "files moved meanwhile");
+        fs::remove_dir_all(pool.join("dir")).unwrap();
+    }
+}
