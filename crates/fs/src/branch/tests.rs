@@ -428,7 +428,9 @@ fn a_branch_that_hangs_again_and_again_has_a_bounded_number_of_threads() {
     let branch = guarded(&place, PATIENCE_MS);
     let gate = Gate::closed();
     let mut refused_at_once = false;
-    for _ in 0..CALLS.in_all + 8 {
+    let deadline = Instant::now() + PATIENCE;
+    // On a busy machine not every call begins before it is given up.
+    while !refused_at_once && Instant::now() < deadline {
         branch.bring_online().unwrap();
         let hang = gate.waiter();
         let begun = Arc::new(AtomicBool::new(false));

@@ -650,7 +650,7 @@ fn a_sync_says_so_when_a_staged_file_finds_no_branch() {
     rustix::mount::unmount(scene.bench.branch(2), rustix::mount::UnmountFlags::DETACH).ok();
     scene.bench.mounts.pop();
     scene.pool.probe_now();
-    assert!(matches!(scene.pool.sync_all(), Err(OpError::NoRoom)), "nothing is there to go to");
+    assert!(matches!(scene.pool.sync_all(), Err(OpError::Offline)), "nothing is there to go to");
     let stuck = || -> Vec<String> {
         scene.pool.status().warnings.into_iter().filter(|warning| warning.contains("cannot leave")).collect()
     };
