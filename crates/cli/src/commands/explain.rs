@@ -88,7 +88,7 @@ pub(super) fn locate(named: Option<&Pool>, path: &Path) -> anyhow::Result<(Pool,
         Some(found) => Ok(found),
         None => match pool::on_a_branch(&plain) {
             Some((pool, branch, inside)) => bail!(
-                "on branch {} of the pool at {}, where it is {}: explain that",
+                "on branch {} of the pool at {}, where it is {}: name that path",
                 quoted(&branch),
                 visible_path(&pool.mount),
                 visible_path(&inside)

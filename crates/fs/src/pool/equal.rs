@@ -431,8 +431,8 @@ impl Pool {
     fn differing_text(&self, met: &Met) -> Option<String> {
         let have = match met.dirs.len() {
             0 => return None,
-            1 => "1 directory has different owners, modes or ACLs".to_owned(),
-            count => format!("{count} directories have different owners, modes or ACLs"),
+            1 => "1 directory has different owners, modes or ACLs on its branches".to_owned(),
+            count => format!("{count} directories have different owners, modes or ACLs on their branches"),
         };
         let example = met.example.as_ref().map_or_else(String::new, |(_, text)| format!(" (example: {text})"));
         let shown = match self.spec.directories {
@@ -441,7 +441,7 @@ impl Pool {
         };
         let mount = self.spec.mount.display();
         Some(format!(
-            "{have} on their branches, as far as they were looked at since the mount{example}. The pool shows {shown} and changes no disk; `umbrella repair --equalise {mount}` makes the copies equal"
+            "{have}, as far as was looked since the mount{example}. The pool shows {shown} and changes no disk; `umbrella repair --equalise {mount} --dry-run` lists them; without --dry-run they become what is shown, with `--like BRANCH` what that branch has"
         ))
     }
 
