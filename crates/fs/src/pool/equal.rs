@@ -434,14 +434,14 @@ impl Pool {
             1 => "1 directory has different owners, modes or ACLs on its branches".to_owned(),
             count => format!("{count} directories have different owners, modes or ACLs on their branches"),
         };
-        let example = met.example.as_ref().map_or_else(String::new, |(_, text)| format!(" (example: {text})"));
+        let example = met.example.as_ref().map_or_else(String::new, |(_, text)| format!("; example: {text}"));
         let shown = match self.spec.directories {
             DirectoryRule::Safe => "what all copies allow",
             DirectoryRule::First => "the copy on the first branch",
         };
         let mount = self.spec.mount.display();
         Some(format!(
-            "{have}, as far as was looked since the mount{example}. The pool shows {shown} and changes no disk; `umbrella repair --equalise {mount} --dry-run` lists them; without --dry-run they become what is shown, with `--like BRANCH` what that branch has"
+            "{have} (seen since the mount{example}). The pool shows {shown} and changes no disk; `umbrella repair --equalise {mount} --dry-run` lists them; without --dry-run they become what is shown, with `--like BRANCH` what that branch has"
         ))
     }
 

@@ -72,6 +72,11 @@ impl Pool {
         cache: KernelCache,
         call: impl Fn(&FileAt) -> OpResult<()>,
     ) -> OpResult<()> {
+        // Before anything is marked: what fails here changes nothing.
+        let before = match wanted {
+            Some(_) => copies.iter().map(|copy| Face::of(copy.clone())).collect::<OpResult<Vec<Face>>>()?,
+            None => Vec::new(),
+        };
         // First: a note without its change is no harm, a change without its note would not hold against a copy that comes back.
         let noted = self.somebody_is_away();
         let away = self.copies_away(node, dir);
@@ -86,10 +91,6 @@ impl Pool {
                 mark(copy, &intention);
             }
         }
-        let before = match wanted {
-            Some(_) => copies.iter().map(|copy| Face::of(copy.clone())).collect::<OpResult<Vec<Face>>>()?,
-            None => Vec::new(),
-        };
         let change = |copy: &DirAt| {
             // First: what fails changes nothing.
             call(&copy.as_file())?;
