@@ -268,10 +268,11 @@ pub(crate) fn directory_event(event: &DirectoryEvent) -> String {
         event.copies.iter().map(|copy| format!("{} {}", visible(&copy.branch), rights(copy))).collect();
     let outcome = match event.outcome {
         EqualiseOutcome::Differs => "differs",
+        EqualiseOutcome::Equalised => "made equal",
         EqualiseOutcome::Failed => "failed",
     };
     let detail = event.detail.as_ref().map(|detail| format!(": {}", visible(detail))).unwrap_or_default();
-    format!("{outcome:<8} {}  {} -> {}{detail}", visible(&event.path), copies.join(", "), rights(&event.to))
+    format!("{outcome:<10} {}  {} -> {}{detail}", visible(&event.path), copies.join(", "), rights(&event.to))
 }
 
 /// The totals of `umbrella repair --equalise`, in one line.

@@ -171,6 +171,26 @@ pub enum Error {
         /// Names that are a directory on one branch and something else on the other.
         clash: Option<Box<Twice>>,
     },
+    /// Nothing can be moved from a branch that is not there.
+    #[error(
+        "branch {name:?} is offline ({reason}): no file can be moved from it; bring its disk back and run the command again, or take another disk in its place with `umbrella branch replace {name:?} PATH`"
+    )]
+    DrainOffline {
+        /// Name of the branch.
+        name: String,
+        /// Why it is offline.
+        reason: String,
+    },
+    /// It cannot be seen whether the branch is empty.
+    #[error(
+        "branch {name:?} cannot be read to its end ({source}), so it may still hold files; see `umbrella status`, and run the command again, or place new files there again with `umbrella branch drain {name:?} --stop`"
+    )]
+    DrainUnread {
+        /// Name of the branch.
+        name: String,
+        /// Why.
+        source: OpError,
+    },
     /// Somebody stopped it.
     #[error(
         "branch {name:?} is drained no more: `umbrella branch drain --stop` was asked for; what has moved stays where it is"
@@ -262,7 +282,7 @@ pub enum Error {
     },
     /// It cannot be seen whether the branch holds files.
     #[error(
-        "branch {name:?} cannot be looked through ({source}), so it may hold files; remove it with --force to hide them"
+        "branch {name:?} cannot be looked through ({source}), so it may hold files, which would vanish from the tree; to go on all the same, add --force"
     )]
     BranchUnreadable {
         /// Name of the branch.
@@ -305,8 +325,8 @@ pub enum Error {
         /// Why.
         source: std::io::Error,
     },
-    /// A path that does not lead to anything in the pool.
-    #[error("{path} is not in the pool: {source}")]
+    /// A path that does not lead to anything in the pool, or to what cannot be read.
+    #[error("{path}{}: {source}", if .source.is_missing() { " is not in the pool" } else { "" })]
     Path {
         /// Pool path, lossy.
         path: String,

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
+use umbrella_fs::spec::AccessTimes;
 use umbrella_policy::placement::Rules;
 use umbrella_units::BranchId;
 
@@ -52,7 +53,7 @@ struct UnreachableReport {
 impl CheckArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let name = visible_path(&self.config);
-        match config::load(&self.config, None) {
+        match config::load(&self.config, None, AccessTimes::default()) {
             Ok((config, findings)) => {
                 let report = report(name, &config, &findings);
                 if self.json {

@@ -69,7 +69,7 @@ impl MountArgs {
 
     /// Starts the daemon and waits for its word.
     fn start(self, verbose: u8) -> anyhow::Result<ExitCode> {
-        let config = self.load()?;
+        let config = self.load(MountOptions::of(self.options.iter().map(String::as_str))?)?;
         let log = self.log.clone().unwrap_or_else(|| pool::log_file(&config.spec.mount));
         let mut args = vec!["mount".into(), "--announce".into()];
         // The daemon does not keep the directory it was started in.
@@ -90,10 +90,9 @@ impl MountArgs {
     }
 
     fn serve(self, starter: Option<Starter>) -> anyhow::Result<ExitCode> {
-        let mut config = self.load()?;
-        let mount = config.spec.mount.clone();
         let options = MountOptions::of(self.options.iter().map(String::as_str))?;
-        config.spec.access_times = options.access_times();
+        let config = self.load(options)?;
+        let mount = config.spec.mount.clone();
         let session = Session {
             pool: Pool::at(&mount),
             state_dir: pool::state_dir(&mount),
@@ -107,10 +106,10 @@ impl MountArgs {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn load(&self) -> anyhow::Result<Config> {
+    fn load(&self, options: MountOptions) -> anyhow::Result<Config> {
         may_mount()?;
         let at = self.at.as_deref().map(pool::absolute).transpose()?;
-        let (config, findings) = config::load(&self.config, at.as_deref())?;
+        let (config, findings) = config::load(&self.config, at.as_deref(), options.access_times())?;
         allowed_branches(&config, &self.allow_missing)?;
         // With --daemon twice: here, where somebody sees it, and by the daemon in its log.
         for finding in findings.iter().filter(|finding| !finding.is_remark()) {

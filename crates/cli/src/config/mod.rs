@@ -29,7 +29,7 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::OFlags;
-use umbrella_fs::spec::PoolSpec;
+use umbrella_fs::spec::{AccessTimes, PoolSpec};
 
 pub(crate) use disks::Finding;
 pub(crate) use problem::{ConfigErrors, ErrorReport, Problem};
@@ -106,8 +106,13 @@ fn bytes_of(path: &Path, page: &'static str) -> Result<Vec<u8>, ConfigErrors> {
 
 /// As [`read`], and looks at the disks too: paths inside each other are errors. What is only odd comes back as findings.
 /// The pool is to be mounted `at` a place other than the one in the file, if one is given.
-pub(crate) fn load(path: &Path, at: Option<&Path>) -> Result<(Config, Vec<Finding>), ConfigErrors> {
+pub(crate) fn load(
+    path: &Path,
+    at: Option<&Path>,
+    access_times: AccessTimes,
+) -> Result<(Config, Vec<Finding>), ConfigErrors> {
     let mut config = read(path)?;
+    config.spec.access_times = access_times;
     if let Some(at) = at {
         at.clone_into(&mut config.spec.mount);
     }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use rustix::fs::StatVfsMountFlags;
+use umbrella_fs::spec::AtimeUpdate;
 use umbrella_policy::placement::spec::{Comparison, Condition, DestinationSpec, RuleKindSpec, TimeField};
 
 use super::Config;
@@ -38,6 +39,16 @@ impl Reads {
     }
 }
 
+impl From<AtimeUpdate> for Reads {
+    fn from(update: AtimeUpdate) -> Reads {
+        match update {
+            AtimeUpdate::Never => Reads::Unnoted,
+            AtimeUpdate::Relative => Reads::Relative,
+            AtimeUpdate::Always => Reads::Strict,
+        }
+    }
+}
+
 /// Branches where reads change access times more seldom than a rule asks for them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Unnoted {
@@ -63,9 +74,11 @@ impl fmt::Display for Unnoted {
 
 /// Rules on access times, and branches where those are not what the rules take them for.
 pub(super) fn unnoted_reads(config: &Config, seen: &[Seen]) -> Vec<Finding> {
+    // Options of the pool's mount take the place of the branches' own.
+    let by_option = config.spec.access_times.update.map(Reads::from);
     let mounted = |reads: Reads| {
-        let branches =
-            config.spec.branches.iter().zip(seen).filter(|(branch, seen)| seen.reads == reads && !branch.read_only);
+        let pairs = config.spec.branches.iter().zip(seen);
+        let branches = pairs.filter(|(branch, seen)| by_option.unwrap_or(seen.reads) == reads && !branch.read_only);
         branches.map(|(branch, _)| branch.name.clone()).collect::<Vec<_>>()
     };
     let (noatime, relatime) = (mounted(Reads::Unnoted), mounted(Reads::Relative));

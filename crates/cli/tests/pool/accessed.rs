@@ -110,4 +110,12 @@ fn check_warns_of_access_times_that_reads_do_not_change() {
     remount("strictatime");
     let said = check(&hour);
     assert!(said.contains("mounted relatime: \"hot\";") && !said.contains("noatime"), "{said}");
+    // Options of the pool's own mount count in their place.
+    for (option, warns) in [("strictatime", false), ("noatime", true), ("relatime", true)] {
+        let builder = Pool::builder().branch("cold", disks[0].path()).branch("hot", disks[1].path());
+        let pool = builder.default(&["cold"]).rules(&hour).options(option).mount();
+        let said = pool.log();
+        assert_eq!(said.contains(&format!("mounted {option}: \"cold\", \"hot\";")), warns, "{option}: {said}");
+        assert!(warns || !said.contains("hot files"), "{said}");
+    }
 }

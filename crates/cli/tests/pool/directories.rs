@@ -431,7 +431,9 @@ fn repair_lists_directories_whose_copies_differ_and_makes_them_equal() {
     let like = ["repair".as_ref(), "--equalise".as_ref(), films.as_os_str(), "--like".as_ref(), "b".as_ref()];
     let totals = pool.json(like);
     assert_eq!(totals[0]["path"], "/films");
-    assert_eq!((&totals[1]["directories_equalised"], &totals[1]["directories_failed"]), (&1.into(), &0.into()));
+    assert_eq!((&totals[0]["outcome"], &totals[1]["outcome"]), (&"differs".into(), &"equalised".into()));
+    assert!(totals[0]["to"].get("branch").is_none(), "{totals:?}");
+    assert_eq!((&totals[2]["directories_equalised"], &totals[2]["directories_failed"]), (&1.into(), &0.into()));
     for at in [&pool.mount_point(), &a.path(), &b.path()] {
         assert_eq!(entry(&at.join("films"), Times::Ignored).xattrs, entry(&b.join("films"), Times::Ignored).xattrs);
         assert_eq!(look(&at.join("films")), look(&b.join("films")));

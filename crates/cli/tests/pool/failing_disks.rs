@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use crate::support::bad_disk::BadDisk;
 use crate::support::disk::Disk;
 use crate::support::pool::{Pool, text};
 use crate::support::{MIB, bytes, eventually, run};
@@ -112,6 +113,70 @@ fn errors_of_the_daemons_own_calls_are_counted_until_the_disk_is_replaced() {
     broken.pool.say(["branch".as_ref(), "replace".as_ref(), "--force".as_ref(), "a".as_ref(), new.path().as_os_str()]);
     assert!(!broken.is_failing("a"), "{:?}", broken.pool.branch_status("a"));
     broken.a.mend(SIZE);
+}
+
+#[test]
+fn a_disk_whose_bad_sectors_hit_the_marker_is_failing_and_is_drained() {
+    let (a, b) = (BadDisk::ext4(SIZE), Disk::ext4(SIZE));
+    let mut pool = Pool::builder().branch_with("a", a.path(), "passthrough = false").branch("b", b.path()).mount();
+    fs::write(pool.join("letter"), b"dear reader").unwrap();
+    fs::write(pool.join("film"), bytes(2, MIB)).unwrap();
+    pool.say(["sync"]);
+    let (marker, film) = (pool.on("a", ".umbrella/branch.json"), pool.on("a", "film"));
+    a.break_file(&marker);
+    a.break_file(&film);
+    let read_film = || {
+        forget_pages(&pool.join("film"));
+        fs::read(pool.join("film"))
+    };
+    eventually("the branch is failing", || {
+        assert_eq!(read_film().unwrap_err().raw_os_error(), Some(libc::EIO));
+        pool.branch_status("a").failing
+    });
+    // Each failed read has the branch looked at.
+    for _ in 0..20 {
+        assert_eq!(read_film().unwrap_err().raw_os_error(), Some(libc::EIO));
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        assert!(pool.is_online("a"), "{:?}", pool.branch_status("a"));
+    }
+    let said = pool.umbrella(["branch", "drain", "a"]);
+    assert!(!said.status.success() && text(&said).contains("film"), "the film cannot be saved: {}", text(&said));
+    assert_eq!(fs::read(pool.on("b", "letter")).unwrap(), b"dear reader");
+    assert!(film.exists() && !pool.on("b", "film").exists());
+
+    // Errors that come after the counts were reset count.
+    pool.say(["branch", "clear-errors", "a"]);
+    eventually("the branch is failing again", || {
+        assert!(read_film().is_err());
+        pool.branch_status("a").failing
+    });
+
+    // The next mount knows the disk by its file system.
+    pool.say(["branch", "clear-errors", "a"]);
+    forget_pages(&marker);
+    pool.remount();
+    let status = pool.branch_status("a");
+    assert!(pool.is_online("a") && status.errors.reads > 0, "{status:?}");
+    assert!(status.errors.last.contains("branch.json"), "{status:?}");
+}
+
+#[test]
+fn a_disk_of_which_nothing_can_be_read_is_offline_and_is_not_drained() {
+    let (a, b) = (BadDisk::ext4(SIZE), Disk::ext4(SIZE));
+    let builder = Pool::builder().branch_with("a", a.path(), "passthrough = false").branch("b", b.path());
+    let pool = builder.keys("probe_interval = \"200ms\"").mount();
+    fs::write(pool.join("here"), b"1").unwrap();
+    pool.say(["sync"]);
+    a.break_file(&pool.on("a", "here"));
+    forget_pages(&pool.join("here"));
+    a.die();
+    eventually("the branch is offline", || {
+        let _ = fs::read(pool.join("here"));
+        !pool.is_online("a")
+    });
+    let said = pool.umbrella(["branch", "drain", "a"]);
+    assert!(!said.status.success() && text(&said).contains("no file can be moved from it"), "{}", text(&said));
+    assert!(!pool.branch_status("a").draining, "{:?}", pool.branch_status("a"));
 }
 
 #[test]

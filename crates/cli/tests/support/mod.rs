@@ -9,6 +9,7 @@
 #![allow(dead_code, unreachable_pub, reason = "shared by several test binaries, each of which uses a part")]
 #![allow(clippy::unnecessary_debug_formatting, reason = "quoted paths are what TOML reads")]
 
+pub mod bad_disk;
 pub mod dice;
 pub mod disk;
 pub mod foreign;

@@ -85,7 +85,7 @@ impl BranchErrors {
 }
 
 /// Whether an errno speaks of the disk. What the daemon lacks, a branch that is full, read-only or away, and what the caller did wrong do not.
-fn speaks_of_disk(errno: Errno) -> bool {
+pub(super) fn speaks_of_disk(errno: Errno) -> bool {
     // In the words of file systems the second and third are EFSCORRUPTED and EFSBADCRC.
     matches!(errno, Errno::IO | Errno::UCLEAN | Errno::BADMSG | Errno::REMOTEIO)
 }

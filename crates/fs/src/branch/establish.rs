@@ -19,12 +19,14 @@ use rustix::fs::{FlockOperation, Mode, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 
 use super::closer::Closer;
+use super::errors::speaks_of_disk;
 use super::identity::{self, HiddenError, Marker, MarkerError};
 use super::mounts::{FsKind, fs_kind, mount_of};
 use super::private_mount::clone_mount;
 use super::state::{Remembered, StateDir, Uuid, new_uuid, uuid_text};
 use super::{BranchError, BranchFd, Hidden, HiddenProblem, Online, Threads, abilities, beneath};
 use crate::control::protocol::Abilities;
+use crate::disk::block_device;
 use crate::pool::HIDDEN;
 use crate::spec::{AccessTimes, BranchSpec};
 use crate::workers::{self, Workers};
@@ -57,12 +59,15 @@ pub(super) struct Candidate {
     pub(super) online: Online,
     /// The file system refuses writes.
     pub(super) read_only: bool,
+    /// Why its marker could not be read; it was known by its file system.
+    pub(super) marker_unread: Option<Errno>,
 }
 
 /// Who the branch is, before anything is written.
 struct Identity {
     uuid: Uuid,
     marker: Option<Marker>,
+    marker_unread: Option<Errno>,
     known: Option<Remembered>,
 }
 
@@ -86,6 +91,9 @@ impl Plan {
         self.check_mount(&kind)?;
         // A clone of the mount is in no table.
         let source = mount_of(root.as_fd()).map(|(_, source)| source);
+        if !(kind.guarded || self.guarded) {
+            self.ask_disk(stat.st_dev, source.as_deref())?;
+        }
         let (root, private_mount) = if self.access_times.are_the_branches() {
             (root, None)
         } else {
@@ -149,7 +157,7 @@ impl Plan {
             _claim: claim,
             _life: Arc::clone(&self.lives),
         };
-        Ok(Candidate { online, read_only })
+        Ok(Candidate { online, read_only, marker_unread: identity.marker_unread })
     }
 
     fn path(&self) -> PathBuf {
@@ -159,6 +167,16 @@ impl Plan {
     fn io(&self, step: &'static str) -> impl Fn(Errno) -> BranchError {
         let path = self.path();
         move |source| BranchError::Io { path: path.clone(), step, source }
+    }
+
+    /// Whether its disk answers: what is in memory of a dead one would bring the branch back again and again.
+    fn ask_disk(&self, dev: u64, source: Option<&str>) -> Result<(), BranchError> {
+        match block_device::answers(dev, source) {
+            Some(Err(errno)) if !matches!(errno, Errno::MFILE | Errno::NFILE) => {
+                Err(self.io("reading its disk")(errno))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// What is remembered, also of another path: the disk may have moved, but another one is not taken for it unasked.
@@ -182,8 +200,15 @@ impl Plan {
         writable: bool,
     ) -> Result<Identity, BranchError> {
         let hidden = identity::find_hidden(root);
+        let mut marker_unread = None;
         let marker = match hidden {
-            Ok(Some(dir)) => Marker::read(dir.as_fd()).map_err(|error| self.marker_error(error))?,
+            Ok(Some(dir)) => match Marker::read(dir.as_fd()) {
+                Err(MarkerError::Io(errno)) if speaks_of_disk(errno) => {
+                    marker_unread = Some(errno);
+                    Some(self.marker_by_file_system(fsid).ok_or_else(|| self.marker_error(errno.into()))?)
+                }
+                read => read.map_err(|error| self.marker_error(error))?,
+            },
             // On a file system of one owner only `open_hidden` can tell whether the folder is ours.
             Err(HiddenError::Wrong(HiddenProblem::Owner { .. })) if writable => self.read_foreign(root)?,
             Ok(None) | Err(HiddenError::Wrong(HiddenProblem::Owner { .. })) => None,
@@ -200,7 +225,14 @@ impl Plan {
             (None, None) => new_uuid()
                 .map_err(|error| self.io("making an identity")(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?,
         };
-        Ok(Identity { uuid, marker, known })
+        Ok(Identity { uuid, marker, marker_unread, known })
+    }
+
+    /// What the marker said, if the same file system is where it was: a bad sector below the marker does not take the rest of the disk away.
+    fn marker_by_file_system(&self, fsid: Option<u64>) -> Option<Marker> {
+        let known = self.remembered()?;
+        let is_it = known.has_marker && known.path == self.spec.path && fsid.is_some() && known.fsid == fsid;
+        is_it.then(|| Marker::new(known.uuid, known.slot, self.state.pool_id()))
     }
 
     /// Whether the disk that this path once meant was replaced by one elsewhere. The new one may come to the old place.

@@ -13,7 +13,8 @@ use rustix::fs::{AtFlags, CWD, FlockOperation, StatVfsMountFlags, StatxAttribute
 use rustix::io::Errno;
 
 use super::establish::{Candidate, Plan};
-use super::{Branch, BranchError, Online};
+use super::{Branch, BranchError, ErrorSource, Online};
+use crate::disk::block_device;
 use crate::spec::AccessTimes;
 
 /// How long a branch that somebody else has is waited for; in a probe, which comes again, less.
@@ -217,6 +218,9 @@ impl Branch {
             self.clear_errors();
         }
         self.online.store(Some(online));
+        if let Some(errno) = candidate.marker_unread {
+            self.note_errors(ErrorSource::Read, 1, &format!("a read of .umbrella/branch.json failed: {errno}"));
+        }
         self.invalidate_space();
         self.call_monitor();
     }
@@ -302,22 +306,39 @@ fn look(path: std::path::PathBuf, online: &Online, suspect: bool) -> Look {
         Ok(vfs) => vfs,
         Err(source) => return fail(path, "asking for its space", source),
     };
-    match if suspect { read_uncached(online) } else { Ok(()) } {
+    match if suspect { ask_disk(online) } else { Ok(()) } {
         // It has just answered; who lacks descriptors cannot be told.
         Ok(()) | Err(Errno::MFILE | Errno::NFILE) => {}
-        Err(source) => return fail(path, "reading its marker", source),
+        Err(source) => return fail(path, "reading its disk", source),
     }
     Look::Same { read_only: vfs.f_flag.contains(StatVfsMountFlags::RDONLY) }
 }
 
+/// Whether the disk answers. A disk with bad sectors does: the branch stays online, so that what can be read can be saved.
+///
+/// Asks the file system first: one that has shut down opens nothing. Then the block device, or, where there is none, the marker.
+fn ask_disk(online: &Online) -> rustix::io::Result<()> {
+    if online.guarded {
+        return read_uncached(online);
+    }
+    if let Some(hidden) = &online.hidden {
+        match super::identity::open_marker(hidden.dir.as_fd()) {
+            // Somebody has deleted it: the file system has looked.
+            Ok(_) | Err(Errno::NOENT) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    match block_device::answers(online.dev, online.source.as_deref()) {
+        Some(answer) => answer,
+        None => read_uncached(online),
+    }
+}
+
 /// Reads the marker past the page cache, which would hide a dead disk.
 fn read_uncached(online: &Online) -> rustix::io::Result<()> {
-    let read = |marker: BorrowedFd<'_>| {
-        let mut room = AlignedBlock([0; 4096]);
-        match rustix::io::pread(marker, &mut room.0, 0) {
-            Err(Errno::INVAL) => Ok(()),
-            other => other.map(|_| ()),
-        }
+    let read = |marker: BorrowedFd<'_>| match block_device::read_page(marker, 0) {
+        Err(Errno::INVAL) => Ok(()),
+        other => other,
     };
     match (&online.marker, &online.hidden) {
         (Some(marker), _) => read(marker.as_fd()),
@@ -325,7 +346,3 @@ fn read_uncached(online: &Online) -> rustix::io::Result<()> {
         (None, None) => Ok(()),
     }
 }
-
-/// `O_DIRECT` wants aligned memory.
-#[repr(align(4096))]
-struct AlignedBlock([u8; 4096]);

@@ -14,7 +14,7 @@ pub struct DirectoryEvent {
     pub copies: Vec<CopyRights>,
     /// What they are to be; of no branch.
     pub to: CopyRights,
-    /// `differs`, `failed`.
+    /// `differs`, `equalised`, `failed`.
     pub outcome: EqualiseOutcome,
     /// Why it failed.
     pub detail: Option<String>,
@@ -23,7 +23,8 @@ pub struct DirectoryEvent {
 /// Owner and mode of a directory's copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopyRights {
-    /// The branch.
+    /// The branch; absent in what copies are to be.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub branch: String,
     /// Permission bits, 07777.
     pub mode: u32,
@@ -41,6 +42,8 @@ pub struct CopyRights {
 pub enum EqualiseOutcome {
     /// Its copies differ, and are to be changed.
     Differs,
+    /// Its copies are equal now.
+    Equalised,
     /// A copy could not be changed.
     Failed,
 }

@@ -2,8 +2,10 @@
 //!
 //! - `kernel_log`: lines of `/dev/kmsg` that tell of a failed request or a damaged file system;
 //! - `devices`: on which block devices a branch lies, and to which of them such a line belongs;
-//! - `file_system`: what file systems tell through fanotify, and what they count.
+//! - `file_system`: what file systems tell through fanotify, and what they count;
+//! - `block_device`: whether the disk still answers.
 
+pub(crate) mod block_device;
 pub(crate) mod devices;
 pub(crate) mod file_system;
 pub(crate) mod kernel_log;

@@ -12,7 +12,7 @@ use super::enforce::Pinned;
 use super::place::NewFile;
 use super::{Pool, Walk};
 use crate::branch::Branch;
-use crate::control::protocol::{EnforceSummary, Progress, Purpose};
+use crate::control::protocol::{BranchState, EnforceSummary, Progress, Purpose};
 use crate::creds::Caller;
 use crate::error::{Error, OpResult};
 use crate::node::{Node, NodeId, path_of};
@@ -22,6 +22,9 @@ impl Pool {
     /// over unmounts too, until [`Pool::stop_drain`].
     pub fn drain(&self, name: &str, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<EnforceSummary, Error> {
         let branch = self.branch_named(name)?;
+        if let BranchState::Offline { reason, .. } = branch.branch_state() {
+            return Err(Error::DrainOffline { name: name.to_owned(), reason });
+        }
         let unkept = |error| Error::DrainUnkept { name: name.to_owned(), source: error };
         branch.set_draining(true).map_err(unkept)?;
         let bandwidth = self.spec.enforce.bandwidth;
@@ -34,7 +37,7 @@ impl Pool {
             return Err(Error::DrainEnded { name: name.to_owned() });
         }
         let kept = self.keep_dirs(&branch);
-        let unread = |source| Error::BranchUnreadable { name: name.to_owned(), source };
+        let unread = |source| Error::DrainUnread { name: name.to_owned(), source };
         let (example, twice, clash) = self.leftover_on(&branch).map_err(unread)?.into_example();
         match example {
             None => kept.map(|()| summary),

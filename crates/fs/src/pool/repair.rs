@@ -207,10 +207,14 @@ impl<'a> Walk<'a> {
     fn change(&mut self, differing: &[Pinned<'a>]) {
         for at in differing {
             match self.pool.change_unasked(at.node.id, |cache| self.change_one(&at.node, cache)) {
+                // Somebody else has made them equal meanwhile.
                 Ok(None) => self.summary.directories_equalised += 1,
-                Ok(event) => {
-                    self.summary.directories_failed += 1;
-                    self.tick(event);
+                Ok(Some(event)) => {
+                    match event.outcome {
+                        EqualiseOutcome::Failed => self.summary.directories_failed += 1,
+                        _ => self.summary.directories_equalised += 1,
+                    }
+                    self.tick(Some(event));
                 }
                 // It was removed meanwhile.
                 Err(error) => {
@@ -224,7 +228,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// An event for what could not be changed.
+    /// What was done; `None` where nothing had to be.
     fn change_one(&self, node: &Arc<Node>, cache: KernelCache) -> OpResult<Option<DirectoryEvent>> {
         let pool = self.pool;
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
@@ -241,7 +245,7 @@ impl<'a> Walk<'a> {
         let left: Vec<&str> = faces.iter().filter(lacks).map(|face| face.at.branch.spec.name.as_str()).collect();
         let why = match done {
             Err(error) => error.to_string(),
-            Ok(()) if left.is_empty() => return Ok(None),
+            Ok(()) if left.is_empty() => return Ok(Some(event(node, &plan, EqualiseOutcome::Equalised, None))),
             Ok(()) => format!("the copy on {} could not be changed (the daemon's log says why)", left.join(", ")),
         };
         Ok(Some(event(node, &plan, EqualiseOutcome::Failed, Some(why))))

@@ -1,5 +1,7 @@
 //! What is said of the paths of a configuration that exist.
 
+use umbrella_fs::spec::AccessTimes;
+
 use super::*;
 use crate::config::disks::is_disk;
 
@@ -21,7 +23,7 @@ fn look_at(dir: &Path, mount: &str, one: &str, two: &str) -> Result<(Config, Vec
     );
     let file = dir.join("pool.toml");
     std::fs::write(&file, text).unwrap();
-    load(&file, None)
+    load(&file, None, AccessTimes::default())
 }
 
 #[test]
@@ -34,7 +36,7 @@ fn a_staging_area_is_neither_in_a_branch_nor_in_the_mount_point() {
         );
         let file = dir.path().join("pool.toml");
         std::fs::write(&file, text).unwrap();
-        let errors = load(&file, None).unwrap_err();
+        let errors = load(&file, None, AccessTimes::default()).unwrap_err();
         assert!(errors.to_string().contains(other), "{errors}");
         assert_eq!(errors.reports()[0].line, Some(3), "{errors}");
     }
@@ -105,7 +107,7 @@ fn branches_on_one_file_system_are_told_unless_one_of_them_is_offline() {
              [[branch]]\nname = \"b\"\npath = \"{shown}/b\"\nrequire_mount = {required}\n"
         );
         std::fs::write(&file, text).unwrap();
-        let (_, findings) = load(&file, None).unwrap();
+        let (_, findings) = load(&file, None, AccessTimes::default()).unwrap();
         let told = findings.iter().any(|finding| matches!(finding.notice, disks::Notice::SameFileSystem { .. }));
         assert_eq!(told, shared, "{required}: {findings:?}");
     }
@@ -121,7 +123,7 @@ fn a_keep_free_of_a_few_bytes_is_told() {
             "mount = \"{shown}/mount\"\n[[branch]]\nname = \"a\"\npath = \"{shown}/a\"\nkeep_free = {keep_free}\n"
         );
         std::fs::write(&file, text).unwrap();
-        let (_, findings) = load(&file, None).unwrap();
+        let (_, findings) = load(&file, None, AccessTimes::default()).unwrap();
         let tiny = findings.iter().any(|finding| finding.notice.to_string().contains("write \"5%\""));
         assert_eq!(tiny, told, "{keep_free}");
     }
@@ -145,7 +147,7 @@ fn a_staging_area_that_cannot_be_used_is_told() {
         let text =
             format!("mount = \"{shown}/mount\"\n[[branch]]\nname = \"c\"\npath = \"{shown}/c\"\n[staging]\n{keys}\n");
         std::fs::write(&file, text).unwrap();
-        let (_, findings) = load(&file, None).unwrap();
+        let (_, findings) = load(&file, None, AccessTimes::default()).unwrap();
         let told = findings.iter().map(|finding| finding.notice.to_string()).find(|told| told.contains("staging area"));
         let as_expected =
             if reason.is_empty() { told.is_none() } else { told.as_deref().is_some_and(|told| told.contains(reason)) };
@@ -188,7 +190,7 @@ fn rules_that_can_place_nothing_are_told() {
     );
     let file = dir.path().join("pool.toml");
     std::fs::write(&file, text).unwrap();
-    let (_, findings) = load(&file, None).unwrap();
+    let (_, findings) = load(&file, None, AccessTimes::default()).unwrap();
     let told: Vec<_> = findings.into_iter().map(|finding| finding.notice).collect();
     let rule = "r".to_owned();
     assert_eq!(
@@ -221,7 +223,7 @@ fn a_pattern_that_begins_with_the_mount_point_is_told() {
     );
     let file = dir.path().join("pool.toml");
     std::fs::write(&file, text).unwrap();
-    let (_, findings) = load(&file, None).unwrap();
+    let (_, findings) = load(&file, None, AccessTimes::default()).unwrap();
     let told: Vec<_> = findings.iter().map(|finding| finding.notice.to_string()).collect();
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(told[0].contains("begins with the mount point") && told[0].contains("\"/films/**\""), "{told:?}");
@@ -240,7 +242,7 @@ fn a_pattern_that_looks_like_a_directory_is_told() {
     );
     let file = dir.path().join("pool.toml");
     std::fs::write(&file, text).unwrap();
-    let (_, findings) = load(&file, None).unwrap();
+    let (_, findings) = load(&file, None, AccessTimes::default()).unwrap();
     let told: Vec<_> = findings.iter().map(|finding| finding.notice.to_string()).collect();
     assert_eq!(told.len(), 2, "{told:?}");
     for (told, meant) in told.iter().zip(["/films/**", "/photos/2024/**"]) {
