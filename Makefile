@@ -50,7 +50,8 @@ test-conformance: setup ## pjdfstest, fsx, stress-ng, fio, bonnie++ and dbench o
 
 test-long: setup ## what chance decides, for longer: daemons killed 100 times, a million damaged inputs of each structure (minutes; SEED=N for another run)
 	UMBRELLA_CRASH_ROUNDS=100 UMBRELLA_CRASH_SEED=$(SEED) cargo test --locked -p umbrella --test log_disk --test disk_kills -- kill --nocapture
-	UMBRELLA_FUZZ_ROUNDS=1000000 UMBRELLA_FUZZ_SEED=$(SEED) cargo test --locked -p umbrella-block --lib -- fuzz --nocapture
+	UMBRELLA_FUZZ_ROUNDS=1000000 UMBRELLA_FUZZ_SEED=$(SEED) cargo test --locked -p umbrella-block --lib -- fuzz one_damaged_bit --nocapture
+	UMBRELLA_CRASH_STATES=100000 cargo test --locked -p umbrella-block --lib -- a_power_cut_and_one_damaged_bit --nocapture
 
 test-ublk: ## the ublk front end, on a machine with the driver that qemu emulates (downloads some 55 MB the first time)
 	@scripts/setup.sh ublk

@@ -143,7 +143,7 @@ fn programs_run_clean(options: Options, flash: ByteSize) {
     let [disk_half, flash_half] = &pair.halves;
     assert_eq!(check(disk_half, flash_half).expect("it is a pair").damage, None);
     let hybrid = pair.open(options);
-    hybrid.detach().expect("it can be detached");
+    hybrid.dissolve().expect("it can be detached");
     let plain = Disk::new(disk_half.device.clone(), &AttachOptions::default());
     run("e2fsck", &["-f", "-n", plain.path()]);
     let mount = Mount::new(plain.device.path(), folder.path(), &["-o", "ro"]);

@@ -210,14 +210,42 @@ fn a_hybrid_disk_is_made_served_and_taken_apart_into_a_plain_disk() {
     assert_eq!((&status["kind"], &status["power"]), (&"hybrid".into(), &"standby".into()));
     assert_eq!(status["cache"]["cached"], MIB);
     assert_eq!(first(&house.path("media.disk"), data.len()), vec![0; data.len()], "the disk was not woken");
-    let detached = house.json(&["detach", "media"]);
-    assert_eq!((&detached["outcome"], &detached["drained"]), (&"detached".into(), &MIB.into()));
+    let detached = house.json(&["detach", "media", "--dissolve"]);
+    assert_eq!((&detached["outcome"], &detached["drained"]), (&"dissolved".into(), &MIB.into()));
     assert_eq!(first(&house.path("media.disk"), data.len()), data);
     assert!(!house.is_served("media"));
     house.refused(&["serve", config], 1, &["was detached from its disk", "umbrella disk create"]);
     house.given(&["create", config]);
     house.given(&["serve", config, "-d"]);
     assert_eq!(house.read("media", data.len()), data);
+}
+
+#[test]
+fn a_hybrid_disk_that_is_detached_is_used_alone_and_attached_again() {
+    let house = House::new();
+    let config = house.hybrid("media", "fixed:timeout=0");
+    let config = config.to_str().expect("text");
+    house.given(&["create", config]);
+    house.given(&["serve", config, "--daemon"]);
+    eventually("it sleeps", || house.status("media")["power"] == "standby");
+    house.refused(&["detach", "media", "--dissolve", "--keep-cache"], 2, &[]);
+    house.write("media", &bytes(1, MIB));
+    let said = house.given(&["detach", "media"]);
+    assert!(said.contains("can be used alone") && said.contains("--dissolve"), "{said}");
+    assert_eq!(first(&house.path("media.disk"), MIB as usize), bytes(1, MIB));
+    // Alone, without the flash.
+    house.given(&["serve", "--disk", "media.disk", "--name", "alone", "--daemon"]);
+    house.write("alone", &bytes(2, MIB));
+    house.given(&["detach", "alone"]);
+    assert_eq!(house.json(&["check", config])["ok"], true);
+    house.given(&["serve", config, "--daemon"]);
+    assert_eq!(house.read("media", MIB as usize), bytes(2, MIB), "what was written to the disk alone counts");
+    // While both are in use, the disk is not whole alone.
+    ends(house.signal("media", Signal::KILL));
+    house.refused(&["serve", "--disk", "media.disk", "--daemon"], 1, &["belongs together with the flash"]);
+    assert_eq!(house.json(&["detach", config])["outcome"], "detached");
+    assert_eq!(house.json(&["detach", config, "--dissolve"])["outcome"], "dissolved");
+    house.refused(&["serve", config], 1, &["was detached from its disk", "umbrella disk create"]);
 }
 
 #[test]

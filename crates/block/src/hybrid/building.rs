@@ -1,10 +1,8 @@
 //! The record that is being put together.
 
-use umbrella_policy::flash_cache::LogSector;
 use umbrella_units::{SECTOR_BYTES, SectorRange};
-use uuid::Uuid;
 
-use super::format::{BLOCK_BYTES, Entry, Epoch, Header, MOST_DATA, MOST_ENTRIES, Sequence, record_sectors};
+use super::format::{BLOCK_BYTES, Content, Entry, Header, MOST_DATA, MOST_ENTRIES, record_sectors};
 use crate::device::Zeroes;
 
 /// What is to be written.
@@ -19,17 +17,17 @@ pub(super) enum Payload<'a> {
 pub(super) struct Piece<'a> {
     pub(super) range: SectorRange,
     pub(super) payload: Payload<'a>,
-    checksum: Option<u32>,
+    content: Content,
 }
 
 impl<'a> Piece<'a> {
     /// The checksum is made here, before any lock is taken.
     pub(super) fn new(range: SectorRange, payload: Payload<'a>) -> Piece<'a> {
-        let checksum = match payload {
-            Payload::Data(data) => Some(crc32c::crc32c(data)),
-            Payload::Zeroes(_) => None,
+        let content = match payload {
+            Payload::Data(data) => Content::Data(crc32c::crc32c(data)),
+            Payload::Zeroes(_) => Content::Zeroes,
         };
-        Piece { range, payload, checksum }
+        Piece { range, payload, content }
     }
 
     /// Sectors of data.
@@ -67,7 +65,7 @@ impl Building {
     }
 
     pub(super) fn add(&mut self, piece: &Piece<'_>) {
-        let entry = Entry { range: piece.range, checksum: piece.checksum };
+        let entry = Entry { range: piece.range, content: piece.content };
         match piece.payload {
             Payload::Zeroes(_) => self.zeroes.push(entry),
             Payload::Data(data) => {
@@ -87,18 +85,11 @@ impl Building {
         Building { bytes, ..Building::default() }
     }
 
-    /// The record's header and all of its bytes.
-    pub(super) fn finish(
-        mut self,
-        flash: Uuid,
-        epoch: Epoch,
-        sequence: Sequence,
-        at: LogSector,
-        durable: Sequence,
-    ) -> (Header, Vec<u8>) {
+    /// The record's header, which has its entries now, and all of its bytes.
+    pub(super) fn finish(mut self, header: Header) -> (Header, Vec<u8>) {
         let mut entries = self.zeroes;
         entries.append(&mut self.entries);
-        let header = Header { flash, epoch, sequence, at, durable, entries };
+        let header = Header { entries, ..header };
         self.bytes.resize((header.sectors() * SECTOR_BYTES) as usize, 0);
         if let Some(first) = self.bytes.first_chunk_mut::<BLOCK_BYTES>() {
             first.copy_from_slice(&header.encode());

@@ -6,9 +6,10 @@ use uuid::Uuid;
 
 use super::error::HybridError;
 use super::format::Epoch;
+use super::losses::Losses;
 use super::pair::{Half, read_labels};
 use super::recover::joined;
-use super::survey::{Losses, Survey};
+use super::survey::Survey;
 
 /// What was found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -35,6 +36,8 @@ pub struct CheckReport {
     pub damage: Option<String>,
     /// The sectors whose newest data is only in the log, and whole.
     pub only_in_log: Vec<SectorRange>,
+    /// What is perhaps lost by damage: if a flush was answered that the log does not say was.
+    pub perhaps_lost: Losses,
     /// What is lost by damage.
     #[serde(flatten)]
     pub losses: Losses,
@@ -61,6 +64,7 @@ pub fn check(disk: &Half, flash: &Half) -> Result<CheckReport, HybridError> {
         flash_written: ByteSize(superblock.written),
         torn: survey.torn,
         damage: survey.damage.as_ref().map(ToString::to_string),
+        perhaps_lost: survey.perhaps_lost(),
         only_in_log: joined(survey.whole().map(|piece| piece.range)),
         losses: survey.losses(),
     })

@@ -12,6 +12,7 @@ use super::engine::{Hybrid, Record, Shared, State};
 use super::format::MOST_DATA;
 use super::gather::{Failed, gather};
 use super::keeper::RETRY;
+use super::marks::ROOM_FOR_MARKS;
 use super::stats::Motion;
 use crate::device::{BlockDevice, Durability, Geometry, Zeroes};
 use crate::error::{BlockError, Operation};
@@ -109,6 +110,7 @@ impl Shared {
             let payload = head_of(payload, part.sectors);
             let piece = MutexGuard::unlocked(&mut state, || Piece::new(part, payload));
             if let Joined::Waiting(number) = self.join(&mut state, &piece, &mut held)? {
+                state.marks.flush_follows |= durability == Durability::Through;
                 self.wait_for(&mut state, number)?;
                 (done, logged) = (done + part.sectors, true);
                 self.moment(&mut state, Moment::Logged);
@@ -177,7 +179,7 @@ impl Shared {
             self.write_record_or_wait(state)?;
             return Ok(Joined::Again);
         }
-        if !state.log.has_room(state.building.sectors_with(piece.data())) {
+        if !state.log.has_room(state.building.sectors_with(piece.data()) + ROOM_FOR_MARKS) {
             self.wait_for_room(state, held)?;
             return Ok(Joined::Again);
         }
@@ -229,8 +231,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Writes the record that has been put together.
-    fn write_record(&self, state: &mut MutexGuard<'_, State>) -> Result<(), BlockError> {
+    /// Writes the record that has been put together; one without writes is a mark.
+    pub(super) fn write_record(&self, state: &mut MutexGuard<'_, State>) -> Result<(), BlockError> {
         self.refuse_if_poisoned(state)?;
         let spare = std::mem::take(&mut state.spare);
         let building = std::mem::replace(&mut state.building, Building::reuse(spare));
@@ -249,9 +251,9 @@ impl Shared {
         state.next_sequence = sequence.next();
         state.writing_record = true;
         let place = self.on_flash(state, at);
-        let (superblock, durable) = (state.superblock, state.durable);
+        let header = state.next_header(sequence, at);
         let (header, bytes, written) = MutexGuard::unlocked(state, || {
-            let (header, bytes) = building.finish(superblock.flash, superblock.epoch, sequence, at, durable);
+            let (header, bytes) = building.finish(header);
             let written = self.flash.device.write(place, &bytes, Durability::Cached);
             (header, bytes, written)
         });
@@ -263,7 +265,8 @@ impl Shared {
         state.log.commit(header.end(), header.logged());
         state.records.push_back(Record { begin: at, end: header.end(), sequence, epoch: header.epoch });
         state.flash_written += bytes.len() as u64;
-        state.tally.records += 1;
+        state.tally.records += u64::from(!header.is_mark());
+        state.marks.written(&header);
         state.committed = through;
         while state.pending.front().is_some_and(|(number, _)| *number <= through) {
             state.pending.pop_front();

@@ -236,7 +236,7 @@ impl Shared {
             return Err(error.into());
         }
         state.direct_flushed = state.direct_flushed.max(direct_done);
-        self.flush_log(state)?;
+        self.flush_records(state)?;
         let finished = state.records.partition_point(|record| record.end <= done);
         let (tail, tail_sequence, tail_epoch) = match state.records.get(finished) {
             // `done` may lie in the middle of a record, or before the gap in front of one.

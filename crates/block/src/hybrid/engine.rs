@@ -15,11 +15,13 @@ use umbrella_units::{ByteSize, Lba, Nanos, SECTOR_BYTES, SectorRange};
 
 use super::building::Building;
 use super::error::HybridError;
-use super::format::{BLOCK_BYTES, Epoch, LOG_START, Sequence, Superblock};
+use super::format::{BLOCK_BYTES, Epoch, Header, LOG_START, Sequence, Superblock, VERSION};
+use super::losses::Losses;
+use super::marks::LogMarks;
 use super::pair::{self, Half};
-use super::recover::{joined, scan};
+use super::recover::{Gap, joined, scan};
 use super::stats::{HybridStats, Motion};
-use crate::device::Geometry;
+use crate::device::{Durability, Geometry};
 use crate::error::{BlockError, Operation};
 use crate::spindle::Spindle;
 
@@ -63,6 +65,8 @@ pub(super) struct State {
     pub(super) next_sequence: Sequence,
     /// Records up to this one are durable.
     pub(super) durable: Sequence,
+    /// How much of that the log says itself.
+    pub(super) marks: LogMarks,
 
     pub(super) building: Building,
     pub(super) spare: Vec<u8>,
@@ -124,6 +128,7 @@ pub(super) struct Shared {
 pub struct Hybrid {
     pub(super) shared: Arc<Shared>,
     pub(super) keeper: Option<JoinHandle<()>>,
+    perhaps_lost: Losses,
 }
 
 impl Hybrid {
@@ -141,31 +146,47 @@ impl Hybrid {
         let old = labels.superblock;
         let mut log = Log::new(ByteSize(old.log_size * SECTOR_BYTES), old.tail);
         let mut records = VecDeque::new();
-        let (mut last_epoch, mut uncounted) = (old.tail_epoch, 0);
-        let end = scan(&flash, &old, |header| {
+        let (mut last_epoch, mut uncounted, mut addresses) = (old.tail_epoch, 0, None);
+        let mut perhaps_lost = Losses::default();
+        let mend = |gap: &Gap| {
+            perhaps_lost = std::mem::take(&mut perhaps_lost).and(gap.losses.clone());
+            mend(&flash, &old, gap)
+        };
+        let each = |header: &Header| {
             log.commit(header.end(), header.logged());
             let (end, sequence, epoch) = (header.end(), header.sequence, header.epoch);
             records.push_back(Record { begin: header.at, end, sequence, epoch });
             last_epoch = header.epoch;
+            addresses = Some(header.addresses());
             if header.sequence > old.durable {
                 uncounted += header.sectors() * SECTOR_BYTES;
             }
-        })?;
+        };
+        let end = scan(&flash, &old, each, mend)?;
         if !log.map().is_empty() {
             labels.refuse_changed_disk(&disk, &flash)?;
         }
         labels.refuse_records_of(last_epoch, &disk, &flash)?;
         // What was just read may be in the flash's cache only: before anything says that it is durable, it has to be.
         flash.device.flush()?;
+        let labels_written = pair::SUPERBLOCKS_AT_OPENING * pair::superblock_bytes(&*flash.device);
         let superblock = Superblock {
             generation: old.generation + 1,
             head: None,
             epoch: labels.tag.epoch.next(),
             durable: end.next_sequence.before(),
-            written: old.written.saturating_add(uncounted).saturating_add(pair::superblock_bytes(&*flash.device)),
+            written: old.written.saturating_add(uncounted).saturating_add(labels_written),
             ..old
         };
-        pair::begin_epoch(&disk, &flash, &superblock)?;
+        if old.version < VERSION {
+            tracing::info!(
+                flash = flash.name,
+                from = old.version,
+                to = VERSION,
+                "the pair gets a newer format; earlier programs cannot read it any more"
+            );
+        }
+        let superblock = pair::begin_epoch(&disk, &flash, superblock)?;
         let kept = spin_down.is_some();
         let mut state = State {
             log,
@@ -174,6 +195,7 @@ impl Hybrid {
             flash_written: superblock.written,
             next_sequence: end.next_sequence,
             durable: end.next_sequence.before(),
+            marks: LogMarks::behind(end.next_sequence.before(), addresses),
             building: Building::default(),
             spare: Vec::new(),
             pending: VecDeque::new(),
@@ -219,7 +241,7 @@ impl Hybrid {
             keeper: Condvar::new(),
         });
         let keeper = if kept { Some(super::keeper::start(Arc::clone(&shared))?) } else { None };
-        Ok(Hybrid { shared, keeper })
+        Ok(Hybrid { shared, keeper, perhaps_lost })
     }
 
     /// Wakes the disk, if it sleeps; returns when it spins.
@@ -269,22 +291,39 @@ impl Hybrid {
         self.shared.write_label(&mut state, Some)
     }
 
-    /// Ends it for good: all that the log has goes to the disk, which is a plain disk from then on.
+    /// Ends it: all that the log has goes to the disk, and the disk says so. It can be used without the flash from then on, and the two still belong together.
     pub fn detach(mut self) -> Result<(), HybridError> {
+        let superblock = self.empty()?;
+        pair::note_empty(&self.shared.disk, &superblock)
+    }
+
+    /// Ends it for good: all that the log has goes to the disk, which is a plain disk from then on.
+    pub fn dissolve(mut self) -> Result<(), HybridError> {
+        let superblock = self.empty()?;
+        pair::part(&self.shared.disk, &self.shared.flash, &superblock)
+    }
+
+    /// Brings everything to the disk and makes it durable there; the disk is awake, and nobody writes any more.
+    fn empty(&mut self) -> Result<Superblock, HybridError> {
         self.stop_keeper();
         self.shared.drain()?;
-        let superblock = {
-            let state = self.shared.state.lock();
-            self.shared.refuse_if_poisoned(&state)?;
-            state.superblock
-        };
-        pair::part(&self.shared.disk, &self.shared.flash, &superblock)
+        self.shared.flush_all()?;
+        let mut state = self.shared.state.lock();
+        self.shared.refuse_if_poisoned(&state)?;
+        self.shared.wake(&mut state)?;
+        self.shared.write_label(&mut state, Some)?;
+        Ok(state.superblock)
     }
 
     /// What would be lost without the flash: the sectors whose newest data is only in the log, in order, joined.
     pub fn at_risk(&self) -> Vec<SectorRange> {
         let state = self.shared.state.lock();
         joined(state.log.map().pieces_from(Lba(0)).map(|piece| piece.range))
+    }
+
+    /// What damaged records held that were passed over at the opening: it is lost if the last flush before was answered, which nobody knows.
+    pub fn perhaps_lost(&self) -> &Losses {
+        &self.perhaps_lost
     }
 
     /// What it did, and how it stands.
@@ -333,6 +372,22 @@ impl Hybrid {
         }
         self.shared.state.lock().kept = false;
     }
+}
+
+/// Tells what damaged records held, and puts fillers in their places, which the opening makes durable.
+fn mend(flash: &Half, superblock: &Superblock, gap: &Gap) -> Result<(), HybridError> {
+    tracing::warn!(
+        flash = flash.name,
+        records = gap.fillers.len(),
+        held = ?gap.losses.at_risk,
+        unknown_records = gap.losses.unknown_records,
+        "record {} of the log, which a flush had promised, is damaged; what it held is lost if that flush was answered", gap.sequence
+    );
+    for filler in &gap.fillers {
+        let place = Lba(LOG_START.0 + filler.at.0 % superblock.log_size);
+        flash.device.write(place, &filler.encode(), Durability::Cached)?;
+    }
+    Ok(())
 }
 
 impl Drop for Hybrid {
@@ -420,13 +475,25 @@ impl Shared {
 
     /// Makes all records that are on flash durable.
     pub(super) fn flush_log(&self, state: &mut MutexGuard<'_, State>) -> Result<(), BlockError> {
-        let last = state.records.back().map_or(Sequence(0), |record| record.sequence);
-        if last <= state.durable {
+        if state.marks.last_data <= state.durable {
             return Ok(());
         }
+        self.promise(state)?;
+        self.flush_records(state)
+    }
+
+    /// The same, where the superblock that says so is written next.
+    pub(super) fn flush_records(&self, state: &mut MutexGuard<'_, State>) -> Result<(), BlockError> {
+        if state.marks.last_data <= state.durable {
+            return Ok(());
+        }
+        let last = state.records.back().map_or(Sequence(0), |record| record.sequence);
         let flushed = MutexGuard::unlocked(state, || self.flash.device.flush());
         match &flushed {
-            Ok(()) => state.durable = state.durable.max(last),
+            Ok(()) => {
+                state.durable = state.durable.max(last);
+                self.note_later(state);
+            }
             Err(error) => self.poison(state, &self.flash, Operation::Flush, error),
         }
         flushed

@@ -137,7 +137,8 @@ pub enum HybridError {
     /// One half is older than the other: one of them is a copy, or was put back from a backup.
     #[error(
         "{older} is older than {newer} (opened {older_epoch} and {newer_epoch} times): it is a copy or was put back from a backup; \
-         together they would give a mixture of both"
+         together they would give a mixture of both. Give the newer one; to go on with the disk as it is, without what only the flash has: \
+         `umbrella disk detach --forget-flash`"
     )]
     Stale {
         /// The half that is older.

@@ -23,6 +23,8 @@ const LOOK: Duration = Duration::from_secs(1);
 enum Due {
     Drain,
     Sleep,
+    /// See [`super::marks`].
+    Mark,
     Wait(Option<Instant>),
 }
 
@@ -41,6 +43,7 @@ impl Shared {
             match self.due(&mut state, Instant::now()) {
                 Due::Wait(None) => self.keeper.wait(&mut state),
                 Due::Wait(Some(until)) => drop(self.keeper.wait_until(&mut state, until)),
+                Due::Mark => self.note_now(&mut state),
                 Due::Drain => {
                     drop(state);
                     // It has been logged, and is part of the status.
@@ -64,6 +67,11 @@ impl Shared {
         if state.poisoned.is_some() {
             return Due::Wait(None);
         }
+        let mark_at = state.marks.due_at();
+        if mark_at.is_some_and(|at| at <= now) {
+            return Due::Mark;
+        }
+        let sooner = |at: Option<Instant>| at.into_iter().chain(mark_at).min();
         let failed = state.drain_failure.as_ref().map(|(at, _)| *at + RETRY).filter(|retry| *retry > now);
         let spins = state.disk == Motion::Spinning;
         let sleep_at = state.sleep_at.filter(|_| spins && !state.held_awake && state.is_idle());
@@ -74,7 +82,7 @@ impl Shared {
         }
         if state.drain_wanted && !state.draining {
             return match failed {
-                Some(retry) => Due::Wait(Some(retry)),
+                Some(retry) => Due::Wait(sooner(Some(retry))),
                 None => Due::Drain,
             };
         }
@@ -82,10 +90,10 @@ impl Shared {
             return Due::Sleep;
         }
         let quiet_at = self.options.quiet_at(last_access, fill).and_then(|at| state.instant(at));
-        Due::Wait(spins.then(|| {
+        Due::Wait(sooner(spins.then(|| {
             let next = state.sleep_at.into_iter().chain(quiet_at.filter(|at| *at > now)).min();
             next.map_or(now + LOOK, |next| next.clamp(now + Duration::from_millis(10), now + LOOK))
-        }))
+        })))
     }
 }
 

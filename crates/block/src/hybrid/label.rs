@@ -33,7 +33,10 @@ impl Shared {
             let written = write_superblock(&*self.flash.device, &superblock);
             let mut state = self.state.lock();
             match &written {
-                Ok(()) => state.superblock = superblock,
+                Ok(()) => {
+                    state.superblock = superblock;
+                    state.marks.superblock_written(superblock.durable);
+                }
                 Err(HybridError::Device(error)) => self.poison(&mut state, &self.flash, Operation::Write, error),
                 Err(_) => {}
             }

@@ -79,10 +79,9 @@ impl Contents {
     /// What to do.
     pub(super) fn remedy(&self) -> &'static str {
         match self {
-            Contents::LogOf(_) => "detach it from that disk first (`umbrella disk detach`)",
-            Contents::LogInUse => "open the pair and detach it",
+            Contents::LogOf(_) | Contents::LogInUse => "end that pair first (`umbrella disk detach --dissolve`)",
             Contents::HalfWith(_) => {
-                "detach it from that flash first (`umbrella disk detach`; with --forget-flash if that is lost)"
+                "bring it to the disk first (`umbrella disk detach`; with --forget-flash if the flash is lost)"
             }
             Contents::OnFlash(_) => "everything on it would be overwritten; if it is not needed, say --force",
             Contents::ToTheEnd(_) => {
@@ -133,6 +132,9 @@ fn refuse_flash(flash: &Half) -> Result<(), HybridError> {
 
 fn refuse_disk(disk: &Half) -> Result<(), HybridError> {
     if let Ok(tag) = read_tag(disk) {
+        if tag.log_is_empty {
+            return Ok(());
+        }
         return Err(HybridError::Occupied { device: disk.name.clone(), contents: Contents::HalfWith(tag.flash) });
     }
     let capacity = disk.device.geometry().capacity;

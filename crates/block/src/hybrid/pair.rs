@@ -2,10 +2,14 @@
 //!
 //! Opening, in this order, so that a power cut between any two steps is recognised by the next opening:
 //! 1. Both superblocks and both tags are read; the later valid one of each counts.
-//! 2. They name each other. The flash's tail is not behind the one that the disk's tag knows. Their epochs are equal, or the flash is one ahead and has no record of that epoch: a crash between 4 and 5.
+//! 2. They name each other. The flash's tail is not behind the one that the disk's tag knows. Their epochs are equal, or the flash is one ahead and says that the
+//!    tag of that epoch is due: a crash between 4 and 5.
 //! 3. The log is read ([`super::recover`]).
-//! 4. The superblock with the next epoch is written to flash, and flushed.
-//! 5. The tag with the same epoch is written to the disk, and flushed. Only now are records written.
+//! 4. The superblock with the next epoch is written to flash, and flushed. It says that the disk's tag is due.
+//! 5. The tag with the same epoch is written to the disk, and flushed.
+//! 6. The superblock says that the tag is written, and is flushed. Only now are writes answered: a disk with an earlier tag is an older copy from here on.
+//!
+//! Superblocks of version 1 do not say 6: there the flash may be one ahead as long as it has no record of that epoch.
 
 use std::sync::Arc;
 
@@ -15,7 +19,8 @@ use uuid::Uuid;
 
 use super::error::{HybridError, Place};
 use super::format::{
-    BLOCK, BLOCK_BYTES, Damage, Epoch, LEAST_LOG, LOG_START, Sequence, State, Superblock, TAG_SECTORS, Tag,
+    BLOCK, BLOCK_BYTES, Damage, Epoch, LEAST_LOG, LOG_START, Sequence, State, Superblock, TAG_SECTORS, Tag, TagState,
+    VERSION,
 };
 use super::occupied::Contents;
 use crate::device::{BlockDevice, Durability};
@@ -101,6 +106,9 @@ pub(super) fn head_of(disk: &Half) -> Result<u32, BlockError> {
 impl Labels {
     /// What the flash has is only good for the disk as it was left. Of a log that has nothing, nobody need ask.
     pub(super) fn refuse_changed_disk(&self, disk: &Half, flash: &Half) -> Result<(), HybridError> {
+        if self.tag.log_is_empty {
+            return Err(HybridError::OldFlash { disk: disk.name.clone(), flash: flash.name.clone() });
+        }
         match self.superblock.head {
             Some(head) if head != head_of(disk)? => {
                 Err(HybridError::Changed { disk: disk.name.clone(), flash: flash.name.clone() })
@@ -110,7 +118,7 @@ impl Labels {
     }
 
     /// An opening that was cut off leaves the flash one epoch ahead of the disk, and no record of it. If there is one, the
-    /// disk is older than it should be.
+    /// disk is older than it should be. Newer superblocks say it themselves (step 6).
     pub(super) fn refuse_records_of(&self, epoch: Epoch, disk: &Half, flash: &Half) -> Result<(), HybridError> {
         if epoch <= self.tag.epoch {
             return Ok(());
@@ -177,7 +185,7 @@ const SEARCHED: u64 = (64 << 20) / SECTOR_BYTES;
 /// So much of that is read at once, in blocks.
 const SEARCHED_AT_ONCE: u64 = 256;
 
-/// The flash that has the newest data of a disk, if it is half of a pair. Fails if it may be one and cannot tell: its tag is damaged, of
+/// The flash that has the newest data of a disk, if it is half of a pair whose log is in use. Fails if it may be one and cannot tell: its tag is damaged, of
 /// another version, or further in front, where it lies since the disk became larger.
 pub fn flash_of(disk: &Half) -> Result<Option<Uuid>, HybridError> {
     let capacity = disk.device.geometry().capacity;
@@ -185,7 +193,7 @@ pub fn flash_of(disk: &Half) -> Result<Option<Uuid>, HybridError> {
         return Ok(None);
     }
     match read_tag(disk) {
-        Ok(tag) => Ok(Some(tag.flash)),
+        Ok(tag) => Ok((!tag.log_is_empty).then_some(tag.flash)),
         Err(HybridError::NoTag { first: Damage::Magic, second: Damage::Magic, .. }) => match left_behind(disk) {
             None => Ok(None),
             Some(tag) => {
@@ -289,7 +297,7 @@ pub(super) fn read_labels(disk: &Half, flash: &Half) -> Result<Labels, HybridErr
             found: superblock.flash,
         });
     }
-    let opening = superblock.epoch == tag.epoch.next();
+    let opening = superblock.epoch == tag.epoch.next() && superblock.tag != TagState::Written;
     if superblock.epoch != tag.epoch && !opening {
         let flash_is_older = superblock.epoch < tag.epoch;
         let (older, newer) = if flash_is_older { (flash, disk) } else { (disk, flash) };
@@ -353,6 +361,7 @@ pub fn create(disk: &Half, flash: &Half) -> Result<Created, HybridError> {
     }
     let (flash_id, disk_id) = (Uuid::new_v4(), Uuid::new_v4());
     let superblock = Superblock {
+        version: VERSION,
         flash: flash_id,
         disk: disk_id,
         generation: 0,
@@ -366,6 +375,7 @@ pub fn create(disk: &Half, flash: &Half) -> Result<Created, HybridError> {
         written: 0,
         head: None,
         tail_epoch: Epoch(1),
+        tag: TagState::Due,
     };
     // Between the two copies, the later generation of an older pair must not win.
     wipe(&*flash.device, Lba(0))?;
@@ -375,10 +385,22 @@ pub fn create(disk: &Half, flash: &Half) -> Result<Created, HybridError> {
     Ok(Created { disk: disk_id, flash: flash_id, size: ByteSize(capacity.0 * SECTOR_BYTES) })
 }
 
-/// Steps 4 and 5.
-pub(super) fn begin_epoch(disk: &Half, flash: &Half, next: &Superblock) -> Result<(), HybridError> {
-    write_superblock(&*flash.device, next)?;
-    write_tag(&*disk.device, &Tag::of(next))
+/// Superblocks that an opening writes.
+pub(super) const SUPERBLOCKS_AT_OPENING: u64 = 2;
+
+/// Steps 4 to 6; the superblock that is on flash then.
+pub(super) fn begin_epoch(disk: &Half, flash: &Half, next: Superblock) -> Result<Superblock, HybridError> {
+    let due = Superblock { tag: TagState::Due, ..next };
+    write_superblock(&*flash.device, &due)?;
+    write_tag(&*disk.device, &Tag::of(&due))?;
+    let written = Superblock { tag: TagState::Written, generation: due.generation + 1, ..due };
+    write_superblock(&*flash.device, &written)?;
+    Ok(written)
+}
+
+/// Says on the disk that the log is empty: it is whole without the flash, and the two still belong together.
+pub(super) fn note_empty(disk: &Half, superblock: &Superblock) -> Result<(), HybridError> {
+    write_tag(&*disk.device, &Tag { log_is_empty: true, ..Tag::of(superblock) })
 }
 
 /// Takes the pair apart; the log is empty. First the flash says so, then the disk's tag is wiped: in between, [`read_labels`]

@@ -5,8 +5,12 @@
 //! the start of the log, as a record that would have run over the end does.
 //!
 //! The first that does not count ends the log: it was being written when power was lost, and nobody was told that it was durable. Unless
-//! somebody was: when the superblock, or a record behind it, says that it had been durable, then it was damaged later, and what it held is lost. That is
+//! somebody was: when the superblock, or a record behind it, says that it had been durable (the certain mark), then it was damaged later, and what it held is lost. That is
 //! refused, never passed over.
+//!
+//! Between the two lies a record that a flush had promised, of which nobody knows whether it was answered (the promised mark). What it held is perhaps lost: that is told, a filler is
+//! written in its place, and the log goes on behind it ([`Gap`]). Of two records that lie behind each other the second says what the first held.
+//! Only marks of the last opening count here: what an earlier one left over behind the end of the log is promised by nobody.
 //!
 //! Cost: the log's contents are read once; behind its end at most the length of one record for each step of looking further.
 
@@ -16,7 +20,10 @@ use umbrella_policy::flash_cache::{LogSector, Logged};
 use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
 
 use super::error::{Fault, HybridError};
-use super::format::{BLOCK, BLOCK_BYTES, Epoch, Header, LOG_START, MOST_DATA, Sequence, Superblock, record_sectors};
+use super::format::{
+    BLOCK, BLOCK_BYTES, Entry, Epoch, Header, LOG_START, MOST_DATA, Marks, Sequence, Superblock, record_sectors,
+};
+use super::losses::Losses;
 use super::pair::Half;
 use crate::error::BlockError;
 
@@ -25,6 +32,9 @@ const LEAST_WINDOW: u64 = (64 << 10) / SECTOR_BYTES;
 const MOST_WINDOW: u64 = (4 << 20) / SECTOR_BYTES;
 /// Flash loses a whole erase block, or one in each of its chips, at once: 64 MiB are more than that.
 const NEAR: u64 = (64 << 20) / SECTOR_BYTES;
+
+/// So many damaged records in a row are passed over at most.
+const MOST_MISSING: u64 = NEAR / BLOCK;
 
 /// How the log ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +63,18 @@ pub(super) enum Reach {
     Log,
 }
 
+/// Records that are damaged, and that somebody may have been told were durable. The log goes on behind them.
+pub(super) struct Gap {
+    /// Where the first of them should be.
+    pub(super) at: LogSector,
+    /// Its number.
+    pub(super) sequence: Sequence,
+    /// What takes their places: one header for each, whose data is lost, or that part of it which is damaged.
+    pub(super) fillers: Vec<Header>,
+    /// What they held.
+    pub(super) losses: Losses,
+}
+
 /// Reads records.
 pub(super) struct Scanner<'a> {
     flash: &'a Half,
@@ -68,8 +90,13 @@ pub(super) struct Scanner<'a> {
     unreadable: Option<BTreeSet<LogSector>>,
 }
 
-/// Goes through the records that count, the oldest first.
-pub(super) fn scan(flash: &Half, superblock: &Superblock, mut each: impl FnMut(&Header)) -> Result<End, HybridError> {
+/// Goes through the records that count, the oldest first. `mend` writes the fillers of each gap.
+pub(super) fn scan(
+    flash: &Half,
+    superblock: &Superblock,
+    mut each: impl FnMut(&Header),
+    mut mend: impl FnMut(&Gap) -> Result<(), HybridError>,
+) -> Result<End, HybridError> {
     let mut scanner = Scanner::new(flash, superblock);
     let mut at = superblock.tail;
     let mut sequence = superblock.tail_sequence;
@@ -84,7 +111,15 @@ pub(super) fn scan(flash: &Half, superblock: &Superblock, mut each: impl FnMut(&
             Err(unfit) => unfit,
         };
         if scanner.was_durable(at, sequence, epoch, &unfit) {
-            return Err(scanner.corrupt(at, sequence, &unfit));
+            return Err(scanner.corrupt(at, sequence, epoch, &unfit));
+        }
+        if let Some(gap) = scanner.gap(at, sequence, epoch, &unfit)? {
+            mend(&gap)?;
+            for filler in &gap.fillers {
+                (at, sequence, epoch) = (filler.end(), sequence.next(), filler.epoch);
+                each(filler);
+            }
+            continue;
         }
         let torn = scanner.anything_of(at, sequence)?;
         return Ok(End { at, next_sequence: sequence, torn });
@@ -145,10 +180,80 @@ impl<'a> Scanner<'a> {
     }
 
     /// The error for a record that should be there and is damaged.
-    pub(super) fn corrupt(&mut self, at: LogSector, sequence: Sequence, unfit: &Unfit) -> HybridError {
-        let range = unfit.header.as_ref().and_then(|header| self.damaged(header).ok()?.first().map(|lost| lost.range));
+    pub(super) fn corrupt(&mut self, at: LogSector, sequence: Sequence, epoch: Epoch, unfit: &Unfit) -> HybridError {
+        let range = if let Some(header) = &unfit.header {
+            self.damaged(header).ok().and_then(|damaged| damaged.first().map(|lost| lost.range))
+        } else {
+            let next = self.later_record(at, sequence, epoch, Reach::Near);
+            next.filter(|next| next.sequence == sequence.next()).and_then(|next| next.before?.first().copied())
+        };
         let fault = if self.is_unreadable(at, unfit) { Fault::Unreadable } else { unfit.fault };
         HybridError::Corrupt { flash: self.flash.name.clone(), sequence, at, fault, range }
+    }
+
+    /// What a record that does not count leaves, if a flush had promised it and the log can go on behind it.
+    pub(super) fn gap(
+        &mut self,
+        at: LogSector,
+        sequence: Sequence,
+        epoch: Epoch,
+        unfit: &Unfit,
+    ) -> Result<Option<Gap>, HybridError> {
+        let last = self.superblock.epoch;
+        let own = unfit.header.as_ref().filter(|header| header.epoch == last);
+        let promised = own.is_some_and(|header| header.marks.promised >= sequence);
+        let next = self.later_record(at, sequence, epoch, Reach::Near).filter(|next| next.epoch == last);
+        if !promised && !next.as_ref().is_some_and(|next| self.is_promised(next, sequence)) {
+            return Ok(None);
+        }
+        if let Some(header) = own {
+            let damaged = self.damaged(header)?.iter().map(|lost| lost.range).collect();
+            let data = self.window_from(LogSector(header.at.0 + BLOCK), header.data())?;
+            let fillers = vec![header.without_damaged(data)];
+            let losses = Losses { at_risk: damaged, unknown_records: 0 };
+            return Ok(Some(Gap { at: header.at, sequence, fillers, losses }));
+        }
+        let Some(next) = next else { return Ok(None) };
+        let missing = next.sequence.0 - sequence.0;
+        let Some((begin, blocks)) = self.place_of_fillers(at, next.at, missing) else { return Ok(None) };
+        let mut fillers = Vec::new();
+        let (mut at, mut left) = (begin, blocks);
+        for number in 0..missing {
+            // The others need a block each.
+            let own = (left - (missing - number - 1)).min(1 + MOST_DATA / BLOCK);
+            let entries = if own > 1 { vec![Entry::lost((own - 1) * BLOCK)] } else { Vec::new() };
+            let (sequence, marks) =
+                (Sequence(sequence.0 + number), Marks { certain: Sequence(0), promised: Sequence(0) });
+            fillers.push(Header { flash: self.superblock.flash, epoch, sequence, at, marks, entries, before: None });
+            (at, left) = (LogSector(at.0 + own * BLOCK), left - own);
+        }
+        let unknown_records = missing - u64::from(next.before.is_some());
+        let losses = Losses { at_risk: next.before.unwrap_or_default(), unknown_records };
+        Ok(Some(Gap { at: begin, sequence, fillers, losses }))
+    }
+
+    /// Whether a record, or one behind it, says that a flush would make the record of that number durable.
+    fn is_promised(&mut self, from: &Header, sequence: Sequence) -> bool {
+        let mut header = from.clone();
+        while header.marks.promised < sequence {
+            let at = LogSector(header.at.0 + BLOCK);
+            match self.later_record(at, header.sequence, header.epoch, Reach::Near) {
+                Some(next) => header = next,
+                None => return false,
+            }
+        }
+        true
+    }
+
+    /// Where so many records were that lay before the one at `next`, and how many blocks that is. Nothing where they cannot have been.
+    fn place_of_fillers(&self, at: LogSector, next: LogSector, records: u64) -> Option<(LogSector, u64)> {
+        let lap = self.next_lap(at);
+        let begin = if lap != at && next > lap { lap } else { at };
+        let blocks = (next.0 - begin.0) / BLOCK;
+        let fits = records <= blocks && records <= MOST_MISSING;
+        // At the end of the log some may have stayed unused.
+        let most = records * (1 + MOST_DATA / BLOCK);
+        (fits && (blocks <= most || next == lap)).then_some((begin, blocks.min(most)))
     }
 
     /// The writes of a record whose data is not what was written.
@@ -222,7 +327,7 @@ impl<'a> Scanner<'a> {
             Fault::Another
         } else if header.epoch < epoch || header.epoch > self.superblock.epoch {
             Fault::Leftover
-        } else if header.sectors() > self.room(at) || header.entries.iter().any(|entry| entry.range.end() > capacity) {
+        } else if header.sectors() > self.room(at) || header.logged().any(|logged| logged.range.end() > capacity) {
             Fault::Impossible
         } else if self.damaged(&header)?.is_empty() {
             return Ok(Ok(header));
@@ -254,7 +359,7 @@ impl<'a> Scanner<'a> {
     fn durable_later(&mut self, mut at: LogSector, sequence: Sequence, epoch: Epoch) -> bool {
         let mut known = sequence;
         while let Some(header) = self.later_record(at, known, epoch, Reach::Near) {
-            if header.durable >= sequence {
+            if header.marks.certain >= sequence {
                 return true;
             }
             known = header.sequence;

@@ -16,8 +16,9 @@ use super::format::Superblock;
 use super::gather::{Failed, gather, read_log};
 use super::pair::{Half, offered, part, read_labels, write_superblock};
 
+use super::losses::Losses;
 use super::recover::joined;
-use super::survey::{Losses, Survey};
+use super::survey::Survey;
 use crate::device::{BlockDevice, Durability, Geometry, Zeroes};
 use crate::error::{BlockError, Operation};
 
@@ -44,9 +45,9 @@ impl Salvage {
         Ok(Salvage { disk, flash, superblock: labels.superblock, survey })
     }
 
-    /// What is lost.
+    /// What is lost, and what is perhaps.
     pub fn losses(&self) -> Losses {
-        self.survey.losses()
+        self.survey.losses().and(self.survey.perhaps_lost())
     }
 
     /// What is damaged; nothing when all is well.

@@ -2,29 +2,20 @@
 //!
 //! It goes through the records as [`super::recover`] does, and goes on behind one that was durable and is damaged:
 //! - Where its header is whole, what it held is known: the writes whose data is wrong are lost, unless later ones replaced them.
-//! - Where it is not, nobody knows what it held. The next record is looked for. Does it come from the last opening, it counts, and so do all behind
+//! - Where it is not, the record behind it may say what it held; else nobody knows. The next record is looked for. Does it come from the last opening, it counts, and so do all behind
 //!   it; else it may be left over from before a crash, behind something that was written in its place: what it holds is lost
 //!   as well, since nobody knows whether it is the newest.
 //!
 //! Sectors of flash that cannot be read are as damaged ones.
 
-use serde::{Deserialize, Serialize};
-use umbrella_policy::flash_cache::{LogMap, LogSector, Piece};
+use umbrella_policy::flash_cache::{LogMap, LogSector, Piece, Source};
 use umbrella_units::{Lba, SectorRange};
 
 use super::error::HybridError;
 use super::format::{Epoch, Header, Superblock};
+use super::losses::Losses;
 use super::pair::Half;
 use super::recover::{Reach, Scanner, joined};
-
-/// What is lost of the newest data.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Losses {
-    /// Sectors whose newest data is lost.
-    pub at_risk: Vec<SectorRange>,
-    /// Records that are lost without a trace of what they held: any sector may be older than it should be.
-    pub unknown_records: u64,
-}
 
 /// What a log holds.
 pub(super) struct Survey {
@@ -33,6 +24,9 @@ pub(super) struct Survey {
     /// Parts of the log whose contents are not to be used, in order.
     lost: Vec<(LogSector, LogSector)>,
     unknown_records: u64,
+    /// The same of records that a flush had promised, and perhaps nobody was told were durable.
+    perhaps: Vec<(LogSector, LogSector)>,
+    perhaps_unknown: u64,
     /// Records that count.
     pub(super) records: u64,
     /// Where the last one ends, and when it was written.
@@ -52,6 +46,8 @@ impl Survey {
             map: LogMap::default(),
             lost: Vec::new(),
             unknown_records: 0,
+            perhaps: Vec::new(),
+            perhaps_unknown: 0,
             records: 0,
             end: superblock.tail,
             epoch: superblock.tail_epoch,
@@ -71,11 +67,21 @@ impl Survey {
                 Err(unfit) => unfit,
             };
             if !scanner.was_durable(at, sequence, epoch, &unfit) {
+                if let Some(gap) = scanner.gap(at, sequence, epoch, &unfit)? {
+                    for filler in &gap.fillers {
+                        survey.add(filler, certain);
+                        sequence = sequence.next();
+                    }
+                    let place = survey.insert_lost(gap.at, &gap.losses.at_risk);
+                    survey.perhaps.push(place);
+                    survey.perhaps_unknown += gap.losses.unknown_records;
+                    continue;
+                }
                 survey.torn = scanner.anything_of(at, sequence)?;
                 return Ok(survey);
             }
             if survey.damage.is_none() {
-                survey.damage = Some(scanner.corrupt(at, sequence, &unfit));
+                survey.damage = Some(scanner.corrupt(at, sequence, epoch, &unfit));
             }
             if let Some(header) = unfit.header {
                 certain &= !scanner.may_be_elsewhere(header.at);
@@ -95,8 +101,22 @@ impl Survey {
                 return Ok(survey);
             };
             survey.unknown_records += next.sequence.0 - sequence.0;
+            if let Some(before) = next.before.as_ref().filter(|_| next.epoch == superblock.epoch) {
+                survey.unknown_records -= 1;
+                let place = survey.insert_lost(at, before);
+                survey.lost.push(place);
+            }
             (survey.end, survey.epoch, sequence) = (next.at, next.epoch, next.sequence);
         }
+    }
+
+    /// What a lost record held is newest where it belongs. Its place in the log: within the header, where no data is.
+    fn insert_lost(&mut self, at: LogSector, ranges: &[SectorRange]) -> (LogSector, LogSector) {
+        let place = LogSector(at.0 + 1);
+        for range in ranges {
+            self.map.insert(*range, Source::Zeroes(place));
+        }
+        (place, LogSector(place.0 + 1))
     }
 
     fn add(&mut self, header: &Header, certain: bool) {
@@ -106,7 +126,7 @@ impl Survey {
         if !certain {
             self.lost.push((header.at, header.end()));
         }
-        self.records += 1;
+        self.records += u64::from(!header.is_mark());
         (self.end, self.epoch) = (header.end(), header.epoch);
     }
 
@@ -115,21 +135,32 @@ impl Survey {
         self.map.is_empty() && self.unknown_records == 0
     }
 
-    /// Whether what the log has of these sectors is lost.
+    /// Whether what the log has of these sectors is lost, perhaps or certainly.
     pub(super) fn is_lost(&self, piece: &Piece) -> bool {
-        let at = piece.source.at();
-        let behind = self.lost.partition_point(|(begin, _)| *begin <= at);
-        behind.checked_sub(1).and_then(|last| self.lost.get(last)).is_some_and(|(_, end)| at < *end)
+        is_within(&self.lost, piece) || is_within(&self.perhaps, piece)
     }
 
     /// What is lost altogether.
     pub(super) fn losses(&self) -> Losses {
-        let lost = self.map.pieces_from(Lba(0)).filter(|piece| self.is_lost(piece));
+        let lost = self.map.pieces_from(Lba(0)).filter(|piece| is_within(&self.lost, piece));
         Losses { at_risk: joined(lost.map(|piece| piece.range)), unknown_records: self.unknown_records }
+    }
+
+    /// What is perhaps lost: if the last flush was answered.
+    pub(super) fn perhaps_lost(&self) -> Losses {
+        let lost = self.map.pieces_from(Lba(0)).filter(|piece| is_within(&self.perhaps, piece));
+        Losses { at_risk: joined(lost.map(|piece| piece.range)), unknown_records: self.perhaps_unknown }
     }
 
     /// What only the log has, and is not lost.
     pub(super) fn whole(&self) -> impl Iterator<Item = Piece> + '_ {
         self.map.pieces_from(Lba(0)).filter(|piece| !self.is_lost(piece))
     }
+}
+
+/// Whether the log has a piece in one of these parts, which are in order.
+fn is_within(parts: &[(LogSector, LogSector)], piece: &Piece) -> bool {
+    let at = piece.source.at();
+    let behind = parts.partition_point(|(begin, _)| *begin <= at);
+    behind.checked_sub(1).and_then(|last| parts.get(last)).is_some_and(|(_, end)| at < *end)
 }

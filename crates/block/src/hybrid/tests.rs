@@ -9,6 +9,7 @@ mod fuzz;
 mod keeper;
 mod label;
 mod leftovers;
+mod marks;
 mod model;
 mod salvage;
 mod under_way;
@@ -21,7 +22,6 @@ use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
 use super::format::{Epoch, LEAST_LOG, LOG_START, Sequence, TAG_SECTORS};
 use super::pair::read_superblock;
-use super::recover::scan;
 use super::*;
 use crate::device::{BlockDevice, Durability, Geometry, Zeroes};
 use crate::error::BlockError;
@@ -231,18 +231,79 @@ fn of_a_long_write_the_part_that_the_log_knows_nothing_of_goes_to_the_disk() {
 }
 
 #[test]
-fn detaching_leaves_a_plain_disk() {
+fn a_pair_that_is_dissolved_leaves_a_plain_disk() {
     let pair = Pair::new(1000);
     let hybrid = pair.open(by_hand(Algorithm::Alg4));
     hybrid.sleep().expect("it can sleep");
     hybrid.write(Lba(3), &fill(9, 30), Durability::Cached).expect("to the log");
-    hybrid.detach().expect("it can be detached");
+    hybrid.dissolve().expect("it can be detached");
     assert_eq!(read(&pair.bed.inner, 3, 30), fill(9, 30));
     assert_eq!(read(&pair.bed.inner, 1000, TAG_SECTORS), fill(0, TAG_SECTORS));
     assert!(matches!(pair.try_open(Options::default()), Err(HybridError::Detached { .. })));
     refuse_occupied(&pair.disk, &pair.flash).expect("both are free again");
     create(&pair.disk, &pair.flash).expect("and can be joined again");
     assert_eq!(read(&pair.open(Options::default()), 3, 30), fill(9, 30));
+}
+
+/// The same contents, apart from it.
+fn copy_of(half: &Half) -> Half {
+    let sectors = half.device.geometry().capacity.0;
+    let memory = Memory::from_bytes(read(&*half.device, 0, sectors));
+    Half { name: half.name.clone(), device: Arc::new(memory) }
+}
+
+#[test]
+fn a_pair_that_is_detached_stays_one_and_its_disk_may_be_used_alone() {
+    let pair = Pair::new(1000);
+    let hybrid = pair.open(by_hand(Algorithm::Alg4));
+    hybrid.sleep().expect("it can sleep");
+    hybrid.write(Lba(3), &fill(9, 30), Durability::Cached).expect("to the log");
+    assert_eq!(super::flash_of(&pair.disk).expect("it has a tag"), Some(read_superblock(&pair.flash).unwrap().flash));
+    hybrid.detach().expect("it can be detached");
+    assert_eq!(read(&pair.bed.inner, 3, 30), fill(9, 30));
+    assert_eq!(super::flash_of(&pair.disk).expect("it has a tag"), None, "the disk is whole alone");
+    pair.bed.inner.write(Lba(0), &fill(7, 8), Durability::Cached).expect("memory");
+    check(&pair.disk, &pair.flash).expect("they still belong together");
+    let hybrid = pair.open(by_hand(Algorithm::Alg4));
+    assert_eq!(read(&hybrid, 0, 33), [fill(7, 8), fill(9, 25)].concat(), "what was written to it alone counts");
+    hybrid.sleep().expect("it can sleep");
+    hybrid.write(Lba(0), &fill(1, 1), Durability::Cached).expect("to the log");
+    drop(hybrid);
+    assert!(super::flash_of(&pair.disk).expect("it has a tag").is_some(), "not any more");
+}
+
+#[test]
+fn an_empty_log_keeps_no_disk_from_another_flash_but_an_older_copy_is_refused() {
+    let pair = Pair::new(1000);
+    pair.open(by_hand(Algorithm::Whole)).detach().expect("it can be detached");
+    let old = copy_of(&pair.disk);
+    pair.open(by_hand(Algorithm::Whole)).detach().expect("it can be detached");
+    let opened = Hybrid::open(old, pair.flash.clone(), pair.bed.clone(), Options::default(), None).map(|_| ());
+    assert!(matches!(opened, Err(HybridError::Stale { .. })), "{opened:?}");
+    let other = half("other", Arc::new(flash_of(LEAST_LOG)));
+    refuse_occupied(&pair.disk, &other).expect("nothing of it is on a flash");
+    assert!(matches!(refuse_occupied(&pair.disk, &pair.flash), Err(HybridError::Occupied { .. })));
+    create(&pair.disk, &other).expect("it gets another flash");
+}
+
+#[test]
+fn a_disk_that_was_put_back_after_an_opening_that_logged_nothing_is_refused() {
+    let pair = Pair::new(1000);
+    pair.open(Options::default()).close().expect("it can be closed");
+    let old = copy_of(&pair.disk);
+    // The disk spins: the log gets nothing.
+    let hybrid = pair.open(Options::default());
+    hybrid.write(Lba(5), &fill(2, 1), Durability::Through).expect("to the disk");
+    hybrid.close().expect("it can be closed");
+    let opened = Hybrid::open(old.clone(), pair.flash.clone(), pair.bed.clone(), Options::default(), None);
+    match opened.map(|_| ()) {
+        Err(error @ HybridError::Stale { older_epoch: Epoch(2), newer_epoch: Epoch(3), .. }) => {
+            assert!(error.to_string().contains("--forget-flash"), "{error}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(matches!(check(&old, &pair.flash), Err(HybridError::Stale { .. })));
+    assert_eq!(read(&pair.open(Options::default()), 5, 1), fill(2, 1), "its own disk is opened");
 }
 
 #[test]

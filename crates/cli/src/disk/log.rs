@@ -121,7 +121,7 @@ pub(crate) fn create(
         }
         Err(error) => {
             // Nor is it a hybrid disk then.
-            below.detach()?;
+            below.dissolve()?;
             Err(error.into())
         }
     }

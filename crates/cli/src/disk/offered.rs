@@ -16,7 +16,7 @@ use umbrella_units::ByteSize;
 use super::figures::Sources;
 use super::log::Log;
 use super::open::{self, Part};
-use super::protocol::{CacheStatus, Motor, Progress};
+use super::protocol::{AtDetach, CacheStatus, Motor, Progress};
 use crate::config::disk::{CacheSpec, DiskSpec};
 use crate::text::count;
 
@@ -204,6 +204,10 @@ impl Offered {
 
     /// What is lost by damage, and what is damaged.
     pub(crate) fn losses(&self) -> Option<(Losses, Vec<String>)> {
+        if let Some(hybrid) = self.hybrid.as_ref().filter(|hybrid| !hybrid.perhaps_lost().is_empty()) {
+            let lost = hybrid.perhaps_lost();
+            return Some((Losses::default(), vec![perhaps_lost(lost)]));
+        }
         let salvage = self.salvage.as_ref()?;
         let losses = salvage.losses();
         let damage = salvage.damage().map(ToString::to_string).into_iter().chain(unknown(&losses));
@@ -239,20 +243,35 @@ impl Offered {
         }
     }
 
-    /// Ends it; all is on the disk then, and the flash no longer belongs to it. Nobody may use it any more.
+    /// Ends it; all is on the disk then, which can be used without its flash. Nobody may use it any more.
     pub(crate) fn detach(mut self) -> anyhow::Result<()> {
         if let Some(log) = self.log.take() {
             log.close()?;
         }
         match self.hybrid {
-            Some(hybrid) => last_holder(hybrid)?.detach().context("taking the flash from the disk"),
+            Some(hybrid) => last_holder(hybrid)?.detach().context("bringing to the disk what is on flash"),
+            None => self.close_below(),
+        }
+    }
+
+    /// Ends it; all is on the disk then, and the flash no longer belongs to it. Nobody may use it any more.
+    pub(crate) fn dissolve(mut self) -> anyhow::Result<()> {
+        if let Some(log) = self.log.take() {
+            log.close()?;
+        }
+        match self.hybrid {
+            Some(hybrid) => last_holder(hybrid)?.dissolve().context("taking the flash from the disk"),
             None => self.close_below(),
         }
     }
 }
 
-/// Takes apart a hybrid disk that nobody serves. Returns how much was on flash only.
-pub(crate) fn detach_unserved(spec: &DiskSpec, tell: &mut dyn FnMut(&Progress) -> bool) -> anyhow::Result<ByteSize> {
+/// Brings to the disk what is on the flash of a hybrid disk that nobody serves, and ends the pair if that is wanted. Returns how much was on flash only.
+pub(crate) fn detach_unserved(
+    spec: &DiskSpec,
+    flash_is: AtDetach,
+    tell: &mut dyn FnMut(&Progress) -> bool,
+) -> anyhow::Result<ByteSize> {
     let Some(cache) = &spec.cache else {
         bail!("{} is not served, and has no flash: there is nothing to detach", spec.name)
     };
@@ -262,16 +281,36 @@ pub(crate) fn detach_unserved(spec: &DiskSpec, tell: &mut dyn FnMut(&Progress) -
     match opened {
         Ok(hybrid) => {
             let drained = drain(&hybrid, tell)?;
-            hybrid.detach()?;
+            match flash_is {
+                AtDetach::Dissolve => hybrid.dissolve()?,
+                AtDetach::Empty | AtDetach::Keep => hybrid.detach()?,
+            }
             Ok(drained)
         }
-        // It was being detached when the power went.
+        // It was being dissolved when the power went.
         Err(HybridError::Detached { .. }) => {
             finish_detach(&disk.half(), &flash.half())?;
             Ok(ByteSize(0))
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Ranges that a message names.
+const NAMED: usize = 5;
+
+/// Records that were damaged before anybody could say whether they had been flushed, in words.
+pub(crate) fn perhaps_lost(lost: &Losses) -> String {
+    let named: Vec<String> = lost.at_risk.iter().take(NAMED).map(ToString::to_string).collect();
+    let more = lost.at_risk.len().saturating_sub(NAMED);
+    let more = (more > 0).then(|| format!("{more} more ranges"));
+    let unknown =
+        (lost.unknown_records > 0).then(|| format!("{} of unknown sectors", count(lost.unknown_records, "record")));
+    let held: Vec<String> = named.into_iter().chain(more).chain(unknown).collect();
+    format!(
+        "part of the log was damaged near its end. It held {}: older data is there now, and if the last flush before the end was answered, flushed data is lost; check the files there",
+        held.join(", ")
+    )
 }
 
 /// Records that are lost without a trace, in words.

@@ -29,11 +29,23 @@ pub(crate) enum Request {
     Grow,
     /// Take the disk away and end. Answered with [`Answer::Detached`].
     Detach {
-        /// Leave on flash what is there.
-        keep_cache: bool,
+        /// What becomes of what is on flash.
+        flash: AtDetach,
         /// Hang up on clients.
         force: bool,
     },
+}
+
+/// What becomes of the flash of a hybrid disk that is taken away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum AtDetach {
+    /// What is on it goes to the disk, which can be used alone; the two still belong together.
+    Empty,
+    /// It keeps what it has, and the disk is not whole without it.
+    Keep,
+    /// What is on it goes to the disk, and the two no longer belong together.
+    Dissolve,
 }
 
 /// What is answered.
@@ -196,8 +208,10 @@ pub(crate) struct Detached {
 pub(crate) enum Outcome {
     /// All is on the disk.
     Detached,
-    /// The flash still belongs to the disk.
+    /// What is on flash stays there.
     DetachedWithCache,
+    /// All is on the disk, and the flash no longer belongs to it.
+    Dissolved,
     /// All that was whole is on the disk.
     Salvaged,
     /// The disk does without what only the flash had.

@@ -18,6 +18,7 @@ use umbrella_fs::control::socket::{BindError, Listener};
 
 use super::offered::{Offered, OnDamage};
 use super::place;
+use super::protocol::AtDetach;
 use super::service::{DiskService, End, Served};
 use crate::client::ClientError;
 use crate::config::disk::{DiskSpec, Listen, TlsSpec};
@@ -56,7 +57,7 @@ pub(crate) fn serve(spec: DiskSpec, here: Here, on_damage: OnDamage, starter: Op
         let unwanted = served.lock().take();
         if let Some(mut unwanted) = unwanted {
             unwanted.take_away()?;
-            stop(unwanted, true)?;
+            stop(unwanted, AtDetach::Keep)?;
         }
         return Err(gone).context("the process that started the daemon is gone");
     }
@@ -64,9 +65,9 @@ pub(crate) fn serve(spec: DiskSpec, here: Here, on_damage: OnDamage, starter: Op
     let (end, served) = until_free(&ends, &served)?;
     systemd::tell("STOPPING=1");
     let result = match end {
-        End::Signal => stop(served, true),
-        End::Detach { keep_cache, outcome } => {
-            let result = stop(served, keep_cache);
+        End::Signal => stop(served, AtDetach::Keep),
+        End::Detach { flash, outcome } => {
+            let result = stop(served, flash);
             let told =
                 |error| format!("{name} is detached and its daemon has ended, but not in order: {}", reasons(error));
             let _ = outcome.send(result.as_ref().copied().map_err(told));
@@ -130,9 +131,13 @@ fn until_free(ends: &Receiver<End>, served: &Mutex<Option<Served>>) -> anyhow::R
     }
 }
 
-fn stop(Served { offered, server, .. }: Served, keep_cache: bool) -> anyhow::Result<()> {
+fn stop(Served { offered, server, .. }: Served, flash: AtDetach) -> anyhow::Result<()> {
     let stopped = server.stop();
-    let ended = if keep_cache { offered.close() } else { offered.detach() };
+    let ended = match flash {
+        AtDetach::Keep => offered.close(),
+        AtDetach::Empty => offered.detach(),
+        AtDetach::Dissolve => offered.dissolve(),
+    };
     // What the disk says is the better reason.
     ended.and(stopped.map_err(Into::into))
 }

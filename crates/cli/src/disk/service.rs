@@ -16,7 +16,7 @@ use super::figures::figures;
 use super::log::Log;
 use super::offered::{Offered, drain};
 use super::place;
-use super::protocol::{Answer, Detached, DiskStatus, Grown, Outcome, Progress, Request};
+use super::protocol::{Answer, AtDetach, Detached, DiskStatus, Grown, Outcome, Progress, Request};
 use crate::config::disk::{Front, Listen};
 use crate::output::reasons;
 
@@ -28,7 +28,7 @@ pub(crate) enum End {
     /// A signal: what is on flash stays there.
     Signal,
     /// Somebody asked, and waits for the outcome.
-    Detach { keep_cache: bool, outcome: Sender<Result<(), String>> },
+    Detach { flash: AtDetach, outcome: Sender<Result<(), String>> },
 }
 
 /// The disk and what offers it, until they end.
@@ -77,7 +77,7 @@ impl Service for DiskService {
                 Ok(Answer::Status(Box::new(self.status(served))))
             }),
             Request::Grow => self.of_served(Served::grow).map(Answer::Grown),
-            Request::Detach { keep_cache, force } => self.detach(keep_cache, force, tell).map(Answer::Detached),
+            Request::Detach { flash, force } => self.detach(flash, force, tell).map(Answer::Detached),
         };
         answer.map_err(|error| Refusal(reasons(&error)))
     }
@@ -183,7 +183,7 @@ impl DiskService {
 
     fn detach(
         &self,
-        keep_cache: bool,
+        flash: AtDetach,
         force: bool,
         tell: &mut dyn FnMut(&Progress) -> bool,
     ) -> anyhow::Result<Detached> {
@@ -199,19 +199,23 @@ impl DiskService {
         }
         // Most of it while the disk can still be used.
         let has_cache = hybrid.is_some();
-        let drained = match hybrid.filter(|_| !keep_cache) {
+        let drained = match hybrid.filter(|_| flash != AtDetach::Keep) {
             Some(hybrid) => drain(&hybrid, tell)?,
             None => ByteSize(0),
         };
         let (outcome, ended) = channel();
-        self.end.send(End::Detach { keep_cache, outcome })?;
+        self.end.send(End::Detach { flash, outcome })?;
         match ended.recv() {
             Ok(Ok(())) => {}
             Ok(Err(error)) => bail!("{error}"),
             Err(_) => bail!("{name} is being taken away already"),
         }
-        let with_cache = keeps_flash || has_cache && keep_cache;
-        let outcome = if with_cache { Outcome::DetachedWithCache } else { Outcome::Detached };
+        let outcome = match flash {
+            _ if keeps_flash => Outcome::DetachedWithCache,
+            AtDetach::Keep if has_cache => Outcome::DetachedWithCache,
+            AtDetach::Dissolve if has_cache => Outcome::Dissolved,
+            _ => Outcome::Detached,
+        };
         Ok(Detached { name, outcome, drained, lost: Some(Losses::default()) })
     }
 }

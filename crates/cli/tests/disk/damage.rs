@@ -99,6 +99,45 @@ fn taking_apart_a_damaged_pair_goes_on_after_an_interruption() {
 }
 
 #[test]
+fn damage_that_may_have_been_flushed_is_listed_once_and_the_rest_goes_on() {
+    let house = House::new();
+    let config = house.hybrid("media", "fixed:timeout=0").to_str().expect("text").to_owned();
+    let config = config.as_str();
+    house.given(&["create", config]);
+    house.given(&["serve", config, "--daemon"]);
+    eventually("it sleeps", || house.status("media")["power"] == "standby");
+    let data = bytes(8, MIB);
+    house.write("media", &data);
+    ends(house.signal("media", Signal::KILL));
+    let flash = File::options().read(true).write(true).open(house.path("media.flash")).expect("it is there");
+    let block = |number: u64| {
+        let mut block = vec![0; 4096];
+        flash.read_exact_at(&mut block, (1 << 20) + number * 4096).expect("it can be read");
+        block
+    };
+    // Records without entries. The daemon may have lived long enough to note that the flush was answered.
+    let marks: Vec<u64> =
+        (0..600).filter(|number| block(*number).starts_with(b"UMBRECRD") && block(*number)[12..16] == [0; 4]).collect();
+    if let [_, noted, ..] = marks[..] {
+        flash.write_all_at(&[0; 4096], (1 << 20) + noted * 4096).expect("it can be written");
+    }
+    damage(&house);
+    let output = house.run(&["check", config, "--json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).expect("a document");
+    let lost = only_range(&report["pair"]["perhaps_lost"]["at_risk"]);
+    assert!(!output.status.success() && !lost.is_empty() && lost.len() < data.len(), "{report}");
+    house.refused(&["check", config], 1, &["perhaps lost: sectors", "goes on with the rest"]);
+    house.given(&["serve", config, "--daemon"]);
+    let status = house.status("media");
+    assert!(status["trouble"].to_string().contains("damaged near its end"), "{status}");
+    let read = house.read("media", data.len());
+    assert!(read[..lost.start] == data[..lost.start] && read[lost.end..] == data[lost.end..]);
+    assert!(read[lost.clone()].iter().all(|&byte| byte == 0), "older data is there");
+    house.given(&["detach", "--keep-cache"]);
+    assert_eq!(house.json(&["check", config])["ok"], true, "it was told");
+}
+
+#[test]
 fn a_flash_that_is_gone_is_forgotten_only_when_told_so() {
     let house = House::new();
     let config = asleep_with(&house, &bytes(5, MIB));

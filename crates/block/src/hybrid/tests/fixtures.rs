@@ -1,11 +1,15 @@
 //! Images of released versions, as they were written then. They are never written anew.
 //!
-//! Version 1: 4000 sectors of disk, the smallest log; `hybrid_v1_*.img.zst`. Made by [`the_work`].
+//! Versions 1 and 2: 4000 sectors of disk, the smallest log; `hybrid_v1_*.img.zst` and `hybrid_v2_*.img.zst`. Made by [`the_work`].
 
+use super::super::recover::scan;
 use super::*;
 
 const DISK: &[u8] = include_bytes!("../../../tests/fixtures/hybrid_v1_disk.img.zst");
 const FLASH: &[u8] = include_bytes!("../../../tests/fixtures/hybrid_v1_flash.img.zst");
+
+const DISK_2: &[u8] = include_bytes!("../../../tests/fixtures/hybrid_v2_disk.img.zst");
+const FLASH_2: &[u8] = include_bytes!("../../../tests/fixtures/hybrid_v2_flash.img.zst");
 
 fn image(packed: &[u8]) -> Arc<Memory> {
     Arc::new(Memory::from_bytes(zstd::decode_all(packed).expect("the fixture is whole")))
@@ -44,26 +48,31 @@ fn version_1_is_read() {
     let opened = Hybrid::open(half("disk", disk.clone()), flash, disk.clone(), by_hand(Algorithm::Whole), None);
     let hybrid = opened.expect("it can be opened");
     assert!(read(&hybrid, 0, 4000) == held());
-    hybrid.detach().expect("it can be detached");
+    hybrid.dissolve().expect("it can be detached");
     assert!(read(&disk.inner, 0, 4000) == held());
 }
 
 #[test]
-fn version_1_is_still_what_is_written() {
-    let flash = image(FLASH).to_bytes();
-    let superblock = format::Superblock::decode(&flash).expect("it is whole");
-    assert_eq!(superblock.encode(), flash[..512]);
-    let mut records = 0;
-    scan(&half("flash", image(FLASH)), &superblock, |header| {
-        let at = ((LOG_START.0 + header.at.0 % superblock.log_size) * 512) as usize;
-        assert_eq!(header.encode(), flash[at..at + 4096]);
-        records += 1;
-    })
-    .expect("it is whole");
-    assert_eq!(records, 3);
-    let disk = image(DISK).to_bytes();
-    let tag = format::Tag::decode(&disk[4000 * 512..]).expect("it is whole");
-    assert_eq!(tag.encode(), disk[4000 * 512..4001 * 512]);
+fn version_2_is_read_and_is_still_what_is_written() {
+    let (disk, flash) = (image(DISK_2), image(FLASH_2));
+    let report = check(&half("disk", disk.clone()), &half("flash", flash.clone())).expect("it is a pair");
+    assert_eq!((report.records, &report.damage, report.perhaps_lost.is_empty()), (3, &None, true));
+    let superblock = format::Superblock::decode(&flash.to_bytes()).expect("it is whole");
+    assert_eq!(superblock.encode(), flash.to_bytes()[..512]);
+    let (mut records, mut marks) = (0, 0);
+    let each = |header: &format::Header| {
+        let at = LOG_START.0 + header.at.0 % superblock.log_size;
+        assert_eq!(header.encode(), read(&*flash, at, format::BLOCK));
+        *(if header.is_mark() { &mut marks } else { &mut records }) += 1;
+    };
+    scan(&half("flash", flash.clone()), &superblock, each, |_| panic!("it has no gap")).expect("it is whole");
+    assert_eq!((records, marks), (3, 1));
+    let tag = read(&*disk, 4000, 1);
+    assert_eq!(format::Tag::decode(&tag).expect("it is whole").encode(), tag);
+    let bed = Bed::new(Memory::from_bytes(disk.to_bytes()));
+    let opened =
+        Hybrid::open(half("disk", bed.clone()), half("flash", flash), bed.clone(), by_hand(Algorithm::Whole), None);
+    assert!(read(&opened.expect("it can be opened"), 0, 4000) == held());
     // The same work leaves the same contents today.
     let pair = Pair::new(4000);
     the_work(&pair);

@@ -81,7 +81,7 @@ proptest! {
         drop(hybrid);
         hybrid = pair.open(by_hand(algorithm));
         prop_assert!(read(&hybrid, 0, DISK) == truth);
-        hybrid.detach()?;
+        hybrid.dissolve()?;
         prop_assert!(read(&pair.bed.inner, 0, DISK) == truth);
         prop_assert_eq!(pair.bed.disturbed(), 0);
     }
@@ -147,7 +147,7 @@ fn halves_with_blocks_of_4_kib_are_read_and_written_in_such_blocks() {
             }
         }
         assert!(read(&hybrid, 0, DISK / 8 * 8) == truth, "{algorithm}");
-        hybrid.detach().expect("it can be detached");
+        hybrid.dissolve().expect("it can be detached");
         assert!(read(&bed.inner.0, 0, DISK / 8 * 8) == truth, "{algorithm}");
     }
 }

@@ -195,7 +195,7 @@ fn what_is_written_discarded_and_read_while_it_is_drained_stays_the_newest() {
         drop(hybrid);
         let hybrid = house.hybrid(algorithm);
         assert_eq!(read(&hybrid, 1000, 16), newest, "{algorithm}, after a crash");
-        hybrid.detach().expect("the disk is well");
+        hybrid.dissolve().expect("the disk is well");
         assert_eq!(read(&house.disk().inner, 1000, 16), newest, "{algorithm}, on the plain disk");
     }
 }

@@ -200,7 +200,10 @@ fn look_at_halves(disk: &DiskSpec, cache: &CacheSpec, report: &mut Report) {
         Ok(pair) => {
             let damage = pair.as_ref().and_then(|pair| pair.damage.clone());
             let unknown = pair.as_ref().and_then(|pair| unknown(&pair.losses));
-            report.errors.extend(damage.into_iter().chain(unknown).map(|message| Message::Device { message }));
+            let perhaps = pair.as_ref().filter(|pair| !pair.perhaps_lost.is_empty()).map(|_| PERHAPS_LOST.to_owned());
+            report
+                .errors
+                .extend(damage.into_iter().chain(unknown).chain(perhaps).map(|message| Message::Device { message }));
             report.pair = pair;
         }
         Err(error) => report.errors.push(Message::Device { message: reasons(&error) }),
@@ -288,6 +291,9 @@ fn look_at(path: &Path, device: &DeviceSpec) -> Result<Option<String>, String> {
     }
 }
 
+/// What is between the certain and the promised mark.
+const PERHAPS_LOST: &str = "part of the log is damaged near its end: if the flush that was under way was answered, flushed data is lost; attaching the disk goes on with the rest";
+
 /// Ranges at risk that are listed; the rest is counted.
 const AT_RISK_SHOWN: usize = 20;
 
@@ -314,10 +320,14 @@ fn summary(report: &Report) -> String {
     let mut lines: Vec<String> = errors.chain(warnings).collect();
     if let Some(pair) = &report.pair {
         lines.push(log(pair));
-        let at_risk = &pair.losses.at_risk;
-        lines.extend(at_risk.iter().take(AT_RISK_SHOWN).map(|range| format!("at risk: {range}")));
-        let more = at_risk.len().saturating_sub(AT_RISK_SHOWN);
-        lines.extend((more > 0).then(|| format!("at risk: {} more (--json has all)", count(more as u64, "range"))));
+        for (losses, word) in [(&pair.losses, "at risk"), (&pair.perhaps_lost, "perhaps lost")] {
+            let ranges = &losses.at_risk;
+            lines.extend(ranges.iter().take(AT_RISK_SHOWN).map(|range| format!("{word}: {range}")));
+            let more = ranges.len().saturating_sub(AT_RISK_SHOWN);
+            lines.extend((more > 0).then(|| format!("{word}: {} more (--json has all)", count(more as u64, "range"))));
+        }
+        let unknown = pair.perhaps_lost.unknown_records;
+        lines.extend((unknown > 0).then(|| format!("perhaps lost: {} of unknown sectors", count(unknown, "record"))));
     }
     lines.extend(report.store.as_ref().map(StoreReport::shown));
     if let Some(disk) = &report.disk {

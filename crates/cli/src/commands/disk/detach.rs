@@ -14,34 +14,38 @@ use crate::config::disk::DiskName;
 use crate::disk::last_resort::{forget_flash, salvage};
 use crate::disk::offered::{detach_unserved, unknown};
 use crate::disk::place::{self, PlaceError, Target};
-use crate::disk::protocol::{Answer, Detached, Outcome, Progress, Request};
+use crate::disk::protocol::{Answer, AtDetach, Detached, Outcome, Progress, Request};
 use crate::output;
 use crate::text::count;
 
-/// Take a disk away: everything that is on flash goes to the disk, which is a plain disk then.
+/// Take a disk away: everything that is on flash goes to the disk, which can be used without the flash then.
 ///
-/// The flash no longer belongs to the disk; `umbrella disk create` joins them again. A disk that is not served is named by its
-/// configuration. Ctrl-C leaves the disk as it is.
+/// The two still belong together: the next `attach` or `serve` uses both again, with what was written to the disk alone. A disk that is not
+/// served is named by its configuration. Ctrl-C leaves the disk as it is.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
   umbrella disk detach
-  umbrella disk detach media --keep-cache    quick: what is on flash stays there for the next start")]
+  umbrella disk detach media --keep-cache    quick: what is on flash stays there for the next start
+  umbrella disk detach media --dissolve      the flash is wanted for something else: a plain disk is left")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(super) struct DetachArgs {
     #[command(flatten)]
     disk: DiskArg,
-    /// Leave on flash what is there: the two still belong together.
+    /// Leave on flash what is there: without its flash the disk is not whole.
     #[arg(long)]
     keep_cache: bool,
+    /// End the pair: the disk is a plain disk then, and the flash is free. `umbrella disk create` joins them again.
+    #[arg(long, conflicts_with = "keep_cache")]
+    dissolve: bool,
     /// Hang up on NBD clients.
     #[arg(short, long)]
     force: bool,
     /// Of a disk that is not served and whose log is damaged, bring what is whole to the disk. What is lost is listed, and old on the disk.
-    #[arg(long, conflicts_with_all = ["keep_cache", "force", "forget_flash"])]
+    #[arg(long, conflicts_with_all = ["keep_cache", "dissolve", "force", "forget_flash"])]
     salvage: bool,
     /// Of a disk that is not served, give up everything that is only on flash, which may be missing. What is lost is listed, if it can be known.
-    #[arg(long, conflicts_with_all = ["keep_cache", "force"])]
+    #[arg(long, conflicts_with_all = ["keep_cache", "dissolve", "force"])]
     forget_flash: bool,
     /// Print JSON.
     #[arg(long)]
@@ -95,17 +99,28 @@ impl DetachArgs {
             if self.keep_cache {
                 bail!("{} is not served: there is nothing to do", spec.name);
             }
-            let drained = detach_unserved(spec, show)?;
+            let drained = detach_unserved(spec, self.flash(), show)?;
             let (name, lost) = (spec.name.to_string(), Some(Losses::default()));
-            return Ok(Detached { name, outcome: Outcome::Detached, drained, lost });
+            let outcome = if self.dissolve { Outcome::Dissolved } else { Outcome::Detached };
+            return Ok(Detached { name, outcome, drained, lost });
         }
-        let request = Request::Detach { keep_cache: self.keep_cache, force: self.force };
+        let request = Request::Detach { flash: self.flash(), force: self.force };
         let answer = target.client()?.work(&request, &mut |progress| {
             show(&progress);
         });
         let Answer::Detached(detached) = answer? else { return Err(ClientError::Unexpected.into()) };
         place::wait_until_gone(&target.name);
         Ok(detached)
+    }
+}
+
+impl DetachArgs {
+    fn flash(&self) -> AtDetach {
+        match (self.keep_cache, self.dissolve) {
+            (true, _) => AtDetach::Keep,
+            (_, true) => AtDetach::Dissolve,
+            _ => AtDetach::Empty,
+        }
     }
 }
 
@@ -119,9 +134,14 @@ const SHOWN_RANGES: usize = 20;
 
 fn summary(Detached { name, outcome, drained, lost }: &Detached) -> String {
     let mut lines = vec![match outcome {
-        Outcome::Detached if drained.0 > 0 => format!("{name} is detached; {drained} brought from flash to the disk"),
+        Outcome::Detached if drained.0 > 0 => format!(
+            "{name} is detached; {drained} brought from flash to the disk, which can be used alone; the next attach uses both again (--dissolve ends that)"
+        ),
+        Outcome::Dissolved => {
+            format!("{name} is a plain disk now; {drained} brought from flash to it, and the flash is free")
+        }
         Outcome::Detached => format!("{name} is detached"),
-        Outcome::DetachedWithCache => format!("{name} is detached; the flash still belongs to it"),
+        Outcome::DetachedWithCache => format!("{name} is detached; without its flash it is not whole"),
         Outcome::Salvaged => format!("{name} is detached; {drained} that were whole brought from flash to the disk"),
         Outcome::LeftoversCleared => {
             format!("{name}: what its daemon left behind is cleared away; what is on the disk was not touched")

@@ -1,0 +1,123 @@
+//! What the log says of itself, so that damage near its end is told from a write that a power cut has cut off.
+//!
+//! Each header carries two marks ([`Marks`]): up to which record the log was durable when it was written (certain), and up to which it is durable once the
+//! flush is answered that was under way (promised).
+//!
+//! - A flush writes a mark before it flushes the flash, unless the last record with data promises itself, as one that was written with FUA does. So it costs one
+//!   write of 4 KiB more, and still one flush.
+//! - Once the flush is answered, the next record says that it is certain. If none comes within [`NOTED_WITHIN`], the keeper writes a mark.
+//!
+//! Data always leaves room for both.
+
+use std::time::{Duration, Instant};
+
+use parking_lot::MutexGuard;
+use umbrella_policy::flash_cache::LogSector;
+use umbrella_units::SectorRange;
+
+use super::engine::{Shared, State};
+use super::format::{BLOCK, Header, Marks, Sequence};
+use crate::error::BlockError;
+
+/// What records with data leave free in the log, in sectors: room for a promised and a certain mark.
+pub(super) const ROOM_FOR_MARKS: u64 = 2 * BLOCK;
+/// How long it takes at most until the log of an idle disk says that what was flushed last is durable.
+const NOTED_WITHIN: Duration = Duration::from_secs(1);
+
+/// What the records that were written say, and what the next one is to say.
+#[derive(Debug)]
+pub(super) struct LogMarks {
+    /// The highest promised mark on flash.
+    promised: Sequence,
+    /// The highest certain mark on flash, in a record or the superblock.
+    noted: Sequence,
+    /// The last record that is no mark.
+    pub(super) last_data: Sequence,
+    /// What the last record holds.
+    addresses: Option<Vec<SectorRange>>,
+    /// Whether a flush follows the record that is being put together.
+    pub(super) flush_follows: bool,
+    /// When a mark is due.
+    note_at: Option<Instant>,
+}
+
+impl LogMarks {
+    /// After an opening, which has made all records durable.
+    pub(super) fn behind(last: Sequence, addresses: Option<Vec<SectorRange>>) -> LogMarks {
+        LogMarks { promised: last, noted: last, last_data: last, addresses, flush_follows: false, note_at: None }
+    }
+
+    /// A record is on flash.
+    pub(super) fn written(&mut self, header: &Header) {
+        self.promised = self.promised.max(header.marks.promised);
+        self.noted = self.noted.max(header.marks.certain);
+        self.addresses = Some(header.addresses());
+        if !header.is_mark() {
+            self.last_data = header.sequence;
+        }
+    }
+
+    /// A superblock is on flash that says that records up to this one are durable.
+    pub(super) fn superblock_written(&mut self, durable: Sequence) {
+        self.noted = self.noted.max(durable);
+    }
+
+    /// When a mark is due; nothing if the log says all there is to say.
+    pub(super) fn due_at(&self) -> Option<Instant> {
+        self.note_at.filter(|_| self.noted < self.last_data)
+    }
+}
+
+impl State {
+    /// The header of the next record, without its entries.
+    pub(super) fn next_header(&mut self, sequence: Sequence, at: LogSector) -> Header {
+        let follows = std::mem::take(&mut self.marks.flush_follows);
+        let promised = if follows { sequence } else { self.marks.promised };
+        Header {
+            flash: self.superblock.flash,
+            epoch: self.superblock.epoch,
+            sequence,
+            at,
+            marks: Marks { certain: self.durable, promised },
+            entries: Vec::new(),
+            before: self.marks.addresses.take(),
+        }
+    }
+}
+
+impl Shared {
+    /// Before a flush of the flash: the log says that what it has is durable once that is answered.
+    pub(super) fn promise(&self, state: &mut MutexGuard<'_, State>) -> Result<(), BlockError> {
+        while state.marks.promised < state.marks.last_data {
+            if state.writing_record {
+                self.committed_now.wait(state);
+                self.refuse_if_poisoned(state)?;
+                continue;
+            }
+            // Writes that wait for a record have room; they make it one. Without them only a log of an earlier program is so full.
+            if state.building.is_empty() && !state.log.has_room(BLOCK) {
+                break;
+            }
+            state.marks.flush_follows = true;
+            self.write_record(state)?;
+        }
+        Ok(())
+    }
+
+    /// After a flush: somebody is to say that it was answered.
+    pub(super) fn note_later(&self, state: &mut State) {
+        if state.kept && state.marks.note_at.is_none() {
+            state.marks.note_at = Some(Instant::now() + NOTED_WITHIN);
+            self.keeper.notify_all();
+        }
+    }
+
+    /// Says that what was flushed last is durable, if no record has.
+    pub(super) fn note_now(&self, state: &mut MutexGuard<'_, State>) {
+        state.marks.note_at = None;
+        if !state.writing_record && (!state.building.is_empty() || state.log.has_room(BLOCK)) {
+            // A failure poisons the disk, and is part of its status.
+            let _ = self.write_record(state);
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! Damage near the end of the log: what a flush had promised is told from what nobody was promised.
+
+use std::collections::BTreeMap;
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use umbrella_policy::spin_down::{Costs, SpinDown};
+use umbrella_units::Nanos;
+
+use super::super::format::{BLOCK, Header, MOST_DATA};
+use super::*;
+use crate::fault::{Faulty, Plan};
+
+const DISK: u64 = 4000;
+/// Sectors of a record with one block of data.
+const RECORD: u64 = 2 * BLOCK;
+
+fn asleep(pair: &Pair) -> Hybrid {
+    let hybrid = pair.open(by_hand(Algorithm::Whole));
+    hybrid.sleep().expect("it sleeps");
+    hybrid
+}
+
+/// Block `number` of the disk has `number + 1` from now on.
+fn write_block(hybrid: &Hybrid, number: u64) {
+    let byte = (number % 250) as u8 + 1;
+    hybrid.write(Lba(number * BLOCK), &fill(byte, BLOCK), Durability::Cached).expect("to the log");
+}
+
+/// Turns over a bit of the log.
+fn flip(pair: &Pair, sector_of_log: u64, byte: usize) {
+    let at = Lba(LOG_START.0 + sector_of_log);
+    let mut sector = read(&*pair.flash.device, at.0, 1);
+    sector[byte] ^= 4;
+    pair.flash.device.write(at, &sector, Durability::Cached).expect("memory");
+}
+
+fn checked(pair: &Pair) -> CheckReport {
+    check(&pair.disk, &pair.flash).expect("it is a pair")
+}
+
+#[test]
+fn damage_far_from_the_end_of_what_was_flushed_is_never_silent() {
+    for byte in [20, 300] {
+        let pair = Pair::new(DISK);
+        let hybrid = asleep(&pair);
+        (0..450).for_each(|number| write_block(&hybrid, number));
+        hybrid.flush().expect("it is flushed");
+        drop(hybrid);
+        flip(&pair, 429 * RECORD, byte);
+        let report = checked(&pair);
+        assert_eq!((report.damage, &report.losses), (None, &Losses::default()), "nobody knows whether it was answered");
+        assert_eq!(report.perhaps_lost.at_risk, [range(429 * BLOCK, BLOCK)]);
+        assert_eq!(report.only_in_log, [range(0, 429 * BLOCK), range(430 * BLOCK, 20 * BLOCK)]);
+
+        let hybrid = pair.open(by_hand(Algorithm::Whole));
+        assert_eq!(hybrid.perhaps_lost().at_risk, [range(429 * BLOCK, BLOCK)]);
+        assert_eq!(
+            read(&hybrid, 428 * BLOCK, 3 * BLOCK),
+            [fill(179, BLOCK), fill(0, BLOCK), fill(181, BLOCK)].concat()
+        );
+        drop(hybrid);
+        assert!(checked(&pair).perhaps_lost.is_empty(), "it was told, and is mended");
+        let hybrid = pair.open(by_hand(Algorithm::Whole));
+        assert!(hybrid.perhaps_lost().is_empty());
+        hybrid.dissolve().expect("the log goes on behind it");
+        assert_eq!(read(&pair.bed.inner, 449 * BLOCK, BLOCK), fill(200, BLOCK));
+    }
+}
+
+#[test]
+fn damage_of_what_the_log_says_was_flushed_is_refused() {
+    let pair = Pair::new(DISK);
+    let hybrid = asleep(&pair);
+    (0..30).for_each(|number| write_block(&hybrid, number));
+    hybrid.flush().expect("it is flushed");
+    write_block(&hybrid, 31);
+    drop(hybrid);
+    flip(&pair, 9 * RECORD, 20);
+    let refused = pair.try_open(Options::default()).map(|_| ());
+    assert!(matches!(refused, Err(HybridError::Corrupt { range: Some(held), .. }) if held == range(9 * BLOCK, BLOCK)));
+    let report = checked(&pair);
+    assert_eq!((report.losses.at_risk, report.losses.unknown_records), (vec![range(9 * BLOCK, BLOCK)], 0));
+    let salvage = Salvage::open(pair.disk.clone(), pair.flash.clone()).expect("it is a pair");
+    assert_eq!(read(&salvage, 10 * BLOCK, BLOCK), fill(11, BLOCK), "what is behind it is kept");
+}
+
+#[test]
+fn what_nobody_was_promised_is_cut_off_in_silence() {
+    let pair = Pair::new(DISK);
+    let hybrid = asleep(&pair);
+    (0..10).for_each(|number| write_block(&hybrid, number));
+    hybrid.flush().expect("it is flushed");
+    (10..30).for_each(|number| write_block(&hybrid, number));
+    drop(hybrid);
+    // Ten records, and a mark.
+    flip(&pair, 15 * RECORD + BLOCK, 20);
+    let report = checked(&pair);
+    assert!(report.damage.is_none() && report.perhaps_lost.is_empty(), "{report:?}");
+    let hybrid = pair.open(by_hand(Algorithm::Whole));
+    assert!(hybrid.perhaps_lost().is_empty());
+    assert_eq!(read(&hybrid, 0, 10 * BLOCK).last(), Some(&10), "what was flushed is there");
+}
+
+#[test]
+fn of_several_damaged_records_in_a_row_only_the_last_is_known() {
+    let pair = Pair::new(DISK);
+    let hybrid = asleep(&pair);
+    (0..10).for_each(|number| write_block(&hybrid, number));
+    hybrid.flush().expect("it is flushed");
+    drop(hybrid);
+    for number in 4..7 {
+        flip(&pair, number * RECORD, 20);
+    }
+    let report = checked(&pair);
+    assert_eq!((report.perhaps_lost.at_risk, report.perhaps_lost.unknown_records), (vec![range(6 * BLOCK, BLOCK)], 2));
+    let hybrid = pair.open(by_hand(Algorithm::Whole));
+    assert_eq!(hybrid.perhaps_lost().unknown_records, 2);
+    assert_eq!(read(&hybrid, 7 * BLOCK, BLOCK), fill(8, BLOCK));
+    drop(hybrid);
+    let report = checked(&pair);
+    assert!(report.perhaps_lost.is_empty() && report.damage.is_none(), "{report:?}");
+}
+
+#[test]
+fn records_on_both_sides_of_the_logs_end_are_mended() {
+    // Records of 1 MiB and a header: three fill the smallest log but for its end, and the fourth begins at its start again.
+    for damaged in 0..4 {
+        let pair = Pair::new(16_000);
+        let hybrid = asleep(&pair);
+        hybrid.write(Lba(0), &fill(1, MOST_DATA), Durability::Cached).expect("to the log");
+        hybrid.drain().expect("it is drained");
+        hybrid.sleep().expect("it sleeps");
+        for number in 1..4 {
+            let at = Lba(number * MOST_DATA);
+            hybrid.write(at, &fill(number as u8 + 1, MOST_DATA), Durability::Cached).expect("to the log");
+        }
+        hybrid.flush().expect("it is flushed");
+        drop(hybrid);
+        let sector = (MOST_DATA + BLOCK) * damaged % (3 * (MOST_DATA + BLOCK));
+        flip(&pair, sector, 20);
+        let report = checked(&pair);
+        let hybrid = pair.open(by_hand(Algorithm::Whole));
+        assert_eq!(hybrid.perhaps_lost().unknown_records, report.perhaps_lost.unknown_records);
+        assert_eq!(hybrid.perhaps_lost().at_risk, report.perhaps_lost.at_risk, "record {damaged}");
+        for number in 1..4 {
+            let lost = report.perhaps_lost.at_risk.contains(&range(number * MOST_DATA, MOST_DATA));
+            let byte = if lost { 0 } else { number as u8 + 1 };
+            assert_eq!(read(&hybrid, number * MOST_DATA, 1), fill(byte, 1), "record {damaged}, {number}");
+        }
+        drop(hybrid);
+        pair.open(by_hand(Algorithm::Whole)).dissolve().expect("it is whole");
+    }
+}
+
+#[test]
+fn a_flush_costs_one_flush_of_the_flash_and_a_write_with_fua_no_mark() {
+    let pair = Pair::new(DISK);
+    let contents = |half: &Half| Memory::from_bytes(read(&*half.device, 0, half.device.geometry().capacity.0));
+    let flash = Arc::new(Faulty::new(contents(&pair.flash), Plan::new(1)));
+    let opened = Hybrid::open(
+        pair.disk.clone(),
+        half("flash", flash.clone()),
+        pair.bed.clone(),
+        by_hand(Algorithm::Whole),
+        None,
+    );
+    let hybrid = opened.expect("it can be opened");
+    hybrid.sleep().expect("it sleeps");
+    let calls = || [flash.counts().writes, flash.counts().flushes];
+    let mut before = calls();
+    let mut since = || {
+        let now = calls();
+        let difference = [now[0] - before[0], now[1] - before[1]];
+        before = now;
+        difference
+    };
+    write_block(&hybrid, 1);
+    hybrid.flush().expect("it is flushed");
+    assert_eq!(since(), [2, 1], "a record, a mark, a flush");
+    hybrid.flush().expect("it is flushed");
+    assert_eq!(since(), [0, 0], "there is nothing to flush");
+    hybrid.write(Lba(80), &fill(9, BLOCK), Durability::Through).expect("to the log");
+    assert_eq!(since(), [1, 1], "a record that promises itself, a flush");
+}
+
+#[test]
+fn an_idle_disk_says_by_itself_that_what_was_flushed_is_durable() {
+    let pair = Pair::new(DISK);
+    let never = SpinDown::parse("never", Costs { break_even: Nanos::from_secs(10) }).expect("it is known");
+    let opened =
+        Hybrid::open(pair.disk.clone(), pair.flash.clone(), pair.bed.clone(), by_hand(Algorithm::Whole), Some(never));
+    let hybrid = opened.expect("it can be opened");
+    hybrid.sleep().expect("it sleeps");
+    (0..3).for_each(|number| write_block(&hybrid, number));
+    hybrid.flush().expect("it is flushed");
+    // Three records, the mark of the flush, and the one that says that it was answered.
+    let noted = || {
+        let at = LOG_START.0 + 3 * RECORD + BLOCK;
+        let header = Header::decode(&read(&*pair.flash.device, at, BLOCK));
+        header.is_ok_and(|header| header.is_mark() && header.marks.certain == Sequence(4))
+    };
+    let begun = std::time::Instant::now();
+    while !noted() {
+        assert!(begun.elapsed() < std::time::Duration::from_secs(60), "it never says so");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    drop(hybrid);
+    flip(&pair, RECORD, 20);
+    assert!(matches!(pair.try_open(Options::default()).map(|_| ()), Err(HybridError::Corrupt { .. })));
+    assert_eq!(pair.bed.disturbed(), 0, "the disk slept");
+}
+
+/// Random writes and flushes, a kill, and one bit that turns over anywhere in the log: each sector reads as what was flushed last or written since,
+/// or the opening is refused, or says that it is perhaps lost.
+#[test]
+fn one_damaged_bit_anywhere_never_loses_what_was_flushed_in_silence() {
+    let seed: u64 = std::env::var("UMBRELLA_FUZZ_SEED")
+        .map_or_else(|_| rand::rng().random(), |seed| seed.parse().expect("a number"));
+    let rounds =
+        std::env::var("UMBRELLA_FUZZ_ROUNDS").map_or(300, |rounds| rounds.parse::<u64>().expect("a number") / 1000);
+    let (mut refused, mut told, mut whole) = (0, 0, 0);
+    for round in 0..rounds {
+        let mut random = StdRng::seed_from_u64(seed ^ round);
+        let pair = Pair::new(200 * BLOCK);
+        let hybrid = asleep(&pair);
+        // What each block may read as: what was flushed last, and what was written since.
+        let mut allowed: BTreeMap<u64, Vec<u8>> = (0..200).map(|block| (block, vec![0])).collect();
+        for number in 0..random.random_range(1..60_u32) {
+            let (block, byte) = (random.random_range(0..200), (number + 1) as u8);
+            match random.random_range(0..8) {
+                0 => {
+                    hybrid.flush().expect("it is flushed");
+                    for values in allowed.values_mut() {
+                        values.drain(..values.len() - 1);
+                    }
+                }
+                1 => {
+                    let data = fill(byte, BLOCK);
+                    hybrid.write(Lba(block * BLOCK), &data, Durability::Through).expect("to the log");
+                    allowed.entry(block).or_default().push(byte);
+                    // All before it is durable, too.
+                    for values in allowed.values_mut() {
+                        values.drain(..values.len() - 1);
+                    }
+                }
+                _ => {
+                    hybrid.write(Lba(block * BLOCK), &fill(byte, BLOCK), Durability::Cached).expect("to the log");
+                    allowed.entry(block).or_default().push(byte);
+                }
+            }
+        }
+        let used = hybrid.stats().log_used.0 / SECTOR_BYTES;
+        drop(hybrid);
+        // The header of the last record is the one that nothing follows.
+        let last = last_header(&pair, used);
+        if last == 0 {
+            continue;
+        }
+        let sector = random.random_range(0..last);
+        flip(&pair, sector, random.random_range(0..512));
+        let report = checked(&pair);
+        let Ok(hybrid) = pair.try_open(by_hand(Algorithm::Whole)) else {
+            refused += 1;
+            assert!(report.damage.is_some(), "seed {seed}, round {round}");
+            continue;
+        };
+        let lost = hybrid.perhaps_lost().clone();
+        for (block, values) in &allowed {
+            let found = read(&hybrid, block * BLOCK, BLOCK);
+            let is_allowed = values.iter().any(|value| found == fill(*value, BLOCK));
+            let is_told =
+                lost.unknown_records > 0 || lost.at_risk.iter().any(|lost| lost.overlaps(range(block * BLOCK, BLOCK)));
+            assert!(is_allowed || is_told, "seed {seed}, round {round}: block {block}, bit in sector {sector}");
+        }
+        *(if lost.is_empty() { &mut whole } else { &mut told }) += 1;
+        drop(hybrid);
+        let again = pair.open(by_hand(Algorithm::Whole));
+        assert!(again.perhaps_lost().is_empty(), "seed {seed}, round {round}: it is told once");
+        again.dissolve().expect("the log can be drained");
+    }
+    println!("seed {seed}: {refused} refused, {told} told, {whole} whole");
+    assert!(rounds < 100 || refused > 0 && told > 0 && whole > 0);
+}
+
+/// Where the last header of a log is that begins at its start.
+fn last_header(pair: &Pair, used: u64) -> u64 {
+    let headers = (0..used).step_by(BLOCK as usize).filter(|sector| {
+        Header::decode(&read(&*pair.flash.device, LOG_START.0 + sector, BLOCK))
+            .is_ok_and(|header| header.at.0 == *sector)
+    });
+    headers.last().unwrap_or(0)
+}
