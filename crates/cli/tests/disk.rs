@@ -3,6 +3,8 @@
 
 #[path = "disk/damage.rs"]
 mod damage;
+#[path = "disk/hung.rs"]
+mod hung;
 #[path = "disk/left_behind.rs"]
 mod left_behind;
 #[path = "disk/mistakes.rs"]

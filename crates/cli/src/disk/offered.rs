@@ -300,7 +300,7 @@ pub(crate) fn drain(hybrid: &Hybrid, tell: &mut dyn FnMut(&Progress) -> bool) ->
             std::thread::sleep(TELL_EVERY);
             let stats = hybrid.stats();
             let left = if stats.draining { stats.drain_left } else { stats.cached };
-            told = told && tell(&Progress { done: ByteSize(total.0.saturating_sub(left.0)), total });
+            told = told && tell(&Progress { done: ByteSize(total.0.saturating_sub(left.0)), total, ending: false });
             if !told {
                 hybrid.stop_drain();
             }

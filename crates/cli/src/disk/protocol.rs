@@ -62,6 +62,9 @@ pub(crate) struct Progress {
     pub(crate) done: ByteSize,
     /// What there was at the start.
     pub(crate) total: ByteSize,
+    /// The end has begun: it goes on also when nobody waits any more.
+    #[serde(default)]
+    pub(crate) ending: bool,
 }
 
 /// How a disk stands.
@@ -216,7 +219,7 @@ impl Language for OfDisks {
     type Progress = Progress;
     const OWNED: &'static str = "its daemon";
     const START: &'static str = "offer the disk with `umbrella disk serve CONFIG`";
-    const FORCE: &'static str = "it may wait for the disk";
+    const FORCE: &'static str = "it may wait for the disk; `kill -9` of it loses nothing that was flushed, and `umbrella disk attach` goes on from there";
 }
 
 /// The way to a disk's daemon.

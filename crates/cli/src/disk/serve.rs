@@ -18,7 +18,7 @@ use umbrella_fs::control::socket::{BindError, Listener};
 
 use super::offered::{Offered, OnDamage};
 use super::place;
-use super::service::{DiskService, End, Served};
+use super::service::{DiskService, End, NOBODY_WAITS, Served};
 use crate::client::ClientError;
 use crate::config::disk::{DiskSpec, Listen, TlsSpec};
 use crate::daemon::Starter;
@@ -65,11 +65,11 @@ pub(crate) fn serve(spec: DiskSpec, here: Here, on_damage: OnDamage, starter: Op
     systemd::tell("STOPPING=1");
     let result = match end {
         End::Signal => stop(served, true),
-        End::Detach { keep_cache, outcome } => {
+        End::Detach { keep_cache, asker } => {
             let result = stop(served, keep_cache);
             let told =
                 |error| format!("{name} is detached and its daemon has ended, but not in order: {}", reasons(error));
-            let _ = outcome.send(result.as_ref().copied().map_err(told));
+            asker.done(result.as_ref().copied().map_err(told));
             result
         }
     };
@@ -113,14 +113,18 @@ fn until_free(ends: &Receiver<End>, served: &Mutex<Option<Served>>) -> anyhow::R
     loop {
         let end = if leaving { ends.recv_timeout(AGAIN).ok() } else { ends.recv().ok() }.unwrap_or(End::Signal);
         let mut place = served.lock();
+        if let End::Detach { asker, .. } = &end
+            && !asker.still_waits()
+        {
+            asker.done(Err(NOBODY_WAITS.to_owned()));
+            continue;
+        }
         let Some(mut disk) = place.take() else { bail!("the disk is gone") };
         let Err(error) = disk.take_away() else { return Ok((end, disk)) };
         disk.ending |= matches!(end, End::Signal);
         *place = Some(disk);
         match end {
-            End::Detach { outcome, .. } => {
-                let _ = outcome.send(Err(reasons(&error)));
-            }
+            End::Detach { asker, .. } => asker.done(Err(reasons(&error))),
             End::Signal if !leaving => {
                 tracing::warn!("{}: waiting until it is not (a second signal ends at once)", reasons(&error));
                 leaving = true;

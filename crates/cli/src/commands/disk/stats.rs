@@ -33,7 +33,7 @@ pub(super) struct StatsArgs {
 
 impl StatsArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let client = place::find(self.disk.disk.as_deref())?.client()?;
+        let client = place::find(self.disk.disk.as_deref())?.client()?.patience(place::PATIENCE);
         let Answer::Stats { figures, log } = client.ask(&Request::Stats)? else {
             return Err(ClientError::Unexpected.into());
         };

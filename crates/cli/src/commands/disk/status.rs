@@ -19,7 +19,7 @@ use crate::output::{self, OutputError, reasons};
 use crate::text::{count, visible, visible_path};
 
 /// How long each may take to answer when all are asked.
-const PATIENCE: Duration = Duration::from_secs(2);
+const GLANCE: Duration = Duration::from_secs(2);
 /// Ranges that are shown to people.
 const SHOWN_RANGES: usize = 20;
 
@@ -56,7 +56,7 @@ impl StatusArgs {
 
     fn show(&self) -> anyhow::Result<()> {
         if self.disk.disk.is_some() {
-            let status = ask(&place::find(self.disk.disk.as_deref())?.client()?)?;
+            let status = ask(&place::find(self.disk.disk.as_deref())?.client()?.patience(place::PATIENCE))?;
             if self.json {
                 self.print_json(&status)?;
             } else {
@@ -95,7 +95,7 @@ impl StatusArgs {
 
 /// All at once: one that does not answer holds up nobody.
 fn ask_all(names: Vec<DiskName>) -> Vec<(DiskName, anyhow::Result<DiskStatus>)> {
-    let ask = |name: &DiskName| ask(&DiskClient::new(&place::control(name)).patience(PATIENCE));
+    let ask = |name: &DiskName| ask(&DiskClient::new(&place::control(name)).patience(GLANCE));
     std::thread::scope(|scope| {
         let asked: Vec<_> = names.into_iter().map(|name| (name.clone(), scope.spawn(move || ask(&name)))).collect();
         let answer = |asked: ScopedJoinHandle<_>| asked.join().unwrap_or_else(|_| Err(ClientError::Unexpected.into()));

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
@@ -38,6 +38,12 @@ impl DiskSpec {
         let name = disk.name()?;
         let (front, nbd) = (Front::default(), NbdSpec::default());
         Ok(DiskSpec { name, read_only: false, front, disk, cache: None, log: None, nbd })
+    }
+
+    /// The files that it is made of, where it is made of files.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        let flash = self.cache.as_ref().map(|cache| &cache.flash);
+        std::iter::once(&self.disk).chain(flash).filter_map(DeviceSpec::path).map(PathBuf::as_path)
     }
 }
 
