@@ -2,7 +2,7 @@
 //! and standard error as the log, and waits until it is ready or has failed.
 //!
 //! Starting afresh rather than forking keeps threads, locks and open files of the starter out of the daemon. The pipe carries one
-//! line of JSON. When the starter is gone before the daemon is ready, the daemon ends again: nobody waits for it.
+//! line of JSON. When the starter is gone before the daemon is ready, a pool's daemon ends again, since nobody waits for it; a disk's goes on.
 
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File, OpenOptions};

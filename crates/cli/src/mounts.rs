@@ -175,8 +175,7 @@ pub(crate) fn is_same(one: &Path, identity: Option<Found>, other: &Path) -> bool
 /// Fails if a path lies on a file system that does not answer: whoever used it would hang, and could not be ended.
 pub(crate) fn refuse_silent(path: &Path) -> anyhow::Result<()> {
     let Leads::Away { path: resolved, mounted, at } = leads(path) else { return Ok(()) };
-    // What the kernel keeps of files says nothing of the daemon.
-    if probe::ask(Question::Space, &resolved, PATIENCE) == Reply::Silent {
+    if !answers(&resolved, PATIENCE) {
         let (shown, at, kind) = (visible_path(path), visible_path(&at), visible(&mounted.kind));
         bail!(
             "{shown} lies on {at} ({kind}), which did not answer within {} s; see to its daemon or server, or unmount it (`umount -l {at}`)",
@@ -184,6 +183,14 @@ pub(crate) fn refuse_silent(path: &Path) -> anyhow::Result<()> {
         );
     }
     Ok(())
+}
+
+/// Whether what a path lies on answers in time; what cannot hang does. What the kernel keeps of its files is no answer.
+pub(crate) fn answers(path: &Path, limit: Duration) -> bool {
+    match leads(path) {
+        Leads::Here => true,
+        Leads::Away { path, .. } => probe::ask(Question::Space, &path, limit) != Reply::Silent,
+    }
 }
 
 /// Whether a FUSE file system is mounted there whose daemon is gone. One that does not answer in time is not.

@@ -47,9 +47,7 @@ impl FileDevice {
     /// Fills the buffer if that takes no waiting: all of it is in the page cache. False if not, or if the system cannot tell.
     pub fn read_cached(&self, at: Lba, buffer: &mut [u8]) -> Result<bool, BlockError> {
         let range = self.geometry().check(at, buffer.len())?;
-        self.transfer
-            .read_cached(offset(at), buffer)
-            .map_err(|source| self.failed(Operation::Read, Some(range), source))
+        self.transfer.read_cached(offset(at), buffer).map_err(|source| self.failed_read(range, source))
     }
 
     /// Begins to read a range into the page cache; does nothing without one.

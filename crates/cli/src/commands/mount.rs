@@ -153,6 +153,7 @@ fn usable_mount_point(mount: &Path) -> anyhow::Result<()> {
         tracing::warn!("the daemon of {shown} is gone: detaching the dead mount");
         crate::mounts::detach(mount, false).with_context(|| format!("detaching the dead mount at {shown}"))?;
     }
+    crate::mounts::refuse_silent(mount)?;
     match std::fs::metadata(mount) {
         Ok(data) if data.is_dir() => Ok(()),
         Ok(_) => bail!("the mount point {shown} is not a directory"),

@@ -38,6 +38,10 @@ pub(crate) struct Sources {
     pub(crate) disk: Option<Meter>,
     /// Of emulated flash.
     pub(crate) flash: Option<Meter>,
+    /// Reads of the disk that failed.
+    pub(crate) disk_failed_reads: u64,
+    /// Those of the flash, if there is one.
+    pub(crate) flash_failed_reads: Option<u64>,
 }
 
 type Read = fn(&nbd::Stats, &Sources) -> Option<Figure>;
@@ -69,6 +73,8 @@ const TABLE: &[(&str, &str, Read)] = &[
     ("umbrella_disk_others_count", "other requests of NBD clients and this machine", |nbd, s| {
         count(nbd.others + s.here.others)
     }),
+    ("umbrella_disk_failed_reads_count", "reads of the disk itself that failed", |_, s| count(s.disk_failed_reads)),
+    ("umbrella_cache_flash_failed_reads_count", "reads of the flash that failed", |_, s| count(s.flash_failed_reads?)),
     ("umbrella_cache_used_bytes", "bytes of the log that may not be overwritten (gauge)", |_, s| {
         bytes(s.cache.as_ref()?.log_used)
     }),

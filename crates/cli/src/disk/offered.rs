@@ -199,7 +199,24 @@ impl Offered {
         let meter = |part: &Part| part.emulated.as_ref().and_then(|emulated| emulated.meter().ok());
         let flash = self.flash.as_ref().and_then(meter);
         let log = self.log.as_ref().map(Log::stats);
-        Sources { cache: self.cache_stats(), log, here, disk: meter(&self.disk), flash }
+        let failed = |part: &Part| part.failed_reads().map_or(0, |failed| failed.count);
+        let (disk_failed_reads, flash_failed_reads) = (failed(&self.disk), self.flash.as_ref().map(failed));
+        let disk = meter(&self.disk);
+        Sources { cache: self.cache_stats(), log, here, disk, flash, disk_failed_reads, flash_failed_reads }
+    }
+
+    /// What is wrong with what it is made of: reads that failed.
+    pub(crate) fn failed_reads(&self) -> Vec<String> {
+        let halves = [("the disk", Some(&self.disk)), ("the flash", self.flash.as_ref())];
+        let told = halves.into_iter().filter_map(|(half, part)| {
+            let (name, failed) = (&part?.name, part?.failed_reads()?);
+            let reads = count(failed.count, "read");
+            Some(format!(
+                "{reads} of {half} ({name}) failed since it was offered, the last one at sector {}",
+                failed.last.0
+            ))
+        });
+        told.collect()
     }
 
     /// What is lost by damage, and what is damaged.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use umbrella_block::BlockDevice;
 use umbrella_block::emulated::{EmulatedDisk, TimeScale};
-use umbrella_block::file::{Access, Cache, FileDevice, OpenOptions as FileOptions};
+use umbrella_block::file::{Access, Cache, FailedReads, FileDevice, OpenOptions as FileOptions};
 use umbrella_block::hybrid::{self, Half, HybridError};
 use umbrella_block::memory::Memory;
 use umbrella_block::spindle::{self, NoSpindle, Spindle};
@@ -30,6 +30,8 @@ pub(crate) struct Part {
     pub(crate) device: Arc<dyn BlockDevice>,
     /// If it is a file, which can say more than other devices.
     pub(crate) file: Option<Arc<FileDevice>>,
+    /// The file that holds the data, also that of an emulated disk.
+    pub(crate) data: Option<Arc<FileDevice>>,
     /// If it is emulated, which can say what it did.
     pub(crate) emulated: Option<Arc<EmulatedDisk>>,
 }
@@ -60,7 +62,13 @@ impl Part {
                 // The model's clock wants the length of a second, not its speed.
                 let scale = TimeScale::new(1.0 / speed.0)?;
                 let emulated = Arc::new(EmulatedDisk::new(&profile, &options, scale, backing.device)?);
-                Ok(Part { name: backing.name, device: emulated.clone(), file: None, emulated: Some(emulated) })
+                Ok(Part {
+                    name: backing.name,
+                    device: emulated.clone(),
+                    file: None,
+                    data: backing.file,
+                    emulated: Some(emulated),
+                })
             }
         }
     }
@@ -73,7 +81,8 @@ impl Part {
 
     fn of_file(path: &Path, options: FileOptions) -> anyhow::Result<Part> {
         let file = Arc::new(FileDevice::open(path, options)?);
-        Ok(Part { name: visible_path(path), device: file.clone(), file: Some(file), emulated: None })
+        let data = Some(Arc::clone(&file));
+        Ok(Part { name: visible_path(path), device: file.clone(), file: Some(file), data, emulated: None })
     }
 
     fn of_memory(size: ByteSize) -> anyhow::Result<Part> {
@@ -81,7 +90,13 @@ impl Part {
         Vec::<u8>::new()
             .try_reserve_exact(usize::try_from(size.0)?)
             .with_context(|| format!("there is no memory for {size}"))?;
-        Ok(Part { name: "memory".to_owned(), device: Arc::new(Memory::new(size)), file: None, emulated: None })
+        let device = Arc::new(Memory::new(size));
+        Ok(Part { name: "memory".to_owned(), device, file: None, data: None, emulated: None })
+    }
+
+    /// Reads that failed since it was opened.
+    pub(crate) fn failed_reads(&self) -> Option<FailedReads> {
+        self.data.as_ref()?.failed_reads()
     }
 
     /// As one half of a hybrid disk.

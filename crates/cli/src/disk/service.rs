@@ -201,6 +201,7 @@ impl DiskService {
                 .into_iter()
                 .chain(refuses)
                 .chain(drain_failure)
+                .chain(offered.failed_reads())
                 .chain(offered.sleepless.clone())
                 .chain(damage)
                 .chain(of_log)

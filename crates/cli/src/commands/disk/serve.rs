@@ -6,6 +6,8 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::Args;
 use serde_json::json;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use super::progress::Waiting;
 use super::source::SourceArgs;
@@ -16,6 +18,7 @@ use crate::disk::offered::OnDamage;
 use crate::disk::place;
 use crate::disk::protocol::{Answer, DiskClient, Request};
 use crate::disk::serve::{Here, serve};
+use crate::text::visible_path;
 use crate::{output, pool};
 
 /// Offer a disk over NBD.
@@ -133,6 +136,24 @@ pub(super) fn start(
     }
     args.extend((0..verbose).map(|_| "--verbose".into()));
     args.extend(source.to_args());
+    tell_at_a_signal(name, &log)?;
     let mut view = Waiting::new(&format!("opening {name}"));
     daemon::start(&args, &log, &mut |so_far| view.show(so_far))
+}
+
+/// Who ends the waiting is told that the daemon goes on.
+fn tell_at_a_signal(name: &DiskName, log: &Path) -> anyhow::Result<()> {
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("catching signals")?;
+    let told = format!(
+        "{name} is still being opened, and is served when that is done: `umbrella disk detach {name}` takes it away then; its log is {}",
+        visible_path(log)
+    );
+    let heed = move || {
+        if let Some(signal) = signals.forever().next() {
+            tell!("umbrella: {told}");
+            std::process::exit(128 + signal);
+        }
+    };
+    std::thread::Builder::new().name("signals".to_owned()).spawn(heed).context("starting a thread")?;
+    Ok(())
 }
