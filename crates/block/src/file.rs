@@ -34,9 +34,10 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
 
+pub use crate::device::Allocation;
 pub use buffer::{ALIGNMENT, AlignedBuffer};
 pub use error::OpenError;
-pub use extents::{Allocation, Extents};
+pub use extents::Extents;
 pub use holder::Holder;
 pub use open::{Access, Cache, OpenOptions};
 
@@ -216,6 +217,15 @@ impl BlockDevice for FileDevice {
         self.geometry().check_range(range)?;
         self.writable()?;
         self.give_back(range).map_err(|source| self.failed(Operation::Discard, Some(range), source))
+    }
+
+    fn has_extents(&self) -> bool {
+        self.kind == Kind::Regular
+    }
+
+    fn first_extent(&self, range: SectorRange) -> Result<(SectorRange, Allocation), BlockError> {
+        self.geometry().check_range(range)?;
+        self.extent(range)
     }
 
     fn write_zeroes(&self, range: SectorRange, zeroes: Zeroes, durability: Durability) -> Result<(), BlockError> {

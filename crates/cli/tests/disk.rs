@@ -3,6 +3,8 @@
 
 #[path = "disk/damage.rs"]
 mod damage;
+#[path = "disk/holes.rs"]
+mod holes;
 #[path = "disk/hung.rs"]
 mod hung;
 #[path = "disk/in_use.rs"]
