@@ -16,6 +16,8 @@ mod mistakes;
 mod support;
 
 use std::fs::{self, File};
+#[path = "disk/told.rs"]
+mod told;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use umbrella_block::BlockDevice;
 use umbrella_block::file::Access;
-use umbrella_block::hybrid::{Hybrid, HybridError, HybridStats, Losses, Motion, Salvage, finish_detach};
+use umbrella_block::hybrid::{self, Hybrid, HybridError, HybridStats, Losses, Motion, Salvage, finish_detach};
 use umbrella_block::serve::Traffic;
 use umbrella_block::serve::nbd::Export;
 use umbrella_block::spindle::{Power, Spindle};
@@ -17,7 +17,7 @@ use super::figures::Sources;
 use super::log::Log;
 use super::open::{self, Part};
 use super::protocol::{CacheStatus, Motor, Progress};
-use crate::config::disk::{CacheSpec, DiskSpec};
+use crate::config::disk::{CacheSpec, DeviceSpec, DiskSpec};
 use crate::text::count;
 
 /// How often somebody who waits for a drain is told how far it is.
@@ -90,7 +90,11 @@ impl Offered {
             return Ok(Offered {
                 disk,
                 motor,
+        let keeps = keeps(&spec.disk, cache)?;
                 flash: Some(flash),
+            if keeps == Keeps::Nothing {
+                bail!("in memory nothing lasts: there is nothing to salvage");
+            }
                 sleepless: None,
                 hybrid: None,
                 salvage,
@@ -99,6 +103,10 @@ impl Offered {
             });
         }
         let (disk, flash) = halves(&spec, cache, Access::ReadWrite)?;
+        if keeps == Keeps::Nothing {
+            // What they were was forgotten with the last daemon.
+            hybrid::create(&disk.half(), &flash.half())?;
+        }
         let spin_down = SpinDown::parse(&cache.settings.spin_down.to_string(), open::costs(&spec.disk)?)?;
         let (spindle, sleepless) = match disk.motor(&spec.disk) {
             Ok(spindle) => (spindle, None),
@@ -204,6 +212,7 @@ impl Offered {
         let disk = meter(&self.disk);
         Sources { cache: self.cache_stats(), log, here, disk, flash, disk_failed_reads, flash_failed_reads }
     }
+            cached_zeroes: stats.cached_zeroes,
 
     /// What is wrong with what it is made of: reads that failed.
     pub(crate) fn failed_reads(&self) -> Vec<String> {
@@ -296,11 +305,38 @@ pub(crate) fn unknown(losses: &Losses) -> Option<String> {
     (losses.unknown_records > 0).then(|| {
         let records = count(losses.unknown_records, "record");
         format!("{records} of the log lost, and nobody knows of which sectors: any may be older than it should be")
+/// Whether a hybrid disk outlives its daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keeps {
+    /// Both halves do.
+    All,
+    /// Both are in memory: it is made anew at each start.
+    Nothing,
+}
+
+/// What the halves keep; fails if only one of them is in memory: what the other one keeps would belong to nothing.
+pub(crate) fn keeps(disk: &DeviceSpec, cache: &CacheSpec) -> anyhow::Result<Keeps> {
+    match (disk.path(), cache.flash.path()) {
+        (Some(_), Some(_)) => Ok(Keeps::All),
+        (None, None) => Ok(Keeps::Nothing),
+        (disk, _) => {
+            let (forgets, keeps) = if disk.is_none() { ("disk", "flash") } else { ("flash", "disk") };
+            bail!(
+                "the {forgets} is in memory, which is forgotten when the daemon ends, and the {keeps} is not: give the {forgets} a path, or keep both in \
+                 memory to try it out"
+            )
+        }
+    }
+}
+
     })
 }
 
 fn halves(spec: &DiskSpec, cache: &CacheSpec, access: Access) -> anyhow::Result<(Part, Part)> {
     let disk = Part::open(&spec.disk, access).context("the disk")?;
+    if keeps(&spec.disk, cache)? == Keeps::Nothing {
+        bail!("{} is not served, and in memory nothing lasts: there is nothing to detach", spec.name);
+    }
     let flash = Part::open(&cache.flash, access).context("the flash")?;
     Ok((disk, flash))
 }

@@ -123,6 +123,9 @@ pub(crate) struct CacheStatus {
     pub(crate) when: String,
     pub(crate) algorithm: String,
     pub(crate) spin_down: String,
+    /// Of them, zeroes, which take no room.
+    #[serde(default)]
+    pub(crate) cached_zeroes: ByteSize,
     pub(crate) laps: f64,
     /// Being emptied: what is left at most.
     pub(crate) draining: Option<ByteSize>,

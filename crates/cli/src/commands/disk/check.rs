@@ -15,12 +15,13 @@ use umbrella_units::ByteSize;
 
 use super::check_store::{self, Looked, StoreReport};
 use super::source::SourceArgs;
+use super::status::unwritten;
 use crate::config::ConfigErrors;
 use crate::config::ErrorReport;
 use crate::config::disk::{CacheSpec, DeviceSpec, DiskSpec, TlsSpec};
 use crate::disk::log::has_a_store;
 use crate::disk::looped::in_use;
-use crate::disk::offered::unknown;
+use crate::disk::offered::{keeps, unknown};
 use crate::disk::open::{self, Part};
 use crate::disk::place;
 use crate::disk::serve::open_to_others;
@@ -144,6 +145,9 @@ fn look(disk: DiskSpec, depth: Depth) -> Report {
             Ok(Some(warning)) => report.warnings.push(Message::Device { message: format!("{part}: {warning}") }),
             Err(error) => report.errors.push(Message::Device { message: format!("{part}: {error}") }),
         }
+    }
+    if let Some(Err(error)) = disk.cache.as_ref().map(|cache| keeps(&disk.disk, cache)) {
+        report.error(error.to_string());
     }
     if let Some(problem) = disk.cache.as_ref().and_then(|cache| too_small(&cache.flash)) {
         report.errors.push(Message::Device { message: problem });
@@ -308,11 +312,11 @@ const AT_RISK_SHOWN: usize = 20;
 fn log(pair: &CheckReport) -> String {
     let torn = if pair.torn { "; one more was being written when it ended, and had not been acknowledged" } else { "" };
     format!(
-        "log: {}, {} of {}{torn}; {} not on the disk yet, in {}",
+        "log: {}, {} of {} in use{torn}; not on the disk yet: {}, in {}",
         count(pair.records, "record"),
         pair.log_used,
         pair.log_size,
-        pair.cached,
+        unwritten(pair.cached, pair.cached_zeroes),
         count(pair.only_in_log.len() as u64, "range")
     )
 }

@@ -140,9 +140,10 @@ fn text(status: &DiskStatus) -> String {
         let percent = (cache.used.0 * 100).checked_div(cache.size.0).unwrap_or(0);
         let _ = writeln!(
             text,
-            "  flash  {percent} % full: {} of {}, {} not on the disk yet; {:.1} laps",
-            cache.used, cache.size, cache.cached, cache.laps
+            "  flash  {percent} % full: {} of {} in use; {:.1} laps",
+            cache.used, cache.size, cache.laps
         );
+        let _ = writeln!(text, "         not on the disk yet: {}", unwritten(cache.cached, cache.cached_zeroes));
         let (when, algorithm) = (visible(&cache.when), visible(&cache.algorithm));
         let _ = writeln!(
             text,
@@ -175,6 +176,16 @@ fn text(status: &DiskStatus) -> String {
 fn emptying(left: ByteSize, cached: ByteSize) -> String {
     if left.0 == 0 && cached.0 > 0 { "about to be emptied".to_owned() } else { format!("being emptied, {left} left") }
 }
+/// What only the flash has. Zeroes are known without their room, so there may be more of them than the flash could hold.
+pub(super) fn unwritten(cached: ByteSize, zeroes: ByteSize) -> String {
+    let data = ByteSize(cached.0.saturating_sub(zeroes.0));
+    if zeroes.0 == 0 {
+        format!("{data}")
+    } else {
+        format!("{data} of data, and {zeroes} of zeroes, which take no room")
+    }
+}
+
 
 fn motor(motor: Motor) -> &'static str {
     match motor {
@@ -196,3 +207,10 @@ mod tests {
         assert_eq!(emptying(mib(0), mib(0)), "being emptied, 0 B left");
     }
 }
+
+    #[test]
+    fn zeroes_that_take_no_room_are_told_apart_from_data() {
+        let mib = |size: u64| ByteSize(size << 20);
+        assert_eq!(unwritten(mib(3), mib(0)), "3 MiB");
+        assert_eq!(unwritten(mib(27), mib(24)), "3 MiB of data, and 24 MiB of zeroes, which take no room");
+    }
