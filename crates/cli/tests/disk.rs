@@ -13,11 +13,13 @@ mod in_use;
 mod left_behind;
 #[path = "disk/mistakes.rs"]
 mod mistakes;
+#[path = "disk/power.rs"]
+mod power;
 mod support;
-
-use std::fs::{self, File};
 #[path = "disk/told.rs"]
 mod told;
+
+use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};

@@ -1,5 +1,6 @@
 //! A disk that is open: what it is made of, how it stands, and how it ends.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,8 +16,9 @@ use umbrella_units::ByteSize;
 
 use super::figures::Sources;
 use super::log::Log;
+use super::motor::TimedMotor;
 use super::open::{self, Part};
-use super::protocol::{CacheStatus, Motor, Progress};
+use super::protocol::{BreakEven, CacheStatus, Motor, Progress};
 use crate::config::disk::{CacheSpec, DeviceSpec, DiskSpec};
 use crate::text::count;
 
@@ -40,6 +42,10 @@ pub(crate) struct Offered {
     disk: Part,
     /// The motor of a disk that is not hybrid.
     motor: Option<Arc<dyn Spindle>>,
+    /// That of a hybrid disk, which is put to sleep.
+    timed: Option<Arc<TimedMotor>>,
+    /// When sleeping pays, for a hybrid disk.
+    break_even: BreakEven,
     flash: Option<Part>,
     /// Why its disk is never put to sleep, though it should be.
     pub(crate) sleepless: Option<String>,
@@ -74,6 +80,8 @@ impl Offered {
             return Ok(Offered {
                 disk,
                 motor,
+                timed: None,
+                break_even: BreakEven::default(),
                 flash: None,
                 sleepless: None,
                 hybrid: None,
@@ -82,7 +90,11 @@ impl Offered {
                 spec,
             });
         };
+        let keeps = keeps(&spec.disk, cache)?;
         if on_damage == OnDamage::Salvage {
+            if keeps == Keeps::Nothing {
+                bail!("in memory nothing lasts: there is nothing to salvage");
+            }
             let (disk, flash) = halves(&spec, cache, Access::ReadOnly)?;
             let salvage = Some(Arc::new(Salvage::open(disk.half(), flash.half())?));
             let motor = disk.motor(&spec.disk).ok();
@@ -90,11 +102,9 @@ impl Offered {
             return Ok(Offered {
                 disk,
                 motor,
-        let keeps = keeps(&spec.disk, cache)?;
+                timed: None,
+                break_even: BreakEven::default(),
                 flash: Some(flash),
-            if keeps == Keeps::Nothing {
-                bail!("in memory nothing lasts: there is nothing to salvage");
-            }
                 sleepless: None,
                 hybrid: None,
                 salvage,
@@ -107,7 +117,6 @@ impl Offered {
             // What they were was forgotten with the last daemon.
             hybrid::create(&disk.half(), &flash.half())?;
         }
-        let spin_down = SpinDown::parse(&cache.settings.spin_down.to_string(), open::costs(&spec.disk)?)?;
         let (spindle, sleepless) = match disk.motor(&spec.disk) {
             Ok(spindle) => (spindle, None),
             Err(reason) => (open::no_motor(), (!cache.settings.spin_down.is_never()).then_some(reason)),
@@ -116,9 +125,17 @@ impl Offered {
         if let Some(sleepless) = &sleepless {
             tracing::warn!("{sleepless}");
         }
+        let motor = Arc::new(TimedMotor::new(spindle));
+        // It is woken anyway, and may have slept.
+        motor.wake()?;
+        let (costs, source) = open::costs(&spec, motor.spin_up_time())?;
+        let break_even = BreakEven { seconds: Duration::from_nanos(costs.break_even.0).as_secs(), source };
+        let spin_down = SpinDown::parse(&cache.settings.spin_down.to_string(), costs)?;
+        let spindle = Arc::<TimedMotor>::clone(&motor);
         let hybrid = Hybrid::open(disk.half(), flash.half(), spindle, cache.settings.options, Some(spin_down))?;
         let (hybrid, flash) = (Some(Arc::new(hybrid)), Some(flash));
-        Ok(Offered { disk, motor: None, flash, sleepless, hybrid, salvage: None, log: None, spec })
+        let timed = Some(motor);
+        Ok(Offered { disk, motor: None, timed, break_even, flash, sleepless, hybrid, salvage: None, log: None, spec })
     }
 
     /// What messages call it.
@@ -194,10 +211,12 @@ impl Offered {
             used: stats.log_used,
             size: stats.log_size,
             cached: stats.cached,
+            cached_zeroes: stats.cached_zeroes,
             when: cache.settings.options.when.to_string(),
             algorithm: cache.settings.options.algorithm.to_string(),
             spin_down: cache.settings.spin_down.to_string(),
             laps: stats.log_laps,
+            break_even: self.break_even.clone(),
             draining: stats.draining.then_some(stats.drain_left),
         })
     }
@@ -210,9 +229,17 @@ impl Offered {
         let failed = |part: &Part| part.failed_reads().map_or(0, |failed| failed.count);
         let (disk_failed_reads, flash_failed_reads) = (failed(&self.disk), self.flash.as_ref().map(failed));
         let disk = meter(&self.disk);
-        Sources { cache: self.cache_stats(), log, here, disk, flash, disk_failed_reads, flash_failed_reads }
+        let spin_up_time = self.timed.as_ref().and_then(|motor| motor.spin_up_time());
+        let cache = self.cache_stats();
+        Sources { cache, log, here, disk, flash, disk_failed_reads, flash_failed_reads, spin_up_time }
     }
-            cached_zeroes: stats.cached_zeroes,
+
+    /// Where the watts come from that energies are reckoned with, for each emulated device.
+    pub(crate) fn watts(&self) -> BTreeMap<String, String> {
+        let flash = self.spec.cache.as_ref().map(|cache| ("flash", &cache.flash));
+        let devices = std::iter::once(("disk", &self.spec.disk)).chain(flash);
+        devices.filter_map(|(half, device)| Some((half.to_owned(), open::watts(device)?))).collect()
+    }
 
     /// What is wrong with what it is made of: reads that failed.
     pub(crate) fn failed_reads(&self) -> Vec<String> {
@@ -277,34 +304,6 @@ impl Offered {
     }
 }
 
-/// Takes apart a hybrid disk that nobody serves. Returns how much was on flash only.
-pub(crate) fn detach_unserved(spec: &DiskSpec, tell: &mut dyn FnMut(&Progress) -> bool) -> anyhow::Result<ByteSize> {
-    let Some(cache) = &spec.cache else {
-        bail!("{} is not served, and has no flash: there is nothing to detach", spec.name)
-    };
-    let (disk, flash) = halves(spec, cache, Access::ReadWrite)?;
-    let spindle = disk.motor(&spec.disk).unwrap_or_else(|_| open::no_motor());
-    let opened = Hybrid::open(disk.half(), flash.half(), spindle, cache.settings.options, None);
-    match opened {
-        Ok(hybrid) => {
-            let drained = drain(&hybrid, tell)?;
-            hybrid.detach()?;
-            Ok(drained)
-        }
-        // It was being detached when the power went.
-        Err(HybridError::Detached { .. }) => {
-            finish_detach(&disk.half(), &flash.half())?;
-            Ok(ByteSize(0))
-        }
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Records that are lost without a trace, in words.
-pub(crate) fn unknown(losses: &Losses) -> Option<String> {
-    (losses.unknown_records > 0).then(|| {
-        let records = count(losses.unknown_records, "record");
-        format!("{records} of the log lost, and nobody knows of which sectors: any may be older than it should be")
 /// Whether a hybrid disk outlives its daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keeps {
@@ -329,14 +328,42 @@ pub(crate) fn keeps(disk: &DeviceSpec, cache: &CacheSpec) -> anyhow::Result<Keep
     }
 }
 
+/// Takes apart a hybrid disk that nobody serves. Returns how much was on flash only.
+pub(crate) fn detach_unserved(spec: &DiskSpec, tell: &mut dyn FnMut(&Progress) -> bool) -> anyhow::Result<ByteSize> {
+    let Some(cache) = &spec.cache else {
+        bail!("{} is not served, and has no flash: there is nothing to detach", spec.name)
+    };
+    if keeps(&spec.disk, cache)? == Keeps::Nothing {
+        bail!("{} is not served, and in memory nothing lasts: there is nothing to detach", spec.name);
+    }
+    let (disk, flash) = halves(spec, cache, Access::ReadWrite)?;
+    let spindle = disk.motor(&spec.disk).unwrap_or_else(|_| open::no_motor());
+    let opened = Hybrid::open(disk.half(), flash.half(), spindle, cache.settings.options, None);
+    match opened {
+        Ok(hybrid) => {
+            let drained = drain(&hybrid, tell)?;
+            hybrid.detach()?;
+            Ok(drained)
+        }
+        // It was being detached when the power went.
+        Err(HybridError::Detached { .. }) => {
+            finish_detach(&disk.half(), &flash.half())?;
+            Ok(ByteSize(0))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Records that are lost without a trace, in words.
+pub(crate) fn unknown(losses: &Losses) -> Option<String> {
+    (losses.unknown_records > 0).then(|| {
+        let records = count(losses.unknown_records, "record");
+        format!("{records} of the log lost, and nobody knows of which sectors: any may be older than it should be")
     })
 }
 
 fn halves(spec: &DiskSpec, cache: &CacheSpec, access: Access) -> anyhow::Result<(Part, Part)> {
     let disk = Part::open(&spec.disk, access).context("the disk")?;
-    if keeps(&spec.disk, cache)? == Keeps::Nothing {
-        bail!("{} is not served, and in memory nothing lasts: there is nothing to detach", spec.name);
-    }
     let flash = Part::open(&cache.flash, access).context("the flash")?;
     Ok((disk, flash))
 }

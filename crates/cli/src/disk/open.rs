@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use umbrella_block::BlockDevice;
@@ -13,12 +14,12 @@ use umbrella_block::file::{Access, Cache, FailedReads, FileDevice, OpenOptions a
 use umbrella_block::hybrid::{self, Half, HybridError};
 use umbrella_block::memory::Memory;
 use umbrella_block::spindle::{self, NoSpindle, Spindle};
-use umbrella_model::device::{Options, Profile, profile};
+use umbrella_model::device::{Options, profile};
 use umbrella_policy::spin_down::Costs;
-use umbrella_units::{ByteSize, Nanos, SECTOR_BYTES};
+use umbrella_units::{ByteSize, Nanos, SECTOR_BYTES, format_duration};
 
 use super::looped::refuse_looped;
-use crate::config::disk::DeviceSpec;
+use crate::config::disk::{DeviceSpec, DiskSpec, PowerSpec};
 use crate::text::visible_path;
 
 /// The disk whose break-even time stands in for that of a disk that is not known.
@@ -126,15 +127,52 @@ pub(crate) fn motor(spec: &DeviceSpec) -> Option<Result<Arc<dyn Spindle>, spindl
     device.then(|| spindle::open(path).map(Arc::from))
 }
 
-/// What sleeping costs a disk; for one that is not emulated, what it costs a typical one.
-pub(crate) fn costs(spec: &DeviceSpec) -> anyhow::Result<Costs> {
-    let (name, speed) = match spec {
-        DeviceSpec::Emulated { profile, speed, .. } => (profile.as_str(), speed.0),
-        DeviceSpec::File { .. } | DeviceSpec::Memory { .. } => (TYPICAL, 1.0),
+/// What sleeping costs a disk, and where that comes from, in words. `spin_up_time` is what was measured.
+///
+/// What the configuration says counts; else the profile of an emulated disk, and for others that of a typical one.
+pub(crate) fn costs(spec: &DiskSpec, spin_up_time: Option<Duration>) -> anyhow::Result<(Costs, String)> {
+    let typical = profile(TYPICAL)?;
+    match &spec.power {
+        Some(PowerSpec::BreakEven { break_even }) => {
+            return Ok((Costs { break_even: nanos(*break_even) }, "of [power]".to_owned()));
+        }
+        Some(PowerSpec::Watts(watts)) => {
+            let assumed = typical.power.spindle.map_or(Nanos(0), |spindle| spindle.spin_up.time);
+            let (time, from) = match (watts.spin_up_time, spin_up_time) {
+                (Some(time), _) => (nanos(time), "of [power]"),
+                (None, Some(time)) => (nanos(time), "measured"),
+                (None, None) => (assumed, "assumed"),
+            };
+            let shown = format_duration(Duration::from_nanos(time.0));
+            let source = format!("by the watts of [power], {}; it spins up in {shown}, {from}", watts.source);
+            return Ok((Costs { break_even: watts.break_even(time) }, source));
+        }
+        None => {}
+    }
+    let (profile, speed) = match &spec.disk {
+        DeviceSpec::Emulated { profile: name, speed, .. } => (profile(name)?, speed.0),
+        DeviceSpec::File { .. } | DeviceSpec::Memory { .. } => (typical.clone(), 1.0),
     };
-    let break_even = |profile: Profile| profile.power.break_even();
-    let virtual_time = break_even(profile(name)?).or(break_even(profile(TYPICAL)?)).unwrap_or(Nanos::NEVER);
-    Ok(Costs { break_even: Nanos((virtual_time.0 as f64 / speed) as u64) })
+    let break_even = profile.power.break_even();
+    let profile = if break_even.is_some() { profile } else { typical };
+    let virtual_time = break_even.or(profile.power.break_even()).unwrap_or(Nanos::NEVER);
+    let source = if matches!(spec.disk, DeviceSpec::Emulated { .. }) {
+        format!("by the watts of the profile {:?}: {}", profile.name, profile.watts)
+    } else {
+        format!("assumed: as the profile {:?} has it; [power] says better", profile.name)
+    };
+    Ok((Costs { break_even: Nanos((virtual_time.0 as f64 / speed) as u64) }, source))
+}
+
+fn nanos(time: Duration) -> Nanos {
+    Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// Where the watts come from that the energy of an emulated device is reckoned with.
+pub(crate) fn watts(spec: &DeviceSpec) -> Option<String> {
+    let DeviceSpec::Emulated { profile: name, .. } = spec else { return None };
+    let profile = profile(name).ok()?;
+    Some(format!("the profile {:?}: {}", profile.name, profile.watts))
 }
 
 /// Why a disk should not be written on its own: it is half of a hybrid disk, or may be. Fails if it cannot be looked at.

@@ -98,7 +98,8 @@ impl Service for DiskService {
             Request::Stats => self.of_served(|Served { offered, server, attached, .. }| {
                 let here = attached.as_ref().map(Attached::traffic).unwrap_or_default();
                 let log = offered.log().map(Log::tables);
-                Ok(Answer::Stats { figures: figures(&server.stats(), &offered.sources(here)), log })
+                let figures = figures(&server.stats(), &offered.sources(here));
+                Ok(Answer::Stats { figures, watts: offered.watts(), log })
             }),
             Request::Attach { front } => self.of_served(|served| {
                 served.attach(front)?;

@@ -197,6 +197,7 @@ impl SourceArgs {
             disk,
             cache: None,
             log: None,
+            power: None,
             nbd: NbdSpec::default(),
         })
     }

@@ -14,7 +14,7 @@ use super::DiskArg;
 use crate::client::ClientError;
 use crate::config::disk::DiskName;
 use crate::disk::place;
-use crate::disk::protocol::{Answer, DiskClient, DiskStatus, Motor, Request};
+use crate::disk::protocol::{Answer, BreakEven, DiskClient, DiskStatus, Motor, Request};
 use crate::output::{self, OutputError, reasons};
 use crate::text::{count, visible, visible_path};
 
@@ -150,6 +150,10 @@ fn text(status: &DiskStatus) -> String {
             "         when = {when}, algorithm = {algorithm}, spin_down = {}",
             visible(&cache.spin_down)
         );
+        let BreakEven { seconds, source } = &cache.break_even;
+        if !source.is_empty() {
+            let _ = writeln!(text, "         sleeping pays after {seconds} s ({})", visible(source));
+        }
         if let Some(left) = cache.draining {
             let _ = writeln!(text, "         {}", emptying(left, cache.cached));
         }
@@ -172,10 +176,6 @@ fn text(status: &DiskStatus) -> String {
     text
 }
 
-/// How far the flash is emptied. Nothing left, while it has something, means that it is not known yet what goes first.
-fn emptying(left: ByteSize, cached: ByteSize) -> String {
-    if left.0 == 0 && cached.0 > 0 { "about to be emptied".to_owned() } else { format!("being emptied, {left} left") }
-}
 /// What only the flash has. Zeroes are known without their room, so there may be more of them than the flash could hold.
 pub(super) fn unwritten(cached: ByteSize, zeroes: ByteSize) -> String {
     let data = ByteSize(cached.0.saturating_sub(zeroes.0));
@@ -186,6 +186,10 @@ pub(super) fn unwritten(cached: ByteSize, zeroes: ByteSize) -> String {
     }
 }
 
+/// How far the flash is emptied. Nothing left, while it has something, means that it is not known yet what goes first.
+fn emptying(left: ByteSize, cached: ByteSize) -> String {
+    if left.0 == 0 && cached.0 > 0 { "about to be emptied".to_owned() } else { format!("being emptied, {left} left") }
+}
 
 fn motor(motor: Motor) -> &'static str {
     match motor {
@@ -206,7 +210,6 @@ mod tests {
         assert_eq!(emptying(mib(2), mib(3)), "being emptied, 2 MiB left");
         assert_eq!(emptying(mib(0), mib(0)), "being emptied, 0 B left");
     }
-}
 
     #[test]
     fn zeroes_that_take_no_room_are_told_apart_from_data() {
@@ -214,3 +217,4 @@ mod tests {
         assert_eq!(unwritten(mib(3), mib(0)), "3 MiB");
         assert_eq!(unwritten(mib(27), mib(24)), "3 MiB of data, and 24 MiB of zeroes, which take no room");
     }
+}
