@@ -34,8 +34,14 @@ enum Word {
 /// How often somebody who waits is told how long.
 const TELL_EVERY: Duration = Duration::from_millis(500);
 
-/// Runs this program with `args` in the background; returns once it says that it is ready. `waiting` is told now and then how long that has taken.
-pub(crate) fn start(args: &[OsString], log: &Path, waiting: &mut dyn FnMut(Duration)) -> anyhow::Result<()> {
+/// Runs this program with `args` in the background; returns once it says that it is ready. `started` is told its process, and `waiting` now and then how
+/// long that has taken.
+pub(crate) fn start(
+    args: &[OsString],
+    log: &Path,
+    started: impl FnOnce(u32),
+    waiting: &mut dyn FnMut(Duration),
+) -> anyhow::Result<()> {
     let program = std::env::current_exe().context("finding the program itself")?;
     let log_file =
         open_log(log).with_context(|| format!("the log {} (choose another with --log)", visible_path(log)))?;
@@ -46,6 +52,7 @@ pub(crate) fn start(args: &[OsString], log: &Path, waiting: &mut dyn FnMut(Durat
         .stderr(log_file)
         .spawn()
         .context("starting the daemon")?;
+    started(daemon.id());
     let line = daemon.stdout.take().map(|pipe| first_line(pipe, waiting)).transpose()?.unwrap_or_default();
     match serde_json::from_slice(&line) {
         Ok(Word::Ready { .. }) => Ok(()),

@@ -85,7 +85,7 @@ impl MountArgs {
             args.extend(["--options".into(), option.into()]);
         }
         args.extend((0..verbose).map(|_| "--verbose".into()));
-        daemon::start(&args, &log, &mut |_| {})?;
+        daemon::start(&args, &log, |_| {}, &mut |_| {})?;
         Ok(ExitCode::SUCCESS)
     }
 

@@ -117,7 +117,7 @@ fn a_check_of_a_disk_that_is_served_does_not_say_that_it_is_ok() {
 
 #[test]
 fn a_daemon_that_is_still_opening_outlives_its_starter() {
-    for end in [Signal::KILL, Signal::INT] {
+    for end in [Signal::KILL, Signal::TERM] {
         let house = House::new();
         // So slow that it takes seconds to be opened.
         let (disk, flash) = (house.path("s.disk"), house.path("s.flash"));
@@ -136,7 +136,7 @@ fn a_daemon_that_is_still_opening_outlives_its_starter() {
         assert!(starter.try_wait().expect("it is our child").is_none(), "it is opened too fast for this test");
         kill_process(pid, end).expect("it waits");
         let output = starter.wait_with_output().expect("it ends");
-        if end == Signal::INT {
+        if end == Signal::TERM {
             let told = said(&output);
             assert!(told.contains("is still being opened") && told.contains("`umbrella disk detach slow`"), "{told}");
         }
