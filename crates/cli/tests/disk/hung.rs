@@ -180,3 +180,26 @@ fn a_detachment_that_takes_long_is_waited_for_as_long_as_its_daemon_says_so() {
     drop(slow);
     ends(pid);
 }
+
+#[test]
+fn a_check_of_a_pool_whose_branch_has_read_a_request_and_does_not_answer_ends() {
+    let house = House::new();
+    let mirror = Mirror::new();
+    let (mount, local, config) = (house.path("mnt"), house.path("local"), house.path("pool.toml"));
+    fs::create_dir(&mount).and_then(|()| fs::create_dir(&local)).expect("the folder can be written");
+    let text = format!(
+        "mount = {mount:?}\ndefault = [\"near\", \"far\"]\n[[branch]]\nname = \"near\"\npath = {local:?}\n[[branch]]\nname = \"far\"\npath = {:?}\n",
+        mirror.path()
+    );
+    fs::write(&config, text).expect("the folder can be written");
+    let slow = mirror.delay("%%stat,%%statfs", "delay_enter", "300s");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_umbrella"));
+    let mut child =
+        command.arg("check").arg(&config).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let ended = poll(LIMIT, || child.try_wait().expect("it is our child"));
+    drop(slow);
+    assert!(ended.is_some(), "it hangs");
+    let output = child.wait_with_output().expect("it has ended");
+    let told = format!("{}{}", String::from_utf8_lossy(&output.stdout), said(&output));
+    assert!(told.contains("far") && told.contains("answer"), "{told}");
+}
