@@ -63,6 +63,15 @@ pub enum Zeroes {
     Keep,
 }
 
+/// Whether a range has space of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Allocation {
+    /// It may hold anything.
+    Data,
+    /// It reads as zeroes and occupies nothing, or next to nothing.
+    Hole,
+}
+
 /// Something that holds sectors. Calls block, and may come from many threads at once.
 ///
 /// As a disk does: a write may be torn between sectors by a power cut, never inside one; a read that overlaps a
@@ -90,6 +99,18 @@ pub trait BlockDevice: Send + Sync {
     /// The contents of the range are not needed any more; reads return the old contents or zeroes.
     fn discard(&self, range: SectorRange) -> Result<(), BlockError>;
 
+    /// Whether it can say where its holes are.
+    fn has_extents(&self) -> bool {
+        false
+    }
+
+    /// How a range begins that is not empty: its first part that is allocated in one way, or a beginning of that; never empty itself. What is written meanwhile may
+    /// be seen or not. All data where it cannot say.
+    fn first_extent(&self, range: SectorRange) -> Result<(SectorRange, Allocation), BlockError> {
+        self.geometry().check_range(range)?;
+        Ok((range, Allocation::Data))
+    }
+
     /// The range reads as zeroes.
     fn write_zeroes(&self, range: SectorRange, zeroes: Zeroes, durability: Durability) -> Result<(), BlockError>;
 }
@@ -106,6 +127,19 @@ macro_rules! forward {
     (@ refresh $inner:tt) => {
         fn refresh(&self) -> Result<(), $crate::BlockError> {
             self.$inner.refresh()
+        }
+    };
+    (@ has_extents $inner:tt) => {
+        fn has_extents(&self) -> bool {
+            self.$inner.has_extents()
+        }
+    };
+    (@ first_extent $inner:tt) => {
+        fn first_extent(
+            &self,
+            range: ::umbrella_units::SectorRange,
+        ) -> Result<(::umbrella_units::SectorRange, $crate::Allocation), $crate::BlockError> {
+            self.$inner.first_extent(range)
         }
     };
     (@ read $inner:tt) => {

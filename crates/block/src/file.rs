@@ -17,6 +17,7 @@
 //! Direct I/O (O_DIRECT) needs aligned memory; other memory goes through an aligned buffer, at most 1 MiB at a time.
 
 mod buffer;
+mod byte_locks;
 mod error;
 mod extents;
 mod holder;
@@ -33,9 +34,10 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
 
+pub use crate::device::Allocation;
 pub use buffer::{ALIGNMENT, AlignedBuffer};
 pub use error::OpenError;
-pub use extents::{Allocation, Extents};
+pub use extents::Extents;
 pub use holder::Holder;
 pub use open::{Access, Cache, OpenOptions};
 
@@ -65,7 +67,20 @@ pub struct FileDevice {
     /// Held by whoever may be the one to learn of a failed write-back, until the others can see it too.
     turn: Mutex<()>,
     flushes_begun: AtomicU64,
+    /// Reads that failed.
+    failed_reads: AtomicU64,
+    /// The first sector of the last of them.
+    failed_at: AtomicU64,
     poison: OnceLock<BlockError>,
+}
+
+/// Reads that failed since a device was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FailedReads {
+    /// How many.
+    pub count: u64,
+    /// Where the last of them began.
+    pub last: Lba,
 }
 
 impl FileDevice {
@@ -82,6 +97,18 @@ impl FileDevice {
     /// What the transfers go through; [`Cache::Page`] also where direct I/O was asked for and the file system refused it.
     pub fn cache(&self) -> Cache {
         self.cache
+    }
+
+    /// Reads that failed; nothing if all were done.
+    pub fn failed_reads(&self) -> Option<FailedReads> {
+        let count = self.failed_reads.load(Ordering::Relaxed);
+        (count > 0).then(|| FailedReads { count, last: Lba(self.failed_at.load(Ordering::Relaxed)) })
+    }
+
+    fn failed_read(&self, range: SectorRange, source: io::Error) -> BlockError {
+        self.failed_at.store(range.start.0, Ordering::Relaxed);
+        self.failed_reads.fetch_add(1, Ordering::Relaxed);
+        self.failed(Operation::Read, Some(range), source)
     }
 
     fn failed(&self, operation: Operation, range: Option<SectorRange>, source: io::Error) -> BlockError {
@@ -153,7 +180,7 @@ impl BlockDevice for FileDevice {
 
     fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
         let range = self.geometry().check(at, buffer.len())?;
-        self.transfer.read(offset(at), buffer).map_err(|source| self.failed(Operation::Read, Some(range), source))
+        self.transfer.read(offset(at), buffer).map_err(|source| self.failed_read(range, source))
     }
 
     fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
@@ -190,6 +217,15 @@ impl BlockDevice for FileDevice {
         self.geometry().check_range(range)?;
         self.writable()?;
         self.give_back(range).map_err(|source| self.failed(Operation::Discard, Some(range), source))
+    }
+
+    fn has_extents(&self) -> bool {
+        self.kind == Kind::Regular
+    }
+
+    fn first_extent(&self, range: SectorRange) -> Result<(SectorRange, Allocation), BlockError> {
+        self.geometry().check_range(range)?;
+        self.extent(range)
     }
 
     fn write_zeroes(&self, range: SectorRange, zeroes: Zeroes, durability: Durability) -> Result<(), BlockError> {

@@ -28,7 +28,7 @@ impl InTurn {
 }
 
 impl BlockDevice for InTurn {
-    crate::forward!(inner: geometry, refresh, read, write, discard, write_zeroes);
+    crate::forward!(inner: geometry, refresh, read, write, discard, has_extents, first_extent, write_zeroes);
 
     fn flush(&self) -> Result<(), BlockError> {
         let begun = self.begun.load(Ordering::Acquire);

@@ -18,5 +18,5 @@ pub mod record;
 pub mod serve;
 pub mod spindle;
 
-pub use device::{BlockDevice, Durability, Geometry, Zeroes};
+pub use device::{Allocation, BlockDevice, Durability, Geometry, Zeroes};
 pub use error::{BlockError, Operation};

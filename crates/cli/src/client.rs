@@ -9,6 +9,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::net::sockopt::socket_peercred;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
@@ -43,10 +45,12 @@ pub(crate) enum ClientError {
         owned: &'static str,
     },
     /// The daemon did not answer in time.
-    #[error("the daemon did not answer within {} s (see its log; {force})", waited.as_secs())]
+    #[error("{}", silence(*waited, *daemon, force))]
     Silent {
         /// How long it was given.
         waited: Duration,
+        /// Its process, if the kernel tells.
+        daemon: Option<u32>,
         /// What to do.
         force: &'static str,
     },
@@ -76,6 +80,69 @@ pub(crate) enum ClientError {
         /// Why.
         source: std::io::Error,
     },
+}
+
+/// How long somebody waits.
+#[derive(Debug, Clone, Copy)]
+enum Limit {
+    /// For the answer, until then.
+    Answer(Instant),
+    /// For the next word, so long.
+    Silence(Duration),
+    /// For ever.
+    None,
+}
+
+impl Limit {
+    fn deadline(self) -> Option<Instant> {
+        match self {
+            Limit::Answer(until) => Some(until),
+            Limit::Silence(longest) => Some(Instant::now() + longest),
+            Limit::None => None,
+        }
+    }
+}
+
+/// Whether somebody listens at a socket. One that has more waiting than it lets in does.
+pub(crate) fn is_listening(socket: &Path) -> bool {
+    connect(socket).map_or_else(|error| error.kind() == ErrorKind::WouldBlock, |_| true)
+}
+
+/// Connects, and does not wait when a daemon that hangs has too many waiting already.
+fn connect(socket: &Path) -> std::io::Result<UnixStream> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let connecting = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&connecting, &SocketAddrUnix::new(socket)?)?;
+    let stream = UnixStream::from(connecting);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
+}
+
+fn is_late(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}
+
+/// The process at the other end.
+fn daemon_of(stream: &UnixStream) -> Option<u32> {
+    let pid = socket_peercred(stream).ok()?.pid.as_raw_nonzero().get();
+    u32::try_from(pid).ok()
+}
+
+/// Why nothing came, and what to do.
+fn silence(waited: Duration, daemon: Option<u32>, force: &str) -> String {
+    let waited = waited.as_secs();
+    let Some(pid) = daemon else {
+        return format!("the daemon did not answer within {waited} s (see its log; {force})");
+    };
+    let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let is_stopped = state.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['T', 't']));
+    if is_stopped {
+        format!(
+            "the daemon (process {pid}) is stopped, and did not answer within {waited} s (`kill -CONT {pid}` lets it go on)"
+        )
+    } else {
+        format!("the daemon (process {pid}) did not answer within {waited} s (see its log; {force})")
+    }
 }
 
 /// What is said to daemons of one kind.
@@ -128,7 +195,7 @@ impl<L: Language> ClientOf<L> {
 
     /// Asks a short question.
     pub(crate) fn ask(&self, request: &L::Request) -> Result<L::Answer, ClientError> {
-        self.converse(request, Some(Instant::now() + self.patience), &mut |_| {})
+        self.converse(request, Limit::Answer(Instant::now() + self.patience), &mut |_| {})
     }
 
     /// Starts long work, and shows how far it is.
@@ -137,16 +204,25 @@ impl<L: Language> ClientOf<L> {
         request: &L::Request,
         on_progress: &mut dyn FnMut(L::Progress),
     ) -> Result<L::Answer, ClientError> {
-        self.converse(request, None, on_progress)
+        self.converse(request, Limit::None, on_progress)
+    }
+
+    /// As [`ClientOf::work`], with a daemon that says something now and then, however long it takes: one that is silent is given up.
+    pub(crate) fn work_with_pulse(
+        &self,
+        request: &L::Request,
+        on_progress: &mut dyn FnMut(L::Progress),
+    ) -> Result<L::Answer, ClientError> {
+        self.converse(request, Limit::Silence(self.patience), on_progress)
     }
 
     fn converse(
         &self,
         request: &L::Request,
-        deadline: Option<Instant>,
+        limit: Limit,
         on_progress: &mut dyn FnMut(L::Progress),
     ) -> Result<L::Answer, ClientError> {
-        let mut stream = UnixStream::connect(&self.socket).map_err(|error| self.no_connection(error))?;
+        let mut stream = connect(&self.socket).map_err(|error| self.no_connection(error))?;
         let mut line =
             serde_json::to_vec(request).map_err(|error| ClientError::Garbled { reason: error.to_string() })?;
         line.push(b'\n');
@@ -155,7 +231,7 @@ impl<L: Language> ClientOf<L> {
         let mut replies = BufReader::new(stream);
         loop {
             line.clear();
-            self.read_line(&mut replies, &mut line, deadline)?;
+            self.read_line(&mut replies, &mut line, limit.deadline())?;
             if line.is_empty() {
                 return Err(ClientError::HungUp);
             }
@@ -181,14 +257,17 @@ impl<L: Language> ClientOf<L> {
         loop {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
-                return Err(self.silent());
+                return Err(self.silent(daemon_of(replies.get_ref())));
             }
             let wait = if told { left } else { Some(left.map_or(LONG, |left| left.min(LONG))) };
             replies.get_ref().set_read_timeout(wait).map_err(|error| self.failed(error))?;
             let mut limited = replies.by_ref().take(LONGEST_LINE + 1 - line.len() as u64);
             match limited.read_until(b'\n', line) {
                 Ok(_) => return Ok(()),
-                Err(error) if !told && matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                // How much time is left is looked at above.
+                Err(error) if told && is_late(&error) => {}
+                Err(error) if is_late(&error) && left.is_some_and(|left| left <= LONG) => told = true,
+                Err(error) if is_late(&error) => {
                     told = true;
                     tell!(
                         "the daemon at {} has not answered for {} s: it finishes what is under way, or hangs ({})",
@@ -202,16 +281,18 @@ impl<L: Language> ClientOf<L> {
         }
     }
 
-    fn silent(&self) -> ClientError {
-        ClientError::Silent { waited: self.patience, force: L::FORCE }
+    fn silent(&self, daemon: Option<u32>) -> ClientError {
+        ClientError::Silent { waited: self.patience, daemon, force: L::FORCE }
     }
 
     fn no_connection(&self, error: std::io::Error) -> ClientError {
-        use std::io::ErrorKind::{ConnectionRefused, NotFound, PermissionDenied};
+        use std::io::ErrorKind::{ConnectionRefused, NotFound, PermissionDenied, WouldBlock};
         let socket = self.socket.clone();
         match error.kind() {
             NotFound | ConnectionRefused => ClientError::NotRunning { socket, start: L::START },
             PermissionDenied => ClientError::NotAllowed { socket, owned: L::OWNED },
+            // So many wait for it already that no more are let in.
+            WouldBlock => self.silent(None),
             _ => ClientError::Io { socket, source: error },
         }
     }
@@ -219,7 +300,7 @@ impl<L: Language> ClientOf<L> {
     fn failed(&self, error: std::io::Error) -> ClientError {
         use std::io::ErrorKind::{BrokenPipe, ConnectionReset, TimedOut, WouldBlock};
         match error.kind() {
-            WouldBlock | TimedOut => self.silent(),
+            WouldBlock | TimedOut => self.silent(None),
             BrokenPipe | ConnectionReset => ClientError::HungUp,
             _ => ClientError::Io { socket: self.socket.clone(), source: error },
         }

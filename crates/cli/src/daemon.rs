@@ -2,7 +2,7 @@
 //! and standard error as the log, and waits until it is ready or has failed.
 //!
 //! Starting afresh rather than forking keeps threads, locks and open files of the starter out of the daemon. The pipe carries one
-//! line of JSON. When the starter is gone before the daemon is ready, the daemon ends again: nobody waits for it.
+//! line of JSON. When the starter is gone before the daemon is ready, a pool's daemon ends again, since nobody waits for it; a disk's goes on.
 
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -34,8 +34,14 @@ enum Word {
 /// How often somebody who waits is told how long.
 const TELL_EVERY: Duration = Duration::from_millis(500);
 
-/// Runs this program with `args` in the background; returns once it says that it is ready. `waiting` is told now and then how long that has taken.
-pub(crate) fn start(args: &[OsString], log: &Path, waiting: &mut dyn FnMut(Duration)) -> anyhow::Result<()> {
+/// Runs this program with `args` in the background; returns once it says that it is ready. `started` is told its process, and `waiting` now and then how
+/// long that has taken.
+pub(crate) fn start(
+    args: &[OsString],
+    log: &Path,
+    started: impl FnOnce(u32),
+    waiting: &mut dyn FnMut(Duration),
+) -> anyhow::Result<()> {
     let program = std::env::current_exe().context("finding the program itself")?;
     let log_file =
         open_log(log).with_context(|| format!("the log {} (choose another with --log)", visible_path(log)))?;
@@ -46,6 +52,7 @@ pub(crate) fn start(args: &[OsString], log: &Path, waiting: &mut dyn FnMut(Durat
         .stderr(log_file)
         .spawn()
         .context("starting the daemon")?;
+    started(daemon.id());
     let line = daemon.stdout.take().map(|pipe| first_line(pipe, waiting)).transpose()?.unwrap_or_default();
     match serde_json::from_slice(&line) {
         Ok(Word::Ready { .. }) => Ok(()),

@@ -16,6 +16,7 @@ mod mount_helper;
 mod mount_options;
 mod mounts;
 mod pool;
+mod probe;
 mod render;
 mod systemd;
 mod text;
@@ -55,6 +56,9 @@ EXAMPLES:
 
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
+    if let Some(answered) = probe::answer(&args) {
+        return answered;
+    }
     let cli = match mount_helper::command_line(&args) {
         Some(Ok(args)) => Cli::parse_from(args),
         Some(Err(error)) => {

@@ -1,13 +1,21 @@
 //! What the kernel says is mounted, and taking a mount away when its daemon cannot.
 
+use std::collections::VecDeque;
+use std::ffi::OsString;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::bail;
 
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use umbrella_fs::branch::mounts::is_guarded;
 use umbrella_fs::branch::not_mounted::unescape;
+
+use crate::probe::{self, Found, Question, Reply};
+use crate::text::{visible, visible_path};
 
 /// Type of pools.
 const KIND: &str = "fuse.umbrella";
@@ -15,7 +23,11 @@ const KIND: &str = "fuse.umbrella";
 const STAGING: &str = "umbrella-staging";
 
 /// How long a daemon may take to answer.
-const A_LOOK: std::time::Duration = std::time::Duration::from_secs(2);
+const A_LOOK: Duration = Duration::from_secs(2);
+/// How long one may take whose files somebody names and wants to use.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// As many symbolic links as the kernel follows.
+const MOST_LINKS: u32 = 40;
 
 /// One mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +38,24 @@ pub(crate) struct Mounted {
     pub(crate) source: String,
     /// Options of this mount: `rw`, `nosuid`...
     pub(crate) options: Vec<String>,
+    /// The number of the file system's device; 0 where the kernel says none.
+    pub(crate) device: u64,
+}
+
+/// Where a path leads, as far as that can be told without a call that may hang.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Leads {
+    /// To a file system of this machine's own disks or memory, or to nothing.
+    Here,
+    /// To a file system whose calls may hang.
+    Away {
+        /// The path, with the symbolic links resolved up to the mount point.
+        path: PathBuf,
+        /// What is mounted there.
+        mounted: Mounted,
+        /// Where.
+        at: PathBuf,
+    },
 }
 
 impl Mounted {
@@ -59,13 +89,108 @@ fn such(wanted: impl Fn(&Mounted) -> bool) -> Vec<PathBuf> {
 
 /// Whether a path lies on a file system whose calls may hang: a network's, or a daemon's. Asks the kernel only, never the file system.
 pub(crate) fn may_hang(path: &Path) -> bool {
-    is_on_guarded(&std::fs::read("/proc/self/mountinfo").unwrap_or_default(), path)
+    guarded_above(&all(), path).is_some()
 }
 
-fn is_on_guarded(table: &[u8], path: &Path) -> bool {
-    let mounts = table.split(|byte| *byte == b'\n').filter_map(parse).filter(|(at, _)| path.starts_with(at));
+fn all() -> Vec<(PathBuf, Mounted)> {
+    let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    table.split(|byte| *byte == b'\n').filter_map(parse).collect()
+}
+
+/// The mount that a path lies on, if its calls may hang.
+fn guarded_above<'a>(mounts: &'a [(PathBuf, Mounted)], path: &Path) -> Option<&'a (PathBuf, Mounted)> {
+    let above = mounts.iter().filter(|(at, _)| path.starts_with(at));
     // The deepest counts, and of several there the last.
-    mounts.max_by_key(|(at, _)| at.components().count()).is_some_and(|(_, mounted)| is_guarded(&mounted.kind))
+    let deepest = above.max_by_key(|(at, _)| at.components().count());
+    deepest.filter(|(_, mounted)| is_guarded(&mounted.kind))
+}
+
+/// Where a path leads. Follows symbolic links one by one, and stops in front of a file system whose calls may hang.
+pub(crate) fn leads(path: &Path) -> Leads {
+    leads_by(&all(), path)
+}
+
+fn leads_by(mounts: &[(PathBuf, Mounted)], path: &Path) -> Leads {
+    let Ok(path) = std::path::absolute(path) else { return Leads::Here };
+    let (mut done, mut links) = (PathBuf::new(), 0);
+    let parts = |path: &Path| path.components().map(|part| part.as_os_str().to_owned()).collect::<VecDeque<OsString>>();
+    let mut left = parts(&path);
+    while let Some(part) = left.pop_front() {
+        match Path::new(&part).components().next() {
+            Some(Component::ParentDir) => {
+                done.pop();
+                continue;
+            }
+            Some(Component::CurDir) => continue,
+            _ => done.push(&part),
+        }
+        if let Some((at, mounted)) = guarded_above(mounts, &done) {
+            let path = done.join(left.iter().collect::<PathBuf>());
+            return Leads::Away { path, mounted: mounted.clone(), at: at.clone() };
+        }
+        let Ok(target) = std::fs::read_link(&done) else { continue };
+        links += 1;
+        if links > MOST_LINKS {
+            return Leads::Here;
+        }
+        done.pop();
+        let mut next = parts(&target);
+        next.append(&mut left);
+        left = next;
+    }
+    Leads::Here
+}
+
+/// What is at a path, if that can be said within a moment: what may hang is asked by a process of its own.
+pub(crate) fn found_at(path: &Path) -> Reply {
+    match leads(path) {
+        Leads::Away { path, .. } => probe::ask(Question::Stat, &path, A_LOOK),
+        Leads::Here => match std::fs::metadata(path) {
+            Ok(data) => Reply::Yes(probe::found(&data)),
+            Err(error) => Reply::No(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
+        },
+    }
+}
+
+/// Whether two paths are one file, also by another name (a hard link) or through another mount. `identity` is the first's.
+pub(crate) fn is_same(one: &Path, identity: Option<Found>, other: &Path) -> bool {
+    if one == other {
+        return true;
+    }
+    let Some(identity) = identity else { return false };
+    let same = |found: Found| (found.device, found.inode) == (identity.device, identity.inode);
+    match leads(other) {
+        // A file on another file system is another file: that one need not be asked.
+        Leads::Away { mounted, .. } if mounted.device != identity.device => false,
+        // Where it cannot be told, both had better not be used.
+        Leads::Away { path, .. } => match probe::ask(Question::Stat, &path, A_LOOK) {
+            Reply::Yes(found) => same(found),
+            Reply::No(_) => false,
+            Reply::Silent => true,
+        },
+        Leads::Here => std::fs::metadata(other).is_ok_and(|data| same(probe::found(&data))),
+    }
+}
+
+/// Fails if a path lies on a file system that does not answer: whoever used it would hang, and could not be ended.
+pub(crate) fn refuse_silent(path: &Path) -> anyhow::Result<()> {
+    let Leads::Away { path: resolved, mounted, at } = leads(path) else { return Ok(()) };
+    if !answers(&resolved, PATIENCE) {
+        let (shown, at, kind) = (visible_path(path), visible_path(&at), visible(&mounted.kind));
+        bail!(
+            "{shown} lies on {at} ({kind}), which did not answer within {} s; see to its daemon or server, or unmount it (`umount -l {at}`)",
+            PATIENCE.as_secs()
+        );
+    }
+    Ok(())
+}
+
+/// Whether what a path lies on answers in time; what cannot hang does. What the kernel keeps of its files is no answer.
+pub(crate) fn answers(path: &Path, limit: Duration) -> bool {
+    match leads(path) {
+        Leads::Here => true,
+        Leads::Away { path, .. } => probe::ask(Question::Space, &path, limit) != Reply::Silent,
+    }
 }
 
 /// Whether a FUSE file system is mounted there whose daemon is gone. One that does not answer in time is not.
@@ -73,11 +198,7 @@ pub(crate) fn is_dead(path: &Path) -> bool {
     if !at(path).is_some_and(|mounted| mounted.kind.starts_with("fuse")) {
         return false;
     }
-    let (tell, told) = std::sync::mpsc::channel();
-    let asked = path.to_owned();
-    // Of its space the kernel keeps nothing, as it does of attributes. Nobody waits for the thread: one that hangs ends with the process.
-    std::thread::spawn(move || tell.send(rustix::fs::statfs(&asked).map(drop)));
-    told.recv_timeout(A_LOOK).is_ok_and(|answer| answer == Err(Errno::NOTCONN))
+    probe::ask(Question::Space, path, A_LOOK) == Reply::No(Errno::NOTCONN)
 }
 
 /// Takes the tree away; with `force`, requests that hang fail at once. Users other than root go through `fusermount3`.
@@ -104,11 +225,18 @@ fn last_at(table: &[u8], path: &Path) -> Option<Mounted> {
 fn parse(line: &[u8]) -> Option<(PathBuf, Mounted)> {
     let text = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
     let mut words = line.split(|byte| *byte == b' ');
-    let mount_point = unescape(words.nth(4)?);
+    let device = number(&text(words.nth(2)?)).unwrap_or(0);
+    let mount_point = unescape(words.nth(1)?);
     let options = words.next()?.split(|byte| *byte == b',').map(text).collect();
     let mut words = words.skip_while(|word| *word != b"-").skip(1);
     let (kind, source) = (text(words.next()?), text(words.next()?));
-    Some((mount_point, Mounted { kind, source, options }))
+    Some((mount_point, Mounted { kind, source, options, device }))
+}
+
+/// `8:1`, as stat(2) has it.
+fn number(text: &str) -> Option<u64> {
+    let (major, minor) = text.split_once(':')?;
+    Some(rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -119,11 +247,31 @@ mod tests {
     fn the_deepest_mount_above_a_path_says_whether_its_calls_may_hang() {
         let line = |at: &str, kind: &str| format!("36 1 0:33 / {at} rw - {kind} source rw\n");
         let table = [line("/", "ext4"), line("/mnt/far", "nfs4"), line("/mnt/far/near", "xfs")].concat();
-        let hangs = |path| is_on_guarded(table.as_bytes(), Path::new(path));
+        let mounts: Vec<_> = table.split('\n').filter_map(|line| parse(line.as_bytes())).collect();
+        let hangs = |path| guarded_above(&mounts, Path::new(path)).is_some();
         assert_eq!(
             ["/mnt/far", "/mnt/far/a", "/mnt/far/near/a", "/mnt/farther"].map(hangs),
             [true, true, false, false]
         );
+    }
+
+    #[test]
+    fn links_are_followed_up_to_a_mount_whose_calls_may_hang() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().canonicalize().unwrap();
+        std::os::unix::fs::symlink("far/below", dir.join("to-far")).unwrap();
+        std::os::unix::fs::symlink(dir.join("near"), dir.join("to-near")).unwrap();
+        std::os::unix::fs::symlink("round", dir.join("round")).unwrap();
+        let far = format!("36 35 0:33 / {} rw - fuse.sshfs source rw", dir.join("far").display());
+        let mounts: Vec<_> = parse(far.as_bytes()).into_iter().collect();
+        let path = |path: &str| match leads_by(&mounts, &dir.join(path)) {
+            Leads::Away { path, mounted, .. } => Some((path, mounted.device)),
+            Leads::Here => None,
+        };
+        let away = |name: &str| Some((dir.join("far").join(name), rustix::fs::makedev(0, 33)));
+        assert_eq!(path("to-far/file"), away("below/file"));
+        assert_eq!(path("near/../far/file"), away("file"));
+        assert_eq!(["to-near", "round/file", "farther"].map(path), [None, None, None]);
     }
 
     const TABLE: &[u8] = b"22 1 0:20 / / rw - ext4 /dev/vda rw\n\

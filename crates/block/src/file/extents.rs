@@ -7,18 +7,9 @@ use rustix::io::Errno;
 use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
 
 use super::open::size;
-use super::{Cache, FileDevice, Kind, offset};
-use crate::device::BlockDevice;
+use super::{Cache, FileDevice, offset};
+use crate::device::{Allocation, BlockDevice};
 use crate::error::{BlockError, Operation};
-
-/// Whether a range has space of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Allocation {
-    /// It may hold anything.
-    Data,
-    /// It reads as zeroes and occupies nothing, or next to nothing.
-    Hole,
-}
 
 /// The ranges of a file in order, each with how it is allocated; whole logical blocks, no two alike in a row.
 #[derive(Debug)]
@@ -34,7 +25,7 @@ impl Iterator for Extents<'_> {
         if self.rest.sectors == 0 {
             return None;
         }
-        let next = self.device.first_extent(self.rest);
+        let next = self.device.extent(self.rest);
         self.rest = match &next {
             Ok((first, _)) => SectorRange::between(first.end(), self.rest.end()),
             Err(_) => SectorRange { sectors: 0, ..self.rest },
@@ -47,9 +38,7 @@ impl FileDevice {
     /// Fills the buffer if that takes no waiting: all of it is in the page cache. False if not, or if the system cannot tell.
     pub fn read_cached(&self, at: Lba, buffer: &mut [u8]) -> Result<bool, BlockError> {
         let range = self.geometry().check(at, buffer.len())?;
-        self.transfer
-            .read_cached(offset(at), buffer)
-            .map_err(|source| self.failed(Operation::Read, Some(range), source))
+        self.transfer.read_cached(offset(at), buffer).map_err(|source| self.failed_read(range, source))
     }
 
     /// Begins to read a range into the page cache; does nothing without one.
@@ -63,19 +52,14 @@ impl FileDevice {
         Ok(())
     }
 
-    /// Whether it can say where its holes are.
-    pub fn has_extents(&self) -> bool {
-        self.kind == Kind::Regular
-    }
-
     /// How the range is allocated. One extent of data where it cannot say.
     pub fn extents(&self, range: SectorRange) -> Result<Extents<'_>, BlockError> {
         self.geometry().check_range(range)?;
         Ok(Extents { device: self, rest: range })
     }
 
-    /// The first extent of a range that is not empty; never empty itself.
-    fn first_extent(&self, range: SectorRange) -> Result<(SectorRange, Allocation), BlockError> {
+    /// The first extent of a range that exists and is not empty; never empty itself.
+    pub(super) fn extent(&self, range: SectorRange) -> Result<(SectorRange, Allocation), BlockError> {
         let block = u64::from(self.geometry().logical_block) / SECTOR_BYTES;
         let found = |result: rustix::io::Result<u64>| match result {
             Ok(byte) => Ok(Some(byte)),

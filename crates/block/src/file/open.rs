@@ -1,7 +1,8 @@
 //! Opening: kind, lock, and geometry.
 //!
 //! 1. Open, with O_EXCL for a device that is to be written: the kernel refuses a disk that is mounted or in use.
-//! 2. Lock: a writer alone, readers together. A lock on the open file, so it goes with it however the program ends.
+//! 2. Lock: a writer alone, readers together. Locks on the open file, so they go with it however the program ends: `flock`, and those that QEMU's
+//!    programs look at.
 //! 3. Size and blocks, from the file system or the device.
 
 use std::fs::File;
@@ -20,7 +21,7 @@ use umbrella_units::{ByteSize, Lba, PAGE_BYTES, SECTOR_BYTES};
 use super::buffer::{ALIGNMENT, AlignedBuffer};
 use super::holder::holder;
 use super::transfer::{Alignment, Transfer};
-use super::{FileDevice, Kind, OpenError, kernel};
+use super::{FileDevice, Kind, OpenError, byte_locks, kernel};
 use crate::device::Geometry;
 
 /// Calls at once that a file on a disk is worth.
@@ -90,6 +91,8 @@ impl FileDevice {
             transfer: Transfer::new(file, shape.alignment),
             turn: Mutex::new(()),
             flushes_begun: AtomicU64::new(0),
+            failed_reads: AtomicU64::new(0),
+            failed_at: AtomicU64::new(0),
             poison: OnceLock::new(),
         })
     }
@@ -131,7 +134,16 @@ fn lock(file: &File, access: Access) -> rustix::io::Result<()> {
         Access::ReadOnly => FlockOperation::NonBlockingLockShared,
         Access::ReadWrite => FlockOperation::NonBlockingLockExclusive,
     };
-    rustix::fs::flock(file, how)
+    rustix::fs::flock(file, how)?;
+    match byte_locks::lock(file, access) {
+        Ok(true) => Ok(()),
+        Ok(false) => {
+            // It is not this one that the holder is looked for by.
+            rustix::fs::flock(file, FlockOperation::Unlock)?;
+            Err(Errno::AGAIN)
+        }
+        Err(error) => Err(Errno::from_raw_os_error(error as i32)),
+    }
 }
 
 /// How large a file or device is now.

@@ -28,6 +28,8 @@ pub struct CheckReport {
     pub log_size: ByteSize,
     /// Bytes of the disk whose newest data is only in the log.
     pub cached: ByteSize,
+    /// Of them, zeroes, which take no room in the log.
+    pub cached_zeroes: ByteSize,
     /// Bytes ever written to the flash.
     pub flash_written: ByteSize,
     /// Whether a record was being written when it ended; nobody was told that it was durable.
@@ -61,6 +63,7 @@ pub fn check(disk: &Half, flash: &Half) -> Result<CheckReport, HybridError> {
         log_used: bytes(survey.end.0 - superblock.tail.0),
         log_size: bytes(superblock.log_size),
         cached: bytes(survey.map.sectors()),
+        cached_zeroes: bytes(survey.map.zeroes()),
         flash_written: ByteSize(superblock.written),
         torn: survey.torn,
         damage: survey.damage.as_ref().map(ToString::to_string),

@@ -14,7 +14,7 @@ use super::gather::{Failed, gather};
 use super::keeper::RETRY;
 use super::marks::ROOM_FOR_MARKS;
 use super::stats::Motion;
-use crate::device::{BlockDevice, Durability, Geometry, Zeroes};
+use crate::device::{Allocation, BlockDevice, Durability, Geometry, Zeroes};
 use crate::error::{BlockError, Operation};
 
 /// The most sectors in one entry of zeroes, so that a drain of it is bounded: 1 TiB.
@@ -72,6 +72,14 @@ impl BlockDevice for Hybrid {
             return Ok(());
         }
         self.shared.direct(&mut state, range, || self.shared.disk.device.discard(range))
+    }
+
+    fn has_extents(&self) -> bool {
+        self.shared.disk.device.has_extents()
+    }
+
+    fn first_extent(&self, range: SectorRange) -> Result<(SectorRange, Allocation), BlockError> {
+        self.extent(range)
     }
 
     fn write_zeroes(&self, range: SectorRange, zeroes: Zeroes, durability: Durability) -> Result<(), BlockError> {

@@ -338,6 +338,7 @@ impl Hybrid {
             log_used: bytes(state.log.used()),
             log_size: bytes(state.log.size()),
             cached: bytes(state.log.map().sectors()),
+            cached_zeroes: bytes(state.log.map().zeroes()),
             flash_written: ByteSize(state.flash_written),
             log_laps: state.log.laps(),
             reads: tally.reads,

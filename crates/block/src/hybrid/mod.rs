@@ -33,6 +33,7 @@ mod commit;
 mod drain;
 mod engine;
 mod error;
+mod extents;
 mod format;
 mod gather;
 mod keeper;

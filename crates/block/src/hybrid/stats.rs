@@ -28,6 +28,8 @@ pub struct HybridStats {
     pub log_size: ByteSize,
     /// Bytes of the disk whose newest data is only in the log.
     pub cached: ByteSize,
+    /// Of them, zeroes, which take no room in the log.
+    pub cached_zeroes: ByteSize,
     /// Bytes ever written to the flash.
     pub flash_written: ByteSize,
     /// How often the log was written from one end to the other.

@@ -26,6 +26,7 @@ mod core;
 mod create;
 mod engine;
 mod error;
+mod extents;
 mod flush;
 mod follow;
 pub mod format;

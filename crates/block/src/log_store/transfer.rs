@@ -10,7 +10,7 @@ use umbrella_units::{BLOCK_SECTORS, BlockNo, Lba, Pages, SECTOR_BYTES, SectorRan
 use super::engine::{LogStore, Shared, State};
 use super::format::{BLOCK_BYTES, Checksum};
 use super::life::Life;
-use crate::device::{BlockDevice, Durability, Geometry, Zeroes};
+use crate::device::{Allocation, BlockDevice, Durability, Geometry, Zeroes};
 use crate::error::BlockError;
 
 /// Blocks that are read although nobody asked for them, so that what lies before and behind them is one request.
@@ -98,6 +98,14 @@ impl BlockDevice for LogStore {
         let mut state = self.shared.begin()?;
         let (first, end) = (range.start.0.div_ceil(BLOCK_SECTORS), range.end().0 / BLOCK_SECTORS);
         self.shared.unmap(&mut state, BlockNo(first), BlockNo(end))
+    }
+
+    fn has_extents(&self) -> bool {
+        true
+    }
+
+    fn first_extent(&self, range: SectorRange) -> Result<(SectorRange, Allocation), BlockError> {
+        self.extent(range)
     }
 
     fn write_zeroes(&self, range: SectorRange, _zeroes: Zeroes, durability: Durability) -> Result<(), BlockError> {
@@ -220,7 +228,7 @@ impl Shared {
         Ok(runs)
     }
 
-    fn entry(&self, state: &mut MutexGuard<'_, State>, block: BlockNo) -> Result<Option<Place>, BlockError> {
+    pub(super) fn entry(&self, state: &mut MutexGuard<'_, State>, block: BlockNo) -> Result<Option<Place>, BlockError> {
         loop {
             match state.core.map.get(block) {
                 Ok(entry) => return Ok(entry.map(|entry| entry.place)),

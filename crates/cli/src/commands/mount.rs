@@ -85,7 +85,7 @@ impl MountArgs {
             args.extend(["--options".into(), option.into()]);
         }
         args.extend((0..verbose).map(|_| "--verbose".into()));
-        daemon::start(&args, &log, &mut |_| {})?;
+        daemon::start(&args, &log, |_| {}, &mut |_| {})?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -152,6 +152,7 @@ fn usable_mount_point(mount: &Path) -> anyhow::Result<()> {
         tracing::warn!("the daemon of {shown} is gone: detaching the dead mount");
         crate::mounts::detach(mount, false).with_context(|| format!("detaching the dead mount at {shown}"))?;
     }
+    crate::mounts::refuse_silent(mount)?;
     match std::fs::metadata(mount) {
         Ok(data) if data.is_dir() => Ok(()),
         Ok(_) => bail!("the mount point {shown} is not a directory"),

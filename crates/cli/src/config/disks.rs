@@ -226,10 +226,12 @@ fn see_all(paths: Vec<PathBuf>) -> Vec<Seen> {
         .map(|path| {
             let (sender, receiver) = mpsc::channel();
             let looked_at = path.clone();
-            // Nobody waits for the thread: one that hangs in the kernel ends with the process.
+            // Nobody waits for the thread. One that hangs in the kernel would keep the process from ending: what may hang is asked by another first.
             let started = std::thread::Builder::new().spawn(move || {
-                // Who asked may have given up.
-                let _ = sender.send(see(&looked_at));
+                if mounts::answers(&looked_at, PATIENCE) {
+                    // Who asked may have given up.
+                    let _ = sender.send(see(&looked_at));
+                }
             });
             (path, started.map(|_| receiver))
         })
@@ -239,6 +241,7 @@ fn see_all(paths: Vec<PathBuf>) -> Vec<Seen> {
         .map(|(path, started)| {
             let left = deadline.saturating_duration_since(Instant::now());
             let seen = match started {
+                // The thread ends without a word when its file system is silent.
                 Ok(receiver) => receiver.recv_timeout(left).map_err(|_| Failure::Silent),
                 Err(error) => Err(Failure::Other(format!("no thread can be started: {error}"))),
             };

@@ -119,6 +119,12 @@ pub(crate) enum Problem {
     ListensTwice { address: Listen },
     #[error("[cache] does nothing without [flash]; name the flash before the disk, or leave it out")]
     CacheWithoutFlash,
+    #[error("[power] does nothing without [flash]: only a hybrid disk is put to sleep; leave it out")]
+    PowerWithoutFlash,
+    #[error("[power] needs {key:?}, in watts (or \"break_even\" alone)")]
+    PowerNeedsKey { key: &'static str },
+    #[error("{key:?} does nothing beside \"break_even\"; leave one of them out")]
+    BesideBreakEven { key: &'static str },
     #[error("[flash] and [disk] are both {}; the flash must be a device of its own", visible_path(path))]
     SameDevice { path: PathBuf },
     #[error("{key:?} is only for kind {kinds}")]

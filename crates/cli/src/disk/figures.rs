@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use umbrella_block::emulated::Meter;
@@ -38,6 +39,12 @@ pub(crate) struct Sources {
     pub(crate) disk: Option<Meter>,
     /// Of emulated flash.
     pub(crate) flash: Option<Meter>,
+    /// Reads of the disk that failed.
+    pub(crate) disk_failed_reads: u64,
+    /// Those of the flash, if there is one.
+    pub(crate) flash_failed_reads: Option<u64>,
+    /// How long a hybrid disk took to spin up the last time.
+    pub(crate) spin_up_time: Option<Duration>,
 }
 
 type Read = fn(&nbd::Stats, &Sources) -> Option<Figure>;
@@ -69,6 +76,8 @@ const TABLE: &[(&str, &str, Read)] = &[
     ("umbrella_disk_others_count", "other requests of NBD clients and this machine", |nbd, s| {
         count(nbd.others + s.here.others)
     }),
+    ("umbrella_disk_failed_reads_count", "reads of the disk itself that failed", |_, s| count(s.disk_failed_reads)),
+    ("umbrella_cache_flash_failed_reads_count", "reads of the flash that failed", |_, s| count(s.flash_failed_reads?)),
     ("umbrella_cache_used_bytes", "bytes of the log that may not be overwritten (gauge)", |_, s| {
         bytes(s.cache.as_ref()?.log_used)
     }),
@@ -104,6 +113,9 @@ const TABLE: &[(&str, &str, Read)] = &[
     ("umbrella_spindle_ups_count", "times the disk was woken", |_, s| count(s.cache.as_ref()?.spin_ups)),
     ("umbrella_spindle_downs_count", "times it was put to sleep", |_, s| count(s.cache.as_ref()?.spin_downs)),
     ("umbrella_spindle_asleep_seconds", "time that it slept", |_, s| seconds(s.cache.as_ref()?.asleep)),
+    ("umbrella_spindle_spin_up_seconds", "how long it took to wake it the last time, measured (gauge)", |_, s| {
+        Some(Figure::Real(s.spin_up_time?.as_secs_f64()))
+    }),
     ("umbrella_log_size_bytes", "bytes that the log store promises (gauge)", |_, s| bytes(s.log.as_ref()?.size)),
     ("umbrella_log_live_bytes", "bytes of them in use (gauge)", |_, s| bytes(s.log.as_ref()?.live)),
     ("umbrella_log_segments_count", "segments of the log (gauge)", |_, s| count(s.log.as_ref()?.segments.into())),
@@ -157,7 +169,7 @@ const TABLE: &[(&str, &str, Read)] = &[
     ("umbrella_emulated_disk_served_count", "requests that the emulated disk served", |_, s| {
         count(s.disk.as_ref()?.served)
     }),
-    ("umbrella_emulated_disk_energy_joules", "energy that it took", |_, s| {
+    ("umbrella_emulated_disk_energy_joules", "energy that it took, reckoned with watts (see `watts`)", |_, s| {
         Some(Figure::Real(s.disk.as_ref()?.energy().joules()))
     }),
     ("umbrella_emulated_disk_clock_seconds", "its own time since the start", |_, s| seconds(s.disk.as_ref()?.now)),
@@ -175,7 +187,7 @@ const TABLE: &[(&str, &str, Read)] = &[
     ("umbrella_emulated_flash_served_count", "requests that the emulated flash served", |_, s| {
         count(s.flash.as_ref()?.served)
     }),
-    ("umbrella_emulated_flash_energy_joules", "energy that it took", |_, s| {
+    ("umbrella_emulated_flash_energy_joules", "energy that it took, reckoned with watts (see `watts`)", |_, s| {
         Some(Figure::Real(s.flash.as_ref()?.energy().joules()))
     }),
 ];

@@ -24,7 +24,9 @@ pub(crate) fn salvage(spec: &DiskSpec, tell: &mut dyn FnMut(&Progress) -> bool) 
         opened => opened?,
     };
     let (lost, total) = (salvage.losses(), salvage.cached());
-    salvage.detach(|done| tell(&Progress { done, total })).context("bringing to the disk what is whole")?;
+    salvage
+        .detach(|done| tell(&Progress { done, total, ending: false }))
+        .context("bringing to the disk what is whole")?;
     Ok(Detached { name, outcome: Outcome::Salvaged, drained: total, lost: Some(lost) })
 }
 

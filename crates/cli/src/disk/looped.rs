@@ -1,10 +1,14 @@
 //! Files behind loop devices. The kernel does not know that both are the same data: who uses the one must not use the other.
+//!
+//! A file behind a loop device may be anybody's, also that of a daemon that hangs: it is looked at only where no call can hang, or by a process
+//! of its own. `LOOP_GET_STATUS64` would hang as well: the kernel looks at the file for it.
 
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::bail;
 use rustix::fs::{FlockOperation, Mode, OFlags, major, minor};
@@ -13,7 +17,12 @@ use umbrella_block::file::{Access, Cache, FileDevice, OpenError, OpenOptions};
 
 use super::users::users_of;
 use crate::config::disk::DeviceSpec;
+use crate::mounts::{self, Leads};
+use crate::probe::{self, Question, Reply};
 use crate::text::visible_path;
+
+/// How long a file system may take to say whether a file is locked.
+const A_LOOK: Duration = Duration::from_secs(2);
 
 /// Fails if the data of a device is a loop device as well, or is that of a file behind a loop device which somebody serves.
 pub(crate) fn refuse_looped(spec: &DeviceSpec, access: Access) -> anyhow::Result<()> {
@@ -54,10 +63,14 @@ pub(crate) fn in_use(spec: &DeviceSpec) -> Option<String> {
 
 /// The loop devices on a file that may not be used beside it.
 fn loops_on(path: &Path, access: Access) -> impl Iterator<Item = PathBuf> {
+    let identity = match mounts::found_at(path) {
+        Reply::Yes(found) => Some(found),
+        Reply::No(_) | Reply::Silent => None,
+    };
     // Without that list, there are no loop devices.
     std::fs::read_dir("/sys/block").into_iter().flatten().flatten().filter_map(move |entry| {
         let about = entry.path();
-        let is_on = backing(&about).is_some_and(|file| is_same(&file, path));
+        let is_on = backing(&about).is_some_and(|file| mounts::is_same(path, identity, &file));
         let is_harmless = access == Access::ReadOnly && is_read_only(&about);
         (is_on && !is_harmless).then(|| Path::new("/dev").join(entry.file_name()))
     })
@@ -72,18 +85,29 @@ fn is_claimed(device: &Path) -> bool {
 /// That a device is a loop device, or a part of one, on a file that is served, if it is.
 fn served_behind(device: &Path, access: Access) -> Option<String> {
     let file = behind(device)?;
-    if !std::fs::metadata(&file).is_ok_and(|data| data.is_file()) {
-        return None;
-    }
-    let opened = File::open(&file).ok()?;
-    // Who serves a file holds a lock on it.
-    let lock = match access {
-        Access::ReadOnly => FlockOperation::NonBlockingLockShared,
-        Access::ReadWrite => FlockOperation::NonBlockingLockExclusive,
-    };
-    let is_locked = rustix::fs::flock(&opened, lock).is_err_and(|error| error == Errno::AGAIN);
-    is_locked
+    is_locked(&file, access)
         .then(|| format!("{} is the file {}, which is served or in use", visible_path(device), visible_path(&file)))
+}
+
+/// Whether who serves a file holds a lock on it. What may hang is asked by a process of its own.
+fn is_locked(file: &Path, access: Access) -> bool {
+    let (question, lock) = match access {
+        Access::ReadOnly => (Question::LockShared, FlockOperation::NonBlockingLockShared),
+        Access::ReadWrite => (Question::LockExclusive, FlockOperation::NonBlockingLockExclusive),
+    };
+    if let Leads::Away { path, .. } = mounts::leads(file) {
+        return probe::ask(question, &path, A_LOOK) == Reply::No(Errno::AGAIN);
+    }
+    if !std::fs::metadata(file).is_ok_and(|data| data.is_file()) {
+        return false;
+    }
+    File::open(file).is_ok_and(|opened| rustix::fs::flock(&opened, lock).is_err_and(|error| error == Errno::AGAIN))
+}
+
+/// Fails if a path, or the file behind a loop device, lies on a file system that does not answer.
+pub(crate) fn refuse_silent(path: &Path) -> anyhow::Result<()> {
+    mounts::refuse_silent(path)?;
+    behind(path).map_or(Ok(()), |file| mounts::refuse_silent(&file))
 }
 
 /// The file behind a loop device or a partition of one.
@@ -98,12 +122,6 @@ fn behind(device: &Path) -> Option<PathBuf> {
 fn backing(about: &Path) -> Option<PathBuf> {
     let line = std::fs::read(about.join("loop/backing_file")).ok()?;
     Some(PathBuf::from(OsStr::from_bytes(line.strip_suffix(b"\n")?)))
-}
-
-/// Whether two paths are one file, also by another name (a hard link) or through another mount.
-fn is_same(one: &Path, other: &Path) -> bool {
-    let identity = |path: &Path| std::fs::metadata(path).ok().map(|data| (data.dev(), data.ino()));
-    one == other || identity(one).is_some_and(|identity_of_one| identity(other) == Some(identity_of_one))
 }
 
 fn is_read_only(about: &Path) -> bool {

@@ -5,6 +5,7 @@ mod figures;
 pub(crate) mod last_resort;
 pub(crate) mod log;
 pub(crate) mod looped;
+mod motor;
 pub(crate) mod offered;
 pub(crate) mod open;
 pub(crate) mod place;

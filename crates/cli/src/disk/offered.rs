@@ -1,12 +1,13 @@
 //! A disk that is open: what it is made of, how it stands, and how it ends.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use umbrella_block::BlockDevice;
 use umbrella_block::file::Access;
-use umbrella_block::hybrid::{Hybrid, HybridError, HybridStats, Losses, Motion, Salvage, finish_detach};
+use umbrella_block::hybrid::{self, Hybrid, HybridError, HybridStats, Losses, Motion, Salvage, finish_detach};
 use umbrella_block::serve::Traffic;
 use umbrella_block::serve::nbd::Export;
 use umbrella_block::spindle::{Power, Spindle};
@@ -15,9 +16,10 @@ use umbrella_units::ByteSize;
 
 use super::figures::Sources;
 use super::log::Log;
+use super::motor::TimedMotor;
 use super::open::{self, Part};
-use super::protocol::{AtDetach, CacheStatus, Motor, Progress};
-use crate::config::disk::{CacheSpec, DiskSpec};
+use super::protocol::{AtDetach, BreakEven, CacheStatus, Motor, Progress};
+use crate::config::disk::{CacheSpec, DeviceSpec, DiskSpec};
 use crate::text::count;
 
 /// How often somebody who waits for a drain is told how far it is.
@@ -40,6 +42,10 @@ pub(crate) struct Offered {
     disk: Part,
     /// The motor of a disk that is not hybrid.
     motor: Option<Arc<dyn Spindle>>,
+    /// That of a hybrid disk, which is put to sleep.
+    timed: Option<Arc<TimedMotor>>,
+    /// When sleeping pays, for a hybrid disk.
+    break_even: BreakEven,
     flash: Option<Part>,
     /// Why its disk is never put to sleep, though it should be.
     pub(crate) sleepless: Option<String>,
@@ -74,6 +80,8 @@ impl Offered {
             return Ok(Offered {
                 disk,
                 motor,
+                timed: None,
+                break_even: BreakEven::default(),
                 flash: None,
                 sleepless: None,
                 hybrid: None,
@@ -82,7 +90,11 @@ impl Offered {
                 spec,
             });
         };
+        let keeps = keeps(&spec.disk, cache)?;
         if on_damage == OnDamage::Salvage {
+            if keeps == Keeps::Nothing {
+                bail!("in memory nothing lasts: there is nothing to salvage");
+            }
             let (disk, flash) = halves(&spec, cache, Access::ReadOnly)?;
             let salvage = Some(Arc::new(Salvage::open(disk.half(), flash.half())?));
             let motor = disk.motor(&spec.disk).ok();
@@ -90,6 +102,8 @@ impl Offered {
             return Ok(Offered {
                 disk,
                 motor,
+                timed: None,
+                break_even: BreakEven::default(),
                 flash: Some(flash),
                 sleepless: None,
                 hybrid: None,
@@ -99,7 +113,10 @@ impl Offered {
             });
         }
         let (disk, flash) = halves(&spec, cache, Access::ReadWrite)?;
-        let spin_down = SpinDown::parse(&cache.settings.spin_down.to_string(), open::costs(&spec.disk)?)?;
+        if keeps == Keeps::Nothing {
+            // What they were was forgotten with the last daemon.
+            hybrid::create(&disk.half(), &flash.half())?;
+        }
         let (spindle, sleepless) = match disk.motor(&spec.disk) {
             Ok(spindle) => (spindle, None),
             Err(reason) => (open::no_motor(), (!cache.settings.spin_down.is_never()).then_some(reason)),
@@ -108,9 +125,17 @@ impl Offered {
         if let Some(sleepless) = &sleepless {
             tracing::warn!("{sleepless}");
         }
+        let motor = Arc::new(TimedMotor::new(spindle));
+        // It is woken anyway, and may have slept.
+        motor.wake()?;
+        let (costs, source) = open::costs(&spec, motor.spin_up_time())?;
+        let break_even = BreakEven { seconds: Duration::from_nanos(costs.break_even.0).as_secs(), source };
+        let spin_down = SpinDown::parse(&cache.settings.spin_down.to_string(), costs)?;
+        let spindle = Arc::<TimedMotor>::clone(&motor);
         let hybrid = Hybrid::open(disk.half(), flash.half(), spindle, cache.settings.options, Some(spin_down))?;
         let (hybrid, flash) = (Some(Arc::new(hybrid)), Some(flash));
-        Ok(Offered { disk, motor: None, flash, sleepless, hybrid, salvage: None, log: None, spec })
+        let timed = Some(motor);
+        Ok(Offered { disk, motor: None, timed, break_even, flash, sleepless, hybrid, salvage: None, log: None, spec })
     }
 
     /// What messages call it.
@@ -186,10 +211,12 @@ impl Offered {
             used: stats.log_used,
             size: stats.log_size,
             cached: stats.cached,
+            cached_zeroes: stats.cached_zeroes,
             when: cache.settings.options.when.to_string(),
             algorithm: cache.settings.options.algorithm.to_string(),
             spin_down: cache.settings.spin_down.to_string(),
             laps: stats.log_laps,
+            break_even: self.break_even.clone(),
             draining: stats.draining.then_some(stats.drain_left),
         })
     }
@@ -199,7 +226,33 @@ impl Offered {
         let meter = |part: &Part| part.emulated.as_ref().and_then(|emulated| emulated.meter().ok());
         let flash = self.flash.as_ref().and_then(meter);
         let log = self.log.as_ref().map(Log::stats);
-        Sources { cache: self.cache_stats(), log, here, disk: meter(&self.disk), flash }
+        let failed = |part: &Part| part.failed_reads().map_or(0, |failed| failed.count);
+        let (disk_failed_reads, flash_failed_reads) = (failed(&self.disk), self.flash.as_ref().map(failed));
+        let disk = meter(&self.disk);
+        let spin_up_time = self.timed.as_ref().and_then(|motor| motor.spin_up_time());
+        let cache = self.cache_stats();
+        Sources { cache, log, here, disk, flash, disk_failed_reads, flash_failed_reads, spin_up_time }
+    }
+
+    /// Where the watts come from that energies are reckoned with, for each emulated device.
+    pub(crate) fn watts(&self) -> BTreeMap<String, String> {
+        let flash = self.spec.cache.as_ref().map(|cache| ("flash", &cache.flash));
+        let devices = std::iter::once(("disk", &self.spec.disk)).chain(flash);
+        devices.filter_map(|(half, device)| Some((half.to_owned(), open::watts(device)?))).collect()
+    }
+
+    /// What is wrong with what it is made of: reads that failed.
+    pub(crate) fn failed_reads(&self) -> Vec<String> {
+        let halves = [("the disk", Some(&self.disk)), ("the flash", self.flash.as_ref())];
+        let told = halves.into_iter().filter_map(|(half, part)| {
+            let (name, failed) = (&part?.name, part?.failed_reads()?);
+            let reads = count(failed.count, "read");
+            Some(format!(
+                "{reads} of {half} ({name}) failed since it was offered, the last one at sector {}",
+                failed.last.0
+            ))
+        });
+        told.collect()
     }
 
     /// What is lost by damage, and what is damaged.
@@ -266,6 +319,30 @@ impl Offered {
     }
 }
 
+/// Whether a hybrid disk outlives its daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keeps {
+    /// Both halves do.
+    All,
+    /// Both are in memory: it is made anew at each start.
+    Nothing,
+}
+
+/// What the halves keep; fails if only one of them is in memory: what the other one keeps would belong to nothing.
+pub(crate) fn keeps(disk: &DeviceSpec, cache: &CacheSpec) -> anyhow::Result<Keeps> {
+    match (disk.path(), cache.flash.path()) {
+        (Some(_), Some(_)) => Ok(Keeps::All),
+        (None, None) => Ok(Keeps::Nothing),
+        (disk, _) => {
+            let (forgets, keeps) = if disk.is_none() { ("disk", "flash") } else { ("flash", "disk") };
+            bail!(
+                "the {forgets} is in memory, which is forgotten when the daemon ends, and the {keeps} is not: give the {forgets} a path, or keep both in \
+                 memory to try it out"
+            )
+        }
+    }
+}
+
 /// Brings to the disk what is on the flash of a hybrid disk that nobody serves, and ends the pair if that is wanted. Returns how much was on flash only.
 pub(crate) fn detach_unserved(
     spec: &DiskSpec,
@@ -275,6 +352,9 @@ pub(crate) fn detach_unserved(
     let Some(cache) = &spec.cache else {
         bail!("{} is not served, and has no flash: there is nothing to detach", spec.name)
     };
+    if keeps(&spec.disk, cache)? == Keeps::Nothing {
+        bail!("{} is not served, and in memory nothing lasts: there is nothing to detach", spec.name);
+    }
     let (disk, flash) = halves(spec, cache, Access::ReadWrite)?;
     let spindle = disk.motor(&spec.disk).unwrap_or_else(|_| open::no_motor());
     let opened = Hybrid::open(disk.half(), flash.half(), spindle, cache.settings.options, None);
@@ -339,7 +419,7 @@ pub(crate) fn drain(hybrid: &Hybrid, tell: &mut dyn FnMut(&Progress) -> bool) ->
             std::thread::sleep(TELL_EVERY);
             let stats = hybrid.stats();
             let left = if stats.draining { stats.drain_left } else { stats.cached };
-            told = told && tell(&Progress { done: ByteSize(total.0.saturating_sub(left.0)), total });
+            told = told && tell(&Progress { done: ByteSize(total.0.saturating_sub(left.0)), total, ending: false });
             if !told {
                 hybrid.stop_drain();
             }

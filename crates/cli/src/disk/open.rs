@@ -5,20 +5,21 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use umbrella_block::BlockDevice;
 use umbrella_block::emulated::{EmulatedDisk, TimeScale};
-use umbrella_block::file::{Access, Cache, FileDevice, OpenOptions as FileOptions};
+use umbrella_block::file::{Access, Cache, FailedReads, FileDevice, OpenOptions as FileOptions};
 use umbrella_block::hybrid::{self, Half, HybridError};
 use umbrella_block::memory::Memory;
 use umbrella_block::spindle::{self, NoSpindle, Spindle};
-use umbrella_model::device::{Options, Profile, profile};
+use umbrella_model::device::{Options, profile};
 use umbrella_policy::spin_down::Costs;
-use umbrella_units::{ByteSize, Nanos, SECTOR_BYTES};
+use umbrella_units::{ByteSize, Nanos, SECTOR_BYTES, format_duration};
 
 use super::looped::refuse_looped;
-use crate::config::disk::DeviceSpec;
+use crate::config::disk::{DeviceSpec, DiskSpec, PowerSpec};
 use crate::text::visible_path;
 
 /// The disk whose break-even time stands in for that of a disk that is not known.
@@ -30,6 +31,8 @@ pub(crate) struct Part {
     pub(crate) device: Arc<dyn BlockDevice>,
     /// If it is a file, which can say more than other devices.
     pub(crate) file: Option<Arc<FileDevice>>,
+    /// The file that holds the data, also that of an emulated disk.
+    pub(crate) data: Option<Arc<FileDevice>>,
     /// If it is emulated, which can say what it did.
     pub(crate) emulated: Option<Arc<EmulatedDisk>>,
 }
@@ -60,7 +63,13 @@ impl Part {
                 // The model's clock wants the length of a second, not its speed.
                 let scale = TimeScale::new(1.0 / speed.0)?;
                 let emulated = Arc::new(EmulatedDisk::new(&profile, &options, scale, backing.device)?);
-                Ok(Part { name: backing.name, device: emulated.clone(), file: None, emulated: Some(emulated) })
+                Ok(Part {
+                    name: backing.name,
+                    device: emulated.clone(),
+                    file: None,
+                    data: backing.file,
+                    emulated: Some(emulated),
+                })
             }
         }
     }
@@ -73,7 +82,8 @@ impl Part {
 
     fn of_file(path: &Path, options: FileOptions) -> anyhow::Result<Part> {
         let file = Arc::new(FileDevice::open(path, options)?);
-        Ok(Part { name: visible_path(path), device: file.clone(), file: Some(file), emulated: None })
+        let data = Some(Arc::clone(&file));
+        Ok(Part { name: visible_path(path), device: file.clone(), file: Some(file), data, emulated: None })
     }
 
     fn of_memory(size: ByteSize) -> anyhow::Result<Part> {
@@ -81,7 +91,13 @@ impl Part {
         Vec::<u8>::new()
             .try_reserve_exact(usize::try_from(size.0)?)
             .with_context(|| format!("there is no memory for {size}"))?;
-        Ok(Part { name: "memory".to_owned(), device: Arc::new(Memory::new(size)), file: None, emulated: None })
+        let device = Arc::new(Memory::new(size));
+        Ok(Part { name: "memory".to_owned(), device, file: None, data: None, emulated: None })
+    }
+
+    /// Reads that failed since it was opened.
+    pub(crate) fn failed_reads(&self) -> Option<FailedReads> {
+        self.data.as_ref()?.failed_reads()
     }
 
     /// As one half of a hybrid disk.
@@ -111,15 +127,52 @@ pub(crate) fn motor(spec: &DeviceSpec) -> Option<Result<Arc<dyn Spindle>, spindl
     device.then(|| spindle::open(path).map(Arc::from))
 }
 
-/// What sleeping costs a disk; for one that is not emulated, what it costs a typical one.
-pub(crate) fn costs(spec: &DeviceSpec) -> anyhow::Result<Costs> {
-    let (name, speed) = match spec {
-        DeviceSpec::Emulated { profile, speed, .. } => (profile.as_str(), speed.0),
-        DeviceSpec::File { .. } | DeviceSpec::Memory { .. } => (TYPICAL, 1.0),
+/// What sleeping costs a disk, and where that comes from, in words. `spin_up_time` is what was measured.
+///
+/// What the configuration says counts; else the profile of an emulated disk, and for others that of a typical one.
+pub(crate) fn costs(spec: &DiskSpec, spin_up_time: Option<Duration>) -> anyhow::Result<(Costs, String)> {
+    let typical = profile(TYPICAL)?;
+    match &spec.power {
+        Some(PowerSpec::BreakEven { break_even }) => {
+            return Ok((Costs { break_even: nanos(*break_even) }, "of [power]".to_owned()));
+        }
+        Some(PowerSpec::Watts(watts)) => {
+            let assumed = typical.power.spindle.map_or(Nanos(0), |spindle| spindle.spin_up.time);
+            let (time, from) = match (watts.spin_up_time, spin_up_time) {
+                (Some(time), _) => (nanos(time), "of [power]"),
+                (None, Some(time)) => (nanos(time), "measured"),
+                (None, None) => (assumed, "assumed"),
+            };
+            let shown = format_duration(Duration::from_nanos(time.0));
+            let source = format!("by the watts of [power], {}; it spins up in {shown}, {from}", watts.source);
+            return Ok((Costs { break_even: watts.break_even(time) }, source));
+        }
+        None => {}
+    }
+    let (profile, speed) = match &spec.disk {
+        DeviceSpec::Emulated { profile: name, speed, .. } => (profile(name)?, speed.0),
+        DeviceSpec::File { .. } | DeviceSpec::Memory { .. } => (typical.clone(), 1.0),
     };
-    let break_even = |profile: Profile| profile.power.break_even();
-    let virtual_time = break_even(profile(name)?).or(break_even(profile(TYPICAL)?)).unwrap_or(Nanos::NEVER);
-    Ok(Costs { break_even: Nanos((virtual_time.0 as f64 / speed) as u64) })
+    let break_even = profile.power.break_even();
+    let profile = if break_even.is_some() { profile } else { typical };
+    let virtual_time = break_even.or(profile.power.break_even()).unwrap_or(Nanos::NEVER);
+    let source = if matches!(spec.disk, DeviceSpec::Emulated { .. }) {
+        format!("by the watts of the profile {:?}: {}", profile.name, profile.watts)
+    } else {
+        format!("assumed: as the profile {:?} has it; [power] says better", profile.name)
+    };
+    Ok((Costs { break_even: Nanos((virtual_time.0 as f64 / speed) as u64) }, source))
+}
+
+fn nanos(time: Duration) -> Nanos {
+    Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// Where the watts come from that the energy of an emulated device is reckoned with.
+pub(crate) fn watts(spec: &DeviceSpec) -> Option<String> {
+    let DeviceSpec::Emulated { profile: name, .. } = spec else { return None };
+    let profile = profile(name).ok()?;
+    Some(format!("the profile {:?}: {}", profile.name, profile.watts))
 }
 
 /// Why a disk should not be written on its own: it is half of a hybrid disk, or may be. Fails if it cannot be looked at.

@@ -3,7 +3,6 @@
 //! The control socket of the disk `media` is `/run/umbrella/disks/media.sock`, beside it is `media.nbd` for NBD clients.
 
 use std::io::{self, ErrorKind};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -11,14 +10,17 @@ use anyhow::{Context, bail};
 use thiserror::Error;
 
 use super::log::{named_by_device, refuse_other};
+use super::looped::refuse_silent;
 use super::protocol::{Answer, DiskClient, DiskStatus, Request};
-use crate::client::ClientError;
+use crate::client::{self, ClientError};
 use crate::config::ConfigErrors;
 use crate::config::disk::{self, BadDiskName, DiskName, DiskSpec};
 use crate::mounts;
 use crate::pool;
 use crate::text::{quoted, visible, visible_path};
 
+/// How long a daemon may take to say how its disk stands.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a daemon may take to end after its answer.
 const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -64,7 +66,9 @@ impl Target {
 /// The way to the daemon of this very disk, and how it stands.
 pub(crate) fn client_of(spec: &DiskSpec) -> anyhow::Result<(DiskClient, DiskStatus)> {
     let client = DiskClient::new(&control(&spec.name));
-    let Answer::Status(status) = client.ask(&Request::Status)? else { return Err(ClientError::Unexpected.into()) };
+    let Answer::Status(status) = client.clone().patience(PATIENCE).ask(&Request::Status)? else {
+        return Err(ClientError::Unexpected.into());
+    };
     let flash = spec.cache.as_ref().map(|cache| cache.flash.identity());
     if (&status.disk, &status.flash) != (&spec.disk.identity(), &flash) {
         let flash = status.flash.as_ref().map_or(String::new(), |flash| format!(", flash {}", visible(flash)));
@@ -110,7 +114,7 @@ pub(crate) fn dir() -> PathBuf {
 
 /// Whether a daemon listens for a disk of that name.
 pub(crate) fn is_served(name: &DiskName) -> bool {
-    UnixStream::connect(control(name)).is_ok()
+    client::is_listening(&control(name))
 }
 
 /// Waits until nobody listens for a disk of that name: a daemon answers just before it ends, and whoever starts one
@@ -149,10 +153,11 @@ pub(crate) fn find(given: Option<&str>) -> Result<Target, PlaceError> {
         return Ok(Target { name: name.clone(), spec: None });
     }
     if given.starts_with("/dev/")
-        && let Some(name) = served().into_iter().find(|name| is_attached(name, given))
+        && let Some(name) = served().into_iter().find(|name| was_attached(name, given) || is_attached(name, given))
     {
         return Ok(Target { name, spec: None });
     }
+    refuse_silent(Path::new(given))?;
     if let Some(dead) =
         known().unwrap_or_default().into_iter().find(|known| name.as_ref() == Ok(known) || was_attached(known, given))
     {
@@ -164,6 +169,7 @@ pub(crate) fn find(given: Option<&str>) -> Result<Target, PlaceError> {
     if Path::new(given).is_file() {
         refuse_other(Path::new(given))?;
         let spec = disk::read(Path::new(given))?;
+        spec.paths().try_for_each(refuse_silent)?;
         return Ok(Target { name: spec.name.clone(), spec: Some(spec) });
     }
     let served: Vec<String> = served().iter().map(ToString::to_string).collect();
@@ -172,13 +178,16 @@ pub(crate) fn find(given: Option<&str>) -> Result<Target, PlaceError> {
     Err(PlaceError::NotADisk { given: given.to_owned(), served })
 }
 
-/// Whether a disk is attached to that device.
+/// Whether a disk is attached to that device. Of a loop device the kernel knows it.
 fn is_attached(name: &DiskName, device: &str) -> bool {
+    if device.starts_with("/dev/loop") {
+        return false;
+    }
     let client = DiskClient::new(&control(name)).patience(Duration::from_secs(3));
     matches!(client.ask(&Request::Status), Ok(Answer::Status(status)) if status.device.as_deref() == Some(device))
 }
 
-/// Whether a loop device lies over the file of a disk whose daemon is gone.
+/// Whether a loop device lies over the file of a disk. Its daemon is not asked: it may be gone, or hang.
 fn was_attached(name: &DiskName, device: &str) -> bool {
     let Some(number) = device.strip_prefix("/dev/loop") else { return false };
     let below = std::fs::read_to_string(format!("/sys/block/loop{number}/loop/backing_file"));

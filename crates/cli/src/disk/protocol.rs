@@ -57,6 +57,9 @@ pub(crate) enum Answer {
     /// What it did, by name.
     Stats {
         figures: BTreeMap<String, Figure>,
+        /// Where the watts of those figures come from that are energies, for each device.
+        #[serde(default)]
+        watts: BTreeMap<String, String>,
         /// Nothing without a log store.
         #[serde(default)]
         log: Option<LogTables>,
@@ -74,6 +77,9 @@ pub(crate) struct Progress {
     pub(crate) done: ByteSize,
     /// What there was at the start.
     pub(crate) total: ByteSize,
+    /// The end has begun: it goes on also when nobody waits any more.
+    #[serde(default)]
+    pub(crate) ending: bool,
 }
 
 /// How a disk stands.
@@ -129,12 +135,26 @@ pub(crate) struct CacheStatus {
     pub(crate) size: ByteSize,
     /// Bytes of the disk whose newest data is only on flash.
     pub(crate) cached: ByteSize,
+    /// Of them, zeroes, which take no room.
+    #[serde(default)]
+    pub(crate) cached_zeroes: ByteSize,
     pub(crate) when: String,
     pub(crate) algorithm: String,
     pub(crate) spin_down: String,
     pub(crate) laps: f64,
+    /// What sleeping has to be worth to the policy, and where that comes from.
+    #[serde(default)]
+    pub(crate) break_even: BreakEven,
     /// Being emptied: what is left at most.
     pub(crate) draining: Option<ByteSize>,
+}
+
+/// How long a disk has to be idle so that sleeping pays.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct BreakEven {
+    pub(crate) seconds: u64,
+    /// Configured, or reckoned from watts and times that are measured, of a data sheet, or assumed; in words.
+    pub(crate) source: String,
 }
 
 /// How a log store stands.
@@ -230,7 +250,7 @@ impl Language for OfDisks {
     type Progress = Progress;
     const OWNED: &'static str = "its daemon";
     const START: &'static str = "offer the disk with `umbrella disk serve CONFIG`";
-    const FORCE: &'static str = "it may wait for the disk";
+    const FORCE: &'static str = "it may wait for the disk; `kill -9` of it loses nothing that was flushed, and `umbrella disk attach` goes on from there";
 }
 
 /// The way to a disk's daemon.

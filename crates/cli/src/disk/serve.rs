@@ -19,7 +19,7 @@ use umbrella_fs::control::socket::{BindError, Listener};
 use super::offered::{Offered, OnDamage};
 use super::place;
 use super::protocol::AtDetach;
-use super::service::{DiskService, End, Served};
+use super::service::{DiskService, End, NOBODY_WAITS, Served};
 use crate::client::ClientError;
 use crate::config::disk::{DiskSpec, Listen, TlsSpec};
 use crate::daemon::Starter;
@@ -53,24 +53,19 @@ pub(crate) fn serve(spec: DiskSpec, here: Here, on_damage: OnDamage, starter: Op
     let served = Arc::new(Mutex::new(Some(served)));
     let serving = control.serve(DiskService { served: Arc::clone(&served), end, since: Instant::now() });
     if let Some(Err(gone)) = starter.map(Starter::ready) {
-        // Nobody waits for it any more: it ends in order.
-        let unwanted = served.lock().take();
-        if let Some(mut unwanted) = unwanted {
-            unwanted.take_away()?;
-            stop(unwanted, AtDetach::Keep)?;
-        }
-        return Err(gone).context("the process that started the daemon is gone");
+        // Whoever wanted the disk may only have lost his terminal.
+        tracing::warn!("the process that started the daemon is gone ({gone}); {name} is served all the same");
     }
     systemd::tell("READY=1");
     let (end, served) = until_free(&ends, &served)?;
     systemd::tell("STOPPING=1");
     let result = match end {
         End::Signal => stop(served, AtDetach::Keep),
-        End::Detach { flash, outcome } => {
+        End::Detach { flash, asker } => {
             let result = stop(served, flash);
             let told =
                 |error| format!("{name} is detached and its daemon has ended, but not in order: {}", reasons(error));
-            let _ = outcome.send(result.as_ref().copied().map_err(told));
+            asker.done(result.as_ref().copied().map_err(told));
             result
         }
     };
@@ -114,14 +109,18 @@ fn until_free(ends: &Receiver<End>, served: &Mutex<Option<Served>>) -> anyhow::R
     loop {
         let end = if leaving { ends.recv_timeout(AGAIN).ok() } else { ends.recv().ok() }.unwrap_or(End::Signal);
         let mut place = served.lock();
+        if let End::Detach { asker, .. } = &end
+            && !asker.still_waits()
+        {
+            asker.done(Err(NOBODY_WAITS.to_owned()));
+            continue;
+        }
         let Some(mut disk) = place.take() else { bail!("the disk is gone") };
         let Err(error) = disk.take_away() else { return Ok((end, disk)) };
         disk.ending |= matches!(end, End::Signal);
         *place = Some(disk);
         match end {
-            End::Detach { outcome, .. } => {
-                let _ = outcome.send(Err(reasons(&error)));
-            }
+            End::Detach { asker, .. } => asker.done(Err(reasons(&error))),
             End::Signal if !leaving => {
                 tracing::warn!("{}: waiting until it is not (a second signal ends at once)", reasons(&error));
                 leaving = true;

@@ -1,8 +1,8 @@
 //! What a disk's daemon does when it is asked.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
-use std::time::Instant;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use parking_lot::Mutex;
@@ -20,6 +20,10 @@ use super::protocol::{Answer, AtDetach, Detached, DiskStatus, Grown, Outcome, Pr
 use crate::config::disk::{Front, Listen};
 use crate::output::reasons;
 
+/// How often somebody who waits for the end hears that it is under way.
+const PULSE: Duration = Duration::from_secs(1);
+/// What a request comes to whose client is gone.
+pub(crate) const NOBODY_WAITS: &str = "nobody waits for it any more: it is not done";
 /// Most ranges that a status names.
 const MOST_RANGES: usize = 10_000;
 
@@ -28,7 +32,31 @@ pub(crate) enum End {
     /// A signal: what is on flash stays there.
     Signal,
     /// Somebody asked, and waits for the outcome.
-    Detach { flash: AtDetach, outcome: Sender<Result<(), String>> },
+    Detach { flash: AtDetach, asker: Asker },
+}
+
+/// Who asked for a detachment. What nobody waits for any more is not done: it would come when nobody expects it.
+pub(crate) struct Asker(Sender<Word>);
+
+/// What an asker is told.
+enum Word {
+    /// Asks whether he still waits.
+    AreYouThere(Sender<bool>),
+    /// How it ended.
+    Done(Result<(), String>),
+}
+
+impl Asker {
+    /// Whether he still waits; from then on he knows that the end has begun.
+    pub(crate) fn still_waits(&self) -> bool {
+        let (reply, heard) = channel();
+        self.0.send(Word::AreYouThere(reply)).is_ok() && heard.recv().is_ok_and(|there| there)
+    }
+
+    /// Tells him how it ended.
+    pub(crate) fn done(&self, outcome: Result<(), String>) {
+        let _ = self.0.send(Word::Done(outcome));
+    }
 }
 
 /// The disk and what offers it, until they end.
@@ -70,7 +98,8 @@ impl Service for DiskService {
             Request::Stats => self.of_served(|Served { offered, server, attached, .. }| {
                 let here = attached.as_ref().map(Attached::traffic).unwrap_or_default();
                 let log = offered.log().map(Log::tables);
-                Ok(Answer::Stats { figures: figures(&server.stats(), &offered.sources(here)), log })
+                let figures = figures(&server.stats(), &offered.sources(here));
+                Ok(Answer::Stats { figures, watts: offered.watts(), log })
             }),
             Request::Attach { front } => self.of_served(|served| {
                 served.attach(front)?;
@@ -173,6 +202,7 @@ impl DiskService {
                 .into_iter()
                 .chain(refuses)
                 .chain(drain_failure)
+                .chain(offered.failed_reads())
                 .chain(offered.sleepless.clone())
                 .chain(damage)
                 .chain(of_log)
@@ -187,6 +217,10 @@ impl DiskService {
         force: bool,
         tell: &mut dyn FnMut(&Progress) -> bool,
     ) -> anyhow::Result<Detached> {
+        // One that gave up while nobody answered is not served later.
+        if !tell(&Progress::default()) {
+            bail!("{NOBODY_WAITS}");
+        }
         let (name, hybrid, keeps_flash, Stats { connections, .. }) =
             self.of_served(|Served { offered, server, attached, .. }| {
                 if let Some(attached) = attached {
@@ -203,12 +237,25 @@ impl DiskService {
             Some(hybrid) => drain(&hybrid, tell)?,
             None => ByteSize(0),
         };
-        let (outcome, ended) = channel();
-        self.end.send(End::Detach { flash, outcome })?;
-        match ended.recv() {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => bail!("{error}"),
-            Err(_) => bail!("{name} is being taken away already"),
+        let (send, words) = channel();
+        self.end.send(End::Detach { flash, asker: Asker(send) })?;
+        let mut ending = false;
+        let outcome = loop {
+            let pulse = Progress { ending, ..Progress::default() };
+            match words.recv_timeout(PULSE) {
+                Ok(Word::AreYouThere(reply)) => {
+                    ending = tell(&Progress { ending: true, ..pulse });
+                    let _ = reply.send(ending);
+                }
+                Ok(Word::Done(outcome)) => break outcome,
+                Err(RecvTimeoutError::Timeout) => {
+                    tell(&pulse);
+                }
+                Err(RecvTimeoutError::Disconnected) => bail!("{name} is being taken away already"),
+            }
+        };
+        if let Err(error) = outcome {
+            bail!("{error}");
         }
         let outcome = match flash {
             _ if keeps_flash => Outcome::DetachedWithCache,

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use rustix::fs::{major, minor};
 
+use crate::mounts;
 use crate::text::visible;
 
 /// Where it is mounted, and which other processes have it open, in words; nothing if nobody is found. Needs the rights to look.
@@ -30,9 +31,8 @@ fn openers_of(number: u64) -> Vec<String> {
     let opened = others.filter(|pid| *pid != own).filter_map(|pid| {
         let files = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
         // Files elsewhere are not asked what they are: they may lie on a file system that hangs.
-        let devices = files
-            .flatten()
-            .filter(|file| std::fs::read_link(file.path()).is_ok_and(|opened| opened.starts_with("/dev")));
+        let devices =
+            files.flatten().filter(|file| std::fs::read_link(file.path()).is_ok_and(|opened| is_device(&opened)));
         let mut numbers = devices.filter_map(|file| std::fs::metadata(file.path()).ok().map(|data| data.rdev()));
         numbers.any(|other| other == number).then(|| {
             let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
@@ -40,6 +40,10 @@ fn openers_of(number: u64) -> Vec<String> {
         })
     });
     opened.collect()
+}
+
+fn is_device(opened: &Path) -> bool {
+    opened.starts_with("/dev") && !mounts::may_hang(opened)
 }
 
 #[cfg(test)]

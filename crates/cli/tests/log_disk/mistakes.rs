@@ -225,7 +225,8 @@ fn a_store_that_is_served_is_said_not_to_be_looked_at() {
     let house = House::new();
     house.given(&["create", "--kind", "log", "t.img", "--size", SIZE]);
     house.given(&["serve", "t.img", "--daemon"]);
-    let told = ["t.img is served: its log store was not looked at", "t.img: ok (log store, 0 errors, 1 warning)"];
+    let told =
+        ["): what is on it was not looked at", "t.img: in use, and not looked at (log store, 0 errors, 1 warning)"];
     house.refused(&["check", "t.img", "--data"], 0, &told);
     house.given(&["detach"]);
 }
@@ -234,7 +235,11 @@ fn a_store_that_is_served_is_said_not_to_be_looked_at() {
 fn a_store_that_is_served_is_not_looked_at_by_another_name_of_it_either() {
     let house = House::new();
     let is_left_alone = |disk: &str, told: &[&str]| {
-        let said = [told, &["its log store was not looked at", ": ok (log store, 0 errors, 1 warning)"]].concat();
+        let said = [
+            told,
+            &["what is on it was not looked at", ": in use, and not looked at (log store, 0 errors, 1 warning)"],
+        ]
+        .concat();
         house.refused(&["check", disk, "--data"], 0, &said);
     };
     house.given(&["create", "--kind", "log", "a.img", "--size", SIZE]);

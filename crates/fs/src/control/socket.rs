@@ -16,6 +16,7 @@ use std::thread;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{Shutdown, shutdown};
@@ -241,6 +242,10 @@ fn answer_client<S: Service>(client: &UnixStream, service: &S) -> std::io::Resul
     client.set_read_timeout(Some(PATIENCE))?;
     let mut line = String::new();
     BufReader::new(Read::take(client, LONGEST)).read_line(&mut line)?;
+    // One that gave up while the daemon was stopped or busy does not expect that it is done later.
+    if has_hung_up(client) {
+        return Ok(());
+    }
     // A client that went away ends its work.
     let mut tell = |progress: &S::Progress| say::<S>(client, &Reply::Progress(progress)).is_ok();
     let reply = match serde_json::from_str::<S::Request>(&line) {
@@ -251,6 +256,13 @@ fn answer_client<S: Service>(client: &UnixStream, service: &S) -> std::io::Resul
         Err(error) => Reply::Error { message: format!("not a request: {error}") },
     };
     say::<S>(client, &reply)
+}
+
+/// Whether the client is gone. One that has only said all it has to say is not.
+fn has_hung_up(client: &UnixStream) -> bool {
+    let mut asked = [PollFd::new(client, PollFlags::empty())];
+    poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok()
+        && asked.iter().any(|client| client.revents().contains(PollFlags::HUP))
 }
 
 fn say<S: Service>(mut client: &UnixStream, reply: &Reply<S::Answer, &S::Progress>) -> std::io::Result<()> {

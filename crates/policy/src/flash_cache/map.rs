@@ -50,6 +50,7 @@ pub struct LogMap {
     /// By first sector: the end, and the source of the first.
     pieces: BTreeMap<u64, (u64, Source)>,
     sectors: u64,
+    zeroes: u64,
 }
 
 impl LogMap {
@@ -61,6 +62,11 @@ impl LogMap {
     /// How many sectors of the disk it stands for.
     pub fn sectors(&self) -> u64 {
         self.sectors
+    }
+
+    /// How many of them are zeroes, which take no room in the log.
+    pub fn zeroes(&self) -> u64 {
+        self.zeroes
     }
 
     /// How many pieces it has.
@@ -75,6 +81,9 @@ impl LogMap {
         }
         self.remove(range, |_| true);
         self.sectors += range.sectors;
+        if matches!(source, Source::Zeroes(_)) {
+            self.zeroes += range.sectors;
+        }
         self.pieces.insert(range.start.0, (range.end().0, source));
     }
 
@@ -112,7 +121,7 @@ impl LogMap {
             if piece_end > end {
                 self.pieces.insert(end, (piece_end, source.skip(end - start)));
             }
-            self.sectors -= piece_end.min(end) - first;
+            self.discount(source, piece_end.min(end) - first);
         }
         let mut from = Bound::Included(first);
         while let Some((&start, &(piece_end, source))) = self.pieces.range((from, Bound::Excluded(end))).next() {
@@ -124,7 +133,14 @@ impl LogMap {
             if piece_end > end {
                 self.pieces.insert(end, (piece_end, source.skip(end - start)));
             }
-            self.sectors -= piece_end.min(end) - start;
+            self.discount(source, piece_end.min(end) - start);
+        }
+    }
+
+    fn discount(&mut self, source: Source, sectors: u64) {
+        self.sectors -= sectors;
+        if matches!(source, Source::Zeroes(_)) {
+            self.zeroes -= sectors;
         }
     }
 }

@@ -348,3 +348,19 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn zeroes_of_the_map_are_counted_as_they_come_and_go() {
+    let mut map = LogMap::default();
+    map.insert(range(0, 20), Source::Zeroes(LogSector(5)));
+    map.insert(range(30, 10), Source::Log(LogSector(6)));
+    assert_eq!((map.sectors(), map.zeroes()), (30, 20));
+    // Data over the middle of them, zeroes over the end of data.
+    map.insert(range(5, 10), Source::Log(LogSector(20)));
+    map.insert(range(35, 10), Source::Zeroes(LogSector(40)));
+    assert_eq!((map.sectors(), map.zeroes()), (35, 20));
+    map.release(range(0, 100), LogSector(40));
+    assert_eq!((map.sectors(), map.zeroes()), (10, 10));
+    map.release(range(0, 100), LogSector(41));
+    assert_eq!((map.sectors(), map.zeroes()), (0, 0));
+}

@@ -84,7 +84,7 @@ impl Export {
 
     /// Whether clients can learn how it is allocated.
     pub(super) fn has_extents(&self) -> bool {
-        self.file().is_some_and(FileDevice::has_extents)
+        self.device.has_extents()
     }
 
     /// What clients are told that it can do.

@@ -7,9 +7,8 @@ use super::negotiate::Session;
 use super::wire::reply::{ErrorCode, Status};
 use super::wire::request::{Command, Request};
 use super::wire::{CommandFlags, MAX_TRANSFER};
-use crate::device::{Durability, Zeroes};
+use crate::device::{Allocation, BlockDevice, Durability, Zeroes};
 use crate::error::BlockError;
-use crate::file::{Allocation, FileDevice};
 
 /// The most extents in one answer.
 const MAX_EXTENTS: usize = 1024;
@@ -114,26 +113,31 @@ impl Session<'_> {
     /// The extents of a range, from its beginning on, as many as one answer holds.
     fn status(&self, request: &Request, range: SectorRange) -> Outcome {
         let most = if request.flags.contains(CommandFlags::REQ_ONE) { 1 } else { MAX_EXTENTS };
-        let Some(file) = self.export.file() else {
-            return Outcome::Failed(ErrorCode::Invalid);
-        };
-        match extents(file, range, most) {
+        match extents(self.export.device(), range, most) {
             Ok(extents) => Outcome::Extents(extents),
             Err(error) => Outcome::Failed(self.failed(&error)),
         }
     }
 }
 
-fn extents(file: &FileDevice, range: SectorRange, most: usize) -> Result<Vec<(u32, Status)>, BlockError> {
-    let mut found = Vec::new();
-    for extent in file.extents(range)?.take(most) {
-        let (extent, allocation) = extent?;
+/// The extents of a range from its beginning on, no two alike in a row, `most` at most.
+fn extents(device: &dyn BlockDevice, range: SectorRange, most: usize) -> Result<Vec<(u32, Status)>, BlockError> {
+    let (mut found, mut rest): (Vec<(u32, Status)>, _) = (Vec::new(), range);
+    while rest.sectors > 0 {
+        let is_full = found.len() == most;
+        let (extent, allocation) = device.first_extent(rest)?;
         let status = match allocation {
             Allocation::Data => Status::Data,
             Allocation::Hole => Status::Hole,
         };
         // Never more than was asked for, which is a u32.
-        found.push((extent.bytes().0 as u32, status));
+        let bytes = extent.bytes().0 as u32;
+        match found.last_mut() {
+            Some((length, last)) if *last == status => *length += bytes,
+            _ if is_full => break,
+            _ => found.push((bytes, status)),
+        }
+        rest = SectorRange::between(extent.end(), rest.end());
     }
     Ok(found)
 }

@@ -15,12 +15,13 @@ use umbrella_units::ByteSize;
 
 use super::check_store::{self, Looked, StoreReport};
 use super::source::SourceArgs;
+use super::status::unwritten;
 use crate::config::ConfigErrors;
 use crate::config::ErrorReport;
 use crate::config::disk::{CacheSpec, DeviceSpec, DiskSpec, TlsSpec};
 use crate::disk::log::has_a_store;
 use crate::disk::looped::in_use;
-use crate::disk::offered::unknown;
+use crate::disk::offered::{keeps, unknown};
 use crate::disk::open::{self, Part};
 use crate::disk::place;
 use crate::disk::serve::open_to_others;
@@ -29,7 +30,7 @@ use crate::text::{count, visible_path};
 
 /// Check a disk: its configuration, what it is made of, the log of a hybrid disk, and a log store.
 ///
-/// Changes nothing. Of a disk that is served only the configuration is checked. Ends with 1 when something is wrong; warnings alone end with 0.
+/// Changes nothing. Of a disk that is served the configuration is checked, and its daemon asked what is wrong. Ends with 1 when something is wrong; warnings alone end with 0.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -51,8 +52,8 @@ pub(super) struct CheckArgs {
 /// What was found, as `--json` prints it.
 #[derive(Debug, Serialize)]
 struct Report {
-    /// Nothing is wrong.
-    ok: bool,
+    /// Nothing is wrong; nothing if that cannot be said, since not all was looked at.
+    ok: Option<bool>,
     errors: Vec<Message>,
     warnings: Vec<Message>,
     /// The disk, with all defaults; nothing when the configuration is wrong.
@@ -61,9 +62,34 @@ struct Report {
     pair: Option<CheckReport>,
     /// The log store, if there is one that could be looked at.
     store: Option<StoreReport>,
-    /// There is one, and somebody serves it.
+    /// Why what is on it was not looked at: somebody uses it.
+    unread: Option<String>,
+    /// There is a log store, and somebody serves it.
     #[serde(skip)]
     serves_store: bool,
+}
+
+impl Report {
+    fn new() -> Report {
+        Report {
+            ok: None,
+            errors: Vec::new(),
+            warnings: Vec::new(),
+            disk: None,
+            pair: None,
+            store: None,
+            unread: None,
+            serves_store: false,
+        }
+    }
+
+    fn error(&mut self, message: String) {
+        self.errors.push(Message::Device { message });
+    }
+
+    fn warn(&mut self, message: String) {
+        self.warnings.push(Message::Device { message });
+    }
 }
 
 /// A mistake at a place of a file, or about a device.
@@ -94,15 +120,7 @@ impl CheckArgs {
                 }
                 Ok(errors) => {
                     let errors = errors.reports().into_iter().map(Message::Place).collect();
-                    Report {
-                        ok: false,
-                        errors,
-                        warnings: Vec::new(),
-                        disk: None,
-                        pair: None,
-                        store: None,
-                        serves_store: false,
-                    }
+                    Report { ok: Some(false), errors, ..Report::new() }
                 }
                 Err(error) => return Err(error),
             },
@@ -112,21 +130,13 @@ impl CheckArgs {
         } else {
             output::print(&summary(&report))?;
         }
-        Ok(if report.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(if report.ok == Some(false) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 }
 
 /// Looks at what the disk is made of, without opening it.
 fn look(disk: DiskSpec, depth: Depth) -> Report {
-    let mut report = Report {
-        ok: true,
-        errors: Vec::new(),
-        warnings: Vec::new(),
-        disk: None,
-        pair: None,
-        store: None,
-        serves_store: false,
-    };
+    let mut report = Report::new();
     let flash = disk.cache.as_ref().map(|cache| ("flash", &cache.flash));
     for (part, device) in std::iter::once(("disk", &disk.disk)).chain(flash) {
         let Some(path) = device.path() else { continue };
@@ -136,10 +146,13 @@ fn look(disk: DiskSpec, depth: Depth) -> Report {
             Err(error) => report.errors.push(Message::Device { message: format!("{part}: {error}") }),
         }
     }
+    if let Some(Err(error)) = disk.cache.as_ref().map(|cache| keeps(&disk.disk, cache)) {
+        report.error(error.to_string());
+    }
     if let Some(problem) = disk.cache.as_ref().and_then(|cache| too_small(&cache.flash)) {
         report.errors.push(Message::Device { message: problem });
     }
-    if disk.cache.is_none() {
+    if disk.cache.is_none() && !place::is_served(&disk.name) {
         // What cannot be opened has been told.
         let alone = open::needs_flash(&disk.disk).ok().flatten();
         report.warnings.extend(alone.map(|message| Message::Device { message }));
@@ -149,7 +162,9 @@ fn look(disk: DiskSpec, depth: Depth) -> Report {
     }
     let far = disk.nbd.open_to_others().map(|address| Message::Device { message: open_to_others(address) });
     report.warnings.extend(far);
-    if let (Some(cache), true) = (&disk.cache, report.errors.is_empty()) {
+    look_for_users(&disk, &mut report);
+    let may_read = report.errors.is_empty() && report.unread.is_none();
+    if let (Some(cache), true) = (&disk.cache, may_read) {
         let is_there = |device: &DeviceSpec| device.path().is_none_or(|path| !open::is_missing(path).unwrap_or(false));
         match (is_there(&disk.disk), is_there(&cache.flash)) {
             (true, true) => look_at_halves(&disk, cache, &mut report),
@@ -157,10 +172,45 @@ fn look(disk: DiskSpec, depth: Depth) -> Report {
             (false, _) => {}
         }
     }
-    look_at_store(&disk, depth, &mut report);
-    report.ok = report.errors.is_empty();
+    if report.unread.is_none() {
+        look_at_store(&disk, depth, &mut report);
+    }
+    report.ok = if report.errors.is_empty() { report.unread.is_none().then_some(true) } else { Some(false) };
     report.disk = Some(disk);
     report
+}
+
+/// Who uses the disk: what is on it is not looked at then, since what is written meanwhile would look like damage. A daemon is asked what it knows.
+fn look_for_users(disk: &DiskSpec, report: &mut Report) {
+    if place::is_served(&disk.name) {
+        let status = match place::client_of(disk) {
+            Ok((_, status)) => status,
+            Err(error) => return report.error(reasons(&error)),
+        };
+        report.serves_store = status.kind == "log";
+        let (name, pid) = (&disk.name, status.pid);
+        if !status.at_risk.is_empty() {
+            let ranges = count(status.at_risk.len() as u64, "range");
+            report.error(format!("its daemon says that {ranges} are at risk (see `umbrella disk status {name}`)"));
+        }
+        for trouble in status.trouble {
+            report.warn(format!("its daemon says: {trouble}"));
+        }
+        // What nobody writes can be read beside its daemon.
+        if status.read_only && status.flash.is_none() && disk.disk.path().is_some() {
+            return report.warn(format!("{name} is served, read-only (process {pid})"));
+        }
+        report.unread = Some(format!("{name} is served (process {pid})"));
+        return report.warn(format!(
+            "{name} is served (process {pid}): what is on it was not looked at (`umbrella disk detach {name}` first)"
+        ));
+    }
+    let flash = disk.cache.as_ref().map(|cache| &cache.flash);
+    let Some(used) = std::iter::once(&disk.disk).chain(flash).find_map(in_use) else { return };
+    // A look at its beginning harms nobody.
+    report.serves_store = disk.log.is_some() || disk.disk.path().is_some_and(|path| has_a_store(path));
+    report.warn(format!("{used}: what is on it was not looked at"));
+    report.unread = Some(used);
 }
 
 /// The flash is not there: whether the disk is waiting for it.
@@ -179,18 +229,6 @@ fn look_for_flash(disk: &DiskSpec, report: &mut Report) {
 
 /// Reads both halves of a hybrid disk that nobody uses.
 fn look_at_halves(disk: &DiskSpec, cache: &CacheSpec, report: &mut Report) {
-    if place::is_served(&disk.name) {
-        if let Err(error) = place::client_of(disk) {
-            return report.errors.push(Message::Device { message: reasons(&error) });
-        }
-        let message =
-            format!("{} is served: its halves are not looked at (see `umbrella disk status {}`)", disk.name, disk.name);
-        return report.warnings.push(Message::Device { message });
-    }
-    if let Some(used) = [&disk.disk, &cache.flash].into_iter().find_map(in_use) {
-        let message = format!("{used}: the halves are not looked at");
-        return report.warnings.push(Message::Device { message });
-    }
     let open = |device| Ok(Part::open_data(device, Access::ReadOnly)?.map(|part| part.half()));
     let checked = open(&disk.disk).and_then(|disk| Ok(disk.zip(open(&cache.flash)?))).and_then(|halves| {
         let Some((disk, flash)) = halves else { return Ok(None) };
@@ -206,13 +244,12 @@ fn look_at_halves(disk: &DiskSpec, cache: &CacheSpec, report: &mut Report) {
                 .extend(damage.into_iter().chain(unknown).chain(perhaps).map(|message| Message::Device { message }));
             report.pair = pair;
         }
-        Err(error) => report.errors.push(Message::Device { message: reasons(&error) }),
+        Err(error) => report.error(reasons(&error)),
     }
 }
 
 /// Reads the log store of a disk that nobody uses, if there is one.
 fn look_at_store(disk: &DiskSpec, depth: Depth, report: &mut Report) {
-    let warn = |report: &mut Report, message| report.warnings.push(Message::Device { message });
     let is_there = disk.disk.path().is_some_and(|path| path.exists());
     if !report.errors.is_empty() || !is_there {
         return;
@@ -221,26 +258,6 @@ fn look_at_store(disk: &DiskSpec, depth: Depth, report: &mut Report) {
     if disk.cache.is_some() && !halves_are_whole {
         return;
     }
-    if place::is_served(&disk.name) {
-        match place::client_of(disk) {
-            Ok((_, status)) => report.serves_store = status.kind == "log",
-            Err(error) => return report.errors.push(Message::Device { message: reasons(&error) }),
-        }
-        if report.serves_store {
-            let name = &disk.name;
-            warn(
-                report,
-                format!("{name} is served: its log store was not looked at (`umbrella disk detach {name}` first)"),
-            );
-        }
-        return;
-    }
-    let has_store = disk.log.is_some() || disk.disk.path().is_some_and(|path| has_a_store(path));
-    if let Some(used) = has_store.then(|| in_use(&disk.disk)).flatten() {
-        report.serves_store = true;
-        // What is written meanwhile would look like damage.
-        return warn(report, format!("{used}: its log store was not looked at"));
-    }
     match check_store::look(disk, depth) {
         Ok(None) => {}
         Ok(Some(Looked { report: store, errors, warnings })) => {
@@ -248,7 +265,7 @@ fn look_at_store(disk: &DiskSpec, depth: Depth, report: &mut Report) {
             report.warnings.extend(warnings.into_iter().map(|message| Message::Device { message }));
             report.store = Some(store);
         }
-        Err(error) => report.errors.push(Message::Device { message: reasons(&error) }),
+        Err(error) => report.error(reasons(&error)),
     }
 }
 
@@ -301,11 +318,11 @@ const AT_RISK_SHOWN: usize = 20;
 fn log(pair: &CheckReport) -> String {
     let torn = if pair.torn { "; one more was being written when it ended, and had not been acknowledged" } else { "" };
     format!(
-        "log: {}, {} of {}{torn}; {} not on the disk yet, in {}",
+        "log: {}, {} of {} in use{torn}; not on the disk yet: {}, in {}",
         count(pair.records, "record"),
         pair.log_used,
         pair.log_size,
-        pair.cached,
+        unwritten(pair.cached, pair.cached_zeroes),
         count(pair.only_in_log.len() as u64, "range")
     )
 }
@@ -339,7 +356,11 @@ fn summary(report: &Report) -> String {
         };
         let errors = count(report.errors.len() as u64, "error");
         let warnings = count(report.warnings.len() as u64, "warning");
-        let verdict = if report.ok { "ok" } else { "not ok" };
+        let verdict = match report.ok {
+            Some(true) => "ok",
+            Some(false) => "not ok",
+            None => "in use, and not looked at",
+        };
         lines.push(format!("{}: {verdict} ({kind}, {errors}, {warnings})", disk.name));
     }
     lines.push(String::new());

@@ -15,6 +15,7 @@ use super::progress::View;
 use super::source::SourceArgs;
 use crate::config::disk::{CacheSpec, DeviceSpec, DiskSpec};
 use crate::disk::looped::refuse_looped;
+use crate::disk::offered::keeps;
 use crate::disk::open::{self, Made, Part};
 use crate::disk::{log, place};
 use crate::output::{self, reasons};
@@ -147,8 +148,11 @@ fn join(spec: &DiskSpec, cache: &CacheSpec, force: bool) -> anyhow::Result<(Opti
     let half =
         |device: &DeviceSpec, what: &'static str| match Part::open_data(device, Access::ReadWrite).context(what)? {
             Some(part) => Ok(part.half()),
-            None => bail!("{what}: in memory nothing lasts; give it a path"),
+            None => {
+                bail!("{what}: in memory nothing lasts; give it a path (a hybrid disk in memory is made at each start)")
+            }
         };
+    keeps(&spec.disk, cache)?;
     let (disk, flash) = (half(&spec.disk, "the disk")?, half(&cache.flash, "the flash")?);
     // Power may have gone in the middle of a detachment; to finish it loses nothing.
     match hybrid::finish_detach(&disk, &flash) {

@@ -1,8 +1,9 @@
 //! `umbrella disk detach`: takes a disk away.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 use clap::Args;
 use umbrella_block::hybrid::Losses;
 use umbrella_units::ByteSize;
@@ -17,6 +18,9 @@ use crate::disk::place::{self, PlaceError, Target};
 use crate::disk::protocol::{Answer, AtDetach, Detached, Outcome, Progress, Request};
 use crate::output;
 use crate::text::count;
+
+/// How long a daemon may say nothing. It says how far it is every second at least.
+const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Take a disk away: everything that is on flash goes to the disk, which can be used without the flash then.
 ///
@@ -104,9 +108,20 @@ impl DetachArgs {
             let outcome = if self.dissolve { Outcome::Dissolved } else { Outcome::Detached };
             return Ok(Detached { name, outcome, drained, lost });
         }
+        let mut has_begun = false;
         let request = Request::Detach { flash: self.flash(), force: self.force };
-        let answer = target.client()?.work(&request, &mut |progress| {
-            show(&progress);
+        let answer = target.client().and_then(|client| {
+            let answer = client.patience(PATIENCE).work_with_pulse(&request, &mut |progress| {
+                has_begun |= progress.ending;
+                if progress.total.0 > 0 {
+                    show(&progress);
+                }
+            });
+            Ok(answer?)
+        });
+        let answer = answer.map_err(|error| match error.downcast_ref() {
+            Some(ClientError::Silent { .. }) => anyhow!("{}: {error}; {}", target.name, what_comes(has_begun)),
+            _ => error,
         });
         let Answer::Detached(detached) = answer? else { return Err(ClientError::Unexpected.into()) };
         place::wait_until_gone(&target.name);
@@ -121,6 +136,15 @@ impl DetachArgs {
             (_, true) => AtDetach::Dissolve,
             _ => AtDetach::Empty,
         }
+    }
+}
+
+/// What becomes of a detachment that nobody waits for any more.
+fn what_comes(has_begun: bool) -> &'static str {
+    if has_begun {
+        "it had begun to end, and does so when it goes on"
+    } else {
+        "the disk stays as it is, also when its daemon goes on: detach it again then"
     }
 }
 

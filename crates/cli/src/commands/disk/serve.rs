@@ -2,10 +2,15 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, bail};
 use clap::Args;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use super::progress::Waiting;
 use super::source::SourceArgs;
@@ -16,6 +21,7 @@ use crate::disk::offered::OnDamage;
 use crate::disk::place;
 use crate::disk::protocol::{Answer, DiskClient, Request};
 use crate::disk::serve::{Here, serve};
+use crate::text::visible_path;
 use crate::{output, pool};
 
 /// Offer a disk over NBD.
@@ -133,6 +139,31 @@ pub(super) fn start(
     }
     args.extend((0..verbose).map(|_| "--verbose".into()));
     args.extend(source.to_args());
+    let process = heed_signals(name, &log)?;
     let mut view = Waiting::new(&format!("opening {name}"));
-    daemon::start(&args, &log, &mut |so_far| view.show(so_far))
+    daemon::start(&args, &log, |pid| process.store(pid, Ordering::Relaxed), &mut |so_far| view.show(so_far))
+}
+
+/// What becomes of a daemon whose starter gets a signal: Ctrl-C ends it in order, once it has opened the disk. Whoever only loses his terminal, or is ended
+/// by others, still wants the disk.
+///
+/// Returns where the daemon's process is noted.
+fn heed_signals(name: &DiskName, log: &Path) -> anyhow::Result<Arc<AtomicU32>> {
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("catching signals")?;
+    let process = Arc::new(AtomicU32::new(0));
+    let noted = Arc::clone(&process);
+    let (name, log) = (name.clone(), visible_path(log));
+    let heed = move || {
+        let Some(signal) = signals.forever().next() else { return };
+        let pid = i32::try_from(noted.load(Ordering::Relaxed)).ok().and_then(Pid::from_raw);
+        match pid.filter(|_| signal == SIGINT).map(|pid| kill_process(pid, Signal::TERM)) {
+            Some(Ok(())) => tell!("umbrella: cancelled: {name} is closed again as soon as it is open (see {log})"),
+            _ => tell!(
+                "umbrella: {name} is still being opened, and is served when that is done: `umbrella disk detach {name}` takes it away then; its log is {log}"
+            ),
+        }
+        std::process::exit(128 + signal);
+    };
+    std::thread::Builder::new().name("signals".to_owned()).spawn(heed).context("starting a thread")?;
+    Ok(process)
 }

@@ -11,6 +11,7 @@ use crate::config::disk::{
     self, CacheSettings, CacheSpec, DiskName, DiskSpec, Front, Listen, NbdSpec, SleepSpec, TlsSpec,
 };
 use crate::disk::log::{named_by_device, refuse_other};
+use crate::disk::looped::refuse_silent;
 use crate::pool;
 use crate::text::visible_path;
 
@@ -85,6 +86,9 @@ impl SourceArgs {
     }
 
     fn read_with(&self, positional: impl FnOnce(&Path) -> anyhow::Result<DiskSpec>) -> anyhow::Result<DiskSpec> {
+        if let Some(config) = &self.config {
+            refuse_silent(config)?;
+        }
         let mut spec = match (&self.config, &self.disk) {
             (Some(config), _) => positional(config)?,
             (None, Some(disk)) => self.as_options_say(disk)?,
@@ -103,6 +107,7 @@ impl SourceArgs {
             let folder = pool::absolute(folder)?;
             spec.nbd.tls = Some(TlsSpec { folder, verify_peer: self.tls_verify_peer, required: true });
         }
+        spec.paths().try_for_each(refuse_silent)?;
         Ok(spec)
     }
 
@@ -192,6 +197,7 @@ impl SourceArgs {
             disk,
             cache: None,
             log: None,
+            power: None,
             nbd: NbdSpec::default(),
         })
     }

@@ -33,14 +33,17 @@ pub(super) struct StatsArgs {
 
 impl StatsArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let client = place::find(self.disk.disk.as_deref())?.client()?;
-        let Answer::Stats { figures, log } = client.ask(&Request::Stats)? else {
+        let client = place::find(self.disk.disk.as_deref())?.client()?.patience(place::PATIENCE);
+        let Answer::Stats { figures, watts, log } = client.ask(&Request::Stats)? else {
             return Err(ClientError::Unexpected.into());
         };
         if self.json {
-            output::json(&All { figures: &figures, log: log.as_ref() })?;
+            output::json(&All { figures: &figures, watts: &watts, log: log.as_ref() })?;
         } else {
             output::line(&table(&figures))?;
+            for (half, source) in &watts {
+                output::line(&format!("watts of the {}: those of {}", visible(half), visible(source)))?;
+            }
             if let Some(log) = &log {
                 output::print(&log::tables(log))?;
             }
@@ -54,6 +57,7 @@ impl StatsArgs {
 struct All<'a> {
     #[serde(flatten)]
     figures: &'a BTreeMap<String, Figure>,
+    watts: &'a BTreeMap<String, String>,
     #[serde(flatten)]
     log: Option<&'a LogTables>,
 }

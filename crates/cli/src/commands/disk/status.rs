@@ -14,12 +14,12 @@ use super::DiskArg;
 use crate::client::ClientError;
 use crate::config::disk::DiskName;
 use crate::disk::place;
-use crate::disk::protocol::{Answer, DiskClient, DiskStatus, Motor, Request};
+use crate::disk::protocol::{Answer, BreakEven, DiskClient, DiskStatus, Motor, Request};
 use crate::output::{self, OutputError, reasons};
 use crate::text::{count, visible, visible_path};
 
 /// How long each may take to answer when all are asked.
-const PATIENCE: Duration = Duration::from_secs(2);
+const GLANCE: Duration = Duration::from_secs(2);
 /// Ranges that are shown to people.
 const SHOWN_RANGES: usize = 20;
 
@@ -56,7 +56,7 @@ impl StatusArgs {
 
     fn show(&self) -> anyhow::Result<()> {
         if self.disk.disk.is_some() {
-            let status = ask(&place::find(self.disk.disk.as_deref())?.client()?)?;
+            let status = ask(&place::find(self.disk.disk.as_deref())?.client()?.patience(place::PATIENCE))?;
             if self.json {
                 self.print_json(&status)?;
             } else {
@@ -95,7 +95,7 @@ impl StatusArgs {
 
 /// All at once: one that does not answer holds up nobody.
 fn ask_all(names: Vec<DiskName>) -> Vec<(DiskName, anyhow::Result<DiskStatus>)> {
-    let ask = |name: &DiskName| ask(&DiskClient::new(&place::control(name)).patience(PATIENCE));
+    let ask = |name: &DiskName| ask(&DiskClient::new(&place::control(name)).patience(GLANCE));
     std::thread::scope(|scope| {
         let asked: Vec<_> = names.into_iter().map(|name| (name.clone(), scope.spawn(move || ask(&name)))).collect();
         let answer = |asked: ScopedJoinHandle<_>| asked.join().unwrap_or_else(|_| Err(ClientError::Unexpected.into()));
@@ -140,15 +140,20 @@ fn text(status: &DiskStatus) -> String {
         let percent = (cache.used.0 * 100).checked_div(cache.size.0).unwrap_or(0);
         let _ = writeln!(
             text,
-            "  flash  {percent} % full: {} of {}, {} not on the disk yet; {:.1} laps",
-            cache.used, cache.size, cache.cached, cache.laps
+            "  flash  {percent} % full: {} of {} in use; {:.1} laps",
+            cache.used, cache.size, cache.laps
         );
+        let _ = writeln!(text, "         not on the disk yet: {}", unwritten(cache.cached, cache.cached_zeroes));
         let (when, algorithm) = (visible(&cache.when), visible(&cache.algorithm));
         let _ = writeln!(
             text,
             "         when = {when}, algorithm = {algorithm}, spin_down = {}",
             visible(&cache.spin_down)
         );
+        let BreakEven { seconds, source } = &cache.break_even;
+        if !source.is_empty() {
+            let _ = writeln!(text, "         sleeping pays after {seconds} s ({})", visible(source));
+        }
         if let Some(left) = cache.draining {
             let _ = writeln!(text, "         {}", emptying(left, cache.cached));
         }
@@ -169,6 +174,16 @@ fn text(status: &DiskStatus) -> String {
         let _ = writeln!(text, "  at risk: {sectors} sectors more in {} (all with --json)", count(ranges, "range"));
     }
     text
+}
+
+/// What only the flash has. Zeroes are known without their room, so there may be more of them than the flash could hold.
+pub(super) fn unwritten(cached: ByteSize, zeroes: ByteSize) -> String {
+    let data = ByteSize(cached.0.saturating_sub(zeroes.0));
+    if zeroes.0 == 0 {
+        format!("{data}")
+    } else {
+        format!("{data} of data, and {zeroes} of zeroes, which take no room")
+    }
 }
 
 /// How far the flash is emptied. Nothing left, while it has something, means that it is not known yet what goes first.
@@ -194,5 +209,12 @@ mod tests {
         assert_eq!(emptying(mib(0), mib(3)), "about to be emptied");
         assert_eq!(emptying(mib(2), mib(3)), "being emptied, 2 MiB left");
         assert_eq!(emptying(mib(0), mib(0)), "being emptied, 0 B left");
+    }
+
+    #[test]
+    fn zeroes_that_take_no_room_are_told_apart_from_data() {
+        let mib = |size: u64| ByteSize(size << 20);
+        assert_eq!(unwritten(mib(3), mib(0)), "3 MiB");
+        assert_eq!(unwritten(mib(27), mib(24)), "3 MiB of data, and 24 MiB of zeroes, which take no room");
     }
 }

@@ -1,5 +1,6 @@
 //! `umbrella lab paper nvcache`: its runs are of a hybrid disk, on traces that the user names.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use anyhow::bail;
 use umbrella_lab::hybrid::Input;
 use umbrella_lab::paper::nvcache::{self, Figure, Judged};
 use umbrella_lab::trace::OpenOptions;
+use umbrella_model::device::profile;
 
 use super::paper::{PaperArgs, Shown, heading, print_claims, print_count, rows};
 use super::rows::{csv, plain};
@@ -96,6 +98,12 @@ impl PaperArgs {
                 input.name,
                 input.arrivals.len()
             ))?;
+        }
+        // Energies are worth what the watts are.
+        let outcomes = judged.iter().flat_map(|figure| &figure.outcomes);
+        let used: BTreeSet<&str> = outcomes.flat_map(|outcome| [outcome.disk.as_str(), &outcome.flash]).collect();
+        for profile in used.into_iter().filter_map(|name| profile(name).ok()) {
+            output::line(&format!("watts of {}: {}", profile.name, profile.watts))?;
         }
         for (shown, judged) in shown.iter().zip(judged) {
             output::line(&format!("\n{} {}: {}", nvcache::NAME, heading(shown.figure), shown.title))?;

@@ -9,9 +9,10 @@ use umbrella_model::device::{self, profile};
 use umbrella_policy::flash_cache::{Algorithm, Options, Percent, When};
 use umbrella_units::{ByteSize, Nanos, PAGE_BYTES, SECTOR_BYTES};
 
-use super::file::{CacheFile, DeviceFile, DiskFile, NbdFile};
+use super::file::{CacheFile, DeviceFile, DiskFile, NbdFile, PowerFile};
 use super::front::Front;
 use super::log::log;
+use super::power::PowerSpec;
 use super::spec::{CacheSettings, CacheSpec, DeviceSpec, DiskName, DiskSpec, NbdSpec, SleepSpec, Speed, TlsSpec};
 use crate::config::complaints::Complaints;
 use crate::config::problem::Problem;
@@ -43,12 +44,24 @@ pub(super) fn disk(c: &mut Complaints, file: &DiskFile, path: &Path) -> Option<D
     }
     let settings = file.cache.as_ref().map_or_else(CacheSettings::default, |cache| settings(c, cache.get_ref()));
     let log = file.log.as_ref().map(|file| log(c, file));
+    let power = file.power.as_ref().and_then(|power| power_of(c, power, file));
     let nbd = nbd(c, &file.nbd);
     let cache = match flash {
         Some(flash) => Some(CacheSpec { flash: flash?, settings }),
         None => None,
     };
-    Some(DiskSpec { name: name?, read_only: file.read_only, front, disk: disk?, cache, log, nbd })
+    Some(DiskSpec { name: name?, read_only: file.read_only, front, disk: disk?, cache, log, power, nbd })
+}
+
+/// Only when a disk sleeps is decided by it, and a modelled one has watts of its own.
+fn power_of(c: &mut Complaints, power: &Spanned<PowerFile>, file: &DiskFile) -> Option<PowerSpec> {
+    let kind = file.disk.get_ref().kind.as_ref().map(|kind| kind.get_ref().as_str());
+    if kind.is_some_and(|kind| kind != "file") {
+        c.fail(power.span(), Problem::KeyOfOtherKind { key: "power", kinds: "\"file\"" });
+    } else if file.flash.is_none() {
+        c.fail(power.span(), Problem::PowerWithoutFlash);
+    }
+    super::power::power(c, power)
 }
 
 fn not_the_same(c: &mut Complaints, flash: &DeviceFile, disk: &DeviceFile) {

@@ -18,6 +18,7 @@ pub(super) struct DiskFile {
     pub(super) flash: Option<Spanned<DeviceFile>>,
     pub(super) cache: Option<Spanned<CacheFile>>,
     pub(super) log: Option<LogFile>,
+    pub(super) power: Option<Spanned<PowerFile>>,
     #[serde(default)]
     pub(super) nbd: NbdFile,
 }
@@ -45,6 +46,18 @@ pub(super) struct CacheFile {
     pub(super) drain_share: Option<Spanned<Scalar>>,
     pub(super) quiet: Option<Spanned<Scalar>>,
     pub(super) spin_down: Option<Spanned<String>>,
+}
+
+/// `[power]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PowerFile {
+    pub(super) break_even: Option<Spanned<Scalar>>,
+    pub(super) idle: Option<Spanned<Number>>,
+    pub(super) standby: Option<Spanned<Number>>,
+    pub(super) spin_up: Option<Spanned<Number>>,
+    pub(super) spin_up_time: Option<Spanned<Scalar>>,
+    pub(super) source: Option<Spanned<String>>,
 }
 
 /// `[nbd]`

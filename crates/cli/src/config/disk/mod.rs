@@ -5,6 +5,7 @@ mod file;
 mod front;
 mod log;
 mod option;
+mod power;
 mod spec;
 #[cfg(test)]
 mod tests;
@@ -18,6 +19,7 @@ use super::source::Source;
 pub(crate) use front::Front;
 pub(crate) use log::{LogSpec, SchemeSpec, VALID_SEGMENT, VALID_SPARE, is_segment, parse_spare};
 pub(crate) use option::device_option;
+pub(crate) use power::PowerSpec;
 pub(crate) use spec::{
     BadDiskName, BadListen, BadSleep, CacheSettings, CacheSpec, DeviceSpec, DiskName, DiskSpec, Listen, NbdSpec,
     SleepSpec, TlsSpec,

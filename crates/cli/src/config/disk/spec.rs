@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
@@ -15,6 +15,7 @@ use umbrella_units::{ByteSize, Nanos};
 
 use super::front::Front;
 use super::log::LogSpec;
+use super::power::PowerSpec;
 use crate::text::quoted;
 
 /// A disk.
@@ -29,6 +30,9 @@ pub(crate) struct DiskSpec {
     pub(crate) cache: Option<CacheSpec>,
     /// What makes it a log store. One on a disk without flash is recognised also when nothing is said of it.
     pub(crate) log: Option<LogSpec>,
+    /// What its disk takes from its supply, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) power: Option<PowerSpec>,
     pub(crate) nbd: NbdSpec,
 }
 
@@ -37,7 +41,13 @@ impl DiskSpec {
     pub(crate) fn of_device(disk: DeviceSpec) -> Result<DiskSpec, BadDiskName> {
         let name = disk.name()?;
         let (front, nbd) = (Front::default(), NbdSpec::default());
-        Ok(DiskSpec { name, read_only: false, front, disk, cache: None, log: None, nbd })
+        Ok(DiskSpec { name, read_only: false, front, disk, cache: None, log: None, power: None, nbd })
+    }
+
+    /// The files that it is made of, where it is made of files.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        let flash = self.cache.as_ref().map(|cache| &cache.flash);
+        std::iter::once(&self.disk).chain(flash).filter_map(DeviceSpec::path).map(PathBuf::as_path)
     }
 }
 

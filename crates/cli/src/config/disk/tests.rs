@@ -3,6 +3,7 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 use serde_json::json;
 use umbrella_model::device::profile;
+use umbrella_units::Nanos;
 
 use super::*;
 
@@ -159,7 +160,7 @@ fn mistakes_about_devices_are_found_and_say_what_to_write() {
             "front = \"lop\"\n[disk]\npath = \"/dev/sdb\"\n".into(),
             &["1:9: \"lop\" is not valid here (did you mean \"loop\"?); valid values: \"loop\", \"ublk\""],
         ),
-        ("[dsk]\n".into(), &["1:2: unknown key \"dsk\" (did you mean \"disk\"?); valid keys: name, read_only, front, disk, flash, cache, log, nbd"]),
+        ("[dsk]\n".into(), &["1:2: unknown key \"dsk\" (did you mean \"disk\"?); valid keys: name, read_only, front, disk, flash, cache, log, power, nbd"]),
         ("[disk]\n".into(), &["1:1: a device of kind \"file\" needs \"path\""]),
         (
             "[disk]\npaht = 1\n".into(),
@@ -392,4 +393,58 @@ proptest! {
     fn any_keys_on_the_command_line_are_a_device_or_a_mistake(text in "(file|emulated|memory):([a-z]{0,6}=?[,=/.0-9a-zé]{0,9}){0,4}") {
         let _ = device_option("--disk", &text);
     }
+}
+
+const HYBRID: &str = "[disk]\npath = \"/dev/sdb\"\n[flash]\npath = \"/dev/nvme0n1p3\"\n";
+
+#[test]
+fn what_a_disk_takes_is_a_break_even_time_or_watts() {
+    let power = |text: &str| serde_json::to_value(good(&format!("{HYBRID}[power]\n{text}"))).unwrap()["power"].clone();
+    assert_eq!(power("break_even = \"45s\"\n"), json!({ "break_even": "45s" }));
+    let watts = "idle = 5\nstandby = 1\nspin_up = 20.5\n";
+    assert_eq!(
+        power(watts),
+        json!({ "idle": 5.0, "standby": 1.0, "spin_up": 20.5, "spin_up_time": null, "source": "datasheet" })
+    );
+    let all = power(&format!("{watts}spin_up_time = \"8s\"\nsource = \"measured\"\n"));
+    assert_eq!((&all["spin_up_time"], &all["source"]), (&"8s".into(), &"measured".into()));
+}
+
+#[test]
+fn watts_and_the_time_of_a_spin_up_say_when_sleeping_pays() {
+    let spec = good(&format!("{HYBRID}[power]\nidle = 5\nstandby = 1\nspin_up = 20\n"));
+    let Some(PowerSpec::Watts(watts)) = spec.power else { panic!("{:?}", spec.power) };
+    // 20 W for 10 s are 200 J; 4 W are saved.
+    assert_eq!(watts.break_even(Nanos::from_secs(10)), Nanos::from_secs(50));
+    assert_eq!(watts.break_even(Nanos::from_secs(5)), Nanos::from_secs(25));
+}
+
+#[test]
+fn mistakes_about_power_say_what_to_write() {
+    check(&[
+        (
+            format!("{HYBRID}[power]\nbreak_even = \"45s\"\nidle = 5\n"),
+            &["7:8: \"idle\" does nothing beside \"break_even\"; leave one of them out"],
+        ),
+        (
+            format!("{HYBRID}[power]\nbreak_even = \"0s\"\n"),
+            &["6:14: break_even must be more than 0, and at most 1d, not \"0s\""],
+        ),
+        (
+            format!("{HYBRID}[power]\nidle = 5\nspin_up = 20\n"),
+            &["5:1: [power] needs \"standby\", in watts (or \"break_even\" alone)"],
+        ),
+        (
+            format!("{HYBRID}[power]\nidle = 5\nstandby = 6\nspin_up = 0\n"),
+            &["8:11: spin_up must be more than 0, and at most 1000, not \"0\""],
+        ),
+        (
+            format!("{HYBRID}[power]\nidle = 5\nstandby = 6\nspin_up = 20\n"),
+            &["7:11: standby must be less than idle, not \"6\""],
+        ),
+        (
+            "[disk]\npath = \"/dev/sdb\"\n[power]\nbreak_even = \"45s\"\n".into(),
+            &["3:1: [power] does nothing without [flash]: only a hybrid disk is put to sleep; leave it out"],
+        ),
+    ]);
 }

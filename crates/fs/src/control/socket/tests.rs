@@ -77,3 +77,37 @@ fn what_is_no_socket_is_not_removed() {
     assert!(matches!(Listener::bind(&path), Err(BindError::Io { .. })));
     assert_eq!(fs::read(&path).unwrap(), b"mine");
 }
+
+#[test]
+fn what_a_client_asked_that_is_gone_is_not_done_and_one_that_only_waits_is_answered() {
+    struct Counted(Arc<std::sync::atomic::AtomicU32>);
+    impl Service for Counted {
+        type Request = u32;
+        type Answer = u32;
+        type Progress = ();
+        type Error = String;
+
+        fn carry_out(&self, request: u32, _: &mut dyn FnMut(&()) -> bool) -> Result<u32, String> {
+            self.0.fetch_add(request, Ordering::Relaxed);
+            Ok(request)
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let listener = Listener::bind(&path).unwrap();
+    // Nobody answers yet, as when the daemon is stopped.
+    let mut gone = UnixStream::connect(&path).unwrap();
+    gone.write_all(b"100\n").unwrap();
+    drop(gone);
+    let mut waits = UnixStream::connect(&path).unwrap();
+    waits.write_all(b"7\n").unwrap();
+    waits.shutdown(std::net::Shutdown::Write).unwrap();
+    let done = Arc::default();
+    let serving = listener.serve(Counted(Arc::clone(&done)));
+    let mut answer = String::new();
+    waits.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains('7'), "{answer}");
+    // Waits for all who asked.
+    drop(serving);
+    assert_eq!(done.load(Ordering::Relaxed), 7);
+}

@@ -56,6 +56,7 @@ fn maxtor_80gb() -> Profile {
                  same platter size); Hitachi Deskstar 60GXP specification (switches); the rest assumed",
         spec: Spec::Disk(spec),
         power: power::MAXTOR_80GB,
+        watts: "data sheets of disks of the same class; the spin-up assumed",
     }
 }
 
@@ -95,6 +96,7 @@ fn cheetah_10k7() -> Profile {
                  overhead); the rest assumed",
         spec: Spec::Disk(cheetah_spec()),
         power: power::CHEETAH_10K7,
+        watts: "assumed",
     }
 }
 
@@ -128,6 +130,7 @@ fn travelstar_e7k100() -> Profile {
                  Deskstar 60GXP specification (switches); the rest assumed",
         spec: Spec::Disk(spec),
         power: power::TRAVELSTAR_E7K100,
+        watts: "a later model's data sheet for the spin-up; the rest assumed",
     }
 }
 
@@ -163,6 +166,7 @@ fn deskstar_500gb() -> Profile {
                  Tech Report 8362 (seeks, switches); the rest assumed",
         spec: Spec::Disk(spec),
         power: power::DESKSTAR_500GB,
+        watts: "a later model's data sheets; standby and spin-up assumed",
     }
 }
 
@@ -197,5 +201,6 @@ fn modern() -> Profile {
                  outer rate); capacity as the ST16000NM001G reports it; the rest assumed",
         spec: Spec::Disk(spec),
         power: power::MODERN,
+        watts: "assumed; the times are those of a data sheet",
     }
 }

@@ -34,6 +34,7 @@ fn slc_memoright() -> Profile {
         source: "UmbrellaFS dissertation, table I (flash times, page, erase block) and chapter I (1 MB boundary); the rest assumed",
         spec: Spec::Ssd(spec),
         power: power::SLC_MEMORIGHT,
+        watts: "assumed",
     }
 }
 
@@ -58,6 +59,7 @@ fn mlc_samsung() -> Profile {
                  multi-level cells and the rest assumed",
         spec: Spec::Ssd(spec),
         power: power::MLC_SAMSUNG,
+        watts: "assumed",
     }
 }
 
@@ -83,6 +85,7 @@ fn sandisk_ultra2() -> Profile {
                  table I (flash times); the rest assumed",
         spec: Spec::Ssd(spec),
         power: power::SANDISK_ULTRA2,
+        watts: "assumed",
     }
 }
 
@@ -109,5 +112,6 @@ fn sata_ssd() -> Profile {
         source: "assumed: no document; it serves one request after another, whatever its queue",
         spec: Spec::Ssd(spec),
         power: power::SATA_SSD,
+        watts: "assumed",
     }
 }

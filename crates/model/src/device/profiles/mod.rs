@@ -26,6 +26,8 @@ pub struct Profile {
     pub spec: Spec,
     /// What it takes from its supply.
     pub power: PowerSpec,
+    /// Where the watts of that come from: a data sheet, or assumed.
+    pub watts: &'static str,
 }
 
 /// What a profile describes.
@@ -97,6 +99,7 @@ fn raid5() -> Profile {
                  the time",
         spec: Spec::Raid5 { member: disks::cheetah_spec(), members, chunk: ByteSize(64 << 10) },
         power: power::CHEETAH_10K7.times(members),
+        watts: "assumed",
     }
 }
 

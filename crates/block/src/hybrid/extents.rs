@@ -1,0 +1,27 @@
+//! Which ranges read as zeroes: what the log has as zeroes, and what neither the log nor the disk's file has as data. Wakes no disk.
+
+use umbrella_policy::flash_cache::Source;
+use umbrella_units::SectorRange;
+
+use super::engine::Hybrid;
+use crate::device::{Allocation, BlockDevice};
+use crate::error::BlockError;
+
+impl Hybrid {
+    /// As [`BlockDevice::first_extent`].
+    ///
+    /// The log is looked at first: what is brought from it to the disk meanwhile counts as data by then.
+    pub(super) fn extent(&self, range: SectorRange) -> Result<(SectorRange, Allocation), BlockError> {
+        self.geometry().check_range(range)?;
+        let piece = self.shared.state.lock().log.map().pieces(range).next();
+        let Some(piece) = piece else { return self.shared.disk.device.first_extent(range) };
+        if piece.range.start > range.start {
+            return self.shared.disk.device.first_extent(SectorRange::between(range.start, piece.range.start));
+        }
+        let allocation = match piece.source {
+            Source::Log(_) => Allocation::Data,
+            Source::Zeroes(_) => Allocation::Hole,
+        };
+        Ok((piece.range, allocation))
+    }
+}
