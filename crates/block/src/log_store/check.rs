@@ -192,6 +192,10 @@ pub fn check(
         unnamed,
         keep,
     };
+    for (page, error) in std::mem::take(&mut check.recovered.rebuilt) {
+        check.found(Problem::Page(page, error));
+        check.lacks_pages = true;
+    }
     if let Some(copy) = repair {
         check.found(Problem::SuperblockCopy(copy));
     }

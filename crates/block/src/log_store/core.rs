@@ -1,6 +1,6 @@
 //! What the store knows, and how it changes: everything that happens under its lock. No I/O.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use umbrella_policy::log_layout::{Absent, Full, Layout, LogicalMap, MapEntry, MapPage, Place, Put, SegmentNo, Stream};
@@ -58,6 +58,8 @@ pub(super) struct Core {
     pub(super) index: Vec<Option<IndexEntry>>,
     /// Pages that could not be used while the log was followed, which goes on in them: what lies on the disk is not all, even if it can be read another time.
     pub(super) unusable: BTreeMap<MapPage, LogStoreError>,
+    /// Blocks of rebuilt pages of the map of which nobody can tell where they lie. Only a store that is looked at has any.
+    pub(super) doubtful: BTreeSet<BlockNo>,
     pub(super) chunks: Chunks,
     /// Ranges that are not mapped any more, for the next chunk.
     unmapped: Vec<(BlockNo, u32)>,
@@ -88,6 +90,7 @@ impl Core {
             map,
             index,
             unusable: BTreeMap::new(),
+            doubtful: BTreeSet::new(),
             chunks,
             unmapped: Vec::new(),
             next_sequence: Sequence(0),

@@ -43,7 +43,7 @@ impl Default for CreateOptions {
 }
 
 /// Where segments begin: behind both copies of the superblock.
-const FIRST: BlockNo = BlockNo(512);
+pub(super) const FIRST: BlockNo = BlockNo(512);
 /// The smallest segment that is chosen by itself.
 const LEAST_SEGMENT: u64 = 256 << 10;
 /// The segment of all but very small and very large stores.

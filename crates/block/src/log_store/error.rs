@@ -3,7 +3,7 @@
 use thiserror::Error;
 use umbrella_policy::PolicyError;
 use umbrella_policy::log_layout::{Place, ReplayError};
-use umbrella_units::ByteSize;
+use umbrella_units::{BlockNo, ByteSize};
 
 use super::format::{ChooseError, FormatError, MapPageNo, PAGE_ENTRIES, Sequence};
 use crate::error::{BlockError, Operation};
@@ -73,7 +73,7 @@ pub enum LogStoreError {
     },
     /// A page of the map is not what was written, or not where the index says.
     #[error(
-        "{device}: page {} of the map, at block {} of the log, cannot be used: {source}; blocks {} to {} of the store are lost with it: copy the rest, and take them from a backup",
+        "{device}: page {} of the map, at block {} of the log, cannot be used: {source}; blocks {} to {} of the store are lost with it: copy the rest with `umbrella disk salvage`, which finds what the log still has of them",
         page.0, place.0, page.0 * PAGE_ENTRIES, page.0 * PAGE_ENTRIES + (PAGE_ENTRIES - 1)
     )]
     MapPage {
@@ -85,6 +85,16 @@ pub enum LogStoreError {
         place: Place,
         /// What is wrong.
         source: Box<FormatError>,
+    },
+    /// A page of the map was rebuilt, and of this block it cannot say where it lies.
+    #[error(
+        "{device}: block {} of the store cannot be read: its page of the map is damaged, and what the log has of it may be old (`umbrella disk salvage` writes what there is)", block.0
+    )]
+    Doubtful {
+        /// The device.
+        device: String,
+        /// Which block.
+        block: BlockNo,
     },
     /// The placement scheme is not known or does not fit.
     #[error("{device}: {source}")]
@@ -168,7 +178,7 @@ impl LogStoreError {
         match self {
             LogStoreError::Device(error) => error,
             other => {
-                let reads = matches!(other, LogStoreError::MapPage { .. });
+                let reads = matches!(other, LogStoreError::MapPage { .. } | LogStoreError::Doubtful { .. });
                 let operation = if reads { Operation::Read } else { Operation::Write };
                 BlockError::io(&device.into(), operation, None, std::io::Error::other(other))
             }

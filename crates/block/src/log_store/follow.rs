@@ -6,7 +6,7 @@ use umbrella_units::BlockNo;
 use super::core::Core;
 use super::error::LogStoreError;
 use super::format::{BLOCK_BYTES, CheckpointNo, ChunkHeader, Entry, Sequence};
-use super::recover::{Access, MOST, Named};
+use super::recover::{MOST, Named};
 use crate::error::BlockError;
 
 /// Follows the log after a checkpoint.
@@ -14,11 +14,23 @@ pub(super) struct Replay<'a> {
     pub(super) named: &'a Named,
     pub(super) core: Core,
     pub(super) first_epoch: CheckpointNo,
-    pub(super) access: Access,
     /// By stream: the next chunk there, if it has been looked for, and where.
     pub(super) waiting: Vec<Option<(Place, Option<ChunkHeader>)>>,
     /// The first failure to read.
     pub(super) unreadable: Option<BlockError>,
+    /// What to do when a page of the map cannot be used.
+    pub(super) lost_pages: LostPages,
+    /// Whether it ended because of one.
+    pub(super) lacks_page: bool,
+}
+
+/// What to do when the log goes on in a page of the map that cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LostPages {
+    /// It ends with the error of that page.
+    Fail,
+    /// It goes on without: whoever reads what is in it is told.
+    PassOver,
 }
 
 impl Replay<'_> {
@@ -134,6 +146,10 @@ impl Replay<'_> {
             }
         }
         let replay = |source| LogStoreError::Replay { device: self.named.name.clone(), source };
+        // What a lost page hid had left the segment that the log goes on in.
+        if let Some(next) = chunk.next.filter(|_| !self.core.unusable.is_empty() || !self.core.doubtful.is_empty()) {
+            self.core.layout.replay_emptied(next);
+        }
         self.core.layout.replay_end(chunk).map_err(replay)?;
         self.core.next_sequence = self.core.next_sequence.next();
         self.core.epoch = header.epoch;
@@ -144,6 +160,8 @@ impl Replay<'_> {
     }
 
     fn unmap(&mut self, first: BlockNo, end: BlockNo) -> Result<(), LogStoreError> {
+        let known: Vec<BlockNo> = self.core.doubtful.range(first..end).copied().collect();
+        known.iter().for_each(|block| _ = self.core.doubtful.remove(block));
         let mut block = self.core.map.next_used(first);
         while block < end {
             self.set(block, None)?;
@@ -159,15 +177,19 @@ impl Replay<'_> {
                     if let Some(old) = old {
                         self.core.layout.forget(old.place);
                     }
+                    self.core.doubtful.remove(&block);
                     return Ok(());
                 }
                 Err(Absent(page)) => match self.named.bring(&mut self.core, page) {
-                    // Who only looks does without it: whoever reads what is in it is told.
-                    Err(error) if self.access == Access::ReadOnly => {
+                    Err(error) if self.lost_pages == LostPages::PassOver => {
                         self.core.unusable.insert(page, error);
                         return Ok(());
                     }
-                    done => done?,
+                    Err(error) => {
+                        self.lacks_page = true;
+                        return Err(error);
+                    }
+                    Ok(()) => {}
                 },
             }
         }

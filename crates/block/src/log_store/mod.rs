@@ -31,8 +31,12 @@ mod follow;
 pub mod format;
 mod gather;
 mod grow;
+mod guess;
+mod headers;
 mod life;
+mod rebuild;
 mod recover;
+mod salvage;
 mod stats;
 #[cfg(test)]
 mod tests;
@@ -44,4 +48,5 @@ pub use create::{CreateOptions, MOST_BYTES, create, create_with};
 pub use engine::{LogStore, Options};
 pub use error::LogStoreError;
 pub use recover::Access;
+pub use salvage::{Report as SalvageReport, Salvage, Unrecovered, Why};
 pub use stats::{LogStoreStats, RegionStats};

@@ -5,7 +5,8 @@
 //!    comes after a gap was never flushed. A chunk counts only if it was made after this checkpoint, or after the one that was being made when the store ended.
 //!    Where the log cannot be read there is no telling whether it ends, so then the store is opened for reading only. If a newer checkpoint may have been there and is
 //!    damaged, segments that the older one needs may be written over: every segment's first chunk is looked at, and if one comes later than what was found the store is refused.
-//!    A page of the map that the log goes on in must be the one that the checkpoint means; without it a store that is only looked at goes on, and refuses what is in that page.
+//!    A page of the map that the log goes on in must be the one that the checkpoint means; else it is rebuilt (`rebuild`). Where that leaves a block in doubt the store can only be
+//!    looked at, and refuses to read that block.
 //! 3. Nothing is written before all of that is done. Then the copy of the superblock that was damaged is written anew, and a new checkpoint, three numbers on, makes
 //!    sure that chunks after the gap are never taken for part of the log again.
 //!
@@ -26,11 +27,12 @@ use super::checkpoint::from_disk;
 use super::core::Core;
 use super::engine::{Efforts, HeldBack, LogStore, Options, Shared, State, decode_page};
 use super::error::LogStoreError;
-use super::follow::Replay;
+use super::follow::{LostPages, Replay};
 use super::format::{
     BLOCK_BYTES, CheckpointHeader, Chosen, Counters, Field, FormatError, IndexEntry, Limit, MapPageNo, Payload,
     Sequence, Structure, Superblock, choose,
 };
+use super::rebuild::{Page, Rebuilt, rebuild};
 use super::stats::Tally;
 use crate::device::{BlockDevice, Durability};
 use crate::error::BlockError;
@@ -68,6 +70,8 @@ pub(super) struct Recovered {
     pub(super) abandoned: u64,
     /// Why the log could not be followed further, if it could not be read there.
     pub(super) unreadable: Option<BlockError>,
+    /// Pages of the map that were rebuilt, and why.
+    pub(super) rebuilt: Vec<(MapPage, LogStoreError)>,
 }
 
 /// A device with a name for messages.
@@ -147,6 +151,10 @@ impl LogStore {
 impl Recovered {
     /// What somebody should know of how it was found.
     fn tell(&self, store: &str) {
+        for (_, error) in &self.rebuilt {
+            let doubtful = self.core.doubtful.len();
+            tracing::warn!(store, %error, doubtful, "a page of the map is damaged, and was rebuilt from the log");
+        }
         if self.abandoned > 0 {
             tracing::warn!(
                 store,
@@ -280,13 +288,57 @@ pub(super) fn settings(named: &Named, superblock: &Superblock, options: Options)
     })
 }
 
+/// A store as a checkpoint describes it.
+struct Standing {
+    core: Core,
+    clean: bool,
+    area: usize,
+    repair: Option<BlockNo>,
+    reaches: Option<Sequence>,
+    in_doubt: bool,
+}
+
 /// Reads a store as it was left. Writes nothing.
+///
+/// Where the log goes on in a page of the map that cannot be used, the page is rebuilt; a store of which a block is doubtful then can only be looked at.
 pub(super) fn recover(named: &Named, options: Options, access: Access) -> Result<Recovered, LogStoreError> {
+    let standing = at_checkpoint(named, options)?;
+    let error = match replay(named, standing, Rebuilt::default(), (access, LostPages::Fail)) {
+        Err(Halted::OfPage(error)) => error,
+        Err(Halted::Otherwise(error)) => return Err(error),
+        Ok(recovered) => return Ok(recovered),
+    };
+    let standing = at_checkpoint(named, options)?;
+    let rebuilt = rebuild(named, &standing.core);
+    match access {
+        Access::ReadWrite if !rebuilt.doubtful.is_empty() => Err(error),
+        Access::ReadWrite => replay(named, standing, rebuilt, (access, LostPages::Fail)).map_err(Halted::error),
+        Access::ReadOnly => replay(named, standing, rebuilt, (access, LostPages::PassOver)).map_err(Halted::error),
+    }
+}
+
+/// The same for who needs all that there is: every page of the map is looked at, and rebuilt if it is damaged.
+pub(super) fn recover_all(named: &Named, superblock: Superblock) -> Result<Recovered, LogStoreError> {
+    let standing = standing(named, Options::default(), superblock, None)?;
+    let rebuilt = rebuild(named, &standing.core);
+    replay(named, standing, rebuilt, (Access::ReadOnly, LostPages::PassOver)).map_err(Halted::error)
+}
+
+fn at_checkpoint(named: &Named, options: Options) -> Result<Standing, LogStoreError> {
     let logical_block = named.device.geometry().logical_block;
     if logical_block as usize > BLOCK_BYTES {
         return Err(LogStoreError::LargeBlocks { device: named.name.clone(), block: logical_block });
     }
     let Chosen { superblock, repair } = named.superblock()?;
+    standing(named, options, superblock, repair)
+}
+
+fn standing(
+    named: &Named,
+    options: Options,
+    superblock: Superblock,
+    repair: Option<BlockNo>,
+) -> Result<Standing, LogStoreError> {
     let Found { header, index, table, area, reaches, in_doubt } = named.checkpoint(&superblock)?;
     check_counts(&header).map_err(|source| named.format(source))?;
     let heads: Vec<_> = header
@@ -303,25 +355,70 @@ pub(super) fn recover(named: &Named, options: Options, access: Access) -> Result
     let mut core = Core::new(superblock, layout, map, index, header.counters);
     core.next_sequence = header.next_sequence;
     core.epoch = header.number;
-    let first_epoch = header.number;
-    let mut replay = Replay { named, core, first_epoch, access, waiting: Vec::new(), unreadable: None };
-    let replayed = replay.run()?;
+    Ok(Standing { core, clean: header.clean, area, repair, reaches, in_doubt })
+}
+
+/// Why the log could not be followed.
+enum Halted {
+    /// A page of the map cannot be used.
+    OfPage(LogStoreError),
+    Otherwise(LogStoreError),
+}
+
+impl Halted {
+    fn error(self) -> LogStoreError {
+        let (Halted::OfPage(error) | Halted::Otherwise(error)) = self;
+        error
+    }
+}
+
+impl From<LogStoreError> for Halted {
+    fn from(error: LogStoreError) -> Halted {
+        Halted::Otherwise(error)
+    }
+}
+
+/// Follows the log from a checkpoint on.
+fn replay(
+    named: &Named,
+    standing: Standing,
+    rebuilt: Rebuilt,
+    (access, lost_pages): (Access, LostPages),
+) -> Result<Recovered, Halted> {
+    let Standing { mut core, clean, area, repair, reaches, in_doubt } = standing;
+    let first_epoch = core.epoch;
+    let mut pages = Vec::new();
+    for (page, Page { error, entries }) in rebuilt.pages {
+        core.map.install(page, &entries);
+        // The next checkpoint writes it; and until then it cannot be read.
+        core.map.mark_dirty(page);
+        pages.push((page, error));
+    }
+    core.doubtful = rebuilt.doubtful;
+    let mut replay =
+        Replay { named, core, first_epoch, waiting: Vec::new(), unreadable: None, lost_pages, lacks_page: false };
+    let replayed = replay.run();
+    let replayed = match replayed {
+        Err(error) if replay.lacks_page => return Err(Halted::OfPage(error)),
+        replayed => replayed?,
+    };
     if in_doubt {
         let reaches = replay.furthest().max(reaches);
         if let Some(reaches) = reaches.filter(|reaches| replay.core.next_sequence < *reaches) {
             let (device, found) = (named.name.clone(), replay.core.next_sequence);
-            return Err(LogStoreError::LogLost { device, found, reaches });
+            return Err(LogStoreError::LogLost { device, found, reaches }.into());
         }
     }
     let abandoned = replay.abandoned();
     let Replay { mut core, unreadable, .. } = replay;
     if let (Some(source), Access::ReadWrite) = (&unreadable, access) {
-        return Err(LogStoreError::LogUnreadable { device: named.name.clone(), source: source.clone() });
+        return Err(LogStoreError::LogUnreadable { device: named.name.clone(), source: source.clone() }.into());
     }
     core.layout.replayed();
     // The highest number that a chunk of the abandoned end can have.
-    core.epoch = header.number.next();
-    Ok(Recovered { core, replayed, area, repair, clean: header.clean && replayed == 0, abandoned, unreadable })
+    core.epoch = first_epoch.next();
+    let clean = clean && replayed == 0;
+    Ok(Recovered { core, replayed, area, repair, clean, abandoned, unreadable, rebuilt: pages })
 }
 
 /// More than any store counts; so nothing that is counted on from there can overflow.
@@ -347,18 +444,20 @@ fn check_counts(header: &CheckpointHeader) -> Result<(), FormatError> {
 impl Named {
     /// Reads a page of the map into memory.
     pub(super) fn bring(&self, core: &mut Core, page: MapPage) -> Result<(), LogStoreError> {
-        let Some(at) = core.page_entry(page) else {
-            core.map.install(page, &[0; umbrella_policy::log_layout::PAGE_ENTRIES]);
-            return Ok(());
-        };
         if let Some(error) = core.unusable.get(&page) {
             return Err(error.clone());
         }
-        let mut block = [0; BLOCK_BYTES];
-        self.log(&core.superblock, at.place(), &mut block)?;
-        let entries = self.decode_page(&block, &core.superblock, page, at)?;
+        let entries = self.page(core, page)?;
         core.map.install(page, &entries);
         Ok(())
+    }
+
+    /// A page of the map as the checkpoint has it.
+    pub(super) fn page(&self, core: &Core, page: MapPage) -> Result<Entries, LogStoreError> {
+        let Some(at) = core.page_entry(page) else { return Ok([0; umbrella_policy::log_layout::PAGE_ENTRIES]) };
+        let mut block = [0; BLOCK_BYTES];
+        self.log(&core.superblock, at.place(), &mut block)?;
+        self.decode_page(&block, &core.superblock, page, at)
     }
 
     /// The entries of a page of the map as it was read, if it is the one that the index means.

@@ -12,6 +12,7 @@ mod limits;
 mod map_damage;
 mod model;
 mod order;
+mod salvage;
 mod under_way;
 
 use std::sync::Arc;

@@ -8,6 +8,7 @@ use umbrella_policy::log_layout::{Absent, PAGE_ENTRIES, Place, SegmentNo};
 use umbrella_units::{BLOCK_SECTORS, BlockNo, Lba, Pages, SECTOR_BYTES, SectorRange};
 
 use super::engine::{LogStore, Shared, State};
+use super::error::LogStoreError;
 use super::format::{BLOCK_BYTES, Checksum};
 use super::life::Life;
 use crate::device::{BlockDevice, Durability, Geometry, Zeroes};
@@ -221,6 +222,9 @@ impl Shared {
     }
 
     fn entry(&self, state: &mut MutexGuard<'_, State>, block: BlockNo) -> Result<Option<Place>, BlockError> {
+        if state.core.doubtful.contains(&block) {
+            return Err(LogStoreError::Doubtful { device: self.named.name.clone(), block }.on(&self.named.name));
+        }
         loop {
             match state.core.map.get(block) {
                 Ok(entry) => return Ok(entry.map(|entry| entry.place)),

@@ -210,6 +210,14 @@ impl ChunkHeader {
         Ok(header)
     }
 
+    /// Whether a block that is no header was one with this number, or is one that was written in part: its checksum is wrong, but of magic, store and number two are right.
+    pub(in crate::log_store) fn was_one(bytes: &[u8], superblock: &Superblock, number: Sequence) -> bool {
+        let has = |at: usize, field: &[u8]| bytes.get(at..at + field.len()) == Some(field);
+        let is_right = [has(0, MAGIC), has(16, superblock.store.as_bytes()), has(40, &number.0.to_le_bytes())];
+        Reader::open(THIS, bytes, MAGIC, CHECKSUM_AT).is_err()
+            && is_right.into_iter().filter(|right| *right).count() >= 2
+    }
+
     /// As it is written to the block at `at` of the log; an error if it would not be read.
     pub fn encode(&self, superblock: &Superblock, at: Place) -> Result<Block, FormatError> {
         self.check(superblock, at)?;
