@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use umbrella_policy::log_layout::{Absent, Full, Layout, LogicalMap, MapEntry, MapPage, Place, Put, SegmentNo, Stream};
-use umbrella_units::BlockNo;
+use umbrella_units::{BlockNo, ByteSize};
 
 use super::buffer::{Chunks, Filling, MOST_UNMAPPED};
 use super::error::LogStoreError;
 use super::format::{
     CheckpointNo, Checksum, ChunkHeader, Counters, Entry, FormatError, IndexEntry, MapPageNo, Sequence, Superblock,
 };
+use super::sums::Sums;
 
 /// Why something cannot be done now.
 #[derive(Debug, Clone, Copy)]
@@ -61,6 +62,8 @@ pub(super) struct Core {
     /// Blocks of rebuilt pages of the map of which nobody can tell where they lie. Only a store that is looked at has any.
     pub(super) doubtful: BTreeSet<BlockNo>,
     pub(super) chunks: Chunks,
+    /// What blocks must be when they are read.
+    pub(super) sums: Sums,
     /// Ranges that are not mapped any more, for the next chunk.
     unmapped: Vec<(BlockNo, u32)>,
     /// The number of the next chunk.
@@ -81,7 +84,9 @@ impl Core {
         map: LogicalMap,
         index: Vec<Option<IndexEntry>>,
         counters: Counters,
+        map_memory: ByteSize,
     ) -> Core {
+        let sums = Sums::new(layout.shape(), map_memory.0 / 2);
         let mut chunks = Chunks::default();
         chunks.filling.resize_with(layout.heads().count(), || None);
         Core {
@@ -92,6 +97,7 @@ impl Core {
             unusable: BTreeMap::new(),
             doubtful: BTreeSet::new(),
             chunks,
+            sums,
             unmapped: Vec::new(),
             next_sequence: Sequence(0),
             epoch: CheckpointNo(0),
@@ -192,6 +198,10 @@ impl Core {
         let spare = &mut self.chunks.spare;
         let Some(filling) = self.chunks.filling.get_mut(usize::from(put.stream.0)) else { return Err(Stop::Full) };
         let start = Place(put.place.0.saturating_sub(1));
+        if filling.is_none() && self.layout.shape().slot(start) == 0 {
+            self.sums.begin(self.layout.shape().segment(start));
+        }
+        self.sums.note(&self.layout, put.place, &entry);
         let filling = filling.get_or_insert_with(|| Filling::new(start, spare.pop().unwrap_or_default()));
         filling.push(entry, data);
         filling.of_user |= matches!(origin, Origin::User);
@@ -207,6 +217,9 @@ impl Core {
         if self.chunks.filling.get(place).is_none_or(Option::is_none) {
             let start = self.layout.heads().nth(place).and_then(|head| head.open).ok_or(Stop::Full)?;
             self.layout.open_chunk(stream)?;
+            if start.1 == 0 {
+                self.sums.begin(start.0);
+            }
             let start = self.layout.shape().place(start.0, start.1);
             let filling = Filling::new(start, self.chunks.spare.pop().unwrap_or_default());
             self.chunks.filling.get_mut(place).ok_or(Stop::Full)?.replace(filling);

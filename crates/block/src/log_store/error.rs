@@ -86,6 +86,32 @@ pub enum LogStoreError {
         /// What is wrong.
         source: Box<FormatError>,
     },
+    /// A block is not what was written.
+    #[error(
+        "{device}: block {} of the store, at block {} of the log, is not what was written: take it from a backup, or what there is of it from `umbrella disk salvage`; what is written over is whole again",
+        block.0, place.0
+    )]
+    Damaged {
+        /// The device.
+        device: String,
+        /// Which block.
+        block: BlockNo,
+        /// Where it lies.
+        place: Place,
+    },
+    /// The checksum of a block is lost with the header of its chunk, or that names another block.
+    #[error(
+        "{device}: block {} of the store, at block {} of the log, cannot be read: its checksum is damaged, and nobody can tell whether it is what was written (`umbrella disk salvage` writes what there is)",
+        block.0, place.0
+    )]
+    Unverified {
+        /// The device.
+        device: String,
+        /// Which block.
+        block: BlockNo,
+        /// Where it lies.
+        place: Place,
+    },
     /// A page of the map was rebuilt, and of this block it cannot say where it lies.
     #[error(
         "{device}: block {} of the store cannot be read: its page of the map is damaged, and what the log has of it may be old (`umbrella disk salvage` writes what there is)", block.0
@@ -178,7 +204,13 @@ impl LogStoreError {
         match self {
             LogStoreError::Device(error) => error,
             other => {
-                let reads = matches!(other, LogStoreError::MapPage { .. } | LogStoreError::Doubtful { .. });
+                let reads = matches!(
+                    other,
+                    LogStoreError::MapPage { .. }
+                        | LogStoreError::Doubtful { .. }
+                        | LogStoreError::Damaged { .. }
+                        | LogStoreError::Unverified { .. }
+                );
                 let operation = if reads { Operation::Read } else { Operation::Write };
                 BlockError::io(&device.into(), operation, None, std::io::Error::other(other))
             }

@@ -132,6 +132,10 @@ impl Replay<'_> {
     fn enter(&mut self, chunk: Chunk, place: Place, header: &ChunkHeader, data: &[u8]) -> Result<(), LogStoreError> {
         let replay = |source| LogStoreError::Replay { device: self.named.name.clone(), source };
         self.core.layout.replay_chunk(chunk).map_err(replay)?;
+        if chunk.start == 0 {
+            self.core.sums.begin(chunk.segment);
+        }
+        self.core.sums.note_chunk(&self.core.layout, place, header);
         for (entry, slot) in header.slots() {
             let here = Place(place.0 + slot.map_or(0, |slot| u64::from(slot.0)));
             match *entry {

@@ -38,6 +38,7 @@ mod rebuild;
 mod recover;
 mod salvage;
 mod stats;
+mod sums;
 #[cfg(test)]
 mod tests;
 mod transfer;

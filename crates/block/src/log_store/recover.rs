@@ -23,6 +23,7 @@ use umbrella_policy::log_layout::{
 use umbrella_units::{BLOCK_SECTORS, BlockNo, Lba};
 
 use super::buffer::CHUNK_BLOCKS;
+use super::check::Problem;
 use super::checkpoint::from_disk;
 use super::core::Core;
 use super::engine::{Efforts, HeldBack, LogStore, Options, Shared, State, decode_page};
@@ -55,8 +56,8 @@ pub(super) struct Found {
     pub(super) area: usize,
     /// Where the log stood at a newer checkpoint that is damaged. Only if it still reaches so far from this one is nothing lost.
     reaches: Option<Sequence>,
-    /// Whether there may have been a newer one.
-    in_doubt: bool,
+    /// What is wrong with the other one, if that may have been newer.
+    in_doubt: Option<FormatError>,
 }
 
 /// A log as it was found.
@@ -72,6 +73,8 @@ pub(super) struct Recovered {
     pub(super) unreadable: Option<BlockError>,
     /// Pages of the map that were rebuilt, and why.
     pub(super) rebuilt: Vec<(MapPage, LogStoreError)>,
+    /// What is wrong with the other checkpoint, if that may have been newer; the log reaches as far all the same.
+    pub(super) checkpoint: Option<FormatError>,
 }
 
 /// A device with a name for messages.
@@ -92,6 +95,7 @@ impl LogStore {
         let recovered = recover(&named, options, access)?;
         let superblock = recovered.core.superblock.clone();
         recovered.tell(&named.name);
+        let mended = recovered.mended();
         if access == Access::ReadWrite
             && let Some(copy) = recovered.repair
         {
@@ -120,7 +124,7 @@ impl LogStore {
             paused: Duration::ZERO,
             block_cost: BlockCost::default(),
             held_back: HeldBack::new(Instant::now()),
-            tally: Tally { replayed: recovered.replayed, ..Tally::default() },
+            tally: Tally { replayed: recovered.replayed, mended, ..Tally::default() },
         };
         let shared = Shared {
             named,
@@ -149,11 +153,21 @@ impl LogStore {
 }
 
 impl Recovered {
+    /// What was damaged without a loss. An opening that writes mends it.
+    fn mended(&self) -> Vec<String> {
+        let copy = self.repair.map(|at| Problem::SuperblockCopy(at).to_string());
+        let checkpoint = self.checkpoint.map(|error| Problem::Checkpoint(error).to_string());
+        let pages = self
+            .rebuilt
+            .iter()
+            .map(|(page, _)| format!("page {} of the map was damaged, and was rebuilt from the log", page.0));
+        copy.into_iter().chain(checkpoint).chain(pages).collect()
+    }
+
     /// What somebody should know of how it was found.
     fn tell(&self, store: &str) {
-        for (_, error) in &self.rebuilt {
-            let doubtful = self.core.doubtful.len();
-            tracing::warn!(store, %error, doubtful, "a page of the map is damaged, and was rebuilt from the log");
+        for damage in &self.mended() {
+            tracing::warn!(store, doubtful = self.core.doubtful.len(), "{damage}");
         }
         if self.abandoned > 0 {
             tracing::warn!(
@@ -211,12 +225,13 @@ impl Named {
         let found = [0, 1].map(|area| self.checkpoint_in(superblock, area));
         match found {
             [Ok(first), Ok(second)] => Ok(if first.header.number > second.header.number { first } else { second }),
-            [Ok(only), Err(_)] | [Err(_), Ok(only)] => {
+            [Ok(only), Err(error)] | [Err(error), Ok(only)] => {
                 // The header is written last: one that is whole and newer counted, and segments were written anew since.
                 let other = self.checkpoint_header(superblock, 1 - only.area).ok();
                 // Of one that cannot be read nothing is known. Only a new store has none.
                 let in_doubt =
                     other.as_ref().map_or(only.header.number.0 > 1, |(header, _)| header.number > only.header.number);
+                let in_doubt = in_doubt.then_some(error);
                 let newer = other.filter(|(header, _)| header.number > only.header.number);
                 Ok(Found { reaches: newer.map(|(header, _)| header.next_sequence), in_doubt, ..only })
             }
@@ -261,7 +276,7 @@ impl Named {
                 *segment = Segment { state: umbrella_policy::log_layout::State::System, ..Segment::FREE };
             }
         }
-        Ok(Found { header, index, table, area, reaches: None, in_doubt: false })
+        Ok(Found { header, index, table, area, reaches: None, in_doubt: None })
     }
 }
 
@@ -295,7 +310,7 @@ struct Standing {
     area: usize,
     repair: Option<BlockNo>,
     reaches: Option<Sequence>,
-    in_doubt: bool,
+    in_doubt: Option<FormatError>,
 }
 
 /// Reads a store as it was left. Writes nothing.
@@ -352,7 +367,7 @@ fn standing(
     let layout = Layout::restore(settings(named, &superblock, options)?, table, &heads, header.clock);
     let exists = |page: MapPage| index.get(page.0 as usize).is_some_and(Option::is_some);
     let map = LogicalMap::absent(superblock.shape.advertised().0, exists);
-    let mut core = Core::new(superblock, layout, map, index, header.counters);
+    let mut core = Core::new(superblock, layout, map, index, header.counters, options.map_memory);
     core.next_sequence = header.next_sequence;
     core.epoch = header.number;
     Ok(Standing { core, clean: header.clean, area, repair, reaches, in_doubt })
@@ -402,7 +417,7 @@ fn replay(
         Err(error) if replay.lacks_page => return Err(Halted::OfPage(error)),
         replayed => replayed?,
     };
-    if in_doubt {
+    if in_doubt.is_some() {
         let reaches = replay.furthest().max(reaches);
         if let Some(reaches) = reaches.filter(|reaches| replay.core.next_sequence < *reaches) {
             let (device, found) = (named.name.clone(), replay.core.next_sequence);
@@ -418,7 +433,7 @@ fn replay(
     // The highest number that a chunk of the abandoned end can have.
     core.epoch = first_epoch.next();
     let clean = clean && replayed == 0;
-    Ok(Recovered { core, replayed, area, repair, clean, abandoned, unreadable, rebuilt: pages })
+    Ok(Recovered { core, replayed, area, repair, clean, abandoned, unreadable, rebuilt: pages, checkpoint: in_doubt })
 }
 
 /// More than any store counts; so nothing that is counted on from there can overflow.

@@ -134,6 +134,7 @@ impl Salvage {
         let opened = match recover_all(&named, superblock.clone()) {
             Ok(mut opened) => {
                 damage.extend(std::mem::take(&mut opened.rebuilt).into_iter().map(|(_, error)| error));
+                damage.extend(opened.checkpoint.map(|source| named.format(source)));
                 damage.extend(opened.unreadable.take().map(LogStoreError::Device));
                 Some(opened)
             }

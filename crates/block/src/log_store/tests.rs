@@ -14,6 +14,7 @@ mod model;
 mod order;
 mod salvage;
 mod under_way;
+mod verify;
 
 use std::sync::Arc;
 

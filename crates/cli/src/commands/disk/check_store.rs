@@ -90,7 +90,7 @@ fn differences(log: &LogSpec, store: &CheckReport) -> Vec<String> {
 
 impl Looked {
     fn of(found: &CheckReport) -> Looked {
-        let is_mended = |problem: &&Problem| matches!(problem, Problem::SuperblockCopy(_));
+        let is_mended = |problem: &&Problem| matches!(problem, Problem::SuperblockCopy(_) | Problem::Checkpoint(_));
         let (mended, wrong): (Vec<&Problem>, Vec<&Problem>) = found.problems.iter().partition(is_mended);
         let text = |problem: &Problem| format!("log store: {problem}");
         let more = found.problem_count.saturating_sub(found.problems.len() as u64);
