@@ -18,6 +18,7 @@ use super::buffer::{CHUNK_BLOCKS, Window};
 use super::engine::Options;
 use super::error::LogStoreError;
 use super::format::{BLOCK_BYTES, Checksum, ChunkHeader, Entry, FormatError};
+use super::loss::Loss;
 use super::recover::{Access, Named, Recovered, recover};
 use crate::device::BlockDevice;
 use crate::error::BlockError;
@@ -36,6 +37,8 @@ pub enum Depth {
 pub enum Problem {
     /// A copy of the superblock is damaged or old; the next opening mends it.
     SuperblockCopy(BlockNo),
+    /// Flushed data at the end of the log is lost, for certain or perhaps.
+    Loss(Loss),
     /// The newest checkpoint is damaged, or may have been the newest; the one before it and the log lose nothing.
     Checkpoint(FormatError),
     /// The log after the last checkpoint cannot be read further.
@@ -70,6 +73,7 @@ impl fmt::Display for Problem {
             Problem::SuperblockCopy(at) => {
                 write!(f, "the copy of the superblock at block {} is damaged or old (the next opening mends it)", at.0)
             }
+            Problem::Loss(loss) => write!(f, "{loss}"),
             Problem::Checkpoint(error) => {
                 write!(
                     f,
@@ -200,6 +204,9 @@ pub fn check(
         unnamed,
         keep,
     };
+    if let Some(loss) = check.recovered.loss.take() {
+        check.found(Problem::Loss(loss));
+    }
     if let Some(error) = check.recovered.checkpoint {
         check.found(Problem::Checkpoint(error));
     }

@@ -9,7 +9,8 @@ use umbrella_units::{BlockNo, ByteSize};
 use super::buffer::{Chunks, Filling, MOST_UNMAPPED};
 use super::error::LogStoreError;
 use super::format::{
-    CheckpointNo, Checksum, ChunkHeader, Counters, Entry, FormatError, IndexEntry, MapPageNo, Sequence, Superblock,
+    CheckpointNo, Checksum, ChunkHeader, Counters, Entry, FormatError, Incompat, IndexEntry, MapPageNo, Sequence,
+    Superblock,
 };
 use super::sums::Sums;
 
@@ -68,6 +69,11 @@ pub(super) struct Core {
     unmapped: Vec<(BlockNo, u32)>,
     /// The number of the next chunk.
     pub(super) next_sequence: Sequence,
+    /// The last chunk that a flush of the device covered, and the last that a flush of users promises.
+    pub(super) flushed: Sequence,
+    promised: Sequence,
+    /// The last chunk that a mark says to be flushed.
+    pub(super) marked: Sequence,
     /// What chunks are numbered after: the checkpoint before them.
     pub(super) epoch: CheckpointNo,
     pub(super) counters: Counters,
@@ -100,6 +106,9 @@ impl Core {
             sums,
             unmapped: Vec::new(),
             next_sequence: Sequence(0),
+            flushed: Sequence(0),
+            promised: Sequence(0),
+            marked: Sequence(0),
             epoch: CheckpointNo(0),
             counters,
             since_checkpoint: 0,
@@ -237,7 +246,11 @@ impl Core {
         };
         let count = self.unmapped.len().min(MOST_UNMAPPED);
         let unmapped = self.unmapped.drain(..count).map(|(start, blocks)| Entry::Unmapped { start, blocks });
-        let chunk = filling.seal(header, unmapped, &self.superblock, sealed.closed)?;
+        let promised = self.promised.0.saturating_sub(self.flushed.0);
+        let mark = Entry::Mark { flushed: self.flushed, promised: u32::try_from(promised).unwrap_or(u32::MAX) };
+        let mark = self.superblock.incompat.has(Incompat::MARKS).then_some(mark);
+        let chunk = filling.seal(header, mark.into_iter().chain(unmapped), &self.superblock, sealed.closed)?;
+        self.marked = self.flushed;
         self.next_sequence = self.next_sequence.next();
         self.counters.header_blocks += 1;
         self.since_checkpoint += (chunk.bytes.len() / super::format::BLOCK_BYTES) as u64;
@@ -247,9 +260,11 @@ impl Core {
 
     /// Completes all chunks that have something for a flush, or all that have anything.
     pub(super) fn seal_all(&mut self, only_of_user: bool) -> Result<(), Stop> {
+        let before = self.next_sequence;
         for stream in (0..self.chunks.filling.len() as u8).map(Stream) {
             let filling = self.chunks.filling.get(usize::from(stream.0)).and_then(Option::as_ref);
             if filling.is_some_and(|filling| filling.of_user || !only_of_user) {
+                self.promise(only_of_user);
                 self.seal(stream)?;
             }
         }
@@ -259,9 +274,34 @@ impl Core {
                 return Err(Stop::Full);
             }
             let ready = self.layout.ready().ok_or(Stop::Full)?;
+            self.promise(only_of_user);
             self.seal(ready)?;
         }
+        // Full chunks were completed before anybody wanted a flush, and do not say that one promises them.
+        let last = self.next_sequence.before();
+        if only_of_user && self.next_sequence == before && last > self.promised && last > self.flushed {
+            self.promised = last;
+            self.mark()?;
+        }
         Ok(())
+    }
+
+    /// The chunk that is completed next is promised to users.
+    fn promise(&mut self, to_users: bool) {
+        if to_users {
+            self.promised = self.next_sequence;
+        }
+    }
+
+    /// Completes a chunk that says how far the log is flushed, and nothing else, if there is room for one.
+    pub(super) fn mark(&mut self) -> Result<(), Stop> {
+        if !self.superblock.incompat.has(Incompat::MARKS) || !self.layout.admits() {
+            return Ok(());
+        }
+        match self.chunks.of_user().or(self.layout.ready()) {
+            Some(stream) => self.seal(stream),
+            None => Ok(()),
+        }
     }
 
     /// Completes one chunk, so that there is room for more ranges that are not mapped.

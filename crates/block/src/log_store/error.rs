@@ -6,6 +6,7 @@ use umbrella_policy::log_layout::{Place, ReplayError};
 use umbrella_units::{BlockNo, ByteSize};
 
 use super::format::{ChooseError, FormatError, MapPageNo, PAGE_ENTRIES, Sequence};
+use super::loss::Loss;
 use crate::error::{BlockError, Operation};
 
 /// A store that cannot be made, opened, or used further.
@@ -60,6 +61,16 @@ pub enum LogStoreError {
         found: Sequence,
         /// The first chunk after the newest checkpoint.
         reaches: Sequence,
+    },
+    /// Flushed data behind the checkpoint is damaged.
+    #[error(
+        "{device}: {loss}: nothing is written to the store; `umbrella disk salvage` writes what there is, what came later too, or serve what was before it with --read-only"
+    )]
+    FlushedLost {
+        /// The device.
+        device: String,
+        /// What is lost.
+        loss: Box<Loss>,
     },
     /// The log after the checkpoint cannot be read to its end.
     #[error(

@@ -18,6 +18,8 @@ pub(super) struct Replay<'a> {
     pub(super) waiting: Vec<Option<(Place, Option<ChunkHeader>)>>,
     /// The first failure to read.
     pub(super) unreadable: Option<BlockError>,
+    /// How far the log was flushed, and promised to be, as its chunks say.
+    pub(super) mark: (Sequence, Sequence),
     /// What to do when a page of the map cannot be used.
     pub(super) lost_pages: LostPages,
     /// Whether it ended because of one.
@@ -100,10 +102,13 @@ impl Replay<'_> {
             return None;
         }
         let header = ChunkHeader::parse(&block, &self.core.superblock, place).ok()?;
-        // The epoch of the log so far begins with that of the checkpoint and only grows: nothing older than either counts.
+        (usize::from(header.stream.0) == stream && self.is_of_this_log(&header)).then_some(header)
+    }
+
+    /// Whether a chunk was written since the checkpoint. The epoch of the log so far begins with that of the checkpoint and only grows: nothing older than either counts.
+    pub(super) fn is_of_this_log(&self, header: &ChunkHeader) -> bool {
         let epochs = self.core.epoch..=self.first_epoch.next();
-        (usize::from(header.stream.0) == stream && header.clock.0 <= MOST && epochs.contains(&header.epoch))
-            .then_some(header)
+        header.clock.0 <= MOST && epochs.contains(&header.epoch)
     }
 
     /// How many streams go on behind the end of the log: with a chunk that is not whole, or one that comes after a gap.
@@ -146,7 +151,7 @@ impl Replay<'_> {
                 }
                 Entry::Unmapped { start, blocks } => self.unmap(start, BlockNo(start.0 + u64::from(blocks)))?,
                 // Written for a checkpoint that does not count.
-                Entry::MapPage { .. } | Entry::Dead => {}
+                Entry::MapPage { .. } | Entry::Dead | Entry::Mark { .. } => {}
             }
         }
         let replay = |source| LogStoreError::Replay { device: self.named.name.clone(), source };
@@ -155,6 +160,9 @@ impl Replay<'_> {
             self.core.layout.replay_emptied(next);
         }
         self.core.layout.replay_end(chunk).map_err(replay)?;
+        if let Some((flushed, promised)) = header.mark() {
+            self.mark = (self.mark.0.max(flushed), self.mark.1.max(promised));
+        }
         self.core.next_sequence = self.core.next_sequence.next();
         self.core.epoch = header.epoch;
         self.core.counters.header_blocks += 1;

@@ -111,6 +111,7 @@ impl Shared {
             return Err(error.into());
         }
         state.flushed_until = state.core.next_sequence.before();
+        state.core.flushed = state.flushed_until;
         self.written.notify_all();
         Ok(true)
     }

@@ -8,8 +8,8 @@ use uuid::Uuid;
 
 use super::create::{FIRST, first_place};
 use super::format::{
-    Area, BLOCK_BYTES, Blocks, CheckpointHeader, Compat, Generation, Payload, Scheme, SegmentState, Shape, Stream,
-    Superblock, UnixSeconds, area_segments,
+    Area, BLOCK_BYTES, Blocks, CheckpointHeader, Compat, Generation, Incompat, Payload, Scheme, SegmentState, Shape,
+    Stream, Superblock, UnixSeconds, area_segments,
 };
 use super::recover::Named;
 
@@ -110,6 +110,7 @@ fn superblock(store: Uuid, shape: Shape, areas: [Area; 2]) -> Option<Superblock>
     })?;
     Some(Superblock {
         compat: Compat(0),
+        incompat: Incompat::MARKS,
         generation: Generation(0),
         store,
         created: UnixSeconds(0),

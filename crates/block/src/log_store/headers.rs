@@ -3,6 +3,8 @@
 //! A header says how many blocks lie behind it, so from the beginning of a segment one leads to the next. Behind a damaged one the next is searched for, block by block:
 //! it must be later than those before it, so that neither what is left of an earlier life of the segment nor a user's data is taken for one.
 
+use std::ops::Range;
+
 use umbrella_policy::log_layout::{Place, SegmentNo};
 
 use super::format::{BLOCK_BYTES, CheckpointNo, ChunkHeader, Sequence, Slot, Superblock};
@@ -64,15 +66,26 @@ impl Blocks<'_> {
 
 /// Finds the chunks of a segment up to the slot `end`.
 pub(super) fn headers(named: &Named, superblock: &Superblock, segment: SegmentNo, end: u32) -> Headers {
+    headers_in(named, superblock, segment, 0..end, |_| true)
+}
+
+/// The same between two slots, at the first of which a chunk should begin; only those that count.
+pub(super) fn headers_in(
+    named: &Named,
+    superblock: &Superblock,
+    segment: SegmentNo,
+    slots: Range<u32>,
+    counts: impl Fn(&ChunkHeader) -> bool,
+) -> Headers {
     let shape = &superblock.shape;
     let first = shape.place(segment, Slot(0));
     let mut blocks = Blocks { named, superblock, first, start: 0, piece: Vec::new() };
     let mut found = Headers { chunks: Vec::new(), is_whole: true };
-    let (mut slot, mut ahead) = (0, 1);
+    let (mut slot, mut ahead) = (slots.start, 1);
     let mut last: Option<Order> = None;
     // The last slot of a full segment has no room for a chunk.
-    while slot < end && slot + 1 < shape.segment_blocks() {
-        let header = blocks.header(slot, ahead.min(end - slot));
+    while slot < slots.end && slot + 1 < shape.segment_blocks() {
+        let header = blocks.header(slot, ahead.min(slots.end - slot)).filter(&counts);
         match header.filter(|header| last.is_none_or(|last| last < order(header))) {
             Some(header) => {
                 last = Some(order(&header));

@@ -3,7 +3,7 @@
 //! 1. The superblock is chosen from its two copies, and the newer of the checkpoints that are whole.
 //! 2. From its heads on, each stream's chunks are followed. They are taken in the order of their numbers, as long as none is missing and the data of each is whole: what
 //!    comes after a gap was never flushed. A chunk counts only if it was made after this checkpoint, or after the one that was being made when the store ended.
-//!    Where the log cannot be read there is no telling whether it ends, so then the store is opened for reading only. If a newer checkpoint may have been there and is
+//!    If later chunks say that the first that is missing had been flushed, the store is opened for reading only (`loss`). Where the log cannot be read there is no telling whether it ends, so then the store is opened for reading only. If a newer checkpoint may have been there and is
 //!    damaged, segments that the older one needs may be written over: every segment's first chunk is looked at, and if one comes later than what was found the store is refused.
 //!    A page of the map that the log goes on in must be the one that the checkpoint means; else it is rebuilt (`rebuild`). Where that leaves a block in doubt the store can only be
 //!    looked at, and refuses to read that block.
@@ -30,9 +30,10 @@ use super::engine::{Efforts, HeldBack, LogStore, Options, Shared, State, decode_
 use super::error::LogStoreError;
 use super::follow::{LostPages, Replay};
 use super::format::{
-    BLOCK_BYTES, CheckpointHeader, Chosen, Counters, Field, FormatError, IndexEntry, Limit, MapPageNo, Payload,
-    Sequence, Structure, Superblock, choose,
+    BLOCK_BYTES, CheckpointHeader, Chosen, Counters, Field, FormatError, Generation, Incompat, IndexEntry, Limit,
+    MapPageNo, Payload, Sequence, Structure, Superblock, choose,
 };
+use super::loss::Loss;
 use super::rebuild::{Page, Rebuilt, rebuild};
 use super::stats::Tally;
 use crate::device::{BlockDevice, Durability};
@@ -73,6 +74,8 @@ pub(super) struct Recovered {
     pub(super) unreadable: Option<BlockError>,
     /// Pages of the map that were rebuilt, and why.
     pub(super) rebuilt: Vec<(MapPage, LogStoreError)>,
+    /// Flushed data that is lost at the end of the log, for certain or perhaps.
+    pub(super) loss: Option<Loss>,
     /// What is wrong with the other checkpoint, if that may have been newer; the log reaches as far all the same.
     pub(super) checkpoint: Option<FormatError>,
 }
@@ -95,7 +98,8 @@ impl LogStore {
         let recovered = recover(&named, options, access)?;
         let superblock = recovered.core.superblock.clone();
         recovered.tell(&named.name);
-        let mended = recovered.mended();
+        let mut mended = recovered.mended();
+        mended.extend(recovered.loss.as_ref().map(ToString::to_string));
         if access == Access::ReadWrite
             && let Some(copy) = recovered.repair
         {
@@ -103,13 +107,19 @@ impl LogStore {
             named.device.write(Lba(copy.0 * BLOCK_SECTORS), &block, Durability::Through)?;
         }
         let mut core = recovered.core;
+        if access == Access::ReadWrite && !superblock.incompat.has(Incompat::MARKS) {
+            core.superblock = named.upgrade(&superblock)?;
+        }
         // Chunks of the abandoned end have this number's predecessors, and must never follow a later checkpoint.
         core.epoch = core.epoch.next();
         let flushed_until = core.next_sequence.before();
+        core.flushed = flushed_until;
+        core.marked = flushed_until;
         let state = State {
             core,
             flushed_until,
             flushing: false,
+            answered: Sequence(0),
             poisoned: None,
             read_only: access == Access::ReadOnly,
             closing: false,
@@ -169,7 +179,10 @@ impl Recovered {
         for damage in &self.mended() {
             tracing::warn!(store, doubtful = self.core.doubtful.len(), "{damage}");
         }
-        if self.abandoned > 0 {
+        if let Some(loss) = &self.loss {
+            tracing::error!(store, "{loss}");
+        }
+        if self.abandoned > 0 && self.loss.is_none() {
             tracing::warn!(
                 store,
                 abandoned = self.abandoned,
@@ -190,6 +203,22 @@ impl Named {
     /// Makes durable what the device was given.
     pub(super) fn flush(&self) -> Result<(), BlockError> {
         self.device.flush()
+    }
+
+    /// Lets chunks of a store that was made before say how far the log is flushed. Each copy of the superblock is written and flushed by itself.
+    fn upgrade(&self, old: &Superblock) -> Result<Superblock, LogStoreError> {
+        let generation = Generation(old.generation.0 + 1);
+        let superblock = Superblock { incompat: Incompat::MARKS, generation, ..old.clone() };
+        let block = superblock.encode().map_err(|source| self.format(source))?;
+        for copy in Superblock::COPIES.into_iter().rev() {
+            self.device.write(Lba(copy.0 * BLOCK_SECTORS), &block, Durability::Cached)?;
+            self.flush()?;
+        }
+        tracing::warn!(
+            store = self.name,
+            "the store has marks of flushes from now on: earlier versions of this program do not open it any more"
+        );
+        Ok(superblock)
     }
 
     pub(super) fn format(&self, source: FormatError) -> LogStoreError {
@@ -410,8 +439,16 @@ fn replay(
         pages.push((page, error));
     }
     core.doubtful = rebuilt.doubtful;
-    let mut replay =
-        Replay { named, core, first_epoch, waiting: Vec::new(), unreadable: None, lost_pages, lacks_page: false };
+    let mut replay = Replay {
+        named,
+        core,
+        first_epoch,
+        waiting: Vec::new(),
+        unreadable: None,
+        mark: (Sequence(0), Sequence(0)),
+        lost_pages,
+        lacks_page: false,
+    };
     let replayed = replay.run();
     let replayed = match replayed {
         Err(error) if replay.lacks_page => return Err(Halted::OfPage(error)),
@@ -425,15 +462,22 @@ fn replay(
         }
     }
     let abandoned = replay.abandoned();
+    // Of a store that was closed in order nothing comes after the checkpoint.
+    let loss = if clean && replayed == 0 { None } else { replay.loss() };
     let Replay { mut core, unreadable, .. } = replay;
     if let (Some(source), Access::ReadWrite) = (&unreadable, access) {
         return Err(LogStoreError::LogUnreadable { device: named.name.clone(), source: source.clone() }.into());
+    }
+    if let (Some(loss), Access::ReadWrite) = (loss.as_ref().filter(|loss| loss.is_certain), access) {
+        return Err(LogStoreError::FlushedLost { device: named.name.clone(), loss: Box::new(loss.clone()) }.into());
     }
     core.layout.replayed();
     // The highest number that a chunk of the abandoned end can have.
     core.epoch = first_epoch.next();
     let clean = clean && replayed == 0;
-    Ok(Recovered { core, replayed, area, repair, clean, abandoned, unreadable, rebuilt: pages, checkpoint: in_doubt })
+    // One of a store that was about to grow is whole, and does not count.
+    let checkpoint = in_doubt.filter(FormatError::is_damage);
+    Ok(Recovered { core, replayed, area, repair, clean, abandoned, unreadable, rebuilt: pages, checkpoint, loss })
 }
 
 /// More than any store counts; so nothing that is counted on from there can overflow.

@@ -107,7 +107,8 @@ impl Looked {
             data_checked: found.data_checked,
             problems: found.problem_count,
         };
-        let abandoned = (found.abandoned > 0).then(|| {
+        let loses = found.problems.iter().any(|problem| matches!(problem, Problem::Loss(_)));
+        let abandoned = (found.abandoned > 0 && !loses).then(|| {
             let chunks = count(found.abandoned, "chunk");
             format!("log store: {chunks} or more behind the end of the log do not count: when the power was cut or the daemon killed, nobody had flushed them; if it was not, the log is damaged there")
         });
