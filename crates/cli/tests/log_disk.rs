@@ -13,6 +13,8 @@ mod house;
 mod kills;
 #[path = "log_disk/mistakes.rs"]
 mod mistakes;
+#[path = "log_disk/salvage.rs"]
+mod salvage;
 mod support;
 
 use std::fs;

@@ -8,8 +8,8 @@ use super::format::{BLOCK_BYTES, ChunkHeader, Entry, FormatError, MAX_ENTRIES, S
 
 /// Blocks of a chunk with its header. Fewer than a header could name, so that each has room for what is not mapped any more.
 pub(super) const CHUNK_BLOCKS: u32 = 241;
-/// Ranges that are not mapped any more that one chunk always has room for.
-pub(super) const MOST_UNMAPPED: usize = MAX_ENTRIES - (CHUNK_BLOCKS as usize - 1);
+/// Ranges that are not mapped any more that one chunk always has room for, beside the mark of flushes.
+pub(super) const MOST_UNMAPPED: usize = MAX_ENTRIES - (CHUNK_BLOCKS as usize - 1) - 1;
 
 /// A chunk that is being filled.
 #[derive(Debug)]

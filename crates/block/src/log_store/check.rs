@@ -18,6 +18,7 @@ use super::buffer::{CHUNK_BLOCKS, Window};
 use super::engine::Options;
 use super::error::LogStoreError;
 use super::format::{BLOCK_BYTES, Checksum, ChunkHeader, Entry, FormatError};
+use super::loss::Loss;
 use super::recover::{Access, Named, Recovered, recover};
 use crate::device::BlockDevice;
 use crate::error::BlockError;
@@ -36,6 +37,10 @@ pub enum Depth {
 pub enum Problem {
     /// A copy of the superblock is damaged or old; the next opening mends it.
     SuperblockCopy(BlockNo),
+    /// Flushed data at the end of the log is lost, for certain or perhaps.
+    Loss(Loss),
+    /// The newest checkpoint is damaged, or may have been the newest; the one before it and the log lose nothing.
+    Checkpoint(FormatError),
     /// The log after the last checkpoint cannot be read further.
     LogUnreadable(BlockError),
     /// A page of the map cannot be used.
@@ -67,6 +72,13 @@ impl fmt::Display for Problem {
         match self {
             Problem::SuperblockCopy(at) => {
                 write!(f, "the copy of the superblock at block {} is damaged or old (the next opening mends it)", at.0)
+            }
+            Problem::Loss(loss) => write!(f, "{loss}"),
+            Problem::Checkpoint(error) => {
+                write!(
+                    f,
+                    "the newest checkpoint is damaged ({error}): the one before it and the log after it have all (the next opening mends it)"
+                )
             }
             Problem::LogUnreadable(error) => {
                 write!(f, "the log after the last checkpoint cannot be read to its end: {error}")
@@ -192,6 +204,16 @@ pub fn check(
         unnamed,
         keep,
     };
+    if let Some(loss) = check.recovered.loss.take() {
+        check.found(Problem::Loss(loss));
+    }
+    if let Some(error) = check.recovered.checkpoint {
+        check.found(Problem::Checkpoint(error));
+    }
+    for (page, error) in std::mem::take(&mut check.recovered.rebuilt) {
+        check.found(Problem::Page(page, error));
+        check.lacks_pages = true;
+    }
     if let Some(copy) = repair {
         check.found(Problem::SuperblockCopy(copy));
     }

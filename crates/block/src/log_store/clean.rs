@@ -76,6 +76,7 @@ impl Shared {
             }
             match self.work(&mut state) {
                 Ok(true) => {}
+                Ok(false) if self.mark_flushed(&mut state).unwrap_or(false) => {}
                 Ok(false) => _ = self.keeper.wait_for(&mut state, LOOK),
                 Err(error) => {
                     tracing::error!(store = self.named.name, %error, "the log store cannot clean");
@@ -339,7 +340,7 @@ impl Shared {
                     let noted = have_written_anew(state, MapPage(page.0 as u32), from);
                     noted.map(|is_live| *pages += u64::from(is_live))
                 }
-                Entry::Dead | Entry::Unmapped { .. } => Ok(()),
+                Entry::Dead | Entry::Unmapped { .. } | Entry::Mark { .. } => Ok(()),
             };
             match moved {
                 Ok(()) => return Ok(Cleaned::Whole),

@@ -1,16 +1,18 @@
 //! What the store knows, and how it changes: everything that happens under its lock. No I/O.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use umbrella_policy::log_layout::{Absent, Full, Layout, LogicalMap, MapEntry, MapPage, Place, Put, SegmentNo, Stream};
-use umbrella_units::BlockNo;
+use umbrella_units::{BlockNo, ByteSize};
 
 use super::buffer::{Chunks, Filling, MOST_UNMAPPED};
 use super::error::LogStoreError;
 use super::format::{
-    CheckpointNo, Checksum, ChunkHeader, Counters, Entry, FormatError, IndexEntry, MapPageNo, Sequence, Superblock,
+    CheckpointNo, Checksum, ChunkHeader, Counters, Entry, FormatError, Incompat, IndexEntry, MapPageNo, Sequence,
+    Superblock,
 };
+use super::sums::Sums;
 
 /// Why something cannot be done now.
 #[derive(Debug, Clone, Copy)]
@@ -58,11 +60,20 @@ pub(super) struct Core {
     pub(super) index: Vec<Option<IndexEntry>>,
     /// Pages that could not be used while the log was followed, which goes on in them: what lies on the disk is not all, even if it can be read another time.
     pub(super) unusable: BTreeMap<MapPage, LogStoreError>,
+    /// Blocks of rebuilt pages of the map of which nobody can tell where they lie. Only a store that is looked at has any.
+    pub(super) doubtful: BTreeSet<BlockNo>,
     pub(super) chunks: Chunks,
+    /// What blocks must be when they are read.
+    pub(super) sums: Sums,
     /// Ranges that are not mapped any more, for the next chunk.
     unmapped: Vec<(BlockNo, u32)>,
     /// The number of the next chunk.
     pub(super) next_sequence: Sequence,
+    /// The last chunk that a flush of the device covered, and the last that a flush of users promises.
+    pub(super) flushed: Sequence,
+    promised: Sequence,
+    /// The last chunk that a mark says to be flushed.
+    pub(super) marked: Sequence,
     /// What chunks are numbered after: the checkpoint before them.
     pub(super) epoch: CheckpointNo,
     pub(super) counters: Counters,
@@ -79,7 +90,9 @@ impl Core {
         map: LogicalMap,
         index: Vec<Option<IndexEntry>>,
         counters: Counters,
+        map_memory: ByteSize,
     ) -> Core {
+        let sums = Sums::new(layout.shape(), map_memory.0 / 2);
         let mut chunks = Chunks::default();
         chunks.filling.resize_with(layout.heads().count(), || None);
         Core {
@@ -88,9 +101,14 @@ impl Core {
             map,
             index,
             unusable: BTreeMap::new(),
+            doubtful: BTreeSet::new(),
             chunks,
+            sums,
             unmapped: Vec::new(),
             next_sequence: Sequence(0),
+            flushed: Sequence(0),
+            promised: Sequence(0),
+            marked: Sequence(0),
             epoch: CheckpointNo(0),
             counters,
             since_checkpoint: 0,
@@ -189,6 +207,10 @@ impl Core {
         let spare = &mut self.chunks.spare;
         let Some(filling) = self.chunks.filling.get_mut(usize::from(put.stream.0)) else { return Err(Stop::Full) };
         let start = Place(put.place.0.saturating_sub(1));
+        if filling.is_none() && self.layout.shape().slot(start) == 0 {
+            self.sums.begin(self.layout.shape().segment(start));
+        }
+        self.sums.note(&self.layout, put.place, &entry);
         let filling = filling.get_or_insert_with(|| Filling::new(start, spare.pop().unwrap_or_default()));
         filling.push(entry, data);
         filling.of_user |= matches!(origin, Origin::User);
@@ -204,6 +226,9 @@ impl Core {
         if self.chunks.filling.get(place).is_none_or(Option::is_none) {
             let start = self.layout.heads().nth(place).and_then(|head| head.open).ok_or(Stop::Full)?;
             self.layout.open_chunk(stream)?;
+            if start.1 == 0 {
+                self.sums.begin(start.0);
+            }
             let start = self.layout.shape().place(start.0, start.1);
             let filling = Filling::new(start, self.chunks.spare.pop().unwrap_or_default());
             self.chunks.filling.get_mut(place).ok_or(Stop::Full)?.replace(filling);
@@ -221,7 +246,11 @@ impl Core {
         };
         let count = self.unmapped.len().min(MOST_UNMAPPED);
         let unmapped = self.unmapped.drain(..count).map(|(start, blocks)| Entry::Unmapped { start, blocks });
-        let chunk = filling.seal(header, unmapped, &self.superblock, sealed.closed)?;
+        let promised = self.promised.0.saturating_sub(self.flushed.0);
+        let mark = Entry::Mark { flushed: self.flushed, promised: u32::try_from(promised).unwrap_or(u32::MAX) };
+        let mark = self.superblock.incompat.has(Incompat::MARKS).then_some(mark);
+        let chunk = filling.seal(header, mark.into_iter().chain(unmapped), &self.superblock, sealed.closed)?;
+        self.marked = self.flushed;
         self.next_sequence = self.next_sequence.next();
         self.counters.header_blocks += 1;
         self.since_checkpoint += (chunk.bytes.len() / super::format::BLOCK_BYTES) as u64;
@@ -231,9 +260,11 @@ impl Core {
 
     /// Completes all chunks that have something for a flush, or all that have anything.
     pub(super) fn seal_all(&mut self, only_of_user: bool) -> Result<(), Stop> {
+        let before = self.next_sequence;
         for stream in (0..self.chunks.filling.len() as u8).map(Stream) {
             let filling = self.chunks.filling.get(usize::from(stream.0)).and_then(Option::as_ref);
             if filling.is_some_and(|filling| filling.of_user || !only_of_user) {
+                self.promise(only_of_user);
                 self.seal(stream)?;
             }
         }
@@ -243,9 +274,34 @@ impl Core {
                 return Err(Stop::Full);
             }
             let ready = self.layout.ready().ok_or(Stop::Full)?;
+            self.promise(only_of_user);
             self.seal(ready)?;
         }
+        // Full chunks were completed before anybody wanted a flush, and do not say that one promises them.
+        let last = self.next_sequence.before();
+        if only_of_user && self.next_sequence == before && last > self.promised && last > self.flushed {
+            self.promised = last;
+            self.mark()?;
+        }
         Ok(())
+    }
+
+    /// The chunk that is completed next is promised to users.
+    fn promise(&mut self, to_users: bool) {
+        if to_users {
+            self.promised = self.next_sequence;
+        }
+    }
+
+    /// Completes a chunk that says how far the log is flushed, and nothing else, if there is room for one.
+    pub(super) fn mark(&mut self) -> Result<(), Stop> {
+        if !self.superblock.incompat.has(Incompat::MARKS) || !self.layout.admits() {
+            return Ok(());
+        }
+        match self.chunks.of_user().or(self.layout.ready()) {
+            Some(stream) => self.seal(stream),
+            None => Ok(()),
+        }
     }
 
     /// Completes one chunk, so that there is room for more ranges that are not mapped.

@@ -17,8 +17,8 @@ use super::checkpoint::{End, Progress, first_image};
 use super::engine::Options;
 use super::error::LogStoreError;
 use super::format::{
-    Area, BLOCK_BYTES, Blocks, Compat, FormatError, Generation, PLACE_BITS, Scheme, Shape, Superblock, UnixSeconds,
-    area_segments,
+    Area, BLOCK_BYTES, Blocks, Compat, FormatError, Generation, Incompat, PLACE_BITS, Scheme, Shape, Superblock,
+    UnixSeconds, area_segments,
 };
 use super::recover::{Named, settings};
 use crate::device::{BlockDevice, Durability};
@@ -43,7 +43,7 @@ impl Default for CreateOptions {
 }
 
 /// Where segments begin: behind both copies of the superblock.
-const FIRST: BlockNo = BlockNo(512);
+pub(super) const FIRST: BlockNo = BlockNo(512);
 /// The smallest segment that is chosen by itself.
 const LEAST_SEGMENT: u64 = 256 << 10;
 /// The segment of all but very small and very large stores.
@@ -139,6 +139,7 @@ fn plan(name: &str, capacity: BlockNo, options: &CreateOptions) -> Result<Superb
     let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     Ok(Superblock {
         compat: Compat(0),
+        incompat: Incompat::MARKS,
         generation: Generation(1),
         store: Uuid::new_v4(),
         created: UnixSeconds(created),

@@ -68,6 +68,8 @@ pub(super) struct State {
     /// Chunks up to this one are durable.
     pub(super) flushed_until: Sequence,
     pub(super) flushing: bool,
+    /// Users were told that chunks up to this one are durable.
+    pub(super) answered: Sequence,
     pub(super) poisoned: Option<BlockError>,
     pub(super) read_only: bool,
     pub(super) closing: bool,

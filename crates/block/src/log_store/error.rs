@@ -3,9 +3,10 @@
 use thiserror::Error;
 use umbrella_policy::PolicyError;
 use umbrella_policy::log_layout::{Place, ReplayError};
-use umbrella_units::ByteSize;
+use umbrella_units::{BlockNo, ByteSize};
 
 use super::format::{ChooseError, FormatError, MapPageNo, PAGE_ENTRIES, Sequence};
+use super::loss::Loss;
 use crate::error::{BlockError, Operation};
 
 /// A store that cannot be made, opened, or used further.
@@ -61,6 +62,16 @@ pub enum LogStoreError {
         /// The first chunk after the newest checkpoint.
         reaches: Sequence,
     },
+    /// Flushed data behind the checkpoint is damaged.
+    #[error(
+        "{device}: {loss}: nothing is written to the store; `umbrella disk salvage` writes what there is, what came later too, or serve what was before it with --read-only"
+    )]
+    FlushedLost {
+        /// The device.
+        device: String,
+        /// What is lost.
+        loss: Box<Loss>,
+    },
     /// The log after the checkpoint cannot be read to its end.
     #[error(
         "{device}: the log after the last checkpoint cannot be read to its end ({source}), and what was flushed last may lie there: try again; if that does not help, take what there is with --read-only, or use a copy of the disk"
@@ -73,7 +84,7 @@ pub enum LogStoreError {
     },
     /// A page of the map is not what was written, or not where the index says.
     #[error(
-        "{device}: page {} of the map, at block {} of the log, cannot be used: {source}; blocks {} to {} of the store are lost with it: copy the rest, and take them from a backup",
+        "{device}: page {} of the map, at block {} of the log, cannot be used: {source}; blocks {} to {} of the store are lost with it: copy the rest with `umbrella disk salvage`, which finds what the log still has of them",
         page.0, place.0, page.0 * PAGE_ENTRIES, page.0 * PAGE_ENTRIES + (PAGE_ENTRIES - 1)
     )]
     MapPage {
@@ -85,6 +96,42 @@ pub enum LogStoreError {
         place: Place,
         /// What is wrong.
         source: Box<FormatError>,
+    },
+    /// A block is not what was written.
+    #[error(
+        "{device}: block {} of the store, at block {} of the log, is not what was written: take it from a backup, or what there is of it from `umbrella disk salvage`; what is written over is whole again",
+        block.0, place.0
+    )]
+    Damaged {
+        /// The device.
+        device: String,
+        /// Which block.
+        block: BlockNo,
+        /// Where it lies.
+        place: Place,
+    },
+    /// The checksum of a block is lost with the header of its chunk, or that names another block.
+    #[error(
+        "{device}: block {} of the store, at block {} of the log, cannot be read: its checksum is damaged, and nobody can tell whether it is what was written (`umbrella disk salvage` writes what there is)",
+        block.0, place.0
+    )]
+    Unverified {
+        /// The device.
+        device: String,
+        /// Which block.
+        block: BlockNo,
+        /// Where it lies.
+        place: Place,
+    },
+    /// A page of the map was rebuilt, and of this block it cannot say where it lies.
+    #[error(
+        "{device}: block {} of the store cannot be read: its page of the map is damaged, and what the log has of it may be old (`umbrella disk salvage` writes what there is)", block.0
+    )]
+    Doubtful {
+        /// The device.
+        device: String,
+        /// Which block.
+        block: BlockNo,
     },
     /// The placement scheme is not known or does not fit.
     #[error("{device}: {source}")]
@@ -168,7 +215,13 @@ impl LogStoreError {
         match self {
             LogStoreError::Device(error) => error,
             other => {
-                let reads = matches!(other, LogStoreError::MapPage { .. });
+                let reads = matches!(
+                    other,
+                    LogStoreError::MapPage { .. }
+                        | LogStoreError::Doubtful { .. }
+                        | LogStoreError::Damaged { .. }
+                        | LogStoreError::Unverified { .. }
+                );
                 let operation = if reads { Operation::Read } else { Operation::Write };
                 BlockError::io(&device.into(), operation, None, std::io::Error::other(other))
             }

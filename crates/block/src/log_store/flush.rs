@@ -1,7 +1,7 @@
 //! Writing chunks, and making them durable.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
 use umbrella_units::{BLOCK_SECTORS, Lba};
@@ -11,6 +11,9 @@ use super::engine::{MOST_WAITING, Shared, State};
 use super::format::Sequence;
 use crate::device::Durability;
 use crate::error::{BlockError, Operation};
+
+/// How long nobody may have asked for anything before the log says that the last flush had ended.
+const MARK_AFTER: Duration = Duration::from_secs(1);
 
 impl Shared {
     /// A thread that writes complete chunks, in their order, until the store is closed.
@@ -91,7 +94,25 @@ impl Shared {
     pub(super) fn flush_user(&self, state: &mut MutexGuard<'_, State>) -> Result<(), BlockError> {
         self.seal_all(state, true)?;
         let goal = state.core.next_sequence.before();
-        self.flush_until(state, goal)
+        self.flush_until(state, goal)?;
+        state.answered = state.answered.max(goal);
+        Ok(())
+    }
+
+    /// Has the log say that what users flushed is durable, when nothing more is written to say so. Whether there was anything to say.
+    pub(super) fn mark_flushed(&self, state: &mut MutexGuard<'_, State>) -> Result<bool, BlockError> {
+        let is_quiet = state.last_access.elapsed() >= self.options.quiet.max(MARK_AFTER);
+        if !is_quiet || state.answered <= state.core.marked {
+            return Ok(false);
+        }
+        let before = state.core.next_sequence;
+        match state.core.mark() {
+            Ok(()) | Err(Stop::Full) => {}
+            Err(stop) => return Err(self.defect(state, stop)),
+        }
+        self.wake_writers(state);
+        // Where there was no room for it nothing is gained by trying at once again.
+        Ok(state.core.next_sequence != before)
     }
 
     /// Completes the chunks that have something of users, or all.
@@ -126,7 +147,10 @@ impl Shared {
                 let done = MutexGuard::unlocked(state, || self.named.flush());
                 state.flushing = false;
                 match done {
-                    Ok(()) => state.flushed_until = state.flushed_until.max(until),
+                    Ok(()) => {
+                        state.flushed_until = state.flushed_until.max(until);
+                        state.core.flushed = state.flushed_until;
+                    }
                     Err(error) => self.poison(state, Operation::Flush, &error),
                 }
                 self.written.notify_all();

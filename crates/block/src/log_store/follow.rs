@@ -6,7 +6,7 @@ use umbrella_units::BlockNo;
 use super::core::Core;
 use super::error::LogStoreError;
 use super::format::{BLOCK_BYTES, CheckpointNo, ChunkHeader, Entry, Sequence};
-use super::recover::{Access, MOST, Named};
+use super::recover::{MOST, Named};
 use crate::error::BlockError;
 
 /// Follows the log after a checkpoint.
@@ -14,11 +14,25 @@ pub(super) struct Replay<'a> {
     pub(super) named: &'a Named,
     pub(super) core: Core,
     pub(super) first_epoch: CheckpointNo,
-    pub(super) access: Access,
     /// By stream: the next chunk there, if it has been looked for, and where.
     pub(super) waiting: Vec<Option<(Place, Option<ChunkHeader>)>>,
     /// The first failure to read.
     pub(super) unreadable: Option<BlockError>,
+    /// How far the log was flushed, and promised to be, as its chunks say.
+    pub(super) mark: (Sequence, Sequence),
+    /// What to do when a page of the map cannot be used.
+    pub(super) lost_pages: LostPages,
+    /// Whether it ended because of one.
+    pub(super) lacks_page: bool,
+}
+
+/// What to do when the log goes on in a page of the map that cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LostPages {
+    /// It ends with the error of that page.
+    Fail,
+    /// It goes on without: whoever reads what is in it is told.
+    PassOver,
 }
 
 impl Replay<'_> {
@@ -88,10 +102,13 @@ impl Replay<'_> {
             return None;
         }
         let header = ChunkHeader::parse(&block, &self.core.superblock, place).ok()?;
-        // The epoch of the log so far begins with that of the checkpoint and only grows: nothing older than either counts.
+        (usize::from(header.stream.0) == stream && self.is_of_this_log(&header)).then_some(header)
+    }
+
+    /// Whether a chunk was written since the checkpoint. The epoch of the log so far begins with that of the checkpoint and only grows: nothing older than either counts.
+    pub(super) fn is_of_this_log(&self, header: &ChunkHeader) -> bool {
         let epochs = self.core.epoch..=self.first_epoch.next();
-        (usize::from(header.stream.0) == stream && header.clock.0 <= MOST && epochs.contains(&header.epoch))
-            .then_some(header)
+        header.clock.0 <= MOST && epochs.contains(&header.epoch)
     }
 
     /// How many streams go on behind the end of the log: with a chunk that is not whole, or one that comes after a gap.
@@ -120,6 +137,10 @@ impl Replay<'_> {
     fn enter(&mut self, chunk: Chunk, place: Place, header: &ChunkHeader, data: &[u8]) -> Result<(), LogStoreError> {
         let replay = |source| LogStoreError::Replay { device: self.named.name.clone(), source };
         self.core.layout.replay_chunk(chunk).map_err(replay)?;
+        if chunk.start == 0 {
+            self.core.sums.begin(chunk.segment);
+        }
+        self.core.sums.note_chunk(&self.core.layout, place, header);
         for (entry, slot) in header.slots() {
             let here = Place(place.0 + slot.map_or(0, |slot| u64::from(slot.0)));
             match *entry {
@@ -130,11 +151,18 @@ impl Replay<'_> {
                 }
                 Entry::Unmapped { start, blocks } => self.unmap(start, BlockNo(start.0 + u64::from(blocks)))?,
                 // Written for a checkpoint that does not count.
-                Entry::MapPage { .. } | Entry::Dead => {}
+                Entry::MapPage { .. } | Entry::Dead | Entry::Mark { .. } => {}
             }
         }
         let replay = |source| LogStoreError::Replay { device: self.named.name.clone(), source };
+        // What a lost page hid had left the segment that the log goes on in.
+        if let Some(next) = chunk.next.filter(|_| !self.core.unusable.is_empty() || !self.core.doubtful.is_empty()) {
+            self.core.layout.replay_emptied(next);
+        }
         self.core.layout.replay_end(chunk).map_err(replay)?;
+        if let Some((flushed, promised)) = header.mark() {
+            self.mark = (self.mark.0.max(flushed), self.mark.1.max(promised));
+        }
         self.core.next_sequence = self.core.next_sequence.next();
         self.core.epoch = header.epoch;
         self.core.counters.header_blocks += 1;
@@ -144,6 +172,8 @@ impl Replay<'_> {
     }
 
     fn unmap(&mut self, first: BlockNo, end: BlockNo) -> Result<(), LogStoreError> {
+        let known: Vec<BlockNo> = self.core.doubtful.range(first..end).copied().collect();
+        known.iter().for_each(|block| _ = self.core.doubtful.remove(block));
         let mut block = self.core.map.next_used(first);
         while block < end {
             self.set(block, None)?;
@@ -159,15 +189,19 @@ impl Replay<'_> {
                     if let Some(old) = old {
                         self.core.layout.forget(old.place);
                     }
+                    self.core.doubtful.remove(&block);
                     return Ok(());
                 }
                 Err(Absent(page)) => match self.named.bring(&mut self.core, page) {
-                    // Who only looks does without it: whoever reads what is in it is told.
-                    Err(error) if self.access == Access::ReadOnly => {
+                    Err(error) if self.lost_pages == LostPages::PassOver => {
                         self.core.unusable.insert(page, error);
                         return Ok(());
                     }
-                    done => done?,
+                    Err(error) => {
+                        self.lacks_page = true;
+                        return Err(error);
+                    }
+                    Ok(()) => {}
                 },
             }
         }

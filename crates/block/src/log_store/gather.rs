@@ -96,7 +96,7 @@ fn live_runs(state: &mut State, header: &ChunkHeader, at: Place, slot: u32) -> (
                 found += u64::from(state.core.page_place(MapPage(page.0 as u32)) == Some(from));
                 false
             }
-            Entry::Dead | Entry::Unmapped { .. } => false,
+            Entry::Dead | Entry::Unmapped { .. } | Entry::Mark { .. } => false,
         };
         let this = slot + behind.0;
         match runs.last_mut() {

@@ -111,6 +111,7 @@ impl Shared {
             return Err(error.into());
         }
         state.flushed_until = state.core.next_sequence.before();
+        state.core.flushed = state.flushed_until;
         self.written.notify_all();
         Ok(true)
     }
@@ -132,6 +133,7 @@ impl Shared {
         let moved = larger.areas != state.core.superblock.areas;
         let core = &mut state.core;
         core.layout.grow(larger.shape.segments(), |segment| larger.is_system(segment));
+        core.sums.grow(larger.shape.segments());
         core.map.grow(larger.shape.advertised().0);
         core.index.resize(larger.shape.map_pages().0 as usize, None);
         core.superblock = larger.clone();

@@ -8,7 +8,8 @@
 //! 2. A chunk that is full is written, header and data in one piece, by one of two threads, in the order of the chunks' numbers.
 //!
 //! A flush (`flush`), and a write with FUA:
-//! 1. The chunks with something of users' are completed, full or not, and written.
+//! 1. The chunks with something of users' are completed, full or not, and written. Each says how far the log is flushed, and up to where this flush promises (`loss`); a flush that has nothing
+//!    to complete and promises more than any before adds a chunk that says only that, and so does an idle store when its last flush has been answered.
 //! 2. When they and all before them are written, the device is flushed. One flush serves all who wait for one; the device is never asked for two at once, nor again after one that failed (`in_turn`).
 //!
 //! Cleaning is told in `clean`, checkpoints in `checkpoint`, opening in `recover` and `follow`, making and growing a store in `create` and `grow`: each with its steps.
@@ -32,9 +33,15 @@ mod follow;
 pub mod format;
 mod gather;
 mod grow;
+mod guess;
+mod headers;
 mod life;
+mod loss;
+mod rebuild;
 mod recover;
+mod salvage;
 mod stats;
+mod sums;
 #[cfg(test)]
 mod tests;
 mod transfer;
@@ -44,5 +51,7 @@ pub use checkpoint::Progress;
 pub use create::{CreateOptions, MOST_BYTES, create, create_with};
 pub use engine::{LogStore, Options};
 pub use error::LogStoreError;
+pub use loss::Loss;
 pub use recover::Access;
+pub use salvage::{Report as SalvageReport, Salvage, Unrecovered, Why};
 pub use stats::{LogStoreStats, RegionStats};

@@ -3,9 +3,10 @@
 //! 1. The superblock is chosen from its two copies, and the newer of the checkpoints that are whole.
 //! 2. From its heads on, each stream's chunks are followed. They are taken in the order of their numbers, as long as none is missing and the data of each is whole: what
 //!    comes after a gap was never flushed. A chunk counts only if it was made after this checkpoint, or after the one that was being made when the store ended.
-//!    Where the log cannot be read there is no telling whether it ends, so then the store is opened for reading only. If a newer checkpoint may have been there and is
+//!    If later chunks say that the first that is missing had been flushed, the store is opened for reading only (`loss`). Where the log cannot be read there is no telling whether it ends, so then the store is opened for reading only. If a newer checkpoint may have been there and is
 //!    damaged, segments that the older one needs may be written over: every segment's first chunk is looked at, and if one comes later than what was found the store is refused.
-//!    A page of the map that the log goes on in must be the one that the checkpoint means; without it a store that is only looked at goes on, and refuses what is in that page.
+//!    A page of the map that the log goes on in must be the one that the checkpoint means; else it is rebuilt (`rebuild`). Where that leaves a block in doubt the store can only be
+//!    looked at, and refuses to read that block.
 //! 3. Nothing is written before all of that is done. Then the copy of the superblock that was damaged is written anew, and a new checkpoint, three numbers on, makes
 //!    sure that chunks after the gap are never taken for part of the log again.
 //!
@@ -22,15 +23,18 @@ use umbrella_policy::log_layout::{
 use umbrella_units::{BLOCK_SECTORS, BlockNo, Lba};
 
 use super::buffer::CHUNK_BLOCKS;
+use super::check::Problem;
 use super::checkpoint::from_disk;
 use super::core::Core;
 use super::engine::{Efforts, HeldBack, LogStore, Options, Shared, State, decode_page};
 use super::error::LogStoreError;
-use super::follow::Replay;
+use super::follow::{LostPages, Replay};
 use super::format::{
-    BLOCK_BYTES, CheckpointHeader, Chosen, Counters, Field, FormatError, IndexEntry, Limit, MapPageNo, Payload,
-    Sequence, Structure, Superblock, choose,
+    BLOCK_BYTES, CheckpointHeader, Chosen, Counters, Field, FormatError, Generation, Incompat, IndexEntry, Limit,
+    MapPageNo, Payload, Sequence, Structure, Superblock, choose,
 };
+use super::loss::Loss;
+use super::rebuild::{Page, Rebuilt, rebuild};
 use super::stats::Tally;
 use crate::device::{BlockDevice, Durability};
 use crate::error::BlockError;
@@ -53,8 +57,8 @@ pub(super) struct Found {
     pub(super) area: usize,
     /// Where the log stood at a newer checkpoint that is damaged. Only if it still reaches so far from this one is nothing lost.
     reaches: Option<Sequence>,
-    /// Whether there may have been a newer one.
-    in_doubt: bool,
+    /// What is wrong with the other one, if that may have been newer.
+    in_doubt: Option<FormatError>,
 }
 
 /// A log as it was found.
@@ -68,6 +72,12 @@ pub(super) struct Recovered {
     pub(super) abandoned: u64,
     /// Why the log could not be followed further, if it could not be read there.
     pub(super) unreadable: Option<BlockError>,
+    /// Pages of the map that were rebuilt, and why.
+    pub(super) rebuilt: Vec<(MapPage, LogStoreError)>,
+    /// Flushed data that is lost at the end of the log, for certain or perhaps.
+    pub(super) loss: Option<Loss>,
+    /// What is wrong with the other checkpoint, if that may have been newer; the log reaches as far all the same.
+    pub(super) checkpoint: Option<FormatError>,
 }
 
 /// A device with a name for messages.
@@ -88,6 +98,8 @@ impl LogStore {
         let recovered = recover(&named, options, access)?;
         let superblock = recovered.core.superblock.clone();
         recovered.tell(&named.name);
+        let mut mended = recovered.mended();
+        mended.extend(recovered.loss.as_ref().map(ToString::to_string));
         if access == Access::ReadWrite
             && let Some(copy) = recovered.repair
         {
@@ -95,13 +107,19 @@ impl LogStore {
             named.device.write(Lba(copy.0 * BLOCK_SECTORS), &block, Durability::Through)?;
         }
         let mut core = recovered.core;
+        if access == Access::ReadWrite && !superblock.incompat.has(Incompat::MARKS) {
+            core.superblock = named.upgrade(&superblock)?;
+        }
         // Chunks of the abandoned end have this number's predecessors, and must never follow a later checkpoint.
         core.epoch = core.epoch.next();
         let flushed_until = core.next_sequence.before();
+        core.flushed = flushed_until;
+        core.marked = flushed_until;
         let state = State {
             core,
             flushed_until,
             flushing: false,
+            answered: Sequence(0),
             poisoned: None,
             read_only: access == Access::ReadOnly,
             closing: false,
@@ -116,7 +134,7 @@ impl LogStore {
             paused: Duration::ZERO,
             block_cost: BlockCost::default(),
             held_back: HeldBack::new(Instant::now()),
-            tally: Tally { replayed: recovered.replayed, ..Tally::default() },
+            tally: Tally { replayed: recovered.replayed, mended, ..Tally::default() },
         };
         let shared = Shared {
             named,
@@ -145,9 +163,26 @@ impl LogStore {
 }
 
 impl Recovered {
+    /// What was damaged without a loss. An opening that writes mends it.
+    fn mended(&self) -> Vec<String> {
+        let copy = self.repair.map(|at| Problem::SuperblockCopy(at).to_string());
+        let checkpoint = self.checkpoint.map(|error| Problem::Checkpoint(error).to_string());
+        let pages = self
+            .rebuilt
+            .iter()
+            .map(|(page, _)| format!("page {} of the map was damaged, and was rebuilt from the log", page.0));
+        copy.into_iter().chain(checkpoint).chain(pages).collect()
+    }
+
     /// What somebody should know of how it was found.
     fn tell(&self, store: &str) {
-        if self.abandoned > 0 {
+        for damage in &self.mended() {
+            tracing::warn!(store, doubtful = self.core.doubtful.len(), "{damage}");
+        }
+        if let Some(loss) = &self.loss {
+            tracing::error!(store, "{loss}");
+        }
+        if self.abandoned > 0 && self.loss.is_none() {
             tracing::warn!(
                 store,
                 abandoned = self.abandoned,
@@ -168,6 +203,22 @@ impl Named {
     /// Makes durable what the device was given.
     pub(super) fn flush(&self) -> Result<(), BlockError> {
         self.device.flush()
+    }
+
+    /// Lets chunks of a store that was made before say how far the log is flushed. Each copy of the superblock is written and flushed by itself.
+    fn upgrade(&self, old: &Superblock) -> Result<Superblock, LogStoreError> {
+        let generation = Generation(old.generation.0 + 1);
+        let superblock = Superblock { incompat: Incompat::MARKS, generation, ..old.clone() };
+        let block = superblock.encode().map_err(|source| self.format(source))?;
+        for copy in Superblock::COPIES.into_iter().rev() {
+            self.device.write(Lba(copy.0 * BLOCK_SECTORS), &block, Durability::Cached)?;
+            self.flush()?;
+        }
+        tracing::warn!(
+            store = self.name,
+            "the store has marks of flushes from now on: earlier versions of this program do not open it any more"
+        );
+        Ok(superblock)
     }
 
     pub(super) fn format(&self, source: FormatError) -> LogStoreError {
@@ -203,12 +254,13 @@ impl Named {
         let found = [0, 1].map(|area| self.checkpoint_in(superblock, area));
         match found {
             [Ok(first), Ok(second)] => Ok(if first.header.number > second.header.number { first } else { second }),
-            [Ok(only), Err(_)] | [Err(_), Ok(only)] => {
+            [Ok(only), Err(error)] | [Err(error), Ok(only)] => {
                 // The header is written last: one that is whole and newer counted, and segments were written anew since.
                 let other = self.checkpoint_header(superblock, 1 - only.area).ok();
                 // Of one that cannot be read nothing is known. Only a new store has none.
                 let in_doubt =
                     other.as_ref().map_or(only.header.number.0 > 1, |(header, _)| header.number > only.header.number);
+                let in_doubt = in_doubt.then_some(error);
                 let newer = other.filter(|(header, _)| header.number > only.header.number);
                 Ok(Found { reaches: newer.map(|(header, _)| header.next_sequence), in_doubt, ..only })
             }
@@ -253,7 +305,7 @@ impl Named {
                 *segment = Segment { state: umbrella_policy::log_layout::State::System, ..Segment::FREE };
             }
         }
-        Ok(Found { header, index, table, area, reaches: None, in_doubt: false })
+        Ok(Found { header, index, table, area, reaches: None, in_doubt: None })
     }
 }
 
@@ -280,13 +332,57 @@ pub(super) fn settings(named: &Named, superblock: &Superblock, options: Options)
     })
 }
 
+/// A store as a checkpoint describes it.
+struct Standing {
+    core: Core,
+    clean: bool,
+    area: usize,
+    repair: Option<BlockNo>,
+    reaches: Option<Sequence>,
+    in_doubt: Option<FormatError>,
+}
+
 /// Reads a store as it was left. Writes nothing.
+///
+/// Where the log goes on in a page of the map that cannot be used, the page is rebuilt; a store of which a block is doubtful then can only be looked at.
 pub(super) fn recover(named: &Named, options: Options, access: Access) -> Result<Recovered, LogStoreError> {
+    let standing = at_checkpoint(named, options)?;
+    let error = match replay(named, standing, Rebuilt::default(), (access, LostPages::Fail)) {
+        Err(Halted::OfPage(error)) => error,
+        Err(Halted::Otherwise(error)) => return Err(error),
+        Ok(recovered) => return Ok(recovered),
+    };
+    let standing = at_checkpoint(named, options)?;
+    let rebuilt = rebuild(named, &standing.core);
+    match access {
+        Access::ReadWrite if !rebuilt.doubtful.is_empty() => Err(error),
+        Access::ReadWrite => replay(named, standing, rebuilt, (access, LostPages::Fail)).map_err(Halted::error),
+        Access::ReadOnly => replay(named, standing, rebuilt, (access, LostPages::PassOver)).map_err(Halted::error),
+    }
+}
+
+/// The same for who needs all that there is: every page of the map is looked at, and rebuilt if it is damaged.
+pub(super) fn recover_all(named: &Named, superblock: Superblock) -> Result<Recovered, LogStoreError> {
+    let standing = standing(named, Options::default(), superblock, None)?;
+    let rebuilt = rebuild(named, &standing.core);
+    replay(named, standing, rebuilt, (Access::ReadOnly, LostPages::PassOver)).map_err(Halted::error)
+}
+
+fn at_checkpoint(named: &Named, options: Options) -> Result<Standing, LogStoreError> {
     let logical_block = named.device.geometry().logical_block;
     if logical_block as usize > BLOCK_BYTES {
         return Err(LogStoreError::LargeBlocks { device: named.name.clone(), block: logical_block });
     }
     let Chosen { superblock, repair } = named.superblock()?;
+    standing(named, options, superblock, repair)
+}
+
+fn standing(
+    named: &Named,
+    options: Options,
+    superblock: Superblock,
+    repair: Option<BlockNo>,
+) -> Result<Standing, LogStoreError> {
     let Found { header, index, table, area, reaches, in_doubt } = named.checkpoint(&superblock)?;
     check_counts(&header).map_err(|source| named.format(source))?;
     let heads: Vec<_> = header
@@ -300,28 +396,88 @@ pub(super) fn recover(named: &Named, options: Options, access: Access) -> Result
     let layout = Layout::restore(settings(named, &superblock, options)?, table, &heads, header.clock);
     let exists = |page: MapPage| index.get(page.0 as usize).is_some_and(Option::is_some);
     let map = LogicalMap::absent(superblock.shape.advertised().0, exists);
-    let mut core = Core::new(superblock, layout, map, index, header.counters);
+    let mut core = Core::new(superblock, layout, map, index, header.counters, options.map_memory);
     core.next_sequence = header.next_sequence;
     core.epoch = header.number;
-    let first_epoch = header.number;
-    let mut replay = Replay { named, core, first_epoch, access, waiting: Vec::new(), unreadable: None };
-    let replayed = replay.run()?;
-    if in_doubt {
+    Ok(Standing { core, clean: header.clean, area, repair, reaches, in_doubt })
+}
+
+/// Why the log could not be followed.
+enum Halted {
+    /// A page of the map cannot be used.
+    OfPage(LogStoreError),
+    Otherwise(LogStoreError),
+}
+
+impl Halted {
+    fn error(self) -> LogStoreError {
+        let (Halted::OfPage(error) | Halted::Otherwise(error)) = self;
+        error
+    }
+}
+
+impl From<LogStoreError> for Halted {
+    fn from(error: LogStoreError) -> Halted {
+        Halted::Otherwise(error)
+    }
+}
+
+/// Follows the log from a checkpoint on.
+fn replay(
+    named: &Named,
+    standing: Standing,
+    rebuilt: Rebuilt,
+    (access, lost_pages): (Access, LostPages),
+) -> Result<Recovered, Halted> {
+    let Standing { mut core, clean, area, repair, reaches, in_doubt } = standing;
+    let first_epoch = core.epoch;
+    let mut pages = Vec::new();
+    for (page, Page { error, entries }) in rebuilt.pages {
+        core.map.install(page, &entries);
+        // The next checkpoint writes it; and until then it cannot be read.
+        core.map.mark_dirty(page);
+        pages.push((page, error));
+    }
+    core.doubtful = rebuilt.doubtful;
+    let mut replay = Replay {
+        named,
+        core,
+        first_epoch,
+        waiting: Vec::new(),
+        unreadable: None,
+        mark: (Sequence(0), Sequence(0)),
+        lost_pages,
+        lacks_page: false,
+    };
+    let replayed = replay.run();
+    let replayed = match replayed {
+        Err(error) if replay.lacks_page => return Err(Halted::OfPage(error)),
+        replayed => replayed?,
+    };
+    if in_doubt.is_some() {
         let reaches = replay.furthest().max(reaches);
         if let Some(reaches) = reaches.filter(|reaches| replay.core.next_sequence < *reaches) {
             let (device, found) = (named.name.clone(), replay.core.next_sequence);
-            return Err(LogStoreError::LogLost { device, found, reaches });
+            return Err(LogStoreError::LogLost { device, found, reaches }.into());
         }
     }
     let abandoned = replay.abandoned();
+    // Of a store that was closed in order nothing comes after the checkpoint.
+    let loss = if clean && replayed == 0 { None } else { replay.loss() };
     let Replay { mut core, unreadable, .. } = replay;
     if let (Some(source), Access::ReadWrite) = (&unreadable, access) {
-        return Err(LogStoreError::LogUnreadable { device: named.name.clone(), source: source.clone() });
+        return Err(LogStoreError::LogUnreadable { device: named.name.clone(), source: source.clone() }.into());
+    }
+    if let (Some(loss), Access::ReadWrite) = (loss.as_ref().filter(|loss| loss.is_certain), access) {
+        return Err(LogStoreError::FlushedLost { device: named.name.clone(), loss: Box::new(loss.clone()) }.into());
     }
     core.layout.replayed();
     // The highest number that a chunk of the abandoned end can have.
-    core.epoch = header.number.next();
-    Ok(Recovered { core, replayed, area, repair, clean: header.clean && replayed == 0, abandoned, unreadable })
+    core.epoch = first_epoch.next();
+    let clean = clean && replayed == 0;
+    // One of a store that was about to grow is whole, and does not count.
+    let checkpoint = in_doubt.filter(FormatError::is_damage);
+    Ok(Recovered { core, replayed, area, repair, clean, abandoned, unreadable, rebuilt: pages, checkpoint, loss })
 }
 
 /// More than any store counts; so nothing that is counted on from there can overflow.
@@ -347,18 +503,20 @@ fn check_counts(header: &CheckpointHeader) -> Result<(), FormatError> {
 impl Named {
     /// Reads a page of the map into memory.
     pub(super) fn bring(&self, core: &mut Core, page: MapPage) -> Result<(), LogStoreError> {
-        let Some(at) = core.page_entry(page) else {
-            core.map.install(page, &[0; umbrella_policy::log_layout::PAGE_ENTRIES]);
-            return Ok(());
-        };
         if let Some(error) = core.unusable.get(&page) {
             return Err(error.clone());
         }
-        let mut block = [0; BLOCK_BYTES];
-        self.log(&core.superblock, at.place(), &mut block)?;
-        let entries = self.decode_page(&block, &core.superblock, page, at)?;
+        let entries = self.page(core, page)?;
         core.map.install(page, &entries);
         Ok(())
+    }
+
+    /// A page of the map as the checkpoint has it.
+    pub(super) fn page(&self, core: &Core, page: MapPage) -> Result<Entries, LogStoreError> {
+        let Some(at) = core.page_entry(page) else { return Ok([0; umbrella_policy::log_layout::PAGE_ENTRIES]) };
+        let mut block = [0; BLOCK_BYTES];
+        self.log(&core.superblock, at.place(), &mut block)?;
+        self.decode_page(&block, &core.superblock, page, at)
     }
 
     /// The entries of a page of the map as it was read, if it is the one that the index means.

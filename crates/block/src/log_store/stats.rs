@@ -8,7 +8,7 @@ use umbrella_units::{ByteSize, Nanos, PAGE_BYTES};
 use super::engine::LogStore;
 
 /// Counts since the opening that no checkpoint keeps.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Tally {
     pub(super) reads: u64,
     pub(super) writes: u64,
@@ -19,6 +19,8 @@ pub(super) struct Tally {
     /// Segments that were cleaned, by the tenths of them that were live.
     pub(super) victims: [u64; 11],
     pub(super) replayed: u64,
+    pub(super) damaged_reads: u64,
+    pub(super) mended: Vec<String>,
 }
 
 /// A region of the disk.
@@ -91,8 +93,12 @@ pub struct LogStoreStats {
     pub slowed_time: Nanos,
     /// Segments that could not be read and are not cleaned.
     pub damaged_segments: u32,
+    /// Reads since the opening that were refused, as a block was not what was written, or nobody could tell.
+    pub damaged_reads: u64,
     /// Chunks that were found after the last checkpoint at the opening.
     pub replayed: u64,
+    /// What was damaged at the opening without a loss, in words.
+    pub mended: Vec<String>,
     /// Why writes are refused, if they are.
     pub refuses_writes: Option<String>,
 }
@@ -138,6 +144,8 @@ impl LogStore {
             slowed: tally.slowed,
             slowed_time: Nanos(u64::try_from(tally.slowed_time.as_nanos()).unwrap_or(u64::MAX)),
             damaged_segments: state.damaged.len() as u32,
+            damaged_reads: tally.damaged_reads,
+            mended: tally.mended.clone(),
             replayed: tally.replayed,
             refuses_writes: state.poisoned.as_ref().map(ToString::to_string),
         }

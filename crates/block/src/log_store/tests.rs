@@ -7,12 +7,15 @@ mod cut_short;
 mod every_call;
 mod faults;
 mod fixtures;
+mod flushed;
 mod hostile;
 mod limits;
 mod map_damage;
 mod model;
 mod order;
+mod salvage;
 mod under_way;
+mod verify;
 
 use std::sync::Arc;
 
@@ -75,4 +78,9 @@ fn numbered(number: u64) -> Vec<u8> {
 
 fn sectors_of(device: &dyn BlockDevice) -> u64 {
     device.geometry().capacity.0
+}
+
+/// What a power cut may leave: a copy of the superblock that was being written, and a flush of which nobody knows whether it was answered.
+fn is_expected(problem: &Problem) -> bool {
+    matches!(problem, Problem::SuperblockCopy(_)) || matches!(problem, Problem::Loss(loss) if !loss.is_certain)
 }

@@ -8,8 +8,10 @@ use umbrella_policy::log_layout::{Absent, PAGE_ENTRIES, Place, SegmentNo};
 use umbrella_units::{BLOCK_SECTORS, BlockNo, Lba, Pages, SECTOR_BYTES, SectorRange};
 
 use super::engine::{LogStore, Shared, State};
+use super::error::LogStoreError;
 use super::format::{BLOCK_BYTES, Checksum};
 use super::life::Life;
+use super::sums::Tag;
 use crate::device::{Allocation, BlockDevice, Durability, Geometry, Zeroes};
 use crate::error::BlockError;
 
@@ -26,6 +28,20 @@ struct Run {
     /// Where in the buffer, in blocks.
     at: usize,
     blocks: usize,
+}
+
+type Runs = SmallVec<[Run; 4]>;
+/// By block of the caller's memory: what it must be.
+type Tags = SmallVec<[Tag; 16]>;
+
+/// The first block of runs that were read that is not what was written.
+fn damaged(runs: &[Run], tags: &[Tag], buffer: &[u8]) -> Option<(BlockNo, Place)> {
+    runs.iter().find_map(|run| {
+        let data = buffer.get(run.bytes()).unwrap_or_default().chunks(BLOCK_BYTES);
+        let tags = tags.get(run.at..).unwrap_or_default();
+        let wrong = (0..).zip(data.zip(tags)).find(|(nth, (data, tag))| !tag.fits(BlockNo(run.block.0 + nth), data));
+        wrong.map(|(nth, _)| (BlockNo(run.block.0 + nth), Place(run.place.0 + nth)))
+    })
 }
 
 impl Run {
@@ -155,13 +171,16 @@ impl Shared {
         loop {
             // Looking up may let go of the lock, too.
             let freed = state.freed;
-            let runs = self.look_up(&mut state, first, buffer)?;
+            let (runs, tags) = self.look_up(&mut state, first, buffer)?;
             if runs.is_empty() {
                 return Ok(());
             }
-            MutexGuard::unlocked(&mut state, || self.read_runs(&runs, buffer))?;
+            let damaged = MutexGuard::unlocked(&mut state, || {
+                self.read_runs(&runs, buffer).map(|()| damaged(&runs, &tags, buffer))
+            })?;
+            // What is not what was written may be what lies there now.
             if state.freed == freed || self.still_there(&mut state, &runs)? {
-                return Ok(());
+                return damaged.map_or(Ok(()), |(block, place)| Err(self.damaged(&mut state, block, place)));
             }
         }
     }
@@ -206,29 +225,40 @@ impl Shared {
         state: &mut MutexGuard<'_, State>,
         first: BlockNo,
         buffer: &mut [u8],
-    ) -> Result<SmallVec<[Run; 4]>, BlockError> {
-        let mut runs: SmallVec<[Run; 4]> = SmallVec::new();
+    ) -> Result<(Runs, Tags), BlockError> {
+        let (mut runs, mut tags) = (Runs::new(), Tags::new());
+        let shape = state.core.layout.shape();
         for (at, data) in buffer.chunks_mut(BLOCK_BYTES).enumerate() {
             let block = BlockNo(first.0 + at as u64);
-            let entry = self.entry(state, block)?;
-            let Some(place) = entry else {
-                data.fill(0);
-                continue;
+            let found = loop {
+                let Some(place) = self.entry(state, block)? else {
+                    data.fill(0);
+                    break None;
+                };
+                if let Some(found) = state.core.chunks.block(place) {
+                    data.copy_from_slice(found);
+                    break None;
+                }
+                match state.core.sums.get(shape, place) {
+                    Tag::NONE => self.learn(state, block, place)?,
+                    tag => break Some((place, tag)),
+                }
             };
-            if let Some(found) = state.core.chunks.block(place) {
-                data.copy_from_slice(found);
-                continue;
-            }
+            tags.push(found.map_or(Tag::NONE, |(_, tag)| tag));
+            let Some((place, _)) = found else { continue };
             match runs.last_mut() {
                 Some(run) if run.end() == place && run.at + run.blocks == at => run.blocks += 1,
                 _ => runs.push(Run { block, place, life: Life::now(state, segment(state, place)), at, blocks: 1 }),
             }
         }
         runs.sort_unstable_by_key(|run| run.place);
-        Ok(runs)
+        Ok((runs, tags))
     }
 
     pub(super) fn entry(&self, state: &mut MutexGuard<'_, State>, block: BlockNo) -> Result<Option<Place>, BlockError> {
+        if state.core.doubtful.contains(&block) {
+            return Err(LogStoreError::Doubtful { device: self.named.name.clone(), block }.on(&self.named.name));
+        }
         loop {
             match state.core.map.get(block) {
                 Ok(entry) => return Ok(entry.map(|entry| entry.place)),
@@ -292,10 +322,20 @@ impl Shared {
                 (None, _) => whole.fill(0),
                 (Some(_), Some(data)) => whole.copy_from_slice(data),
                 (Some(place), None) => {
+                    let shape = state.core.layout.shape();
+                    let tag = state.core.sums.get(shape, place);
+                    if tag == Tag::NONE {
+                        self.learn(state, block, place)?;
+                        continue;
+                    }
                     let freed = state.freed;
                     MutexGuard::unlocked(state, || self.read_log(place, &mut whole))?;
                     if self.entry(state, block)? != Some(place) || state.freed != freed {
                         continue;
+                    }
+                    // With a checksum of its own it would pass for what was written.
+                    if !tag.fits(block, &whole) {
+                        return Err(self.damaged(state, block, place));
                     }
                 }
             }

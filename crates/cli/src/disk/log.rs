@@ -89,7 +89,11 @@ impl Log {
         let stats = self.stats();
         let damaged = (stats.damaged_segments > 0)
             .then(|| format!("{} of the log cannot be read, and are not cleaned", segments(stats.damaged_segments)));
-        stats.refuses_writes.into_iter().chain(damaged).collect()
+        let refused = (stats.damaged_reads > 0).then(|| {
+            let reads = crate::text::count(stats.damaged_reads, "read");
+            format!("{reads} of damaged blocks were refused (the log of the daemon names them)")
+        });
+        stats.refuses_writes.into_iter().chain(damaged).chain(refused).chain(stats.mended).collect()
     }
 
     /// Takes what the device has become larger by; what it promises then.
@@ -133,13 +137,16 @@ pub(crate) fn segments(number: u32) -> String {
 }
 
 /// Whether a log store is on a device. Fails when that cannot be told for sure: what is there would be used the wrong way.
+///
+/// A first superblock that is damaged so that nothing says what it was still is one if it agrees with the second where that is not zero, or if nothing at all lies before the second.
 pub(crate) fn is_on(device: &dyn BlockDevice, name: &str) -> anyhow::Result<bool> {
     let [first, second] = copies(device);
     let [_, at] = Superblock::COPIES;
     match (first, second) {
-        (Err(FormatError::Foreign { .. }), Ok(superblock)) => bail!(
-            "{name} does not begin with a log store, but has the second superblock of one ({}) at block {}: if it is the store that you want, name \
-             a configuration with [log]; if not, write zeroes over that block (`dd if=/dev/zero bs=4096 count=1 seek={} conv=notrunc of={name}`)",
+        (Err(FormatError::Foreign { .. }), Ok(superblock)) if !is_remainder(device, &superblock) => bail!(
+            "{name} does not begin with a log store, but has the second superblock of one ({}) at block {}: something else was written over its \
+             beginning. If you want the store, name a configuration with [log], which opens and mends it, or copy it out with `umbrella disk salvage`. Only if you want what \
+             is there now (`blkid {name}` says what it is), write zeroes over that block: `dd if=/dev/zero bs=4096 count=1 seek={} conv=notrunc of={name}`",
             superblock.store,
             at.0,
             at.0,
@@ -147,6 +154,23 @@ pub(crate) fn is_on(device: &dyn BlockDevice, name: &str) -> anyhow::Result<bool
         (Err(FormatError::Foreign { .. } | FormatError::Unreadable { .. }), Err(_)) => Ok(false),
         (Ok(_) | Err(_), _) => Ok(true),
     }
+}
+
+/// Whether what lies where the first superblock should be is the rest of it, and of nothing else.
+fn is_remainder(device: &dyn BlockDevice, second: &Superblock) -> bool {
+    let [_, BlockNo(at)] = Superblock::COPIES;
+    let mut before = vec![0; at as usize * BLOCK_BYTES];
+    if device.read(Lba(0), &mut before).is_err() {
+        return false;
+    }
+    if before.iter().all(|byte| *byte == 0) {
+        return true;
+    }
+    let Ok(expected) = second.encode() else { return false };
+    let said = expected.iter().zip(&before).filter(|(expected, _)| **expected != 0);
+    let (all, same) =
+        said.fold((0, 0), |(all, same), (expected, found)| (all + 1, same + u32::from(expected == found)));
+    same * 2 > all
 }
 
 /// Fails if a log store is on a hybrid disk whose configuration does not say so. Its second superblock alone may be what is left of one

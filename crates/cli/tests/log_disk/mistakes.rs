@@ -114,6 +114,12 @@ fn damage_is_found_and_said_and_never_served_as_a_plain_disk() {
     house.given(&["serve", "d.img", "--daemon"]);
     house.given(&["detach"]);
     house.refused(&["check", "d.img", "--data"], 0, &["0 warnings"]);
+    // Also when nothing says what it was.
+    damaged(3, &[9]);
+    house.refused(&["check", "d.img"], 0, &["the copy of the superblock at block 0 is damaged or old", "1 warning"]);
+    house.given(&["serve", "d.img", "--daemon"]);
+    house.given(&["detach"]);
+    house.refused(&["check", "d.img"], 0, &["0 warnings"]);
     // Both.
     damaged(100, &[9; 8]);
     overwrite(&house, "d.img", MIB + 100, &[9; 8]);
@@ -138,11 +144,18 @@ fn a_disk_that_was_a_store_before_is_not_taken_for_one() {
     let house = House::new();
     house.given(&["create", "--kind", "log", "e.img", "--size", SIZE]);
     let image = text(&house.path("e.img"));
+    // Where nothing else is it was one all the same.
     overwrite(&house, "e.img", 0, &[0; 4096]);
+    house.given(&["serve", "--disk", &image, "--daemon"]);
+    assert_eq!(house.status("e.img")["kind"], "log");
+    house.given(&["detach"]);
+    // As a file system has it.
+    overwrite(&house, "e.img", 0, &[0; 4096]);
+    overwrite(&house, "e.img", 64 << 10, b"_BHRfS_M");
     house.refused(
         &["serve", "--disk", &image, "--daemon"],
         1,
-        &["has the second superblock of one", "[log]", "dd if=/dev/zero"],
+        &["has the second superblock of one", "[log]", "umbrella disk salvage", "dd if=/dev/zero"],
     );
     overwrite(&house, "e.img", MIB, &[0; 4096]);
     run("mkfs.ext4", ["-q", "-F", &image]);

@@ -462,7 +462,7 @@ impl Layout {
         }
     }
 
-    fn reclaim(&mut self, number: SegmentNo) {
+    pub(super) fn reclaim(&mut self, number: SegmentNo) {
         let segment = &mut self.table[number.0 as usize];
         self.leaving -= u32::from(segment.state == State::Leaving);
         segment.state = State::Cleaned;

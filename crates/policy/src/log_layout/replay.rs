@@ -105,6 +105,17 @@ impl Layout {
         Ok(())
     }
 
+    /// The log goes on in this segment, so nothing in it is current any more, although the map cannot say what took its place: to be told before
+    /// [`Layout::replay_end`], for a log whose map has lost pages.
+    pub fn replay_emptied(&mut self, number: SegmentNo) {
+        let Some(segment) = self.table.get_mut(number.0 as usize) else { return };
+        if !matches!(segment.state, State::Full | State::Leaving) {
+            return;
+        }
+        self.live -= u64::from(std::mem::take(&mut segment.live));
+        self.reclaim(number);
+    }
+
     /// Gives a stream the next segment that a header names, in place of the one it has.
     fn replay_next(&mut self, stream: Stream, next: SegmentNo) -> Result<(), ReplayError> {
         let in_use = ReplayError::NextInUse { stream, next };

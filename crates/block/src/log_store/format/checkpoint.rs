@@ -152,6 +152,22 @@ pub fn area_segments(shape: &Shape) -> u64 {
 }
 
 impl CheckpointHeader {
+    /// Whether a block is one of some store, with its checksum right.
+    pub(in crate::log_store) fn is_one(bytes: &[u8]) -> bool {
+        Reader::open(THIS, bytes, MAGIC, CHECKSUM_AT).is_ok()
+    }
+
+    /// Of a header whose superblock is lost: the store, its segments, logical blocks, and streams without that of the map.
+    pub(in crate::log_store) fn identity(bytes: &[u8]) -> Option<(Uuid, u32, u64, u8)> {
+        let mut fields = Reader::open(THIS, bytes, MAGIC, CHECKSUM_AT).ok()?;
+        fields.u32().ok()?;
+        let (segments, store) = (fields.u32().ok()?, fields.uuid().ok()?);
+        fields.bytes(24).ok()?;
+        let advertised = fields.u64().ok()?;
+        fields.bytes(12).ok()?;
+        Some((store, segments, advertised, fields.u8().ok()?))
+    }
+
     /// Reads one.
     pub fn parse(bytes: &[u8], superblock: &Superblock) -> Result<CheckpointHeader, FormatError> {
         let mut fields = Reader::open(THIS, bytes, MAGIC, CHECKSUM_AT)?;

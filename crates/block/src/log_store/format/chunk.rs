@@ -27,7 +27,11 @@
 //!    2  copy          logical block        of the data stamp          copied by the cleaner
 //!    3  map page      number of the page   of the page 0
 //!    4  unmapped      first logical block  0           blocks, >= 1   has no data block
+//!    5  mark          last chunk flushed   0           chunks         has no data block; with the incompatible feature of marks
 //! ```
+//!
+//! A mark says how far the log was whole at the last flush of the device that had ended when the chunk was completed, and how many more chunks the flush under way promises:
+//! a damaged chunk up to the first held flushed data, one up to the second perhaps, and of later ones nobody was told that they are durable.
 //!
 //! Data blocks lie in the order of the entries that have one, the first at slot 1 behind the header. A later entry for a block replaces an earlier one.
 
@@ -88,6 +92,13 @@ pub enum Entry {
         /// How many; never zero.
         blocks: u32,
     },
+    /// How far the log was flushed. Has no data block.
+    Mark {
+        /// The last chunk that had been flushed.
+        flushed: Sequence,
+        /// How many more the flush under way promises.
+        promised: u32,
+    },
 }
 
 /// The header of a chunk.
@@ -120,7 +131,7 @@ pub struct ChunkBuilder {
 impl Entry {
     /// Whether it has a data block.
     pub fn has_data(&self) -> bool {
-        !matches!(self, Entry::Unmapped { .. })
+        !matches!(self, Entry::Unmapped { .. } | Entry::Mark { .. })
     }
 
     /// What its data block must have, if that matters.
@@ -129,7 +140,7 @@ impl Entry {
             Entry::Data { checksum, .. } | Entry::Copy { checksum, .. } | Entry::MapPage { checksum, .. } => {
                 Some(checksum)
             }
-            Entry::Dead | Entry::Unmapped { .. } => None,
+            Entry::Dead | Entry::Unmapped { .. } | Entry::Mark { .. } => None,
         }
     }
 
@@ -141,6 +152,7 @@ impl Entry {
             Entry::Copy { block, checksum, stamp } => (2, block.0, checksum.0, stamp.0),
             Entry::MapPage { page, checksum } => (3, page.0, checksum.0, 0),
             Entry::Unmapped { start, blocks } => (4, start.0, 0, blocks),
+            Entry::Mark { flushed, promised } => (5, flushed.0, 0, promised),
         }
     }
 
@@ -165,7 +177,11 @@ impl Entry {
                 zero(Field::EntryChecksum(number), checksum.0)?;
                 Ok(Entry::Unmapped { start: BlockNo(block), blocks: value })
             }
-            _ => Err(out_of_range(THIS, Field::Kind(number), kind, Limit::AtMost(4))),
+            5 => {
+                zero(Field::EntryChecksum(number), checksum.0)?;
+                Ok(Entry::Mark { flushed: Sequence(block), promised: value })
+            }
+            _ => Err(out_of_range(THIS, Field::Kind(number), kind, Limit::AtMost(5))),
         }
     }
 
@@ -175,6 +191,7 @@ impl Entry {
         let Blocks(advertised) = shape.advertised();
         match *self {
             Entry::Dead => Ok(()),
+            Entry::Mark { flushed, .. } => check(THIS, block, flushed.0, Limit::AtMost((1 << KIND_SHIFT) - 1)),
             Entry::Data { block: at, stamp, .. } | Entry::Copy { block: at, stamp, .. } => {
                 check(THIS, block, at.0, Limit::AtMost(advertised - 1))?;
                 check(THIS, value, u64::from(stamp.0), Limit::AtMost((1 << STAMP_BITS) - 1))
@@ -208,6 +225,24 @@ impl ChunkHeader {
         check(THIS, Field::DataBlocks, u64::from(data_blocks), counted)?;
         header.check(superblock, at)?;
         Ok(header)
+    }
+
+    /// The last chunk that had been flushed when it was completed, and the last that a flush under way promised.
+    pub fn mark(&self) -> Option<(Sequence, Sequence)> {
+        self.entries.iter().find_map(|entry| match *entry {
+            Entry::Mark { flushed, promised } => {
+                Some((flushed, Sequence(flushed.0.saturating_add(u64::from(promised)))))
+            }
+            _ => None,
+        })
+    }
+
+    /// Whether a block that is no header was one with this number, or is one that was written in part: its checksum is wrong, but of magic, store and number two are right.
+    pub(in crate::log_store) fn was_one(bytes: &[u8], superblock: &Superblock, number: Sequence) -> bool {
+        let has = |at: usize, field: &[u8]| bytes.get(at..at + field.len()) == Some(field);
+        let is_right = [has(0, MAGIC), has(16, superblock.store.as_bytes()), has(40, &number.0.to_le_bytes())];
+        Reader::open(THIS, bytes, MAGIC, CHECKSUM_AT).is_err()
+            && is_right.into_iter().filter(|right| *right).count() >= 2
     }
 
     /// As it is written to the block at `at` of the log; an error if it would not be read.

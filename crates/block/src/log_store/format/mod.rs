@@ -19,6 +19,9 @@
 //! 2. The header of each area is parsed; the one with the higher number whose [`Payload`] is whole is where the store was.
 //! 3. From its heads on, [`ChunkHeader`]s are followed while they are of this store, this checkpoint, and the next sequence number.
 //!
+//! What is lost at the end of the log is told by marks of flushes in the headers of chunks: see [`Entry::Mark`]. Stores that were made without them have the feature since they
+//! were first written by a program that knows it.
+//!
 //! Common rules. Magic and version stand at the front and keep their place in all versions, as does the checksum: so a newer version is told from
 //! damage. Superblock and checkpoint header use the first 512 bytes of their block, so that a power cut leaves the old or the new one. Reserved
 //! bytes are zero, and whoever finds another value refuses the structure. Only the superblock has feature flags; they speak for the whole store:
@@ -50,7 +53,9 @@ pub(in crate::log_store) use payload::payload_bytes;
 pub use payload::{Payload, PayloadEncoder, PayloadSum, SegmentEntry, SegmentState};
 pub use raw::{Block, Checksum};
 pub use shape::{Blocks, MapPageNo, Shape, Slot};
-pub use superblock::{Area, ChooseError, Chosen, Compat, Generation, Scheme, Superblock, UnixSeconds, choose};
+pub use superblock::{
+    Area, ChooseError, Chosen, Compat, Generation, Incompat, Scheme, Superblock, UnixSeconds, choose,
+};
 
 /// The version that this code writes; it reads no other.
 pub const VERSION: u32 = 1;

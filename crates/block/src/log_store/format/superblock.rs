@@ -5,7 +5,7 @@
 //!      0      8  magic "UMBLGSUP"
 //!      8      4  version, 1
 //!     12      4  compatible features: none in version 1
-//!     16      4  incompatible features: none in version 1
+//!     16      4  incompatible features: bit 0, chunks may have marks of flushes; others none in version 1
 //!     20      4  bytes of a block, 4096
 //!     24      8  generation: grows with each superblock written
 //!     32     16  uuid of the store
@@ -53,6 +53,20 @@ pub struct Generation(pub u64);
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Compat(pub u32);
 
+/// Incompatible features, a bit each: a program that does not know one must not touch the store.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Incompat(u32);
+
+impl Incompat {
+    /// Chunks may say how far the log was flushed. Stores that were made before do not have it.
+    pub const MARKS: Incompat = Incompat(1);
+
+    /// Whether it has all of `other`.
+    pub fn has(self, other: Incompat) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
 /// A time in seconds since 1970-01-01 00:00 UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnixSeconds(pub u64);
@@ -75,6 +89,8 @@ pub struct Area {
 pub struct Superblock {
     /// Compatible features, those that are unknown here too.
     pub compat: Compat,
+    /// Incompatible ones.
+    pub incompat: Incompat,
     /// The copy with the higher one counts.
     pub generation: Generation,
     /// This store.
@@ -187,9 +203,11 @@ impl Superblock {
         let version = fields.u32()?;
         fields.known(version)?;
         let (compat, incompat) = (Compat(fields.u32()?), fields.u32()?);
-        if incompat != 0 {
-            return Err(FormatError::UnknownFeatures { structure: THIS, flags: incompat });
+        let unknown = incompat & !Incompat::MARKS.0;
+        if unknown != 0 {
+            return Err(FormatError::UnknownFeatures { structure: THIS, flags: unknown });
         }
+        let incompat = Incompat(incompat);
         let block_bytes = fields.u32()?;
         check(THIS, Field::BlockBytes, u64::from(block_bytes), Limit::Exactly(BLOCK_BYTES as u64))?;
         let (generation, store, created) = (Generation(fields.u64()?), fields.uuid()?, UnixSeconds(fields.u64()?));
@@ -201,7 +219,7 @@ impl Superblock {
         let scheme = parse_scheme(&mut fields)?;
         fields.finish()?;
         let shape = Shape::new(segment_blocks, segments, advertised, map_stream)?;
-        let superblock = Superblock { compat, generation, store, created, shape, first, areas, scheme };
+        let superblock = Superblock { compat, incompat, generation, store, created, shape, first, areas, scheme };
         superblock.check()?;
         superblock.check_capacity(capacity)?;
         Ok(superblock)
@@ -213,7 +231,7 @@ impl Superblock {
         let mut fields = Writer::new(MAGIC);
         fields.u32(VERSION);
         fields.u32(self.compat.0);
-        fields.u32(0);
+        fields.u32(self.incompat.0);
         fields.u32(BLOCK_BYTES as u32);
         fields.u64(self.generation.0);
         fields.uuid(self.store);

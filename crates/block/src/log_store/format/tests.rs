@@ -27,6 +27,7 @@ const LARGE: Lba = Lba(1 << 40);
 fn store() -> Superblock {
     Superblock {
         compat: Compat(0),
+        incompat: Incompat::default(),
         generation: Generation(5),
         store: Uuid::from_u128(0x0011_2233_4455_6677_8899_aabb_ccdd_eeff),
         created: UnixSeconds(1_700_000_000),

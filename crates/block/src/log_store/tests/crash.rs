@@ -98,8 +98,7 @@ fn check_states(scene: &Scene, before: Vec<u8>, bounds: Bounds, label: &str) -> 
 /// A check finds nothing but a copy of the superblock that was being written.
 fn assert_no_problem(device: Arc<dyn BlockDevice>, label: &str) {
     let report = check(device, "disk", Depth::Data, &mut |_, _| {}).unwrap_or_else(|error| panic!("{label}: {error}"));
-    let problems: Vec<_> =
-        report.problems.iter().filter(|problem| !matches!(problem, Problem::SuperblockCopy(_))).collect();
+    let problems: Vec<_> = report.problems.iter().filter(|problem| !is_expected(problem)).collect();
     assert!(problems.is_empty(), "{label}: {problems:?}");
 }
 

@@ -90,7 +90,7 @@ fn differences(log: &LogSpec, store: &CheckReport) -> Vec<String> {
 
 impl Looked {
     fn of(found: &CheckReport) -> Looked {
-        let is_mended = |problem: &&Problem| matches!(problem, Problem::SuperblockCopy(_));
+        let is_mended = |problem: &&Problem| matches!(problem, Problem::SuperblockCopy(_) | Problem::Checkpoint(_));
         let (mended, wrong): (Vec<&Problem>, Vec<&Problem>) = found.problems.iter().partition(is_mended);
         let text = |problem: &Problem| format!("log store: {problem}");
         let more = found.problem_count.saturating_sub(found.problems.len() as u64);
@@ -107,7 +107,8 @@ impl Looked {
             data_checked: found.data_checked,
             problems: found.problem_count,
         };
-        let abandoned = (found.abandoned > 0).then(|| {
+        let loses = found.problems.iter().any(|problem| matches!(problem, Problem::Loss(_)));
+        let abandoned = (found.abandoned > 0 && !loses).then(|| {
             let chunks = count(found.abandoned, "chunk");
             format!("log store: {chunks} or more behind the end of the log do not count: when the power was cut or the daemon killed, nobody had flushed them; if it was not, the log is damaged there")
         });

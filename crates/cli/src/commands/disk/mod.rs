@@ -8,6 +8,7 @@ mod detach;
 mod grow;
 mod log;
 mod progress;
+mod salvage;
 mod schemes;
 mod serve;
 mod source;
@@ -38,6 +39,7 @@ enum DiskCommand {
     Stats(stats::StatsArgs),
     Check(check::CheckArgs),
     Grow(grow::GrowArgs),
+    Salvage(salvage::SalvageArgs),
     Schemes(schemes::SchemesArgs),
 }
 
@@ -59,6 +61,7 @@ impl DiskArgs {
             DiskCommand::Stats(args) => args.run(),
             DiskCommand::Check(args) => args.run(),
             DiskCommand::Grow(args) => args.run(),
+            DiskCommand::Salvage(args) => args.run(),
             DiskCommand::Schemes(args) => args.run(),
         };
         if let Err(error) = &done
@@ -83,6 +86,7 @@ impl DiskCommand {
             DiskCommand::Stats(args) => args.json,
             DiskCommand::Check(args) => args.json,
             DiskCommand::Grow(args) => args.json,
+            DiskCommand::Salvage(args) => args.json,
             DiskCommand::Schemes(args) => args.json,
         }
     }

@@ -16,7 +16,7 @@ use crate::pool;
 use crate::text::visible_path;
 
 /// A configuration or `--disk`, and what replaces its keys.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(super) struct SourceArgs {
     /// The configuration file (docs/disk.md); or a block device, or an image of a log store (docs/log-store.md).
     #[arg(value_name = "CONFIG|DEVICE", required_unless_present = "disk", conflicts_with = "disk")]
@@ -77,6 +77,11 @@ impl SourceArgs {
             let Some(device) = config.to_str() else { bail!("{} is not UTF-8", visible_path(config)) };
             self.with_flash(DiskSpec::of_device(disk::device_option("DEVICE", device)?)?)
         })
+    }
+
+    /// A configuration, or what may be a device or image although it is damaged; and its flash.
+    pub(super) fn of_path(path: PathBuf, flash: Option<String>) -> SourceArgs {
+        SourceArgs { config: Some(path), flash, ..SourceArgs::default() }
     }
 
     /// A path that was given in the place of a configuration, if nothing is there and it is not called one.

@@ -15,7 +15,7 @@ fn one_entry(kind: u64, block: u64, checksum: u32, value: u32) -> Result<ChunkHe
     let header = ChunkHeader { entries: vec![], ..chunk().0 };
     let block_of = header.encode(&store(), CHUNK_AT).expect("it can be read");
     let word = (kind << 56 | block).to_le_bytes();
-    let data = u16::from(kind != 4).to_le_bytes();
+    let data = u16::from(!matches!(kind, 4 | 5)).to_le_bytes();
     let front = with(&block_of, CHUNK_CHECKSUM_AT, 6, &[1_u16.to_le_bytes(), data].concat());
     let entry = [&word[..], &checksum.to_le_bytes(), &value.to_le_bytes()].concat();
     parse_at(&with(&front, CHUNK_CHECKSUM_AT, 56, &entry), CHUNK_AT.0)
@@ -80,7 +80,9 @@ fn entries_speak_of_blocks_that_exist() {
     assert_eq!(field(one_entry(4, 699, 0, u32::MAX)), Field::EntryBlock(0));
     assert_eq!(field(one_entry(4, 699, 0, 0)), Field::EntryValue(0));
     assert_eq!(field(one_entry(4, 699, 1, 1)), Field::EntryChecksum(0));
-    for kind in [5, 255] {
+    assert!(one_entry(5, 1 << 55, 0, u32::MAX).is_ok());
+    assert_eq!(field(one_entry(5, 0, 1, 0)), Field::EntryChecksum(0));
+    for kind in [6, 255] {
         assert_eq!(field(one_entry(kind, 0, 0, 0)), Field::Kind(0));
     }
 }

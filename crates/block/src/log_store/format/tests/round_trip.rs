@@ -30,6 +30,7 @@ fn superblock() -> impl Strategy<Value = Superblock> {
         }
         let (compat, generation, store, created, first, text) = rest;
         Superblock {
+            incompat: Incompat::default(),
             compat: Compat(compat),
             generation: Generation(generation),
             store: Uuid::from_u128(store),
@@ -119,6 +120,8 @@ fn an_entry(shape: Shape) -> impl Strategy<Value = Entry> {
     let (checksum, stamp) = (any::<u32>().prop_map(Checksum), (0..1_u32 << 24).prop_map(Stamp));
     prop_oneof![
         Just(Entry::Dead),
+        (0..1_u64 << 50, any::<u32>())
+            .prop_map(|(flushed, promised)| Entry::Mark { flushed: Sequence(flushed), promised }),
         (block(), checksum.clone(), stamp.clone()).prop_map(|(block, checksum, stamp)| Entry::Data {
             block,
             checksum,

@@ -1,0 +1,108 @@
+//! The chunks of a segment, by their headers: for whoever has lost the map.
+//!
+//! A header says how many blocks lie behind it, so from the beginning of a segment one leads to the next. Behind a damaged one the next is searched for, block by block:
+//! it must be later than those before it, so that neither what is left of an earlier life of the segment nor a user's data is taken for one.
+
+use std::ops::Range;
+
+use umbrella_policy::log_layout::{Place, SegmentNo};
+
+use super::format::{BLOCK_BYTES, CheckpointNo, ChunkHeader, Sequence, Slot, Superblock};
+use super::recover::Named;
+
+/// Blocks that are read at once where the next header has to be searched for.
+const PIECE: u32 = 256;
+
+/// Where in the log a chunk stands. A later one has a higher epoch, or the same and a higher number.
+pub(super) type Order = (CheckpointNo, Sequence);
+
+/// What was found in a segment.
+#[derive(Debug, Default)]
+pub(super) struct Headers {
+    /// Chunks, and where they begin.
+    pub(super) chunks: Vec<(Place, ChunkHeader)>,
+    /// Whether each led to the next, so that there are no others.
+    pub(super) is_whole: bool,
+}
+
+/// Reads blocks of a segment, in pieces where they are asked for one after the other.
+struct Blocks<'a> {
+    named: &'a Named,
+    superblock: &'a Superblock,
+    first: Place,
+    start: u32,
+    piece: Vec<u8>,
+}
+
+impl Blocks<'_> {
+    /// The header at a slot, if there is one.
+    fn header(&mut self, slot: u32, ahead: u32) -> Option<ChunkHeader> {
+        let at = Place(self.first.0 + u64::from(slot));
+        let bytes = match self.block(slot) {
+            Some(_) => self.block(slot),
+            None => {
+                self.start = slot;
+                self.piece.resize(ahead.max(1) as usize * BLOCK_BYTES, 0);
+                let mut read = self.named.log(self.superblock, at, &mut self.piece);
+                if read.is_err() && ahead > 1 {
+                    // One block that cannot be read must not hide the others.
+                    self.piece.truncate(BLOCK_BYTES);
+                    read = self.named.log(self.superblock, at, &mut self.piece);
+                }
+                if read.is_err() {
+                    self.piece.clear();
+                }
+                self.block(slot)
+            }
+        };
+        ChunkHeader::parse(bytes?, self.superblock, at).ok()
+    }
+
+    fn block(&self, slot: u32) -> Option<&[u8]> {
+        let from = slot.checked_sub(self.start)? as usize * BLOCK_BYTES;
+        self.piece.get(from..from + BLOCK_BYTES)
+    }
+}
+
+/// Finds the chunks of a segment up to the slot `end`.
+pub(super) fn headers(named: &Named, superblock: &Superblock, segment: SegmentNo, end: u32) -> Headers {
+    headers_in(named, superblock, segment, 0..end, |_| true)
+}
+
+/// The same between two slots, at the first of which a chunk should begin; only those that count.
+pub(super) fn headers_in(
+    named: &Named,
+    superblock: &Superblock,
+    segment: SegmentNo,
+    slots: Range<u32>,
+    counts: impl Fn(&ChunkHeader) -> bool,
+) -> Headers {
+    let shape = &superblock.shape;
+    let first = shape.place(segment, Slot(0));
+    let mut blocks = Blocks { named, superblock, first, start: 0, piece: Vec::new() };
+    let mut found = Headers { chunks: Vec::new(), is_whole: true };
+    let (mut slot, mut ahead) = (slots.start, 1);
+    let mut last: Option<Order> = None;
+    // The last slot of a full segment has no room for a chunk.
+    while slot < slots.end && slot + 1 < shape.segment_blocks() {
+        let header = blocks.header(slot, ahead.min(slots.end - slot)).filter(&counts);
+        match header.filter(|header| last.is_none_or(|last| last < order(header))) {
+            Some(header) => {
+                last = Some(order(&header));
+                let blocks = header.blocks();
+                found.chunks.push((Place(first.0 + u64::from(slot)), header));
+                (slot, ahead) = (slot + blocks, 1);
+            }
+            None => {
+                found.is_whole = false;
+                (slot, ahead) = (slot + 1, PIECE);
+            }
+        }
+    }
+    found
+}
+
+/// Where a chunk stands in the log.
+pub(super) fn order(header: &ChunkHeader) -> Order {
+    (header.epoch, header.sequence)
+}

@@ -1,0 +1,395 @@
+//! Getting out of a damaged store what is there: the newest readable copy of each block, and for each that may not be the newest a word on why. Nothing is written to the store.
+//!
+//! 1. A superblock is chosen from its copies; where both are damaged, from what the checkpoints say (`guess`).
+//! 2. The store is opened for reading, and every damaged page of the map is rebuilt (`rebuild`). Then the map says where each block lies.
+//! 3. If that fails (no checkpoint, or a log that contradicts it) there is no map: of each block the newest entry in any header counts, and nothing is proved.
+//! 4. Some blocks at a time, all headers are read: they have the checksums, and the places of older copies. A block is taken from where the map has it if its checksum is right, else
+//!    the newest older copy whose checksum is. What was found behind the end of the log is newer than all of that.
+//!
+//! Cost: all data in use is read once, the headers once for each 4 GiB of the store's size.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use umbrella_policy::log_layout::{Absent, Place, SegmentNo};
+use umbrella_units::{BlockNo, ByteSize, PAGE_BYTES};
+
+use super::checkpoint::Progress;
+use super::core::Core;
+use super::error::LogStoreError;
+use super::format::{
+    BLOCK_BYTES, Block, CheckpointNo, Checksum, ChooseError, ChunkHeader, Entry, Sequence, Superblock,
+};
+use super::guess::guess;
+use super::headers::{Order, headers, order};
+use super::recover::{Named, Recovered, recover_all};
+use crate::device::BlockDevice;
+
+/// Blocks whose copies are looked for at once.
+const WINDOW: u64 = 1 << 20;
+/// Blocks that are read at once.
+const PIECE: u64 = 64;
+/// Pages of the map that may stay in memory.
+const PAGES: usize = 1 << 15;
+
+/// What is to be said of a block that may not be what was written last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Why {
+    /// No copy can be read; it is left empty.
+    Lost,
+    /// Nothing was found of it, but where it should be is damaged; it is left empty.
+    MaybeLost,
+    /// The newest copy is damaged; this is an older one.
+    Old,
+    /// The newest copy that was found; there may have been a newer one, or it was discarded.
+    OldOrDiscarded,
+    /// What lies where it should be, of which nobody knows the checksum.
+    Unverified,
+    /// A copy behind the damaged end of the log: newer than what the store would read.
+    BehindEnd,
+}
+
+/// Adjacent blocks that may not be what was written last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unrecovered {
+    /// The first one.
+    pub first: BlockNo,
+    /// How many.
+    pub blocks: u64,
+    /// What is to be said of them.
+    pub why: Why,
+}
+
+/// What was got out.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// Data that was copied.
+    pub copied: ByteSize,
+    /// Blocks that may not be what was written last, in order.
+    pub unrecovered: Vec<Unrecovered>,
+    /// Chunks at the end of the log whose headers are lost, at least: nobody knows which blocks they held.
+    pub missing_chunks: u64,
+}
+
+/// A damaged store, for reading.
+pub struct Salvage {
+    named: Named,
+    superblock: Superblock,
+    /// The store as it was opened; without, nothing is proved.
+    opened: Option<Recovered>,
+    damage: Vec<LogStoreError>,
+}
+
+/// What a header says of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Version {
+    block: BlockNo,
+    order: Order,
+    nth: u32,
+    place: Place,
+    checksum: u32,
+}
+
+/// What all headers say of some blocks.
+struct Window {
+    first: BlockNo,
+    end: BlockNo,
+    /// Sorted: of each block the newest last.
+    versions: Vec<Version>,
+    /// By block: when it was last discarded.
+    gone: Vec<Option<(Order, u32)>>,
+}
+
+/// Reads blocks of the log, in pieces as long as they lie in a row.
+struct Ahead {
+    start: u64,
+    bytes: Vec<u8>,
+    next: u64,
+    /// The block that was read last.
+    block: Block,
+}
+
+struct Source<'a> {
+    named: &'a Named,
+    superblock: &'a Superblock,
+    ahead: &'a mut Ahead,
+}
+
+impl Salvage {
+    /// Opens what is on a device; an error if there never was a store, or nothing tells how it was laid out.
+    pub fn open(device: Arc<dyn BlockDevice>, name: &str) -> Result<Salvage, LogStoreError> {
+        let named = Named::new(name, device);
+        let mut damage = Vec::new();
+        let superblock = match named.superblock() {
+            Ok(chosen) => chosen.superblock,
+            Err(error) => {
+                let is_foreign = matches!(&error, LogStoreError::Superblock { source, .. } if matches!(**source, ChooseError::Foreign));
+                let Some(superblock) = guess(&named) else { return Err(error) };
+                if !is_foreign {
+                    damage.push(error);
+                }
+                superblock
+            }
+        };
+        let opened = match recover_all(&named, superblock.clone()) {
+            Ok(mut opened) => {
+                damage.extend(std::mem::take(&mut opened.rebuilt).into_iter().map(|(_, error)| error));
+                damage.extend(opened.checkpoint.map(|source| named.format(source)));
+                damage.extend(opened.unreadable.take().map(LogStoreError::Device));
+                Some(opened)
+            }
+            Err(error) => {
+                damage.push(error);
+                None
+            }
+        };
+        Ok(Salvage { named, superblock, opened, damage })
+    }
+
+    /// What the store promises.
+    pub fn size(&self) -> ByteSize {
+        ByteSize(self.superblock.shape.advertised().0 * PAGE_BYTES)
+    }
+
+    /// What is damaged of the structures that say where blocks lie.
+    pub fn damage(&self) -> &[LogStoreError] {
+        &self.damage
+    }
+
+    /// Whether the map tells where blocks lie; without it nothing is proved.
+    pub fn has_map(&self) -> bool {
+        self.opened.is_some()
+    }
+
+    /// Gives `write` each block that is not empty, in order; `progress` is told how many blocks of how many were looked at. Ends with the first error of `write`.
+    pub fn copy<E>(
+        &mut self,
+        mut write: impl FnMut(BlockNo, &[u8]) -> Result<(), E>,
+        progress: Progress<'_>,
+    ) -> Result<Report, E> {
+        let blocks = self.superblock.shape.advertised().0;
+        let abandoned = if self.has_map() { BTreeMap::new() } else { self.timelines() };
+        let mut report = Report { missing_chunks: self.missing_chunks(), ..Report::default() };
+        let mut ahead = Ahead { start: 0, bytes: Vec::new(), next: 0, block: [0; BLOCK_BYTES] };
+        for first in (0..blocks).step_by(WINDOW as usize) {
+            let window = self.window(BlockNo(first), BlockNo(blocks.min(first + WINDOW)), &abandoned);
+            for block in (first..window.end.0).map(BlockNo) {
+                let (has_data, why) = self.take(&window, block, &mut ahead);
+                if has_data {
+                    report.copied.0 += PAGE_BYTES;
+                    if ahead.block.iter().any(|byte| *byte != 0) {
+                        write(block, &ahead.block)?;
+                    }
+                }
+                if let Some(why) = why {
+                    report.add(block, why);
+                }
+                if block.0 % 256 == 255 {
+                    progress(block.0 + 1, blocks);
+                }
+            }
+        }
+        progress(blocks, blocks);
+        Ok(report)
+    }
+
+    /// Reads the newest copy of a block that can be read; whether there is data, and what is to be said of it.
+    fn take(&mut self, window: &Window, block: BlockNo, ahead: &mut Ahead) -> (bool, Option<Why>) {
+        let versions = window.of(block);
+        let mut from = Source { named: &self.named, superblock: &self.superblock, ahead };
+        let Some(opened) = &mut self.opened else {
+            let newest = versions.last().map(|newest| (newest.order, newest.nth));
+            if newest.is_none() || window.gone(block) >= newest {
+                return (false, None);
+            }
+            return from.newest(versions.iter().rev(), Why::OldOrDiscarded, Why::Lost);
+        };
+        let core = &mut opened.core;
+        let end = end_of(core);
+        let is_behind = |version: &&Version| version.order.0 >= end.0 && version.order.1 >= end.1;
+        if versions.iter().rev().filter(is_behind).any(|version| from.is_whole(version)) {
+            return (true, Some(Why::BehindEnd));
+        }
+        let is_newest = !versions.iter().any(|version| is_behind(&version));
+        let others = versions.iter().rev().filter(|version| !is_behind(version));
+        let is_doubtful = core.doubtful.contains(&block);
+        let place = match place_of(core, &self.named, block) {
+            Ok(Some(place)) if !is_doubtful => place,
+            Ok(None) if !is_doubtful => return (false, (!is_newest).then_some(Why::Lost)),
+            _ => return from.newest(others, Why::OldOrDiscarded, Why::MaybeLost),
+        };
+        let whole = match versions.iter().find(|version| version.place == place) {
+            Some(version) => from.is_whole(version).then_some(None),
+            None => from.read(place).then_some(Some(Why::Unverified)),
+        };
+        match whole {
+            Some(None) if !is_newest => (true, Some(Why::Old)),
+            Some(why) => (true, why),
+            None => from.newest(others.filter(|version| version.place != place), Why::Old, Why::Lost),
+        }
+    }
+
+    /// All chunks that can be found.
+    fn chunks(&self, mut each: impl FnMut(Place, &ChunkHeader)) {
+        let shape = &self.superblock.shape;
+        for number in (0..shape.segments()).map(SegmentNo).filter(|number| !self.superblock.is_system(*number)) {
+            for (place, header) in &headers(&self.named, &self.superblock, number, shape.segment_blocks()).chunks {
+                each(*place, header);
+            }
+        }
+    }
+
+    /// How many chunks there must have been behind the end of the log whose headers are not found.
+    fn missing_chunks(&self) -> u64 {
+        let Some(Recovered { core, .. }) = &self.opened else { return 0 };
+        let (epoch, first) = end_of(core);
+        let mut behind = BTreeSet::new();
+        self.chunks(|_, header| {
+            if header.epoch >= epoch && header.sequence >= first {
+                behind.insert(header.sequence);
+            }
+        });
+        let all = behind.last().map_or(0, |last| last.0 - first.0 + 1);
+        let is_damaged = || {
+            let heads = core.layout.heads().filter_map(|head| head.open);
+            heads.map(|(segment, slot)| core.layout.shape().place(segment, slot)).any(|place| {
+                let mut block = [0; BLOCK_BYTES];
+                let read = self.named.log(&self.superblock, place, &mut block);
+                read.is_ok() && ChunkHeader::was_one(&block, &self.superblock, first)
+            })
+        };
+        match all - behind.len() as u64 {
+            0 if behind.is_empty() && is_damaged() => 1,
+            missing => missing,
+        }
+    }
+
+    /// By epoch, the lowest number of a chunk: one of an earlier epoch with as high a number was given up after a crash.
+    fn timelines(&self) -> BTreeMap<CheckpointNo, Sequence> {
+        let mut lowest = BTreeMap::new();
+        self.chunks(|_, header| {
+            let lowest = lowest.entry(header.epoch).or_insert(header.sequence);
+            *lowest = header.sequence.min(*lowest);
+        });
+        lowest
+    }
+
+    fn window(&self, first: BlockNo, end: BlockNo, timelines: &BTreeMap<CheckpointNo, Sequence>) -> Window {
+        let gone = if self.has_map() { Vec::new() } else { vec![None; (end.0 - first.0) as usize] };
+        let mut window = Window { first, end, versions: Vec::new(), gone };
+        self.chunks(|place, header| {
+            let is_given_up = timelines.range(header.epoch.next()..).any(|(_, lowest)| *lowest <= header.sequence);
+            if !is_given_up {
+                window.note(place, header);
+            }
+        });
+        window.versions.sort_unstable();
+        window
+    }
+}
+
+impl Window {
+    fn note(&mut self, place: Place, header: &ChunkHeader) {
+        let order = order(header);
+        for (nth, (entry, slot)) in (0..).zip(header.slots()) {
+            match *entry {
+                Entry::Data { block, checksum, .. } | Entry::Copy { block, checksum, .. }
+                    if (self.first..self.end).contains(&block) =>
+                {
+                    let place = Place(place.0 + slot.map_or(0, |slot| u64::from(slot.0)));
+                    self.versions.push(Version { block, order, nth, place, checksum: checksum.0 });
+                }
+                Entry::Unmapped { start, blocks } if !self.gone.is_empty() => {
+                    let from = start.0.max(self.first.0) - self.first.0;
+                    let to = (start.0 + u64::from(blocks)).clamp(self.first.0, self.end.0) - self.first.0;
+                    let range = self.gone.get_mut(from as usize..to as usize).unwrap_or_default();
+                    range.iter_mut().for_each(|gone| *gone = (*gone).max(Some((order, nth))));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The copies of a block, the newest last.
+    fn of(&self, block: BlockNo) -> &[Version] {
+        let from = self.versions.partition_point(|version| version.block < block);
+        let rest = self.versions.get(from..).unwrap_or_default();
+        let count = rest.iter().take_while(|version| version.block == block).count();
+        rest.get(..count).unwrap_or_default()
+    }
+
+    fn gone(&self, block: BlockNo) -> Option<(Order, u32)> {
+        self.gone.get((block.0 - self.first.0) as usize).copied().flatten()
+    }
+}
+
+/// What comes behind the end of the log has at least this epoch and this number.
+fn end_of(core: &Core) -> Order {
+    (CheckpointNo(core.epoch.0.saturating_sub(1)), core.next_sequence)
+}
+
+/// Where a block lies, as the map says.
+fn place_of(core: &mut Core, named: &Named, block: BlockNo) -> Result<Option<Place>, LogStoreError> {
+    if core.map.present() > PAGES {
+        core.map.evict(PAGES / 2, None);
+    }
+    loop {
+        match core.map.get(block) {
+            Ok(entry) => return Ok(entry.map(|entry| entry.place)),
+            Err(Absent(page)) => named.bring(core, page)?,
+        }
+    }
+}
+
+impl Source<'_> {
+    /// Reads the first of some copies, the newest first, that is what was written. What to say of it if that is the newest, and if there is none.
+    fn newest<'b>(&mut self, copies: impl Iterator<Item = &'b Version>, newest: Why, none: Why) -> (bool, Option<Why>) {
+        for (nth, copy) in copies.enumerate() {
+            if self.is_whole(copy) {
+                return (true, Some(if nth == 0 { newest } else { Why::Old }));
+            }
+        }
+        (false, Some(none))
+    }
+
+    /// Reads a copy; whether it is what was written.
+    fn is_whole(&mut self, version: &Version) -> bool {
+        self.read(version.place) && Checksum::of(&self.ahead.block).0 == version.checksum
+    }
+
+    /// Reads a block of the log; whether it could be.
+    fn read(&mut self, place: Place) -> bool {
+        let ahead = &mut *self.ahead;
+        let from = |own: &Ahead| place.0.checked_sub(own.start).map(|nth| nth as usize * BLOCK_BYTES);
+        if !from(ahead).is_some_and(|from| from + BLOCK_BYTES <= ahead.bytes.len()) {
+            let rest = self.superblock.shape.places().0.saturating_sub(place.0);
+            let blocks = if place.0 == ahead.next { PIECE.min(rest).max(1) } else { 1 };
+            ahead.start = place.0;
+            ahead.bytes.resize(blocks as usize * BLOCK_BYTES, 0);
+            let mut done = self.named.log(self.superblock, place, &mut ahead.bytes);
+            if done.is_err() && blocks > 1 {
+                ahead.bytes.truncate(BLOCK_BYTES);
+                done = self.named.log(self.superblock, place, &mut ahead.bytes);
+            }
+            if done.is_err() {
+                ahead.bytes.clear();
+            }
+        }
+        ahead.next = place.0 + 1;
+        let found = from(ahead).and_then(|from| ahead.bytes.get(from..from + BLOCK_BYTES));
+        found.is_some_and(|found| {
+            ahead.block.copy_from_slice(found);
+            true
+        })
+    }
+}
+
+impl Report {
+    /// Notes what is to be said of a block; in the order of their numbers.
+    pub fn add(&mut self, block: BlockNo, why: Why) {
+        match self.unrecovered.last_mut() {
+            Some(last) if last.why == why && last.first.0 + last.blocks == block.0 => last.blocks += 1,
+            _ => self.unrecovered.push(Unrecovered { first: block, blocks: 1, why }),
+        }
+    }
+}

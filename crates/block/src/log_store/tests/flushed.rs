@@ -1,0 +1,160 @@
+//! What is damaged at the end of the log after a kill: flushed data is never lost in silence, and what nobody had flushed is no damage.
+
+use umbrella_units::BlockNo;
+
+use super::*;
+use crate::log_store::format::{Incompat, Superblock};
+
+fn place_of(store: &LogStore, block: u64) -> usize {
+    let mut state = store.shared.state.lock();
+    let entry = state.core.map.get(BlockNo(block)).expect("it is in memory").expect("it is mapped");
+    state.core.superblock.device_block(entry.place).0 as usize * 4096
+}
+
+fn write(store: &LogStore, blocks: std::ops::Range<u64>, durability: Durability) {
+    for block in blocks {
+        store.write(Lba(block * 8), &numbered(block + 1), durability).expect("there is room");
+    }
+}
+
+/// A store that was killed after `work`, and where `block` lay.
+fn killed(work: impl Fn(&LogStore), block: u64) -> (Vec<u8>, usize) {
+    let device = made(80, "r_lfs");
+    let store = open(&device, by_hand());
+    work(&store);
+    let at = place_of(&store, block);
+    drop(store);
+    (read(&*device, 0, sectors_of(&*device)), at)
+}
+
+fn losses(device: &Arc<dyn BlockDevice>) -> Vec<Loss> {
+    let report = check(Arc::clone(device), "disk", Depth::Structure, &mut |_, _| {}).expect("it can be read");
+    let loss = |problem| if let Problem::Loss(loss) = problem { Some(loss) } else { None };
+    report.problems.into_iter().filter_map(loss).collect()
+}
+
+fn damaged(mut bytes: Vec<u8>, at: usize) -> Arc<dyn BlockDevice> {
+    bytes[at + 77] ^= 0x10;
+    Arc::new(Memory::from_bytes(bytes))
+}
+
+#[test]
+fn a_damaged_record_before_the_last_flush_is_told_and_the_store_is_not_written() {
+    let (bytes, at) = killed(|store| write(store, 0..45, Durability::Through), 24);
+    let whole: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes.clone()));
+    assert_eq!(losses(&whole), []);
+    // Its data, and its header.
+    for (at, unknown) in [(at, 0), (at - 4096, 1)] {
+        let device = damaged(bytes.clone(), at);
+        let found = losses(&device);
+        assert!(found.len() == 1 && found[0].is_certain && found[0].unknown == unknown, "{found:?}");
+        assert_eq!(found[0].blocks.contains(&BlockNo(24)), unknown == 0, "{found:?}");
+        assert!((25..44).all(|block| found[0].blocks.contains(&BlockNo(block))), "{found:?}");
+        let refused = LogStore::open(Arc::clone(&device), "disk", by_hand(), Access::ReadWrite).err();
+        assert!(matches!(refused, Some(LogStoreError::FlushedLost { .. })), "{refused:?}");
+        let store = LogStore::open(device, "disk", by_hand(), Access::ReadOnly).expect("it can be looked at");
+        assert_eq!((read(&store, 0, 8), read(&store, 23 * 8, 8)), (numbered(1), numbered(24)));
+        let told = store.stats().mended;
+        assert!(told.iter().any(|told| told.contains("flushed data is lost")), "{told:?}");
+    }
+}
+
+#[test]
+fn a_damaged_record_of_the_last_flush_is_perhaps_lost_and_the_store_goes_on_and_says_so() {
+    let work = |store: &LogStore| {
+        write(store, 0..450, Durability::Cached);
+        store.flush().expect("memory does not fail");
+    };
+    let (bytes, at) = killed(work, 440);
+    let device = damaged(bytes, at);
+    let found = losses(&device);
+    assert!(found.len() == 1 && !found[0].is_certain && found[0].blocks.contains(&BlockNo(440)), "{found:?}");
+    let store = open(&device, by_hand());
+    let told = store.stats().mended;
+    assert!(told.iter().any(|told| told.contains("perhaps lost")), "{told:?}");
+    assert_eq!(read(&store, 0, 8), numbered(1));
+}
+
+#[test]
+fn the_last_record_is_perhaps_lost_and_for_certain_once_a_mark_says_that_the_flush_had_ended() {
+    for marks in [false, true] {
+        let work = |store: &LogStore| {
+            write(store, 0..3, Durability::Through);
+            if marks {
+                let mut state = store.shared.state.lock();
+                state.core.mark().expect("there is room");
+                store.shared.wake_writers(&mut state);
+            }
+        };
+        let (bytes, at) = killed(work, 2);
+        let found = losses(&damaged(bytes, at));
+        assert!(found.len() == 1 && found[0].is_certain == marks, "{found:?}");
+    }
+}
+
+#[test]
+fn what_nobody_had_flushed_is_no_loss() {
+    let work = |store: &LogStore| {
+        write(store, 0..20, Durability::Through);
+        write(store, 20..300, Durability::Cached);
+    };
+    let (bytes, at) = killed(work, 100);
+    let device = damaged(bytes, at);
+    assert_eq!(losses(&device), []);
+    let store = open(&device, by_hand());
+    assert_eq!(read(&store, 19 * 8, 8), numbered(20));
+}
+
+#[test]
+fn a_flush_without_anything_left_to_write_leaves_its_mark() {
+    let device = made(80, "r_lfs");
+    let store = open(&device, by_hand());
+    // Full chunks alone: they are completed before anybody flushes.
+    let mut blocks = 0;
+    while blocks == 0 || store.shared.state.lock().core.has_unsealed_of_user() {
+        write(&store, blocks..blocks + 1, Durability::Cached);
+        blocks += 1;
+    }
+    store.flush().expect("memory does not fail");
+    let at = place_of(&store, blocks - 1);
+    drop(store);
+    let found = losses(&damaged(read(&*device, 0, sectors_of(&*device)), at));
+    assert!(found.len() == 1 && found[0].blocks.contains(&BlockNo(blocks - 1)), "{found:?}");
+}
+
+#[test]
+fn an_idle_store_says_within_a_bounded_time_that_its_last_flush_had_ended() {
+    let device = made(80, "r_lfs");
+    let store = open(&device, Options { threads: true, ..by_hand() });
+    write(&store, 0..3, Durability::Through);
+    let state = || {
+        let state = store.shared.state.lock();
+        (state.core.marked >= state.answered, state.core.next_sequence)
+    };
+    let begun = std::time::Instant::now();
+    while !state().0 {
+        assert!(begun.elapsed().as_secs() < 60, "it says nothing");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    // And not again and again.
+    let (_, next) = state();
+    std::thread::sleep(std::time::Duration::from_millis(2500));
+    assert_eq!(state(), (true, next));
+}
+
+#[test]
+fn a_store_without_marks_gets_them_when_it_is_written_and_not_when_it_is_looked_at() {
+    let device = made(80, "r_lfs");
+    let copy = |at: u64| Superblock::parse(&read(&*device, at * 8, 8), Lba(sectors_of(&*device))).expect("it is whole");
+    let old = Superblock { incompat: Incompat::default(), ..copy(0) };
+    for at in [0, 256] {
+        device.write(Lba(at * 8), &old.encode().expect("it fits"), Durability::Through).expect("memory takes it");
+    }
+    drop(LogStore::open(Arc::clone(&device), "disk", by_hand(), Access::ReadOnly).expect("it can be looked at"));
+    assert!(copy(0) == old && copy(256) == old);
+    let store = open(&device, by_hand());
+    write(&store, 0..10, Durability::Through);
+    drop(store);
+    assert!(copy(0).incompat.has(Incompat::MARKS) && copy(0) == copy(256));
+    assert_eq!(read(&open(&device, by_hand()), 0, 8), numbered(1));
+}

@@ -1,0 +1,293 @@
+//! What is got out of a damaged store: the newest copy of each block, and a word on each that may not be it, whatever was damaged.
+
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use umbrella_units::BlockNo;
+
+use super::*;
+use crate::log_store::create::first_place;
+use crate::log_store::format::Superblock;
+
+/// A store after random writes and discards with some cleaning, ended by a kill: its device, and what each block holds, 0 where nothing is.
+fn killed(seed: u64, segments: u64) -> (Vec<u8>, Vec<u64>) {
+    let device = made(segments, "r_lfs");
+    let store = open(&device, Options { checkpoint_every: ByteSize(1 << 20), ..by_hand() });
+    let blocks = sectors_of(&store) / 8;
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut truth = vec![0; blocks as usize];
+    for number in 1..blocks * 3 {
+        let block = random.random_range(0..blocks);
+        if random.random_bool(0.1) {
+            store.discard(range(block * 8, 8)).expect("it is discarded");
+            truth[block as usize] = 0;
+        } else {
+            store.write(Lba(block * 8), &numbered(number), Durability::Cached).expect("there is room");
+            truth[block as usize] = number;
+        }
+    }
+    store.flush().expect("memory does not fail");
+    drop(store);
+    (read(&*device, 0, sectors_of(&*device)), truth)
+}
+
+/// What is got out, by block; 0 where nothing is, why it may not be the newest, and how many chunks nobody knows the blocks of.
+fn got_out(bytes: Vec<u8>) -> Result<(Vec<u64>, Vec<Option<Why>>, u64), LogStoreError> {
+    let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes.clone()));
+    let mut salvage = Salvage::open(Arc::clone(&device), "disk")?;
+    let blocks = (salvage.size().0 / 4096) as usize;
+    let (mut held, mut why) = (vec![0; blocks], vec![None; blocks]);
+    let report = salvage.copy(
+        |block, data| {
+            held[block.0 as usize] = u64::from_le_bytes(data[..8].try_into().expect("it is a block"));
+            Ok::<(), ()>(())
+        },
+        &mut |_, _| {},
+    );
+    let report = report.expect("memory does not fail");
+    for run in &report.unrecovered {
+        (run.first.0..run.first.0 + run.blocks).for_each(|block| why[block as usize] = Some(run.why));
+    }
+    assert!(read(&*device, 0, sectors_of(&*device)) == bytes, "the store was written to");
+    Ok((held, why, report.missing_chunks))
+}
+
+/// Of what is not told every block is the newest; returns how many are told: all of them when chunks are missing.
+fn assert_told(bytes: Vec<u8>, truth: &[u64], label: &str) -> usize {
+    let (held, why, missing) = got_out(bytes).unwrap_or_else(|error| panic!("{label}: {error}"));
+    if missing > 0 {
+        return truth.len();
+    }
+    for (block, (held, truth)) in held.iter().zip(truth).enumerate() {
+        assert!(
+            why[block].is_some() || held == truth,
+            "{label}: block {block} is {held}, not {truth}, and nobody says so"
+        );
+    }
+    why.iter().flatten().count()
+}
+
+fn superblock(bytes: &[u8]) -> Superblock {
+    Superblock::parse(&bytes[..4096], Lba(bytes.len() as u64 / 512)).expect("it is whole")
+}
+
+/// Where each page of the map lies, in bytes, at the last checkpoint.
+fn pages(bytes: &[u8]) -> Vec<usize> {
+    let named = recover::Named::new("disk", Arc::new(Memory::from_bytes(bytes.to_vec())));
+    let found = named.checkpoint(&superblock(bytes)).expect("it is whole");
+    let at = |place| superblock(bytes).device_block(place).0 as usize * 4096;
+    found.index.iter().flatten().map(|entry| at(entry.place())).collect()
+}
+
+/// Where the headers of checkpoints lie, in bytes.
+fn checkpoints(bytes: &[u8]) -> [usize; 2] {
+    let superblock = superblock(bytes);
+    superblock.areas.map(|area| superblock.device_block(first_place(&superblock, area.first)).0 as usize * 4096)
+}
+
+#[test]
+fn a_whole_store_is_got_out_whole_and_nothing_is_told() {
+    for seed in 0..3 {
+        let (bytes, truth) = killed(seed, 130);
+        assert_eq!(got_out(bytes).expect("it is whole"), (truth.clone(), vec![None; truth.len()], 0), "seed {seed}");
+    }
+}
+
+#[test]
+fn one_flipped_byte_in_any_page_of_the_map_hides_nothing_and_the_store_opens_all_the_same() {
+    for seed in 0..4 {
+        let (bytes, truth) = killed(seed, 130);
+        let pages = pages(&bytes);
+        assert!(pages.len() > 1, "{} pages", pages.len());
+        for (nth, page) in pages.iter().enumerate() {
+            let mut bytes = bytes.clone();
+            bytes[page + 700] ^= 0x10;
+            let label = format!("seed {seed}, page {nth}");
+            let told = assert_told(bytes.clone(), &truth, &label);
+            println!("{label}: {told} of {} blocks told", truth.len());
+            assert!(told < truth.len() / 8, "{label}: {told} told");
+            // By the store itself: what it reads is right, and of the rest it says that it cannot be read.
+            let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
+            let store = LogStore::open(device, "disk", by_hand(), Access::ReadOnly)
+                .unwrap_or_else(|error| panic!("{label}: {error}"));
+            let mut block = fill(0, 8);
+            let mut refused = 0;
+            for (number, truth) in truth.iter().enumerate() {
+                match store.read(Lba(number as u64 * 8), &mut block) {
+                    Ok(()) => assert!(block == numbered(*truth), "{label}: block {number}"),
+                    Err(_) => refused += 1,
+                }
+            }
+            assert!(refused <= told.max(512), "{label}: {refused} refused");
+        }
+    }
+}
+
+#[test]
+fn a_page_that_is_rebuilt_without_a_doubt_is_mended_by_the_opening() {
+    let device = made(130, "r_lfs");
+    let store = open(&device, by_hand());
+    for block in 0..1200 {
+        store.write(Lba(block * 8), &numbered(block + 1), Durability::Cached).expect("there is room");
+    }
+    store.checkpoint().expect("there is room");
+    (0..20).for_each(|block| {
+        store.write(Lba(block * 8), &numbered(block + 5000), Durability::Cached).expect("there is room");
+    });
+    store.flush().expect("memory does not fail");
+    drop(store);
+    let mut bytes = read(&*device, 0, sectors_of(&*device));
+    let at = pages(&bytes)[0];
+    bytes[at + 8] ^= 1;
+    let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
+    let store = open(&device, by_hand());
+    let truth = |block: u64| numbered(if block < 20 { block + 5000 } else { block + 1 });
+    (0..1200).for_each(|block| assert!(read(&store, block * 8, 8) == truth(block), "block {block}"));
+    store.close().expect("it can be closed");
+    let report = check(device, "disk", Depth::Data, &mut |_, _| {}).expect("it can be read");
+    assert_eq!(report.problem_count, 0, "{:?}", report.problems);
+}
+
+#[test]
+fn whatever_structure_is_damaged_what_is_not_told_is_right() {
+    for seed in 0..3 {
+        let (bytes, truth) = killed(seed, 80);
+        let [first, second] = checkpoints(&bytes);
+        let flipped = |at: &[usize]| {
+            let mut bytes = bytes.clone();
+            at.iter().for_each(|at| bytes[at + 17] ^= 0x40);
+            bytes
+        };
+        for (what, at) in [
+            ("the first superblock", vec![0]),
+            ("the second superblock", vec![256 * 4096]),
+            ("both superblocks", vec![0, 256 * 4096]),
+        ] {
+            assert_eq!(assert_told(flipped(&at), &truth, &format!("seed {seed}, {what}")), 0, "seed {seed}, {what}");
+        }
+        for (what, at) in [
+            ("a checkpoint", vec![first]),
+            ("the other checkpoint", vec![second]),
+            ("a payload", vec![first + 4096]),
+            ("the other payload", vec![second + 4096]),
+            ("both checkpoints", vec![first, second]),
+            ("both superblocks and a checkpoint", vec![0, 256 * 4096, first]),
+            ("both superblocks and the other checkpoint", vec![0, 256 * 4096, second]),
+        ] {
+            assert_told(flipped(&at), &truth, &format!("seed {seed}, {what}"));
+        }
+    }
+}
+
+#[test]
+fn a_flipped_byte_anywhere_in_the_log_is_told_or_changes_nothing() {
+    let (bytes, truth) = killed(9, 80);
+    let first = superblock(&bytes).first.0 as usize;
+    let headers: Vec<usize> =
+        (first..bytes.len() / 4096).filter(|at| bytes[at * 4096..].starts_with(b"ULCK")).collect();
+    let mut random = StdRng::seed_from_u64(5);
+    let mut unknown = 0;
+    for round in 0..60 {
+        let block = if round % 2 == 0 {
+            *headers.choose(&mut random).expect("there are some")
+        } else {
+            random.random_range(first..bytes.len() / 4096)
+        };
+        let mut bytes = bytes.clone();
+        let at = block * 4096 + random.random_range(0..4096);
+        bytes[at] ^= 1 << random.random_range(0..8);
+        unknown += usize::from(assert_told(bytes, &truth, &format!("byte {at}")) == truth.len());
+    }
+    assert!(unknown < 30, "{unknown} of 60 times nobody knows what is lost");
+}
+
+#[test]
+fn a_page_and_a_header_damaged_together_are_told() {
+    let (bytes, truth) = killed(4, 130);
+    let first = superblock(&bytes).first.0 as usize;
+    let page = pages(&bytes)[0];
+    let headers = (first..bytes.len() / 4096).filter(|at| bytes[at * 4096..].starts_with(b"ULCK"));
+    for header in headers.step_by(7) {
+        let mut bytes = bytes.clone();
+        bytes[page + 700] ^= 0x10;
+        bytes[header * 4096 + 99] ^= 1;
+        assert_told(bytes, &truth, &format!("header {header}"));
+    }
+}
+
+#[test]
+fn what_was_discarded_does_not_come_back_as_proved() {
+    let device = made(80, "r_lfs");
+    let store = open(&device, by_hand());
+    let blocks = sectors_of(&store) / 8;
+    let mut truth: Vec<u64> = (1..=blocks).collect();
+    (0..blocks).for_each(|block| {
+        store.write(Lba(block * 8), &numbered(block + 1), Durability::Cached).expect("there is room");
+    });
+    for block in (0..400).step_by(5) {
+        store.discard(range(block * 8, 8)).expect("it is discarded");
+        truth[block as usize] = 0;
+    }
+    store.flush().expect("memory does not fail");
+    // Until the chunks that say so are cleaned, again and again.
+    for round in 0..4 {
+        for block in (400..blocks).chain((0..400).filter(|block| block % 25 == 1)) {
+            store.write(Lba(block * 8), &numbered(round * 10_000 + block), Durability::Cached).expect("there is room");
+            truth[block as usize] = round * 10_000 + block;
+        }
+    }
+    store.close().expect("it can be closed");
+    let mut bytes = read(&*device, 0, sectors_of(&*device));
+    let page = pages(&bytes)[0];
+    bytes[page + 5] ^= 2;
+    assert_told(bytes, &truth, "page 0");
+}
+
+#[test]
+fn a_damaged_block_is_told_with_an_older_copy_or_none() {
+    let device = made(80, "r_lfs");
+    let store = open(&device, by_hand());
+    store.write(Lba(0), &numbered(1), Durability::Through).expect("there is room");
+    store.write(Lba(0), &numbered(2), Durability::Through).expect("there is room");
+    store.write(Lba(8), &numbered(3), Durability::Through).expect("there is room");
+    let place = |block| {
+        let mut state = store.shared.state.lock();
+        let entry = state.core.map.get(BlockNo(block)).expect("it is in memory").expect("it is mapped");
+        state.core.superblock.device_block(entry.place).0 as usize * 4096
+    };
+    let at = [place(0), place(1)];
+    store.close().expect("it can be closed");
+    let mut bytes = read(&*device, 0, sectors_of(&*device));
+    at.iter().for_each(|at| bytes[at + 50] ^= 1);
+    let (held, why, missing) = got_out(bytes).expect("it can be opened");
+    assert_eq!((&held[..2], &why[..2]), (&[1, 0][..], &[Some(Why::Old), Some(Why::Lost)][..]));
+    assert_eq!(missing, 0);
+}
+
+#[test]
+fn what_lies_behind_a_damaged_end_of_the_log_is_got_out_and_told() {
+    let device = made(80, "r_lfs");
+    let store = open(&device, by_hand());
+    for block in 0..20 {
+        store.write(Lba(block * 8), &numbered(block + 1), Durability::Through).expect("there is room");
+    }
+    let place = {
+        let mut state = store.shared.state.lock();
+        let entry = state.core.map.get(BlockNo(5)).expect("it is in memory").expect("it is mapped");
+        state.core.superblock.device_block(entry.place).0 as usize * 4096
+    };
+    drop(store);
+    let mut bytes = read(&*device, 0, sectors_of(&*device));
+    bytes[place + 50] ^= 1;
+    let (held, why, missing) = got_out(bytes).expect("it can be opened");
+    assert_eq!((&held[..5], missing), (&[1, 2, 3, 4, 5][..], 0));
+    assert!(held[6..20].iter().zip(7..).all(|(held, number)| *held == number), "{held:?}");
+    assert_eq!((held[5], why[5]), (0, Some(Why::Lost)));
+    assert!(why[6..20].iter().all(|why| *why == Some(Why::BehindEnd)), "{why:?}");
+}
+
+#[test]
+fn a_device_without_a_store_is_no_store_to_be_saved() {
+    let error = Salvage::open(memory(60), "disk").err().expect("there is none");
+    assert!(error.to_string().contains("no log store is on this device"), "{error}");
+}

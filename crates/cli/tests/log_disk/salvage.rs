@@ -1,0 +1,94 @@
+//! What `umbrella disk salvage` gets out of damaged stores.
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::{FileExt, MetadataExt};
+
+use serde_json::json;
+
+use crate::house::{House, text};
+use crate::support::{MIB, bytes};
+
+/// A closed store with 3 MiB in it.
+fn made() -> (House, Vec<u8>) {
+    let house = House::new();
+    house.given(&["create", "--kind", "log", "s.img", "--size", "64MiB"]);
+    house.given(&["serve", "s.img", "--daemon"]);
+    let data = bytes(11, 3 * MIB);
+    house.write("s.img", &data);
+    house.given(&["detach"]);
+    (house, data)
+}
+
+fn flip(house: &House, at: u64) {
+    let file = OpenOptions::new().read(true).write(true).open(house.path("s.img")).expect("it is there");
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).expect("it is long enough");
+    file.write_all_at(&[byte[0] ^ 1], at).expect("there is room");
+}
+
+#[test]
+fn a_store_without_a_superblock_is_got_out_as_a_sparse_image() {
+    let (house, data) = made();
+    flip(&house, 40);
+    flip(&house, MIB + 40);
+    let before = fs::read(house.path("s.img")).expect("it is there");
+    house.refused(&["serve", "s.img", "--daemon"], 1, &["both copies of the superblock are damaged"]);
+    let salvaged = house.json(&["salvage", "s.img", "--to", "out.raw"]);
+    assert_eq!((&salvaged["ok"], &salvaged["unrecovered"]), (&json!(true), &json!([])), "{salvaged}");
+    assert_eq!(salvaged["damage"].as_array().map(Vec::len), Some(1), "{salvaged}");
+    let out = fs::read(house.path("out.raw")).expect("it was written");
+    assert_eq!(json!(out.len()), salvaged["size"]);
+    assert!(out[..data.len()] == data && out[data.len()..].iter().all(|byte| *byte == 0));
+    let blocks = fs::metadata(house.path("out.raw")).expect("it is there").blocks();
+    assert!(blocks * 512 < 8 * MIB, "{blocks} blocks of 512 bytes");
+    assert!(fs::read(house.path("s.img")).expect("it is there") == before, "the image was written to");
+    house.refused(&["salvage", "s.img", "--to", "out.raw"], 1, &["is there already", "--force"]);
+    house.refused(&["salvage", "s.img", "--to", "s.img", "--force"], 1, &["is what is to be read"]);
+    house.given(&["salvage", "s.img", "--to", "out.raw", "--force"]);
+}
+
+#[test]
+fn a_block_that_is_lost_is_named_and_the_command_ends_with_1() {
+    let (house, data) = made();
+    let image = fs::read(house.path("s.img")).expect("it is there");
+    let at = image.chunks(4096).position(|block| block == &data[100 * 4096..][..4096]).expect("it lies somewhere");
+    flip(&house, at as u64 * 4096 + 9);
+    house.refused(&["salvage", "s.img", "--to", "out.raw"], 1, &["block 100: lost", "1 block of 4 KiB"]);
+    let out = fs::read(house.path("out.raw")).expect("it was written");
+    assert!(out[..100 * 4096] == data[..100 * 4096] && out[101 * 4096..data.len()] == data[101 * 4096..]);
+}
+
+#[test]
+fn what_is_served_is_not_salvaged_and_what_was_never_a_store_is_said_so() {
+    let (house, _) = made();
+    house.given(&["serve", "s.img", "--daemon"]);
+    house.refused(&["salvage", "s.img", "--to", "out.raw"], 1, &["is served", "umbrella disk detach"]);
+    house.given(&["detach"]);
+    fs::write(house.path("plain"), bytes(1, 8 * MIB)).expect("there is room");
+    house.refused(&["salvage", "plain", "--to", "out.raw"], 1, &["no log store is on this device"]);
+    assert!(!house.path("out.raw").exists());
+}
+
+#[test]
+fn a_hybrid_disk_and_a_store_on_one_are_got_out() {
+    let house = House::new();
+    for (name, log) in [("pair", ""), ("both", "[log]\n")] {
+        let disk = text(&house.path(&format!("{name}.disk")));
+        let flash = text(&house.path(&format!("{name}.flash")));
+        let config = house.config(
+            name,
+            &format!(
+                "[disk]\npath = \"{disk}\"\nsize = \"64MiB\"\n[flash]\npath = \"{flash}\"\nsize = \"32MiB\"\n{log}"
+            ),
+        );
+        house.given(&["create", &config]);
+        house.given(&["serve", &config, "--daemon"]);
+        let data = bytes(3, MIB);
+        house.write(name, &data);
+        house.given(&["detach", name, "--keep-cache"]);
+        let salvaged = house.json(&["salvage", &config, "--to", &format!("{name}.raw")]);
+        assert_eq!(salvaged["ok"], json!(true), "{salvaged}");
+        let out = fs::read(house.path(&format!("{name}.raw"))).expect("it was written");
+        assert!(out[..data.len()] == data, "{name}");
+    }
+}
