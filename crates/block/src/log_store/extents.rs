@@ -16,9 +16,12 @@ impl LogStore {
         let first = range.start.0 / BLOCK_SECTORS;
         let end = range.end().0.div_ceil(BLOCK_SECTORS).min(first + MOST);
         let mut state = self.shared.state.lock();
-        let is_mapped = self.shared.entry(&mut state, BlockNo(first))?.is_some();
+        // Where it cannot be known, the read of the block says so.
+        let mut is_mapped_at =
+            |block: u64| self.shared.entry(&mut state, BlockNo(block)).map_or(true, |place| place.is_some());
+        let is_mapped = is_mapped_at(first);
         let mut next = first + 1;
-        while next < end && self.shared.entry(&mut state, BlockNo(next))?.is_some() == is_mapped {
+        while next < end && is_mapped_at(next) == is_mapped {
             next += 1;
         }
         // Nothing at all is quickly passed over.
