@@ -156,11 +156,13 @@ fn heed_signals(name: &DiskName, log: &Path) -> anyhow::Result<Arc<AtomicU32>> {
     let heed = move || {
         let Some(signal) = signals.forever().next() else { return };
         let pid = i32::try_from(noted.load(Ordering::Relaxed)).ok().and_then(Pid::from_raw);
-        match pid.filter(|_| signal == SIGINT).map(|pid| kill_process(pid, Signal::TERM)) {
-            Some(Ok(())) => tell!("umbrella: cancelled: {name} is closed again as soon as it is open (see {log})"),
-            _ => tell!(
+        let cancels = signal == SIGINT && pid.is_some_and(|pid| kill_process(pid, Signal::TERM).is_ok());
+        if cancels {
+            tell!("umbrella: cancelled: {name} is closed again as soon as it is open (see {log})");
+        } else {
+            tell!(
                 "umbrella: {name} is still being opened, and is served when that is done: `umbrella disk detach {name}` takes it away then; its log is {log}"
-            ),
+            );
         }
         std::process::exit(128 + signal);
     };

@@ -112,12 +112,12 @@ pub(super) fn power(c: &mut Complaints, file: &Spanned<PowerFile>) -> Option<Pow
         }
         return Some(PowerSpec::BreakEven { break_even: time(c, "break_even", given)? });
     }
-    let mut needed = |key, given: &Option<Spanned<Number>>| match given {
-        Some(given) => watts(c, key, given),
-        None => {
-            c.fail(file.span(), Problem::PowerNeedsKey { key });
-            None
+    let mut needed = |key, given: &Option<Spanned<Number>>| {
+        if let Some(given) = given {
+            return watts(c, key, given);
         }
+        c.fail(file.span(), Problem::PowerNeedsKey { key });
+        None
     };
     let (idle, standby_watts, spin_up) = (needed("idle", idle), needed("standby", standby), needed("spin_up", spin_up));
     let spin_up_time = spin_up_time.as_ref().and_then(|given| time(c, "spin_up_time", given));
