@@ -173,7 +173,9 @@ impl Replay<'_> {
 
     fn unmap(&mut self, first: BlockNo, end: BlockNo) -> Result<(), LogStoreError> {
         let known: Vec<BlockNo> = self.core.doubtful.range(first..end).copied().collect();
-        known.iter().for_each(|block| _ = self.core.doubtful.remove(block));
+        for block in known {
+            self.core.doubtful.remove(&block);
+        }
         let mut block = self.core.map.next_used(first);
         while block < end {
             self.set(block, None)?;

@@ -70,18 +70,15 @@ fn fitting(named: &Named, segment_blocks: u32, first: &Found, second: Option<&Fo
         u32::try_from(from / u64::from(segment_blocks)).ok()
     };
     let start = segment_at(first.at)?;
-    let areas = match second {
-        Some(second) => {
-            let length = segment_at(second.at)?.checked_sub(start)?;
-            [area(start, length), area(start + length, length)]
-        }
+    let areas = if let Some(second) = second {
+        let length = segment_at(second.at)?.checked_sub(start)?;
+        [area(start, length), area(start + length, length)]
+    } else {
         // They lie beside each other, as large as a checkpoint of all blocks.
-        None => {
-            let all = Shape::new(segment_blocks, segments, shape.places(), Stream(streams)).ok()?;
-            let length = u32::try_from(area_segments(&all)).ok()?;
-            let middle = segments / 2;
-            [area(middle.checked_sub(length)?, length), area(middle, length)]
-        }
+        let all = Shape::new(segment_blocks, segments, shape.places(), Stream(streams)).ok()?;
+        let length = u32::try_from(area_segments(&all)).ok()?;
+        let middle = segments / 2;
+        [area(middle.checked_sub(length)?, length), area(middle, length)]
     };
     let superblock = superblock(store, shape, areas)?;
     superblock.check().ok()?;

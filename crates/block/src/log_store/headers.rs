@@ -38,23 +38,20 @@ impl Blocks<'_> {
     /// The header at a slot, if there is one.
     fn header(&mut self, slot: u32, ahead: u32) -> Option<ChunkHeader> {
         let at = Place(self.first.0 + u64::from(slot));
-        let bytes = match self.block(slot) {
-            Some(_) => self.block(slot),
-            None => {
-                self.start = slot;
-                self.piece.resize(ahead.max(1) as usize * BLOCK_BYTES, 0);
-                let mut read = self.named.log(self.superblock, at, &mut self.piece);
-                if read.is_err() && ahead > 1 {
-                    // One block that cannot be read must not hide the others.
-                    self.piece.truncate(BLOCK_BYTES);
-                    read = self.named.log(self.superblock, at, &mut self.piece);
-                }
-                if read.is_err() {
-                    self.piece.clear();
-                }
-                self.block(slot)
+        if self.block(slot).is_none() {
+            self.start = slot;
+            self.piece.resize(ahead.max(1) as usize * BLOCK_BYTES, 0);
+            let mut read = self.named.log(self.superblock, at, &mut self.piece);
+            if read.is_err() && ahead > 1 {
+                // One block that cannot be read must not hide the others.
+                self.piece.truncate(BLOCK_BYTES);
+                read = self.named.log(self.superblock, at, &mut self.piece);
             }
-        };
+            if read.is_err() {
+                self.piece.clear();
+            }
+        }
+        let bytes = self.block(slot);
         ChunkHeader::parse(bytes?, self.superblock, at).ok()
     }
 
@@ -86,17 +83,14 @@ pub(super) fn headers_in(
     // The last slot of a full segment has no room for a chunk.
     while slot < slots.end && slot + 1 < shape.segment_blocks() {
         let header = blocks.header(slot, ahead.min(slots.end - slot)).filter(&counts);
-        match header.filter(|header| last.is_none_or(|last| last < order(header))) {
-            Some(header) => {
-                last = Some(order(&header));
-                let blocks = header.blocks();
-                found.chunks.push((Place(first.0 + u64::from(slot)), header));
-                (slot, ahead) = (slot + blocks, 1);
-            }
-            None => {
-                found.is_whole = false;
-                (slot, ahead) = (slot + 1, PIECE);
-            }
+        if let Some(header) = header.filter(|header| last.is_none_or(|last| last < order(header))) {
+            last = Some(order(&header));
+            let blocks = header.blocks();
+            found.chunks.push((Place(first.0 + u64::from(slot)), header));
+            (slot, ahead) = (slot + blocks, 1);
+        } else {
+            found.is_whole = false;
+            (slot, ahead) = (slot + 1, PIECE);
         }
     }
     found

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::ops::Range;
 
 use umbrella_policy::log_layout::SegmentNo;
 use umbrella_units::BlockNo;
@@ -26,8 +27,8 @@ pub struct Loss {
     pub last: Sequence,
     /// Whether they had been flushed: else the store ended while it flushed them, and perhaps nobody was told that they are durable.
     pub is_certain: bool,
-    /// Blocks that were written or discarded in those of them whose headers are whole.
-    pub blocks: BTreeSet<BlockNo>,
+    /// Blocks that were written or discarded in those of them whose headers are whole, in order.
+    pub blocks: Vec<Range<u64>>,
     /// How many there are whose headers are not: nobody knows which blocks they held.
     pub unknown: u64,
 }
@@ -46,19 +47,13 @@ impl fmt::Display for Loss {
                 "flushed data is perhaps lost: the log ends before chunk {first}, and was being flushed up to chunk {last}; of"
             )?;
         }
-        let mut runs: Vec<(u64, u64)> = Vec::new();
-        for block in &self.blocks {
-            match runs.last_mut() {
-                Some((first, blocks)) if *first + *blocks == block.0 => *blocks += 1,
-                _ => runs.push((block.0, 1)),
-            }
-        }
-        for (nth, (first, blocks)) in runs.iter().take(MOST_RUNS).enumerate() {
-            let end = first + blocks - 1;
+        let runs = &self.blocks;
+        for (nth, run) in runs.iter().take(MOST_RUNS).enumerate() {
+            let (first, end) = (run.start, run.end - 1);
             write!(f, "{}", if nth == 0 { " blocks " } else { ", " })?;
-            if *blocks == 1 { write!(f, "{end}")? } else { write!(f, "{first}-{end}")? }
+            if first == end { write!(f, "{end}")? } else { write!(f, "{first}-{end}")? }
         }
-        let more: u64 = runs.iter().skip(MOST_RUNS).map(|(_, blocks)| blocks).sum();
+        let more: u64 = runs.iter().skip(MOST_RUNS).map(|run| run.end - run.start).sum();
         if more > 0 {
             write!(f, " and {more} more")?;
         }
@@ -69,6 +64,26 @@ impl fmt::Display for Loss {
         }
         write!(f, " there is what was written before")
     }
+}
+
+impl Loss {
+    /// Whether a block is one of those that are known to be lost.
+    pub fn has(&self, block: BlockNo) -> bool {
+        self.blocks.iter().any(|run| run.contains(&block.0))
+    }
+}
+
+/// The same blocks in as few runs as there can be, in order.
+fn joined(mut runs: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    runs.sort_unstable_by_key(|run| run.start);
+    let mut joined: Vec<Range<u64>> = Vec::new();
+    for run in runs {
+        match joined.last_mut() {
+            Some(last) if run.start <= last.end => last.end = last.end.max(run.end),
+            _ => joined.push(run),
+        }
+    }
+    joined
 }
 
 impl Replay<'_> {
@@ -87,12 +102,12 @@ impl Replay<'_> {
         let lost = || behind.iter().filter(|header| header.sequence <= last);
         let found: BTreeSet<Sequence> = lost().map(|header| header.sequence).collect();
         let unknown = (last.0 - first.0 + 1).saturating_sub(found.len() as u64);
-        let blocks = lost().flat_map(|header| &header.entries).flat_map(|entry| match *entry {
+        let blocks = lost().flat_map(|header| &header.entries).map(|entry| match *entry {
             Entry::Data { block, .. } | Entry::Copy { block, .. } => block.0..block.0 + 1,
             Entry::Unmapped { start, blocks } => start.0..start.0 + u64::from(blocks),
             Entry::Dead | Entry::MapPage { .. } | Entry::Mark { .. } => 0..0,
         });
-        let blocks = blocks.map(BlockNo).collect();
+        let blocks = joined(blocks.filter(|run| !run.is_empty()).collect());
         Some(Loss { first, last, is_certain, blocks, unknown })
     }
 

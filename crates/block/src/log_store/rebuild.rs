@@ -54,7 +54,7 @@ pub(super) fn rebuild(named: &Named, core: &Core) -> Rebuilt {
         take(at);
         match named.page(core, page) {
             Ok(entries) => {
-                entries.iter().filter_map(|word| MapEntry::unpack(*word)).for_each(|entry| take(entry.place))
+                entries.iter().filter_map(|word| MapEntry::unpack(*word)).for_each(|entry| take(entry.place));
             }
             Err(error) => {
                 let entries = Box::new([0; PAGE_ENTRIES]);

@@ -303,7 +303,9 @@ impl Window {
                     let from = start.0.max(self.first.0) - self.first.0;
                     let to = (start.0 + u64::from(blocks)).clamp(self.first.0, self.end.0) - self.first.0;
                     let range = self.gone.get_mut(from as usize..to as usize).unwrap_or_default();
-                    range.iter_mut().for_each(|gone| *gone = (*gone).max(Some((order, nth))));
+                    for gone in range {
+                        *gone = (*gone).max(Some((order, nth)));
+                    }
                 }
                 _ => {}
             }
@@ -361,7 +363,7 @@ impl Source<'_> {
     fn read(&mut self, place: Place) -> bool {
         let ahead = &mut *self.ahead;
         let from = |own: &Ahead| place.0.checked_sub(own.start).map(|nth| nth as usize * BLOCK_BYTES);
-        if !from(ahead).is_some_and(|from| from + BLOCK_BYTES <= ahead.bytes.len()) {
+        if from(ahead).is_none_or(|from| from + BLOCK_BYTES > ahead.bytes.len()) {
             let rest = self.superblock.shape.places().0.saturating_sub(place.0);
             let blocks = if place.0 == ahead.next { PIECE.min(rest).max(1) } else { 1 };
             ahead.start = place.0;

@@ -48,8 +48,8 @@ fn a_damaged_record_before_the_last_flush_is_told_and_the_store_is_not_written()
         let device = damaged(bytes.clone(), at);
         let found = losses(&device);
         assert!(found.len() == 1 && found[0].is_certain && found[0].unknown == unknown, "{found:?}");
-        assert_eq!(found[0].blocks.contains(&BlockNo(24)), unknown == 0, "{found:?}");
-        assert!((25..44).all(|block| found[0].blocks.contains(&BlockNo(block))), "{found:?}");
+        assert_eq!(found[0].has(BlockNo(24)), unknown == 0, "{found:?}");
+        assert!((25..44).all(|block| found[0].has(BlockNo(block))), "{found:?}");
         let refused = LogStore::open(Arc::clone(&device), "disk", by_hand(), Access::ReadWrite).err();
         assert!(matches!(refused, Some(LogStoreError::FlushedLost { .. })), "{refused:?}");
         let store = LogStore::open(device, "disk", by_hand(), Access::ReadOnly).expect("it can be looked at");
@@ -68,7 +68,7 @@ fn a_damaged_record_of_the_last_flush_is_perhaps_lost_and_the_store_goes_on_and_
     let (bytes, at) = killed(work, 440);
     let device = damaged(bytes, at);
     let found = losses(&device);
-    assert!(found.len() == 1 && !found[0].is_certain && found[0].blocks.contains(&BlockNo(440)), "{found:?}");
+    assert!(found.len() == 1 && !found[0].is_certain && found[0].has(BlockNo(440)), "{found:?}");
     let store = open(&device, by_hand());
     let told = store.stats().mended;
     assert!(told.iter().any(|told| told.contains("perhaps lost")), "{told:?}");
@@ -90,6 +90,21 @@ fn the_last_record_is_perhaps_lost_and_for_certain_once_a_mark_says_that_the_flu
         let found = losses(&damaged(bytes, at));
         assert!(found.len() == 1 && found[0].is_certain == marks, "{found:?}");
     }
+}
+
+#[test]
+fn a_discard_of_much_that_is_lost_takes_a_line() {
+    let work = |store: &LogStore| {
+        write(store, 0..200, Durability::Through);
+        write(store, 300..301, Durability::Through);
+        store.discard(range(0, 1600)).expect("it is discarded");
+        store.flush().expect("memory does not fail");
+        write(store, 400..401, Durability::Through);
+    };
+    let (bytes, at) = killed(work, 300);
+    let found = losses(&damaged(bytes, at));
+    assert_eq!(found[0].blocks, [0..200, 300..301], "{found:?}");
+    assert!(found[0].to_string().contains("of blocks 0-199, 300"), "{}", found[0]);
 }
 
 #[test]
@@ -119,7 +134,7 @@ fn a_flush_without_anything_left_to_write_leaves_its_mark() {
     let at = place_of(&store, blocks - 1);
     drop(store);
     let found = losses(&damaged(read(&*device, 0, sectors_of(&*device)), at));
-    assert!(found.len() == 1 && found[0].blocks.contains(&BlockNo(blocks - 1)), "{found:?}");
+    assert!(found.len() == 1 && found[0].has(BlockNo(blocks - 1)), "{found:?}");
 }
 
 #[test]

@@ -31,9 +31,11 @@ fn killed(seed: u64, segments: u64) -> (Vec<u8>, Vec<u64>) {
     (read(&*device, 0, sectors_of(&*device)), truth)
 }
 
-/// What is got out, by block; 0 where nothing is, why it may not be the newest, and how many chunks nobody knows the blocks of.
-fn got_out(bytes: Vec<u8>) -> Result<(Vec<u64>, Vec<Option<Why>>, u64), LogStoreError> {
-    let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes.clone()));
+/// By block, 0 where nothing is, and why it may not be the newest; and how many chunks nobody knows the blocks of.
+type GotOut = (Vec<u64>, Vec<Option<Why>>, u64);
+
+fn got_out(bytes: &[u8]) -> Result<GotOut, LogStoreError> {
+    let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes.to_vec()));
     let mut salvage = Salvage::open(Arc::clone(&device), "disk")?;
     let blocks = (salvage.size().0 / 4096) as usize;
     let (mut held, mut why) = (vec![0; blocks], vec![None; blocks]);
@@ -53,7 +55,7 @@ fn got_out(bytes: Vec<u8>) -> Result<(Vec<u64>, Vec<Option<Why>>, u64), LogStore
 }
 
 /// Of what is not told every block is the newest; returns how many are told: all of them when chunks are missing.
-fn assert_told(bytes: Vec<u8>, truth: &[u64], label: &str) -> usize {
+fn assert_told(bytes: &[u8], truth: &[u64], label: &str) -> usize {
     let (held, why, missing) = got_out(bytes).unwrap_or_else(|error| panic!("{label}: {error}"));
     if missing > 0 {
         return truth.len();
@@ -89,7 +91,7 @@ fn checkpoints(bytes: &[u8]) -> [usize; 2] {
 fn a_whole_store_is_got_out_whole_and_nothing_is_told() {
     for seed in 0..3 {
         let (bytes, truth) = killed(seed, 130);
-        assert_eq!(got_out(bytes).expect("it is whole"), (truth.clone(), vec![None; truth.len()], 0), "seed {seed}");
+        assert_eq!(got_out(&bytes).expect("it is whole"), (truth.clone(), vec![None; truth.len()], 0), "seed {seed}");
     }
 }
 
@@ -103,7 +105,7 @@ fn one_flipped_byte_in_any_page_of_the_map_hides_nothing_and_the_store_opens_all
             let mut bytes = bytes.clone();
             bytes[page + 700] ^= 0x10;
             let label = format!("seed {seed}, page {nth}");
-            let told = assert_told(bytes.clone(), &truth, &label);
+            let told = assert_told(&bytes, &truth, &label);
             println!("{label}: {told} of {} blocks told", truth.len());
             assert!(told < truth.len() / 8, "{label}: {told} told");
             // By the store itself: what it reads is right, and of the rest it says that it cannot be read.
@@ -155,7 +157,9 @@ fn whatever_structure_is_damaged_what_is_not_told_is_right() {
         let [first, second] = checkpoints(&bytes);
         let flipped = |at: &[usize]| {
             let mut bytes = bytes.clone();
-            at.iter().for_each(|at| bytes[at + 17] ^= 0x40);
+            for at in at {
+                bytes[at + 17] ^= 0x40;
+            }
             bytes
         };
         for (what, at) in [
@@ -163,7 +167,7 @@ fn whatever_structure_is_damaged_what_is_not_told_is_right() {
             ("the second superblock", vec![256 * 4096]),
             ("both superblocks", vec![0, 256 * 4096]),
         ] {
-            assert_eq!(assert_told(flipped(&at), &truth, &format!("seed {seed}, {what}")), 0, "seed {seed}, {what}");
+            assert_eq!(assert_told(&flipped(&at), &truth, &format!("seed {seed}, {what}")), 0, "seed {seed}, {what}");
         }
         for (what, at) in [
             ("a checkpoint", vec![first]),
@@ -174,7 +178,7 @@ fn whatever_structure_is_damaged_what_is_not_told_is_right() {
             ("both superblocks and a checkpoint", vec![0, 256 * 4096, first]),
             ("both superblocks and the other checkpoint", vec![0, 256 * 4096, second]),
         ] {
-            assert_told(flipped(&at), &truth, &format!("seed {seed}, {what}"));
+            assert_told(&flipped(&at), &truth, &format!("seed {seed}, {what}"));
         }
     }
 }
@@ -196,7 +200,7 @@ fn a_flipped_byte_anywhere_in_the_log_is_told_or_changes_nothing() {
         let mut bytes = bytes.clone();
         let at = block * 4096 + random.random_range(0..4096);
         bytes[at] ^= 1 << random.random_range(0..8);
-        unknown += usize::from(assert_told(bytes, &truth, &format!("byte {at}")) == truth.len());
+        unknown += usize::from(assert_told(&bytes, &truth, &format!("byte {at}")) == truth.len());
     }
     assert!(unknown < 30, "{unknown} of 60 times nobody knows what is lost");
 }
@@ -211,7 +215,7 @@ fn a_page_and_a_header_damaged_together_are_told() {
         let mut bytes = bytes.clone();
         bytes[page + 700] ^= 0x10;
         bytes[header * 4096 + 99] ^= 1;
-        assert_told(bytes, &truth, &format!("header {header}"));
+        assert_told(&bytes, &truth, &format!("header {header}"));
     }
 }
 
@@ -240,7 +244,7 @@ fn what_was_discarded_does_not_come_back_as_proved() {
     let mut bytes = read(&*device, 0, sectors_of(&*device));
     let page = pages(&bytes)[0];
     bytes[page + 5] ^= 2;
-    assert_told(bytes, &truth, "page 0");
+    assert_told(&bytes, &truth, "page 0");
 }
 
 #[test]
@@ -258,8 +262,10 @@ fn a_damaged_block_is_told_with_an_older_copy_or_none() {
     let at = [place(0), place(1)];
     store.close().expect("it can be closed");
     let mut bytes = read(&*device, 0, sectors_of(&*device));
-    at.iter().for_each(|at| bytes[at + 50] ^= 1);
-    let (held, why, missing) = got_out(bytes).expect("it can be opened");
+    for at in at {
+        bytes[at + 50] ^= 1;
+    }
+    let (held, why, missing) = got_out(&bytes).expect("it can be opened");
     assert_eq!((&held[..2], &why[..2]), (&[1, 0][..], &[Some(Why::Old), Some(Why::Lost)][..]));
     assert_eq!(missing, 0);
 }
@@ -279,7 +285,7 @@ fn what_lies_behind_a_damaged_end_of_the_log_is_got_out_and_told() {
     drop(store);
     let mut bytes = read(&*device, 0, sectors_of(&*device));
     bytes[place + 50] ^= 1;
-    let (held, why, missing) = got_out(bytes).expect("it can be opened");
+    let (held, why, missing) = got_out(&bytes).expect("it can be opened");
     assert_eq!((&held[..5], missing), (&[1, 2, 3, 4, 5][..], 0));
     assert!(held[6..20].iter().zip(7..).all(|(held, number)| *held == number), "{held:?}");
     assert_eq!((held[5], why[5]), (0, Some(Why::Lost)));
