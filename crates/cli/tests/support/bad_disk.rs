@@ -23,10 +23,10 @@ struct BadSectors {
 impl BadSectors {
     fn check(&self, operation: Operation, at: Lba, bytes: usize) -> Result<(), BlockError> {
         let range = SectorRange { start: at, sectors: bytes as u64 / SECTOR_BYTES };
-        match self.bad.lock().unwrap().iter().any(|bad| bad.overlaps(range)) {
-            true => Err(BlockError::io(&"bad".into(), operation, Some(range), io::Error::from(Errno::IO))),
-            false => Ok(()),
+        if self.bad.lock().unwrap().iter().any(|bad| bad.overlaps(range)) {
+            return Err(BlockError::io(&"bad".into(), operation, Some(range), io::Error::from(Errno::IO)));
         }
+        Ok(())
     }
 }
 
