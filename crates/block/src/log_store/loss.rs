@@ -130,6 +130,11 @@ impl Replay<'_> {
             let next = found.iter().filter_map(|(_, header)| header.next).filter(|next| begun.insert(*next));
             places.extend(next.map(|segment| (segment, 0)));
             behind.extend(found.into_iter().map(|(_, header)| header));
+            // Where a chunk may fill its segment, its header alone says where the log goes on. Such segments are small, and so are stores of them.
+            if places.is_empty() && shape.segment_blocks <= CHUNK_BLOCKS + 1 {
+                let others = (0..shape.segments).map(SegmentNo).filter(|segment| begun.insert(*segment));
+                places.extend(others.map(|segment| (segment, 0)));
+            }
         }
         behind
     }

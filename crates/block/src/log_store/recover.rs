@@ -257,9 +257,11 @@ impl Named {
             [Ok(only), Err(error)] | [Err(error), Ok(only)] => {
                 // The header is written last: one that is whole and newer counted, and segments were written anew since.
                 let other = self.checkpoint_header(superblock, 1 - only.area).ok();
-                // Of one that cannot be read nothing is known. Only a new store has none.
-                let in_doubt =
-                    other.as_ref().map_or(only.header.number.0 > 1, |(header, _)| header.number > only.header.number);
+                // Of one that cannot be read nothing is known. Only a new store has none: there are zeroes.
+                let in_doubt = match &other {
+                    Some((header, _)) => header.number > only.header.number,
+                    None => only.header.number.0 > 1 || !self.is_blank(superblock, 1 - only.area),
+                };
                 let in_doubt = in_doubt.then_some(error);
                 let newer = other.filter(|(header, _)| header.number > only.header.number);
                 Ok(Found { reaches: newer.map(|(header, _)| header.next_sequence), in_doubt, ..only })
@@ -278,13 +280,23 @@ impl Named {
         superblock: &Superblock,
         area: usize,
     ) -> Result<(CheckpointHeader, BlockNo), FormatError> {
+        let (block, start) = self.first_of_area(superblock, area)?;
+        Ok((CheckpointHeader::parse(&block, superblock)?, start))
+    }
+
+    /// Whether no checkpoint was ever written to an area.
+    fn is_blank(&self, superblock: &Superblock, area: usize) -> bool {
+        self.first_of_area(superblock, area).is_ok_and(|(block, _)| block.iter().all(|&byte| byte == 0))
+    }
+
+    fn first_of_area(&self, superblock: &Superblock, area: usize) -> Result<([u8; BLOCK_BYTES], BlockNo), FormatError> {
         let unreadable = |structure| FormatError::Unreadable { structure };
         let first = superblock.areas.get(area).ok_or(unreadable(Structure::Checkpoint))?.first;
         let start = Place(u64::from(first.0) * u64::from(superblock.shape.segment_blocks()));
         let start = superblock.device_block(start);
         let mut block = [0; BLOCK_BYTES];
         self.block(start, &mut block).map_err(|_| unreadable(Structure::Checkpoint))?;
-        Ok((CheckpointHeader::parse(&block, superblock)?, start))
+        Ok((block, start))
     }
 
     /// The checkpoint in an area.

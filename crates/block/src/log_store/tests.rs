@@ -2,6 +2,7 @@
 
 mod cleaning;
 mod concurrent;
+mod corruptions;
 mod crash;
 mod cut_short;
 mod every_call;

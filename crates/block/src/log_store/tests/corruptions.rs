@@ -1,0 +1,178 @@
+//! One damaged bit anywhere in a store that was killed: what is read is what was flushed last or written since, or somebody is told.
+
+use std::collections::BTreeMap;
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use umbrella_units::BlockNo;
+
+use super::*;
+use crate::log_store::format::{ChunkHeader, Superblock};
+
+/// Bits that are damaged in each store.
+const BITS: u64 = 20;
+
+/// A store that was killed: its device, and what each block may read as: what was flushed last, and what was written since.
+struct Killed {
+    bytes: Vec<u8>,
+    superblock: Superblock,
+    allowed: Vec<Vec<u64>>,
+}
+
+fn killed(seed: u64) -> Killed {
+    let mut random = StdRng::seed_from_u64(seed);
+    let device = made(60, "r_lfs");
+    let options = Options { checkpoint_every: ByteSize(random.random_range(1..8) << 18), ..by_hand() };
+    let store = open(&device, options);
+    let blocks = sectors_of(&store) / 8;
+    let mut allowed: Vec<Vec<u64>> = vec![vec![0]; blocks as usize];
+    let flushed = |allowed: &mut Vec<Vec<u64>>| {
+        for values in allowed {
+            values.drain(..values.len() - 1);
+        }
+    };
+    for number in 1..random.random_range(2..1500_u64) {
+        let block = random.random_range(0..blocks);
+        match random.random_range(0..40) {
+            0 => {
+                store.flush().expect("memory does not fail");
+                flushed(&mut allowed);
+            }
+            1 => {
+                store.write(Lba(block * 8), &numbered(number), Durability::Through).expect("there is room");
+                allowed[block as usize].push(number);
+                flushed(&mut allowed);
+            }
+            2 => {
+                let count = random.random_range(1..20).min(blocks - block);
+                store
+                    .write_zeroes(range(block * 8, count * 8), Zeroes::Unmap, Durability::Cached)
+                    .expect("it is zeroed");
+                (block..block + count).for_each(|block| allowed[block as usize].push(0));
+            }
+            _ => {
+                store.write(Lba(block * 8), &numbered(number), Durability::Cached).expect("there is room");
+                allowed[block as usize].push(number);
+            }
+        }
+    }
+    let superblock = store.shared.state.lock().core.superblock.clone();
+    drop(store);
+    Killed { bytes: read(&*device, 0, sectors_of(&*device)), superblock, allowed }
+}
+
+impl Killed {
+    /// What lies in a block of the device.
+    fn structure(&self, block: usize) -> &'static str {
+        let bytes = &self.bytes[block * 4096..(block + 1) * 4096];
+        match self.header(block) {
+            Some(_) => "chunk header",
+            None if bytes.iter().all(|&byte| byte == 0) => "nothing",
+            None if bytes.chunks(8).all(|word| *word == bytes[..8]) => "data",
+            None => "superblock, checkpoint or map page",
+        }
+    }
+
+    fn header(&self, block: usize) -> Option<ChunkHeader> {
+        let first = self.superblock.device_block(umbrella_policy::log_layout::Place(0)).0 as usize;
+        let place = umbrella_policy::log_layout::Place(block.checked_sub(first)? as u64);
+        ChunkHeader::parse(&self.bytes[block * 4096..(block + 1) * 4096], &self.superblock, place).ok()
+    }
+
+    /// The header of the last chunk: nothing comes behind it that could say that it is missing.
+    fn last_header(&self) -> Option<usize> {
+        let headers = (0..self.bytes.len() / 4096).filter_map(|block| Some((self.header(block)?.sequence, block)));
+        headers.max().map(|(_, block)| block)
+    }
+}
+
+/// What came of a damaged bit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Outcome {
+    Refused,
+    Reported,
+    Errors,
+    Whole,
+}
+
+fn outcome(store: &Killed, at: usize, bit: u8, label: &str) -> Outcome {
+    let mut bytes = store.bytes.clone();
+    bytes[at] ^= 1 << bit;
+    let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
+    let report = check(Arc::clone(&device), "disk", Depth::Structure, &mut |_, _| {});
+    let Ok(opened) = LogStore::open(device, "disk", by_hand(), Access::ReadWrite) else {
+        let is_told = report.map_or(true, |report| !report.problems.is_empty());
+        assert!(is_told, "{label}: check says nothing");
+        return Outcome::Refused;
+    };
+    let losses: Vec<Loss> = report.map_or_else(
+        |_| Vec::new(),
+        |report| {
+            report
+                .problems
+                .into_iter()
+                .filter_map(|it| if let Problem::Loss(loss) = it { Some(loss) } else { None })
+                .collect()
+        },
+    );
+    let (mut errors, mut block) = (0, fill(0, 8));
+    for (number, values) in (0..).zip(&store.allowed) {
+        if opened.read(Lba(number * 8), &mut block).is_err() {
+            errors += 1;
+            continue;
+        }
+        let is_allowed = values.iter().any(|value| block == numbered(*value));
+        let is_told = losses.iter().any(|loss| loss.unknown > 0 || loss.has(BlockNo(number)));
+        assert!(is_allowed || is_told, "{label}: block {number} is wrong, and nobody is told");
+    }
+    match (errors, opened.stats().mended.is_empty()) {
+        (_, false) => Outcome::Reported,
+        (0, true) => Outcome::Whole,
+        _ => Outcome::Errors,
+    }
+}
+
+/// `UMBRELLA_FUZZ_ROUNDS`: a thousand times as many bits as are damaged.
+#[test]
+fn one_damaged_bit_in_a_killed_store_is_never_wrong_data_in_silence() {
+    let seed: u64 = std::env::var("UMBRELLA_FUZZ_SEED")
+        .map_or_else(|_| rand::rng().random(), |seed| seed.parse().expect("a number"));
+    let bits =
+        std::env::var("UMBRELLA_FUZZ_ROUNDS").map_or(600, |rounds| rounds.parse::<u64>().expect("a number") / 1000);
+    let mut table: BTreeMap<(&str, Outcome), u64> = BTreeMap::new();
+    for round in 0..bits.div_ceil(BITS) {
+        let seed_of_round = seed.wrapping_mul(1 << 20).wrapping_add(round);
+        let store = killed(seed_of_round);
+        let mut random = StdRng::seed_from_u64(!seed_of_round);
+        let used: Vec<usize> =
+            (0..store.bytes.len() / 4096).filter(|block| store.structure(*block) != "nothing").collect();
+        let metadata: Vec<usize> = used.iter().copied().filter(|block| store.structure(*block) != "data").collect();
+        let last = store.last_header();
+        for _ in 0..BITS {
+            let from = if random.random_bool(0.5) { &used } else { &metadata };
+            let block = from[random.random_range(0..from.len())];
+            if Some(block) == last {
+                continue;
+            }
+            let at = block * 4096 + random.random_range(0..4096);
+            let label = format!("seed {seed}, round {round}, byte {at} ({})", store.structure(block));
+            let outcome = outcome(&store, at, random.random_range(0..8), &label);
+            *table.entry((store.structure(block), outcome)).or_default() += 1;
+        }
+    }
+    println!("seed {seed}");
+    for ((structure, outcome), count) in &table {
+        println!("{structure:<36} {outcome:?} {count}");
+    }
+    let of = |wanted: Outcome| {
+        table.iter().filter(|((_, outcome), _)| *outcome == wanted).map(|(_, count)| count).sum::<u64>()
+    };
+    assert!(
+        bits < 300
+            || [Outcome::Refused, Outcome::Reported, Outcome::Errors, Outcome::Whole]
+                .map(of)
+                .iter()
+                .all(|count| *count > 0),
+        "{table:?}"
+    );
+}
