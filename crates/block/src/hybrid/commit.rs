@@ -259,7 +259,7 @@ impl Shared {
         state.next_sequence = sequence.next();
         state.writing_record = true;
         let place = self.on_flash(state, at);
-        let header = state.next_header(sequence, at);
+        let header = state.next_header(sequence, at, !building.is_empty());
         let (header, bytes, written) = MutexGuard::unlocked(state, || {
             let (header, bytes) = building.finish(header);
             let written = self.flash.device.write(place, &bytes, Durability::Cached);

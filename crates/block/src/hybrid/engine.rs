@@ -147,10 +147,11 @@ impl Hybrid {
         let mut log = Log::new(ByteSize(old.log_size * SECTOR_BYTES), old.tail);
         let mut records = VecDeque::new();
         let (mut last_epoch, mut uncounted, mut addresses) = (old.tail_epoch, 0, None);
-        let mut perhaps_lost = Losses::default();
-        let mend = |gap: &Gap| {
+        let (mut perhaps_lost, mut fillers) = (Losses::default(), Vec::new());
+        let told = |gap: &Gap| {
             perhaps_lost = std::mem::take(&mut perhaps_lost).and(gap.losses.clone());
-            mend(&flash, &old, gap)
+            tell(&flash, gap);
+            fillers.extend_from_slice(&gap.fillers);
         };
         let each = |header: &Header| {
             log.commit(header.end(), header.logged());
@@ -162,11 +163,13 @@ impl Hybrid {
                 uncounted += header.sectors() * SECTOR_BYTES;
             }
         };
-        let end = scan(&flash, &old, each, mend)?;
+        let end = scan(&flash, &old, each, told)?;
         if !log.map().is_empty() {
             labels.refuse_changed_disk(&disk, &flash)?;
         }
         labels.refuse_records_of(last_epoch, &disk, &flash)?;
+        // Nothing refuses the pair any more: an opening that is refused leaves the damage to be found again.
+        write_fillers(&flash, &old, &fillers)?;
         // What was just read may be in the flash's cache only: before anything says that it is durable, it has to be.
         flash.device.flush()?;
         let labels_written = pair::SUPERBLOCKS_AT_OPENING * pair::superblock_bytes(&*flash.device);
@@ -178,14 +181,7 @@ impl Hybrid {
             written: old.written.saturating_add(uncounted).saturating_add(labels_written),
             ..old
         };
-        if old.version < VERSION {
-            tracing::info!(
-                flash = flash.name,
-                from = old.version,
-                to = VERSION,
-                "the pair gets a newer format; earlier programs cannot read it any more"
-            );
-        }
+        tell_of_upgrade(&flash, &old);
         let superblock = pair::begin_epoch(&disk, &flash, superblock)?;
         let kept = spin_down.is_some();
         let mut state = State {
@@ -375,8 +371,20 @@ impl Hybrid {
     }
 }
 
-/// Tells what damaged records held, and puts fillers in their places, which the opening makes durable.
-fn mend(flash: &Half, superblock: &Superblock, gap: &Gap) -> Result<(), HybridError> {
+/// Says that the labels are written in a newer version.
+fn tell_of_upgrade(flash: &Half, old: &Superblock) {
+    if old.version < VERSION {
+        tracing::info!(
+            flash = flash.name,
+            from = old.version,
+            to = VERSION,
+            "the pair gets a newer format; earlier programs cannot read it any more"
+        );
+    }
+}
+
+/// Tells what damaged records held.
+fn tell(flash: &Half, gap: &Gap) {
     tracing::warn!(
         flash = flash.name,
         records = gap.fillers.len(),
@@ -384,7 +392,11 @@ fn mend(flash: &Half, superblock: &Superblock, gap: &Gap) -> Result<(), HybridEr
         unknown_records = gap.losses.unknown_records,
         "record {} of the log, which a flush had promised, is damaged; what it held is lost if that flush was answered", gap.sequence
     );
-    for filler in &gap.fillers {
+}
+
+/// Puts fillers in the places of damaged records; the opening makes them durable.
+fn write_fillers(flash: &Half, superblock: &Superblock, fillers: &[Header]) -> Result<(), HybridError> {
+    for filler in fillers {
         let place = Lba(LOG_START.0 + filler.at.0 % superblock.log_size);
         flash.device.write(place, &filler.encode(), Durability::Cached)?;
     }

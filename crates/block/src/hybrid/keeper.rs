@@ -67,7 +67,7 @@ impl Shared {
         if state.poisoned.is_some() {
             return Due::Wait(None);
         }
-        let mark_at = state.marks.due_at();
+        let mark_at = state.marks.due_at(state.durable);
         if mark_at.is_some_and(|at| at <= now) {
             return Due::Mark;
         }

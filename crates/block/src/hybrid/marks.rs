@@ -3,8 +3,9 @@
 //! Each header carries two marks ([`Marks`]): up to which record the log was durable when it was written (certain), and up to which it is durable once the
 //! flush is answered that was under way (promised).
 //!
-//! - A flush writes a mark before it flushes the flash, unless the last record with data promises itself, as one that was written with FUA does. So it costs one
-//!   write of 4 KiB more, and still one flush.
+//! - A flush writes a mark before it flushes the flash, unless the last record with data promises itself. That does one that was written with FUA, and one that came after
+//!   the record before it had been flushed: who flushes each write is expected to flush this one too. So a flush costs at most one write of 4 KiB more, and still one flush.
+//! - What a record expected of itself in vain no other record repeats: nobody was promised anything.
 //! - Once the flush is answered, the next record says that it is certain. If none comes within [`NOTED_WITHIN`], the keeper writes a mark.
 //!
 //! Data always leaves room for both.
@@ -27,8 +28,10 @@ const NOTED_WITHIN: Duration = Duration::from_secs(1);
 /// What the records that were written say, and what the next one is to say.
 #[derive(Debug)]
 pub(super) struct LogMarks {
-    /// The highest promised mark on flash.
+    /// The highest promised mark on flash, but for what was only expected.
     promised: Sequence,
+    /// The last record, if it promises itself because a flush is expected.
+    expected: Option<Sequence>,
     /// The highest certain mark on flash, in a record or the superblock.
     noted: Sequence,
     /// The last record that is no mark.
@@ -44,12 +47,15 @@ pub(super) struct LogMarks {
 impl LogMarks {
     /// After an opening, which has made all records durable.
     pub(super) fn behind(last: Sequence, addresses: Option<Vec<SectorRange>>) -> LogMarks {
-        LogMarks { promised: last, noted: last, last_data: last, addresses, flush_follows: false, note_at: None }
+        let (promised, noted, last_data) = (last, last, last);
+        LogMarks { promised, expected: None, noted, last_data, addresses, flush_follows: false, note_at: None }
     }
 
     /// A record is on flash.
     pub(super) fn written(&mut self, header: &Header) {
-        self.promised = self.promised.max(header.marks.promised);
+        if self.expected != Some(header.sequence) {
+            self.promised = self.promised.max(header.marks.promised);
+        }
         self.noted = self.noted.max(header.marks.certain);
         self.addresses = Some(header.addresses());
         if !header.is_mark() {
@@ -62,17 +68,19 @@ impl LogMarks {
         self.noted = self.noted.max(durable);
     }
 
-    /// When a mark is due; nothing if the log says all there is to say.
-    pub(super) fn due_at(&self) -> Option<Instant> {
-        self.note_at.filter(|_| self.noted < self.last_data)
+    /// When a mark is due, with records up to `durable` flushed; nothing if the log says all there is to say.
+    pub(super) fn due_at(&self, durable: Sequence) -> Option<Instant> {
+        self.note_at.filter(|_| self.noted < self.last_data.min(durable))
     }
 }
 
 impl State {
-    /// The header of the next record, without its entries.
-    pub(super) fn next_header(&mut self, sequence: Sequence, at: LogSector) -> Header {
+    /// The header of the next record, without its entries; `has_data` if there are any.
+    pub(super) fn next_header(&mut self, sequence: Sequence, at: LogSector, has_data: bool) -> Header {
         let follows = std::mem::take(&mut self.marks.flush_follows);
-        let promised = if follows { sequence } else { self.marks.promised };
+        let is_expected = has_data && !follows && self.marks.last_data <= self.durable;
+        self.marks.expected = is_expected.then_some(sequence);
+        let promised = if follows || is_expected { sequence } else { self.marks.promised };
         Header {
             flash: self.superblock.flash,
             epoch: self.superblock.epoch,
@@ -88,6 +96,9 @@ impl State {
 impl Shared {
     /// Before a flush of the flash: the log says that what it has is durable once that is answered.
     pub(super) fn promise(&self, state: &mut MutexGuard<'_, State>) -> Result<(), BlockError> {
+        if state.marks.expected == Some(state.marks.last_data) {
+            state.marks.promised = state.marks.last_data;
+        }
         while state.marks.promised < state.marks.last_data {
             if state.writing_record {
                 self.committed_now.wait(state);
@@ -106,7 +117,7 @@ impl Shared {
 
     /// After a flush: somebody is to say that it was answered.
     pub(super) fn note_later(&self, state: &mut State) {
-        if state.kept && state.marks.note_at.is_none() {
+        if state.kept && state.marks.due_at(state.durable).is_none() {
             state.marks.note_at = Some(Instant::now() + NOTED_WITHIN);
             self.keeper.notify_all();
         }
@@ -114,7 +125,8 @@ impl Shared {
 
     /// Says that what was flushed last is durable, if no record has.
     pub(super) fn note_now(&self, state: &mut MutexGuard<'_, State>) {
-        state.marks.note_at = None;
+        // A record that is on its way may have been begun before the flush was answered.
+        state.marks.note_at = Some(Instant::now() + NOTED_WITHIN);
         if !state.writing_record && (!state.building.is_empty() || state.log.has_room(BLOCK)) {
             // A failure poisons the disk, and is part of its status.
             let _ = self.write_record(state);

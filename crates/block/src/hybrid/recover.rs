@@ -90,12 +90,12 @@ pub(super) struct Scanner<'a> {
     unreadable: Option<BTreeSet<LogSector>>,
 }
 
-/// Goes through the records that count, the oldest first. `mend` writes the fillers of each gap.
+/// Goes through the records that count, the oldest first. Of each gap `told` hears; the log goes on behind it as if the fillers were written.
 pub(super) fn scan(
     flash: &Half,
     superblock: &Superblock,
     mut each: impl FnMut(&Header),
-    mut mend: impl FnMut(&Gap) -> Result<(), HybridError>,
+    mut told: impl FnMut(&Gap),
 ) -> Result<End, HybridError> {
     let mut scanner = Scanner::new(flash, superblock);
     let mut at = superblock.tail;
@@ -114,7 +114,7 @@ pub(super) fn scan(
             return Err(scanner.corrupt(at, sequence, epoch, &unfit));
         }
         if let Some(gap) = scanner.gap(at, sequence, epoch, &unfit)? {
-            mend(&gap)?;
+            told(&gap);
             for filler in &gap.fillers {
                 (at, sequence, epoch) = (filler.end(), sequence.next(), filler.epoch);
                 each(filler);

@@ -70,6 +70,8 @@ pub(super) struct State {
     pub(super) flushing: bool,
     /// Users were told that chunks up to this one are durable.
     pub(super) answered: Sequence,
+    /// When that was.
+    pub(super) answered_at: Instant,
     pub(super) poisoned: Option<BlockError>,
     pub(super) read_only: bool,
     pub(super) closing: bool,

@@ -12,7 +12,7 @@ use super::format::Sequence;
 use crate::device::Durability;
 use crate::error::{BlockError, Operation};
 
-/// How long nobody may have asked for anything before the log says that the last flush had ended.
+/// How long after a flush the log says that it had ended, if nothing was written since that says so.
 const MARK_AFTER: Duration = Duration::from_secs(1);
 
 impl Shared {
@@ -96,13 +96,13 @@ impl Shared {
         let goal = state.core.next_sequence.before();
         self.flush_until(state, goal)?;
         state.answered = state.answered.max(goal);
+        state.answered_at = Instant::now();
         Ok(())
     }
 
     /// Has the log say that what users flushed is durable, when nothing more is written to say so. Whether there was anything to say.
     pub(super) fn mark_flushed(&self, state: &mut MutexGuard<'_, State>) -> Result<bool, BlockError> {
-        let is_quiet = state.last_access.elapsed() >= self.options.quiet.max(MARK_AFTER);
-        if !is_quiet || state.answered <= state.core.marked {
+        if state.answered_at.elapsed() < MARK_AFTER || state.answered <= state.core.marked {
             return Ok(false);
         }
         let before = state.core.next_sequence;

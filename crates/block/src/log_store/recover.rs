@@ -120,6 +120,7 @@ impl LogStore {
             flushed_until,
             flushing: false,
             answered: Sequence(0),
+            answered_at: Instant::now(),
             poisoned: None,
             read_only: access == Access::ReadOnly,
             closing: false,

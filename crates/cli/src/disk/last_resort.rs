@@ -19,7 +19,13 @@ pub(crate) fn salvage(spec: &DiskSpec, tell: &mut dyn FnMut(&Progress) -> bool) 
         // It was being taken apart when the power went; what was lost was known then.
         Err(HybridError::Detached { .. }) => {
             hybrid::finish_detach(&disk, &flash)?;
-            return Ok(Detached { name, outcome: Outcome::Salvaged, drained: ByteSize(0), lost: None });
+            return Ok(Detached {
+                name,
+                outcome: Outcome::Salvaged,
+                drained: ByteSize(0),
+                lost: None,
+                perhaps_lost: Losses::default(),
+            });
         }
         opened => opened?,
     };
@@ -27,7 +33,7 @@ pub(crate) fn salvage(spec: &DiskSpec, tell: &mut dyn FnMut(&Progress) -> bool) 
     salvage
         .detach(|done| tell(&Progress { done, total, ending: false }))
         .context("bringing to the disk what is whole")?;
-    Ok(Detached { name, outcome: Outcome::Salvaged, drained: total, lost: Some(lost) })
+    Ok(Detached { name, outcome: Outcome::Salvaged, drained: total, lost: Some(lost), perhaps_lost: Losses::default() })
 }
 
 /// Makes the disk a plain one without what only the flash had; says what that was, if it can be known.
@@ -43,7 +49,7 @@ pub(crate) fn forget_flash(spec: &DiskSpec) -> anyhow::Result<Detached> {
     };
     hybrid::forget_flash(&disk)?;
     let name = spec.name.to_string();
-    Ok(Detached { name, outcome: Outcome::FlashForgotten, drained: ByteSize(0), lost })
+    Ok(Detached { name, outcome: Outcome::FlashForgotten, drained: ByteSize(0), lost, perhaps_lost: Losses::default() })
 }
 
 fn flash_of(spec: &DiskSpec) -> anyhow::Result<&CacheSpec> {

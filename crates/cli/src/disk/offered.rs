@@ -343,12 +343,13 @@ pub(crate) fn keeps(disk: &DeviceSpec, cache: &CacheSpec) -> anyhow::Result<Keep
     }
 }
 
-/// Brings to the disk what is on the flash of a hybrid disk that nobody serves, and ends the pair if that is wanted. Returns how much was on flash only.
+/// Brings to the disk what is on the flash of a hybrid disk that nobody serves, and ends the pair if that is wanted. Returns how much was on flash only, and what is
+/// perhaps lost of it.
 pub(crate) fn detach_unserved(
     spec: &DiskSpec,
     flash_is: AtDetach,
     tell: &mut dyn FnMut(&Progress) -> bool,
-) -> anyhow::Result<ByteSize> {
+) -> anyhow::Result<(ByteSize, Losses)> {
     let Some(cache) = &spec.cache else {
         bail!("{} is not served, and has no flash: there is nothing to detach", spec.name)
     };
@@ -361,16 +362,17 @@ pub(crate) fn detach_unserved(
     match opened {
         Ok(hybrid) => {
             let drained = drain(&hybrid, tell)?;
+            let perhaps_lost = hybrid.perhaps_lost().clone();
             match flash_is {
                 AtDetach::Dissolve => hybrid.dissolve()?,
                 AtDetach::Empty | AtDetach::Keep => hybrid.detach()?,
             }
-            Ok(drained)
+            Ok((drained, perhaps_lost))
         }
         // It was being dissolved when the power went.
         Err(HybridError::Detached { .. }) => {
             finish_detach(&disk.half(), &flash.half())?;
-            Ok(ByteSize(0))
+            Ok((ByteSize(0), Losses::default()))
         }
         Err(error) => Err(error.into()),
     }

@@ -220,6 +220,9 @@ pub(crate) struct Detached {
     pub(crate) drained: ByteSize,
     /// What is lost; nothing when nobody knows.
     pub(crate) lost: Option<Losses>,
+    /// What is, if the last flush before the disk was opened had been answered.
+    #[serde(default, skip_serializing_if = "Losses::is_empty")]
+    pub(crate) perhaps_lost: Losses,
 }
 
 /// See [`Detached`].

@@ -233,6 +233,7 @@ impl DiskService {
         }
         // Most of it while the disk can still be used.
         let has_cache = hybrid.is_some();
+        let perhaps_lost = hybrid.as_ref().map(|hybrid| hybrid.perhaps_lost().clone()).unwrap_or_default();
         let drained = match hybrid.filter(|_| flash != AtDetach::Keep) {
             Some(hybrid) => drain(&hybrid, tell)?,
             None => ByteSize(0),
@@ -263,6 +264,6 @@ impl DiskService {
             AtDetach::Dissolve if has_cache => Outcome::Dissolved,
             _ => Outcome::Detached,
         };
-        Ok(Detached { name, outcome, drained, lost: Some(Losses::default()) })
+        Ok(Detached { name, outcome, drained, lost: Some(Losses::default()), perhaps_lost })
     }
 }

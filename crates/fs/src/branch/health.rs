@@ -338,7 +338,7 @@ fn ask_disk(online: &Online) -> rustix::io::Result<()> {
 fn read_uncached(online: &Online) -> rustix::io::Result<()> {
     let read = |marker: BorrowedFd<'_>| match block_device::read_page(marker, 0) {
         Err(Errno::INVAL) => Ok(()),
-        other => other,
+        other => other.map(drop),
     };
     match (&online.marker, &online.hidden) {
         (Some(marker), _) => read(marker.as_fd()),

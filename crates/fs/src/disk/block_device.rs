@@ -23,7 +23,8 @@ pub(crate) fn answers(dev: u64, source: Option<&str>) -> Option<rustix::io::Resu
         let places = (0..PLACES).map(|place| bytes / PLACES * place / PAGE_BYTES as u64 * PAGE_BYTES as u64);
         let mut answer = Err(Errno::NXIO);
         for at in places {
-            answer = read_page(device.as_fd(), at);
+            // A device that has lost its medium is of size 0, and reads nothing.
+            answer = read_page(device.as_fd(), at).and_then(|read| if read > 0 { Ok(()) } else { Err(Errno::NXIO) });
             if answer.is_ok() {
                 break;
             }
@@ -55,10 +56,10 @@ fn open(dev: u64, source: Option<&str>) -> rustix::io::Result<Option<OwnedFd>> {
     }
 }
 
-/// Reads one page of a file that was opened with `O_DIRECT`.
-pub(crate) fn read_page(file: BorrowedFd<'_>, at: u64) -> rustix::io::Result<()> {
+/// Reads one page of a file that was opened with `O_DIRECT`; how many bytes of it there are.
+pub(crate) fn read_page(file: BorrowedFd<'_>, at: u64) -> rustix::io::Result<usize> {
     let mut page = AlignedPage([0; PAGE_BYTES]);
-    rustix::io::pread(file, &mut page.0, at).map(drop)
+    rustix::io::pread(file, &mut page.0, at)
 }
 
 /// `O_DIRECT` wants aligned memory.

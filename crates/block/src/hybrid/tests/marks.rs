@@ -69,6 +69,25 @@ fn damage_far_from_the_end_of_what_was_flushed_is_never_silent() {
 }
 
 #[test]
+fn an_opening_that_is_refused_leaves_what_is_perhaps_lost_to_be_found_again() {
+    let pair = Pair::new(DISK);
+    let hybrid = asleep(&pair);
+    (0..30).for_each(|number| write_block(&hybrid, number));
+    hybrid.flush().expect("it is flushed");
+    hybrid.sleep().expect("it sleeps");
+    drop(hybrid);
+    // Its disk was written to without it.
+    let before = read(&pair.bed.inner, 0, 8);
+    pair.bed.inner.write(Lba(0), &fill(9, 1), Durability::Cached).expect("memory");
+    flip(&pair, 20 * RECORD, 20);
+    let refused = pair.try_open(Options::default()).map(|_| ());
+    assert!(matches!(refused, Err(HybridError::Changed { .. })), "{refused:?}");
+    pair.bed.inner.write(Lba(0), &before, Durability::Cached).expect("memory");
+    assert_eq!(checked(&pair).perhaps_lost.at_risk, [range(20 * BLOCK, BLOCK)]);
+    assert_eq!(pair.open(Options::default()).perhaps_lost().at_risk, [range(20 * BLOCK, BLOCK)]);
+}
+
+#[test]
 fn damage_of_what_the_log_says_was_flushed_is_refused() {
     let pair = Pair::new(DISK);
     let hybrid = asleep(&pair);
@@ -176,8 +195,12 @@ fn a_flush_costs_one_flush_of_the_flash_and_a_write_with_fua_no_mark() {
         difference
     };
     write_block(&hybrid, 1);
+    write_block(&hybrid, 2);
     hybrid.flush().expect("it is flushed");
-    assert_eq!(since(), [2, 1], "a record, a mark, a flush");
+    assert_eq!(since(), [3, 1], "two records, a mark, a flush");
+    write_block(&hybrid, 3);
+    hybrid.flush().expect("it is flushed");
+    assert_eq!(since(), [1, 1], "a record that came after a flush promises itself");
     hybrid.flush().expect("it is flushed");
     assert_eq!(since(), [0, 0], "there is nothing to flush");
     hybrid.write(Lba(80), &fill(9, BLOCK), Durability::Through).expect("to the log");

@@ -13,7 +13,7 @@ use super::progress::View;
 use crate::client::ClientError;
 use crate::config::disk::DiskName;
 use crate::disk::last_resort::{forget_flash, salvage};
-use crate::disk::offered::{detach_unserved, unknown};
+use crate::disk::offered::{detach_unserved, perhaps_lost, unknown};
 use crate::disk::place::{self, PlaceError, Target};
 use crate::disk::protocol::{Answer, AtDetach, Detached, Outcome, Progress, Request};
 use crate::output;
@@ -103,10 +103,10 @@ impl DetachArgs {
             if self.keep_cache {
                 bail!("{} is not served: there is nothing to do", spec.name);
             }
-            let drained = detach_unserved(spec, self.flash(), show)?;
+            let (drained, perhaps_lost) = detach_unserved(spec, self.flash(), show)?;
             let (name, lost) = (spec.name.to_string(), Some(Losses::default()));
             let outcome = if self.dissolve { Outcome::Dissolved } else { Outcome::Detached };
-            return Ok(Detached { name, outcome, drained, lost });
+            return Ok(Detached { name, outcome, drained, lost, perhaps_lost });
         }
         let mut has_begun = false;
         let request = Request::Detach { flash: self.flash(), force: self.force };
@@ -150,13 +150,19 @@ fn what_comes(has_begun: bool) -> &'static str {
 
 fn cleared(name: &DiskName) -> Detached {
     let lost = Some(Losses::default());
-    Detached { name: name.to_string(), outcome: Outcome::LeftoversCleared, drained: ByteSize(0), lost }
+    Detached {
+        name: name.to_string(),
+        outcome: Outcome::LeftoversCleared,
+        drained: ByteSize(0),
+        lost,
+        perhaps_lost: Losses::default(),
+    }
 }
 
 /// Ranges that are shown to people.
 const SHOWN_RANGES: usize = 20;
 
-fn summary(Detached { name, outcome, drained, lost }: &Detached) -> String {
+fn summary(Detached { name, outcome, drained, lost, perhaps_lost: perhaps }: &Detached) -> String {
     let mut lines = vec![match outcome {
         Outcome::Detached if drained.0 > 0 => format!(
             "{name} is detached; {drained} brought from flash to the disk, which can be used alone; the next attach uses both again (--dissolve ends that)"
@@ -181,6 +187,7 @@ fn summary(Detached { name, outcome, drained, lost }: &Detached) -> String {
             lines.extend(unknown(lost));
         }
     }
+    lines.extend((!perhaps.is_empty()).then(|| perhaps_lost(perhaps)));
     lines.push(String::new());
     lines.join("\n")
 }
