@@ -58,6 +58,15 @@ impl House {
         config
     }
 
+    /// A hybrid disk `media` that is served and sleeps; its configuration.
+    fn asleep(&self) -> String {
+        let config = self.hybrid("media", "fixed:timeout=0").to_str().expect("text").to_owned();
+        self.given(&["create", &config]);
+        self.given(&["serve", &config, "--daemon"]);
+        eventually("it sleeps", || self.status("media")["power"] == "standby");
+        config
+    }
+
     fn umbrella(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_umbrella"));
         command
@@ -233,11 +242,8 @@ fn a_hybrid_disk_is_made_served_and_taken_apart_into_a_plain_disk() {
 #[test]
 fn a_hybrid_disk_that_is_detached_is_used_alone_and_attached_again() {
     let house = House::new();
-    let config = house.hybrid("media", "fixed:timeout=0");
-    let config = config.to_str().expect("text");
-    house.given(&["create", config]);
-    house.given(&["serve", config, "--daemon"]);
-    eventually("it sleeps", || house.status("media")["power"] == "standby");
+    let config = house.asleep();
+    let config = config.as_str();
     house.refused(&["detach", "media", "--dissolve", "--keep-cache"], 2, &[]);
     house.write("media", &bytes(1, MIB));
     let said = house.given(&["detach", "media"]);
@@ -261,11 +267,8 @@ fn a_hybrid_disk_that_is_detached_is_used_alone_and_attached_again() {
 #[test]
 fn what_is_on_flash_survives_a_kill_and_is_seen_by_check_and_by_the_next_daemon() {
     let house = House::new();
-    let config = house.hybrid("media", "fixed:timeout=0");
-    let config = config.to_str().expect("text");
-    house.given(&["create", config]);
-    house.given(&["serve", config, "--daemon"]);
-    eventually("it sleeps", || house.status("media")["power"] == "standby");
+    let config = house.asleep();
+    let config = config.as_str();
     let data = bytes(2, MIB);
     house.write("media", &data);
     ends(house.signal("media", Signal::KILL));
@@ -290,11 +293,8 @@ fn what_is_on_flash_survives_a_kill_and_is_seen_by_check_and_by_the_next_daemon(
 #[test]
 fn a_damaged_log_is_reported_and_not_served() {
     let house = House::new();
-    let config = house.hybrid("media", "fixed:timeout=0");
-    let config = config.to_str().expect("text");
-    house.given(&["create", config]);
-    house.given(&["serve", config, "--daemon"]);
-    eventually("it sleeps", || house.status("media")["power"] == "standby");
+    let config = house.asleep();
+    let config = config.as_str();
     // The second time says in the log that the first was durable.
     house.write("media", &bytes(3, MIB));
     house.write("media", &bytes(3, MIB));

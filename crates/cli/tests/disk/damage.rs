@@ -6,15 +6,12 @@ use std::os::unix::fs::FileExt;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::support::{MIB, bytes, eventually};
+use super::support::{MIB, bytes};
 use super::{House, ends, first};
 
 /// A disk that sleeps, not served, with so many random bytes that only its flash has; they begin at 1 MiB + 4 KiB of the flash.
 fn asleep_with(house: &House, data: &[u8]) -> String {
-    let config = house.hybrid("media", "fixed:timeout=0").to_str().expect("text").to_owned();
-    house.given(&["create", &config]);
-    house.given(&["serve", &config, "--daemon"]);
-    eventually("it sleeps", || house.status("media")["power"] == "standby");
+    let config = house.asleep();
     house.write("media", data);
     house.given(&["detach", "--keep-cache"]);
     config
@@ -101,11 +98,8 @@ fn taking_apart_a_damaged_pair_goes_on_after_an_interruption() {
 #[test]
 fn damage_that_may_have_been_flushed_is_listed_once_and_the_rest_goes_on() {
     let house = House::new();
-    let config = house.hybrid("media", "fixed:timeout=0").to_str().expect("text").to_owned();
+    let config = house.asleep();
     let config = config.as_str();
-    house.given(&["create", config]);
-    house.given(&["serve", config, "--daemon"]);
-    eventually("it sleeps", || house.status("media")["power"] == "standby");
     let data = bytes(8, MIB);
     house.write("media", &data);
     ends(house.signal("media", Signal::KILL));

@@ -24,11 +24,8 @@ fn a_hybrid_disk_in_memory_is_made_at_each_start_and_half_of_one_is_refused() {
 #[test]
 fn what_is_not_on_the_disk_yet_adds_up_also_where_it_is_zeroes() {
     let house = House::new();
-    let config = house.hybrid("media", "fixed:timeout=0");
-    let config = config.to_str().expect("text");
-    house.given(&["create", config]);
-    house.given(&["serve", config, "--daemon"]);
-    eventually("it sleeps", || house.status("media")["power"] == "standby");
+    let config = house.asleep();
+    let config = config.as_str();
     house.write("media", &bytes(1, MIB));
     run("qemu-io", ["-f", "raw", "-c", "write -z 16M 32M", &house.nbd("media")]);
     let cache = house.status("media")["cache"].clone();
