@@ -2,6 +2,7 @@
 //! (network, FUSE) run on the branch's own workers, and their descriptors are closed on its closer, so that a hung branch cannot hang
 //! the caller for long.
 
+use std::cell::Cell;
 use std::ffi::{CString, OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -20,6 +21,20 @@ const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLI
 
 /// How long a guarded branch may take to write everything out.
 const SYNC_PATIENCE: std::time::Duration = std::time::Duration::from_secs(120);
+
+thread_local! {
+    static CALLS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Calls on branches that this thread has made since it began, those included that a branch's own worker makes for it. Closing is not counted: it happens
+/// when the last user of a descriptor goes.
+pub fn calls_on_branches() -> u64 {
+    CALLS.get()
+}
+
+fn count_call() {
+    CALLS.set(CALLS.get() + 1);
+}
 
 /// A directory's copy on one branch. The descriptor may be `O_PATH`.
 #[derive(Clone)]
@@ -62,6 +77,7 @@ impl DirAt {
         name: &OsStr,
         call: impl FnOnce(BorrowedFd<'_>, &OsStr) -> rustix::io::Result<T> + Send + 'static,
     ) -> OpResult<T> {
+        count_call();
         let done = if self.online.guarded {
             let (fd, name) = (Arc::clone(&self.fd), name.to_owned());
             self.branch.io(move |_| call(fd.as_fd(), &name))
@@ -265,6 +281,7 @@ impl DirAt {
     /// Makes the directory's entries durable.
     pub(crate) fn fsync(&self, data_only: bool) -> OpResult<()> {
         let fd = Arc::clone(&self.fd);
+        count_call();
         let sync = move || {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let dir = rustix::fs::openat(&fd, c".", flags, Mode::empty())?;
@@ -297,6 +314,7 @@ impl FileAt {
         source: ErrorSource,
         call: impl FnOnce(BorrowedFd<'_>) -> rustix::io::Result<T> + Send + 'static,
     ) -> OpResult<T> {
+        count_call();
         let done = if self.online.guarded {
             let fd = Arc::clone(&self.fd);
             self.branch.io(move |_| call(fd.as_fd()))
@@ -347,6 +365,7 @@ impl FileAt {
     }
 
     pub(crate) fn fsync(&self, data_only: bool) -> OpResult<()> {
+        count_call();
         let sync = move |fd: BorrowedFd<'_>| if data_only { rustix::fs::fdatasync(fd) } else { rustix::fs::fsync(fd) };
         let done = if self.online.guarded {
             let fd = Arc::clone(&self.fd);
@@ -382,6 +401,7 @@ impl FileAt {
 
     pub(crate) fn read(&self, buffer: &mut [u8], offset: u64) -> OpResult<usize> {
         if !self.online.guarded {
+            count_call();
             return Ok(self.branch.noted(ErrorSource::Read, read_full(self.fd.as_fd(), buffer, offset))?);
         }
         let wanted = buffer.len();
@@ -398,6 +418,7 @@ impl FileAt {
 
     pub(crate) fn write(&self, data: &[u8], offset: u64) -> OpResult<usize> {
         if !self.online.guarded {
+            count_call();
             let done = rustix::io::retry_on_intr(|| rustix::io::pwrite(&self.fd, data, offset));
             return Ok(self.branch.noted(ErrorSource::Write, done)?);
         }

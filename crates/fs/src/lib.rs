@@ -24,6 +24,7 @@ mod rights;
 pub mod spec;
 mod workers;
 
+pub use at::calls_on_branches;
 pub use creds::Caller;
 pub use error::{Error, OpError, OpResult};
 pub use handle::{DataPath, HandleId};

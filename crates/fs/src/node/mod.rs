@@ -204,6 +204,19 @@ impl FileState {
         self.past_path = (!self.handles.is_empty()).then(|| path_of(parent, name).into());
     }
 
+    /// Whether a file that was found under this name has no other: neither one that was found, nor one that it was given since. While it moves, its links are
+    /// fewer for a moment. `moves`: the directory's, before it was looked at.
+    pub(crate) fn has_only_name(
+        &self,
+        found: &crate::meta::Meta,
+        (parent, name): (&Arc<Node>, &OsStr),
+        moves: Option<u64>,
+    ) -> bool {
+        found.nlink <= 1
+            && matches!(self.names.as_slice(), [(known, known_name)] if known.id == parent.id && known_name == name)
+            && moves.is_some_and(|moves| parent.is_unmoved_since(moves))
+    }
+
     /// The file through a handle, or as it is kept without a name.
     pub(crate) fn open_file(&self) -> Option<FileAt> {
         let handle = self.any_handle().map(|handle| FileAt::clone(&handle.current()));
@@ -248,6 +261,11 @@ impl Node {
             Body::Dir(dir) => Some(dir),
             Body::File(_) => None,
         }
+    }
+
+    /// Whether no entry of this directory was on its way from one branch to another since its `moves` were read.
+    pub(crate) fn is_unmoved_since(&self, moves: u64) -> bool {
+        moves.is_multiple_of(2) && self.dir().is_some_and(|dir| dir.moves.load(Ordering::Acquire) == moves)
     }
 
     pub(crate) fn file(&self) -> Option<&File> {

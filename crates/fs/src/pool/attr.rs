@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::Timestamp;
 
+use super::mover::is_due;
 use super::{Attr, Pool};
 use crate::at::FileAt;
 use crate::error::{OpError, OpResult};
@@ -116,7 +117,11 @@ impl Pool {
             None => self.change_dir_attributes(&node, change)?,
             Some(file) => self.change_file(&node, file, change)?,
         }
-        self.attr_of(&node)
+        let attr = self.attr_of(&node)?;
+        if is_due(&node) {
+            self.judge_meta(&node, &attr.meta);
+        }
+        Ok(attr)
     }
 
     fn change_dir_attributes(&self, node: &Arc<Node>, change: &Change) -> OpResult<()> {
@@ -150,7 +155,6 @@ impl Pool {
             change.apply(&target)?;
             state.unjudged = true;
         }
-        self.judge_soon(node);
         Ok(())
     }
 

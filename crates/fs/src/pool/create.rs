@@ -47,14 +47,6 @@ impl Pool {
         self.make_way_for_file();
         let _names = self.rename_lock.read();
         let parent = self.dir_node(parent)?;
-        if let Some(found) = self.probe_new(&parent, name)? {
-            if request.exclusive {
-                return Err(OpError::Sys(Errno::EXIST));
-            }
-            let (node, attr) = self.intern(&parent, name, &found)?;
-            let opened = self.open_node(&node, request).inspect_err(|_| self.nodes.release(&node, 1))?;
-            return Ok((attr, opened));
-        }
         let new = NewFile { parent: &parent, name, kind: FileKind::File, perm, caller };
         // Root's until it is the caller's: no program that runs as root meanwhile.
         let set_id = if caller.uid == 0 { 0 } else { perm & 0o6000 };
@@ -63,10 +55,19 @@ impl Pool {
             let first = first_perm(unlike.as_deref(), dir, perm & !set_id);
             self.opening(|| dir.create(name, OFlags::RDWR, first, caller.umask)).map(|file| (file, unlike))
         };
-        let (dir, (file, unlike)) = match self.make_staged(&new, call)? {
-            Some(made) => made,
-            None => self.make(&new, call)?,
+        let made = match self.make_alone(&new, call)? {
+            Some(made) => Some(made),
+            None => match self.probe(&parent, name)? {
+                Some(_) if request.exclusive => return Err(OpError::Sys(Errno::EXIST)),
+                Some(found) => {
+                    let (node, attr) = self.intern(&parent, name, &found)?;
+                    let opened = self.open_node(&node, request).inspect_err(|_| self.nodes.release(&node, 1))?;
+                    return Ok((attr, opened));
+                }
+                None => self.make_staged(&new, call)?,
+            },
         };
+        let (dir, (file, unlike)) = made.map_or_else(|| self.make(&new, call), Ok)?;
         let interned = give_to(&new, &file, &dir, set_id, unlike.as_deref()).and_then(|meta| {
             let node = self.intern_file(&parent, name, &dir, &meta, None).ok_or(OpError::Stale)?;
             Ok((meta, node))
@@ -135,15 +136,21 @@ impl Pool {
     ) -> OpResult<Attr> {
         let _names = self.rename_lock.read();
         let parent = self.dir_node(parent)?;
-        if self.probe_new(&parent, name)?.is_some() {
-            return Err(OpError::Sys(Errno::EXIST));
-        }
         let new = NewFile { parent: &parent, name, kind, perm, caller };
-        let (dir, unlike) = self.make(&new, |dir| {
+        let call = |dir: &DirAt| {
             let unlike = parent.unlike();
             call(dir, first_perm(unlike.as_deref(), dir, perm)).map(|()| unlike)
-        })?;
-        let given = dir.refer(name).and_then(|made| give_to(&new, &made, &dir, 0, unlike.as_deref()));
+        };
+        let (dir, unlike) = match self.make_alone(&new, call)? {
+            Some(made) => made,
+            None if self.probe(&parent, name)?.is_some() => return Err(OpError::Sys(Errno::EXIST)),
+            None => self.make(&new, call)?,
+        };
+        // What is made as root for root is as it should be.
+        let given = match unlike.as_deref() {
+            None if caller.uid == 0 && caller.gid == 0 => dir.stat(name),
+            unlike => dir.refer(name).and_then(|made| give_to(&new, &made, &dir, 0, unlike)),
+        };
         let meta = given.inspect_err(|_| self.unmake(&parent, name, &dir, Made::New(kind)))?;
         let found = Found { at: smallvec::smallvec![(dir, meta)], moves: None };
         if kind != FileKind::Directory {
@@ -218,6 +225,26 @@ impl Pool {
             return Err(OpError::Reserved);
         }
         self.probe(parent, name)
+    }
+
+    /// Makes something where the directory's only copy is, if the rules choose that branch: that the name is new, the branch says itself. `None`: it has to be
+    /// made as [`Pool::make`] does, when the name was looked for.
+    fn make_alone<T>(&self, new: &NewFile<'_>, call: impl Fn(&DirAt) -> OpResult<T>) -> OpResult<Option<(DirAt, T)>> {
+        if is_reserved(new.parent, new.name) {
+            return Err(OpError::Reserved);
+        }
+        if self.takes_new_files() || new.parent.unlike().is_some() {
+            return Ok(None);
+        }
+        let Some((dir, _locked)) = self.only_copy(new.parent)? else { return Ok(None) };
+        let Some((_, decision)) = self.choose_new(new, &[]).ok().filter(|(branch, _)| *branch == dir.id()) else {
+            return Ok(None);
+        };
+        let made = new.parent.change_entries(&dir, || call(&dir)).ok();
+        if made.is_some() {
+            self.count_hit(decision);
+        }
+        Ok(made.map(|made| (dir, made)))
     }
 
     /// Makes something on the branch that the rules choose, and on the next one when that is full.

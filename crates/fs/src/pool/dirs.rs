@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lru::LruCache;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxBuildHasher;
 use rustix::fs::{Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
@@ -153,6 +153,19 @@ impl Pool {
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
         self.refresh(node, dir)?;
         self.known_copies(node, dir)
+    }
+
+    /// The branch of a directory's only copy, locked: as long as the guard lives, none is made elsewhere, and no file moves in or out. So what the branch
+    /// says of a name holds for the pool. `None` where there are several, where a branch is missing without which nothing may be said, where it would have to
+    /// be waited for, and where the branch may hang.
+    pub(super) fn only_copy<'a>(&self, node: &'a Arc<Node>) -> OpResult<Option<(DirAt, MutexGuard<'a, ()>)>> {
+        let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
+        let Some(commit) = dir.commit.try_lock() else { return Ok(None) };
+        let mut copies = self.copies(node)?;
+        if copies.len() != 1 || node.is_removed() || self.is_incomplete() {
+            return Ok(None);
+        }
+        Ok(copies.pop().filter(|copy| !copy.online.guarded).map(|copy| (copy, commit)))
     }
 
     /// As `copies`, without looking for new ones. Of a directory that was removed: those it had, in which there are no names.

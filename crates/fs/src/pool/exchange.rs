@@ -45,7 +45,7 @@ impl Pool {
                     rename_known(&mut state, old, new);
                     state.unjudged = true;
                     drop(state);
-                    self.judge_renamed(node);
+                    self.judge_renamed(node, None);
                 }
             }
         }

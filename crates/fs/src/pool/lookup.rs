@@ -216,11 +216,7 @@ impl Pool {
         if self.is_old_look(dir, name, meta, unfit) {
             return None;
         }
-        let still = || {
-            moves.is_none_or(|moves| {
-                moves.is_multiple_of(2) && parent.dir().is_some_and(|dir| dir.moves.load(Ordering::Acquire) == moves)
-            })
-        };
+        let still = || moves.is_none_or(|moves| parent.is_unmoved_since(moves));
         let (node, new) = self.nodes.intern(backing, fits, |id| {
             if !still() {
                 return None;

@@ -128,6 +128,22 @@ impl Pool {
 
     /// As `place_new`, with what decided.
     pub(super) fn place_by(&self, new: &NewFile<'_>, full: &[BranchId]) -> OpResult<(BranchId, Decision)> {
+        let chosen = self.choose_new(new, full).inspect_err(|_| self.count(Metric::NoRoom))?;
+        if full.is_empty() {
+            self.count_hit(chosen.1);
+        }
+        Ok(chosen)
+    }
+
+    /// Counts a new file for the rule that decided.
+    pub(super) fn count_hit(&self, decision: Decision) {
+        if let Some(hits) = self.rules.load().hits.get(decision.entry.0 as usize) {
+            hits.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// As `place_by`, without counting.
+    pub(super) fn choose_new(&self, new: &NewFile<'_>, full: &[BranchId]) -> OpResult<(BranchId, Decision)> {
         let path = crate::node::path_of(new.parent, new.name);
         let time = now();
         let facts = FileFacts {
@@ -154,19 +170,11 @@ impl Pool {
             view.free = ByteSize(view.free.0.saturating_sub(promised));
         }
         let decision = rules.rules.decide(&facts, &views, None);
-        if full.is_empty()
-            && let Some(hits) = rules.hits.get(decision.entry.0 as usize)
-        {
-            hits.fetch_add(1, Ordering::Relaxed);
-        }
         let chosen = match decision.choice {
             Choice::Place(branch) if !full.contains(&branch) => Some(branch),
             // Below keep_free everywhere, or full against what was thought: any room that is left serves.
             _ => rules.rules.next_choice(&facts, &views, full, ByteSize(0)),
         };
-        if chosen.is_none() {
-            self.count(Metric::NoRoom);
-        }
         // What may be only there has to wait until that is back; "no space" would send people looking for the wrong thing.
         let is_away = rules.rules.is_away(decision.entry, &views);
         let refusal = || if is_away { OpError::Offline } else { self.refusal() };

@@ -35,14 +35,22 @@ impl Pool {
             if meta.kind == FileKind::Directory {
                 return Err(OpError::Sys(Errno::ISDIR));
             }
-            if self.unlink_at(&parent, name, dir, meta)? {
+            if self.unlink_at(&parent, name, dir, meta, found.moves)? {
                 return Ok(());
             }
         }
     }
 
-    /// Removes a name from one branch and from what is known of its node. False: the file moved meanwhile, look again.
-    pub(crate) fn unlink_at(&self, parent: &Arc<Node>, name: &OsStr, dir: &DirAt, meta: &Meta) -> OpResult<bool> {
+    /// Removes a name from one branch and from what is known of its node. False: the file moved meanwhile, look again. `moves`: the directory's, before the
+    /// name was looked at.
+    pub(crate) fn unlink_at(
+        &self,
+        parent: &Arc<Node>,
+        name: &OsStr,
+        dir: &DirAt,
+        meta: &Meta,
+        moves: Option<u64>,
+    ) -> OpResult<bool> {
         let backing = Pool::backing(&dir.branch, meta);
         let node = self.nodes.find(backing);
         let file = node.as_ref().and_then(|node| node.file());
@@ -64,8 +72,7 @@ impl Pool {
             return Ok(false);
         }
         state.disturb();
-        // Counted anew: while a file moves, its links are fewer for a moment.
-        let meta = &dir.stat(name)?;
+        let meta = &if state.has_only_name(meta, (parent, name), moves) { *meta } else { dir.stat(name)? };
         let number = self.hold_number(dir, name, meta);
         let kept = keep_special(dir, name, meta);
         parent.change_entries(dir, || dir.unlink(name))?;
@@ -139,7 +146,9 @@ impl Pool {
         if node.is_removed() {
             return Err(OpError::Sys(Errno::NOENT));
         }
-        for copy in &copies {
+        // The branch of an only copy says so itself, and nothing is half done then.
+        let says_itself = replaced.is_empty() && matches!(copies.as_slice(), [copy] if !copy.online.guarded);
+        for copy in copies.iter().filter(|_| !says_itself) {
             if !copy.is_empty()? {
                 return Err(OpError::Sys(Errno::NOTEMPTY));
             }

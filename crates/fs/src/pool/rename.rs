@@ -18,7 +18,7 @@ use super::transfer::Moving;
 use super::{Pool, is_reserved, names};
 use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
-use crate::meta::Meta;
+use crate::meta::{Meta, now};
 use crate::node::{FileState, Node, NodeId, path_of};
 
 /// How long a directory that gets another name waits for all others, and they for it, in turn.
@@ -37,8 +37,8 @@ pub enum Replace {
 
 /// What became of a rename as one of files; the nodes come with a reference.
 enum Renamed {
-    /// Done; the file that has the new name now, and the one that had it.
-    Done(Arc<Node>, Option<Arc<Node>>),
+    /// Done; the file that has the new name now, as it was found, and the one that had it.
+    Done(Arc<Node>, Meta, Option<Arc<Node>>),
     /// The file is staged, and is to replace one on a branch: a power loss must not take both.
     LeaveFirst(Arc<Node>),
     /// The file is to replace one on another branch. What is not on disk of it takes its time, while nobody is held up.
@@ -69,10 +69,12 @@ impl Pool {
             let _slow = synced.then(|| self.slow_commits.read());
             let locked = self.rename_lock.read();
             match self.rename_file(&from, &to, replace, synced)? {
-                Renamed::Done(node, other) => {
-                    for renamed in std::iter::once(node).chain(other) {
-                        self.judge_renamed(&renamed);
-                        self.nodes.release(&renamed, 1);
+                Renamed::Done(node, found, other) => {
+                    self.judge_renamed(&node, Some(Meta { ctime: now(), ..found }));
+                    self.nodes.release(&node, 1);
+                    if let Some(other) = other {
+                        self.judge_renamed(&other, None);
+                        self.nodes.release(&other, 1);
                     }
                     return Ok(());
                 }
@@ -179,9 +181,35 @@ impl Pool {
         found.map(|found| self.intern(&end.parent, end.name, found).map(|(node, _)| node)).transpose()
     }
 
-    fn both(&self, from: &End<'_>, to: &End<'_>) -> OpResult<(Found, Option<Found>)> {
-        let source = self.probe(&from.parent, from.name)?.ok_or(OpError::Sys(Errno::NOENT))?;
-        Ok((source, self.probe(&to.parent, to.name)?))
+    fn source(&self, from: &End<'_>) -> OpResult<Found> {
+        self.probe(&from.parent, from.name)?.ok_or(OpError::Sys(Errno::NOENT))
+    }
+
+    /// Renames a file into a directory that is on the file's branch only: that nothing has the new name there, the branch says itself. `None`: something has it,
+    /// or it has to be looked for.
+    fn rename_alone(&self, from: &End<'_>, to: &End<'_>, source: &Found) -> OpResult<Option<Renamed>> {
+        let (dir, meta) = source.first()?;
+        if source.kind() == FileKind::Directory
+            || self.is_staging(dir.id())
+            || !dir.branch.abilities().rename_flags
+            || to.parent.unlike().is_some()
+        {
+            return Ok(None);
+        }
+        let Some((to_dir, _locked)) = self.only_copy(&to.parent)?.filter(|(copy, _)| copy.id() == dir.id()) else {
+            return Ok(None);
+        };
+        let (node, _) = self.intern(&from.parent, from.name, source)?;
+        match self.rename_nodes(from, to, Replace::No, (&node, source, &to_dir), None) {
+            Ok(true) => return Ok(Some(Renamed::Done(node, *meta, None))),
+            Ok(false) | Err(OpError::Sys(Errno::EXIST)) => {}
+            Err(error) => {
+                self.nodes.release(&node, 1);
+                return Err(error);
+            }
+        }
+        self.nodes.release(&node, 1);
+        Ok(None)
     }
 
     /// The file that is staged, of two that are to change names, as a power loss must not take one name of the change only.
@@ -197,7 +225,13 @@ impl Pool {
     /// `synced`: the file that is renamed has been synced just now.
     fn rename_file(&self, from: &End<'_>, to: &End<'_>, replace: Replace, synced: bool) -> OpResult<Renamed> {
         loop {
-            let (source, target) = self.both(from, to)?;
+            let source = self.source(from)?;
+            if replace != Replace::Exchange
+                && let Some(renamed) = self.rename_alone(from, to, &source)?
+            {
+                return Ok(renamed);
+            }
+            let target = self.probe(&to.parent, to.name)?;
             if source.kind() == FileKind::Directory
                 || (replace == Replace::Exchange && target.as_ref().is_some_and(|it| it.kind() == FileKind::Directory))
             {
@@ -242,9 +276,13 @@ impl Pool {
                 }
                 return Ok(Renamed::LeaveFirst(node));
             }
-            let done = self.rename_nodes(from, to, replace, (&node, &source), other.as_ref().zip(target.as_ref()));
+            let target = other.as_ref().zip(target.as_ref());
+            let (at, meta) = source.first()?;
+            let done = self
+                .ensure_dir(&to.parent, at.id())
+                .and_then(|to_dir| self.rename_nodes(from, to, replace, (&node, &source, &to_dir), target));
             if matches!(done, Ok(true)) {
-                return Ok(Renamed::Done(node, other));
+                return Ok(Renamed::Done(node, *meta, other));
             }
             for node in std::iter::once(&node).chain(&other) {
                 self.nodes.release(node, 1);
@@ -259,16 +297,16 @@ impl Pool {
         from: &End<'_>,
         to: &End<'_>,
         replace: Replace,
-        (node, source): (&Arc<Node>, &Found),
+        (node, source, to_dir): (&Arc<Node>, &Found, &DirAt),
         target: Option<(&Arc<Node>, &Found)>,
     ) -> OpResult<bool> {
         let (dir, meta) = source.first()?;
+        let moves = target.and_then(|(_, found)| found.moves);
         let target = match target {
             Some((other, _)) if other.id == node.id => return Ok(true),
             Some((other, found)) => Some((other, found.first()?)),
             None => None,
         };
-        let to_dir = self.ensure_dir(&to.parent, dir.id())?;
         let file = node.file().ok_or(OpError::Stale)?;
         let other = target.and_then(|(other, _)| other.file().map(|file| (other, file)));
         // On two branches the name is twice for a moment, which nobody may see.
@@ -300,10 +338,10 @@ impl Pool {
         if let Some(state) = other_state.as_mut() {
             state.disturb();
         }
-        // Counted anew: while a file moves, its links are fewer for a moment.
-        let last_link = match target {
-            Some((_, (target_dir, _))) => target_dir.stat(to.name)?.nlink <= 1,
-            None => false,
+        let last_link = match (target, &other_state) {
+            (Some((_, (_, found))), Some(state)) if state.has_only_name(found, (&to.parent, to.name), moves) => true,
+            (Some((_, (target_dir, _))), _) => target_dir.stat(to.name)?.nlink <= 1,
+            (None, _) => false,
         };
         let number = target
             .filter(|_| replace != Replace::Exchange)
@@ -313,10 +351,10 @@ impl Pool {
             .and_then(|(_, (target_dir, target_meta))| keep_special(target_dir, to.name, target_meta));
         match target {
             Some((_, (target_dir, _))) if in_two => {
-                change_both(from, to, (dir, &to_dir), || names::supersede(from, to, dir, &to_dir, target_dir))?;
+                change_both(from, to, (dir, to_dir), || names::supersede(from, to, dir, to_dir, target_dir))?;
             }
-            _ => change_both(from, to, (dir, &to_dir), || {
-                dir.rename(from.name, &to_dir, to.name, flags_of(replace, &to_dir))
+            _ => change_both(from, to, (dir, to_dir), || {
+                dir.rename(from.name, to_dir, to.name, flags_of(replace, to_dir))
             })?,
         }
         rename_known(&mut state, from, to);
@@ -343,7 +381,7 @@ impl Pool {
 
     /// Renames a directory on every branch that has it. The caller holds the rename lock exclusively.
     fn rename_dir(&self, from: &End<'_>, to: &End<'_>, replace: Replace) -> OpResult<()> {
-        let (source, target) = self.both(from, to)?;
+        let (source, target) = (self.source(from)?, self.probe(&to.parent, to.name)?);
         match (&target, replace) {
             (Some(_), Replace::No) => return Err(OpError::Sys(Errno::EXIST)),
             (None, Replace::Exchange) => return Err(OpError::Sys(Errno::NOENT)),

@@ -118,11 +118,12 @@ impl Pool {
         self.revisits.wake.notify_all();
     }
 
-    /// A file has another name, or lost one: as [`Pool::judge_soon`]. The caller holds the rename lock shared.
-    pub(super) fn judge_renamed(&self, node: &Arc<Node>) {
+    /// A file has another name, or lost one: as [`Pool::judge_soon`]. The caller holds the rename lock shared. `found`: its attributes, if they are known.
+    pub(super) fn judge_renamed(&self, node: &Arc<Node>, found: Option<Meta>) {
         let Some(file) = node.file().filter(|_| is_due(node)) else { return };
         self.revisits.forget(file.state.read().backing);
-        let Ok(attr) = self.attr_of(node) else { return };
+        let found = found.map(|found| self.attr_with(node, found));
+        let Some(attr) = found.or_else(|| self.attr_of(node).ok()) else { return };
         self.judge_meta(node, &attr.meta);
         if self.rules.load().rules.asked().names && file.state.read().names.len() < attr.meta.nlink as usize {
             self.search_names(node);

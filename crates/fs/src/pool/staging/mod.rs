@@ -267,6 +267,11 @@ impl Pool {
         self.staging.as_ref().is_some_and(|staging| staging.branch.id == branch)
     }
 
+    /// Whether new files may wait in memory.
+    pub(crate) fn takes_new_files(&self) -> bool {
+        self.staging.as_ref().is_some_and(|staging| staging.open.load(Ordering::Relaxed))
+    }
+
     /// Where a file is staged now, if it is.
     pub(crate) fn staging_of(&self, node: &Node) -> Option<&Staging> {
         let staging = self.staging.as_ref()?;
@@ -280,9 +285,7 @@ impl Pool {
         new: &NewFile<'_>,
         call: impl Fn(&DirAt) -> OpResult<T>,
     ) -> OpResult<Option<(DirAt, T)>> {
-        let Some(staging) = self.staging.as_ref().filter(|staging| staging.open.load(Ordering::Relaxed)) else {
-            return Ok(None);
-        };
+        let Some(staging) = self.staging.as_ref().filter(|_| self.takes_new_files()) else { return Ok(None) };
         // Its rule must have a place for it, with room for all that waits: what is staged has to be able to leave.
         let (home, decision) = self.place_by(new, &[])?;
         // What must be nowhere else is not in memory either, which may be swapped out, or keep it for others to find.
