@@ -14,7 +14,7 @@ use umbrella_block::log_store::{self, CreateOptions, LogStore};
 use umbrella_block::spindle::NoSpindle;
 use umbrella_block::{BlockDevice, Durability};
 use umbrella_policy::flash_cache::When;
-use umbrella_units::{ByteSize, Lba, SECTOR_BYTES};
+use umbrella_units::{Lba, SECTOR_BYTES};
 
 const HELP: &str = "\
 What the engines themselves cost, on files of this machine: microseconds for each 4 KiB operation.
@@ -80,7 +80,7 @@ fn hybrid(dir: &Path) -> Hybrid {
     let (disk, flash) = (half("disk", 256 << 20), half("flash", 3 << 30));
     hybrid::create(&disk, &flash).unwrap_or_else(|error| panic!("{error}"));
     let options = hybrid::Options { when: When::Full, ..hybrid::Options::default() };
-    Hybrid::open(disk, flash, Arc::new(NoSpindle), options, None).unwrap_or_else(|error| panic!("{error}"))
+    Hybrid::open(disk, flash, Arc::new(NoSpindle::default()), options, None).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn random_page(random: &mut StdRng) -> Lba {
