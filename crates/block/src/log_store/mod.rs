@@ -40,6 +40,7 @@ mod loss;
 mod rebuild;
 mod recover;
 mod salvage;
+mod scrub;
 mod stats;
 mod sums;
 #[cfg(test)]

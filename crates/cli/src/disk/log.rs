@@ -13,6 +13,7 @@ use anyhow::{Context, bail};
 use umbrella_block::BlockDevice;
 use umbrella_block::log_store::format::{BLOCK_BYTES, FormatError, Superblock, choose};
 use umbrella_block::log_store::{self, LogStore, LogStoreStats};
+use umbrella_block::scrub::Scrub;
 use umbrella_units::{BLOCK_SECTORS, BlockNo, ByteSize, Lba, SECTOR_BYTES};
 
 use super::offered::{Offered, OnDamage, last_holder};
@@ -56,6 +57,11 @@ impl Log {
 
     /// What programs read and write.
     pub(crate) fn device(&self) -> Arc<dyn BlockDevice> {
+        Arc::<LogStore>::clone(&self.store)
+    }
+
+    /// What keeps its checksums.
+    pub(crate) fn scrubbed(&self) -> Arc<dyn Scrub> {
         Arc::<LogStore>::clone(&self.store)
     }
 

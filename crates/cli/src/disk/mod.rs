@@ -10,6 +10,7 @@ pub(crate) mod offered;
 pub(crate) mod open;
 pub(crate) mod place;
 pub(crate) mod protocol;
+pub(crate) mod scrub;
 pub(crate) mod serve;
 mod service;
 mod users;

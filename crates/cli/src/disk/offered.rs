@@ -1,11 +1,12 @@
 //! A disk that is open: what it is made of, how it stands, and how it ends.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use umbrella_block::BlockDevice;
+use umbrella_block::scrub::Scrub;
 use umbrella_block::file::Access;
 use umbrella_block::hybrid::{self, Hybrid, HybridError, HybridStats, Losses, Motion, Salvage, finish_detach};
 use umbrella_block::serve::Traffic;
@@ -280,6 +281,13 @@ impl Offered {
     /// The hybrid disk, for work that takes long.
     pub(crate) fn hybrid(&self) -> Option<Arc<Hybrid>> {
         self.hybrid.clone()
+    }
+
+    /// What of it keeps checksums. A log store's cover all that is below it.
+    pub(crate) fn scrubbed(&self) -> Option<Weak<dyn Scrub>> {
+        let hybrid = || self.hybrid.clone().map(|hybrid| hybrid as Arc<dyn Scrub>);
+        let scrubbed = self.log.as_ref().map(Log::scrubbed).or_else(hybrid)?;
+        Some(Arc::downgrade(&scrubbed))
     }
 
     /// Ends it; what is on flash stays there. Nobody may use it any more.

@@ -16,6 +16,7 @@ use super::figures::figures;
 use super::log::Log;
 use super::offered::{Offered, drain};
 use super::place;
+use super::scrub::{ScrubResult, Scrubs};
 use super::protocol::{Answer, AtDetach, Detached, DiskStatus, Grown, Outcome, Progress, Request};
 use crate::config::disk::{Front, Listen};
 use crate::output::reasons;
@@ -75,6 +76,7 @@ pub(crate) struct DiskService {
     pub(crate) served: Arc<Mutex<Option<Served>>>,
     pub(crate) end: Sender<End>,
     pub(crate) since: Instant,
+    pub(crate) scrubs: Arc<Scrubs>,
 }
 
 /// An error in words for a client.
@@ -106,6 +108,7 @@ impl Service for DiskService {
                 Ok(Answer::Status(Box::new(self.status(served))))
             }),
             Request::Grow => self.of_served(Served::grow).map(Answer::Grown),
+            Request::Scrub { bandwidth, anew } => self.scrub(bandwidth, anew, tell).map(Answer::Scrubbed),
             Request::Detach { flash, force } => self.detach(flash, force, tell).map(Answer::Detached),
         };
         answer.map_err(|error| Refusal(reasons(&error)))
@@ -198,6 +201,7 @@ impl DiskService {
             power: offered.power(),
             cache: offered.cache_status(),
             log: offered.log().map(Log::status),
+            scrub: offered.scrubbed().map(|_| self.scrubs.status()),
             trouble: waits
                 .into_iter()
                 .chain(refuses)
@@ -206,9 +210,26 @@ impl DiskService {
                 .chain(offered.sleepless.clone())
                 .chain(damage)
                 .chain(of_log)
+                .chain(self.scrubs.trouble())
                 .collect(),
             at_risk: at_risk.into_iter().chain(losses.at_risk).take(MOST_RANGES).collect(),
         }
+    }
+
+    fn scrub(
+        &self,
+        bandwidth: Option<ByteSize>,
+        anew: bool,
+        tell: &mut dyn FnMut(&Progress) -> bool,
+    ) -> anyhow::Result<ScrubResult> {
+        let (scrubbed, bandwidth) = self.of_served(|Served { offered, .. }| {
+            let (kind, name) = (offered.kind(), &offered.spec.name);
+            let Some(scrubbed) = offered.scrubbed() else {
+                bail!("{name} ({kind}) keeps no checksums to compare its data with: only a log store and the flash of a hybrid disk do");
+            };
+            Ok((scrubbed, bandwidth.unwrap_or(offered.spec.scrub.bandwidth)))
+        })?;
+        self.scrubs.run(&scrubbed, bandwidth, anew, tell)
     }
 
     fn detach(

@@ -203,6 +203,7 @@ impl SourceArgs {
             cache: None,
             log: None,
             power: None,
+            scrub: ScrubSpec::default(),
             nbd: NbdSpec::default(),
         })
     }
