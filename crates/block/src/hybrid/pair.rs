@@ -47,7 +47,7 @@ impl Half {
 }
 
 /// What the two halves say of themselves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Labels {
     /// The flash.
     pub(super) superblock: Superblock,
@@ -376,6 +376,7 @@ pub fn create(disk: &Half, flash: &Half) -> Result<Created, HybridError> {
         head: None,
         tail_epoch: Epoch(1),
         tag: TagState::Due,
+        lost: Vec::new(),
     };
     // Between the two copies, the later generation of an older pair must not win.
     wipe(&*flash.device, Lba(0))?;
@@ -406,7 +407,7 @@ pub(super) fn note_empty(disk: &Half, superblock: &Superblock) -> Result<(), Hyb
 /// Takes the pair apart; the log is empty. First the flash says so, then the disk's tag is wiped: in between, [`read_labels`]
 /// says that the flash was detached, and doing it again finishes it.
 pub(super) fn part(disk: &Half, flash: &Half, superblock: &Superblock) -> Result<(), HybridError> {
-    let detached = Superblock { state: State::Detached, generation: superblock.generation + 1, ..*superblock };
+    let detached = Superblock { state: State::Detached, generation: superblock.generation + 1, ..superblock.clone() };
     write_superblock(&*flash.device, &detached)?;
     wipe(&*disk.device, superblock.capacity)
 }

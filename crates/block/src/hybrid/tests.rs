@@ -12,7 +12,9 @@ mod leftovers;
 mod marks;
 mod model;
 mod salvage;
+mod skip;
 mod under_way;
+mod verify;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -78,6 +78,11 @@ const TABLE: &[(&str, &str, Read)] = &[
     }),
     ("umbrella_disk_failed_reads_count", "reads of the disk itself that failed", |_, s| count(s.disk_failed_reads)),
     ("umbrella_cache_flash_failed_reads_count", "reads of the flash that failed", |_, s| count(s.flash_failed_reads?)),
+    (
+        "umbrella_cache_flash_damaged_reads_count",
+        "reads of the flash that did not give back what was written",
+        |_, s| count(s.cache.as_ref()?.damaged_reads),
+    ),
     ("umbrella_cache_used_bytes", "bytes of the log that may not be overwritten (gauge)", |_, s| {
         bytes(s.cache.as_ref()?.log_used)
     }),

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, bail};
 use umbrella_block::file::Access;
-use umbrella_block::hybrid::{self, Half, HybridError, Losses, Salvage};
+use umbrella_block::hybrid::{self, DamagedPair, Half, HybridError, Losses};
 use umbrella_units::ByteSize;
 
 use super::open::Part;
@@ -15,7 +15,7 @@ pub(crate) fn salvage(spec: &DiskSpec, tell: &mut dyn FnMut(&Progress) -> bool) 
     let cache = flash_of(spec)?;
     let (disk, flash) = (half(&spec.disk, Access::ReadWrite)?, half(&cache.flash, Access::ReadWrite)?);
     let name = spec.name.to_string();
-    let salvage = match Salvage::open(disk.clone(), flash.clone()) {
+    let salvage = match DamagedPair::open(disk.clone(), flash.clone()) {
         // It was being taken apart when the power went; what was lost was known then.
         Err(HybridError::Detached { .. }) => {
             hybrid::finish_detach(&disk, &flash)?;
@@ -40,7 +40,8 @@ pub(crate) fn salvage(spec: &DiskSpec, tell: &mut dyn FnMut(&Progress) -> bool) 
 pub(crate) fn forget_flash(spec: &DiskSpec) -> anyhow::Result<Detached> {
     let cache = flash_of(spec)?;
     let disk = half(&spec.disk, Access::ReadWrite)?;
-    let lost = match half(&cache.flash, Access::ReadOnly).and_then(|flash| Ok(Salvage::open(disk.clone(), flash)?)) {
+    let lost = match half(&cache.flash, Access::ReadOnly).and_then(|flash| Ok(DamagedPair::open(disk.clone(), flash)?))
+    {
         Ok(salvage) => Some(Losses { at_risk: salvage.only_in_log(), ..salvage.losses() }),
         Err(error) => {
             tracing::warn!("what only the flash had cannot be known: {}", reasons(&error));

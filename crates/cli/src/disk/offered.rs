@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use umbrella_block::BlockDevice;
 use umbrella_block::scrub::Scrub;
 use umbrella_block::file::Access;
-use umbrella_block::hybrid::{self, Hybrid, HybridError, HybridStats, Losses, Motion, Salvage, finish_detach};
+use umbrella_block::hybrid::{self, DamagedPair, Hybrid, HybridError, HybridStats, Losses, Motion, finish_detach};
 use umbrella_block::serve::Traffic;
 use umbrella_block::serve::nbd::Export;
 use umbrella_block::spindle::{Power, Spindle};
@@ -33,7 +33,7 @@ const FAREWELL: Duration = Duration::from_secs(30);
 pub(crate) enum OnDamage {
     /// The disk is not served.
     Refuse,
-    /// What is whole is served, read-only.
+    /// What is whole is served: also to be written where it is known what is lost, else read-only.
     Salvage,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Offered {
     pub(crate) sleepless: Option<String>,
     hybrid: Option<Arc<Hybrid>>,
     /// In the place of `hybrid`, when only what is whole is offered.
-    salvage: Option<Arc<Salvage>>,
+    salvage: Option<Arc<DamagedPair>>,
     /// The log store on all of that.
     log: Option<Log>,
 }
@@ -97,21 +97,12 @@ impl Offered {
                 bail!("in memory nothing lasts: there is nothing to salvage");
             }
             let (disk, flash) = halves(&spec, cache, Access::ReadOnly)?;
-            let salvage = Some(Arc::new(Salvage::open(disk.half(), flash.half())?));
-            let motor = disk.motor(&spec.disk).ok();
-            let spec = DiskSpec { read_only: true, ..spec };
-            return Ok(Offered {
-                disk,
-                motor,
-                timed: None,
-                break_even: BreakEven::default(),
-                flash: Some(flash),
-                sleepless: None,
-                hybrid: None,
-                salvage,
-                log: None,
-                spec,
-            });
+            let pair = DamagedPair::open(disk.half(), flash.half())?;
+            if spec.read_only || !pair.can_be_skipped() {
+                return Ok(Offered::only_read(spec, disk, flash, pair));
+            }
+            drop((pair, disk, flash));
+            skip_damage(&spec, cache)?;
         }
         let (disk, flash) = halves(&spec, cache, Access::ReadWrite)?;
         if keeps == Keeps::Nothing {
@@ -139,6 +130,23 @@ impl Offered {
         Ok(Offered { disk, motor: None, timed, break_even, flash, sleepless, hybrid, salvage: None, log: None, spec })
     }
 
+    /// What is whole of a damaged pair.
+    fn only_read(spec: DiskSpec, disk: Part, flash: Part, pair: DamagedPair) -> Offered {
+        let motor = disk.motor(&spec.disk).ok();
+        Offered {
+            disk,
+            motor,
+            timed: None,
+            break_even: BreakEven::default(),
+            flash: Some(flash),
+            sleepless: None,
+            hybrid: None,
+            salvage: Some(Arc::new(pair)),
+            log: None,
+            spec: DiskSpec { read_only: true, ..spec },
+        }
+    }
+
     /// What messages call it.
     pub(super) fn name(&self) -> &str {
         &self.disk.name
@@ -151,7 +159,7 @@ impl Offered {
         }
         match (&self.hybrid, &self.salvage) {
             (Some(hybrid), _) => Arc::<Hybrid>::clone(hybrid),
-            (None, Some(salvage)) => Arc::<Salvage>::clone(salvage),
+            (None, Some(salvage)) => Arc::<DamagedPair>::clone(salvage),
             (None, None) => Arc::clone(&self.disk.device),
         }
     }
@@ -253,14 +261,21 @@ impl Offered {
                 failed.last.0
             ))
         });
-        told.collect()
+        let damaged = self.cache_stats().map_or(0, |stats| stats.damaged_reads);
+        let damaged = (damaged > 0).then(|| {
+            let reads = count(damaged, "read");
+            format!("{reads} of the flash failed since it was offered: it did not give back what was written (the log names the sectors)")
+        });
+        told.chain(damaged).collect()
     }
 
     /// What is lost by damage, and what is damaged.
     pub(crate) fn losses(&self) -> Option<(Losses, Vec<String>)> {
-        if let Some(hybrid) = self.hybrid.as_ref().filter(|hybrid| !hybrid.perhaps_lost().is_empty()) {
-            let lost = hybrid.perhaps_lost();
-            return Some((Losses::default(), vec![perhaps_lost(lost)]));
+        if let Some(hybrid) = &self.hybrid {
+            let lost = Losses { at_risk: hybrid.lost(), unknown_records: 0 };
+            let perhaps = Some(hybrid.perhaps_lost()).filter(|lost| !lost.is_empty()).map(perhaps_lost);
+            let told = passed_over(&lost).into_iter().chain(perhaps).collect();
+            return Some((lost, told));
         }
         let salvage = self.salvage.as_ref()?;
         let losses = salvage.losses();
@@ -351,13 +366,13 @@ pub(crate) fn keeps(disk: &DeviceSpec, cache: &CacheSpec) -> anyhow::Result<Keep
     }
 }
 
-/// Brings to the disk what is on the flash of a hybrid disk that nobody serves, and ends the pair if that is wanted. Returns how much was on flash only, and what is
-/// perhaps lost of it.
+/// Brings to the disk what is on the flash of a hybrid disk that nobody serves, and ends the pair if that is wanted. Returns how much was on flash only, what of it is
+/// lost, and what is perhaps.
 pub(crate) fn detach_unserved(
     spec: &DiskSpec,
     flash_is: AtDetach,
     tell: &mut dyn FnMut(&Progress) -> bool,
-) -> anyhow::Result<(ByteSize, Losses)> {
+) -> anyhow::Result<(ByteSize, Losses, Losses)> {
     let Some(cache) = &spec.cache else {
         bail!("{} is not served, and has no flash: there is nothing to detach", spec.name)
     };
@@ -370,17 +385,18 @@ pub(crate) fn detach_unserved(
     match opened {
         Ok(hybrid) => {
             let drained = drain(&hybrid, tell)?;
+            let lost = Losses { at_risk: hybrid.lost(), unknown_records: 0 };
             let perhaps_lost = hybrid.perhaps_lost().clone();
             match flash_is {
                 AtDetach::Dissolve => hybrid.dissolve()?,
                 AtDetach::Empty | AtDetach::Keep => hybrid.detach()?,
             }
-            Ok((drained, perhaps_lost))
+            Ok((drained, lost, perhaps_lost))
         }
         // It was being dissolved when the power went.
         Err(HybridError::Detached { .. }) => {
             finish_detach(&disk.half(), &flash.half())?;
-            Ok((ByteSize(0), Losses::default()))
+            Ok((ByteSize(0), Losses::default(), Losses::default()))
         }
         Err(error) => Err(error.into()),
     }
@@ -401,6 +417,24 @@ pub(crate) fn perhaps_lost(lost: &Losses) -> String {
         "part of the log was damaged near its end. It held {}: older data is there now, and if the last flush before the end was answered, flushed data is lost; check the files there",
         held.join(", ")
     )
+}
+
+/// What is lost of a pair that goes on without it, in words.
+pub(crate) fn passed_over(lost: &Losses) -> Option<String> {
+    (!lost.at_risk.is_empty()).then(|| {
+        let ranges = count(lost.at_risk.len() as u64, "range");
+        format!("damage of the flash has taken {ranges} of sectors: reads of them fail until they are written again")
+    })
+}
+
+/// Passes over what is damaged of a pair, of which it is known what is lost.
+fn skip_damage(spec: &DiskSpec, cache: &CacheSpec) -> anyhow::Result<()> {
+    let (disk, flash) = halves(spec, cache, Access::ReadWrite)?;
+    let pair = DamagedPair::open(disk.half(), flash.half())?;
+    if pair.damage().is_some() {
+        pair.skip().context("passing over what is damaged")?;
+    }
+    Ok(())
 }
 
 /// Records that are lost without a trace, in words.

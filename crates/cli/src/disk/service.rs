@@ -255,6 +255,7 @@ impl DiskService {
         // Most of it while the disk can still be used.
         let has_cache = hybrid.is_some();
         let perhaps_lost = hybrid.as_ref().map(|hybrid| hybrid.perhaps_lost().clone()).unwrap_or_default();
+        let at_risk = hybrid.as_ref().map(|hybrid| hybrid.lost()).unwrap_or_default();
         let drained = match hybrid.filter(|_| flash != AtDetach::Keep) {
             Some(hybrid) => drain(&hybrid, tell)?,
             None => ByteSize(0),
@@ -281,10 +282,13 @@ impl DiskService {
         }
         let outcome = match flash {
             _ if keeps_flash => Outcome::DetachedWithCache,
+            // Alone it would show what was there before.
+            AtDetach::Empty if !at_risk.is_empty() => Outcome::DetachedWithCache,
             AtDetach::Keep if has_cache => Outcome::DetachedWithCache,
             AtDetach::Dissolve if has_cache => Outcome::Dissolved,
             _ => Outcome::Detached,
         };
-        Ok(Detached { name, outcome, drained, lost: Some(Losses::default()), perhaps_lost })
+        let lost = Some(Losses { at_risk, unknown_records: 0 });
+        Ok(Detached { name, outcome, drained, lost, perhaps_lost })
     }
 }

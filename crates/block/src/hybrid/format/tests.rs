@@ -23,6 +23,7 @@ fn superblock() -> Superblock {
         head: Some(5),
         tail_epoch: Epoch(2),
         tag: TagState::Due,
+        lost: Vec::new(),
     }
 }
 
@@ -42,6 +43,21 @@ fn header() -> Header {
         entries,
         before: Some(vec![range(1, 2), range(3, 4)]),
     }
+}
+
+#[test]
+fn a_superblock_lists_lost_sectors_behind_its_first_sector() {
+    let lost = (0..MOST_LOST as u64).map(|number| SectorRange { start: Lba(number * 4), sectors: 2 }).collect();
+    let superblock = Superblock { lost, ..superblock() };
+    let bytes = superblock.encode();
+    assert_eq!((bytes.len(), Superblock::decode(&bytes)), (BLOCK_BYTES, Ok(superblock.clone())));
+    assert_eq!(Superblock::decode(&bytes[..512]), Err(Damage::Checksum), "the list is missing");
+    let mut torn = bytes.clone();
+    torn[2000..].fill(0);
+    assert_eq!(Superblock::decode(&torn), Err(Damage::Checksum));
+    let beyond = vec![SectorRange { start: Lba(990), sectors: 11 }];
+    let beyond = Superblock { lost: beyond, ..superblock };
+    assert_eq!(Superblock::decode(&beyond.encode()), Err(Damage::Field));
 }
 
 #[test]

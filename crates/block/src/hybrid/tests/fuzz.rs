@@ -91,7 +91,7 @@ fn any_image_is_opened_or_refused() {
         let (disk, flash) = (half("disk", bed.clone()), half("flash", Arc::new(Memory::from_bytes(flash))));
         let _ = check(&disk, &flash);
         let _ = refuse_occupied(&disk, &flash);
-        let salvage = Salvage::open(disk.clone(), flash.clone());
+        let salvage = DamagedPair::open(disk.clone(), flash.clone());
         let lost = salvage.as_ref().map(|salvage| (salvage.damage().is_some(), salvage.losses()));
         if let Ok(salvage) = &salvage {
             let mut whole = fill(0, salvage.geometry().capacity.0);

@@ -100,7 +100,7 @@ fn damage_of_what_the_log_says_was_flushed_is_refused() {
     assert!(matches!(refused, Err(HybridError::Corrupt { range: Some(held), .. }) if held == range(9 * BLOCK, BLOCK)));
     let report = checked(&pair);
     assert_eq!((report.losses.at_risk, report.losses.unknown_records), (vec![range(9 * BLOCK, BLOCK)], 0));
-    let salvage = Salvage::open(pair.disk.clone(), pair.flash.clone()).expect("it is a pair");
+    let salvage = DamagedPair::open(pair.disk.clone(), pair.flash.clone()).expect("it is a pair");
     assert_eq!(read(&salvage, 10 * BLOCK, BLOCK), fill(11, BLOCK), "what is behind it is kept");
 }
 
@@ -313,4 +313,100 @@ fn last_header(pair: &Pair, used: u64) -> u64 {
             .is_ok_and(|header| header.at.0 == *sector)
     });
     headers.last().unwrap_or(0)
+}
+
+/// Marks are records of one block: one fits in front of the log's end where no write does.
+#[test]
+fn damaged_records_of_one_block_on_both_sides_of_the_logs_end_are_mended() {
+    const LOG: u64 = LEAST_LOG / BLOCK;
+    // Blocks that stay unused before the end, damaged records before it, and whether they are marks only.
+    for unused in [1, 2, 3, 40] {
+        let pair = Pair::new(16_000);
+        let hybrid = asleep(&pair);
+        // The log's start is free again, and its end is near.
+        let most = MOST_DATA / BLOCK;
+        let mut left = LOG - unused - 3;
+        while left > 0 {
+            let blocks = left.min(1 + most);
+            let blocks = if left - blocks == 1 { blocks - 1 } else { blocks };
+            hybrid.write(Lba(0), &fill(1, (blocks - 1) * BLOCK), Durability::Cached).expect("to the log");
+            left -= blocks;
+        }
+        hybrid.drain().expect("it is drained");
+        hybrid.sleep().expect("it sleeps");
+        // A record of two blocks and a mark before the end, then records that do not fit there.
+        hybrid.write(Lba(0), &fill(2, BLOCK), Durability::Cached).expect("to the log");
+        hybrid.flush().expect("it is flushed");
+        for number in 1..6 {
+            hybrid.write(Lba(number * 50 * BLOCK), &fill(3, 50 * BLOCK), Durability::Cached).expect("to the log");
+        }
+        hybrid.flush().expect("it is flushed");
+        let headers = headers(&pair);
+        drop(hybrid);
+        // Any run of damaged headers.
+        let whole = Memory::from_bytes(read(&*pair.flash.device, 0, LOG_START.0 + LEAST_LOG));
+        for first in 1..headers.len() - 1 {
+            for last in first..headers.len() - 1 {
+                let flash = Memory::from_bytes(whole.to_bytes());
+                let disk = Memory::from_bytes(read(&pair.bed.inner, 0, 16_000 + TAG_SECTORS));
+                let bed = Bed::new(disk);
+                let pair = Pair { disk: half("disk", bed.clone()), flash: half("flash", Arc::new(flash)), bed };
+                headers[first..=last].iter().for_each(|at| flip(&pair, *at, 20));
+                let report = checked(&pair);
+                let is_told = report.damage.is_some() || !report.perhaps_lost.is_empty();
+                assert!(is_told, "{unused} unused, headers {first} to {last} of {headers:?}: nobody is told");
+                let Ok(hybrid) = pair.try_open(by_hand(Algorithm::Whole)) else {
+                    assert!(report.damage.is_some(), "{unused} unused, headers {first} to {last}");
+                    continue;
+                };
+                let lost = hybrid.perhaps_lost().clone();
+                for written in (1..6).map(|number| range(number * 50 * BLOCK, 50 * BLOCK)) {
+                    let is_told = lost.unknown_records > 0 || lost.at_risk.contains(&written);
+                    let is_there = read(&hybrid, written.start.0, written.sectors) == fill(3, written.sectors);
+                    assert!(is_there || is_told, "{unused} unused, headers {first} to {last}: {written}");
+                }
+                drop(hybrid);
+                let hybrid = pair.open(by_hand(Algorithm::Whole));
+                assert!(
+                    hybrid.perhaps_lost().is_empty(),
+                    "{unused} unused, headers {first} to {last}: it is told once"
+                );
+                hybrid.dissolve().expect("the log goes on behind it");
+            }
+        }
+    }
+}
+
+/// Where the headers of the log are, in the order of their numbers, from the tail on.
+fn headers(pair: &Pair) -> Vec<u64> {
+    let tail = read_superblock(&pair.flash).expect("it is one").tail;
+    let mut found: Vec<_> = (0..LEAST_LOG)
+        .step_by(BLOCK as usize)
+        .filter_map(|at| Some((Header::decode(&read(&*pair.flash.device, LOG_START.0 + at, BLOCK)).ok()?, at)))
+        .filter(|(header, at)| header.at >= tail && header.at.0 % LEAST_LOG == *at)
+        .map(|(header, at)| (header.sequence, at))
+        .collect();
+    found.sort_unstable();
+    found.into_iter().map(|(_, at)| at).collect()
+}
+
+/// Every other record is damaged, and no header says more than that it was promised.
+#[test]
+fn a_log_full_of_damage_is_read_a_few_times_and_not_once_for_each_record() {
+    let flash = 40_000 * RECORD;
+    let bed = Bed::new(Memory::new(sectors(DISK + TAG_SECTORS)));
+    let pair = Pair { disk: half("disk", bed.clone()), flash: half("flash", Arc::new(flash_of(flash))), bed };
+    create(&pair.disk, &pair.flash).expect("an empty pair can be made");
+    let hybrid = asleep(&pair);
+    (0..39_000).for_each(|number| write_block(&hybrid, number % 400));
+    hybrid.flush().expect("it is flushed");
+    drop(hybrid);
+    (1..39_000).step_by(2).for_each(|number| flip(&pair, number * RECORD, 20));
+    let copy = Memory::from_bytes(read(&*pair.flash.device, 0, LOG_START.0 + flash));
+    let counted = Arc::new(Faulty::new(copy, Plan::new(1)));
+    let report = check(&pair.disk, &half("flash", counted.clone())).expect("it is a pair");
+    assert_eq!((report.damage, report.perhaps_lost.unknown_records), (None, 0));
+    assert_eq!(report.perhaps_lost.at_risk.len(), 200, "what is newest in every other block");
+    // Once for each record it would be tens of thousands.
+    assert!(counted.counts().reads < 1000, "{} reads", counted.counts().reads);
 }

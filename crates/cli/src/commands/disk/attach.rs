@@ -33,7 +33,7 @@ EXAMPLES:
 pub(super) struct AttachArgs {
     #[command(flatten)]
     source: SourceArgs,
-    /// Of a hybrid disk whose log is damaged, offer what is whole, read-only; what is lost cannot be read.
+    /// Of a hybrid disk whose log is damaged, offer what is whole. What is lost cannot be read until it is written again; read-only where nobody knows what it is.
     #[arg(long)]
     salvage: bool,
     /// Where the daemon logs [default: /var/log/umbrella/disk-NAME.log].
@@ -84,9 +84,8 @@ impl AttachArgs {
 
     fn attach_served(&self, spec: &DiskSpec) -> anyhow::Result<DiskStatus> {
         let (client, status) = place::client_of(spec)?;
-        let option = if self.salvage { "--salvage" } else { "--read-only" };
-        if (spec.read_only || self.salvage) && !status.read_only {
-            bail!("{} is served already, and can be written; detach it first to attach it {option}", spec.name);
+        if spec.read_only && !status.read_only {
+            bail!("{} is served already, and can be written; detach it first to attach it --read-only", spec.name);
         }
         if status.read_only && !spec.read_only && !self.salvage {
             tracing::warn!("{} is served read-only, and so is the device", spec.name);

@@ -43,7 +43,7 @@ pub(super) struct ServeArgs {
     /// Also make it a block device of this machine (needs root). The log names it, and --daemon prints it.
     #[arg(long)]
     attach: bool,
-    /// Of a hybrid disk whose log is damaged, offer what is whole, read-only; what is lost cannot be read.
+    /// Of a hybrid disk whose log is damaged, offer what is whole. What is lost cannot be read until it is written again; read-only where nobody knows what it is.
     #[arg(long)]
     salvage: bool,
     /// Go to the background once the disk can be used; if it fails, say why and end with 1.
