@@ -64,9 +64,10 @@ impl Scrubbing {
     }
 
     fn note(&mut self, range: SectorRange) {
+        let has_room = self.damaged.len() < MOST_RANGES;
         match self.damaged.last_mut() {
             Some(last) if last.end() == range.start => last.sectors += range.sectors,
-            _ if self.damaged.len() < MOST_RANGES => self.damaged.push(range),
+            _ if has_room => self.damaged.push(range),
             _ => self.unnamed += 1,
         }
     }

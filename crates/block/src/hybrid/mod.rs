@@ -47,6 +47,7 @@ mod pair;
 mod recover;
 mod salvage;
 mod scanner;
+mod scrub;
 mod skip;
 mod stats;
 mod sums;

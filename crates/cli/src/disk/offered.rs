@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use umbrella_block::BlockDevice;
-use umbrella_block::scrub::Scrub;
 use umbrella_block::file::Access;
 use umbrella_block::hybrid::{self, DamagedPair, Hybrid, HybridError, HybridStats, Losses, Motion, finish_detach};
+use umbrella_block::scrub::Scrub;
 use umbrella_block::serve::Traffic;
 use umbrella_block::serve::nbd::Export;
 use umbrella_block::spindle::{Power, Spindle};

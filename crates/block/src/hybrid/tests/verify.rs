@@ -115,3 +115,20 @@ fn a_damaged_pair_that_is_only_read_is_compared_too() {
     damaged.read(Lba(0), &mut fill(0, 8)).expect_err("it has changed since");
     assert_eq!(read(&damaged, 8, 8), fill(1, 8));
 }
+
+#[test]
+fn a_scrub_reads_what_only_the_flash_has_and_leaves_the_disk_asleep() {
+    let pair = Pair::new(DISK);
+    let hybrid = asleep(&pair, Algorithm::Whole);
+    hybrid.write(Lba(0), &fill(1, 100), Durability::Through).expect("to the log");
+    hybrid.write(Lba(1000), &fill(2, 900), Durability::Through).expect("to the log");
+    hybrid
+        .write_zeroes(SectorRange { start: Lba(3000), sectors: 100 }, Zeroes::Unmap, Durability::Through)
+        .expect("to the log");
+    flip(&pair, BLOCK + 4 * BLOCK + 3, 77);
+    let (mut scrubbing, mut buffer) = (crate::scrub::Scrubbing::default(), crate::scrub::Buffer::default());
+    while scrubbing.step(&hybrid, &mut buffer).is_some() {}
+    assert_eq!(scrubbing.damaged, [SectorRange { start: Lba(32), sectors: 8 }]);
+    assert_eq!(scrubbing.read.0, 1000 * SECTOR_BYTES);
+    assert_eq!(hybrid.stats().disk, Motion::Asleep);
+}

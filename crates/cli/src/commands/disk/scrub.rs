@@ -87,7 +87,11 @@ pub(super) fn status(scrub: &ScrubStatus) -> String {
         (ScrubState::Idle, Some(last)) => {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
             let ago = format_duration(Duration::from_secs(now.saturating_sub(last.ended)));
-            let found = if last.is_clean() { "no damage".to_owned() } else { format!("{} damaged", count(last.ranges(), "range")) };
+            let found = if last.is_clean() {
+                "no damage".to_owned()
+            } else {
+                format!("{} damaged", count(last.ranges(), "range"))
+            };
             format!("last one {ago} ago: {} compared, {found}", last.read)
         }
     }

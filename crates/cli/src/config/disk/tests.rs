@@ -454,7 +454,7 @@ fn mistakes_about_power_say_what_to_write() {
 fn a_scrub_has_an_interval_and_a_bandwidth() {
     let spec = good("[disk]\npath = \"/dev/sdb\"\n[scrub]\nevery = \"30d\"\nbandwidth = \"5MiB\"\n");
     let month = std::time::Duration::from_secs(30 * 86_400);
-    assert_eq!(spec.scrub, ScrubSpec { every: Some(month), bandwidth: ByteSize(5 << 20) });
+    assert_eq!(spec.scrub, ScrubSpec { every: Some(month), bandwidth: umbrella_units::ByteSize(5 << 20) });
     let wrong = "[disk]\npath = \"/dev/sdb\"\n[scrub]\nevery = \"1s\"\nbandwidth = \"1KiB\"\n";
     let told = mistakes(wrong);
     assert!(told[0].starts_with("4:9: ") && told[0].contains("a minute or longer"), "{told:?}");
