@@ -51,7 +51,7 @@ pub(crate) fn recall(spec: &DeviceSpec) -> Option<Remembered> {
 
 /// The disk is whole alone; whether anything was remembered.
 pub(crate) fn forget(spec: &DeviceSpec) -> bool {
-    spec.path().and_then(file_of).is_some_and(|file| fs::remove_file(file).is_ok())
+    spec.path().and_then(|path| file_of(path)).is_some_and(|file| fs::remove_file(file).is_ok())
 }
 
 fn read(file: &Path) -> Option<Remembered> {

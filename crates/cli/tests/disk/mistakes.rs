@@ -346,7 +346,7 @@ fn half_of_a_hybrid_disk_that_was_cut_or_grew_much_is_known_without_its_label() 
         let house = House::new();
         let config = house.asleep();
         let config = config.as_str();
-        house.write("media", &bytes(9, MIB));
+        house.write("media", &super::bytes(9, MIB));
         house.given(&["detach", "--keep-cache"]);
         let disk = File::options().write(true).open(house.path("media.disk")).expect("it is there");
         disk.set_len(size).expect("it is another size");
@@ -373,7 +373,7 @@ fn half_of_a_hybrid_disk_that_was_cut_or_grew_much_is_known_without_its_label() 
 fn a_disk_that_was_detached_whole_may_be_cut_and_used_alone() {
     let house = House::new();
     let config = house.asleep();
-    house.write("media", &bytes(9, MIB));
+    house.write("media", &super::bytes(9, MIB));
     house.given(&["detach"]);
     let disk = File::options().write(true).open(house.path("media.disk")).expect("it is there");
     disk.set_len(63 * MIB).expect("it can be cut");
