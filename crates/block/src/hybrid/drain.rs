@@ -14,7 +14,7 @@ use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
 use super::engine::{Shared, State};
 use super::error::HybridError;
-use super::format::{BLOCK_BYTES, Sequence, Superblock, Tag};
+use super::format::{BLOCK_BYTES, DiskTag, Sequence, Superblock};
 use super::gather::{Cached, bring};
 use super::keeper::nanos;
 use super::pair;
@@ -281,7 +281,7 @@ impl Shared {
             None => (done, state.next_record_sequence(), state.superblock.epoch),
         };
         self.write_label(state, |last| Some(Superblock { tail, tail_sequence, tail_epoch, ..last }))?;
-        let tag = Tag::of(&state.superblock);
+        let tag = DiskTag::of(&state.superblock);
         MutexGuard::unlocked(state, || pair::write_tag(&*self.disk.device, &tag))?;
         state.records.drain(..finished);
         state.log.release(tail);

@@ -485,7 +485,7 @@ impl Shared {
         match &flushed {
             Ok(()) => {
                 state.durable = state.durable.max(last);
-                self.note_later(state);
+                self.schedule_mark(state);
             }
             Err(error) => self.poison(state, &self.flash, Operation::Flush, error),
         }

@@ -110,6 +110,19 @@ pub enum HybridError {
         /// How large it is.
         is: ByteSize,
     },
+    /// The disk has become smaller, and has lost its tag.
+    #[error(
+        "{disk} had {was} when it was joined with its flash, and has {is}: it was cut, and its label with its end; make it as large as it was. To go on without what only \
+         the flash has: `umbrella disk detach --forget-flash`"
+    )]
+    DiskCut {
+        /// The disk.
+        disk: String,
+        /// How large it was; a few kilobytes may be missing.
+        was: ByteSize,
+        /// How large it is.
+        is: ByteSize,
+    },
     /// Two halves of different pairs.
     #[error("{disk} belongs to the flash {wanted}, and {flash} is {found}; give the flash that it was created with")]
     ForeignFlash {

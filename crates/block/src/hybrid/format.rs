@@ -171,7 +171,7 @@ pub(super) struct Superblock {
 
 /// Says to which flash a disk belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Tag {
+pub(super) struct DiskTag {
     /// This disk.
     pub(super) disk: Uuid,
     /// The flash that has its newest data.
@@ -338,10 +338,10 @@ fn lost_sectors(count: u32, checksum: u32, superblock: &[u8]) -> Result<Vec<Sect
     (0..count).map(|_| record::range(&mut fields)).collect()
 }
 
-impl Tag {
+impl DiskTag {
     /// What the disk says when the flash says that, and the log is in use.
-    pub(super) fn of(superblock: &Superblock) -> Tag {
-        Tag {
+    pub(super) fn of(superblock: &Superblock) -> DiskTag {
+        DiskTag {
             disk: superblock.disk,
             flash: superblock.flash,
             epoch: superblock.epoch,
@@ -352,9 +352,9 @@ impl Tag {
     }
 
     /// Reads one.
-    pub(super) fn decode(bytes: &[u8]) -> Result<Tag, Damage> {
+    pub(super) fn decode(bytes: &[u8]) -> Result<DiskTag, Damage> {
         let mut fields = open(bytes, SUPERBLOCK_BYTES, TAG_MAGIC)?;
-        let tag = Tag {
+        let tag = DiskTag {
             disk: fields.uuid()?,
             flash: fields.uuid()?,
             epoch: Epoch(fields.u64()?),

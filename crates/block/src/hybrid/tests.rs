@@ -1,6 +1,7 @@
 //! What the tests of the hybrid disk share, and those of single operations.
 
 mod concurrent;
+mod corruptions;
 mod crash;
 mod drain;
 mod faults;

@@ -19,7 +19,7 @@ const PIECE: u64 = 256;
 const SEGMENT_BITS: std::ops::RangeInclusive<u32> = 4..=16;
 
 /// A block that looks like the header of a checkpoint.
-struct Found {
+struct CheckpointBlock {
     at: BlockNo,
     bytes: Vec<u8>,
 }
@@ -38,7 +38,7 @@ pub(super) fn guess(named: &Named) -> Option<Superblock> {
         .find_map(|(first, second)| SEGMENT_BITS.into_iter().find_map(|bits| fitting(named, 1 << bits, first, second)))
 }
 
-fn checkpoints(named: &Named) -> Vec<Found> {
+fn checkpoints(named: &Named) -> Vec<CheckpointBlock> {
     let end = named.device.geometry().capacity.block().0;
     let mut found = Vec::new();
     let mut piece = vec![0; PIECE as usize * BLOCK_BYTES];
@@ -54,7 +54,7 @@ fn checkpoints(named: &Named) -> Vec<Found> {
         }
         for (nth, block) in (0..).zip(piece.chunks(BLOCK_BYTES)) {
             if CheckpointHeader::is_one(block) {
-                found.push(Found { at: BlockNo(start + nth), bytes: block.to_vec() });
+                found.push(CheckpointBlock { at: BlockNo(start + nth), bytes: block.to_vec() });
             }
         }
     }
@@ -62,7 +62,12 @@ fn checkpoints(named: &Named) -> Vec<Found> {
 }
 
 /// The superblock of a store with segments of this length, if these are its checkpoints.
-fn fitting(named: &Named, segment_blocks: u32, first: &Found, second: Option<&Found>) -> Option<Superblock> {
+fn fitting(
+    named: &Named,
+    segment_blocks: u32,
+    first: &CheckpointBlock,
+    second: Option<&CheckpointBlock>,
+) -> Option<Superblock> {
     let (store, segments, advertised, streams) = CheckpointHeader::identity(&first.bytes)?;
     let shape = Shape::new(segment_blocks, segments, Blocks(advertised), Stream(streams)).ok()?;
     let segment_at = |at: BlockNo| {

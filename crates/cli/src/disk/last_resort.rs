@@ -7,6 +7,7 @@ use umbrella_units::ByteSize;
 
 use super::open::Part;
 use super::protocol::{Detached, Outcome, Progress};
+use super::remembered;
 use crate::config::disk::{CacheSpec, DeviceSpec, DiskSpec};
 use crate::output::reasons;
 
@@ -19,6 +20,7 @@ pub(crate) fn salvage(spec: &DiskSpec, tell: &mut dyn FnMut(&Progress) -> bool) 
         // It was being taken apart when the power went; what was lost was known then.
         Err(HybridError::Detached { .. }) => {
             hybrid::finish_detach(&disk, &flash)?;
+            remembered::forget(&spec.disk);
             return Ok(Detached {
                 name,
                 outcome: Outcome::Salvaged,
@@ -33,6 +35,7 @@ pub(crate) fn salvage(spec: &DiskSpec, tell: &mut dyn FnMut(&Progress) -> bool) 
     salvage
         .detach(|done| tell(&Progress { done, total, ending: false }))
         .context("bringing to the disk what is whole")?;
+    remembered::forget(&spec.disk);
     Ok(Detached { name, outcome: Outcome::Salvaged, drained: total, lost: Some(lost), perhaps_lost: Losses::default() })
 }
 
@@ -48,7 +51,12 @@ pub(crate) fn forget_flash(spec: &DiskSpec) -> anyhow::Result<Detached> {
             None
         }
     };
-    hybrid::forget_flash(&disk)?;
+    match hybrid::forget_flash(&disk) {
+        // A disk that was cut has no label any more.
+        Err(HybridError::NoTag { .. }) if remembered::recall(&spec.disk).is_some() => {}
+        forgotten => forgotten?,
+    }
+    remembered::forget(&spec.disk);
     let name = spec.name.to_string();
     Ok(Detached { name, outcome: Outcome::FlashForgotten, drained: ByteSize(0), lost, perhaps_lost: Losses::default() })
 }

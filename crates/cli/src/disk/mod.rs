@@ -5,14 +5,10 @@ mod figures;
 pub(crate) mod last_resort;
 pub(crate) mod log;
 pub(crate) mod looped;
+pub(crate) mod losses;
 mod motor;
 pub(crate) mod offered;
 pub(crate) mod open;
 pub(crate) mod place;
 pub(crate) mod protocol;
-pub(crate) mod scrub;
-pub(crate) mod serve;
-mod service;
-mod users;
-
-pub(crate) use figures::{Figure, meaning};
+pub(crate) mod remembered;

@@ -17,9 +17,11 @@ use umbrella_units::ByteSize;
 
 use super::figures::Sources;
 use super::log::Log;
+use super::losses::{passed_over, perhaps_lost, unknown};
 use super::motor::TimedMotor;
 use super::open::{self, Part};
 use super::protocol::{AtDetach, BreakEven, CacheStatus, Motor, Progress};
+use super::remembered;
 use crate::config::disk::{CacheSpec, DeviceSpec, DiskSpec};
 use crate::text::count;
 
@@ -45,8 +47,6 @@ pub(crate) struct Offered {
     motor: Option<Arc<dyn Spindle>>,
     /// That of a hybrid disk, which is put to sleep.
     timed: Option<Arc<TimedMotor>>,
-    /// When sleeping pays, for a hybrid disk.
-    break_even: BreakEven,
     flash: Option<Part>,
     /// Why its disk is never put to sleep, though it should be.
     pub(crate) sleepless: Option<String>,
@@ -82,7 +82,6 @@ impl Offered {
                 disk,
                 motor,
                 timed: None,
-                break_even: BreakEven::default(),
                 flash: None,
                 sleepless: None,
                 hybrid: None,
@@ -98,7 +97,7 @@ impl Offered {
             }
             let (disk, flash) = halves(&spec, cache, Access::ReadOnly)?;
             let pair = DamagedPair::open(disk.half(), flash.half())?;
-            if spec.read_only || !pair.can_be_skipped() {
+            if spec.read_only || pair.damage().is_some() && !pair.can_be_skipped() {
                 return Ok(Offered::only_read(spec, disk, flash, pair));
             }
             drop((pair, disk, flash));
@@ -117,17 +116,19 @@ impl Offered {
         if let Some(sleepless) = &sleepless {
             tracing::warn!("{sleepless}");
         }
-        let motor = Arc::new(TimedMotor::new(spindle));
+        let wanted = spec.clone();
+        let reckoned = move |time| open::costs(&wanted, Some(time)).ok().map(|(costs, _)| costs);
+        let motor = Arc::new(TimedMotor::new(spindle, reckoned));
         // It is woken anyway, and may have slept.
         motor.wake()?;
-        let (costs, source) = open::costs(&spec, motor.spin_up_time())?;
-        let break_even = BreakEven { seconds: Duration::from_nanos(costs.break_even.0).as_secs(), source };
+        let (costs, _) = open::costs(&spec, motor.spin_up_time())?;
         let spin_down = SpinDown::parse(&cache.settings.spin_down.to_string(), costs)?;
         let spindle = Arc::<TimedMotor>::clone(&motor);
         let hybrid = Hybrid::open(disk.half(), flash.half(), spindle, cache.settings.options, Some(spin_down))?;
+        remembered::remember(&spec, disk.device.geometry().size());
         let (hybrid, flash) = (Some(Arc::new(hybrid)), Some(flash));
         let timed = Some(motor);
-        Ok(Offered { disk, motor: None, timed, break_even, flash, sleepless, hybrid, salvage: None, log: None, spec })
+        Ok(Offered { disk, motor: None, timed, flash, sleepless, hybrid, salvage: None, log: None, spec })
     }
 
     /// What is whole of a damaged pair.
@@ -137,7 +138,6 @@ impl Offered {
             disk,
             motor,
             timed: None,
-            break_even: BreakEven::default(),
             flash: Some(flash),
             sleepless: None,
             hybrid: None,
@@ -225,9 +225,18 @@ impl Offered {
             algorithm: cache.settings.options.algorithm.to_string(),
             spin_down: cache.settings.spin_down.to_string(),
             laps: stats.log_laps,
-            break_even: self.break_even.clone(),
+            break_even: self.break_even(),
             draining: stats.draining.then_some(stats.drain_left),
         })
+    }
+
+    /// When sleeping pays, for a hybrid disk, as far as is known by now.
+    fn break_even(&self) -> BreakEven {
+        let spin_up_time = self.timed.as_ref().and_then(|motor| motor.spin_up_time());
+        open::costs(&self.spec, spin_up_time).map_or_else(
+            |_| BreakEven::default(),
+            |(costs, source)| BreakEven { seconds: Duration::from_nanos(costs.break_even.0).as_secs(), source },
+        )
     }
 
     /// What the figures are made of, but for those of the NBD server.
@@ -325,7 +334,7 @@ impl Offered {
             log.close()?;
         }
         match self.hybrid {
-            Some(hybrid) => last_holder(hybrid)?.detach().context("bringing to the disk what is on flash"),
+            Some(hybrid) => detach_pair(last_holder(hybrid)?, &self.spec, AtDetach::Empty),
             None => self.close_below(),
         }
     }
@@ -336,10 +345,23 @@ impl Offered {
             log.close()?;
         }
         match self.hybrid {
-            Some(hybrid) => last_holder(hybrid)?.dissolve().context("taking the flash from the disk"),
+            Some(hybrid) => detach_pair(last_holder(hybrid)?, &self.spec, AtDetach::Dissolve),
             None => self.close_below(),
         }
     }
+}
+
+/// Ends a hybrid disk whose disk is to be used alone, and remembers no more that it has a flash.
+fn detach_pair(hybrid: Hybrid, spec: &DiskSpec, flash_is: AtDetach) -> anyhow::Result<()> {
+    let is_whole = hybrid.lost().is_empty();
+    match flash_is {
+        AtDetach::Dissolve => hybrid.dissolve().context("taking the flash from the disk")?,
+        AtDetach::Empty | AtDetach::Keep => hybrid.detach().context("bringing to the disk what is on flash")?,
+    }
+    if is_whole || flash_is == AtDetach::Dissolve {
+        remembered::forget(&spec.disk);
+    }
+    Ok(())
 }
 
 /// Whether a hybrid disk outlives its daemon.
@@ -387,44 +409,17 @@ pub(crate) fn detach_unserved(
             let drained = drain(&hybrid, tell)?;
             let lost = Losses { at_risk: hybrid.lost(), unknown_records: 0 };
             let perhaps_lost = hybrid.perhaps_lost().clone();
-            match flash_is {
-                AtDetach::Dissolve => hybrid.dissolve()?,
-                AtDetach::Empty | AtDetach::Keep => hybrid.detach()?,
-            }
+            detach_pair(hybrid, spec, flash_is)?;
             Ok((drained, lost, perhaps_lost))
         }
         // It was being dissolved when the power went.
         Err(HybridError::Detached { .. }) => {
             finish_detach(&disk.half(), &flash.half())?;
+            remembered::forget(&spec.disk);
             Ok((ByteSize(0), Losses::default(), Losses::default()))
         }
         Err(error) => Err(error.into()),
     }
-}
-
-/// Ranges that a message names.
-const NAMED: usize = 5;
-
-/// Records that were damaged before anybody could say whether they had been flushed, in words.
-pub(crate) fn perhaps_lost(lost: &Losses) -> String {
-    let named: Vec<String> = lost.at_risk.iter().take(NAMED).map(ToString::to_string).collect();
-    let more = lost.at_risk.len().saturating_sub(NAMED);
-    let more = (more > 0).then(|| format!("{more} more ranges"));
-    let unknown =
-        (lost.unknown_records > 0).then(|| format!("{} of unknown sectors", count(lost.unknown_records, "record")));
-    let held: Vec<String> = named.into_iter().chain(more).chain(unknown).collect();
-    format!(
-        "part of the log was damaged near its end. It held {}: older data is there now, and if the last flush before the end was answered, flushed data is lost; check the files there",
-        held.join(", ")
-    )
-}
-
-/// What is lost of a pair that goes on without it, in words.
-pub(crate) fn passed_over(lost: &Losses) -> Option<String> {
-    (!lost.at_risk.is_empty()).then(|| {
-        let ranges = count(lost.at_risk.len() as u64, "range");
-        format!("damage of the flash has taken {ranges} of sectors: reads of them fail until they are written again")
-    })
 }
 
 /// Passes over what is damaged of a pair, of which it is known what is lost.
@@ -435,14 +430,6 @@ fn skip_damage(spec: &DiskSpec, cache: &CacheSpec) -> anyhow::Result<()> {
         pair.skip().context("passing over what is damaged")?;
     }
     Ok(())
-}
-
-/// Records that are lost without a trace, in words.
-pub(crate) fn unknown(losses: &Losses) -> Option<String> {
-    (losses.unknown_records > 0).then(|| {
-        let records = count(losses.unknown_records, "record");
-        format!("{records} of the log lost, and nobody knows of which sectors: any may be older than it should be")
-    })
 }
 
 fn halves(spec: &DiskSpec, cache: &CacheSpec, access: Access) -> anyhow::Result<(Part, Part)> {

@@ -64,11 +64,11 @@ pub(crate) fn serve(spec: DiskSpec, here: Here, on_damage: OnDamage, starter: Op
     systemd::tell("STOPPING=1");
     let result = match end {
         End::Signal => stop(served, AtDetach::Keep),
-        End::Detach { flash, asker } => {
+        End::Detach { flash, requester } => {
             let result = stop(served, flash);
             let told =
                 |error| format!("{name} is detached and its daemon has ended, but not in order: {}", reasons(error));
-            asker.done(result.as_ref().copied().map_err(told));
+            requester.done(result.as_ref().copied().map_err(told));
             result
         }
     };
@@ -127,10 +127,10 @@ fn until_free(ends: &Receiver<End>, served: &Mutex<Option<Served>>) -> anyhow::R
     loop {
         let end = if leaving { ends.recv_timeout(AGAIN).ok() } else { ends.recv().ok() }.unwrap_or(End::Signal);
         let mut place = served.lock();
-        if let End::Detach { asker, .. } = &end
-            && !asker.still_waits()
+        if let End::Detach { requester, .. } = &end
+            && !requester.still_waits()
         {
-            asker.done(Err(NOBODY_WAITS.to_owned()));
+            requester.done(Err(NOBODY_WAITS.to_owned()));
             continue;
         }
         let Some(mut disk) = place.take() else { bail!("the disk is gone") };
@@ -138,7 +138,7 @@ fn until_free(ends: &Receiver<End>, served: &Mutex<Option<Served>>) -> anyhow::R
         disk.ending |= matches!(end, End::Signal);
         *place = Some(disk);
         match end {
-            End::Detach { asker, .. } => asker.done(Err(reasons(&error))),
+            End::Detach { requester, .. } => requester.done(Err(reasons(&error))),
             End::Signal if !leaving => {
                 tracing::warn!("{}: waiting until it is not (a second signal ends at once)", reasons(&error));
                 leaving = true;

@@ -33,28 +33,28 @@ pub(crate) enum End {
     /// A signal: what is on flash stays there.
     Signal,
     /// Somebody asked, and waits for the outcome.
-    Detach { flash: AtDetach, asker: Asker },
+    Detach { flash: AtDetach, requester: Requester },
 }
 
 /// Who asked for a detachment. What nobody waits for any more is not done: it would come when nobody expects it.
-pub(crate) struct Asker(Sender<Word>);
+pub(crate) struct Requester(Sender<Word>);
 
-/// What an asker is told.
+/// What a requester is told.
 enum Word {
-    /// Asks whether he still waits.
+    /// Asks whether it still waits.
     AreYouThere(Sender<bool>),
     /// How it ended.
     Done(Result<(), String>),
 }
 
-impl Asker {
-    /// Whether he still waits; from then on he knows that the end has begun.
+impl Requester {
+    /// Whether it still waits; from then on it knows that the end has begun.
     pub(crate) fn still_waits(&self) -> bool {
         let (reply, heard) = channel();
         self.0.send(Word::AreYouThere(reply)).is_ok() && heard.recv().is_ok_and(|there| there)
     }
 
-    /// Tells him how it ended.
+    /// Tells it how the disk ended.
     pub(crate) fn done(&self, outcome: Result<(), String>) {
         let _ = self.0.send(Word::Done(outcome));
     }
@@ -261,7 +261,7 @@ impl DiskService {
             None => ByteSize(0),
         };
         let (send, words) = channel();
-        self.end.send(End::Detach { flash, asker: Asker(send) })?;
+        self.end.send(End::Detach { flash, requester: Requester(send) })?;
         let mut ending = false;
         let outcome = loop {
             let pulse = Progress { ending, ..Progress::default() };

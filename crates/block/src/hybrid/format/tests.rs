@@ -75,7 +75,7 @@ fn a_counter_that_would_overflow_is_damage() {
 #[test]
 fn what_is_written_is_read() {
     assert_eq!(Superblock::decode(&superblock().encode()), Ok(superblock()));
-    let tag = Tag {
+    let tag = DiskTag {
         disk: Uuid::from_u128(2),
         flash: Uuid::from_u128(1),
         epoch: Epoch(4),
@@ -83,9 +83,9 @@ fn what_is_written_is_read() {
         tail_sequence: Sequence(7),
         log_is_empty: false,
     };
-    let empty = Tag { log_is_empty: true, ..tag };
+    let empty = DiskTag { log_is_empty: true, ..tag };
     for tag in [tag, empty] {
-        assert_eq!(Tag::decode(&tag.encode()), Ok(tag));
+        assert_eq!(DiskTag::decode(&tag.encode()), Ok(tag));
     }
     let written = Superblock { tag: TagState::Written, ..superblock() };
     assert_eq!(Superblock::decode(&written.encode()), Ok(written));

@@ -74,7 +74,7 @@ fn version_2_is_read_and_is_still_what_is_written() {
     .expect("it is whole");
     assert_eq!((records, marks), (3, 1));
     let tag = read(&*disk, 4000, 1);
-    assert_eq!(format::Tag::decode(&tag).expect("it is whole").encode(), tag);
+    assert_eq!(format::DiskTag::decode(&tag).expect("it is whole").encode(), tag);
     let bed = Bed::new(Memory::from_bytes(disk.to_bytes()));
     let opened =
         Hybrid::open(half("disk", bed.clone()), half("flash", flash), bed.clone(), by_hand(Algorithm::Whole), None);
