@@ -12,3 +12,9 @@ pub(crate) mod open;
 pub(crate) mod place;
 pub(crate) mod protocol;
 pub(crate) mod remembered;
+pub(crate) mod scrub;
+pub(crate) mod serve;
+mod service;
+mod users;
+
+pub(crate) use figures::{Figure, meaning};

@@ -91,6 +91,8 @@ fn id_of_device(folder: &Path) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use super::*;
 
     #[test]
