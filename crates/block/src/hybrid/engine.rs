@@ -152,6 +152,7 @@ impl Hybrid {
         let labels = pair::read_labels(&disk, &flash)?;
         let old = labels.superblock.clone();
         let found = recover(&flash, &old)?;
+        let perhaps_lost = found.perhaps_lost();
         if !(found.log.map().is_empty() && found.lost.is_empty()) {
             labels.refuse_changed_disk(&disk, &flash)?;
         }
@@ -229,7 +230,7 @@ impl Hybrid {
             keeper: Condvar::new(),
         });
         let keeper = if kept { Some(super::keeper::start(Arc::clone(&shared))?) } else { None };
-        Ok(Hybrid { shared, keeper, perhaps_lost: found.perhaps_lost })
+        Ok(Hybrid { shared, keeper, perhaps_lost })
     }
 
     /// Wakes the disk, if it sleeps; returns when it spins.

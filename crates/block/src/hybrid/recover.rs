@@ -16,7 +16,7 @@
 
 use std::collections::VecDeque;
 
-use umbrella_policy::flash_cache::{Log, LogSector};
+use umbrella_policy::flash_cache::{Log, LogMap, LogSector, Source};
 use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
 use super::engine::Record;
@@ -279,16 +279,27 @@ pub(super) struct Recovered {
     pub(super) addresses: Option<Vec<SectorRange>>,
     /// Bytes of records that the superblock has not counted.
     pub(super) uncounted: u64,
-    /// What is to be written in the places of damaged records, and what they held.
+    /// What is to be written in the places of damaged records.
     pub(super) fillers: Vec<Header>,
-    pub(super) perhaps_lost: Losses,
+    /// What they held and nothing replaces.
+    perhaps: LogMap,
+    perhaps_unknown: u64,
     /// What damage has taken and nothing replaces.
     pub(super) lost: Vec<SectorRange>,
 }
 
 impl Recovered {
+    /// What is perhaps lost, if the last flush was answered.
+    pub(super) fn perhaps_lost(&self) -> Losses {
+        let ranges = self.perhaps.pieces_from(Lba(0)).map(|piece| piece.range);
+        Losses { at_risk: joined(ranges), unknown_records: self.perhaps_unknown }
+    }
+
     fn add(&mut self, header: &Header, sums: &[Sum], superblock: &Superblock) {
         self.log.commit(header.end(), header.logged());
+        if !self.perhaps.is_empty() {
+            header.logged().for_each(|logged| self.perhaps.release(logged.range, header.at));
+        }
         self.sums.push(header.at, sums);
         let (end, sequence, epoch) = (header.end(), header.sequence, header.epoch);
         self.records.push_back(Record { begin: header.at, end, sequence, epoch });
@@ -314,7 +325,8 @@ pub(super) fn recover(flash: &Half, superblock: &Superblock) -> Result<Recovered
         addresses: None,
         uncounted: 0,
         fillers: Vec::new(),
-        perhaps_lost: Losses::default(),
+        perhaps: LogMap::default(),
+        perhaps_unknown: 0,
         lost: superblock.lost.clone(),
     };
     let end = walk(flash, superblock, Unreadable::Refused, |step| match step {
@@ -330,7 +342,10 @@ pub(super) fn recover(flash: &Half, superblock: &Superblock) -> Result<Recovered
                     found.add(filler, &gap.sums, superblock);
                 }
                 found.fillers.extend_from_slice(fillers);
-                found.perhaps_lost = std::mem::take(&mut found.perhaps_lost).and(gap.losses.clone());
+                for range in &gap.losses.at_risk {
+                    found.perhaps.insert(*range, Source::Zeroes(gap.at));
+                }
+                found.perhaps_unknown += gap.losses.unknown_records;
                 tell(flash, gap);
                 Ok(())
             }

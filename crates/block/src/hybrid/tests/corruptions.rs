@@ -223,13 +223,12 @@ fn one_damaged_place_in_a_pair_is_never_wrong_data_in_silence() {
         let mut random = StdRng::seed_from_u64(!seed_of_round);
         for number in 0..EACH {
             // Each structure as often as any other, as far as the pair has it.
-            let wanted =
-                [Structure::Superblock, Structure::DiskTag, Structure::Header, Structure::Mark, Structure::Data]
-                    [number as usize % 5];
-            let of_kind: Vec<&Place> = places.iter().filter(|(structure, _)| *structure == wanted).collect();
-            if of_kind.is_empty() {
-                continue;
-            }
+            let kinds =
+                [Structure::Superblock, Structure::DiskTag, Structure::Header, Structure::Mark, Structure::Data];
+            let of = |kind: Structure| places.iter().filter(move |(structure, _)| *structure == kind);
+            let kinds: Vec<Structure> = kinds.into_iter().filter(|kind| of(*kind).next().is_some()).collect();
+            let wanted = kinds[number as usize % kinds.len()];
+            let of_kind: Vec<&Place> = of(wanted).collect();
             let place = of_kind[random.random_range(0..of_kind.len())];
             let pair = killed.pair();
             let half = if wanted == Structure::DiskTag { pair.disk.clone() } else { pair.flash.clone() };

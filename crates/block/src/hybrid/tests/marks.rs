@@ -69,6 +69,20 @@ fn damage_far_from_the_end_of_what_was_flushed_is_never_silent() {
 }
 
 #[test]
+fn what_a_later_record_holds_as_well_is_not_told_as_lost() {
+    let pair = Pair::new(DISK);
+    let hybrid = asleep(&pair);
+    (0..10).for_each(|number| write_block(&hybrid, number));
+    write_block(&hybrid, 4);
+    hybrid.flush().expect("it is flushed");
+    drop(hybrid);
+    flip(&pair, 4 * RECORD, 20);
+    assert_eq!(checked(&pair).perhaps_lost, Losses::default());
+    let hybrid = pair.open(by_hand(Algorithm::Whole));
+    assert_eq!((hybrid.perhaps_lost(), read(&hybrid, 4 * BLOCK, BLOCK)), (&Losses::default(), fill(5, BLOCK)));
+}
+
+#[test]
 fn an_opening_that_is_refused_leaves_what_is_perhaps_lost_to_be_found_again() {
     let pair = Pair::new(DISK);
     let hybrid = asleep(&pair);
