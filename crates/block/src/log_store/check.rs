@@ -6,11 +6,12 @@
 //! 4. Each segment that has live blocks is read, chunk by chunk: the headers must name just those blocks; when the data is checked too, their checksums must be right.
 //! 5. Where a header is damaged, what lies behind it is read as ever, by the map; but nobody can tell whether it is what was written. The map is read once more to say which blocks that are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
-use umbrella_policy::log_layout::{Absent, MapEntry, MapPage, PAGE_ENTRIES, Place, SegmentNo, State};
+use umbrella_policy::log_layout::{Absent, LOST, MapEntry, MapPage, PAGE_ENTRIES, Place, SegmentNo, State};
 use umbrella_units::{BlockNo, ByteSize, PAGE_BYTES};
 use uuid::Uuid;
 
@@ -18,7 +19,7 @@ use super::buffer::{CHUNK_BLOCKS, Window};
 use super::engine::Options;
 use super::error::LogStoreError;
 use super::format::{BLOCK_BYTES, Checksum, ChunkHeader, Entry, FormatError};
-use super::loss::Loss;
+use super::loss::{Loss, Runs};
 use super::recover::{Access, Named, Recovered, recover};
 use crate::device::BlockDevice;
 use crate::error::BlockError;
@@ -45,6 +46,8 @@ pub enum Problem {
     LogUnreadable(BlockError),
     /// A page of the map cannot be used.
     Page(MapPage, LogStoreError),
+    /// Blocks that are lost, until they are written again: how many, and the first runs of them.
+    Lost(u64, Vec<Range<u64>>),
     /// A block lies where nothing can be.
     Misplaced(BlockNo, Place),
     /// A page of the map does.
@@ -85,6 +88,15 @@ impl fmt::Display for Problem {
             }
             Problem::Page(_, error @ LogStoreError::MapPage { .. }) => write!(f, "{error}"),
             Problem::Page(page, error) => write!(f, "page {} of the map: {error}", page.0),
+            Problem::Lost(count, runs) => {
+                write!(
+                    f,
+                    "{count} blocks are lost to earlier damage, and cannot be read until they are written again: {}",
+                    Runs(runs)
+                )?;
+                let told: u64 = runs.iter().map(|run| run.end - run.start).sum();
+                if told < *count { write!(f, " and {} more", count - told) } else { Ok(()) }
+            }
             Problem::Misplaced(block, place) => {
                 write!(f, "block {} is said to lie at {}, where nothing can be", block.0, place.0)
             }
@@ -200,7 +212,8 @@ pub fn check(
         report,
         taken,
         live: vec![0; segments],
-        lacks_pages: false,
+        lost_pages: BTreeSet::new(),
+        lost: Vec::new(),
         unnamed,
         keep,
     };
@@ -210,9 +223,9 @@ pub fn check(
     if let Some(error) = check.recovered.checkpoint {
         check.found(Problem::Checkpoint(error));
     }
-    for (page, error) in std::mem::take(&mut check.recovered.rebuilt) {
+    for (page, error, _) in std::mem::take(&mut check.recovered.rebuilt) {
         check.found(Problem::Page(page, error));
-        check.lacks_pages = true;
+        check.lost_pages.insert(page);
     }
     if let Some(copy) = repair {
         check.found(Problem::SuperblockCopy(copy));
@@ -225,6 +238,10 @@ pub fn check(
         check.page(page);
         done += 1;
         progress(done, steps);
+    }
+    if !check.lost.is_empty() {
+        let (count, runs) = (check.recovered.core.map.lost(), std::mem::take(&mut check.lost));
+        check.found(Problem::Lost(count, runs));
     }
     for segment in (0..segments as u32).map(SegmentNo) {
         check.segment(segment);
@@ -244,8 +261,10 @@ struct Check<'a> {
     taken: Vec<u64>,
     /// By segment, what was found.
     live: Vec<u32>,
-    /// Whether there is a page of the map that cannot be used, so that what it names is not counted.
-    lacks_pages: bool,
+    /// Pages of the map that cannot be used, and have been told: what they name is not counted.
+    lost_pages: BTreeSet<MapPage>,
+    /// The first runs of blocks that are lost.
+    lost: Vec<Range<u64>>,
     /// Segments whose headers do not name all that lies there: up to which slot they do, and what they do not name.
     unnamed: BTreeMap<SegmentNo, Unnamed>,
     /// Pages of the map that may stay in memory.
@@ -323,13 +342,16 @@ impl Check<'_> {
             && let Err(error) = self.named.bring(&mut self.recovered.core, page)
         {
             self.found(Problem::Page(page, error));
-            self.lacks_pages = true;
+            self.lost_pages.insert(page);
             return;
         }
         let Some(entries) = self.recovered.core.map.entries(page).copied() else { return };
         for (nth, word) in (0..).zip(entries) {
-            let Some(MapEntry { place, .. }) = MapEntry::unpack(word) else { continue };
             let block = BlockNo(u64::from(page.0) * PAGE_ENTRIES as u64 + nth);
+            if word == LOST {
+                self.lose(block);
+            }
+            let Some(MapEntry { place, .. }) = MapEntry::unpack(word) else { continue };
             self.report.live.0 += PAGE_BYTES;
             if let Err(problem) = self.take(place) {
                 self.found(problem(place).unwrap_or(Problem::Misplaced(block, place)));
@@ -340,11 +362,21 @@ impl Check<'_> {
         }
     }
 
+    /// Notes a block that is lost; in the order of their numbers.
+    fn lose(&mut self, BlockNo(block): BlockNo) {
+        let count = self.lost.len();
+        match self.lost.last_mut() {
+            Some(last) if last.end == block => last.end += 1,
+            _ if count < MOST_RUNS => self.lost.push(block..block + 1),
+            _ => {}
+        }
+    }
+
     fn segment(&mut self, number: SegmentNo) {
         let at = number.0 as usize;
         let Some(segment) = self.recovered.core.layout.table().get(at).copied() else { return };
         let live = self.live.get(at).copied().unwrap_or(0);
-        if segment.live != live && !(self.lacks_pages && live < segment.live) {
+        if segment.live != live && (self.lost_pages.is_empty() || live >= segment.live) {
             self.found(Problem::Live(number, segment.live, live));
         }
         if live == 0 {
@@ -458,7 +490,8 @@ impl Check<'_> {
             let begin = slot.0 as usize * BLOCK_BYTES;
             if let Some(data) = window.get(begin..begin + BLOCK_BYTES) {
                 self.report.data_checked.0 += PAGE_BYTES;
-                if entry.checksum() != Some(Checksum::of(data)) {
+                let is_told = matches!(problem, Problem::DamagedPage(page, _) if self.lost_pages.contains(&page));
+                if !is_told && entry.checksum() != Some(Checksum::of(data)) {
                     self.found(problem);
                 }
             }

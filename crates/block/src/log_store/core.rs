@@ -1,6 +1,7 @@
 //! What the store knows, and how it changes: everything that happens under its lock. No I/O.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use umbrella_policy::log_layout::{Absent, Full, Layout, LogicalMap, MapEntry, MapPage, Place, Put, SegmentNo, Stream};
@@ -9,10 +10,13 @@ use umbrella_units::{BlockNo, ByteSize};
 use super::buffer::{Chunks, Filling, MOST_UNMAPPED};
 use super::error::LogStoreError;
 use super::format::{
-    CheckpointNo, Checksum, ChunkHeader, Counters, Entry, FormatError, Incompat, IndexEntry, MapPageNo, Sequence,
-    Superblock,
+    CheckpointNo, Checksum, ChunkHeader, Counters, Entry, FormatError, Incompat, IndexEntry, MAX_ENTRIES, MapPageNo,
+    Repeat, Sequence, Superblock, joined,
 };
 use super::sums::Sums;
+
+/// So many ranges that are not mapped the cleaner keeps at once.
+const MOST_KEPT: usize = 1024;
 
 /// Why something cannot be done now.
 #[derive(Debug, Clone, Copy)]
@@ -60,15 +64,17 @@ pub(super) struct Core {
     pub(super) index: Vec<Option<IndexEntry>>,
     /// Pages that could not be used while the log was followed, which goes on in them: what lies on the disk is not all, even if it can be read another time.
     pub(super) unusable: BTreeMap<MapPage, LogStoreError>,
-    /// Blocks of rebuilt pages of the map of which nobody can tell where they lie. Only a store that is looked at has any.
-    pub(super) doubtful: BTreeSet<BlockNo>,
     pub(super) chunks: Chunks,
     /// What blocks must be when they are read.
     pub(super) sums: Sums,
     /// Ranges that are not mapped any more, for the next chunk.
     unmapped: Vec<(BlockNo, u32)>,
+    /// Ranges that the cleaner has found to be not mapped in what it cleaned: a chunk with room for them says so again.
+    kept: Vec<Range<u64>>,
     /// The number of the next chunk.
     pub(super) next_sequence: Sequence,
+    /// What the next chunk repeats of the last one.
+    pub(super) last: Option<Repeat>,
     /// The last chunk that a flush of the device covered, and the last that a flush of users promises.
     pub(super) flushed: Sequence,
     promised: Sequence,
@@ -101,11 +107,12 @@ impl Core {
             map,
             index,
             unusable: BTreeMap::new(),
-            doubtful: BTreeSet::new(),
             chunks,
             sums,
             unmapped: Vec::new(),
+            kept: Vec::new(),
             next_sequence: Sequence(0),
+            last: None,
             flushed: Sequence(0),
             promised: Sequence(0),
             marked: Sequence(0),
@@ -174,9 +181,10 @@ impl Core {
         }
     }
 
-    /// A block is not mapped any more; whether it was. The caller says so to the log with [`Core::note_unmapped`].
+    /// A block is not mapped any more; whether it was, or was lost. The caller says so to the log with [`Core::note_unmapped`].
     pub(super) fn unmap(&mut self, block: BlockNo) -> Result<bool, Stop> {
-        let Some(old) = self.map.set(block, None)? else { return Ok(false) };
+        let was_lost = self.map.is_lost(block)?;
+        let Some(old) = self.map.set(block, None)? else { return Ok(was_lost) };
         self.layout.forget(old.place);
         self.chunks.kill(old.place);
         self.counters.discarded_blocks += 1;
@@ -201,6 +209,33 @@ impl Core {
             return;
         }
         self.unmapped.push((start, blocks));
+    }
+
+    /// What was said to be not mapped by a chunk that is cleaned now has to be said again: while there are older copies of these blocks, who rebuilds the map would take them for live ones.
+    pub(super) fn keep_unmapped(&mut self, ranges: impl IntoIterator<Item = Range<u64>>) {
+        self.kept.extend(ranges);
+        if self.kept.len() > MOST_KEPT {
+            self.kept = joined(std::mem::take(&mut self.kept));
+        }
+        // What is not said again is in doubt if the map is damaged.
+        self.kept.truncate(MOST_KEPT);
+    }
+
+    /// At most so many entries of what the cleaner found to be not mapped, and that is not.
+    fn still_unmapped(&mut self, room: usize) -> Vec<Entry> {
+        if self.kept.is_empty() {
+            return Vec::new();
+        }
+        let kept = joined(std::mem::take(&mut self.kept));
+        let mut ranges = kept.into_iter().flat_map(|range| self.map.unmapped(range));
+        let entry = |range: Range<u64>| {
+            let blocks = u32::try_from(range.end - range.start).unwrap_or(u32::MAX);
+            Entry::Unmapped { start: BlockNo(range.start), blocks }
+        };
+        let entries = ranges.by_ref().take(room).map(entry).collect();
+        let rest = ranges.collect();
+        self.kept = rest;
+        entries
     }
 
     fn append(&mut self, put: Put, entry: Entry, data: &[u8], origin: Origin) -> Result<(), Stop> {
@@ -243,13 +278,19 @@ impl Core {
             clock: self.layout.clock(),
             next: sealed.next,
             entries: Vec::new(),
+            before: self.last.take().filter(|_| self.superblock.incompat.has(Incompat::REPEATS)),
         };
+        let room = MAX_ENTRIES.saturating_sub(filling.entries() + 1);
         let count = self.unmapped.len().min(MOST_UNMAPPED);
+        let kept = self.still_unmapped(room.saturating_sub(count));
         let unmapped = self.unmapped.drain(..count).map(|(start, blocks)| Entry::Unmapped { start, blocks });
+        let unmapped = unmapped.chain(kept);
         let promised = self.promised.0.saturating_sub(self.flushed.0);
         let mark = Entry::Mark { flushed: self.flushed, promised: u32::try_from(promised).unwrap_or(u32::MAX) };
         let mark = self.superblock.incompat.has(Incompat::MARKS).then_some(mark);
-        let chunk = filling.seal(header, mark.into_iter().chain(unmapped), &self.superblock, sealed.closed)?;
+        let (chunk, repeat) =
+            filling.seal(header, mark.into_iter().chain(unmapped), &self.superblock, sealed.closed)?;
+        self.last = Some(repeat);
         self.marked = self.flushed;
         self.next_sequence = self.next_sequence.next();
         self.counters.header_blocks += 1;
@@ -276,6 +317,13 @@ impl Core {
             let ready = self.layout.ready().ok_or(Stop::Full)?;
             self.promise(only_of_user);
             self.seal(ready)?;
+        }
+        while !only_of_user && !self.kept.is_empty() {
+            match self.layout.ready() {
+                Some(ready) if self.layout.free().0 > 0 => self.seal(ready)?,
+                // There is no room for what is only good to have.
+                _ => self.kept.clear(),
+            }
         }
         // Full chunks were completed before anybody wanted a flush, and do not say that one promises them.
         let last = self.next_sequence.before();

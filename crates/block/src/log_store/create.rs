@@ -139,7 +139,7 @@ fn plan(name: &str, capacity: BlockNo, options: &CreateOptions) -> Result<Superb
     let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     Ok(Superblock {
         compat: Compat(0),
-        incompat: Incompat::MARKS,
+        incompat: Incompat::ALL,
         generation: Generation(1),
         store: Uuid::new_v4(),
         created: UnixSeconds(created),

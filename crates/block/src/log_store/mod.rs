@@ -37,6 +37,8 @@ mod guess;
 mod headers;
 mod life;
 mod loss;
+mod mend;
+mod pass_over;
 mod rebuild;
 mod recover;
 mod salvage;

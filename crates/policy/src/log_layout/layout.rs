@@ -208,6 +208,15 @@ impl Layout {
         &self.table
     }
 
+    /// Whether a segment other than this one holds something that may have been written before the clock was past `clock`.
+    ///
+    /// Cost: O(segments).
+    pub fn has_older(&self, number: SegmentNo, clock: Clock) -> bool {
+        let in_use = |segment: &Segment| !matches!(segment.state, State::Free | State::Next | State::System);
+        let others = (0..).map(SegmentNo).zip(&self.table).filter(|(other, _)| *other != number);
+        others.into_iter().any(|(_, segment)| in_use(segment) && segment.opened <= clock)
+    }
+
     /// The streams, that of the map last.
     pub fn heads(&self) -> impl Iterator<Item = Head> {
         self.growing.iter().map(|growing| growing.head)
