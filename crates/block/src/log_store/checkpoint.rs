@@ -21,7 +21,7 @@ use super::format::{
     BLOCK_BYTES, CheckpointHeader, CheckpointNo, Checksum, Counters, FormatError, Head, IndexEntry, OpenSegment,
     PayloadEncoder, PayloadSum, SegmentEntry, SegmentState, Sequence, Slot, Structure, Superblock, payload_bytes,
 };
-use super::recover::Named;
+use super::named::Named;
 use crate::device::Durability;
 use crate::error::Operation;
 

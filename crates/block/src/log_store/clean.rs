@@ -109,6 +109,10 @@ impl Shared {
 
     /// Does what the layout asks for; whether anything was gained.
     pub(super) fn relieve(&self, state: &mut MutexGuard<'_, State>, goal: Goal) -> Result<bool, LogStoreError> {
+        // Until then nothing becomes free.
+        while state.mending {
+            self.room.wait(state);
+        }
         // With so much of the map changed, cleaning could not go on.
         if self.needs_checkpoint(state) && MutexGuard::unlocked(state, || self.checkpoint(End::GoesOn))? {
             self.room.notify_all();

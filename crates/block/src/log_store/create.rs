@@ -20,7 +20,8 @@ use super::format::{
     Area, BLOCK_BYTES, Blocks, Compat, FormatError, Generation, Incompat, PLACE_BITS, Scheme, Shape, Superblock,
     UnixSeconds, area_segments,
 };
-use super::recover::{Named, settings};
+use super::named::Named;
+use super::recover::settings;
 use crate::device::{BlockDevice, Durability};
 
 /// How a new store is made.

@@ -22,7 +22,7 @@ use super::format::{
     BLOCK_BYTES, Block, Counters, FormatError, MapEntry as EntryOnDisk, MapPage as PageOnDisk, MapPageNo, Sequence,
     Superblock,
 };
-use super::recover::Named;
+use super::named::Named;
 use super::stats::Tally;
 use crate::device::Geometry;
 use crate::error::{BlockError, Operation};

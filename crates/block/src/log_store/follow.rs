@@ -8,8 +8,9 @@ use umbrella_units::BlockNo;
 use super::core::Core;
 use super::error::LogStoreError;
 use super::format::{BLOCK_BYTES, CheckpointNo, ChunkHeader, Entry, Repeat, Sequence, Slot};
+use super::named::Named;
 use super::pass_over::{Passed, Repair};
-use super::recover::{MOST, Named};
+use super::recover::MOST;
 use crate::error::BlockError;
 
 /// Follows the log after a checkpoint.

@@ -13,7 +13,7 @@ use super::format::{
     Area, BLOCK_BYTES, Blocks, CheckpointHeader, Compat, Generation, Incompat, Payload, Scheme, SegmentState, Shape,
     Stream, Superblock, UnixSeconds, area_segments,
 };
-use super::recover::Named;
+use super::named::Named;
 
 /// Blocks that are read at once.
 const PIECE: u64 = 256;

@@ -20,7 +20,7 @@ use super::core::Core;
 use super::error::LogStoreError;
 use super::format::{ChunkHeader, Entry};
 use super::headers::{Order, headers, order};
-use super::recover::Named;
+use super::named::Named;
 
 /// Pages that are rebuilt at once.
 const WINDOW: usize = if cfg!(test) { 2 } else { 4096 };
@@ -69,15 +69,24 @@ struct Counts {
     left: Vec<u32>,
     /// Blocks of lost pages that have their newest entry there.
     found: Vec<u32>,
-    /// Whether all of its headers are there.
-    whole: Vec<bool>,
+    seen: Vec<Seen>,
+}
+
+/// What is there of the headers of a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    All,
+    /// It was written over since the checkpoint: all that lived in it had been moved, and the log says where to.
+    WrittenOver,
+    /// Some may be damaged.
+    Some,
 }
 
 /// Rebuilds what is damaged of the map of a store as its checkpoint describes it.
 pub(super) fn rebuild(named: &Named, core: &Core) -> Rebuilt {
     let segments = core.layout.table().len();
     let left = core.layout.table().iter().map(|segment| segment.live).collect();
-    let mut counts = Counts { left, found: vec![0; segments], whole: vec![true; segments] };
+    let mut counts = Counts { left, found: vec![0; segments], seen: vec![Seen::All; segments] };
     let mut rebuilt = Rebuilt::default();
     for page in (0..core.map.pages()).map(MapPage) {
         rebuilt.look_at(page, named, core, &mut counts.left);
@@ -87,7 +96,7 @@ pub(super) fn rebuild(named: &Named, core: &Core) -> Rebuilt {
     let shape = core.layout.shape();
     let mut only = None;
     for pages in lost.chunks(WINDOW) {
-        let newest = Newest::of(pages, named, core, &mut counts.whole);
+        let newest = Newest::of(pages, named, core, &mut counts.seen);
         for place in newest.places() {
             if let Some(count) = counts.found.get_mut(shape.segment(place).0 as usize) {
                 *count += 1;
@@ -95,9 +104,9 @@ pub(super) fn rebuild(named: &Named, core: &Core) -> Rebuilt {
         }
         only = (lost.len() <= WINDOW).then_some(newest);
     }
-    let mut whole = vec![true; segments];
+    let mut seen = vec![Seen::All; segments];
     for pages in lost.chunks(WINDOW) {
-        let newest = only.take().unwrap_or_else(|| Newest::of(pages, named, core, &mut whole));
+        let newest = only.take().unwrap_or_else(|| Newest::of(pages, named, core, &mut seen));
         rebuilt.fill(&newest, core, &counts);
     }
     rebuilt.count(core, counts.left);
@@ -129,7 +138,7 @@ impl Rebuilt {
     /// Fills in what is proved of some pages.
     fn fill(&mut self, newest: &Newest<'_>, core: &Core, counts: &Counts) {
         let (shape, blocks) = (core.layout.shape(), core.map.blocks());
-        let hides_some = counts.whole.iter().zip(&counts.left).any(|(is_whole, left)| !is_whole && *left > 0);
+        let hides_some = counts.seen.iter().zip(&counts.left).any(|(seen, left)| *seen == Seen::Some && *left > 0);
         let hides_lost = self.hidden > 0;
         let of = |counts: &[u32], number: SegmentNo| counts.get(number.0 as usize).copied().unwrap_or(0);
         for (nth, page) in newest.pages.iter().enumerate() {
@@ -140,7 +149,7 @@ impl Rebuilt {
                 let number = MapEntry::unpack(found).map(|entry| shape.segment(entry.place));
                 *word = match number.filter(|number| of(&counts.left, *number) != 0) {
                     Some(number)
-                        if counts.whole.get(number.0 as usize) == Some(&true)
+                        if counts.seen.get(number.0 as usize) == Some(&Seen::All)
                             && of(&counts.left, number) == of(&counts.found, number) =>
                     {
                         found
@@ -196,11 +205,11 @@ impl Rebuilt {
 }
 
 impl<'a> Newest<'a> {
-    /// What is newest of the blocks of some pages; notes which segments have not all of their headers.
-    fn of(pages: &'a [MapPage], named: &Named, core: &Core, whole: &mut [bool]) -> Newest<'a> {
+    /// What is newest of the blocks of some pages; notes what is there of the headers of each segment.
+    fn of(pages: &'a [MapPage], named: &Named, core: &Core, seen: &mut [Seen]) -> Newest<'a> {
         let (blocks, gone) = (vec![None; pages.len() * PAGE_ENTRIES], vec![None; pages.len()]);
         let mut newest = Newest { pages, blocks, gone };
-        for ((number, segment), whole) in (0..).map(SegmentNo).zip(core.layout.table()).zip(whole) {
+        for ((number, segment), seen) in (0..).map(SegmentNo).zip(core.layout.table()).zip(seen) {
             let end = match segment.state {
                 State::Full | State::Closing | State::Leaving | State::Cleaned => core.layout.shape().segment_blocks,
                 State::Open => open_slot(core, number),
@@ -212,7 +221,17 @@ impl<'a> Newest<'a> {
             for (place, header) in found.chunks.iter().filter(|(_, header)| is_covered(header)) {
                 newest.note(*place, header);
             }
-            *whole = found.is_whole && found.chunks.iter().all(|(_, header)| is_covered(header));
+            let begins_later = found
+                .chunks
+                .first()
+                .is_some_and(|(place, header)| core.layout.shape().slot(*place) == 0 && !is_covered(header));
+            *seen = if begins_later {
+                Seen::WrittenOver
+            } else if found.is_whole && found.chunks.iter().all(|(_, header)| is_covered(header)) {
+                Seen::All
+            } else {
+                Seen::Some
+            };
         }
         newest
     }

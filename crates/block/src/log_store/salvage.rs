@@ -22,7 +22,8 @@ use super::format::{
 };
 use super::guess::guess;
 use super::headers::{Order, headers, order};
-use super::recover::{Named, Recovered, recover_all};
+use super::named::Named;
+use super::recover::{Recovered, recover_all};
 use crate::device::BlockDevice;
 
 /// Blocks whose copies are looked for at once.

@@ -108,16 +108,20 @@ impl Repeat {
         let front = front.chain(self.place.0.to_le_bytes()).chain([gap_bits as u8, length_bits as u8]);
         let front = front.chain((self.runs.len() as u16).to_le_bytes());
         bytes.iter_mut().zip(front).for_each(|(to, from)| *to = from);
-        let mut at = FRONT * 8;
+        let (mut word, mut filled, mut rest) = (0_u128, 0, bytes.iter_mut().skip(FRONT));
         for (gap, length) in pairs(&self.runs) {
-            for (value, width) in [(gap, gap_bits), (length, length_bits)] {
-                for bit in 0..width {
-                    if let Some(byte) = bytes.get_mut(at / 8) {
-                        *byte |= ((value >> bit & 1) as u8) << (at % 8);
-                    }
-                    at += 1;
+            word |= u128::from(gap) << filled | u128::from(length) << (filled + gap_bits);
+            filled += gap_bits + length_bits;
+            while filled >= 8 {
+                if let Some(byte) = rest.next() {
+                    *byte = word as u8;
                 }
+                word >>= 8;
+                filled -= 8;
             }
+        }
+        if let Some(byte) = rest.next() {
+            *byte = word as u8;
         }
         bytes
     }
@@ -136,13 +140,15 @@ impl Repeat {
         }
         let needed = count * (usize::from(gap_bits) + usize::from(length_bits));
         check(THIS, Field::Repeat, needed as u64, Limit::AtMost(ROOM as u64))?;
-        let mut at = FRONT * 8;
+        let (mut word, mut filled, mut rest) = (0_u128, 0, bytes.iter().skip(FRONT));
         let mut take = |width: u8| {
-            let mut value = 0;
-            for bit in 0..width {
-                value |= u64::from(bytes.get(at / 8).copied().unwrap_or(0) >> (at % 8) & 1) << bit;
-                at += 1;
+            while filled < u32::from(width) {
+                word |= u128::from(rest.next().copied().unwrap_or(0)) << filled;
+                filled += 8;
             }
+            let value = word as u64 & ((1 << width) - 1);
+            word >>= width;
+            filled -= u32::from(width);
             value
         };
         let (mut runs, mut end) = (Vec::with_capacity(count), 0_u64);

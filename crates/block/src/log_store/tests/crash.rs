@@ -148,8 +148,10 @@ fn a_power_cut_loses_nothing_that_was_flushed_and_invents_nothing() {
 /// What comes of a power cut and a damaged bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Outcome {
-    /// The store is not used, and `check` says why.
+    /// The store is not used, and `check` says why; nor is it when asked to give up what is lost.
     Refused,
+    /// It is not used, but when asked to give up what is lost.
+    GivenUp,
     /// It is used, and says that something was damaged, or is perhaps lost.
     Told,
     /// It is used; what is damaged cannot be read.
@@ -232,12 +234,11 @@ fn come_of(disk: &Overlay, expected: (&Medium, &Recording), label: &dyn fmt::Dis
                 checked().map_or(true, |report| report.problem_count > 0),
                 "{label}: check says nothing of {error}"
             );
-            if let Ok(store) = opened(Access::Salvage)
-                && !store.is_read_only()
-            {
-                errors(&store, expected, |_| false, &format!("{label}, given up"));
-            }
-            return Outcome::Refused;
+            let Some(store) = opened(Access::Salvage).ok().filter(|store| !store.is_read_only()) else {
+                return Outcome::Refused;
+            };
+            errors(&store, expected, |_| false, &format!("{label}, given up"));
+            return Outcome::GivenUp;
         }
     };
     let told = !store.stats().mended.is_empty();
@@ -289,7 +290,7 @@ fn a_power_cut_and_one_damaged_bit_are_never_wrong_data_nor_silence_about_flushe
         println!("{what:<40} {outcome:?} {count}");
     }
     let of = |wanted| table.iter().filter(|((_, outcome), _)| *outcome == wanted).map(|(_, count)| count).sum::<u64>();
-    let outcomes = [Outcome::Refused, Outcome::Told, Outcome::Errors, Outcome::Whole];
+    let outcomes = [Outcome::Refused, Outcome::GivenUp, Outcome::Told, Outcome::Errors, Outcome::Whole];
     assert!(outcomes.into_iter().map(of).all(|count| count > tried / 500), "{table:?}");
 }
 

@@ -15,7 +15,7 @@ use signal_hook::iterator::Signals;
 use super::progress::Waiting;
 use super::source::SourceArgs;
 use crate::client::ClientError;
-use crate::config::disk::{DiskName, DiskSpec};
+use crate::config::disk::DiskName;
 use crate::daemon::{self, Starter};
 use crate::disk::offered::OnDamage;
 use crate::disk::place;
