@@ -12,7 +12,9 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
-use umbrella_policy::log_layout::{Goal, MapPage, PAGE_ENTRIES, Place, Relief, SegmentNo, State as SegmentState};
+use umbrella_policy::log_layout::{
+    Clock, Goal, MapPage, PAGE_ENTRIES, Place, Relief, SegmentNo, State as SegmentState,
+};
 use umbrella_units::{BlockNo, Pages};
 
 use super::buffer::{CHUNK_BLOCKS, Window};
@@ -48,12 +50,15 @@ pub(super) struct Chosen {
     /// Blocks in it that are live.
     pub(super) live: Pages,
     life: Life,
+    /// When the oldest of the others was opened.
+    oldest: Option<Clock>,
 }
 
 impl Chosen {
     fn now(state: &State, number: SegmentNo) -> Option<Chosen> {
         let segment = state.core.layout.table().get(number.0 as usize)?;
-        Some(Chosen { number, live: Pages(segment.live.into()), life: Life::now(state, number) })
+        let (live, life) = (Pages(segment.live.into()), Life::now(state, number));
+        Some(Chosen { number, live, life, oldest: state.core.layout.oldest_but(number) })
     }
 
     /// Blocks in it that are live now, if it still holds what was read.
@@ -328,7 +333,7 @@ impl Shared {
     fn keep_unmapped(&self, state: &mut MutexGuard<'_, State>, header: &ChunkHeader, victim: Chosen) {
         let entries = header.entries.iter().filter(|entry| matches!(entry, Entry::Unmapped { .. }));
         let ranges: Vec<_> = entries.map(Entry::blocks).collect();
-        if ranges.is_empty() || !state.core.layout.has_older(victim.number, header.clock) {
+        if ranges.is_empty() || victim.oldest.is_none_or(|oldest| oldest > header.clock) {
             return;
         }
         let mut brought = 0;

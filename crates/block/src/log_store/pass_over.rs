@@ -30,16 +30,19 @@ pub(super) enum Repair {
 pub(super) struct Passed {
     /// Blocks that were lost in it, in no order; they may have been written later.
     blocks: Vec<Range<u64>>,
-    /// Chunks behind the first that was passed over.
-    behind: Option<Behind>,
+    /// Chunks behind the first that was passed over, and the last that had been flushed.
+    behind: Option<(Behind, Sequence)>,
 }
 
 impl Replay<'_> {
     /// Passes over the next chunk if it had been flushed, and it is known which blocks are lost with it; whether it did.
     pub(super) fn pass_over(&mut self) -> Result<bool, LogStoreError> {
-        let behind = self.passed.behind.take().unwrap_or_else(|| self.behind());
+        let (behind, certain) = self.passed.behind.take().unwrap_or_else(|| {
+            let behind = self.behind();
+            let (certain, _) = self.marks(&behind);
+            (behind, certain)
+        });
         let wanted = self.core.next_sequence;
-        let (certain, _) = self.marks(&behind);
         let done = if wanted > certain {
             Ok(false)
         } else if let Some((place, header)) = self.next() {
@@ -47,7 +50,7 @@ impl Replay<'_> {
         } else {
             self.pass_over_unread(&behind, wanted)
         };
-        self.passed.behind = Some(behind);
+        self.passed.behind = Some((behind, certain));
         done
     }
 

@@ -208,13 +208,13 @@ impl Layout {
         &self.table
     }
 
-    /// Whether a segment other than this one holds something that may have been written before the clock was past `clock`.
+    /// When the oldest segment that holds anything was opened, but for this one.
     ///
     /// Cost: O(segments).
-    pub fn has_older(&self, number: SegmentNo, clock: Clock) -> bool {
+    pub fn oldest_but(&self, number: SegmentNo) -> Option<Clock> {
         let in_use = |segment: &Segment| !matches!(segment.state, State::Free | State::Next | State::System);
         let others = (0..).map(SegmentNo).zip(&self.table).filter(|(other, _)| *other != number);
-        others.into_iter().any(|(_, segment)| in_use(segment) && segment.opened <= clock)
+        others.map(|(_, segment)| segment).filter(|segment| in_use(segment)).map(|segment| segment.opened).min()
     }
 
     /// The streams, that of the map last.

@@ -182,7 +182,7 @@ fn a_header_that_would_not_be_read_is_not_written() {
 }
 
 /// The same chunk in a header that repeats what was before it.
-fn repeating() -> ChunkHeader {
+pub(super) fn repeating() -> ChunkHeader {
     let runs = vec![3..4, 10..30, 500..501, 690..700];
     let (stream, place, next) = (Stream(1), Place(5 * 16 + 2), Some(SegmentNo(9)));
     ChunkHeader { before: Some(Repeat { stream, place, blocks: 7, next, runs, is_exact: true }), ..chunk().0 }
