@@ -51,6 +51,11 @@ impl Filling {
         self.bytes.extend_from_slice(data);
     }
 
+    /// Where its header goes.
+    pub(super) fn start(&self) -> Place {
+        self.start
+    }
+
     /// How many entries it has.
     pub(super) fn entries(&self) -> usize {
         self.entries.len()

@@ -4,7 +4,7 @@
 //!    chunk's header says which blocks lie behind it. Of a segment in which little is live only that is read, unless the disk rotates (`gather`).
 //! 2. What the map still has there is put into the chunks that are being filled, and is read from them or from the new place from then on.
 //!    Pages of the map are written by the next checkpoint. What its headers say of blocks that were discarded is said again as long as an older segment may have a copy of
-//!    them. A segment that becomes empty without being cleaned takes such entries with it: then what is rebuilt of a damaged map has blocks in doubt, but never old data.
+//!    them (`discards`).
 //! 3. When nothing is live in it any more the segment is *cleaned*. It is free after a flush of what was moved, or after the next checkpoint
 //!    ([`Layout::synced`](umbrella_policy::log_layout::Layout::synced)); until then nothing is written to it.
 
@@ -293,6 +293,8 @@ impl Shared {
                 return Ok(Cleaned::Damaged);
             }
             state.core.layout.leave(victim.number);
+            // Its headers have been read.
+            state.core.discards.forget(victim.number);
         }
         Ok(Cleaned::Whole)
     }
@@ -350,7 +352,7 @@ impl Shared {
             }
         }
         let kept: Vec<_> = ranges.into_iter().flat_map(|range| state.core.map.unmapped(range)).collect();
-        state.core.keep_unmapped(kept);
+        state.core.discards.say_again(kept);
     }
 
     fn move_block(

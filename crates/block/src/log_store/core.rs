@@ -1,22 +1,21 @@
 //! What the store knows, and how it changes: everything that happens under its lock. No I/O.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Arc;
 
-use umbrella_policy::log_layout::{Absent, Full, Layout, LogicalMap, MapEntry, MapPage, Place, Put, SegmentNo, Stream};
+use umbrella_policy::log_layout::{
+    Absent, Full, Layout, LogicalMap, MapEntry, MapPage, Place, Put, SegmentNo, State, Stream,
+};
 use umbrella_units::{BlockNo, ByteSize};
 
 use super::buffer::{Chunks, Filling, MOST_UNMAPPED};
+use super::discards::Discards;
 use super::error::LogStoreError;
 use super::format::{
     CheckpointNo, Checksum, ChunkHeader, Counters, Entry, FormatError, Incompat, IndexEntry, MAX_ENTRIES, MapPageNo,
-    Repeat, Sequence, Superblock, joined,
+    Repeat, Sequence, Superblock,
 };
 use super::sums::Sums;
-
-/// So many ranges that are not mapped the cleaner keeps at once.
-const MOST_KEPT: usize = 1024;
 
 /// Why something cannot be done now.
 #[derive(Debug, Clone, Copy)]
@@ -69,8 +68,8 @@ pub(super) struct Core {
     pub(super) sums: Sums,
     /// Ranges that are not mapped any more, for the next chunk.
     unmapped: Vec<(BlockNo, u32)>,
-    /// Ranges that the cleaner has found to be not mapped in what it cleaned: a chunk with room for them says so again.
-    kept: Vec<Range<u64>>,
+    /// What the log has to say again of blocks that are not mapped.
+    pub(super) discards: Discards,
     /// The number of the next chunk.
     pub(super) next_sequence: Sequence,
     /// What the next chunk repeats of the last one.
@@ -110,7 +109,7 @@ impl Core {
             chunks,
             sums,
             unmapped: Vec::new(),
-            kept: Vec::new(),
+            discards: Discards::default(),
             next_sequence: Sequence(0),
             last: None,
             flushed: Sequence(0),
@@ -211,40 +210,14 @@ impl Core {
         self.unmapped.push((start, blocks));
     }
 
-    /// What was said to be not mapped by a chunk that is cleaned now has to be said again: while there are older copies of these blocks, who rebuilds the map would take them for live ones.
-    pub(super) fn keep_unmapped(&mut self, ranges: impl IntoIterator<Item = Range<u64>>) {
-        self.kept.extend(ranges);
-        if self.kept.len() > MOST_KEPT {
-            self.kept = joined(std::mem::take(&mut self.kept));
-        }
-        // What is not said again is in doubt if the map is damaged.
-        self.kept.truncate(MOST_KEPT);
-    }
-
-    /// At most so many entries of what the cleaner found to be not mapped, and that is not.
-    fn still_unmapped(&mut self, room: usize) -> Vec<Entry> {
-        if self.kept.is_empty() {
-            return Vec::new();
-        }
-        let kept = joined(std::mem::take(&mut self.kept));
-        let mut ranges = kept.into_iter().flat_map(|range| self.map.unmapped(range));
-        let entry = |range: Range<u64>| {
-            let blocks = u32::try_from(range.end - range.start).unwrap_or(u32::MAX);
-            Entry::Unmapped { start: BlockNo(range.start), blocks }
-        };
-        let entries = ranges.by_ref().take(room).map(entry).collect();
-        let rest = ranges.collect();
-        self.kept = rest;
-        entries
-    }
-
     fn append(&mut self, put: Put, entry: Entry, data: &[u8], origin: Origin) -> Result<(), Stop> {
-        let spare = &mut self.chunks.spare;
-        let Some(filling) = self.chunks.filling.get_mut(usize::from(put.stream.0)) else { return Err(Stop::Full) };
-        let start = Place(put.place.0.saturating_sub(1));
-        if filling.is_none() && self.layout.shape().slot(start) == 0 {
-            self.sums.begin(self.layout.shape().segment(start));
+        let (start, stream) = (Place(put.place.0.saturating_sub(1)), usize::from(put.stream.0));
+        let is_new = self.chunks.filling.get(stream).ok_or(Stop::Full)?.is_none();
+        if is_new && self.layout.shape().slot(start) == 0 {
+            self.begin(self.layout.shape().segment(start));
         }
+        let spare = &mut self.chunks.spare;
+        let filling = self.chunks.filling.get_mut(stream).ok_or(Stop::Full)?;
         self.sums.note(&self.layout, put.place, &entry);
         let filling = filling.get_or_insert_with(|| Filling::new(start, spare.pop().unwrap_or_default()));
         filling.push(entry, data);
@@ -255,6 +228,12 @@ impl Core {
         Ok(())
     }
 
+    /// What lay in a segment is written over from now on.
+    pub(super) fn begin(&mut self, segment: SegmentNo) {
+        self.sums.begin(segment);
+        self.discards.forget(segment);
+    }
+
     /// Completes the chunk that a stream is filling. One without data is begun if there is none.
     pub(super) fn seal(&mut self, stream: Stream) -> Result<(), Stop> {
         let place = usize::from(stream.0);
@@ -262,7 +241,7 @@ impl Core {
             let start = self.layout.heads().nth(place).and_then(|head| head.open).ok_or(Stop::Full)?;
             self.layout.open_chunk(stream)?;
             if start.1 == 0 {
-                self.sums.begin(start.0);
+                self.begin(start.0);
             }
             let start = self.layout.shape().place(start.0, start.1);
             let filling = Filling::new(start, self.chunks.spare.pop().unwrap_or_default());
@@ -282,9 +261,10 @@ impl Core {
         };
         let room = MAX_ENTRIES.saturating_sub(filling.entries() + 1);
         let count = self.unmapped.len().min(MOST_UNMAPPED);
-        let kept = self.still_unmapped(room.saturating_sub(count));
+        let again = self.discards.entries(&self.map, room.saturating_sub(count));
         let unmapped = self.unmapped.drain(..count).map(|(start, blocks)| Entry::Unmapped { start, blocks });
-        let unmapped = unmapped.chain(kept);
+        let unmapped: Vec<Entry> = unmapped.chain(again).collect();
+        self.discards.note(self.layout.shape().segment(filling.start()), &unmapped);
         let promised = self.promised.0.saturating_sub(self.flushed.0);
         let mark = Entry::Mark { flushed: self.flushed, promised: u32::try_from(promised).unwrap_or(u32::MAX) };
         let mark = self.superblock.incompat.has(Incompat::MARKS).then_some(mark);
@@ -302,6 +282,12 @@ impl Core {
     /// Completes all chunks that have something for a flush, or all that have anything.
     pub(super) fn seal_all(&mut self, only_of_user: bool) -> Result<(), Stop> {
         let before = self.next_sequence;
+        if !only_of_user {
+            let table = self.layout.table();
+            let is_empty =
+                |number: SegmentNo| table.get(number.0 as usize).is_none_or(|segment| segment.state == State::Cleaned);
+            self.discards.say_again_of(is_empty);
+        }
         for stream in (0..self.chunks.filling.len() as u8).map(Stream) {
             let filling = self.chunks.filling.get(usize::from(stream.0)).and_then(Option::as_ref);
             if filling.is_some_and(|filling| filling.of_user || !only_of_user) {
@@ -318,11 +304,11 @@ impl Core {
             self.promise(only_of_user);
             self.seal(ready)?;
         }
-        while !only_of_user && !self.kept.is_empty() {
+        while !only_of_user && self.discards.are_due() {
             match self.layout.ready() {
                 Some(ready) if self.layout.free().0 > 0 => self.seal(ready)?,
                 // There is no room for what is only good to have.
-                _ => self.kept.clear(),
+                _ => self.discards.give_up(),
             }
         }
         // Full chunks were completed before anybody wanted a flush, and do not say that one promises them.

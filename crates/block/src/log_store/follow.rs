@@ -146,6 +146,7 @@ impl Replay<'_> {
     ) -> Result<(), LogStoreError> {
         let chunk = self.begin(place, Repeat::of(header, place), header.clock)?;
         self.core.sums.note_chunk(&self.core.layout, place, header);
+        self.core.discards.note(chunk.segment, &header.entries);
         for (entry, slot) in header.slots() {
             let here = Place(place.0 + slot.map_or(0, |slot| u64::from(slot.0)));
             match *entry {
@@ -179,7 +180,7 @@ impl Replay<'_> {
         let replay = |source| LogStoreError::Replay { device: self.named.name.clone(), source };
         self.core.layout.replay_chunk(chunk).map_err(replay)?;
         if start == 0 {
-            self.core.sums.begin(segment);
+            self.core.begin(segment);
         }
         self.core.last = Some(repeat);
         Ok(chunk)

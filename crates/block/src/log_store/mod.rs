@@ -25,6 +25,7 @@ mod checkpoint;
 mod clean;
 mod core;
 mod create;
+mod discards;
 mod engine;
 mod error;
 mod extents;

@@ -126,6 +126,37 @@ fn one_flipped_byte_in_any_page_of_the_map_hides_nothing_and_the_store_opens_all
 }
 
 #[test]
+fn a_discard_is_known_of_when_the_segment_that_said_so_has_become_empty_by_itself() {
+    let device = made(130, "r_lfs:regions=1");
+    let store = open(&device, by_hand());
+    let write = |block: u64, number| {
+        store.write(Lba(block * 8), &numbered(number), Durability::Through).expect("there is room");
+    };
+    (0..300).for_each(|block| write(block, block + 1));
+    store.checkpoint().expect("there is room");
+    store.discard(range(5 * 8, 8)).expect("it is discarded");
+    store.flush().expect("memory does not fail");
+    // Its segment is filled with what is overwritten at once, and used anew.
+    (0..1000).for_each(|number| write(600, number));
+    store.checkpoint().expect("there is room");
+    (0..1000).for_each(|number| write(601, number));
+    assert_eq!(store.stats().segments_cleaned, 0);
+    store.close().expect("it can be closed");
+    let mut bytes = read(&*device, 0, sectors_of(&*device));
+    let mut truth: Vec<u64> =
+        (1..=sectors_of(&store_of(&bytes)) / 8).map(|number| if number > 300 { 0 } else { number }).collect();
+    (truth[5], truth[600], truth[601]) = (0, 999, 999);
+    let at = pages(&bytes)[0];
+    bytes[at + 700] ^= 0x10;
+    assert_eq!(assert_told(&bytes, &truth, "page 0"), 0);
+}
+
+fn store_of(bytes: &[u8]) -> LogStore {
+    let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes.to_vec()));
+    LogStore::open(device, "disk", by_hand(), Access::ReadOnly).expect("it can be opened")
+}
+
+#[test]
 fn all_pages_of_the_map_are_rebuilt_at_once_whatever_their_number() {
     for seed in 0..2 {
         let (whole, truth, _) = discarded(seed);
