@@ -74,6 +74,7 @@ impl Shared {
         match written {
             Ok(()) => {
                 state.core.layout.checkpointed(mark);
+                state.core.covered = image.goal;
                 state.area = area;
                 state.freed += 1;
                 state.tally.checkpoints += 1;

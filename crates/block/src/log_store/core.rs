@@ -79,6 +79,9 @@ pub(super) struct Core {
     promised: Sequence,
     /// The last chunk that a mark says to be flushed.
     pub(super) marked: Sequence,
+    /// The last chunk that has something of users, and the last one that a durable checkpoint covers.
+    of_users: Sequence,
+    pub(super) covered: Sequence,
     /// What chunks are numbered after: the checkpoint before them.
     pub(super) epoch: CheckpointNo,
     pub(super) counters: Counters,
@@ -115,6 +118,8 @@ impl Core {
             flushed: Sequence(0),
             promised: Sequence(0),
             marked: Sequence(0),
+            of_users: Sequence(0),
+            covered: Sequence(0),
             epoch: CheckpointNo(0),
             counters,
             since_checkpoint: 0,
@@ -261,6 +266,9 @@ impl Core {
         };
         let room = MAX_ENTRIES.saturating_sub(filling.entries() + 1);
         let count = self.unmapped.len().min(MOST_UNMAPPED);
+        if filling.of_user || count > 0 {
+            self.of_users = self.next_sequence;
+        }
         let again = self.discards.entries(&self.map, room.saturating_sub(count));
         let unmapped = self.unmapped.drain(..count).map(|(start, blocks)| Entry::Unmapped { start, blocks });
         let unmapped: Vec<Entry> = unmapped.chain(again).collect();
@@ -311,11 +319,11 @@ impl Core {
                 _ => self.discards.give_up(),
             }
         }
-        // Full chunks were completed before anybody wanted a flush, and do not say that one promises them.
-        let last = self.next_sequence.before();
-        if only_of_user && self.next_sequence == before && last > self.promised && last > self.flushed {
+        // Chunks that were full, or that the cleaner or a checkpoint completed, do not say that a flush of users promises them.
+        let (last, said) = (self.of_users, self.promised.max(self.marked).max(self.covered));
+        if only_of_user && self.next_sequence == before && last > said {
             self.promised = last;
-            self.mark()?;
+            self.mark_with(|layout| layout.free().0 > 0)?;
         }
         Ok(())
     }
@@ -329,7 +337,11 @@ impl Core {
 
     /// Completes a chunk that says how far the log is flushed, and nothing else, if there is room for one.
     pub(super) fn mark(&mut self) -> Result<(), Stop> {
-        if !self.superblock.incompat.has(Incompat::MARKS) || !self.layout.admits() {
+        self.mark_with(Layout::admits)
+    }
+
+    fn mark_with(&mut self, has_room: impl Fn(&Layout) -> bool) -> Result<(), Stop> {
+        if !self.superblock.incompat.has(Incompat::MARKS) || !has_room(&self.layout) {
             return Ok(());
         }
         match self.chunks.of_user().or(self.layout.ready()) {

@@ -138,6 +138,29 @@ fn a_flush_without_anything_left_to_write_leaves_its_mark() {
 }
 
 #[test]
+fn a_flush_of_a_store_without_room_leaves_its_mark_too() {
+    let device = made(60, "r_lfs");
+    let store = open(&device, by_hand());
+    let blocks = sectors_of(&store) / 8;
+    let is_full = || {
+        let state = store.shared.state.lock();
+        !state.core.layout.admits() && !state.core.has_unsealed_of_user()
+    };
+    write(&store, 0..blocks, Durability::Through);
+    let mut written = (0..blocks * 40).map(|number| number * 7919 % blocks);
+    let last = written.find(|block| {
+        write(&store, *block..block + 1, Durability::Cached);
+        is_full()
+    });
+    let last = last.expect("it is full at some time");
+    store.flush().expect("memory does not fail");
+    let at = place_of(&store, last);
+    drop(store);
+    let found = losses(&damaged(read(&*device, 0, sectors_of(&*device)), at));
+    assert!(found.len() == 1 && found[0].has(BlockNo(last)), "{found:?}");
+}
+
+#[test]
 fn an_idle_store_says_within_a_bounded_time_that_its_last_flush_had_ended() {
     let device = made(80, "r_lfs");
     let store = open(&device, Options { threads: true, ..by_hand() });
