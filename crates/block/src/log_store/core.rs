@@ -80,7 +80,7 @@ pub(super) struct Core {
     /// The last chunk that a mark says to be flushed.
     pub(super) marked: Sequence,
     /// The last chunk that has something of users, and the last one that a durable checkpoint covers.
-    of_users: Sequence,
+    pub(super) of_users: Sequence,
     pub(super) covered: Sequence,
     /// What chunks are numbered after: the checkpoint before them.
     pub(super) epoch: CheckpointNo,

@@ -122,19 +122,25 @@ impl Replay<'_> {
         self.waiting.iter().flatten().filter(ahead).count() as u64
     }
 
-    /// The number after the last chunk that begins a segment and is not older than the checkpoint.
+    /// The number after the last chunk that is not older than the checkpoint, of those that begin a segment; and of those at which a stream goes on, if a later opening wrote them: only after a
+    /// checkpoint of its own, three numbers on.
     ///
     /// Cost: a block of every segment is read.
     pub(super) fn furthest(&self) -> Option<Sequence> {
         let (superblock, shape) = (&self.core.superblock, self.core.layout.shape());
-        let segments = (0..shape.segments).map(SegmentNo).filter(|segment| !superblock.is_system(*segment));
-        let first = segments.filter_map(|segment| {
-            let (mut block, place) = ([0; BLOCK_BYTES], shape.place(segment, 0));
+        let header = |place: Place| {
+            let mut block = [0; BLOCK_BYTES];
             self.named.log(superblock, place, &mut block).ok()?;
             ChunkHeader::parse(&block, superblock, place).ok()
-        });
+        };
+        let segments = (0..shape.segments).map(SegmentNo).filter(|segment| !superblock.is_system(*segment));
+        let first = segments.filter_map(|segment| header(shape.place(segment, 0)));
         let counting = first.filter(|header| header.epoch >= self.first_epoch);
-        counting.map(|header| header.sequence.next()).max()
+        let open = self.core.layout.heads().filter_map(|head| head.open);
+        let open = open.filter(|(_, slot)| slot + 1 < shape.segment_blocks);
+        let at_heads = open.filter_map(|(segment, slot)| header(shape.place(segment, slot)));
+        let of_another = at_heads.filter(|header| header.epoch > self.first_epoch.next().next());
+        counting.chain(of_another).map(|header| header.sequence.next()).max()
     }
 
     /// Takes a chunk; of its data only what is whole, by its slots behind the header.

@@ -3,7 +3,7 @@
 use umbrella_units::BlockNo;
 
 use super::*;
-use crate::log_store::format::{Incompat, Superblock};
+use crate::log_store::format::{CheckpointHeader, Incompat, Superblock};
 
 fn place_of(store: &LogStore, block: u64) -> usize {
     let mut state = store.shared.state.lock();
@@ -138,21 +138,49 @@ fn a_flush_without_anything_left_to_write_leaves_its_mark() {
 }
 
 #[test]
-fn a_flush_of_a_store_without_room_leaves_its_mark_too() {
-    let device = made(60, "r_lfs");
+fn what_was_flushed_after_an_opening_whose_checkpoint_is_damaged_is_not_lost_in_silence() {
+    let device = made(80, "r_lfs");
+    let store = open(&device, by_hand());
+    write(&store, 0..20, Durability::Through);
+    store.close().expect("it can be closed");
+    let store = open(&device, by_hand());
+    store.write(Lba(3 * 8), &numbered(99), Durability::Through).expect("there is room");
+    drop(store);
+    let bytes = read(&*device, 0, sectors_of(&*device));
+    let superblock = Superblock::parse(&bytes[..4096], Lba(sectors_of(&*device))).expect("it is whole");
+    let headers = superblock.areas.map(|area| {
+        let at = superblock.device_block(create::first_place(&superblock, area.first)).0 as usize * 4096;
+        (CheckpointHeader::parse(&bytes[at..at + 4096], &superblock).expect("it is whole").number, at)
+    });
+    let (_, newest) = headers.into_iter().max().expect("there are two");
+    for at in [newest, newest + 4096] {
+        let device = damaged(bytes.clone(), at);
+        let report = check(Arc::clone(&device), "disk", Depth::Structure, &mut |_, _| {});
+        assert!(report.is_err(), "byte {at}: {report:?}");
+        let opened = LogStore::open(device, "disk", by_hand(), Access::ReadWrite).map(|_| ());
+        assert!(matches!(opened, Err(LogStoreError::LogLost { .. })), "byte {at}: {opened:?}");
+    }
+}
+
+/// A store that was filled until it had no room, with nothing left to complete, and what was written last not covered by a checkpoint; that block.
+fn full(segments: u64) -> Option<(Arc<dyn BlockDevice>, LogStore, u64)> {
+    let device = made(segments, "r_lfs");
     let store = open(&device, by_hand());
     let blocks = sectors_of(&store) / 8;
-    let is_full = || {
-        let state = store.shared.state.lock();
-        !state.core.layout.admits() && !state.core.has_unsealed_of_user()
-    };
     write(&store, 0..blocks, Durability::Through);
-    let mut written = (0..blocks * 40).map(|number| number * 7919 % blocks);
+    let mut written = (0..blocks * 20).map(|number| number * 7919 % blocks);
     let last = written.find(|block| {
         write(&store, *block..block + 1, Durability::Cached);
-        is_full()
-    });
-    let last = last.expect("it is full at some time");
+        let state = store.shared.state.lock();
+        let core = &state.core;
+        !core.layout.admits() && !core.has_unsealed_of_user() && core.of_users > core.covered
+    })?;
+    Some((device, store, last))
+}
+
+#[test]
+fn a_flush_of_a_store_without_room_leaves_its_mark_too() {
+    let (device, store, last) = (40..80).find_map(full).expect("one of them is full at some time");
     store.flush().expect("memory does not fail");
     let at = place_of(&store, last);
     drop(store);

@@ -18,7 +18,9 @@ fn bytes_of(device: &Arc<dyn BlockDevice>) -> Vec<u8> {
 
 fn damaged(bytes: &[u8], at: &[usize]) -> Arc<dyn BlockDevice> {
     let mut bytes = bytes.to_vec();
-    at.iter().for_each(|at| bytes[at + 77] ^= 0x10);
+    for at in at {
+        bytes[at + 77] ^= 0x10;
+    }
     Arc::new(Memory::from_bytes(bytes))
 }
 
@@ -78,7 +80,7 @@ fn a_damaged_record_is_passed_over_and_its_blocks_are_lost_until_they_are_writte
         store.close().expect("it can be closed");
         let report = check(Arc::clone(&device), "disk", Depth::Data, &mut |_, _| {}).expect("it can be read");
         let [Problem::Lost(1, runs)] = report.problems.as_slice() else { panic!("{:?}", report.problems) };
-        assert_eq!(*runs, [24..25]);
+        assert!(matches!(runs.as_slice(), [run] if *run == (24..25)), "{runs:?}");
         let store = opened(&device, Access::ReadWrite).expect("it can be opened");
         assert_all_but(&store, 24);
         store.write(Lba(24 * 8), &numbered(99), Durability::Through).expect("there is room");

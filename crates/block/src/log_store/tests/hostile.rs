@@ -266,7 +266,9 @@ fn a_device_full_of_headers_of_checkpoints_is_looked_through_all_the_same() {
     let [newest, _] = areas(&bytes, &superblock);
     let header = bytes[newest..newest + 4096].to_vec();
     // Both superblocks are lost, so that the checkpoints have to tell how the store was laid out.
-    [0, 256 * 4096].into_iter().for_each(|at: usize| bytes[at + 40] ^= 1);
+    for at in [0, 256 * 4096] {
+        bytes[at + 40] ^= 1;
+    }
     (0..16 << 10).for_each(|_| bytes.extend_from_slice(&header));
     let blocks =
         within_bounds(move || Salvage::open(Arc::new(Memory::from_bytes(bytes)), "disk").map(|salvage| salvage.size()));

@@ -162,7 +162,9 @@ fn all_pages_of_the_map_are_rebuilt_at_once_whatever_their_number() {
         let (whole, truth, _) = discarded(seed);
         let (mut bytes, pages) = (whole.clone(), pages(&whole));
         assert!(pages.len() > 2, "{} pages", pages.len());
-        pages.iter().for_each(|at| bytes[at + 700] ^= 0x10);
+        for at in &pages {
+            bytes[at + 700] ^= 0x10;
+        }
         assert_eq!(assert_told(&bytes, &truth, &format!("seed {seed}")), 0);
         let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
         let store = open(&device, by_hand());
