@@ -136,6 +136,11 @@ const TABLE: &[(&str, &str, Read)] = &[
         "reads that were refused, as a block was not what was written, or nobody could tell",
         |_, s| count(s.log.as_ref()?.damaged_reads),
     ),
+    (
+        "umbrella_log_lost_bytes",
+        "bytes lost to damage, which cannot be read until they are written again (gauge)",
+        |_, s| bytes(s.log.as_ref()?.lost),
+    ),
     ("umbrella_log_written_bytes", "bytes written by users since the store was made", |_, s| {
         bytes(s.log.as_ref()?.written)
     }),

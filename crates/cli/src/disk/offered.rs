@@ -39,6 +39,16 @@ pub(crate) enum OnDamage {
     Salvage,
 }
 
+/// What is done about damage of the hybrid disk below a log store: the store may be damaged alone.
+fn below(spec: &DiskSpec, on_damage: OnDamage) -> OnDamage {
+    if spec.log.is_some() { OnDamage::Refuse } else { on_damage }
+}
+
+/// Whether a hybrid disk could not be opened because of its log.
+fn is_damage(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(HybridError::Corrupt { .. }))
+}
+
 /// A disk that is open.
 pub(crate) struct Offered {
     pub(crate) spec: DiskSpec,
@@ -60,8 +70,18 @@ pub(crate) struct Offered {
 impl Offered {
     /// Opens it, with the log store that is on it.
     pub(crate) fn open(spec: DiskSpec, on_damage: OnDamage) -> anyhow::Result<Offered> {
-        let mut offered = Offered::open_below(spec, on_damage)?;
-        offered.log = Log::open(&offered.spec, offered.name(), &offered.device())?;
+        let mut offered = match Offered::open_below(spec.clone(), below(&spec, on_damage)) {
+            Err(error) if on_damage == OnDamage::Salvage && is_damage(&error) => Offered::open_below(spec, on_damage),
+            opened => opened,
+        }?;
+        offered.log = Log::open(&offered.spec, offered.name(), &offered.device(), on_damage)?;
+        match &offered.log {
+            Some(log) => offered.spec.read_only = log.is_read_only(),
+            None if on_damage == OnDamage::Salvage && offered.spec.cache.is_none() => {
+                bail!("{} has neither flash nor a log store: there is no log to salvage", offered.spec.name)
+            }
+            None => {}
+        }
         Ok(offered)
     }
 
