@@ -2,7 +2,7 @@
 //!
 //! [`BlockDevice`] is the one interface. Below it: a [`file`](mod@file) or real device, [`memory`], an [`emulated`] disk with true timing; around
 //! it: a [`record`]er and a [`fault`] injector for tests; above it: the [`hybrid`] disk, a flash log before a disk that
-//! sleeps; the [`log_store`], which writes one after the other what comes at random. [`serve`] offers any of them to others. [`spindle`] is how a disk is put to sleep.
+//! sleeps; the [`log_store`], which writes one after the other what comes at random. [`serve`] offers any of them to others, and a [`scrub`] looks for damage. [`spindle`] is how a disk is put to sleep.
 
 mod device;
 mod dice;
@@ -15,6 +15,7 @@ mod in_turn;
 pub mod log_store;
 pub mod memory;
 pub mod record;
+pub mod scrub;
 pub mod serve;
 pub mod spindle;
 

@@ -18,6 +18,7 @@ mod mounts;
 mod pool;
 mod probe;
 mod render;
+mod state_file;
 mod systemd;
 mod text;
 

@@ -291,7 +291,12 @@ pub(crate) fn run_dir() -> PathBuf {
 
 /// Where a pool keeps what must survive a restart; `UMBRELLA_STATE_DIR` overrides `/var/lib/umbrella`.
 pub(crate) fn state_dir(mount: &Path) -> PathBuf {
-    own_dir("UMBRELLA_STATE_DIR", "/var/lib/umbrella", "XDG_STATE_HOME", Some(".local/state")).join(short_name(mount))
+    state_root().join(short_name(mount))
+}
+
+/// Where that lies, and what disks keep.
+pub(crate) fn state_root() -> PathBuf {
+    own_dir("UMBRELLA_STATE_DIR", "/var/lib/umbrella", "XDG_STATE_HOME", Some(".local/state"))
 }
 
 /// Where a daemon logs when nothing else is said.

@@ -75,6 +75,7 @@ impl House {
             .current_dir(self.dir.path())
             .env("UMBRELLA_RUN_DIR", self.path("run"))
             .env("UMBRELLA_LOG_DIR", self.path("log"))
+            .env("UMBRELLA_STATE_DIR", self.path("state"))
             .env_remove("RUST_LOG")
             .stdin(Stdio::null());
         command

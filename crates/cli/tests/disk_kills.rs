@@ -123,6 +123,7 @@ impl House {
         let mut command = Command::new(env!("CARGO_BIN_EXE_umbrella"));
         command.arg("disk").args(args).arg(&self.config).stdin(Stdio::null()).env("RUST_LOG", "error");
         command.env("UMBRELLA_RUN_DIR", self.dir.path().join("run"));
+        command.env("UMBRELLA_STATE_DIR", self.dir.path().join("state"));
         command
     }
 

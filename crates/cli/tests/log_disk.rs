@@ -15,6 +15,8 @@ mod kills;
 mod mistakes;
 #[path = "log_disk/salvage.rs"]
 mod salvage;
+#[path = "log_disk/scrub.rs"]
+mod scrub;
 mod support;
 
 use std::fs;

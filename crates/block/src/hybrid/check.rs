@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::error::HybridError;
 use super::format::Epoch;
 use super::losses::Losses;
-use super::pair::{Half, read_labels};
+use super::pair::Half;
 use super::recover::joined;
 use super::survey::Survey;
 
@@ -47,25 +47,20 @@ pub struct CheckReport {
 
 /// Reads both halves and all of the log. An error if they are no pair; damage of the log is part of the report.
 pub fn check(disk: &Half, flash: &Half) -> Result<CheckReport, HybridError> {
-    let labels = read_labels(disk, flash)?;
-    let superblock = labels.superblock;
-    let survey = Survey::of(flash, &superblock)?;
-    if !survey.is_empty() {
-        labels.refuse_changed_disk(disk, flash)?;
-    }
-    labels.refuse_records_of(survey.epoch, disk, flash)?;
+    let survey = Survey::of(disk, flash)?;
+    let superblock = &survey.superblock;
     let bytes = |sectors: u64| ByteSize(sectors * SECTOR_BYTES);
     Ok(CheckReport {
         flash: superblock.flash,
         disk: superblock.disk,
         epoch: superblock.epoch,
         records: survey.records,
-        log_used: bytes(survey.end.0 - superblock.tail.0),
+        log_used: bytes(survey.end.at.0 - superblock.tail.0),
         log_size: bytes(superblock.log_size),
         cached: bytes(survey.map.sectors()),
         cached_zeroes: bytes(survey.map.zeroes()),
         flash_written: ByteSize(superblock.written),
-        torn: survey.torn,
+        torn: survey.end.torn,
         damage: survey.damage.as_ref().map(ToString::to_string),
         perhaps_lost: survey.perhaps_lost(),
         only_in_log: joined(survey.whole().map(|piece| piece.range)),

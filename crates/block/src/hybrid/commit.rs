@@ -3,17 +3,18 @@
 use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
-use smallvec::SmallVec;
-use umbrella_policy::flash_cache::{Moment, Piece as MapPiece, WriteRoute};
+use umbrella_policy::flash_cache::{Moment, WriteRoute};
 use umbrella_units::{ByteSize, Lba, Nanos, SECTOR_BYTES, SectorRange};
 
 use super::building::{Building, Payload, Piece};
 use super::engine::{Hybrid, Record, Shared, State};
-use super::format::MOST_DATA;
-use super::gather::{Failed, gather};
+use super::error::HybridError;
+use super::format::{BLOCK_BYTES, MOST_DATA};
+use super::gather::{Cached, Failed, gather};
 use super::keeper::RETRY;
 use super::marks::ROOM_FOR_MARKS;
 use super::stats::Motion;
+use super::sums::sums_of;
 use crate::device::{Allocation, BlockDevice, Durability, Geometry, Zeroes};
 use crate::error::{BlockError, Operation};
 
@@ -68,7 +69,7 @@ impl BlockDevice for Hybrid {
         self.geometry().check_range(range)?;
         let mut state = self.shared.state.lock();
         self.shared.refuse_if_poisoned(&state)?;
-        if state.disk != Motion::Spinning || state.log.map().overlaps(range) {
+        if state.disk != Motion::Spinning || state.log.map().overlaps(range) || state.lost.first_in(range).is_some() {
             return Ok(());
         }
         self.shared.direct(&mut state, range, || self.shared.disk.device.discard(range))
@@ -137,6 +138,7 @@ impl Shared {
     fn goes_to_disk(&self, state: &State, range: SectorRange) -> bool {
         state.disk == Motion::Spinning
             && state.log.route(range, true) == WriteRoute::Disk
+            && state.lost.first_in(range).is_none()
             && !state.pending.iter().any(|(_, other)| other.overlaps(range))
     }
 
@@ -182,6 +184,10 @@ impl Shared {
         if state.direct_writes.iter().any(|other| other.overlaps(piece.range)) {
             self.room.wait(state);
             return Ok(Joined::Again);
+        }
+        if state.lost.is_too_long_without(piece.range, state.pending.len()) {
+            let error = HybridError::LostInPieces { flash: self.flash.name.clone(), range: piece.range };
+            return Err(error.on(&self.flash, Operation::Write));
         }
         if !state.building.fits(piece) {
             self.write_record_or_wait(state)?;
@@ -260,10 +266,11 @@ impl Shared {
         state.writing_record = true;
         let place = self.on_flash(state, at);
         let header = state.next_header(sequence, at, !building.is_empty());
-        let (header, bytes, written) = MutexGuard::unlocked(state, || {
+        let (header, bytes, sums, written) = MutexGuard::unlocked(state, || {
             let (header, bytes) = building.finish(header);
+            let sums = sums_of(&header, bytes.get(BLOCK_BYTES..).unwrap_or_default());
             let written = self.flash.device.write(place, &bytes, Durability::Cached);
-            (header, bytes, written)
+            (header, bytes, sums, written)
         });
         state.writing_record = false;
         if let Err(error) = written {
@@ -271,10 +278,12 @@ impl Shared {
             return Err(error);
         }
         state.log.commit(header.end(), header.logged());
+        state.sums.push(at, &sums);
         state.records.push_back(Record { begin: at, end: header.end(), sequence, epoch: header.epoch });
         state.flash_written += bytes.len() as u64;
         state.tally.records += u64::from(!header.is_mark());
         state.marks.written(&header);
+        state.lost.record_written(&header);
         state.committed = through;
         while state.pending.front().is_some_and(|(number, _)| *number <= through) {
             state.pending.pop_front();
@@ -304,9 +313,12 @@ impl Shared {
         state.tally.reads += 1;
         let mut woke = false;
         loop {
-            let pieces: SmallVec<[MapPiece; 4]> = state.log.map().pieces(range).collect();
-            let cached: u64 = pieces.iter().map(|piece| piece.range.sectors).sum();
-            let from_disk = cached < range.sectors;
+            if let Some(lost) = state.lost.first_in(range) {
+                let error = HybridError::Lost { flash: self.flash.name.clone(), range: lost };
+                return Err(error.on(&self.flash, Operation::Read));
+            }
+            let cached = Cached::of(state.log.map(), &state.sums, range);
+            let from_disk = cached.sectors() < range.sectors;
             if from_disk && state.disk != Motion::Spinning {
                 woke |= state.disk == Motion::Asleep;
                 self.wake(&mut state)?;
@@ -318,7 +330,7 @@ impl Shared {
             }
             let size = state.log.size();
             let read =
-                MutexGuard::unlocked(&mut state, || gather(&self.disk, &self.flash, size, range, &pieces, buffer));
+                MutexGuard::unlocked(&mut state, || gather(&self.disk, &self.flash, size, range, &cached, buffer));
             if from_disk {
                 state.direct_reads -= 1;
                 state.disk_done();
@@ -327,18 +339,29 @@ impl Shared {
                 }
             }
             // What was drained meanwhile may have been overwritten before it was read.
-            let oldest = pieces.iter().map(|piece| piece.source.at()).min();
+            let oldest = cached.pieces.iter().map(|piece| piece.source.at()).min();
             if oldest.is_some_and(|oldest| oldest < state.log.tail()) {
                 continue;
             }
             state.tally.reads_from_log += u64::from(!from_disk);
             state.tally.reads_that_woke += u64::from(woke);
-            if let Err(Failed::Flash(error)) = &read {
-                // What it cannot read it may not hold: nothing more is entrusted to it.
-                self.poison(&mut state, &self.flash, Operation::Read, error);
-            }
-            return read.map_err(Failed::error);
+            return read.map_err(|failed| self.unread(&mut state, failed));
         }
+    }
+
+    /// The error for what could not be read.
+    pub(super) fn unread(&self, state: &mut State, failed: Failed) -> BlockError {
+        let (is_flash, is_damaged) = (matches!(failed, Failed::Flash(_)), matches!(failed, Failed::Damaged(_)));
+        let error = failed.error(&self.flash);
+        if is_flash {
+            // What it cannot read it may not hold: nothing more is entrusted to it.
+            self.poison(state, &self.flash, Operation::Read, &error);
+        }
+        if is_damaged {
+            state.tally.damaged_reads += 1;
+            tracing::error!(flash = self.flash.name, %error, "damage of the flash");
+        }
+        error
     }
 }
 

@@ -14,18 +14,24 @@ use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
 use super::engine::{Shared, State};
 use super::error::HybridError;
-use super::format::{BLOCK_BYTES, Sequence, Superblock, Tag};
-use super::gather::read_log;
+use super::format::{BLOCK_BYTES, DiskTag, Sequence, Superblock};
+use super::gather::{Cached, bring};
 use super::keeper::nanos;
 use super::pair;
+use super::sums::{Unread, read_log};
 use crate::device::{Durability, Zeroes};
 use crate::error::{BlockError, Operation};
 
 /// The smallest buffer, in blocks: a header and data.
 const LEAST_BUFFER: u64 = 2;
 
-/// A buffer with what was read for a chunk.
-type Filled = Result<(Chunk, Vec<u8>), BlockError>;
+/// A chunk, and what was read for it.
+struct Filled {
+    chunk: Chunk,
+    buffer: Vec<u8>,
+    /// Whether all of it is what was written.
+    is_whole: bool,
+}
 
 impl Shared {
     /// Brings to the disk what the log has now.
@@ -84,7 +90,7 @@ impl Shared {
         state.until_freed = self.options.until_freed(&state.log, until);
         let buffers = self.options.algorithm.buffers();
         MutexGuard::unlocked(state, || {
-            let (filled, to_write) = sync_channel::<Filled>(0);
+            let (filled, to_write) = sync_channel::<Result<Filled, BlockError>>(0);
             let (emptied, to_fill) = sync_channel::<Vec<u8>>(buffers as usize);
             for _ in 0..buffers {
                 // The channel holds as many.
@@ -109,21 +115,30 @@ impl Shared {
     }
 
     /// Reads chunk after chunk into the buffers that come.
-    fn fill(&self, mut planner: Planner, to_fill: &Receiver<Vec<u8>>, filled: &SyncSender<Filled>) {
+    fn fill(&self, mut planner: Planner, to_fill: &Receiver<Vec<u8>>, filled: &SyncSender<Result<Filled, BlockError>>) {
         for mut buffer in to_fill {
-            let (chunk, size) = {
+            let (chunk, sums, size) = {
                 let state = self.state.lock();
-                (planner.next_chunk(&state.log), state.log.size())
+                let Some(chunk) = planner.next_chunk(&state.log) else { return };
+                let sums: Vec<_> = chunk.reads.iter().map(|read| state.sums.part(read.at, read.sectors)).collect();
+                (chunk, sums, state.log.size())
             };
-            let Some(chunk) = chunk else { return };
             let sectors = chunk.reads.iter().map(|read| read.buffer + read.sectors).max().unwrap_or(0);
             buffer.resize((sectors * SECTOR_BYTES) as usize, 0);
-            let read = chunk.reads.iter().try_for_each(|read| {
-                let bytes = span(read.buffer, read.sectors);
-                read_log(&self.flash, read.at, size, buffer.get_mut(bytes).unwrap_or_default())
+            let mut is_whole = true;
+            let read = chunk.reads.iter().zip(&sums).try_for_each(|(read, sums)| {
+                let bytes = buffer.get_mut(span(read.buffer, read.sectors)).unwrap_or_default();
+                match read_log(&self.flash, read.at, size, sums, bytes) {
+                    Ok(()) => Ok(()),
+                    Err(Unread::Damaged) => {
+                        is_whole = false;
+                        Ok(())
+                    }
+                    Err(Unread::Failed(error)) => Err(error),
+                }
             });
             let failed = read.is_err();
-            if filled.send(read.map(|()| (chunk, buffer))).is_err() || failed {
+            if filled.send(read.map(|()| Filled { chunk, buffer, is_whole })).is_err() || failed {
                 return;
             }
         }
@@ -131,17 +146,21 @@ impl Shared {
 
     fn write_chunks(
         &self,
-        to_write: &Receiver<Filled>,
+        to_write: &Receiver<Result<Filled, BlockError>>,
         emptied: &SyncSender<Vec<u8>>,
         until: LogSector,
     ) -> Result<(), HybridError> {
         for filled in to_write {
-            let (chunk, buffer) = filled.inspect_err(|error| {
+            let Filled { chunk, buffer, is_whole } = filled.inspect_err(|error| {
                 // What it cannot give back it is not entrusted with more.
                 self.poison(&mut self.state.lock(), &self.flash, Operation::Read, error);
             })?;
             for write in &chunk.writes {
-                self.write_out(write, &buffer)?;
+                if is_whole {
+                    self.write_out(write, &buffer)?;
+                } else {
+                    self.write_newest(write.range)?;
+                }
             }
             let mut state = self.state.lock();
             if state.closing && state.kept {
@@ -157,6 +176,24 @@ impl Shared {
             drop(state);
             // Nobody takes it any more when all has been read.
             let _ = emptied.send(buffer);
+        }
+        Ok(())
+    }
+
+    /// Where something is damaged: writes the newest that the log has of these sectors, which need not be what is damaged. If it is, it stays in the log.
+    fn write_newest(&self, range: SectorRange) -> Result<(), HybridError> {
+        let mut at = range.start;
+        while at < range.end() {
+            let part = SectorRange { start: at, sectors: (range.end().0 - at.0).min(MOST_WRITE) };
+            let (cached, size) = {
+                let state = self.state.lock();
+                (Cached::of(state.log.map(), &state.sums, part), state.log.size())
+            };
+            self.paced(part.sectors, || {
+                let brought = bring(&self.disk, &self.flash, size, &cached);
+                brought.map_err(|failed| self.unread(&mut self.state.lock(), failed))
+            })?;
+            at = part.end();
         }
         Ok(())
     }
@@ -244,10 +281,11 @@ impl Shared {
             None => (done, state.next_record_sequence(), state.superblock.epoch),
         };
         self.write_label(state, |last| Some(Superblock { tail, tail_sequence, tail_epoch, ..last }))?;
-        let tag = Tag::of(&state.superblock);
+        let tag = DiskTag::of(&state.superblock);
         MutexGuard::unlocked(state, || pair::write_tag(&*self.disk.device, &tag))?;
         state.records.drain(..finished);
         state.log.release(tail);
+        state.sums.release(tail);
         self.room.notify_all();
         Ok(())
     }

@@ -15,13 +15,15 @@ use umbrella_units::{ByteSize, Lba, Nanos, SECTOR_BYTES, SectorRange};
 
 use super::building::Building;
 use super::error::HybridError;
-use super::format::{BLOCK_BYTES, Epoch, Header, LOG_START, Sequence, Superblock, VERSION};
+use super::format::{BLOCK_BYTES, Epoch, LOG_START, Sequence, Superblock, VERSION};
 use super::losses::Losses;
 use super::marks::LogMarks;
 use super::pair::{self, Half};
-use super::recover::{Gap, joined, scan};
+use super::recover::{joined, recover, write_fillers};
+use super::skip::LostSectors;
 use super::stats::{HybridStats, Motion};
-use crate::device::{Durability, Geometry};
+use super::sums::Sums;
+use crate::device::Geometry;
 use crate::error::{BlockError, Operation};
 use crate::spindle::Spindle;
 
@@ -50,6 +52,7 @@ pub(super) struct Tally {
     pub(super) drains: u64,
     pub(super) drained: u64,
     pub(super) drain_time: Duration,
+    pub(super) damaged_reads: u64,
     pub(super) slowed: u64,
     pub(super) slowed_time: Duration,
 }
@@ -57,6 +60,10 @@ pub(super) struct Tally {
 #[expect(clippy::struct_excessive_bools, reason = "they are independent of each other")]
 pub(super) struct State {
     pub(super) log: Log,
+    /// The checksums of what it holds.
+    pub(super) sums: Sums,
+    /// What cannot be read until it is written again.
+    pub(super) lost: LostSectors,
     pub(super) records: VecDeque<Record>,
     /// As it was written last.
     pub(super) superblock: Superblock,
@@ -143,55 +150,41 @@ impl Hybrid {
         spindle.wake()?;
         let (disk, flash) = (disk.in_turn(), flash.in_turn());
         let labels = pair::read_labels(&disk, &flash)?;
-        let old = labels.superblock;
-        let mut log = Log::new(ByteSize(old.log_size * SECTOR_BYTES), old.tail);
-        let mut records = VecDeque::new();
-        let (mut last_epoch, mut uncounted, mut addresses) = (old.tail_epoch, 0, None);
-        let (mut perhaps_lost, mut fillers) = (Losses::default(), Vec::new());
-        let told = |gap: &Gap| {
-            perhaps_lost = std::mem::take(&mut perhaps_lost).and(gap.losses.clone());
-            tell(&flash, gap);
-            fillers.extend_from_slice(&gap.fillers);
-        };
-        let each = |header: &Header| {
-            log.commit(header.end(), header.logged());
-            let (end, sequence, epoch) = (header.end(), header.sequence, header.epoch);
-            records.push_back(Record { begin: header.at, end, sequence, epoch });
-            last_epoch = header.epoch;
-            addresses = Some(header.addresses());
-            if header.sequence > old.durable {
-                uncounted += header.sectors() * SECTOR_BYTES;
-            }
-        };
-        let end = scan(&flash, &old, each, told)?;
-        if !log.map().is_empty() {
+        let old = labels.superblock.clone();
+        let found = recover(&flash, &old)?;
+        let perhaps_lost = found.perhaps_lost();
+        if !(found.log.map().is_empty() && found.lost.is_empty()) {
             labels.refuse_changed_disk(&disk, &flash)?;
         }
-        labels.refuse_records_of(last_epoch, &disk, &flash)?;
+        labels.refuse_records_of(found.end.epoch, &disk, &flash)?;
         // Nothing refuses the pair any more: an opening that is refused leaves the damage to be found again.
-        write_fillers(&flash, &old, &fillers)?;
+        write_fillers(&flash, &old, &found.fillers)?;
         // What was just read may be in the flash's cache only: before anything says that it is durable, it has to be.
         flash.device.flush()?;
+        tell_of_upgrade(&flash, &old);
         let labels_written = pair::SUPERBLOCKS_AT_OPENING * pair::superblock_bytes(&*flash.device);
         let superblock = Superblock {
             generation: old.generation + 1,
             head: None,
             epoch: labels.tag.epoch.next(),
-            durable: end.next_sequence.before(),
-            written: old.written.saturating_add(uncounted).saturating_add(labels_written),
+            durable: found.end.next_sequence.before(),
+            written: old.written.saturating_add(found.uncounted).saturating_add(labels_written),
+            lost: found.lost,
             ..old
         };
-        tell_of_upgrade(&flash, &old);
         let superblock = pair::begin_epoch(&disk, &flash, superblock)?;
         let kept = spin_down.is_some();
+        let last = superblock.durable;
         let mut state = State {
-            log,
-            records,
-            superblock,
+            log: found.log,
+            sums: found.sums,
+            lost: LostSectors::new(superblock.lost.clone()),
+            records: found.records,
             flash_written: superblock.written,
-            next_sequence: end.next_sequence,
-            durable: end.next_sequence.before(),
-            marks: LogMarks::behind(end.next_sequence.before(), addresses),
+            superblock,
+            next_sequence: last.next(),
+            durable: last,
+            marks: LogMarks::behind(last, found.addresses),
             building: Building::default(),
             spare: Vec::new(),
             pending: VecDeque::new(),
@@ -281,16 +274,18 @@ impl Hybrid {
         self.stop_keeper();
         self.shared.flush_all()?;
         let mut state = self.shared.state.lock();
-        if !state.log.map().is_empty() {
+        if !(state.log.map().is_empty() && state.lost.ranges().is_empty()) {
             self.shared.note_head(&mut state)?;
         }
         self.shared.write_label(&mut state, Some)
     }
 
     /// Ends it: all that the log has goes to the disk, and the disk says so. It can be used without the flash from then on, and the two still belong together.
+    ///
+    /// Where sectors are lost the disk does not say so: alone it would show what was there before.
     pub fn detach(mut self) -> Result<(), HybridError> {
         let superblock = self.empty()?;
-        pair::note_empty(&self.shared.disk, &superblock)
+        if superblock.lost.is_empty() { pair::note_empty(&self.shared.disk, &superblock) } else { Ok(()) }
     }
 
     /// Ends it for good: all that the log has goes to the disk, which is a plain disk from then on.
@@ -308,13 +303,18 @@ impl Hybrid {
         self.shared.refuse_if_poisoned(&state)?;
         self.shared.wake(&mut state)?;
         self.shared.write_label(&mut state, Some)?;
-        Ok(state.superblock)
+        Ok(state.superblock.clone())
     }
 
     /// What would be lost without the flash: the sectors whose newest data is only in the log, in order, joined.
     pub fn at_risk(&self) -> Vec<SectorRange> {
         let state = self.shared.state.lock();
         joined(state.log.map().pieces_from(Lba(0)).map(|piece| piece.range))
+    }
+
+    /// What damage has taken: these sectors cannot be read until they are written again.
+    pub fn lost(&self) -> Vec<SectorRange> {
+        self.shared.state.lock().lost.ranges().to_vec()
     }
 
     /// What damaged records held that were passed over at the opening: it is lost if the last flush before was answered, which nobody knows.
@@ -352,6 +352,7 @@ impl Hybrid {
             drained: ByteSize(tally.drained),
             drain_time: nanos(tally.drain_time),
             drain_left: bytes(state.drain_left),
+            damaged_reads: tally.damaged_reads,
             slowed: tally.slowed,
             slowed_time: nanos(tally.slowed_time),
             refuses_writes: state.poisoned.as_ref().map(ToString::to_string),
@@ -381,26 +382,6 @@ fn tell_of_upgrade(flash: &Half, old: &Superblock) {
             "the pair gets a newer format; earlier programs cannot read it any more"
         );
     }
-}
-
-/// Tells what damaged records held.
-fn tell(flash: &Half, gap: &Gap) {
-    tracing::warn!(
-        flash = flash.name,
-        records = gap.fillers.len(),
-        held = ?gap.losses.at_risk,
-        unknown_records = gap.losses.unknown_records,
-        "record {} of the log, which a flush had promised, is damaged; what it held is lost if that flush was answered", gap.sequence
-    );
-}
-
-/// Puts fillers in the places of damaged records; the opening makes them durable.
-fn write_fillers(flash: &Half, superblock: &Superblock, fillers: &[Header]) -> Result<(), HybridError> {
-    for filler in fillers {
-        let place = Lba(LOG_START.0 + filler.at.0 % superblock.log_size);
-        flash.device.write(place, &filler.encode(), Durability::Cached)?;
-    }
-    Ok(())
 }
 
 impl Drop for Hybrid {
@@ -505,7 +486,7 @@ impl Shared {
         match &flushed {
             Ok(()) => {
                 state.durable = state.durable.max(last);
-                self.note_later(state);
+                self.schedule_mark(state);
             }
             Err(error) => self.poison(state, &self.flash, Operation::Flush, error),
         }

@@ -110,6 +110,19 @@ pub enum HybridError {
         /// How large it is.
         is: ByteSize,
     },
+    /// The disk has become smaller, and has lost its tag.
+    #[error(
+        "{disk} had {was} when it was joined with its flash, and has {is}: it was cut, and its label with its end; make it as large as it was. To go on without what only \
+         the flash has: `umbrella disk detach --forget-flash`"
+    )]
+    DiskCut {
+        /// The disk.
+        disk: String,
+        /// How large it was; a few kilobytes may be missing.
+        was: ByteSize,
+        /// How large it is.
+        is: ByteSize,
+    },
     /// Two halves of different pairs.
     #[error("{disk} belongs to the flash {wanted}, and {flash} is {found}; give the flash that it was created with")]
     ForeignFlash {
@@ -223,11 +236,42 @@ pub enum HybridError {
         contents: Contents,
     },
     /// What is only in a damaged part of the log.
-    #[error("the newest data of {range} was in a damaged part of the log of {flash}, and is lost")]
+    #[error(
+        "the newest data of {range} was in a damaged part of the log of {flash}, and is lost; write it again, or restore it from a backup"
+    )]
     Lost {
         /// The flash.
         flash: String,
         /// What is lost.
+        range: SectorRange,
+    },
+    /// A write in the middle of lost sectors, of which there are too many pieces.
+    #[error(
+        "{flash} has no room to note which parts of lost sectors are written again; write those around {range} too, in order"
+    )]
+    LostInPieces {
+        /// The flash.
+        flash: String,
+        /// What was to be written.
+        range: SectorRange,
+    },
+    /// Damage that cannot be passed over.
+    #[error(
+        "{flash}: it is not known which sectors the damaged part of its log held, or there are too many of them; the disk is only read as it is"
+    )]
+    LossUnknown {
+        /// The flash.
+        flash: String,
+    },
+    /// The flash does not give back what was written.
+    #[error(
+        "{flash} does not have what was written for {range} of the disk: its copy is damaged. Write these sectors again; or end the disk with \
+         `umbrella disk detach --keep-cache`, and go on without them (`umbrella disk attach --salvage`)"
+    )]
+    Damaged {
+        /// The flash.
+        flash: String,
+        /// Which sectors of the disk, at most.
         range: SectorRange,
     },
     /// A drain that was stopped.

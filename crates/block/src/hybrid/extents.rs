@@ -13,8 +13,19 @@ impl Hybrid {
     /// The log is looked at first: what is brought from it to the disk meanwhile counts as data by then.
     pub(super) fn extent(&self, range: SectorRange) -> Result<(SectorRange, Allocation), BlockError> {
         self.geometry().check_range(range)?;
-        let piece = self.shared.state.lock().log.map().pieces(range).next();
-        let Some(piece) = piece else { return self.shared.disk.device.first_extent(range) };
+        let (piece, lost) = {
+            let state = self.shared.state.lock();
+            (state.log.map().pieces(range).next(), state.lost.first_in(range))
+        };
+        // Who reads lost sectors is to get the error.
+        let range = match lost {
+            Some(lost) if lost.start == range.start => return Ok((lost, Allocation::Data)),
+            Some(lost) => SectorRange::between(range.start, lost.start),
+            None => range,
+        };
+        let Some(piece) = piece.filter(|piece| piece.range.start < range.end()) else {
+            return self.shared.disk.device.first_extent(range);
+        };
         if piece.range.start > range.start {
             return self.shared.disk.device.first_extent(SectorRange::between(range.start, piece.range.start));
         }
@@ -22,6 +33,6 @@ impl Hybrid {
             Source::Log(_) => Allocation::Data,
             Source::Zeroes(_) => Allocation::Hole,
         };
-        Ok((piece.range, allocation))
+        Ok((piece.range.intersection(range), allocation))
     }
 }

@@ -1,7 +1,7 @@
 //! The format on flash and disk, version 2. All numbers are little-endian; every structure ends in a CRC32C of what is before it.
 //!
 //! ```text
-//! flash   0        superblock, copy 0          4 KiB, the first 512 bytes used
+//! flash   0        superblock, copy 0          4 KiB, the first 512 bytes used, and more while damage has taken sectors: their list
 //!         4 KiB    superblock, copy 1          the later generation counts, should they differ
 //!         1 MiB    the log, to the end         records, each at a multiple of 4 KiB
 //!
@@ -18,7 +18,7 @@
 //! and an opening writes the labels.
 //!
 //! Superblock and tag fit into one sector each, so that a power cut leaves the old or the new one, and have two copies, written and flushed one after
-//! the other: either is enough, should the other be damaged.
+//! the other: either is enough, should the other be damaged. Only a list of lost sectors is longer; of that a power cut may leave one copy torn, and the other one is whole.
 //! Positions in the log and sequence numbers only grow. The epoch grows by one at each opening, so that records left over from before a
 //! crash cannot be taken for the continuation of what was written after it; the superblock says from which epoch on records count at the tail.
 
@@ -29,7 +29,7 @@ use std::fmt;
 use serde::Serialize;
 use thiserror::Error;
 use umbrella_policy::flash_cache::LogSector;
-use umbrella_units::{Lba, SECTOR_BYTES};
+use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
 use uuid::Uuid;
 
 pub(super) use self::record::{Content, Entry, Header, MOST_ENTRIES, Marks, record_sectors};
@@ -53,6 +53,8 @@ pub(super) const MOST_DATA: u64 = (1 << 20) / SECTOR_BYTES;
 const SUPERBLOCK_MAGIC: [u8; 8] = *b"UMBFLASH";
 const TAG_MAGIC: [u8; 8] = *b"UMB_DISK";
 const SUPERBLOCK_BYTES: usize = 512;
+/// The most ranges of lost sectors that a superblock has room for, behind its first sector.
+pub(super) const MOST_LOST: usize = (BLOCK_BYTES - SUPERBLOCK_BYTES) / record::ADDRESS_BYTES;
 
 /// A structure that is not what it should be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -130,7 +132,7 @@ impl Sequence {
 }
 
 /// Where the log is, and from where on it counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Superblock {
     /// The version that it was read from; what is written is [`VERSION`].
     pub(super) version: u32,
@@ -163,11 +165,13 @@ pub(super) struct Superblock {
     pub(super) tail_epoch: Epoch,
     /// Whether the disk has the tag of this epoch.
     pub(super) tag: TagState,
+    /// Sectors that damage has taken, in order; what records behind `durable` hold of them is newer. At most [`MOST_LOST`] ranges.
+    pub(super) lost: Vec<SectorRange>,
 }
 
 /// Says to which flash a disk belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Tag {
+pub(super) struct DiskTag {
     /// This disk.
     pub(super) disk: Uuid,
     /// The flash that has its newest data.
@@ -247,7 +251,7 @@ impl Superblock {
             2 => State::Detached,
             _ => return Err(Damage::Field),
         };
-        let superblock = Superblock {
+        let mut superblock = Superblock {
             version: fields.version,
             state,
             flash: fields.uuid()?,
@@ -273,9 +277,11 @@ impl Superblock {
                 (_, 2) => TagState::Written,
                 _ => return Err(Damage::Field),
             },
+            lost: Vec::new(),
         };
+        superblock.lost = lost_sectors(fields.u32()?, fields.u32()?, bytes)?;
         let log = superblock.log_size;
-        let Superblock { tail, tail_sequence, durable, generation, epoch, written, .. } = superblock;
+        let Superblock { ref lost, tail, tail_sequence, durable, generation, epoch, written, .. } = superblock;
         // So far from the largest number that nothing that counts on from them overflows.
         let counters = [tail.0, tail_sequence.0, durable.0, generation, epoch.0, written];
         let sound = log >= LEAST_LOG
@@ -284,12 +290,15 @@ impl Superblock {
             && superblock.tail.0.is_multiple_of(BLOCK)
             && counters.iter().all(|&counter| counter < 1 << 62)
             && superblock.tail_epoch <= superblock.epoch
-            && superblock.capacity.0 < 1 << 54;
+            && superblock.capacity.0 < 1 << 54
+            && lost.iter().all(|range| range.end() <= superblock.capacity);
         if sound { Ok(superblock) } else { Err(Damage::Field) }
     }
 
-    /// As it is written, a sector.
+    /// As it is written: a sector, and behind it the list of lost sectors, if there are any.
     pub(super) fn encode(&self) -> Vec<u8> {
+        let lost: Vec<u8> = self.lost.iter().flat_map(|range| record::address(*range)).collect();
+        let lost_checksum = if lost.is_empty() { 0 } else { crc32c::crc32c(&lost) };
         let mut bytes = begin(SUPERBLOCK_MAGIC);
         let state: u32 = match self.state {
             State::Attached => 1,
@@ -304,17 +313,35 @@ impl Superblock {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
         let tag = if self.tag == TagState::Written { 2 } else { 1 };
-        for number in [u32::from(self.head.is_some()), self.head.unwrap_or(0), tag] {
+        let head = [u32::from(self.head.is_some()), self.head.unwrap_or(0)];
+        for number in head.into_iter().chain([tag, self.lost.len() as u32, lost_checksum]) {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
-        seal(bytes, SUPERBLOCK_BYTES)
+        let mut bytes = seal(bytes, SUPERBLOCK_BYTES);
+        bytes.extend_from_slice(&lost);
+        bytes
     }
 }
 
-impl Tag {
+/// The list of lost sectors of a superblock.
+fn lost_sectors(count: u32, checksum: u32, superblock: &[u8]) -> Result<Vec<SectorRange>, Damage> {
+    let count = count as usize;
+    if count > MOST_LOST {
+        return Err(Damage::Field);
+    }
+    let end = SUPERBLOCK_BYTES + count * record::ADDRESS_BYTES;
+    let bytes = superblock.get(SUPERBLOCK_BYTES.min(end)..end).unwrap_or_default();
+    if count > 0 && (bytes.is_empty() || crc32c::crc32c(bytes) != checksum) {
+        return Err(Damage::Checksum);
+    }
+    let mut fields = Fields { version: VERSION, bytes };
+    (0..count).map(|_| record::range(&mut fields)).collect()
+}
+
+impl DiskTag {
     /// What the disk says when the flash says that, and the log is in use.
-    pub(super) fn of(superblock: &Superblock) -> Tag {
-        Tag {
+    pub(super) fn of(superblock: &Superblock) -> DiskTag {
+        DiskTag {
             disk: superblock.disk,
             flash: superblock.flash,
             epoch: superblock.epoch,
@@ -325,9 +352,9 @@ impl Tag {
     }
 
     /// Reads one.
-    pub(super) fn decode(bytes: &[u8]) -> Result<Tag, Damage> {
+    pub(super) fn decode(bytes: &[u8]) -> Result<DiskTag, Damage> {
         let mut fields = open(bytes, SUPERBLOCK_BYTES, TAG_MAGIC)?;
-        let tag = Tag {
+        let tag = DiskTag {
             disk: fields.uuid()?,
             flash: fields.uuid()?,
             epoch: Epoch(fields.u64()?),

@@ -1,39 +1,75 @@
 //! Reads sectors from where they are: pieces from the log, the rest from the disk.
 
-use umbrella_policy::flash_cache::{LogSector, Piece, Source};
-use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
+use smallvec::SmallVec;
+use umbrella_policy::flash_cache::{LogMap, Piece, Source};
+use umbrella_units::{SECTOR_BYTES, SectorRange};
 
-use super::format::LOG_START;
+use super::error::HybridError;
 use super::pair::Half;
-use crate::error::BlockError;
+use super::sums::{Part, Sums, Unread, read_log};
+use crate::device::{Durability, Zeroes};
+use crate::error::{BlockError, Operation};
 
-/// Which half could not be read.
+/// What could not be read.
 #[derive(Debug)]
 pub(super) enum Failed {
     Flash(BlockError),
     Disk(BlockError),
+    /// The flash does not give back what was written to it for these sectors of the disk.
+    Damaged(SectorRange),
 }
 
 impl Failed {
-    pub(super) fn error(self) -> BlockError {
+    pub(super) fn error(self, flash: &Half) -> BlockError {
         match self {
             Failed::Flash(error) | Failed::Disk(error) => error,
+            Failed::Damaged(range) => {
+                HybridError::Damaged { flash: flash.name.clone(), range }.on(flash, Operation::Read)
+            }
+        }
+    }
+
+    fn of(piece: &Piece, unread: Unread) -> Failed {
+        match unread {
+            Unread::Failed(error) => Failed::Flash(error),
+            Unread::Damaged => Failed::Damaged(piece.range),
         }
     }
 }
 
-/// Fills the buffer with `range`, of which the log has these pieces.
+/// What the log has of a range: pieces, each with the checksums of its place in the log.
+pub(super) struct Cached {
+    pub(super) pieces: SmallVec<[Piece; 4]>,
+    sums: SmallVec<[Part; 4]>,
+}
+
+impl Cached {
+    pub(super) fn of(map: &LogMap, sums: &Sums, range: SectorRange) -> Cached {
+        let pieces: SmallVec<[Piece; 4]> = map.pieces(range).collect();
+        Cached { sums: sums.parts(&pieces), pieces }
+    }
+
+    pub(super) fn sectors(&self) -> u64 {
+        self.pieces.iter().map(|piece| piece.range.sectors).sum()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (&Piece, &Part)> {
+        self.pieces.iter().zip(&self.sums)
+    }
+}
+
+/// Fills the buffer with `range`, of which the log has this.
 pub(super) fn gather(
     disk: &Half,
     flash: &Half,
     log_size: u64,
     range: SectorRange,
-    pieces: &[Piece],
+    cached: &Cached,
     buffer: &mut [u8],
 ) -> Result<(), Failed> {
     let mut rest = buffer;
     let mut at = range.start;
-    for piece in pieces {
+    for (piece, sums) in cached.iter() {
         let gap = SectorRange::between(at, piece.range.start);
         let (before, behind) = rest.split_at_mut((gap.sectors * SECTOR_BYTES) as usize);
         if !before.is_empty() {
@@ -42,28 +78,27 @@ pub(super) fn gather(
         let (own, behind) = behind.split_at_mut((piece.range.sectors * SECTOR_BYTES) as usize);
         match piece.source {
             Source::Zeroes(_) => own.fill(0),
-            Source::Log(from) => read_log(flash, from, log_size, own).map_err(Failed::Flash)?,
+            Source::Log(from) => {
+                read_log(flash, from, log_size, sums, own).map_err(|unread| Failed::of(piece, unread))?;
+            }
         }
         (rest, at) = (behind, piece.range.end());
     }
     if rest.is_empty() { Ok(()) } else { disk.device.read(at, rest).map_err(Failed::Disk) }
 }
 
-/// Reads from the log; flash with larger blocks is read in whole ones.
-pub(super) fn read_log(flash: &Half, from: LogSector, log_size: u64, buffer: &mut [u8]) -> Result<(), BlockError> {
-    let place = Lba(LOG_START.0 + from.0 % log_size);
-    let block = u64::from(flash.device.geometry().logical_block) / SECTOR_BYTES;
-    let sectors = buffer.len() as u64 / SECTOR_BYTES;
-    let first = place.0 / block * block;
-    let end = (place.0 + sectors).next_multiple_of(block);
-    if first == place.0 && end == place.0 + sectors {
-        return flash.device.read(place, buffer);
-    }
-    let mut whole = vec![0; ((end - first) * SECTOR_BYTES) as usize];
-    flash.device.read(Lba(first), &mut whole)?;
-    let skip = ((place.0 - first) * SECTOR_BYTES) as usize;
-    if let Some(own) = whole.get(skip..skip + buffer.len()) {
-        buffer.copy_from_slice(own);
+/// Writes to the disk what the log has of a range.
+pub(super) fn bring(disk: &Half, flash: &Half, log_size: u64, cached: &Cached) -> Result<(), Failed> {
+    for (piece, sums) in cached.iter() {
+        let brought = match piece.source {
+            Source::Zeroes(_) => disk.device.write_zeroes(piece.range, Zeroes::Unmap, Durability::Cached),
+            Source::Log(from) => {
+                let mut buffer = vec![0; (piece.range.sectors * SECTOR_BYTES) as usize];
+                read_log(flash, from, log_size, sums, &mut buffer).map_err(|unread| Failed::of(piece, unread))?;
+                disk.device.write(piece.range.start, &buffer, Durability::Cached)
+            }
+        };
+        brought.map_err(Failed::Disk)?;
     }
     Ok(())
 }

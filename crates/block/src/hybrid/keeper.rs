@@ -43,7 +43,7 @@ impl Shared {
             match self.due(&mut state, Instant::now()) {
                 Due::Wait(None) => self.keeper.wait(&mut state),
                 Due::Wait(Some(until)) => drop(self.keeper.wait_until(&mut state, until)),
-                Due::Mark => self.note_now(&mut state),
+                Due::Mark => self.write_due_mark(&mut state),
                 Due::Drain => {
                     drop(state);
                     // It has been logged, and is part of the status.

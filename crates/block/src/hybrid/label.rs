@@ -24,7 +24,7 @@ impl Shared {
             let _turn = self.label.lock();
             let superblock = {
                 let mut state = self.state.lock();
-                let Some(changed) = change(state.superblock) else { return Ok(()) };
+                let Some(changed) = change(state.superblock.clone()) else { return Ok(()) };
                 state.flash_written += superblock_bytes(&*self.flash.device);
                 let superblock = state.signed(changed);
                 state.superblock.generation = superblock.generation;
@@ -34,8 +34,9 @@ impl Shared {
             let mut state = self.state.lock();
             match &written {
                 Ok(()) => {
-                    state.superblock = superblock;
                     state.marks.superblock_written(superblock.durable);
+                    state.lost.superblock_written(superblock.durable);
+                    state.superblock = superblock;
                 }
                 Err(HybridError::Device(error)) => self.poison(&mut state, &self.flash, Operation::Write, error),
                 Err(_) => {}
@@ -64,7 +65,7 @@ impl Shared {
 }
 
 impl State {
-    /// The next superblock, with what every one says: what is durable, and how much was written to flash up to there. The
+    /// The next superblock, with what every one says: what is durable, what is lost, and how much was written to flash up to there. The
     /// next opening adds the records behind that.
     fn signed(&self, superblock: Superblock) -> Superblock {
         let behind = self.records.iter().rev().take_while(|record| record.sequence > self.durable);
@@ -72,6 +73,7 @@ impl State {
         Superblock {
             generation: self.superblock.generation + 1,
             durable: self.durable,
+            lost: self.lost.listed(&self.superblock.lost, self.durable),
             written: self.flash_written.saturating_sub(sectors * SECTOR_BYTES),
             ..superblock
         }

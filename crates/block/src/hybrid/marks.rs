@@ -6,7 +6,7 @@
 //! - A flush writes a mark before it flushes the flash, unless the last record with data promises itself. That does one that was written with FUA, and one that came after
 //!   the record before it had been flushed: who flushes each write is expected to flush this one too. So a flush costs at most one write of 4 KiB more, and still one flush.
 //! - What a record expected of itself in vain no other record repeats: nobody was promised anything.
-//! - Once the flush is answered, the next record says that it is certain. If none comes within [`NOTED_WITHIN`], the keeper writes a mark.
+//! - Once the flush is answered, the next record says that it is certain. If none comes within [`MARK_WITHIN`], the keeper writes a mark.
 //!
 //! Data always leaves room for both.
 
@@ -23,7 +23,7 @@ use crate::error::BlockError;
 /// What records with data leave free in the log, in sectors: room for a promised and a certain mark.
 pub(super) const ROOM_FOR_MARKS: u64 = 2 * BLOCK;
 /// How long it takes at most until the log of an idle disk says that what was flushed last is durable.
-const NOTED_WITHIN: Duration = Duration::from_secs(1);
+const MARK_WITHIN: Duration = Duration::from_secs(1);
 
 /// What the records that were written say, and what the next one is to say.
 #[derive(Debug)]
@@ -116,17 +116,17 @@ impl Shared {
     }
 
     /// After a flush: somebody is to say that it was answered.
-    pub(super) fn note_later(&self, state: &mut State) {
+    pub(super) fn schedule_mark(&self, state: &mut State) {
         if state.kept && state.marks.due_at(state.durable).is_none() {
-            state.marks.note_at = Some(Instant::now() + NOTED_WITHIN);
+            state.marks.note_at = Some(Instant::now() + MARK_WITHIN);
             self.keeper.notify_all();
         }
     }
 
     /// Says that what was flushed last is durable, if no record has.
-    pub(super) fn note_now(&self, state: &mut MutexGuard<'_, State>) {
+    pub(super) fn write_due_mark(&self, state: &mut MutexGuard<'_, State>) {
         // A record that is on its way may have been begun before the flush was answered.
-        state.marks.note_at = Some(Instant::now() + NOTED_WITHIN);
+        state.marks.note_at = Some(Instant::now() + MARK_WITHIN);
         if !state.writing_record && (!state.building.is_empty() || state.log.has_room(BLOCK)) {
             // A failure poisons the disk, and is part of its status.
             let _ = self.write_record(state);

@@ -23,7 +23,7 @@
 //! how it begins (`label`); 5. standby. A write that changes its beginning has the superblock forget that first.
 //!
 //! After a failed flush, or when the log cannot be written or not be read while it is drained, the disk refuses writes; what can be read is still read, and
-//! [`Hybrid::at_risk`] names what is only in the log. A log that is damaged when it is opened is refused; [`Salvage`] gives what is whole.
+//! [`Hybrid::at_risk`] names what is only in the log. A log that is damaged when it is opened is refused; [`DamagedPair`] gives what is whole, or passes over what is not.
 //!
 //! Source: Bisson and Brandt (see [`umbrella_policy::flash_cache`]); everything about crashes is ours, the paper has no word on them.
 
@@ -38,6 +38,7 @@ mod format;
 mod gather;
 mod keeper;
 mod label;
+mod later_marks;
 mod losses;
 mod marks;
 mod motor;
@@ -45,7 +46,11 @@ mod occupied;
 mod pair;
 mod recover;
 mod salvage;
+mod scanner;
+mod scrub;
+mod skip;
 mod stats;
+mod sums;
 mod survey;
 #[cfg(test)]
 mod tests;
@@ -56,7 +61,7 @@ pub use error::{Fault, HybridError, Place};
 pub use format::{Damage, Epoch, Sequence};
 pub use losses::Losses;
 pub use occupied::{Contents, Signature, refuse_occupied};
-pub use pair::{Created, Half, LEAST_FLASH, create, finish_detach, flash_of, forget_flash};
-pub use salvage::Salvage;
+pub use pair::{Created, Half, LEAST_FLASH, create, finish_detach, flash_of, forget_flash, has_tag};
+pub use salvage::DamagedPair;
 pub use stats::{HybridStats, Motion};
 pub use umbrella_policy::flash_cache::Options;

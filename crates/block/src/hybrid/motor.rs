@@ -26,6 +26,9 @@ impl Shared {
                             state.tally.asleep += since.elapsed();
                         }
                         state.tally.spin_ups += 1;
+                        if let (Some(spin_down), Some(costs)) = (&mut state.spin_down, self.spindle.costs()) {
+                            spin_down.set_costs(costs);
+                        }
                         self.moment(state, Moment::SpunUp);
                         // While the disk slept there was nothing to look at.
                         self.keeper.notify_all();

@@ -19,8 +19,8 @@ use uuid::Uuid;
 
 use super::error::{HybridError, Place};
 use super::format::{
-    BLOCK, BLOCK_BYTES, Damage, Epoch, LEAST_LOG, LOG_START, Sequence, State, Superblock, TAG_SECTORS, Tag, TagState,
-    VERSION,
+    BLOCK, BLOCK_BYTES, Damage, DiskTag, Epoch, LEAST_LOG, LOG_START, Sequence, State, Superblock, TAG_SECTORS,
+    TagState, VERSION,
 };
 use super::occupied::Contents;
 use crate::device::{BlockDevice, Durability};
@@ -47,12 +47,12 @@ impl Half {
 }
 
 /// What the two halves say of themselves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Labels {
     /// The flash.
     pub(super) superblock: Superblock,
     /// The disk.
-    pub(super) tag: Tag,
+    pub(super) tag: DiskTag,
 }
 
 /// A new pair.
@@ -206,6 +206,11 @@ pub fn flash_of(disk: &Half) -> Result<Option<Uuid>, HybridError> {
     }
 }
 
+/// Whether a disk says that it is half of a pair, with data on its flash or without.
+pub fn has_tag(disk: &Half) -> bool {
+    read_tag(disk).is_ok()
+}
+
 /// Where the tag of a disk lies that was smaller, within the last part of it. One that says that it belongs elsewhere is of an image that
 /// is stored on the disk; what cannot be read is none.
 fn left_behind(disk: &Half) -> Option<Lba> {
@@ -222,14 +227,13 @@ fn left_behind(disk: &Half) -> Option<Lba> {
                 }
             }
         }
-        let found =
-            (at..).step_by(BLOCK as usize).zip(blocks.chunks(BLOCK_BYTES)).find(|(at, block)| {
-                match Tag::decode(block) {
-                    Err(Damage::Magic) => false,
-                    Ok(tag) => tags(tag.capacity).contains(&Lba(*at)),
-                    Err(_) => true,
-                }
-            });
+        let found = (at..).step_by(BLOCK as usize).zip(blocks.chunks(BLOCK_BYTES)).find(|(at, block)| {
+            match DiskTag::decode(block) {
+                Err(Damage::Magic) => false,
+                Ok(tag) => tags(tag.capacity).contains(&Lba(*at)),
+                Err(_) => true,
+            }
+        });
         if let Some((at, _)) = found {
             return Some(Lba(at));
         }
@@ -238,14 +242,14 @@ fn left_behind(disk: &Half) -> Option<Lba> {
 }
 
 /// The tag of a disk.
-pub(super) fn read_tag(disk: &Half) -> Result<Tag, HybridError> {
+pub(super) fn read_tag(disk: &Half) -> Result<DiskTag, HybridError> {
     let capacity = disk.device.geometry().capacity;
     let offered = offered(capacity);
     if offered.0 == 0 {
         return Err(too_small(&disk.name, capacity, Lba(TAG_SECTORS + BLOCK)));
     }
     refuse_large_blocks(disk)?;
-    let [first, second] = tags(offered).map(|at| read_copy(disk, at, Tag::decode));
+    let [first, second] = tags(offered).map(|at| read_copy(disk, at, DiskTag::decode));
     let tag = later(first, second, |tag| (tag.epoch, tag.tail_sequence))
         .map_err(|(first, second)| HybridError::NoTag { disk: disk.name.clone(), first, second })?;
     if tag.capacity != offered {
@@ -270,6 +274,7 @@ fn resized_disk(error: HybridError, disk: &Half, superblock: &Superblock) -> Hyb
     let bytes = |sectors: Lba| ByteSize(sectors.0 * SECTOR_BYTES);
     match error {
         HybridError::NoTag { disk, .. } if was < is => HybridError::DiskGrew { disk, was: bytes(was), is: bytes(is) },
+        HybridError::NoTag { disk, .. } if is < was => HybridError::DiskCut { disk, was: bytes(was), is: bytes(is) },
         error => error,
     }
 }
@@ -323,7 +328,7 @@ pub(super) fn write_superblock(flash: &dyn BlockDevice, superblock: &Superblock)
 }
 
 /// The same for a tag.
-pub(super) fn write_tag(disk: &dyn BlockDevice, tag: &Tag) -> Result<(), HybridError> {
+pub(super) fn write_tag(disk: &dyn BlockDevice, tag: &DiskTag) -> Result<(), HybridError> {
     write_copies(disk, tags(tag.capacity), &tag.encode())
 }
 
@@ -376,12 +381,13 @@ pub fn create(disk: &Half, flash: &Half) -> Result<Created, HybridError> {
         head: None,
         tail_epoch: Epoch(1),
         tag: TagState::Due,
+        lost: Vec::new(),
     };
     // Between the two copies, the later generation of an older pair must not win.
     wipe(&*flash.device, Lba(0))?;
     write_superblock(&*flash.device, &superblock)?;
     wipe(&*disk.device, capacity)?;
-    write_tag(&*disk.device, &Tag::of(&superblock))?;
+    write_tag(&*disk.device, &DiskTag::of(&superblock))?;
     Ok(Created { disk: disk_id, flash: flash_id, size: ByteSize(capacity.0 * SECTOR_BYTES) })
 }
 
@@ -392,7 +398,7 @@ pub(super) const SUPERBLOCKS_AT_OPENING: u64 = 2;
 pub(super) fn begin_epoch(disk: &Half, flash: &Half, next: Superblock) -> Result<Superblock, HybridError> {
     let due = Superblock { tag: TagState::Due, ..next };
     write_superblock(&*flash.device, &due)?;
-    write_tag(&*disk.device, &Tag::of(&due))?;
+    write_tag(&*disk.device, &DiskTag::of(&due))?;
     let written = Superblock { tag: TagState::Written, generation: due.generation + 1, ..due };
     write_superblock(&*flash.device, &written)?;
     Ok(written)
@@ -400,13 +406,13 @@ pub(super) fn begin_epoch(disk: &Half, flash: &Half, next: Superblock) -> Result
 
 /// Says on the disk that the log is empty: it is whole without the flash, and the two still belong together.
 pub(super) fn note_empty(disk: &Half, superblock: &Superblock) -> Result<(), HybridError> {
-    write_tag(&*disk.device, &Tag { log_is_empty: true, ..Tag::of(superblock) })
+    write_tag(&*disk.device, &DiskTag { log_is_empty: true, ..DiskTag::of(superblock) })
 }
 
 /// Takes the pair apart; the log is empty. First the flash says so, then the disk's tag is wiped: in between, [`read_labels`]
 /// says that the flash was detached, and doing it again finishes it.
 pub(super) fn part(disk: &Half, flash: &Half, superblock: &Superblock) -> Result<(), HybridError> {
-    let detached = Superblock { state: State::Detached, generation: superblock.generation + 1, ..*superblock };
+    let detached = Superblock { state: State::Detached, generation: superblock.generation + 1, ..superblock.clone() };
     write_superblock(&*flash.device, &detached)?;
     wipe(&*disk.device, superblock.capacity)
 }
@@ -432,8 +438,12 @@ pub fn finish_detach(disk: &Half, flash: &Half) -> Result<(), HybridError> {
 
 /// Takes the mark from a disk whose flash is lost: a plain disk, without what only the flash had.
 pub fn forget_flash(disk: &Half) -> Result<(), HybridError> {
-    let tag = read_tag(disk)?;
-    wipe(&*disk.device, tag.capacity)
+    let tag = match read_tag(disk) {
+        // It lies where the end of the disk was.
+        Err(error @ HybridError::NoTag { .. }) => left_behind(disk).map(|at| Lba(at.0)).ok_or(error)?,
+        tag => tag?.capacity,
+    };
+    wipe(&*disk.device, tag)
 }
 
 /// Zeroes the two blocks of a label.

@@ -5,33 +5,30 @@
 //! the start of the log, as a record that would have run over the end does.
 //!
 //! The first that does not count ends the log: it was being written when power was lost, and nobody was told that it was durable. Unless
-//! somebody was: when the superblock, or a record behind it, says that it had been durable (the certain mark), then it was damaged later, and what it held is lost. That is
-//! refused, never passed over.
+//! somebody was: when the superblock, or a record behind it, says that it had been durable (the certain mark), then it was damaged later, and what it held is lost.
+//! An opening refuses that ([`recover`]); [`super::survey`] goes on behind it.
 //!
 //! Between the two lies a record that a flush had promised, of which nobody knows whether it was answered (the promised mark). What it held is perhaps lost: that is told, a filler is
-//! written in its place, and the log goes on behind it ([`Gap`]). Of two records that lie behind each other the second says what the first held.
+//! written in its place, and the log goes on behind it. Of two records that lie behind each other the second says what the first held.
 //! Only marks of the last opening count here: what an earlier one left over behind the end of the log is promised by nobody.
 //!
-//! Cost: the log's contents are read once; behind its end at most the length of one record for each step of looking further.
+//! Cost: the log's contents are read once, and where something is damaged the headers behind it once more ([`super::later_marks`]).
 
-use std::collections::BTreeSet;
+use std::collections::VecDeque;
 
-use umbrella_policy::flash_cache::{LogSector, Logged};
-use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
+use umbrella_policy::flash_cache::{Log, LogMap, LogSector, Source};
+use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
+use super::engine::Record;
 use super::error::{Fault, HybridError};
-use super::format::{
-    BLOCK, BLOCK_BYTES, Entry, Epoch, Header, LOG_START, MOST_DATA, Marks, Sequence, Superblock, record_sectors,
-};
+use super::format::{BLOCK, Entry, Epoch, Header, LOG_START, MOST_DATA, Marks, Sequence, Superblock};
+use super::later_marks::LaterMarks;
 use super::losses::Losses;
 use super::pair::Half;
-use crate::error::BlockError;
-
-/// What is read at once: first 64 KiB, then more and more, up to 4 MiB.
-const LEAST_WINDOW: u64 = (64 << 10) / SECTOR_BYTES;
-const MOST_WINDOW: u64 = (4 << 20) / SECTOR_BYTES;
-/// Flash loses a whole erase block, or one in each of its chips, at once: 64 MiB are more than that.
-const NEAR: u64 = (64 << 20) / SECTOR_BYTES;
+use super::scanner::{Expected, NEAR, Reach, Scanner, Unfit, Unreadable};
+use super::skip::without;
+use super::sums::{Sum, Sums};
+use crate::device::Durability;
 
 /// So many damaged records in a row are passed over at most.
 const MOST_MISSING: u64 = NEAR / BLOCK;
@@ -43,377 +40,339 @@ pub(super) struct End {
     pub(super) at: LogSector,
     /// The number of the next one.
     pub(super) next_sequence: Sequence,
+    /// When the last one was written.
+    pub(super) epoch: Epoch,
     /// Whether a record was being written there.
     pub(super) torn: bool,
 }
 
-/// A record that does not count.
-pub(super) struct Unfit {
-    pub(super) fault: Fault,
-    /// The header, when that is whole and of the expected record.
-    pub(super) header: Option<Header>,
-}
-
-/// How far a record is looked for behind one that does not count.
+/// What damaged records had been.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reach {
-    /// So far as the flash may lose by one fault, and more than the longest record, which is where the next one begins.
-    Near,
-    /// To the end of the log.
-    Log,
+pub(super) enum Promise {
+    /// Durable, and somebody was told.
+    Kept,
+    /// A flush was under way, of which nobody knows whether it was answered.
+    Open,
 }
 
-/// Records that are damaged, and that somebody may have been told were durable. The log goes on behind them.
+/// Records that are damaged, and that somebody was told were durable, perhaps. The log goes on behind them.
 pub(super) struct Gap {
     /// Where the first of them should be.
     pub(super) at: LogSector,
     /// Its number.
     pub(super) sequence: Sequence,
-    /// What takes their places: one header for each, whose data is lost, or that part of it which is damaged.
-    pub(super) fillers: Vec<Header>,
+    pub(super) promise: Promise,
+    fault: Fault,
+    /// What takes their places: one header for each, whose data is lost, or that part of it which is damaged. Nothing if they do not fit there.
+    pub(super) fillers: Option<Vec<Header>>,
+    /// The checksums of the data of the first filler, if it has any that is not lost.
+    pub(super) sums: Vec<Sum>,
     /// What they held.
     pub(super) losses: Losses,
+    /// Where the log goes on.
+    behind: Option<Expected>,
 }
 
-/// Reads records.
-pub(super) struct Scanner<'a> {
-    flash: &'a Half,
-    superblock: &'a Superblock,
-    /// The records that count lie between this and one length of the log later.
-    base: LogSector,
-    buffer: Vec<u8>,
-    /// Where in the log the buffer begins, and how many sectors of it are filled.
-    window: (LogSector, u64),
-    /// How many sectors are read at once, more each time.
-    ahead: u64,
-    /// Where in the log blocks could not be read; nothing if that is to be an error.
-    unreadable: Option<BTreeSet<LogSector>>,
+impl Gap {
+    /// The error for what cannot be passed over.
+    pub(super) fn error(&self, flash: &Half) -> HybridError {
+        let range = self.losses.at_risk.first().copied();
+        HybridError::Corrupt {
+            flash: flash.name.clone(),
+            sequence: self.sequence,
+            at: self.at,
+            fault: self.fault,
+            range,
+        }
+    }
 }
 
-/// Goes through the records that count, the oldest first. Of each gap `told` hears; the log goes on behind it as if the fillers were written.
-pub(super) fn scan(
+/// What comes next in a log.
+pub(super) enum Step<'a> {
+    /// A record that counts, with the checksums of its data.
+    Record(&'a Header, &'a [Sum]),
+    /// One that may be left over from before a crash, behind something that was written in its place. Nobody knows whether it is the newest.
+    Doubtful(&'a Header),
+    Gap(&'a Gap),
+}
+
+/// Goes through the log of a flash, the oldest record first.
+pub(super) fn walk(
     flash: &Half,
     superblock: &Superblock,
-    mut each: impl FnMut(&Header),
-    mut told: impl FnMut(&Gap),
+    unreadable: Unreadable,
+    mut each: impl FnMut(Step<'_>) -> Result<(), HybridError>,
 ) -> Result<End, HybridError> {
-    let mut scanner = Scanner::new(flash, superblock);
-    let mut at = superblock.tail;
-    let mut sequence = superblock.tail_sequence;
-    let mut epoch = superblock.tail_epoch;
+    let scanner = Scanner::new(flash, superblock, unreadable);
+    let mut walk = Walk { scanner, later: LaterMarks::default(), certain: true };
+    let mut next = Expected::first(superblock);
     loop {
-        let unfit = match scanner.next(at, sequence, epoch)? {
+        let unfit = match walk.scanner.next(next)? {
             Ok(header) => {
-                (at, sequence, epoch) = (header.end(), sequence.next(), header.epoch);
-                each(&header);
+                walk.certain |= header.epoch == superblock.epoch;
+                if walk.certain {
+                    each(Step::Record(&header, &walk.scanner.sums(&header)?))?;
+                } else {
+                    each(Step::Doubtful(&header))?;
+                }
+                next = Expected::behind(&header);
                 continue;
             }
             Err(unfit) => unfit,
         };
-        if scanner.was_durable(at, sequence, epoch, &unfit) {
-            return Err(scanner.corrupt(at, sequence, epoch, &unfit));
+        let Expected { at, sequence, epoch } = next;
+        let Some(gap) = walk.gap(next, &unfit)? else {
+            let torn = walk.scanner.is_begun(next)?;
+            return Ok(End { at, next_sequence: sequence, epoch, torn });
+        };
+        each(Step::Gap(&gap))?;
+        match gap.behind {
+            Some(behind) => next = behind,
+            None => return Ok(End { at, next_sequence: sequence, epoch, torn: false }),
         }
-        if let Some(gap) = scanner.gap(at, sequence, epoch, &unfit)? {
-            told(&gap);
-            for filler in &gap.fillers {
-                (at, sequence, epoch) = (filler.end(), sequence.next(), filler.epoch);
-                each(filler);
-            }
-            continue;
-        }
-        let torn = scanner.anything_of(at, sequence)?;
-        return Ok(End { at, next_sequence: sequence, torn });
     }
 }
 
-impl<'a> Scanner<'a> {
-    fn new(flash: &'a Half, superblock: &'a Superblock) -> Scanner<'a> {
-        let (base, window) = (superblock.tail, (LogSector(0), 0));
-        Scanner { flash, superblock, base, buffer: Vec::new(), window, ahead: LEAST_WINDOW, unreadable: None }
+struct Walk<'a> {
+    scanner: Scanner<'a>,
+    later: LaterMarks,
+    /// Whether the record that comes next is no leftover.
+    certain: bool,
+}
+
+impl Walk<'_> {
+    /// What the record that should be there leaves. Nothing if nobody was promised it.
+    fn gap(&mut self, expected: Expected, unfit: &Unfit) -> Result<Option<Gap>, HybridError> {
+        let unreadable = self.scanner.is_unreadable(expected.at, unfit);
+        let fault = if unreadable { Fault::Unreadable } else { unfit.fault };
+        let was_durable = self.scanner.superblock.durable >= expected.sequence
+            || unreadable
+            || self.later.is_certain(&mut self.scanner, expected);
+        let gap = if was_durable { Some(self.durable_gap(expected, unfit)?) } else { self.open_gap(expected, unfit)? };
+        Ok(gap.map(|gap| Gap { fault, ..gap }))
     }
 
-    /// What cannot be read is zeroes, which no record is, and noted.
-    pub(super) fn past_read_errors(flash: &'a Half, superblock: &'a Superblock) -> Scanner<'a> {
-        Scanner { unreadable: Some(BTreeSet::new()), ..Scanner::new(flash, superblock) }
-    }
-
-    /// The record that comes next: there, or at the start of the log.
-    pub(super) fn next(
-        &mut self,
-        at: LogSector,
-        sequence: Sequence,
-        epoch: Epoch,
-    ) -> Result<Result<Header, Unfit>, BlockError> {
-        let unfit = match self.record(at, sequence, epoch)? {
-            Ok(header) => return Ok(Ok(header)),
-            Err(unfit) => unfit,
-        };
-        let lap = self.next_lap(at);
-        if lap == at {
-            return Ok(Err(unfit));
+    fn durable_gap(&mut self, expected: Expected, unfit: &Unfit) -> Result<Gap, HybridError> {
+        let superblock = self.scanner.superblock;
+        if let Some(header) = &unfit.header {
+            self.certain &= !self.scanner.may_be_elsewhere(header.at);
+            self.certain |= header.epoch == superblock.epoch;
+            return self.behind_header(header, Promise::Kept);
         }
-        Ok(self.record_from(lap, sequence, epoch)?.map_err(|other| {
-            // The older one was cut off by a crash, and the other one written in its stead.
-            let epoch = |unfit: &Unfit| unfit.header.as_ref().map(|header| header.epoch);
-            if epoch(&other) > epoch(&unfit) { other } else { unfit }
-        }))
-    }
-
-    /// Whether the longest record would not fit there, and would have been written at the start of the log.
-    pub(super) fn may_be_elsewhere(&self, at: LogSector) -> bool {
-        self.superblock.log_size - at.0 % self.superblock.log_size < record_sectors(MOST_DATA)
-    }
-
-    /// Whether a record that should be there and does not count had been durable, so that it was damaged later.
-    pub(super) fn was_durable(&mut self, at: LogSector, sequence: Sequence, epoch: Epoch, unfit: &Unfit) -> bool {
-        let told = self.superblock.durable >= sequence || self.durable_later(at, sequence, epoch);
-        told || self.is_unreadable(at, unfit)
-    }
-
-    /// Whether the record could not be read: what was cut off by a power cut could.
-    fn is_unreadable(&self, at: LogSector, unfit: &Unfit) -> bool {
-        let Some(unreadable) = &self.unreadable else { return false };
-        match &unfit.header {
-            Some(header) => unreadable.range(header.at..header.end()).next().is_some(),
-            None => self.places(at).any(|place| unreadable.contains(&place)),
+        self.certain = false;
+        if let Some(next) = self.scanner.later_record(expected, Reach::Log) {
+            return Ok(self.before_record(expected, &next, Promise::Kept));
         }
+        let unknown_records = superblock.durable.0.saturating_add(1).saturating_sub(expected.sequence.0).max(1);
+        let losses = Losses { at_risk: Vec::new(), unknown_records };
+        Ok(Gap { fillers: None, losses, behind: None, ..gap_at(expected, Promise::Kept) })
     }
 
-    /// The error for a record that should be there and is damaged.
-    pub(super) fn corrupt(&mut self, at: LogSector, sequence: Sequence, epoch: Epoch, unfit: &Unfit) -> HybridError {
-        let range = if let Some(header) = &unfit.header {
-            self.damaged(header).ok().and_then(|damaged| damaged.first().map(|lost| lost.range))
-        } else {
-            let next = self.later_record(at, sequence, epoch, Reach::Near);
-            next.filter(|next| next.sequence == sequence.next()).and_then(|next| next.before?.first().copied())
-        };
-        let fault = if self.is_unreadable(at, unfit) { Fault::Unreadable } else { unfit.fault };
-        HybridError::Corrupt { flash: self.flash.name.clone(), sequence, at, fault, range }
-    }
-
-    /// What a record that does not count leaves, if a flush had promised it and the log can go on behind it.
-    pub(super) fn gap(
-        &mut self,
-        at: LogSector,
-        sequence: Sequence,
-        epoch: Epoch,
-        unfit: &Unfit,
-    ) -> Result<Option<Gap>, HybridError> {
-        let last = self.superblock.epoch;
+    /// If a flush had promised the record, and the log can go on behind it.
+    fn open_gap(&mut self, expected: Expected, unfit: &Unfit) -> Result<Option<Gap>, HybridError> {
+        let last = self.scanner.superblock.epoch;
         let own = unfit.header.as_ref().filter(|header| header.epoch == last);
-        let promised = own.is_some_and(|header| header.marks.promised >= sequence);
-        let next = self.later_record(at, sequence, epoch, Reach::Near).filter(|next| next.epoch == last);
-        if !promised && !next.as_ref().is_some_and(|next| self.is_promised(next, sequence)) {
-            return Ok(None);
+        self.certain |= own.is_some();
+        if let Some(header) = own.filter(|header| header.marks.promised >= expected.sequence) {
+            return self.behind_header(header, Promise::Open).map(Some);
         }
+        let next = self.scanner.later_record(expected, Reach::Near).filter(|next| next.epoch == last);
+        let Some(next) = next.filter(|_| self.later.is_promised(&mut self.scanner, expected)) else { return Ok(None) };
         if let Some(header) = own {
-            let damaged = self.damaged(header)?.iter().map(|lost| lost.range).collect();
-            let data = self.window_from(LogSector(header.at.0 + BLOCK), header.data())?;
-            let fillers = vec![header.without_damaged(data)];
-            let losses = Losses { at_risk: damaged, unknown_records: 0 };
-            return Ok(Some(Gap { at: header.at, sequence, fillers, losses }));
+            return self.behind_header(header, Promise::Open).map(Some);
         }
-        let Some(next) = next else { return Ok(None) };
-        let missing = next.sequence.0 - sequence.0;
-        let Some((begin, blocks)) = self.place_of_fillers(at, next.at, missing) else { return Ok(None) };
-        let mut fillers = Vec::new();
+        Ok(Some(self.before_record(expected, &next, Promise::Open)))
+    }
+
+    /// A record whose header is whole: only what is damaged of its data is lost, or all of it if it may be left over.
+    fn behind_header(&mut self, header: &Header, promise: Promise) -> Result<Gap, HybridError> {
+        let at_risk = if self.certain {
+            self.scanner.damaged(header)?.iter().map(|lost| lost.range).collect()
+        } else {
+            header.addresses()
+        };
+        let expected = Expected { at: header.at, sequence: header.sequence, epoch: header.epoch };
+        Ok(Gap {
+            fillers: Some(vec![self.scanner.without_damaged(header)?]),
+            sums: self.scanner.sums(header)?,
+            losses: Losses { at_risk, unknown_records: 0 },
+            behind: Some(Expected::behind(header)),
+            ..gap_at(expected, promise)
+        })
+    }
+
+    /// Records whose headers are lost, before one that may say what the last of them held.
+    fn before_record(&self, expected: Expected, next: &Header, promise: Promise) -> Gap {
+        let missing = next.sequence.0 - expected.sequence.0;
+        let before = next.before.as_ref().filter(|_| next.epoch == self.scanner.superblock.epoch);
+        let unknown_records = missing - u64::from(before.is_some());
+        let fillers = self.filler_places(expected.at, next.at, missing).map(|places| {
+            let filler = |(number, (at, blocks)): (u64, &(LogSector, u64))| Header {
+                flash: self.scanner.superblock.flash,
+                epoch: expected.epoch,
+                sequence: Sequence(expected.sequence.0 + number),
+                at: *at,
+                marks: Marks { certain: Sequence(0), promised: Sequence(0) },
+                entries: if *blocks > 1 { vec![Entry::lost((blocks - 1) * BLOCK)] } else { Vec::new() },
+                before: None,
+            };
+            (0..).zip(&places).map(filler).collect()
+        });
+        let losses = Losses { at_risk: before.cloned().unwrap_or_default(), unknown_records };
+        let behind = Expected { at: next.at, sequence: next.sequence, epoch: next.epoch };
+        Gap { fillers, losses, behind: Some(behind), ..gap_at(expected, promise) }
+    }
+
+    /// Where so many records can have been that lay before the one at `next`, and how many blocks each had. Nothing where they do not fit.
+    ///
+    /// None of them runs over the end of the log. As many as there are blocks are put behind it, where the rest of the old lap stays unused; if there are more, the
+    /// first of them lay before it, with a block each.
+    fn filler_places(&self, at: LogSector, next: LogSector, records: u64) -> Option<Vec<(LogSector, u64)>> {
+        let most = 1 + MOST_DATA / BLOCK;
+        let lap = self.scanner.next_lap(at);
+        let crosses = at < lap && lap < next;
+        let begin = if crosses { lap } else { at };
+        let blocks = (next.0 - begin.0) / BLOCK;
+        let before_end = if crosses { records.saturating_sub(blocks) } else { 0 };
+        let behind = records - before_end;
+        let fits = records <= MOST_MISSING
+            && before_end <= (lap.0 - at.0) / BLOCK
+            && (behind..=behind * most).contains(&blocks);
+        // At the end of the log some blocks may have stayed unused.
+        let fits = fits || next == lap && (behind..=MOST_MISSING).contains(&blocks);
+        if !fits {
+            return None;
+        }
+        let mut places: Vec<_> = (0..before_end).map(|number| (LogSector(at.0 + number * BLOCK), 1)).collect();
         let (mut at, mut left) = (begin, blocks);
-        for number in 0..missing {
+        for number in 0..behind {
             // The others need a block each.
-            let own = (left - (missing - number - 1)).min(1 + MOST_DATA / BLOCK);
-            let entries = if own > 1 { vec![Entry::lost((own - 1) * BLOCK)] } else { Vec::new() };
-            let (sequence, marks) =
-                (Sequence(sequence.0 + number), Marks { certain: Sequence(0), promised: Sequence(0) });
-            fillers.push(Header { flash: self.superblock.flash, epoch, sequence, at, marks, entries, before: None });
+            let own = (left - (behind - number - 1)).min(most);
+            places.push((at, own));
             (at, left) = (LogSector(at.0 + own * BLOCK), left - own);
         }
-        let unknown_records = missing - u64::from(next.before.is_some());
-        let losses = Losses { at_risk: next.before.unwrap_or_default(), unknown_records };
-        Ok(Some(Gap { at: begin, sequence, fillers, losses }))
-    }
-
-    /// Whether a record, or one behind it, says that a flush would make the record of that number durable.
-    fn is_promised(&mut self, from: &Header, sequence: Sequence) -> bool {
-        let mut header = from.clone();
-        while header.marks.promised < sequence {
-            let at = LogSector(header.at.0 + BLOCK);
-            match self.later_record(at, header.sequence, header.epoch, Reach::Near) {
-                Some(next) => header = next,
-                None => return false,
-            }
-        }
-        true
-    }
-
-    /// Where so many records were that lay before the one at `next`, and how many blocks that is. Nothing where they cannot have been.
-    fn place_of_fillers(&self, at: LogSector, next: LogSector, records: u64) -> Option<(LogSector, u64)> {
-        let lap = self.next_lap(at);
-        let begin = if lap != at && next > lap { lap } else { at };
-        let blocks = (next.0 - begin.0) / BLOCK;
-        let fits = records <= blocks && records <= MOST_MISSING;
-        // At the end of the log some may have stayed unused.
-        let most = records * (1 + MOST_DATA / BLOCK);
-        (fits && (blocks <= most || next == lap)).then_some((begin, blocks.min(most)))
-    }
-
-    /// The writes of a record whose data is not what was written.
-    pub(super) fn damaged(&mut self, header: &Header) -> Result<Vec<Logged>, BlockError> {
-        let data = self.window_from(LogSector(header.at.0 + BLOCK), header.data())?;
-        Ok(header.damaged(data).collect())
-    }
-
-    /// There, and the start of the log where that is elsewhere.
-    fn places(&self, at: LogSector) -> impl Iterator<Item = LogSector> + use<> {
-        let lap = self.next_lap(at);
-        [Some(at), (lap != at).then_some(lap)].into_iter().flatten()
-    }
-
-    /// The start of the log, the next time.
-    fn next_lap(&self, at: LogSector) -> LogSector {
-        LogSector(at.0.next_multiple_of(self.superblock.log_size))
-    }
-
-    /// Sectors from there to the end of the log, and to where the oldest record is.
-    fn room(&self, at: LogSector) -> u64 {
-        let to_end = self.superblock.log_size - at.0 % self.superblock.log_size;
-        to_end.min((self.base.0 + self.superblock.log_size).saturating_sub(at.0))
-    }
-
-    /// The bytes there; they do not run over the end of the log.
-    fn window_from(&mut self, at: LogSector, sectors: u64) -> Result<&[u8], BlockError> {
-        let (start, filled) = self.window;
-        if at < start || at.0 + sectors > start.0 + filled {
-            let to_end = self.superblock.log_size - at.0 % self.superblock.log_size;
-            let filled = self.ahead.max(sectors.next_multiple_of(BLOCK)).min(to_end);
-            self.ahead = (2 * self.ahead).min(MOST_WINDOW);
-            self.buffer.resize((filled * SECTOR_BYTES) as usize, 0);
-            let place = Lba(LOG_START.0 + at.0 % self.superblock.log_size);
-            match (self.flash.device.read(place, &mut self.buffer), &mut self.unreadable) {
-                (Ok(()), _) => {}
-                // Others than those that are asked for may be unreadable, where nothing was ever written.
-                (Err(_), None) => {
-                    let needed = (sectors * SECTOR_BYTES) as usize;
-                    self.window = (at, 0);
-                    self.buffer.truncate(needed);
-                    self.flash.device.read(place, &mut self.buffer)?;
-                    self.window = (at, sectors);
-                    self.ahead = LEAST_WINDOW;
-                    return Ok(&self.buffer);
-                }
-                (Err(_), Some(unreadable)) => read_what_can_be(self.flash, place, at, &mut self.buffer, unreadable),
-            }
-            self.window = (at, filled);
-        }
-        let from = ((at.0 - self.window.0.0) * SECTOR_BYTES) as usize;
-        Ok(self.buffer.get(from..from + (sectors * SECTOR_BYTES) as usize).unwrap_or_default())
-    }
-
-    /// The header there, if it is one of this flash and where it should be.
-    fn header(&mut self, at: LogSector) -> Result<Option<Header>, BlockError> {
-        if self.room(at) < BLOCK {
-            return Ok(None);
-        }
-        let header = Header::decode(self.window_from(at, BLOCK)?).ok();
-        Ok(header.filter(|header| header.flash == self.superblock.flash && header.at == at))
-    }
-
-    /// The record there, if it is the one that comes next.
-    fn record(&mut self, at: LogSector, sequence: Sequence, epoch: Epoch) -> Result<Result<Header, Unfit>, BlockError> {
-        let Some(header) = self.header(at)? else {
-            return Ok(Err(Unfit { fault: Fault::Header, header: None }));
-        };
-        let capacity = self.superblock.capacity;
-        let fault = if header.sequence != sequence {
-            Fault::Another
-        } else if header.epoch < epoch || header.epoch > self.superblock.epoch {
-            Fault::Leftover
-        } else if header.sectors() > self.room(at) || header.logged().any(|logged| logged.range.end() > capacity) {
-            Fault::Impossible
-        } else if self.damaged(&header)?.is_empty() {
-            return Ok(Ok(header));
-        } else {
-            return Ok(Err(Unfit { fault: Fault::Data, header: Some(header) }));
-        };
-        Ok(Err(Unfit { fault, header: None }))
-    }
-
-    /// The same at the start of the log. If it is the first of all, an empty log went on there, and has its whole length from there on.
-    fn record_from(
-        &mut self,
-        lap: LogSector,
-        sequence: Sequence,
-        epoch: Epoch,
-    ) -> Result<Result<Header, Unfit>, BlockError> {
-        let base = self.base;
-        if sequence == self.superblock.tail_sequence {
-            self.base = lap;
-        }
-        let record = self.record(lap, sequence, epoch)?;
-        if matches!(&record, Err(Unfit { header: None, .. })) {
-            self.base = base;
-        }
-        Ok(record)
-    }
-
-    /// Whether a later record says that the one of that number, which should be at `at`, had been durable.
-    fn durable_later(&mut self, mut at: LogSector, sequence: Sequence, epoch: Epoch) -> bool {
-        let mut known = sequence;
-        while let Some(header) = self.later_record(at, known, epoch, Reach::Near) {
-            if header.marks.certain >= sequence {
-                return true;
-            }
-            known = header.sequence;
-            at = LogSector(header.at.0 + BLOCK);
-        }
-        false
-    }
-
-    /// The next record behind the one that should be at `at`: there within reach, or at the start of the log.
-    pub(super) fn later_record(
-        &mut self,
-        at: LogSector,
-        sequence: Sequence,
-        epoch: Epoch,
-        reach: Reach,
-    ) -> Option<Header> {
-        for begin in self.places(at) {
-            let room = match reach {
-                Reach::Near => NEAR.min(self.room(begin)),
-                Reach::Log => self.room(begin),
-            };
-            let blocks = room / BLOCK;
-            for block in 0..blocks {
-                let here = LogSector(begin.0 + block * BLOCK);
-                // What cannot be read proves nothing.
-                let Ok(found) = self.header(here) else { continue };
-                if let Some(header) = found.filter(|header| header.sequence > sequence && header.epoch >= epoch) {
-                    return Some(header);
-                }
-            }
-        }
-        None
-    }
-
-    /// Whether a record of that number was begun there.
-    pub(super) fn anything_of(&mut self, at: LogSector, sequence: Sequence) -> Result<bool, BlockError> {
-        for begin in self.places(at) {
-            if self.header(begin)?.is_some_and(|header| header.sequence >= sequence) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        Some(places)
     }
 }
 
-/// Reads block by block; what cannot be read is zeroes, and noted.
-fn read_what_can_be(flash: &Half, place: Lba, at: LogSector, buffer: &mut [u8], unreadable: &mut BTreeSet<LogSector>) {
-    for (number, block) in buffer.chunks_mut(BLOCK_BYTES).enumerate() {
-        let sector = number as u64 * BLOCK;
-        if flash.device.read(Lba(place.0 + sector), block).is_err() {
-            block.fill(0);
-            unreadable.insert(LogSector(at.0 + sector));
+/// A gap of which nothing more is known yet.
+fn gap_at(expected: Expected, promise: Promise) -> Gap {
+    Gap {
+        at: expected.at,
+        sequence: expected.sequence,
+        promise,
+        fault: Fault::Header,
+        fillers: None,
+        sums: Vec::new(),
+        losses: Losses::default(),
+        behind: None,
+    }
+}
+
+/// What an opening finds.
+pub(super) struct Recovered {
+    pub(super) log: Log,
+    pub(super) sums: Sums,
+    pub(super) records: VecDeque<Record>,
+    pub(super) end: End,
+    /// What the last record holds.
+    pub(super) addresses: Option<Vec<SectorRange>>,
+    /// Bytes of records that the superblock has not counted.
+    pub(super) uncounted: u64,
+    /// What is to be written in the places of damaged records.
+    pub(super) fillers: Vec<Header>,
+    /// What they held and nothing replaces.
+    perhaps: LogMap,
+    perhaps_unknown: u64,
+    /// What damage has taken and nothing replaces.
+    pub(super) lost: Vec<SectorRange>,
+}
+
+impl Recovered {
+    /// What is perhaps lost, if the last flush was answered.
+    pub(super) fn perhaps_lost(&self) -> Losses {
+        let ranges = self.perhaps.pieces_from(Lba(0)).map(|piece| piece.range);
+        Losses { at_risk: joined(ranges), unknown_records: self.perhaps_unknown }
+    }
+
+    fn add(&mut self, header: &Header, sums: &[Sum], superblock: &Superblock) {
+        self.log.commit(header.end(), header.logged());
+        if !self.perhaps.is_empty() {
+            header.logged().for_each(|logged| self.perhaps.release(logged.range, header.at));
+        }
+        self.sums.push(header.at, sums);
+        let (end, sequence, epoch) = (header.end(), header.sequence, header.epoch);
+        self.records.push_back(Record { begin: header.at, end, sequence, epoch });
+        self.addresses = Some(header.addresses());
+        if header.sequence > superblock.durable {
+            self.uncounted += header.sectors() * SECTOR_BYTES;
+            if !self.lost.is_empty() {
+                self.lost =
+                    header.logged().fold(std::mem::take(&mut self.lost), |lost, logged| without(&lost, logged.range));
+            }
         }
     }
+}
+
+/// Goes through the log of a flash for an opening. An error if flushed data is damaged; of what is perhaps lost it says what it is.
+pub(super) fn recover(flash: &Half, superblock: &Superblock) -> Result<Recovered, HybridError> {
+    let first = Expected::first(superblock);
+    let mut found = Recovered {
+        log: Log::new(ByteSize(superblock.log_size * SECTOR_BYTES), superblock.tail),
+        sums: Sums::default(),
+        records: VecDeque::new(),
+        end: End { at: first.at, next_sequence: first.sequence, epoch: first.epoch, torn: false },
+        addresses: None,
+        uncounted: 0,
+        fillers: Vec::new(),
+        perhaps: LogMap::default(),
+        perhaps_unknown: 0,
+        lost: superblock.lost.clone(),
+    };
+    let end = walk(flash, superblock, Unreadable::Refused, |step| match step {
+        Step::Record(header, sums) => {
+            found.add(header, sums, superblock);
+            Ok(())
+        }
+        // There is none before damage that ends it.
+        Step::Doubtful(_) => Ok(()),
+        Step::Gap(gap) => match &gap.fillers {
+            Some(fillers) if gap.promise == Promise::Open => {
+                for filler in fillers {
+                    found.add(filler, &gap.sums, superblock);
+                }
+                found.fillers.extend_from_slice(fillers);
+                for range in &gap.losses.at_risk {
+                    found.perhaps.insert(*range, Source::Zeroes(gap.at));
+                }
+                found.perhaps_unknown += gap.losses.unknown_records;
+                tell(flash, gap);
+                Ok(())
+            }
+            _ => Err(gap.error(flash)),
+        },
+    })?;
+    Ok(Recovered { end, ..found })
+}
+
+/// Tells what damaged records held.
+fn tell(flash: &Half, gap: &Gap) {
+    tracing::warn!(
+        flash = flash.name,
+        records = gap.fillers.as_ref().map_or(0, Vec::len),
+        held = ?gap.losses.at_risk,
+        unknown_records = gap.losses.unknown_records,
+        "record {} of the log, which a flush had promised, is damaged; what it held is lost if that flush was answered", gap.sequence
+    );
+}
+
+/// Puts fillers in the places of damaged records; they are durable with the next flush.
+pub(super) fn write_fillers(flash: &Half, superblock: &Superblock, fillers: &[Header]) -> Result<(), HybridError> {
+    for filler in fillers {
+        let place = Lba(LOG_START.0 + filler.at.0 % superblock.log_size);
+        flash.device.write(place, &filler.encode(), Durability::Cached)?;
+    }
+    Ok(())
 }
 
 /// Which sectors of the disk have their newest data in the log, joined where they are adjacent.
@@ -429,5 +388,3 @@ pub(super) fn joined(ranges: impl IntoIterator<Item = SectorRange>) -> Vec<Secto
     }
     joined
 }
-
-const _: () = assert!(BLOCK_BYTES as u64 == BLOCK * SECTOR_BYTES);

@@ -8,15 +8,13 @@
 //! 2. Everything that is not lost is written to the disk, and flushed.
 //! 3. The two part as after a drain.
 
-use umbrella_policy::flash_cache::{Piece, Source};
 use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
 use super::error::HybridError;
 use super::format::Superblock;
-use super::gather::{Failed, gather, read_log};
-use super::pair::{Half, offered, part, read_labels, write_superblock};
-
+use super::gather::{Cached, bring, gather};
 use super::losses::Losses;
+use super::pair::{Half, offered, part, write_superblock};
 use super::recover::joined;
 use super::survey::Survey;
 use crate::device::{BlockDevice, Durability, Geometry, Zeroes};
@@ -26,23 +24,17 @@ use crate::error::{BlockError, Operation};
 const MOST_AT_ONCE: u64 = (1 << 20) / SECTOR_BYTES;
 
 /// A damaged pair, read-only.
-pub struct Salvage {
-    disk: Half,
-    flash: Half,
-    superblock: Superblock,
-    survey: Survey,
+pub struct DamagedPair {
+    pub(super) disk: Half,
+    pub(super) flash: Half,
+    pub(super) survey: Survey,
 }
 
-impl Salvage {
+impl DamagedPair {
     /// Goes through the log. An error if the two are no pair, or the disk was written to without its flash.
-    pub fn open(disk: Half, flash: Half) -> Result<Salvage, HybridError> {
-        let labels = read_labels(&disk, &flash)?;
-        let survey = Survey::of(&flash, &labels.superblock)?;
-        if !survey.is_empty() {
-            labels.refuse_changed_disk(&disk, &flash)?;
-        }
-        labels.refuse_records_of(survey.epoch, &disk, &flash)?;
-        Ok(Salvage { disk, flash, superblock: labels.superblock, survey })
+    pub fn open(disk: Half, flash: Half) -> Result<DamagedPair, HybridError> {
+        let survey = Survey::of(&disk, &flash)?;
+        Ok(DamagedPair { disk, flash, survey })
     }
 
     /// What is lost, and what is perhaps.
@@ -68,14 +60,19 @@ impl Salvage {
     /// Brings to the disk what is not lost; what is left is a plain disk. `tell` hears how many bytes were brought so far, and stops it with
     /// `false`: then all is as it was for who reads the pair.
     pub fn detach(self, mut tell: impl FnMut(ByteSize) -> bool) -> Result<(), HybridError> {
-        let changing = Superblock { generation: self.superblock.generation + 1, head: None, ..self.superblock };
+        let changing = Superblock {
+            generation: self.survey.superblock.generation + 1,
+            head: None,
+            ..self.survey.superblock.clone()
+        };
         write_superblock(&*self.flash.device, &changing)?;
         let mut done = ByteSize(0);
         for piece in self.survey.whole() {
             let mut at = piece.range.start;
             while at < piece.range.end() {
                 let range = SectorRange { start: at, sectors: (piece.range.end().0 - at.0).min(MOST_AT_ONCE) };
-                self.bring(range)?;
+                let (cached, log_size) = (self.cached_in(range), self.survey.superblock.log_size);
+                bring(&self.disk, &self.flash, log_size, &cached).map_err(|failed| failed.error(&self.flash))?;
                 at = range.end();
                 done = ByteSize(done.0 + range.bytes().0);
                 if !tell(done) {
@@ -87,19 +84,8 @@ impl Salvage {
         part(&self.disk, &self.flash, &changing)
     }
 
-    /// Brings to the disk what the log has of some sectors.
-    fn bring(&self, range: SectorRange) -> Result<(), HybridError> {
-        for piece in self.survey.map.pieces(range) {
-            match piece.source {
-                Source::Zeroes(_) => self.disk.device.write_zeroes(piece.range, Zeroes::Unmap, Durability::Cached)?,
-                Source::Log(from) => {
-                    let mut buffer = vec![0; (piece.range.sectors * SECTOR_BYTES) as usize];
-                    read_log(&self.flash, from, self.superblock.log_size, &mut buffer)?;
-                    self.disk.device.write(piece.range.start, &buffer, Durability::Cached)?;
-                }
-            }
-        }
-        Ok(())
+    fn cached_in(&self, range: SectorRange) -> Cached {
+        Cached::of(&self.survey.map, &self.survey.sums, range)
     }
 
     fn read_only(&self) -> BlockError {
@@ -107,7 +93,7 @@ impl Salvage {
     }
 }
 
-impl BlockDevice for Salvage {
+impl BlockDevice for DamagedPair {
     fn geometry(&self) -> Geometry {
         let disk = self.disk.device.geometry();
         Geometry { capacity: offered(disk.capacity), ..disk }
@@ -115,12 +101,13 @@ impl BlockDevice for Salvage {
 
     fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
         let range = self.geometry().check(at, buffer.len())?;
-        let pieces: Vec<Piece> = self.survey.map.pieces(range).collect();
-        if let Some(lost) = pieces.iter().find(|piece| self.survey.is_lost(piece)) {
+        let cached = self.cached_in(range);
+        if let Some(lost) = cached.pieces.iter().find(|piece| self.survey.is_lost(piece)) {
             let error = HybridError::Lost { flash: self.flash.name.clone(), range: lost.range };
             return Err(error.on(&self.disk, Operation::Read));
         }
-        gather(&self.disk, &self.flash, self.superblock.log_size, range, &pieces, buffer).map_err(Failed::error)
+        gather(&self.disk, &self.flash, self.survey.superblock.log_size, range, &cached, buffer)
+            .map_err(|failed| failed.error(&self.flash))
     }
 
     fn write(&self, _: Lba, _: &[u8], _: Durability) -> Result<(), BlockError> {

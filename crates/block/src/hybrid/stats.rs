@@ -64,6 +64,8 @@ pub struct HybridStats {
     pub drain_time: Nanos,
     /// Bytes that the drain under way has yet to write, at most.
     pub drain_left: ByteSize,
+    /// Reads of the flash, by programs or to drain it, that did not give back what was written.
+    pub damaged_reads: u64,
     /// Writes that were held back because the log was filling up.
     pub slowed: u64,
     /// For how long: the sum over those writes, of which some waited at the same time.

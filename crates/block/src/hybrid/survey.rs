@@ -1,112 +1,144 @@
-//! What a log holds, however damaged it is.
+//! What the log of a pair holds, however damaged it is.
 //!
-//! It goes through the records as [`super::recover`] does, and goes on behind one that was durable and is damaged:
+//! It goes through the records as an opening does ([`super::recover`]), and on behind one that was durable and is damaged:
 //! - Where its header is whole, what it held is known: the writes whose data is wrong are lost, unless later ones replaced them.
 //! - Where it is not, the record behind it may say what it held; else nobody knows. The next record is looked for. Does it come from the last opening, it counts, and so do all behind
 //!   it; else it may be left over from before a crash, behind something that was written in its place: what it holds is lost
 //!   as well, since nobody knows whether it is the newest.
 //!
-//! Sectors of flash that cannot be read are as damaged ones.
+//! Sectors of flash that cannot be read are as damaged ones. What was lost before, and is in the list of the superblock ([`super::skip`]), is lost until a later record replaces it.
 
 use umbrella_policy::flash_cache::{LogMap, LogSector, Piece, Source};
 use umbrella_units::{Lba, SectorRange};
 
 use super::error::HybridError;
-use super::format::{Epoch, Header, Superblock};
+use super::format::{Header, Superblock};
 use super::losses::Losses;
-use super::pair::Half;
-use super::recover::{Reach, Scanner, joined};
+use super::pair::{Half, Labels, read_labels};
+use super::recover::{End, Gap, Promise, Step, joined, walk};
+use super::scanner::Unreadable;
+use super::sums::{Sum, Sums};
 
-/// What a log holds.
+/// The place, in the log's stead, of what the superblock lists as lost.
+const LISTED: LogSector = LogSector(u64::MAX);
+
+/// What the log of a pair holds.
 pub(super) struct Survey {
+    pub(super) superblock: Superblock,
     /// What is newest where, lost or not.
     pub(super) map: LogMap,
+    pub(super) sums: Sums,
     /// Parts of the log whose contents are not to be used, in order.
     lost: Vec<(LogSector, LogSector)>,
     unknown_records: u64,
     /// The same of records that a flush had promised, and perhaps nobody was told were durable.
     perhaps: Vec<(LogSector, LogSector)>,
     perhaps_unknown: u64,
+    /// What takes the places of damaged records, if it fits there.
+    pub(super) fillers: Option<Vec<Header>>,
     /// Records that count.
     pub(super) records: u64,
-    /// Where the last one ends, and when it was written.
-    pub(super) end: LogSector,
-    pub(super) epoch: Epoch,
-    /// Whether a record was being written there.
-    pub(super) torn: bool,
+    pub(super) end: End,
     /// The first damage.
     pub(super) damage: Option<HybridError>,
+    /// Whether the list of the superblock is part of the map.
+    has_list: bool,
 }
 
 impl Survey {
-    /// Goes through the log of a flash.
-    pub(super) fn of(flash: &Half, superblock: &Superblock) -> Result<Survey, HybridError> {
-        let mut scanner = Scanner::past_read_errors(flash, superblock);
-        let mut survey = Survey {
+    /// Reads both halves and all of the log. An error if they are no pair, or the disk was written to without its flash.
+    pub(super) fn of(disk: &Half, flash: &Half) -> Result<Survey, HybridError> {
+        let labels = read_labels(disk, flash)?;
+        let superblock = labels.superblock.clone();
+        let mut survey = Survey::empty(&labels);
+        survey.end = walk(flash, &superblock, Unreadable::PassedOver, |step| {
+            survey.step(&step, flash);
+            Ok(())
+        })?;
+        survey.add_list();
+        if !survey.is_empty() {
+            labels.refuse_changed_disk(disk, flash)?;
+        }
+        labels.refuse_records_of(survey.end.epoch, disk, flash)?;
+        Ok(survey)
+    }
+
+    fn empty(labels: &Labels) -> Survey {
+        let superblock = labels.superblock.clone();
+        let (at, next_sequence, epoch) = (superblock.tail, superblock.tail_sequence, superblock.tail_epoch);
+        Survey {
+            superblock,
             map: LogMap::default(),
+            sums: Sums::default(),
             lost: Vec::new(),
             unknown_records: 0,
             perhaps: Vec::new(),
             perhaps_unknown: 0,
+            fillers: Some(Vec::new()),
             records: 0,
-            end: superblock.tail,
-            epoch: superblock.tail_epoch,
-            torn: false,
+            end: End { at, next_sequence, epoch, torn: false },
             damage: None,
-        };
-        let (mut sequence, mut certain) = (superblock.tail_sequence, true);
-        loop {
-            let (at, epoch) = (survey.end, survey.epoch);
-            let unfit = match scanner.next(at, sequence, epoch)? {
-                Ok(header) => {
-                    certain |= header.epoch == superblock.epoch;
-                    survey.add(&header, certain);
-                    sequence = sequence.next();
-                    continue;
-                }
-                Err(unfit) => unfit,
-            };
-            if !scanner.was_durable(at, sequence, epoch, &unfit) {
-                if let Some(gap) = scanner.gap(at, sequence, epoch, &unfit)? {
-                    for filler in &gap.fillers {
-                        survey.add(filler, certain);
-                        sequence = sequence.next();
-                    }
-                    let place = survey.insert_lost(gap.at, &gap.losses.at_risk);
-                    survey.perhaps.push(place);
-                    survey.perhaps_unknown += gap.losses.unknown_records;
-                    continue;
-                }
-                survey.torn = scanner.anything_of(at, sequence)?;
-                return Ok(survey);
+            has_list: false,
+        }
+    }
+
+    fn step(&mut self, step: &Step<'_>, flash: &Half) {
+        match *step {
+            Step::Record(header, sums) => {
+                self.records += u64::from(!header.is_mark());
+                self.add(header, sums);
             }
-            if survey.damage.is_none() {
-                survey.damage = Some(scanner.corrupt(at, sequence, epoch, &unfit));
+            Step::Doubtful(header) => {
+                self.records += u64::from(!header.is_mark());
+                self.add(header, &[]);
+                self.lost.push((header.at, header.end()));
             }
-            if let Some(header) = unfit.header {
-                certain &= !scanner.may_be_elsewhere(header.at);
-                certain |= header.epoch == superblock.epoch;
-                survey.add(&header, certain);
-                if certain {
-                    let damaged = scanner.damaged(&header)?;
-                    survey.lost.extend(damaged.into_iter().map(|logged| (logged.source.at(), logged.end())));
-                }
-                sequence = sequence.next();
-                continue;
+            Step::Gap(gap) => self.add_gap(gap, flash),
+        }
+    }
+
+    fn add(&mut self, header: &Header, sums: &[Sum]) {
+        if header.sequence > self.superblock.durable {
+            self.add_list();
+        }
+        for logged in header.logged() {
+            self.map.insert(logged.range, logged.source);
+        }
+        self.sums.push(header.at, sums);
+    }
+
+    fn add_gap(&mut self, gap: &Gap, flash: &Half) {
+        // One whose header is whole counts.
+        self.records += u64::from(!gap.sums.is_empty());
+        for filler in gap.fillers.iter().flatten() {
+            self.add(filler, &gap.sums);
+        }
+        let place = self.insert_lost(gap.at, &gap.losses.at_risk);
+        match gap.promise {
+            Promise::Kept => {
+                self.lost.push(place);
+                self.unknown_records += gap.losses.unknown_records;
+                self.damage.get_or_insert_with(|| gap.error(flash));
             }
-            certain = false;
-            let Some(next) = scanner.later_record(at, sequence, epoch, Reach::Log) else {
-                let gone = superblock.durable.0.saturating_add(1).saturating_sub(sequence.0).max(1);
-                survey.unknown_records += gone;
-                return Ok(survey);
-            };
-            survey.unknown_records += next.sequence.0 - sequence.0;
-            if let Some(before) = next.before.as_ref().filter(|_| next.epoch == superblock.epoch) {
-                survey.unknown_records -= 1;
-                let place = survey.insert_lost(at, before);
-                survey.lost.push(place);
+            Promise::Open => {
+                self.perhaps.push(place);
+                self.perhaps_unknown += gap.losses.unknown_records;
             }
-            (survey.end, survey.epoch, sequence) = (next.at, next.epoch, next.sequence);
+        }
+        self.fillers = self.fillers.take().zip(gap.fillers.as_ref()).map(|(mut all, more)| {
+            all.extend_from_slice(more);
+            all
+        });
+    }
+
+    /// What was lost before, once all records that are older than the list have been added.
+    fn add_list(&mut self) {
+        if self.has_list {
+            return;
+        }
+        self.has_list = true;
+        for range in &self.superblock.lost {
+            self.map.insert(*range, Source::Zeroes(LISTED));
         }
     }
 
@@ -119,30 +151,23 @@ impl Survey {
         (place, LogSector(place.0 + 1))
     }
 
-    fn add(&mut self, header: &Header, certain: bool) {
-        for logged in header.logged() {
-            self.map.insert(logged.range, logged.source);
-        }
-        if !certain {
-            self.lost.push((header.at, header.end()));
-        }
-        self.records += u64::from(!header.is_mark());
-        (self.end, self.epoch) = (header.end(), header.epoch);
-    }
-
     /// Whether the log has nothing, and had nothing.
     pub(super) fn is_empty(&self) -> bool {
         self.map.is_empty() && self.unknown_records == 0
     }
 
+    fn is_certainly_lost(&self, piece: &Piece) -> bool {
+        piece.source.at() == LISTED || is_within(&self.lost, piece)
+    }
+
     /// Whether what the log has of these sectors is lost, perhaps or certainly.
     pub(super) fn is_lost(&self, piece: &Piece) -> bool {
-        is_within(&self.lost, piece) || is_within(&self.perhaps, piece)
+        self.is_certainly_lost(piece) || is_within(&self.perhaps, piece)
     }
 
     /// What is lost altogether.
     pub(super) fn losses(&self) -> Losses {
-        let lost = self.map.pieces_from(Lba(0)).filter(|piece| is_within(&self.lost, piece));
+        let lost = self.map.pieces_from(Lba(0)).filter(|piece| self.is_certainly_lost(piece));
         Losses { at_risk: joined(lost.map(|piece| piece.range)), unknown_records: self.unknown_records }
     }
 

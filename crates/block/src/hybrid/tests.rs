@@ -1,6 +1,7 @@
 //! What the tests of the hybrid disk share, and those of single operations.
 
 mod concurrent;
+mod corruptions;
 mod crash;
 mod drain;
 mod faults;
@@ -12,7 +13,9 @@ mod leftovers;
 mod marks;
 mod model;
 mod salvage;
+mod skip;
 mod under_way;
+mod verify;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use umbrella_policy::log_layout::{Place, SegmentNo, Stream};
 
-use super::format::{BLOCK_BYTES, ChunkHeader, Entry, FormatError, MAX_ENTRIES, Sequence, Superblock};
+use super::format::{BLOCK_BYTES, ChunkHeader, Entry, FormatError, MAX_ENTRIES, Repeat, Sequence, Superblock};
 
 /// Blocks of a chunk with its header. Fewer than a header could name, so that each has room for what is not mapped any more.
 pub(super) const CHUNK_BLOCKS: u32 = 241;
@@ -51,6 +51,16 @@ impl Filling {
         self.bytes.extend_from_slice(data);
     }
 
+    /// Where its header goes.
+    pub(super) fn start(&self) -> Place {
+        self.start
+    }
+
+    /// How many entries it has.
+    pub(super) fn entries(&self) -> usize {
+        self.entries.len()
+    }
+
     /// The data at a place, if it is in here.
     pub(super) fn block(&self, place: Place) -> Option<&[u8]> {
         block(&self.bytes, self.start, place)
@@ -64,19 +74,21 @@ impl Filling {
         }
     }
 
-    /// Completes it: `header` has everything but the entries, `unmapped` come before the others, because they are older.
+    /// Completes it: `header` has everything but the entries, `unmapped` come before the others, because they are older. Also what the chunk
+    /// after it repeats of it.
     pub(super) fn seal(
         mut self,
         mut header: ChunkHeader,
         unmapped: impl Iterator<Item = Entry>,
         superblock: &Superblock,
         closes: Option<SegmentNo>,
-    ) -> Result<Chunk, FormatError> {
+    ) -> Result<(Chunk, Repeat), FormatError> {
         header.entries.extend(unmapped);
         header.entries.append(&mut self.entries);
         let block = header.encode(superblock, self.start)?;
         self.bytes.splice(..BLOCK_BYTES, block);
-        Ok(Chunk { sequence: header.sequence, start: self.start, bytes: self.bytes, closes })
+        let repeat = Repeat::of(&header, self.start);
+        Ok((Chunk { sequence: header.sequence, start: self.start, bytes: self.bytes, closes }, repeat))
     }
 }
 

@@ -6,22 +6,22 @@
 //! 4. Each segment that has live blocks is read, chunk by chunk: the headers must name just those blocks; when the data is checked too, their checksums must be right.
 //! 5. Where a header is damaged, what lies behind it is read as ever, by the map; but nobody can tell whether it is what was written. The map is read once more to say which blocks that are.
 
-use std::collections::BTreeMap;
-use std::fmt;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
-use umbrella_policy::log_layout::{Absent, MapEntry, MapPage, PAGE_ENTRIES, Place, SegmentNo, State};
+use umbrella_policy::log_layout::{Absent, LOST, MapEntry, MapPage, PAGE_ENTRIES, Place, SegmentNo, State};
 use umbrella_units::{BlockNo, ByteSize, PAGE_BYTES};
 use uuid::Uuid;
 
 use super::buffer::{CHUNK_BLOCKS, Window};
 use super::engine::Options;
 use super::error::LogStoreError;
-use super::format::{BLOCK_BYTES, Checksum, ChunkHeader, Entry, FormatError};
-use super::loss::Loss;
-use super::recover::{Access, Named, Recovered, recover};
+use super::format::{BLOCK_BYTES, Checksum, ChunkHeader, Entry};
+use super::named::Named;
+use super::problem::{MOST_RUNS, Problem};
+use super::recover::{Access, Recovered, recover};
 use crate::device::BlockDevice;
-use crate::error::BlockError;
 
 /// How much is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,101 +30,6 @@ pub enum Depth {
     Structure,
     /// The data too: everything that is in use is read.
     Data,
-}
-
-/// What is wrong.
-#[derive(Debug, Clone)]
-pub enum Problem {
-    /// A copy of the superblock is damaged or old; the next opening mends it.
-    SuperblockCopy(BlockNo),
-    /// Flushed data at the end of the log is lost, for certain or perhaps.
-    Loss(Loss),
-    /// The newest checkpoint is damaged, or may have been the newest; the one before it and the log lose nothing.
-    Checkpoint(FormatError),
-    /// The log after the last checkpoint cannot be read further.
-    LogUnreadable(BlockError),
-    /// A page of the map cannot be used.
-    Page(MapPage, LogStoreError),
-    /// A block lies where nothing can be.
-    Misplaced(BlockNo, Place),
-    /// A page of the map does.
-    MisplacedPage(MapPage, Place),
-    /// Two blocks lie at one place.
-    Twice(Place),
-    /// The segment table has another count of live blocks than the map.
-    Live(SegmentNo, u32, u32),
-    /// The chunks of a segment name fewer of the blocks that the map has there.
-    Summary(SegmentNo, u32, u32),
-    /// A block is not what was written.
-    Damaged(BlockNo, Place),
-    /// A page of the map is not.
-    DamagedPage(MapPage, Place),
-    /// A part of a segment cannot be read.
-    Unreadable(SegmentNo, BlockError),
-    /// A header in a segment is damaged.
-    Header(SegmentNo, u32, FormatError),
-    /// Blocks and pages of the map in a segment that no header could be found for: how many, and the first runs of blocks.
-    Unnamed(SegmentNo, u32, Vec<(BlockNo, u32)>),
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Problem::SuperblockCopy(at) => {
-                write!(f, "the copy of the superblock at block {} is damaged or old (the next opening mends it)", at.0)
-            }
-            Problem::Loss(loss) => write!(f, "{loss}"),
-            Problem::Checkpoint(error) => {
-                write!(
-                    f,
-                    "the newest checkpoint is damaged ({error}): the one before it and the log after it have all (the next opening mends it)"
-                )
-            }
-            Problem::LogUnreadable(error) => {
-                write!(f, "the log after the last checkpoint cannot be read to its end: {error}")
-            }
-            Problem::Page(_, error @ LogStoreError::MapPage { .. }) => write!(f, "{error}"),
-            Problem::Page(page, error) => write!(f, "page {} of the map: {error}", page.0),
-            Problem::Misplaced(block, place) => {
-                write!(f, "block {} is said to lie at {}, where nothing can be", block.0, place.0)
-            }
-            Problem::MisplacedPage(page, place) => {
-                write!(f, "page {} of the map is said to lie at {}, where nothing can be", page.0, place.0)
-            }
-            Problem::Twice(place) => write!(f, "two blocks are said to lie at {}", place.0),
-            Problem::Live(segment, table, found) => {
-                write!(f, "segment {} has {found} live blocks, the table says {table}", segment.0)
-            }
-            Problem::Summary(segment, live, named) => {
-                write!(f, "segment {} has {live} live blocks, its headers name {named} of them", segment.0)
-            }
-            Problem::Damaged(block, place) => write!(f, "block {} at {} is not what was written", block.0, place.0),
-            Problem::DamagedPage(page, place) => {
-                write!(f, "page {} of the map at {} is not what was written", page.0, place.0)
-            }
-            Problem::Unreadable(segment, error) => write!(f, "segment {}: {error}", segment.0),
-            Problem::Header(segment, slot, error) => write!(f, "segment {}, slot {slot}: {error}", segment.0),
-            Problem::Unnamed(segment, count, runs) => {
-                write!(
-                    f,
-                    "segment {}: of {count} blocks in it nobody can tell whether they are what was written:",
-                    segment.0
-                )?;
-                let mut told = 0;
-                for (nth, (first, blocks)) in runs.iter().enumerate() {
-                    told += blocks;
-                    write!(f, "{}{}", if nth == 0 { " " } else { ", " }, first.0)?;
-                    if *blocks > 1 {
-                        write!(f, "-{}", first.0 + u64::from(*blocks) - 1)?;
-                    }
-                }
-                if told < *count {
-                    write!(f, "{}{} more or of the map", if runs.is_empty() { " " } else { " and " }, count - told)?;
-                }
-                Ok(())
-            }
-        }
-    }
 }
 
 /// What a check found.
@@ -156,8 +61,6 @@ pub struct CheckReport {
     pub problem_count: u64,
 }
 
-/// So many runs of blocks of a segment are told.
-const MOST_RUNS: usize = 32;
 /// So many problems are told one by one.
 pub const MOST_PROBLEMS: usize = 1000;
 
@@ -200,7 +103,8 @@ pub fn check(
         report,
         taken,
         live: vec![0; segments],
-        lacks_pages: false,
+        lost_pages: BTreeSet::new(),
+        lost: Vec::new(),
         unnamed,
         keep,
     };
@@ -210,9 +114,9 @@ pub fn check(
     if let Some(error) = check.recovered.checkpoint {
         check.found(Problem::Checkpoint(error));
     }
-    for (page, error) in std::mem::take(&mut check.recovered.rebuilt) {
+    for (page, error, _) in std::mem::take(&mut check.recovered.rebuilt) {
         check.found(Problem::Page(page, error));
-        check.lacks_pages = true;
+        check.lost_pages.insert(page);
     }
     if let Some(copy) = repair {
         check.found(Problem::SuperblockCopy(copy));
@@ -225,6 +129,10 @@ pub fn check(
         check.page(page);
         done += 1;
         progress(done, steps);
+    }
+    if !check.lost.is_empty() {
+        let (count, runs) = (check.recovered.core.map.lost(), std::mem::take(&mut check.lost));
+        check.found(Problem::Lost(count, runs));
     }
     for segment in (0..segments as u32).map(SegmentNo) {
         check.segment(segment);
@@ -244,8 +152,10 @@ struct Check<'a> {
     taken: Vec<u64>,
     /// By segment, what was found.
     live: Vec<u32>,
-    /// Whether there is a page of the map that cannot be used, so that what it names is not counted.
-    lacks_pages: bool,
+    /// Pages of the map that cannot be used, and have been told: what they name is not counted.
+    lost_pages: BTreeSet<MapPage>,
+    /// The first runs of blocks that are lost.
+    lost: Vec<Range<u64>>,
     /// Segments whose headers do not name all that lies there: up to which slot they do, and what they do not name.
     unnamed: BTreeMap<SegmentNo, Unnamed>,
     /// Pages of the map that may stay in memory.
@@ -323,13 +233,16 @@ impl Check<'_> {
             && let Err(error) = self.named.bring(&mut self.recovered.core, page)
         {
             self.found(Problem::Page(page, error));
-            self.lacks_pages = true;
+            self.lost_pages.insert(page);
             return;
         }
         let Some(entries) = self.recovered.core.map.entries(page).copied() else { return };
         for (nth, word) in (0..).zip(entries) {
-            let Some(MapEntry { place, .. }) = MapEntry::unpack(word) else { continue };
             let block = BlockNo(u64::from(page.0) * PAGE_ENTRIES as u64 + nth);
+            if word == LOST {
+                self.lose(block);
+            }
+            let Some(MapEntry { place, .. }) = MapEntry::unpack(word) else { continue };
             self.report.live.0 += PAGE_BYTES;
             if let Err(problem) = self.take(place) {
                 self.found(problem(place).unwrap_or(Problem::Misplaced(block, place)));
@@ -340,11 +253,21 @@ impl Check<'_> {
         }
     }
 
+    /// Notes a block that is lost; in the order of their numbers.
+    fn lose(&mut self, BlockNo(block): BlockNo) {
+        let count = self.lost.len();
+        match self.lost.last_mut() {
+            Some(last) if last.end == block => last.end += 1,
+            _ if count < MOST_RUNS => self.lost.push(block..block + 1),
+            _ => {}
+        }
+    }
+
     fn segment(&mut self, number: SegmentNo) {
         let at = number.0 as usize;
         let Some(segment) = self.recovered.core.layout.table().get(at).copied() else { return };
         let live = self.live.get(at).copied().unwrap_or(0);
-        if segment.live != live && !(self.lacks_pages && live < segment.live) {
+        if segment.live != live && (self.lost_pages.is_empty() || live >= segment.live) {
             self.found(Problem::Live(number, segment.live, live));
         }
         if live == 0 {
@@ -458,7 +381,8 @@ impl Check<'_> {
             let begin = slot.0 as usize * BLOCK_BYTES;
             if let Some(data) = window.get(begin..begin + BLOCK_BYTES) {
                 self.report.data_checked.0 += PAGE_BYTES;
-                if entry.checksum() != Some(Checksum::of(data)) {
+                let is_told = matches!(problem, Problem::DamagedPage(page, _) if self.lost_pages.contains(&page));
+                if !is_told && entry.checksum() != Some(Checksum::of(data)) {
                     self.found(problem);
                 }
             }

@@ -21,7 +21,7 @@ use super::format::{
     BLOCK_BYTES, CheckpointHeader, CheckpointNo, Checksum, Counters, FormatError, Head, IndexEntry, OpenSegment,
     PayloadEncoder, PayloadSum, SegmentEntry, SegmentState, Sequence, Slot, Structure, Superblock, payload_bytes,
 };
-use super::recover::Named;
+use super::named::Named;
 use crate::device::Durability;
 use crate::error::Operation;
 
@@ -74,6 +74,7 @@ impl Shared {
         match written {
             Ok(()) => {
                 state.core.layout.checkpointed(mark);
+                state.core.covered = image.goal;
                 state.area = area;
                 state.freed += 1;
                 state.tally.checkpoints += 1;
@@ -161,7 +162,7 @@ impl Image {
 /// The image of a store that was never used.
 pub(super) fn first_image(superblock: &Superblock, layout: &Layout, end: End) -> Image {
     let pages = superblock.shape.map_pages().0 as usize;
-    let header = header(superblock, layout, (CheckpointNo(1), Sequence(1)), Counters::default(), end);
+    let header = header(superblock, layout, (CheckpointNo(1), Sequence(1)), (Counters::default(), 0), end);
     let (table, mark) = (layout.table().to_vec(), layout.mark());
     Image { superblock: superblock.clone(), header, index: vec![None; pages], table, mark, goal: Sequence(0), area: 0 }
 }
@@ -173,7 +174,8 @@ pub(super) fn take_image(state: &mut State, end: End) -> Image {
     let number = core.epoch.next();
     core.epoch = number;
     core.since_checkpoint = 0;
-    let header = header(&core.superblock, &core.layout, (number, core.next_sequence), core.counters, end);
+    let counts = (core.counters, core.map.lost());
+    let header = header(&core.superblock, &core.layout, (number, core.next_sequence), counts, end);
     Image {
         superblock: core.superblock.clone(),
         header,
@@ -189,7 +191,7 @@ fn header(
     superblock: &Superblock,
     layout: &Layout,
     (number, next_sequence): (CheckpointNo, Sequence),
-    counters: Counters,
+    (counters, lost): (Counters, u64),
     end: End,
 ) -> CheckpointHeader {
     let heads = layout.heads().map(|head| Head {
@@ -205,6 +207,7 @@ fn header(
         heads: heads.collect(),
         counters,
         payload: PayloadSum { bytes: ByteSize(0), checksum: Checksum(0) },
+        lost,
         clean: end == End::InOrder,
     }
 }

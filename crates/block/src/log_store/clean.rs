@@ -3,7 +3,8 @@
 //! 1. The next few segments are read at once, so that the disk can take them in the order that suits it; what of a large one is left, chunk by chunk. Each
 //!    chunk's header says which blocks lie behind it. Of a segment in which little is live only that is read, unless the disk rotates (`gather`).
 //! 2. What the map still has there is put into the chunks that are being filled, and is read from them or from the new place from then on.
-//!    Pages of the map are written by the next checkpoint.
+//!    Pages of the map are written by the next checkpoint. What its headers say of blocks that were discarded is said again as long as an older segment may have a copy of
+//!    them (`discards`).
 //! 3. When nothing is live in it any more the segment is *cleaned*. It is free after a flush of what was moved, or after the next checkpoint
 //!    ([`Layout::synced`](umbrella_policy::log_layout::Layout::synced)); until then nothing is written to it.
 
@@ -11,8 +12,10 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
-use umbrella_policy::log_layout::{Goal, MapPage, Place, Relief, SegmentNo, State as SegmentState};
-use umbrella_units::Pages;
+use umbrella_policy::log_layout::{
+    Clock, Goal, MapPage, PAGE_ENTRIES, Place, Relief, SegmentNo, State as SegmentState,
+};
+use umbrella_units::{BlockNo, Pages};
 
 use super::buffer::{CHUNK_BLOCKS, Window};
 use super::checkpoint::End;
@@ -25,6 +28,8 @@ use crate::error::BlockError;
 
 /// How often the keeper looks when nobody calls it.
 const LOOK: Duration = Duration::from_secs(1);
+/// Pages of the map that are read at most to see what of a chunk's discarded blocks still is.
+const MOST_BROUGHT: u32 = 64;
 /// Blocks that are moved before others get the lock.
 const AT_ONCE: usize = 32;
 
@@ -45,12 +50,15 @@ pub(super) struct Chosen {
     /// Blocks in it that are live.
     pub(super) live: Pages,
     life: Life,
+    /// When the oldest of the others was opened.
+    oldest: Option<Clock>,
 }
 
 impl Chosen {
     fn now(state: &State, number: SegmentNo) -> Option<Chosen> {
         let segment = state.core.layout.table().get(number.0 as usize)?;
-        Some(Chosen { number, live: Pages(segment.live.into()), life: Life::now(state, number) })
+        let (live, life) = (Pages(segment.live.into()), Life::now(state, number));
+        Some(Chosen { number, live, life, oldest: state.core.layout.oldest_but(number) })
     }
 
     /// Blocks in it that are live now, if it still holds what was read.
@@ -106,6 +114,10 @@ impl Shared {
 
     /// Does what the layout asks for; whether anything was gained.
     pub(super) fn relieve(&self, state: &mut MutexGuard<'_, State>, goal: Goal) -> Result<bool, LogStoreError> {
+        // Until then nothing becomes free.
+        while state.mending {
+            self.room.wait(state);
+        }
         // With so much of the map changed, cleaning could not go on.
         if self.needs_checkpoint(state) && MutexGuard::unlocked(state, || self.checkpoint(End::GoesOn))? {
             self.room.notify_all();
@@ -157,7 +169,7 @@ impl Shared {
         // What is not said to be unmapped would be looked for in the segments that become free.
         let is_whole = !state.core.has_unmapped();
         self.flush_until(state, goal)?;
-        if is_whole {
+        if is_whole && !state.mending {
             state.core.layout.synced(mark);
             state.freed += 1;
         }
@@ -281,6 +293,8 @@ impl Shared {
                 return Ok(Cleaned::Damaged);
             }
             state.core.layout.leave(victim.number);
+            // Its headers have been read.
+            state.core.discards.forget(victim.number);
         }
         Ok(Cleaned::Whole)
     }
@@ -294,6 +308,7 @@ impl Shared {
         window: &[u8],
         (victim, pages): (Chosen, &mut u64),
     ) -> Result<Cleaned, LogStoreError> {
+        self.keep_unmapped(state, header, victim);
         for (nth, (entry, slot)) in header.slots().enumerate() {
             let Some(slot) = slot else { continue };
             let from = Place(at.0 + u64::from(slot.0));
@@ -314,6 +329,30 @@ impl Shared {
         }
         self.wake_writers(state);
         Ok(Cleaned::Whole)
+    }
+
+    /// Has the log say again which blocks are not mapped, where a chunk that is cleaned says so and something older may be left of them.
+    fn keep_unmapped(&self, state: &mut MutexGuard<'_, State>, header: &ChunkHeader, victim: Chosen) {
+        let entries = header.entries.iter().filter(|entry| matches!(entry, Entry::Unmapped { .. }));
+        let ranges: Vec<_> = entries.map(Entry::blocks).collect();
+        if ranges.is_empty() || victim.oldest.is_none_or(|oldest| oldest > header.clock) {
+            return;
+        }
+        let mut brought = 0;
+        for range in &ranges {
+            let mut block = state.core.map.next_used(BlockNo(range.start));
+            while block.0 < range.end && brought < MOST_BROUGHT {
+                let page = MapPage((block.0 / PAGE_ENTRIES as u64) as u32);
+                if state.core.map.is_absent(page) {
+                    brought += 1;
+                    // Without the page nothing is said of its blocks.
+                    _ = self.bring(state, page);
+                }
+                block = state.core.map.next_used(BlockNo((u64::from(page.0) + 1) * PAGE_ENTRIES as u64));
+            }
+        }
+        let kept: Vec<_> = ranges.into_iter().flat_map(|range| state.core.map.unmapped(range)).collect();
+        state.core.discards.say_again(kept);
     }
 
     fn move_block(

@@ -1,16 +1,19 @@
 //! What the store knows, and how it changes: everything that happens under its lock. No I/O.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use umbrella_policy::log_layout::{Absent, Full, Layout, LogicalMap, MapEntry, MapPage, Place, Put, SegmentNo, Stream};
+use umbrella_policy::log_layout::{
+    Absent, Full, Layout, LogicalMap, MapEntry, MapPage, Place, Put, SegmentNo, State, Stream,
+};
 use umbrella_units::{BlockNo, ByteSize};
 
 use super::buffer::{Chunks, Filling, MOST_UNMAPPED};
+use super::discards::Discards;
 use super::error::LogStoreError;
 use super::format::{
-    CheckpointNo, Checksum, ChunkHeader, Counters, Entry, FormatError, Incompat, IndexEntry, MapPageNo, Sequence,
-    Superblock,
+    CheckpointNo, Checksum, ChunkHeader, Counters, Entry, FormatError, Incompat, IndexEntry, MAX_ENTRIES, MapPageNo,
+    Repeat, Sequence, Superblock,
 };
 use super::sums::Sums;
 
@@ -60,20 +63,25 @@ pub(super) struct Core {
     pub(super) index: Vec<Option<IndexEntry>>,
     /// Pages that could not be used while the log was followed, which goes on in them: what lies on the disk is not all, even if it can be read another time.
     pub(super) unusable: BTreeMap<MapPage, LogStoreError>,
-    /// Blocks of rebuilt pages of the map of which nobody can tell where they lie. Only a store that is looked at has any.
-    pub(super) doubtful: BTreeSet<BlockNo>,
     pub(super) chunks: Chunks,
     /// What blocks must be when they are read.
     pub(super) sums: Sums,
     /// Ranges that are not mapped any more, for the next chunk.
     unmapped: Vec<(BlockNo, u32)>,
+    /// What the log has to say again of blocks that are not mapped.
+    pub(super) discards: Discards,
     /// The number of the next chunk.
     pub(super) next_sequence: Sequence,
+    /// What the next chunk repeats of the last one.
+    pub(super) last: Option<Repeat>,
     /// The last chunk that a flush of the device covered, and the last that a flush of users promises.
     pub(super) flushed: Sequence,
     promised: Sequence,
     /// The last chunk that a mark says to be flushed.
     pub(super) marked: Sequence,
+    /// The last chunk that has something of users, and the last one that a durable checkpoint covers.
+    pub(super) of_users: Sequence,
+    pub(super) covered: Sequence,
     /// What chunks are numbered after: the checkpoint before them.
     pub(super) epoch: CheckpointNo,
     pub(super) counters: Counters,
@@ -101,14 +109,17 @@ impl Core {
             map,
             index,
             unusable: BTreeMap::new(),
-            doubtful: BTreeSet::new(),
             chunks,
             sums,
             unmapped: Vec::new(),
+            discards: Discards::default(),
             next_sequence: Sequence(0),
+            last: None,
             flushed: Sequence(0),
             promised: Sequence(0),
             marked: Sequence(0),
+            of_users: Sequence(0),
+            covered: Sequence(0),
             epoch: CheckpointNo(0),
             counters,
             since_checkpoint: 0,
@@ -174,9 +185,10 @@ impl Core {
         }
     }
 
-    /// A block is not mapped any more; whether it was. The caller says so to the log with [`Core::note_unmapped`].
+    /// A block is not mapped any more; whether it was, or was lost. The caller says so to the log with [`Core::note_unmapped`].
     pub(super) fn unmap(&mut self, block: BlockNo) -> Result<bool, Stop> {
-        let Some(old) = self.map.set(block, None)? else { return Ok(false) };
+        let was_lost = self.map.is_lost(block)?;
+        let Some(old) = self.map.set(block, None)? else { return Ok(was_lost) };
         self.layout.forget(old.place);
         self.chunks.kill(old.place);
         self.counters.discarded_blocks += 1;
@@ -204,12 +216,13 @@ impl Core {
     }
 
     fn append(&mut self, put: Put, entry: Entry, data: &[u8], origin: Origin) -> Result<(), Stop> {
-        let spare = &mut self.chunks.spare;
-        let Some(filling) = self.chunks.filling.get_mut(usize::from(put.stream.0)) else { return Err(Stop::Full) };
-        let start = Place(put.place.0.saturating_sub(1));
-        if filling.is_none() && self.layout.shape().slot(start) == 0 {
-            self.sums.begin(self.layout.shape().segment(start));
+        let (start, stream) = (Place(put.place.0.saturating_sub(1)), usize::from(put.stream.0));
+        let is_new = self.chunks.filling.get(stream).ok_or(Stop::Full)?.is_none();
+        if is_new && self.layout.shape().slot(start) == 0 {
+            self.begin(self.layout.shape().segment(start));
         }
+        let spare = &mut self.chunks.spare;
+        let filling = self.chunks.filling.get_mut(stream).ok_or(Stop::Full)?;
         self.sums.note(&self.layout, put.place, &entry);
         let filling = filling.get_or_insert_with(|| Filling::new(start, spare.pop().unwrap_or_default()));
         filling.push(entry, data);
@@ -220,6 +233,12 @@ impl Core {
         Ok(())
     }
 
+    /// What lay in a segment is written over from now on.
+    pub(super) fn begin(&mut self, segment: SegmentNo) {
+        self.sums.begin(segment);
+        self.discards.forget(segment);
+    }
+
     /// Completes the chunk that a stream is filling. One without data is begun if there is none.
     pub(super) fn seal(&mut self, stream: Stream) -> Result<(), Stop> {
         let place = usize::from(stream.0);
@@ -227,7 +246,7 @@ impl Core {
             let start = self.layout.heads().nth(place).and_then(|head| head.open).ok_or(Stop::Full)?;
             self.layout.open_chunk(stream)?;
             if start.1 == 0 {
-                self.sums.begin(start.0);
+                self.begin(start.0);
             }
             let start = self.layout.shape().place(start.0, start.1);
             let filling = Filling::new(start, self.chunks.spare.pop().unwrap_or_default());
@@ -243,13 +262,23 @@ impl Core {
             clock: self.layout.clock(),
             next: sealed.next,
             entries: Vec::new(),
+            before: self.last.take().filter(|_| self.superblock.incompat.has(Incompat::REPEATS)),
         };
+        let room = MAX_ENTRIES.saturating_sub(filling.entries() + 1);
         let count = self.unmapped.len().min(MOST_UNMAPPED);
+        if filling.of_user || count > 0 {
+            self.of_users = self.next_sequence;
+        }
+        let again = self.discards.entries(&self.map, room.saturating_sub(count));
         let unmapped = self.unmapped.drain(..count).map(|(start, blocks)| Entry::Unmapped { start, blocks });
+        let unmapped: Vec<Entry> = unmapped.chain(again).collect();
+        self.discards.note(self.layout.shape().segment(filling.start()), &unmapped);
         let promised = self.promised.0.saturating_sub(self.flushed.0);
         let mark = Entry::Mark { flushed: self.flushed, promised: u32::try_from(promised).unwrap_or(u32::MAX) };
         let mark = self.superblock.incompat.has(Incompat::MARKS).then_some(mark);
-        let chunk = filling.seal(header, mark.into_iter().chain(unmapped), &self.superblock, sealed.closed)?;
+        let (chunk, repeat) =
+            filling.seal(header, mark.into_iter().chain(unmapped), &self.superblock, sealed.closed)?;
+        self.last = Some(repeat);
         self.marked = self.flushed;
         self.next_sequence = self.next_sequence.next();
         self.counters.header_blocks += 1;
@@ -261,6 +290,12 @@ impl Core {
     /// Completes all chunks that have something for a flush, or all that have anything.
     pub(super) fn seal_all(&mut self, only_of_user: bool) -> Result<(), Stop> {
         let before = self.next_sequence;
+        if !only_of_user {
+            let table = self.layout.table();
+            let is_empty =
+                |number: SegmentNo| table.get(number.0 as usize).is_none_or(|segment| segment.state == State::Cleaned);
+            self.discards.say_again_of(is_empty);
+        }
         for stream in (0..self.chunks.filling.len() as u8).map(Stream) {
             let filling = self.chunks.filling.get(usize::from(stream.0)).and_then(Option::as_ref);
             if filling.is_some_and(|filling| filling.of_user || !only_of_user) {
@@ -277,11 +312,18 @@ impl Core {
             self.promise(only_of_user);
             self.seal(ready)?;
         }
-        // Full chunks were completed before anybody wanted a flush, and do not say that one promises them.
-        let last = self.next_sequence.before();
-        if only_of_user && self.next_sequence == before && last > self.promised && last > self.flushed {
+        while !only_of_user && self.discards.are_due() {
+            match self.layout.ready() {
+                Some(ready) if self.layout.free().0 > 0 => self.seal(ready)?,
+                // There is no room for what is only good to have.
+                _ => self.discards.give_up(),
+            }
+        }
+        // Chunks that were full, or that the cleaner or a checkpoint completed, do not say that a flush of users promises them.
+        let (last, said) = (self.of_users, self.promised.max(self.marked).max(self.covered));
+        if only_of_user && self.next_sequence == before && last > said {
             self.promised = last;
-            self.mark()?;
+            self.mark_with(|layout| layout.free().0 > 0)?;
         }
         Ok(())
     }
@@ -295,7 +337,11 @@ impl Core {
 
     /// Completes a chunk that says how far the log is flushed, and nothing else, if there is room for one.
     pub(super) fn mark(&mut self) -> Result<(), Stop> {
-        if !self.superblock.incompat.has(Incompat::MARKS) || !self.layout.admits() {
+        self.mark_with(Layout::admits)
+    }
+
+    fn mark_with(&mut self, has_room: impl Fn(&Layout) -> bool) -> Result<(), Stop> {
+        if !self.superblock.incompat.has(Incompat::MARKS) || !has_room(&self.layout) {
             return Ok(());
         }
         match self.chunks.of_user().or(self.layout.ready()) {

@@ -20,7 +20,8 @@ use super::format::{
     Area, BLOCK_BYTES, Blocks, Compat, FormatError, Generation, Incompat, PLACE_BITS, Scheme, Shape, Superblock,
     UnixSeconds, area_segments,
 };
-use super::recover::{Named, settings};
+use super::named::Named;
+use super::recover::settings;
 use crate::device::{BlockDevice, Durability};
 
 /// How a new store is made.
@@ -139,7 +140,7 @@ fn plan(name: &str, capacity: BlockNo, options: &CreateOptions) -> Result<Superb
     let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     Ok(Superblock {
         compat: Compat(0),
-        incompat: Incompat::MARKS,
+        incompat: Incompat::ALL,
         generation: Generation(1),
         store: Uuid::new_v4(),
         created: UnixSeconds(created),

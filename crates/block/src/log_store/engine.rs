@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use umbrella_policy::flash_cache::Percent;
 use umbrella_policy::log_layout::{
-    BlockCost, Entries, Goal, MapEntry, MapPage, PAGE_ENTRIES, Pace, Place, SegmentNo, Standing, Victim,
+    BlockCost, Entries, Goal, LOST, MapEntry, MapPage, PAGE_ENTRIES, Pace, Place, SegmentNo, Standing, Victim,
 };
 use umbrella_units::{BLOCK_SECTORS, BlockNo, ByteSize, Lba, Nanos, PAGE_BYTES, Pages};
 
@@ -22,7 +22,7 @@ use super::format::{
     BLOCK_BYTES, Block, Counters, FormatError, MapEntry as EntryOnDisk, MapPage as PageOnDisk, MapPageNo, Sequence,
     Superblock,
 };
-use super::recover::Named;
+use super::named::Named;
 use super::stats::Tally;
 use crate::device::Geometry;
 use crate::error::{BlockError, Operation};
@@ -74,6 +74,10 @@ pub(super) struct State {
     pub(super) answered_at: Instant,
     pub(super) poisoned: Option<BlockError>,
     pub(super) read_only: bool,
+    /// Whether blocks of which nobody can tell where they lie are given up.
+    pub(super) gives_up: bool,
+    /// Whether somebody rebuilds pages of the map: nothing becomes free meanwhile.
+    pub(super) mending: bool,
     pub(super) closing: bool,
     /// Whether threads write and clean.
     pub(super) threads: bool,
@@ -169,6 +173,11 @@ pub struct LogStore {
 }
 
 impl LogStore {
+    /// Whether it is only looked at.
+    pub fn is_read_only(&self) -> bool {
+        self.shared.state.lock().read_only
+    }
+
     pub(super) fn start(shared: Shared) -> Result<LogStore, LogStoreError> {
         let shared = Arc::new(shared);
         let mut store = LogStore { shared: Arc::clone(&shared), threads: Vec::new() };
@@ -305,7 +314,7 @@ impl Shared {
         self.travelled.fetch_add(last.abs_diff(block.0), Ordering::Relaxed);
     }
 
-    /// Reads a page of the map that is not in memory.
+    /// Reads a page of the map that is not in memory. One that is damaged is rebuilt.
     pub(super) fn bring(&self, state: &mut MutexGuard<'_, State>, page: MapPage) -> Result<(), BlockError> {
         let Some(at) = state.core.page_entry(page) else {
             state.core.map.install(page, &[0; PAGE_ENTRIES]);
@@ -325,9 +334,10 @@ impl Shared {
             }
         }
         state.tally.map_reads += 1;
-        let entries = self.named.decode_page(&block, &state.core.superblock, page, at);
-        let entries = entries.map_err(|error| error.on(&self.named.name))?;
-        state.core.map.install(page, &entries);
+        match self.named.decode_page(&block, &state.core.superblock, page, at) {
+            Ok(entries) => state.core.map.install(page, &entries),
+            Err(error) => self.mend(state, page, error)?,
+        }
         self.trim_map(state, Some(page));
         Ok(())
     }
@@ -397,6 +407,11 @@ pub(super) fn decode_page(block: &[u8], superblock: &Superblock, page: MapPage) 
             *word = MapEntry::pack(Some(entry));
         }
     }
+    for block in parsed.lost(number) {
+        if let Some(word) = entries.get_mut((block.0 % PAGE_ENTRIES as u64) as usize) {
+            *word = LOST;
+        }
+    }
     Ok(entries)
 }
 
@@ -405,7 +420,9 @@ pub(super) fn encode_page(entries: &Entries, superblock: &Superblock, page: MapP
     let mut encoded = PageOnDisk::default();
     let first = u64::from(page.0) * PAGE_ENTRIES as u64;
     for (nth, word) in (0..).zip(entries) {
-        if let Some(entry) = MapEntry::unpack(*word) {
+        if *word == LOST {
+            encoded.lose(BlockNo(first + nth));
+        } else if let Some(entry) = MapEntry::unpack(*word) {
             encoded.set(BlockNo(first + nth), Some(EntryOnDisk::new(entry.place, entry.stamp)?));
         }
     }

@@ -64,7 +64,7 @@ pub enum LogStoreError {
     },
     /// Flushed data behind the checkpoint is damaged.
     #[error(
-        "{device}: {loss}: nothing is written to the store; `umbrella disk salvage` writes what there is, what came later too, or serve what was before it with --read-only"
+        "{device}: {loss}: the store is not used; `attach` or `serve` with --salvage goes on without what is lost, `umbrella disk salvage` copies what there is, what came later too, and --read-only serves what was before it"
     )]
     FlushedLost {
         /// The device.
@@ -74,7 +74,7 @@ pub enum LogStoreError {
     },
     /// The log after the checkpoint cannot be read to its end.
     #[error(
-        "{device}: the log after the last checkpoint cannot be read to its end ({source}), and what was flushed last may lie there: try again; if that does not help, take what there is with --read-only, or use a copy of the disk"
+        "{device}: the log after the last checkpoint cannot be read to its end ({source}), and what was flushed last may lie there: try again; if that does not help, go on without it with --salvage, take what there is with --read-only, or use a copy of the disk"
     )]
     LogUnreadable {
         /// The device.
@@ -82,9 +82,17 @@ pub enum LogStoreError {
         /// Why.
         source: BlockError,
     },
+    /// The log goes on in a page of the map that cannot be used, and that cannot be rebuilt whole.
+    #[error("{source}; of {blocks} of them nobody can tell where they lie")]
+    Doubtful {
+        /// What is wrong with the page.
+        source: Box<LogStoreError>,
+        /// Blocks in doubt.
+        blocks: u64,
+    },
     /// A page of the map is not what was written, or not where the index says.
     #[error(
-        "{device}: page {} of the map, at block {} of the log, cannot be used: {source}; blocks {} to {} of the store are lost with it: copy the rest with `umbrella disk salvage`, which finds what the log still has of them",
+        "{device}: page {} of the map, at block {} of the log, cannot be used: {source}; blocks {} to {} of the store are lost with it: copy the rest with `umbrella disk salvage`, which finds what the log still has of them, or go on without them with --salvage (`attach`, `serve`)",
         page.0, place.0, page.0 * PAGE_ENTRIES, page.0 * PAGE_ENTRIES + (PAGE_ENTRIES - 1)
     )]
     MapPage {
@@ -123,11 +131,11 @@ pub enum LogStoreError {
         /// Where it lies.
         place: Place,
     },
-    /// A page of the map was rebuilt, and of this block it cannot say where it lies.
+    /// What the block held is lost, and known to be.
     #[error(
-        "{device}: block {} of the store cannot be read: its page of the map is damaged, and what the log has of it may be old (`umbrella disk salvage` writes what there is)", block.0
+        "{device}: block {} of the store is lost: what it held last was damaged, and what the log has of it may be old (`umbrella disk salvage` writes what there is); it can be read again once it is written", block.0
     )]
-    Doubtful {
+    Lost {
         /// The device.
         device: String,
         /// Which block.
@@ -218,7 +226,7 @@ impl LogStoreError {
                 let reads = matches!(
                     other,
                     LogStoreError::MapPage { .. }
-                        | LogStoreError::Doubtful { .. }
+                        | LogStoreError::Lost { .. }
                         | LogStoreError::Damaged { .. }
                         | LogStoreError::Unverified { .. }
                 );

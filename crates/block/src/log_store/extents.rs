@@ -1,8 +1,10 @@
 //! Which blocks were never written, or discarded: the map has no place for them, and they read as zeroes.
 
+use parking_lot::MutexGuard;
+use umbrella_policy::log_layout::PAGE_ENTRIES;
 use umbrella_units::{BLOCK_SECTORS, BlockNo, Lba, SectorRange};
 
-use super::engine::LogStore;
+use super::engine::{LogStore, State};
 use crate::device::{Allocation, BlockDevice};
 use crate::error::BlockError;
 
@@ -16,18 +18,28 @@ impl LogStore {
         let first = range.start.0 / BLOCK_SECTORS;
         let end = range.end().0.div_ceil(BLOCK_SECTORS).min(first + MOST);
         let mut state = self.shared.state.lock();
-        // Where it cannot be known, the read of the block says so.
-        let mut is_mapped_at =
-            |block: u64| self.shared.entry(&mut state, BlockNo(block)).map_or(true, |place| place.is_some());
-        let is_mapped = is_mapped_at(first);
-        let mut next = first + 1;
-        while next < end && is_mapped_at(next) == is_mapped {
-            next += 1;
+        let (is_mapped, mut next) = self.alike(&mut state, first);
+        while next < end {
+            let (is_next_mapped, behind) = self.alike(&mut state, next);
+            if is_next_mapped != is_mapped {
+                break;
+            }
+            next = behind;
         }
         // Nothing at all is quickly passed over.
         let next = if is_mapped { next } else { next.max(state.core.map.next_used(BlockNo(next)).0) };
         let end = Lba(next.saturating_mul(BLOCK_SECTORS)).min(range.end());
         let allocation = if is_mapped { Allocation::Data } else { Allocation::Hole };
         Ok((SectorRange::between(range.start, end), allocation))
+    }
+
+    /// Whether a block is mapped, and the block up to which that is certain. Where it cannot be known the read of the block says so; what is true of a page that cannot be read is true of all of it.
+    fn alike(&self, state: &mut MutexGuard<'_, State>, block: u64) -> (bool, u64) {
+        let page = PAGE_ENTRIES as u64;
+        match self.shared.entry(state, BlockNo(block)) {
+            Ok(place) => (place.is_some(), block + 1),
+            Err(_) if state.core.map.is_lost(BlockNo(block)).is_ok() => (true, block + 1),
+            Err(_) => (true, (block / page + 1) * page),
+        }
     }
 }

@@ -1,12 +1,16 @@
-//! Following the log after a checkpoint: which chunks count, and what they say.
+//! Following the log after a checkpoint: which chunks count, and what they say. What is damaged is passed over in `pass_over`.
 
-use umbrella_policy::log_layout::{Absent, Chunk, MapEntry, Place, SegmentNo};
+use std::collections::BTreeMap;
+
+use umbrella_policy::log_layout::{Absent, Chunk, Clock, LogicalMap, MapEntry, Place, SegmentNo};
 use umbrella_units::BlockNo;
 
 use super::core::Core;
 use super::error::LogStoreError;
-use super::format::{BLOCK_BYTES, CheckpointNo, ChunkHeader, Entry, Sequence};
-use super::recover::{MOST, Named};
+use super::format::{BLOCK_BYTES, CheckpointNo, ChunkHeader, Entry, Repeat, Sequence, Slot};
+use super::named::Named;
+use super::pass_over::{Passed, Repair};
+use super::recover::MOST;
 use crate::error::BlockError;
 
 /// Follows the log after a checkpoint.
@@ -16,14 +20,18 @@ pub(super) struct Replay<'a> {
     pub(super) first_epoch: CheckpointNo,
     /// By stream: the next chunk there, if it has been looked for, and where.
     pub(super) waiting: Vec<Option<(Place, Option<ChunkHeader>)>>,
-    /// The first failure to read.
-    pub(super) unreadable: Option<BlockError>,
+    /// Where it could not be read.
+    pub(super) unreadable: BTreeMap<Place, BlockError>,
     /// How far the log was flushed, and promised to be, as its chunks say.
     pub(super) mark: (Sequence, Sequence),
     /// What to do when a page of the map cannot be used.
     pub(super) lost_pages: LostPages,
     /// Whether it ended because of one.
     pub(super) lacks_page: bool,
+    /// What to do with a chunk that is damaged although it had been flushed.
+    pub(super) repair: Repair,
+    /// What was passed over.
+    pub(super) passed: Passed,
 }
 
 /// What to do when the log goes on in a page of the map that cannot be used.
@@ -41,34 +49,29 @@ impl Replay<'_> {
         let streams = self.core.layout.heads().count();
         self.waiting.resize_with(streams, || None);
         let mut count = 0;
-        while let Some((place, header)) = self.next() {
-            let shape = self.core.layout.shape();
-            let mut data = vec![0; header.data_blocks() as usize * BLOCK_BYTES];
-            let at = self.core.superblock.device_block(Place(place.0 + 1));
-            if let Err(error) = self.named.block(at, &mut data) {
-                self.unreadable.get_or_insert(error);
-                break;
+        loop {
+            while let Some((place, header)) = self.next() {
+                let mut data = vec![0; header.data_blocks() as usize * BLOCK_BYTES];
+                let at = self.core.superblock.device_block(Place(place.0 + 1));
+                if let Err(error) = self.named.block(at, &mut data) {
+                    self.unreadable.insert(place, error);
+                    break;
+                }
+                if header.verify_data(&data).is_err() {
+                    break;
+                }
+                self.enter(place, &header, |_| true)?;
+                count += 1;
             }
-            if header.verify_data(&data).is_err() {
-                break;
+            if self.repair == Repair::None || !self.pass_over()? {
+                return Ok(count);
             }
-            let (segment, start) = (shape.segment(place), shape.slot(place));
-            let chunk = Chunk {
-                stream: header.stream,
-                segment,
-                start,
-                end: start + header.blocks(),
-                next: header.next,
-                clock: header.clock,
-            };
-            self.enter(chunk, place, &header, &data)?;
             count += 1;
         }
-        Ok(count)
     }
 
     /// The chunk that comes next in order, if some stream has it.
-    fn next(&mut self) -> Option<(Place, ChunkHeader)> {
+    pub(super) fn next(&mut self) -> Option<(Place, ChunkHeader)> {
         let wanted = self.core.next_sequence;
         let heads: Vec<_> = self.core.layout.heads().collect();
         for (stream, head) in heads.into_iter().enumerate() {
@@ -98,7 +101,7 @@ impl Replay<'_> {
     fn header(&mut self, place: Place, stream: usize) -> Option<ChunkHeader> {
         let mut block = [0; BLOCK_BYTES];
         if let Err(error) = self.named.block(self.core.superblock.device_block(place), &mut block) {
-            self.unreadable.get_or_insert(error);
+            self.unreadable.insert(place, error);
             return None;
         }
         let header = ChunkHeader::parse(&block, &self.core.superblock, place).ok()?;
@@ -119,31 +122,43 @@ impl Replay<'_> {
         self.waiting.iter().flatten().filter(ahead).count() as u64
     }
 
-    /// The number after the last chunk that begins a segment and is not older than the checkpoint.
+    /// The number after the last chunk that is not older than the checkpoint, of those that begin a segment; and of those at which a stream goes on, if a later opening wrote them: only after a
+    /// checkpoint of its own, three numbers on.
     ///
     /// Cost: a block of every segment is read.
     pub(super) fn furthest(&self) -> Option<Sequence> {
         let (superblock, shape) = (&self.core.superblock, self.core.layout.shape());
-        let segments = (0..shape.segments).map(SegmentNo).filter(|segment| !superblock.is_system(*segment));
-        let first = segments.filter_map(|segment| {
-            let (mut block, place) = ([0; BLOCK_BYTES], shape.place(segment, 0));
+        let header = |place: Place| {
+            let mut block = [0; BLOCK_BYTES];
             self.named.log(superblock, place, &mut block).ok()?;
             ChunkHeader::parse(&block, superblock, place).ok()
-        });
+        };
+        let segments = (0..shape.segments).map(SegmentNo).filter(|segment| !superblock.is_system(*segment));
+        let first = segments.filter_map(|segment| header(shape.place(segment, 0)));
         let counting = first.filter(|header| header.epoch >= self.first_epoch);
-        counting.map(|header| header.sequence.next()).max()
+        let open = self.core.layout.heads().filter_map(|head| head.open);
+        let open = open.filter(|(_, slot)| slot + 1 < shape.segment_blocks);
+        let at_heads = open.filter_map(|(segment, slot)| header(shape.place(segment, slot)));
+        let of_another = at_heads.filter(|header| header.epoch > self.first_epoch.next().next());
+        counting.chain(of_another).map(|header| header.sequence.next()).max()
     }
 
-    fn enter(&mut self, chunk: Chunk, place: Place, header: &ChunkHeader, data: &[u8]) -> Result<(), LogStoreError> {
-        let replay = |source| LogStoreError::Replay { device: self.named.name.clone(), source };
-        self.core.layout.replay_chunk(chunk).map_err(replay)?;
-        if chunk.start == 0 {
-            self.core.sums.begin(chunk.segment);
-        }
+    /// Takes a chunk; of its data only what is whole, by its slots behind the header.
+    pub(super) fn enter(
+        &mut self,
+        place: Place,
+        header: &ChunkHeader,
+        is_whole: impl Fn(Slot) -> bool,
+    ) -> Result<(), LogStoreError> {
+        let chunk = self.begin(place, Repeat::of(header, place), header.clock)?;
         self.core.sums.note_chunk(&self.core.layout, place, header);
+        self.core.discards.note(chunk.segment, &header.entries);
         for (entry, slot) in header.slots() {
             let here = Place(place.0 + slot.map_or(0, |slot| u64::from(slot.0)));
             match *entry {
+                Entry::Data { block, .. } | Entry::Copy { block, .. } if !slot.is_none_or(&is_whole) => {
+                    self.lose(block)?;
+                }
                 Entry::Data { block, stamp, .. } | Entry::Copy { block, stamp, .. } => {
                     self.set(block, Some(MapEntry { place: here, stamp }))?;
                     let written = self.core.layout.stamps().clock(stamp, chunk.clock);
@@ -154,28 +169,44 @@ impl Replay<'_> {
                 Entry::MapPage { .. } | Entry::Dead | Entry::Mark { .. } => {}
             }
         }
-        let replay = |source| LogStoreError::Replay { device: self.named.name.clone(), source };
-        // What a lost page hid had left the segment that the log goes on in.
-        if let Some(next) = chunk.next.filter(|_| !self.core.unusable.is_empty() || !self.core.doubtful.is_empty()) {
-            self.core.layout.replay_emptied(next);
-        }
-        self.core.layout.replay_end(chunk).map_err(replay)?;
         if let Some((flushed, promised)) = header.mark() {
             self.mark = (self.mark.0.max(flushed), self.mark.1.max(promised));
         }
-        self.core.next_sequence = self.core.next_sequence.next();
         self.core.epoch = header.epoch;
-        self.core.counters.header_blocks += 1;
         self.core.counters.user_blocks = self.core.counters.user_blocks.max(header.clock.0);
-        self.core.since_checkpoint += (data.len() / BLOCK_BYTES) as u64 + 1;
+        self.end(chunk)
+    }
+
+    /// A chunk comes next, at this place.
+    pub(super) fn begin(&mut self, place: Place, repeat: Repeat, clock: Clock) -> Result<Chunk, LogStoreError> {
+        let shape = self.core.layout.shape();
+        let (segment, start) = (shape.segment(place), shape.slot(place));
+        let end = start + repeat.blocks;
+        let chunk = Chunk { stream: repeat.stream, segment, start, end, next: repeat.next, clock };
+        let replay = |source| LogStoreError::Replay { device: self.named.name.clone(), source };
+        self.core.layout.replay_chunk(chunk).map_err(replay)?;
+        if start == 0 {
+            self.core.begin(segment);
+        }
+        self.core.last = Some(repeat);
+        Ok(chunk)
+    }
+
+    /// All that the chunk says has been entered.
+    pub(super) fn end(&mut self, chunk: Chunk) -> Result<(), LogStoreError> {
+        // What a lost page hid had left the segment that the log goes on in.
+        if let Some(next) = chunk.next.filter(|_| !self.core.unusable.is_empty() || self.core.map.lost() > 0) {
+            self.core.layout.replay_emptied(next);
+        }
+        let replay = |source| LogStoreError::Replay { device: self.named.name.clone(), source };
+        self.core.layout.replay_end(chunk).map_err(replay)?;
+        self.core.next_sequence = self.core.next_sequence.next();
+        self.core.counters.header_blocks += 1;
+        self.core.since_checkpoint += u64::from(chunk.end - chunk.start);
         Ok(())
     }
 
     fn unmap(&mut self, first: BlockNo, end: BlockNo) -> Result<(), LogStoreError> {
-        let known: Vec<BlockNo> = self.core.doubtful.range(first..end).copied().collect();
-        for block in known {
-            self.core.doubtful.remove(&block);
-        }
         let mut block = self.core.map.next_used(first);
         while block < end {
             self.set(block, None)?;
@@ -185,13 +216,25 @@ impl Replay<'_> {
     }
 
     fn set(&mut self, block: BlockNo, entry: Option<MapEntry>) -> Result<(), LogStoreError> {
+        self.change(|map| map.set(block, entry))
+    }
+
+    /// What a block held is lost.
+    pub(super) fn lose(&mut self, block: BlockNo) -> Result<(), LogStoreError> {
+        self.change(|map| map.lose(block))
+    }
+
+    /// Changes the map, and forgets where the block lay.
+    fn change(
+        &mut self,
+        change: impl Fn(&mut LogicalMap) -> Result<Option<MapEntry>, Absent>,
+    ) -> Result<(), LogStoreError> {
         loop {
-            match self.core.map.set(block, entry) {
+            match change(&mut self.core.map) {
                 Ok(old) => {
                     if let Some(old) = old {
                         self.core.layout.forget(old.place);
                     }
-                    self.core.doubtful.remove(&block);
                     return Ok(());
                 }
                 Err(Absent(page)) => match self.named.bring(&mut self.core, page) {

@@ -19,7 +19,7 @@ use super::checkpoint::{End, take_image};
 use super::create::size;
 use super::engine::{LogStore, Shared, State};
 use super::error::LogStoreError;
-use super::format::{Area, Blocks, Generation, Shape, Superblock, area_segments};
+use super::format::{Area, Blocks, Shape, Superblock, area_segments};
 use crate::device::Durability;
 use crate::error::{BlockError, Operation};
 
@@ -78,7 +78,7 @@ impl Shared {
             // Not even the larger checkpoints fit into the new space.
             _ => return Ok(None),
         };
-        let generation = Generation(old.generation.0 + 1);
+        let generation = old.generation.next();
         Ok(Some(Superblock { generation, shape, areas, ..old.clone() }))
     }
 

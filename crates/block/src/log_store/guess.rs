@@ -2,6 +2,8 @@
 //!
 //! For each length of segments the areas are put where checkpoints were found. One counts if the whole checkpoint fits: its table marks just these segments as the areas.
 
+use std::collections::BTreeMap;
+
 use umbrella_policy::log_layout::{SchemeInfo, SegmentNo};
 use umbrella_units::BlockNo;
 use uuid::Uuid;
@@ -11,34 +13,43 @@ use super::format::{
     Area, BLOCK_BYTES, Blocks, CheckpointHeader, Compat, Generation, Incompat, Payload, Scheme, SegmentState, Shape,
     Stream, Superblock, UnixSeconds, area_segments,
 };
-use super::recover::Named;
+use super::named::Named;
 
 /// Blocks that are read at once.
 const PIECE: u64 = 256;
 /// Blocks of a segment, as powers of two.
 const SEGMENT_BITS: std::ops::RangeInclusive<u32> = 4..=16;
 
+/// So many headers are looked at, and so many payloads, at most: a device may hold images of other stores.
+const MOST_FOUND: usize = 4096;
+const MOST_TRIED: u32 = 1024;
+
 /// A block that looks like the header of a checkpoint.
-struct Found {
+struct CheckpointBlock {
     at: BlockNo,
     bytes: Vec<u8>,
 }
 
 /// A superblock that fits the checkpoints that are found, if there is one.
 ///
-/// Cost: the whole device is read.
+/// Cost: the whole device is read, and at most so many payloads as [`MOST_TRIED`].
 pub(super) fn guess(named: &Named) -> Option<Superblock> {
     let found = checkpoints(named);
-    let pairs = found.iter().flat_map(|first| found.iter().map(move |second| (first, Some(second))));
-    let pairs = pairs.filter(|(first, second)| second.is_some_and(|second| first.at < second.at));
+    // The two areas lie beside each other: the next header of the same store is the other one's.
+    let mut later: BTreeMap<Uuid, &CheckpointBlock> = BTreeMap::new();
+    let mut pairs = Vec::new();
+    for first in found.iter().rev() {
+        let Some((store, ..)) = CheckpointHeader::identity(&first.bytes) else { continue };
+        pairs.extend(later.insert(store, first).map(|second| (first, Some(second))));
+    }
     let alone = found.iter().map(|only| (only, None));
-    let pairs: Vec<_> = pairs.chain(alone).collect();
-    pairs
-        .into_iter()
-        .find_map(|(first, second)| SEGMENT_BITS.into_iter().find_map(|bits| fitting(named, 1 << bits, first, second)))
+    let mut left = MOST_TRIED;
+    pairs.into_iter().rev().chain(alone).find_map(|(first, second)| {
+        SEGMENT_BITS.into_iter().find_map(|bits| fitting(named, 1 << bits, (first, second), &mut left))
+    })
 }
 
-fn checkpoints(named: &Named) -> Vec<Found> {
+fn checkpoints(named: &Named) -> Vec<CheckpointBlock> {
     let end = named.device.geometry().capacity.block().0;
     let mut found = Vec::new();
     let mut piece = vec![0; PIECE as usize * BLOCK_BYTES];
@@ -53,8 +64,9 @@ fn checkpoints(named: &Named) -> Vec<Found> {
             }
         }
         for (nth, block) in (0..).zip(piece.chunks(BLOCK_BYTES)) {
-            if CheckpointHeader::is_one(block) {
-                found.push(Found { at: BlockNo(start + nth), bytes: block.to_vec() });
+            let is_aligned = (start + nth - FIRST.0).is_multiple_of(1 << SEGMENT_BITS.start());
+            if is_aligned && found.len() < MOST_FOUND && CheckpointHeader::is_one(block) {
+                found.push(CheckpointBlock { at: BlockNo(start + nth), bytes: block.to_vec() });
             }
         }
     }
@@ -62,7 +74,12 @@ fn checkpoints(named: &Named) -> Vec<Found> {
 }
 
 /// The superblock of a store with segments of this length, if these are its checkpoints.
-fn fitting(named: &Named, segment_blocks: u32, first: &Found, second: Option<&Found>) -> Option<Superblock> {
+fn fitting(
+    named: &Named,
+    segment_blocks: u32,
+    (first, second): (&CheckpointBlock, Option<&CheckpointBlock>),
+    left: &mut u32,
+) -> Option<Superblock> {
     let (store, segments, advertised, streams) = CheckpointHeader::identity(&first.bytes)?;
     let shape = Shape::new(segment_blocks, segments, Blocks(advertised), Stream(streams)).ok()?;
     let segment_at = |at: BlockNo| {
@@ -85,6 +102,7 @@ fn fitting(named: &Named, segment_blocks: u32, first: &Found, second: Option<&Fo
     superblock.check_capacity(named.device.geometry().capacity).ok()?;
     let header = CheckpointHeader::parse(&first.bytes, &superblock).ok()?;
     let is_there = areas.iter().any(|area| superblock.device_block(first_place(&superblock, area.first)) == first.at);
+    *left = left.checked_sub(1)?;
     let mut payload = vec![0; usize::try_from(header.payload.bytes.0).ok()?.next_multiple_of(BLOCK_BYTES)];
     named.block(BlockNo(first.at.0 + 1), &mut payload).ok()?;
     let payload = Payload::parse(&payload, &header, &superblock).ok()?;
@@ -107,7 +125,7 @@ fn superblock(store: Uuid, shape: Shape, areas: [Area; 2]) -> Option<Superblock>
     })?;
     Some(Superblock {
         compat: Compat(0),
-        incompat: Incompat::MARKS,
+        incompat: Incompat::ALL,
         generation: Generation(0),
         store,
         created: UnixSeconds(0),

@@ -8,7 +8,7 @@ use std::ops::Range;
 use umbrella_policy::log_layout::{Place, SegmentNo};
 
 use super::format::{BLOCK_BYTES, CheckpointNo, ChunkHeader, Sequence, Slot, Superblock};
-use super::recover::Named;
+use super::named::Named;
 
 /// Blocks that are read at once where the next header has to be searched for.
 const PIECE: u32 = 256;

@@ -1,18 +1,20 @@
-//! What is lost at the end of the log: told by the marks of flushes that later chunks carry.
+//! What is lost at the end of the log: told by the marks of flushes that later chunks carry, and by what each repeats of the chunk before it.
 //!
 //! The log ends at the first chunk that is missing or not whole. If a mark says that this chunk had been flushed, flushed data is lost. If it was promised by a flush of which nobody knows whether
 //! it was answered, perhaps. Without either nobody was told that it is durable: so a power cut leaves the log.
+//!
+//! Which blocks a chunk held its header says, or the one of the chunk after it. Where both are damaged nobody knows.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
 
-use umbrella_policy::log_layout::SegmentNo;
+use umbrella_policy::log_layout::{Place, SegmentNo};
 use umbrella_units::BlockNo;
 
 use super::buffer::CHUNK_BLOCKS;
 use super::follow::Replay;
-use super::format::{ChunkHeader, Entry, Sequence};
+use super::format::{ChunkHeader, Entry, Repeat, Sequence, joined};
 use super::headers::headers_in;
 
 /// So many runs of blocks are told.
@@ -27,10 +29,35 @@ pub struct Loss {
     pub last: Sequence,
     /// Whether they had been flushed: else the store ended while it flushed them, and perhaps nobody was told that they are durable.
     pub is_certain: bool,
-    /// Blocks that were written or discarded in those of them whose headers are whole, in order.
+    /// Blocks that were written or discarded in them, as far as they are known, in order.
     pub blocks: Vec<Range<u64>>,
-    /// How many there are whose headers are not: nobody knows which blocks they held.
+    /// Runs of blocks of which only some were.
+    pub among: Vec<Range<u64>>,
+    /// How many there are of which nobody knows which blocks they held.
     pub unknown: u64,
+}
+
+/// Chunks behind the end of the log, by their numbers, and where they lie.
+pub(super) type Behind = BTreeMap<Sequence, (Place, ChunkHeader)>;
+
+/// What the chunk after one repeats of it.
+pub(super) fn repeated(behind: &Behind, number: Sequence) -> Option<&Repeat> {
+    behind.get(&number.next()).and_then(|(_, header)| header.before.as_ref())
+}
+
+/// Runs of blocks, for people: the first of them.
+pub(super) struct Runs<'a>(pub(super) &'a [Range<u64>]);
+
+impl fmt::Display for Runs<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (nth, run) in self.0.iter().take(MOST_RUNS).enumerate() {
+            let (first, end) = (run.start, run.end - 1);
+            write!(f, "{}", if nth == 0 { "" } else { ", " })?;
+            if first == end { write!(f, "{end}")? } else { write!(f, "{first}-{end}")? }
+        }
+        let more: u64 = self.0.iter().skip(MOST_RUNS).map(|run| run.end - run.start).sum();
+        if more > 0 { write!(f, " and {more} more") } else { Ok(()) }
+    }
 }
 
 impl fmt::Display for Loss {
@@ -47,72 +74,65 @@ impl fmt::Display for Loss {
                 "flushed data is perhaps lost: the log ends before chunk {first}, and was being flushed up to chunk {last}; of"
             )?;
         }
-        let runs = &self.blocks;
-        for (nth, run) in runs.iter().take(MOST_RUNS).enumerate() {
-            let (first, end) = (run.start, run.end - 1);
-            write!(f, "{}", if nth == 0 { " blocks " } else { ", " })?;
-            if first == end { write!(f, "{end}")? } else { write!(f, "{first}-{end}")? }
+        let mut told = false;
+        if !self.blocks.is_empty() {
+            write!(f, " blocks {}", Runs(&self.blocks))?;
+            told = true;
         }
-        let more: u64 = runs.iter().skip(MOST_RUNS).map(|run| run.end - run.start).sum();
-        if more > 0 {
-            write!(f, " and {more} more")?;
+        if !self.among.is_empty() {
+            write!(f, "{} some of blocks {}", if told { ", and of" } else { "" }, Runs(&self.among))?;
+            told = true;
         }
-        match (self.unknown, runs.is_empty()) {
+        match (self.unknown, told) {
             (0, _) => {}
-            (unknown, true) => write!(f, " blocks that nobody knows, in {unknown} chunks,")?,
-            (unknown, false) => write!(f, ", and of blocks that nobody knows in {unknown} chunks,")?,
+            (unknown, false) => write!(f, " blocks that nobody knows, in {unknown} chunks,")?,
+            (unknown, true) => write!(f, ", and of blocks that nobody knows in {unknown} chunks,")?,
         }
         write!(f, " there is what was written before")
     }
 }
 
 impl Loss {
-    /// Whether a block is one of those that are known to be lost.
+    /// Whether a block may be one of those that are lost.
     pub fn has(&self, block: BlockNo) -> bool {
-        self.blocks.iter().any(|run| run.contains(&block.0))
+        self.blocks.iter().chain(&self.among).any(|run| run.contains(&block.0))
     }
-}
-
-/// The same blocks in as few runs as there can be, in order.
-fn joined(mut runs: Vec<Range<u64>>) -> Vec<Range<u64>> {
-    runs.sort_unstable_by_key(|run| run.start);
-    let mut joined: Vec<Range<u64>> = Vec::new();
-    for run in runs {
-        match joined.last_mut() {
-            Some(last) if run.start <= last.end => last.end = last.end.max(run.end),
-            _ => joined.push(run),
-        }
-    }
-    joined
 }
 
 impl Replay<'_> {
+    /// How far the log had been flushed, and promised to be, as all chunks say that there are.
+    pub(super) fn marks(&self, behind: &Behind) -> (Sequence, Sequence) {
+        let marks = behind.values().filter_map(|(_, header)| header.mark()).chain([self.mark]);
+        marks.fold((Sequence(0), Sequence(0)), |most, mark| (most.0.max(mark.0), most.1.max(mark.1)))
+    }
+
     /// What is lost at the end of the log, if anything that was flushed may be.
     pub(super) fn loss(&self) -> Option<Loss> {
         let behind = self.behind();
         let first = self.core.next_sequence;
-        let marks = behind.iter().filter_map(ChunkHeader::mark).chain([self.mark]);
-        let (flushed, promised) =
-            marks.fold((Sequence(0), Sequence(0)), |most, mark| (most.0.max(mark.0), most.1.max(mark.1)));
+        let (flushed, promised) = self.marks(&behind);
         let is_certain = first <= flushed;
         let last = if is_certain { flushed } else { promised };
         if first > last {
             return None;
         }
-        let lost = || behind.iter().filter(|header| header.sequence <= last);
-        let found: BTreeSet<Sequence> = lost().map(|header| header.sequence).collect();
-        let unknown = (last.0 - first.0 + 1).saturating_sub(found.len() as u64);
-        let blocks = lost().flat_map(|header| &header.entries).map(|entry| match *entry {
-            Entry::Data { block, .. } | Entry::Copy { block, .. } => block.0..block.0 + 1,
-            Entry::Unmapped { start, blocks } => start.0..start.0 + u64::from(blocks),
-            Entry::Dead | Entry::MapPage { .. } | Entry::Mark { .. } => 0..0,
-        });
-        let blocks = joined(blocks.filter(|run| !run.is_empty()).collect());
-        Some(Loss { first, last, is_certain, blocks, unknown })
+        let found = || behind.range(first..=last).map(|(_, (_, header))| header);
+        let is_missing = |number: &Sequence| *number >= first && !behind.contains_key(number);
+        let missing = behind.range(first..=last.next()).map(|(number, _)| number.before()).filter(is_missing);
+        let repeats: Vec<&Repeat> = missing.filter_map(|number| repeated(&behind, number)).collect();
+        let known = (found().count() + repeats.len()) as u64;
+        let unknown = (last.0 - first.0).saturating_add(1).saturating_sub(known);
+        let of = |is_exact: bool| {
+            let repeats = repeats.iter().filter(move |repeat| repeat.is_exact == is_exact);
+            repeats.flat_map(|repeat| repeat.runs.iter().cloned())
+        };
+        let written = found().flat_map(|header| header.entries.iter().map(Entry::blocks));
+        let (blocks, among) = (joined(written.chain(of(true)).collect()), joined(of(false).collect()));
+        Some(Loss { first, last, is_certain, blocks, among, unknown })
     }
 
     /// The headers of chunks behind the end of the log. A chunk that is damaged hides no more blocks than a chunk has.
-    fn behind(&self) -> Vec<ChunkHeader> {
+    pub(super) fn behind(&self) -> Behind {
         let shape = self.core.layout.shape();
         let heads: Vec<_> = self.core.layout.heads().collect();
         let open = heads.iter().filter_map(|head| head.open);
@@ -120,7 +140,7 @@ impl Replay<'_> {
         let mut places: Vec<(SegmentNo, u32)> = open.chain(next).collect();
         let mut begun: BTreeSet<SegmentNo> = places.iter().map(|(segment, _)| *segment).collect();
         let counts = |header: &ChunkHeader| self.is_of_this_log(header) && header.sequence >= self.core.next_sequence;
-        let mut behind = Vec::new();
+        let mut behind = Behind::new();
         while let Some((segment, slot)) = places.pop() {
             let end = shape.segment_blocks.min(slot + CHUNK_BLOCKS + 1);
             let found = headers_in(self.named, &self.core.superblock, segment, slot..end, counts).chunks;
@@ -129,7 +149,9 @@ impl Replay<'_> {
             }
             let next = found.iter().filter_map(|(_, header)| header.next).filter(|next| begun.insert(*next));
             places.extend(next.map(|segment| (segment, 0)));
-            behind.extend(found.into_iter().map(|(_, header)| header));
+            for (place, header) in found {
+                behind.entry(header.sequence).or_insert((place, header));
+            }
             // Where a chunk may fill its segment, its header alone says where the log goes on. Such segments are small, and so are stores of them.
             if places.is_empty() && shape.segment_blocks <= CHUNK_BLOCKS + 1 {
                 let others = (0..shape.segments).map(SegmentNo).filter(|segment| begun.insert(*segment));

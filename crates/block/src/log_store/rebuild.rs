@@ -6,27 +6,36 @@
 //! 3. What a segment says is proved if all of its headers are whole and just as many blocks have their newest entry there as are left of its count: each live block
 //!    has its newest entry where it lies, so these are the live ones. Where none are left none is live.
 //! 4. Blocks whose newest entry lies in a segment that proves nothing are *doubtful*: they were written anew since, or discarded, and the entry that said so is gone. If blocks may be hidden
-//!    behind a damaged header all blocks without an entry are doubtful too.
+//!    behind a damaged header all blocks without an entry are doubtful too; so are they if the checkpoint counts more lost blocks than the other pages have. A doubtful block is lost.
 //!
-//! Cost: every page of the map and every header of the log is read.
+//! Cost: every page of the map is read, and every header of the log, and if more than 4096 pages are lost twice for each 4096 of them. Memory: 40 bytes for each block of so many pages, and all
+//! lost pages themselves.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::ops::Range;
 
-use umbrella_policy::log_layout::{Entries, MapEntry, MapPage, PAGE_ENTRIES, Place, SegmentNo, State};
-use umbrella_units::BlockNo;
+use umbrella_policy::log_layout::{Entries, LOST, Layout, MapEntry, MapPage, PAGE_ENTRIES, Place, SegmentNo, State};
 
 use super::core::Core;
 use super::error::LogStoreError;
 use super::format::{ChunkHeader, Entry};
 use super::headers::{Order, headers, order};
-use super::recover::Named;
+use super::named::Named;
+
+/// Pages that are rebuilt at once.
+const WINDOW: usize = if cfg!(test) { 2 } else { 4096 };
 
 /// Pages of the map that could not be used, and what they were.
 #[derive(Debug, Default)]
 pub(super) struct Rebuilt {
     pub(super) pages: BTreeMap<MapPage, Page>,
-    /// Blocks of these pages of which nobody can tell where they lie. They are not in the pages.
-    pub(super) doubtful: BTreeSet<BlockNo>,
+    /// Blocks of these pages of which nobody can tell where they lie. They are lost.
+    pub(super) doubtful: u64,
+    /// Blocks that are lost on all other pages, and on these before they were damaged.
+    lost: u64,
+    pub(super) hidden: u64,
+    /// By segment, blocks that are live in it, though no page says so any more.
+    given_up: BTreeMap<SegmentNo, u32>,
 }
 
 #[derive(Debug)]
@@ -36,69 +45,171 @@ pub(super) struct Page {
     pub(super) entries: Box<Entries>,
 }
 
-/// The newest that a header says of a block.
-type Newest = BTreeMap<BlockNo, (Order, usize, Option<MapEntry>)>;
+impl Page {
+    /// How many of its blocks are lost.
+    pub(super) fn doubtful(&self) -> u64 {
+        self.entries.iter().filter(|word| **word == LOST).count() as u64
+    }
+}
+
+/// When something was said of a block: in which chunk, and by which of its entries.
+type When = (Order, usize);
+
+/// The newest that headers say of the blocks of some pages.
+struct Newest<'a> {
+    pages: &'a [MapPage],
+    blocks: Vec<Option<(When, u64)>>,
+    /// By page, when all of it was discarded.
+    gone: Vec<Option<When>>,
+}
+
+/// What the segment table and the headers say of each segment.
+struct Counts {
+    /// Live blocks that no other page names.
+    left: Vec<u32>,
+    /// Blocks of lost pages that have their newest entry there.
+    found: Vec<u32>,
+    seen: Vec<Seen>,
+}
+
+/// What is there of the headers of a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    All,
+    /// It was written over since the checkpoint: all that lived in it had been moved, and the log says where to.
+    WrittenOver,
+    /// Some may be damaged.
+    Some,
+}
 
 /// Rebuilds what is damaged of the map of a store as its checkpoint describes it.
 pub(super) fn rebuild(named: &Named, core: &Core) -> Rebuilt {
-    let shape = core.layout.shape();
-    let mut left: Vec<i64> = core.layout.table().iter().map(|segment| i64::from(segment.live)).collect();
-    let mut take = |place: Place| {
-        if let Some(left) = left.get_mut(shape.segment(place).0 as usize) {
-            *left -= 1;
-        }
-    };
+    let segments = core.layout.table().len();
+    let left = core.layout.table().iter().map(|segment| segment.live).collect();
+    let mut counts = Counts { left, found: vec![0; segments], seen: vec![Seen::All; segments] };
     let mut rebuilt = Rebuilt::default();
     for page in (0..core.map.pages()).map(MapPage) {
-        let Some(at) = core.page_place(page) else { continue };
-        take(at);
-        match named.page(core, page) {
-            Ok(entries) => {
-                entries.iter().filter_map(|word| MapEntry::unpack(*word)).for_each(|entry| take(entry.place));
-            }
-            Err(error) => {
-                let entries = Box::new([0; PAGE_ENTRIES]);
-                rebuilt.pages.insert(page, Page { error, entries });
-            }
-        }
+        rebuilt.look_at(page, named, core, &mut counts.left);
     }
-    if rebuilt.pages.is_empty() {
-        return rebuilt;
-    }
-    let (newest, whole) = rebuilt.newest(named, core);
-    let mut found = vec![0_i64; left.len()];
-    for (_, _, entry) in newest.values() {
-        if let Some(count) = entry.and_then(|entry| found.get_mut(shape.segment(entry.place).0 as usize)) {
-            *count += 1;
-        }
-    }
-    let of = |counts: &[i64], number: SegmentNo| counts.get(number.0 as usize).copied().unwrap_or(0);
-    let is_whole = |number: SegmentNo| whole.get(number.0 as usize).copied().unwrap_or(true);
-    let hides_some = (0..shape.segments).map(SegmentNo).any(|number| !is_whole(number) && of(&left, number) > 0);
-    let blocks = core.map.blocks();
-    for (page, Page { entries, .. }) in &mut rebuilt.pages {
-        let first = u64::from(page.0) * PAGE_ENTRIES as u64;
-        for (word, block) in entries.iter_mut().zip((first..blocks).map(BlockNo)) {
-            let entry = newest.get(&block).and_then(|(_, _, entry)| *entry);
-            let number = entry.map(|entry| shape.segment(entry.place));
-            match number.filter(|number| of(&left, *number) != 0) {
-                Some(number) if is_whole(number) && of(&left, number) == of(&found, number) => {
-                    *word = MapEntry::pack(entry);
-                }
-                None if !hides_some => {}
-                _ => _ = rebuilt.doubtful.insert(block),
+    rebuilt.hidden = core.map.lost().saturating_sub(rebuilt.lost);
+    let lost: Vec<MapPage> = rebuilt.pages.keys().copied().collect();
+    let shape = core.layout.shape();
+    let mut only = None;
+    for pages in lost.chunks(WINDOW) {
+        let newest = Newest::of(pages, named, core, &mut counts.seen);
+        for place in newest.places() {
+            if let Some(count) = counts.found.get_mut(shape.segment(place).0 as usize) {
+                *count += 1;
             }
         }
+        only = (lost.len() <= WINDOW).then_some(newest);
     }
+    let mut seen = vec![Seen::All; segments];
+    for pages in lost.chunks(WINDOW) {
+        let newest = only.take().unwrap_or_else(|| Newest::of(pages, named, core, &mut seen));
+        rebuilt.fill(&newest, core, &counts);
+    }
+    rebuilt.count(core, counts.left);
     rebuilt
 }
 
 impl Rebuilt {
-    /// What is newest of the blocks of the lost pages, and of which segments all headers are whole.
-    fn newest(&self, named: &Named, core: &Core) -> (Newest, Vec<bool>) {
-        let mut newest = Newest::new();
-        let mut whole = Vec::new();
-        for (number, segment) in (0..).map(SegmentNo).zip(core.layout.table()) {
+    /// Reads a page; takes what it names off what is left.
+    fn look_at(&mut self, page: MapPage, named: &Named, core: &Core, left: &mut [u32]) {
+        let shape = core.layout.shape();
+        let mut take = |place: Place| {
+            if let Some(left) = left.get_mut(shape.segment(place).0 as usize) {
+                *left = left.saturating_sub(1);
+            }
+        };
+        let Some(at) = core.page_place(page) else { return };
+        take(at);
+        match named.page(core, page) {
+            Ok(entries) => {
+                self.lost += entries.iter().filter(|word| **word == LOST).count() as u64;
+                entries.iter().filter_map(|word| MapEntry::unpack(*word)).for_each(|entry| take(entry.place));
+            }
+            Err(error) => {
+                self.pages.insert(page, Page { error, entries: Box::new([0; PAGE_ENTRIES]) });
+            }
+        }
+    }
+
+    /// Fills in what is proved of some pages.
+    fn fill(&mut self, newest: &Newest<'_>, core: &Core, counts: &Counts) {
+        let (shape, blocks) = (core.layout.shape(), core.map.blocks());
+        let hides_some = counts.seen.iter().zip(&counts.left).any(|(seen, left)| *seen == Seen::Some && *left > 0);
+        let hides_lost = self.hidden > 0;
+        let of = |counts: &[u32], number: SegmentNo| counts.get(number.0 as usize).copied().unwrap_or(0);
+        for (nth, page) in newest.pages.iter().enumerate() {
+            let Some(Page { entries, .. }) = self.pages.get_mut(page) else { continue };
+            let used = blocks.saturating_sub(first_of(*page)).min(PAGE_ENTRIES as u64) as usize;
+            for (word, index) in entries.iter_mut().take(used).zip(0..) {
+                let found = newest.at(nth, index);
+                let number = MapEntry::unpack(found).map(|entry| shape.segment(entry.place));
+                *word = match number.filter(|number| of(&counts.left, *number) != 0) {
+                    Some(number)
+                        if counts.seen.get(number.0 as usize) == Some(&Seen::All)
+                            && of(&counts.left, number) == of(&counts.found, number) =>
+                    {
+                        found
+                    }
+                    None if !hides_some && !hides_lost => 0,
+                    _ => LOST,
+                };
+            }
+        }
+    }
+
+    /// Counts what is in doubt.
+    fn count(&mut self, core: &Core, mut left: Vec<u32>) {
+        let shape = core.layout.shape();
+        self.doubtful = self.pages.values().map(Page::doubtful).sum();
+        if self.pages.is_empty() {
+            return;
+        }
+        for entry in self.pages.values().flat_map(|page| page.entries.iter()).filter_map(|word| MapEntry::unpack(*word))
+        {
+            if let Some(left) = left.get_mut(shape.segment(entry.place).0 as usize) {
+                *left = left.saturating_sub(1);
+            }
+        }
+        let rest = (0..).map(SegmentNo).zip(left).filter(|(_, left)| *left > 0);
+        self.given_up = rest.collect();
+    }
+
+    /// Takes blocks that are in doubt off what is live.
+    pub(super) fn give_up(&self, layout: &mut Layout) {
+        for (number, count) in &self.given_up {
+            let live = layout.table().get(number.0 as usize).map_or(0, |segment| segment.live);
+            layout.recount(*number, live.saturating_sub(*count));
+        }
+    }
+
+    /// Puts the pages into the map of a store that is being opened. Why each could not be used, and how many of its blocks are lost.
+    pub(super) fn install(self, core: &mut Core) -> Vec<(MapPage, LogStoreError, u64)> {
+        if self.pages.is_empty() {
+            return Vec::new();
+        }
+        self.give_up(&mut core.layout);
+        core.map.count_lost(self.lost + self.doubtful);
+        let install = |(number, page): (MapPage, Page)| {
+            core.map.install(number, &page.entries);
+            // The next checkpoint writes it; and until then it cannot be read.
+            core.map.mark_dirty(number);
+            let doubtful = page.doubtful();
+            (number, page.error, doubtful)
+        };
+        self.pages.into_iter().map(install).collect()
+    }
+}
+
+impl<'a> Newest<'a> {
+    /// What is newest of the blocks of some pages; notes what is there of the headers of each segment.
+    fn of(pages: &'a [MapPage], named: &Named, core: &Core, seen: &mut [Seen]) -> Newest<'a> {
+        let (blocks, gone) = (vec![None; pages.len() * PAGE_ENTRIES], vec![None; pages.len()]);
+        let mut newest = Newest { pages, blocks, gone };
+        for ((number, segment), seen) in (0..).map(SegmentNo).zip(core.layout.table()).zip(seen) {
             let end = match segment.state {
                 State::Full | State::Closing | State::Leaving | State::Cleaned => core.layout.shape().segment_blocks,
                 State::Open => open_slot(core, number),
@@ -108,45 +219,79 @@ impl Rebuilt {
             // One that is later than the checkpoint was written over what the checkpoint describes.
             let is_covered = |header: &ChunkHeader| header.sequence < core.next_sequence;
             for (place, header) in found.chunks.iter().filter(|(_, header)| is_covered(header)) {
-                self.note(&mut newest, *place, header);
+                newest.note(*place, header);
             }
-            whole.push(found.is_whole && found.chunks.iter().all(|(_, header)| is_covered(header)));
+            let begins_later = found
+                .chunks
+                .first()
+                .is_some_and(|(place, header)| core.layout.shape().slot(*place) == 0 && !is_covered(header));
+            *seen = if begins_later {
+                Seen::WrittenOver
+            } else if found.is_whole && found.chunks.iter().all(|(_, header)| is_covered(header)) {
+                Seen::All
+            } else {
+                Seen::Some
+            };
         }
-        (newest, whole)
+        newest
     }
 
-    fn note(&self, newest: &mut Newest, place: Place, header: &ChunkHeader) {
-        let mut put = |block: BlockNo, nth: usize, entry: Option<MapEntry>| {
-            let this = (order(header), nth, entry);
-            let had = newest.entry(block).or_insert(this);
-            if (had.0, had.1) < (this.0, this.1) {
-                *had = this;
-            }
-        };
+    fn note(&mut self, place: Place, header: &ChunkHeader) {
         for (nth, (entry, slot)) in header.slots().enumerate() {
+            let when = (order(header), nth);
             match *entry {
-                Entry::Data { block, stamp, .. } | Entry::Copy { block, stamp, .. }
-                    if self.pages.contains_key(&of(block)) =>
-                {
-                    let here = Place(place.0 + slot.map_or(0, |slot| u64::from(slot.0)));
-                    put(block, nth, Some(MapEntry { place: here, stamp }));
+                Entry::Data { block, stamp, .. } | Entry::Copy { block, stamp, .. } => {
+                    let place = Place(place.0 + slot.map_or(0, |slot| u64::from(slot.0)));
+                    let word = MapEntry::pack(Some(MapEntry { place, stamp }));
+                    self.put(block.0..block.0 + 1, when, word);
                 }
-                Entry::Unmapped { start, blocks } => {
-                    let end = start.0 + u64::from(blocks);
-                    for page in self.pages.range(of(start)..=of(BlockNo(end.saturating_sub(1)))).map(|(page, _)| page) {
-                        let first = u64::from(page.0) * PAGE_ENTRIES as u64;
-                        let range = first.max(start.0)..end.min(first + PAGE_ENTRIES as u64);
-                        range.for_each(|block| put(BlockNo(block), nth, None));
-                    }
-                }
-                _ => {}
+                Entry::Unmapped { .. } => self.put(entry.blocks(), when, 0),
+                Entry::Dead | Entry::MapPage { .. } | Entry::Mark { .. } => {}
             }
         }
+    }
+
+    /// Notes what is said of these blocks, as far as they are on these pages.
+    fn put(&mut self, blocks: Range<u64>, when: When, word: u64) {
+        let from = self.pages.partition_point(|page| first_of(*page) + PAGE_ENTRIES as u64 <= blocks.start);
+        for (nth, page) in self.pages.iter().enumerate().skip(from) {
+            let first = first_of(*page);
+            if first >= blocks.end {
+                return;
+            }
+            let (start, end) = (blocks.start.max(first), blocks.end.min(first + PAGE_ENTRIES as u64));
+            if end - start == PAGE_ENTRIES as u64 {
+                if let Some(gone) = self.gone.get_mut(nth) {
+                    *gone = (*gone).max(Some(when));
+                }
+                continue;
+            }
+            let at = nth * PAGE_ENTRIES + (start - first) as usize;
+            for had in self.blocks.iter_mut().skip(at).take((end - start) as usize) {
+                if had.is_none_or(|(had, _)| had < when) {
+                    *had = Some((when, word));
+                }
+            }
+        }
+    }
+
+    /// The newest entry of a block of a page.
+    fn at(&self, page: usize, index: usize) -> u64 {
+        let gone = self.gone.get(page).copied().flatten();
+        let newest = self.blocks.get(page * PAGE_ENTRIES + index).copied().flatten();
+        newest.filter(|(when, _)| gone.is_none_or(|gone| gone < *when)).map_or(0, |(_, word)| word)
+    }
+
+    fn places(&self) -> impl Iterator<Item = Place> {
+        let words =
+            (0..self.pages.len()).flat_map(move |page| (0..PAGE_ENTRIES).map(move |index| self.at(page, index)));
+        words.filter_map(MapEntry::unpack).map(|entry| entry.place)
     }
 }
 
-fn of(block: BlockNo) -> MapPage {
-    MapPage((block.0 / PAGE_ENTRIES as u64) as u32)
+/// The first block of a page.
+fn first_of(page: MapPage) -> u64 {
+    u64::from(page.0) * PAGE_ENTRIES as u64
 }
 
 fn open_slot(core: &Core, number: SegmentNo) -> u32 {

@@ -3,42 +3,43 @@
 //! 1. The superblock is chosen from its two copies, and the newer of the checkpoints that are whole.
 //! 2. From its heads on, each stream's chunks are followed. They are taken in the order of their numbers, as long as none is missing and the data of each is whole: what
 //!    comes after a gap was never flushed. A chunk counts only if it was made after this checkpoint, or after the one that was being made when the store ended.
-//!    If later chunks say that the first that is missing had been flushed, the store is opened for reading only (`loss`). Where the log cannot be read there is no telling whether it ends, so then the store is opened for reading only. If a newer checkpoint may have been there and is
-//!    damaged, segments that the older one needs may be written over: every segment's first chunk is looked at, and if one comes later than what was found the store is refused.
-//!    A page of the map that the log goes on in must be the one that the checkpoint means; else it is rebuilt (`rebuild`). Where that leaves a block in doubt the store can only be
-//!    looked at, and refuses to read that block.
+//!    If later chunks say that the first that is missing had been flushed, the store is opened for reading only (`loss`). Where the log cannot be read there is no telling whether it ends, so then
+//!    the store is opened for reading only. If a newer checkpoint may have been there and is damaged, segments that the older one needs may be written over: every segment's first chunk is looked at, and if one comes later than what was found the store is refused.
+//!    A page of the map that the log goes on in must be the one that the checkpoint means; else it is rebuilt (`rebuild`). Where that leaves a block in doubt the store is refused.
+//!    Whoever asks for it ([`Access::Salvage`]) gets a store without what is damaged (`pass_over`): what is lost is known then, and cannot be read until it is written again.
 //! 3. Nothing is written before all of that is done. Then the copy of the superblock that was damaged is written anew, and a new checkpoint, three numbers on, makes
 //!    sure that chunks after the gap are never taken for part of the log again.
 //!
 //! Cost: the checkpoint, and the log after it, which is bounded by [`Options::checkpoint_every`](super::Options).
 
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use umbrella_policy::log_layout::{
-    BlockCost, Entries, Layout, LogicalMap, MapPage, Marks, Place, SchemeInfo, Segment, SegmentNo, Settings, Shape,
-};
+use umbrella_policy::log_layout::{BlockCost, Layout, LogicalMap, MapPage, Marks, SchemeInfo, Settings, Shape};
 use umbrella_units::{BLOCK_SECTORS, BlockNo, Lba};
 
 use super::buffer::CHUNK_BLOCKS;
-use super::check::Problem;
-use super::checkpoint::from_disk;
 use super::core::Core;
-use super::engine::{Efforts, HeldBack, LogStore, Options, Shared, State, decode_page};
+use super::engine::{Efforts, HeldBack, LogStore, Options, Shared, State};
 use super::error::LogStoreError;
 use super::follow::{LostPages, Replay};
 use super::format::{
-    BLOCK_BYTES, CheckpointHeader, Chosen, Counters, Field, FormatError, Generation, Incompat, IndexEntry, Limit,
-    MapPageNo, Payload, Sequence, Structure, Superblock, choose,
+    BLOCK_BYTES, CheckpointHeader, Chosen, Counters, Field, FormatError, Incompat, Limit, Sequence, Structure,
+    Superblock,
 };
-use super::loss::Loss;
-use super::rebuild::{Page, Rebuilt, rebuild};
+use super::loss::{Loss, Runs};
+use super::mend::told;
+use super::named::{Found, Named};
+use super::pass_over::{Passed, Repair};
+use super::problem::Problem;
+use super::rebuild::{Rebuilt, rebuild};
 use super::stats::Tally;
 use crate::device::{BlockDevice, Durability};
 use crate::error::BlockError;
-use crate::in_turn::InTurn;
 
 /// Whether a store may be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,18 +48,8 @@ pub enum Access {
     ReadOnly,
     /// It is used.
     ReadWrite,
-}
-
-/// A checkpoint that was found.
-pub(super) struct Found {
-    pub(super) header: CheckpointHeader,
-    pub(super) index: Vec<Option<IndexEntry>>,
-    pub(super) table: Vec<Segment>,
-    pub(super) area: usize,
-    /// Where the log stood at a newer checkpoint that is damaged. Only if it still reaches so far from this one is nothing lost.
-    reaches: Option<Sequence>,
-    /// What is wrong with the other one, if that may have been newer.
-    in_doubt: Option<FormatError>,
+    /// It is used although flushed data is lost, where it is known which; else it is looked at.
+    Salvage,
 }
 
 /// A log as it was found.
@@ -72,18 +63,14 @@ pub(super) struct Recovered {
     pub(super) abandoned: u64,
     /// Why the log could not be followed further, if it could not be read there.
     pub(super) unreadable: Option<BlockError>,
-    /// Pages of the map that were rebuilt, and why.
-    pub(super) rebuilt: Vec<(MapPage, LogStoreError)>,
+    /// Pages of the map that were rebuilt, why, and how many of their blocks are lost.
+    pub(super) rebuilt: Vec<(MapPage, LogStoreError, u64)>,
+    /// Blocks that are lost with damaged chunks that were passed over.
+    pub(super) passed: Vec<Range<u64>>,
     /// Flushed data that is lost at the end of the log, for certain or perhaps.
     pub(super) loss: Option<Loss>,
     /// What is wrong with the other checkpoint, if that may have been newer; the log reaches as far all the same.
     pub(super) checkpoint: Option<FormatError>,
-}
-
-/// A device with a name for messages.
-pub(super) struct Named {
-    pub(super) name: String,
-    pub(super) device: Arc<dyn BlockDevice>,
 }
 
 impl LogStore {
@@ -95,19 +82,18 @@ impl LogStore {
         access: Access,
     ) -> Result<LogStore, LogStoreError> {
         let named = Named::new(name, device);
-        let recovered = recover(&named, options, access)?;
+        let (recovered, access) = recover_or_look(&named, options, access)?;
+        let is_written = access != Access::ReadOnly;
         let superblock = recovered.core.superblock.clone();
         recovered.tell(&named.name);
         let mut mended = recovered.mended();
         mended.extend(recovered.loss.as_ref().map(ToString::to_string));
-        if access == Access::ReadWrite
-            && let Some(copy) = recovered.repair
-        {
+        if is_written && let Some(copy) = recovered.repair {
             let block = superblock.encode().map_err(|source| named.format(source))?;
             named.device.write(Lba(copy.0 * BLOCK_SECTORS), &block, Durability::Through)?;
         }
         let mut core = recovered.core;
-        if access == Access::ReadWrite && !superblock.incompat.has(Incompat::MARKS) {
+        if is_written && !superblock.incompat.has(Incompat::ALL) {
             core.superblock = named.upgrade(&superblock)?;
         }
         // Chunks of the abandoned end have this number's predecessors, and must never follow a later checkpoint.
@@ -122,7 +108,9 @@ impl LogStore {
             answered: Sequence(0),
             answered_at: Instant::now(),
             poisoned: None,
-            read_only: access == Access::ReadOnly,
+            read_only: !is_written,
+            gives_up: access == Access::Salvage,
+            mending: false,
             closing: false,
             threads: false,
             area: recovered.area,
@@ -152,7 +140,7 @@ impl LogStore {
             arm: AtomicU64::new(0),
             travelled: AtomicU64::new(0),
         };
-        if access == Access::ReadWrite {
+        if is_written {
             // What was just read may be in a cache only.
             shared.named.flush()?;
             if !shared.checkpoint(super::checkpoint::End::GoesOn)? {
@@ -168,17 +156,20 @@ impl Recovered {
     fn mended(&self) -> Vec<String> {
         let copy = self.repair.map(|at| Problem::SuperblockCopy(at).to_string());
         let checkpoint = self.checkpoint.map(|error| Problem::Checkpoint(error).to_string());
-        let pages = self
-            .rebuilt
-            .iter()
-            .map(|(page, _)| format!("page {} of the map was damaged, and was rebuilt from the log", page.0));
-        copy.into_iter().chain(checkpoint).chain(pages).collect()
+        let pages = self.rebuilt.iter().map(|(page, _, doubtful)| told(*page, *doubtful));
+        let passed = (!self.passed.is_empty()).then(|| {
+            format!(
+                "the log is damaged: blocks {} are lost, and cannot be read until they are written again",
+                Runs(&self.passed)
+            )
+        });
+        copy.into_iter().chain(checkpoint).chain(pages).chain(passed).collect()
     }
 
     /// What somebody should know of how it was found.
     fn tell(&self, store: &str) {
         for damage in &self.mended() {
-            tracing::warn!(store, doubtful = self.core.doubtful.len(), "{damage}");
+            tracing::warn!(store, lost = self.core.map.lost(), "{damage}");
         }
         if let Some(loss) = &self.loss {
             tracing::error!(store, "{loss}");
@@ -193,132 +184,6 @@ impl Recovered {
         if let Some(error) = &self.unreadable {
             tracing::error!(store, %error, "the end of the log cannot be read: what was written last may be lost");
         }
-    }
-}
-
-impl Named {
-    pub(super) fn new(name: &str, device: Arc<dyn BlockDevice>) -> Named {
-        Named { name: name.to_owned(), device: Arc::new(InTurn::new(device)) }
-    }
-
-    /// Makes durable what the device was given.
-    pub(super) fn flush(&self) -> Result<(), BlockError> {
-        self.device.flush()
-    }
-
-    /// Lets chunks of a store that was made before say how far the log is flushed. Each copy of the superblock is written and flushed by itself.
-    fn upgrade(&self, old: &Superblock) -> Result<Superblock, LogStoreError> {
-        let generation = Generation(old.generation.0 + 1);
-        let superblock = Superblock { incompat: Incompat::MARKS, generation, ..old.clone() };
-        let block = superblock.encode().map_err(|source| self.format(source))?;
-        for copy in Superblock::COPIES.into_iter().rev() {
-            self.device.write(Lba(copy.0 * BLOCK_SECTORS), &block, Durability::Cached)?;
-            self.flush()?;
-        }
-        tracing::warn!(
-            store = self.name,
-            "the store has marks of flushes from now on: earlier versions of this program do not open it any more"
-        );
-        Ok(superblock)
-    }
-
-    pub(super) fn format(&self, source: FormatError) -> LogStoreError {
-        LogStoreError::Format { device: self.name.clone(), source: Box::new(source) }
-    }
-
-    pub(super) fn block(&self, at: BlockNo, buffer: &mut [u8]) -> Result<(), BlockError> {
-        self.device.read(Lba(at.0 * BLOCK_SECTORS), buffer)
-    }
-
-    /// Reads blocks of the log.
-    pub(super) fn log(&self, superblock: &Superblock, at: Place, buffer: &mut [u8]) -> Result<(), BlockError> {
-        self.block(superblock.device_block(at), buffer)
-    }
-
-    /// The superblock that counts.
-    pub(super) fn superblock(&self) -> Result<Chosen, LogStoreError> {
-        let capacity = self.device.geometry().capacity;
-        let copies = Superblock::COPIES.map(|at| {
-            let mut block = [0; BLOCK_BYTES];
-            match self.block(at, &mut block) {
-                Ok(()) => Superblock::parse(&block, capacity),
-                Err(_) => Err(FormatError::Unreadable { structure: Structure::Superblock }),
-            }
-        });
-        let [first, second] = copies;
-        choose(first, second)
-            .map_err(|source| LogStoreError::Superblock { device: self.name.clone(), source: Box::new(source) })
-    }
-
-    /// The newest checkpoint that is whole.
-    pub(super) fn checkpoint(&self, superblock: &Superblock) -> Result<Found, LogStoreError> {
-        let found = [0, 1].map(|area| self.checkpoint_in(superblock, area));
-        match found {
-            [Ok(first), Ok(second)] => Ok(if first.header.number > second.header.number { first } else { second }),
-            [Ok(only), Err(error)] | [Err(error), Ok(only)] => {
-                // The header is written last: one that is whole and newer counted, and segments were written anew since.
-                let other = self.checkpoint_header(superblock, 1 - only.area).ok();
-                // Of one that cannot be read nothing is known. Only a new store has none: there are zeroes.
-                let in_doubt = match &other {
-                    Some((header, _)) => header.number > only.header.number,
-                    None => only.header.number.0 > 1 || !self.is_blank(superblock, 1 - only.area),
-                };
-                let in_doubt = in_doubt.then_some(error);
-                let newer = other.filter(|(header, _)| header.number > only.header.number);
-                Ok(Found { reaches: newer.map(|(header, _)| header.next_sequence), in_doubt, ..only })
-            }
-            [Err(first), Err(second)] => Err(LogStoreError::Checkpoints {
-                device: self.name.clone(),
-                first: Box::new(first),
-                second: Box::new(second),
-            }),
-        }
-    }
-
-    /// The header of the checkpoint in an area, and the block where it lies.
-    fn checkpoint_header(
-        &self,
-        superblock: &Superblock,
-        area: usize,
-    ) -> Result<(CheckpointHeader, BlockNo), FormatError> {
-        let (block, start) = self.first_of_area(superblock, area)?;
-        Ok((CheckpointHeader::parse(&block, superblock)?, start))
-    }
-
-    /// Whether no checkpoint was ever written to an area.
-    fn is_blank(&self, superblock: &Superblock, area: usize) -> bool {
-        self.first_of_area(superblock, area).is_ok_and(|(block, _)| block.iter().all(|&byte| byte == 0))
-    }
-
-    fn first_of_area(&self, superblock: &Superblock, area: usize) -> Result<([u8; BLOCK_BYTES], BlockNo), FormatError> {
-        let unreadable = |structure| FormatError::Unreadable { structure };
-        let first = superblock.areas.get(area).ok_or(unreadable(Structure::Checkpoint))?.first;
-        let start = Place(u64::from(first.0) * u64::from(superblock.shape.segment_blocks()));
-        let start = superblock.device_block(start);
-        let mut block = [0; BLOCK_BYTES];
-        self.block(start, &mut block).map_err(|_| unreadable(Structure::Checkpoint))?;
-        Ok((block, start))
-    }
-
-    /// The checkpoint in an area.
-    pub(super) fn checkpoint_in(&self, superblock: &Superblock, area: usize) -> Result<Found, FormatError> {
-        let (header, start) = self.checkpoint_header(superblock, area)?;
-        let bytes = (header.payload.bytes.0 as usize).next_multiple_of(BLOCK_BYTES);
-        let mut payload = vec![0; bytes];
-        self.block(BlockNo(start.0 + 1), &mut payload)
-            .map_err(|_| FormatError::Unreadable { structure: Structure::Payload })?;
-        let parsed = Payload::parse(&payload, &header, superblock)?;
-        let mut index: Vec<Option<IndexEntry>> = parsed.map().collect();
-        let mut table: Vec<Segment> = parsed.segments().map(from_disk).collect();
-        // What the store has grown by since is empty.
-        index.resize(superblock.shape.map_pages().0 as usize, None);
-        table.resize(superblock.shape.segments() as usize, Segment::FREE);
-        for (number, segment) in (0..).map(SegmentNo).zip(&mut table) {
-            if superblock.is_system(number) {
-                *segment = Segment { state: umbrella_policy::log_layout::State::System, ..Segment::FREE };
-            }
-        }
-        Ok(Found { header, index, table, area, reaches: None, in_doubt: None })
     }
 }
 
@@ -355,9 +220,22 @@ struct Standing {
     in_doubt: Option<FormatError>,
 }
 
+/// Reads a store as it was left; one that is to be salvaged may turn out to be one that can only be looked at. Writes nothing.
+fn recover_or_look(named: &Named, options: Options, access: Access) -> Result<(Recovered, Access), LogStoreError> {
+    match recover(named, options, access) {
+        Err(error @ (LogStoreError::FlushedLost { .. } | LogStoreError::LogUnreadable { .. }))
+            if access == Access::Salvage =>
+        {
+            tracing::error!(store = named.name, %error, "nobody knows all that is lost: the store is served read-only, as it was before");
+            Ok((recover(named, options, Access::ReadOnly)?, Access::ReadOnly))
+        }
+        recovered => Ok((recovered?, access)),
+    }
+}
+
 /// Reads a store as it was left. Writes nothing.
 ///
-/// Where the log goes on in a page of the map that cannot be used, the page is rebuilt; a store of which a block is doubtful then can only be looked at.
+/// Where the log goes on in a page of the map that cannot be used, the page is rebuilt; a store of which a block is doubtful then is not used unless it is to be salvaged.
 pub(super) fn recover(named: &Named, options: Options, access: Access) -> Result<Recovered, LogStoreError> {
     let standing = at_checkpoint(named, options)?;
     let error = match replay(named, standing, Rebuilt::default(), (access, LostPages::Fail)) {
@@ -367,11 +245,14 @@ pub(super) fn recover(named: &Named, options: Options, access: Access) -> Result
     };
     let standing = at_checkpoint(named, options)?;
     let rebuilt = rebuild(named, &standing.core);
-    match access {
-        Access::ReadWrite if !rebuilt.doubtful.is_empty() => Err(error),
-        Access::ReadWrite => replay(named, standing, rebuilt, (access, LostPages::Fail)).map_err(Halted::error),
-        Access::ReadOnly => replay(named, standing, rebuilt, (access, LostPages::PassOver)).map_err(Halted::error),
-    }
+    let lost_pages = match access {
+        Access::ReadWrite if rebuilt.doubtful > 0 => {
+            return Err(LogStoreError::Doubtful { source: Box::new(error), blocks: rebuilt.doubtful });
+        }
+        Access::ReadWrite | Access::Salvage => LostPages::Fail,
+        Access::ReadOnly => LostPages::PassOver,
+    };
+    replay(named, standing, rebuilt, (access, lost_pages)).map_err(Halted::error)
 }
 
 /// The same for who needs all that there is: every page of the map is looked at, and rebuilt if it is damaged.
@@ -379,6 +260,11 @@ pub(super) fn recover_all(named: &Named, superblock: Superblock) -> Result<Recov
     let standing = standing(named, Options::default(), superblock, None)?;
     let rebuilt = rebuild(named, &standing.core);
     replay(named, standing, rebuilt, (Access::ReadOnly, LostPages::PassOver)).map_err(Halted::error)
+}
+
+/// The store as its newest checkpoint describes it.
+pub(super) fn as_noted(named: &Named, options: Options) -> Result<Core, LogStoreError> {
+    at_checkpoint(named, options).map(|standing| standing.core)
 }
 
 fn at_checkpoint(named: &Named, options: Options) -> Result<Standing, LogStoreError> {
@@ -408,7 +294,8 @@ fn standing(
         .collect();
     let layout = Layout::restore(settings(named, &superblock, options)?, table, &heads, header.clock);
     let exists = |page: MapPage| index.get(page.0 as usize).is_some_and(Option::is_some);
-    let map = LogicalMap::absent(superblock.shape.advertised().0, exists);
+    let mut map = LogicalMap::absent(superblock.shape.advertised().0, exists);
+    map.count_lost(header.lost);
     let mut core = Core::new(superblock, layout, map, index, header.counters, options.map_memory);
     core.next_sequence = header.next_sequence;
     core.epoch = header.number;
@@ -444,23 +331,18 @@ fn replay(
 ) -> Result<Recovered, Halted> {
     let Standing { mut core, clean, area, repair, reaches, in_doubt } = standing;
     let first_epoch = core.epoch;
-    let mut pages = Vec::new();
-    for (page, Page { error, entries }) in rebuilt.pages {
-        core.map.install(page, &entries);
-        // The next checkpoint writes it; and until then it cannot be read.
-        core.map.mark_dirty(page);
-        pages.push((page, error));
-    }
-    core.doubtful = rebuilt.doubtful;
+    let pages = rebuilt.install(&mut core);
     let mut replay = Replay {
         named,
         core,
         first_epoch,
         waiting: Vec::new(),
-        unreadable: None,
+        unreadable: BTreeMap::new(),
         mark: (Sequence(0), Sequence(0)),
         lost_pages,
         lacks_page: false,
+        repair: if access == Access::Salvage { Repair::PassOver } else { Repair::None },
+        passed: Passed::default(),
     };
     let replayed = replay.run();
     let replayed = match replayed {
@@ -477,12 +359,17 @@ fn replay(
     let abandoned = replay.abandoned();
     // Of a store that was closed in order nothing comes after the checkpoint.
     let loss = if clean && replayed == 0 { None } else { replay.loss() };
+    let passed = replay.still_lost();
     let Replay { mut core, unreadable, .. } = replay;
-    if let (Some(source), Access::ReadWrite) = (&unreadable, access) {
-        return Err(LogStoreError::LogUnreadable { device: named.name.clone(), source: source.clone() }.into());
-    }
-    if let (Some(loss), Access::ReadWrite) = (loss.as_ref().filter(|loss| loss.is_certain), access) {
-        return Err(LogStoreError::FlushedLost { device: named.name.clone(), loss: Box::new(loss.clone()) }.into());
+    let unreadable = unreadable.into_values().next();
+    if access != Access::ReadOnly {
+        let device = named.name.clone();
+        if let Some(source) = unreadable {
+            return Err(LogStoreError::LogUnreadable { device, source }.into());
+        }
+        if let Some(loss) = loss.as_ref().filter(|loss| loss.is_certain) {
+            return Err(LogStoreError::FlushedLost { device, loss: Box::new(loss.clone()) }.into());
+        }
     }
     core.layout.replayed();
     // The highest number that a chunk of the abandoned end can have.
@@ -490,7 +377,19 @@ fn replay(
     let clean = clean && replayed == 0;
     // One of a store that was about to grow is whole, and does not count.
     let checkpoint = in_doubt.filter(FormatError::is_damage);
-    Ok(Recovered { core, replayed, area, repair, clean, abandoned, unreadable, rebuilt: pages, checkpoint, loss })
+    Ok(Recovered {
+        core,
+        replayed,
+        area,
+        repair,
+        clean,
+        abandoned,
+        unreadable,
+        rebuilt: pages,
+        checkpoint,
+        passed,
+        loss,
+    })
 }
 
 /// More than any store counts; so nothing that is counted on from there can overflow.
@@ -510,42 +409,5 @@ fn check_counts(header: &CheckpointHeader) -> Result<(), FormatError> {
     match counters.into_iter().chain(rest).chain(numbers).find(|count| *count > MOST) {
         Some(count) => Err(out_of_range(count, Limit::AtMost(MOST))),
         None => Ok(()),
-    }
-}
-
-impl Named {
-    /// Reads a page of the map into memory.
-    pub(super) fn bring(&self, core: &mut Core, page: MapPage) -> Result<(), LogStoreError> {
-        if let Some(error) = core.unusable.get(&page) {
-            return Err(error.clone());
-        }
-        let entries = self.page(core, page)?;
-        core.map.install(page, &entries);
-        Ok(())
-    }
-
-    /// A page of the map as the checkpoint has it.
-    pub(super) fn page(&self, core: &Core, page: MapPage) -> Result<Entries, LogStoreError> {
-        let Some(at) = core.page_entry(page) else { return Ok([0; umbrella_policy::log_layout::PAGE_ENTRIES]) };
-        let mut block = [0; BLOCK_BYTES];
-        self.log(&core.superblock, at.place(), &mut block)?;
-        self.decode_page(&block, &core.superblock, page, at)
-    }
-
-    /// The entries of a page of the map as it was read, if it is the one that the index means.
-    pub(super) fn decode_page(
-        &self,
-        block: &[u8],
-        superblock: &Superblock,
-        page: MapPage,
-        at: IndexEntry,
-    ) -> Result<Entries, LogStoreError> {
-        let entries = at.verify(block).and_then(|()| decode_page(block, superblock, page));
-        entries.map_err(|source| LogStoreError::MapPage {
-            device: self.name.clone(),
-            page: MapPageNo(u64::from(page.0)),
-            place: at.place(),
-            source: Box::new(source),
-        })
     }
 }

@@ -6,7 +6,7 @@
 //! 4. Some blocks at a time, all headers are read: they have the checksums, and the places of older copies. A block is taken from where the map has it if its checksum is right, else
 //!    the newest older copy whose checksum is. What was found behind the end of the log is newer than all of that.
 //!
-//! Cost: all data in use is read once, the headers once for each 4 GiB of the store's size.
+//! Cost: all data in use is read once, the headers once for each 4 GiB of the store's size; more often where there are many older copies. Memory: some 200 MiB.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,13 +22,18 @@ use super::format::{
 };
 use super::guess::guess;
 use super::headers::{Order, headers, order};
-use super::recover::{Named, Recovered, recover_all};
+use super::named::Named;
+use super::recover::{Recovered, recover_all};
 use crate::device::BlockDevice;
 
 /// Blocks whose copies are looked for at once.
 const WINDOW: u64 = 1 << 20;
+/// Copies that are looked for at once; with more of them it is fewer blocks.
+const MOST_VERSIONS: usize = if cfg!(test) { 300 } else { 2 << 20 };
 /// Blocks that are read at once.
 const PIECE: u64 = 64;
+/// Blocks of a page of them that is discarded as a whole.
+const PAGE: usize = 512;
 /// Pages of the map that may stay in memory.
 const PAGES: usize = 1 << 15;
 
@@ -96,8 +101,9 @@ struct Window {
     end: BlockNo,
     /// Sorted: of each block the newest last.
     versions: Vec<Version>,
-    /// By block: when it was last discarded.
+    /// By block, and by page of blocks: when it was last discarded, as a whole.
     gone: Vec<Option<(Order, u32)>>,
+    gone_pages: Vec<Option<(Order, u32)>>,
 }
 
 /// Reads blocks of the log, in pieces as long as they lie in a row.
@@ -133,7 +139,7 @@ impl Salvage {
         };
         let opened = match recover_all(&named, superblock.clone()) {
             Ok(mut opened) => {
-                damage.extend(std::mem::take(&mut opened.rebuilt).into_iter().map(|(_, error)| error));
+                damage.extend(std::mem::take(&mut opened.rebuilt).into_iter().map(|(_, error, _)| error));
                 damage.extend(opened.checkpoint.map(|source| named.format(source)));
                 damage.extend(opened.unreadable.take().map(LogStoreError::Device));
                 Some(opened)
@@ -171,7 +177,8 @@ impl Salvage {
         let abandoned = if self.has_map() { BTreeMap::new() } else { self.timelines() };
         let mut report = Report { missing_chunks: self.missing_chunks(), ..Report::default() };
         let mut ahead = Ahead { start: 0, bytes: Vec::new(), next: 0, block: [0; BLOCK_BYTES] };
-        for first in (0..blocks).step_by(WINDOW as usize) {
+        let mut first = 0;
+        while first < blocks {
             let window = self.window(BlockNo(first), BlockNo(blocks.min(first + WINDOW)), &abandoned);
             for block in (first..window.end.0).map(BlockNo) {
                 let (has_data, why) = self.take(&window, block, &mut ahead);
@@ -188,6 +195,7 @@ impl Salvage {
                     progress(block.0 + 1, blocks);
                 }
             }
+            first = window.end.0;
         }
         progress(blocks, blocks);
         Ok(report)
@@ -212,11 +220,10 @@ impl Salvage {
         }
         let is_newest = !versions.iter().any(|version| is_behind(&version));
         let others = versions.iter().rev().filter(|version| !is_behind(version));
-        let is_doubtful = core.doubtful.contains(&block);
         let place = match place_of(core, &self.named, block) {
-            Ok(Some(place)) if !is_doubtful => place,
-            Ok(None) if !is_doubtful => return (false, (!is_newest).then_some(Why::Lost)),
-            _ => return from.newest(others, Why::OldOrDiscarded, Why::MaybeLost),
+            Ok(Held::At(place)) => place,
+            Ok(Held::Nothing) => return (false, (!is_newest).then_some(Why::Lost)),
+            Ok(Held::Lost) | Err(_) => return from.newest(others, Why::OldOrDiscarded, Why::MaybeLost),
         };
         let whole = match versions.iter().find(|version| version.place == place) {
             Some(version) => from.is_whole(version).then_some(None),
@@ -249,7 +256,7 @@ impl Salvage {
                 behind.insert(header.sequence);
             }
         });
-        let all = behind.last().map_or(0, |last| last.0 - first.0 + 1);
+        let all = behind.last().map_or(0, |last| (last.0 - first.0).saturating_add(1));
         let is_damaged = || {
             let heads = core.layout.heads().filter_map(|head| head.open);
             heads.map(|(segment, slot)| core.layout.shape().place(segment, slot)).any(|place| {
@@ -258,28 +265,32 @@ impl Salvage {
                 read.is_ok() && ChunkHeader::was_one(&block, &self.superblock, first)
             })
         };
-        match all - behind.len() as u64 {
+        match all.saturating_sub(behind.len() as u64) {
             0 if behind.is_empty() && is_damaged() => 1,
             missing => missing,
         }
     }
 
-    /// By epoch, the lowest number of a chunk: one of an earlier epoch with as high a number was given up after a crash.
+    /// By epoch, the lowest number of a chunk of that epoch or a later one: one of an earlier epoch with as high a number was given up after a crash.
     fn timelines(&self) -> BTreeMap<CheckpointNo, Sequence> {
         let mut lowest = BTreeMap::new();
         self.chunks(|_, header| {
             let lowest = lowest.entry(header.epoch).or_insert(header.sequence);
             *lowest = header.sequence.min(*lowest);
         });
+        let mut least = Sequence(u64::MAX);
+        for number in lowest.values_mut().rev() {
+            least = least.min(*number);
+            *number = least;
+        }
         lowest
     }
 
     fn window(&self, first: BlockNo, end: BlockNo, timelines: &BTreeMap<CheckpointNo, Sequence>) -> Window {
-        let gone = if self.has_map() { Vec::new() } else { vec![None; (end.0 - first.0) as usize] };
-        let mut window = Window { first, end, versions: Vec::new(), gone };
+        let mut window = Window::new(first, end, !self.has_map());
         self.chunks(|place, header| {
-            let is_given_up = timelines.range(header.epoch.next()..).any(|(_, lowest)| *lowest <= header.sequence);
-            if !is_given_up {
+            let later = timelines.range(header.epoch.next()..).next();
+            if later.is_none_or(|(_, lowest)| *lowest > header.sequence) {
                 window.note(place, header);
             }
         });
@@ -289,6 +300,12 @@ impl Salvage {
 }
 
 impl Window {
+    fn new(first: BlockNo, end: BlockNo, notes_gone: bool) -> Window {
+        let blocks = if notes_gone { (end.0 - first.0) as usize } else { 0 };
+        let (gone, gone_pages) = (vec![None; blocks], vec![None; blocks.div_ceil(PAGE)]);
+        Window { first, end, versions: Vec::new(), gone, gone_pages }
+    }
+
     fn note(&mut self, place: Place, header: &ChunkHeader) {
         let order = order(header);
         for (nth, (entry, slot)) in (0..).zip(header.slots()) {
@@ -298,18 +315,46 @@ impl Window {
                 {
                     let place = Place(place.0 + slot.map_or(0, |slot| u64::from(slot.0)));
                     self.versions.push(Version { block, order, nth, place, checksum: checksum.0 });
-                }
-                Entry::Unmapped { start, blocks } if !self.gone.is_empty() => {
-                    let from = start.0.max(self.first.0) - self.first.0;
-                    let to = (start.0 + u64::from(blocks)).clamp(self.first.0, self.end.0) - self.first.0;
-                    let range = self.gone.get_mut(from as usize..to as usize).unwrap_or_default();
-                    for gone in range {
-                        *gone = (*gone).max(Some((order, nth)));
+                    if self.versions.len() >= MOST_VERSIONS {
+                        self.shrink();
                     }
                 }
+                Entry::Unmapped { .. } if !self.gone.is_empty() => self.note_gone(entry, (order, nth)),
                 _ => {}
             }
         }
+    }
+
+    fn note_gone(&mut self, entry: &Entry, when: (Order, u32)) {
+        let blocks = entry.blocks();
+        let within = |block: u64| (block.clamp(self.first.0, self.end.0) - self.first.0) as usize;
+        let (mut at, to) = (within(blocks.start), within(blocks.end));
+        while at < to {
+            let next = (at / PAGE + 1) * PAGE;
+            let is_all = at.is_multiple_of(PAGE) && next <= to;
+            let range = if is_all {
+                self.gone_pages.get_mut(at / PAGE..=at / PAGE)
+            } else {
+                self.gone.get_mut(at..next.min(to))
+            };
+            for gone in range.unwrap_or_default() {
+                *gone = (*gone).max(Some(when));
+            }
+            at = next;
+        }
+    }
+
+    /// Looks at half of the blocks; of a single block at the newer half of its copies.
+    fn shrink(&mut self) {
+        let blocks = self.end.0 - self.first.0;
+        if blocks < 2 {
+            self.versions.sort_unstable();
+            self.versions.drain(..MOST_VERSIONS / 2);
+            return;
+        }
+        self.end = BlockNo(self.first.0 + blocks.div_ceil(2));
+        let end = self.end;
+        self.versions.retain(|version| version.block < end);
     }
 
     /// The copies of a block, the newest last.
@@ -321,7 +366,9 @@ impl Window {
     }
 
     fn gone(&self, block: BlockNo) -> Option<(Order, u32)> {
-        self.gone.get((block.0 - self.first.0) as usize).copied().flatten()
+        let at = (block.0 - self.first.0) as usize;
+        let gone = [self.gone.get(at), self.gone_pages.get(at / PAGE)];
+        gone.into_iter().flatten().copied().max().flatten()
     }
 }
 
@@ -330,14 +377,22 @@ fn end_of(core: &Core) -> Order {
     (CheckpointNo(core.epoch.0.saturating_sub(1)), core.next_sequence)
 }
 
-/// Where a block lies, as the map says.
-fn place_of(core: &mut Core, named: &Named, block: BlockNo) -> Result<Option<Place>, LogStoreError> {
+/// What the map says of a block.
+enum Held {
+    Nothing,
+    Lost,
+    At(Place),
+}
+
+fn place_of(core: &mut Core, named: &Named, block: BlockNo) -> Result<Held, LogStoreError> {
     if core.map.present() > PAGES {
         core.map.evict(PAGES / 2, None);
     }
     loop {
         match core.map.get(block) {
-            Ok(entry) => return Ok(entry.map(|entry| entry.place)),
+            Ok(Some(entry)) => return Ok(Held::At(entry.place)),
+            Ok(None) if core.map.is_lost(block).is_ok_and(|is_lost| is_lost) => return Ok(Held::Lost),
+            Ok(None) => return Ok(Held::Nothing),
             Err(Absent(page)) => named.bring(core, page)?,
         }
     }

@@ -95,9 +95,11 @@ pub struct LogStoreStats {
     pub damaged_segments: u32,
     /// Reads since the opening that were refused, as a block was not what was written, or nobody could tell.
     pub damaged_reads: u64,
+    /// Bytes that are lost to damage, and cannot be read until they are written again.
+    pub lost: ByteSize,
     /// Chunks that were found after the last checkpoint at the opening.
     pub replayed: u64,
-    /// What was damaged at the opening without a loss, in words.
+    /// What was damaged at the opening, or was mended since, in words.
     pub mended: Vec<String>,
     /// Why writes are refused, if they are.
     pub refuses_writes: Option<String>,
@@ -146,6 +148,7 @@ impl LogStore {
             damaged_segments: state.damaged.len() as u32,
             damaged_reads: tally.damaged_reads,
             mended: tally.mended.clone(),
+            lost: bytes(core.map.lost()),
             replayed: tally.replayed,
             refuses_writes: state.poisoned.as_ref().map(ToString::to_string),
         }

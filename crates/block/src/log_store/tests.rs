@@ -9,6 +9,7 @@ mod every_call;
 mod faults;
 mod fixtures;
 mod flushed;
+mod give_up;
 mod hostile;
 mod limits;
 mod map_damage;

@@ -255,12 +255,15 @@ impl Shared {
         Ok((runs, tags))
     }
 
+    /// Where a block lies; an error if that is not known, or the block is lost.
     pub(super) fn entry(&self, state: &mut MutexGuard<'_, State>, block: BlockNo) -> Result<Option<Place>, BlockError> {
-        if state.core.doubtful.contains(&block) {
-            return Err(LogStoreError::Doubtful { device: self.named.name.clone(), block }.on(&self.named.name));
-        }
         loop {
-            match state.core.map.get(block) {
+            let map = &mut state.core.map;
+            match map.get(block) {
+                Ok(None) if map.is_lost(block).is_ok_and(|is_lost| is_lost) => {
+                    let device = self.named.name.clone();
+                    return Err(LogStoreError::Lost { device, block }.on(&self.named.name));
+                }
                 Ok(entry) => return Ok(entry.map(|entry| entry.place)),
                 Err(Absent(page)) => self.bring(state, page)?,
             }

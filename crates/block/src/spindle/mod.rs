@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 use thiserror::Error;
+use umbrella_policy::spin_down::Costs;
 
 use crate::error::{BlockError, Operation};
 
@@ -46,6 +47,11 @@ pub trait Spindle: Send + Sync {
 
     /// What it does now.
     fn power(&self) -> Result<Power, BlockError>;
+
+    /// What sleeping costs, where waking it has shown that.
+    fn costs(&self) -> Option<Costs> {
+        None
+    }
 }
 
 /// Why a device cannot be put to sleep.

@@ -78,6 +78,11 @@ const TABLE: &[(&str, &str, Read)] = &[
     }),
     ("umbrella_disk_failed_reads_count", "reads of the disk itself that failed", |_, s| count(s.disk_failed_reads)),
     ("umbrella_cache_flash_failed_reads_count", "reads of the flash that failed", |_, s| count(s.flash_failed_reads?)),
+    (
+        "umbrella_cache_flash_damaged_reads_count",
+        "reads of the flash that did not give back what was written",
+        |_, s| count(s.cache.as_ref()?.damaged_reads),
+    ),
     ("umbrella_cache_used_bytes", "bytes of the log that may not be overwritten (gauge)", |_, s| {
         bytes(s.cache.as_ref()?.log_used)
     }),
@@ -130,6 +135,11 @@ const TABLE: &[(&str, &str, Read)] = &[
         "umbrella_log_damaged_reads_count",
         "reads that were refused, as a block was not what was written, or nobody could tell",
         |_, s| count(s.log.as_ref()?.damaged_reads),
+    ),
+    (
+        "umbrella_log_lost_bytes",
+        "bytes lost to damage, which cannot be read until they are written again (gauge)",
+        |_, s| bytes(s.log.as_ref()?.lost),
     ),
     ("umbrella_log_written_bytes", "bytes written by users since the store was made", |_, s| {
         bytes(s.log.as_ref()?.written)

@@ -13,6 +13,7 @@ use anyhow::{Context, bail};
 use umbrella_block::BlockDevice;
 use umbrella_block::log_store::format::{BLOCK_BYTES, FormatError, Superblock, choose};
 use umbrella_block::log_store::{self, LogStore, LogStoreStats};
+use umbrella_block::scrub::Scrub;
 use umbrella_units::{BLOCK_SECTORS, BlockNo, ByteSize, Lba, SECTOR_BYTES};
 
 use super::offered::{Offered, OnDamage, last_holder};
@@ -30,7 +31,12 @@ pub(crate) struct Log {
 
 impl Log {
     /// Opens the store on a device, if there is one; there must be one if the configuration says so.
-    pub(crate) fn open(spec: &DiskSpec, name: &str, device: &Arc<dyn BlockDevice>) -> anyhow::Result<Option<Log>> {
+    pub(crate) fn open(
+        spec: &DiskSpec,
+        name: &str,
+        device: &Arc<dyn BlockDevice>,
+        on_damage: OnDamage,
+    ) -> anyhow::Result<Option<Log>> {
         let (has_flash, lasts) = (spec.cache.is_some(), spec.disk.path().is_some());
         let options = match &spec.log {
             None if has_flash => {
@@ -47,7 +53,11 @@ impl Log {
                 log.options()
             }
         };
-        let access = if spec.read_only { log_store::Access::ReadOnly } else { log_store::Access::ReadWrite };
+        let access = match on_damage {
+            _ if spec.read_only => log_store::Access::ReadOnly,
+            OnDamage::Refuse => log_store::Access::ReadWrite,
+            OnDamage::Salvage => log_store::Access::Salvage,
+        };
         let store = LogStore::open(Arc::clone(device), name, options, access)?;
         let [first, second] = copies(&**device);
         let scheme = choose(first, second)?.superblock.scheme.as_str().to_owned();
@@ -57,6 +67,16 @@ impl Log {
     /// What programs read and write.
     pub(crate) fn device(&self) -> Arc<dyn BlockDevice> {
         Arc::<LogStore>::clone(&self.store)
+    }
+
+    /// What keeps its checksums.
+    pub(crate) fn scrubbed(&self) -> Arc<dyn Scrub> {
+        Arc::<LogStore>::clone(&self.store)
+    }
+
+    /// Whether it is only looked at.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.store.is_read_only()
     }
 
     /// What it did, and how it stands.
@@ -93,7 +113,13 @@ impl Log {
             let reads = crate::text::count(stats.damaged_reads, "read");
             format!("{reads} of damaged blocks were refused (the log of the daemon names them)")
         });
-        stats.refuses_writes.into_iter().chain(damaged).chain(refused).chain(stats.mended).collect()
+        let lost = (stats.lost.0 > 0).then(|| {
+            format!(
+                "{} are lost to damage, and cannot be read until they are written again (`umbrella disk check` lists the blocks)",
+                stats.lost
+            )
+        });
+        stats.refuses_writes.into_iter().chain(lost).chain(damaged).chain(refused).chain(stats.mended).collect()
     }
 
     /// Takes what the device has become larger by; what it promises then.

@@ -6,17 +6,25 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use umbrella_block::BlockError;
 use umbrella_block::spindle::{Power, Spindle};
+use umbrella_policy::spin_down::Costs;
+
+/// What sleeping costs a disk that takes so long to spin up.
+type Reckoned = Box<dyn Fn(Duration) -> Option<Costs> + Send + Sync>;
 
 /// See the module.
 pub(crate) struct TimedMotor {
     inner: Arc<dyn Spindle>,
     took: Mutex<Option<Duration>>,
+    reckoned: Reckoned,
 }
 
 impl TimedMotor {
-    /// Around that motor.
-    pub(crate) fn new(inner: Arc<dyn Spindle>) -> TimedMotor {
-        TimedMotor { inner, took: Mutex::new(None) }
+    /// Around that motor. `reckoned` says what sleeping costs with a spin-up of some length.
+    pub(crate) fn new(
+        inner: Arc<dyn Spindle>,
+        reckoned: impl Fn(Duration) -> Option<Costs> + Send + Sync + 'static,
+    ) -> TimedMotor {
+        TimedMotor { inner, took: Mutex::new(None), reckoned: Box::new(reckoned) }
     }
 
     /// How long it took the last time that it stood still before.
@@ -44,11 +52,17 @@ impl Spindle for TimedMotor {
     fn power(&self) -> Result<Power, BlockError> {
         self.inner.power()
     }
+
+    fn costs(&self) -> Option<Costs> {
+        (self.reckoned)(self.spin_up_time()?)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
+
+    use umbrella_units::Nanos;
 
     use super::*;
 
@@ -78,13 +92,15 @@ mod tests {
 
     #[test]
     fn only_a_motor_that_stood_still_is_timed() {
-        let motor = TimedMotor::new(Arc::new(Slow::default()));
+        let reckoned = |time: Duration| Some(Costs { break_even: Nanos(3 * time.as_nanos() as u64) });
+        let motor = TimedMotor::new(Arc::new(Slow::default()), reckoned);
         motor.wake().unwrap();
-        assert_eq!(motor.spin_up_time(), None);
+        assert_eq!((motor.spin_up_time(), motor.costs()), (None, None));
         motor.standby().unwrap();
         motor.wake().unwrap();
         let took = motor.spin_up_time().unwrap();
         assert!(took >= SPIN_UP, "{took:?}");
+        assert_eq!(motor.costs(), reckoned(took));
         motor.wake().unwrap();
         assert_eq!(motor.spin_up_time(), Some(took), "the last one that says something");
     }

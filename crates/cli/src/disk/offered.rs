@@ -1,13 +1,14 @@
 //! A disk that is open: what it is made of, how it stands, and how it ends.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use umbrella_block::BlockDevice;
 use umbrella_block::file::Access;
-use umbrella_block::hybrid::{self, Hybrid, HybridError, HybridStats, Losses, Motion, Salvage, finish_detach};
+use umbrella_block::hybrid::{self, DamagedPair, Hybrid, HybridError, HybridStats, Losses, Motion, finish_detach};
+use umbrella_block::scrub::Scrub;
 use umbrella_block::serve::Traffic;
 use umbrella_block::serve::nbd::Export;
 use umbrella_block::spindle::{Power, Spindle};
@@ -16,9 +17,11 @@ use umbrella_units::ByteSize;
 
 use super::figures::Sources;
 use super::log::Log;
+use super::losses::{passed_over, perhaps_lost, unknown};
 use super::motor::TimedMotor;
 use super::open::{self, Part};
 use super::protocol::{AtDetach, BreakEven, CacheStatus, Motor, Progress};
+use super::remembered;
 use crate::config::disk::{CacheSpec, DeviceSpec, DiskSpec};
 use crate::text::count;
 
@@ -32,8 +35,18 @@ const FAREWELL: Duration = Duration::from_secs(30);
 pub(crate) enum OnDamage {
     /// The disk is not served.
     Refuse,
-    /// What is whole is served, read-only.
+    /// What is whole is served: also to be written where it is known what is lost, else read-only.
     Salvage,
+}
+
+/// What is done about damage of the hybrid disk below a log store: the store may be damaged alone.
+fn below(spec: &DiskSpec, on_damage: OnDamage) -> OnDamage {
+    if spec.log.is_some() { OnDamage::Refuse } else { on_damage }
+}
+
+/// Whether a hybrid disk could not be opened because of its log.
+fn is_damage(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(HybridError::Corrupt { .. }))
 }
 
 /// A disk that is open.
@@ -44,14 +57,12 @@ pub(crate) struct Offered {
     motor: Option<Arc<dyn Spindle>>,
     /// That of a hybrid disk, which is put to sleep.
     timed: Option<Arc<TimedMotor>>,
-    /// When sleeping pays, for a hybrid disk.
-    break_even: BreakEven,
     flash: Option<Part>,
     /// Why its disk is never put to sleep, though it should be.
     pub(crate) sleepless: Option<String>,
     hybrid: Option<Arc<Hybrid>>,
     /// In the place of `hybrid`, when only what is whole is offered.
-    salvage: Option<Arc<Salvage>>,
+    salvage: Option<Arc<DamagedPair>>,
     /// The log store on all of that.
     log: Option<Log>,
 }
@@ -59,8 +70,18 @@ pub(crate) struct Offered {
 impl Offered {
     /// Opens it, with the log store that is on it.
     pub(crate) fn open(spec: DiskSpec, on_damage: OnDamage) -> anyhow::Result<Offered> {
-        let mut offered = Offered::open_below(spec, on_damage)?;
-        offered.log = Log::open(&offered.spec, offered.name(), &offered.device())?;
+        let mut offered = match Offered::open_below(spec.clone(), below(&spec, on_damage)) {
+            Err(error) if on_damage == OnDamage::Salvage && is_damage(&error) => Offered::open_below(spec, on_damage),
+            opened => opened,
+        }?;
+        offered.log = Log::open(&offered.spec, offered.name(), &offered.device(), on_damage)?;
+        match &offered.log {
+            Some(log) => offered.spec.read_only = log.is_read_only(),
+            None if on_damage == OnDamage::Salvage && offered.spec.cache.is_none() => {
+                bail!("{} has neither flash nor a log store: there is no log to salvage", offered.spec.name)
+            }
+            None => {}
+        }
         Ok(offered)
     }
 
@@ -81,7 +102,6 @@ impl Offered {
                 disk,
                 motor,
                 timed: None,
-                break_even: BreakEven::default(),
                 flash: None,
                 sleepless: None,
                 hybrid: None,
@@ -96,21 +116,12 @@ impl Offered {
                 bail!("in memory nothing lasts: there is nothing to salvage");
             }
             let (disk, flash) = halves(&spec, cache, Access::ReadOnly)?;
-            let salvage = Some(Arc::new(Salvage::open(disk.half(), flash.half())?));
-            let motor = disk.motor(&spec.disk).ok();
-            let spec = DiskSpec { read_only: true, ..spec };
-            return Ok(Offered {
-                disk,
-                motor,
-                timed: None,
-                break_even: BreakEven::default(),
-                flash: Some(flash),
-                sleepless: None,
-                hybrid: None,
-                salvage,
-                log: None,
-                spec,
-            });
+            let pair = DamagedPair::open(disk.half(), flash.half())?;
+            if spec.read_only || pair.damage().is_some() && !pair.can_be_skipped() {
+                return Ok(Offered::only_read(spec, disk, flash, pair));
+            }
+            drop((pair, disk, flash));
+            skip_damage(&spec, cache)?;
         }
         let (disk, flash) = halves(&spec, cache, Access::ReadWrite)?;
         if keeps == Keeps::Nothing {
@@ -125,17 +136,35 @@ impl Offered {
         if let Some(sleepless) = &sleepless {
             tracing::warn!("{sleepless}");
         }
-        let motor = Arc::new(TimedMotor::new(spindle));
+        let wanted = spec.clone();
+        let reckoned = move |time| open::costs(&wanted, Some(time)).ok().map(|(costs, _)| costs);
+        let motor = Arc::new(TimedMotor::new(spindle, reckoned));
         // It is woken anyway, and may have slept.
         motor.wake()?;
-        let (costs, source) = open::costs(&spec, motor.spin_up_time())?;
-        let break_even = BreakEven { seconds: Duration::from_nanos(costs.break_even.0).as_secs(), source };
+        let (costs, _) = open::costs(&spec, motor.spin_up_time())?;
         let spin_down = SpinDown::parse(&cache.settings.spin_down.to_string(), costs)?;
         let spindle = Arc::<TimedMotor>::clone(&motor);
         let hybrid = Hybrid::open(disk.half(), flash.half(), spindle, cache.settings.options, Some(spin_down))?;
+        remembered::remember(&spec, disk.device.geometry().size());
         let (hybrid, flash) = (Some(Arc::new(hybrid)), Some(flash));
         let timed = Some(motor);
-        Ok(Offered { disk, motor: None, timed, break_even, flash, sleepless, hybrid, salvage: None, log: None, spec })
+        Ok(Offered { disk, motor: None, timed, flash, sleepless, hybrid, salvage: None, log: None, spec })
+    }
+
+    /// What is whole of a damaged pair.
+    fn only_read(spec: DiskSpec, disk: Part, flash: Part, pair: DamagedPair) -> Offered {
+        let motor = disk.motor(&spec.disk).ok();
+        Offered {
+            disk,
+            motor,
+            timed: None,
+            flash: Some(flash),
+            sleepless: None,
+            hybrid: None,
+            salvage: Some(Arc::new(pair)),
+            log: None,
+            spec: DiskSpec { read_only: true, ..spec },
+        }
     }
 
     /// What messages call it.
@@ -150,7 +179,7 @@ impl Offered {
         }
         match (&self.hybrid, &self.salvage) {
             (Some(hybrid), _) => Arc::<Hybrid>::clone(hybrid),
-            (None, Some(salvage)) => Arc::<Salvage>::clone(salvage),
+            (None, Some(salvage)) => Arc::<DamagedPair>::clone(salvage),
             (None, None) => Arc::clone(&self.disk.device),
         }
     }
@@ -216,9 +245,18 @@ impl Offered {
             algorithm: cache.settings.options.algorithm.to_string(),
             spin_down: cache.settings.spin_down.to_string(),
             laps: stats.log_laps,
-            break_even: self.break_even.clone(),
+            break_even: self.break_even(),
             draining: stats.draining.then_some(stats.drain_left),
         })
+    }
+
+    /// When sleeping pays, for a hybrid disk, as far as is known by now.
+    fn break_even(&self) -> BreakEven {
+        let spin_up_time = self.timed.as_ref().and_then(|motor| motor.spin_up_time());
+        open::costs(&self.spec, spin_up_time).map_or_else(
+            |_| BreakEven::default(),
+            |(costs, source)| BreakEven { seconds: Duration::from_nanos(costs.break_even.0).as_secs(), source },
+        )
     }
 
     /// What the figures are made of, but for those of the NBD server.
@@ -252,14 +290,21 @@ impl Offered {
                 failed.last.0
             ))
         });
-        told.collect()
+        let damaged = self.cache_stats().map_or(0, |stats| stats.damaged_reads);
+        let damaged = (damaged > 0).then(|| {
+            let reads = count(damaged, "read");
+            format!("{reads} of the flash failed since it was offered: it did not give back what was written (the log names the sectors)")
+        });
+        told.chain(damaged).collect()
     }
 
     /// What is lost by damage, and what is damaged.
     pub(crate) fn losses(&self) -> Option<(Losses, Vec<String>)> {
-        if let Some(hybrid) = self.hybrid.as_ref().filter(|hybrid| !hybrid.perhaps_lost().is_empty()) {
-            let lost = hybrid.perhaps_lost();
-            return Some((Losses::default(), vec![perhaps_lost(lost)]));
+        if let Some(hybrid) = &self.hybrid {
+            let lost = Losses { at_risk: hybrid.lost(), unknown_records: 0 };
+            let perhaps = Some(hybrid.perhaps_lost()).filter(|lost| !lost.is_empty()).map(perhaps_lost);
+            let told = passed_over(&lost).into_iter().chain(perhaps).collect();
+            return Some((lost, told));
         }
         let salvage = self.salvage.as_ref()?;
         let losses = salvage.losses();
@@ -282,6 +327,13 @@ impl Offered {
         self.hybrid.clone()
     }
 
+    /// What of it keeps checksums. A log store's cover all that is below it.
+    pub(crate) fn scrubbed(&self) -> Option<Weak<dyn Scrub>> {
+        let hybrid = || self.hybrid.clone().map(|hybrid| hybrid as Arc<dyn Scrub>);
+        let scrubbed = self.log.as_ref().map(Log::scrubbed).or_else(hybrid)?;
+        Some(Arc::downgrade(&scrubbed))
+    }
+
     /// Ends it; what is on flash stays there. Nobody may use it any more.
     pub(crate) fn close(mut self) -> anyhow::Result<()> {
         let log = self.log.take().map_or(Ok(()), Log::close);
@@ -302,7 +354,7 @@ impl Offered {
             log.close()?;
         }
         match self.hybrid {
-            Some(hybrid) => last_holder(hybrid)?.detach().context("bringing to the disk what is on flash"),
+            Some(hybrid) => detach_pair(last_holder(hybrid)?, &self.spec, AtDetach::Empty),
             None => self.close_below(),
         }
     }
@@ -313,10 +365,23 @@ impl Offered {
             log.close()?;
         }
         match self.hybrid {
-            Some(hybrid) => last_holder(hybrid)?.dissolve().context("taking the flash from the disk"),
+            Some(hybrid) => detach_pair(last_holder(hybrid)?, &self.spec, AtDetach::Dissolve),
             None => self.close_below(),
         }
     }
+}
+
+/// Ends a hybrid disk whose disk is to be used alone, and remembers no more that it has a flash.
+fn detach_pair(hybrid: Hybrid, spec: &DiskSpec, flash_is: AtDetach) -> anyhow::Result<()> {
+    let is_whole = hybrid.lost().is_empty();
+    match flash_is {
+        AtDetach::Dissolve => hybrid.dissolve().context("taking the flash from the disk")?,
+        AtDetach::Empty | AtDetach::Keep => hybrid.detach().context("bringing to the disk what is on flash")?,
+    }
+    if is_whole || flash_is == AtDetach::Dissolve {
+        remembered::forget(&spec.disk);
+    }
+    Ok(())
 }
 
 /// Whether a hybrid disk outlives its daemon.
@@ -343,13 +408,13 @@ pub(crate) fn keeps(disk: &DeviceSpec, cache: &CacheSpec) -> anyhow::Result<Keep
     }
 }
 
-/// Brings to the disk what is on the flash of a hybrid disk that nobody serves, and ends the pair if that is wanted. Returns how much was on flash only, and what is
-/// perhaps lost of it.
+/// Brings to the disk what is on the flash of a hybrid disk that nobody serves, and ends the pair if that is wanted. Returns how much was on flash only, what of it is
+/// lost, and what is perhaps.
 pub(crate) fn detach_unserved(
     spec: &DiskSpec,
     flash_is: AtDetach,
     tell: &mut dyn FnMut(&Progress) -> bool,
-) -> anyhow::Result<(ByteSize, Losses)> {
+) -> anyhow::Result<(ByteSize, Losses, Losses)> {
     let Some(cache) = &spec.cache else {
         bail!("{} is not served, and has no flash: there is nothing to detach", spec.name)
     };
@@ -362,45 +427,29 @@ pub(crate) fn detach_unserved(
     match opened {
         Ok(hybrid) => {
             let drained = drain(&hybrid, tell)?;
+            let lost = Losses { at_risk: hybrid.lost(), unknown_records: 0 };
             let perhaps_lost = hybrid.perhaps_lost().clone();
-            match flash_is {
-                AtDetach::Dissolve => hybrid.dissolve()?,
-                AtDetach::Empty | AtDetach::Keep => hybrid.detach()?,
-            }
-            Ok((drained, perhaps_lost))
+            detach_pair(hybrid, spec, flash_is)?;
+            Ok((drained, lost, perhaps_lost))
         }
         // It was being dissolved when the power went.
         Err(HybridError::Detached { .. }) => {
             finish_detach(&disk.half(), &flash.half())?;
-            Ok((ByteSize(0), Losses::default()))
+            remembered::forget(&spec.disk);
+            Ok((ByteSize(0), Losses::default(), Losses::default()))
         }
         Err(error) => Err(error.into()),
     }
 }
 
-/// Ranges that a message names.
-const NAMED: usize = 5;
-
-/// Records that were damaged before anybody could say whether they had been flushed, in words.
-pub(crate) fn perhaps_lost(lost: &Losses) -> String {
-    let named: Vec<String> = lost.at_risk.iter().take(NAMED).map(ToString::to_string).collect();
-    let more = lost.at_risk.len().saturating_sub(NAMED);
-    let more = (more > 0).then(|| format!("{more} more ranges"));
-    let unknown =
-        (lost.unknown_records > 0).then(|| format!("{} of unknown sectors", count(lost.unknown_records, "record")));
-    let held: Vec<String> = named.into_iter().chain(more).chain(unknown).collect();
-    format!(
-        "part of the log was damaged near its end. It held {}: older data is there now, and if the last flush before the end was answered, flushed data is lost; check the files there",
-        held.join(", ")
-    )
-}
-
-/// Records that are lost without a trace, in words.
-pub(crate) fn unknown(losses: &Losses) -> Option<String> {
-    (losses.unknown_records > 0).then(|| {
-        let records = count(losses.unknown_records, "record");
-        format!("{records} of the log lost, and nobody knows of which sectors: any may be older than it should be")
-    })
+/// Passes over what is damaged of a pair, of which it is known what is lost.
+fn skip_damage(spec: &DiskSpec, cache: &CacheSpec) -> anyhow::Result<()> {
+    let (disk, flash) = halves(spec, cache, Access::ReadWrite)?;
+    let pair = DamagedPair::open(disk.half(), flash.half())?;
+    if pair.damage().is_some() {
+        pair.skip().context("passing over what is damaged")?;
+    }
+    Ok(())
 }
 
 fn halves(spec: &DiskSpec, cache: &CacheSpec, access: Access) -> anyhow::Result<(Part, Part)> {

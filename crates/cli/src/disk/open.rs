@@ -1,5 +1,6 @@
 //! Opens what a disk is made of.
 
+use std::cmp::Ordering;
 use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -19,8 +20,9 @@ use umbrella_policy::spin_down::Costs;
 use umbrella_units::{ByteSize, Nanos, SECTOR_BYTES, format_duration};
 
 use super::looped::refuse_looped;
+use super::remembered::{self, Remembered};
 use crate::config::disk::{DeviceSpec, DiskSpec, PowerSpec};
-use crate::text::visible_path;
+use crate::text::{visible, visible_path};
 
 /// The disk whose break-even time stands in for that of a disk that is not known.
 const TYPICAL: &str = "modern";
@@ -179,7 +181,8 @@ pub(crate) fn watts(spec: &DeviceSpec) -> Option<String> {
 pub(crate) fn needs_flash(spec: &DeviceSpec) -> anyhow::Result<Option<String>> {
     let Some(disk) = Part::open_data(spec, Access::ReadOnly)? else { return Ok(None) };
     match hybrid::flash_of(&disk.half()) {
-        Ok(None) => Ok(None),
+        Ok(None) if hybrid::has_tag(&disk.half()) => Ok(None),
+        Ok(None) => Ok(remembered::recall(spec).map(|was| without_label(&disk, &was))),
         Ok(Some(flash)) => Ok(Some(format!(
             "{} belongs together with the flash {flash}: without it, its data may be old; give [flash], or serve it --read-only",
             disk.name
@@ -194,6 +197,24 @@ pub(crate) fn needs_flash(spec: &DeviceSpec) -> anyhow::Result<Option<String>> {
             Ok(Some(format!("{} may be half of a hybrid disk: {why}; as it is, serve it --read-only", disk.name)))
         }
     }
+}
+
+/// What has become of a disk that had a flash, and whose label is not where it was.
+fn without_label(disk: &Part, was: &Remembered) -> String {
+    let Remembered { size, flash, .. } = was;
+    let is = disk.device.geometry().size();
+    let [shown, shown_is] = size.told_apart(is);
+    let became = match is.cmp(size) {
+        Ordering::Less => format!("was cut: it had {shown}, and has {shown_is}"),
+        Ordering::Greater => format!("grew: it had {shown}, and has {shown_is}"),
+        Ordering::Equal => "lost its label".to_owned(),
+    };
+    format!(
+        "{} was half of a hybrid disk with the flash {}, which may have its newest data, and {became}. Make it as it was and give [flash], or serve it --read-only; \
+         `umbrella disk detach CONFIG --forget-flash` goes on without what only the flash has",
+        disk.name,
+        visible(flash)
+    )
 }
 
 /// Whether a file of that name may be made: what is missing in /dev is a device, and its name is wrong.

@@ -8,6 +8,7 @@ use umbrella_block::log_store::RegionStats;
 use umbrella_units::{ByteSize, SectorRange};
 
 use super::figures::Figure;
+use super::scrub::{ScrubResult, ScrubStatus};
 use crate::client::{ClientOf, Language};
 use crate::config::disk::Front;
 
@@ -27,6 +28,13 @@ pub(crate) enum Request {
     },
     /// Take the space that a log store's device has become larger by. Answered with [`Answer::Grown`].
     Grow,
+    /// Compare all that has checksums with them. Answered with [`Answer::Scrubbed`].
+    Scrub {
+        /// Bytes a second at most; what the configuration says if nothing is said.
+        bandwidth: Option<ByteSize>,
+        /// From the beginning, also when one was interrupted.
+        anew: bool,
+    },
     /// Take the disk away and end. Answered with [`Answer::Detached`].
     Detach {
         /// What becomes of what is on flash.
@@ -66,14 +74,16 @@ pub(crate) enum Answer {
     },
     /// It has grown as far as there is room.
     Grown(Grown),
+    /// All that has checksums was compared with them.
+    Scrubbed(ScrubResult),
     /// It is no longer offered.
     Detached(Detached),
 }
 
-/// How far the flash is emptied.
+/// How far the flash is emptied, or a disk scrubbed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Progress {
-    /// Brought to the disk so far.
+    /// Brought to the disk, or read, so far.
     pub(crate) done: ByteSize,
     /// What there was at the start.
     pub(crate) total: ByteSize,
@@ -111,6 +121,9 @@ pub(crate) struct DiskStatus {
     /// Nothing without a log store.
     #[serde(default)]
     pub(crate) log: Option<LogStatus>,
+    /// Nothing for what keeps no checksums.
+    #[serde(default)]
+    pub(crate) scrub: Option<ScrubStatus>,
     /// What is wrong; nothing when all is well.
     pub(crate) trouble: Vec<String>,
     /// Ranges whose newest data only the flash has, while it is in trouble.

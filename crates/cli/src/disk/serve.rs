@@ -19,9 +19,10 @@ use umbrella_fs::control::socket::{BindError, Listener};
 use super::offered::{Offered, OnDamage};
 use super::place;
 use super::protocol::AtDetach;
+use super::scrub::Scrubs;
 use super::service::{DiskService, End, NOBODY_WAITS, Served};
 use crate::client::ClientError;
-use crate::config::disk::{DiskSpec, Listen, TlsSpec};
+use crate::config::disk::{DiskSpec, Listen, ScrubSpec, TlsSpec};
 use crate::daemon::Starter;
 use crate::output::reasons;
 use crate::systemd;
@@ -49,9 +50,11 @@ pub(crate) fn serve(spec: DiskSpec, here: Here, on_damage: OnDamage, starter: Op
         error @ BindError::Io { .. } => error.into(),
     })?;
     let (end, ends) = channel();
+    let scrubs = Arc::new(Scrubs::of(&spec));
     let served = open(spec, here, on_damage, &end)?;
+    let _ends_scrubs = scrub_in_time(&served.offered, &scrubs)?;
     let served = Arc::new(Mutex::new(Some(served)));
-    let serving = control.serve(DiskService { served: Arc::clone(&served), end, since: Instant::now() });
+    let serving = control.serve(DiskService { served: Arc::clone(&served), end, since: Instant::now(), scrubs });
     if let Some(Err(gone)) = starter.map(Starter::ready) {
         // Whoever wanted the disk may only have lost his terminal.
         tracing::warn!("the process that started the daemon is gone ({gone}); {name} is served all the same");
@@ -61,16 +64,31 @@ pub(crate) fn serve(spec: DiskSpec, here: Here, on_damage: OnDamage, starter: Op
     systemd::tell("STOPPING=1");
     let result = match end {
         End::Signal => stop(served, AtDetach::Keep),
-        End::Detach { flash, asker } => {
+        End::Detach { flash, requester } => {
             let result = stop(served, flash);
             let told =
                 |error| format!("{name} is detached and its daemon has ended, but not in order: {}", reasons(error));
-            asker.done(result.as_ref().copied().map_err(told));
+            requester.done(result.as_ref().copied().map_err(told));
             result
         }
     };
     drop(serving);
     result
+}
+
+/// Starts the thread that scrubs when it is time, if the configuration says so; it ends when the sender goes.
+fn scrub_in_time(offered: &Offered, scrubs: &Arc<Scrubs>) -> anyhow::Result<Option<Sender<()>>> {
+    let ScrubSpec { every: Some(every), bandwidth } = offered.spec.scrub else { return Ok(None) };
+    let Some(scrubbed) = offered.scrubbed() else {
+        let name = &offered.spec.name;
+        tracing::warn!("{name}: [scrub] is of no use, as {} keeps no checksums", offered.kind());
+        return Ok(None);
+    };
+    let (sender, ends) = channel();
+    let scrubs = Arc::clone(scrubs);
+    let run = move || scrubs.run_every(every, bandwidth, &scrubbed, &ends);
+    std::thread::Builder::new().name("scrub".to_owned()).spawn(run).context("starting a thread")?;
+    Ok(Some(sender))
 }
 
 /// Opens the disk and offers it (step 2).
@@ -109,10 +127,10 @@ fn until_free(ends: &Receiver<End>, served: &Mutex<Option<Served>>) -> anyhow::R
     loop {
         let end = if leaving { ends.recv_timeout(AGAIN).ok() } else { ends.recv().ok() }.unwrap_or(End::Signal);
         let mut place = served.lock();
-        if let End::Detach { asker, .. } = &end
-            && !asker.still_waits()
+        if let End::Detach { requester, .. } = &end
+            && !requester.still_waits()
         {
-            asker.done(Err(NOBODY_WAITS.to_owned()));
+            requester.done(Err(NOBODY_WAITS.to_owned()));
             continue;
         }
         let Some(mut disk) = place.take() else { bail!("the disk is gone") };
@@ -120,7 +138,7 @@ fn until_free(ends: &Receiver<End>, served: &Mutex<Option<Served>>) -> anyhow::R
         disk.ending |= matches!(end, End::Signal);
         *place = Some(disk);
         match end {
-            End::Detach { asker, .. } => asker.done(Err(reasons(&error))),
+            End::Detach { requester, .. } => requester.done(Err(reasons(&error))),
             End::Signal if !leaving => {
                 tracing::warn!("{}: waiting until it is not (a second signal ends at once)", reasons(&error));
                 leaving = true;

@@ -17,6 +17,7 @@ use super::log::Log;
 use super::offered::{Offered, drain};
 use super::place;
 use super::protocol::{Answer, AtDetach, Detached, DiskStatus, Grown, Outcome, Progress, Request};
+use super::scrub::{ScrubResult, Scrubs};
 use crate::config::disk::{Front, Listen};
 use crate::output::reasons;
 
@@ -32,28 +33,28 @@ pub(crate) enum End {
     /// A signal: what is on flash stays there.
     Signal,
     /// Somebody asked, and waits for the outcome.
-    Detach { flash: AtDetach, asker: Asker },
+    Detach { flash: AtDetach, requester: Requester },
 }
 
 /// Who asked for a detachment. What nobody waits for any more is not done: it would come when nobody expects it.
-pub(crate) struct Asker(Sender<Word>);
+pub(crate) struct Requester(Sender<Word>);
 
-/// What an asker is told.
+/// What a requester is told.
 enum Word {
-    /// Asks whether he still waits.
+    /// Asks whether it still waits.
     AreYouThere(Sender<bool>),
     /// How it ended.
     Done(Result<(), String>),
 }
 
-impl Asker {
-    /// Whether he still waits; from then on he knows that the end has begun.
+impl Requester {
+    /// Whether it still waits; from then on it knows that the end has begun.
     pub(crate) fn still_waits(&self) -> bool {
         let (reply, heard) = channel();
         self.0.send(Word::AreYouThere(reply)).is_ok() && heard.recv().is_ok_and(|there| there)
     }
 
-    /// Tells him how it ended.
+    /// Tells it how the disk ended.
     pub(crate) fn done(&self, outcome: Result<(), String>) {
         let _ = self.0.send(Word::Done(outcome));
     }
@@ -75,6 +76,7 @@ pub(crate) struct DiskService {
     pub(crate) served: Arc<Mutex<Option<Served>>>,
     pub(crate) end: Sender<End>,
     pub(crate) since: Instant,
+    pub(crate) scrubs: Arc<Scrubs>,
 }
 
 /// An error in words for a client.
@@ -106,6 +108,7 @@ impl Service for DiskService {
                 Ok(Answer::Status(Box::new(self.status(served))))
             }),
             Request::Grow => self.of_served(Served::grow).map(Answer::Grown),
+            Request::Scrub { bandwidth, anew } => self.scrub(bandwidth, anew, tell).map(Answer::Scrubbed),
             Request::Detach { flash, force } => self.detach(flash, force, tell).map(Answer::Detached),
         };
         answer.map_err(|error| Refusal(reasons(&error)))
@@ -198,6 +201,7 @@ impl DiskService {
             power: offered.power(),
             cache: offered.cache_status(),
             log: offered.log().map(Log::status),
+            scrub: offered.scrubbed().map(|_| self.scrubs.status()),
             trouble: waits
                 .into_iter()
                 .chain(refuses)
@@ -206,9 +210,26 @@ impl DiskService {
                 .chain(offered.sleepless.clone())
                 .chain(damage)
                 .chain(of_log)
+                .chain(self.scrubs.trouble())
                 .collect(),
             at_risk: at_risk.into_iter().chain(losses.at_risk).take(MOST_RANGES).collect(),
         }
+    }
+
+    fn scrub(
+        &self,
+        bandwidth: Option<ByteSize>,
+        anew: bool,
+        tell: &mut dyn FnMut(&Progress) -> bool,
+    ) -> anyhow::Result<ScrubResult> {
+        let (scrubbed, bandwidth) = self.of_served(|Served { offered, .. }| {
+            let (kind, name) = (offered.kind(), &offered.spec.name);
+            let Some(scrubbed) = offered.scrubbed() else {
+                bail!("{name} ({kind}) keeps no checksums to compare its data with: only a log store and the flash of a hybrid disk do");
+            };
+            Ok((scrubbed, bandwidth.unwrap_or(offered.spec.scrub.bandwidth)))
+        })?;
+        self.scrubs.run(&scrubbed, bandwidth, anew, tell)
     }
 
     fn detach(
@@ -234,12 +255,13 @@ impl DiskService {
         // Most of it while the disk can still be used.
         let has_cache = hybrid.is_some();
         let perhaps_lost = hybrid.as_ref().map(|hybrid| hybrid.perhaps_lost().clone()).unwrap_or_default();
+        let at_risk = hybrid.as_ref().map(|hybrid| hybrid.lost()).unwrap_or_default();
         let drained = match hybrid.filter(|_| flash != AtDetach::Keep) {
             Some(hybrid) => drain(&hybrid, tell)?,
             None => ByteSize(0),
         };
         let (send, words) = channel();
-        self.end.send(End::Detach { flash, asker: Asker(send) })?;
+        self.end.send(End::Detach { flash, requester: Requester(send) })?;
         let mut ending = false;
         let outcome = loop {
             let pulse = Progress { ending, ..Progress::default() };
@@ -260,10 +282,13 @@ impl DiskService {
         }
         let outcome = match flash {
             _ if keeps_flash => Outcome::DetachedWithCache,
+            // Alone it would show what was there before.
+            AtDetach::Empty if !at_risk.is_empty() => Outcome::DetachedWithCache,
             AtDetach::Keep if has_cache => Outcome::DetachedWithCache,
             AtDetach::Dissolve if has_cache => Outcome::Dissolved,
             _ => Outcome::Detached,
         };
-        Ok(Detached { name, outcome, drained, lost: Some(Losses::default()), perhaps_lost })
+        let lost = Some(Losses { at_risk, unknown_records: 0 });
+        Ok(Detached { name, outcome, drained, lost, perhaps_lost })
     }
 }

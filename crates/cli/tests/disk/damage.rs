@@ -29,26 +29,64 @@ fn only_range(list: &Value) -> std::ops::Range<usize> {
     number("start")..number("start") + number("sectors")
 }
 
-#[test]
-fn a_damaged_pair_is_offered_read_only_but_for_what_is_lost() {
-    let house = House::new();
+/// A disk whose log is damaged, its data, and what of it is lost.
+fn damaged(house: &House) -> (String, Vec<u8>, std::ops::Range<usize>) {
     let data = bytes(3, MIB);
-    let config = asleep_with(&house, &data);
-    damage(&house);
-    let config = config.as_str();
-    house.refused(&["attach", config], 1, &["is damaged now", "umbrella disk attach --salvage"]);
-    let report: Value = serde_json::from_slice(&house.run(&["check", config, "--json"]).stdout).expect("a document");
+    let config = asleep_with(house, &data);
+    damage(house);
+    house.refused(&["attach", &config], 1, &["is damaged now", "umbrella disk attach --salvage"]);
+    let report: Value = serde_json::from_slice(&house.run(&["check", &config, "--json"]).stdout).expect("a document");
     let lost = only_range(&report["pair"]["at_risk"]);
     assert!(!lost.is_empty() && lost.len() < data.len(), "{lost:?}");
-    let before = fs::read(house.path("media.flash")).expect("it is there");
-    let attached = house.json(&["attach", config, "--salvage"]);
-    let device = File::open(attached["device"].as_str().expect("a device")).expect("it can be opened");
+    (config, data, lost)
+}
+
+/// All but what is lost is there, and that is an error.
+fn assert_whole_but(device: &Value, data: &[u8], lost: &std::ops::Range<usize>) {
+    let device = File::open(device.as_str().expect("a device")).expect("it can be opened");
     let mut read = vec![0; data.len()];
     device.read_exact_at(&mut read[..lost.start], 0).expect("it is whole");
     device.read_exact_at(&mut read[lost.end..], lost.end as u64).expect("it is whole");
     device.read_exact_at(&mut [0; 4096], lost.start as u64).expect_err("it is lost");
-    drop(device);
     assert!(read[..lost.start] == data[..lost.start] && read[lost.end..] == data[lost.end..]);
+}
+
+#[test]
+fn a_damaged_pair_goes_on_without_what_is_lost_until_that_is_written_again() {
+    let house = House::new();
+    let (config, data, lost) = damaged(&house);
+    let config = config.as_str();
+    let attached = house.json(&["attach", config, "--salvage"]);
+    assert_whole_but(&attached["device"], &data, &lost);
+    let status = house.status("media");
+    assert_eq!((&status["read_only"], only_range(&status["at_risk"])), (&Value::Bool(false), lost.clone()));
+    assert!(status["trouble"].to_string().contains("fail until they are written again"), "{status}");
+    let detached = house.json(&["detach"]);
+    assert_eq!(
+        (&detached["outcome"], only_range(&detached["lost"]["at_risk"])),
+        (&"detached_with_cache".into(), lost.clone())
+    );
+    house.refused(&["check", config], 1, &["at risk: sectors", "until they are written again"]);
+    // Without --salvage: it was passed over for good.
+    let attached = house.json(&["attach", config]);
+    assert_whole_but(&attached["device"], &data, &lost);
+    let device = File::options().write(true).open(attached["device"].as_str().expect("a device")).expect("it opens");
+    device.write_all_at(&data[lost.clone()], lost.start as u64).expect("it can be written");
+    device.sync_all().expect("it is flushed");
+    drop(device);
+    assert_eq!(house.json(&["detach"])["outcome"], "detached");
+    assert_eq!(house.json(&["check", config])["ok"], true);
+    assert!(first(&house.path("media.disk"), data.len()) == data);
+}
+
+#[test]
+fn a_damaged_pair_that_is_only_read_is_left_as_it_is() {
+    let house = House::new();
+    let (config, data, lost) = damaged(&house);
+    let config = config.as_str();
+    let before = fs::read(house.path("media.flash")).expect("it is there");
+    let attached = house.json(&["attach", config, "--salvage", "--read-only"]);
+    assert_whole_but(&attached["device"], &data, &lost);
     let status = house.status("media");
     assert_eq!((&status["read_only"], &status["kind"]), (&Value::Bool(true), &"hybrid".into()));
     assert_eq!(only_range(&status["at_risk"]), lost);

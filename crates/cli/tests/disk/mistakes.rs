@@ -337,3 +337,47 @@ fn many_clients_that_break_the_rules_do_not_fill_the_log() {
     assert!((1..10).contains(&lines), "{lines}");
     house.given(&["detach"]);
 }
+
+#[test]
+fn half_of_a_hybrid_disk_that_was_cut_or_grew_much_is_known_without_its_label() {
+    for (size, became) in
+        [(63 * MIB, "was cut: it had 64 MiB, and has 63 MiB"), (200 * MIB, "grew: it had 64 MiB, and has 200 MiB")]
+    {
+        let house = House::new();
+        let config = house.asleep();
+        let config = config.as_str();
+        house.write("media", &super::bytes(9, MIB));
+        house.given(&["detach", "--keep-cache"]);
+        let disk = File::options().write(true).open(house.path("media.disk")).expect("it is there");
+        disk.set_len(size).expect("it is another size");
+        let told = [became, "with the flash ", "--read-only", "--forget-flash"];
+        for command in [&["serve", "--disk", "media.disk", "--daemon"][..], &["attach", "--disk", "media.disk"]] {
+            house.refused(command, 1, &told);
+        }
+        house.refused(&["check", "--disk", "media.disk"], 0, &["warning: ", became]);
+        house.refused(&["check", config], 1, &["when it was joined with its flash", "make it as large as it was"]);
+        house.refused(&["attach", config], 1, &["when it was joined with its flash"]);
+        house.given(&["serve", "--disk", "media.disk", "--read-only", "--daemon"]);
+        house.given(&["detach", "media"]);
+        // Under another name it is the same disk.
+        fs::rename(house.path("media.disk"), house.path("moved")).expect("it can be renamed");
+        house.refused(&["serve", "--disk", "moved", "--daemon"], 1, &told);
+        fs::rename(house.path("moved"), house.path("media.disk")).expect("it can be renamed");
+        house.given(&["detach", config, "--forget-flash"]);
+        house.given(&["serve", "--disk", "media.disk", "--daemon"]);
+        house.given(&["detach"]);
+    }
+}
+
+#[test]
+fn a_disk_that_was_detached_whole_may_be_cut_and_used_alone() {
+    let house = House::new();
+    let config = house.asleep();
+    house.write("media", &super::bytes(9, MIB));
+    house.given(&["detach"]);
+    let disk = File::options().write(true).open(house.path("media.disk")).expect("it is there");
+    disk.set_len(63 * MIB).expect("it can be cut");
+    house.given(&["serve", "--disk", "media.disk", "--daemon"]);
+    house.given(&["detach"]);
+    house.refused(&["attach", &config], 1, &["was cut, and its label with its end"]);
+}

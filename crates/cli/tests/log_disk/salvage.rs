@@ -3,10 +3,12 @@
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use crate::house::{House, text};
-use crate::support::{MIB, bytes};
+use crate::support::nbd::Client;
+use crate::support::{MIB, bytes, eventually};
 
 /// A closed store with 3 MiB in it.
 fn made() -> (House, Vec<u8>) {
@@ -91,4 +93,32 @@ fn a_hybrid_disk_and_a_store_on_one_are_got_out() {
         let out = fs::read(house.path(&format!("{name}.raw"))).expect("it was written");
         assert!(out[..data.len()] == data, "{name}");
     }
+}
+
+#[test]
+fn a_store_whose_flushed_data_is_damaged_goes_on_without_it_if_asked_to() {
+    let house = House::new();
+    house.given(&["create", "--kind", "log", "s.img", "--size", "64MiB"]);
+    house.given(&["serve", "s.img", "--daemon"]);
+    let parts: Vec<Vec<u8>> = (40..46).map(|seed| bytes(seed, 64 << 10)).collect();
+    let mut client = Client::connect(&house.path("run/disks/s.img.nbd"), "s.img").expect("it is served");
+    for (nth, part) in (0..).zip(&parts) {
+        client.write(nth * 256, part).expect("it is written");
+        client.flush().expect("it is flushed");
+    }
+    let pid = house.status("s.img")["pid"].as_i64().and_then(|pid| Pid::from_raw(pid as i32)).expect("a process");
+    kill_process(pid, Signal::KILL).expect("it runs");
+    eventually("it is gone", || !house.said(&["status", "s.img"]).contains("log store"));
+    let image = fs::read(house.path("s.img")).expect("it is there");
+    let at = image.chunks(4096).position(|block| block == &parts[1][4096..8192]).expect("it lies somewhere");
+    flip(&house, at as u64 * 4096 + 9);
+    house.refused(&["serve", "s.img", "--daemon"], 1, &["flushed data is lost", "--salvage"]);
+    house.given(&["serve", "s.img", "--daemon", "--salvage"]);
+    let status = house.status("s.img");
+    let told = status["trouble"].to_string();
+    assert!(status["read_only"] == false && told.contains("4 KiB are lost to damage"), "{status}");
+    house.given(&["detach"]);
+    house.refused(&["check", "s.img"], 1, &["1 blocks are lost to earlier damage", ": 257"]);
+    house.given(&["serve", "s.img", "--daemon"]);
+    house.given(&["detach"]);
 }

@@ -73,6 +73,7 @@ impl Emulated {
         let mut command = Command::new(UMBRELLA);
         command.arg("disk").args(args).env("UMBRELLA_RUN_DIR", self.dir.path().join("run"));
         command.env("UMBRELLA_LOG_DIR", self.dir.path().join("log"));
+        command.env("UMBRELLA_STATE_DIR", self.dir.path().join("state"));
         command
     }
 

@@ -42,6 +42,10 @@ pub struct HybridOutcome {
     pub redirected: Redirected,
     /// Flushing.
     pub flushes: FlushFigures,
+    /// Where the disk's watts come from: measured, a data sheet, or assumed.
+    pub disk_watts: String,
+    /// And the flash's.
+    pub flash_watts: String,
     /// What the devices took.
     pub energy: Joules,
     /// How often the motor was switched on.

@@ -99,6 +99,8 @@ impl Tally {
         self.is_awake();
         let bytes = |sectors: u64| sectors * SECTOR_BYTES;
         let stats = disk.stats();
+        // A profile that is not known was refused before the run.
+        let (disk_watts, flash_watts) = setup.profiles().map_or(("", ""), |(disk, flash)| (disk.watts, flash.watts));
         HybridOutcome {
             input: input.to_owned(),
             disk: setup.disk.clone(),
@@ -136,6 +138,8 @@ impl Tally {
                 written_bytes: bytes(self.flush_sectors_written),
                 writes: self.flush_writes,
             },
+            disk_watts: disk_watts.to_owned(),
+            flash_watts: flash_watts.to_owned(),
             energy: joules(&stats, disk, flash),
             spin_ups: stats.spin_ups,
             wakes: self.wakes,

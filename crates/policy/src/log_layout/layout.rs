@@ -208,6 +208,15 @@ impl Layout {
         &self.table
     }
 
+    /// When the oldest segment that holds anything was opened, but for this one.
+    ///
+    /// Cost: O(segments).
+    pub fn oldest_but(&self, number: SegmentNo) -> Option<Clock> {
+        let in_use = |segment: &Segment| !matches!(segment.state, State::Free | State::Next | State::System);
+        let others = (0..).map(SegmentNo).zip(&self.table).filter(|(other, _)| *other != number);
+        others.map(|(_, segment)| segment).filter(|segment| in_use(segment)).map(|segment| segment.opened).min()
+    }
+
     /// The streams, that of the map last.
     pub fn heads(&self) -> impl Iterator<Item = Head> {
         self.growing.iter().map(|growing| growing.head)

@@ -3,6 +3,8 @@
 //! An entry is eight bytes. Entries stand in pages of 512; a page may be absent from memory, and whoever holds the map on a disk then brings
 //! it ([`LogicalMap::install`]) and may take clean ones away ([`LogicalMap::evict`]), so that a map larger than memory works. Pages that hold nothing take no memory.
 
+use std::ops::Range;
+
 use umbrella_units::BlockNo;
 
 use super::ids::{Place, Stamp};
@@ -25,6 +27,8 @@ pub struct MapEntry {
 
 /// The bits of a packed entry that hold the place.
 const PLACE: u64 = (1 << 40) - 1;
+/// The packed entry of a block that is lost: it lies nowhere, and does not read as zeroes either.
+pub const LOST: u64 = 1 << 40;
 
 impl MapEntry {
     /// The entry in eight bytes: the place + 1 in the lower 40 bits, the stamp above. Zero stands for "nothing there".
@@ -71,13 +75,14 @@ pub struct LogicalMap {
     present: usize,
     dirty: Vec<MapPage>,
     hand: usize,
+    lost: u64,
 }
 
 impl LogicalMap {
     /// A map of so many blocks, nothing mapped.
     pub fn new(blocks: u64) -> LogicalMap {
         let pages = (0..blocks.div_ceil(PAGE_ENTRIES as u64)).map(|_| Slot::Empty).collect();
-        LogicalMap { pages, blocks, present: 0, dirty: Vec::new(), hand: 0 }
+        LogicalMap { pages, blocks, present: 0, dirty: Vec::new(), hand: 0, lost: 0 }
     }
 
     /// A map of which these pages exist outside memory.
@@ -112,7 +117,7 @@ impl LogicalMap {
         (MapPage((block.0 / PAGE_ENTRIES as u64) as u32), (block.0 % PAGE_ENTRIES as u64) as usize)
     }
 
-    /// Where a block lies; nothing for one that was never written, or is beyond the end.
+    /// Where a block lies; nothing for one that was never written, is lost, or is beyond the end.
     pub fn get(&mut self, block: BlockNo) -> Result<Option<MapEntry>, Absent> {
         let (page, index) = LogicalMap::split(block);
         match self.pages.get_mut(page.0 as usize) {
@@ -125,12 +130,41 @@ impl LogicalMap {
         }
     }
 
+    /// Whether a block is lost: what it held is not known until it is written again.
+    pub fn is_lost(&self, block: BlockNo) -> Result<bool, Absent> {
+        let (page, index) = LogicalMap::split(block);
+        match self.pages.get(page.0 as usize) {
+            None | Some(Slot::Empty) => Ok(false),
+            Some(Slot::Absent) => Err(Absent(page)),
+            Some(Slot::Present(present)) => Ok(present.entries[index] == LOST),
+        }
+    }
+
+    /// How many blocks are lost, on pages that are absent too.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Says how many are lost on pages that are absent.
+    pub fn count_lost(&mut self, lost: u64) {
+        self.lost = lost;
+    }
+
     /// Enters where a block lies now, or that it is not mapped any more; gives what was there.
     pub fn set(&mut self, block: BlockNo, entry: Option<MapEntry>) -> Result<Option<MapEntry>, Absent> {
+        self.set_word(block, MapEntry::pack(entry))
+    }
+
+    /// Enters that a block is lost; gives where it lay.
+    pub fn lose(&mut self, block: BlockNo) -> Result<Option<MapEntry>, Absent> {
+        self.set_word(block, LOST)
+    }
+
+    fn set_word(&mut self, block: BlockNo, new: u64) -> Result<Option<MapEntry>, Absent> {
         let (page, index) = LogicalMap::split(block);
         let Some(slot) = self.pages.get_mut(page.0 as usize) else { return Ok(None) };
         if matches!(slot, Slot::Empty) {
-            if entry.is_none() {
+            if new == 0 {
                 return Ok(None);
             }
             *slot =
@@ -139,14 +173,15 @@ impl LogicalMap {
         }
         let Slot::Present(present) = slot else { return Err(Absent(page)) };
         present.used = true;
-        let new = MapEntry::pack(entry);
         let was = std::mem::replace(&mut present.entries[index], new);
         let old = MapEntry::unpack(was);
         if was == new {
             return Ok(old);
         }
-        present.mapped += u32::from(entry.is_some());
-        present.mapped -= u32::from(old.is_some());
+        present.mapped += u32::from(new != 0);
+        present.mapped -= u32::from(was != 0);
+        self.lost += u64::from(new == LOST);
+        self.lost = self.lost.saturating_sub(u64::from(was == LOST));
         if !present.dirty {
             present.dirty = true;
             self.dirty.push(page);
@@ -167,6 +202,30 @@ impl LogicalMap {
             Some((number, _)) => from.max(BlockNo(number as u64 * PAGE_ENTRIES as u64)),
             None => BlockNo(self.blocks),
         }
+    }
+
+    /// The parts of a range that are neither mapped nor lost, as far as that is known without pages that are absent.
+    pub fn unmapped(&self, range: Range<u64>) -> Vec<Range<u64>> {
+        let mut found: Vec<Range<u64>> = Vec::new();
+        let mut add = |part: Range<u64>| match found.last_mut() {
+            Some(last) if last.end == part.start => last.end = part.end,
+            _ => found.push(part),
+        };
+        let (mut at, end) = (range.start, range.end.min(self.blocks));
+        while at < end {
+            let (page, index) = LogicalMap::split(BlockNo(at));
+            let page_end = end.min((u64::from(page.0) + 1) * PAGE_ENTRIES as u64);
+            match self.pages.get(page.0 as usize) {
+                Some(Slot::Empty) => add(at..page_end),
+                Some(Slot::Present(present)) => {
+                    let words = present.entries[index..].iter().zip(at..page_end);
+                    words.filter(|(word, _)| **word == 0).for_each(|(_, block)| add(block..block + 1));
+                }
+                Some(Slot::Absent) | None => {}
+            }
+            at = page_end;
+        }
+        found
     }
 
     /// Brings a page that was absent.

@@ -30,7 +30,7 @@ mod victim;
 pub use free::Geography;
 pub use ids::{Clock, Place, SegmentNo, Shape, Stamp, Stamps, Stream};
 pub use layout::{Full, Head, Layout, Put, Sealed, Settings};
-pub use map::{Absent, Entries, LogicalMap, MapEntry, MapPage, PAGE_ENTRIES};
+pub use map::{Absent, Entries, LOST, LogicalMap, MapEntry, MapPage, PAGE_ENTRIES};
 pub use pace::{BlockCost, Marks, Pace, Standing};
 pub use reclaim::{Goal, Mark, Relief};
 pub use replay::{Chunk, ReplayError};

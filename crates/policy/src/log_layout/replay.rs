@@ -1,5 +1,7 @@
 //! Recovery: the log after the last checkpoint, chunk by chunk, in the order in which it was written.
 
+use std::collections::BTreeSet;
+
 use thiserror::Error;
 
 use super::ids::{Clock, Place, SegmentNo, Stream};
@@ -116,6 +118,16 @@ impl Layout {
         self.reclaim(number);
     }
 
+    /// So many blocks of a full segment are current, whatever the table said: for a log whose map has lost some of those that were.
+    pub fn recount(&mut self, number: SegmentNo, live: u32) {
+        let Some(segment) = self.table.get_mut(number.0 as usize) else { return };
+        self.live = self.live.saturating_sub(segment.live.into()) + u64::from(live);
+        segment.live = live;
+        if live == 0 && matches!(segment.state, State::Full | State::Leaving) {
+            self.reclaim(number);
+        }
+    }
+
     /// Gives a stream the next segment that a header names, in place of the one it has.
     fn replay_next(&mut self, stream: Stream, next: SegmentNo) -> Result<(), ReplayError> {
         let in_use = ReplayError::NextInUse { stream, next };
@@ -126,7 +138,8 @@ impl Layout {
         let state = self.table.get(next.0 as usize).ok_or(in_use)?.state;
         match state {
             State::Free => _ = self.free.remove(next),
-            State::Cleaned => self.cleaned.retain(|(_, number)| *number != next),
+            // It leaves the list of those at the end.
+            State::Cleaned => {}
             _ => return Err(in_use),
         }
         if let Some(had) = had {
@@ -143,6 +156,13 @@ impl Layout {
 
     /// The log ends here: streams that have no segment get one. A checkpoint has to follow before anything is written.
     pub fn replayed(&mut self) {
+        let mut seen = BTreeSet::new();
+        let table = &self.table;
+        let is_cleaned = |number: SegmentNo| table.get(number.0 as usize).is_some_and(|it| it.state == State::Cleaned);
+        let last = self.cleaned.iter().rev().filter(|(_, number)| is_cleaned(*number) && seen.insert(*number));
+        let mut cleaned: Vec<_> = last.copied().collect();
+        cleaned.reverse();
+        self.cleaned = cleaned;
         self.open_heads(false);
     }
 }

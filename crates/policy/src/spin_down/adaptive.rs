@@ -75,11 +75,21 @@ pub(super) struct Adaptive {
 
 impl Adaptive {
     pub(super) fn new(experts: u64, eta: f64, alpha: f64, costs: Costs) -> Adaptive {
-        let steps = u128::from(experts.max(2) - 1);
-        let timeout = |step| Nanos((u128::from(costs.break_even.0) * step / steps) as u64);
-        let weight = 1.0 / (steps + 1) as f64;
-        let experts = (0..=steps).map(|step| Expert { timeout: timeout(step), weight }).collect();
-        Adaptive { costs, eta, keep: libm::log(1.0 - alpha), experts }
+        let count = experts.max(2);
+        let weight = 1.0 / count as f64;
+        let experts = (0..count).map(|_| Expert { timeout: Nanos(0), weight }).collect();
+        let mut adaptive = Adaptive { costs, eta, keep: libm::log(1.0 - alpha), experts };
+        adaptive.spread(costs);
+        adaptive
+    }
+
+    /// Spreads the timeouts evenly from nothing to the spin-down cost.
+    fn spread(&mut self, costs: Costs) {
+        let steps = self.experts.len() as u128 - 1;
+        for (step, expert) in (0..).zip(&mut self.experts) {
+            expert.timeout = Nanos((u128::from(costs.break_even.0) * step / steps) as u64);
+        }
+        self.costs = costs;
     }
 
     /// The weights, of the shortest timeout first.
@@ -117,5 +127,10 @@ impl Timeout for Adaptive {
         for expert in &mut self.experts {
             expert.weight = ((expert.weight + share) / total).max(LEAST_WEIGHT);
         }
+    }
+
+    /// Each expert stands for the same share of the spin-down cost as before.
+    fn set_costs(&mut self, costs: Costs) {
+        self.spread(costs);
     }
 }

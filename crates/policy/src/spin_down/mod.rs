@@ -33,6 +33,9 @@ pub trait Timeout: Send {
 
     /// A period with that timeout was so long.
     fn learn(&mut self, _timeout: Option<Nanos>, _idle: Nanos) {}
+
+    /// Sleeping costs this from now on; what was learned stays.
+    fn set_costs(&mut self, _costs: Costs) {}
 }
 
 /// A period of idleness that is not over.
@@ -100,6 +103,11 @@ impl SpinDown {
         idle.latest = now;
         let (since, timeout) = (idle.since, idle.timeout?);
         Some(since + timeout).filter(|&at| at != Nanos::NEVER)
+    }
+
+    /// Sleeping costs this, as was found out meanwhile: for periods that begin from now on.
+    pub fn set_costs(&mut self, costs: Costs) {
+        self.policy.set_costs(costs);
     }
 
     /// The disk will next be accessed at `next`; to be told before the period begins.

@@ -23,4 +23,8 @@ impl Timeout for Optimum {
     fn timeout(&self, foreseen: Option<Nanos>) -> Option<Nanos> {
         (foreseen? > self.costs.break_even).then_some(Nanos(0))
     }
+
+    fn set_costs(&mut self, costs: Costs) {
+        self.costs = costs;
+    }
 }

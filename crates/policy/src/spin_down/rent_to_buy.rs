@@ -129,4 +129,16 @@ impl Timeout for RentToBuy {
             self.remember(idle);
         }
     }
+
+    /// The periods are rated anew; of the credit it has the same share as before.
+    fn set_costs(&mut self, costs: Costs) {
+        let scaled = |credit: Nanos| {
+            let scaled =
+                u128::from(credit.0) * u128::from(costs.break_even.0) / u128::from(self.costs.break_even.0.max(1));
+            Nanos(u64::try_from(scaled).unwrap_or(u64::MAX))
+        };
+        (self.credit, self.most_credit) = (scaled(self.credit), scaled(self.most_credit));
+        (self.costs, self.shortest) = (costs, Nanos(costs.break_even.0 / 100));
+        self.cheapest = if self.sorted.is_empty() { costs.break_even } else { self.find_cheapest() };
+    }
 }

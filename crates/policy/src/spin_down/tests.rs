@@ -324,3 +324,21 @@ fn every_policy_and_parameter_stands_in_the_documentation() {
         assert_eq!(row.contains("(offline)"), info.offline, "{}", info.name);
     }
 }
+
+#[test]
+fn costs_that_are_found_out_meanwhile_count_from_the_next_period_and_what_was_learned_stays() {
+    let longer = Costs { break_even: COSTS.break_even + COSTS.break_even };
+    let long = vec![Nanos::from_secs(1000); 50];
+    for text in ["adaptive", "rent_to_buy", "optimum"] {
+        let (mut told, mut known) = (make(text), SpinDown::parse(text, longer).expect("it is known"));
+        told.set_costs(longer);
+        assert_eq!(timeouts(&mut told, &long), timeouts(&mut known, &long), "{text}");
+    }
+    // Long periods have taught it to sleep early: it still does, by the same share of the costs.
+    let mut adaptive = make("adaptive");
+    timeouts(&mut adaptive, &long);
+    let before = timeouts(&mut adaptive, &long[..1])[0].expect("it sleeps");
+    adaptive.set_costs(longer);
+    let after = timeouts(&mut adaptive, &long[..1])[0].expect("it sleeps");
+    assert!(after > before && after < COSTS.break_even, "{before:?}, then {after:?}");
+}

@@ -19,7 +19,7 @@ use super::{BLOCK, BLOCK_BYTES, Damage, Epoch, FIRST_VERSION, Fields, MOST_DATA,
 const MAGIC: [u8; 8] = *b"UMBRECRD";
 const HEADER_BYTES: usize = 80;
 const ENTRY_BYTES: usize = 24;
-const ADDRESS_BYTES: usize = 16;
+pub(super) const ADDRESS_BYTES: usize = 16;
 const ADDRESSES_UNKNOWN: u32 = u32::MAX;
 /// Room for entries and addresses.
 const ROOM: usize = BLOCK_BYTES - HEADER_BYTES - 4;
@@ -238,13 +238,13 @@ fn decode_entry(fields: &mut Fields<'_>) -> Result<Entry, Damage> {
     Ok(Entry { range, content })
 }
 
-fn range(fields: &mut Fields<'_>) -> Result<SectorRange, Damage> {
+pub(super) fn range(fields: &mut Fields<'_>) -> Result<SectorRange, Damage> {
     let range = SectorRange { start: Lba(fields.u64()?), sectors: fields.u64()? };
     let sound = range.sectors > 0 && range.start.0.checked_add(range.sectors).is_some_and(|end| end < 1 << 54);
     if sound { Ok(range) } else { Err(Damage::Field) }
 }
 
-fn address(range: SectorRange) -> [u8; ADDRESS_BYTES] {
+pub(super) fn address(range: SectorRange) -> [u8; ADDRESS_BYTES] {
     (u128::from(range.start.0) | u128::from(range.sectors) << 64).to_le_bytes()
 }
 

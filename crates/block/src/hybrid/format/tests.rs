@@ -23,6 +23,7 @@ fn superblock() -> Superblock {
         head: Some(5),
         tail_epoch: Epoch(2),
         tag: TagState::Due,
+        lost: Vec::new(),
     }
 }
 
@@ -45,6 +46,21 @@ fn header() -> Header {
 }
 
 #[test]
+fn a_superblock_lists_lost_sectors_behind_its_first_sector() {
+    let lost = (0..MOST_LOST as u64).map(|number| SectorRange { start: Lba(number * 4), sectors: 2 }).collect();
+    let superblock = Superblock { lost, ..superblock() };
+    let bytes = superblock.encode();
+    assert_eq!((bytes.len(), Superblock::decode(&bytes)), (BLOCK_BYTES, Ok(superblock.clone())));
+    assert_eq!(Superblock::decode(&bytes[..512]), Err(Damage::Checksum), "the list is missing");
+    let mut torn = bytes.clone();
+    torn[2000..].fill(0);
+    assert_eq!(Superblock::decode(&torn), Err(Damage::Checksum));
+    let beyond = vec![SectorRange { start: Lba(990), sectors: 11 }];
+    let beyond = Superblock { lost: beyond, ..superblock };
+    assert_eq!(Superblock::decode(&beyond.encode()), Err(Damage::Field));
+}
+
+#[test]
 fn a_counter_that_would_overflow_is_damage() {
     assert_eq!(Superblock::decode(&superblock().encode()), Ok(superblock()));
     for far in [1 << 62, u64::MAX] {
@@ -59,7 +75,7 @@ fn a_counter_that_would_overflow_is_damage() {
 #[test]
 fn what_is_written_is_read() {
     assert_eq!(Superblock::decode(&superblock().encode()), Ok(superblock()));
-    let tag = Tag {
+    let tag = DiskTag {
         disk: Uuid::from_u128(2),
         flash: Uuid::from_u128(1),
         epoch: Epoch(4),
@@ -67,9 +83,9 @@ fn what_is_written_is_read() {
         tail_sequence: Sequence(7),
         log_is_empty: false,
     };
-    let empty = Tag { log_is_empty: true, ..tag };
+    let empty = DiskTag { log_is_empty: true, ..tag };
     for tag in [tag, empty] {
-        assert_eq!(Tag::decode(&tag.encode()), Ok(tag));
+        assert_eq!(DiskTag::decode(&tag.encode()), Ok(tag));
     }
     let written = Superblock { tag: TagState::Written, ..superblock() };
     assert_eq!(Superblock::decode(&written.encode()), Ok(written));

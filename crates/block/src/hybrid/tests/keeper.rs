@@ -94,3 +94,42 @@ fn a_drain_that_failed_long_ago_is_tried_again_before_a_write_is_refused() {
     }
     assert!(hybrid.stats().drains > 0);
 }
+
+/// A motor that knows what sleeping costs once it was woken from sleep.
+struct Timed {
+    bed: Arc<Bed<Memory>>,
+    was_asleep: AtomicBool,
+}
+
+impl Spindle for Timed {
+    fn standby(&self) -> Result<(), BlockError> {
+        self.was_asleep.store(true, Ordering::SeqCst);
+        self.bed.standby()
+    }
+
+    fn wake(&self) -> Result<(), BlockError> {
+        self.bed.wake()
+    }
+
+    fn power(&self) -> Result<Power, BlockError> {
+        self.bed.power()
+    }
+
+    fn costs(&self) -> Option<Costs> {
+        self.was_asleep.load(Ordering::SeqCst).then_some(Costs { break_even: Nanos::from_secs(3600) })
+    }
+}
+
+#[test]
+fn what_waking_the_disk_shows_of_its_costs_counts_from_then_on() {
+    let pair = Pair::new(1024);
+    let assumed = Costs { break_even: Nanos::from_millis(20) };
+    let spin_down = SpinDown::parse("rent_to_buy", assumed).expect("there is such a policy");
+    let motor = Arc::new(Timed { bed: pair.bed.clone(), was_asleep: AtomicBool::new(false) });
+    let opened = Hybrid::open(pair.disk.clone(), pair.flash.clone(), motor, by_hand(Algorithm::Whole), Some(spin_down));
+    let hybrid = opened.expect("it can be opened");
+    until_asleep(&hybrid, 1);
+    read(&hybrid, 0, 8);
+    let sleeps_at = hybrid.shared.state.lock().sleep_at.expect("it has nothing to do");
+    assert!(sleeps_at > Instant::now() + Duration::from_secs(1800));
+}

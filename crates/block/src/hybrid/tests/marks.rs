@@ -69,6 +69,20 @@ fn damage_far_from_the_end_of_what_was_flushed_is_never_silent() {
 }
 
 #[test]
+fn what_a_later_record_holds_as_well_is_not_told_as_lost() {
+    let pair = Pair::new(DISK);
+    let hybrid = asleep(&pair);
+    (0..10).for_each(|number| write_block(&hybrid, number));
+    write_block(&hybrid, 4);
+    hybrid.flush().expect("it is flushed");
+    drop(hybrid);
+    flip(&pair, 4 * RECORD, 20);
+    assert_eq!(checked(&pair).perhaps_lost, Losses::default());
+    let hybrid = pair.open(by_hand(Algorithm::Whole));
+    assert_eq!((hybrid.perhaps_lost(), read(&hybrid, 4 * BLOCK, BLOCK)), (&Losses::default(), fill(5, BLOCK)));
+}
+
+#[test]
 fn an_opening_that_is_refused_leaves_what_is_perhaps_lost_to_be_found_again() {
     let pair = Pair::new(DISK);
     let hybrid = asleep(&pair);
@@ -100,7 +114,7 @@ fn damage_of_what_the_log_says_was_flushed_is_refused() {
     assert!(matches!(refused, Err(HybridError::Corrupt { range: Some(held), .. }) if held == range(9 * BLOCK, BLOCK)));
     let report = checked(&pair);
     assert_eq!((report.losses.at_risk, report.losses.unknown_records), (vec![range(9 * BLOCK, BLOCK)], 0));
-    let salvage = Salvage::open(pair.disk.clone(), pair.flash.clone()).expect("it is a pair");
+    let salvage = DamagedPair::open(pair.disk.clone(), pair.flash.clone()).expect("it is a pair");
     assert_eq!(read(&salvage, 10 * BLOCK, BLOCK), fill(11, BLOCK), "what is behind it is kept");
 }
 
@@ -313,4 +327,92 @@ fn last_header(pair: &Pair, used: u64) -> u64 {
             .is_ok_and(|header| header.at.0 == *sector)
     });
     headers.last().unwrap_or(0)
+}
+
+/// Zeroes and marks are records of one block: such a record may be the last before the log's end, and such a one the first behind it.
+#[test]
+fn damaged_records_of_one_block_on_both_sides_of_the_logs_end_are_mended() {
+    const LOG: u64 = LEAST_LOG / BLOCK;
+    for before_end in 1..5 {
+        let pair = Pair::new(DISK);
+        let hybrid = pair.open(by_hand(Algorithm::Whole));
+        hybrid.write(Lba(0), &fill(1, DISK), Durability::Cached).expect("to the disk");
+        hybrid.sleep().expect("it sleeps");
+        // All but a few blocks are written, and free again.
+        let mut left = LOG - before_end;
+        while left > 0 {
+            let blocks = left.min(200);
+            let blocks = if left - blocks == 1 { blocks - 1 } else { blocks };
+            hybrid.write(Lba(0), &fill(1, (blocks - 1) * BLOCK), Durability::Cached).expect("to the log");
+            hybrid.drain().expect("it is drained");
+            hybrid.sleep().expect("it sleeps");
+            left -= blocks;
+        }
+        let zeroed = |number: u64| range(number * 2 * BLOCK, BLOCK);
+        for number in 0..8 {
+            hybrid.write_zeroes(zeroed(number), Zeroes::Keep, Durability::Cached).expect("to the log");
+        }
+        hybrid.flush().expect("it is flushed");
+        let headers = headers(&pair);
+        assert_eq!((headers.len(), headers[before_end as usize]), (9, 0), "{headers:?}");
+        drop(hybrid);
+        let images = [&pair.bed.inner.to_bytes(), &read(&*pair.flash.device, 0, LOG_START.0 + LEAST_LOG)];
+        // Any run of damaged headers in front of the mark that promised them.
+        for (first, last) in (0..8).flat_map(|first| (first..8).map(move |last| (first, last))) {
+            let [bed, flash] = images.map(|image| Memory::from_bytes(image.clone()));
+            let bed = Bed::new(bed);
+            let pair = Pair { disk: half("disk", bed.clone()), flash: half("flash", Arc::new(flash)), bed };
+            headers[first..=last].iter().for_each(|at| flip(&pair, *at, 20));
+            let label = format!("{before_end} before the end, headers {first} to {last}");
+            let hybrid = pair.try_open(by_hand(Algorithm::Whole)).unwrap_or_else(|error| panic!("{label}: {error}"));
+            let lost = hybrid.perhaps_lost().clone();
+            assert_eq!(
+                (lost.unknown_records, lost.at_risk),
+                ((last - first) as u64, vec![zeroed(last as u64)]),
+                "{label}"
+            );
+            for number in 0..8 {
+                let value = u8::from((first..=last).contains(&(number as usize)));
+                assert!(read(&hybrid, zeroed(number).start.0, BLOCK) == fill(value, BLOCK), "{label}: {number}");
+            }
+            drop(hybrid);
+            let hybrid = pair.open(by_hand(Algorithm::Whole));
+            assert!(hybrid.perhaps_lost().is_empty(), "{label}: it is told once");
+            hybrid.dissolve().expect("the log goes on behind it");
+        }
+    }
+}
+
+/// Where the headers of the log are, in the order of their numbers, from the tail on.
+fn headers(pair: &Pair) -> Vec<u64> {
+    let tail = read_superblock(&pair.flash).expect("it is one").tail;
+    let mut found: Vec<_> = (0..LEAST_LOG)
+        .step_by(BLOCK as usize)
+        .filter_map(|at| Some((Header::decode(&read(&*pair.flash.device, LOG_START.0 + at, BLOCK)).ok()?, at)))
+        .filter(|(header, at)| header.at >= tail && header.at.0 % LEAST_LOG == *at)
+        .map(|(header, at)| (header.sequence, at))
+        .collect();
+    found.sort_unstable();
+    found.into_iter().map(|(_, at)| at).collect()
+}
+
+/// Every other record is damaged, and no header says more than that it was promised.
+#[test]
+fn a_log_full_of_damage_is_read_a_few_times_and_not_once_for_each_record() {
+    let flash = 40_000 * RECORD;
+    let bed = Bed::new(Memory::new(sectors(DISK + TAG_SECTORS)));
+    let pair = Pair { disk: half("disk", bed.clone()), flash: half("flash", Arc::new(flash_of(flash))), bed };
+    create(&pair.disk, &pair.flash).expect("an empty pair can be made");
+    let hybrid = asleep(&pair);
+    (0..39_000).for_each(|number| write_block(&hybrid, number % 400));
+    hybrid.flush().expect("it is flushed");
+    drop(hybrid);
+    (1..39_000).step_by(2).for_each(|number| flip(&pair, number * RECORD, 20));
+    let copy = Memory::from_bytes(read(&*pair.flash.device, 0, LOG_START.0 + flash));
+    let counted = Arc::new(Faulty::new(copy, Plan::new(1)));
+    let report = check(&pair.disk, &half("flash", counted.clone())).expect("it is a pair");
+    assert_eq!((report.damage, report.perhaps_lost.unknown_records), (None, 0));
+    assert_eq!(report.perhaps_lost.at_risk.len(), 200, "what is newest in every other block");
+    // Once for each record it would be tens of thousands.
+    assert!(counted.counts().reads < 1000, "{} reads", counted.counts().reads);
 }

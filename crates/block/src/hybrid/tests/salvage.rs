@@ -28,8 +28,8 @@ fn damage(pair: &Pair, sector: u64) {
     pair.flash.device.write(Lba(LOG_START.0 + sector), &bytes, Durability::Cached).expect("memory");
 }
 
-fn salvage(pair: &Pair) -> Salvage {
-    Salvage::open(pair.disk.clone(), pair.flash.clone()).expect("they are a pair")
+fn salvage(pair: &Pair) -> DamagedPair {
+    DamagedPair::open(pair.disk.clone(), pair.flash.clone()).expect("they are a pair")
 }
 
 fn contents(half: &Half) -> Vec<u8> {
@@ -140,7 +140,7 @@ fn sectors_of_flash_that_cannot_be_read_are_as_damaged_ones() {
         let flash = half("flash", Arc::new(Faulty::new(flash, Plan::new(1).rule(broken))));
         let opened = Hybrid::open(pair.disk.clone(), flash.clone(), pair.bed.clone(), Options::default(), None);
         assert!(matches!(opened.map(|_| ()), Err(HybridError::Device(_))), "a whole pair needs all of it");
-        let salvage = Salvage::open(pair.disk.clone(), flash.clone()).expect("they are a pair");
+        let salvage = DamagedPair::open(pair.disk.clone(), flash.clone()).expect("they are a pair");
         assert_eq!(salvage.losses(), found, "sector {sector}");
         assert_eq!(check(&pair.disk, &flash).expect("they are a pair").losses, found);
         if sector == RECORD + 2 {
@@ -173,11 +173,11 @@ fn a_whole_pair_is_read_as_it_is() {
 fn a_changed_disk_and_a_foreign_flash_are_not_salvaged() {
     let pair = three_records();
     let other = Pair::new(1000);
-    let opened = Salvage::open(other.disk.clone(), pair.flash.clone()).map(|_| ());
+    let opened = DamagedPair::open(other.disk.clone(), pair.flash.clone()).map(|_| ());
     assert!(matches!(opened, Err(HybridError::ForeignDisk { .. })), "{opened:?}");
     pair.open(by_hand(Algorithm::Whole)).close().expect("it can be closed");
     pair.bed.inner.write(Lba(2), &fill(7, 1), Durability::Cached).expect("memory");
-    let opened = Salvage::open(pair.disk.clone(), pair.flash.clone()).map(|_| ());
+    let opened = DamagedPair::open(pair.disk.clone(), pair.flash.clone()).map(|_| ());
     assert!(matches!(opened, Err(HybridError::Changed { .. })), "{opened:?}");
 }
 

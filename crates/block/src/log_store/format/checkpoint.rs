@@ -25,7 +25,8 @@
 //!    312      8            segments cleaned
 //!    320      8            flushes by users
 //!    328      8            blocks discarded
-//!    336    172  reserved
+//!    336      8  blocks that are lost, until they are written again
+//!    344    164  reserved
 //!    508      4  CRC32C of all other bytes of the block
 //!    512   3584  reserved
 //!
@@ -137,6 +138,8 @@ pub struct CheckpointHeader {
     pub counters: Counters,
     /// Length and checksum of the payload.
     pub payload: PayloadSum,
+    /// Blocks of the map that are lost: so many are, or were on pages that cannot be used.
+    pub lost: u64,
     /// Whether nothing was written after it, and the store was closed in order.
     pub clean: bool,
 }
@@ -188,8 +191,10 @@ impl CheckpointHeader {
         let shape = Shape::checked(THIS, superblock.shape.segment_blocks(), segments, advertised, map_stream)?;
         let heads = parse_heads(&mut fields, shape)?;
         let counters = Counters::parse(&mut fields)?;
+        let lost = fields.u64()?;
         fields.finish()?;
-        let header = CheckpointHeader { store, number, next_sequence, clock, shape, heads, counters, payload, clean };
+        let header =
+            CheckpointHeader { store, number, next_sequence, clock, shape, heads, counters, payload, lost, clean };
         header.check(superblock)?;
         Ok(header)
     }
@@ -215,7 +220,7 @@ impl CheckpointHeader {
             fields.segment(head.next);
         }
         fields.skip(HEADS.saturating_sub(self.heads.len()) * HEAD_BYTES);
-        self.counters.numbers().into_iter().for_each(|number| fields.u64(number));
+        self.counters.numbers().into_iter().chain([self.lost]).for_each(|number| fields.u64(number));
         Ok(fields.seal(CHECKSUM_AT))
     }
 
@@ -240,6 +245,7 @@ impl CheckpointHeader {
         }
         check(THIS, Field::Advertised, own.advertised().0, Limit::AtMost(whole.advertised().0))?;
         check(THIS, Field::PayloadBytes, self.payload.bytes.0, Limit::Exactly(payload_bytes(own).0))?;
+        check(THIS, Field::Count, self.lost, Limit::AtMost(own.advertised().0))?;
         check(THIS, Field::Heads, self.heads.len() as u64, Limit::Exactly(own.streams().count() as u64))?;
         let last = Limit::AtMost(u64::from(own.segments()) - 1);
         let mut seen = Vec::new();

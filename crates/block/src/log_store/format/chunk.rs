@@ -3,7 +3,7 @@
 //! ```text
 //! offset  bytes
 //!      0      4  magic "ULCK"
-//!      4      2  version, 1
+//!      4      2  version, 1 or 2
 //!      6      2  entries, 0 to 252
 //!      8      2  data blocks: one for each entry of kind 0 to 3
 //!     10      1  stream
@@ -33,6 +33,19 @@
 //! A mark says how far the log was whole at the last flush of the device that had ended when the chunk was completed, and how many more chunks the flush under way promises:
 //! a damaged chunk up to the first held flushed data, one up to the second perhaps, and of later ones nobody was told that they are durable.
 //!
+//! Version 2, with the incompatible feature of repeats, where there was a chunk before it:
+//!
+//! ```text
+//!     56   3276  entries, 13 bytes each; those that do not exist are zero
+//!   3332    756  what it repeats of the chunk before it: a [repeat](super::Repeat)
+//!   4088      8  as in version 1
+//!
+//! entry 0     1  kind
+//!       1     5  block; of a mark the lower 40 bits of the last chunk flushed
+//!       6     4  checksum; of an unmapped range its blocks, of a mark its chunks
+//!      10     3  stamp; of a mark the upper 24 bits
+//! ```
+//!
 //! Data blocks lie in the order of the entries that have one, the first at slot 1 behind the header. A later entry for a block replaces an earlier one.
 
 use umbrella_units::{BlockNo, ByteSize};
@@ -41,6 +54,7 @@ use uuid::Uuid;
 use super::checkpoint::{CheckpointNo, Sequence};
 use super::error::{Field, FormatError, Limit, Structure};
 use super::raw::{Block, Checksum, Reader, Writer, check, out_of_range};
+use super::repeat::{REPEAT_BYTES, Repeat};
 use super::shape::{Blocks, MapPageNo, Shape, Slot};
 use super::superblock::Superblock;
 use super::{BLOCK_BYTES, Clock, PLACE_BITS, Place, STAMP_BITS, SegmentNo, Stamp, Stream, VERSION};
@@ -48,6 +62,9 @@ use super::{BLOCK_BYTES, Clock, PLACE_BITS, Place, STAMP_BITS, SegmentNo, Stamp,
 const MAGIC: &[u8; 4] = b"ULCK";
 const HEADER_BYTES: usize = 56;
 const ENTRY_BYTES: usize = 16;
+/// The version of a header with a repeat, and the bytes of an entry in it.
+const WITH_REPEAT: u16 = 2;
+const PACKED_BYTES: usize = 13;
 const CHECKSUM_AT: usize = 4092;
 const KIND_SHIFT: u32 = 56;
 const THIS: Structure = Structure::Chunk;
@@ -118,6 +135,8 @@ pub struct ChunkHeader {
     pub next: Option<SegmentNo>,
     /// What lies behind it, and what does not need to.
     pub entries: Vec<Entry>,
+    /// What it repeats of the chunk before it.
+    pub before: Option<Repeat>,
 }
 
 /// Entries of a chunk that is being put together: as many as fit into the header, and into the segment.
@@ -144,6 +163,47 @@ impl Entry {
         }
     }
 
+    /// The user's blocks that it speaks of.
+    pub fn blocks(&self) -> std::ops::Range<u64> {
+        match *self {
+            Entry::Data { block, .. } | Entry::Copy { block, .. } => block.0..block.0.saturating_add(1),
+            Entry::Unmapped { start, blocks } => start.0..start.0.saturating_add(blocks.into()),
+            Entry::Dead | Entry::MapPage { .. } | Entry::Mark { .. } => 0..0,
+        }
+    }
+
+    /// As it stands in a header of version 2.
+    fn packed(&self) -> [u8; PACKED_BYTES] {
+        let (kind, block, checksum, value) = match *self {
+            Entry::Unmapped { start, blocks } => (4, start.0, blocks, 0),
+            Entry::Mark { flushed, promised } => (5, flushed.0, promised, (flushed.0 >> PLACE_BITS) as u32),
+            _ => self.fields(),
+        };
+        let mut bytes = [0; PACKED_BYTES];
+        let fields = std::iter::once(kind as u8).chain(block.to_le_bytes().into_iter().take(5));
+        let fields = fields.chain(checksum.to_le_bytes()).chain(value.to_le_bytes().into_iter().take(3));
+        bytes.iter_mut().zip(fields).for_each(|(to, from)| *to = from);
+        bytes
+    }
+
+    fn parse_packed(fields: &mut Reader<'_>, number: u16) -> Result<Entry, FormatError> {
+        let (kind, low, high) = (fields.u8()?, fields.u32()?, fields.u8()?);
+        let block = u64::from(low) | u64::from(high) << 32;
+        let checksum = Checksum(fields.u32()?);
+        let value = u32::from(fields.u16()?) | u32::from(fields.u8()?) << 16;
+        match kind {
+            4 => {
+                check(THIS, Field::EntryValue(number), value.into(), Limit::Exactly(0))?;
+                Ok(Entry::Unmapped { start: BlockNo(block), blocks: checksum.0 })
+            }
+            5 => {
+                let flushed = Sequence(block | u64::from(value) << PLACE_BITS);
+                Ok(Entry::Mark { flushed, promised: checksum.0 })
+            }
+            _ => Entry::of(number, u64::from(kind), block, (checksum, value)),
+        }
+    }
+
     /// Kind, block, checksum and value.
     fn fields(&self) -> (u64, u64, u32, u32) {
         match *self {
@@ -158,7 +218,10 @@ impl Entry {
 
     fn parse(fields: &mut Reader<'_>, number: u16) -> Result<Entry, FormatError> {
         let (word, checksum, value) = (fields.u64()?, Checksum(fields.u32()?), fields.u32()?);
-        let (kind, block) = (word >> KIND_SHIFT, word & ((1 << KIND_SHIFT) - 1));
+        Entry::of(number, word >> KIND_SHIFT, word & ((1 << KIND_SHIFT) - 1), (checksum, value))
+    }
+
+    fn of(number: u16, kind: u64, block: u64, (checksum, value): (Checksum, u32)) -> Result<Entry, FormatError> {
         let zero = |field, value: u32| check(THIS, field, u64::from(value), Limit::Exactly(0));
         match kind {
             0 => {
@@ -211,16 +274,30 @@ impl ChunkHeader {
     pub fn parse(bytes: &[u8], superblock: &Superblock, at: Place) -> Result<ChunkHeader, FormatError> {
         let mut fields = Reader::open(THIS, bytes, MAGIC, CHECKSUM_AT)?;
         let version = fields.u16()?;
-        fields.known(u32::from(version))?;
+        match version {
+            WITH_REPEAT => {}
+            0 | 1 => fields.known(u32::from(version))?,
+            _ => {
+                let (found, known) = (u32::from(version), u32::from(WITH_REPEAT));
+                return Err(FormatError::NewerVersion { structure: THIS, found, known });
+            }
+        }
         let (count, data_blocks, stream) = (fields.u16()?, fields.u16()?, Stream(fields.u8()?));
         fields.reserved(1)?;
         let (next, store) = (fields.segment()?, fields.uuid()?);
         let (epoch, sequence, clock) = (CheckpointNo(fields.u64()?), Sequence(fields.u64()?), Clock(fields.u64()?));
         check(THIS, Field::Entries, u64::from(count), Limit::AtMost(MAX_ENTRIES as u64))?;
-        let entries = (0..count).map(|number| Entry::parse(&mut fields, number));
+        let entry = if version == WITH_REPEAT { Entry::parse_packed } else { Entry::parse };
+        let entries = (0..count).map(|number| entry(&mut fields, number));
         let entries = entries.collect::<Result<Vec<Entry>, FormatError>>()?;
+        let before = if version == WITH_REPEAT {
+            fields.reserved((MAX_ENTRIES - entries.len()) * PACKED_BYTES)?;
+            Some(Repeat::parse(fields.bytes(REPEAT_BYTES)?, &superblock.shape)?)
+        } else {
+            None
+        };
         fields.finish()?;
-        let header = ChunkHeader { store, stream, epoch, sequence, clock, next, entries };
+        let header = ChunkHeader { store, stream, epoch, sequence, clock, next, entries, before };
         let counted = Limit::Exactly(u64::from(header.data_blocks()));
         check(THIS, Field::DataBlocks, u64::from(data_blocks), counted)?;
         header.check(superblock, at)?;
@@ -249,7 +326,7 @@ impl ChunkHeader {
     pub fn encode(&self, superblock: &Superblock, at: Place) -> Result<Block, FormatError> {
         self.check(superblock, at)?;
         let mut fields = Writer::new(MAGIC);
-        fields.u16(VERSION as u16);
+        fields.u16(if self.before.is_some() { WITH_REPEAT } else { VERSION as u16 });
         fields.u16(self.entries.len() as u16);
         fields.u16(self.data_blocks() as u16);
         fields.u8(self.stream.0);
@@ -260,10 +337,18 @@ impl ChunkHeader {
             fields.u64(number);
         }
         for entry in &self.entries {
+            if self.before.is_some() {
+                fields.bytes(&entry.packed());
+                continue;
+            }
             let (kind, block, checksum, value) = entry.fields();
             fields.u64(kind << KIND_SHIFT | block);
             fields.u32(checksum);
             fields.u32(value);
+        }
+        if let Some(before) = &self.before {
+            fields.skip((MAX_ENTRIES - self.entries.len()) * PACKED_BYTES);
+            fields.bytes(&before.encode());
         }
         Ok(fields.seal(CHECKSUM_AT))
     }
@@ -323,7 +408,8 @@ impl ChunkHeader {
         check(THIS, Field::Entries, self.entries.len() as u64, Limit::AtMost(MAX_ENTRIES as u64))?;
         let room = shape.segment_blocks() - shape.slot_of(at).0 - 1;
         check(THIS, Field::DataBlocks, u64::from(self.data_blocks()), Limit::AtMost(u64::from(room)))?;
-        (0..).zip(&self.entries).try_for_each(|(number, entry)| entry.check(number, shape))
+        (0..).zip(&self.entries).try_for_each(|(number, entry)| entry.check(number, shape))?;
+        self.before.as_ref().map_or(Ok(()), |before| before.check(shape))
     }
 }
 
@@ -376,3 +462,4 @@ impl ChunkBuilder {
 
 // A logical block fits into its bits: there are fewer of them than places.
 const _: () = assert!(PLACE_BITS <= KIND_SHIFT);
+const _: () = assert!(HEADER_BYTES + MAX_ENTRIES * PACKED_BYTES + REPEAT_BYTES == 4088);

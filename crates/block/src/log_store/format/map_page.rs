@@ -8,7 +8,7 @@
 //!    ...
 //!   4088      8  entry of logical block 512 n + 511; behind the last logical block of the store, 0
 //!
-//! entry           bits 0 to 39: place + 1; bits 40 to 63: stamp. All zero: the block was never written, or unmapped
+//! entry           bits 0 to 39: place + 1; bits 40 to 63: stamp. All zero: the block was never written, or unmapped. Bit 40 alone: it is lost, until it is written again
 //! index entry     bits 0 to 39: place of the map page + 1; bits 40 to 63: the lower ones of the CRC32C of the page. All zero: nothing in the page was ever written
 //! ```
 //!
@@ -28,6 +28,8 @@ use super::{BLOCK_BYTES, PAGE_ENTRIES, PLACE_BITS, Place, STAMP_BITS, Stamp};
 const ENTRIES: usize = PAGE_ENTRIES as usize;
 const PLACE_MASK: u64 = (1 << PLACE_BITS) - 1;
 const THIS: Structure = Structure::MapPage;
+/// The entry of a block that is lost.
+const LOST: u64 = 1 << PLACE_BITS;
 
 /// Where a logical block lies, and when it was written. As large as it is on disk, also as an `Option`.
 // The lower 40 bits are never zero.
@@ -42,7 +44,7 @@ pub struct IndexEntry(NonZeroU64);
 /// Where 512 adjacent logical blocks lie.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MapPage {
-    entries: Box<[Option<MapEntry>; ENTRIES]>,
+    entries: Box<[u64; ENTRIES]>,
 }
 
 impl MapEntry {
@@ -53,6 +55,10 @@ impl MapEntry {
         check(THIS, Field::Stamp, u64::from(stamp.0), Limit::AtMost((1 << STAMP_BITS) - 1))?;
         let word = NonZeroU64::new((place.0 + 1) | u64::from(stamp.0) << PLACE_BITS);
         word.map(MapEntry).ok_or(out_of_range(THIS, Field::Place, place.0, most))
+    }
+
+    fn of(word: u64) -> Option<MapEntry> {
+        NonZeroU64::new(word).filter(|word| word.get() & PLACE_MASK != 0).map(MapEntry)
     }
 
     /// Where the block lies.
@@ -120,7 +126,7 @@ impl fmt::Debug for IndexEntry {
 
 impl Default for MapPage {
     fn default() -> MapPage {
-        MapPage { entries: Box::new([None; ENTRIES]) }
+        MapPage { entries: Box::new([0; ENTRIES]) }
     }
 }
 
@@ -130,7 +136,7 @@ impl MapPage {
         let (words, _) = whole(THIS, bytes, BLOCK_BYTES as u64)?.as_chunks::<8>();
         let mut map = MapPage::default();
         for (entry, bytes) in map.entries.iter_mut().zip(words) {
-            *entry = NonZeroU64::new(u64::from_le_bytes(*bytes)).map(MapEntry);
+            *entry = u64::from_le_bytes(*bytes);
         }
         map.check(shape, page)?;
         Ok(map)
@@ -141,36 +147,56 @@ impl MapPage {
         self.check(shape, page)?;
         let mut block = [0; BLOCK_BYTES];
         for (bytes, entry) in block.as_chunks_mut::<8>().0.iter_mut().zip(self.entries.iter()) {
-            *bytes = entry.map_or(0, |entry| entry.0.get()).to_le_bytes();
+            *bytes = entry.to_le_bytes();
         }
         Ok(block)
     }
 
     /// What is known of a logical block of this page.
     pub fn get(&self, block: BlockNo) -> Option<MapEntry> {
-        self.entries.get(index(block)).copied().flatten()
+        self.entries.get(index(block)).copied().and_then(MapEntry::of)
     }
 
     /// Replaces what is known of a logical block of this page; returns what it was.
     pub fn set(&mut self, block: BlockNo, entry: Option<MapEntry>) -> Option<MapEntry> {
-        self.entries.get_mut(index(block)).and_then(|own| std::mem::replace(own, entry))
+        let word = entry.map_or(0, |entry| entry.0.get());
+        self.entries.get_mut(index(block)).and_then(|own| MapEntry::of(std::mem::replace(own, word)))
+    }
+
+    /// A logical block of this page is lost.
+    pub fn lose(&mut self, block: BlockNo) {
+        if let Some(own) = self.entries.get_mut(index(block)) {
+            *own = LOST;
+        }
     }
 
     /// The logical blocks of the page that are somewhere; `page` says which page it is.
     pub fn mapped(&self, page: MapPageNo) -> impl Iterator<Item = (BlockNo, MapEntry)> {
+        self.blocks(page).filter_map(|(block, word)| MapEntry::of(word).map(|entry| (block, entry)))
+    }
+
+    /// The logical blocks of the page that are lost.
+    pub fn lost(&self, page: MapPageNo) -> impl Iterator<Item = BlockNo> {
+        self.blocks(page).filter(|(_, word)| *word == LOST).map(|(block, _)| block)
+    }
+
+    fn blocks(&self, page: MapPageNo) -> impl Iterator<Item = (BlockNo, u64)> {
         let first = page.0.saturating_mul(PAGE_ENTRIES);
         let blocks = (0..PAGE_ENTRIES).map(move |number| BlockNo(first.saturating_add(number)));
-        blocks.zip(self.entries.iter()).filter_map(|(block, entry)| entry.map(|entry| (block, entry)))
+        blocks.zip(self.entries.iter().copied())
     }
 
     fn check(&self, shape: &Shape, page: MapPageNo) -> Result<(), FormatError> {
         check(THIS, Field::MapPage, page.0, Limit::AtMost(shape.map_pages().0 - 1))?;
         let used = shape.advertised().0 - page.0 * PAGE_ENTRIES;
-        for (number, entry) in (0..).zip(self.entries.iter()) {
-            let Some(entry) = entry else { continue };
-            let place = entry.0.get() & PLACE_MASK;
+        for (number, word) in (0..).zip(self.entries.iter().copied()) {
+            let is_used = u64::from(number) < used;
+            if word == 0 || (word == LOST && is_used) {
+                continue;
+            }
+            let place = word & PLACE_MASK;
             check(THIS, Field::MapPlace(number), place, Limit::AtLeast(1))?;
-            let most = if u64::from(number) < used { shape.places().0 } else { 0 };
+            let most = if is_used { shape.places().0 } else { 0 };
             check(THIS, Field::MapPlace(number), place, Limit::AtMost(most))?;
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! The format on disk, version 1: what each structure looks like, and whether bytes are one. No I/O.
+//! The format on disk, version 1, and version 2 of the headers of chunks: what each structure looks like, and whether bytes are one. No I/O.
 //!
 //! All numbers are little-endian, all checksums CRC32C, all blocks 4096 bytes.
 //!
@@ -19,8 +19,8 @@
 //! 2. The header of each area is parsed; the one with the higher number whose [`Payload`] is whole is where the store was.
 //! 3. From its heads on, [`ChunkHeader`]s are followed while they are of this store, this checkpoint, and the next sequence number.
 //!
-//! What is lost at the end of the log is told by marks of flushes in the headers of chunks: see [`Entry::Mark`]. Stores that were made without them have the feature since they
-//! were first written by a program that knows it.
+//! What is lost at the end of the log is told by marks of flushes in the headers of chunks ([`Entry::Mark`]), and by what each repeats of the one before it ([`Repeat`]). Stores that
+//! were made without have both features since they were first written by a program that knows them.
 //!
 //! Common rules. Magic and version stand at the front and keep their place in all versions, as does the checksum: so a newer version is told from
 //! damage. Superblock and checkpoint header use the first 512 bytes of their block, so that a power cut leaves the old or the new one. Reserved
@@ -36,6 +36,7 @@ mod error;
 mod map_page;
 mod payload;
 mod raw;
+mod repeat;
 mod shape;
 mod superblock;
 #[cfg(test)]
@@ -52,12 +53,14 @@ pub use map_page::{IndexEntry, MapEntry, MapPage};
 pub(in crate::log_store) use payload::payload_bytes;
 pub use payload::{Payload, PayloadEncoder, PayloadSum, SegmentEntry, SegmentState};
 pub use raw::{Block, Checksum};
+pub use repeat::Repeat;
+pub(in crate::log_store) use repeat::joined;
 pub use shape::{Blocks, MapPageNo, Shape, Slot};
 pub use superblock::{
     Area, ChooseError, Chosen, Compat, Generation, Incompat, Scheme, Superblock, UnixSeconds, choose,
 };
 
-/// The version that this code writes; it reads no other.
+/// The version of all structures but the headers of chunks: this code reads no other.
 pub const VERSION: u32 = 1;
 /// Bytes of a block, the unit of everything on disk.
 pub const BLOCK_BYTES: usize = 4096;

@@ -5,7 +5,7 @@
 //!      0      8  magic "UMBLGSUP"
 //!      8      4  version, 1
 //!     12      4  compatible features: none in version 1
-//!     16      4  incompatible features: bit 0, chunks may have marks of flushes; others none in version 1
+//!     16      4  incompatible features: bit 0, chunks may have marks of flushes; bit 1, chunks repeat what the one before held, and blocks may be lost
 //!     20      4  bytes of a block, 4096
 //!     24      8  generation: grows with each superblock written
 //!     32     16  uuid of the store
@@ -49,6 +49,13 @@ const THIS: Structure = Structure::Superblock;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Generation(pub u64);
 
+impl Generation {
+    /// That of the superblock after it.
+    pub(in crate::log_store) fn next(self) -> Generation {
+        Generation(self.0.saturating_add(1))
+    }
+}
+
 /// Compatible features, a bit each. Version 1 has none; those of later programs are kept.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Compat(pub u32);
@@ -60,6 +67,10 @@ pub struct Incompat(u32);
 impl Incompat {
     /// Chunks may say how far the log was flushed. Stores that were made before do not have it.
     pub const MARKS: Incompat = Incompat(1);
+    /// Chunks repeat what the one before held, and blocks of the map may be lost. Stores that were made before do not have it.
+    pub const REPEATS: Incompat = Incompat(2);
+    /// All that this program knows.
+    pub const ALL: Incompat = Incompat(Incompat::MARKS.0 | Incompat::REPEATS.0);
 
     /// Whether it has all of `other`.
     pub fn has(self, other: Incompat) -> bool {
@@ -203,7 +214,7 @@ impl Superblock {
         let version = fields.u32()?;
         fields.known(version)?;
         let (compat, incompat) = (Compat(fields.u32()?), fields.u32()?);
-        let unknown = incompat & !Incompat::MARKS.0;
+        let unknown = incompat & !Incompat::ALL.0;
         if unknown != 0 {
             return Err(FormatError::UnknownFeatures { structure: THIS, flags: unknown });
         }

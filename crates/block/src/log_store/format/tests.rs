@@ -85,6 +85,7 @@ fn sealed(map: &[Option<IndexEntry>], table: &[SegmentEntry]) -> (CheckpointHead
             discarded_blocks: 20,
         },
         payload: encoder.sum(),
+        lost: 0,
         clean: true,
     };
     (header, payload)
@@ -116,6 +117,7 @@ fn chunk() -> (ChunkHeader, Vec<u8>) {
         clock: Clock(905),
         next: Some(SegmentNo(2)),
         entries,
+        before: None,
     };
     (header, data)
 }

@@ -1,11 +1,18 @@
 //! A power cut at every moment, in every state that it can leave; see [`crate::record`] for the rules.
 
+use std::collections::BTreeMap;
+use std::fmt;
+
 use proptest::prelude::ProptestConfig;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use umbrella_units::BlockNo;
 
 use super::*;
-use crate::record::{Bounds, CrashStates, DeviceNo, Discarded, Journal, Medium, Overlay, Recorder, Step};
+use crate::log_store::format::{ChunkHeader, Place, Superblock};
+use crate::record::{
+    Bounds, CheckError, CrashStates, DeviceNo, Discarded, Journal, Medium, Overlay, Recorder, Recording, Step,
+};
 
 const ON_DISK: DeviceNo = DeviceNo(0);
 const STORE: DeviceNo = DeviceNo(1);
@@ -136,6 +143,155 @@ fn a_power_cut_loses_nothing_that_was_flushed_and_invents_nothing() {
     println!("{states} states of {seeds} seeds, {cleaned} segments cleaned");
     assert!(states >= 2000 * seeds as usize, "{states} states: the work leaves too little in question");
     assert!(cleaned >= seeds, "{cleaned} segments cleaned");
+}
+
+/// What comes of a power cut and a damaged bit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Outcome {
+    /// The store is not used, and `check` says why; nor is it when asked to give up what is lost.
+    Refused,
+    /// It is not used, but when asked to give up what is lost.
+    GivenUp,
+    /// It is used, and says that something was damaged, or is perhaps lost.
+    Told,
+    /// It is used; what is damaged cannot be read.
+    Errors,
+    /// It is used, and all is there.
+    Whole,
+}
+
+/// Turns over a bit of something that was written, half of the time of a structure of the store's own; what it was. Nothing where only the last header of all is there, which cannot be told from one
+/// that was never written.
+fn flip_a_bit(disk: &Overlay, random: &mut StdRng) -> Option<&'static str> {
+    let bytes = whole_of(disk);
+    let superblock = Superblock::parse(&bytes[..4096], Lba(bytes.len() as u64 / 512))
+        .or_else(|_| Superblock::parse(&bytes[256 * 4096..][..4096], Lba(bytes.len() as u64 / 512)))
+        .expect("one of them is whole");
+    let (first, count) = (superblock.first.0 as usize, bytes.len() / 4096);
+    let block = |at: usize| &bytes[at * 4096..][..4096];
+    let header = |at: usize| {
+        let place = Place(at.checked_sub(first)? as u64);
+        block(at).starts_with(b"ULCK").then(|| ChunkHeader::parse(block(at), &superblock, place).ok())?
+    };
+    let is_data = |at: usize| block(at).chunks(512).all(|sector| sector.iter().all(|byte| *byte == sector[0]));
+    let newest = (first..count).filter_map(|at| header(at).map(|header| ((header.epoch, header.sequence), at))).max();
+    let metadata = random.random_bool(0.5);
+    let at = (0..200).map(|_| random.random_range(0..count)).find(|at| {
+        let is_used = block(*at).iter().any(|byte| *byte != 0);
+        is_used && !(metadata && is_data(*at))
+    })?;
+    if newest.is_some_and(|(_, newest)| newest == at) {
+        return None;
+    }
+    let what = match header(at) {
+        Some(_) => "header of a chunk",
+        None if is_data(at) => "data",
+        None if block(at).starts_with(b"UMBLGSUP") => "superblock",
+        None if superblock.areas.iter().any(|area| {
+            area.has(crate::log_store::format::SegmentNo(((at.saturating_sub(first)) / 16) as u32)) && at >= first
+        }) =>
+        {
+            "checkpoint"
+        }
+        None => "map page, or what is left of a chunk",
+    };
+    let mut sector = block(at)[..512].to_vec();
+    let nth = random.random_range(0..8);
+    sector.copy_from_slice(&block(at)[nth * 512..][..512]);
+    sector[random.random_range(0..512)] ^= 1 << random.random_range(0..8);
+    disk.write(Lba((at * 8 + nth) as u64), &sector, Durability::Cached).expect("memory takes it");
+    Some(what)
+}
+
+/// What is read of each block is what it may be, or an error, or `is_told`; how many errors there are.
+fn errors(
+    store: &LogStore,
+    (expected, recording): (&Medium, &Recording),
+    is_told: impl Fn(BlockNo) -> bool,
+    label: &dyn fmt::Display,
+) -> usize {
+    let sectors = sectors_of(store);
+    if expected.check(recording, store, range(0, sectors)).is_ok() {
+        return 0;
+    }
+    let is_error = |block: &u64| match expected.check(recording, store, range(block * 8, 8)) {
+        Ok(()) => false,
+        Err(CheckError::Read(_)) => true,
+        Err(_) if is_told(BlockNo(*block)) => false,
+        Err(error) => panic!("{label}: {error}"),
+    };
+    (0..sectors / 8).filter(is_error).count()
+}
+
+/// Opens what a power cut and a damaged bit left, as it is, and giving up what is lost.
+fn come_of(disk: &Overlay, expected: (&Medium, &Recording), label: &dyn fmt::Display) -> Outcome {
+    let checked = || check(Arc::new(disk.fork()), "disk", Depth::Structure, &mut |_, _| {});
+    let opened = |access| LogStore::open(Arc::new(disk.fork()), "disk", by_hand(), access);
+    let store = match opened(Access::ReadWrite) {
+        Ok(store) => store,
+        Err(error) => {
+            assert!(
+                checked().map_or(true, |report| report.problem_count > 0),
+                "{label}: check says nothing of {error}"
+            );
+            let Some(store) = opened(Access::Salvage).ok().filter(|store| !store.is_read_only()) else {
+                return Outcome::Refused;
+            };
+            errors(&store, expected, |_| false, &format!("{label}, given up"));
+            return Outcome::GivenUp;
+        }
+    };
+    let told = !store.stats().mended.is_empty();
+    let losses: Vec<Loss> = if told {
+        let problems = checked().expect("it was opened").problems;
+        problems.into_iter().filter_map(|it| if let Problem::Loss(loss) = it { Some(loss) } else { None }).collect()
+    } else {
+        Vec::new()
+    };
+    let is_told = |block| losses.iter().any(|loss| loss.unknown > 0 || loss.has(block));
+    match errors(&store, expected, is_told, label) {
+        _ if told => Outcome::Told,
+        0 => Outcome::Whole,
+        _ => Outcome::Errors,
+    }
+}
+
+/// `UMBRELLA_CRASH_STATES`: how many states are tried at least (default: 5,000).
+#[test]
+fn a_power_cut_and_one_damaged_bit_are_never_wrong_data_nor_silence_about_flushed_data() {
+    let wanted = std::env::var("UMBRELLA_CRASH_STATES").map_or(5000, |states| states.parse().expect("a number"));
+    let (mut tried, mut seed) = (0_u64, 5000);
+    let mut table: BTreeMap<(&str, Outcome), u64> = BTreeMap::new();
+    while tried < wanted {
+        seed += 1;
+        let (disk, held) = filled(40, "r_lfs", seed);
+        let scene = Scene::new(&disk);
+        let store = scene.open();
+        let mut random = StdRng::seed_from_u64(seed);
+        work(&store, &mut random, 30);
+        drop(store);
+        let recording = scene.journal.recording();
+        let mut states = scene.states(bounds(seed));
+        let mut expected = Medium::new(STORE, Arc::new(Memory::from_bytes(held)), Discarded::Zeroed);
+        while tried < wanted && states.advance().expect("memory does not fail") != Step::End {
+            expected.advance(&recording, states.cut()).expect("memory does not fail");
+            for state in states.states() {
+                let state = state.expect("memory does not fail");
+                let disk = state.devices[0].fork();
+                let Some(what) = flip_a_bit(&disk, &mut random) else { continue };
+                tried += 1;
+                let label = format!("seed {seed}: {state}, and a bit of a {what}");
+                *table.entry((what, come_of(&disk, (&expected, &recording), &label))).or_default() += 1;
+            }
+        }
+    }
+    println!("{tried} states");
+    for ((what, outcome), count) in &table {
+        println!("{what:<40} {outcome:?} {count}");
+    }
+    let of = |wanted| table.iter().filter(|((_, outcome), _)| *outcome == wanted).map(|(_, count)| count).sum::<u64>();
+    let outcomes = [Outcome::Refused, Outcome::GivenUp, Outcome::Told, Outcome::Errors, Outcome::Whole];
+    assert!(outcomes.into_iter().map(of).all(|count| count > tried / 500), "{table:?}");
 }
 
 #[test]

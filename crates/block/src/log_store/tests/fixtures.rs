@@ -1,10 +1,14 @@
 //! A whole store of a released version, as it was written then. It is never written anew.
 //!
-//! Version 1: 80 segments of 64 KiB, filled and rewritten until some were cleaned, and ended without being closed; `log_v1_store.img.zst`. Made by [`the_work`].
+//! 80 segments of 64 KiB, filled and rewritten until some were cleaned, and ended without being closed; made by [`the_work`]. `log_v1_store.img.zst` has no incompatible feature,
+//! `log_v2_store.img.zst` has marks of flushes, and no repeats.
 
 use super::*;
 
-const STORE: &[u8] = include_bytes!("../../../tests/fixtures/log_v1_store.img.zst");
+const STORES: [&[u8]; 2] = [
+    include_bytes!("../../../tests/fixtures/log_v1_store.img.zst"),
+    include_bytes!("../../../tests/fixtures/log_v2_store.img.zst"),
+];
 const SEGMENTS: u64 = 80;
 /// So many blocks are promised.
 const BLOCKS: u64 = 826;
@@ -52,8 +56,12 @@ fn made_today() -> (Vec<u8>, Vec<u64>) {
 }
 
 #[test]
-fn a_store_of_version_1_is_read_and_goes_on() {
-    let image = zstd::decode_all(STORE).expect("the fixture is whole");
+fn stores_that_were_made_before_are_read_and_go_on() {
+    STORES.into_iter().for_each(assert_goes_on);
+}
+
+fn assert_goes_on(store: &[u8]) {
+    let image = zstd::decode_all(store).expect("the fixture is whole");
     let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(image));
     let (_, mut truth) = made_today();
     let report = check(Arc::clone(&device), "disk", Depth::Data, &mut |_, _| ()).expect("it is a store");

@@ -3,7 +3,7 @@
 use umbrella_units::BlockNo;
 
 use super::*;
-use crate::log_store::format::{Incompat, Superblock};
+use crate::log_store::format::{CheckpointHeader, Incompat, Superblock};
 
 fn place_of(store: &LogStore, block: u64) -> usize {
     let mut state = store.shared.state.lock();
@@ -43,12 +43,12 @@ fn a_damaged_record_before_the_last_flush_is_told_and_the_store_is_not_written()
     let (bytes, at) = killed(|store| write(store, 0..45, Durability::Through), 24);
     let whole: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes.clone()));
     assert_eq!(losses(&whole), []);
-    // Its data, and its header.
-    for (at, unknown) in [(at, 0), (at - 4096, 1)] {
+    // Its data, and its header: the next one says what it held.
+    for at in [at, at - 4096] {
         let device = damaged(bytes.clone(), at);
         let found = losses(&device);
-        assert!(found.len() == 1 && found[0].is_certain && found[0].unknown == unknown, "{found:?}");
-        assert_eq!(found[0].has(BlockNo(24)), unknown == 0, "{found:?}");
+        assert!(found.len() == 1 && found[0].is_certain && found[0].unknown == 0, "{found:?}");
+        assert!(found[0].has(BlockNo(24)), "{found:?}");
         assert!((25..44).all(|block| found[0].has(BlockNo(block))), "{found:?}");
         let refused = LogStore::open(Arc::clone(&device), "disk", by_hand(), Access::ReadWrite).err();
         assert!(matches!(refused, Some(LogStoreError::FlushedLost { .. })), "{refused:?}");
@@ -138,6 +138,57 @@ fn a_flush_without_anything_left_to_write_leaves_its_mark() {
 }
 
 #[test]
+fn what_was_flushed_after_an_opening_whose_checkpoint_is_damaged_is_not_lost_in_silence() {
+    let device = made(80, "r_lfs");
+    let store = open(&device, by_hand());
+    write(&store, 0..20, Durability::Through);
+    store.close().expect("it can be closed");
+    let store = open(&device, by_hand());
+    store.write(Lba(3 * 8), &numbered(99), Durability::Through).expect("there is room");
+    drop(store);
+    let bytes = read(&*device, 0, sectors_of(&*device));
+    let superblock = Superblock::parse(&bytes[..4096], Lba(sectors_of(&*device))).expect("it is whole");
+    let headers = superblock.areas.map(|area| {
+        let at = superblock.device_block(create::first_place(&superblock, area.first)).0 as usize * 4096;
+        (CheckpointHeader::parse(&bytes[at..at + 4096], &superblock).expect("it is whole").number, at)
+    });
+    let (_, newest) = headers.into_iter().max().expect("there are two");
+    for at in [newest, newest + 4096] {
+        let device = damaged(bytes.clone(), at);
+        let report = check(Arc::clone(&device), "disk", Depth::Structure, &mut |_, _| {});
+        assert!(report.is_err(), "byte {at}: {report:?}");
+        let opened = LogStore::open(device, "disk", by_hand(), Access::ReadWrite).map(|_| ());
+        assert!(matches!(opened, Err(LogStoreError::LogLost { .. })), "byte {at}: {opened:?}");
+    }
+}
+
+/// A store that was filled until it had no room, with nothing left to complete, and what was written last not covered by a checkpoint; that block.
+fn full(segments: u64) -> Option<(Arc<dyn BlockDevice>, LogStore, u64)> {
+    let device = made(segments, "r_lfs");
+    let store = open(&device, by_hand());
+    let blocks = sectors_of(&store) / 8;
+    write(&store, 0..blocks, Durability::Through);
+    let mut written = (0..blocks * 20).map(|number| number * 7919 % blocks);
+    let last = written.find(|block| {
+        write(&store, *block..block + 1, Durability::Cached);
+        let state = store.shared.state.lock();
+        let core = &state.core;
+        !core.layout.admits() && !core.has_unsealed_of_user() && core.of_users > core.covered
+    })?;
+    Some((device, store, last))
+}
+
+#[test]
+fn a_flush_of_a_store_without_room_leaves_its_mark_too() {
+    let (device, store, last) = (40..80).find_map(full).expect("one of them is full at some time");
+    store.flush().expect("memory does not fail");
+    let at = place_of(&store, last);
+    drop(store);
+    let found = losses(&damaged(read(&*device, 0, sectors_of(&*device)), at));
+    assert!(found.len() == 1 && found[0].has(BlockNo(last)), "{found:?}");
+}
+
+#[test]
 fn an_idle_store_says_within_a_bounded_time_that_its_last_flush_had_ended() {
     let device = made(80, "r_lfs");
     let store = open(&device, Options { threads: true, ..by_hand() });
@@ -161,15 +212,23 @@ fn an_idle_store_says_within_a_bounded_time_that_its_last_flush_had_ended() {
 fn a_store_without_marks_gets_them_when_it_is_written_and_not_when_it_is_looked_at() {
     let device = made(80, "r_lfs");
     let copy = |at: u64| Superblock::parse(&read(&*device, at * 8, 8), Lba(sectors_of(&*device))).expect("it is whole");
-    let old = Superblock { incompat: Incompat::default(), ..copy(0) };
-    for at in [0, 256] {
-        device.write(Lba(at * 8), &old.encode().expect("it fits"), Durability::Through).expect("memory takes it");
+    for incompat in [Incompat::MARKS, Incompat::default()] {
+        let old = Superblock { incompat, ..copy(0) };
+        for at in [0, 256] {
+            device.write(Lba(at * 8), &old.encode().expect("it fits"), Durability::Through).expect("memory takes it");
+        }
+        looked_at_and_written(&device, &old);
     }
-    drop(LogStore::open(Arc::clone(&device), "disk", by_hand(), Access::ReadOnly).expect("it can be looked at"));
-    assert!(copy(0) == old && copy(256) == old);
-    let store = open(&device, by_hand());
+}
+
+fn looked_at_and_written(device: &Arc<dyn BlockDevice>, old: &Superblock) {
+    let copy =
+        |at: u64| Superblock::parse(&read(&**device, at * 8, 8), Lba(sectors_of(&**device))).expect("it is whole");
+    drop(LogStore::open(Arc::clone(device), "disk", by_hand(), Access::ReadOnly).expect("it can be looked at"));
+    assert!(copy(0) == *old && copy(256) == *old);
+    let store = open(device, by_hand());
     write(&store, 0..10, Durability::Through);
     drop(store);
-    assert!(copy(0).incompat.has(Incompat::MARKS) && copy(0) == copy(256));
-    assert_eq!(read(&open(&device, by_hand()), 0, 8), numbered(1));
+    assert!(copy(0).incompat.has(Incompat::ALL) && copy(0) == copy(256));
+    assert_eq!(read(&open(device, by_hand()), 0, 8), numbered(1));
 }

@@ -258,3 +258,19 @@ fn a_newest_checkpoint_that_is_damaged_is_told_and_mended_by_the_opening() {
         assert_eq!(open(&device, by_hand()).stats().mended, Vec::<String>::new());
     }
 }
+
+#[test]
+fn a_device_full_of_headers_of_checkpoints_is_looked_through_all_the_same() {
+    let mut bytes = used(3);
+    let superblock = superblock(&bytes);
+    let [newest, _] = areas(&bytes, &superblock);
+    let header = bytes[newest..newest + 4096].to_vec();
+    // Both superblocks are lost, so that the checkpoints have to tell how the store was laid out.
+    for at in [0, 256 * 4096] {
+        bytes[at + 40] ^= 1;
+    }
+    (0..16 << 10).for_each(|_| bytes.extend_from_slice(&header));
+    let blocks =
+        within_bounds(move || Salvage::open(Arc::new(Memory::from_bytes(bytes)), "disk").map(|salvage| salvage.size()));
+    assert_eq!(blocks.expect("it is found"), ByteSize(superblock.shape.advertised().0 * 4096));
+}

@@ -1,4 +1,4 @@
-//! Pages of the map that are not what was written: whatever has to do with one is refused, by an error that names it; the rest is as ever.
+//! Pages of the map that are not what was written: each is rebuilt, or whatever has to do with it is refused, by an error that names it; the rest is as ever.
 
 use rustix::io::Errno;
 use umbrella_policy::log_layout::MapPage;
@@ -48,7 +48,7 @@ fn assert_rest_is_read(store: &LogStore, blocks: u64) {
 }
 
 #[test]
-fn whichever_byte_of_a_page_changes_nothing_is_read_by_it_and_all_else_is() {
+fn whichever_byte_of_a_page_changes_the_page_is_rebuilt_when_it_is_needed() {
     let (bytes, page, blocks) = used();
     let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes.clone()));
     assert_eq!(read(&looked_at(&device), 600 * 8, 8), numbered(600), "it is whole");
@@ -59,23 +59,54 @@ fn whichever_byte_of_a_page_changes_nothing_is_read_by_it_and_all_else_is() {
         changed[nth % 512] ^= 1 << (nth % 8);
         device.write(sector, &changed, Durability::Through).expect("memory takes it");
         let store = looked_at(&device);
-        let error = store.read(Lba(600 * 8), &mut fill(0, 8)).expect_err("the page is damaged");
-        assert!(names_page_1(&error), "byte {nth}: {error}");
-        assert_eq!(read(&store, 511 * 8, 8), numbered(511));
+        assert_eq!(read(&store, 600 * 8, 8), numbered(600), "byte {nth}");
+        let told = store.stats().mended;
+        assert!(told.iter().any(|told| told.contains("page 1 of the map was damaged")), "byte {nth}: {told:?}");
         if nth % 512 == 77 {
-            assert_rest_is_read(&store, blocks);
-            let report = check(Arc::clone(&device), "disk", Depth::Structure, &mut |_, _| {}).expect("it can be read");
-            assert!(matches!(report.problems.as_slice(), [Problem::Page(MapPage(1), _)]), "{:?}", report.problems);
+            (0..blocks).for_each(|block| assert!(read(&store, block * 8, 8) == numbered(block), "block {block}"));
+            for depth in [Depth::Structure, Depth::Data] {
+                let report = check(Arc::clone(&device), "disk", depth, &mut |_, _| {}).expect("it can be read");
+                assert!(matches!(report.problems.as_slice(), [Problem::Page(MapPage(1), _)]), "{:?}", report.problems);
+            }
         }
         device.write(sector, &bytes[from..from + 512], Durability::Through).expect("memory takes it");
     }
 }
 
 #[test]
-fn a_store_with_a_damaged_page_is_used_on_but_for_what_the_page_names() {
+fn a_page_that_turns_out_to_be_damaged_is_rebuilt_and_written_anew() {
+    for threads in [false, true] {
+        let (mut bytes, page, blocks) = used();
+        bytes[page + 1234] ^= 0x20;
+        let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
+        let store = open(&device, Options { threads, ..by_hand() });
+        store.write(Lba(0), &numbered(0), Durability::Cached).expect("it has nothing to do with it");
+        store.write(Lba(700 * 8), &numbered(5), Durability::Cached).expect("there is room");
+        let held = |block: u64| numbered(if block == 700 { 5 } else { block });
+        (0..blocks).for_each(|block| assert!(read(&store, block * 8, 8) == held(block), "block {block}"));
+        assert_eq!(store.stats().mended.len(), 1, "{:?}", store.stats().mended);
+        store.close().expect("it can be closed");
+        let report = check(Arc::clone(&device), "disk", Depth::Data, &mut |_, _| {}).expect("it can be read");
+        assert_eq!(report.problem_count, 0, "{:?}", report.problems);
+        let store = open(&device, by_hand());
+        (0..blocks).for_each(|block| assert!(read(&store, block * 8, 8) == held(block), "block {block}"));
+    }
+}
+
+/// A store with a damaged page, and a damaged header in the log, so that nobody can tell where the page's blocks lie.
+fn doubtful() -> (Arc<dyn BlockDevice>, u64) {
     let (mut bytes, page, blocks) = used();
     bytes[page + 1234] ^= 0x20;
-    let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
+    let number = numbered(600);
+    let at = (512..bytes.len() / 4096).rfind(|at| bytes[at * 4096..][..4096] == number).expect("it is there");
+    let header = (0..at).rfind(|at| bytes[at * 4096..].starts_with(b"ULCK")).expect("it has one");
+    bytes[header * 4096 + 99] ^= 1;
+    (Arc::new(Memory::from_bytes(bytes)), blocks)
+}
+
+#[test]
+fn a_store_with_a_page_in_doubt_is_used_on_but_for_what_the_page_names() {
+    let (device, blocks) = doubtful();
     let store = open(&device, by_hand());
     for refused in [
         store.write(Lba(700 * 8), &numbered(1), Durability::Cached),
@@ -84,6 +115,7 @@ fn a_store_with_a_damaged_page_is_used_on_but_for_what_the_page_names() {
     ] {
         let error = refused.expect_err("nobody knows where it lay");
         assert!(names_page_1(&error), "{error}");
+        assert!(error.to_string().contains("--salvage"), "{error}");
     }
     for block in 0..400 {
         store.write(Lba(block * 8), &numbered(block), Durability::Cached).expect("it has nothing to do with it");
@@ -92,6 +124,63 @@ fn a_store_with_a_damaged_page_is_used_on_but_for_what_the_page_names() {
     assert_rest_is_read(&store, blocks);
     store.close().expect("it can be closed");
     assert_rest_is_read(&open(&device, by_hand()), blocks);
+}
+
+#[test]
+fn asked_to_a_store_gives_up_the_blocks_in_doubt_when_it_needs_the_page() {
+    let (device, blocks) = doubtful();
+    let store = LogStore::open(Arc::clone(&device), "disk", by_hand(), Access::Salvage)
+        .expect("the log does not need the page");
+    assert_rest_is_read(&store, blocks);
+    let is_read = |store: &LogStore, block: u64| {
+        let (mut data, number) = (fill(0, 8), numbered(block));
+        store.read(Lba(block * 8), &mut data).is_ok_and(|()| {
+            assert!(data == number, "block {block} is wrong");
+            true
+        })
+    };
+    let lost: Vec<u64> = (PAGE..2 * PAGE).filter(|block| !is_read(&store, *block)).collect();
+    assert!(!lost.is_empty() && lost.len() < PAGE as usize, "{} are lost", lost.len());
+    assert_eq!(store.stats().lost, ByteSize(lost.len() as u64 * 4096));
+    store.write(Lba(lost[0] * 8), &numbered(lost[0]), Durability::Cached).expect("it is written anew");
+    assert!(is_read(&store, lost[0]));
+    store.close().expect("it can be closed");
+    let store = open(&device, by_hand());
+    let still: Vec<u64> = (PAGE..2 * PAGE).filter(|block| !is_read(&store, *block)).collect();
+    assert_eq!(still, lost[1..]);
+}
+
+/// A device that counts how often a block is read.
+struct Counted {
+    inner: Memory,
+    at: u64,
+    reads: std::sync::atomic::AtomicU64,
+}
+
+impl BlockDevice for Counted {
+    crate::forward!(inner: geometry, write, flush, discard, write_zeroes);
+
+    fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
+        let end = at.0 + buffer.len() as u64 / SECTOR_BYTES;
+        if (at.0..end).contains(&(self.at * 8)) {
+            self.reads.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            return Err(BlockError::io(&"disk".into(), Operation::Read, None, Errno::IO.into()));
+        }
+        self.inner.read(at, buffer)
+    }
+}
+
+#[test]
+fn whoever_asks_what_is_allocated_reads_a_page_that_cannot_be_read_once() {
+    let (bytes, page, blocks) = used();
+    let reads = std::sync::atomic::AtomicU64::new(0);
+    let device = Arc::new(Counted { inner: Memory::from_bytes(bytes), at: page as u64 / 4096, reads });
+    let as_device: Arc<dyn BlockDevice> = device.clone();
+    let store = looked_at(&as_device);
+    let (extent, _) = store.first_extent(range(PAGE * 8, (blocks - PAGE) * 8)).expect("it is answered");
+    assert!(extent.sectors >= PAGE * 8, "{extent}");
+    let reads = device.reads.load(std::sync::atomic::Ordering::Relaxed);
+    assert!(reads <= 2, "{reads} reads");
 }
 
 #[test]
@@ -111,8 +200,7 @@ fn another_page_or_an_older_one_is_not_taken_for_a_page() {
     };
     for wrong in [old, other] {
         device.write(Lba(at.0 * 8), &wrong, Durability::Through).expect("memory takes it");
-        let error = looked_at(&device).read(Lba(600 * 8), &mut fill(0, 8)).expect_err("it is not the page");
-        assert!(names_page_1(&error), "{error}");
+        assert_eq!(read(&looked_at(&device), 600 * 8, 8), numbered(2), "it is rebuilt");
     }
     device.write(Lba(at.0 * 8), &new, Durability::Through).expect("memory takes it");
     assert_eq!(read(&looked_at(&device), 600 * 8, 8), numbered(2));

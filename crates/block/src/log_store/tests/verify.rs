@@ -142,3 +142,26 @@ fn with_little_memory_all_is_read_and_compared_too() {
     }
     assert_eq!(assert_right(&store, &truth, "damaged"), places.len());
 }
+
+#[test]
+fn a_scrub_names_the_damaged_blocks_and_goes_on_where_it_was() {
+    let (bytes, truth) = closed(3);
+    let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
+    let store = open(&device, by_hand());
+    let blocks = truth.len() as u64;
+    store.discard(umbrella_units::SectorRange { start: Lba(80), sectors: 80 }).expect("it can be");
+    for block in [5, 6, 40, blocks - 1] {
+        assert_eq!(read(&store, block * 8, 8), numbered(truth[block as usize]));
+        let place = place_of(&store, block);
+        flip(&*device, place + 100);
+    }
+    let (mut scrubbing, mut buffer) = (crate::scrub::Scrubbing::default(), crate::scrub::Buffer::default());
+    assert!(scrubbing.step(&store, &mut buffer).is_some());
+    // As it is kept while the daemon is away.
+    let kept = serde_json::to_string(&scrubbing).expect("it can be written");
+    let mut scrubbing: crate::scrub::Scrubbing = serde_json::from_str(&kept).expect("and read");
+    while scrubbing.step(&store, &mut buffer).is_some() {}
+    let range = |block: u64, blocks: u64| umbrella_units::SectorRange { start: Lba(block * 8), sectors: blocks * 8 };
+    assert_eq!(scrubbing.damaged, [range(5, 2), range(40, 1), range(blocks - 1, 1)]);
+    assert_eq!(scrubbing.read.0, (blocks - 10) * 4096);
+}

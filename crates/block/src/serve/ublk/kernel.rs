@@ -12,7 +12,7 @@ use io_uring::{IoUring, opcode};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-use super::wire::{self, ABORTED, Command, PAYLOAD_BYTES, QueueCommand, REQUEST_BYTES, Request, Tag};
+use super::wire::{self, ABORTED, Command, PAYLOAD_BYTES, QueueCommand, REQUEST_BYTES, Request, RequestTag};
 
 /// Commands to the driver, one at a time.
 pub(super) struct Control {
@@ -70,7 +70,7 @@ impl Control {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Event {
     /// There is a request.
-    Request(Tag),
+    Request(RequestTag),
     /// There will be none any more, and why if that is not the device's end.
     Ended(Option<i32>),
     /// Somebody has rung the [`Bell`].
@@ -96,7 +96,7 @@ impl Queue {
     }
 
     /// Sends a command; submitted with the next wait.
-    pub(super) fn send(&mut self, command: QueueCommand, tag: Tag, result: i32) -> io::Result<()> {
+    pub(super) fn send(&mut self, command: QueueCommand, tag: RequestTag, result: i32) -> io::Result<()> {
         let entry = opcode::UringCmd16::new(Fd(self.file.as_raw_fd()), command.opcode());
         let entry = entry.cmd(wire::queue_command(tag, result)).build().user_data(u64::from(tag.0));
         self.push(&entry)
@@ -129,14 +129,14 @@ impl Queue {
     pub(super) fn events(&mut self, to: &mut Vec<Event>) {
         to.extend(self.ring.completion().map(|entry| match (entry.user_data(), entry.result()) {
             (BELL, _) => Event::Rung,
-            (tag, 0) => Event::Request(Tag(tag as u16)),
+            (tag, 0) => Event::Request(RequestTag(tag as u16)),
             (_, ABORTED) => Event::Ended(None),
             (_, failed) => Event::Ended(Some(failed)),
         }));
     }
 
     /// The request that a tag has; only after [`Event::Request`], and until its result is sent.
-    pub(super) fn request(&self, tag: Tag) -> Option<Request> {
+    pub(super) fn request(&self, tag: RequestTag) -> Option<Request> {
         self.requests.read(tag)
     }
 
@@ -200,7 +200,7 @@ impl Requests {
         Ok(Requests { start, bytes, depth })
     }
 
-    fn read(&self, tag: Tag) -> Option<Request> {
+    fn read(&self, tag: RequestTag) -> Option<Request> {
         if tag.0 >= self.depth {
             return None;
         }

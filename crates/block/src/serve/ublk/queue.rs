@@ -9,7 +9,7 @@ use std::sync::mpsc::Sender;
 use rustix::io::Errno;
 
 use super::kernel::{Event, Queue};
-use super::wire::{QueueCommand, Tag};
+use super::wire::{QueueCommand, RequestTag};
 use super::work::{Desk, Worker};
 use crate::file::AlignedBuffer;
 
@@ -43,7 +43,7 @@ pub(super) fn serve(queue: &mut Queue, depth: u16, hands: &Hands, ready: &Sender
 /// Asks for a request with every tag. What the driver refuses, it refuses at once.
 fn begin(queue: &mut Queue, depth: u16) -> io::Result<()> {
     for tag in 0..depth {
-        queue.send(QueueCommand::Fetch, Tag(tag), 0)?;
+        queue.send(QueueCommand::Fetch, RequestTag(tag), 0)?;
     }
     queue.listen()?;
     queue.submit()?;

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
 
 use super::params::{MOST_BYTES, encode, queue_depth, workers};
-use super::wire::{Flags, Operation, QueueCommand, REQUEST_BYTES, Request, Tag, command, queue_command};
+use super::wire::{Flags, Operation, QueueCommand, REQUEST_BYTES, Request, RequestTag, command, queue_command};
 use super::work::{Data, Failed};
 use super::*;
 use crate::device::{Durability, Zeroes};
@@ -80,7 +80,7 @@ fn commands_are_laid_out_as_the_kernels_structs() {
     assert_eq!(carried[4..8], [0xff, 0xff, 64, 0]);
     assert_eq!((u64_at(&carried, 8), u64_at(&carried, 16)), (0x1234_5678_9abc, 99));
     assert!(carried[24..].iter().all(|byte| *byte == 0));
-    let carried = queue_command(Tag(0x0102), -5);
+    let carried = queue_command(RequestTag(0x0102), -5);
     assert_eq!(carried[..4], [0, 0, 2, 1]);
     assert_eq!(u32_at(&carried, 4).cast_signed(), -5);
     assert_eq!(u64_at(&carried, 8), 0, "no address: data goes by the device's file");
@@ -107,8 +107,8 @@ fn what_is_known_of_a_device_survives_the_way_to_the_driver_and_back() {
 
 #[test]
 fn the_data_of_each_tag_is_at_an_offset_of_its_own() {
-    assert_eq!(Tag(0).data_offset(), 0x8000_0000);
-    assert_eq!(Tag(1).data_offset() - Tag(0).data_offset(), 32 << 20);
+    assert_eq!(RequestTag(0).data_offset(), 0x8000_0000);
+    assert_eq!(RequestTag(1).data_offset() - RequestTag(0).data_offset(), 32 << 20);
 }
 
 fn described(word: u32, sectors: u32, start: u64) -> Request {
@@ -219,13 +219,13 @@ impl BlockDevice for Told {
 struct Hand(Mutex<HashMap<u16, Vec<u8>>>);
 
 impl Data for Arc<Hand> {
-    fn fetch(&self, tag: Tag, buffer: &mut [u8]) -> io::Result<()> {
+    fn fetch(&self, tag: RequestTag, buffer: &mut [u8]) -> io::Result<()> {
         let hand = self.0.lock();
         buffer.copy_from_slice(hand.get(&tag.0).ok_or(io::ErrorKind::NotFound)?);
         Ok(())
     }
 
-    fn deliver(&self, tag: Tag, bytes: &[u8]) -> io::Result<()> {
+    fn deliver(&self, tag: RequestTag, bytes: &[u8]) -> io::Result<()> {
         self.0.lock().insert(tag.0, bytes.to_vec());
         Ok(())
     }
@@ -246,7 +246,7 @@ fn request(operation: Operation, flags: Flags) -> Request {
 fn each_request_is_one_call_of_the_device_and_is_counted() {
     let (device, hand) = (Arc::new(Told::default()), Arc::<Hand>::default());
     let (worker, mut buffer) = (worker(&device, &hand), AlignedBuffer::default());
-    let mut perform = |operation, flags| worker.perform(Tag(3), &request(operation, flags), &mut buffer);
+    let mut perform = |operation, flags| worker.perform(RequestTag(3), &request(operation, flags), &mut buffer);
     hand.0.lock().insert(3, vec![9; 4096]);
     assert_eq!(perform(Operation::Write, Flags::empty()), Ok(4096));
     assert_eq!(perform(Operation::Write, Flags::FUA), Ok(4096));
@@ -275,7 +275,7 @@ fn each_request_is_one_call_of_the_device_and_is_counted() {
 fn a_request_that_fails_is_not_counted_and_tells_the_devices_error() {
     let device = Arc::new(Told { broken: true, ..Told::default() });
     let (worker, mut buffer) = (worker(&device, &Arc::default()), AlignedBuffer::default());
-    let failed = worker.perform(Tag(0), &request(Operation::Flush, Flags::empty()), &mut buffer);
+    let failed = worker.perform(RequestTag(0), &request(Operation::Flush, Flags::empty()), &mut buffer);
     assert_eq!(failed, Err(Failed(Errno::NOSPC.raw_os_error())));
     assert_eq!(worker.counters.so_far(), Traffic::default());
 }
@@ -284,12 +284,12 @@ fn a_request_that_fails_is_not_counted_and_tells_the_devices_error() {
 fn what_was_not_offered_never_reaches_the_device() {
     let device = Arc::<Told>::default();
     let (worker, mut buffer) = (worker(&device, &Arc::default()), AlignedBuffer::default());
-    let unknown = worker.perform(Tag(0), &request(Operation::Unknown(13), Flags::empty()), &mut buffer);
+    let unknown = worker.perform(RequestTag(0), &request(Operation::Unknown(13), Flags::empty()), &mut buffer);
     assert_eq!(unknown, Err(Failed(Errno::OPNOTSUPP.raw_os_error())));
     let sectors = u64::from(MOST_BYTES) / SECTOR_BYTES + 8;
     let long = Request { range: SectorRange { start: Lba(0), sectors }, ..request(Operation::Read, Flags::empty()) };
-    assert_eq!(worker.perform(Tag(0), &long, &mut buffer), Err(Failed(Errno::INVAL.raw_os_error())));
-    let lost = worker.perform(Tag(0), &request(Operation::Write, Flags::empty()), &mut buffer);
+    assert_eq!(worker.perform(RequestTag(0), &long, &mut buffer), Err(Failed(Errno::INVAL.raw_os_error())));
+    let lost = worker.perform(RequestTag(0), &request(Operation::Write, Flags::empty()), &mut buffer);
     assert_eq!(lost, Err(Failed(Errno::IO.raw_os_error())), "its data cannot be fetched");
     assert!(device.calls.lock().is_empty());
 }
@@ -301,7 +301,7 @@ fn a_panic_costs_an_answer_and_not_the_thread() {
     drop(nobody);
     let device = Arc::new(Told { gate: Some((arrived, Mutex::new(leave))), ..Told::default() });
     let (worker, mut buffer) = (worker(&device, &Arc::default()), AlignedBuffer::default());
-    let mut answer = |operation| worker.carry_out(Tag(0), &request(operation, Flags::empty()), &mut buffer);
+    let mut answer = |operation| worker.carry_out(RequestTag(0), &request(operation, Flags::empty()), &mut buffer);
     assert_eq!(answer(Operation::Read), -Errno::IO.raw_os_error());
     assert_eq!(answer(Operation::Flush), 0);
 }
@@ -318,7 +318,7 @@ fn as_many_calls_are_under_way_as_there_are_threads_and_all_are_answered() {
         scope.spawn(|| first.run(&desk));
         scope.spawn(|| second.run(&desk));
         for tag in 0..3 {
-            desk.give(Tag(tag), request(Operation::Read, Flags::empty()));
+            desk.give(RequestTag(tag), request(Operation::Read, Flags::empty()));
         }
         for _ in 0..2 {
             arrivals.recv_timeout(Duration::from_secs(10)).expect("two calls are under way at once");
@@ -331,5 +331,5 @@ fn as_many_calls_are_under_way_as_there_are_threads_and_all_are_answered() {
     });
     let mut results = desk.results();
     results.sort_by_key(|(tag, _)| tag.0);
-    assert_eq!(results, [0, 1, 2].map(|tag| (Tag(tag), 4096)));
+    assert_eq!(results, [0, 1, 2].map(|tag| (RequestTag(tag), 4096)));
 }

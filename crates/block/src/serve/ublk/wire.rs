@@ -99,9 +99,9 @@ impl QueueCommand {
 
 /// A place for one request in a device's only queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Tag(pub(super) u16);
+pub(super) struct RequestTag(pub(super) u16);
 
-impl Tag {
+impl RequestTag {
     /// Where the data of its request is in the device's file.
     pub(super) fn data_offset(self) -> u64 {
         DATA_OFFSET + (u64::from(self.0) << DATA_BITS)
@@ -121,7 +121,7 @@ pub(super) fn command(device: u32, address: u64, bytes: usize, data: u64) -> [u8
 }
 
 /// A command to the first queue of a device. `result` is that of the tag's last request: bytes, or an error's number below zero.
-pub(super) fn queue_command(tag: Tag, result: i32) -> [u8; QUEUE_COMMAND_BYTES] {
+pub(super) fn queue_command(tag: RequestTag, result: i32) -> [u8; QUEUE_COMMAND_BYTES] {
     let mut out = [0; QUEUE_COMMAND_BYTES];
     put(&mut out, 2, tag.0.to_ne_bytes());
     put(&mut out, 4, result.to_ne_bytes());

@@ -12,7 +12,7 @@ use umbrella_units::SECTOR_BYTES;
 
 use super::kernel::Bell;
 use super::params::MOST_BYTES;
-use super::wire::{Flags, Operation, Request, Tag};
+use super::wire::{Flags, Operation, Request, RequestTag};
 use crate::device::{BlockDevice, Durability, Zeroes};
 use crate::error::BlockError;
 use crate::file::AlignedBuffer;
@@ -25,13 +25,13 @@ pub(super) struct Desk {
     incoming: Mutex<Incoming>,
     arrived: Condvar,
     /// Results, until the queue takes them.
-    done: Mutex<Vec<(Tag, i32)>>,
+    done: Mutex<Vec<(RequestTag, i32)>>,
     bell: Bell,
 }
 
 #[derive(Debug, Default)]
 struct Incoming {
-    requests: VecDeque<(Tag, Request)>,
+    requests: VecDeque<(RequestTag, Request)>,
     closed: bool,
 }
 
@@ -42,7 +42,7 @@ impl Desk {
     }
 
     /// Hands a request to the threads.
-    pub(super) fn give(&self, tag: Tag, request: Request) {
+    pub(super) fn give(&self, tag: RequestTag, request: Request) {
         self.incoming.lock().requests.push_back((tag, request));
         self.arrived.notify_one();
     }
@@ -54,7 +54,7 @@ impl Desk {
     }
 
     /// Hands a result to the queue.
-    pub(super) fn answer(&self, tag: Tag, result: i32) {
+    pub(super) fn answer(&self, tag: RequestTag, result: i32) {
         let mut done = self.done.lock();
         // Else the bell has been rung, and the queue has not come yet.
         let first = done.is_empty();
@@ -66,11 +66,11 @@ impl Desk {
     }
 
     /// The results since the last time.
-    pub(super) fn results(&self) -> Vec<(Tag, i32)> {
+    pub(super) fn results(&self) -> Vec<(RequestTag, i32)> {
         std::mem::take(&mut *self.done.lock())
     }
 
-    fn next(&self) -> Option<(Tag, Request)> {
+    fn next(&self) -> Option<(RequestTag, Request)> {
         let mut incoming = self.incoming.lock();
         loop {
             if let Some(next) = incoming.requests.pop_front() {
@@ -87,19 +87,19 @@ impl Desk {
 /// Where the data of requests is.
 pub(super) trait Data: Send + Sync {
     /// Fills the buffer with what the request writes.
-    fn fetch(&self, tag: Tag, buffer: &mut [u8]) -> std::io::Result<()>;
+    fn fetch(&self, tag: RequestTag, buffer: &mut [u8]) -> std::io::Result<()>;
 
     /// Gives the request what it reads.
-    fn deliver(&self, tag: Tag, bytes: &[u8]) -> std::io::Result<()>;
+    fn deliver(&self, tag: RequestTag, bytes: &[u8]) -> std::io::Result<()>;
 }
 
 /// The device's file: each request's data lies at an offset of its own.
 impl Data for File {
-    fn fetch(&self, tag: Tag, buffer: &mut [u8]) -> std::io::Result<()> {
+    fn fetch(&self, tag: RequestTag, buffer: &mut [u8]) -> std::io::Result<()> {
         self.read_exact_at(buffer, tag.data_offset())
     }
 
-    fn deliver(&self, tag: Tag, bytes: &[u8]) -> std::io::Result<()> {
+    fn deliver(&self, tag: RequestTag, bytes: &[u8]) -> std::io::Result<()> {
         self.write_all_at(bytes, tag.data_offset())
     }
 }
@@ -123,7 +123,7 @@ impl<D: Data> Worker<D> {
     }
 
     /// Carries one out. Returns what the driver is told: bytes, or an error's number below zero.
-    pub(super) fn carry_out(&self, tag: Tag, request: &Request, buffer: &mut AlignedBuffer) -> i32 {
+    pub(super) fn carry_out(&self, tag: RequestTag, request: &Request, buffer: &mut AlignedBuffer) -> i32 {
         // A panic costs an answer, and not a thread and a tag.
         let performed = catch_unwind(AssertUnwindSafe(|| self.perform(tag, request, buffer)));
         match performed.unwrap_or(Err(Failed(Errno::IO.raw_os_error()))) {
@@ -133,7 +133,12 @@ impl<D: Data> Worker<D> {
     }
 
     /// As [`Worker::carry_out`], with an error as such.
-    pub(super) fn perform(&self, tag: Tag, request: &Request, buffer: &mut AlignedBuffer) -> Result<usize, Failed> {
+    pub(super) fn perform(
+        &self,
+        tag: RequestTag,
+        request: &Request,
+        buffer: &mut AlignedBuffer,
+    ) -> Result<usize, Failed> {
         let range = request.range;
         let durability = if request.flags.contains(Flags::FUA) { Durability::Through } else { Durability::Cached };
         match request.operation {

@@ -33,7 +33,7 @@ EXAMPLES:
 pub(super) struct AttachArgs {
     #[command(flatten)]
     source: SourceArgs,
-    /// Of a hybrid disk whose log is damaged, offer what is whole, read-only; what is lost cannot be read.
+    /// Go on without flushed data that is damaged. What is lost cannot be read until it is written again; read-only where nobody knows what it is.
     #[arg(long)]
     salvage: bool,
     /// Where the daemon logs [default: /var/log/umbrella/disk-NAME.log].
@@ -47,7 +47,7 @@ pub(super) struct AttachArgs {
 impl AttachArgs {
     pub(super) fn run(self, verbose: u8) -> anyhow::Result<ExitCode> {
         let spec = self.source.read()?;
-        let on_damage = serve::on_damage(&spec, self.salvage)?;
+        let on_damage = serve::on_damage(self.salvage);
         spec.front.needs_to_be_built()?;
         serve::needs_root()?;
         let status = self.attached(&spec, on_damage, verbose)?;
@@ -84,9 +84,8 @@ impl AttachArgs {
 
     fn attach_served(&self, spec: &DiskSpec) -> anyhow::Result<DiskStatus> {
         let (client, status) = place::client_of(spec)?;
-        let option = if self.salvage { "--salvage" } else { "--read-only" };
-        if (spec.read_only || self.salvage) && !status.read_only {
-            bail!("{} is served already, and can be written; detach it first to attach it {option}", spec.name);
+        if spec.read_only && !status.read_only {
+            bail!("{} is served already, and can be written; detach it first to attach it --read-only", spec.name);
         }
         if status.read_only && !spec.read_only && !self.salvage {
             tracing::warn!("{} is served read-only, and so is the device", spec.name);

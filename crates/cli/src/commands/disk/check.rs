@@ -21,7 +21,8 @@ use crate::config::ErrorReport;
 use crate::config::disk::{CacheSpec, DeviceSpec, DiskSpec, TlsSpec};
 use crate::disk::log::has_a_store;
 use crate::disk::looped::in_use;
-use crate::disk::offered::{keeps, unknown};
+use crate::disk::losses::{passed_over, unknown};
+use crate::disk::offered::keeps;
 use crate::disk::open::{self, Part};
 use crate::disk::place;
 use crate::disk::serve::open_to_others;
@@ -236,7 +237,8 @@ fn look_at_halves(disk: &DiskSpec, cache: &CacheSpec, report: &mut Report) {
     });
     match checked {
         Ok(pair) => {
-            let damage = pair.as_ref().and_then(|pair| pair.damage.clone());
+            let lost_before = || pair.as_ref().and_then(|pair| passed_over(&pair.losses));
+            let damage = pair.as_ref().and_then(|pair| pair.damage.clone()).or_else(lost_before);
             let unknown = pair.as_ref().and_then(|pair| unknown(&pair.losses));
             let perhaps = pair.as_ref().filter(|pair| !pair.perhaps_lost.is_empty()).map(|_| PERHAPS_LOST.to_owned());
             report

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use umbrella_block::BlockDevice;
 use umbrella_block::file::Access;
-use umbrella_block::hybrid::Salvage;
+use umbrella_block::hybrid::DamagedPair;
 use umbrella_block::log_store::{self, CheckReport, Depth, Problem};
 use umbrella_units::ByteSize;
 
@@ -51,7 +51,7 @@ pub(super) fn look(spec: &DiskSpec, depth: Depth) -> anyhow::Result<Option<Looke
         None => part.device,
         Some(cache) => {
             let Some(flash) = Part::open_data(&cache.flash, Access::ReadOnly)? else { return Ok(None) };
-            Arc::new(Salvage::open(part.half(), flash.half())?)
+            Arc::new(DamagedPair::open(part.half(), flash.half())?)
         }
     };
     if spec.log.is_none() && !log::is_on(&*device, &part.name)? {

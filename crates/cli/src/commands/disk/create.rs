@@ -17,7 +17,7 @@ use crate::config::disk::{CacheSpec, DeviceSpec, DiskSpec};
 use crate::disk::looped::refuse_looped;
 use crate::disk::offered::keeps;
 use crate::disk::open::{self, Made, Part};
-use crate::disk::{log, place};
+use crate::disk::{log, place, remembered};
 use crate::output::{self, reasons};
 use crate::text::visible_path;
 
@@ -140,6 +140,9 @@ fn make_and_join(spec: &DiskSpec, force: bool, made: &mut Vec<Made>) -> anyhow::
         }
         None => (None, size),
     };
+    if spec.cache.is_none() {
+        remembered::forget(&spec.disk);
+    }
     let made = made.iter().map(|made| made.path().display().to_string()).collect();
     Ok(Created { name: spec.name.to_string(), size: size.unwrap_or_default(), pair, store, made })
 }

@@ -13,7 +13,8 @@ use super::progress::View;
 use crate::client::ClientError;
 use crate::config::disk::DiskName;
 use crate::disk::last_resort::{forget_flash, salvage};
-use crate::disk::offered::{detach_unserved, perhaps_lost, unknown};
+use crate::disk::losses::{perhaps_lost, unknown};
+use crate::disk::offered::detach_unserved;
 use crate::disk::place::{self, PlaceError, Target};
 use crate::disk::protocol::{Answer, AtDetach, Detached, Outcome, Progress, Request};
 use crate::output;
@@ -103,10 +104,13 @@ impl DetachArgs {
             if self.keep_cache {
                 bail!("{} is not served: there is nothing to do", spec.name);
             }
-            let (drained, perhaps_lost) = detach_unserved(spec, self.flash(), show)?;
-            let (name, lost) = (spec.name.to_string(), Some(Losses::default()));
-            let outcome = if self.dissolve { Outcome::Dissolved } else { Outcome::Detached };
-            return Ok(Detached { name, outcome, drained, lost, perhaps_lost });
+            let (drained, lost, perhaps_lost) = detach_unserved(spec, self.flash(), show)?;
+            let outcome = match self.flash() {
+                AtDetach::Dissolve => Outcome::Dissolved,
+                _ if lost.is_empty() => Outcome::Detached,
+                _ => Outcome::DetachedWithCache,
+            };
+            return Ok(Detached { name: spec.name.to_string(), outcome, drained, lost: Some(lost), perhaps_lost });
         }
         let mut has_begun = false;
         let request = Request::Detach { flash: self.flash(), force: self.force };

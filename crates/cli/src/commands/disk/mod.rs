@@ -10,6 +10,7 @@ mod log;
 mod progress;
 mod salvage;
 mod schemes;
+mod scrub;
 mod serve;
 mod source;
 mod stats;
@@ -41,6 +42,7 @@ enum DiskCommand {
     Grow(grow::GrowArgs),
     Salvage(salvage::SalvageArgs),
     Schemes(schemes::SchemesArgs),
+    Scrub(scrub::ScrubArgs),
 }
 
 impl DiskArgs {
@@ -63,6 +65,7 @@ impl DiskArgs {
             DiskCommand::Grow(args) => args.run(),
             DiskCommand::Salvage(args) => args.run(),
             DiskCommand::Schemes(args) => args.run(),
+            DiskCommand::Scrub(args) => args.run(),
         };
         if let Err(error) = &done
             && json
@@ -88,6 +91,7 @@ impl DiskCommand {
             DiskCommand::Grow(args) => args.json,
             DiskCommand::Salvage(args) => args.json,
             DiskCommand::Schemes(args) => args.json,
+            DiskCommand::Scrub(args) => args.json,
         }
     }
 }

@@ -100,7 +100,7 @@ impl SalvageArgs {
         let device: Arc<dyn BlockDevice> = match &flash {
             None => Arc::clone(&disk.device),
             Some(flash) => {
-                let pair = hybrid::Salvage::open(disk.half(), flash.half());
+                let pair = hybrid::DamagedPair::open(disk.half(), flash.half());
                 Arc::new(pair.with_context(|| {
                     format!("{} and its flash cannot be read together; `umbrella disk check` says more, and `umbrella disk detach --salvage` brings what is whole to the disk", disk.name)
                 })?)

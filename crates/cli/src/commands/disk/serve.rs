@@ -15,7 +15,7 @@ use signal_hook::iterator::Signals;
 use super::progress::Waiting;
 use super::source::SourceArgs;
 use crate::client::ClientError;
-use crate::config::disk::{DiskName, DiskSpec};
+use crate::config::disk::DiskName;
 use crate::daemon::{self, Starter};
 use crate::disk::offered::OnDamage;
 use crate::disk::place;
@@ -43,7 +43,7 @@ pub(super) struct ServeArgs {
     /// Also make it a block device of this machine (needs root). The log names it, and --daemon prints it.
     #[arg(long)]
     attach: bool,
-    /// Of a hybrid disk whose log is damaged, offer what is whole, read-only; what is lost cannot be read.
+    /// Go on without flushed data that is damaged. What is lost cannot be read until it is written again; read-only where nobody knows what it is.
     #[arg(long)]
     salvage: bool,
     /// Go to the background once the disk can be used; if it fails, say why and end with 1.
@@ -64,7 +64,7 @@ impl ServeArgs {
     pub(super) fn run(self, verbose: u8) -> anyhow::Result<ExitCode> {
         // Before the directory is left, which paths may be relative to.
         let spec = self.source.read()?;
-        let on_damage = on_damage(&spec, self.salvage)?;
+        let on_damage = on_damage(self.salvage);
         if self.attach {
             spec.front.needs_to_be_built()?;
             needs_root()?;
@@ -111,13 +111,9 @@ pub(super) fn needs_root() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What `--salvage` asks for; only a hybrid disk has a log.
-pub(super) fn on_damage(spec: &DiskSpec, salvage: bool) -> anyhow::Result<OnDamage> {
-    match (salvage, &spec.cache) {
-        (false, _) => Ok(OnDamage::Refuse),
-        (true, Some(_)) => Ok(OnDamage::Salvage),
-        (true, None) => bail!("{} has no flash: there is no log to salvage", spec.name),
-    }
+/// What `--salvage` asks for.
+pub(super) fn on_damage(salvage: bool) -> OnDamage {
+    if salvage { OnDamage::Salvage } else { OnDamage::Refuse }
 }
 
 /// Starts a daemon and waits for its word.

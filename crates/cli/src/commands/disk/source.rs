@@ -8,7 +8,7 @@ use clap::Args;
 use umbrella_policy::flash_cache::{Algorithm, When};
 
 use crate::config::disk::{
-    self, CacheSettings, CacheSpec, DiskName, DiskSpec, Front, Listen, NbdSpec, SleepSpec, TlsSpec,
+    self, CacheSettings, CacheSpec, DiskName, DiskSpec, Front, Listen, NbdSpec, ScrubSpec, SleepSpec, TlsSpec,
 };
 use crate::disk::log::{named_by_device, refuse_other};
 use crate::disk::looped::refuse_silent;
@@ -203,6 +203,7 @@ impl SourceArgs {
             cache: None,
             log: None,
             power: None,
+            scrub: ScrubSpec::default(),
             nbd: NbdSpec::default(),
         })
     }

@@ -161,6 +161,9 @@ fn text(status: &DiskStatus) -> String {
     if let Some(log) = &status.log {
         text.push_str(&super::log::status(log, status.size));
     }
+    if let Some(scrub) = &status.scrub {
+        let _ = writeln!(text, "  scrub  {}", super::scrub::status(scrub));
+    }
     for trouble in &status.trouble {
         let _ = writeln!(text, "  wrong: {}", visible(trouble));
     }

@@ -66,6 +66,15 @@ pub(super) struct Row<'a> {
     claim: &'a Claim,
     #[serde(skip_serializing_if = "str::is_empty")]
     assumed: &'a str,
+    #[serde(flatten)]
+    watts: Option<&'a Watts>,
+}
+
+/// Where the watts come from that energies were reckoned with: for each profile, what its watts are.
+#[derive(Serialize)]
+pub(super) struct Watts {
+    pub(super) disk_watts: String,
+    pub(super) flash_watts: String,
 }
 
 /// A figure with its claims.
@@ -73,14 +82,16 @@ pub(super) struct Shown<'a> {
     pub(super) figure: &'a str,
     pub(super) title: &'a str,
     pub(super) assumed: &'a str,
+    /// If energies are part of it.
+    pub(super) watts: Option<Watts>,
     pub(super) claims: &'a [Claim],
 }
 
 /// All claims, as the JSON has them.
-pub(super) fn rows<'a>(paper: &'a str, shown: &[Shown<'a>]) -> Vec<Row<'a>> {
-    let row = |shown: &Shown<'a>| {
-        let assumed = shown.assumed;
-        shown.claims.iter().map(move |claim| Row { paper, claim, assumed })
+pub(super) fn rows<'a>(paper: &'a str, shown: &'a [Shown<'a>]) -> Vec<Row<'a>> {
+    let row = |shown: &'a Shown<'a>| {
+        let (assumed, watts) = (shown.assumed, shown.watts.as_ref());
+        shown.claims.iter().map(move |claim| Row { paper, claim, assumed, watts })
     };
     shown.iter().flat_map(row).collect()
 }
@@ -139,6 +150,7 @@ impl PaperArgs {
                 figure: judged.figure,
                 title: of(judged.figure).map_or("", |figure| figure.title),
                 assumed: of(judged.figure).map_or("", |figure| figure.assumed),
+                watts: None,
                 claims: &judged.claims,
             })
             .collect();

@@ -6,12 +6,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::bail;
-use umbrella_lab::hybrid::Input;
+use umbrella_lab::hybrid::{HybridOutcome, Input};
 use umbrella_lab::paper::nvcache::{self, Figure, Judged};
 use umbrella_lab::trace::OpenOptions;
 use umbrella_model::device::profile;
 
-use super::paper::{PaperArgs, Shown, heading, print_claims, print_count, rows};
+use super::paper::{PaperArgs, Shown, Watts, heading, print_claims, print_count, rows};
 use super::rows::{csv, plain};
 use super::watch::Bars;
 use crate::output;
@@ -84,6 +84,7 @@ impl PaperArgs {
                 figure: judged.figure,
                 title: of(judged.figure).map_or("", |figure| figure.title),
                 assumed: of(judged.figure).map_or("", |figure| figure.assumed),
+                watts: Some(watts_of(&judged.outcomes)),
                 claims: &judged.claims,
             })
             .collect();
@@ -117,5 +118,17 @@ impl PaperArgs {
         }
         let fewer = " (quick: with fewer runs in our own tables; docs/papers-nvcache.md has all)";
         print_count(&shown, if self.quick { fewer } else { "" })
+    }
+}
+
+/// Where the watts of the devices of some runs come from.
+fn watts_of(outcomes: &[HybridOutcome]) -> Watts {
+    let of = |device: fn(&HybridOutcome) -> (&str, &str)| {
+        let used: BTreeSet<(&str, &str)> = outcomes.iter().map(device).collect();
+        used.into_iter().map(|(profile, watts)| format!("{profile}: {watts}")).collect::<Vec<_>>().join("; ")
+    };
+    Watts {
+        disk_watts: of(|outcome| (&outcome.disk, &outcome.disk_watts)),
+        flash_watts: of(|outcome| (&outcome.flash, &outcome.flash_watts)),
     }
 }

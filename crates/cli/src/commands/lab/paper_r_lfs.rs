@@ -72,6 +72,7 @@ impl PaperArgs {
                 figure: judged.figure,
                 title: of(judged.figure).map_or("", |figure| figure.title),
                 assumed: of(judged.figure).map_or("", |figure| figure.assumed),
+                watts: None,
                 claims: &judged.claims,
             })
             .collect();

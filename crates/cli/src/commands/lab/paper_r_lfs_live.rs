@@ -85,7 +85,7 @@ impl PaperArgs {
         }
         let claims: Vec<Claim> = runs.chunks(3).flat_map(judge).collect();
         let title = "the prototype: cleaner blocks and elapsed time";
-        let shown = [Shown { figure: "7", title, assumed: ASSUMED, claims: &claims }];
+        let shown = [Shown { figure: "7", title, assumed: ASSUMED, watts: None, claims: &claims }];
         if self.json {
             output::json(&rows(r_lfs::NAME, &shown))?;
             return Ok(ExitCode::SUCCESS);

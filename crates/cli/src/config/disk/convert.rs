@@ -13,6 +13,7 @@ use super::file::{CacheFile, DeviceFile, DiskFile, NbdFile, PowerFile};
 use super::front::Front;
 use super::log::log;
 use super::power::PowerSpec;
+use super::scrub::scrub;
 use super::spec::{CacheSettings, CacheSpec, DeviceSpec, DiskName, DiskSpec, NbdSpec, SleepSpec, Speed, TlsSpec};
 use crate::config::complaints::Complaints;
 use crate::config::problem::Problem;
@@ -45,12 +46,12 @@ pub(super) fn disk(c: &mut Complaints, file: &DiskFile, path: &Path) -> Option<D
     let settings = file.cache.as_ref().map_or_else(CacheSettings::default, |cache| settings(c, cache.get_ref()));
     let log = file.log.as_ref().map(|file| log(c, file));
     let power = file.power.as_ref().and_then(|power| power_of(c, power, file));
-    let nbd = nbd(c, &file.nbd);
+    let (nbd, scrub) = (nbd(c, &file.nbd), scrub(c, &file.scrub));
     let cache = match flash {
         Some(flash) => Some(CacheSpec { flash: flash?, settings }),
         None => None,
     };
-    Some(DiskSpec { name: name?, read_only: file.read_only, front, disk: disk?, cache, log, power, nbd })
+    Some(DiskSpec { name: name?, read_only: file.read_only, front, disk: disk?, cache, log, power, scrub, nbd })
 }
 
 /// Only when a disk sleeps is decided by it, and a modelled one has watts of its own.

@@ -4,6 +4,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::log::LogFile;
+use super::scrub::ScrubFile;
 use crate::config::values::{Names, Number, Scalar};
 
 /// The whole file.
@@ -19,6 +20,8 @@ pub(super) struct DiskFile {
     pub(super) cache: Option<Spanned<CacheFile>>,
     pub(super) log: Option<LogFile>,
     pub(super) power: Option<Spanned<PowerFile>>,
+    #[serde(default)]
+    pub(super) scrub: ScrubFile,
     #[serde(default)]
     pub(super) nbd: NbdFile,
 }

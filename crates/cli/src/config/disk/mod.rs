@@ -6,6 +6,7 @@ mod front;
 mod log;
 mod option;
 mod power;
+mod scrub;
 mod spec;
 #[cfg(test)]
 mod tests;
@@ -20,6 +21,7 @@ pub(crate) use front::Front;
 pub(crate) use log::{LogSpec, SchemeSpec, VALID_SEGMENT, VALID_SPARE, is_segment, parse_spare};
 pub(crate) use option::device_option;
 pub(crate) use power::PowerSpec;
+pub(crate) use scrub::{ScrubSpec, VALID_BANDWIDTH, is_bandwidth};
 pub(crate) use spec::{
     BadDiskName, BadListen, BadSleep, CacheSettings, CacheSpec, DeviceSpec, DiskName, DiskSpec, Listen, NbdSpec,
     SleepSpec, TlsSpec,

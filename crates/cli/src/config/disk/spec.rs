@@ -16,6 +16,7 @@ use umbrella_units::{ByteSize, Nanos};
 use super::front::Front;
 use super::log::LogSpec;
 use super::power::PowerSpec;
+use super::scrub::ScrubSpec;
 use crate::text::quoted;
 
 /// A disk.
@@ -33,6 +34,8 @@ pub(crate) struct DiskSpec {
     /// What its disk takes from its supply, where that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) power: Option<PowerSpec>,
+    /// When what it has checksums of is compared with them.
+    pub(crate) scrub: ScrubSpec,
     pub(crate) nbd: NbdSpec,
 }
 
@@ -40,8 +43,17 @@ impl DiskSpec {
     /// A device that nothing more is said of.
     pub(crate) fn of_device(disk: DeviceSpec) -> Result<DiskSpec, BadDiskName> {
         let name = disk.name()?;
-        let (front, nbd) = (Front::default(), NbdSpec::default());
-        Ok(DiskSpec { name, read_only: false, front, disk, cache: None, log: None, power: None, nbd })
+        Ok(DiskSpec {
+            name,
+            read_only: false,
+            front: Front::default(),
+            disk,
+            cache: None,
+            log: None,
+            power: None,
+            scrub: ScrubSpec::default(),
+            nbd: NbdSpec::default(),
+        })
     }
 
     /// The files that it is made of, where it is made of files.

@@ -47,6 +47,7 @@ fn two_paths_make_a_hybrid_disk_with_defaults_that_work() {
             "spin_down": "adaptive",
         },
         "log": null,
+        "scrub": { "every": null, "bandwidth": 20 << 20 },
         "nbd": { "listen": null, "connections": 16 },
     });
     assert_eq!(serde_json::to_value(&spec).unwrap(), expected);
@@ -447,4 +448,15 @@ fn mistakes_about_power_say_what_to_write() {
             &["3:1: [power] does nothing without [flash]: only a hybrid disk is put to sleep; leave it out"],
         ),
     ]);
+}
+
+#[test]
+fn a_scrub_has_an_interval_and_a_bandwidth() {
+    let spec = good("[disk]\npath = \"/dev/sdb\"\n[scrub]\nevery = \"30d\"\nbandwidth = \"5MiB\"\n");
+    let month = std::time::Duration::from_secs(30 * 86_400);
+    assert_eq!(spec.scrub, ScrubSpec { every: Some(month), bandwidth: umbrella_units::ByteSize(5 << 20) });
+    let wrong = "[disk]\npath = \"/dev/sdb\"\n[scrub]\nevery = \"1s\"\nbandwidth = \"1KiB\"\n";
+    let told = mistakes(wrong);
+    assert!(told[0].starts_with("4:9: ") && told[0].contains("a minute or longer"), "{told:?}");
+    assert!(told[1].starts_with("5:13: ") && told[1].contains("64KiB or more"), "{told:?}");
 }

@@ -29,7 +29,7 @@ fn data(block: u64) -> Entry {
 fn foreign_newer_and_strange_chunks_are_told_apart() {
     let structure = Structure::Chunk;
     assert_eq!(parse_at(&[0; BLOCK_BYTES], 0), Err(FormatError::Foreign { structure }));
-    assert_eq!(changed(4, &[2]), Err(FormatError::NewerVersion { structure, found: 2, known: 1 }));
+    assert_eq!(changed(4, &[3]), Err(FormatError::NewerVersion { structure, found: 3, known: 2 }));
     let other = Superblock { store: Uuid::from_u128(1), ..store() };
     let strange = ChunkHeader::parse(&encoded_chunk(), &other, CHUNK_AT);
     assert_eq!(strange, Err(FormatError::OtherStore { structure, found: store().store, expected: other.store }));
@@ -179,4 +179,60 @@ fn a_header_that_would_not_be_read_is_not_written() {
     let unmapped = Entry::Unmapped { start: BlockNo(0), blocks: 1 };
     assert_eq!(field(encode(vec![unmapped; 253])), Field::Entries);
     assert!(encode(vec![unmapped; 252]).is_ok());
+}
+
+/// The same chunk in a header that repeats what was before it.
+pub(super) fn repeating() -> ChunkHeader {
+    let runs = vec![3..4, 10..30, 500..501, 690..700];
+    let (stream, place, next) = (Stream(1), Place(5 * 16 + 2), Some(SegmentNo(9)));
+    ChunkHeader { before: Some(Repeat { stream, place, blocks: 7, next, runs, is_exact: true }), ..chunk().0 }
+}
+
+#[test]
+fn a_header_repeats_what_the_chunk_before_it_held() {
+    let header = repeating();
+    let block = header.encode(&store(), CHUNK_AT).expect("it can be read");
+    assert_eq!(ChunkHeader::parse(&block, &store(), CHUNK_AT), Ok(header));
+}
+
+#[test]
+fn what_is_repeated_must_be_possible() {
+    let with = |change: fn(&mut Repeat)| {
+        let mut header = repeating();
+        change(header.before.as_mut().expect("it repeats"));
+        field(header.encode(&store(), CHUNK_AT))
+    };
+    let changes: [fn(&mut Repeat); 7] = [
+        |repeat| repeat.stream = Stream(4),
+        |repeat| repeat.place = Place(64 * 16),
+        |repeat| repeat.blocks = 15,
+        |repeat| repeat.blocks = 0,
+        |repeat| repeat.next = Some(SegmentNo(5)),
+        |repeat| repeat.runs = vec![5..6, 6..7],
+        |repeat| repeat.runs = vec![0..1, 5..701],
+    ];
+    assert!(changes.into_iter().all(|change| with(change) == Field::Repeat));
+}
+
+#[test]
+fn where_all_runs_find_no_room_near_ones_are_joined() {
+    let shape = Shape::new(256, 1 << 30, Blocks(1 << 37), Stream(3)).expect("possible");
+    let superblock = Superblock {
+        shape,
+        areas: [31, 1 << 20].map(|first| Area { first: SegmentNo(first), segments: 1 << 19 }),
+        ..store()
+    };
+    for (step, is_exact) in [(1 << 20, true), (1 << 29, false)] {
+        let entries: Vec<Entry> = (0..240).map(|nth| data(nth * step + nth % 7)).collect();
+        let written = ChunkHeader { entries, ..chunk().0 };
+        let repeat = Repeat::of(&written, Place(0));
+        assert_eq!((repeat.is_exact, repeat.runs.len() == 240), (is_exact, is_exact));
+        let all_are_in = written.entries.iter().all(|entry| {
+            repeat.runs.iter().any(|run| run.start <= entry.blocks().start && entry.blocks().end <= run.end)
+        });
+        assert!(all_are_in);
+        let header = ChunkHeader { before: Some(repeat), next: None, ..chunk().0 };
+        let block = header.encode(&superblock, Place(0)).expect("it can be read");
+        assert_eq!(ChunkHeader::parse(&block, &superblock, Place(0)), Ok(header));
+    }
 }

@@ -58,6 +58,14 @@ fn no_byte_of_a_chunk_header_is_ignored() {
 }
 
 #[test]
+fn no_byte_of_a_chunk_header_with_a_repeat_is_ignored() {
+    let (store, (mut header, _)) = (store(), chunk());
+    header.before = Some(Repeat::of(&header, CHUNK_AT));
+    let block = header.encode(&store, CHUNK_AT).expect("it can be read");
+    no_byte_is_ignored(&block, CHUNK_CHECKSUM_AT, |bytes| ChunkHeader::parse(bytes, &store, CHUNK_AT));
+}
+
+#[test]
 fn no_byte_of_a_checkpoint_payload_is_ignored() {
     let (store, (mut header, payload)) = (store(), checkpoint());
     let len = header.payload.bytes.0 as usize;

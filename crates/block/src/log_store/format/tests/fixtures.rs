@@ -1,12 +1,14 @@
 //! Structures of released versions, as they were written then. They are never written anew.
 //!
-//! Version 1, `log_v1_*.bin`: a superblock, a checkpoint (header and payload, two blocks), the header of a chunk, a map page.
+//! Version 1, `log_v1_*.bin`: a superblock, a checkpoint (header and payload, two blocks), the header of a chunk, a map page. Version 2, `log_v2_chunk.bin`: the header of a chunk that repeats what was
+//! before it.
 
 use super::*;
 
 const SUPERBLOCK: &[u8] = include_bytes!("../../../../tests/fixtures/log_v1_superblock.bin");
 const CHECKPOINT: &[u8] = include_bytes!("../../../../tests/fixtures/log_v1_checkpoint.bin");
 const CHUNK: &[u8] = include_bytes!("../../../../tests/fixtures/log_v1_chunk.bin");
+const REPEATING_CHUNK: &[u8] = include_bytes!("../../../../tests/fixtures/log_v2_chunk.bin");
 const MAP_PAGE: &[u8] = include_bytes!("../../../../tests/fixtures/log_v1_map_page.bin");
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
@@ -33,6 +35,13 @@ fn version_1_is_read() {
     let read = ChunkHeader::parse(CHUNK, &store(), CHUNK_AT).expect("it is whole");
     assert_eq!((read.verify_data(&data), read), (Ok(()), header));
     assert_eq!(MapPage::parse(MAP_PAGE, &store().shape, MapPageNo(1)), Ok(map_page()));
+}
+
+#[test]
+fn version_2_of_a_chunk_is_read_and_written() {
+    let header = super::chunk::repeating();
+    assert_eq!(ChunkHeader::parse(REPEATING_CHUNK, &store(), CHUNK_AT), Ok(header.clone()));
+    assert!(header.encode(&store(), CHUNK_AT).expect("it can be read") == REPEATING_CHUNK);
 }
 
 #[test]

@@ -154,11 +154,13 @@ fn any_bytes_are_a_checkpoint_payload_or_an_error() {
 #[test]
 fn any_bytes_are_a_chunk_header_or_an_error() {
     let whole = encoded_chunk();
+    let repeating = super::chunk::repeating().encode(&store(), CHUNK_AT).expect("it can be read");
     let (_, data) = chunk();
     fuzz("chunk header", |random| {
         let store = some_store(random);
         let at = if random.random_bool(0.9) { CHUNK_AT } else { Place(random_number(random)) };
-        let bytes = input(&whole, 200, 4, Some(CHUNK_CHECKSUM_AT), random);
+        let (whole, len) = if random.random_bool(0.5) { (&whole, 200) } else { (&repeating, 3400) };
+        let bytes = input(whole, len, 4, Some(CHUNK_CHECKSUM_AT), random);
         let parsed = ChunkHeader::parse(&bytes, &store, at);
         if let Ok(header) = &parsed {
             assert!(header.encode(&store, at).expect("it was read") == bytes[..]);

@@ -109,6 +109,7 @@ fn checkpoint_of(
             discarded_blocks: numbers[10],
         },
         payload: encoder.sum(),
+        lost: numbers[6].min(shape.advertised().0),
         clean,
     };
     (header, payload)
@@ -152,7 +153,7 @@ fn a_chunk() -> impl Strategy<Value = (Superblock, Place, ChunkHeader)> {
             builder.push(entry);
         }
         let next = (segment + 1 + at[2].index(shape.segments() as usize - 1) as u32) % shape.segments();
-        let header = ChunkHeader {
+        let mut header = ChunkHeader {
             store: superblock.store,
             stream: Stream(at[2].index(usize::from(shape.map_stream().0) + 1) as u8),
             epoch: CheckpointNo(numbers[0]),
@@ -160,8 +161,11 @@ fn a_chunk() -> impl Strategy<Value = (Superblock, Place, ChunkHeader)> {
             clock: Clock(numbers[2]),
             next: (!last).then_some(SegmentNo(next)),
             entries: builder.into_entries(),
+            before: None,
         };
-        (superblock, shape.place(SegmentNo(segment), Slot(slot)), header)
+        let place = shape.place(SegmentNo(segment), Slot(slot));
+        header.before = numbers[0].is_multiple_of(2).then(|| Repeat::of(&header, place));
+        (superblock, place, header)
     })
 }
 

@@ -1,0 +1,112 @@
+//! Going on without what damage has taken: the damaged records are passed over, and their sectors are an error until they are written again.
+//!
+//! [`DamagedPair::skip`] is for a pair of which it is known what is lost, in this order:
+//! 1. The flash is flushed: what was just read of the log may be in its cache only.
+//! 2. The superblock lists the lost sectors, and says that all records are durable. A crash from here on finds the damage again, and the same sectors.
+//! 3. Fillers are written in the places of the damaged records, and flushed. The pair can be opened from now on.
+//!
+//! While the pair is open, a write of lost sectors goes to the log, also while the disk spins: its record takes them from the list at the next opening too, or a
+//! superblock that says that the record is durable. The list has room for [`MOST_LOST`] ranges, so that a write that would make more of them fails.
+
+use std::collections::VecDeque;
+
+use umbrella_units::{Lba, SectorRange};
+
+use super::error::HybridError;
+use super::format::{Header, MOST_LOST, Sequence, Superblock};
+use super::pair::{read_labels, write_superblock};
+use super::recover::write_fillers;
+use super::salvage::DamagedPair;
+
+/// The sectors of an open pair that damage has taken.
+#[derive(Debug, Default)]
+pub(super) struct LostSectors {
+    /// In order.
+    ranges: Vec<SectorRange>,
+    /// What was written of them by records that no superblock calls durable yet.
+    written: VecDeque<(Sequence, SectorRange)>,
+}
+
+impl LostSectors {
+    pub(super) fn new(ranges: Vec<SectorRange>) -> LostSectors {
+        LostSectors { ranges, written: VecDeque::new() }
+    }
+
+    pub(super) fn ranges(&self) -> &[SectorRange] {
+        &self.ranges
+    }
+
+    /// The first of these sectors that are lost.
+    pub(super) fn first_in(&self, range: SectorRange) -> Option<SectorRange> {
+        self.ranges.iter().find(|lost| lost.overlaps(range)).map(|lost| lost.intersection(range))
+    }
+
+    /// Whether the list would become too long without these sectors, when so many writes are on their way to the log.
+    pub(super) fn is_too_long_without(&self, range: SectorRange, pending: usize) -> bool {
+        let splits = self.ranges.iter().any(|lost| lost.start < range.start && range.end() < lost.end());
+        splits && self.ranges.len() + pending >= MOST_LOST
+    }
+
+    /// A record is on flash.
+    pub(super) fn record_written(&mut self, header: &Header) {
+        if self.ranges.is_empty() {
+            return;
+        }
+        for logged in header.logged() {
+            if self.first_in(logged.range).is_some() {
+                self.ranges = without(&self.ranges, logged.range);
+                self.written.push_back((header.sequence, logged.range));
+            }
+        }
+    }
+
+    /// What a superblock lists that says that records up to `durable` are, after one that listed `last`.
+    pub(super) fn listed(&self, last: &[SectorRange], durable: Sequence) -> Vec<SectorRange> {
+        let written = self.written.iter().take_while(|(sequence, _)| *sequence <= durable);
+        written.fold(last.to_vec(), |list, (_, range)| without(&list, *range))
+    }
+
+    /// Such a superblock is on flash.
+    pub(super) fn superblock_written(&mut self, durable: Sequence) {
+        let listed = self.written.partition_point(|(sequence, _)| *sequence <= durable);
+        self.written.drain(..listed);
+    }
+}
+
+/// Some ranges without a part.
+pub(super) fn without(ranges: &[SectorRange], part: SectorRange) -> Vec<SectorRange> {
+    let between = |start: Lba, end: Lba| (start < end).then(|| SectorRange::between(start, end));
+    let rest = |range: &SectorRange| {
+        [between(range.start, range.end().min(part.start)), between(range.start.max(part.end()), range.end())]
+    };
+    ranges.iter().flat_map(rest).flatten().collect()
+}
+
+impl DamagedPair {
+    /// Whether it can go on: it is known what is lost, and that fits into the superblock.
+    pub fn can_be_skipped(&self) -> bool {
+        let losses = self.losses();
+        losses.unknown_records == 0 && losses.at_risk.len() <= MOST_LOST && self.survey.fillers.is_some()
+    }
+
+    /// Passes over the damaged records for good; see the steps at the head of the module. The pair can be opened then, and what is lost is an error until it is
+    /// written again. An error if it cannot go on.
+    pub fn skip(self) -> Result<(), HybridError> {
+        let Some(fillers) = self.survey.fillers.as_ref().filter(|_| self.can_be_skipped()) else {
+            return Err(HybridError::LossUnknown { flash: self.flash.name.clone() });
+        };
+        self.flash.device.flush()?;
+        let last = read_labels(&self.disk, &self.flash)?.superblock;
+        let superblock = Superblock {
+            generation: last.generation + 1,
+            durable: self.survey.end.next_sequence.before().max(last.durable),
+            lost: self.losses().at_risk,
+            ..last
+        };
+        write_superblock(&*self.flash.device, &superblock)?;
+        write_fillers(&self.flash, &superblock, fillers)?;
+        self.flash.device.flush()?;
+        tracing::warn!(flash = self.flash.name, lost = ?superblock.lost, "damaged records are passed over; what they held is an error until it is written again");
+        Ok(())
+    }
+}

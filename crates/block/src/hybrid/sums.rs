@@ -1,0 +1,116 @@
+//! The checksums of what the log holds, beside its map: what is read of it is compared with them, so that nothing is passed on that is not what was written.
+//!
+//! A record's own checksums are for whole writes, which may be 1 MiB long. These are for each block of the log, so that a short read stays one. They are made when a record is
+//! written, and at an opening of what was found whole; nothing of them is stored. 4 bytes for each 4 KiB that the log holds.
+
+use std::collections::VecDeque;
+
+use smallvec::SmallVec;
+use umbrella_policy::flash_cache::{LogSector, Piece, Source};
+use umbrella_units::{Lba, SECTOR_BYTES};
+
+use super::format::{BLOCK, BLOCK_BYTES, Content, Header, LOG_START};
+use super::pair::Half;
+use crate::error::BlockError;
+
+/// A checksum; zero where nothing is known, as of a header.
+pub(super) type Sum = u32;
+
+fn sum_of(block: &[u8]) -> Sum {
+    crc32c::crc32c(block).max(1)
+}
+
+/// Those of a part of the log, in order. The first is of the block in which the part begins.
+pub(super) type Part = SmallVec<[Sum; 8]>;
+
+/// Those of all that the log holds.
+#[derive(Debug, Default)]
+pub(super) struct Sums {
+    /// Where the block of the first one is.
+    begin: LogSector,
+    sums: VecDeque<Sum>,
+}
+
+/// Those of a record's data, which lies behind its header.
+pub(super) fn sums_of(header: &Header, data: &[u8]) -> Vec<Sum> {
+    let of_a_block = |content| if let Content::Data(checksum) = content { Some(checksum.max(1)) } else { None };
+    let with_data = || header.entries.iter().filter(|entry| entry.data() > 0);
+    // The checksums of writes of a block each are known.
+    if with_data().all(|entry| entry.data() == BLOCK && of_a_block(entry.content).is_some()) {
+        return with_data().filter_map(|entry| of_a_block(entry.content)).collect();
+    }
+    data.chunks(BLOCK_BYTES).map(sum_of).collect()
+}
+
+impl Sums {
+    /// A record was written at `at`, behind all others. `data` are the sums of its data.
+    pub(super) fn push(&mut self, at: LogSector, data: &[Sum]) {
+        if self.sums.is_empty() {
+            self.begin = at;
+        }
+        let behind = (at.0.saturating_sub(self.begin.0) / BLOCK) as usize;
+        // What stays unused at the end of the log, and the header.
+        self.sums.resize(behind + 1, 0);
+        self.sums.extend(data);
+    }
+
+    /// Forgets what is before `tail`.
+    pub(super) fn release(&mut self, tail: LogSector) {
+        let blocks = (tail.0.saturating_sub(self.begin.0) / BLOCK) as usize;
+        self.sums.drain(..blocks.min(self.sums.len()));
+        self.begin.0 += blocks as u64 * BLOCK;
+    }
+
+    /// Those of a part of the log.
+    pub(super) fn part(&self, at: LogSector, sectors: u64) -> Part {
+        let (first, end) = (at.0 / BLOCK, (at.0 + sectors).div_ceil(BLOCK));
+        let index =
+            |block: u64| (block.checked_sub(self.begin.0 / BLOCK)).and_then(|index| usize::try_from(index).ok());
+        (first..end).map(|block| index(block).and_then(|index| self.sums.get(index)).copied().unwrap_or(0)).collect()
+    }
+
+    /// Those of some pieces, one part for each.
+    pub(super) fn parts(&self, pieces: &[Piece]) -> SmallVec<[Part; 4]> {
+        let part = |piece: &Piece| match piece.source {
+            Source::Log(at) => self.part(at, piece.range.sectors),
+            Source::Zeroes(_) => Part::new(),
+        };
+        pieces.iter().map(part).collect()
+    }
+}
+
+/// Why a part of the log cannot be used.
+#[derive(Debug)]
+pub(super) enum Unread {
+    /// The flash failed.
+    Failed(BlockError),
+    /// It gave something else than what was written.
+    Damaged,
+}
+
+/// Reads a part of the log, and compares it with its checksums. It is read in whole blocks.
+pub(super) fn read_log(
+    flash: &Half,
+    from: LogSector,
+    log_size: u64,
+    sums: &Part,
+    buffer: &mut [u8],
+) -> Result<(), Unread> {
+    let place = Lba(LOG_START.0 + from.0 % log_size);
+    let skipped = place.0 % BLOCK;
+    let sectors = (skipped + buffer.len() as u64 / SECTOR_BYTES).next_multiple_of(BLOCK);
+    let is_whole =
+        |blocks: &[u8]| blocks.chunks(BLOCK_BYTES).zip(sums).all(|(block, &sum)| sum == 0 || sum == sum_of(block));
+    let told = |is_whole: bool| if is_whole { Ok(()) } else { Err(Unread::Damaged) };
+    if sectors * SECTOR_BYTES == buffer.len() as u64 {
+        flash.device.read(place, buffer).map_err(Unread::Failed)?;
+        return told(is_whole(buffer));
+    }
+    let mut blocks = vec![0; (sectors * SECTOR_BYTES) as usize];
+    flash.device.read(Lba(place.0 - skipped), &mut blocks).map_err(Unread::Failed)?;
+    let skipped = (skipped * SECTOR_BYTES) as usize;
+    if let Some(own) = blocks.get(skipped..skipped + buffer.len()) {
+        buffer.copy_from_slice(own);
+    }
+    told(is_whole(&blocks))
+}

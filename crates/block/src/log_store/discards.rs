@@ -1,0 +1,89 @@
+//! What has to be said again of discarded blocks.
+//!
+//! A chunk says that blocks are not mapped any more. When its segment becomes free that is gone, but older copies of these blocks may be left elsewhere; who rebuilds a damaged page of the map would have
+//! to doubt them. So it is said again by a later chunk with room for it, before the segment becomes free: of segments that are cleaned what their headers say, of those that become empty by
+//! themselves what was noted since the opening. What there is no room for is not said: then more is in doubt after damage, and never anything old is taken for proved.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use umbrella_policy::log_layout::{LogicalMap, SegmentNo};
+use umbrella_units::BlockNo;
+
+use super::format::{Entry, joined};
+
+/// So many ranges are to be said again at once, and so many are noted.
+const MOST: usize = 1024;
+const MOST_NOTED: usize = 1 << 16;
+
+/// Ranges of blocks that the log says are not mapped.
+#[derive(Debug, Default)]
+pub(super) struct Discards {
+    /// To be said again.
+    due: Vec<Range<u64>>,
+    /// By segment, what its chunks say.
+    noted: BTreeMap<SegmentNo, Vec<Range<u64>>>,
+    count: usize,
+}
+
+impl Discards {
+    /// A chunk in this segment says so of some ranges.
+    pub(super) fn note<'a>(&mut self, segment: SegmentNo, entries: impl IntoIterator<Item = &'a Entry>) {
+        let ranges = entries.into_iter().filter(|entry| matches!(entry, Entry::Unmapped { .. })).map(Entry::blocks);
+        for range in ranges.take(MOST_NOTED.saturating_sub(self.count)) {
+            self.noted.entry(segment).or_default().push(range);
+            self.count += 1;
+        }
+    }
+
+    /// What the chunks of a segment say has been taken care of, or is gone.
+    pub(super) fn forget(&mut self, segment: SegmentNo) -> Vec<Range<u64>> {
+        let ranges = self.noted.remove(&segment).unwrap_or_default();
+        self.count -= ranges.len();
+        ranges
+    }
+
+    /// What the chunks of some segments say has to be said again.
+    pub(super) fn say_again_of(&mut self, is_leaving: impl Fn(SegmentNo) -> bool) {
+        let leaving: Vec<SegmentNo> = self.noted.keys().copied().filter(|segment| is_leaving(*segment)).collect();
+        for segment in leaving {
+            let ranges = self.forget(segment);
+            self.say_again(ranges);
+        }
+    }
+
+    /// These ranges have to be said again.
+    pub(super) fn say_again(&mut self, ranges: impl IntoIterator<Item = Range<u64>>) {
+        self.due.extend(ranges);
+        if self.due.len() > MOST {
+            self.due = joined(std::mem::take(&mut self.due));
+        }
+        self.due.truncate(MOST);
+    }
+
+    /// Whether there is anything to be said again.
+    pub(super) fn are_due(&self) -> bool {
+        !self.due.is_empty()
+    }
+
+    /// Nothing is said again.
+    pub(super) fn give_up(&mut self) {
+        self.due.clear();
+    }
+
+    /// At most so many entries of what is to be said again, and is still true.
+    pub(super) fn entries(&mut self, map: &LogicalMap, room: usize) -> Vec<Entry> {
+        if self.due.is_empty() {
+            return Vec::new();
+        }
+        let due = joined(std::mem::take(&mut self.due));
+        let mut ranges = due.into_iter().flat_map(|range| map.unmapped(range));
+        let entry = |range: Range<u64>| {
+            let blocks = u32::try_from(range.end - range.start).unwrap_or(u32::MAX);
+            Entry::Unmapped { start: BlockNo(range.start), blocks }
+        };
+        let entries = ranges.by_ref().take(room).map(entry).collect();
+        self.due = ranges.collect();
+        entries
+    }
+}

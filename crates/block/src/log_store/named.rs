@@ -1,0 +1,199 @@
+//! A device with a store on it: reading the structures that say where everything is.
+
+use std::sync::Arc;
+
+use umbrella_policy::log_layout::{Entries, MapPage, PAGE_ENTRIES, Place, Segment, SegmentNo, State};
+use umbrella_units::{BLOCK_SECTORS, BlockNo, Lba};
+
+use super::checkpoint::from_disk;
+use super::core::Core;
+use super::engine::decode_page;
+use super::error::LogStoreError;
+use super::format::{
+    BLOCK_BYTES, CheckpointHeader, Chosen, FormatError, Incompat, IndexEntry, MapPageNo, Payload, Sequence, Structure,
+    Superblock, choose,
+};
+use crate::device::{BlockDevice, Durability};
+use crate::error::BlockError;
+use crate::in_turn::InTurn;
+
+/// A device with a name for messages.
+pub(super) struct Named {
+    pub(super) name: String,
+    pub(super) device: Arc<dyn BlockDevice>,
+}
+
+/// A checkpoint that was found.
+pub(super) struct Found {
+    pub(super) header: CheckpointHeader,
+    pub(super) index: Vec<Option<IndexEntry>>,
+    pub(super) table: Vec<Segment>,
+    pub(super) area: usize,
+    /// Where the log stood at a newer checkpoint that is damaged. Only if it still reaches so far from this one is nothing lost.
+    pub(super) reaches: Option<Sequence>,
+    /// What is wrong with the other one, if that may have been newer.
+    pub(super) in_doubt: Option<FormatError>,
+}
+
+impl Named {
+    pub(super) fn new(name: &str, device: Arc<dyn BlockDevice>) -> Named {
+        Named { name: name.to_owned(), device: Arc::new(InTurn::new(device)) }
+    }
+
+    /// Makes durable what the device was given.
+    pub(super) fn flush(&self) -> Result<(), BlockError> {
+        self.device.flush()
+    }
+
+    /// Lets chunks of a store that was made before say how far the log is flushed, and repeat each other. Each copy of the superblock is written and flushed by itself.
+    pub(super) fn upgrade(&self, old: &Superblock) -> Result<Superblock, LogStoreError> {
+        let generation = old.generation.next();
+        let superblock = Superblock { incompat: Incompat::ALL, generation, ..old.clone() };
+        let block = superblock.encode().map_err(|source| self.format(source))?;
+        for copy in Superblock::COPIES.into_iter().rev() {
+            self.device.write(Lba(copy.0 * BLOCK_SECTORS), &block, Durability::Cached)?;
+            self.flush()?;
+        }
+        tracing::warn!(
+            store = self.name,
+            "the store tells from now on what damage loses (marks of flushes, repeats): earlier versions of this program do not open it any more"
+        );
+        Ok(superblock)
+    }
+
+    pub(super) fn format(&self, source: FormatError) -> LogStoreError {
+        LogStoreError::Format { device: self.name.clone(), source: Box::new(source) }
+    }
+
+    pub(super) fn block(&self, at: BlockNo, buffer: &mut [u8]) -> Result<(), BlockError> {
+        self.device.read(Lba(at.0 * BLOCK_SECTORS), buffer)
+    }
+
+    /// Reads blocks of the log.
+    pub(super) fn log(&self, superblock: &Superblock, at: Place, buffer: &mut [u8]) -> Result<(), BlockError> {
+        self.block(superblock.device_block(at), buffer)
+    }
+
+    /// The superblock that counts.
+    pub(super) fn superblock(&self) -> Result<Chosen, LogStoreError> {
+        let capacity = self.device.geometry().capacity;
+        let copies = Superblock::COPIES.map(|at| {
+            let mut block = [0; BLOCK_BYTES];
+            match self.block(at, &mut block) {
+                Ok(()) => Superblock::parse(&block, capacity),
+                Err(_) => Err(FormatError::Unreadable { structure: Structure::Superblock }),
+            }
+        });
+        let [first, second] = copies;
+        choose(first, second)
+            .map_err(|source| LogStoreError::Superblock { device: self.name.clone(), source: Box::new(source) })
+    }
+
+    /// The newest checkpoint that is whole.
+    pub(super) fn checkpoint(&self, superblock: &Superblock) -> Result<Found, LogStoreError> {
+        let found = [0, 1].map(|area| self.checkpoint_in(superblock, area));
+        match found {
+            [Ok(first), Ok(second)] => Ok(if first.header.number > second.header.number { first } else { second }),
+            [Ok(only), Err(error)] | [Err(error), Ok(only)] => {
+                // The header is written last: one that is whole and newer counted, and segments were written anew since.
+                let other = self.checkpoint_header(superblock, 1 - only.area).ok();
+                // Of one that cannot be read nothing is known. Only a new store has none: there are zeroes.
+                let in_doubt = match &other {
+                    Some((header, _)) => header.number > only.header.number,
+                    None => only.header.number.0 > 1 || !self.is_blank(superblock, 1 - only.area),
+                };
+                let in_doubt = in_doubt.then_some(error);
+                let newer = other.filter(|(header, _)| header.number > only.header.number);
+                Ok(Found { reaches: newer.map(|(header, _)| header.next_sequence), in_doubt, ..only })
+            }
+            [Err(first), Err(second)] => Err(LogStoreError::Checkpoints {
+                device: self.name.clone(),
+                first: Box::new(first),
+                second: Box::new(second),
+            }),
+        }
+    }
+
+    /// The header of the checkpoint in an area, and the block where it lies.
+    fn checkpoint_header(
+        &self,
+        superblock: &Superblock,
+        area: usize,
+    ) -> Result<(CheckpointHeader, BlockNo), FormatError> {
+        let (block, start) = self.first_of_area(superblock, area)?;
+        Ok((CheckpointHeader::parse(&block, superblock)?, start))
+    }
+
+    /// Whether no checkpoint was ever written to an area.
+    fn is_blank(&self, superblock: &Superblock, area: usize) -> bool {
+        self.first_of_area(superblock, area).is_ok_and(|(block, _)| block.iter().all(|&byte| byte == 0))
+    }
+
+    fn first_of_area(&self, superblock: &Superblock, area: usize) -> Result<([u8; BLOCK_BYTES], BlockNo), FormatError> {
+        let unreadable = |structure| FormatError::Unreadable { structure };
+        let first = superblock.areas.get(area).ok_or(unreadable(Structure::Checkpoint))?.first;
+        let start = Place(u64::from(first.0) * u64::from(superblock.shape.segment_blocks()));
+        let start = superblock.device_block(start);
+        let mut block = [0; BLOCK_BYTES];
+        self.block(start, &mut block).map_err(|_| unreadable(Structure::Checkpoint))?;
+        Ok((block, start))
+    }
+
+    /// The checkpoint in an area.
+    pub(super) fn checkpoint_in(&self, superblock: &Superblock, area: usize) -> Result<Found, FormatError> {
+        let (header, start) = self.checkpoint_header(superblock, area)?;
+        let bytes = (header.payload.bytes.0 as usize).next_multiple_of(BLOCK_BYTES);
+        let mut payload = vec![0; bytes];
+        self.block(BlockNo(start.0 + 1), &mut payload)
+            .map_err(|_| FormatError::Unreadable { structure: Structure::Payload })?;
+        let parsed = Payload::parse(&payload, &header, superblock)?;
+        let mut index: Vec<Option<IndexEntry>> = parsed.map().collect();
+        let mut table: Vec<Segment> = parsed.segments().map(from_disk).collect();
+        // What the store has grown by since is empty.
+        index.resize(superblock.shape.map_pages().0 as usize, None);
+        table.resize(superblock.shape.segments() as usize, Segment::FREE);
+        for (number, segment) in (0..).map(SegmentNo).zip(&mut table) {
+            if superblock.is_system(number) {
+                *segment = Segment { state: State::System, ..Segment::FREE };
+            }
+        }
+        Ok(Found { header, index, table, area, reaches: None, in_doubt: None })
+    }
+}
+
+impl Named {
+    /// Reads a page of the map into memory.
+    pub(super) fn bring(&self, core: &mut Core, page: MapPage) -> Result<(), LogStoreError> {
+        if let Some(error) = core.unusable.get(&page) {
+            return Err(error.clone());
+        }
+        let entries = self.page(core, page)?;
+        core.map.install(page, &entries);
+        Ok(())
+    }
+
+    /// A page of the map as the checkpoint has it.
+    pub(super) fn page(&self, core: &Core, page: MapPage) -> Result<Entries, LogStoreError> {
+        let Some(at) = core.page_entry(page) else { return Ok([0; PAGE_ENTRIES]) };
+        let mut block = [0; BLOCK_BYTES];
+        self.log(&core.superblock, at.place(), &mut block)?;
+        self.decode_page(&block, &core.superblock, page, at)
+    }
+
+    /// The entries of a page of the map as it was read, if it is the one that the index means.
+    pub(super) fn decode_page(
+        &self,
+        block: &[u8],
+        superblock: &Superblock,
+        page: MapPage,
+        at: IndexEntry,
+    ) -> Result<Entries, LogStoreError> {
+        let entries = at.verify(block).and_then(|()| decode_page(block, superblock, page));
+        entries.map_err(|source| LogStoreError::MapPage {
+            device: self.name.clone(),
+            page: MapPageNo(u64::from(page.0)),
+            place: at.place(),
+            source: Box::new(source),
+        })
+    }
+}

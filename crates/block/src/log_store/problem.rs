@@ -1,0 +1,121 @@
+//! What can be found wrong with a store, and how it is told.
+
+use std::fmt;
+use std::ops::Range;
+
+use umbrella_policy::log_layout::{MapPage, Place, SegmentNo};
+use umbrella_units::BlockNo;
+
+use super::error::LogStoreError;
+use super::format::FormatError;
+use super::loss::{Loss, Runs};
+use crate::error::BlockError;
+
+/// So many runs of blocks are told.
+pub(super) const MOST_RUNS: usize = 32;
+
+/// What is wrong.
+#[derive(Debug, Clone)]
+pub enum Problem {
+    /// A copy of the superblock is damaged or old; the next opening mends it.
+    SuperblockCopy(BlockNo),
+    /// Flushed data at the end of the log is lost, for certain or perhaps.
+    Loss(Loss),
+    /// The newest checkpoint is damaged, or may have been the newest; the one before it and the log lose nothing.
+    Checkpoint(FormatError),
+    /// The log after the last checkpoint cannot be read further.
+    LogUnreadable(BlockError),
+    /// A page of the map cannot be used.
+    Page(MapPage, LogStoreError),
+    /// Blocks that are lost, until they are written again: how many, and the first runs of them.
+    Lost(u64, Vec<Range<u64>>),
+    /// A block lies where nothing can be.
+    Misplaced(BlockNo, Place),
+    /// A page of the map does.
+    MisplacedPage(MapPage, Place),
+    /// Two blocks lie at one place.
+    Twice(Place),
+    /// The segment table has another count of live blocks than the map.
+    Live(SegmentNo, u32, u32),
+    /// The chunks of a segment name fewer of the blocks that the map has there.
+    Summary(SegmentNo, u32, u32),
+    /// A block is not what was written.
+    Damaged(BlockNo, Place),
+    /// A page of the map is not.
+    DamagedPage(MapPage, Place),
+    /// A part of a segment cannot be read.
+    Unreadable(SegmentNo, BlockError),
+    /// A header in a segment is damaged.
+    Header(SegmentNo, u32, FormatError),
+    /// Blocks and pages of the map in a segment that no header could be found for: how many, and the first runs of blocks.
+    Unnamed(SegmentNo, u32, Vec<(BlockNo, u32)>),
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Problem::SuperblockCopy(at) => {
+                write!(f, "the copy of the superblock at block {} is damaged or old (the next opening mends it)", at.0)
+            }
+            Problem::Loss(loss) => write!(f, "{loss}"),
+            Problem::Checkpoint(error) => {
+                write!(
+                    f,
+                    "the newest checkpoint is damaged ({error}): the one before it and the log after it have all (the next opening mends it)"
+                )
+            }
+            Problem::LogUnreadable(error) => {
+                write!(f, "the log after the last checkpoint cannot be read to its end: {error}")
+            }
+            Problem::Page(_, error @ LogStoreError::MapPage { .. }) => write!(f, "{error}"),
+            Problem::Page(page, error) => write!(f, "page {} of the map: {error}", page.0),
+            Problem::Lost(count, runs) => {
+                write!(
+                    f,
+                    "{count} blocks are lost to earlier damage, and cannot be read until they are written again: {}",
+                    Runs(runs)
+                )?;
+                let told: u64 = runs.iter().map(|run| run.end - run.start).sum();
+                if told < *count { write!(f, " and {} more", count - told) } else { Ok(()) }
+            }
+            Problem::Misplaced(block, place) => {
+                write!(f, "block {} is said to lie at {}, where nothing can be", block.0, place.0)
+            }
+            Problem::MisplacedPage(page, place) => {
+                write!(f, "page {} of the map is said to lie at {}, where nothing can be", page.0, place.0)
+            }
+            Problem::Twice(place) => write!(f, "two blocks are said to lie at {}", place.0),
+            Problem::Live(segment, table, found) => {
+                write!(f, "segment {} has {found} live blocks, the table says {table}", segment.0)
+            }
+            Problem::Summary(segment, live, named) => {
+                write!(f, "segment {} has {live} live blocks, its headers name {named} of them", segment.0)
+            }
+            Problem::Damaged(block, place) => write!(f, "block {} at {} is not what was written", block.0, place.0),
+            Problem::DamagedPage(page, place) => {
+                write!(f, "page {} of the map at {} is not what was written", page.0, place.0)
+            }
+            Problem::Unreadable(segment, error) => write!(f, "segment {}: {error}", segment.0),
+            Problem::Header(segment, slot, error) => write!(f, "segment {}, slot {slot}: {error}", segment.0),
+            Problem::Unnamed(segment, count, runs) => {
+                write!(
+                    f,
+                    "segment {}: of {count} blocks in it nobody can tell whether they are what was written:",
+                    segment.0
+                )?;
+                let mut told = 0;
+                for (nth, (first, blocks)) in runs.iter().enumerate() {
+                    told += blocks;
+                    write!(f, "{}{}", if nth == 0 { " " } else { ", " }, first.0)?;
+                    if *blocks > 1 {
+                        write!(f, "-{}", first.0 + u64::from(*blocks) - 1)?;
+                    }
+                }
+                if told < *count {
+                    write!(f, "{}{} more or of the map", if runs.is_empty() { " " } else { " and " }, count - told)?;
+                }
+                Ok(())
+            }
+        }
+    }
+}

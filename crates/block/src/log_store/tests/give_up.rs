@@ -1,0 +1,240 @@
+//! Going on without what is damaged: what is lost is an error until it is written again, over restarts too; all else is as it was.
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use umbrella_units::BlockNo;
+
+use super::*;
+
+fn block_at(store: &LogStore, block: u64) -> usize {
+    let mut state = store.shared.state.lock();
+    let entry = state.core.map.get(BlockNo(block)).expect("it is in memory").expect("it is mapped");
+    state.core.superblock.device_block(entry.place).0 as usize * 4096
+}
+
+fn bytes_of(device: &Arc<dyn BlockDevice>) -> Vec<u8> {
+    read(&**device, 0, sectors_of(&**device))
+}
+
+fn damaged(bytes: &[u8], at: &[usize]) -> Arc<dyn BlockDevice> {
+    let mut bytes = bytes.to_vec();
+    for at in at {
+        bytes[at + 77] ^= 0x10;
+    }
+    Arc::new(Memory::from_bytes(bytes))
+}
+
+fn opened(device: &Arc<dyn BlockDevice>, access: Access) -> Result<LogStore, LogStoreError> {
+    LogStore::open(Arc::clone(device), "disk", by_hand(), access)
+}
+
+/// A store that was killed after 45 blocks were written, each through, 5 of them written before; where each lies.
+fn killed() -> (Vec<u8>, Vec<usize>) {
+    let device = made(80, "r_lfs");
+    let store = open(&device, by_hand());
+    for block in (20..25).chain(0..45) {
+        store.write(Lba(block * 8), &numbered(block + 1), Durability::Through).expect("there is room");
+    }
+    let places = (0..45).map(|block| block_at(&store, block)).collect();
+    drop(store);
+    (bytes_of(&device), places)
+}
+
+fn is_lost(store: &LogStore, block: u64) -> bool {
+    match store.read(Lba(block * 8), &mut fill(0, 8)) {
+        Ok(()) => false,
+        Err(error) => {
+            assert!(error.to_string().contains(&format!("block {block} of the store is lost")), "{error}");
+            true
+        }
+    }
+}
+
+/// All blocks but one hold what was written last, and that one is lost.
+fn assert_all_but(store: &LogStore, lost: u64) {
+    for block in 0..45 {
+        assert_eq!(is_lost(store, block), block == lost, "block {block}");
+        assert!(block == lost || read(store, block * 8, 8) == numbered(block + 1), "block {block}");
+    }
+    assert_eq!(store.stats().lost, ByteSize(4096));
+}
+
+#[test]
+fn a_damaged_record_is_passed_over_and_its_blocks_are_lost_until_they_are_written() {
+    let (bytes, places) = killed();
+    // Its data, and its header.
+    for at in [places[24], places[24] - 4096] {
+        let device = damaged(&bytes, &[at]);
+        let refused = opened(&device, Access::ReadWrite).err().expect("flushed data is lost").to_string();
+        assert!(refused.contains("--salvage"), "{refused}");
+        let store = opened(&device, Access::Salvage).expect("it is known what is lost");
+        assert!(!store.is_read_only());
+        let told = store.stats().mended.join("; ");
+        assert!(told.contains("blocks 24 are lost"), "{told}");
+        assert_all_but(&store, 24);
+        let part = store.write(Lba(24 * 8 + 2), &fill(1, 2), Durability::Through).expect_err("the rest is lost");
+        assert!(part.to_string().contains("block 24 of the store is lost"), "{part}");
+        drop(store);
+        let store = opened(&device, Access::ReadWrite).expect("it was passed over once and for all");
+        assert_all_but(&store, 24);
+        store.close().expect("it can be closed");
+        let report = check(Arc::clone(&device), "disk", Depth::Data, &mut |_, _| {}).expect("it can be read");
+        let [Problem::Lost(1, runs)] = report.problems.as_slice() else { panic!("{:?}", report.problems) };
+        assert!(matches!(runs.as_slice(), [run] if *run == (24..25)), "{runs:?}");
+        let store = opened(&device, Access::ReadWrite).expect("it can be opened");
+        assert_all_but(&store, 24);
+        store.write(Lba(24 * 8), &numbered(99), Durability::Through).expect("there is room");
+        drop(store);
+        let store = opened(&device, Access::ReadWrite).expect("it can be opened");
+        assert_eq!((read(&store, 24 * 8, 8), store.stats().lost), (numbered(99), ByteSize(0)));
+        drop(store);
+        let report = check(device, "disk", Depth::Data, &mut |_, _| {}).expect("it can be read");
+        assert_eq!(report.problem_count, 0, "{:?}", report.problems);
+    }
+}
+
+#[test]
+fn a_block_that_is_lost_and_discarded_reads_as_zeroes() {
+    let (bytes, places) = killed();
+    let device = damaged(&bytes, &[places[24]]);
+    let store = opened(&device, Access::Salvage).expect("it is known what is lost");
+    store.discard(range(24 * 8, 8)).expect("it is discarded");
+    store.flush().expect("memory does not fail");
+    drop(store);
+    let store = opened(&device, Access::ReadWrite).expect("it can be opened");
+    assert_eq!((read(&store, 24 * 8, 8), store.stats().lost), (fill(0, 8), ByteSize(0)));
+}
+
+#[test]
+fn a_lost_block_that_was_written_later_is_not_lost() {
+    let device = made(80, "r_lfs");
+    let store = open(&device, by_hand());
+    let write = |block: u64, number| {
+        store.write(Lba(block * 8), &numbered(number), Durability::Through).expect("there is room");
+    };
+    write(3, 1);
+    let at = block_at(&store, 3);
+    (0..10).for_each(|block| write(block, block + 10));
+    drop(store);
+    for at in [at, at - 4096] {
+        let device = damaged(&bytes_of(&device), &[at]);
+        let store = opened(&device, Access::Salvage).expect("it is known what is lost");
+        (0..10).for_each(|block| assert_eq!(read(&store, block * 8, 8), numbered(block + 10)));
+        assert_eq!(store.stats().lost, ByteSize(0));
+    }
+}
+
+#[test]
+fn where_nobody_knows_what_is_lost_the_store_is_looked_at_as_it_was_before() {
+    let (bytes, places) = killed();
+    // Two headers in a row: the second would say what the first held.
+    let device = damaged(&bytes, &[places[24] - 4096, places[25] - 4096]);
+    let store = opened(&device, Access::Salvage).expect("it can be looked at");
+    assert!(store.is_read_only());
+    (0..20).for_each(|block| assert_eq!(read(&store, block * 8, 8), numbered(block + 1)));
+    assert_eq!(read(&store, 30 * 8, 8), fill(0, 8));
+    store.write(Lba(0), &fill(1, 8), Durability::Cached).expect_err("it is only looked at");
+    drop(store);
+    assert!(bytes_of(&device) == bytes_of(&damaged(&bytes, &[places[24] - 4096, places[25] - 4096])));
+}
+
+#[test]
+fn a_store_that_lost_nothing_is_salvaged_as_it_is_used() {
+    let (bytes, _) = killed();
+    let device = damaged(&bytes, &[]);
+    let store = opened(&device, Access::Salvage).expect("it is whole");
+    (0..45).for_each(|block| assert_eq!(read(&store, block * 8, 8), numbered(block + 1)));
+    assert_eq!((store.is_read_only(), store.stats().lost), (false, ByteSize(0)));
+}
+
+/// Random writes and discards with some cleaning, and a kill: the device, and what each block holds.
+fn worked(seed: u64) -> (Vec<u8>, Vec<u64>) {
+    let device = made(130, "r_lfs");
+    let store = open(&device, Options { checkpoint_every: ByteSize(1 << 20), ..by_hand() });
+    let blocks = sectors_of(&store) / 8;
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut truth = vec![0; blocks as usize];
+    for number in 1..blocks * 3 {
+        let block = random.random_range(0..blocks);
+        if random.random_bool(0.1) {
+            store.discard(range(block * 8, 8)).expect("it is discarded");
+            truth[block as usize] = 0;
+        } else {
+            store.write(Lba(block * 8), &numbered(number), Durability::Cached).expect("there is room");
+            truth[block as usize] = number;
+        }
+    }
+    store.flush().expect("memory does not fail");
+    drop(store);
+    (bytes_of(&device), truth)
+}
+
+/// Where the page of the map lies that the newest checkpoint means.
+fn page_at(device: &Arc<dyn BlockDevice>, page: u32) -> usize {
+    let store = opened(device, Access::ReadOnly).expect("it can be looked at");
+    let state = store.shared.state.lock();
+    let place = state.core.page_place(umbrella_policy::log_layout::MapPage(page)).expect("it was written");
+    state.core.superblock.device_block(place).0 as usize * 4096
+}
+
+/// What is read is right; how many blocks are lost.
+fn assert_right_or_lost(store: &LogStore, truth: &[u64], label: &str) -> u64 {
+    let mut data = fill(0, 8);
+    let lost = (0..).zip(truth).filter(|(block, truth)| match store.read(Lba(block * 8), &mut data) {
+        Ok(()) => {
+            assert!(data == numbered(**truth), "{label}: block {block}");
+            false
+        }
+        Err(error) => error.to_string().contains("of the store is lost"),
+    });
+    lost.count() as u64
+}
+
+/// Where the oldest headers of chunks lie: long before the last checkpoint.
+fn oldest_headers(bytes: &[u8]) -> Vec<usize> {
+    let headers = (512..bytes.len() / 4096).map(|at| at * 4096).filter(|at| bytes[*at..].starts_with(b"ULCK"));
+    let mut headers: Vec<_> =
+        headers.map(|at| (u64::from_le_bytes(bytes[at + 40..][..8].try_into().expect("8 bytes")), at)).collect();
+    headers.sort_unstable();
+    headers.into_iter().take(4).map(|(_, at)| at).collect()
+}
+
+#[test]
+fn a_page_of_the_map_with_doubtful_blocks_is_rebuilt_without_them_and_damage_after_that_tells_no_lies() {
+    let mut lost_at_all = 0;
+    for seed in 0..4 {
+        let (bytes, mut truth) = worked(seed);
+        let whole: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes.clone()));
+        for page in 0..2 {
+            let label = format!("seed {seed}, page {page}");
+            let mut at = oldest_headers(&bytes);
+            at.push(page_at(&whole, page));
+            let device = damaged(&bytes, &at);
+            let store = opened(&device, Access::Salvage).unwrap_or_else(|error| panic!("{label}: {error}"));
+            assert!(!store.is_read_only(), "{label}");
+            let lost = assert_right_or_lost(&store, &truth, &label);
+            assert_eq!(store.stats().lost.0, lost * 4096, "{label}");
+            lost_at_all += lost;
+            // All of it is cleaned over and over, so that what the lost blocks were goes.
+            let blocks = truth.len() as u64;
+            for number in 0..blocks * 4 {
+                let block = number * 7 % blocks;
+                if matches!(store.read(Lba(block * 8), &mut fill(0, 8)), Err(error) if error.to_string().contains("is lost"))
+                {
+                    continue;
+                }
+                store.write(Lba(block * 8), &numbered(number), Durability::Cached).expect("there is room");
+                truth[block as usize] = number;
+            }
+            store.close().expect("it can be closed");
+            assert_eq!(assert_right_or_lost(&open(&device, by_hand()), &truth, &label), lost, "{label}");
+            // A second damage to the same page.
+            let again = damaged(&bytes_of(&device), &[page_at(&device, page)]);
+            let store = opened(&again, Access::Salvage).unwrap_or_else(|error| panic!("{label}: {error}"));
+            let lost_again = assert_right_or_lost(&store, &truth, &format!("{label}, again"));
+            assert!(lost_again >= lost, "{label}: {lost_again} of {lost} are still known to be lost");
+            truth = worked(seed).1;
+        }
+    }
+    assert!(lost_at_all > 0, "nothing was in doubt");
+}

@@ -1,0 +1,116 @@
+//! `umbrella disk scrub`: compares all that has checksums with them.
+
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::bail;
+use clap::Args;
+use umbrella_units::{ByteSize, format_duration};
+
+use super::DiskArg;
+use super::progress::View;
+use crate::client::ClientError;
+use crate::config::disk::{VALID_BANDWIDTH, is_bandwidth};
+use crate::disk::place;
+use crate::disk::protocol::{Answer, Request};
+use crate::disk::scrub::{ScrubResult, ScrubState, ScrubStatus};
+use crate::output;
+use crate::text::count;
+
+/// How long a daemon may say nothing: it waits for the disk then.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Damaged ranges that are printed; `--json` has all.
+const MOST_LINES: usize = 20;
+
+/// Read all that a log store holds, or what the flash of a hybrid disk holds, and compare it with its checksums.
+///
+/// Damage is found while there is still a backup of what it hit. Ctrl-C interrupts it; the next one goes on where it was, also after a restart. Ends with 1 if something is
+/// damaged. `[scrub]` in the configuration has it done from time to time.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  umbrella disk scrub
+  umbrella disk scrub media --bandwidth 200MiB    as fast as the disk can, almost
+  umbrella disk scrub media --json | jq .damaged")]
+pub(super) struct ScrubArgs {
+    #[command(flatten)]
+    disk: DiskArg,
+    /// Bytes a second at most. Default: that of the configuration, or 20MiB.
+    #[arg(long, value_name = "SIZE")]
+    bandwidth: Option<ByteSize>,
+    /// Begin anew, also when one was interrupted.
+    #[arg(long)]
+    restart: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+impl ScrubArgs {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        if self.bandwidth.is_some_and(|bandwidth| !is_bandwidth(bandwidth)) {
+            bail!("--bandwidth: valid is {VALID_BANDWIDTH}");
+        }
+        let target = place::find(self.disk.disk.as_deref())?;
+        let name = &target.name;
+        if !place::is_served(name) {
+            bail!("{name} is not served: `umbrella disk check --data` reads all of a disk that is not");
+        }
+        let request = Request::Scrub { bandwidth: self.bandwidth, anew: self.restart };
+        let mut view = View::new("{bar:30} {bytes} of {total_bytes} compared  {eta} left");
+        let answer = target.client()?.patience(PATIENCE).work_with_pulse(&request, &mut |progress| {
+            view.show(progress.done.0, progress.total.0, || {
+                format!("{} of {} compared with their checksums", progress.done, progress.total)
+            });
+        });
+        drop(view);
+        let Answer::Scrubbed(result) = answer? else { return Err(ClientError::Unexpected.into()) };
+        if self.json {
+            output::json(&result)?;
+        } else {
+            output::print(&summary(&name.to_string(), &result))?;
+        }
+        Ok(if result.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+/// How the scrubs of a disk stand, in a line.
+pub(super) fn status(scrub: &ScrubStatus) -> String {
+    let so_far = || {
+        let damaged = (scrub.damaged_ranges > 0).then(|| format!(", {} damaged", count(scrub.damaged_ranges, "range")));
+        format!("{} compared so far{}", scrub.read, damaged.unwrap_or_default())
+    };
+    match (scrub.state, &scrub.last) {
+        (ScrubState::Running, _) => format!("running, {}", so_far()),
+        (ScrubState::Interrupted, _) => format!("interrupted, {}; the next one goes on there", so_far()),
+        (ScrubState::Idle, None) => "never".to_owned(),
+        (ScrubState::Idle, Some(last)) => {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+            let ago = format_duration(Duration::from_secs(now.saturating_sub(last.ended)));
+            let found = if last.is_clean() {
+                "no damage".to_owned()
+            } else {
+                format!("{} damaged", count(last.ranges(), "range"))
+            };
+            format!("last one {ago} ago: {} compared, {found}", last.read)
+        }
+    }
+}
+
+fn summary(name: &str, result: &ScrubResult) -> String {
+    let ScrubResult { read, damaged, .. } = result;
+    if result.is_clean() {
+        return format!("{name}: {read} compared with their checksums, all as they had been written\n");
+    }
+    let ranges = count(result.ranges(), "range");
+    let mut text = format!(
+        "{name}: {read} compared with their checksums; {ranges} cannot be read or are not what was written. Restore the files there from a backup:\n"
+    );
+    for range in damaged.iter().take(MOST_LINES) {
+        text.push_str(&format!("  {range}\n"));
+    }
+    if damaged.len() > MOST_LINES {
+        text.push_str("  ... (--json lists all)\n");
+    }
+    text
+}

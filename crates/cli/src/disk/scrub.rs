@@ -1,0 +1,247 @@
+//! Scrubs of a served disk: by hand and by its configuration, one at a time, no faster than they may be.
+//!
+//! How far one is lies in the state directory, `@scrubs/NAME.json`: it is written every ten seconds, so that one that was interrupted goes on. Between two reads a scrub holds
+//! nothing of the disk, which can be taken away at any moment.
+
+use std::path::PathBuf;
+use std::sync::Weak;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::bail;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use umbrella_block::scrub::{Buffer, Scrub, Scrubbing};
+use umbrella_units::{ByteSize, SectorRange};
+
+use super::protocol::Progress;
+use crate::config::disk::{DiskName, DiskSpec};
+use crate::state_file;
+use crate::text::count;
+
+/// How often what was done is written down.
+const SAVE_EVERY: Duration = Duration::from_secs(10);
+/// How often who waits is told how far it is.
+const TELL_EVERY: Duration = Duration::from_millis(200);
+/// How long a thread that waits for the next scrub trusts a monotonic clock.
+const LOOK_AGAIN: Duration = Duration::from_secs(3600);
+
+/// What is kept of a disk's scrubs.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+struct Record {
+    /// What the disk is made of: another disk of the same name begins anew.
+    identity: Vec<String>,
+    /// One that has not come to its end.
+    begun: Option<Scrubbing>,
+    last: Option<ScrubResult>,
+}
+
+/// What a scrub found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ScrubResult {
+    /// Seconds since 1970.
+    pub(crate) ended: u64,
+    pub(crate) read: ByteSize,
+    /// What could not be read, or was not what had been written.
+    pub(crate) damaged: Vec<SectorRange>,
+    /// More damaged ranges than are named.
+    pub(crate) unnamed: u64,
+}
+
+impl ScrubResult {
+    /// Whether all was as it had been written.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.damaged.is_empty()
+    }
+
+    /// How many ranges are damaged.
+    pub(crate) fn ranges(&self) -> u64 {
+        self.damaged.len() as u64 + self.unnamed
+    }
+}
+
+/// How the scrubs of a disk stand.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ScrubStatus {
+    pub(crate) state: ScrubState,
+    /// Of the one that is running or interrupted.
+    pub(crate) read: ByteSize,
+    pub(crate) damaged_ranges: u64,
+    /// The last one that came to its end.
+    pub(crate) last: Option<ScrubResult>,
+}
+
+/// Whether a disk is being scrubbed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ScrubState {
+    Idle,
+    Running,
+    /// It goes on where it was.
+    Interrupted,
+}
+
+/// See the module.
+pub(crate) struct Scrubs {
+    name: DiskName,
+    file: PathBuf,
+    record: Mutex<Record>,
+    /// Held while one runs.
+    turn: Mutex<()>,
+}
+
+impl Scrubs {
+    /// Those of a disk, as they were kept.
+    pub(crate) fn of(spec: &DiskSpec) -> Scrubs {
+        let file = state_file::path("@scrubs", &format!("{}.json", spec.name));
+        let flash = spec.cache.as_ref().map(|cache| cache.flash.identity());
+        let identity: Vec<String> = std::iter::once(spec.disk.identity()).chain(flash).collect();
+        let kept = state_file::read(&file).filter(|kept: &Record| kept.identity == identity);
+        let record = Mutex::new(kept.unwrap_or(Record { identity, ..Record::default() }));
+        Scrubs { name: spec.name.clone(), file, record, turn: Mutex::new(()) }
+    }
+
+    /// How they stand.
+    pub(crate) fn status(&self) -> ScrubStatus {
+        let record = self.record.lock();
+        let state = match (&record.begun, self.turn.is_locked()) {
+            (_, true) => ScrubState::Running,
+            (Some(_), false) => ScrubState::Interrupted,
+            (None, false) => ScrubState::Idle,
+        };
+        let begun = record.begun.clone().unwrap_or_default();
+        let damaged_ranges = begun.damaged.len() as u64 + begun.unnamed;
+        ScrubStatus { state, read: begun.read, damaged_ranges, last: record.last.clone() }
+    }
+
+    /// What the last one found, in words, if that is bad.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        let record = self.record.lock();
+        let last = record.last.as_ref().filter(|last| !last.is_clean())?;
+        Some(found(&self.name, last))
+    }
+
+    /// Scrubs a disk, from where the last one was interrupted, or from the beginning if `anew`. Ends early when nobody wants to be told any more.
+    pub(crate) fn run(
+        &self,
+        disk: &Weak<dyn Scrub>,
+        bandwidth: ByteSize,
+        anew: bool,
+        tell: &mut dyn FnMut(&Progress) -> bool,
+    ) -> anyhow::Result<ScrubResult> {
+        let name = &self.name;
+        let Some(_turn) = self.turn.try_lock() else {
+            bail!("{name} is being scrubbed already (`umbrella disk status {name}` says how far that is)");
+        };
+        let mut scrubbing = self.record.lock().begun.take().filter(|_| !anew).unwrap_or_default();
+        let (begun, before) = (Instant::now(), scrubbing.read);
+        let (mut saved, mut told) = (begun, None::<Instant>);
+        let mut buffer = Buffer::default();
+        loop {
+            let Some(now) = disk.upgrade() else {
+                self.interrupt(scrubbing);
+                bail!("{name} is being taken away; the next scrub goes on where this one was");
+            };
+            let total = now.checksummed();
+            let read = scrubbing.step(&*now, &mut buffer);
+            drop(now);
+            if read.is_none() {
+                return Ok(self.end(scrubbing));
+            }
+            if saved.elapsed() >= SAVE_EVERY {
+                saved = Instant::now();
+                self.interrupt(scrubbing.clone());
+            }
+            let due = begun + time_for(ByteSize(scrubbing.read.0 - before.0), bandwidth);
+            loop {
+                if told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
+                    told = Some(Instant::now());
+                    self.record.lock().begun = Some(scrubbing.clone());
+                    let progress = Progress { done: scrubbing.read, total: total.max(scrubbing.read), ending: false };
+                    if !tell(&progress) {
+                        self.interrupt(scrubbing);
+                        bail!("the scrub of {name} is interrupted; the next one goes on where it was");
+                    }
+                }
+                let wait = due.saturating_duration_since(Instant::now());
+                if wait.is_zero() {
+                    break;
+                }
+                std::thread::sleep(wait.min(TELL_EVERY));
+            }
+        }
+    }
+
+    fn interrupt(&self, scrubbing: Scrubbing) {
+        self.record.lock().begun = Some(scrubbing);
+        self.save();
+    }
+
+    fn end(&self, Scrubbing { read, damaged, unnamed, .. }: Scrubbing) -> ScrubResult {
+        let result = ScrubResult { ended: now(), read, damaged, unnamed };
+        {
+            let mut record = self.record.lock();
+            record.begun = None;
+            record.last = Some(result.clone());
+        }
+        self.save();
+        if result.is_clean() {
+            tracing::info!("{}: scrubbed, {} were as they had been written", self.name, result.read);
+        } else {
+            tracing::error!("{}", found(&self.name, &result));
+        }
+        result
+    }
+
+    fn save(&self) {
+        let record = self.record.lock().clone();
+        if let Err(error) = state_file::write(&self.file, &record) {
+            let file = crate::text::visible_path(&self.file);
+            tracing::warn!("{file}: {error}; after a restart the scrub of {} begins anew", self.name);
+        }
+    }
+
+    /// Scrubs a disk whenever it is time, until the daemon ends.
+    pub(crate) fn run_every(&self, every: Duration, bandwidth: ByteSize, disk: &Weak<dyn Scrub>, ends: &Receiver<()>) {
+        let mut failed = false;
+        loop {
+            let wait = if failed { LOOK_AGAIN } else { self.time_until_due(every).min(LOOK_AGAIN) };
+            if ends.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
+                return;
+            }
+            if !self.time_until_due(every).is_zero() {
+                continue;
+            }
+            let mut goes_on = |_: &Progress| ends.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty);
+            let done = self.run(disk, bandwidth, false, &mut goes_on);
+            failed = done.is_err();
+            if let Err(error) = done {
+                tracing::info!("{error}");
+            }
+        }
+    }
+
+    fn time_until_due(&self, every: Duration) -> Duration {
+        let record = self.record.lock();
+        match (&record.begun, &record.last) {
+            (None, Some(last)) => Duration::from_secs((last.ended + every.as_secs()).saturating_sub(now())),
+            _ => Duration::ZERO,
+        }
+    }
+}
+
+/// What a scrub found that is bad, in words.
+fn found(name: &DiskName, result: &ScrubResult) -> String {
+    let ranges = count(result.ranges(), "range");
+    format!(
+        "{name}: the last scrub found {ranges} that cannot be read or are not what was written (`umbrella disk status {name} --json` lists them): restore the files there from a backup"
+    )
+}
+
+fn time_for(bytes: ByteSize, bandwidth: ByteSize) -> Duration {
+    Duration::from_secs_f64(bytes.0 as f64 / bandwidth.0.max(1) as f64)
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
