@@ -273,7 +273,7 @@ fn a_directory_of_which_one_copy_cannot_be_read_loses_nothing() {
         pool.say(["sync"]);
         a.break_dir(&pool.on("a", "dir"));
 
-        let list = || fs::read_dir(pool.join("dir")).and_then(|names| names.collect::<io::Result<Vec<_>>>());
+        let list = || fs::read_dir(pool.join("dir")).and_then(Iterator::collect::<io::Result<Vec<_>>>);
         let listed = list().map(|names| names.into_iter().map(|name| name.file_name()).collect::<Vec<_>>());
         match on_error {
             "skip" => assert_eq!(listed.unwrap(), ["on.b"]),

@@ -90,7 +90,7 @@ impl BadDisk {
         self.break_extents(dir);
         let is_forgotten = || {
             fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
-            fs::read_dir(dir).and_then(|names| names.collect::<io::Result<Vec<_>>>()).is_err().then_some(())
+            fs::read_dir(dir).and_then(Iterator::collect::<io::Result<Vec<_>>>).is_err().then_some(())
         };
         assert!(poll(PATIENCE, is_forgotten).is_some(), "{} stays in memory", dir.display());
     }

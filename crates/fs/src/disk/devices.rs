@@ -58,7 +58,9 @@ impl Sysfs {
         let mut stack = Stack::default();
         let members = btrfs.map(|uuid| names(&self.0.join("fs/btrfs").join(uuid).join("devices")));
         if let Some(members) = members.filter(|members| !members.is_empty()) {
-            members.iter().for_each(|member| self.add(&mut stack, member, DEEPEST));
+            for member in &members {
+                self.add(&mut stack, member, DEEPEST);
+            }
             return stack;
         }
         let device = source.filter(|source| source.starts_with("/dev/"));
