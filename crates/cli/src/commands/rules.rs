@@ -46,19 +46,14 @@ EXAMPLES:
 impl RulesArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let RulesCommand::Reload { config: path, pool, json } = self.command;
-        let (config, pool) = match path {
-            Some(path) => {
-                let config = config::read(&path)?;
-                let pool = match pool.pool {
-                    Some(pool) => pool::find(Some(&pool))?,
-                    None => pool::configured(&config.spec.mount)?,
-                };
-                (config, pool)
-            }
-            None => {
-                let (pool, client) = super::reach(pool.pool.as_deref())?;
-                (config::read(&super::config_of(&client)?)?, pool)
-            }
+        let named = pool.pool.as_deref();
+        let (config, pool) = if let Some(path) = path {
+            let config = config::read(&path)?;
+            let pool = named.map_or_else(|| pool::configured(&config.spec.mount), |pool| pool::find(Some(pool)))?;
+            (config, pool)
+        } else {
+            let (pool, client) = super::reach(named)?;
+            (config::read(&super::config_of(&client)?)?, pool)
         };
         let number = config.spec.rules.rules.len() as u64;
         let branches: Vec<_> = config.spec.branches.iter().map(|branch| branch.name.clone()).collect();

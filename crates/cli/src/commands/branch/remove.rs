@@ -55,12 +55,11 @@ impl RemoveArgs {
             output::json(&json!({ "branch": self.name, "removed": true, "rules": rules, "saved": file }))?;
             return Ok(ExitCode::SUCCESS);
         }
-        match &file {
-            Some(file) => output::line(&format!("branch {name} is forgotten, and taken out of {file}"))?,
-            None => {
-                output::line(&format!("branch {name} is forgotten; remove it from the configuration too (or --save)"))?
-            }
-        }
+        let configuration = match &file {
+            Some(file) => format!(", and taken out of {file}"),
+            None => "; remove it from the configuration too (or --save)".to_owned(),
+        };
+        output::line(&format!("branch {name} is forgotten{configuration}"))?;
         if !rules.is_empty() {
             let rules = quoted_list(rules.iter().map(String::as_str));
             let edit = if file.is_some() { "" } else { "edit the configuration, then " };
