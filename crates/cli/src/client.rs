@@ -1,7 +1,7 @@
 //! Speaks to a daemon, a pool's or a disk's: one request a connection, any number of progress lines, one final answer.
 //!
 //! What comes back is not trusted: lines have a greatest length, anything that is no reply ends the conversation, and short
-//! questions have a deadline. Long work has none; it ends with the daemon or with Ctrl-C.
+//! questions have a deadline. Long work has none: while nothing comes, the daemon is asked from time to time whether it lives.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::marker::PhantomData;
@@ -89,8 +89,8 @@ enum Limit {
     Answer(Instant),
     /// For the next word, so long.
     Silence(Duration),
-    /// For ever.
-    None,
+    /// As long as the daemon lives.
+    Life,
 }
 
 impl Limit {
@@ -98,7 +98,7 @@ impl Limit {
         match self {
             Limit::Answer(until) => Some(until),
             Limit::Silence(longest) => Some(Instant::now() + longest),
-            Limit::None => None,
+            Limit::Life => None,
         }
     }
 }
@@ -108,8 +108,13 @@ pub(crate) fn is_listening(socket: &Path) -> bool {
     connect(socket).map_or_else(|error| error.kind() == ErrorKind::WouldBlock, |_| true)
 }
 
+/// Whether a socket is there that nobody listens at any more.
+pub(crate) fn is_refused(socket: &Path) -> bool {
+    connect(socket).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+}
+
 /// Connects, and does not wait when a daemon that hangs has too many waiting already.
-fn connect(socket: &Path) -> std::io::Result<UnixStream> {
+pub(crate) fn connect(socket: &Path) -> std::io::Result<UnixStream> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let connecting = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     rustix::net::connect(&connecting, &SocketAddrUnix::new(socket)?)?;
@@ -156,6 +161,9 @@ pub(crate) trait Language {
     const START: &'static str;
     /// What ends one that hangs.
     const FORCE: &'static str;
+
+    /// What every daemon that lives answers soon.
+    fn sign_of_life() -> Self::Request;
 }
 
 /// That of pools.
@@ -169,6 +177,10 @@ impl Language for OfPools {
     const OWNED: &'static str = "the mount";
     const START: &'static str = "start the pool with `umbrella mount CONFIG`";
     const FORCE: &'static str = "`umbrella unmount --force` detaches a pool that hangs";
+
+    fn sign_of_life() -> Request {
+        Request::Status
+    }
 }
 
 /// The way to a pool's daemon.
@@ -198,13 +210,13 @@ impl<L: Language> ClientOf<L> {
         self.converse(request, Limit::Answer(Instant::now() + self.patience), &mut |_| {})
     }
 
-    /// Starts long work, and shows how far it is.
+    /// Starts long work, and shows how far it is. A daemon that says nothing for long, and not that it lives either, is given up.
     pub(crate) fn work(
         &self,
         request: &L::Request,
         on_progress: &mut dyn FnMut(L::Progress),
     ) -> Result<L::Answer, ClientError> {
-        self.converse(request, Limit::None, on_progress)
+        self.converse(request, Limit::Life, on_progress)
     }
 
     /// As [`ClientOf::work`], with a daemon that says something now and then, however long it takes: one that is silent is given up.
@@ -246,6 +258,11 @@ impl<L: Language> ClientOf<L> {
         }
     }
 
+    /// Whether the daemon answers at all, on a connection of its own.
+    fn lives(&self) -> bool {
+        !matches!(self.ask(&L::sign_of_life()), Err(ClientError::Silent { .. }))
+    }
+
     /// Reads a line, or what there is of it at the end; of one that is too long a byte more than is allowed. Who waits for long is told so, once.
     fn read_line(
         &self,
@@ -259,11 +276,16 @@ impl<L: Language> ClientOf<L> {
             if left.is_some_and(|left| left.is_zero()) {
                 return Err(self.silent(daemon_of(replies.get_ref())));
             }
-            let wait = if told { left } else { Some(left.map_or(LONG, |left| left.min(LONG))) };
-            replies.get_ref().set_read_timeout(wait).map_err(|error| self.failed(error))?;
+            let longest = if told { left.unwrap_or(self.patience) } else { LONG.min(left.unwrap_or(self.patience)) };
+            replies.get_ref().set_read_timeout(Some(longest)).map_err(|error| self.failed(error))?;
             let mut limited = replies.by_ref().take(LONGEST_LINE + 1 - line.len() as u64);
             match limited.read_until(b'\n', line) {
                 Ok(_) => return Ok(()),
+                Err(error) if told && left.is_none() && is_late(&error) => {
+                    if !self.lives() {
+                        return Err(self.silent(daemon_of(replies.get_ref())));
+                    }
+                }
                 // How much time is left is looked at above.
                 Err(error) if told && is_late(&error) => {}
                 Err(error) if is_late(&error) && left.is_some_and(|left| left <= LONG) => told = true,
@@ -272,7 +294,7 @@ impl<L: Language> ClientOf<L> {
                     tell!(
                         "the daemon at {} has not answered for {} s: it finishes what is under way, or hangs ({})",
                         visible_path(&self.socket),
-                        LONG.as_secs(),
+                        longest.as_secs(),
                         L::FORCE
                     );
                 }
@@ -386,6 +408,30 @@ mod tests {
         let _listener = UnixListener::bind(&socket).unwrap();
         let client = Client::new(&socket).patience(Duration::from_millis(50));
         assert!(matches!(client.ask(&Request::Status), Err(ClientError::Silent { .. })));
+    }
+
+    /// A daemon that takes every connection, says nothing of its work, and answers anything else so often.
+    fn daemon_that_answers(times: usize) -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("s");
+        let listener = UnixListener::bind(&socket).unwrap();
+        std::thread::spawn(move || {
+            let work = listener.accept().unwrap().0;
+            for stream in listener.incoming().take(times) {
+                stream.unwrap().write_all(b"{\"reply\":\"done\",\"answer\":{\"answer\":\"ok\"}}\n").unwrap();
+            }
+            let _silent: Vec<_> = listener.incoming().collect();
+            drop(work);
+        });
+        (dir, socket)
+    }
+
+    #[test]
+    fn long_work_is_waited_for_while_the_daemon_lives_and_no_longer() {
+        let (_dir, socket) = daemon_that_answers(3);
+        let client = Client::new(&socket).patience(Duration::from_millis(100));
+        let answer = client.work(&Request::Sync, &mut |_| {});
+        assert!(matches!(answer, Err(ClientError::Silent { .. })), "{answer:?}");
     }
 
     #[test]

@@ -4,7 +4,6 @@
 //! A pool that was detached and is still in use ends when its last user does, and nobody knows when: it is not waited for.
 
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -19,9 +18,10 @@ use umbrella_fs::control::protocol::{Answer, Request, Status};
 
 use crate::client::{Client, ClientError};
 use crate::mount::UNMOUNT_PATIENCE;
+use crate::mounts::Leads;
 use crate::pool::{self, GLANCE, Pool};
 use crate::text::visible_path;
-use crate::{config, mounts, render};
+use crate::{client, mounts, render};
 
 /// How long a detached pool may still seem to be in use: whoever looked something up in it when it was unmounted holds it for a moment.
 const LAST_USERS: Duration = Duration::from_secs(1);
@@ -35,7 +35,7 @@ pub(crate) fn wait_at(mount: &Path) -> anyhow::Result<()> {
 
 /// Whether a daemon has the branch. One that may hang is not asked: a process with a thread in there cannot end.
 fn is_locked(branch: &Path) -> bool {
-    if mounts::may_hang(branch) {
+    if matches!(mounts::leads(branch), Leads::Away { .. }) {
         return true;
     }
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -49,7 +49,7 @@ pub(crate) fn wait_for_branches(branches: &[PathBuf]) -> anyhow::Result<()> {
     let is_known = |status: &Status, path: &Path| status.branches.iter().any(|known| known.path == path);
     // What does not answer may have any of them.
     let has = |status: Option<&Status>, branch: &Path| {
-        status.is_none_or(|status| is_known(status, branch) || is_known(status, &config::resolve(branch)))
+        status.is_none_or(|status| is_known(status, branch) || is_known(status, &mounts::resolve(branch)))
     };
     let shares = |status: Option<&Status>| branches.iter().any(|branch| has(status, branch) && is_locked(branch));
     let ending = pool::listening().into_iter().filter(|mount| !attached.contains(mount));
@@ -67,7 +67,7 @@ fn wait_for(
     // Held while it is asked: what it has is free when the process has ended, not when nobody answers any more.
     let mut process = None;
     loop {
-        if let Ok(daemon) = UnixStream::connect(&pool.socket) {
+        if let Ok(daemon) = client::connect(&pool.socket) {
             let pid = socket_peercred(&daemon).ok().map(|peer| peer.pid);
             process = process.or_else(|| pidfd_open(pid?, PidfdFlags::empty()).ok());
             last_pid = pid.map(Pid::as_raw_pid).filter(|pid| *pid > 0).or(last_pid);

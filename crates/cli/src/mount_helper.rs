@@ -10,10 +10,8 @@ use std::path::Path;
 
 use thiserror::Error;
 
-use crate::mount_options::{MountOptions, OptionError};
-
-/// Options with a value that become arguments.
-const VALUES: [&str; 2] = ["allow-missing", "log"];
+use crate::mount_options::{MountOptions, OURS, OptionError};
+use crate::mounts;
 
 /// A call by mount(8) that cannot be understood.
 #[derive(Debug, PartialEq, Eq, Error)]
@@ -28,6 +26,11 @@ pub(crate) enum HelperError {
         "{switch} is no switch that mount(8) gives; known: -s, -f, -n, -v, -r, -w, -o OPTIONS, -t TYPE, -N NAMESPACE"
     )]
     Switch { switch: String },
+    /// mount(8) makes the device by itself, and passes it in the place of the configuration.
+    #[error(
+        "{device} is a block device, and no configuration: mount option \"loop\" is refused, as a pool is no image; leave it out, and name the configuration as the source"
+    )]
+    Device { device: String },
     #[error("{option} needs a value")]
     NoValue { option: String },
 }
@@ -44,7 +47,7 @@ pub(crate) fn command_line(args: &[OsString]) -> Option<Result<Vec<OsString>, He
 fn as_program(args: &[OsString]) -> bool {
     let [config, directory, options, ..] = args else { return false };
     let path = Path::new(config);
-    let is_path = path.components().count() > 1 || path.extension().is_some() || path.is_file();
+    let is_path = path.components().count() > 1 || path.extension().is_some() || mounts::is_file(path);
     options.as_bytes().starts_with(b"-o") && is_path && !starts_with_dash(directory)
 }
 
@@ -85,6 +88,9 @@ fn translate(args: &[OsString]) -> Result<Vec<OsString>, HelperError> {
         }
     }
     let [config, directory] = places.as_slice() else { return Err(HelperError::Usage) };
+    if mounts::is_block_device(Path::new(config)) {
+        return Err(HelperError::Device { device: config.to_string_lossy().into_owned() });
+    }
     // A trial run of mount(8) mounts nothing: the configuration is checked.
     let mut line: Vec<OsString> = vec!["umbrella".into()];
     if dry_run {
@@ -116,14 +122,12 @@ fn translate(args: &[OsString]) -> Result<Vec<OsString>, HelperError> {
 
 /// The argument that an option of ours stands for.
 fn argument(option: &[u8]) -> Result<Option<[OsString; 2]>, HelperError> {
-    let Some(name) =
-        VALUES.iter().find(|name| option.strip_prefix(name.as_bytes()).is_some_and(|it| it.starts_with(b"=")))
-    else {
-        return Ok(None);
-    };
-    let value = option.get(name.len() + 1..).filter(|value| !value.is_empty());
-    let value = value.ok_or_else(|| HelperError::NoValue { option: (*name).to_owned() })?;
-    Ok(Some([format!("--{name}").into(), OsStr::from_bytes(value).to_owned()]))
+    let found = OURS.iter().find_map(|name| Some((name.trim_end_matches('='), option.strip_prefix(name.as_bytes())?)));
+    match found {
+        None => Ok(None),
+        Some((name, b"")) => Err(HelperError::NoValue { option: name.to_owned() }),
+        Some((name, value)) => Ok(Some([format!("--{name}").into(), OsStr::from_bytes(value).to_owned()])),
+    }
 }
 
 #[cfg(test)]

@@ -118,8 +118,13 @@ impl OptionError {
     }
 }
 
+/// Options of our own in fstab, which have a value.
+pub(crate) const OURS: [&str; 2] = ["allow-missing=", "log="];
+
+/// The nearest option. Of one with a value the value may be anything.
 fn did_you_mean(option: &str) -> String {
-    umbrella_units::did_you_mean(option, TABLE.iter().map(|(name, _)| *name))
+    let name = option.split_inclusive('=').next().unwrap_or(option);
+    umbrella_units::did_you_mean(name, TABLE.iter().map(|(name, _)| *name).chain(OURS))
 }
 
 /// All there are, for whoever named another.
@@ -251,6 +256,12 @@ mod tests {
             assert!(matches!(error, OptionError::Refused { .. }), "{option}: {error}");
         }
         let error = MountOptions::of(["noexc"]).unwrap_err().to_string();
+        let nearest = |option: &str| MountOptions::of([option]).unwrap_err().to_string();
+        for (option, known) in
+            [("contxt=x:y", "context="), ("allow-mising=usb", "allow-missing="), ("relatme", "relatime")]
+        {
+            assert!(nearest(option).contains(&format!("did you mean \"{known}\"?")), "{}", nearest(option));
+        }
         for part in ["did you mean \"noexec\"?", "honoured: ro, rw", "x-...", "refused: sync", "allow-missing=BRANCH"] {
             assert!(error.contains(part), "{part} in {error}");
         }

@@ -141,6 +141,23 @@ fn leads_by(mounts: &[(PathBuf, Mounted)], path: &Path) -> Leads {
     Leads::Here
 }
 
+/// The path without symbolic links, as [`umbrella_fs::spec::resolve`] has it. What lies on a file system that does not answer is kept as it is.
+pub(crate) fn resolve(path: &Path) -> PathBuf {
+    match leads(path) {
+        Leads::Here => umbrella_fs::spec::resolve(path),
+        Leads::Away { path, .. } if probe::ask(Question::Space, &path, A_LOOK) == Reply::Silent => path,
+        Leads::Away { path, .. } => umbrella_fs::spec::resolve(&path),
+    }
+}
+
+/// Free bytes for unprivileged users on a file system that may hang, if it answers within a moment.
+pub(crate) fn free_at(path: &Path) -> Option<u64> {
+    match probe::ask(Question::Space, path, A_LOOK) {
+        Reply::Yes(found) => Some(found.free),
+        Reply::No(_) | Reply::Silent => None,
+    }
+}
+
 /// What is at a path, if that can be said within a moment: what may hang is asked by a process of its own.
 pub(crate) fn found_at(path: &Path) -> Reply {
     match leads(path) {
@@ -150,6 +167,16 @@ pub(crate) fn found_at(path: &Path) -> Reply {
             Err(error) => Reply::No(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
         },
     }
+}
+
+/// Whether a file is there. What does not answer is none.
+pub(crate) fn is_file(path: &Path) -> bool {
+    matches!(found_at(path), Reply::Yes(found) if found.is_file)
+}
+
+/// Whether a block device is there.
+pub(crate) fn is_block_device(path: &Path) -> bool {
+    matches!(found_at(path), Reply::Yes(found) if found.is_block)
 }
 
 /// Whether two paths are one file, also by another name (a hard link) or through another mount. `identity` is the first's.
@@ -174,15 +201,19 @@ pub(crate) fn is_same(one: &Path, identity: Option<Found>, other: &Path) -> bool
 
 /// Fails if a path lies on a file system that does not answer: whoever used it would hang, and could not be ended.
 pub(crate) fn refuse_silent(path: &Path) -> anyhow::Result<()> {
-    let Leads::Away { path: resolved, mounted, at } = leads(path) else { return Ok(()) };
-    if !answers(&resolved, PATIENCE) {
-        let (shown, at, kind) = (visible_path(path), visible_path(&at), visible(&mounted.kind));
-        bail!(
-            "{shown} lies on {at} ({kind}), which did not answer within {} s; see to its daemon or server, or unmount it (`umount -l {at}`)",
+    silence(path).map_or(Ok(()), |silence| bail!("{} {silence}", visible_path(path)))
+}
+
+/// On which file system a path lies that does not answer, and what to do, if it does not.
+pub(crate) fn silence(path: &Path) -> Option<String> {
+    let Leads::Away { path, mounted, at } = leads(path) else { return None };
+    let (at, kind) = (visible_path(&at), visible(&mounted.kind));
+    (!answers(&path, PATIENCE)).then(|| {
+        format!(
+            "lies on {at} ({kind}), which did not answer within {} s; see to its daemon or server, or unmount it (`umount -l {at}`)",
             PATIENCE.as_secs()
-        );
-    }
-    Ok(())
+        )
+    })
 }
 
 /// Whether what a path lies on answers in time; what cannot hang does. What the kernel keeps of its files is no answer.

@@ -8,16 +8,16 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::net::UnixStream;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use thiserror::Error;
 use umbrella_fs::control::protocol::{Answer, Request, Status};
 
-use crate::client::Client;
+use crate::client::{self, Client};
 use crate::config;
 use crate::mounts;
+use crate::probe::Reply;
 use crate::text::visible_path;
 
 /// How long a daemon may take to say how it is: one that hangs is dealt with all the same.
@@ -70,6 +70,14 @@ pub(crate) enum PoolError {
         path: String,
         /// What is mounted, for people.
         mounted: String,
+    },
+    /// What was named lies on a file system that hangs.
+    #[error("{path} {silence}")]
+    Silent {
+        /// As given.
+        path: String,
+        /// On which, and what to do.
+        silence: String,
     },
     /// A configuration was named, and it is wrong.
     #[error(transparent)]
@@ -137,9 +145,13 @@ pub(crate) fn find(given: Option<&Path>) -> Result<Pool, PoolError> {
     if let Some(pool) = holding(given)? {
         return Ok(pool);
     }
-    if given.is_file() {
-        let config = config::read(given)?;
-        return configured(&config.spec.mount);
+    match mounts::found_at(given) {
+        Reply::Yes(found) if found.is_file => return configured(&config::read(given)?.spec.mount),
+        Reply::Silent => {
+            let silence = mounts::silence(given).unwrap_or_default();
+            return Err(PoolError::Silent { path: visible_path(given), silence });
+        }
+        Reply::Yes(_) | Reply::No(_) => {}
     }
     let mounts = listening();
     let mounted = if mounts.is_empty() {
@@ -152,7 +164,7 @@ pub(crate) fn find(given: Option<&Path>) -> Result<Pool, PoolError> {
 
 /// The pool that a configuration says to mount at `mount`.
 pub(crate) fn configured(mount: &Path) -> Result<Pool, PoolError> {
-    let pool = Pool::at(&config::resolve(mount));
+    let pool = Pool::at(&mounts::resolve(mount));
     if !pool.socket.exists() && of_others().contains(&pool.mount) {
         return Err(PoolError::NotOurs { mounts: visible_path(&pool.mount) });
     }
@@ -164,7 +176,7 @@ pub(crate) fn holding(path: &Path) -> Result<Option<Pool>, PoolError> {
     let plain = absolute(path)?;
     // The plain path first: looking at a path in a mount whose daemon hangs would hang too.
     let held = |path: &Path| path.ancestors().map(Pool::at).find(|pool| pool.socket.exists());
-    if let Some(pool) = held(&plain).or_else(|| held(&config::resolve(&plain))) {
+    if let Some(pool) = held(&plain).or_else(|| held(&mounts::resolve(&plain))) {
         return Ok(Some(pool));
     }
     match of_others().into_iter().find(|mount| plain.starts_with(mount)) {
@@ -181,7 +193,7 @@ pub(crate) fn inside(pool: &Pool, path: &Path) -> Result<Option<PathBuf>, PoolEr
         return Ok(Some(found));
     }
     let (Some(parent), Some(name)) = (plain.parent(), plain.file_name()) else { return Ok(None) };
-    Ok(within(&config::resolve(parent).join(name)))
+    Ok(within(&mounts::resolve(parent).join(name)))
 }
 
 /// The pool and branch that have `path` on their disk, and its path through the mount.
@@ -221,9 +233,7 @@ fn only_mounted() -> Result<Pool, PoolError> {
 
 /// What is wrong when nobody answers for a pool that is mounted: its daemon was killed.
 pub(crate) fn is_alive(pool: &Pool) -> Result<(), PoolError> {
-    let refused =
-        UnixStream::connect(&pool.socket).is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused);
-    if refused && mounts::pools().contains(&pool.mount) {
+    if client::is_refused(&pool.socket) && mounts::pools().contains(&pool.mount) {
         return Err(PoolError::Dead { mounts: vec![pool.mount.clone()], areas: orphaned_areas() });
     }
     Ok(())
@@ -253,7 +263,7 @@ pub(crate) fn listening() -> BTreeSet<PathBuf> {
         .flatten()
         .map(|entry| entry.path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "sock"))
-        .filter(|socket| UnixStream::connect(socket).is_ok())
+        .filter(|socket| client::is_listening(socket))
         .filter_map(|socket| mount_of(&socket))
         .collect()
 }

@@ -31,7 +31,7 @@ const FAREWELL: Duration = Duration::from_millis(100);
 pub(crate) enum Question {
     /// What is there.
     Stat,
-    /// Whether its file system answers at all.
+    /// How much is free; what the kernel keeps of its files is no answer.
     Space,
     /// Whether a file can be locked by a reader.
     LockShared,
@@ -63,6 +63,9 @@ pub(crate) struct Found {
     pub(crate) is_file: bool,
     /// It is a block device.
     pub(crate) is_block: bool,
+    /// Free bytes for unprivileged users; only [`Question::Space`] tells them.
+    #[serde(default)]
+    pub(crate) free: u64,
 }
 
 /// What came back.
@@ -144,8 +147,8 @@ pub(crate) fn answer(args: &[std::ffi::OsString]) -> Option<ExitCode> {
 fn look(question: Question, path: &Path) -> std::io::Result<Found> {
     if question == Question::Space {
         // Of its space the kernel keeps nothing, as it does of attributes.
-        rustix::fs::statfs(path)?;
-        return Ok(Found::default());
+        let space = rustix::fs::statvfs(path)?;
+        return Ok(Found { free: space.f_bavail.saturating_mul(space.f_frsize), ..Found::default() });
     }
     let lock = match question {
         Question::LockShared => Some(FlockOperation::NonBlockingLockShared),
@@ -170,6 +173,7 @@ pub(crate) fn found(data: &std::fs::Metadata) -> Found {
         inode: data.ino(),
         is_file: data.is_file(),
         is_block: data.file_type().is_block_device(),
+        free: 0,
     }
 }
 

@@ -3,6 +3,7 @@
 pub(crate) mod write_back;
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use umbrella_fs::control::protocol::{
@@ -41,7 +42,9 @@ pub(crate) fn status(status: &Status) -> String {
     for walk in &status.walks {
         let _ = writeln!(text, "{}", self::walk(walk));
     }
-    if status.detached {
+    if status.ending {
+        let _ = writeln!(text, "{}", ending(&status.mount, Some(status.pid)));
+    } else if status.detached {
         let _ = writeln!(text, "{}", detached(status));
     }
     let _ = writeln!(text, "\n{}", branches(&status.branches));
@@ -58,7 +61,7 @@ pub(crate) fn status(status: &Status) -> String {
 }
 
 /// Several pools with their free space, a line each.
-pub(crate) fn pools(pools: &[(Status, ByteSize)]) -> String {
+pub(crate) fn pools(pools: &[(Status, Option<ByteSize>)]) -> String {
     let mut table = new_table(&["POOL", "UP", "BRANCHES", "OFFLINE", "FREE", "WARNINGS"]);
     for (pool, free) in pools {
         let offline = pool.branches.iter().filter(|branch| branch.state != BranchState::Online).count();
@@ -67,7 +70,7 @@ pub(crate) fn pools(pools: &[(Status, ByteSize)]) -> String {
             uptime(pool),
             pool.branches.len().to_string(),
             offline.to_string(),
-            free.to_string(),
+            free.map_or_else(|| "?".to_owned(), |free| free.to_string()),
             pool.warnings.len().to_string(),
         ]);
     }
@@ -85,6 +88,15 @@ pub(crate) fn detached(status: &Status) -> String {
         visible_path(&status.mount),
         status.open_files,
         status.pid,
+    )
+}
+
+/// What a pool is of which the mount is gone and the daemon not yet.
+pub(crate) fn ending(mount: &Path, pid: Option<u32>) -> String {
+    let process = pid.map(|pid| format!(" (process {pid})")).unwrap_or_default();
+    format!(
+        "{} is unmounted, and its daemon{process} is ending: it finishes what is under way, and nothing has to be done",
+        visible_path(mount)
     )
 }
 

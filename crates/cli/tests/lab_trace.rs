@@ -48,7 +48,8 @@ fn info_says_what_a_trace_holds() {
     let output = run(trace().arg("info").arg(fixture("sample.blkparse.txt")));
     assert!(output.status.success(), "{}", said(&output));
     let text = String::from_utf8(output.stdout).unwrap();
-    for line in ["6 (4 writes, 2 reads, 0 discards)", "76 KiB distinct, x1.05", "1, longest 69.998500 s"] {
+    for line in ["6 (4 writes, 2 reads, 0 discards)", "76 KiB distinct, each 1.05 times", "1 time, longest 69.998500 s"]
+    {
         assert!(text.contains(line), "no {line:?} in\n{text}");
     }
 }

@@ -50,6 +50,15 @@ impl OpError {
     pub(crate) fn is_missing(self) -> bool {
         matches!(self, OpError::Sys(Errno::NOENT))
     }
+
+    /// What a path is that leads here.
+    fn on_path(self) -> &'static str {
+        match self {
+            OpError::Sys(Errno::NOENT) => " is not in the pool",
+            OpError::Sys(Errno::NOTDIR) => " is no directory",
+            _ => "",
+        }
+    }
 }
 
 /// Result of an operation on the tree.
@@ -326,7 +335,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// A path that does not lead to anything in the pool, or to what cannot be read.
-    #[error("{path}{}: {source}", if .source.is_missing() { " is not in the pool" } else { "" })]
+    #[error("{path}{}: {source}", source.on_path())]
     Path {
         /// Pool path, lossy.
         path: String,

@@ -155,7 +155,6 @@ impl Filesystem for Fuse {
         reply: ReplyAttr,
     ) {
         let times = [atime, mtime].map(|time| time.is_some());
-        // Linux asks for nothing when somebody writes, also past the daemon, to a file that may not keep its set-id bits.
         let asks_for_nothing = mode.or(uid).or(gid).is_none() && size.is_none() && times == [false, false];
         let change = Change {
             perm: mode.map(|mode| mode & 0o7777),
@@ -165,7 +164,8 @@ impl Filesystem for Fuse {
             atime: atime.map(new_time),
             mtime: mtime.map(new_time),
             handle: handle.map(|handle| HandleId(handle.0)),
-            drop_set_id: kill_suidgid || asks_for_nothing && request.uid() != 0,
+            drop_set_id: kill_suidgid,
+            nothing_by: (asks_for_nothing && !kill_suidgid).then(|| caller(request, 0)),
         };
         self.attributes(self.pool.setattr(NodeId(ino.0), &change), reply);
     }

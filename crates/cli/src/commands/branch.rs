@@ -1,6 +1,7 @@
 //! `umbrella branch`: takes branches in and out while the pool is mounted.
 
 mod add;
+mod remove;
 mod replace;
 
 use std::process::ExitCode;
@@ -11,7 +12,7 @@ use umbrella_fs::control::protocol::{Answer, BranchStatus, Request, RuleStatus};
 
 use super::{PoolOption, enforce};
 use crate::client::{Client, ClientError};
-use crate::text::{quoted, quoted_list};
+use crate::text::quoted;
 use crate::{output, render};
 
 /// Add, remove, drain and list branches of a mounted pool.
@@ -24,25 +25,7 @@ pub(crate) struct BranchArgs {
 #[derive(Debug, Subcommand)]
 enum BranchCommand {
     Add(add::AddArgs),
-    /// Forget a branch. Its files vanish from the tree and stay on the branch.
-    ///
-    /// A branch that still holds files is only forgotten with --force; `umbrella branch drain` empties it first.
-    #[command(after_help = "\
-EXAMPLES:
-  umbrella branch drain usb && umbrella branch remove usb
-  umbrella branch remove usb --force")]
-    Remove {
-        /// Name of the branch.
-        name: String,
-        /// Also when it still holds files.
-        #[arg(short, long)]
-        force: bool,
-        #[command(flatten)]
-        pool: PoolOption,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
+    Remove(remove::RemoveArgs),
     Replace(replace::ReplaceArgs),
     /// Move every file of a branch elsewhere, and place nothing new there.
     ///
@@ -100,24 +83,7 @@ impl BranchArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
             BranchCommand::Add(args) => args.run(),
-            BranchCommand::Remove { name, force, pool, json } => {
-                let (_, client) = super::reach(pool.pool.as_deref())?;
-                let rules = rules_naming(&client, &name)?;
-                client.ask(&Request::BranchRemove { name: name.clone(), force })?;
-                if json {
-                    output::json(&json!({ "branch": name, "removed": true, "rules": rules }))?;
-                    return Ok(ExitCode::SUCCESS);
-                }
-                let name = quoted(&name);
-                output::line(&format!("branch {name} is forgotten; remove it from the configuration too"))?;
-                if !rules.is_empty() {
-                    let rules = quoted_list(rules.iter().map(String::as_str));
-                    output::line(&format!(
-                        "still named by {rules}: edit the configuration, then `umbrella rules reload CONFIG`"
-                    ))?;
-                }
-                Ok(ExitCode::SUCCESS)
-            }
+            BranchCommand::Remove(args) => args.run(),
             BranchCommand::Replace(args) => args.run(),
             BranchCommand::Drain { name, stop, pool, json } => {
                 let (_, client) = super::reach(pool.pool.as_deref())?;

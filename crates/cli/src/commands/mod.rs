@@ -20,8 +20,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use umbrella_fs::control::protocol::{Answer, Request};
 
-use crate::client::Client;
+use crate::client::{Client, ClientError};
 use crate::pool::{self, Pool, PoolError};
 
 /// What the program is asked to do.
@@ -86,6 +87,14 @@ struct PoolOption {
     /// Mount point, any path inside the mount, or configuration file; may be left out when one pool is mounted.
     #[arg(short, long, value_name = "POOL")]
     pool: Option<PathBuf>,
+}
+
+/// The file that the running pool was started from.
+fn config_of(client: &Client) -> Result<PathBuf, ClientError> {
+    match client.ask(&Request::Status)? {
+        Answer::Status(status) => Ok(status.config),
+        _ => Err(ClientError::Unexpected),
+    }
 }
 
 /// The pool and the way to its daemon.

@@ -1,15 +1,17 @@
 //! `umbrella repair`: puts right what a pool shows carefully but leaves on the disks.
 
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::anyhow;
 use clap::Args;
 use umbrella_fs::control::protocol::{Answer, EqualiseSummary, Progress, Request};
 
 use super::{PoolOption, explain};
 use crate::client::{Client, ClientError};
-use crate::pool;
+use crate::pool::{self, Pool};
+use crate::text::{quoted, visible_path};
 use crate::{output, render};
 
 /// Make the copies of directories equal on all branches.
@@ -42,7 +44,8 @@ pub(crate) struct RepairArgs {
 impl RepairArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let named = self.pool.pool.as_deref().map(|pool| pool::find(Some(pool))).transpose()?;
-        let (pool, path) = explain::locate(named.as_ref(), &self.equalise)?;
+        let found = explain::locate(named.as_ref(), &self.equalise);
+        let (pool, path) = found.map_err(|error| self.branch_as_path(named.as_ref()).unwrap_or(error))?;
         pool::is_alive(&pool)?;
         let path = path.into_os_string().into_vec();
         let request = Request::Equalise { path, like: self.like, dry_run: self.dry_run };
@@ -60,6 +63,20 @@ impl RepairArgs {
             output::line(&render::equalised(&summary, self.dry_run))?;
         }
         Ok(exit_code(&summary))
+    }
+}
+
+impl RepairArgs {
+    /// What to say to somebody who named a branch in the place of a path.
+    fn branch_as_path(&self, named: Option<&Pool>) -> Option<anyhow::Error> {
+        let pool = named.cloned().or_else(|| pool::find(None).ok())?;
+        let Ok(Answer::Status(status)) = Client::new(&pool.socket).ask(&Request::Status) else { return None };
+        let branch = status.branches.into_iter().find(|branch| self.equalise == Path::new(&branch.name))?.name;
+        let mount = visible_path(&pool.mount);
+        Some(anyhow!(
+            "{} is a branch, and no path: name a directory in the pool, and the branch with --like (`umbrella repair --equalise {mount} --like {branch}`)",
+            quoted(&branch)
+        ))
     }
 }
 

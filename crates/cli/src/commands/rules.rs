@@ -29,11 +29,12 @@ enum RulesCommand {
     /// configuration nothing changes until the next mount, and what differs is named; for branches there is `umbrella branch`.
     #[command(after_help = "\
 EXAMPLES:
+  umbrella rules reload                                  after an edit
   umbrella check pool.toml && umbrella rules reload pool.toml
   umbrella rules reload new.toml --pool /srv/pool && umbrella enforce --dry-run")]
     Reload {
-        /// The configuration file.
-        config: PathBuf,
+        /// The configuration file [default: the one that the pool was mounted with].
+        config: Option<PathBuf>,
         #[command(flatten)]
         pool: PoolOption,
         /// Print JSON.
@@ -45,10 +46,14 @@ EXAMPLES:
 impl RulesArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let RulesCommand::Reload { config: path, pool, json } = self.command;
-        let config = config::read(&path)?;
-        let pool = match pool.pool {
-            Some(pool) => pool::find(Some(&pool))?,
-            None => pool::configured(&config.spec.mount)?,
+        let named = pool.pool.as_deref();
+        let (config, pool) = if let Some(path) = path {
+            let config = config::read(&path)?;
+            let pool = named.map_or_else(|| pool::configured(&config.spec.mount), |pool| pool::find(Some(pool)))?;
+            (config, pool)
+        } else {
+            let (pool, client) = super::reach(named)?;
+            (config::read(&super::config_of(&client)?)?, pool)
         };
         let number = config.spec.rules.rules.len() as u64;
         let branches: Vec<_> = config.spec.branches.iter().map(|branch| branch.name.clone()).collect();

@@ -1,9 +1,10 @@
 //! `umbrella status`: a pool at a glance.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use serde_json::json;
 use umbrella_fs::control::protocol::{Answer, Request, Status};
 use umbrella_units::ByteSize;
 
@@ -11,7 +12,7 @@ use super::PoolArg;
 use crate::client::{Client, ClientError};
 use crate::pool::{Pool, PoolError};
 use crate::text::visible_path;
-use crate::{output, render};
+use crate::{mounts, output, render};
 
 /// Show branches, space, rules and for how many files they decided.
 ///
@@ -32,15 +33,15 @@ pub(crate) struct StatusArgs {
 
 impl StatusArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let client = match super::reach(self.pool.pool.as_deref()) {
+        let (pool, client) = match super::reach(self.pool.pool.as_deref()) {
             Err(PoolError::Several { mounts }) => return self.several(&mounts),
-            reached => reached?.1,
+            reached => reached?,
         };
-        let status = ask(&client)?;
-        if self.json {
-            output::json(&status)?;
-        } else {
-            output::print(&render::status(&status))?;
+        match (ask(&client, &pool.mount)?, self.json) {
+            (Some(status), true) => output::json(&status)?,
+            (Some(status), false) => output::print(&render::status(&status))?,
+            (None, true) => output::json(&json!({ "mount": visible_path(&pool.mount), "ending": true }))?,
+            (None, false) => output::line(&render::ending(&pool.mount, None))?,
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -49,8 +50,8 @@ impl StatusArgs {
         let mut pools = Vec::with_capacity(mounts.len());
         let mut code = ExitCode::SUCCESS;
         for mount in mounts {
-            match ask(&Client::new(&Pool::at(mount).socket)) {
-                Ok(status) => pools.push(*status),
+            match ask(&Client::new(&Pool::at(mount).socket), mount) {
+                Ok(status) => pools.extend(status.map(|status| *status)),
                 Err(error) => {
                     tell!("umbrella: {}: {error}", visible_path(mount));
                     code = ExitCode::FAILURE;
@@ -61,9 +62,8 @@ impl StatusArgs {
             output::json(&pools)?;
         } else {
             // Branches on one file system count once.
-            let free = |status: &Status| rustix::fs::statvfs(&status.mount).map_or(0, |it| it.f_bavail * it.f_frsize);
             let with_space = |status: Status| {
-                let free = ByteSize(free(&status));
+                let free = mounts::free_at(&status.mount).map(ByteSize);
                 (status, free)
             };
             let pools: Vec<_> = pools.into_iter().map(with_space).collect();
@@ -73,9 +73,11 @@ impl StatusArgs {
     }
 }
 
-fn ask(client: &Client) -> Result<Box<Status>, ClientError> {
-    match client.ask(&Request::Status)? {
-        Answer::Status(status) => Ok(status),
-        _ => Err(ClientError::Unexpected),
+/// Nothing of a pool that is unmounted and whose daemon ended while it was asked.
+fn ask(client: &Client, mount: &Path) -> Result<Option<Box<Status>>, ClientError> {
+    match client.ask(&Request::Status) {
+        Ok(Answer::Status(status)) => Ok(Some(status)),
+        Err(ClientError::HungUp) if !mounts::pools().iter().any(|pool| pool == mount) => Ok(None),
+        answer => answer.and(Err(ClientError::Unexpected)),
     }
 }

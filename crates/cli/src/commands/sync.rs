@@ -1,7 +1,6 @@
 //! `umbrella sync`: makes everything in a pool durable.
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
@@ -10,9 +9,6 @@ use umbrella_fs::control::protocol::Request;
 use super::PoolArg;
 use crate::output;
 use crate::text::visible_path;
-
-/// Staged files go to their branches and every branch is written out, which takes as long as it takes.
-const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
 /// Make everything in a pool durable: files that are staged in volatile memory go to their branches, and every branch is written out.
 ///
@@ -34,7 +30,8 @@ pub(crate) struct SyncArgs {
 impl SyncArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let (pool, client) = super::reach(self.pool.pool.as_deref())?;
-        client.patience(PATIENCE).ask(&Request::Sync)?;
+        // As long as it takes.
+        client.work(&Request::Sync, &mut |_| {})?;
         let shown = visible_path(&pool.mount);
         if self.json {
             output::json(&json!({ "mount": shown, "synced": true }))?;

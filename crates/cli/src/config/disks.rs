@@ -467,7 +467,8 @@ fn branch_notices(branch: &umbrella_fs::spec::BranchSpec, seen: &Seen, past: Pas
 fn staging_finding(config: &Config) -> Option<Finding> {
     let staging = config.spec.staging.as_ref()?;
     let path = staging.path.clone()?;
-    let notice = match staging_obstacle(staging) {
+    let silence = mounts::silence(&path).map(|silence| format!("it {silence}"));
+    let notice = match silence.or_else(|| staging_obstacle(staging)) {
         Some(reason) => Notice::Staging { path, reason },
         None if !staging.volatile && device_of(&path).is_some_and(|device| is_disk(&device)) => {
             Notice::StagingOnDisk { path }

@@ -167,6 +167,9 @@ const POOL_KEYS: [&str; 10] = [
 /// Reads the text of a pool. One of its keys below a table is the mistake that TOML invites.
 pub(super) fn parse_pool(text: &str) -> Result<PoolFile, (Problem, Range<usize>)> {
     parse(text).map_err(|(problem, span)| match problem {
+        Problem::UnknownKey { key, valid } if is_of_paths(&key) && valid.iter().any(|key| key == "atime") => {
+            (Problem::PathInWhen { key }, span)
+        }
         Problem::UnknownKey { key, .. } if POOL_KEYS.contains(&key.as_str()) => (Problem::KeyOfPool { key }, span),
         Problem::Toml { message } if message.starts_with("invalid type: map, expected a sequence") => {
             match table_at(text, &span) {
@@ -176,6 +179,11 @@ pub(super) fn parse_pool(text: &str) -> Result<PoolFile, (Problem, Range<usize>)
         }
         problem => (problem, span),
     })
+}
+
+/// Whether somebody who writes this as a condition means the path of a file.
+fn is_of_paths(key: &str) -> bool {
+    matches!(key, "path" | "name" | "glob" | "match" | "dir" | "directory" | "folder" | "file" | "filename" | "pattern")
 }
 
 /// The name of a table whose heading begins there.

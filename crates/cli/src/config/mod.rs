@@ -31,10 +31,11 @@ use std::path::Path;
 use rustix::fs::OFlags;
 use umbrella_fs::spec::{AccessTimes, PoolSpec};
 
+use crate::mounts;
+
 pub(crate) use disks::Finding;
 pub(crate) use problem::{ConfigErrors, ErrorReport, Problem};
 pub(crate) use source::Source;
-pub(crate) use umbrella_fs::spec::resolve;
 
 /// The largest configuration that is read.
 pub(crate) const MAX_BYTES: u64 = 1 << 20;
@@ -89,6 +90,9 @@ pub(crate) fn read(path: &Path) -> Result<Config, ConfigErrors> {
 /// The bytes of a configuration, which that page describes.
 fn bytes_of(path: &Path, page: &'static str) -> Result<Vec<u8>, ConfigErrors> {
     let unread = |problem| ConfigErrors::whole_file(path, problem);
+    if let Some(silence) = mounts::silence(path) {
+        return Err(unread(Problem::Silent { silence }));
+    }
     let mut bytes = Vec::new();
     // Never waits: it may be a pipe.
     let opened = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path);

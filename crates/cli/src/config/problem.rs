@@ -19,6 +19,9 @@ use crate::text::{self, quoted, quoted_list, visible_path};
 pub(crate) enum Problem {
     #[error("cannot be read: {reason}")]
     Unreadable { reason: String },
+    /// What it lies on does not answer.
+    #[error("{silence}")]
+    Silent { silence: String },
     #[error("is a directory; name the configuration file ({page} describes it)")]
     IsDirectory {
         /// What describes it.
@@ -38,6 +41,11 @@ pub(crate) enum Problem {
     Toml { message: String },
     #[error("unknown key {}{}; valid keys: {}", quoted(key), did_you_mean(key, valid), valid.join(", "))]
     UnknownKey { key: String, valid: Vec<String> },
+    #[error(
+        "{} is no condition of \"when\": a rule on paths and names is a name table, match = [{{ glob = \"/films/**\", to = [\"disk\"] }}]",
+        quoted(key)
+    )]
+    PathInWhen { key: String },
     #[error(
         "{key:?} is a key of the pool: write it above the first line that begins with \"[\" (what follows such a line belongs to it)"
     )]

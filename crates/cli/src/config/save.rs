@@ -1,7 +1,9 @@
-//! Writes a branch into a configuration; comments, order and layout of the rest stay.
+//! Writes into a configuration what `umbrella branch` changed; comments, order and layout of the rest stay.
 //!
 //! The text is changed and checked as any configuration is. A new file beside the old one gets it, with the old one's mode, owner and extended
 //! attributes, and is made durable. Then it takes the old one's place in one step. Of a link, the file it leads to is replaced.
+
+mod remove;
 
 use std::fs::{File, Permissions};
 use std::io::{self, Write};
@@ -10,12 +12,24 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use toml_edit::{Array, DocumentMut, Item, Value};
+use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, Value};
 use umbrella_fs::spec::BranchSpec;
 
+use crate::mounts;
 use crate::text::{quoted, visible_path};
 
-/// What comes into the configuration.
+/// What becomes of a branch in the configuration.
+#[derive(Debug)]
+pub(crate) enum Change<'a> {
+    /// It comes in.
+    Add(Addition<'a>),
+    /// It goes, also from lists that name others beside it.
+    Remove { name: &'a str },
+    /// It is elsewhere.
+    Move { name: &'a str, path: &'a Path },
+}
+
+/// A branch that comes in.
 #[derive(Debug)]
 pub(crate) struct Addition<'a> {
     pub(crate) branch: &'a BranchSpec,
@@ -34,39 +48,60 @@ pub(crate) struct Prepared {
     text: String,
 }
 
-/// The configuration with the addition, if it would be a right one.
-pub(crate) fn prepare(config: &Path, addition: &Addition<'_>) -> anyhow::Result<Prepared> {
+/// The configuration with the change, if it would be a right one.
+pub(crate) fn prepare(config: &Path, change: &Change<'_>) -> anyhow::Result<Prepared> {
+    mounts::refuse_silent(config)?;
     let shown = visible_path(config);
     let file = config.canonicalize().ok().filter(|file| file.is_file());
     let Some(file) = file else {
-        bail!(
-            "cannot find the configuration file that the pool was started from ({shown}): add the branch without --save"
-        );
+        bail!("cannot find the configuration file that the pool was started from ({shown}): leave out --save");
     };
     let before = super::read(&file)?;
     let before_text = before.source.text().to_owned();
-    let text = changed(&before_text, &before.spec, addition)
-        .with_context(|| format!("{shown} cannot be changed; add the branch without --save"))?;
+    let changed = match change {
+        Change::Add(addition) => added(&before_text, &before.spec, addition),
+        Change::Remove { name } => remove::without(&before_text, name),
+        Change::Move { name, path } => moved(&before_text, name, path),
+    };
+    let text = changed.with_context(|| format!("{shown} cannot be changed; leave out --save"))?;
     super::parse(&file, text.clone().into_bytes())
-        .with_context(|| format!("{shown} would become invalid; add the branch without --save"))?;
+        .with_context(|| format!("{shown} would become invalid; change it by hand, and leave out --save"))?;
     Ok(Prepared { file, before: before_text, text })
 }
 
-fn changed(text: &str, spec: &umbrella_fs::spec::PoolSpec, addition: &Addition<'_>) -> anyhow::Result<String> {
+/// The branches of a configuration.
+fn branches(document: &mut DocumentMut) -> anyhow::Result<&mut ArrayOfTables> {
+    let tables = document.get_mut("branch").and_then(Item::as_array_of_tables_mut);
+    tables.context("its branches are not written as [[branch]]")
+}
+
+fn moved(text: &str, name: &str, path: &Path) -> anyhow::Result<String> {
+    let mut document: DocumentMut = text.parse()?;
+    let named = |table: &&mut Table| table.get("name").and_then(Item::as_str) == Some(name);
+    let Some(table) = branches(&mut document)?.iter_mut().find(named) else {
+        bail!("it has no branch {}", quoted(name));
+    };
+    let path = path.to_str().with_context(|| format!("{} is not UTF-8", visible_path(path)))?;
+    let Some(value) = table.get_mut("path").and_then(Item::as_value_mut) else { bail!("its branch has no path") };
+    let decor = value.decor().clone();
+    *value = Value::from(path);
+    *value.decor_mut() = decor;
+    Ok(document.to_string())
+}
+
+fn added(text: &str, spec: &umbrella_fs::spec::PoolSpec, addition: &Addition<'_>) -> anyhow::Result<String> {
     let (branch, name) = (addition.branch, &addition.branch.name);
     let mut document: DocumentMut = text.parse()?;
     match spec.branches.iter().find(|known| known.name == *name) {
         Some(known) if known.path == branch.path => {}
         Some(known) => bail!("it has another branch {} at {}", quoted(name), visible_path(&known.path)),
         None => {
-            let Some(tables) = document.get_mut("branch").and_then(Item::as_array_of_tables_mut) else {
-                bail!("its branches are not written as [[branch]]");
-            };
+            let tables = branches(&mut document)?;
             let mut new: DocumentMut = addition.lines.parse()?;
             let table = new.get_mut("branch").and_then(Item::as_array_of_tables_mut).and_then(|new| new.get_mut(0));
             let Some(mut table) = table.map(std::mem::take) else { bail!("the branch cannot be written") };
             // Where it was written says nothing of where it goes: behind the last branch.
-            table.set_position(tables.iter().last().and_then(toml_edit::Table::position));
+            table.set_position(tables.iter().last().and_then(Table::position));
             table.decor_mut().set_prefix("\n");
             tables.push(table);
         }

@@ -318,6 +318,10 @@ fn an_unknown_key_comes_with_its_place_a_hint_and_the_valid_keys() {
          headroom, read_only, optional, require_mount, min_stay, passthrough, write_back, write_back_limit, \
          write_back_background"
     );
+    for key in ["path", "name", "glob"] {
+        let told = when_error(&format!("{key} = \"/films/**\""));
+        assert!(told.contains("no condition of \"when\"") && told.contains("match = [{ glob = "), "{told}");
+    }
     assert!(when_error("sise = 5").starts_with("unknown key \"sise\" (did you mean \"size\"?); valid keys: size, uid"));
     let below = error(&format!("{TWO}default = [\"disk\"]\n"));
     assert!(below.contains("\"default\" is a key of the pool: write it above"), "{below}");

@@ -267,6 +267,10 @@ impl Language for OfDisks {
     const OWNED: &'static str = "its daemon";
     const START: &'static str = "offer the disk with `umbrella disk serve CONFIG`";
     const FORCE: &'static str = "it may wait for the disk; `kill -9` of it loses nothing that was flushed, and `umbrella disk attach` goes on from there";
+
+    fn sign_of_life() -> Request {
+        Request::Status
+    }
 }
 
 /// The way to a disk's daemon.

@@ -5,6 +5,7 @@
 use std::time::Instant;
 
 use super::support::foreign::{Mirror, delay};
+use super::support::looped::Looped;
 use super::*;
 
 /// Longer than any limit of a command, shorter than the patience of a test.
@@ -108,13 +109,12 @@ fn what_lies_on_a_file_system_that_does_not_answer_is_refused_in_time() {
     let mirror = Mirror::new();
     let image = mirror.path().join("disk.img");
     fs::write(&image, vec![7; 8 << 20]).expect("it can be written");
-    let device = String::from_utf8(run("losetup", ["-f".as_ref(), "--show".as_ref(), image.as_os_str()]).stdout);
-    let looped = Looped(device.expect("text").trim().to_owned());
+    let looped = Looped::on(&image);
     let link = house.path("link.img");
     std::os::unix::fs::symlink(&image, &link).expect("the folder can be written");
     let pid = Pid::from_raw(mirror.pid().cast_signed()).expect("a process");
     let stopped = Stopped::new(pid);
-    for path in [&image, &link, Path::new(&looped.0)] {
+    for path in [&image, &link, looped.path()] {
         let path = path.to_str().expect("text");
         let at = mirror.path();
         let parts = ["did not answer within 10 s", at.to_str().expect("text")];
@@ -125,15 +125,6 @@ fn what_lies_on_a_file_system_that_does_not_answer_is_refused_in_time() {
     house.uses_another_disk();
     drop(stopped);
     drop(looped);
-}
-
-/// A loop device, detached when it is dropped.
-struct Looped(String);
-
-impl Drop for Looped {
-    fn drop(&mut self) {
-        let _ = Command::new("losetup").args(["-d", &self.0]).output();
-    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! A program of its own, and one test at a time: a process that another test starts has, until it runs, every file open that this program has, and closes
 //! them on the way; where one of them hangs, the other test hangs with it.
 
+mod commands;
 mod in_doubt;
 mod late;
 mod names;

@@ -15,12 +15,16 @@ use crate::support::{MIB, PATIENCE, bytes, eventually, poll};
 use crate::{B_BY_NAME, IMPATIENT, alone, wait_until};
 
 /// A process that is stopped, until this is dropped: also where a test fails, or its end would wait for it.
-struct Stopped(u32);
+pub(crate) struct Stopped(u32);
 
 impl Stopped {
     fn new(branch: &Encrypted) -> Self {
-        process::signal(branch.pid(), Signal::SIGSTOP);
-        Stopped(branch.pid())
+        Stopped::process(branch.pid())
+    }
+
+    pub(crate) fn process(pid: u32) -> Self {
+        process::signal(pid, Signal::SIGSTOP);
+        Stopped(pid)
     }
 }
 
@@ -235,8 +239,7 @@ fn who_unmounts_a_daemon_that_hangs_is_told_so_and_waits() {
     let _alone = alone();
     let a = Disk::tmpfs(8 * MIB);
     let mut pool = Pool::builder().branch("a", a.path()).mount();
-    process::signal(pool.pid(), Signal::SIGSTOP);
-    let stopped = Stopped(pool.pid());
+    let stopped = Stopped::process(pool.pid());
     let heard = pool.dir().join("heard");
     let mut unmount = pool.command().args(["unmount"]).stderr(fs::File::create(&heard).unwrap()).spawn().unwrap();
     let told = || fs::read_to_string(&heard).unwrap().contains("has not answered").then_some(());

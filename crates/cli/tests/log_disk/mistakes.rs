@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::house::{House, text};
+use crate::support::looped::Looped;
 use crate::support::{MIB, bytes, run};
 
 const SIZE: &str = "64MiB";
@@ -164,42 +165,24 @@ fn a_disk_that_was_a_store_before_is_not_taken_for_one() {
     house.given(&["detach"]);
 }
 
-/// A loop device on an image; taken away when dropped.
-struct Loop(String);
-
-impl Loop {
-    fn on(house: &House, name: &str) -> Loop {
-        let path = house.path(name);
-        let output = Command::new("losetup").args(["--find", "--show"]).arg(path).output().expect("losetup(8) runs");
-        assert!(output.status.success(), "{output:?}");
-        Loop(String::from_utf8(output.stdout).expect("text").trim().to_owned())
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        let _ = Command::new("losetup").args(["-d", &self.0]).status();
-    }
-}
-
 #[test]
 fn an_image_and_a_loop_device_on_it_are_not_served_both() {
     let house = House::new();
     house.given(&["create", "--kind", "log", "b.img", "--size", SIZE]);
     {
-        let device = Loop::on(&house, "b.img");
+        let device = Looped::on(&house.path("b.img"));
         house.refused(&["serve", "b.img", "--daemon"], 1, &["b.img is ", "as well", "losetup -d /dev/loop"]);
         // The same file by another name.
         std::fs::hard_link(house.path("b.img"), house.path("b2.img")).expect("a link");
         house.refused(&["serve", "b2.img", "--daemon"], 1, &["b2.img is ", "as well", "losetup -d /dev/loop"]);
-        house.given(&["serve", &device.0, "--daemon"]);
+        house.given(&["serve", device.as_str(), "--daemon"]);
         house.refused(&["attach", "b.img"], 1, &["b.img is in use as /dev/loop"]);
         house.refused(&["serve", "b.img", "--daemon"], 1, &["b.img is in use as /dev/loop"]);
         house.given(&["detach"]);
     }
     house.given(&["serve", "b.img", "--daemon"]);
-    let device = Loop::on(&house, "b.img");
-    house.refused(&["attach", &device.0], 1, &["b.img, which is served or in use"]);
+    let device = Looped::on(&house.path("b.img"));
+    house.refused(&["attach", device.as_str()], 1, &["b.img, which is served or in use"]);
     house.given(&["detach"]);
 }
 
@@ -259,9 +242,9 @@ fn a_store_that_is_served_is_not_looked_at_by_another_name_of_it_either() {
     std::fs::hard_link(house.path("a.img"), house.path("a2.img")).expect("a link");
     {
         // The image, and a loop device on it that is served.
-        let device = Loop::on(&house, "a.img");
+        let device = Looped::on(&house.path("a.img"));
         house.given(&["check", "a.img"]);
-        house.given(&["serve", &device.0, "--daemon"]);
+        house.given(&["serve", device.as_str(), "--daemon"]);
         is_left_alone("a.img", &["a.img is in use as /dev/loop"]);
         is_left_alone("a2.img", &["a2.img is in use as /dev/loop"]);
         house.given(&["detach"]);
@@ -273,10 +256,10 @@ fn a_store_that_is_served_is_not_looked_at_by_another_name_of_it_either() {
         format!("in use by umbrella (process {}), which serves it under another name", house.status("a.img")["pid"]);
     is_left_alone("a2.img", &[&pid]);
     house.refused(&["attach", "a2.img"], 1, &[&pid]);
-    let device = Loop::on(&house, "a.img");
-    is_left_alone(&device.0, &["a.img, which is served or in use"]);
+    let device = Looped::on(&house.path("a.img"));
+    is_left_alone(device.as_str(), &["a.img, which is served or in use"]);
     house.given(&["detach"]);
-    house.given(&["check", &device.0, "--data"]);
+    house.given(&["check", device.as_str(), "--data"]);
 }
 
 #[test]

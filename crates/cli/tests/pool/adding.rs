@@ -1,4 +1,4 @@
-//! `umbrella branch add`: what is taken for a disk, the lists that it is on, and the configuration.
+//! `umbrella branch add`, and what `--save` of all `branch` commands writes: what is taken for a disk, the lists that it is on, and the configuration.
 
 use std::fs;
 use std::path::Path;
@@ -72,7 +72,8 @@ fn the_answer_says_which_lists_the_branch_is_on() {
     let pool = builder.mount();
     let paths = new.each_ref().map(|disk| disk.path().display().to_string());
     let said = pool.say(["branch", "add", "b", &paths[0]]);
-    assert!(said.contains("it is on no list") && said.contains("[[branch]]"), "{said}");
+    assert!(said.contains("it is on no list") && said.contains("then `umbrella rules reload`"), "{said}");
+    assert!(said.contains("[[branch]]"), "{said}");
     let added = pool.json(["branch", "add", "c", &paths[1], "--default"]).remove(0);
     assert_eq!((added["lists"].to_string().as_str(), &added["saved"]), ("[\"default\"]", &serde_json::Value::Null));
     let default = pool.status().rules.pop().unwrap();
@@ -106,7 +107,78 @@ fn what_cannot_be_saved_is_not_added() {
     let pool = builder.mount();
     fs::rename(pool.config_path(), pool.dir().join("elsewhere.toml")).unwrap();
     let output = pool.umbrella(["branch", "add", "b", new.path().to_str().unwrap(), "--save"]);
-    assert!(!output.status.success() && text(&output).contains("add the branch without --save"), "{}", text(&output));
+    assert!(!output.status.success() && text(&output).contains("leave out --save"), "{}", text(&output));
     assert_eq!(pool.status().branches.len(), 1);
     fs::rename(pool.dir().join("elsewhere.toml"), pool.config_path()).unwrap();
+}
+
+#[test]
+fn a_branch_that_is_removed_and_saved_is_in_no_later_mount_and_comments_stay() {
+    let (_disks, builder) = disks(["a", "b"]);
+    let rules = "# where films go\n[[rule]]\nname = \"films\"\nmatch = [{ glob = \"/**.avi\", to = [\"b\", \"a\"] }]\n";
+    let mut pool = builder.default(&["a", "b"]).rules(rules).mount();
+    append(&pool.config_path(), b"# mine\n").unwrap();
+    let said = pool.say(["branch", "remove", "b", "--save"]);
+    assert!(said.contains("taken out of ") && said.contains("pool.toml"), "{said}");
+    assert!(said.contains("still named by") && said.contains("`umbrella rules reload`"), "{said}");
+    let config = fs::read_to_string(pool.config_path()).unwrap();
+    assert!(config.contains("# mine\n") && config.contains("# where films go\n"), "{config}");
+    assert!(!config.contains("\"b\"") && config.contains("to = [\"a\"]"), "{config}");
+    pool.say(["rules", "reload"]);
+    let to: Vec<_> = pool.status().rules.into_iter().map(|rule| rule.to).collect();
+    assert_eq!(to, [["a"], ["a"]]);
+    pool.remount();
+    assert_eq!(pool.status().branches.len(), 1);
+}
+
+#[test]
+fn a_branch_that_cannot_be_taken_out_of_the_configuration_is_not_removed() {
+    let (_disks, builder) = disks(["a", "b"]);
+    let pool = builder.rules("[[rule]]\nname = \"films\"\nmatch = [{ glob = \"/**.avi\", to = [\"b\"] }]\n").mount();
+    let output = pool.umbrella(["branch", "remove", "b", "--save"]);
+    let said = text(&output);
+    assert!(
+        !output.status.success() && said.contains("would become invalid") && said.contains("unknown branch"),
+        "{said}"
+    );
+    assert_eq!(pool.status().branches.len(), 2);
+}
+
+#[test]
+fn a_disk_that_replaces_another_elsewhere_and_is_saved_is_mounted_the_next_time() {
+    let (_disks, builder) = disks(["a", "b"]);
+    let new = [Disk::tmpfs(8 * MIB), Disk::tmpfs(8 * MIB)];
+    let paths = new.each_ref().map(|disk| disk.path().display().to_string());
+    let mut pool = builder.mount();
+    append(&pool.config_path(), b"# mine\n").unwrap();
+    let said = pool.say(["branch", "replace", "b", &paths[0], "--save"]);
+    assert!(said.contains("saved to ") && said.contains("pool.toml"), "{said}");
+    let config = fs::read_to_string(pool.config_path()).unwrap();
+    assert!(config.contains(&paths[0]) && config.contains("# mine\n"), "{config}");
+    pool.remount();
+    assert!(pool.is_online("b"));
+    // The same of a pool that is not mounted.
+    pool.stop();
+    let file = pool.config_path().display().to_string();
+    let replace = ["branch", "replace", "b", &paths[1], "--pool", &file];
+    let refused = pool.umbrella(replace);
+    assert!(!refused.status.success() && text(&refused).contains("with --save"), "{}", text(&refused));
+    pool.say(replace.iter().chain(&["--save"]));
+    pool.start();
+    assert_eq!(pool.branch_status("b").path, new[1].path());
+    assert!(pool.is_online("b"));
+}
+
+#[test]
+fn rules_are_reloaded_from_the_configuration_that_the_pool_was_mounted_with() {
+    let (_disks, builder) = disks(["a", "b"]);
+    let mut pool = builder.mount();
+    pool.write_rules("[[rule]]\nname = \"films\"\nmatch = [{ glob = \"/**.avi\", to = [\"b\"] }]\n");
+    let said = pool.say(["rules", "reload"]);
+    assert!(said.contains("1 rule in force"), "{said}");
+    fs::write(pool.join("a.avi"), "x").unwrap();
+    pool.expect_on("b", "a.avi");
+    fs::remove_file(pool.config_path()).unwrap();
+    let gone = pool.umbrella(["rules", "reload"]);
+    assert!(!gone.status.success() && text(&gone).contains("pool.toml: does not exist"), "{}", text(&gone));
 }

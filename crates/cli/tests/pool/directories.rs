@@ -9,7 +9,7 @@ use std::process::Command;
 use rustix::fs::XattrFlags;
 
 use crate::support::disk::Disk;
-use crate::support::pool::{Builder, Pool};
+use crate::support::pool::{Builder, Pool, text};
 use crate::support::tree::{Entry, Times, entry};
 use crate::support::{MIB, eventually, run};
 
@@ -433,6 +433,7 @@ fn repair_lists_directories_whose_copies_differ_and_makes_them_equal() {
     assert_eq!(totals[0]["path"], "/films");
     assert_eq!((&totals[0]["outcome"], &totals[1]["outcome"]), (&"differs".into(), &"equalised".into()));
     assert!(totals[0]["to"].get("branch").is_none(), "{totals:?}");
+    assert_eq!((&totals[0]["copies"][0]["mode"], &totals[0]["to"]["mode"]), (&"0755".into(), &"0770".into()));
     assert_eq!((&totals[2]["directories_equalised"], &totals[2]["directories_failed"]), (&1.into(), &0.into()));
     for at in [&pool.mount_point(), &a.path(), &b.path()] {
         assert_eq!(entry(&at.join("films"), Times::Ignored).xattrs, entry(&b.join("films"), Times::Ignored).xattrs);
@@ -450,6 +451,12 @@ fn repair_lists_directories_whose_copies_differ_and_makes_them_equal() {
     let refused =
         pool.umbrella(["repair".as_ref(), "--equalise".as_ref(), root.as_os_str(), "--like".as_ref(), "x".as_ref()]);
     assert!(!refused.status.success());
+    fs::write(pool.join("file"), "x").unwrap();
+    let file = pool.join("file").display().to_string();
+    for (path, told) in [("a", "\"a\" is a branch, and no path"), (&file, "/file is no directory")] {
+        let refused = pool.umbrella(["repair", "--equalise", path]);
+        assert!(!refused.status.success() && text(&refused).contains(told), "{}", text(&refused));
+    }
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! System calls that fail for one file of a branch: nothing else does, and nothing is taken for gone or done.
 
-use std::fs;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use crate::names;
 use crate::support::disk::Disk;
-use crate::support::foreign::fail;
+use crate::support::foreign::{fail, fail_all};
 use crate::support::pool::{Pool, text};
+use crate::support::process::as_nobody;
 use crate::support::{MIB, errno, eventually};
 
 const LARGE_TO_B: &str = "[[rule]]\nname = \"large\"\nwhen = { size = \">= 64KiB\" }\nto = [\"b\"]\n";
@@ -59,4 +61,29 @@ fn a_file_whose_move_failed_has_not_moved() {
     assert_eq!((summary.files_moved, summary.files_failed), (1, 0));
     pool.expect_on("b", "file");
     assert!(fs::read(pool.join("file")).unwrap() == content);
+}
+
+/// Whoever may not keep set-id bits must not write while they cannot be taken away.
+#[test]
+fn a_copy_into_a_program_that_cannot_lose_its_set_id_bits_fails_and_copies_nothing() {
+    let (a, b) = (Disk::ext4(32 * MIB), Disk::ext4(32 * MIB));
+    let pool = pool(&a, &b);
+    fs::write(pool.join("source"), "theirs").unwrap();
+    fs::write(pool.join("program"), "root's").unwrap();
+    fs::set_permissions(pool.join("program"), Permissions::from_mode(0o4777)).unwrap();
+    pool.settle_closed();
+    let mode = || fs::metadata(a.join("program")).unwrap().mode() & 0o7777;
+    let copy = || {
+        as_nobody(|| {
+            let source = File::open(pool.join("source")).unwrap();
+            let program = OpenOptions::new().write(true).open(pool.join("program")).unwrap();
+            rustix::fs::copy_file_range(source, None, program, None, 6).map_err(std::io::Error::from)
+        })
+    };
+    let failing = fail_all(pool.pid(), "chmod,fchmod,fchmodat", "EIO");
+    assert_eq!(errno(&copy()), libc::EIO);
+    drop(failing);
+    assert_eq!((fs::read(a.join("program")).unwrap(), mode()), (b"root's".to_vec(), 0o4777));
+    assert_eq!(copy().unwrap(), 6);
+    assert_eq!((fs::read(pool.join("program")).unwrap(), mode()), (b"theirs".to_vec(), 0o777));
 }

@@ -2,13 +2,14 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
 
 use crate::support::bad_disk::BadDisk;
-use crate::support::disk::Disk;
+use crate::support::disk::{Disk, unmount};
+use crate::support::looped::Looped;
 use crate::support::pool::{Pool, text};
-use crate::support::{MIB, bytes, eventually, run};
+use crate::support::{MIB, bytes, errno, eventually, run, temp_dir};
 
 const SIZE: u64 = 64 * MIB;
 const FILM: u64 = 40 * MIB;
@@ -190,4 +191,102 @@ fn an_error_that_a_file_system_finds_in_itself_is_counted() {
     eventually("its log has it too", || pool.branch_status("a").errors.kernel_log > 0);
     assert!(pool.branch_status("a").failing && !pool.branch_status("b").failing);
     assert!(pool.branch_status("a").errors.last.contains("EXT4-fs error"), "{:?}", pool.branch_status("a").errors);
+}
+
+/// A btrfs that keeps all on both of its devices, mounted by a node that is gone.
+struct Mirrored {
+    folder: tempfile::TempDir,
+    looped: [Looped; 2],
+}
+
+impl Mirrored {
+    fn new() -> Mirrored {
+        let folder = temp_dir("mirrored");
+        let [at, node] = ["mnt", "node"].map(|name| folder.path().join(name));
+        fs::create_dir(&at).unwrap();
+        let looped = ["one", "two"].map(|name| {
+            let image = folder.path().join(name);
+            File::create(&image).and_then(|file| file.set_len(256 * MIB)).unwrap();
+            Looped::on(&image)
+        });
+        let [one, two] = looped.each_ref().map(|device| device.path().as_os_str());
+        run("mkfs.btrfs", ["-q".as_ref(), "-d".as_ref(), "raid1".as_ref(), "-m".as_ref(), "raid1".as_ref(), one, two]);
+        let number = fs::metadata(one).unwrap().rdev();
+        let [major, minor] = [rustix::fs::major(number), rustix::fs::minor(number)].map(|number| number.to_string());
+        run("mknod", [node.as_os_str(), "b".as_ref(), major.as_ref(), minor.as_ref()]);
+        run("mount", [node.as_path(), at.as_path()]);
+        fs::remove_file(node).unwrap();
+        Mirrored { folder, looped }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("mnt")
+    }
+
+    /// Nothing of the second device can be read any more.
+    fn break_second(&self) {
+        File::options().write(true).open(self.folder.path().join("two")).unwrap().set_len(0).unwrap();
+    }
+}
+
+impl Drop for Mirrored {
+    fn drop(&mut self) {
+        unmount(&self.path());
+    }
+}
+
+#[test]
+fn errors_of_any_device_of_a_btrfs_count_also_when_the_node_that_was_mounted_is_gone() {
+    let (a, b) = (Mirrored::new(), Disk::btrfs(128 * MIB));
+    let pool = Pool::builder().branch("a", a.path()).branch("b", b.path()).default(&["a"]).mount();
+    let content = bytes(3, 8 * MIB);
+    fs::write(pool.join("film"), &content).unwrap();
+    pool.say(["sync"]);
+    a.break_second();
+    eventually("the branch is failing", || {
+        for file in [pool.on("a", "film"), pool.join("film")] {
+            forget_pages(&file);
+        }
+        // Which device is read depends on who reads. The other one has what cannot be read.
+        assert_eq!(run("cat", [pool.join("film")]).stdout, content);
+        pool.branch_status("a").errors.kernel_log > 0
+    });
+    let errors = pool.branch_status("a").errors;
+    let second = a.looped[1].path().file_name().unwrap().to_str().unwrap();
+    assert!(errors.last.contains(second), "{errors:?}");
+    assert!(pool.is_online("a") && !pool.branch_status("b").failing);
+}
+
+/// A listing does what the configuration says. Nothing is taken for absent, and no directory for empty.
+#[test]
+fn a_directory_of_which_one_copy_cannot_be_read_loses_nothing() {
+    for on_error in ["skip", "fail"] {
+        let (a, b) = (BadDisk::ext4(SIZE), Disk::ext4(SIZE));
+        let rules = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\"] }]\n";
+        let builder = Pool::builder().branch_with("a", a.path(), "passthrough = false").branch("b", b.path());
+        let keys = format!("cache_timeout = \"0s\"\non_branch_error = {on_error:?}");
+        let pool = builder.default(&["a"]).rules(rules).keys(&keys).mount();
+        fs::create_dir(pool.join("dir")).unwrap();
+        fs::write(pool.join("dir/on-a"), b"a").unwrap();
+        fs::write(pool.join("dir/on.b"), b"b").unwrap();
+        pool.settle_closed();
+        pool.say(["sync"]);
+        a.break_dir(&pool.on("a", "dir"));
+
+        let list = || fs::read_dir(pool.join("dir")).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        let listed = list().map(|names| names.into_iter().map(|name| name.file_name()).collect::<Vec<_>>());
+        match on_error {
+            "skip" => assert_eq!(listed.unwrap(), ["on.b"]),
+            _ => assert_eq!(errno(&listed), libc::EIO),
+        }
+        assert_eq!(errno(&fs::read(pool.join("dir/on-a"))), libc::EIO, "{on_error}");
+        assert_eq!(errno(&File::create_new(pool.join("dir/on-a"))), libc::EIO, "{on_error}");
+        assert_eq!(errno(&fs::remove_dir_all(pool.join("dir"))), libc::EIO, "{on_error}");
+        eventually("the branch is failing", || pool.branch_status("a").failing);
+        assert!(pool.is_online("a") && !pool.branch_status("b").failing);
+        assert!(pool.on("a", "dir").is_dir());
+
+        a.mend();
+        assert_eq!(fs::read(pool.join("dir/on-a")).unwrap(), b"a", "{on_error}");
+    }
 }

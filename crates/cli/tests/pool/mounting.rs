@@ -10,7 +10,8 @@ use nix::sys::signal::{SigHandler, Signal};
 use rustix::mount::UnmountFlags;
 
 use crate::support::disk::{Disk, is_mount_point};
-use crate::support::pool::{Pool, text};
+use crate::support::looped::Looped;
+use crate::support::pool::{Pool, UMBRELLA, text};
 use crate::support::process::{Process, is_alive, signal};
 use crate::support::{MIB, PATIENCE, errno, eventually, poll, run};
 use crate::{disks, pool};
@@ -218,5 +219,22 @@ fn options_that_a_pool_cannot_honour_are_refused_by_name() {
         let output = pool.umbrella(["mount".as_ref(), pool.config_path().as_os_str(), "-o".as_ref(), option.as_ref()]);
         assert!(!output.status.success() && text(&output).contains(told), "{option}: {}", text(&output));
     }
+    assert!(!is_mount_point(&pool.mount_point()));
+}
+
+/// mount(8) makes a loop device of the configuration, and calls us with that in its place.
+#[test]
+fn a_configuration_that_is_mounted_as_an_image_is_refused_by_name() {
+    let (_disks, builder) = disks(["a"]);
+    let pool = builder.prepare();
+    let looped = Looped::on(&pool.config_path());
+    let helper = pool.dir().join("mount.fuse.umbrella");
+    symlink(UMBRELLA, &helper).unwrap();
+    let output = Command::new(&helper).arg(looped.path()).arg(pool.mount_point()).args(["-o", "rw"]).output().unwrap();
+    assert!(
+        !output.status.success() && text(&output).contains("mount option \"loop\" is refused"),
+        "{}",
+        text(&output)
+    );
     assert!(!is_mount_point(&pool.mount_point()));
 }

@@ -5,8 +5,10 @@ use std::io::Write;
 use std::path::Path;
 
 use nix::sys::signal::Signal;
+use rustix::mount::UnmountFlags;
 
 use crate::support::disk::is_mount_point;
+use crate::support::foreign::delay;
 use crate::support::pool::{UMBRELLA, text};
 use crate::support::process::signal;
 use crate::support::{eventually, temp_dir};
@@ -37,6 +39,37 @@ fn a_detached_pool_is_called_so_until_its_last_file_is_closed() {
     pool.start();
     assert!(!pool.status().detached);
     pool.stop();
+}
+
+#[test]
+fn a_pool_that_is_unmounted_and_still_has_work_to_do_is_said_to_be_ending() {
+    let (_disks, builder) = disks(["a"]);
+    let mut pool = builder.keys("[staging]").mount();
+    fs::write(pool.join("file"), "staged until the end").unwrap();
+    let slow = delay(pool.pid(), "fsync,fdatasync", "delay_enter", "3s");
+    let mount = pool.mount_point();
+    eventually("it is unmounted", || rustix::mount::unmount(&mount, UnmountFlags::empty()).is_ok());
+    let status = pool.umbrella(["status"]);
+    let told = text(&status);
+    assert!(status.status.success() && told.contains("is ending"), "{told}");
+    assert!(!told.contains("files still open"), "{told}");
+    assert!(pool.status().ending);
+    drop(slow);
+    assert_eq!(pool.wait_for_end(), Some(true), "{}", pool.log());
+}
+
+#[test]
+fn a_pool_whose_daemon_ends_while_it_is_asked_is_said_to_be_ending() {
+    let (_disks, builder) = disks(["a"]);
+    let pool = builder.prepare();
+    let socket = std::os::unix::net::UnixListener::bind(pool.run_dir().join("gone.sock")).unwrap();
+    // Hangs up on everybody, as a daemon does that is at its very end.
+    std::thread::spawn(move || socket.incoming().for_each(drop));
+    for args in [&["status"][..], &["status", "/gone"]] {
+        let status = pool.umbrella(args);
+        assert!(status.status.success() && text(&status).contains("/gone is unmounted"), "{}", text(&status));
+    }
+    assert_eq!(pool.json(["status"]), [serde_json::json!({ "mount": "/gone", "ending": true })]);
 }
 
 /// The kernel is handing over what closing the files asks for while it lets the mount go.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 
@@ -23,6 +23,43 @@ fn birth(path: &Path) -> (i64, u32) {
 fn set_times(path: &Path, access: Timespec, modification: Timespec) -> Result<(), Errno> {
     let times = Timestamps { last_access: access, last_modification: modification };
     rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)
+}
+
+/// What was written before they were set is written back after that.
+#[test]
+fn times_that_a_user_sets_survive_the_write_back_of_earlier_writes() {
+    for data in [Data::Passthrough, Data::Mediated, Data::Staged, Data::Governed, Data::Both] {
+        let two = Two::new(data);
+        for name in ["file", "file.b"] {
+            two.same(&format!("{data:?}, {name}"), |root| {
+                let path = root.join(name);
+                let times = || fs::metadata(&path).map(|data| (data.atime(), data.mtime(), data.mtime_nsec())).unwrap();
+                let mut seen = Vec::new();
+                let mut open = File::create(&path).unwrap();
+                for second in 1..4 {
+                    // More than may be dirty where the write-back is governed.
+                    open.write_all(&bytes(second, 3 * MIB)).unwrap();
+                    let time = Timespec { tv_sec: 1_000_000_000 + second.cast_signed(), tv_nsec: 7 };
+                    set_times(&path, time, time).unwrap();
+                    seen.push(times());
+                    open.sync_all().unwrap();
+                    seen.push(times());
+                }
+                open.write_all(b"last").unwrap();
+                set_times(&path, Timespec { tv_sec: 5, tv_nsec: 0 }, Timespec { tv_sec: 6, tv_nsec: 0 }).unwrap();
+                drop(open);
+                // Staged files leave, and what is governed is written within half of 30 seconds or when it is asked for.
+                std::thread::sleep(std::time::Duration::from_millis(200));
+                File::open(&path).unwrap().sync_all().unwrap();
+                seen.push(times());
+                seen
+            });
+            two.settle_closed();
+            let branch = if name == "file" { "a" } else { "b" };
+            let kept = fs::metadata(two.on(branch, name)).unwrap();
+            assert_eq!((kept.atime(), kept.mtime()), (5, 6), "{data:?}: {name} on its branch");
+        }
+    }
 }
 
 #[test]

@@ -239,6 +239,67 @@ fn chown_clears_the_setuid_bits() {
     });
 }
 
+/// Whether a file was changed, in any way that it tells.
+fn changes(path: &Path, call: impl FnOnce() -> i32) -> (i32, bool, u32) {
+    let changed = || fs::symlink_metadata(path).map(|data| (data.ctime(), data.ctime_nsec())).unwrap();
+    let before = changed();
+    std::thread::sleep(Duration::from_millis(20));
+    let result = call();
+    (result, changed() != before, mode(path))
+}
+
+#[test]
+fn a_chown_that_names_neither_owner_nor_group_takes_set_id_bits_for_the_owner_and_root_only() {
+    const OTHER: u32 = 4711;
+    let name_none = |path: &Path| errno(&chown(path, None, None));
+    for data in Data::ALL {
+        let two = Two::new(data);
+        for name in ["program", "program.b"] {
+            for before in [0o4755, 0o6755, 0o2755, 0o2745, 0o4644, 0o755, 0o1666] {
+                for user in [0, NOBODY, OTHER] {
+                    two.same(&format!("mode {before:o}, user {user}"), |root| {
+                        let path = root.join(name);
+                        fs::write(&path, "x").unwrap();
+                        chown(&path, Some(NOBODY), Some(NOBODY)).unwrap();
+                        set_mode(&path, before);
+                        let done = changes(&path, || as_user(user, user, &[], || name_none(&path)));
+                        (done, known_mode(&path))
+                    });
+                }
+            }
+        }
+        two.same("the owner is not of the group", |root| {
+            let path = root.join("foreign group");
+            fs::write(&path, "x").unwrap();
+            chown(&path, Some(NOBODY), Some(OTHER)).unwrap();
+            [0o2745, 0o6755, 0o2644].map(|before| {
+                set_mode(&path, before);
+                changes(&path, || as_nobody(|| name_none(&path)))
+            })
+        });
+        two.same("an open file that nobody may write", |root| {
+            let path = root.join("held");
+            fs::copy("/usr/bin/id", &path).unwrap();
+            set_mode(&path, 0o4755);
+            let held = File::open(&path).unwrap();
+            let done = changes(&path, || as_nobody(|| errno(&std::os::unix::fs::fchown(&held, None, None))));
+            (done, effective_user(&path))
+        });
+        two.same("a directory", |root| {
+            let path = root.join("dir");
+            fs::create_dir(&path).unwrap();
+            set_mode(&path, 0o6755);
+            [0, NOBODY].map(|user| changes(&path, || as_user(user, user, &[], || name_none(&path))))
+        });
+        two.same("a link", |root| {
+            let path = root.join("link");
+            std::os::unix::fs::symlink("nowhere", &path).unwrap();
+            let lchown = || errno(&std::os::unix::fs::lchown(&path, None, None));
+            [0, NOBODY].map(|user| changes(&path, || as_user(user, user, &[], lchown)))
+        });
+    }
+}
+
 #[test]
 fn nobody_cannot_give_files_away() {
     let two = Two::new(Data::Passthrough);

@@ -77,6 +77,25 @@ impl BadDisk {
 
     /// The sectors of a file of this disk are bad from now on, and nothing of it is in memory.
     pub fn break_file(&self, file: &Path) {
+        self.break_extents(file);
+        rustix::fs::fadvise(File::open(file).unwrap(), 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    }
+
+    /// The same of a directory, so that its names cannot be read.
+    pub fn break_dir(&self, dir: &Path) {
+        // What only the journal has stays in memory.
+        for change in ["-f", "-u"] {
+            run("fsfreeze", [change.as_ref(), self.path().as_os_str()]);
+        }
+        self.break_extents(dir);
+        let is_forgotten = || {
+            fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
+            fs::read_dir(dir).and_then(Iterator::collect::<io::Result<Vec<_>>>).is_err().then_some(())
+        };
+        assert!(poll(PATIENCE, is_forgotten).is_some(), "{} stays in memory", dir.display());
+    }
+
+    fn break_extents(&self, file: &Path) {
         File::open(file).unwrap().sync_all().unwrap();
         let told = run("filefrag", ["-e".as_ref(), "-b512".as_ref(), file.as_os_str()]);
         let told = String::from_utf8_lossy(&told.stdout).into_owned();
@@ -88,8 +107,6 @@ impl BadDisk {
             bad.push(SectorRange { start: Lba(first), sectors: last - first + 1 });
         }
         assert!(!bad.is_empty(), "{told}");
-        drop(bad);
-        rustix::fs::fadvise(File::open(file).unwrap(), 0, None, rustix::fs::Advice::DontNeed).unwrap();
     }
 
     /// All of it is bad.

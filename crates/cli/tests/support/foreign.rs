@@ -269,6 +269,11 @@ pub fn fail(pid: u32, calls: &str, error: &str, file: &str) -> Tampered {
     tamper(pid, calls, &format!("error={error}"), Some(file))
 }
 
+/// All system calls of this kind of a process fail.
+pub fn fail_all(pid: u32, calls: &str, error: &str) -> Tampered {
+    tamper(pid, calls, &format!("error={error}"), None)
+}
+
 fn tamper(pid: u32, calls: &str, how: &str, file: Option<&str>) -> Tampered {
     let mut strace = Command::new("strace");
     strace.args(["-f", "-q", "-o", "/dev/null", "-e", &format!("trace={calls}")]);

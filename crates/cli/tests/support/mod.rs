@@ -14,6 +14,7 @@ pub mod dice;
 pub mod disk;
 pub mod foreign;
 pub mod group;
+pub mod looped;
 pub mod nbd;
 pub mod pool;
 pub mod process;

@@ -57,6 +57,7 @@ pub struct Builder {
     group: Option<PathBuf>,
     options: String,
     fstab: Option<PathBuf>,
+    run_dir: Option<PathBuf>,
 }
 
 impl Builder {
@@ -99,6 +100,12 @@ impl Builder {
     /// The daemon reads this in place of /etc/fstab.
     pub fn fstab(mut self, fstab: &Path) -> Self {
         self.fstab = Some(fstab.to_owned());
+        self
+    }
+
+    /// Its control socket lies beside that of another pool.
+    pub fn in_run_dir_of(mut self, other: &Pool) -> Self {
+        self.run_dir = Some(other.run_dir());
         self
     }
 
@@ -168,6 +175,7 @@ impl Pool {
             group: None,
             options: String::new(),
             fstab: None,
+            run_dir: None,
         }
     }
 
@@ -215,11 +223,16 @@ impl Pool {
         fs::read_to_string(self.dir().join("log")).unwrap_or_default()
     }
 
+    /// Where the control socket is.
+    pub fn run_dir(&self) -> PathBuf {
+        self.spec.run_dir.clone().unwrap_or_else(|| self.dir().join("run"))
+    }
+
     /// The binary with the environment of this pool.
     pub fn command(&self) -> Command {
         let mut command = Command::new(UMBRELLA);
         command
-            .env("UMBRELLA_RUN_DIR", self.dir().join("run"))
+            .env("UMBRELLA_RUN_DIR", self.run_dir())
             .env("UMBRELLA_STATE_DIR", self.dir().join("state"))
             .stdin(Stdio::null());
         command.envs(self.spec.fstab.as_ref().map(|fstab| ("LIBMOUNT_FSTAB", fstab)));

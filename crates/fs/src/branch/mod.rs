@@ -160,6 +160,8 @@ pub struct Branch {
     draining: AtomicBool,
     /// The epoch that the pool has taken in and not seen go.
     taken_in: AtomicU64,
+    /// The epoch of which the kernel has been told: nothing that it keeps of the tree is older.
+    shown: AtomicU64,
     moved_in: AtomicU64,
     moved_out: AtomicU64,
     space: Mutex<CachedSpace>,
@@ -200,6 +202,7 @@ impl Branch {
             passthrough: AtomicBool::new(false),
             draining,
             taken_in: AtomicU64::new(NEVER),
+            shown: AtomicU64::new(NEVER),
             moved_in: AtomicU64::new(0),
             moved_out: AtomicU64::new(0),
             space: Mutex::default(),
@@ -222,19 +225,25 @@ impl Branch {
         self.online().filter(|online| self.taken_in.load(Ordering::Acquire) == online.epoch)
     }
 
-    /// Whether the pool has still to take it in. Meaningless while it is offline.
+    /// Whether the pool has still to take it in, or to show it. Meaningless while it is offline.
     pub fn is_arriving(&self) -> bool {
-        self.online.load().as_ref().is_some_and(|online| self.taken_in.load(Ordering::Acquire) != online.epoch)
+        self.online.load().as_ref().is_some_and(|online| self.shown.load(Ordering::Acquire) != online.epoch)
     }
 
     /// The kernel has forgotten what it kept of a branch that is offline.
     pub fn set_gone(&self) {
         self.taken_in.store(NEVER, Ordering::Release);
+        self.shown.store(NEVER, Ordering::Release);
     }
 
     /// The pool has taken it in, as it came online with this epoch.
     pub fn set_taken_in(&self, epoch: u64) {
         self.taken_in.store(epoch, Ordering::Release);
+    }
+
+    /// The kernel has forgotten what it kept of the tree without the branch.
+    pub fn set_shown(&self, epoch: u64) {
+        self.shown.store(epoch, Ordering::Release);
     }
 
     /// Uses the branch no more until a probe finds it well. Calls that wait for it fail at once.

@@ -26,7 +26,8 @@ pub struct CopyRights {
     /// The branch; absent in what copies are to be.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub branch: String,
-    /// Permission bits, 07777.
+    /// Permission bits, 07777; as text in octal.
+    #[serde(with = "octal")]
     pub mode: u32,
     /// Owner.
     pub uid: u32,
@@ -34,6 +35,22 @@ pub struct CopyRights {
     pub gid: u32,
     /// It has an ACL or a default ACL.
     pub acl: bool,
+}
+
+/// `"0755"`: as `chmod` takes it and `stat` shows it.
+mod octal {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+    pub(super) fn serialize<S: Serializer>(mode: &u32, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{mode:04o}"))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        u32::from_str_radix(&text, 8).map_err(|_| D::Error::custom("a mode is octal"))
+    }
 }
 
 /// See [`DirectoryEvent`].

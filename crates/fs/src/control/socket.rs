@@ -30,6 +30,8 @@ use super::protocol::Reply;
 const LONGEST: u64 = 4 << 20;
 /// How long a client may take to say what it wants.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a client may take to read what it is told. One that does not read is as good as gone.
+const UNREAD: Duration = Duration::from_secs(60);
 /// How long the last answers may take.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -154,6 +156,11 @@ impl Listener {
 
     /// Answers from now on, each client on a thread of its own.
     pub fn serve<S: Service>(self, service: S) -> Serving {
+        self.serve_readers(service, UNREAD)
+    }
+
+    /// As [`Listener::serve`], for clients that read what they are told within this time.
+    fn serve_readers<S: Service>(self, service: S, unread: Duration) -> Serving {
         let stop = Arc::new(AtomicBool::new(false));
         let clients = Arc::new(Clients::default());
         let (stopped, counted) = (Arc::clone(&stop), Arc::clone(&clients));
@@ -172,7 +179,7 @@ impl Listener {
                 };
                 let (service, waiting) = (Arc::clone(&service), Client::new(&clients));
                 let spawned = thread::Builder::new().name("control".to_owned()).spawn(move || {
-                    if let Err(error) = answer_client(&client, &*service) {
+                    if let Err(error) = answer_client(&client, &*service, unread) {
                         tracing::debug!(%error, "control client");
                     }
                     drop(waiting);
@@ -234,7 +241,8 @@ fn identity(path: &Path) -> std::io::Result<(u64, u64)> {
     fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()))
 }
 
-fn answer_client<S: Service>(client: &UnixStream, service: &S) -> std::io::Result<()> {
+fn answer_client<S: Service>(client: &UnixStream, service: &S, unread: Duration) -> std::io::Result<()> {
+    client.set_write_timeout(Some(unread))?;
     let peer = socket_peercred(client)?;
     if peer.uid != rustix::process::geteuid() && !peer.uid.is_root() {
         return say::<S>(client, &Reply::Error { message: "only root and the daemon's own user may ask".to_owned() });
@@ -246,8 +254,12 @@ fn answer_client<S: Service>(client: &UnixStream, service: &S) -> std::io::Resul
     if has_hung_up(client) {
         return Ok(());
     }
-    // A client that went away ends its work.
-    let mut tell = |progress: &S::Progress| say::<S>(client, &Reply::Progress(progress)).is_ok();
+    // A client that went away ends its work. One that did not take a whole line cannot be told another.
+    let mut hears = true;
+    let mut tell = |progress: &S::Progress| {
+        hears = hears && say::<S>(client, &Reply::Progress(progress)).is_ok();
+        hears
+    };
     let reply = match serde_json::from_str::<S::Request>(&line) {
         Ok(request) => match service.carry_out(request, &mut tell) {
             Ok(answer) => Reply::Done { answer },
@@ -255,7 +267,7 @@ fn answer_client<S: Service>(client: &UnixStream, service: &S) -> std::io::Resul
         },
         Err(error) => Reply::Error { message: format!("not a request: {error}") },
     };
-    say::<S>(client, &reply)
+    if hears { say::<S>(client, &reply) } else { Ok(()) }
 }
 
 /// Whether the client is gone. One that has only said all it has to say is not.

@@ -52,9 +52,17 @@ impl Sysfs {
         Sysfs(path.to_owned())
     }
 
-    /// What is below a file system with this number of a device. Where that is no block device's, `source` of its mount may be one.
-    pub(crate) fn below(&self, dev: u64, source: Option<&str>) -> Stack {
+    /// What is below a file system with this number of a device. Where that is no block device's, `source` of its mount may be one. A btrfs is known by
+    /// its UUID: the node that was mounted may be gone, and it has other devices.
+    pub(crate) fn below(&self, dev: u64, source: Option<&str>, btrfs: Option<&str>) -> Stack {
         let mut stack = Stack::default();
+        let members = btrfs.map(|uuid| names(&self.0.join("fs/btrfs").join(uuid).join("devices")));
+        if let Some(members) = members.filter(|members| !members.is_empty()) {
+            for member in &members {
+                self.add(&mut stack, member, DEEPEST);
+            }
+            return stack;
+        }
         let device = source.filter(|source| source.starts_with("/dev/"));
         let named = self.name_of(dev).or_else(|| self.name_of(rustix::fs::stat(device?).ok()?.st_rdev));
         let Some(name) = named else { return stack };
@@ -189,7 +197,7 @@ mod tests {
 
         /// Whether an error of a device at a sector is one of the file system with this number.
         fn concerns(&self, dev: (u32, u32), device: &str, sector: Option<u64>) -> bool {
-            let stack = self.sysfs().below(makedev(dev.0, dev.1), None);
+            let stack = self.sysfs().below(makedev(dev.0, dev.1), None, None);
             let partition = sector.and_then(|sector| self.sysfs().partition_at(device, sector));
             stack.has(device, partition.as_deref())
         }
@@ -231,10 +239,23 @@ mod tests {
     }
 
     #[test]
+    fn a_btrfs_is_found_by_its_uuid_when_the_node_that_was_mounted_is_gone() {
+        let machine = Machine::new();
+        let sysfs = machine.sysfs();
+        let below = |uuid| sysfs.below(makedev(0, 35), Some("/dev/nowhere/at/all"), Some(uuid));
+        let stack = below("0-1-2");
+        for device in ["sda2", "sdb2"] {
+            assert!(stack.has(device, None), "{device}");
+        }
+        assert!(stack.has("sdb", Some("sdb2")) && !stack.has("sdb", Some("sdb1")));
+        assert_eq!(below("3-4-5"), Stack::default());
+    }
+
+    #[test]
     fn a_file_system_without_a_disk_has_none() {
         let sysfs = Machine::new().sysfs();
-        assert_eq!(sysfs.below(makedev(0, 35), None), Stack::default());
-        assert_eq!(sysfs.below(makedev(0, 35), Some("/dev/nowhere/at/all")), Stack::default());
-        assert_eq!(sysfs.below(makedev(77, 7), None), Stack::default());
+        assert_eq!(sysfs.below(makedev(0, 35), None, None), Stack::default());
+        assert_eq!(sysfs.below(makedev(0, 35), Some("/dev/nowhere/at/all"), None), Stack::default());
+        assert_eq!(sysfs.below(makedev(77, 7), None, None), Stack::default());
     }
 }

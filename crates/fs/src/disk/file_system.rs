@@ -99,6 +99,29 @@ fn number(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
+/// The UUID of a btrfs, as sysfs has it; `None` of another file system.
+pub(crate) fn btrfs_uuid(dir: BorrowedFd<'_>) -> Option<String> {
+    /// `struct btrfs_ioctl_fs_info_args`; see linux/btrfs.h.
+    #[repr(C)]
+    struct FsInfo {
+        max_id: u64,
+        devices: u64,
+        uuid: [u8; 16],
+        rest: [u8; 992],
+    }
+    const BTRFS_IOC_FS_INFO: libc::c_ulong = 0x8400_941f;
+    let mut info = FsInfo { max_id: 0, devices: 0, uuid: [0; 16], rest: [0; 992] };
+    // SAFETY: the directory is open, and the kernel writes 1024 bytes, which is what there is.
+    let done = unsafe { libc::ioctl(dir.as_raw_fd(), BTRFS_IOC_FS_INFO, &raw mut info) };
+    (done == 0).then(|| {
+        let text = info.uuid.iter().enumerate().map(|(index, byte)| {
+            let dash = if matches!(index, 4 | 6 | 8 | 10) { "-" } else { "" };
+            format!("{dash}{byte:02x}")
+        });
+        text.collect()
+    })
+}
+
 /// How many errors the file system on this device has counted, over mounts too; `None` where it counts none.
 pub(crate) fn counted(sysfs: &Sysfs, device: &str) -> Option<u64> {
     let ext4 = std::fs::read_to_string(sysfs.ext4_of(device).join("errors_count"));

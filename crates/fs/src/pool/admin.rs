@@ -7,7 +7,7 @@
 //! 3. Its numbers of inodes are loaded.
 //! 4. The topology's number goes up, so that every directory is looked for on it at its next use; the kernel forgets owners, modes and ACLs of directories,
 //!    which may be others with its copies.
-//! 5. Descriptors and listings from before are forgotten, in the kernel too.
+//! 5. Descriptors and listings from before are forgotten, in the kernel too. From here on it is said to be online.
 //!
 //! One that is removed:
 //!
@@ -59,6 +59,9 @@ impl Pool {
         self.report_recovery(&recovery);
         for (branch, _) in &online {
             self.take_in(branch);
+            if let Some(online) = branch.online() {
+                branch.set_shown(online.epoch);
+            }
             if branch.draining() {
                 let name = &branch.spec.name;
                 tracing::warn!(
@@ -187,6 +190,9 @@ impl Pool {
         }
         self.dir_fds.drop_branch(branch.id);
         self.forget_listings();
+        if let Some(online) = now {
+            branch.set_shown(online.epoch);
+        }
         true
     }
 

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use rustix::fs::{OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, XattrFlags};
 use rustix::io::Errno;
@@ -12,6 +12,7 @@ use umbrella_units::Timestamp;
 use super::mover::is_due;
 use super::{Attr, Pool};
 use crate::at::FileAt;
+use crate::creds::Caller;
 use crate::error::{OpError, OpResult};
 use crate::handle::HandleId;
 use crate::kernel_cache::KernelCache;
@@ -47,6 +48,8 @@ pub struct Change {
     pub handle: Option<HandleId>,
     /// Set-user-id and set-group-id go.
     pub drop_set_id: bool,
+    /// Nothing else was asked for, and by this user.
+    pub nothing_by: Option<Caller>,
 }
 
 impl Change {
@@ -69,7 +72,7 @@ impl Change {
     }
 
     fn apply(&self, file: &FileAt) -> OpResult<()> {
-        if self.uid.is_some() || self.gid.is_some() {
+        if self.uid.is_some() || self.gid.is_some() || self.nothing_by.is_some() {
             file.chown(self.uid, self.gid, KernelCache::REPLIED)?;
         }
         if let Some(perm) = self.perm {
@@ -152,14 +155,35 @@ impl Pool {
             if change.drop_set_id {
                 self.drop_set_id(node, &target)?;
             }
-            change.apply(&target)?;
+            match change.nothing_by {
+                Some(caller) => self.change_nothing(node, &state, &target, caller)?,
+                None => change.apply(&target)?,
+            }
             state.unjudged = true;
         }
         Ok(())
     }
 
+    /// Linux asks for nothing in two cases: somebody is about to write to a file that may not keep its set-id bits; or chown(2) names neither an owner
+    /// nor a group. That takes the bits as well, but only the owner and root may do it. Only the first of the caller's groups is known; whoever may be of
+    /// another group counts as not of the file's.
+    fn change_nothing(&self, node: &Node, state: &FileState, target: &FileAt, caller: Caller) -> OpResult<()> {
+        if state.handles.iter().filter_map(Weak::upgrade).any(|handle| handle.writer) {
+            return self.drop_set_id(node, target);
+        }
+        let meta = target.stat()?;
+        let foreign_group = caller.uid != 0 && meta.perm & 0o2000 != 0 && caller.gid != meta.gid;
+        if (meta.is_set_id() || foreign_group) && caller.uid != 0 && caller.uid != meta.uid {
+            return Err(OpError::Sys(Errno::PERM));
+        }
+        if foreign_group {
+            target.chmod(meta.perm & !0o6000, KernelCache::REPLIED)?;
+        }
+        target.chown(None, None, KernelCache::REPLIED)
+    }
+
     fn truncate(&self, state: &FileState, target: &FileAt, size: u64) -> OpResult<()> {
-        let writer = state.handles.iter().filter_map(std::sync::Weak::upgrade).find(|handle| handle.writer);
+        let writer = state.handles.iter().filter_map(Weak::upgrade).find(|handle| handle.writer);
         match writer {
             Some(handle) => handle.current().truncate(size)?,
             // Never waits: what a user put in the file's place on the branch may be a pipe.

@@ -35,6 +35,8 @@ pub(crate) struct DiskErrors {
 struct Watched {
     dev: u64,
     source: Option<String>,
+    /// The UUID of a btrfs.
+    btrfs: Option<String>,
     /// As it was when the branch came online.
     stack: Stack,
     fsid: u64,
@@ -66,8 +68,10 @@ impl DiskErrors {
 
     fn watch(&self, branch: BranchId, online: &Online) {
         let source = online.source.clone();
-        let stack = self.sysfs.below(online.dev, source.as_deref());
-        let mut watched = Watched { dev: online.dev, source, stack, fsid: 0, counts: Counts::Unknown };
+        let is_btrfs = online.fs_type == "btrfs" && !online.guarded;
+        let btrfs = if is_btrfs { file_system::btrfs_uuid(online.root()) } else { None };
+        let stack = self.sysfs.below(online.dev, source.as_deref(), btrfs.as_deref());
+        let mut watched = Watched { dev: online.dev, source, btrfs, stack, fsid: 0, counts: Counts::Unknown };
         // Of one that may hang no more is asked.
         if !online.guarded {
             watched.fsid = rustix::fs::fstatvfs(online.root()).map_or(0, |it| it.f_fsid);
@@ -94,7 +98,7 @@ impl DiskErrors {
         let watched = self.watched.lock();
         let has = |watched: &Watched| {
             // Arrays and volumes change while they are in use. Of a disk that was pulled out nothing is left to be found.
-            let now = self.sysfs.below(watched.dev, watched.source.as_deref());
+            let now = self.sysfs.below(watched.dev, watched.source.as_deref(), watched.btrfs.as_deref());
             let stack = if now == Stack::default() { &watched.stack } else { &now };
             stack.has(&error.device, partition.as_deref())
         };

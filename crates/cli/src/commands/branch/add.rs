@@ -8,16 +8,15 @@ use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
 use serde_json::json;
-use umbrella_fs::control::protocol::{Answer, Request};
+use umbrella_fs::control::protocol::Request;
 use umbrella_fs::spec::BranchSpec;
 use umbrella_units::{Amount, ByteSize, ParseDurationError, format_duration, parse_duration};
 
 use super::rules_naming;
-use crate::client::{Client, ClientError};
 use crate::commands::PoolOption;
-use crate::config::save::{self, Addition};
+use crate::config::save::{self, Addition, Change};
 use crate::text::{quoted, quoted_list, visible_path};
-use crate::{commands, ending, output, pool};
+use crate::{commands, ending, mounts, output, pool};
 
 /// Take a directory into the pool. Its files appear in the tree at once.
 #[derive(Debug, Args)]
@@ -87,11 +86,12 @@ impl AddArgs {
             passthrough: !self.no_passthrough,
             write_back: None,
         };
+        mounts::refuse_silent(&branch.path)?;
         let lines = configuration(&branch)?;
         let name = branch.name.clone();
         // What cannot be written is said before anything is changed.
-        let addition = Addition { branch: &branch, lines: &lines, to_default: self.default };
-        let saved = if self.save { Some(save::prepare(&config_of(&client)?, &addition)?) } else { None };
+        let change = Change::Add(Addition { branch: &branch, lines: &lines, to_default: self.default });
+        let saved = if self.save { Some(save::prepare(&commands::config_of(&client)?, &change)?) } else { None };
         ending::wait_for_branches(std::slice::from_ref(&branch.path))?;
         client.ask(&Request::BranchAdd { branch: branch.clone(), to_default: self.default })?;
         let file = saved.as_ref().map(|saved| visible_path(saved.file()));
@@ -109,9 +109,10 @@ impl AddArgs {
         }
         let shown = quoted(&name);
         let on = if lists.is_empty() {
-            "it is on no list, so no new file goes there (`--default`, or name it in a rule)".to_owned()
+            "it is on no list, so no new file goes there: name it in a rule or in the default list of the configuration, then `umbrella rules reload`".to_owned()
         } else {
-            format!("new files go there by {}", quoted_list(lists.iter().map(String::as_str)))
+            let lists = quoted_list(lists.iter().map(String::as_str));
+            format!("new files go there by {lists}; `umbrella enforce` moves there what belongs there already")
         };
         output::line(&format!("branch {shown} is in the pool; {on}"))?;
         if let Some(file) = file {
@@ -121,14 +122,6 @@ impl AddArgs {
             output::line(&format!("to keep it, add to the configuration (or --save it){also}:\n\n{lines}"))?;
         }
         Ok(ExitCode::SUCCESS)
-    }
-}
-
-/// The file that the running pool was started from.
-fn config_of(client: &Client) -> Result<PathBuf, ClientError> {
-    match client.ask(&Request::Status)? {
-        Answer::Status(status) => Ok(status.config),
-        _ => Err(ClientError::Unexpected),
     }
 }
 

@@ -3,14 +3,18 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use clap::Args;
 use serde_json::json;
-use umbrella_fs::branch::{StateDir, mounts};
+use umbrella_fs::branch::StateDir;
+use umbrella_fs::branch::mounts::fs_kind;
 use umbrella_fs::control::protocol::Request;
+use umbrella_fs::spec::PoolSpec;
 
 use crate::client::{Client, ClientError};
-use crate::commands::PoolOption;
+use crate::commands::{self, PoolOption};
+use crate::config::save::{self, Change, Prepared};
+use crate::mounts::{is_file, refuse_silent};
 use crate::pool::{self, Pool};
 use crate::text::{quoted, quoted_list, visible_path};
 use crate::{config, ending, output};
@@ -23,7 +27,7 @@ use crate::{config, ending, output};
 #[command(after_help = "\
 EXAMPLES:
   umbrella branch replace disk2                       a new file system is mounted where the old one was
-  umbrella branch replace disk2 /mnt/new              it is elsewhere
+  umbrella branch replace disk2 /mnt/new --save       it is elsewhere, and the configuration is to say so
   umbrella branch replace disk2 --pool pool.toml      the pool does not start because of it")]
 pub(super) struct ReplaceArgs {
     /// Name of the branch.
@@ -33,6 +37,9 @@ pub(super) struct ReplaceArgs {
     /// Also when the old one is online and holds files.
     #[arg(short, long)]
     force: bool,
+    /// Also write its new path to the configuration of the pool; comments and layout stay.
+    #[arg(long, requires = "path")]
+    save: bool,
     #[command(flatten)]
     pool: PoolOption,
     /// Print JSON.
@@ -40,67 +47,102 @@ pub(super) struct ReplaceArgs {
     json: bool,
 }
 
+/// What is left to do, and where it was saved.
+struct Next {
+    words: String,
+    saved: Option<String>,
+}
+
 impl ReplaceArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let file = self.pool.pool.as_deref().filter(|path| path.is_file());
+        let file = self.pool.pool.as_deref().filter(|path| is_file(path));
         let next = if let Some(file) = file {
             let spec = config::read(file)?.spec;
             let pool = pool::configured(&spec.mount)?;
-            if self.on_live(&pool)? { self.to_keep() } else { self.before_mount(file, &spec, &pool)? }
+            match self.on_live(&pool)? {
+                Some(next) => next,
+                None => self.before_mount(file, &spec, &pool)?,
+            }
         } else {
             let pool = pool::find(self.pool.pool.as_deref())?;
-            if !self.on_live(&pool)? {
-                bail!("the pool at {} is not mounted; name its configuration with --pool", visible_path(&pool.mount));
-            }
-            self.to_keep()
+            let next = self.on_live(&pool)?;
+            next.with_context(|| {
+                let mount = visible_path(&pool.mount);
+                format!("the pool at {mount} is not mounted; name its configuration with --pool")
+            })?
         };
         if self.json {
-            output::json(&json!({ "branch": self.name, "replaced": true }))?;
+            output::json(&json!({ "branch": self.name, "replaced": true, "saved": next.saved }))?;
         } else {
-            output::line(&format!("branch {} is replaced{next}", quoted(&self.name)))?;
+            output::line(&format!("branch {} is replaced{}", quoted(&self.name), next.words))?;
         }
         Ok(ExitCode::SUCCESS)
     }
 
-    /// What is left to do on a live pool.
-    fn to_keep(&self) -> String {
-        let moved =
-            |path: &PathBuf| format!("; to keep it, set its path in the configuration to {}", visible_path(path));
-        self.path.as_ref().map(moved).unwrap_or_default()
+    /// The configuration with the new path, if it is to be written. What cannot be is said before anything is changed.
+    fn change_of(&self, config: &Path, path: Option<&Path>) -> anyhow::Result<Option<Prepared>> {
+        let Some(path) = path.filter(|_| self.save) else { return Ok(None) };
+        save::prepare(config, &Change::Move { name: &self.name, path }).map(Some)
     }
 
-    /// False when no daemon answers.
-    fn on_live(&self, pool: &Pool) -> anyhow::Result<bool> {
+    /// Writes it.
+    fn write(&self, change: Option<Prepared>) -> anyhow::Result<Option<String>> {
+        let Some(change) = change else { return Ok(None) };
+        let file = visible_path(change.file());
+        let written = change.write();
+        written.with_context(|| {
+            format!("branch {} is replaced, but its path in the configuration is the old one", quoted(&self.name))
+        })?;
+        Ok(Some(file))
+    }
+
+    /// On a pool that is mounted; nothing when no daemon answers.
+    fn on_live(&self, pool: &Pool) -> anyhow::Result<Option<Next>> {
         let path = self.path.as_deref().map(pool::absolute).transpose()?;
+        path.as_deref().map_or(Ok(()), refuse_silent)?;
         ending::wait_for_branches(path.as_slice())?;
-        let request = Request::BranchReplace { name: self.name.clone(), path, force: self.force };
-        match Client::new(&pool.socket).ask(&request) {
-            Ok(_) => Ok(true),
-            Err(ClientError::NotRunning { .. }) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
+        let client = Client::new(&pool.socket);
+        let config = match commands::config_of(&client) {
+            Err(ClientError::NotRunning { .. }) => return Ok(None),
+            config => config?,
+        };
+        let change = self.change_of(&config, path.as_deref())?;
+        client.ask(&Request::BranchReplace { name: self.name.clone(), path: path.clone(), force: self.force })?;
+        let saved = self.write(change)?;
+        let words = match (&saved, path) {
+            (Some(file), _) => format!("; saved to {file}"),
+            (None, Some(path)) => {
+                format!("; to keep it, set its path in the configuration to {} (or --save)", visible_path(&path))
+            }
+            (None, None) => String::new(),
+        };
+        Ok(Some(Next { words, saved }))
     }
 
     /// Forgets what the branch was, so that the next mount takes in what is there.
-    fn before_mount(&self, file: &Path, spec: &umbrella_fs::spec::PoolSpec, pool: &Pool) -> anyhow::Result<String> {
+    fn before_mount(&self, file: &Path, spec: &PoolSpec, pool: &Pool) -> anyhow::Result<Next> {
         let name = quoted(&self.name);
         let Some(branch) = spec.branches.iter().find(|branch| branch.name == self.name) else {
             let known = quoted_list(spec.branches.iter().map(|branch| branch.name.as_str()));
             bail!("{} has no branch {name}; branches: {known}", visible_path(file));
         };
-        if self.path.as_ref().is_some_and(|path| *path != branch.path) {
-            bail!("the pool is not mounted: set the path of branch {name} in {} instead", visible_path(file));
+        let path = self.path.as_deref().map_or_else(|| Ok(branch.path.clone()), pool::absolute)?;
+        let is_elsewhere = path != branch.path;
+        if is_elsewhere && !self.save {
+            bail!("the pool is not mounted: set the path of branch {name} in {} too, with --save", visible_path(file));
         }
-        let shown = visible_path(&branch.path);
+        let change = self.change_of(file, Some(&path).filter(|_| is_elsewhere).map(PathBuf::as_path))?;
+        let shown = visible_path(&path);
+        refuse_silent(&path)?;
         let state = StateDir::open(&pool::state_dir(&pool.mount), &pool.mount)?;
         let was_mount = state.branch(&self.name).is_some_and(|known| known.was_mount && known.path == branch.path);
-        let dir =
-            std::fs::File::open(&branch.path).map_err(|error| anyhow::anyhow!("branch {name}: {shown}: {error}"))?;
-        let is_mount = mounts::fs_kind(std::os::fd::AsFd::as_fd(&dir)).is_ok_and(|kind| kind.is_mount);
+        let dir = std::fs::File::open(&path).map_err(|error| anyhow::anyhow!("branch {name}: {shown}: {error}"))?;
+        let is_mount = fs_kind(std::os::fd::AsFd::as_fd(&dir)).is_ok_and(|kind| kind.is_mount);
         if (was_mount || branch.require_mount == Some(true)) && !is_mount && !self.force {
             bail!("branch {name}: {shown} is not mounted; mount the new disk first (or --force, to use the directory)");
         }
+        let saved = self.write(change)?;
         state.forget(&self.name)?;
-        Ok(format!(": the next mount takes in what is at {shown}"))
+        Ok(Next { words: format!(": the next mount takes in what is at {shown}"), saved })
     }
 }

@@ -13,7 +13,7 @@ use umbrella_units::{ByteSize, Nanos, PAGE_BYTES};
 
 use super::trace::{Bar, ReadArgs, open, warn_of_skipped};
 use crate::output;
-use crate::text::{visible, visible_path};
+use crate::text::{count, visible, visible_path};
 
 /// Say what a block trace holds: requests, bytes, addresses, rewrites, idle times, sizes.
 #[derive(Debug, Args)]
@@ -101,35 +101,35 @@ fn text(info: &Info) -> String {
     let mut row = |name: &str, value: String| {
         let _ = writeln!(text, "  {name:<16}{value}");
     };
-    let kinds = format!(
-        "{} ({} writes, {} reads, {} discards)",
-        summary.records, summary.writes, summary.reads, summary.discards
-    );
+    let kinds = [(summary.writes, "write"), (summary.reads, "read"), (summary.discards, "discard")];
+    let kinds = format!("{} ({})", summary.records, kinds.map(|(number, kind)| count(number, kind)).join(", "));
     row("records", kinds);
     row("writes", percent(summary.writes, summary.records));
     row(
         "written",
-        format!("{}, {} of it sequential", summary.written, percent(summary.sequential_writes, summary.writes)),
+        format!("{}; {} of the writes sequential", summary.written, percent(summary.sequential_writes, summary.writes)),
     );
     row("read", summary.read.to_string());
     if summary.discards > 0 {
         row("discarded", summary.discarded.to_string());
     }
     row("length", time(summary.length));
-    row("address span", info.address_span.to_string());
+    let largest = if summary.devices.len() > 1 { ", of the largest device" } else { "" };
+    row("address span", format!("{}{largest}", info.address_span));
     let distinct = ByteSize(summary.distinct_pages_written.saturating_mul(PAGE_BYTES));
-    row("pages written", format!("{distinct} distinct, x{:.2}", info.rewrites));
-    let partial =
-        format!("{} ({})", summary.partial_page_writes, percent(summary.partial_page_writes, summary.page_writes));
-    row("partial pages", partial);
-    row("idle over 60 s", format!("{}, longest {}", summary.idle.over_60_s, time(summary.idle.longest)));
+    row("pages written", format!("{distinct} distinct, each {:.2} times on average", info.rewrites));
+    let (partial, pages) = (summary.partial_page_writes, summary.page_writes);
+    row("partial pages", format!("{partial} of {} ({})", count(pages, "written page"), percent(partial, pages)));
+    row("idle over 60 s", format!("{}, longest {}", count(summary.idle.over_60_s, "time"), time(summary.idle.longest)));
     row("write sizes", sizes(&summary.write_sizes, summary.writes));
     row("read sizes", sizes(&summary.read_sizes, summary.reads));
     if summary.devices.len() > 1 {
-        for device in summary.devices.iter().take(DEVICES_SHOWN) {
+        let mut devices: Vec<_> = summary.devices.iter().collect();
+        devices.sort_by_key(|device| (device.name.len(), device.name.clone()));
+        for device in devices.into_iter().take(DEVICES_SHOWN) {
             row(
                 &format!("device {}", visible(&device.name)),
-                format!("{} records, span {}", device.records, device.span()),
+                format!("{}, span {}", count(device.records, "record"), device.span()),
             );
         }
         if summary.devices.len() > DEVICES_SHOWN {
@@ -137,14 +137,14 @@ fn text(info: &Info) -> String {
         }
     }
     if summary.skipped.total() > 0 {
-        row("left out", summary.skipped.total().to_string());
+        row("left out", count(summary.skipped.total(), "record"));
     }
     text
 }
 
 const DEVICES_SHOWN: usize = 32;
 
-/// `512 B to 128 KiB: 12 % up to 4 KiB, ...`, without the classes that less than one in a hundred is of.
+/// `512 B to 128 KiB; rounded up to powers of two: 12 % 4 KiB, ...`, without the classes that less than one in a hundred is of.
 fn sizes(sizes: &Sizes, requests: u64) -> String {
     if requests == 0 {
         return "-".to_owned();
@@ -152,8 +152,11 @@ fn sizes(sizes: &Sizes, requests: u64) -> String {
     let mut classes = Vec::new();
     for (power, count) in sizes.up_to_512_doubling.iter().enumerate() {
         if *count * 100 >= requests {
-            classes.push(format!("{} up to {}", percent(*count, requests), ByteSize(512 << power)));
+            classes.push(format!("{} {}", percent(*count, requests), ByteSize(512 << power)));
         }
     }
-    format!("{} to {}: {}", sizes.min, sizes.max, classes.join(", "))
+    if sizes.min == sizes.max {
+        return format!("all {}", sizes.min);
+    }
+    format!("{} to {}; rounded up to powers of two: {}", sizes.min, sizes.max, classes.join(", "))
 }

@@ -322,9 +322,10 @@ fn an_unknown_profile_is_answered_with_those_that_there_are() {
 
 #[test]
 fn the_examples_of_the_documentation_are_good() {
-    let page = include_str!("../../../../../docs/disk.md");
-    let examples: Vec<&str> = page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-    assert_eq!(examples.len(), 2);
+    let blocks = |page: &'static str| page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let readme = blocks(include_str!("../../../../../README.md")).filter(|block| block.contains("[flash]"));
+    let examples: Vec<&str> = blocks(include_str!("../../../../../docs/disk.md")).chain(readme).collect();
+    assert_eq!(examples.len(), 3);
     for example in examples {
         good(example);
     }

@@ -29,7 +29,7 @@ fn with_b(text: &str, path: &str, to_default: bool) -> anyhow::Result<String> {
     std::fs::write(&file, text).unwrap();
     let branch = branch("b", path);
     let lines = format!("[[branch]]\nname = \"b\"\npath = {path:?}\n");
-    prepare(&file, &Addition { branch: &branch, lines: &lines, to_default })?.write()?;
+    prepare(&file, &Change::Add(Addition { branch: &branch, lines: &lines, to_default }))?.write()?;
     Ok(std::fs::read_to_string(&file).unwrap())
 }
 
@@ -62,12 +62,9 @@ fn what_somebody_writes_meanwhile_is_kept() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("pool.toml");
     std::fs::write(&file, TEXT).unwrap();
-    let addition = Addition {
-        branch: &branch("b", "/mnt/b"),
-        lines: "[[branch]]\nname = \"b\"\npath = \"/mnt/b\"\n",
-        to_default: true,
-    };
-    let prepared = prepare(&file, &addition).unwrap();
+    let branch = branch("b", "/mnt/b");
+    let lines = "[[branch]]\nname = \"b\"\npath = \"/mnt/b\"\n";
+    let prepared = prepare(&file, &Change::Add(Addition { branch: &branch, lines, to_default: true })).unwrap();
     let theirs = format!("{TEXT}# mine\n");
     std::fs::write(&file, &theirs).unwrap();
     prepared.write().unwrap_err();
@@ -101,9 +98,8 @@ fn a_link_stays_one_and_the_file_keeps_its_mode() {
     std::fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
     symlink("real.toml", &link).unwrap();
     let branch = branch("b", "/mnt/b");
-    let addition =
-        Addition { branch: &branch, lines: "[[branch]]\nname = \"b\"\npath = \"/mnt/b\"\n", to_default: false };
-    prepare(&link, &addition).unwrap().write().unwrap();
+    let lines = "[[branch]]\nname = \"b\"\npath = \"/mnt/b\"\n";
+    prepare(&link, &Change::Add(Addition { branch: &branch, lines, to_default: false })).unwrap().write().unwrap();
     assert!(link.is_symlink() && std::fs::read_to_string(&file).unwrap().contains("/mnt/b"));
     assert_eq!(file.metadata().unwrap().mode() & 0o7777, 0o640);
     assert_eq!(dir.path().read_dir().unwrap().count(), 2, "nothing else is left");
@@ -112,9 +108,90 @@ fn a_link_stays_one_and_the_file_keeps_its_mode() {
 #[test]
 fn what_is_no_file_is_not_written() {
     let branch = branch("b", "/mnt/b");
-    let addition = Addition { branch: &branch, lines: "", to_default: false };
+    let addition = || Addition { branch: &branch, lines: "", to_default: false };
     for no_file in ["/dev/null", "/does/not/exist", ""] {
-        let error = prepare(Path::new(no_file), &addition).unwrap_err().to_string();
+        let error = prepare(Path::new(no_file), &Change::Add(addition())).unwrap_err().to_string();
         assert!(error.contains("cannot find the configuration file"), "{no_file}: {error}");
     }
+}
+
+/// The text after a change.
+fn after(text: &str, change: &Change<'_>) -> anyhow::Result<String> {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("pool.toml");
+    std::fs::write(&file, text).unwrap();
+    prepare(&file, change)?.write()?;
+    Ok(std::fs::read_to_string(&file).unwrap())
+}
+
+const THREE: &str = "# the house
+mount = \"/srv/pool\"
+default = [\"a\", \"b\", \"c\"] # files
+
+# the disks, fast ones first
+
+# the old one
+[[branch]]
+name = \"a\"
+path = \"/mnt/a\"  # old
+
+[[branch]]   # the new one
+name = \"b\"
+path = \"/mnt/b\"  # new
+
+# the last one
+[[branch]]
+name = \"c\"
+path = \"/mnt/c\"
+
+# rules come last
+[[rule]]
+when = { size = \"> 1MiB\" }
+to = [
+  \"a\",  # first
+  # then
+  \"b\",  # second
+  \"c\"   # third
+]
+[[rule]]
+match = [{ glob = \"/**.avi\", to = [\"c\", \"a\"] }]  # films
+";
+
+#[test]
+fn a_branch_that_goes_takes_its_own_comments_and_leaves_the_others() {
+    let left = |name| after(THREE, &Change::Remove { name }).unwrap();
+    let a = THREE
+        .replace("\n# the old one\n[[branch]]\nname = \"a\"\npath = \"/mnt/a\"  # old\n", "")
+        .replace("default = [\"a\", ", "default = [")
+        .replace("  \"a\",  # first\n", "")
+        .replace("[\"c\", \"a\"]", "[\"c\"]");
+    assert_eq!(left("a"), a);
+    let b = THREE
+        .replace("\n[[branch]]   # the new one\nname = \"b\"\npath = \"/mnt/b\"  # new\n", "")
+        .replace("\"a\", \"b\", ", "\"a\", ")
+        .replace("  # then\n  \"b\",  # second\n", "");
+    assert_eq!(left("b"), b);
+    let c = THREE
+        .replace("\n# the last one\n[[branch]]\nname = \"c\"\npath = \"/mnt/c\"\n", "")
+        .replace(", \"c\"] # files", "] # files")
+        .replace(",  # second\n  \"c\"   # third\n", "  # second\n")
+        .replace("[\"c\", \"a\"]", "[\"a\"]");
+    assert_eq!(left("c"), c);
+    assert_eq!(left("none"), THREE);
+}
+
+#[test]
+fn a_branch_that_a_rule_sends_files_to_alone_is_not_taken_out() {
+    let alone = THREE.replace("[\"c\", \"a\"]", "[\"a\"]");
+    let error = format!("{:#}", after(&alone, &Change::Remove { name: "a" }).unwrap_err());
+    assert!(error.contains("would become invalid") && error.contains("unknown branch \"a\""), "{error}");
+}
+
+#[test]
+fn a_branch_that_is_elsewhere_keeps_its_comments() {
+    let change = Change::Move { name: "a", path: Path::new("/mnt/new") };
+    assert_eq!(after(THREE, &change).unwrap(), THREE.replace("\"/mnt/a\"", "\"/mnt/new\""));
+    let unknown = Change::Move { name: "x", path: Path::new("/mnt/new") };
+    let error = format!("{:#}", after(THREE, &unknown).unwrap_err());
+    assert!(error.contains("it has no branch \"x\""), "{error}");
 }

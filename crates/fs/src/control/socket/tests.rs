@@ -111,3 +111,35 @@ fn what_a_client_asked_that_is_gone_is_not_done_and_one_that_only_waits_is_answe
     drop(serving);
     assert_eq!(done.load(Ordering::Relaxed), 7);
 }
+
+#[test]
+fn a_client_that_does_not_read_ends_its_work_and_holds_no_thread() {
+    struct Talkative(std::sync::mpsc::Sender<bool>);
+    impl Service for Talkative {
+        type Request = u32;
+        type Answer = u32;
+        type Progress = String;
+        type Error = String;
+
+        fn carry_out(&self, request: u32, tell: &mut dyn FnMut(&String) -> bool) -> Result<u32, String> {
+            let word = "x".repeat(1 << 16);
+            let heard = (0..1 << 12).all(|_| tell(&word));
+            // Nothing more is said to it, not even if it reads again.
+            let _test_is_over = self.0.send(heard || tell(&word));
+            Ok(request)
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let (heard, told) = std::sync::mpsc::channel();
+    let serving = Listener::bind(&path).unwrap().serve_readers(Talkative(heard), Duration::from_millis(100));
+    let mut client = UnixStream::connect(&path).unwrap();
+    client.write_all(b"7\n").unwrap();
+    assert_eq!(told.recv_timeout(Duration::from_secs(30)), Ok(false));
+    let clients = Arc::clone(&serving.clients);
+    drop(serving);
+    assert_eq!(*clients.number.lock(), 0, "its thread has ended");
+    let mut heard = String::new();
+    client.read_to_string(&mut heard).unwrap();
+    assert!(!heard.contains("done"), "what was cut off has no end");
+}

@@ -1,0 +1,70 @@
+//! `umbrella branch remove`: forgets a branch of a mounted pool, and takes it out of the configuration if that is asked for.
+
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::Args;
+use serde_json::json;
+use umbrella_fs::control::protocol::Request;
+
+use super::rules_naming;
+use crate::commands::{self, PoolOption};
+use crate::config::save::{self, Change};
+use crate::output;
+use crate::text::{quoted, quoted_list, visible_path};
+
+/// Forget a branch. Its files vanish from the tree and stay on the branch.
+///
+/// A branch that still holds files is only forgotten with --force; `umbrella branch drain` empties it first.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  umbrella branch drain usb && umbrella branch remove usb --save
+  umbrella branch remove usb --force")]
+pub(super) struct RemoveArgs {
+    /// Name of the branch.
+    name: String,
+    /// Also when it still holds files.
+    #[arg(short, long)]
+    force: bool,
+    /// Also take it out of the configuration of the pool, and out of lists that name others beside it; comments and layout stay.
+    #[arg(long)]
+    save: bool,
+    #[command(flatten)]
+    pool: PoolOption,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl RemoveArgs {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let (_, client) = commands::reach(self.pool.pool.as_deref())?;
+        let rules = rules_naming(&client, &self.name)?;
+        // What cannot be written is said before anything is changed.
+        let change = Change::Remove { name: &self.name };
+        let saved = if self.save { Some(save::prepare(&commands::config_of(&client)?, &change)?) } else { None };
+        client.ask(&Request::BranchRemove { name: self.name.clone(), force: self.force })?;
+        let name = quoted(&self.name);
+        let file = saved.as_ref().map(|saved| visible_path(saved.file()));
+        if let Some(saved) = saved {
+            let written = saved.write();
+            written.with_context(|| format!("branch {name} is forgotten, but still in the configuration"))?;
+        }
+        if self.json {
+            output::json(&json!({ "branch": self.name, "removed": true, "rules": rules, "saved": file }))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let configuration = match &file {
+            Some(file) => format!(", and taken out of {file}"),
+            None => "; remove it from the configuration too (or --save)".to_owned(),
+        };
+        output::line(&format!("branch {name} is forgotten{configuration}"))?;
+        if !rules.is_empty() {
+            let rules = quoted_list(rules.iter().map(String::as_str));
+            let edit = if file.is_some() { "" } else { "edit the configuration, then " };
+            output::line(&format!("still named by {rules} of the mounted pool: {edit}`umbrella rules reload`"))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,82 @@
+//! What is said of a branch that comes or goes: that it is there only while the tree shows it.
+
+use std::io::{Error, ErrorKind};
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+
+use umbrella_fs::control::protocol::BranchState;
+use umbrella_fs::pool::{Kernel, Pool};
+use umbrella_fs::{NodeId, PassthroughToken};
+
+use super::bench::{BRANCHES, Bench, Ground};
+
+/// Notes whether a branch is said to be online whenever the kernel is to forget what it keeps of the tree.
+#[derive(Default)]
+struct Seen {
+    pool: OnceLock<Weak<Pool>>,
+    online: Mutex<Vec<bool>>,
+}
+
+impl Seen {
+    fn look(&self) {
+        let Some(pool) = self.pool.get().and_then(Weak::upgrade) else { return };
+        self.online.lock().unwrap().push(is_online(&pool));
+    }
+
+    fn take(&self) -> Vec<bool> {
+        std::mem::take(&mut self.online.lock().unwrap())
+    }
+}
+
+struct Watched(Arc<Seen>);
+
+impl Kernel for Watched {
+    fn drop_attributes(&self, _: NodeId) {
+        self.0.look();
+    }
+
+    fn drop_contents(&self, _: NodeId) {
+        self.0.look();
+    }
+
+    fn drop_names(&self) {
+        self.0.look();
+    }
+
+    fn register(&self, _: BorrowedFd<'_>) -> std::io::Result<PassthroughToken> {
+        Err(Error::from(ErrorKind::Unsupported))
+    }
+
+    fn is_mounted(&self) -> bool {
+        true
+    }
+}
+
+fn is_online(pool: &Pool) -> bool {
+    let branches = pool.branch_statuses();
+    let tiny = branches.into_iter().find(|branch| branch.name == BRANCHES[2]).expect("it is a branch");
+    tiny.state == BranchState::Online
+}
+
+#[test]
+fn a_branch_is_said_to_be_online_as_long_as_the_kernel_may_keep_what_it_showed_and_no_sooner() {
+    let mut bench = Bench::new(Ground::Memory);
+    let pool = bench.assemble(0);
+    assert!(is_online(&pool));
+    let seen = Arc::<Seen>::default();
+    pool.set_kernel(Box::new(Watched(Arc::clone(&seen))));
+    let _once = seen.pool.set(Arc::downgrade(&pool));
+    for _ in 0..3 {
+        bench.take_away(2);
+        pool.probe_now();
+        let forgets = seen.take();
+        assert!(!forgets.is_empty() && forgets.iter().all(|online| *online), "it goes: {forgets:?}");
+        assert!(!is_online(&pool));
+
+        bench.give_back(2);
+        pool.probe_now();
+        let forgets = seen.take();
+        assert!(!forgets.is_empty() && forgets.iter().all(|online| !online), "it comes: {forgets:?}");
+        assert!(is_online(&pool));
+    }
+}
