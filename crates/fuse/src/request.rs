@@ -663,6 +663,8 @@ pub(crate) fn parse<'a>(header: &abi::InHeader, mut body: Body<'a>, shape: Shape
             Op::Poll(Poll { node, handle: FileHandle(fh), wake: PollHandle(kh), wants_wake, events })
         }
         opcode::NOTIFY_REPLY => {
+            // The kernel puts its struct with the data.
+            body.no_struct();
             let read: abi::NotifyRetrieveIn = body.take()?;
             let data = body.bytes(read.size as usize)?;
             Op::Retrieved(Retrieved { id: RequestId(header.unique), node, offset: read.offset, data })
