@@ -113,7 +113,8 @@ impl<F: Filesystem> Session<F> {
         config: &Config,
         pokers: Result<(usize, Pokers), String>,
     ) -> io::Result<Served<F>> {
-        let agreed = connection::agree(&device, config.max_write, |offer, agreement| filesystem.init(offer, agreement))?;
+        let agreed =
+            connection::agree(&device, config.max_write, |offer, agreement| filesystem.init(offer, agreement))?;
         let server = Arc::new(Server {
             filesystem,
             shape: agreed.shape(),

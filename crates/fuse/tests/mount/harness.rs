@@ -50,11 +50,13 @@ fn server_process() {
     let session = Session::mount(memory, at.as_ref(), &spec, config).unwrap();
     let _ = notifier.set(session.notifier());
     let (unmounter, ask) = (session.unmounter(), Path::new(&at).with_extension("unmount"));
-    std::thread::spawn(move || loop {
-        std::thread::sleep(Duration::from_millis(20));
-        if fs::remove_file(&ask).is_ok() {
-            let said = unmounter.unmount().map_or_else(|error| error.to_string(), |()| "gone".to_owned());
-            fs::write(ask.with_extension("said"), said).unwrap();
+    std::thread::spawn(move || {
+        loop {
+            std::thread::sleep(Duration::from_millis(20));
+            if fs::remove_file(&ask).is_ok() {
+                let said = unmounter.unmount().map_or_else(|error| error.to_string(), |()| "gone".to_owned());
+                fs::write(ask.with_extension("said"), said).unwrap();
+            }
         }
     });
     fs::write(Path::new(&at).with_extension("ready"), format!("{:?}", session.transport())).unwrap();

@@ -3,7 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirEntryExt, FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 
 use rustix::fs::{AtFlags, CWD, FallocateFlags, IFlags, Mode, RenameFlags, StatxFlags, Timespec, Timestamps};
 use rustix::io::Errno;
@@ -79,13 +79,14 @@ fn a_long_listing_has_every_name_once(setup: Setup) {
         File::create(mount.path(name)).unwrap();
     }
     for _ in 0..2 {
-        let mut listed: Vec<String> =
-            fs::read_dir(mount.root()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        let mut listed: Vec<String> = fs::read_dir(mount.root())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
         listed.sort();
         assert_eq!(listed, names);
     }
     let entry = fs::read_dir(mount.root()).unwrap().next().unwrap().unwrap();
-    use std::os::unix::fs::DirEntryExt;
     assert_eq!(entry.ino(), entry.metadata().unwrap().ino());
 }
 
@@ -104,7 +105,8 @@ fn times_before_1970_are_kept(setup: Setup) {
 
 fn renames_pass_their_flags_on(setup: Setup) {
     let mount = Mount::new(setup);
-    let rename = |from: &str, to: &str, flags| rustix::fs::renameat_with(CWD, mount.path(from), CWD, mount.path(to), flags);
+    let rename =
+        |from: &str, to: &str, flags| rustix::fs::renameat_with(CWD, mount.path(from), CWD, mount.path(to), flags);
     fs::write(mount.path("a"), "a").unwrap();
     fs::write(mount.path("b"), "b").unwrap();
     assert_eq!(rename("a", "b", RenameFlags::NOREPLACE), Err(Errno::EXIST));
@@ -246,7 +248,8 @@ fn a_group_of_the_caller_comes_with_a_new_file(setup: Setup) {
     rustix::fs::chown(mount.path("dir"), None, Some(rustix::fs::Gid::from_raw(4321))).unwrap();
     rustix::fs::chmod(mount.path("dir"), Mode::from_raw_mode(0o2777)).unwrap();
     let path = mount.path("dir/new");
-    let by_another = format!("import os; os.setgroups([4321]); os.setgid(99); os.setuid(1234); open('{}', 'w')", path.display());
+    let by_another =
+        format!("import os; os.setgroups([4321]); os.setgid(99); os.setuid(1234); open('{}', 'w')", path.display());
     assert!(std::process::Command::new("python3").args(["-c", &by_another]).status().unwrap().success());
     assert_eq!(get_xattr(&path, "user.group").as_deref(), Some("4321"));
 }

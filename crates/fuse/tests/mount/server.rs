@@ -151,7 +151,9 @@ impl Memory {
     fn name_of(&self, node: NodeId) -> String {
         let state = self.state.0.lock().unwrap();
         let all = state.inodes.values().flat_map(|inode| &inode.entries);
-        all.into_iter().find(|(_, found)| **found == node.0).map_or(String::new(), |(name, _)| name.to_string_lossy().into())
+        all.into_iter()
+            .find(|(_, found)| **found == node.0)
+            .map_or(String::new(), |(name, _)| name.to_string_lossy().into())
     }
 
     fn opened(&self, node: NodeId) -> Opened {
@@ -166,11 +168,8 @@ impl Memory {
             return Opened::passthrough(handle, OpenFlags::empty(), Arc::clone(id));
         }
         let direct = name.starts_with("gate") || name.starts_with("held") || name.starts_with("slow");
-        let flags = if direct {
-            OpenFlags::DIRECT_IO | OpenFlags::PARALLEL_DIRECT_WRITES
-        } else {
-            OpenFlags::KEEP_CACHE
-        };
+        let flags =
+            if direct { OpenFlags::DIRECT_IO | OpenFlags::PARALLEL_DIRECT_WRITES } else { OpenFlags::KEEP_CACHE };
         Opened::new(handle, flags)
     }
 
@@ -182,7 +181,11 @@ impl Memory {
             let inode = &state.inodes[node];
             let kind = inode.kind.unwrap();
             let listed = Listed { ino: InodeNumber(node + 1_000_000), next, kind, name };
-            let added = if plus { listing.add_with_attributes(&listed, &self.entry(*node, inode)) } else { listing.add(&listed) };
+            let added = if plus {
+                listing.add_with_attributes(&listed, &self.entry(*node, inode))
+            } else {
+                listing.add(&listed)
+            };
             if added.is_err() {
                 break;
             }
@@ -270,9 +273,9 @@ impl Filesystem for Memory {
     }
 
     fn getattr(&self, _context: &Context<'_>, request: GetAttr, reply: Reply<Stat>) {
-        reply.send(self.with(request.node, |inode| {
-            Ok(Stat { attributes: self.attributes(request.node.0, inode), ttl: TTL })
-        }));
+        reply.send(
+            self.with(request.node, |inode| Ok(Stat { attributes: self.attributes(request.node.0, inode), ttl: TTL })),
+        );
     }
 
     fn statx(&self, _context: &Context<'_>, request: GetStatx, reply: Reply<Statx>) {
@@ -359,7 +362,12 @@ impl Filesystem for Memory {
 
     fn link(&self, _context: &Context<'_>, request: Link<'_>, reply: Reply<Entry>) {
         let mut state = self.state.0.lock().unwrap();
-        state.inodes.get_mut(&request.new_parent.0).unwrap().entries.insert(request.new_name.to_owned(), request.node.0);
+        state
+            .inodes
+            .get_mut(&request.new_parent.0)
+            .unwrap()
+            .entries
+            .insert(request.new_name.to_owned(), request.node.0);
         let inode = state.inodes.get_mut(&request.node.0).unwrap();
         inode.nlink += 1;
         let entry = self.entry(request.node.0, inode);
@@ -491,15 +499,12 @@ impl Filesystem for Memory {
     }
 
     fn removexattr(&self, _context: &Context<'_>, request: RemoveXattr<'_>, reply: Reply<()>) {
-        reply.send(self.with(request.node, |inode| {
-            inode.xattrs.remove(request.name).map(drop).ok_or(Errno::ENODATA)
-        }));
+        reply.send(self.with(request.node, |inode| inode.xattrs.remove(request.name).map(drop).ok_or(Errno::ENODATA)));
     }
 
     fn getlk(&self, _context: &Context<'_>, request: GetLock, reply: Reply<Lock>) {
         reply.send(self.with(request.node, |inode| {
-            Ok(conflict(inode, request.owner, &request.lock)
-                .unwrap_or(Lock { kind: LockKind::Unlock, ..request.lock }))
+            Ok(conflict(inode, request.owner, &request.lock).unwrap_or(Lock { kind: LockKind::Unlock, ..request.lock }))
         }));
     }
 
@@ -548,7 +553,7 @@ impl Filesystem for Memory {
             if request.wants_wake {
                 inode.waker = Some(request.wake);
             }
-            Ok(Ready(if inode.data.is_empty() { 0 } else { 1 }))
+            Ok(Ready(u32::from(!inode.data.is_empty())))
         }));
     }
 
