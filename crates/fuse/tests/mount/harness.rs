@@ -18,11 +18,14 @@ pub(crate) struct Setup {
     pub(crate) max_entries: usize,
     /// Runs on processor 0 only.
     pub(crate) confined: bool,
+    /// The server may have so many descriptors, if that is limited.
+    pub(crate) descriptors: Option<u32>,
     /// Queues are poked by a program, not by a fork of the server.
     pub(crate) poker: &'static str,
 }
 
-pub(crate) const DEV: Setup = Setup { transport: "dev", max_entries: 256, confined: false, poker: "" };
+pub(crate) const DEV: Setup =
+    Setup { transport: "dev", max_entries: 256, confined: false, descriptors: None, poker: "" };
 pub(crate) const RING: Setup = Setup { transport: "io_uring", ..DEV };
 
 /// Not a test: what the server's process runs.
@@ -92,11 +95,15 @@ impl Mount {
             fs::write(at.with_extension("backing"), backing).unwrap();
         }
         let myself = std::env::current_exe().unwrap();
-        let mut command = if setup.confined { Command::new("sh") } else { Command::new(&myself) };
+        let mut before = String::new();
         if setup.confined {
-            let join = format!("echo $$ > {}/cgroup.procs && exec \"$0\" \"$@\"", first_processor().display());
-            command.args(["-c", &join]).arg(&myself);
+            before = format!("echo $$ > {}/cgroup.procs && ", first_processor().display());
         }
+        if let Some(descriptors) = setup.descriptors {
+            before = format!("ulimit -n {descriptors} && ");
+        }
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("{before}exec \"$0\" \"$@\"")]).arg(&myself);
         let child = command
             .args(["--exact", "harness::server_process", "--nocapture"])
             .env("UMBRELLA_FUSE_SERVE", &at)

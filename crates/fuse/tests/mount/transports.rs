@@ -180,6 +180,15 @@ fn a_server_confined_to_one_processor_serves_all() {
 }
 
 #[test]
+fn without_rings_requests_come_from_the_device_and_the_reason_is_said() {
+    // Two queues with two rings each are too many for it.
+    let mount = Mount::new(Setup { descriptors: Some(8), ..RING });
+    assert!(mount.transport.contains("its rings cannot be made"), "{}", mount.transport);
+    fs::write(mount.path("file"), "text").unwrap();
+    assert_eq!(fs::read_to_string(mount.path("file")).unwrap(), "text");
+}
+
+#[test]
 #[ignore = "takes a processor away from the whole machine for a moment"]
 fn a_processor_may_go_and_come_back() {
     let switch = "/sys/devices/system/cpu/cpu1/online";
