@@ -219,6 +219,11 @@ fn ended() -> io::Error {
 }
 
 impl Prepared {
+    /// Ends the threads: there is nothing to register with.
+    pub(crate) fn abandon(self) {
+        self.rings.end();
+    }
+
     /// Registers all entries. If one fails, all end, and `/dev/fuse` has the requests.
     pub(crate) fn register(self) -> io::Result<Arc<Rings>> {
         self.rings.gate.set(Phase::Registering);

@@ -3,7 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,6 +19,7 @@ on_both_transports! {
     waiting_requests_keep_nobody_else_waiting
     a_burst_of_requests_that_wait_all_get_a_handler
     an_unmount_that_fails_can_be_tried_again
+    an_aborted_connection_ends_the_session_and_takes_the_mount_away
     a_server_that_is_killed_leaves_no_one_waiting
     many_clients_at_once_get_their_own_answers
 }
@@ -177,6 +178,35 @@ fn a_server_confined_to_one_processor_serves_all() {
         fs::write(mount.path("file"), "text").unwrap();
         assert_eq!(fs::read_to_string(mount.path("file")).unwrap(), "text");
     }
+}
+
+fn an_aborted_connection_ends_the_session_and_takes_the_mount_away(setup: Setup) {
+    let mut mount = Mount::new(setup);
+    let device = fs::metadata(mount.root()).unwrap().dev();
+    let control = tempfile::tempdir().unwrap();
+    let flags = rustix::mount::MountFlags::empty();
+    rustix::mount::mount("none", control.path(), "fusectl", flags, None).unwrap();
+    let aborted = fs::write(control.path().join(format!("{}/abort", rustix::fs::minor(device))), "1");
+    rustix::mount::unmount(control.path(), rustix::mount::UnmountFlags::empty()).unwrap();
+    aborted.unwrap();
+    wait_for("the server's end", || mount.child.try_wait().unwrap().is_some());
+    assert!(mount.file("ended").exists(), "the session ended without an error");
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    assert!(!mounts.contains(mount.root().to_str().unwrap()));
+}
+
+#[test]
+fn a_mount_that_cannot_be_put_into_place_leaves_no_thread() {
+    struct Nothing;
+    impl umbrella_fuse::Filesystem for Nothing {}
+    let options = umbrella_fuse::MountOptions::empty();
+    let spec = umbrella_fuse::MountSpec { source: "nothing".into(), subtype: String::new(), options };
+    let failed =
+        umbrella_fuse::Session::mount(Nothing, "/no/such/place".as_ref(), &spec, umbrella_fuse::Config::default());
+    assert_eq!(failed.err().and_then(|error| error.raw_os_error()), Some(libc::ENOENT));
+    let mut tasks = fs::read_dir("/proc/self/task").unwrap();
+    let name = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+    assert!(!tasks.any(|task| name(task.unwrap()).starts_with("fuse-")));
 }
 
 #[test]
