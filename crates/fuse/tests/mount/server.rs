@@ -400,6 +400,9 @@ impl Filesystem for Memory {
 
     fn read(&self, context: &Context<'_>, request: Read, reply: Reply<Data>) {
         let name = self.name_of(request.node);
+        if context.resent {
+            let _ = std::fs::write(self.waiting.with_extension("resent"), "");
+        }
         if let Err(error) = self.wait(context, &name) {
             return reply.error(error);
         }

@@ -196,6 +196,19 @@ fn an_aborted_connection_ends_the_session_and_takes_the_mount_away(setup: Setup)
 }
 
 #[test]
+fn requests_that_are_not_answered_come_again_when_that_is_asked() {
+    let mount = Mount::new(DEV);
+    File::create(mount.path("gate")).unwrap();
+    let mut readers = blocked_readers(&mount, "gate", 1, 0);
+    wait_for("the reader", || mount.file("waiting").exists());
+    assert_eq!(mount.tell("resend"), "done");
+    wait_for("the same request", || mount.file("resent").exists());
+    File::create(mount.path("open-gates")).unwrap();
+    wait_for("the reader's end", || readers[0].try_wait().unwrap().is_some());
+    assert!(readers[0].wait().unwrap().success());
+}
+
+#[test]
 fn a_mount_that_cannot_be_put_into_place_leaves_no_thread() {
     struct Nothing;
     impl umbrella_fuse::Filesystem for Nothing {}
