@@ -90,7 +90,8 @@ struct Queue {
     all: AtomicUsize,
     free: AtomicUsize,
     growing: Mutex<()>,
-    full: AtomicBool,
+    /// It was said that it cannot grow.
+    warned: AtomicBool,
 }
 
 /// Holds threads back: until the rings are to be registered, and until requests are to be served.
@@ -198,18 +199,18 @@ impl Rings {
         if queue.free.load(Ordering::SeqCst) > 0 || self.ended.load(Ordering::SeqCst) {
             return;
         }
-        if queue.all.load(Ordering::SeqCst) >= self.sizes.most {
-            if !queue.full.swap(true, Ordering::SeqCst) {
-                let most = self.sizes.most;
-                tracing::warn!(processor = number, most, "all entries are taken: further requests wait in the kernel");
-            }
-            return;
-        }
-        let registered = self.start(number).and_then(|hear| hear.recv().unwrap_or_else(|_| Err(ended())));
-        match registered {
+        let most = self.sizes.most;
+        let grown = if queue.all.load(Ordering::SeqCst) < most {
+            self.start(number).and_then(|hear| hear.recv().unwrap_or_else(|_| Err(ended())))
+        } else {
+            Err(io::Error::other("it has as many as it may have"))
+        };
+        match grown {
             Ok(()) => self.pokers.poke(number),
-            Err(_) if self.ended.load(Ordering::SeqCst) || !self.device.is_connected() => {}
-            Err(error) => tracing::warn!(%error, processor = number, "no spare entry: requests may wait for a handler"),
+            Err(error) if self.device.is_connected() && !queue.warned.swap(true, Ordering::SeqCst) => {
+                tracing::warn!(processor = number, most, %error, "no further entry: requests may wait in the kernel");
+            }
+            Err(_) => {}
         }
     }
 }
@@ -256,6 +257,7 @@ struct Worker {
 
 impl Worker {
     fn run(mut self, say: &SyncSender<io::Result<()>>) {
+        self.rings.server.thread_starts();
         if self.rings.gate.wait(Phase::Registering) == Phase::Ended {
             let _ = say.send(Err(ended()));
             return;
