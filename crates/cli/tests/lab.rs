@@ -1024,6 +1024,8 @@ fn a_paper_says_of_each_claim_whether_it_holds() {
     for claim in claims {
         assert_eq!((&claim["paper"], &claim["figure"]), (&"tesa".into(), &"Table I".into()));
         assert!(claim["published"].is_number() && claim["measured"].is_number() && claim["holds"].is_boolean());
+        let says = |key: &str| claim[key].as_str().is_some_and(|watts| watts.contains("assumed"));
+        assert!(says("disk_watts") && says("flash_watts"), "{claim}");
     }
 }
 
