@@ -1053,9 +1053,15 @@ fn the_hybrid_disk_of_a_paper_takes_traces_of_ones_own() {
     for claim in &claims {
         assert_eq!((&claim["paper"], &claim["figure"]), (&"nvcache".into(), &"4".into()));
         assert!(claim["published"].is_number() && claim["measured"].is_number() && claim["holds"].is_boolean());
+        let says = |key: &str| claim[key].as_str().is_some_and(|watts| watts.contains("assumed"));
+        assert!(says("disk_watts") && says("flash_watts"), "{claim}");
     }
     let csv = given(paper().arg("--csv"));
     let columns = |line: &str| line.split(',').count();
+    assert!(
+        ["disk_watts", "flash_watts"].iter().all(|column| csv.lines().next().is_some_and(|head| head.contains(column))),
+        "{csv}"
+    );
     // Five algorithms at two times, and a head.
     assert_eq!(csv.lines().count(), 11, "{csv}");
     assert!(csv.lines().all(|line| columns(line) == columns(csv.lines().next().expect("a head"))), "{csv}");

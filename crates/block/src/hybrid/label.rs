@@ -24,9 +24,9 @@ impl Shared {
             let _turn = self.label.lock();
             let superblock = {
                 let mut state = self.state.lock();
-                let Some(changed) = change(state.superblock.clone()) else { return Ok(()) };
+                let Some(mut superblock) = change(state.superblock.clone()) else { return Ok(()) };
                 state.flash_written += superblock_bytes(&*self.flash.device);
-                let superblock = state.signed(changed);
+                state.sign(&mut superblock);
                 state.superblock.generation = superblock.generation;
                 superblock
             };
@@ -65,17 +65,14 @@ impl Shared {
 }
 
 impl State {
-    /// The next superblock, with what every one says: what is durable, what is lost, and how much was written to flash up to there. The
+    /// Adds what every superblock says: what is durable, what is lost, and how much was written to flash up to there. The
     /// next opening adds the records behind that.
-    fn signed(&self, superblock: Superblock) -> Superblock {
+    fn sign(&self, superblock: &mut Superblock) {
         let behind = self.records.iter().rev().take_while(|record| record.sequence > self.durable);
         let sectors: u64 = behind.map(|record| record.end.0 - record.begin.0).sum();
-        Superblock {
-            generation: self.superblock.generation + 1,
-            durable: self.durable,
-            lost: self.lost.listed(&self.superblock.lost, self.durable),
-            written: self.flash_written.saturating_sub(sectors * SECTOR_BYTES),
-            ..superblock
-        }
+        superblock.generation = self.superblock.generation + 1;
+        superblock.durable = self.durable;
+        superblock.lost = self.lost.listed(&self.superblock.lost, self.durable);
+        superblock.written = self.flash_written.saturating_sub(sectors * SECTOR_BYTES);
     }
 }
