@@ -1,5 +1,6 @@
 //! `umbrella disk scrub`: compares all that has checksums with them.
 
+use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -107,7 +108,7 @@ fn summary(name: &str, result: &ScrubResult) -> String {
         "{name}: {read} compared with their checksums; {ranges} cannot be read or are not what was written. Restore the files there from a backup:\n"
     );
     for range in damaged.iter().take(MOST_LINES) {
-        text.push_str(&format!("  {range}\n"));
+        let _ = writeln!(text, "  {range}");
     }
     if damaged.len() > MOST_LINES {
         text.push_str("  ... (--json lists all)\n");
