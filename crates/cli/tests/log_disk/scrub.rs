@@ -46,6 +46,8 @@ fn a_scrub_of_a_log_store_names_what_is_damaged_and_ends_with_1() {
     house.write("s.img", &data);
     house.given(&["scrub", "s.img", "--bandwidth", "1GiB"]);
     assert_eq!(house.status("s.img")["trouble"], json!([]));
+    house.given(&["detach"]);
+    house.refused(&["scrub", "s.img"], 1, &["is not served", "umbrella disk check --data"]);
 }
 
 #[test]
@@ -100,9 +102,8 @@ fn a_hybrid_disk_scrubs_its_flash_by_itself_when_it_is_time() {
 fn what_keeps_no_checksums_says_so() {
     let house = House::new();
     fs::write(house.path("plain"), bytes(1, 8 * MIB)).expect("there is room");
-    house.given(&["serve", "plain", "--daemon"]);
+    house.given(&["serve", "--disk", "plain", "--daemon"]);
     house.refused(&["scrub", "plain"], 1, &["keeps no checksums"]);
     assert_eq!(house.status("plain")["scrub"], json!(null));
     house.given(&["detach"]);
-    house.refused(&["scrub", "plain"], 1, &["is not served"]);
 }
