@@ -1,0 +1,401 @@
+//! What travels between the kernel and a file system: structs and numbers of the FUSE protocol 7.45.
+//!
+//! Written from the public description of the interface (`linux/fuse.h`). The fields have the names that they have there, so that a
+//! test can hold each struct against the installed header. Kernels from 5.6 on (7.31) speak it; what a kernel does not know it
+//! does not send, and what a file system may use is settled by the flags of INIT.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Major number of the protocol.
+pub(crate) const MAJOR: u32 = 7;
+/// Minor number of the protocol that is understood here.
+pub(crate) const MINOR: u32 = 45;
+/// The kernel refuses to hand requests to smaller buffers.
+pub(crate) const MIN_READ_BUFFER: usize = 8192;
+/// Bit of a request's id: it was sent before, to a server that is gone.
+pub(crate) const UNIQUE_RESEND: u64 = 1 << 63;
+/// Type of an extension: groups of the caller. Smaller numbers count security contexts.
+pub(crate) const EXT_GROUPS: u32 = 32;
+/// The most security contexts of one request.
+pub(crate) const MAX_NR_SECCTX: u32 = 31;
+
+/// Numbers of the operations.
+pub(crate) mod opcode {
+    pub(crate) const LOOKUP: u32 = 1;
+    pub(crate) const FORGET: u32 = 2;
+    pub(crate) const GETATTR: u32 = 3;
+    pub(crate) const SETATTR: u32 = 4;
+    pub(crate) const READLINK: u32 = 5;
+    pub(crate) const SYMLINK: u32 = 6;
+    pub(crate) const MKNOD: u32 = 8;
+    pub(crate) const MKDIR: u32 = 9;
+    pub(crate) const UNLINK: u32 = 10;
+    pub(crate) const RMDIR: u32 = 11;
+    pub(crate) const RENAME: u32 = 12;
+    pub(crate) const LINK: u32 = 13;
+    pub(crate) const OPEN: u32 = 14;
+    pub(crate) const READ: u32 = 15;
+    pub(crate) const WRITE: u32 = 16;
+    pub(crate) const STATFS: u32 = 17;
+    pub(crate) const RELEASE: u32 = 18;
+    pub(crate) const FSYNC: u32 = 20;
+    pub(crate) const SETXATTR: u32 = 21;
+    pub(crate) const GETXATTR: u32 = 22;
+    pub(crate) const LISTXATTR: u32 = 23;
+    pub(crate) const REMOVEXATTR: u32 = 24;
+    pub(crate) const FLUSH: u32 = 25;
+    pub(crate) const INIT: u32 = 26;
+    pub(crate) const OPENDIR: u32 = 27;
+    pub(crate) const READDIR: u32 = 28;
+    pub(crate) const RELEASEDIR: u32 = 29;
+    pub(crate) const FSYNCDIR: u32 = 30;
+    pub(crate) const GETLK: u32 = 31;
+    pub(crate) const SETLK: u32 = 32;
+    pub(crate) const SETLKW: u32 = 33;
+    pub(crate) const ACCESS: u32 = 34;
+    pub(crate) const CREATE: u32 = 35;
+    pub(crate) const INTERRUPT: u32 = 36;
+    pub(crate) const BMAP: u32 = 37;
+    pub(crate) const DESTROY: u32 = 38;
+    pub(crate) const IOCTL: u32 = 39;
+    pub(crate) const POLL: u32 = 40;
+    pub(crate) const NOTIFY_REPLY: u32 = 41;
+    pub(crate) const BATCH_FORGET: u32 = 42;
+    pub(crate) const FALLOCATE: u32 = 43;
+    pub(crate) const READDIRPLUS: u32 = 44;
+    pub(crate) const RENAME2: u32 = 45;
+    pub(crate) const LSEEK: u32 = 46;
+    pub(crate) const COPY_FILE_RANGE: u32 = 47;
+    pub(crate) const SYNCFS: u32 = 50;
+    pub(crate) const TMPFILE: u32 = 51;
+    pub(crate) const STATX: u32 = 52;
+    pub(crate) const COPY_FILE_RANGE_64: u32 = 53;
+}
+
+/// Numbers of the notifications.
+pub(crate) mod notify_code {
+    pub(crate) const POLL: i32 = 1;
+    pub(crate) const INVAL_INODE: i32 = 2;
+    pub(crate) const INVAL_ENTRY: i32 = 3;
+    pub(crate) const STORE: i32 = 4;
+    pub(crate) const RETRIEVE: i32 = 5;
+    pub(crate) const DELETE: i32 = 6;
+    pub(crate) const RESEND: i32 = 7;
+    pub(crate) const INC_EPOCH: i32 = 8;
+    pub(crate) const PRUNE: i32 = 9;
+}
+
+/// Bits of [`SetattrIn::valid`].
+pub(crate) mod fattr {
+    pub(crate) const MODE: u32 = 1 << 0;
+    pub(crate) const UID: u32 = 1 << 1;
+    pub(crate) const GID: u32 = 1 << 2;
+    pub(crate) const SIZE: u32 = 1 << 3;
+    pub(crate) const ATIME: u32 = 1 << 4;
+    pub(crate) const MTIME: u32 = 1 << 5;
+    pub(crate) const FH: u32 = 1 << 6;
+    pub(crate) const ATIME_NOW: u32 = 1 << 7;
+    pub(crate) const MTIME_NOW: u32 = 1 << 8;
+    pub(crate) const LOCKOWNER: u32 = 1 << 9;
+    pub(crate) const CTIME: u32 = 1 << 10;
+    pub(crate) const KILL_SUIDGID: u32 = 1 << 11;
+}
+
+/// Single bits of small flag words.
+pub(crate) mod bit {
+    pub(crate) const GETATTR_FH: u32 = 1 << 0;
+    pub(crate) const LK_FLOCK: u32 = 1 << 0;
+    pub(crate) const READ_LOCKOWNER: u32 = 1 << 1;
+    pub(crate) const RELEASE_FLUSH: u32 = 1 << 0;
+    pub(crate) const RELEASE_FLOCK_UNLOCK: u32 = 1 << 1;
+    pub(crate) const FSYNC_FDATASYNC: u32 = 1 << 0;
+    pub(crate) const OPEN_KILL_SUIDGID: u32 = 1 << 0;
+    pub(crate) const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
+    pub(crate) const POLL_SCHEDULE_NOTIFY: u32 = 1 << 0;
+    pub(crate) const EXPIRE_ONLY: u32 = 1 << 0;
+}
+
+/// Requests to the device itself (`ioctl`).
+pub(crate) mod device {
+    pub(crate) const BACKING_OPEN: u32 = 0x4010_e501;
+    pub(crate) const BACKING_CLOSE: u32 = 0x4004_e502;
+}
+
+/// Commands of the io_uring transport.
+pub(crate) mod uring {
+    pub(crate) const REGISTER: u32 = 1;
+    pub(crate) const COMMIT_AND_FETCH: u32 = 2;
+    /// Room for the header of a request or answer, and for the struct of the operation.
+    pub(crate) const HEADER_ROOM: usize = 128;
+}
+
+/// Defines structs of the protocol that can be read from bytes and written as bytes.
+macro_rules! wire {
+    ($($(#[$doc:meta])* struct $name:ident { $($field:ident: $kind:ty,)* })*) => {$(
+        $(#[$doc])*
+        #[repr(C)]
+        #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+        pub(crate) struct $name { $(pub(crate) $field: $kind,)* }
+
+        impl Default for $name {
+            fn default() -> $name {
+                zerocopy::FromZeros::new_zeroed()
+            }
+        }
+    )*};
+}
+
+wire! {
+    /// `fuse_in_header`: before each request.
+    struct InHeader {
+        len: u32,
+        opcode: u32,
+        unique: u64,
+        nodeid: u64,
+        uid: u32,
+        gid: u32,
+        pid: u32,
+        // In units of eight bytes.
+        total_extlen: u16,
+        padding: u16,
+    }
+    /// `fuse_out_header`: before each answer and notification.
+    struct OutHeader { len: u32, error: i32, unique: u64, }
+    /// `fuse_attr`
+    struct Attr {
+        ino: u64,
+        size: u64,
+        blocks: u64,
+        atime: u64,
+        mtime: u64,
+        ctime: u64,
+        atimensec: u32,
+        mtimensec: u32,
+        ctimensec: u32,
+        mode: u32,
+        nlink: u32,
+        uid: u32,
+        gid: u32,
+        rdev: u32,
+        blksize: u32,
+        flags: u32,
+    }
+    /// `fuse_sx_time`
+    struct SxTime { tv_sec: i64, tv_nsec: u32, reserved: i32, }
+    /// `fuse_statx`
+    struct Statx {
+        mask: u32,
+        blksize: u32,
+        attributes: u64,
+        nlink: u32,
+        uid: u32,
+        gid: u32,
+        mode: u16,
+        spare0: [u16; 1],
+        ino: u64,
+        size: u64,
+        blocks: u64,
+        attributes_mask: u64,
+        atime: SxTime,
+        btime: SxTime,
+        ctime: SxTime,
+        mtime: SxTime,
+        rdev_major: u32,
+        rdev_minor: u32,
+        dev_major: u32,
+        dev_minor: u32,
+        spare2: [u64; 14],
+    }
+    /// `fuse_kstatfs`, which is all of `fuse_statfs_out`.
+    struct Kstatfs {
+        blocks: u64,
+        bfree: u64,
+        bavail: u64,
+        files: u64,
+        ffree: u64,
+        bsize: u32,
+        namelen: u32,
+        frsize: u32,
+        padding: u32,
+        spare: [u32; 6],
+    }
+    /// `fuse_file_lock`
+    struct FileLock { start: u64, end: u64, kind: u32, pid: u32, }
+    /// `fuse_entry_out`
+    struct EntryOut {
+        nodeid: u64,
+        generation: u64,
+        entry_valid: u64,
+        attr_valid: u64,
+        entry_valid_nsec: u32,
+        attr_valid_nsec: u32,
+        attr: Attr,
+    }
+    /// `fuse_forget_in`
+    struct ForgetIn { nlookup: u64, }
+    /// `fuse_forget_one`
+    struct ForgetOne { nodeid: u64, nlookup: u64, }
+    /// `fuse_batch_forget_in`
+    struct BatchForgetIn { count: u32, dummy: u32, }
+    /// `fuse_getattr_in`
+    struct GetattrIn { getattr_flags: u32, dummy: u32, fh: u64, }
+    /// `fuse_attr_out`
+    struct AttrOut { attr_valid: u64, attr_valid_nsec: u32, dummy: u32, attr: Attr, }
+    /// `fuse_statx_in`
+    struct StatxIn { getattr_flags: u32, reserved: u32, fh: u64, sx_flags: u32, sx_mask: u32, }
+    /// `fuse_statx_out`
+    struct StatxOut { attr_valid: u64, attr_valid_nsec: u32, flags: u32, spare: [u64; 2], stat: Statx, }
+    /// `fuse_mknod_in`
+    struct MknodIn { mode: u32, rdev: u32, umask: u32, padding: u32, }
+    /// `fuse_mkdir_in`
+    struct MkdirIn { mode: u32, umask: u32, }
+    /// `fuse_rename_in`
+    struct RenameIn { newdir: u64, }
+    /// `fuse_rename2_in`
+    struct Rename2In { newdir: u64, flags: u32, padding: u32, }
+    /// `fuse_link_in`
+    struct LinkIn { oldnodeid: u64, }
+    /// `fuse_setattr_in`
+    struct SetattrIn {
+        valid: u32,
+        padding: u32,
+        fh: u64,
+        size: u64,
+        lock_owner: u64,
+        atime: u64,
+        mtime: u64,
+        ctime: u64,
+        atimensec: u32,
+        mtimensec: u32,
+        ctimensec: u32,
+        mode: u32,
+        unused4: u32,
+        uid: u32,
+        gid: u32,
+        unused5: u32,
+    }
+    /// `fuse_open_in`
+    struct OpenIn { flags: u32, open_flags: u32, }
+    /// `fuse_create_in`
+    struct CreateIn { flags: u32, mode: u32, umask: u32, open_flags: u32, }
+    /// `fuse_open_out`
+    struct OpenOut { fh: u64, open_flags: u32, backing_id: i32, }
+    /// `fuse_release_in`
+    struct ReleaseIn { fh: u64, flags: u32, release_flags: u32, lock_owner: u64, }
+    /// `fuse_flush_in`
+    struct FlushIn { fh: u64, unused: u32, padding: u32, lock_owner: u64, }
+    /// `fuse_read_in`
+    struct ReadIn { fh: u64, offset: u64, size: u32, read_flags: u32, lock_owner: u64, flags: u32, padding: u32, }
+    /// `fuse_write_in`
+    struct WriteIn { fh: u64, offset: u64, size: u32, write_flags: u32, lock_owner: u64, flags: u32, padding: u32, }
+    /// `fuse_write_out`
+    struct WriteOut { size: u32, padding: u32, }
+    /// `fuse_fsync_in`
+    struct FsyncIn { fh: u64, fsync_flags: u32, padding: u32, }
+    /// `fuse_setxattr_in` as it is without the flag [`InitFlags::SETXATTR_EXT`](crate::InitFlags::SETXATTR_EXT).
+    struct SetxattrShortIn { size: u32, flags: u32, }
+    /// `fuse_setxattr_in`
+    struct SetxattrIn { size: u32, flags: u32, setxattr_flags: u32, padding: u32, }
+    /// `fuse_getxattr_in`
+    struct GetxattrIn { size: u32, padding: u32, }
+    /// `fuse_getxattr_out`
+    struct GetxattrOut { size: u32, padding: u32, }
+    /// `fuse_lk_in`
+    struct LkIn { fh: u64, owner: u64, lk: FileLock, lk_flags: u32, padding: u32, }
+    /// `fuse_lk_out`
+    struct LkOut { lk: FileLock, }
+    /// `fuse_access_in`
+    struct AccessIn { mask: u32, padding: u32, }
+    /// The part of `fuse_init_in` that every kernel sends.
+    struct InitShortIn { major: u32, minor: u32, max_readahead: u32, flags: u32, }
+    /// `fuse_init_in`
+    struct InitIn { major: u32, minor: u32, max_readahead: u32, flags: u32, flags2: u32, unused: [u32; 11], }
+    /// `fuse_init_out`
+    struct InitOut {
+        major: u32,
+        minor: u32,
+        max_readahead: u32,
+        flags: u32,
+        max_background: u16,
+        congestion_threshold: u16,
+        max_write: u32,
+        time_gran: u32,
+        max_pages: u16,
+        map_alignment: u16,
+        flags2: u32,
+        max_stack_depth: u32,
+        request_timeout: u16,
+        unused: [u16; 11],
+    }
+    /// `fuse_interrupt_in`
+    struct InterruptIn { unique: u64, }
+    /// `fuse_bmap_in`
+    struct BmapIn { block: u64, blocksize: u32, padding: u32, }
+    /// `fuse_bmap_out`
+    struct BmapOut { block: u64, }
+    /// `fuse_ioctl_in`
+    struct IoctlIn { fh: u64, flags: u32, cmd: u32, arg: u64, in_size: u32, out_size: u32, }
+    /// `fuse_ioctl_out`
+    struct IoctlOut { result: i32, flags: u32, in_iovs: u32, out_iovs: u32, }
+    /// `fuse_poll_in`
+    struct PollIn { fh: u64, kh: u64, flags: u32, events: u32, }
+    /// `fuse_poll_out`
+    struct PollOut { revents: u32, padding: u32, }
+    /// `fuse_fallocate_in`
+    struct FallocateIn { fh: u64, offset: u64, length: u64, mode: u32, padding: u32, }
+    /// `fuse_dirent`, before the name.
+    struct Dirent { ino: u64, off: u64, namelen: u32, kind: u32, }
+    /// `fuse_lseek_in`
+    struct LseekIn { fh: u64, offset: u64, whence: u32, padding: u32, }
+    /// `fuse_lseek_out`
+    struct LseekOut { offset: u64, }
+    /// `fuse_copy_file_range_in`
+    struct CopyFileRangeIn {
+        fh_in: u64,
+        off_in: u64,
+        nodeid_out: u64,
+        fh_out: u64,
+        off_out: u64,
+        len: u64,
+        flags: u64,
+    }
+    /// `fuse_copy_file_range_out`
+    struct CopyFileRangeOut { bytes_copied: u64, }
+    /// `fuse_secctx`, before the name and the context.
+    struct Secctx { size: u32, padding: u32, }
+    /// `fuse_ext_header`; `fuse_secctx_header` looks the same.
+    struct ExtHeader { size: u32, kind: u32, }
+    /// `fuse_supp_groups`, before the groups.
+    struct SuppGroups { nr_groups: u32, }
+    /// `fuse_notify_poll_wakeup_out`
+    struct NotifyPollWakeupOut { kh: u64, }
+    /// `fuse_notify_inval_inode_out`
+    struct NotifyInvalInodeOut { ino: u64, off: i64, len: i64, }
+    /// `fuse_notify_inval_entry_out`
+    struct NotifyInvalEntryOut { parent: u64, namelen: u32, flags: u32, }
+    /// `fuse_notify_delete_out`
+    struct NotifyDeleteOut { parent: u64, child: u64, namelen: u32, padding: u32, }
+    /// `fuse_notify_store_out`
+    struct NotifyStoreOut { nodeid: u64, offset: u64, size: u32, padding: u32, }
+    /// `fuse_notify_retrieve_out`
+    struct NotifyRetrieveOut { notify_unique: u64, nodeid: u64, offset: u64, size: u32, padding: u32, }
+    /// `fuse_notify_retrieve_in`
+    struct NotifyRetrieveIn { dummy1: u64, offset: u64, size: u32, dummy2: u32, dummy3: u64, dummy4: u64, }
+    /// `fuse_notify_prune_out`, before the node ids.
+    struct NotifyPruneOut { count: u32, padding: u32, spare: u64, }
+    /// `fuse_backing_map`
+    struct BackingMap { fd: i32, flags: u32, padding: u64, }
+    /// `fuse_uring_ent_in_out`
+    struct UringEntInOut { flags: u64, commit_id: u64, payload_sz: u32, padding: u32, reserved: u64, }
+    /// `fuse_uring_req_header`
+    struct UringReqHeader {
+        in_out: [u8; uring::HEADER_ROOM],
+        op_in: [u8; uring::HEADER_ROOM],
+        ring_ent_in_out: UringEntInOut,
+    }
+    /// `fuse_uring_cmd_req`: in the command area of a submission.
+    struct UringCmdReq { flags: u64, commit_id: u64, qid: u16, padding: [u8; 6], }
+}
+
+#[cfg(test)]
+mod tests;

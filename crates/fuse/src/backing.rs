@@ -1,0 +1,40 @@
+//! Backing files: what open files are passed through to.
+
+use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use crate::device::Device;
+use crate::sys;
+
+/// A file that the kernel was told of, to read and write it without asking. Dropping it ends that; open files keep it.
+pub struct BackingFile {
+    id: i32,
+    device: Arc<Device>,
+}
+
+impl BackingFile {
+    /// Fails without the right (`CAP_SYS_ADMIN`), for a file system that is stacked too deep itself, or when PASSTHROUGH was not agreed
+    /// on at INIT. Then the file can still be opened without passthrough.
+    pub(crate) fn register(device: &Arc<Device>, file: BorrowedFd<'_>) -> std::io::Result<BackingFile> {
+        let id = sys::open_backing(device.as_fd(), file)?;
+        Ok(BackingFile { id, device: Arc::clone(device) })
+    }
+
+    pub(crate) fn raw(&self) -> i32 {
+        self.id
+    }
+}
+
+impl Drop for BackingFile {
+    fn drop(&mut self) {
+        // Gone with the connection, if that ended.
+        let _ = sys::close_backing(self.device.as_fd(), self.id);
+    }
+}
+
+impl fmt::Debug for BackingFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("BackingFile").field(&self.id).finish()
+    }
+}

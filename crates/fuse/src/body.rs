@@ -1,0 +1,77 @@
+//! Reads what follows the header of a request. Nothing in here can panic, whatever the bytes are.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use zerocopy::{FromBytes, Immutable, KnownLayout};
+
+use crate::abi;
+use crate::extensions::Extensions;
+
+/// A request whose sizes do not fit one another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Malformed;
+
+pub(crate) type Parsed<T> = Result<T, Malformed>;
+
+/// The rest of a request, taken piece by piece.
+///
+/// `/dev/fuse` hands the struct of the operation and what follows it over as one. io_uring has a place of its own for the struct, of
+/// fixed size, and the payload elsewhere.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Body<'a> {
+    /// The place of the operation's struct, until it was taken.
+    apart: Option<&'a [u8]>,
+    rest: &'a [u8],
+}
+
+impl<'a> Body<'a> {
+    /// Of a request read from `/dev/fuse`, without its header.
+    pub(crate) fn joined(bytes: &'a [u8]) -> Body<'a> {
+        Body { apart: None, rest: bytes }
+    }
+
+    /// Of a request of a ring.
+    pub(crate) fn split(operation: &'a [u8], payload: &'a [u8]) -> Body<'a> {
+        Body { apart: Some(operation), rest: payload }
+    }
+
+    /// The struct of the operation, or a further one of the payload.
+    pub(crate) fn take<T: FromBytes + KnownLayout + Immutable>(&mut self) -> Parsed<T> {
+        if let Some(apart) = self.apart.take() {
+            return T::read_from_prefix(apart).map(|(value, _)| value).map_err(|_| Malformed);
+        }
+        let (value, rest) = T::read_from_prefix(self.rest).map_err(|_| Malformed)?;
+        self.rest = rest;
+        Ok(value)
+    }
+
+    /// The operation has no struct: its place holds nothing.
+    pub(crate) fn no_struct(&mut self) {
+        self.apart = None;
+    }
+
+    /// So many bytes of the payload.
+    pub(crate) fn bytes(&mut self, length: usize) -> Parsed<&'a [u8]> {
+        let (bytes, rest) = self.rest.split_at_checked(length).ok_or(Malformed)?;
+        self.rest = rest;
+        Ok(bytes)
+    }
+
+    /// A name of the payload, which ends with a zero.
+    pub(crate) fn name(&mut self) -> Parsed<&'a OsStr> {
+        let end = self.rest.iter().position(|byte| *byte == 0).ok_or(Malformed)?;
+        let name = self.bytes(end)?;
+        self.bytes(1)?;
+        Ok(OsStr::from_bytes(name))
+    }
+
+    /// Takes the extensions, which end the payload.
+    pub(crate) fn extensions(&mut self, header: &abi::InHeader) -> Parsed<Extensions<'a>> {
+        let length = usize::from(header.total_extlen) * 8;
+        let before = self.rest.len().checked_sub(length).ok_or(Malformed)?;
+        let (rest, extensions) = self.rest.split_at_checked(before).ok_or(Malformed)?;
+        self.rest = rest;
+        Extensions::parse(extensions)
+    }
+}

@@ -1,0 +1,131 @@
+//! `/dev/fuse`: requests are read from it, answers and notifications are written to it.
+
+use std::cell::RefCell;
+use std::fs::OpenOptions;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno as Sys;
+use zerocopy::IntoBytes;
+
+use crate::abi;
+use crate::memory::Pages;
+use crate::reply::Channel;
+use crate::types::{Errno, RequestId};
+
+/// More parts than any answer has.
+const MOST_PARTS: usize = 6;
+
+thread_local! {
+    /// What [`Channel::fill`] lends.
+    static SCRATCH: RefCell<Option<Pages>> = const { RefCell::new(None) };
+}
+
+/// One connection with the kernel.
+#[derive(Debug)]
+pub(crate) struct Device {
+    file: OwnedFd,
+}
+
+/// What a read brought.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Incoming {
+    /// A request of so many bytes.
+    Request(usize),
+    /// Nothing this time.
+    Again,
+    /// The connection is over.
+    Ended,
+}
+
+impl Device {
+    /// A new connection, which no mount has yet.
+    pub(crate) fn open() -> io::Result<Device> {
+        let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_CLOEXEC).open("/dev/fuse")?;
+        Ok(Device { file: file.into() })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn from_fd(file: OwnedFd) -> Device {
+        Device { file }
+    }
+
+    /// Waits for a request.
+    pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<Incoming> {
+        match rustix::io::read(&self.file, buffer) {
+            Ok(0) => Ok(Incoming::Ended),
+            Ok(length) => Ok(Incoming::Request(length)),
+            // ENOENT: it was interrupted before it could be handed over.
+            Err(Sys::INTR | Sys::AGAIN | Sys::NOENT) => Ok(Incoming::Again),
+            // ECONNABORTED: the connection ended while the request was on its way.
+            Err(Sys::NODEV | Sys::CONNABORTED) => Ok(Incoming::Ended),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Writes header and parts as one message.
+    pub(crate) fn write(&self, unique: u64, error: i32, parts: &[&[u8]]) -> io::Result<()> {
+        let length = size_of::<abi::OutHeader>() + parts.iter().map(|part| part.len()).sum::<usize>();
+        let header = abi::OutHeader { len: length as u32, error, unique };
+        let mut slices = [IoSlice::new(&[]); MOST_PARTS + 1];
+        let mut used = 1;
+        slices[0] = IoSlice::new(header.as_bytes());
+        for part in parts.iter().filter(|part| !part.is_empty()) {
+            let Some(slice) = slices.get_mut(used) else { return Err(io::ErrorKind::InvalidInput.into()) };
+            *slice = IoSlice::new(part);
+            used += 1;
+        }
+        let written = rustix::io::writev(&self.file, slices.get(..used).unwrap_or_default())?;
+        if written == length { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+    }
+
+    /// Whether the mount is still there.
+    pub(crate) fn is_connected(&self) -> bool {
+        let mut polled = [PollFd::new(&self.file, PollFlags::IN)];
+        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        match rustix::event::poll(&mut polled, Some(&now)) {
+            Ok(_) => polled.iter().all(|polled| !polled.revents().contains(PollFlags::ERR)),
+            Err(_) => true,
+        }
+    }
+}
+
+impl AsFd for Device {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+impl Channel for Device {
+    fn send(&self, id: RequestId, answer: Result<&[&[u8]], Errno>) {
+        let sent = match answer {
+            Ok(parts) => self.write(id.0, 0, parts),
+            Err(error) => self.write(id.0, -error.raw(), &[]),
+        };
+        let Err(error) = sent else { return };
+        match error.raw_os_error() {
+            // Nobody waits any more: interrupted, or the mount is gone.
+            Some(libc::ENOENT | libc::ENODEV | libc::ENOTCONN | libc::ECONNABORTED) => {}
+            _ => {
+                tracing::warn!(id = id.0, %error, "the kernel refused an answer");
+                let _ = self.write(id.0, -Errno::EIO.raw(), &[]);
+            }
+        }
+    }
+
+    fn fill(&self, id: RequestId, size: usize, put: &mut dyn FnMut(&mut [u8]) -> Result<usize, Errno>) {
+        // Taken out: what `put` does may come here again.
+        let kept = SCRATCH.take().filter(|kept| kept.len() >= size);
+        let Some(mut buffer) = kept.or_else(|| Pages::new(size).ok()) else {
+            return self.send(id, Err(Errno::ENOMEM));
+        };
+        let room = buffer.as_mut_slice().get_mut(..size).unwrap_or_default();
+        match put(room) {
+            Ok(filled) => self.send(id, Ok(&[room.get(..filled).unwrap_or_default()])),
+            Err(error) => self.send(id, Err(error)),
+        }
+        SCRATCH.set(Some(buffer));
+    }
+}

@@ -1,0 +1,120 @@
+//! What a file system tells the kernel unasked.
+//!
+//! Most of these take locks of the kernel that a request may hold while it waits for its answer: call them from a thread that answers
+//! nothing, or for a file or directory that no request under way is about. [`Notifier::inc_epoch`] and [`Notifier::resend`] take none.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use zerocopy::IntoBytes;
+
+use crate::abi::{self, bit, notify_code};
+use crate::backing::BackingFile;
+use crate::device::Device;
+use crate::types::{NodeId, PollHandle, RequestId};
+
+/// Tells the kernel things. ENOENT means that it has nothing of the kind in its cache.
+#[derive(Debug, Clone)]
+pub struct Notifier {
+    device: Arc<Device>,
+    retrieves: Arc<AtomicU64>,
+}
+
+/// Ids of retrievals have this bit: no request has.
+const RETRIEVE: u64 = 1 << 62;
+
+impl Notifier {
+    pub(crate) fn new(device: Arc<Device>) -> Notifier {
+        Notifier { device, retrieves: Arc::default() }
+    }
+
+    /// Whether the mount is still there.
+    pub fn is_mounted(&self) -> bool {
+        self.device.is_connected()
+    }
+
+    /// Registers a file, so that others can be passed through to it: see [`Opened::passthrough`](crate::Opened::passthrough). On an
+    /// error open without it.
+    pub fn open_backing(&self, file: BorrowedFd<'_>) -> io::Result<BackingFile> {
+        BackingFile::register(&self.device, file)
+    }
+
+    /// Who polls a file shall ask again.
+    pub fn poll_wakeup(&self, wake: PollHandle) -> io::Result<()> {
+        self.tell(notify_code::POLL, &[abi::NotifyPollWakeupOut { kh: wake.0 }.as_bytes()])
+    }
+
+    /// Drops attributes and cached data of a node, from `offset` on for `length` bytes (0: to the end). A negative offset drops the
+    /// attributes only.
+    pub fn inval_inode(&self, node: NodeId, offset: i64, length: i64) -> io::Result<()> {
+        let body = abi::NotifyInvalInodeOut { ino: node.0, off: offset, len: length };
+        self.tell(notify_code::INVAL_INODE, &[body.as_bytes()])
+    }
+
+    /// Drops a name.
+    pub fn inval_entry(&self, parent: NodeId, name: &OsStr) -> io::Result<()> {
+        self.inval(parent, name, 0)
+    }
+
+    /// Lets a name's time to live end: it is asked for again, and what hangs below it stays. Linux 6.2.
+    pub fn expire_entry(&self, parent: NodeId, name: &OsStr) -> io::Result<()> {
+        self.inval(parent, name, bit::EXPIRE_ONLY)
+    }
+
+    fn inval(&self, parent: NodeId, name: &OsStr, flags: u32) -> io::Result<()> {
+        let body = abi::NotifyInvalEntryOut { parent: parent.0, namelen: name.len() as u32, flags };
+        self.tell(notify_code::INVAL_ENTRY, &[body.as_bytes(), name.as_bytes(), &[0]])
+    }
+
+    /// A name is gone that named this node: who watches the directory is told.
+    pub fn delete(&self, parent: NodeId, child: NodeId, name: &OsStr) -> io::Result<()> {
+        let namelen = name.len() as u32;
+        let body = abi::NotifyDeleteOut { parent: parent.0, child: child.0, namelen, padding: 0 };
+        self.tell(notify_code::DELETE, &[body.as_bytes(), name.as_bytes(), &[0]])
+    }
+
+    /// Puts data into the kernel's cache of a file.
+    pub fn store(&self, node: NodeId, offset: u64, data: &[u8]) -> io::Result<()> {
+        let body = abi::NotifyStoreOut { nodeid: node.0, offset, size: data.len() as u32, padding: 0 };
+        self.tell(notify_code::STORE, &[body.as_bytes(), data])
+    }
+
+    /// Asks for what the kernel's cache has of a file: it comes by [`Filesystem::retrieved`](crate::Filesystem::retrieved), with this id.
+    pub fn retrieve(&self, node: NodeId, offset: u64, size: u32) -> io::Result<RequestId> {
+        // Even: the lowest bit has a meaning of its own.
+        let id = RETRIEVE | self.retrieves.fetch_add(2, Ordering::Relaxed) + 2;
+        let body = abi::NotifyRetrieveOut { notify_unique: id, nodeid: node.0, offset, size, padding: 0 };
+        self.tell(notify_code::RETRIEVE, &[body.as_bytes()])?;
+        Ok(RequestId(id))
+    }
+
+    /// Requests that were read from `/dev/fuse` and not answered come once more ([`Context::resent`](crate::Context::resent)). Those
+    /// that came over io_uring do not. Linux 6.9.
+    pub fn resend(&self) -> io::Result<()> {
+        self.tell(notify_code::RESEND, &[])
+    }
+
+    /// Every name is asked for again before it is used. Linux 6.16.
+    pub fn inc_epoch(&self) -> io::Result<()> {
+        self.tell(notify_code::INC_EPOCH, &[])
+    }
+
+    /// The kernel shall let go of nodes that nobody uses. Linux 6.18.
+    pub fn prune(&self, nodes: &[NodeId]) -> io::Result<()> {
+        let ids: Vec<u64> = nodes.iter().map(|node| node.0).collect();
+        let body = abi::NotifyPruneOut { count: ids.len() as u32, padding: 0, spare: 0 };
+        self.tell(notify_code::PRUNE, &[body.as_bytes(), ids.as_bytes()])
+    }
+
+    /// The number of the notification stands where answers have their error.
+    fn tell(&self, code: i32, parts: &[&[u8]]) -> io::Result<()> {
+        self.device.write(0, code, parts)
+    }
+}
+
+#[cfg(test)]
+mod tests;

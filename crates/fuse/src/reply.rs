@@ -1,0 +1,174 @@
+//! The reply to one request. It cannot be forgotten, and cannot be sent twice: a reply that is dropped answers EIO, and sending takes it.
+//!
+//! It may be sent from another thread, later. Over io_uring the entry that brought the request, and its thread, are taken meanwhile.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use zerocopy::IntoBytes;
+
+use crate::abi;
+use crate::answer::{Answer, Data, Xattr};
+use crate::types::{Errno, NodeId, RequestId};
+
+/// Where an answer goes.
+pub(crate) trait Channel: Send + Sync {
+    /// Sends an answer. `Err` is an error of the file system's, not of the sending.
+    fn send(&self, id: RequestId, answer: Result<&[&[u8]], Errno>);
+
+    /// Lends a buffer of so many bytes, and sends what was put into it.
+    fn fill(&self, id: RequestId, size: usize, put: &mut dyn FnMut(&mut [u8]) -> Result<usize, Errno>);
+}
+
+/// A request that was answered, for whoever traces requests.
+#[derive(Debug, Clone, Copy)]
+pub struct Finished {
+    /// Which.
+    pub id: RequestId,
+    /// What was asked, see [`operation_name`](crate::operation_name).
+    pub operation: u32,
+    /// Of which node.
+    pub node: NodeId,
+    /// By which thread.
+    pub pid: u32,
+    /// From the arrival to the answer. What it waited before, in the kernel, nobody is told.
+    pub took: Duration,
+    /// Why it failed.
+    pub error: Option<Errno>,
+}
+
+/// Is told of each request that was answered.
+pub trait Observer: Send + Sync {
+    /// Called on the thread that answers, after the answer: be quick.
+    fn finished(&self, request: &Finished);
+}
+
+/// What an observer will be told.
+pub(crate) struct Observed {
+    pub(crate) observer: Arc<dyn Observer>,
+    pub(crate) since: Instant,
+    pub(crate) operation: u32,
+    pub(crate) node: NodeId,
+    pub(crate) pid: u32,
+}
+
+/// A request that waits for its answer.
+pub(crate) struct Pending {
+    pub(crate) id: RequestId,
+    pub(crate) to: Arc<dyn Channel>,
+    pub(crate) observed: Option<Box<Observed>>,
+}
+
+impl Pending {
+    fn finish(self, error: Option<Errno>) {
+        let Some(observed) = self.observed else { return };
+        let Observed { observer, since, operation, node, pid } = *observed;
+        observer.finished(&Finished { id: self.id, operation, node, pid, took: since.elapsed(), error });
+    }
+
+    fn send(self, answer: Result<&[&[u8]], Errno>) {
+        self.to.send(self.id, answer);
+        self.finish(answer.err());
+    }
+}
+
+/// The reply that one request waits for, of a kind.
+#[must_use = "a reply that is dropped answers EIO"]
+pub struct Reply<A> {
+    pending: Option<Pending>,
+    kind: PhantomData<fn(A)>,
+}
+
+impl<A> Reply<A> {
+    pub(crate) fn new(pending: Pending) -> Reply<A> {
+        Reply { pending: Some(pending), kind: PhantomData }
+    }
+
+    /// Which request it belongs to.
+    pub fn id(&self) -> RequestId {
+        self.pending.as_ref().map_or(RequestId(0), |pending| pending.id)
+    }
+
+    /// Answers with an error.
+    pub fn error(mut self, error: Errno) {
+        if let Some(pending) = self.pending.take() {
+            pending.send(Err(error));
+        }
+    }
+}
+
+impl<A: Answer> Reply<A> {
+    /// Answers.
+    pub fn ok(mut self, answer: A) {
+        if let Some(pending) = self.pending.take() {
+            answer.with(|parts| pending.send(Ok(parts)));
+        }
+    }
+
+    /// Answers with one or the other.
+    pub fn send<E: Into<Errno>>(self, result: Result<A, E>) {
+        match result {
+            Ok(answer) => self.ok(answer),
+            Err(error) => self.error(error.into()),
+        }
+    }
+}
+
+impl Reply<Data> {
+    /// Answers with these bytes.
+    pub fn data(mut self, data: &[u8]) {
+        if let Some(pending) = self.pending.take() {
+            pending.send(Ok(&[data]));
+        }
+    }
+
+    /// Answers with what is put into a buffer of at most `size` bytes, which begins at a page: over io_uring it is the memory that the
+    /// kernel takes the data from. What is in it before has no meaning.
+    pub fn fill(mut self, size: usize, put: impl FnOnce(&mut [u8]) -> Result<usize, Errno>) {
+        let Some(pending) = &self.pending else { return };
+        let (mut put, mut failed) = (Some(put), None);
+        // A panic in `put` leaves the reply, which is dropped: EIO.
+        pending.to.fill(pending.id, size, &mut |buffer| {
+            let room = buffer.len();
+            let filled = put.take().map_or(Err(Errno::EIO), |put| put(buffer)).map(|filled| filled.min(room));
+            failed = filled.err();
+            filled
+        });
+        if let Some(pending) = self.pending.take() {
+            pending.finish(failed);
+        }
+    }
+}
+
+impl Reply<Xattr> {
+    /// Answers with a value as it was asked for: its size, if that was asked (`room` is 0); ERANGE if it does not fit.
+    pub fn value(mut self, room: u32, value: &[u8]) {
+        let Some(pending) = self.pending.take() else { return };
+        let size = abi::GetxattrOut { size: value.len() as u32, padding: 0 };
+        match room {
+            0 => pending.send(Ok(&[size.as_bytes()])),
+            room if value.len() > room as usize => pending.send(Err(Errno::ERANGE)),
+            _ => pending.send(Ok(&[value])),
+        }
+    }
+}
+
+impl<A> Drop for Reply<A> {
+    fn drop(&mut self) {
+        if let Some(pending) = self.pending.take() {
+            tracing::debug!(id = pending.id.0, "a request was not answered: EIO");
+            pending.send(Err(Errno::EIO));
+        }
+    }
+}
+
+impl<A> fmt::Debug for Reply<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reply").field("id", &self.id()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

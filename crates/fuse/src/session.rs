@@ -1,0 +1,227 @@
+//! A mounted file system.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use crate::connection::{self, Agreed};
+use crate::device::Device;
+use crate::filesystem::{Filesystem, Interruptions, Serve, Server};
+use crate::mount::{MountSpec, Mounting, Unmounter};
+use crate::notify::Notifier;
+use crate::reply::Observer;
+use crate::transport::dev::{Crew, Readers};
+use crate::transport::poker::Pokers;
+use crate::transport::ring::{self, Rings};
+
+/// How requests come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Transport {
+    /// Over io_uring where the kernel can (Linux 6.14), else from `/dev/fuse`.
+    #[default]
+    Auto,
+    /// From `/dev/fuse`.
+    Dev,
+}
+
+/// How requests do come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TransportInUse {
+    /// Over io_uring.
+    IoUring,
+    /// From `/dev/fuse`, for this reason.
+    Dev(String),
+}
+
+/// How a file system is served.
+pub struct Config {
+    /// How requests come.
+    pub transport: Transport,
+    /// The most bytes of one write or read; Linux sends no more than 1 MiB unless `fs.fuse.max_pages_limit` is raised.
+    pub max_write: u32,
+    /// Threads that read `/dev/fuse`, without io_uring.
+    pub threads: usize,
+    /// Threads that there may be while handlers wait, without io_uring.
+    pub max_threads: usize,
+    /// Requests of one processor that may be with the file system at once, over io_uring. Each takes a thread and a buffer while it is
+    /// there. More wait in the kernel: nothing that one of these needs to end may be among them.
+    pub max_entries: usize,
+    /// The program that keeps requests from waiting beside a free entry, over io_uring: it must call [`run_poker`](crate::run_poker)
+    /// and do nothing else. Without it this process forks once, at mount.
+    pub poker: Option<Command>,
+    /// Is told of every request.
+    pub observer: Option<Arc<dyn Observer>>,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            transport: Transport::Auto,
+            max_write: 1 << 20,
+            threads: 4,
+            max_threads: 256,
+            max_entries: 256,
+            poker: None,
+            observer: None,
+        }
+    }
+}
+
+/// A file system that is mounted and about to be served. Dropping it without serving unmounts it.
+pub struct Session<F: Filesystem> {
+    server: Arc<Server<F>>,
+    device: Arc<Device>,
+    readers: Arc<Readers>,
+    rings: Option<Arc<Rings>>,
+    transport: TransportInUse,
+    unmounter: Unmounter,
+}
+
+impl<F: Filesystem> Session<F> {
+    /// Mounts a file system on a directory. Requests wait until [`Session::run`].
+    ///
+    /// Steps: 1. a mount that nobody sees; 2. INIT, with rings and their threads made before it is answered; 3. rings registered, or the
+    /// connection given back to `/dev/fuse`; 4. the mount put into place.
+    pub fn mount(filesystem: F, at: &Path, spec: &MountSpec, mut config: Config) -> io::Result<Session<F>> {
+        let at = std::path::absolute(at)?;
+        // Before rings, descriptors and threads: it shall have none of them.
+        let pokers = ring::possible(config.transport).and_then(|processors| {
+            let pokers = Pokers::start(&at, config.poker.take()).map_err(|error| format!("no poker: {error}"))?;
+            Ok((processors, pokers))
+        });
+        warn_of_request_timeout();
+        let device = Arc::new(Device::open()?);
+        let mounting = Mounting::new(&device, spec, &at)?;
+        let served = match Session::connect(filesystem, Arc::clone(&device), &config, pokers) {
+            Ok(served) => served,
+            Err(error) => {
+                mounting.abandon(&at);
+                return Err(error);
+            }
+        };
+        let unmounter = mounting.attach(Arc::clone(&device), at)?;
+        let Served { server, readers, rings, transport } = served;
+        Ok(Session { server, device, readers, rings, transport, unmounter })
+    }
+
+    fn connect(
+        mut filesystem: F,
+        device: Arc<Device>,
+        config: &Config,
+        pokers: Result<(usize, Pokers), String>,
+    ) -> io::Result<Served<F>> {
+        let agreed = connection::agree(&device, config.max_write, |offer, agreement| filesystem.init(offer, agreement))?;
+        let server = Arc::new(Server {
+            filesystem,
+            shape: agreed.shape(),
+            interruptions: Interruptions::new(),
+            observer: config.observer.clone(),
+        });
+        let (rings, transport) = match connect_rings(&agreed, &device, &server, config, pokers) {
+            Ok(rings) => (Some(rings), TransportInUse::IoUring),
+            Err(NoRings::Reason(reason)) => (None, TransportInUse::Dev(reason)),
+            Err(NoRings::Connection(error)) => return Err(error),
+        };
+        let crew = match rings {
+            Some(_) => Crew { least: 1, most: 2 },
+            None => Crew { least: config.threads.max(1), most: config.max_threads.max(1) },
+        };
+        let serve: Arc<dyn Serve> = Arc::<Server<F>>::clone(&server);
+        let readers = Readers::new(device, serve, crew, agreed.payload());
+        Ok(Served { server, readers, rings, transport })
+    }
+
+    /// How requests come.
+    pub fn transport(&self) -> &TransportInUse {
+        &self.transport
+    }
+
+    /// The file system.
+    pub fn filesystem(&self) -> &F {
+        &self.server.filesystem
+    }
+
+    /// Tells the kernel things.
+    pub fn notifier(&self) -> Notifier {
+        Notifier::new(Arc::clone(&self.device))
+    }
+
+    /// Takes the mount away.
+    pub fn unmounter(&self) -> Unmounter {
+        self.unmounter.clone()
+    }
+
+    /// Serves the kernel until the mount is gone and every handler has returned.
+    pub fn run(self) -> io::Result<()> {
+        if let Some(rings) = &self.rings {
+            rings.serve();
+        }
+        let ended = self.readers.run();
+        if let Some(rings) = &self.rings {
+            rings.end();
+        }
+        // Whoever ended the connection may have left the mount, which answers nobody.
+        self.unmounter.clear();
+        self.server.filesystem.destroy();
+        ended
+    }
+}
+
+impl<F: Filesystem> AsFd for Session<F> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.device.as_fd()
+    }
+}
+
+/// A connection that has agreed with the kernel.
+struct Served<F> {
+    server: Arc<Server<F>>,
+    readers: Arc<Readers>,
+    rings: Option<Arc<Rings>>,
+    transport: TransportInUse,
+}
+
+enum NoRings {
+    /// `/dev/fuse` does it.
+    Reason(String),
+    /// Nothing does.
+    Connection(io::Error),
+}
+
+/// Answers INIT, with rings if they can be had.
+fn connect_rings<F: Filesystem>(
+    agreed: &Agreed,
+    device: &Arc<Device>,
+    server: &Arc<Server<F>>,
+    config: &Config,
+    pokers: Result<(usize, Pokers), String>,
+) -> Result<Arc<Rings>, NoRings> {
+    let prepared = pokers.and_then(|(processors, pokers)| {
+        if !agreed.offers_rings() {
+            return Err("the kernel does not offer it".to_owned());
+        }
+        let serve: Arc<dyn Serve> = Arc::<Server<F>>::clone(server);
+        let sizes = ring::Sizes { queues: processors, most: config.max_entries.max(2), payload: agreed.payload() };
+        Rings::prepare(device, serve, sizes, pokers).map_err(|error| format!("its rings cannot be made: {error}"))
+    });
+    match prepared {
+        Err(reason) => {
+            agreed.answer(device, false).map_err(NoRings::Connection)?;
+            Err(NoRings::Reason(reason))
+        }
+        Ok(prepared) => {
+            agreed.answer(device, true).map_err(NoRings::Connection)?;
+            prepared.register().map_err(|error| NoRings::Reason(format!("its rings cannot be registered: {error}")))
+        }
+    }
+}
+
+/// The administrator may have set a time after which an unanswered request ends a connection.
+fn warn_of_request_timeout() {
+    let Ok(text) = std::fs::read_to_string("/proc/sys/fs/fuse/default_request_timeout") else { return };
+    if let Ok(seconds @ 1..) = text.trim().parse::<u32>() {
+        tracing::warn!(seconds, "fs.fuse.default_request_timeout ends this mount if one request takes longer");
+    }
+}

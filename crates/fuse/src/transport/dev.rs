@@ -1,0 +1,151 @@
+//! Requests from `/dev/fuse`: threads that read, each with a buffer of its own.
+//!
+//! Before a thread begins with a request it sees to it that another one waits for the next: a handler that waits for something keeps
+//! nobody else waiting, up to a stated number of threads. Those that are not needed end.
+
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::Builder;
+
+use crate::abi;
+use crate::body::Body;
+use crate::device::{Device, Incoming};
+use crate::filesystem::Serve;
+use crate::memory::Pages;
+use crate::reply::Channel;
+use crate::request::split_header;
+
+/// Where a request is put, so that the data of a write begins at a page.
+const BEFORE_DATA: usize = size_of::<abi::InHeader>() + size_of::<abi::WriteIn>();
+
+/// How many threads read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Crew {
+    /// So many stay.
+    pub(crate) least: usize,
+    /// So many there may be while handlers wait.
+    pub(crate) most: usize,
+}
+
+/// Reads and serves requests.
+pub(crate) struct Readers {
+    device: Arc<Device>,
+    server: Arc<dyn Serve>,
+    crew: Crew,
+    /// The most bytes of a write.
+    payload: usize,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// All threads, and those of them that wait for a request.
+    all: usize,
+    waiting: usize,
+    ended: bool,
+    failed: Option<io::Error>,
+}
+
+impl Readers {
+    pub(crate) fn new(device: Arc<Device>, server: Arc<dyn Serve>, crew: Crew, payload: usize) -> Arc<Readers> {
+        let (state, changed) = (Mutex::default(), Condvar::new());
+        Arc::new(Readers { device, server, crew, payload, state, changed })
+    }
+
+    /// Serves until the connection ends and every handler has returned.
+    pub(crate) fn run(self: &Arc<Readers>) -> io::Result<()> {
+        self.start()?;
+        for _ in 1..self.crew.least {
+            // Started later, when it is needed, if it cannot be now.
+            let _ = self.start();
+        }
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let ended = self.changed.wait_while(state, |state| state.all > 0).unwrap_or_else(PoisonError::into_inner);
+        let mut ended = ended;
+        ended.failed.take().map_or(Ok(()), Err)
+    }
+
+    fn start(self: &Arc<Readers>) -> io::Result<()> {
+        let buffer = Pages::new(4096 + self.payload)?;
+        self.change(|state| {
+            state.all += 1;
+            state.waiting += 1;
+        });
+        let readers = Arc::clone(self);
+        let started = Builder::new().name("fuse-dev".to_owned()).spawn(move || readers.read_on(buffer));
+        started.map(drop).inspect_err(|error| {
+            tracing::warn!(%error, "no further thread can be started for requests");
+            self.change(|state| {
+                state.all -= 1;
+                state.waiting -= 1;
+            });
+        })
+    }
+
+    fn change<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = change(&mut state);
+        if state.all == 0 {
+            self.changed.notify_all();
+        }
+        result
+    }
+
+    fn read_on(self: Arc<Readers>, mut buffer: Pages) {
+        loop {
+            let room = buffer.as_mut_slice().get_mut(4096 - BEFORE_DATA..).unwrap_or_default();
+            match self.device.read(room) {
+                Ok(Incoming::Again) => {}
+                Ok(Incoming::Request(length)) => {
+                    self.before_handler();
+                    self.serve(room.get(..length).unwrap_or_default());
+                    if !self.after_handler() {
+                        return;
+                    }
+                }
+                Ok(Incoming::Ended) => return self.end(None),
+                Err(error) => return self.end(Some(error)),
+            }
+        }
+    }
+
+    fn serve(&self, bytes: &[u8]) {
+        let Ok((header, body)) = split_header(bytes) else { return };
+        let channel: Arc<dyn Channel> = Arc::<Device>::clone(&self.device);
+        self.server.serve(&header, Body::joined(body), channel);
+    }
+
+    fn before_handler(self: &Arc<Readers>) {
+        let wants_another = self.change(|state| {
+            state.waiting -= 1;
+            state.waiting == 0 && !state.ended && state.all < self.crew.most
+        });
+        if wants_another {
+            let _ = self.start();
+        }
+    }
+
+    /// Whether this thread is to go on.
+    fn after_handler(&self) -> bool {
+        self.change(|state| {
+            if state.waiting >= self.crew.least {
+                state.all -= 1;
+                return false;
+            }
+            state.waiting += 1;
+            true
+        })
+    }
+
+    fn end(&self, failed: Option<io::Error>) {
+        self.change(|state| {
+            state.all -= 1;
+            state.waiting -= 1;
+            state.ended = true;
+            if failed.is_some() {
+                state.failed = failed;
+            }
+        });
+    }
+}
