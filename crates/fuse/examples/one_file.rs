@@ -1,8 +1,7 @@
 //! A file system that shows one file: `cargo run --example one_file -- /mnt`, then `cat /mnt/hello`. It ends with `umount /mnt`.
-
+#![allow(clippy::wildcard_imports)]
 use std::ffi::OsStr;
 use std::time::Duration;
-
 use umbrella_fuse::*;
 
 const FILE: NodeId = NodeId(2);
@@ -21,7 +20,7 @@ fn attributes(node: NodeId) -> Attributes {
 
 impl Filesystem for OneFile {
     fn lookup(&self, _context: &Context<'_>, request: Lookup<'_>, reply: Reply<Entry>) {
-        if request.parent != NodeId::ROOT || request.name != "hello" {
+        if request.name != "hello" {
             return reply.ok(Entry::negative(TTL));
         }
         let attributes = attributes(FILE);
@@ -38,11 +37,8 @@ impl Filesystem for OneFile {
     }
 
     fn readdir(&self, _context: &Context<'_>, request: Read, reply: Reply<Listing>) {
-        let entries = [
-            (NodeId::ROOT, FileType::Directory, "."),
-            (NodeId::ROOT, FileType::Directory, ".."),
-            (FILE, FileType::Regular, "hello"),
-        ];
+        let (file, directory) = (FileType::Regular, FileType::Directory);
+        let entries = [(NodeId::ROOT, directory, "."), (NodeId::ROOT, directory, ".."), (FILE, file, "hello")];
         let mut listing = Listing::new(request.size);
         for (next, (node, kind, name)) in (1..).zip(entries).skip(request.offset as usize) {
             let entry = Listed { ino: InodeNumber(node.0), next, kind, name: OsStr::new(name) };
@@ -58,7 +54,5 @@ fn main() -> std::io::Result<()> {
     let at = std::env::args_os().nth(1).expect("name the directory to mount on");
     let options = MountOptions::DEFAULT_PERMISSIONS | MountOptions::ALLOW_OTHER;
     let spec = MountSpec { source: "one_file".into(), subtype: "one_file".into(), options };
-    let session = Session::mount(OneFile, at.as_ref(), &spec, Config::default())?;
-    println!("mounted: {:?}", session.transport());
-    session.run()
+    Session::mount(OneFile, at.as_ref(), &spec, Config::default())?.run()
 }

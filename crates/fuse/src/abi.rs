@@ -19,57 +19,36 @@ pub(crate) const EXT_GROUPS: u32 = 32;
 /// The most security contexts of one request.
 pub(crate) const MAX_NR_SECCTX: u32 = 31;
 
-/// Numbers of the operations.
-pub(crate) mod opcode {
-    pub(crate) const LOOKUP: u32 = 1;
-    pub(crate) const FORGET: u32 = 2;
-    pub(crate) const GETATTR: u32 = 3;
-    pub(crate) const SETATTR: u32 = 4;
-    pub(crate) const READLINK: u32 = 5;
-    pub(crate) const SYMLINK: u32 = 6;
-    pub(crate) const MKNOD: u32 = 8;
-    pub(crate) const MKDIR: u32 = 9;
-    pub(crate) const UNLINK: u32 = 10;
-    pub(crate) const RMDIR: u32 = 11;
-    pub(crate) const RENAME: u32 = 12;
-    pub(crate) const LINK: u32 = 13;
-    pub(crate) const OPEN: u32 = 14;
-    pub(crate) const READ: u32 = 15;
-    pub(crate) const WRITE: u32 = 16;
-    pub(crate) const STATFS: u32 = 17;
-    pub(crate) const RELEASE: u32 = 18;
-    pub(crate) const FSYNC: u32 = 20;
-    pub(crate) const SETXATTR: u32 = 21;
-    pub(crate) const GETXATTR: u32 = 22;
-    pub(crate) const LISTXATTR: u32 = 23;
-    pub(crate) const REMOVEXATTR: u32 = 24;
-    pub(crate) const FLUSH: u32 = 25;
-    pub(crate) const INIT: u32 = 26;
-    pub(crate) const OPENDIR: u32 = 27;
-    pub(crate) const READDIR: u32 = 28;
-    pub(crate) const RELEASEDIR: u32 = 29;
-    pub(crate) const FSYNCDIR: u32 = 30;
-    pub(crate) const GETLK: u32 = 31;
-    pub(crate) const SETLK: u32 = 32;
-    pub(crate) const SETLKW: u32 = 33;
-    pub(crate) const ACCESS: u32 = 34;
-    pub(crate) const CREATE: u32 = 35;
-    pub(crate) const INTERRUPT: u32 = 36;
-    pub(crate) const BMAP: u32 = 37;
-    pub(crate) const DESTROY: u32 = 38;
-    pub(crate) const IOCTL: u32 = 39;
-    pub(crate) const POLL: u32 = 40;
-    pub(crate) const NOTIFY_REPLY: u32 = 41;
-    pub(crate) const BATCH_FORGET: u32 = 42;
-    pub(crate) const FALLOCATE: u32 = 43;
-    pub(crate) const READDIRPLUS: u32 = 44;
-    pub(crate) const RENAME2: u32 = 45;
-    pub(crate) const LSEEK: u32 = 46;
-    pub(crate) const COPY_FILE_RANGE: u32 = 47;
-    pub(crate) const SYNCFS: u32 = 50;
-    pub(crate) const TMPFILE: u32 = 51;
-    pub(crate) const STATX: u32 = 52;
-    pub(crate) const COPY_FILE_RANGE_64: u32 = 53;
+/// Defines the numbers and names of the operations.
+macro_rules! operations {
+    ($($name:ident = $number:literal $shown:literal;)*) => {
+        pub(crate) mod opcode {
+            $(pub(crate) const $name: u32 = $number;)*
+        }
+
+        /// The name of an operation, for people.
+        pub fn operation_name(number: u32) -> &'static str {
+            match number {
+                $($number => $shown,)*
+                _ => "unknown",
+            }
+        }
+    };
+}
+
+operations! {
+    LOOKUP = 1 "lookup"; FORGET = 2 "forget"; GETATTR = 3 "getattr"; SETATTR = 4 "setattr"; READLINK = 5 "readlink";
+    SYMLINK = 6 "symlink"; MKNOD = 8 "mknod"; MKDIR = 9 "mkdir"; UNLINK = 10 "unlink"; RMDIR = 11 "rmdir";
+    RENAME = 12 "rename"; LINK = 13 "link"; OPEN = 14 "open"; READ = 15 "read"; WRITE = 16 "write";
+    STATFS = 17 "statfs"; RELEASE = 18 "release"; FSYNC = 20 "fsync"; SETXATTR = 21 "setxattr";
+    GETXATTR = 22 "getxattr"; LISTXATTR = 23 "listxattr"; REMOVEXATTR = 24 "removexattr"; FLUSH = 25 "flush";
+    INIT = 26 "init"; OPENDIR = 27 "opendir"; READDIR = 28 "readdir"; RELEASEDIR = 29 "releasedir";
+    FSYNCDIR = 30 "fsyncdir"; GETLK = 31 "getlk"; SETLK = 32 "setlk"; SETLKW = 33 "setlkw"; ACCESS = 34 "access";
+    CREATE = 35 "create"; INTERRUPT = 36 "interrupt"; BMAP = 37 "bmap"; DESTROY = 38 "destroy"; IOCTL = 39 "ioctl";
+    POLL = 40 "poll"; NOTIFY_REPLY = 41 "notify_reply"; BATCH_FORGET = 42 "batch_forget"; FALLOCATE = 43 "fallocate";
+    READDIRPLUS = 44 "readdirplus"; RENAME2 = 45 "rename"; LSEEK = 46 "lseek";
+    COPY_FILE_RANGE = 47 "copy_file_range"; SYNCFS = 50 "syncfs"; TMPFILE = 51 "tmpfile"; STATX = 52 "statx";
+    COPY_FILE_RANGE_64 = 53 "copy_file_range";
 }
 
 /// Numbers of the notifications.

@@ -8,7 +8,7 @@ use crate::abi::{self, opcode};
 use crate::device::{Device, Incoming};
 use crate::flags::InitFlags;
 use crate::memory::Pages;
-use crate::request::{Shape, split_header};
+use crate::operation::{Shape, split_header};
 
 /// What the kernel can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

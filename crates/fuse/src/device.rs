@@ -55,12 +55,11 @@ impl Device {
     /// Waits for a request.
     pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<Incoming> {
         match rustix::io::read(&self.file, buffer) {
-            Ok(0) => Ok(Incoming::Ended),
-            Ok(length) => Ok(Incoming::Request(length)),
+            Ok(length @ 1..) => Ok(Incoming::Request(length)),
             // ENOENT: it was interrupted before it could be handed over.
             Err(Sys::INTR | Sys::AGAIN | Sys::NOENT) => Ok(Incoming::Again),
             // ECONNABORTED: the connection ended while the request was on its way.
-            Err(Sys::NODEV | Sys::CONNABORTED) => Ok(Incoming::Ended),
+            Ok(0) | Err(Sys::NODEV | Sys::CONNABORTED) => Ok(Incoming::Ended),
             Err(error) => Err(error.into()),
         }
     }
@@ -105,13 +104,11 @@ impl Channel for Device {
             Err(error) => self.write(id.0, -error.raw(), &[]),
         };
         let Err(error) = sent else { return };
-        match error.raw_os_error() {
-            // Nobody waits any more: interrupted, or the mount is gone.
-            Some(libc::ENOENT | libc::ENODEV | libc::ENOTCONN | libc::ECONNABORTED) => {}
-            _ => {
-                tracing::warn!(id = id.0, %error, "the kernel refused an answer");
-                let _ = self.write(id.0, -Errno::EIO.raw(), &[]);
-            }
+        // Nobody waits any more: interrupted, or the mount is gone.
+        let nobody = [libc::ENOENT, libc::ENODEV, libc::ENOTCONN, libc::ECONNABORTED];
+        if !error.raw_os_error().is_some_and(|number| nobody.contains(&number)) {
+            tracing::warn!(id = id.0, %error, "the kernel refused an answer");
+            let _ = self.write(id.0, -Errno::EIO.raw(), &[]);
         }
     }
 

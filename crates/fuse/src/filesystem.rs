@@ -8,12 +8,14 @@ use std::time::Instant;
 
 use crate::abi;
 use crate::answer::{
-    Block, Copied, Created, Data, Entry, IoctlAnswer, Listing, Offset, Opened, Ready, Space, Stat, Statx, Written, Xattr,
+    Block, Copied, Created, Data, Entry, IoctlAnswer, Listing, Offset, Opened, Ready, Space, Stat, Statx, Written,
+    Xattr,
 };
 use crate::body::Body;
 use crate::connection::{Agreement, Offer};
+use crate::operation::{self, Operation, Shape};
 use crate::reply::{Channel, Observed, Observer, Pending, Reply};
-use crate::request::{self, Operation, Shape};
+use crate::request;
 use crate::types::{Errno, Lock, NodeId, RequestId};
 
 /// Who asks.
@@ -202,10 +204,10 @@ pub(crate) struct Server<F> {
 
 impl<F: Filesystem> Serve for Server<F> {
     fn serve(&self, header: &abi::InHeader, body: Body<'_>, channel: Arc<dyn Channel>) {
-        let name = request::operation_name(header.opcode);
+        let name = abi::operation_name(header.opcode);
         let span = tracing::trace_span!("request", name, id = header.unique, node = header.nodeid);
         let _entered = span.enter();
-        let parsed = request::parse(header, body, self.shape);
+        let parsed = operation::parse(header, body, self.shape);
         let observed = self.observer.as_ref().map(|observer| {
             let (operation, node, pid) = (header.opcode, NodeId(header.nodeid), header.pid);
             Box::new(Observed { observer: Arc::clone(observer), since: Instant::now(), operation, node, pid })
@@ -214,7 +216,7 @@ impl<F: Filesystem> Serve for Server<F> {
         let pending = Pending { id, to: channel, observed };
         let Ok(operation) = parsed else {
             tracing::warn!(operation = name, id = header.unique, "the kernel sent a request whose sizes do not fit");
-            if !request::is_one_way(header.opcode) {
+            if !operation::is_one_way(header.opcode) {
                 Reply::<()>::new(pending).error(Errno::EIO);
             }
             return;

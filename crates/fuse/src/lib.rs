@@ -29,6 +29,8 @@
 //! - Times to live say how long the kernel may answer by itself; [`Notifier`] takes them back.
 //! - A process that uses its own mount can lock itself up for good: serve from a process that does not.
 
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic))]
+
 mod abi;
 mod answer;
 mod backing;
@@ -42,16 +44,20 @@ mod ioctl;
 mod memory;
 mod mount;
 mod notify;
+mod operation;
 mod reply;
 mod request;
 mod session;
 mod sys;
+#[cfg(test)]
+mod test_support;
 mod transport;
 mod types;
 
+pub use abi::operation_name;
 pub use answer::{
-    Answer, Block, Copied, Created, Data, Entry, Full, IoctlAnswer, Listed, Listing, Offset, Opened, Ready, Space, Stat,
-    Statx, Written, Xattr,
+    Answer, Block, Copied, Created, Data, Entry, Full, IoctlAnswer, Listed, Listing, Offset, Opened, Ready, Space,
+    Stat, Statx, Written, Xattr,
 };
 pub use backing::BackingFile;
 pub use connection::{Agreement, Offer};
@@ -66,6 +72,6 @@ pub use request::*;
 pub use session::{Config, Session, Transport, TransportInUse};
 pub use transport::poker::run_poker;
 pub use types::{
-    Attributes, DeviceNumber, Errno, FileHandle, FileType, InodeNumber, Lock, LockKind, LockOwner, NewTime,
-    NodeId, PollHandle, RequestId, Timestamp,
+    Attributes, DeviceNumber, Errno, FileHandle, FileType, InodeNumber, Lock, LockKind, LockOwner, NewTime, NodeId,
+    PollHandle, RequestId, Timestamp,
 };

@@ -77,10 +77,8 @@ impl MountSpec {
 
     /// Options that are switches of FUSE's own.
     fn switches(&self) -> impl Iterator<Item = &'static str> + '_ {
-        let known = [
-            (MountOptions::DEFAULT_PERMISSIONS, "default_permissions"),
-            (MountOptions::ALLOW_OTHER, "allow_other"),
-        ];
+        let known =
+            [(MountOptions::DEFAULT_PERMISSIONS, "default_permissions"), (MountOptions::ALLOW_OTHER, "allow_other")];
         known.into_iter().filter(|(option, _)| self.options.contains(*option)).map(|(_, name)| name)
     }
 }

@@ -86,7 +86,7 @@ impl Notifier {
     /// Asks for what the kernel's cache has of a file: it comes by [`Filesystem::retrieved`](crate::Filesystem::retrieved), with this id.
     pub fn retrieve(&self, node: NodeId, offset: u64, size: u32) -> io::Result<RequestId> {
         // Even: the lowest bit has a meaning of its own.
-        let id = RETRIEVE | self.retrieves.fetch_add(2, Ordering::Relaxed) + 2;
+        let id = RETRIEVE | (self.retrieves.fetch_add(2, Ordering::Relaxed) + 2);
         let body = abi::NotifyRetrieveOut { notify_unique: id, nodeid: node.0, offset, size, padding: 0 };
         self.tell(notify_code::RETRIEVE, &[body.as_bytes()])?;
         Ok(RequestId(id))

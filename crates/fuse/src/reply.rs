@@ -101,6 +101,7 @@ impl<A> Reply<A> {
 
 impl<A: Answer> Reply<A> {
     /// Answers.
+    #[allow(clippy::needless_pass_by_value, reason = "most answers are made in place")]
     pub fn ok(mut self, answer: A) {
         if let Some(pending) = self.pending.take() {
             answer.with(|parts| pending.send(Ok(parts)));

@@ -80,7 +80,8 @@ pub struct Session<F: Filesystem> {
 }
 
 impl<F: Filesystem> Session<F> {
-    /// Mounts a file system on a directory. Requests wait until [`Session::run`].
+    /// Mounts a file system on a directory. Requests wait until [`Session::run`]. Threads are like the one that calls: its `prctl`
+    /// settings hold for them.
     ///
     /// Steps: 1. a mount that nobody sees; 2. INIT, with rings and their threads made before it is answered; 3. rings registered, or the
     /// connection given back to `/dev/fuse`; 4. the mount put into place.
@@ -112,7 +113,8 @@ impl<F: Filesystem> Session<F> {
         config: &Config,
         pokers: Result<(usize, Pokers), String>,
     ) -> io::Result<Served<F>> {
-        let agreed = connection::agree(&device, config.max_write, |offer, agreement| filesystem.init(offer, agreement))?;
+        let agreed =
+            connection::agree(&device, config.max_write, |offer, agreement| filesystem.init(offer, agreement))?;
         let server = Arc::new(Server {
             filesystem,
             shape: agreed.shape(),
@@ -159,13 +161,23 @@ impl<F: Filesystem> Session<F> {
             rings.serve();
         }
         let ended = self.readers.run();
+        self.end();
+        self.server.filesystem.destroy();
+        ended
+    }
+
+    /// Whoever ended the connection may have left the mount, which answers nobody.
+    fn end(&self) {
+        self.unmounter.clear();
         if let Some(rings) = &self.rings {
             rings.end();
         }
-        // Whoever ended the connection may have left the mount, which answers nobody.
-        self.unmounter.clear();
-        self.server.filesystem.destroy();
-        ended
+    }
+}
+
+impl<F: Filesystem> Drop for Session<F> {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

@@ -122,8 +122,7 @@ impl From<Timestamp> for SystemTime {
     /// A moment that `SystemTime` cannot hold becomes 1970.
     fn from(time: Timestamp) -> SystemTime {
         let whole = Duration::from_secs(time.seconds.unsigned_abs());
-        let second =
-            if time.seconds < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
+        let second = if time.seconds < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
         let nanos = Duration::from_nanos(u64::from(time.nanoseconds));
         second.and_then(|second| second.checked_add(nanos)).unwrap_or(UNIX_EPOCH)
     }

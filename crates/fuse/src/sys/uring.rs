@@ -107,8 +107,7 @@ impl Ring {
         let of_submissions = at.submissions.seventh as usize + at.sq_entries as usize * 4;
         let of_completions = at.completions.sixth as usize + at.cq_entries as usize * 16;
         let rings = Pages::of_file(file.as_fd(), 0, of_submissions.max(of_completions))?;
-        let submissions =
-            Pages::of_file(file.as_fd(), SUBMISSIONS, at.sq_entries as usize * size_of::<Submission>())?;
+        let submissions = Pages::of_file(file.as_fd(), SUBMISSIONS, at.sq_entries as usize * size_of::<Submission>())?;
         Ok(Ring { file, rings, submissions, at })
     }
 
@@ -236,7 +235,8 @@ impl Entry {
             return Err(io::Error::from_raw_os_error(-result));
         }
         let headers = self.slot.read_headers();
-        let header = abi::InHeader::read_from_prefix(&headers.in_out).map_or_else(|_| abi::InHeader::default(), |(it, _)| it);
+        let header =
+            abi::InHeader::read_from_prefix(&headers.in_out).map_or_else(|_| abi::InHeader::default(), |(it, _)| it);
         let abi::UringEntInOut { commit_id, payload_sz, .. } = headers.ring_ent_in_out;
         Ok(Fetched { header, operation: headers.op_in, payload: payload_sz as usize, commit_id })
     }

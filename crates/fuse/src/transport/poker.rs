@@ -43,12 +43,8 @@ impl Pokers {
     /// Starts the listener. Before there are rings: by then it has ended all that it shares.
     pub(crate) fn start(mount: &Path, program: Option<Command>) -> io::Result<Pokers> {
         let path = CString::new(mount.as_os_str().as_bytes())?;
-        let (ours, theirs) = rustix::net::socketpair(
-            AddressFamily::UNIX,
-            SocketType::SEQPACKET,
-            SocketFlags::CLOEXEC,
-            None,
-        )?;
+        let (ours, theirs) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let process = match program {
             Some(mut program) => {
                 rustix::net::send(&ours, path.as_bytes(), SendFlags::NOSIGNAL)?;

@@ -27,8 +27,8 @@ use crate::abi::opcode;
 use crate::body::Body;
 use crate::device::Device;
 use crate::filesystem::Serve;
+use crate::operation::is_one_way;
 use crate::reply::Channel;
-use crate::request::is_one_way;
 use crate::session::Transport;
 use crate::sys::uring::{Entry, Fetched};
 

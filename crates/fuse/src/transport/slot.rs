@@ -50,9 +50,8 @@ impl Slot {
     /// What the kernel wrote before the payload.
     pub(crate) fn read_headers(&self) -> abi::UringReqHeader {
         // SAFETY: the page is larger than the struct, and the kernel writes to it only while the entry is free, which it is not.
-        let bytes = unsafe {
-            std::slice::from_raw_parts(self.headers.start().as_ptr(), size_of::<abi::UringReqHeader>())
-        };
+        let bytes =
+            unsafe { std::slice::from_raw_parts(self.headers.start().as_ptr(), size_of::<abi::UringReqHeader>()) };
         abi::UringReqHeader::read_from_bytes(bytes).unwrap_or_default()
     }
 
@@ -117,7 +116,9 @@ impl Slot {
         }
         if state.in_use {
             state.beside.clear();
-            parts.iter().for_each(|part| state.beside.extend_from_slice(part));
+            for part in parts {
+                state.beside.extend_from_slice(part);
+            }
             return Ok(length);
         }
         // SAFETY: the request is not in the payload, the length was checked, and one reply exists, which is here.

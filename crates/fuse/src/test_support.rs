@@ -1,0 +1,36 @@
+//! A channel that remembers, and a kernel's end of a connection, for tests.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+use crate::device::Device;
+use crate::reply::Channel;
+use crate::types::{Errno, RequestId};
+
+/// One answer.
+pub(crate) type Answered = (RequestId, Result<Vec<u8>, Errno>);
+
+/// Remembers what was answered.
+#[derive(Default)]
+pub(crate) struct Remembering(pub(crate) Mutex<Vec<Answered>>);
+
+impl Channel for Remembering {
+    fn send(&self, id: RequestId, answer: Result<&[&[u8]], Errno>) {
+        self.0.lock().unwrap().push((id, answer.map(<[&[u8]]>::concat)));
+    }
+
+    fn fill(&self, id: RequestId, size: usize, put: &mut dyn FnMut(&mut [u8]) -> Result<usize, Errno>) {
+        let mut buffer = vec![0; size];
+        let filled = put(&mut buffer);
+        self.0.lock().unwrap().push((id, filled.map(|filled| buffer[..filled].to_vec())));
+    }
+}
+
+/// A device whose other end is the test's.
+pub(crate) fn fake_kernel() -> (Arc<Device>, OwnedFd) {
+    let (ours, theirs) =
+        rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+    (Arc::new(Device::from_fd(ours)), theirs)
+}

@@ -1,0 +1,193 @@
+//! Starts a server in a process of its own, and ends it.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use umbrella_fuse::{Config, MountOptions, MountSpec, Session, Transport};
+
+use crate::server::{Count, Memory};
+
+/// How a server is to be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Setup {
+    pub(crate) transport: &'static str,
+    pub(crate) max_entries: usize,
+    /// Runs on processor 0 only.
+    pub(crate) confined: bool,
+}
+
+pub(crate) const DEV: Setup = Setup { transport: "dev", max_entries: 256, confined: false };
+pub(crate) const RING: Setup = Setup { transport: "io_uring", ..DEV };
+
+/// Not a test: what the server's process runs.
+#[test]
+fn server_process() {
+    let Ok(at) = std::env::var("UMBRELLA_FUSE_SERVE") else { return };
+    if at == "poke" {
+        umbrella_fuse::run_poker();
+    }
+    let _ = tracing_subscriber::fmt().with_max_level(tracing::Level::INFO).with_ansi(false).try_init();
+    let of = |name: &str| std::env::var(name).unwrap_or_default();
+    let counts: Arc<Mutex<HashMap<u32, u64>>> = Arc::default();
+    let backing = Path::new(&at).with_extension("backing");
+    let memory = Memory::new(Arc::clone(&counts), backing.exists().then_some(backing));
+    let notifier = Arc::clone(&memory.notifier);
+    let spec = MountSpec {
+        source: "memory".into(),
+        subtype: "memory".into(),
+        options: MountOptions::DEFAULT_PERMISSIONS | MountOptions::ALLOW_OTHER,
+    };
+    let config = Config {
+        transport: if of("TRANSPORT") == "dev" { Transport::Dev } else { Transport::Auto },
+        max_entries: of("MAX_ENTRIES").parse().unwrap(),
+        observer: Some(Arc::new(Count(counts))),
+        ..Config::default()
+    };
+    let session = Session::mount(memory, at.as_ref(), &spec, config).unwrap();
+    let _ = notifier.set(session.notifier());
+    let (unmounter, ask) = (session.unmounter(), Path::new(&at).with_extension("unmount"));
+    std::thread::spawn(move || {
+        loop {
+            std::thread::sleep(Duration::from_millis(20));
+            if fs::remove_file(&ask).is_ok() {
+                let said = unmounter.unmount().map_or_else(|error| error.to_string(), |()| "gone".to_owned());
+                fs::write(ask.with_extension("said"), said).unwrap();
+            }
+        }
+    });
+    fs::write(Path::new(&at).with_extension("ready"), format!("{:?}", session.transport())).unwrap();
+    session.run().unwrap();
+    fs::write(Path::new(&at).with_extension("ended"), "").unwrap();
+}
+
+/// A mount with its server.
+pub(crate) struct Mount {
+    pub(crate) child: Child,
+    folder: tempfile::TempDir,
+    pub(crate) transport: String,
+}
+
+impl Mount {
+    pub(crate) fn new(setup: Setup) -> Mount {
+        Mount::with_backing(setup, None)
+    }
+
+    pub(crate) fn with_backing(setup: Setup, backing: Option<&[u8]>) -> Mount {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path().join("mount");
+        fs::create_dir(&at).unwrap();
+        if let Some(backing) = backing {
+            fs::write(at.with_extension("backing"), backing).unwrap();
+        }
+        let myself = std::env::current_exe().unwrap();
+        let mut command = if setup.confined { Command::new("taskset") } else { Command::new(&myself) };
+        if setup.confined {
+            command.arg("1").arg(&myself);
+        }
+        let child = command
+            .args(["--exact", "harness::server_process", "--nocapture"])
+            .env("UMBRELLA_FUSE_SERVE", &at)
+            .env("TRANSPORT", setup.transport)
+            .env("MAX_ENTRIES", setup.max_entries.to_string())
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut mount = Mount { child, folder, transport: String::new() };
+        let ready = mount.file("ready");
+        wait_for("the mount", || fs::read_to_string(&ready).is_ok_and(|text| !text.is_empty()));
+        mount.transport = fs::read_to_string(&ready).unwrap();
+        mount
+    }
+
+    pub(crate) fn root(&self) -> PathBuf {
+        self.folder.path().join("mount")
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.root().join(name)
+    }
+
+    /// A file beside the mount.
+    pub(crate) fn file(&self, extension: &str) -> PathBuf {
+        self.root().with_extension(extension)
+    }
+
+    /// What the server says when it is asked to unmount.
+    pub(crate) fn ask_to_unmount(&self) -> String {
+        let said = self.file("said");
+        let _ = fs::remove_file(&said);
+        fs::write(self.file("unmount"), "").unwrap();
+        // The server may be gone before it can say so.
+        let mut answer = String::new();
+        wait_for("an answer", || {
+            answer = fs::read_to_string(&said).unwrap_or_default();
+            !answer.is_empty() || self.file("ended").exists()
+        });
+        if answer.is_empty() { "gone".to_owned() } else { answer }
+    }
+
+    /// Lets the server tell the kernel something; what came of it.
+    pub(crate) fn tell(&self, order: &str) -> String {
+        set_xattr(&self.root(), "user.do", order.as_bytes());
+        let mut done = None;
+        wait_for("the order", || {
+            done = get_xattr(&self.root(), "user.done");
+            done.is_some()
+        });
+        done.unwrap()
+    }
+
+    /// How many requests of a kind were answered.
+    pub(crate) fn count(&self, operation: &str) -> u64 {
+        get_xattr(&self.root(), &format!("user.count.{operation}")).unwrap().parse().unwrap()
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(self.root(), rustix::mount::UnmountFlags::DETACH);
+        let until = Instant::now() + Duration::from_secs(5);
+        while self.child.try_wait().is_ok_and(|status| status.is_none()) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits, and fails after a time that nothing should take.
+#[track_caller]
+pub(crate) fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(20);
+    while !is_there() {
+        assert!(Instant::now() < until, "{what} did not come");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+pub(crate) fn set_xattr(path: &Path, name: &str, value: &[u8]) {
+    rustix::fs::setxattr(path, name, value, rustix::fs::XattrFlags::empty()).unwrap();
+}
+
+pub(crate) fn get_xattr(path: &Path, name: &str) -> Option<String> {
+    let mut value = vec![0_u8; 4096];
+    let length = rustix::fs::getxattr(path, name, &mut value).ok()?;
+    Some(String::from_utf8_lossy(&value[..length]).into_owned())
+}
+
+/// Makes a test of each function, on each transport.
+#[macro_export]
+macro_rules! on_both_transports {
+    ($($name:ident)*) => {
+        mod dev {
+            $(#[test] fn $name() { super::$name($crate::harness::DEV); })*
+        }
+        mod io_uring {
+            $(#[test] fn $name() { super::$name($crate::harness::RING); })*
+        }
+    };
+}

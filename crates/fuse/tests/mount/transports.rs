@@ -1,0 +1,213 @@
+//! What a transport has to bear.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Read;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::harness::{DEV, Mount, RING, Setup, wait_for};
+use crate::on_both_transports;
+
+on_both_transports! {
+    a_panic_answers_eio_and_the_next_request_is_served
+    a_read_that_waits_can_be_interrupted
+    a_thousand_held_writes_are_answered
+    waiting_requests_keep_nobody_else_waiting
+    an_unmount_that_fails_can_be_tried_again
+    a_server_that_is_killed_leaves_no_one_waiting
+    many_clients_at_once_get_their_own_answers
+}
+
+/// Clients that read what is never there, in processes of their own, all on one processor.
+fn blocked_readers(mount: &Mount, name: &str, many: usize, processor: usize) -> Vec<Child> {
+    let path = mount.path(name);
+    let start = |_| {
+        let mut command = Command::new("cat");
+        command.arg(&path).stdout(Stdio::null()).stderr(Stdio::null());
+        // SAFETY: one system call between fork and exec.
+        unsafe { command.pre_exec(move || pin(processor)) };
+        command.spawn().unwrap()
+    };
+    (0..many).map(start).collect()
+}
+
+fn pin(processor: usize) -> std::io::Result<()> {
+    // SAFETY: a set of processors is plain bits, and the call reads one.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(processor, &mut set);
+        match libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    }
+}
+
+fn end(children: Vec<Child>) {
+    for mut child in children {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
+#[test]
+fn the_transport_is_the_one_asked_for() {
+    assert!(Mount::new(DEV).transport.starts_with("Dev"));
+    assert_eq!(Mount::new(RING).transport, "IoUring");
+}
+
+fn a_panic_answers_eio_and_the_next_request_is_served(setup: Setup) {
+    let mount = Mount::new(setup);
+    for _ in 0..20 {
+        assert_eq!(fs::metadata(mount.path("panic")).unwrap_err().raw_os_error(), Some(libc::EIO));
+    }
+    fs::write(mount.path("file"), "text").unwrap();
+    assert_eq!(fs::read_to_string(mount.path("file")).unwrap(), "text");
+}
+
+fn a_read_that_waits_can_be_interrupted(setup: Setup) {
+    let mount = Mount::new(setup);
+    File::create(mount.path("slow")).unwrap();
+    let mut reader = blocked_readers(&mount, "slow", 1, 0);
+    std::thread::sleep(Duration::from_millis(100));
+    // SAFETY: a signal to a child of ours.
+    unsafe { libc::kill(reader[0].id() as i32, libc::SIGTERM) };
+    wait_for("the end of the reader", || reader[0].try_wait().unwrap().is_some());
+}
+
+fn a_thousand_held_writes_are_answered(setup: Setup) {
+    let mount = Mount::new(setup);
+    let file = OpenOptions::new().write(true).create(true).truncate(true).open(mount.path("held")).unwrap();
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..100 {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= 1000 {
+                        break;
+                    }
+                    assert_eq!(file.write_at(&[number as u8; 4096], number as u64 * 4096).unwrap(), 4096);
+                }
+            });
+        }
+    });
+    let data = fs::read(mount.path("held")).unwrap();
+    assert!(data.len() == 4_096_000 && (0..1000).all(|number| data[number * 4096 + 7] == number as u8));
+}
+
+fn waiting_requests_keep_nobody_else_waiting(setup: Setup) {
+    let mount = Mount::new(setup);
+    File::create(mount.path("gate")).unwrap();
+    fs::write(mount.path("file"), "text").unwrap();
+    let mut readers = blocked_readers(&mount, "gate", 60, 0);
+    readers.extend(blocked_readers(&mount, "gate", 20, 1));
+    // While they come and after: a request that got stuck beside a free entry would stop this.
+    for round in 0..200 {
+        let _ = pin(round % 2);
+        assert!(!mount.path(&format!("absent-{round}")).exists());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    File::create(mount.path("open-gates")).unwrap();
+    for reader in &mut readers {
+        wait_for("a reader", || reader.try_wait().unwrap().is_some());
+    }
+}
+
+#[test]
+fn requests_beyond_the_last_entry_wait_in_the_kernel() {
+    let mount = Mount::new(Setup { max_entries: 8, ..RING });
+    File::create(mount.path("gate")).unwrap();
+    let mut readers = blocked_readers(&mount, "gate", 30, 0);
+    std::thread::sleep(Duration::from_millis(300));
+    pin(1).unwrap();
+    assert!(!mount.path("absent").exists(), "the other processor's queue is free");
+    File::create(mount.path("open-gates")).unwrap();
+    for reader in &mut readers {
+        wait_for("a reader", || reader.try_wait().unwrap().is_some());
+    }
+}
+
+#[test]
+fn a_server_confined_to_one_processor_serves_all() {
+    let mount = Mount::new(Setup { confined: true, ..RING });
+    assert_eq!(mount.transport, "IoUring");
+    for processor in [0, 1] {
+        pin(processor).unwrap();
+        fs::write(mount.path("file"), "text").unwrap();
+        assert_eq!(fs::read_to_string(mount.path("file")).unwrap(), "text");
+    }
+}
+
+fn an_unmount_that_fails_can_be_tried_again(setup: Setup) {
+    let mut mount = Mount::new(setup);
+    let file = File::create(mount.path("open")).unwrap();
+    assert!(mount.ask_to_unmount().contains("busy"));
+    assert!(mount.ask_to_unmount().contains("busy"));
+    drop(file);
+    wait_for("the unmount", || mount.ask_to_unmount() == "gone");
+    wait_for("the end", || mount.child.try_wait().unwrap().is_some());
+    assert!(mount.file("ended").exists(), "the session ended without an error");
+}
+
+fn a_server_that_is_killed_leaves_no_one_waiting(setup: Setup) {
+    let mut mount = Mount::new(setup);
+    File::create(mount.path("gate")).unwrap();
+    let mut readers = blocked_readers(&mount, "gate", 10, 0);
+    std::thread::sleep(Duration::from_millis(50));
+    mount.child.kill().unwrap();
+    wait_for("the server's end", || mount.child.try_wait().unwrap().is_some());
+    for reader in &mut readers {
+        wait_for("a reader", || reader.try_wait().unwrap().is_some());
+    }
+    assert_eq!(fs::metadata(mount.path("gate")).unwrap_err().raw_os_error(), Some(libc::ENOTCONN));
+}
+
+/// The rings, their threads and the process that pokes them: none of these may keep a killed server from ending.
+#[test]
+fn a_file_system_that_is_killed_while_its_queues_grow_ends() {
+    let runs = std::env::var("KILLS").map_or(3, |runs| runs.parse().unwrap());
+    for run in 0..runs {
+        let mut mount = Mount::new(RING);
+        File::create(mount.path("gate")).unwrap();
+        let mut readers = blocked_readers(&mount, "gate", 40, 0);
+        std::thread::sleep(Duration::from_millis(run % 7 * 15));
+        mount.child.kill().unwrap();
+        let since = Instant::now();
+        wait_for("the server's end", || mount.child.try_wait().unwrap().is_some());
+        for reader in &mut readers {
+            wait_for("a reader", || reader.try_wait().unwrap().is_some());
+        }
+        eprintln!("run {run}: ended after {} ms", since.elapsed().as_millis());
+        end(readers);
+    }
+}
+
+fn many_clients_at_once_get_their_own_answers(setup: Setup) {
+    let mount = Mount::new(setup);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for client in 0..8_u8 {
+            let (mount, stop) = (&mount, &stop);
+            scope.spawn(move || {
+                for round in 0..100_usize {
+                    let path = mount.path(&format!("{client}-{round}"));
+                    let data = vec![client ^ round as u8; 3000 + round * 50];
+                    fs::write(&path, &data).unwrap();
+                    let mut found = Vec::new();
+                    let mut file = File::open(&path).unwrap();
+                    assert!(file.as_raw_fd() > 0);
+                    file.read_to_end(&mut found).unwrap();
+                    assert!(found == data, "client {client}, round {round}");
+                    fs::remove_file(&path).unwrap();
+                }
+                stop.store(true, Ordering::Relaxed);
+            });
+        }
+    });
+    assert!(stop.into_inner());
+}
