@@ -41,7 +41,7 @@ pub struct Config {
     pub transport: Transport,
     /// The most bytes of one write or read; Linux sends no more than 1 MiB unless `fs.fuse.max_pages_limit` is raised.
     pub max_write: u32,
-    /// Threads that read `/dev/fuse`, without io_uring.
+    /// Threads that read `/dev/fuse`, without io_uring; at least 2.
     pub threads: usize,
     /// Threads that there may be while handlers wait, without io_uring.
     pub max_threads: usize,
@@ -102,9 +102,14 @@ impl<F: Filesystem> Session<F> {
                 return Err(error);
             }
         };
-        let unmounter = mounting.attach(Arc::clone(&device), at)?;
         let Served { server, readers, rings, transport } = served;
-        Ok(Session { server, device, readers, rings, transport, unmounter })
+        match mounting.attach(Arc::clone(&device), at) {
+            Ok(unmounter) => Ok(Session { server, device, readers, rings, transport, unmounter }),
+            Err(error) => {
+                rings.iter().for_each(|rings| rings.end());
+                Err(error)
+            }
+        }
     }
 
     fn connect(
@@ -127,8 +132,8 @@ impl<F: Filesystem> Session<F> {
             Err(NoRings::Connection(error)) => return Err(error),
         };
         let crew = match rings {
-            Some(_) => Crew { least: 1, most: 2 },
-            None => Crew { least: config.threads.max(1), most: config.max_threads.max(1) },
+            Some(_) => Crew { least: 2, most: 4 },
+            None => Crew { least: config.threads.max(2), most: config.max_threads },
         };
         let serve: Arc<dyn Serve> = Arc::<Server<F>>::clone(&server);
         let readers = Readers::new(device, serve, crew, agreed.payload());
@@ -224,7 +229,10 @@ fn connect_rings<F: Filesystem>(
             Err(NoRings::Reason(reason))
         }
         Ok(prepared) => {
-            agreed.answer(device, true).map_err(NoRings::Connection)?;
+            if let Err(error) = agreed.answer(device, true) {
+                prepared.abandon();
+                return Err(NoRings::Connection(error));
+            }
             prepared.register().map_err(|error| NoRings::Reason(format!("its rings cannot be registered: {error}")))
         }
     }

@@ -1,7 +1,7 @@
 //! Requests from `/dev/fuse`: threads that read, each with a buffer of its own.
 //!
 //! Before a thread begins with a request it sees to it that another one waits for the next: a handler that waits for something keeps
-//! nobody else waiting, up to a stated number of threads. Those that are not needed end.
+//! nobody else waiting, up to a stated number of threads. They end when twice as many wait as stay in any case.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -142,7 +142,7 @@ impl Readers {
     /// Whether this thread is to go on.
     fn after_handler(&self) -> bool {
         self.change(|state| {
-            if state.waiting >= self.crew.least {
+            if state.waiting >= 2 * self.crew.least {
                 state.all -= 1;
                 return false;
             }

@@ -5,9 +5,11 @@
 //! of the process that serves: one that waits in the kernel for its own process cannot be killed, nor can the connection end, since
 //! the memory of the process holds the rings and these the connection.
 //!
-//! One process listens on a socket, and has for each processor that was ever asked for a child that does the asking (`statfs` of the
-//! mount) and may hang in it. The listener tells the children's numbers, so that their requests are answered without the file system.
-//! All end when the socket does. None shares memory or descriptors with who serves; between fork and exit they make system calls only.
+//! One process listens on a socket. For each poke it forks a child that asks (`statfs` of the mount) and ends. A child may wait behind
+//! other requests, even for an entry that its successor brings along: so each poke has one of its own. It tells its number first, so that
+//! its request is answered without the file system. There are no more of them than entries.
+//!
+//! All end when the socket does. None shares memory or descriptors with who serves; between fork and exec they make system calls only.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -22,14 +24,12 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
 /// More processors than queues are made for.
 pub(crate) const MOST_PROCESSORS: usize = 256;
-/// No process.
-const NONE: RawFd = -1;
 
 /// Who pokes queues.
 pub(crate) struct Pokers {
     socket: OwnedFd,
     process: Process,
-    /// Numbers of the children, as far as they were told.
+    /// Children that told their number and have not asked yet.
     children: Mutex<Vec<u32>>,
 }
 
@@ -64,14 +64,15 @@ impl Pokers {
         }
     }
 
-    /// Whether a request comes from one of them.
+    /// Whether a request is a poke. Each child is good for one: its number may be another's later.
     pub(crate) fn asked(&self, pid: u32) -> bool {
         let mut children = self.children.lock().unwrap_or_else(PoisonError::into_inner);
         let mut told = [MaybeUninit::<u8>::uninit(); 4];
         while let Ok(((told, _), 4)) = rustix::net::recv(&self.socket, &mut told, RecvFlags::DONTWAIT) {
             children.extend(<[u8; 4]>::try_from(&*told).map(u32::from_ne_bytes));
         }
-        children.contains(&pid)
+        let place = children.iter().position(|child| *child == pid);
+        place.map(|place| children.swap_remove(place)).is_some()
     }
 }
 
@@ -100,22 +101,20 @@ pub fn run_poker() -> ! {
         Ok(((path, _), _)) => CString::new(&*path).unwrap_or_default(),
         Err(_) => CString::default(),
     };
-    let mut children = [NONE; MOST_PROCESSORS];
-    listen(stdin.as_raw_fd(), &path, &mut children)
+    listen(stdin.as_raw_fd(), &path)
 }
 
 fn fork_listener(socket: &OwnedFd, path: &CStr) -> io::Result<libc::pid_t> {
-    let mut children = [NONE; MOST_PROCESSORS];
     // SAFETY: the child of a process with threads may only make system calls; `listen` does nothing else.
     match unsafe { libc::fork() } {
-        0 => listen(socket.as_raw_fd(), path, &mut children),
+        0 => listen(socket.as_raw_fd(), path),
         pid if pid > 0 => Ok(pid),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
 /// The listener's life. System calls only: it may have been forked from a process with threads.
-fn listen(socket: RawFd, path: &CStr, children: &mut [RawFd; MOST_PROCESSORS]) -> ! {
+fn listen(socket: RawFd, path: &CStr) -> ! {
     leave_everything(socket);
     loop {
         let mut message = [0_u8; 4];
@@ -127,11 +126,10 @@ fn listen(socket: RawFd, path: &CStr, children: &mut [RawFd; MOST_PROCESSORS]) -
         if got != 4 {
             exit();
         }
-        let processor = u32::from_ne_bytes(message) as usize;
-        let Some(pipe) = children.get(processor).copied() else { continue };
-        let pipe = if pipe == NONE { start_child(socket, path, processor, children) } else { pipe };
-        // SAFETY: writes one byte. A pipe that is full has enough of them.
-        unsafe { libc::write(pipe, message.as_ptr().cast(), 1) };
+        // SAFETY: this process has one thread.
+        if unsafe { libc::fork() } == 0 {
+            ask(socket, path, u32::from_ne_bytes(message) as usize);
+        }
     }
 }
 
@@ -156,52 +154,18 @@ fn leave_everything(socket: RawFd) {
     }
 }
 
-/// Starts the child of a processor; the pipe by which it is told.
-fn start_child(socket: RawFd, path: &CStr, processor: usize, children: &mut [RawFd; MOST_PROCESSORS]) -> RawFd {
-    let mut pipe = [NONE; 2];
-    // SAFETY: fills an array of two descriptors.
-    if unsafe { libc::pipe2(pipe.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
-        return NONE;
-    }
-    let [read, write] = pipe;
-    // SAFETY: this process has one thread.
-    let pid = unsafe { libc::fork() };
-    if pid == 0 {
-        for other in children.iter().copied().chain([socket, write]).filter(|other| *other != NONE) {
-            // SAFETY: closes descriptors of the child that it does not use.
-            unsafe { libc::close(other) };
-        }
-        ask(read, path, processor);
-    }
-    // SAFETY: the descriptor is this process's own; what is told is an array of four bytes.
-    unsafe {
-        libc::close(read);
-        libc::fcntl(write, libc::F_SETFL, libc::O_NONBLOCK);
-        let told = (pid as u32).to_ne_bytes();
-        libc::send(socket, told.as_ptr().cast(), told.len(), libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT);
-    }
-    if pid > 0
-        && let Some(place) = children.get_mut(processor)
-    {
-        *place = write;
-    }
-    write
-}
-
 /// The life of a child.
-fn ask(pipe: RawFd, path: &CStr, processor: usize) -> ! {
+fn ask(socket: RawFd, path: &CStr, processor: usize) -> ! {
     pin_this_thread(processor);
-    loop {
-        let mut byte = 0_u8;
-        // SAFETY: reads one byte; `statfs` fills a struct of its own kind.
-        unsafe {
-            if libc::read(pipe, (&raw mut byte).cast(), 1) <= 0 {
-                exit();
-            }
-            let mut space = MaybeUninit::<libc::statfs>::uninit();
-            libc::statfs(path.as_ptr(), space.as_mut_ptr());
-        }
+    // SAFETY: what is told is an array of four bytes; `statfs` fills a struct of its own kind.
+    unsafe {
+        let told = (libc::getpid() as u32).to_ne_bytes();
+        libc::send(socket, told.as_ptr().cast(), told.len(), libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT);
+        libc::close(socket);
+        let mut space = MaybeUninit::<libc::statfs>::uninit();
+        libc::statfs(path.as_ptr(), space.as_mut_ptr());
     }
+    exit()
 }
 
 fn exit() -> ! {

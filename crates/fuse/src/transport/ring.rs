@@ -21,7 +21,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-use super::poker::{MOST_PROCESSORS, Pokers};
+use super::poker::{MOST_PROCESSORS, Pokers, pin_this_thread};
 use super::slot::Slot;
 use crate::abi::opcode;
 use crate::body::Body;
@@ -219,6 +219,11 @@ fn ended() -> io::Error {
 }
 
 impl Prepared {
+    /// Ends the threads: there is nothing to register with.
+    pub(crate) fn abandon(self) {
+        self.rings.end();
+    }
+
     /// Registers all entries. If one fails, all end, and `/dev/fuse` has the requests.
     pub(crate) fn register(self) -> io::Result<Arc<Rings>> {
         self.rings.gate.set(Phase::Registering);
@@ -245,7 +250,7 @@ struct Worker {
     slot: Arc<Slot>,
     entry: Entry,
     pinned: bool,
-    /// Requests that came while it was not pinned.
+    /// Requests that came while it was not.
     tries: u32,
 }
 
@@ -255,7 +260,7 @@ impl Worker {
             let _ = say.send(Err(ended()));
             return;
         }
-        self.pinned = super::poker::pin_this_thread(self.queue);
+        self.pinned = pin_this_thread(self.queue);
         let registered = self.entry.register();
         if let (Ok(()), Some(queue)) = (&registered, self.rings.queues.get(self.queue)) {
             queue.all.fetch_add(1, Ordering::SeqCst);
@@ -304,14 +309,18 @@ impl Worker {
         queue.free.fetch_sub(1, Ordering::SeqCst) <= 1
     }
 
-    /// The processor may have arrived since. Who asks from it shows that it has: so it is tried with requests, ever more seldom.
+    /// The processor may have come, or come back, since: who asks from it shows that it is there. If it is not allowed, it is tried ever
+    /// more seldom.
     fn pin_again(&mut self) {
-        if self.pinned {
+        // SAFETY: asks which processor this thread runs on.
+        let is_there = usize::try_from(unsafe { libc::sched_getcpu() }) == Ok(self.queue);
+        if is_there && self.pinned {
             return;
         }
         self.tries = self.tries.wrapping_add(1);
-        if self.tries.is_power_of_two() {
-            self.pinned = super::poker::pin_this_thread(self.queue);
+        self.pinned = self.tries.is_power_of_two() && pin_this_thread(self.queue);
+        if self.pinned {
+            self.tries = 0;
         }
     }
 }

@@ -28,6 +28,8 @@ struct State {
     in_use: bool,
     /// Error number and length of the answer.
     answer: Option<(i32, usize)>,
+    /// The entry's thread waits for the answer.
+    waited_for: bool,
     /// The answer, where the payload is in use.
     beside: Vec<u8>,
     ended: bool,
@@ -73,13 +75,14 @@ impl Slot {
     pub(crate) fn begin(&self, in_use: bool) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.in_use = in_use;
-        state.answer = None;
+        (state.answer, state.waited_for) = (None, false);
     }
 
     /// Waits for the answer and puts it into the payload; none when the connection ended.
     pub(crate) fn wait_for_answer(&self) -> Option<(i32, usize)> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let waits = |state: &mut State| state.answer.is_none() && !state.ended;
+        state.waited_for = waits(&mut state);
         let mut state = self.answered.wait_while(state, waits).unwrap_or_else(PoisonError::into_inner);
         let (error, length) = state.answer.take()?;
         if state.in_use && length > 0 {
@@ -105,7 +108,10 @@ impl Slot {
 
     fn finish(&self, state: &mut State, answer: Result<usize, Errno>) {
         state.answer = Some(answer.map_or_else(|error| (-error.raw(), 0), |length| (0, length)));
-        self.answered.notify_one();
+        // A notification is a system call, also when nobody waits.
+        if state.waited_for {
+            self.answered.notify_one();
+        }
     }
 
     /// Copies an answer to where it may be; its length.

@@ -18,9 +18,14 @@ pub(crate) struct Setup {
     pub(crate) max_entries: usize,
     /// Runs on processor 0 only.
     pub(crate) confined: bool,
+    /// The server may have so many descriptors, if that is limited.
+    pub(crate) descriptors: Option<u32>,
+    /// Queues are poked by a program, not by a fork of the server.
+    pub(crate) poker: &'static str,
 }
 
-pub(crate) const DEV: Setup = Setup { transport: "dev", max_entries: 256, confined: false };
+pub(crate) const DEV: Setup =
+    Setup { transport: "dev", max_entries: 256, confined: false, descriptors: None, poker: "" };
 pub(crate) const RING: Setup = Setup { transport: "io_uring", ..DEV };
 
 /// Not a test: what the server's process runs.
@@ -34,7 +39,8 @@ fn server_process() {
     let of = |name: &str| std::env::var(name).unwrap_or_default();
     let counts: Arc<Mutex<HashMap<u32, u64>>> = Arc::default();
     let backing = Path::new(&at).with_extension("backing");
-    let memory = Memory::new(Arc::clone(&counts), backing.exists().then_some(backing));
+    let mut memory = Memory::new(Arc::clone(&counts), backing.exists().then_some(backing));
+    memory.waiting = Path::new(&at).with_extension("waiting");
     let notifier = Arc::clone(&memory.notifier);
     let spec = MountSpec {
         source: "memory".into(),
@@ -45,6 +51,11 @@ fn server_process() {
         transport: if of("TRANSPORT") == "dev" { Transport::Dev } else { Transport::Auto },
         max_entries: of("MAX_ENTRIES").parse().unwrap(),
         observer: Some(Arc::new(Count(counts))),
+        poker: (of("POKER") == "program").then(|| {
+            let mut program = Command::new(std::env::current_exe().unwrap());
+            program.args(["--exact", "harness::server_process", "--nocapture"]).env("UMBRELLA_FUSE_SERVE", "poke");
+            program
+        }),
         ..Config::default()
     };
     let session = Session::mount(memory, at.as_ref(), &spec, config).unwrap();
@@ -84,14 +95,20 @@ impl Mount {
             fs::write(at.with_extension("backing"), backing).unwrap();
         }
         let myself = std::env::current_exe().unwrap();
-        let mut command = if setup.confined { Command::new("taskset") } else { Command::new(&myself) };
+        let mut before = String::new();
         if setup.confined {
-            command.arg("1").arg(&myself);
+            before = format!("echo $$ > {}/cgroup.procs && ", first_processor().display());
         }
+        if let Some(descriptors) = setup.descriptors {
+            before = format!("ulimit -n {descriptors} && ");
+        }
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("{before}exec \"$0\" \"$@\"")]).arg(&myself);
         let child = command
             .args(["--exact", "harness::server_process", "--nocapture"])
             .env("UMBRELLA_FUSE_SERVE", &at)
             .env("TRANSPORT", setup.transport)
+            .env("POKER", setup.poker)
             .env("MAX_ENTRIES", setup.max_entries.to_string())
             .stdin(Stdio::null())
             .spawn()
@@ -143,6 +160,8 @@ impl Mount {
 
     /// How many requests of a kind were answered.
     pub(crate) fn count(&self, operation: &str) -> u64 {
+        // An observer is told after the caller.
+        std::thread::sleep(Duration::from_millis(30));
         get_xattr(&self.root(), &format!("user.count.{operation}")).unwrap().parse().unwrap()
     }
 }
@@ -157,6 +176,19 @@ impl Drop for Mount {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A group of processes that may use processor 0 only.
+fn first_processor() -> PathBuf {
+    let (older, newer) = (Path::new("/sys/fs/cgroup/cpuset"), Path::new("/sys/fs/cgroup"));
+    let group = if older.exists() { older } else { newer }.join("umbrella-fuse-test");
+    if !older.exists() {
+        fs::write(newer.join("cgroup.subtree_control"), "+cpuset").expect("the kernel has cpusets");
+    }
+    let _ = fs::create_dir(&group);
+    fs::write(group.join("cpuset.cpus"), "0").unwrap();
+    let _ = fs::write(group.join("cpuset.mems"), "0");
+    group
 }
 
 /// Waits, and fails after a time that nothing should take.

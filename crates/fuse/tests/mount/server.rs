@@ -54,6 +54,9 @@ pub(crate) struct Memory {
     backing: Option<PathBuf>,
     backing_ids: Mutex<HashMap<u64, Arc<BackingFile>>>,
     handles: AtomicU64,
+    /// A file that says how many wait at the gates: who asks the mount would change what it asks for.
+    pub(crate) waiting: PathBuf,
+    at_gates: AtomicU64,
 }
 
 pub(crate) struct Count(pub(crate) Arc<Mutex<HashMap<u32, u64>>>);
@@ -83,7 +86,8 @@ impl Memory {
         let (to, tree) = (Arc::clone(&notifier), Arc::clone(&state));
         std::thread::spawn(move || orders.iter().for_each(|order| carry_out(&order, to.get().unwrap(), &tree.0)));
         let (backing_ids, handles) = (Mutex::default(), AtomicU64::new(1));
-        Memory { state, held, counts, notifier, work, backing, backing_ids, handles }
+        let (waiting, at_gates) = (PathBuf::new(), AtomicU64::new(0));
+        Memory { state, held, counts, notifier, work, backing, backing_ids, handles, waiting, at_gates }
     }
 
     fn with<R>(&self, node: NodeId, call: impl FnOnce(&mut Inode) -> Result<R, Errno>) -> Result<R, Errno> {
@@ -197,6 +201,8 @@ impl Memory {
     fn wait(&self, context: &Context<'_>, name: &str) -> Result<(), Errno> {
         let mut state = self.state.0.lock().unwrap();
         if name.starts_with("gate") {
+            let waiting = self.at_gates.fetch_add(1, Ordering::Relaxed) + 1;
+            let _ = std::fs::write(&self.waiting, waiting.to_string());
             while !state.gates_open {
                 state = self.state.1.wait(state).unwrap();
             }
@@ -394,6 +400,9 @@ impl Filesystem for Memory {
 
     fn read(&self, context: &Context<'_>, request: Read, reply: Reply<Data>) {
         let name = self.name_of(request.node);
+        if context.resent {
+            let _ = std::fs::write(self.waiting.with_extension("resent"), "");
+        }
         if let Err(error) = self.wait(context, &name) {
             return reply.error(error);
         }

@@ -3,7 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -17,7 +17,9 @@ on_both_transports! {
     a_read_that_waits_can_be_interrupted
     a_thousand_held_writes_are_answered
     waiting_requests_keep_nobody_else_waiting
+    a_burst_of_requests_that_wait_all_get_a_handler
     an_unmount_that_fails_can_be_tried_again
+    an_aborted_connection_ends_the_session_and_takes_the_mount_away
     a_server_that_is_killed_leaves_no_one_waiting
     many_clients_at_once_get_their_own_answers
 }
@@ -118,6 +120,41 @@ fn waiting_requests_keep_nobody_else_waiting(setup: Setup) {
     }
 }
 
+/// All at once, before the first of them can make a spare: those that wait beside a free entry stay there without a poke.
+fn burst(mount: &Mount, many: u64) {
+    let file = File::create(mount.path("gate")).unwrap();
+    let file = File::open(mount.path("gate")).map(|open| (open, file)).unwrap().0;
+    let start = std::sync::Barrier::new(many as usize);
+    std::thread::scope(|scope| {
+        for number in 0..many {
+            let (file, start) = (&file, &start);
+            scope.spawn(move || {
+                pin(0).unwrap();
+                start.wait();
+                file.read_at(&mut [0; 10], number * 4096).unwrap();
+            });
+        }
+        let waiting = || fs::read_to_string(mount.file("waiting")).unwrap_or_default();
+        let until = Instant::now() + Duration::from_secs(10);
+        while waiting() != many.to_string() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let arrived = waiting();
+        pin(1).unwrap();
+        File::create(mount.path("open-gates")).unwrap();
+        assert_eq!(arrived, many.to_string(), "so many requests had a handler");
+    });
+}
+
+fn a_burst_of_requests_that_wait_all_get_a_handler(setup: Setup) {
+    burst(&Mount::new(setup), 60);
+}
+
+#[test]
+fn queues_are_poked_by_a_program_too() {
+    burst(&Mount::new(Setup { poker: "program", ..RING }), 40);
+}
+
 #[test]
 fn requests_beyond_the_last_entry_wait_in_the_kernel() {
     let mount = Mount::new(Setup { max_entries: 8, ..RING });
@@ -141,6 +178,92 @@ fn a_server_confined_to_one_processor_serves_all() {
         fs::write(mount.path("file"), "text").unwrap();
         assert_eq!(fs::read_to_string(mount.path("file")).unwrap(), "text");
     }
+}
+
+fn an_aborted_connection_ends_the_session_and_takes_the_mount_away(setup: Setup) {
+    let mut mount = Mount::new(setup);
+    let device = fs::metadata(mount.root()).unwrap().dev();
+    let control = tempfile::tempdir().unwrap();
+    let flags = rustix::mount::MountFlags::empty();
+    rustix::mount::mount("none", control.path(), "fusectl", flags, None).unwrap();
+    let aborted = fs::write(control.path().join(format!("{}/abort", rustix::fs::minor(device))), "1");
+    rustix::mount::unmount(control.path(), rustix::mount::UnmountFlags::empty()).unwrap();
+    aborted.unwrap();
+    wait_for("the server's end", || mount.child.try_wait().unwrap().is_some());
+    assert!(mount.file("ended").exists(), "the session ended without an error");
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    assert!(!mounts.contains(mount.root().to_str().unwrap()));
+}
+
+#[test]
+fn requests_that_are_not_answered_come_again_when_that_is_asked() {
+    let mount = Mount::new(DEV);
+    File::create(mount.path("gate")).unwrap();
+    let mut readers = blocked_readers(&mount, "gate", 1, 0);
+    wait_for("the reader", || mount.file("waiting").exists());
+    assert_eq!(mount.tell("resend"), "done");
+    wait_for("the same request", || mount.file("resent").exists());
+    File::create(mount.path("open-gates")).unwrap();
+    wait_for("the reader's end", || readers[0].try_wait().unwrap().is_some());
+    assert!(readers[0].wait().unwrap().success());
+}
+
+#[test]
+fn a_mount_that_cannot_be_put_into_place_leaves_no_thread() {
+    struct Nothing;
+    impl umbrella_fuse::Filesystem for Nothing {}
+    let options = umbrella_fuse::MountOptions::empty();
+    let spec = umbrella_fuse::MountSpec { source: "nothing".into(), subtype: String::new(), options };
+    let failed =
+        umbrella_fuse::Session::mount(Nothing, "/no/such/place".as_ref(), &spec, umbrella_fuse::Config::default());
+    assert_eq!(failed.err().and_then(|error| error.raw_os_error()), Some(libc::ENOENT));
+    let mut tasks = fs::read_dir("/proc/self/task").unwrap();
+    let name = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+    assert!(!tasks.any(|task| name(task.unwrap()).starts_with("fuse-")));
+}
+
+#[test]
+fn without_rings_requests_come_from_the_device_and_the_reason_is_said() {
+    // Two queues with two rings each are too many for it.
+    let mount = Mount::new(Setup { descriptors: Some(8), ..RING });
+    assert!(mount.transport.contains("its rings cannot be made"), "{}", mount.transport);
+    fs::write(mount.path("file"), "text").unwrap();
+    assert_eq!(fs::read_to_string(mount.path("file")).unwrap(), "text");
+}
+
+#[test]
+#[ignore = "takes a processor away from the whole machine for a moment"]
+fn a_processor_may_go_and_come_back() {
+    let switch = "/sys/devices/system/cpu/cpu1/online";
+    fs::write(switch, "0").unwrap();
+    let mount = Mount::new(RING);
+    let without = fs::write(mount.path("file"), "text");
+    fs::write(switch, "1").unwrap();
+    without.unwrap();
+    assert_eq!(mount.transport, "IoUring");
+    let busy = || {
+        for processor in [1, 0, 1] {
+            pin(processor).unwrap();
+            assert_eq!(fs::read_to_string(mount.path("file")).unwrap(), "text");
+            let _ = fs::metadata(mount.path(&format!("absent-{processor}")));
+        }
+    };
+    busy();
+    let ring_threads = || {
+        let tasks = fs::read_dir(format!("/proc/{}/task", mount.child.id())).unwrap();
+        let status =
+            |task: std::io::Result<fs::DirEntry>| fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+        let on_second = |status: &String| status.contains("fuse-ring-1") && status.contains("Cpus_allowed_list:\t1\n");
+        tasks.map(status).filter(on_second).count()
+    };
+    assert!(ring_threads() >= 1, "who serves the processor is on it");
+    fs::write(switch, "0").unwrap();
+    pin(0).unwrap();
+    let without = fs::write(mount.path("file"), "text");
+    fs::write(switch, "1").unwrap();
+    without.unwrap();
+    busy();
+    assert!(ring_threads() >= 1, "again");
 }
 
 fn an_unmount_that_fails_can_be_tried_again(setup: Setup) {

@@ -15,3 +15,51 @@ fn a_gate_lets_through_what_is_over() {
     gate.set(Phase::Ended);
     assert_eq!(gate.wait(Phase::Serving), Phase::Ended);
 }
+
+/// Mounts for other processes; this one only serves.
+#[cfg(feature = "live-tests")]
+mod live {
+    use std::process::Command;
+
+    use super::*;
+    use crate::connection;
+    use crate::filesystem::{Context, Filesystem, Interruptions, Server};
+    use crate::mount::{MountOptions, MountSpec, Mounting};
+    use crate::transport::dev::{Crew, Readers};
+    use crate::{Reply, Space, StatFs};
+
+    struct Nothing;
+
+    impl Filesystem for Nothing {
+        fn statfs(&self, _context: &Context<'_>, _request: StatFs, reply: Reply<Space>) {
+            reply.ok(Space { blocks: 4711, block_size: 512, ..Space::default() });
+        }
+    }
+
+    #[test]
+    fn a_registration_that_fails_gives_the_connection_back_to_the_device() {
+        let folder = tempfile::tempdir().unwrap();
+        let queues = possible(Transport::Auto).unwrap();
+        let pokers = Pokers::start(folder.path(), None).unwrap();
+        let device = Arc::new(Device::open().unwrap());
+        let spec = MountSpec { source: "nothing".into(), subtype: String::new(), options: MountOptions::empty() };
+        let mounting = Mounting::new(&device, &spec, folder.path()).unwrap();
+        let agreed = connection::agree(&device, 1 << 20, |_, _| Ok(())).unwrap();
+        let (interruptions, observer) = (Interruptions::new(), None);
+        let server = Server { filesystem: Nothing, shape: agreed.shape(), interruptions, observer };
+        let server: Arc<dyn Serve> = Arc::new(server);
+        // Shorter than what was agreed on: the kernel refuses it.
+        let sizes = Sizes { queues, most: 2, payload: 4096 };
+        let prepared = Rings::prepare(&device, Arc::clone(&server), sizes, pokers).unwrap();
+        agreed.answer(&device, true).unwrap();
+        assert_eq!(prepared.register().err().and_then(|error| error.raw_os_error()), Some(libc::EINVAL));
+        let unmounter = mounting.attach(Arc::clone(&device), folder.path().to_owned()).unwrap();
+        let readers = Readers::new(device, server, Crew { least: 2, most: 2 }, agreed.payload());
+        let served = std::thread::spawn(move || readers.run());
+        let output =
+            Command::new("timeout").args(["10", "stat", "-f", "-c", "%b"]).arg(folder.path()).output().unwrap();
+        unmounter.unmount().unwrap();
+        served.join().unwrap().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "4711");
+    }
+}
