@@ -119,7 +119,9 @@ impl Builder {
         let default =
             self.default.clone().unwrap_or_else(|| self.branches.iter().map(|(name, _, _)| name.clone()).collect());
         let mut text = format!("mount = {mount:?}\ndefault = {default:?}\n");
-        if let Ok(transport) = std::env::var("UMBRELLA_TEST_TRANSPORT") {
+        if let Ok(transport) = std::env::var("UMBRELLA_TEST_TRANSPORT")
+            && !self.top.contains("transport = ")
+        {
             writeln!(text, "transport = {transport:?}").unwrap();
         }
         text.push_str(&self.top);
