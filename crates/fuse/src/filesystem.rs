@@ -188,8 +188,14 @@ operations! {
     copy_file_range(request::CopyFileRange) -> Copied;
 }
 
+/// What a thread does first, see [`Config::thread_start`](crate::Config::thread_start).
+pub(crate) type ThreadStart = Arc<dyn Fn() + Send + Sync>;
+
 /// Serves requests; what the transports know of a file system.
 pub(crate) trait Serve: Send + Sync {
+    /// Called first by each thread that will serve.
+    fn thread_starts(&self);
+
     /// Carries one request out. Its answer goes to the channel, now or later; requests that want none get none.
     fn serve(&self, header: &abi::InHeader, body: Body<'_>, channel: Arc<dyn Channel>);
 }
@@ -200,9 +206,17 @@ pub(crate) struct Server<F> {
     pub(crate) shape: Shape,
     pub(crate) interruptions: Interruptions,
     pub(crate) observer: Option<Arc<dyn Observer>>,
+    pub(crate) thread_start: Option<ThreadStart>,
 }
 
 impl<F: Filesystem> Serve for Server<F> {
+    fn thread_starts(&self) {
+        let Some(start) = &self.thread_start else { return };
+        if catch_unwind(AssertUnwindSafe(|| start())).is_err() {
+            tracing::error!("what a thread does first panicked; it serves all the same");
+        }
+    }
+
     fn serve(&self, header: &abi::InHeader, body: Body<'_>, channel: Arc<dyn Channel>) {
         let name = abi::operation_name(header.opcode);
         let span = tracing::trace_span!("request", name, id = header.unique, node = header.nodeid);

@@ -53,6 +53,8 @@ pub struct Config {
     pub poker: Option<Command>,
     /// Is told of every request.
     pub observer: Option<Arc<dyn Observer>>,
+    /// Called first by every thread that serves: for `prctl` settings, as that it is part of the I/O path (`PR_SET_IO_FLUSHER`).
+    pub thread_start: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
 impl Default for Config {
@@ -65,6 +67,7 @@ impl Default for Config {
             max_entries: 256,
             poker: None,
             observer: None,
+            thread_start: None,
         }
     }
 }
@@ -80,8 +83,7 @@ pub struct Session<F: Filesystem> {
 }
 
 impl<F: Filesystem> Session<F> {
-    /// Mounts a file system on a directory. Requests wait until [`Session::run`]. Threads are like the one that calls: its `prctl`
-    /// settings hold for them.
+    /// Mounts a file system on a directory. Requests wait until [`Session::run`].
     ///
     /// Steps: 1. a mount that nobody sees; 2. INIT, with rings and their threads made before it is answered; 3. rings registered, or the
     /// connection given back to `/dev/fuse`; 4. the mount put into place.
@@ -106,7 +108,9 @@ impl<F: Filesystem> Session<F> {
         match mounting.attach(Arc::clone(&device), at) {
             Ok(unmounter) => Ok(Session { server, device, readers, rings, transport, unmounter }),
             Err(error) => {
-                rings.iter().for_each(|rings| rings.end());
+                if let Some(rings) = rings {
+                    rings.end();
+                }
                 Err(error)
             }
         }
@@ -125,6 +129,7 @@ impl<F: Filesystem> Session<F> {
             shape: agreed.shape(),
             interruptions: Interruptions::new(),
             observer: config.observer.clone(),
+            thread_start: config.thread_start.clone(),
         });
         let (rings, transport) = match connect_rings(&agreed, &device, &server, config, pokers) {
             Ok(rings) => (Some(rings), TransportInUse::IoUring),

@@ -38,7 +38,13 @@ impl Filesystem for Erratic {
 }
 
 fn server() -> Server<Erratic> {
-    Server { filesystem: Erratic, shape: Shape::default(), interruptions: Interruptions::new(), observer: None }
+    Server {
+        filesystem: Erratic,
+        shape: Shape::default(),
+        interruptions: Interruptions::new(),
+        observer: None,
+        thread_start: None,
+    }
 }
 
 /// Operations more often than other numbers, and names more often than other bytes.

@@ -106,6 +106,7 @@ impl Readers {
     }
 
     fn read_on(self: Arc<Readers>, mut buffer: Pages) {
+        self.server.thread_starts();
         loop {
             let room = buffer.as_mut_slice().get_mut(4096 - BEFORE_DATA..).unwrap_or_default();
             match self.device.read(room) {

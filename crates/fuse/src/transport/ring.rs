@@ -17,7 +17,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
@@ -84,13 +84,15 @@ pub(crate) struct Rings {
     slots: Mutex<Vec<Arc<Slot>>>,
 }
 
-/// The entries of one processor.
+/// The entries of one processor. No cache line has two: each is written with every request, on its own processor.
 #[derive(Default)]
+#[repr(align(64))]
 struct Queue {
     all: AtomicUsize,
     free: AtomicUsize,
     growing: Mutex<()>,
-    full: AtomicBool,
+    /// It was said that it cannot grow.
+    warned: AtomicBool,
 }
 
 /// Holds threads back: until the rings are to be registered, and until requests are to be served.
@@ -125,7 +127,7 @@ impl Gate {
 /// Rings that the kernel does not know yet, with threads that wait.
 pub(crate) struct Prepared {
     rings: Arc<Rings>,
-    registered: Vec<std::sync::mpsc::Receiver<io::Result<()>>>,
+    registered: Vec<Receiver<io::Result<()>>>,
 }
 
 impl Rings {
@@ -158,7 +160,7 @@ impl Rings {
     }
 
     /// Starts one entry's thread, which registers when the gate lets it and says how that went.
-    fn start(self: &Arc<Rings>, queue: usize) -> io::Result<std::sync::mpsc::Receiver<io::Result<()>>> {
+    fn start(self: &Arc<Rings>, queue: usize) -> io::Result<Receiver<io::Result<()>>> {
         let slot = Arc::new(Slot::new(self.sizes.payload)?);
         let entry = Entry::new(&slot, self.device.as_fd().as_raw_fd(), queue as u16)?;
         let (say, hear) = sync_channel(1);
@@ -198,18 +200,18 @@ impl Rings {
         if queue.free.load(Ordering::SeqCst) > 0 || self.ended.load(Ordering::SeqCst) {
             return;
         }
-        if queue.all.load(Ordering::SeqCst) >= self.sizes.most {
-            if !queue.full.swap(true, Ordering::SeqCst) {
-                let most = self.sizes.most;
-                tracing::warn!(processor = number, most, "all entries are taken: further requests wait in the kernel");
-            }
-            return;
-        }
-        let registered = self.start(number).and_then(|hear| hear.recv().unwrap_or_else(|_| Err(ended())));
-        match registered {
+        let most = self.sizes.most;
+        let grown = if queue.all.load(Ordering::SeqCst) < most {
+            self.start(number).and_then(|hear| hear.recv().unwrap_or_else(|_| Err(ended())))
+        } else {
+            Err(io::Error::other("it has as many as it may have"))
+        };
+        match grown {
             Ok(()) => self.pokers.poke(number),
-            Err(_) if self.ended.load(Ordering::SeqCst) || !self.device.is_connected() => {}
-            Err(error) => tracing::warn!(%error, processor = number, "no spare entry: requests may wait for a handler"),
+            Err(error) if self.device.is_connected() && !queue.warned.swap(true, Ordering::SeqCst) => {
+                tracing::warn!(processor = number, most, %error, "no further entry: requests may wait in the kernel");
+            }
+            Err(_) => {}
         }
     }
 }
@@ -256,6 +258,7 @@ struct Worker {
 
 impl Worker {
     fn run(mut self, say: &SyncSender<io::Result<()>>) {
+        self.rings.server.thread_starts();
         if self.rings.gate.wait(Phase::Registering) == Phase::Ended {
             let _ = say.send(Err(ended()));
             return;

@@ -81,8 +81,8 @@ impl Slot {
     /// Waits for the answer and puts it into the payload; none when the connection ended.
     pub(crate) fn wait_for_answer(&self) -> Option<(i32, usize)> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.waited_for = true;
         let waits = |state: &mut State| state.answer.is_none() && !state.ended;
-        state.waited_for = waits(&mut state);
         let mut state = self.answered.wait_while(state, waits).unwrap_or_else(PoisonError::into_inner);
         let (error, length) = state.answer.take()?;
         if state.in_use && length > 0 {

@@ -28,6 +28,9 @@ pub(crate) const DEV: Setup =
     Setup { transport: "dev", max_entries: 256, confined: false, descriptors: None, poker: "" };
 pub(crate) const RING: Setup = Setup { transport: "io_uring", ..DEV };
 
+/// What each thread of a server sets for itself, in nanoseconds.
+pub(crate) const SLACK: u64 = 123_456;
+
 /// Not a test: what the server's process runs.
 #[test]
 fn server_process() {
@@ -56,6 +59,10 @@ fn server_process() {
             program.args(["--exact", "harness::server_process", "--nocapture"]).env("UMBRELLA_FUSE_SERVE", "poke");
             program
         }),
+        thread_start: Some(Arc::new(|| {
+            // SAFETY: a setting of the calling thread.
+            let _ = unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, SLACK) };
+        })),
         ..Config::default()
     };
     let session = Session::mount(memory, at.as_ref(), &spec, config).unwrap();

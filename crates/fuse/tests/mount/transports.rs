@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::harness::{DEV, Mount, RING, Setup, wait_for};
+use crate::harness::{DEV, Mount, RING, SLACK, Setup, wait_for};
 use crate::on_both_transports;
 
 on_both_transports! {
@@ -18,6 +18,8 @@ on_both_transports! {
     a_thousand_held_writes_are_answered
     waiting_requests_keep_nobody_else_waiting
     a_burst_of_requests_that_wait_all_get_a_handler
+    every_thread_that_serves_begins_with_what_was_asked
+    a_loop_device_keeps_its_data_in_a_file_of_the_mount
     an_unmount_that_fails_can_be_tried_again
     an_aborted_connection_ends_the_session_and_takes_the_mount_away
     a_server_that_is_killed_leaves_no_one_waiting
@@ -193,6 +195,43 @@ fn an_aborted_connection_ends_the_session_and_takes_the_mount_away(setup: Setup)
     assert!(mount.file("ended").exists(), "the session ended without an error");
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
     assert!(!mounts.contains(mount.root().to_str().unwrap()));
+}
+
+/// The kernel's own threads ask too.
+fn a_loop_device_keeps_its_data_in_a_file_of_the_mount(setup: Setup) {
+    let mount = Mount::new(setup);
+    File::create(mount.path("disk")).unwrap().set_len(8 << 20).unwrap();
+    let run = |program: &str, arguments: &[&str]| {
+        let output = Command::new("timeout").args(["20", program]).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    };
+    let disk = mount.path("disk");
+    let device = run("losetup", &["--find", "--show", "--direct-io=on", disk.to_str().unwrap()]);
+    let data: Vec<u8> = (0..1_u32 << 20).flat_map(u32::to_le_bytes).collect();
+    let written = OpenOptions::new().write(true).open(&device).and_then(|open| {
+        open.write_all_at(&data, 4096)?;
+        open.sync_all()
+    });
+    run("losetup", &["--detach", &device]);
+    written.unwrap();
+    let mut found = vec![0; data.len()];
+    File::open(&disk).unwrap().read_exact_at(&mut found, 4096).unwrap();
+    assert!(found == data);
+}
+
+fn every_thread_that_serves_begins_with_what_was_asked(setup: Setup) {
+    let mount = Mount::new(setup);
+    let mut threads = 0;
+    for task in fs::read_dir(format!("/proc/{}/task", mount.child.id())).unwrap() {
+        let task = task.unwrap();
+        if fs::read_to_string(task.path().join("comm")).unwrap().starts_with("fuse-") {
+            let slack = fs::read_to_string(format!("/proc/{}/timerslack_ns", task.file_name().display())).unwrap();
+            assert_eq!(slack.trim(), SLACK.to_string());
+            threads += 1;
+        }
+    }
+    assert!(threads >= 4, "{threads} threads");
 }
 
 #[test]

@@ -45,8 +45,8 @@ mod live {
         let spec = MountSpec { source: "nothing".into(), subtype: String::new(), options: MountOptions::empty() };
         let mounting = Mounting::new(&device, &spec, folder.path()).unwrap();
         let agreed = connection::agree(&device, 1 << 20, |_, _| Ok(())).unwrap();
-        let (interruptions, observer) = (Interruptions::new(), None);
-        let server = Server { filesystem: Nothing, shape: agreed.shape(), interruptions, observer };
+        let (interruptions, observer, thread_start) = (Interruptions::new(), None, None);
+        let server = Server { filesystem: Nothing, shape: agreed.shape(), interruptions, observer, thread_start };
         let server: Arc<dyn Serve> = Arc::new(server);
         // Shorter than what was agreed on: the kernel refuses it.
         let sizes = Sizes { queues, most: 2, payload: 4096 };
