@@ -14,7 +14,6 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
@@ -102,30 +101,24 @@ impl LoopFile {
                 | MountOptions::NO_ATIME,
         };
         let threads = device.geometry().queue_depth.clamp(2, MAX_THREADS) as usize;
-        let config = Config { transport: Transport::Dev, threads, max_threads: threads, ..Config::default() };
+        // Needs a right that not everybody has; without it, all works but under a shortage of memory.
+        let part_of_the_io_path = || {
+            let _ = rustix::process::configure_io_flusher_behavior(true);
+        };
+        let config = Config {
+            transport: Transport::Dev,
+            threads,
+            max_threads: threads,
+            thread_start: Some(Arc::new(part_of_the_io_path)),
+            ..Config::default()
+        };
         let weak = Arc::downgrade(&device);
         let file = OneFile::new(device, access);
         let counters = Arc::clone(&file.counters);
-        let (say, hear) = sync_channel(1);
-        let at = folder.to_owned();
-        let serve = move || {
-            // Needs a right that not everybody has; without it, all works but under a shortage of memory. It holds for the threads that this
-            // one starts.
-            let _ = rustix::process::configure_io_flusher_behavior(true);
-            let session = match Session::mount(file, &at, &spec, config) {
-                Ok(session) => session,
-                Err(error) => {
-                    let _ = say.send(Err(error));
-                    return Ok(());
-                }
-            };
-            let _ = say.send(Ok(session.unmounter()));
-            session.run()
-        };
-        let thread = std::thread::Builder::new().name("loop-file".to_owned()).spawn(serve).map_err(failed)?;
-        let ended = |_| Err(io::ErrorKind::BrokenPipe.into());
-        let unmounter = hear.recv().unwrap_or_else(ended).map_err(failed)?;
-        let thread = Some(thread);
+        let session = Session::mount(file, folder, &spec, config).map_err(failed)?;
+        let unmounter = session.unmounter();
+        let thread = std::thread::Builder::new().name("loop-file".to_owned());
+        let thread = Some(thread.spawn(move || session.run()).map_err(failed)?);
         Ok(LoopFile { folder: folder.to_owned(), device: weak, counters, unmounter, thread })
     }
 
