@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-build demo test test-policies test-conformance test-long test-fuse test-ublk test-vendored lint deny bench-fs bench-write-back bench-staging build install uninstall clean
+.PHONY: help setup setup-build demo test test-policies test-conformance test-long test-fuse test-ublk lint deny bench-fs bench-write-back bench-staging build install uninstall clean
 
 PREFIX ?= /usr/local
 SEED ?= 1
@@ -38,7 +38,7 @@ demo: setup-build ## a pool over three small disks: see which file goes where, a
 build: setup-build ## the release binary (FEATURES=ublk: with ublk)
 	cargo build --release --locked --bin umbrella --features "$(FEATURES)"
 
-test: test-vendored ## every test, on real mounts (root)
+test: setup ## every test, on real mounts (root)
 	@scripts/unmount-dead.sh
 	cargo test --workspace --locked
 
@@ -60,9 +60,6 @@ test-ublk: ## the ublk front end, on a machine with the driver that qemu emulate
 	@scripts/setup.sh ublk
 	cargo test --locked -p umbrella-block --features ublk --lib serve::
 	cargo test --locked -p umbrella --features ublk --test ublk -- --nocapture
-
-test-vendored: setup
-	cargo test --manifest-path vendor/fuser/Cargo.toml --target-dir target/vendored --lib
 
 lint: ## formatting, clippy and documentation, with warnings as errors
 	cargo fmt --check

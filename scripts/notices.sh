@@ -9,10 +9,10 @@ readonly sources=${CARGO_HOME:-$HOME/.cargo}/registry/src
 declare -A carriers texts
 missing=0
 
-# The sources of a package of crates.io, or of one that is kept here.
+# The sources of a package of crates.io.
 folder_of() {
     local name=$1 version=$2 found
-    for found in "vendor/$name" "$sources"/*/"$name-$version"; do
+    for found in "$sources"/*/"$name-$version"; do
         if [[ -d $found ]]; then
             printf '%s\n' "$found"
             return

@@ -8,7 +8,8 @@ use std::path::Path;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use umbrella_fs::control::protocol::{
     Abilities, BranchState, BranchStatus, CopyRights, DirectoryEvent, EnforceSummary, EqualiseOutcome, EqualiseSummary,
-    Explanation, MoveEvent, MoveOutcome, Progress, Purpose, RuleStatus, StagingStatus, Status, WalkStatus,
+    Explanation, MoveEvent, MoveOutcome, Progress, Purpose, RuleStatus, StagingStatus, Status, TransportStatus,
+    WalkStatus,
 };
 use umbrella_units::{ByteSize, format_duration};
 
@@ -36,6 +37,9 @@ pub(crate) fn status(status: &Status) -> String {
         count(status.inodes, "inode"),
         if status.passthrough { "" } else { "; the kernel gives no passthrough" },
     );
+    if let Some(transport) = &status.transport {
+        let _ = writeln!(text, "{}", self::transport(transport));
+    }
     if let Some(area) = &status.staging {
         let _ = writeln!(text, "{}", staging(area));
     }
@@ -58,6 +62,16 @@ pub(crate) fn status(status: &Status) -> String {
         let _ = writeln!(text, "warning: {}", visible(warning));
     }
     text
+}
+
+fn transport(transport: &TransportStatus) -> String {
+    match transport {
+        TransportStatus::IoUring => "requests over io_uring".to_owned(),
+        TransportStatus::Dev { reason: None } => "requests from /dev/fuse".to_owned(),
+        TransportStatus::Dev { reason: Some(reason) } => {
+            format!("requests from /dev/fuse, not over io_uring: {}", visible(reason))
+        }
+    }
 }
 
 /// Several pools with their free space, a line each.

@@ -14,9 +14,9 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("umbrella-policy", &["umbrella-units"]),
     ("umbrella-model", &["umbrella-units"]),
     ("umbrella-lab", &["umbrella-units", "umbrella-policy", "umbrella-model"]),
-    ("umbrella-block", &["umbrella-units", "umbrella-policy", "umbrella-model"]),
+    ("umbrella-block", &["umbrella-fuse", "umbrella-units", "umbrella-policy", "umbrella-model"]),
     ("umbrella-governor", &["umbrella-units", "umbrella-policy"]),
-    ("umbrella-fs", &["umbrella-units", "umbrella-policy", "umbrella-governor"]),
+    ("umbrella-fs", &["umbrella-fuse", "umbrella-units", "umbrella-policy", "umbrella-governor"]),
     (
         "umbrella",
         &[
@@ -47,14 +47,11 @@ const FORBIDDEN_TO_POLICY: &[(&str, &str)] = &[
 
 /// Crates that only the floors above may use: they reach the system, or hide which error happened.
 const FORBIDDEN_DEPENDENCIES: &[(&str, &[&str])] = &[
-    ("umbrella-fuse", &["fuser", "nix", "rand", "anyhow", "clap", "toml", "indicatif", "comfy-table"]),
-    ("umbrella-units", &["libc", "nix", "rustix", "fuser", "rand", "anyhow", "tracing"]),
-    ("umbrella-policy", &["libc", "nix", "rustix", "fuser", "rand", "anyhow", "tracing", "parking_lot"]),
-    ("umbrella-model", &["libc", "nix", "rustix", "fuser", "rand", "anyhow", "tracing", "parking_lot"]),
-    (
-        "umbrella-lab",
-        &["libc", "nix", "rustix", "fuser", "libbpf-rs", "anyhow", "clap", "toml", "indicatif", "comfy-table"],
-    ),
+    ("umbrella-fuse", &["nix", "rand", "anyhow", "clap", "toml", "indicatif", "comfy-table"]),
+    ("umbrella-units", &["libc", "nix", "rustix", "rand", "anyhow", "tracing"]),
+    ("umbrella-policy", &["libc", "nix", "rustix", "rand", "anyhow", "tracing", "parking_lot"]),
+    ("umbrella-model", &["libc", "nix", "rustix", "rand", "anyhow", "tracing", "parking_lot"]),
+    ("umbrella-lab", &["libc", "nix", "rustix", "libbpf-rs", "anyhow", "clap", "toml", "indicatif", "comfy-table"]),
     ("umbrella-block", &["libbpf-rs", "anyhow", "clap", "toml", "indicatif", "comfy-table"]),
     ("umbrella-governor", &["anyhow", "clap", "toml", "indicatif", "comfy-table"]),
     ("umbrella-fs", &["libbpf-rs", "anyhow", "clap", "toml", "indicatif", "comfy-table"]),
@@ -274,7 +271,7 @@ fn the_licences_of_all_that_is_linked_in_can_be_handed_on() {
     let output = std::process::Command::new(root.join("scripts/notices.sh")).output().expect("the script runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8_lossy(&output.stdout);
-    for carrier in ["\nlibbpf-sys ", "\nfuser ", "\nzstd-sys "] {
+    for carrier in ["\nlibbpf-sys ", "\nzerocopy ", "\nzstd-sys "] {
         assert!(text.contains(carrier), "{carrier:?} is missing");
     }
     assert!(text.contains("Redistributions in binary form must reproduce the above"), "the BSD licences are there");
@@ -287,14 +284,14 @@ fn one_place_knows_fuse() {
         .into_iter()
         .filter(|path| {
             let text = fs::read_to_string(path).expect("the source can be read");
-            tokens(&text.lines().collect::<Vec<_>>()).iter().any(|token| token == "fuser")
+            tokens(&text.lines().collect::<Vec<_>>()).iter().any(|token| token == "umbrella_fuse")
         })
         .filter(|path| {
             let inside = path.strip_prefix(&source).unwrap_or(path);
             inside != Path::new("fuse.rs") && !inside.starts_with("fuse")
         })
         .collect();
-    assert!(knows.is_empty(), "only fuse.rs (or the folder fuse/) may name the crate fuser: {knows:?}");
+    assert!(knows.is_empty(), "only fuse.rs (or the folder fuse/) may name the crate umbrella_fuse: {knows:?}");
 }
 
 #[test]

@@ -6,30 +6,29 @@ mod convert;
 mod data;
 mod list;
 mod readers;
-mod scratch;
 mod session;
 mod tell;
 
-use std::ffi::OsStr;
-use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use fuser::{
-    BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, INodeNo, InitFlags, KernelConfig, LockOwner,
-    OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
-    ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyStatx, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
-};
 use rustix::fs::{FallocateFlags, XattrFlags};
+use umbrella_fuse::{
+    Agreement, Context, Copied, CopyFileRange, Create, Created, Data, Entry, Errno, FAllocate, FSync, FileHandle,
+    Filesystem, Flush, Forget, GetAttr, GetStatx, GetXattr, InitFlags, Ioctl, IoctlAnswer, LSeek, Link, ListXattr,
+    Listing, Lookup, MkDir, MkNod, Offer, Offset, Open, Opened, Read, ReadLink, Release, RemoveXattr, Rename,
+    RenameFlags, Reply, RmDir, SetAttr, SetXattr, Space, Stat, StatFs, Statx, SymLink, SyncFs, Unlink, Write, Written,
+    Xattr,
+};
 
-use answer::{done, errno, give};
-use convert::{caller, decode_rdev, file_attr, listing_flags, new_time, open_request, system_time};
-pub(crate) use session::mount;
+use convert::{
+    attributes, caller, device_number, handle, listing_flags, new_time, node, open_request, opened, timestamp,
+};
+pub(crate) use session::{Serving, mount};
+pub use umbrella_fuse::run_poker;
 
 use readers::Readers;
 
-use crate::handle::HandleId;
-use crate::node::NodeId;
 use crate::pool::{Change, Pool, Replace, without_trusted};
 
 /// Protocol minor with FUSE_NOTIFY_INC_EPOCH: all names can be dropped at once.
@@ -39,6 +38,8 @@ const MINOR_WITH_EPOCH: u32 = 44;
 const MOST_IN_BACKGROUND: u16 = 1024;
 /// How long absent names are kept where the kernel cannot be told that a branch came back.
 const BLIND_NEGATIVE_TTL: Duration = Duration::from_secs(1);
+/// The most that one request copies from file to file: it keeps its thread for as long.
+const MOST_COPIED: u64 = 1 << 30;
 
 /// See the module.
 pub(crate) struct Fuse {
@@ -56,106 +57,50 @@ impl Fuse {
 }
 
 impl Filesystem for Fuse {
-    fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        let offered = config.capabilities();
+    fn init(&mut self, offer: &Offer, agreement: &mut Agreement) -> std::io::Result<()> {
         // No ATOMIC_O_TRUNC: with it a program that runs is cut to nothing before the kernel says ETXTBSY.
-        let wanted = InitFlags::FUSE_PARALLEL_DIROPS
-            | InitFlags::FUSE_DO_READDIRPLUS
-            | InitFlags::FUSE_READDIRPLUS_AUTO
-            | InitFlags::FUSE_CACHE_SYMLINKS
-            | InitFlags::FUSE_POSIX_ACL
-            | InitFlags::FUSE_DONT_MASK
-            | InitFlags::FUSE_HANDLE_KILLPRIV_V2
-            | InitFlags::FUSE_ASYNC_DIO
-            | InitFlags::FUSE_SETXATTR_EXT
-            | InitFlags::FUSE_BIG_WRITES;
-        let _ = config.add_capabilities(wanted & offered);
-        let passthrough = offered.contains(InitFlags::FUSE_PASSTHROUGH)
-            && config.set_max_stack_depth(1).is_ok()
-            && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok();
-        self.pool.set_passthrough(passthrough);
-        let _ = config.set_max_background(MOST_IN_BACKGROUND);
-        if config.kernel_abi().1 < MINOR_WITH_EPOCH {
+        agreement.flags |= InitFlags::DO_READDIRPLUS
+            | InitFlags::READDIRPLUS_AUTO
+            | InitFlags::CACHE_SYMLINKS
+            | InitFlags::POSIX_ACL
+            | InitFlags::DONT_MASK
+            | InitFlags::HANDLE_KILLPRIV_V2
+            | InitFlags::SETXATTR_EXT
+            | InitFlags::PASSTHROUGH;
+        agreement.max_stack_depth = 1;
+        agreement.max_background = MOST_IN_BACKGROUND;
+        agreement.congestion_threshold = MOST_IN_BACKGROUND / 4 * 3;
+        self.pool.set_passthrough(offer.flags.contains(InitFlags::PASSTHROUGH));
+        if offer.minor < MINOR_WITH_EPOCH {
             self.negative_ttl = self.ttl.min(BLIND_NEGATIVE_TTL);
         }
         Ok(())
     }
 
-    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        self.readers.asked(request.pid(), NodeId(parent.0));
-        self.entry(self.pool.lookup(NodeId(parent.0), name), reply);
+    fn lookup(&self, context: &Context<'_>, request: Lookup<'_>, reply: Reply<Entry>) {
+        let parent = node(request.parent);
+        self.readers.asked(context.pid, parent);
+        reply.send(self.found(self.pool.lookup(parent, request.name)));
     }
 
-    fn forget(&self, _request: &Request, ino: INodeNo, count: u64) {
-        self.pool.forget(NodeId(ino.0), count);
+    fn forget(&self, request: &Forget) {
+        self.pool.forget(node(request.node), request.lookups);
     }
 
-    fn getattr(&self, _request: &Request, ino: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {
-        self.attributes(self.pool.getattr(NodeId(ino.0)), reply);
+    fn getattr(&self, _: &Context<'_>, request: GetAttr, reply: Reply<Stat>) {
+        reply.send(self.pool.getattr(node(request.node)).map(|attr| self.stat(&attr)));
     }
 
-    fn statx(
-        &self,
-        _request: &Request,
-        ino: INodeNo,
-        _handle: Option<FileHandle>,
-        _flags: u32,
-        _mask: u32,
-        reply: ReplyStatx,
-    ) {
-        match self.pool.getattr(NodeId(ino.0)) {
-            Ok(attr) => {
-                reply.statx(&self.attr_ttl(attr.cacheable), &file_attr(&attr), attr.meta.btime.map(system_time));
-            }
-            Err(error) => reply.error(errno(error)),
-        }
+    fn statx(&self, _: &Context<'_>, request: GetStatx, reply: Reply<Statx>) {
+        reply.send(self.pool.getattr(node(request.node)).map(|attr| {
+            let ttl = self.attr_ttl(attr.cacheable);
+            Statx { attributes: attributes(&attr), ttl, birth: attr.meta.btime.map(timestamp) }
+        }));
     }
 
-    fn setattr(
-        &self,
-        request: &Request,
-        ino: INodeNo,
-        mode: Option<u32>,
-        uid: Option<u32>,
-        gid: Option<u32>,
-        size: Option<u64>,
-        atime: Option<TimeOrNow>,
-        mtime: Option<TimeOrNow>,
-        ctime: Option<SystemTime>,
-        handle: Option<FileHandle>,
-        crtime: Option<SystemTime>,
-        chgtime: Option<SystemTime>,
-        bkuptime: Option<SystemTime>,
-        flags: Option<BsdFileFlags>,
-        reply: ReplyAttr,
-    ) {
-        self.setattr_killpriv(
-            request, ino, false, mode, uid, gid, size, atime, mtime, ctime, handle, crtime, chgtime, bkuptime, flags,
-            reply,
-        );
-    }
-
-    fn setattr_killpriv(
-        &self,
-        request: &Request,
-        ino: INodeNo,
-        kill_suidgid: bool,
-        mode: Option<u32>,
-        uid: Option<u32>,
-        gid: Option<u32>,
-        size: Option<u64>,
-        atime: Option<TimeOrNow>,
-        mtime: Option<TimeOrNow>,
-        _ctime: Option<SystemTime>,
-        handle: Option<FileHandle>,
-        _crtime: Option<SystemTime>,
-        _chgtime: Option<SystemTime>,
-        _bkuptime: Option<SystemTime>,
-        _flags: Option<BsdFileFlags>,
-        reply: ReplyAttr,
-    ) {
-        let times = [atime, mtime].map(|time| time.is_some());
-        let asks_for_nothing = mode.or(uid).or(gid).is_none() && size.is_none() && times == [false, false];
+    fn setattr(&self, context: &Context<'_>, request: SetAttr, reply: Reply<Stat>) {
+        let SetAttr { mode, uid, gid, size, atime, mtime, .. } = request;
+        let asks_for_nothing = mode.or(uid).or(gid).is_none() && size.is_none() && atime.is_none() && mtime.is_none();
         let change = Change {
             perm: mode.map(|mode| mode & 0o7777),
             uid,
@@ -163,309 +108,185 @@ impl Filesystem for Fuse {
             size,
             atime: atime.map(new_time),
             mtime: mtime.map(new_time),
-            handle: handle.map(|handle| HandleId(handle.0)),
-            drop_set_id: kill_suidgid,
-            nothing_by: (asks_for_nothing && !kill_suidgid).then(|| caller(request, 0)),
+            handle: request.handle.map(handle),
+            drop_set_id: request.kill_suidgid,
+            nothing_by: (asks_for_nothing && !request.kill_suidgid).then(|| caller(context, 0)),
         };
-        self.attributes(self.pool.setattr(NodeId(ino.0), &change), reply);
+        reply.send(self.pool.setattr(node(request.node), &change).map(|attr| self.stat(&attr)));
     }
 
-    fn readlink(&self, _request: &Request, ino: INodeNo, reply: ReplyData) {
-        match self.pool.readlink(NodeId(ino.0)) {
+    fn readlink(&self, _: &Context<'_>, request: ReadLink, reply: Reply<Data>) {
+        match self.pool.readlink(node(request.node)) {
             Ok(target) => reply.data(&target),
-            Err(error) => reply.error(errno(error)),
+            Err(error) => reply.error(error.into()),
         }
     }
 
-    fn mknod(
-        &self,
-        request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-        umask: u32,
-        rdev: u32,
-        reply: ReplyEntry,
-    ) {
-        let made = self.pool.mknod(NodeId(parent.0), name, mode, decode_rdev(rdev), caller(request, umask));
-        self.made(made, reply);
+    fn mknod(&self, context: &Context<'_>, request: MkNod<'_>, reply: Reply<Entry>) {
+        let MkNod { parent, name, mode, umask, device, .. } = request;
+        let made = self.pool.mknod(node(parent), name, mode, device_number(device), caller(context, umask));
+        reply.send(made.map(|attr| self.entry(&attr)));
     }
 
-    fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
-        self.made(self.pool.mkdir(NodeId(parent.0), name, mode & 0o7777, caller(request, umask)), reply);
+    fn mkdir(&self, context: &Context<'_>, request: MkDir<'_>, reply: Reply<Entry>) {
+        let MkDir { parent, name, mode, umask, .. } = request;
+        let made = self.pool.mkdir(node(parent), name, mode & 0o7777, caller(context, umask));
+        reply.send(made.map(|attr| self.entry(&attr)));
     }
 
-    fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
-        let made = self.pool.symlink(NodeId(parent.0), name, target.as_os_str(), caller(request, 0));
-        self.made(made, reply);
+    fn symlink(&self, context: &Context<'_>, request: SymLink<'_>, reply: Reply<Entry>) {
+        let made = self.pool.symlink(node(request.parent), request.name, request.target, caller(context, 0));
+        reply.send(made.map(|attr| self.entry(&attr)));
     }
 
-    fn link(&self, _request: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        self.made(self.pool.link(NodeId(ino.0), NodeId(parent.0), name), reply);
+    fn link(&self, _: &Context<'_>, request: Link<'_>, reply: Reply<Entry>) {
+        let made = self.pool.link(node(request.node), node(request.new_parent), request.new_name);
+        reply.send(made.map(|attr| self.entry(&attr)));
     }
 
-    fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        done(self.pool.unlink(NodeId(parent.0), name), reply);
+    fn unlink(&self, _: &Context<'_>, request: Unlink<'_>, reply: Reply<()>) {
+        reply.send(self.pool.unlink(node(request.parent), request.name));
     }
 
-    fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        done(self.pool.rmdir(NodeId(parent.0), name), reply);
+    fn rmdir(&self, _: &Context<'_>, request: RmDir<'_>, reply: Reply<()>) {
+        reply.send(self.pool.rmdir(node(request.parent), request.name));
     }
 
-    fn rename(
-        &self,
-        _request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        to: INodeNo,
-        to_name: &OsStr,
-        flags: RenameFlags,
-        reply: ReplyEmpty,
-    ) {
+    fn rename(&self, _: &Context<'_>, request: Rename<'_>, reply: Reply<()>) {
+        let Rename { parent, name, new_parent, new_name, flags } = request;
         let replace = match flags {
-            RenameFlags::RENAME_NOREPLACE => Replace::No,
-            RenameFlags::RENAME_EXCHANGE => Replace::Exchange,
+            RenameFlags::NOREPLACE => Replace::No,
+            RenameFlags::EXCHANGE => Replace::Exchange,
             flags if flags.is_empty() => Replace::Yes,
             _ => return reply.error(Errno::EINVAL),
         };
-        done(self.pool.rename(NodeId(parent.0), name, NodeId(to.0), to_name, replace), reply);
+        reply.send(self.pool.rename(node(parent), name, node(new_parent), new_name, replace));
     }
 
-    fn open(&self, _request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        self.do_open(ino, false, flags, reply);
+    fn open(&self, _: &Context<'_>, request: Open, reply: Reply<Opened>) {
+        let how = open_request(request.flags, request.kill_suidgid);
+        reply.send(self.pool.open(node(request.node), how).map(|done| opened(&done)));
     }
 
-    fn open_killpriv(&self, _request: &Request, ino: INodeNo, kill_suidgid: bool, flags: OpenFlags, reply: ReplyOpen) {
-        self.do_open(ino, kill_suidgid, flags, reply);
+    fn create(&self, context: &Context<'_>, request: Create<'_>, reply: Reply<Created>) {
+        let Create { parent, name, mode, umask, flags, .. } = request;
+        let (caller, how) = (caller(context, umask), open_request(flags, false));
+        reply.send(self.created(self.pool.create(node(parent), name, mode & 0o7777, caller, how)));
     }
 
-    fn create(
-        &self,
-        request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-        umask: u32,
-        flags: i32,
-        reply: ReplyCreate,
-    ) {
-        let created =
-            self.pool.create(NodeId(parent.0), name, mode & 0o7777, caller(request, umask), open_request(flags, false));
-        self.created(created, reply);
+    fn tmpfile(&self, context: &Context<'_>, request: Create<'_>, reply: Reply<Created>) {
+        let Create { parent, mode, umask, flags, .. } = request;
+        let (caller, how) = (caller(context, umask), open_request(flags, false));
+        reply.send(self.created(self.pool.create_unnamed(node(parent), mode & 0o7777, caller, how)));
     }
 
-    fn tmpfile(&self, request: &Request, parent: INodeNo, mode: u32, umask: u32, flags: i32, reply: ReplyCreate) {
-        let made = self.pool.create_unnamed(
-            NodeId(parent.0),
-            mode & 0o7777,
-            caller(request, umask),
-            open_request(flags, false),
-        );
-        self.created(made, reply);
+    fn read(&self, _: &Context<'_>, request: Read, reply: Reply<Data>) {
+        self.do_read(&request, reply);
     }
 
-    fn read(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        handle: FileHandle,
-        offset: u64,
-        size: u32,
-        _flags: OpenFlags,
-        _owner: Option<LockOwner>,
-        reply: ReplyData,
-    ) {
-        self.do_read(HandleId(handle.0), offset, size as usize, reply);
-    }
-
-    fn write(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        handle: FileHandle,
-        offset: u64,
-        data: &[u8],
-        write_flags: WriteFlags,
-        flags: OpenFlags,
-        _owner: Option<LockOwner>,
-        reply: ReplyWrite,
-    ) {
-        let drop_bits = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        self.do_write(data::Write { handle: HandleId(handle.0), offset, drop_bits, flags: flags.0 }, data, reply);
+    fn write(&self, _: &Context<'_>, request: Write<'_>, reply: Reply<Written>) {
+        self.do_write(&request, reply);
     }
 
     /// Asked of files on branches that may hang only.
-    fn flush(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
-        done(self.pool.flush(HandleId(handle.0)), reply);
+    fn flush(&self, _: &Context<'_>, request: Flush, reply: Reply<()>) {
+        reply.send(self.pool.flush(handle(request.handle)));
     }
 
-    fn release(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        handle: FileHandle,
-        _flags: OpenFlags,
-        _owner: Option<LockOwner>,
-        _flush: bool,
-        reply: ReplyEmpty,
-    ) {
-        done(self.pool.release(HandleId(handle.0)), reply);
+    fn release(&self, _: &Context<'_>, request: Release, reply: Reply<()>) {
+        reply.send(self.pool.release(handle(request.handle)));
     }
 
-    fn fsync(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, data_only: bool, reply: ReplyEmpty) {
-        done(self.pool.fsync(HandleId(handle.0), data_only), reply);
+    fn fsync(&self, _: &Context<'_>, request: FSync, reply: Reply<()>) {
+        reply.send(self.pool.fsync(handle(request.handle), request.data_only));
     }
 
-    fn opendir(&self, _request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        let alone = self.pool.begin_listing(NodeId(ino.0));
-        reply.opened(FileHandle(0), listing_flags(alone && !self.ttl.is_zero()));
+    fn opendir(&self, _: &Context<'_>, request: Open, reply: Reply<Opened>) {
+        let alone = self.pool.begin_listing(node(request.node));
+        reply.ok(Opened::new(FileHandle(0), listing_flags(alone && !self.ttl.is_zero())));
     }
 
-    fn releasedir(&self, _request: &Request, ino: INodeNo, _handle: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
-        self.pool.end_listing(NodeId(ino.0));
-        reply.ok();
+    fn releasedir(&self, _: &Context<'_>, request: Release, reply: Reply<()>) {
+        self.pool.end_listing(node(request.node));
+        reply.ok(());
     }
 
-    fn readdir(&self, _request: &Request, ino: INodeNo, _handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
-        match self.list(ino, offset, &mut reply) {
-            Ok(()) => reply.ok(),
-            Err(error) => reply.error(errno(error)),
-        }
+    fn readdir(&self, _: &Context<'_>, request: Read, reply: Reply<Listing>) {
+        reply.send(self.list(&request));
     }
 
-    fn readdirplus(
-        &self,
-        request: &Request,
-        ino: INodeNo,
-        _handle: FileHandle,
-        offset: u64,
-        mut reply: ReplyDirectoryPlus,
-    ) {
-        match self.list_plus(request.pid(), ino, offset, &mut reply) {
-            Ok(()) => reply.ok(),
-            Err(error) => reply.error(errno(error)),
-        }
+    fn readdirplus(&self, context: &Context<'_>, request: Read, reply: Reply<Listing>) {
+        reply.send(self.list_plus(context.pid, &request));
     }
 
-    fn fsyncdir(&self, _request: &Request, ino: INodeNo, _handle: FileHandle, data_only: bool, reply: ReplyEmpty) {
-        done(self.pool.fsync_dir(NodeId(ino.0), data_only), reply);
+    fn fsyncdir(&self, _: &Context<'_>, request: FSync, reply: Reply<()>) {
+        reply.send(self.pool.fsync_dir(node(request.node), request.data_only));
     }
 
-    fn syncfs(&self, _request: &Request, _ino: INodeNo, reply: ReplyEmpty) {
-        done(self.pool.sync_all(), reply);
+    fn syncfs(&self, _: &Context<'_>, _: SyncFs, reply: Reply<()>) {
+        reply.send(self.pool.sync_all());
     }
 
-    fn statfs(&self, _request: &Request, _ino: INodeNo, reply: ReplyStatfs) {
+    fn statfs(&self, _: &Context<'_>, _: StatFs, reply: Reply<Space>) {
         const UNIT: u64 = 4096;
         let space = self.pool.space();
-        let (total, free, for_root) = (space.total / UNIT, space.free / UNIT, space.free_for_root / UNIT);
-        reply.statfs(total, for_root, free, space.files_total, space.files_free, UNIT as u32, 255, UNIT as u32);
+        reply.ok(Space {
+            block_size: UNIT as u32,
+            blocks: space.total / UNIT,
+            blocks_free: space.free_for_root / UNIT,
+            blocks_available: space.free / UNIT,
+            files: space.files_total,
+            files_free: space.files_free,
+            longest_name: 255,
+        });
     }
 
-    fn setxattr(
-        &self,
-        _request: &Request,
-        ino: INodeNo,
-        name: &OsStr,
-        value: &[u8],
-        flags: i32,
-        _position: u32,
-        reply: ReplyEmpty,
-    ) {
-        let flags = XattrFlags::from_bits_truncate(flags as u32);
-        done(self.pool.setxattr(NodeId(ino.0), name, value, flags), reply);
-    }
-
-    fn setxattr_killpriv(
-        &self,
-        request: &Request,
-        ino: INodeNo,
-        kill_sgid: bool,
-        name: &OsStr,
-        value: &[u8],
-        flags: i32,
-        position: u32,
-        reply: ReplyEmpty,
-    ) {
+    fn setxattr(&self, _: &Context<'_>, request: SetXattr<'_>, reply: Reply<()>) {
+        let of = node(request.node);
         // An ACL set by somebody who is not in the file's group takes set-group-id away.
-        if kill_sgid && let Err(error) = self.pool.drop_set_gid(NodeId(ino.0)) {
-            return reply.error(errno(error));
+        let dropped = if request.kill_sgid { self.pool.drop_set_gid(of) } else { Ok(()) };
+        let flags = XattrFlags::from_bits_truncate(request.flags);
+        reply.send(dropped.and_then(|()| self.pool.setxattr(of, request.name, request.value, flags)));
+    }
+
+    fn getxattr(&self, _: &Context<'_>, request: GetXattr<'_>, reply: Reply<Xattr>) {
+        match self.pool.getxattr(node(request.node), request.name) {
+            Ok(value) => reply.value(request.size, &value),
+            Err(error) => reply.error(error.into()),
         }
-        self.setxattr(request, ino, name, value, flags, position, reply);
     }
 
-    fn getxattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        give(self.pool.getxattr(NodeId(ino.0), name), size, reply);
+    fn listxattr(&self, context: &Context<'_>, request: ListXattr, reply: Reply<Xattr>) {
+        match self.pool.listxattr(node(request.node)) {
+            Ok(names) if context.uid == 0 => reply.value(request.size, &names),
+            Ok(names) => reply.value(request.size, &without_trusted(names)),
+            Err(error) => reply.error(error.into()),
+        }
     }
 
-    fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        let names = self.pool.listxattr(NodeId(ino.0));
-        give(if request.uid() == 0 { names } else { names.map(without_trusted) }, size, reply);
+    fn removexattr(&self, _: &Context<'_>, request: RemoveXattr<'_>, reply: Reply<()>) {
+        reply.send(self.pool.removexattr(node(request.node), request.name));
     }
 
-    fn removexattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        done(self.pool.removexattr(NodeId(ino.0), name), reply);
+    fn fallocate(&self, context: &Context<'_>, request: FAllocate, reply: Reply<()>) {
+        let FAllocate { offset, length, .. } = request;
+        let mode = FallocateFlags::from_bits_retain(request.mode);
+        reply.send(self.pool.fallocate(handle(request.handle), mode, offset, length, context.uid != 0));
     }
 
-    fn fallocate(
-        &self,
-        request: &Request,
-        _ino: INodeNo,
-        handle: FileHandle,
-        offset: u64,
-        length: u64,
-        mode: i32,
-        reply: ReplyEmpty,
-    ) {
-        let drop_bits = request.uid() != 0;
-        let mode = FallocateFlags::from_bits_retain(mode as u32);
-        done(self.pool.fallocate(HandleId(handle.0), mode, offset, length, drop_bits), reply);
+    fn lseek(&self, _: &Context<'_>, request: LSeek, reply: Reply<Offset>) {
+        self.do_seek(&request, reply);
     }
 
-    fn lseek(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        handle: FileHandle,
-        offset: i64,
-        whence: i32,
-        reply: ReplyLseek,
-    ) {
-        self.do_seek(HandleId(handle.0), offset, whence, reply);
-    }
-
-    fn ioctl(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        _handle: FileHandle,
-        _flags: fuser::IoctlFlags,
-        _command: u32,
-        _data: &[u8],
-        _size: u32,
-        reply: fuser::ReplyIoctl,
-    ) {
+    /// Not ENOSYS: there are ioctls, and this file knows none.
+    fn ioctl(&self, _: &Context<'_>, _: Ioctl<'_>, reply: Reply<IoctlAnswer>) {
         reply.error(Errno::ENOTTY);
     }
 
-    fn copy_file_range(
-        &self,
-        request: &Request,
-        _ino_in: INodeNo,
-        from: FileHandle,
-        offset: u64,
-        _ino_out: INodeNo,
-        to: FileHandle,
-        at: u64,
-        length: u64,
-        _flags: CopyFileRangeFlags,
-        reply: ReplyWrite,
-    ) {
-        let drop_bits = request.uid() != 0;
-        let length = length.min(1 << 30) as usize;
-        match self.pool.copy_range(HandleId(from.0), offset, HandleId(to.0), at, length, drop_bits) {
-            Ok(copied) => reply.written(copied as u32),
-            Err(error) => reply.error(errno(error)),
-        }
+    fn copy_file_range(&self, context: &Context<'_>, request: CopyFileRange, reply: Reply<Copied>) {
+        let (from, to) = (handle(request.handle), handle(request.new_handle));
+        let length = request.length.min(MOST_COPIED) as usize;
+        let copied = self.pool.copy_range(from, request.offset, to, request.new_offset, length, context.uid != 0);
+        reply.send(copied.map(|copied| Copied(copied as u64)));
     }
 }

@@ -1,18 +1,14 @@
 //! A pool, mounted: opens it, connects it with the kernel, runs its threads, and ends in order.
 
-use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 
-use rustix::fs::{Mode, OFlags};
-use rustix::mount::UnmountFlags;
-
-use crate::branch::mounts::{MountId, is_attached, mount_id, mount_id_of};
+use crate::branch::mounts::mount_id;
 use crate::control::server::{self, PoolService};
 use crate::error::Error;
-use crate::fd_path::proc_path;
 use crate::fuse;
 use crate::pool::{MOVERS, Pool};
 use crate::spec::PoolSpec;
@@ -31,7 +27,11 @@ pub struct Options {
     pub source: Option<PathBuf>,
     /// The file that describes the pool, absolute; for `umbrella status`.
     pub config: PathBuf,
+    /// A program that calls [`run_poker`] and does nothing else. Requests over io_uring need one; `None`: the daemon forks.
+    pub poker: Option<Command>,
 }
+
+pub use fuse::run_poker;
 
 /// Mounts a pool and returns when it was unmounted.
 ///
@@ -45,8 +45,8 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     let pool = Pool::assemble(spec, &options.state_dir, &options.allow_missing)?;
     let mount = pool.spec().mount.clone();
     let source = options.source.as_deref().unwrap_or(&mount);
-    let mut mounted = fuse::mount(&pool, &mount, source, threads(pool.spec().threads))
-        .map_err(|source| Error::Mount { path: mount.clone(), source })?;
+    let serving = fuse::Serving { threads: threads(pool.spec().threads), poker: options.poker };
+    let mounted = fuse::mount(&pool, source, serving).map_err(|source| Error::Mount { path: mount.clone(), source })?;
     if let Some(id) = mount_id(&mount) {
         let _ = pool.mounted_as.set(id);
     }
@@ -77,11 +77,6 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     (options.ready)();
     tracing::info!(mount = %mount.display(), passthrough = pool.passthrough.load(Ordering::Relaxed), "mounted");
     let ended = mounted.serve();
-    // Whoever ended the connection may have left the mount, which answers nobody.
-    // What was mounted over it since is not ours to take away.
-    if let Some(ours) = pool.mounted_as.get() {
-        detach(&mount, *ours);
-    }
     pool.close_staging();
     pool.shut_down();
     for helper in helpers {
@@ -93,15 +88,6 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     drop(serving);
     tracing::info!(mount = %mount.display(), "unmounted");
     ended.map_err(|source| Error::Io { doing: format!("serve {}", mount.display()), source })
-}
-
-/// Takes a mount out of the tree, and no other that came on top of it meanwhile.
-fn detach(path: &Path, ours: MountId) {
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let Ok(root) = rustix::fs::open(path, flags, Mode::empty()) else { return };
-    if is_attached(ours) && mount_id_of(root.as_fd()) == Some(ours) {
-        let _ = rustix::mount::unmount(proc_path(root.as_fd()), UnmountFlags::DETACH);
-    }
 }
 
 /// More than there are processors: a request that has to wait for a disk keeps its thread, and a disk that has only a few requests at once cannot

@@ -33,6 +33,9 @@ pub struct PoolSpec {
     pub probe_timeout: Duration,
     /// Daemon threads; 0 means one a core, at least sixteen.
     pub threads: u16,
+    /// How the kernel's requests reach the daemon.
+    #[serde(default)]
+    pub transport: Transport,
     /// Where new files wait; `None`: they go to their branch at once.
     #[serde(default)]
     pub staging: Option<StagingSpec>,
@@ -205,6 +208,19 @@ pub enum OnBranchError {
     Fail,
     /// Errors are hidden while some branch answers.
     Skip,
+}
+
+/// How the kernel's requests reach the daemon.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Transport {
+    /// The daemon chooses.
+    #[default]
+    Auto,
+    /// Over io_uring; from `/dev/fuse` where that cannot be had.
+    IoUring,
+    /// From `/dev/fuse`.
+    Dev,
 }
 
 /// What is shown of a directory whose copies differ in owner, mode or ACLs.

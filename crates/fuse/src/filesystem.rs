@@ -257,7 +257,7 @@ impl<F: Filesystem> Server<F> {
         let to = &self.filesystem;
         match operation {
             Op::Forget(request) => to.forget(&request),
-            Op::BatchForget(all) => all.iter().for_each(|request| to.forget(request)),
+            Op::BatchForget(all) => all.iter().for_each(|request| to.forget(&request)),
             Op::Interrupt(id) => {
                 self.interruptions.remember(id);
                 to.interrupt(id);

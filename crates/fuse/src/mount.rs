@@ -163,11 +163,14 @@ fn classic(device: &Device, spec: &MountSpec, at: &Path) -> io::Result<()> {
     Ok(rustix::mount::mount(spec.source.as_str(), at, kind, spec.flags(), Some(data.as_c_str()))?)
 }
 
+/// `STATX_MNT_ID_UNIQUE` (Linux 6.8): a number that no later mount gets.
+const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
+
 /// The number of what is mounted at a path. The file system there is not asked.
 fn mount_id(at: &Path) -> Option<u64> {
     let flags = AtFlags::NO_AUTOMOUNT | AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC;
-    let stat = rustix::fs::statx(CWD, at, flags, StatxFlags::MNT_ID).ok()?;
-    (stat.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(stat.stx_mnt_id)
+    let stat = rustix::fs::statx(CWD, at, flags, StatxFlags::MNT_ID | UNIQUE).ok()?;
+    (stat.stx_mask & (StatxFlags::MNT_ID | UNIQUE).bits() != 0).then_some(stat.stx_mnt_id)
 }
 
 /// Takes a mount away, as often as it is asked.

@@ -18,7 +18,7 @@ use crate::types::{DeviceNumber, FileHandle, Lock, LockOwner, NewTime, NodeId, P
 pub(crate) enum Operation<'a> {
     Lookup(Lookup<'a>),
     Forget(Forget),
-    BatchForget(Vec<Forget>),
+    BatchForget(Forgets<'a>),
     GetAttr(GetAttr),
     Statx(GetStatx),
     SetAttr(SetAttr),
@@ -216,15 +216,22 @@ fn handle_if(condition: u32, handle: u64) -> Option<FileHandle> {
     (condition != 0).then_some(FileHandle(handle))
 }
 
-/// The count is the kernel's word; memory is taken for what is there.
-fn forgets(body: &mut Body<'_>) -> Parsed<Vec<Forget>> {
+fn forgets<'a>(body: &mut Body<'a>) -> Parsed<Forgets<'a>> {
     let head: abi::BatchForgetIn = body.take()?;
-    let mut all = Vec::new();
-    for _ in 0..head.count {
-        let one: abi::ForgetOne = body.take()?;
-        all.push(Forget { node: NodeId(one.nodeid), lookups: one.nlookup });
+    body.bytes(head.count as usize * size_of::<abi::ForgetOne>()).map(Forgets)
+}
+
+/// Nodes that the kernel lets go of at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Forgets<'a>(&'a [u8]);
+
+impl Forgets<'_> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Forget> {
+        self.0.chunks_exact(size_of::<abi::ForgetOne>()).filter_map(|one| {
+            let one = abi::ForgetOne::read_from_bytes(one).ok()?;
+            Some(Forget { node: NodeId(one.nodeid), lookups: one.nlookup })
+        })
     }
-    Ok(all)
 }
 
 fn set_attr(node: NodeId, read: &abi::SetattrIn) -> SetAttr {

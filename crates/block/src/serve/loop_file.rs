@@ -10,7 +10,6 @@
 //! A punched hole is written as zeroes that may be unmapped, not discarded: the loop driver uses one call for both, and a file's hole
 //! reads as zeroes.
 
-use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::fmt;
 use std::io;
@@ -19,33 +18,29 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-use fuser::{
-    Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
-    KernelConfig, LockOwner, MountOption, OpenAccMode, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty,
-    ReplyEntry, ReplyOpen, ReplyWrite, ReplyXattr, Request, Session, SessionACL, SessionUnmounter, WriteFlags,
-};
 use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, SeekFrom, StatxFlags};
 use thiserror::Error;
+use umbrella_fuse::{
+    Agreement, Attributes, Config, Context, Data, Entry, Errno, FAllocate, FSync, FileHandle, FileType, Filesystem,
+    GetAttr, InodeNumber, Listed, Listing, Lookup, MountOptions, MountSpec, NodeId, Offer, Open, OpenFlags, Opened,
+    Read, Reply, Session, Space, Stat, StatFs, Timestamp, Transport, Unmounter, Write, Written,
+};
 use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
 use super::traffic::{Counters, Traffic};
 use crate::device::{BlockDevice, Durability, Zeroes};
 use crate::error::BlockError;
-use crate::file::{Access, AlignedBuffer};
+use crate::file::Access;
 
 /// The file's name in its folder.
 const NAME: &str = "disk";
-const FILE: INodeNo = INodeNo(2);
+const FILE: NodeId = NodeId(2);
 /// Nothing changes: names and attributes may be kept for as long as the kernel likes.
 const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
 /// The most requests under way.
 const MAX_THREADS: u32 = 32;
 /// How many the kernel may have waiting behind them.
 const MAX_BACKGROUND: u16 = 64;
-
-thread_local! {
-    static BUFFER: RefCell<AlignedBuffer> = RefCell::default();
-}
 
 /// Why a device could not be offered as a file, or not be taken back.
 #[derive(Debug, Error)]
@@ -82,7 +77,7 @@ pub struct LoopFile {
     /// Whose end is somebody else's to know: the thread has it as long as it serves.
     device: Weak<dyn BlockDevice>,
     counters: Arc<Counters>,
-    unmounter: SessionUnmounter,
+    unmounter: Unmounter,
     thread: Option<JoinHandle<io::Result<()>>>,
 }
 
@@ -96,30 +91,34 @@ impl LoopFile {
     /// Offers the device as the file `disk` in this folder, which must exist.
     pub fn mount(device: Arc<dyn BlockDevice>, folder: &Path, access: Access) -> Result<LoopFile, LoopFileError> {
         let failed = |source| LoopFileError::Mount { folder: folder.to_owned(), source };
-        let mut config = Config::default();
-        config.mount_options = vec![
-            MountOption::FSName("umbrella-disk".to_owned()),
-            MountOption::Subtype("umbrella-disk".to_owned()),
-            MountOption::DefaultPermissions,
-            MountOption::NoDev,
-            MountOption::NoSuid,
-            MountOption::NoExec,
-            MountOption::NoAtime,
-        ];
-        config.acl = SessionACL::Owner;
-        config.n_threads = Some(device.geometry().queue_depth.clamp(2, MAX_THREADS) as usize);
+        let spec = MountSpec {
+            source: "umbrella-disk".to_owned(),
+            subtype: "umbrella-disk".to_owned(),
+            options: MountOptions::DEFAULT_PERMISSIONS
+                | MountOptions::NO_DEV
+                | MountOptions::NO_SUID
+                | MountOptions::NO_EXEC
+                | MountOptions::NO_ATIME,
+        };
+        let threads = device.geometry().queue_depth.clamp(2, MAX_THREADS) as usize;
+        // Needs a right that not everybody has; without it, all works but under a shortage of memory.
+        let part_of_the_io_path = || {
+            let _ = rustix::process::configure_io_flusher_behavior(true);
+        };
+        let config = Config {
+            transport: Transport::Dev,
+            threads,
+            max_threads: threads,
+            thread_start: Some(Arc::new(part_of_the_io_path)),
+            ..Config::default()
+        };
         let weak = Arc::downgrade(&device);
         let file = OneFile::new(device, access);
         let counters = Arc::clone(&file.counters);
-        let mut session = Session::new(file, folder, &config).map_err(failed)?;
-        let unmounter = session.unmount_callable();
+        let session = Session::mount(file, folder, &spec, config).map_err(failed)?;
+        let unmounter = session.unmounter();
         let thread = std::thread::Builder::new().name("loop-file".to_owned());
-        let serve = move || {
-            // Needs a right that not everybody has; without it, all works but under a shortage of memory.
-            let _ = rustix::process::configure_io_flusher_behavior(true);
-            session.run()
-        };
-        let thread = Some(thread.spawn(serve).map_err(failed)?);
+        let thread = Some(thread.spawn(move || session.run()).map_err(failed)?);
         Ok(LoopFile { folder: folder.to_owned(), device: weak, counters, unmounter, thread })
     }
 
@@ -193,194 +192,140 @@ impl Drop for LoopFile {
     }
 }
 
-/// A file system of one file.
+/// A file system of one file. What it leaves out the kernel asks for once.
 struct OneFile {
     device: Arc<dyn BlockDevice>,
     access: Access,
-    since: SystemTime,
+    since: Timestamp,
     counters: Arc<Counters>,
 }
 
 impl OneFile {
     fn new(device: Arc<dyn BlockDevice>, access: Access) -> OneFile {
-        OneFile { device, access, since: SystemTime::now(), counters: Arc::default() }
+        OneFile { device, access, since: SystemTime::now().into(), counters: Arc::default() }
     }
 
-    fn attr(&self, ino: INodeNo) -> FileAttr {
+    fn stat(&self, node: NodeId) -> Stat {
         let geometry = self.device.geometry();
-        let (kind, perm, size) = match (ino, self.access) {
-            (INodeNo::ROOT, _) => (FileType::Directory, 0o700, ByteSize(0)),
-            (_, Access::ReadOnly) => (FileType::RegularFile, 0o400, geometry.size()),
-            (_, Access::ReadWrite) => (FileType::RegularFile, 0o600, geometry.size()),
+        let (kind, permissions, size) = match (node, self.access) {
+            (NodeId::ROOT, _) => (FileType::Directory, 0o700, ByteSize(0)),
+            (_, Access::ReadOnly) => (FileType::Regular, 0o400, geometry.size()),
+            (_, Access::ReadWrite) => (FileType::Regular, 0o600, geometry.size()),
         };
-        FileAttr {
-            ino,
+        let attributes = Attributes {
             size: size.0,
             blocks: size.0 / SECTOR_BYTES,
+            block_size: geometry.physical_block,
             atime: self.since,
             mtime: self.since,
             ctime: self.since,
-            crtime: self.since,
-            kind,
-            perm,
-            nlink: 1,
             uid: rustix::process::geteuid().as_raw(),
             gid: rustix::process::getegid().as_raw(),
-            rdev: 0,
-            blksize: geometry.physical_block,
-            flags: 0,
-        }
+            ..Attributes::new(InodeNumber(node.0), kind, permissions)
+        };
+        Stat { attributes, ttl: FOR_EVER }
     }
 
     /// The whole sectors of a range of bytes.
-    fn range(offset: u64, length: u64) -> Option<SectorRange> {
+    fn range(offset: u64, length: u64) -> Result<SectorRange, Errno> {
         let whole = offset.is_multiple_of(SECTOR_BYTES) && length.is_multiple_of(SECTOR_BYTES);
-        whole.then_some(SectorRange { start: Lba(offset / SECTOR_BYTES), sectors: length / SECTOR_BYTES })
+        let range = SectorRange { start: Lba(offset / SECTOR_BYTES), sectors: length / SECTOR_BYTES };
+        whole.then_some(range).ok_or(Errno::EINVAL)
     }
 }
 
 impl Filesystem for OneFile {
-    fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        let wanted = InitFlags::FUSE_ASYNC_DIO | InitFlags::FUSE_BIG_WRITES;
-        let _ = config.add_capabilities(wanted & config.capabilities());
-        let _ = config.set_max_background(MAX_BACKGROUND);
+    fn init(&mut self, _: &Offer, agreement: &mut Agreement) -> io::Result<()> {
+        agreement.max_background = MAX_BACKGROUND;
+        agreement.congestion_threshold = MAX_BACKGROUND / 4 * 3;
         Ok(())
     }
 
-    fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        if parent == INodeNo::ROOT && name == NAME {
-            reply.entry(&FOR_EVER, &self.attr(FILE), Generation(0));
-        } else {
-            reply.error(Errno::ENOENT);
+    fn lookup(&self, _: &Context<'_>, request: Lookup<'_>, reply: Reply<Entry>) {
+        if request.parent != NodeId::ROOT || request.name != NAME {
+            return reply.error(Errno::ENOENT);
         }
+        let Stat { attributes, ttl } = self.stat(FILE);
+        reply.ok(Entry { node: FILE, generation: 0, entry_ttl: ttl, attributes_ttl: ttl, attributes });
     }
 
-    fn getattr(&self, _request: &Request, ino: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {
-        reply.attr(&FOR_EVER, &self.attr(ino));
+    fn getattr(&self, _: &Context<'_>, request: GetAttr, reply: Reply<Stat>) {
+        reply.ok(self.stat(request.node));
     }
 
-    // Answered once, for all files: they have no extended attributes.
-    fn getxattr(&self, _request: &Request, _ino: INodeNo, _name: &OsStr, _size: u32, reply: ReplyXattr) {
-        reply.error(Errno::ENOSYS);
+    /// Without an answer a loop device does not discard.
+    fn statfs(&self, _: &Context<'_>, _: StatFs, reply: Reply<Space>) {
+        let block_size = SECTOR_BYTES as u32;
+        reply.ok(Space { block_size, longest_name: 255, ..Space::default() });
     }
 
-    fn listxattr(&self, _request: &Request, _ino: INodeNo, _size: u32, reply: ReplyXattr) {
-        reply.error(Errno::ENOSYS);
-    }
-
-    fn readdir(&self, _request: &Request, _ino: INodeNo, _handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+    fn readdir(&self, _: &Context<'_>, request: Read, reply: Reply<Listing>) {
         let entries = [
-            (INodeNo::ROOT, FileType::Directory, "."),
-            (INodeNo::ROOT, FileType::Directory, ".."),
-            (FILE, FileType::RegularFile, NAME),
+            (NodeId::ROOT, FileType::Directory, "."),
+            (NodeId::ROOT, FileType::Directory, ".."),
+            (FILE, FileType::Regular, NAME),
         ];
-        for (next, (ino, kind, name)) in (1..).zip(entries).skip(offset as usize) {
-            if reply.add(ino, next, kind, name) {
+        let mut listing = Listing::new(request.size);
+        for (next, (node, kind, name)) in (1..).zip(entries).skip(request.offset as usize) {
+            if listing.add(&Listed { ino: InodeNumber(node.0), next, kind, name: OsStr::new(name) }).is_err() {
                 break;
             }
         }
-        reply.ok();
+        reply.ok(listing);
     }
 
-    fn open(&self, _request: &Request, _ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        if self.access == Access::ReadOnly && flags.acc_mode() != OpenAccMode::O_RDONLY {
+    fn open(&self, _: &Context<'_>, request: Open, reply: Reply<Opened>) {
+        if self.access == Access::ReadOnly && request.flags & libc::O_ACCMODE != libc::O_RDONLY {
             return reply.error(Errno::EROFS);
         }
-        let how = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES | FopenFlags::FOPEN_NOFLUSH;
-        reply.opened(FileHandle(0), how);
+        let how = OpenFlags::DIRECT_IO | OpenFlags::PARALLEL_DIRECT_WRITES | OpenFlags::NOFLUSH;
+        reply.ok(Opened::new(FileHandle(0), how));
     }
 
-    fn read(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        _handle: FileHandle,
-        offset: u64,
-        size: u32,
-        _flags: OpenFlags,
-        _owner: Option<LockOwner>,
-        reply: ReplyData,
-    ) {
-        let left = self.device.geometry().size().0.saturating_sub(offset);
-        let length = u64::from(size).min(left);
-        let Some(range) = OneFile::range(offset, length) else {
-            return reply.error(Errno::EINVAL);
-        };
-        BUFFER.with_borrow_mut(|buffer| {
-            buffer.reserve(length as usize);
-            let room = buffer.as_mut_slice().get_mut(..length as usize).unwrap_or_default();
-            match self.device.read(range.start, room) {
-                Ok(()) => {
-                    self.counters.read(room.len());
-                    reply.data(room);
-                }
-                Err(error) => reply.error(errno(&error)),
-            }
-        });
-    }
-
-    fn write(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        _handle: FileHandle,
-        offset: u64,
-        data: &[u8],
-        _write_flags: WriteFlags,
-        _flags: OpenFlags,
-        _owner: Option<LockOwner>,
-        reply: ReplyWrite,
-    ) {
-        let Some(range) = OneFile::range(offset, data.len() as u64) else {
-            return reply.error(Errno::EINVAL);
-        };
-        match self.device.write(range.start, data, Durability::Cached) {
-            Ok(()) => {
-                self.counters.write(range);
-                reply.written(data.len() as u32);
-            }
-            Err(error) => reply.error(errno(&error)),
+    fn read(&self, _: &Context<'_>, request: Read, reply: Reply<Data>) {
+        let left = self.device.geometry().size().0.saturating_sub(request.offset);
+        let length = u64::from(request.size).min(left);
+        match OneFile::range(request.offset, length) {
+            // The buffer begins at a page, as a device wants it.
+            Ok(range) => reply.fill(length as usize, |room| {
+                self.device.read(range.start, room).map_err(|error| errno(&error))?;
+                self.counters.read(room.len());
+                Ok(room.len())
+            }),
+            Err(error) => reply.error(error),
         }
     }
 
-    fn fsync(&self, _request: &Request, _ino: INodeNo, _handle: FileHandle, _data_only: bool, reply: ReplyEmpty) {
-        done(self.device.flush().inspect(|()| self.counters.flush()), reply);
+    fn write(&self, _: &Context<'_>, request: Write<'_>, reply: Reply<Written>) {
+        let Write { offset, data, .. } = request;
+        let written = OneFile::range(offset, data.len() as u64).and_then(|range| {
+            self.device.write(range.start, data, Durability::Cached).map_err(|error| errno(&error))?;
+            self.counters.write(range);
+            Ok(Written(data.len() as u32))
+        });
+        reply.send(written);
     }
 
-    fn fallocate(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        _handle: FileHandle,
-        offset: u64,
-        length: u64,
-        mode: i32,
-        reply: ReplyEmpty,
-    ) {
-        let mode = FallocateFlags::from_bits_retain(mode as u32) - FallocateFlags::KEEP_SIZE;
+    fn fsync(&self, _: &Context<'_>, _: FSync, reply: Reply<()>) {
+        let flushed = self.device.flush().map_err(|error| errno(&error));
+        reply.send(flushed.inspect(|()| self.counters.flush()));
+    }
+
+    fn fallocate(&self, _: &Context<'_>, request: FAllocate, reply: Reply<()>) {
+        let mode = FallocateFlags::from_bits_retain(request.mode) - FallocateFlags::KEEP_SIZE;
         let zeroes = match mode {
             FallocateFlags::PUNCH_HOLE => Zeroes::Unmap,
             FallocateFlags::ZERO_RANGE => Zeroes::Keep,
             _ => return reply.error(Errno::EOPNOTSUPP),
         };
-        match OneFile::range(offset, length) {
-            Some(range) => {
-                let zeroed = self.device.write_zeroes(range, zeroes, Durability::Cached);
-                done(zeroed.inspect(|()| self.counters.other()), reply);
-            }
-            None => reply.error(Errno::EINVAL),
-        }
-    }
-}
-
-fn done(result: Result<(), BlockError>, reply: ReplyEmpty) {
-    match result {
-        Ok(()) => reply.ok(),
-        Err(error) => reply.error(errno(&error)),
+        let zeroed = OneFile::range(request.offset, request.length).and_then(|range| {
+            self.device.write_zeroes(range, zeroes, Durability::Cached).map_err(|error| errno(&error))
+        });
+        reply.send(zeroed.inspect(|()| self.counters.other()));
     }
 }
 
 /// What the kernel is told of an error of the device.
 fn errno(error: &BlockError) -> Errno {
-    Errno::from_i32(super::errno::errno(error))
+    Errno::from_raw(super::errno::errno(error))
 }

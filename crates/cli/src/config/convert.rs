@@ -129,6 +129,7 @@ pub(super) fn pool(file: &PoolFile, source: Source) -> Result<Config, ConfigErro
         probe_interval: c.interval("probe_interval", file.probe_interval.as_ref()),
         probe_timeout: c.interval("probe_timeout", file.probe_timeout.as_ref()),
         threads: threads(c, file.threads.as_ref()),
+        transport: file.transport.unwrap_or_default(),
         staging: file.staging.as_ref().map(|table| staging(c, table)),
         access_times: AccessTimes::default(),
     };

@@ -7,7 +7,7 @@ use std::ops::Range;
 use serde::de::{DeserializeOwned, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
-use umbrella_fs::spec::{DirectoryRule, OnBranchError};
+use umbrella_fs::spec::{DirectoryRule, OnBranchError, Transport};
 
 use super::problem::Problem;
 use super::values::{ModeValues, Names, Scalar, Values};
@@ -24,6 +24,7 @@ pub(super) struct PoolFile {
     pub(super) probe_interval: Option<Spanned<Scalar>>,
     pub(super) probe_timeout: Option<Spanned<Scalar>>,
     pub(super) threads: Option<Spanned<i64>>,
+    pub(super) transport: Option<Transport>,
     #[serde(default)]
     pub(super) enforce: EnforceFile,
     pub(super) staging: Option<Spanned<StagingFile>>,
@@ -151,7 +152,7 @@ pub(super) struct WhenFile {
 }
 
 /// The keys of [`PoolFile`] that are no lists of tables.
-const POOL_KEYS: [&str; 10] = [
+const POOL_KEYS: [&str; 11] = [
     "mount",
     "default",
     "on_branch_error",
@@ -160,6 +161,7 @@ const POOL_KEYS: [&str; 10] = [
     "probe_interval",
     "probe_timeout",
     "threads",
+    "transport",
     "enforce",
     "staging",
 ];

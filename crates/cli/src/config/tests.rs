@@ -3,7 +3,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use umbrella_fs::spec::{DirectoryRule, OnBranchError};
+use umbrella_fs::spec::{DirectoryRule, OnBranchError, Transport};
 use umbrella_policy::placement::spec::{
     Access, Comparison, Condition, DestinationSpec, FileKind, RuleKindSpec, SpaceField, TimeField,
 };
@@ -124,7 +124,7 @@ fn what_is_left_out_has_a_default_that_works() {
     assert_eq!(spec.directories, DirectoryRule::Safe);
     assert_eq!(spec.cache_timeout, Duration::from_secs(3600));
     assert_eq!((spec.probe_interval, spec.probe_timeout), (Duration::from_secs(5), Duration::from_secs(5)));
-    assert_eq!(spec.threads, 0);
+    assert_eq!((spec.threads, spec.transport), (0, Transport::Auto));
     assert_eq!((spec.enforce.window, spec.enforce.bandwidth), (None, None));
     let branch = &spec.branches[0];
     assert_eq!(branch.path.as_os_str(), "/mnt/disk");
@@ -144,6 +144,7 @@ cache_timeout = "0"
 probe_interval = "1m"
 probe_timeout = "500ms"
 threads = 4
+transport = "io_uring"
 enforce = { window = "22:30-06:00", bandwidth = "50MiB" }
 [[branch]]
 name = "disk"
@@ -161,7 +162,7 @@ passthrough = false
     assert_eq!(spec.directories, DirectoryRule::First);
     assert_eq!(spec.cache_timeout, Duration::ZERO);
     assert_eq!((spec.probe_interval, spec.probe_timeout), (Duration::from_secs(60), Duration::from_millis(500)));
-    assert_eq!(spec.threads, 4);
+    assert_eq!((spec.threads, spec.transport), (4, Transport::IoUring));
     assert_eq!(spec.enforce.window, Some((22 * 60 + 30, 6 * 60)));
     assert_eq!(spec.enforce.bandwidth, Some(ByteSize(50 << 20)));
     let branch = &spec.branches[0];
@@ -442,6 +443,7 @@ fn the_texts_of_all_errors_are_as_agreed() {
         top("default = \"disk\"\ncache_timeout = \"long\""),
         top("default = \"disk\"\nprobe_interval = \"0s\""),
         top("default = \"disk\"\nthreads = 257"),
+        top("default = \"disk\"\ntransport = \"uring\""),
         with_default("[enforce]\nwindow = \"2-5\"\nbandwidth = \"0\""),
         with_default("[enforce]\nwindow = \"02:00-02:00\"\nbandwidth = \"fast\""),
         rule("name = \"x\""),

@@ -59,6 +59,7 @@ fn pool() -> Status {
         metrics: BTreeMap::new(),
         warnings: vec!["/a\x1b[2Jb is on two branches".to_owned()],
         passthrough: true,
+        transport: Some(TransportStatus::Dev { reason: Some("this kernel has none".to_owned()) }),
         staging: Some(StagingStatus {
             path: "/var/lib/umbrella/staging".into(),
             volatile: true,
@@ -87,6 +88,7 @@ fn a_status_shows_space_states_lacks_and_warnings() {
         status(&pool()),
         r#"/srv/pool  up 1h30m, process 4711, version 0.1.0
 1 file open (1 in passthrough), 0 files waiting to move, 20 inodes known to the kernel
+requests from /dev/fuse, not over io_uring: this kernel has none
 staging: 3 files (12 KiB of at most 4 GiB), up to 1 MiB each, for 30s; 10 came, 5 left, 2 deleted before
 walking: the drain of branch "usb"; 12 files looked at, 1 file (0 B) moved, now at /films
 

@@ -238,3 +238,43 @@ fn a_configuration_that_is_mounted_as_an_image_is_refused_by_name() {
     );
     assert!(!is_mount_point(&pool.mount_point()));
 }
+
+#[test]
+fn a_pool_gets_its_requests_as_configured_and_says_how() {
+    let disk = Disk::ext4(32 * MIB);
+    for key in ["dev", "auto", "io_uring"] {
+        let pool = Pool::builder().branch("disk", disk.path()).keys(&format!("transport = {key:?}")).mount();
+        fs::write(pool.join("file"), "text").unwrap();
+        assert_eq!(fs::read_to_string(pool.join("file")).unwrap(), "text");
+        let said = pool.say(["status"]);
+        let how = said.lines().find(|line| line.starts_with("requests ")).unwrap_or_else(|| panic!("{said}"));
+        match key {
+            // A kernel without it is no reason not to mount.
+            "io_uring" => assert!(how == "requests over io_uring" || how.contains(", not over io_uring: "), "{said}"),
+            _ => assert_eq!(how, "requests from /dev/fuse"),
+        }
+    }
+}
+
+#[test]
+fn nothing_of_a_pool_over_io_uring_is_left_when_its_daemon_is_killed() {
+    let disk = Disk::ext4(32 * MIB);
+    let mut pool = Pool::builder().branch("disk", disk.path()).keys("transport = \"io_uring\"").mount();
+    fs::write(pool.join("file"), "text").unwrap();
+    let started = children(pool.pid());
+    pool.kill_9();
+    eventually("the processes that it started are gone", || !started.iter().any(|child| is_alive(*child)));
+    pool.start();
+    assert_eq!(fs::read_to_string(pool.join("file")).unwrap(), "text");
+}
+
+/// Processes that a process started.
+fn children(parent: u32) -> Vec<u32> {
+    let all = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let is_child = |pid: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let after_name = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+        after_name.split(' ').nth(1) == Some(&parent.to_string())
+    };
+    all.filter(is_child).collect()
+}

@@ -5,6 +5,7 @@
 //! - `UMBRELLA_TEST_DIR`: where images and mounts are made (default: the system's folder for temporary files);
 //! - `UMBRELLA_TEST_STAND_IN`: `plain` or `mergerfs` mounts that instead of a pool, to check the tests themselves;
 //! - `UMBRELLA_TEST_POLICY`: the write-back policy of the suites that run with one (default: `zone_segment:alpha=4`);
+//! - `UMBRELLA_TEST_TRANSPORT`: `dev` or `io_uring`, how requests reach the pools (default: as the pool chooses);
 //! - `UMBRELLA_TEST_KEEP_LOG`: print the daemon's log also when a test passes.
 #![allow(dead_code, unreachable_pub, reason = "shared by several test binaries, each of which uses a part")]
 #![allow(clippy::unnecessary_debug_formatting, reason = "quoted paths are what TOML reads")]

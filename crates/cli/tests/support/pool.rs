@@ -125,7 +125,14 @@ impl Builder {
     fn config(&self, mount: &Path) -> String {
         let default =
             self.default.clone().unwrap_or_else(|| self.branches.iter().map(|(name, _, _)| name.clone()).collect());
-        let mut text = format!("mount = {mount:?}\ndefault = {default:?}\n{}\n", self.top);
+        let mut text = format!("mount = {mount:?}\ndefault = {default:?}\n");
+        if let Ok(transport) = std::env::var("UMBRELLA_TEST_TRANSPORT")
+            && !self.top.contains("transport = ")
+        {
+            writeln!(text, "transport = {transport:?}").unwrap();
+        }
+        text.push_str(&self.top);
+        text.push('\n');
         for (name, path, keys) in &self.branches {
             write!(text, "[[branch]]\nname = {name:?}\npath = {path:?}\n{keys}\n").unwrap();
         }

@@ -319,12 +319,28 @@ pub struct Status {
     pub warnings: Vec<String>,
     /// Whether the kernel gives passthrough.
     pub passthrough: bool,
+    /// How the kernel's requests reach the daemon.
+    #[serde(default)]
+    pub transport: Option<TransportStatus>,
     /// Where new files wait, if they do.
     #[serde(default)]
     pub staging: Option<StagingStatus>,
     /// Walks of the enforcer, drains too.
     #[serde(default)]
     pub walks: Vec<WalkStatus>,
+}
+
+/// How the kernel's requests reach the daemon.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TransportStatus {
+    /// Over io_uring.
+    IoUring,
+    /// From `/dev/fuse`.
+    Dev {
+        /// Why not over io_uring, if that was wanted.
+        reason: Option<String>,
+    },
 }
 
 /// The staging area.

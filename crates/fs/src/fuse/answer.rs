@@ -1,32 +1,33 @@
-//! Results of the pool as replies to the kernel.
+//! Results of the pool as answers to the kernel.
 
 use std::time::Duration;
 
-use fuser::{
-    Errno, FileHandle, Generation, INodeNo, OpenFlags, ReplyAttr, ReplyCreate, ReplyEmpty, ReplyEntry, ReplyOpen,
-    ReplyXattr,
-};
+use umbrella_fuse::{Created, Entry, Errno, NodeId, Stat};
 
 use super::Fuse;
-use super::convert::{backing_id, file_attr, open_flags, open_request};
+use super::convert::{attributes, opened};
 use crate::error::{OpError, OpResult};
-use crate::node::NodeId;
 use crate::pool::{Attr, Opened};
 
 impl Fuse {
-    pub(super) fn entry(&self, result: OpResult<Attr>, reply: ReplyEntry) {
+    /// A name that was looked up.
+    pub(super) fn found(&self, result: OpResult<Attr>) -> OpResult<Entry> {
         match result {
-            Ok(attr) => self.give_entry(&attr, reply),
             Err(OpError::Sys(rustix::io::Errno::NOENT)) if !self.negative_ttl.is_zero() => {
-                reply.negative(&self.negative_ttl);
+                Ok(Entry::negative(self.negative_ttl))
             }
-            Err(error) => reply.error(errno(error)),
+            result => result.map(|attr| self.entry(&attr)),
         }
     }
 
-    fn give_entry(&self, attr: &Attr, reply: ReplyEntry) {
-        let kept = self.attr_ttl(attr.cacheable);
-        reply.entry_for(INodeNo(attr.node.0), &self.ttl, &kept, &file_attr(attr), Generation(0));
+    pub(super) fn entry(&self, attr: &Attr) -> Entry {
+        Entry {
+            node: NodeId(attr.node.0),
+            generation: 0,
+            entry_ttl: self.ttl,
+            attributes_ttl: self.attr_ttl(attr.cacheable),
+            attributes: attributes(attr),
+        }
     }
 
     /// How long the kernel may keep attributes.
@@ -34,78 +35,26 @@ impl Fuse {
         if cacheable { self.ttl } else { Duration::ZERO }
     }
 
-    pub(super) fn made(&self, result: OpResult<Attr>, reply: ReplyEntry) {
-        match result {
-            Ok(attr) => self.give_entry(&attr, reply),
-            Err(error) => reply.error(errno(error)),
-        }
+    pub(super) fn stat(&self, attr: &Attr) -> Stat {
+        Stat { attributes: attributes(attr), ttl: self.attr_ttl(attr.cacheable) }
     }
 
-    pub(super) fn created(&self, result: OpResult<(Attr, Opened)>, reply: ReplyCreate) {
-        let (attr, opened) = match result {
-            Ok(created) => created,
-            Err(error) => return reply.error(errno(error)),
-        };
-        let (node, handle) = (INodeNo(attr.node.0), FileHandle(opened.handle.0));
-        let shown = file_attr(&attr);
-        let kept = self.attr_ttl(attr.cacheable && opened.cacheable);
-        match backing_id(&opened) {
-            Some(id) => reply.created_passthrough_for(
-                node,
-                &self.ttl,
-                &kept,
-                &shown,
-                Generation(0),
-                handle,
-                open_flags(&opened),
-                id,
-            ),
-            None => reply.created_for(node, &self.ttl, &kept, &shown, Generation(0), handle, open_flags(&opened)),
-        }
-    }
-
-    pub(super) fn attributes(&self, result: OpResult<Attr>, reply: ReplyAttr) {
-        match result {
-            Ok(attr) => reply.attr(&self.attr_ttl(attr.cacheable), &file_attr(&attr)),
-            Err(error) => reply.error(errno(error)),
-        }
-    }
-
-    pub(super) fn do_open(&self, ino: INodeNo, drop_set_id: bool, flags: OpenFlags, reply: ReplyOpen) {
-        match self.pool.open(NodeId(ino.0), open_request(flags.0, drop_set_id)) {
-            Err(error) => reply.error(errno(error)),
-            Ok(opened) => match backing_id(&opened) {
-                Some(id) => reply.opened_passthrough(FileHandle(opened.handle.0), open_flags(&opened), id),
-                None => reply.opened(FileHandle(opened.handle.0), open_flags(&opened)),
-            },
-        }
+    pub(super) fn created(&self, result: OpResult<(Attr, Opened)>) -> OpResult<Created> {
+        let (attr, done) = result?;
+        let attributes_ttl = self.attr_ttl(attr.cacheable && done.cacheable);
+        Ok(Created { entry: Entry { attributes_ttl, ..self.entry(&attr) }, opened: opened(&done) })
     }
 }
 
 /// Errors to errno: here and nowhere else.
-pub(super) fn errno(error: OpError) -> Errno {
-    let raw = match error {
-        OpError::Sys(rustix::io::Errno::TIMEDOUT | rustix::io::Errno::NOTCONN) | OpError::Offline => libc::EIO,
-        OpError::Sys(errno) => errno.raw_os_error(),
-        OpError::Stale => libc::ESTALE,
-        OpError::NoRoom => libc::ENOSPC,
-        OpError::Reserved => libc::EPERM,
-    };
-    Errno::from_i32(raw)
-}
-
-pub(super) fn done(result: OpResult<()>, reply: ReplyEmpty) {
-    match result {
-        Ok(()) => reply.ok(),
-        Err(error) => reply.error(errno(error)),
-    }
-}
-
-pub(super) fn give(result: OpResult<Vec<u8>>, size: u32, reply: ReplyXattr) {
-    match result {
-        Ok(value) if size == 0 => reply.size(value.len() as u32),
-        Ok(value) if value.len() > size as usize => reply.error(Errno::ERANGE),
-        Ok(value) => reply.data(&value),
-        Err(error) => reply.error(errno(error)),
+impl From<OpError> for Errno {
+    fn from(error: OpError) -> Errno {
+        match error {
+            OpError::Sys(rustix::io::Errno::TIMEDOUT | rustix::io::Errno::NOTCONN) | OpError::Offline => Errno::EIO,
+            OpError::Sys(errno) => errno.into(),
+            OpError::Stale => Errno::ESTALE,
+            OpError::NoRoom => Errno::ENOSPC,
+            OpError::Reserved => Errno::EPERM,
+        }
     }
 }

@@ -1,60 +1,42 @@
 //! Contents that travel through the daemon.
 
-use fuser::{Errno, ReplyData, ReplyLseek, ReplyWrite};
 use rustix::fs::SeekFrom;
+use umbrella_fuse::{Data, Errno, LSeek, Offset, Read, Reply, Write, WriteFlags, Written};
 
 use super::Fuse;
-use super::answer::errno;
-use super::scratch::with_buffer;
-use crate::handle::HandleId;
-
-/// What a write asks, besides its data.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Write {
-    pub(super) handle: HandleId,
-    pub(super) offset: u64,
-    /// Set-user-id and set-group-id go.
-    pub(super) drop_bits: bool,
-    /// Flags of the open file.
-    pub(super) flags: i32,
-}
+use super::convert::handle;
 
 impl Fuse {
-    pub(super) fn do_read(&self, handle: HandleId, offset: u64, size: usize, reply: ReplyData) {
-        with_buffer(size, |buffer| match self.pool.read(handle, buffer, offset) {
-            Ok(got) => reply.data(buffer.get(..got).unwrap_or_default()),
-            Err(error) => reply.error(errno(error)),
+    pub(super) fn do_read(&self, request: &Read, reply: Reply<Data>) {
+        reply.fill(request.size as usize, |buffer| {
+            self.pool.read(handle(request.handle), buffer, request.offset).map_err(Errno::from)
         });
     }
 
-    pub(super) fn do_seek(&self, handle: HandleId, offset: i64, whence: i32, reply: ReplyLseek) {
-        let Ok(at) = u64::try_from(offset) else { return reply.error(Errno::ENXIO) };
-        let to = match whence {
+    pub(super) fn do_seek(&self, request: &LSeek, reply: Reply<Offset>) {
+        let Ok(at) = u64::try_from(request.offset) else { return reply.error(Errno::ENXIO) };
+        let to = match request.whence {
             libc::SEEK_DATA => SeekFrom::Data(at),
             libc::SEEK_HOLE => SeekFrom::Hole(at),
             _ => return reply.error(Errno::EINVAL),
         };
-        match self.pool.seek(handle, to) {
-            Ok(found) => reply.offset(found as i64),
-            Err(error) => reply.error(errno(error)),
-        }
+        reply.send(self.pool.seek(handle(request.handle), to).map(Offset));
     }
 
-    pub(super) fn do_write(&self, write: Write, data: &[u8], reply: ReplyWrite) {
-        let Write { handle, offset, drop_bits, flags } = write;
-        let written = self.pool.write(handle, data, offset, drop_bits);
+    pub(super) fn do_write(&self, request: &Write<'_>, reply: Reply<Written>) {
+        let handle = handle(request.handle);
+        let drop_bits = request.write_flags.contains(WriteFlags::KILL_SUIDGID);
+        let written = self.pool.write(handle, request.data, request.offset, drop_bits);
         // O_SYNC has this bit, and one more.
-        if flags & libc::O_DSYNC != 0 {
-            let data_only = flags & libc::O_SYNC != libc::O_SYNC;
-            return match written.and_then(|written| self.pool.fsync(handle, data_only).map(|()| written)) {
-                Ok(written) => reply.written(written as u32),
-                Err(error) => reply.error(errno(error)),
-            };
+        if request.flags & libc::O_DSYNC != 0 {
+            let data_only = request.flags & libc::O_SYNC != libc::O_SYNC;
+            let synced = written.and_then(|written| self.pool.fsync(handle, data_only).map(|()| written));
+            return reply.send(synced.map(|written| Written(written as u32)));
         }
         match written {
             // It is answered when its branch has room for more dirty pages.
-            Ok(written) => self.pool.when_room(handle, written, move || reply.written(written as u32)),
-            Err(error) => reply.error(errno(error)),
+            Ok(written) => self.pool.when_room(handle, written, move || reply.ok(Written(written as u32))),
+            Err(error) => reply.error(error.into()),
         }
     }
 }

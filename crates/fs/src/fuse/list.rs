@@ -1,86 +1,90 @@
 //! Directory listings, entry by entry into the kernel's buffer.
 
-use std::time::Duration;
+use std::ffi::OsStr;
 
-use fuser::{FileAttr, FileType, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
+use umbrella_fuse::{FileType, Full, InodeNumber, Listed, Listing, Read};
 
 use super::Fuse;
-use super::convert::{dot_attr, file_attr, file_type};
+use super::convert::{file_type, node};
 use crate::error::OpResult;
 use crate::node::NodeId;
 
+/// The cookie of `..`, the last entry that no branch has.
+const DOT_DOT: u64 = 2;
+
 impl Fuse {
-    pub(super) fn list_plus(
-        &self,
-        thread: u32,
-        ino: INodeNo,
-        offset: u64,
-        reply: &mut ReplyDirectoryPlus,
-    ) -> OpResult<()> {
-        let node = NodeId(ino.0);
+    pub(super) fn list_plus(&self, thread: u32, request: &Read) -> OpResult<Listing> {
+        let (dir, offset) = (node(request.node), request.offset);
+        let mut listing = Listing::new(request.size);
         // Beyond the beginning the kernel asks for attributes only where they are used. What is left out here it asks for as names.
-        let most = if offset == 0 { self.readers.begin(thread, node) } else { usize::MAX };
-        let zero = Duration::ZERO;
-        for (name, cookie) in [(".", 1), ("..", 2)] {
-            if offset < cookie {
-                let own = self.pool.ino_of(node)?;
-                let shown = if cookie == 1 { own } else { self.pool.parent_of(node)?.1 };
-                let attr = dot_attr(INodeNo(shown.0));
-                // Node id zero: the kernel takes it as a name only.
-                if reply.add_for(INodeNo(0), INodeNo(shown.0), cookie, name, &zero, &zero, &attr, Generation(0)) {
-                    return Ok(());
-                }
-            }
+        let most = if offset == 0 { self.readers.begin(thread, dir) } else { usize::MAX };
+        if self.dots(dir, offset, |dot| listing.add_plain(dot))?.is_err() {
+            return Ok(listing);
         }
-        let listing = self.pool.list(node, if offset <= 2 { 0 } else { offset })?;
-        for entry in listing.after(offset).iter().take(most) {
-            let attr = match self.pool.lookup_entry(node, &listing, entry) {
-                Ok(attr) => attr,
-                Err(error) if error.is_missing() => continue,
+        let entries = self.pool.list(dir, past_dots(offset))?;
+        for entry in entries.after(offset).iter().take(most) {
+            let name = Listed {
+                ino: InodeNumber(entry.ino.0),
+                next: entry.cookie,
+                kind: file_type(entry.kind),
+                name: &entry.name,
+            };
+            match self.pool.lookup_entry(dir, &entries, entry) {
+                Ok(attr) => {
+                    let shown = self.entry(&attr);
+                    let name = Listed { ino: shown.attributes.ino, kind: shown.attributes.kind, ..name };
+                    if listing.add_with_attributes(&name, &shown).is_err() {
+                        self.pool.forget(attr.node, 1);
+                        break;
+                    }
+                }
+                Err(error) if error.is_missing() => {}
                 Err(error) if self.pool.is_strict() => return Err(error),
                 // It is there, whatever is wrong with it: the name alone.
-                Err(_) => {
-                    let ino = INodeNo(entry.ino.0);
-                    let attr = FileAttr { kind: file_type(entry.kind), ..dot_attr(ino) };
-                    if reply.add_for(INodeNo(0), ino, entry.cookie, &entry.name, &zero, &zero, &attr, Generation(0)) {
-                        return Ok(());
-                    }
-                    continue;
-                }
-            };
-            let (id, ino) = (INodeNo(attr.node.0), INodeNo(attr.ino.0));
-            let full = reply.add_for(
-                id,
-                ino,
-                entry.cookie,
-                &entry.name,
-                &self.ttl,
-                &self.attr_ttl(attr.cacheable),
-                &file_attr(&attr),
-                Generation(0),
-            );
-            if full {
-                self.pool.forget(attr.node, 1);
-                return Ok(());
+                Err(_) if listing.add_plain(&name).is_err() => break,
+                Err(_) => {}
             }
         }
-        Ok(())
+        Ok(listing)
     }
 
-    pub(super) fn list(&self, ino: INodeNo, offset: u64, reply: &mut ReplyDirectory) -> OpResult<()> {
-        let node = NodeId(ino.0);
-        if offset < 1 && reply.add(INodeNo(self.pool.ino_of(node)?.0), 1, FileType::Directory, ".") {
-            return Ok(());
+    pub(super) fn list(&self, request: &Read) -> OpResult<Listing> {
+        let (dir, offset) = (node(request.node), request.offset);
+        let mut listing = Listing::new(request.size);
+        if self.dots(dir, offset, |dot| listing.add(dot))?.is_err() {
+            return Ok(listing);
         }
-        if offset < 2 && reply.add(INodeNo(self.pool.parent_of(node)?.1.0), 2, FileType::Directory, "..") {
-            return Ok(());
-        }
-        let listing = self.pool.list(node, if offset <= 2 { 0 } else { offset })?;
-        for entry in listing.after(offset) {
-            if reply.add(INodeNo(entry.ino.0), entry.cookie, file_type(entry.kind), &entry.name) {
+        for entry in self.pool.list(dir, past_dots(offset))?.after(offset) {
+            let (ino, kind) = (InodeNumber(entry.ino.0), file_type(entry.kind));
+            if listing.add(&Listed { ino, next: entry.cookie, kind, name: &entry.name }).is_err() {
                 break;
             }
         }
-        Ok(())
+        Ok(listing)
     }
+
+    /// Adds `.` and `..`, where they are still to come.
+    fn dots(
+        &self,
+        dir: NodeId,
+        offset: u64,
+        mut add: impl FnMut(&Listed<'_>) -> Result<(), Full>,
+    ) -> OpResult<Result<(), Full>> {
+        for (name, next) in [(".", 1), ("..", DOT_DOT)] {
+            if offset >= next {
+                continue;
+            }
+            let ino = if next == DOT_DOT { self.pool.parent_of(dir)?.1 } else { self.pool.ino_of(dir)? };
+            let (ino, name) = (InodeNumber(ino.0), OsStr::new(name));
+            if add(&Listed { ino, next, kind: FileType::Directory, name }).is_err() {
+                return Ok(Err(Full));
+            }
+        }
+        Ok(Ok(()))
+    }
+}
+
+/// Where a listing of what the branches have goes on.
+fn past_dots(offset: u64) -> u64 {
+    if offset <= DOT_DOT { 0 } else { offset }
 }

@@ -3,23 +3,25 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use fuser::{INodeNo, Notifier};
+use umbrella_fuse::Notifier;
 
+use crate::control::protocol::TransportStatus;
 use crate::node::{NodeId, PassthroughToken};
 use crate::pool::Kernel;
 
 /// See the module.
 pub(crate) struct Tell {
     pub(crate) notifier: Notifier,
+    pub(crate) transport: TransportStatus,
 }
 
 impl Kernel for Tell {
     fn drop_attributes(&self, node: NodeId) {
-        let _ = self.notifier.inval_inode(INodeNo(node.0), -1, 0);
+        let _ = self.notifier.inval_inode(umbrella_fuse::NodeId(node.0), -1, 0);
     }
 
     fn drop_contents(&self, node: NodeId) {
-        let _ = self.notifier.inval_inode(INodeNo(node.0), 0, 0);
+        let _ = self.notifier.inval_inode(umbrella_fuse::NodeId(node.0), 0, 0);
     }
 
     fn drop_names(&self) {
@@ -34,5 +36,9 @@ impl Kernel for Tell {
 
     fn is_mounted(&self) -> bool {
         self.notifier.is_mounted()
+    }
+
+    fn transport(&self) -> TransportStatus {
+        self.transport.clone()
     }
 }

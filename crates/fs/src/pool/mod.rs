@@ -80,6 +80,7 @@ pub use staging::obstacle as staging_obstacle;
 use crate::attention::Attention;
 use crate::branch::mounts::MountId;
 use crate::branch::{Branch, StateDir};
+use crate::control::protocol::TransportStatus;
 use crate::error::{Error, OpError, OpResult};
 use crate::handle::{Handle, HandleId};
 use crate::inode_map::InodeMap;
@@ -104,6 +105,8 @@ pub trait Kernel: Send + Sync {
     fn register(&self, file: std::os::fd::BorrowedFd<'_>) -> std::io::Result<PassthroughToken>;
     /// Whether the mount is still in use: in the tree, or detached with somebody in it.
     fn is_mounted(&self) -> bool;
+    /// How requests come.
+    fn transport(&self) -> TransportStatus;
 }
 
 /// See the module.

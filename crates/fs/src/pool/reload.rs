@@ -35,6 +35,7 @@ fn pool_keys(old: &PoolSpec, new: &PoolSpec) -> Vec<String> {
         (old.probe_interval != new.probe_interval, "probe_interval"),
         (old.probe_timeout != new.probe_timeout, "probe_timeout"),
         (old.threads != new.threads, "threads"),
+        (old.transport != new.transport, "transport"),
         (old.enforce.window != new.enforce.window, "window of [enforce]"),
         (old.enforce.bandwidth != new.enforce.bandwidth, "bandwidth of [enforce]"),
         (old.staging != new.staging, "[staging]"),

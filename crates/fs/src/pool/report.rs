@@ -54,6 +54,7 @@ impl Pool {
             metrics: self.metrics.all(),
             warnings: self.warnings(),
             passthrough: self.passthrough.load(Ordering::Relaxed),
+            transport: self.kernel.get().map(|kernel| kernel.transport()),
             staging: self.staging_status(),
             walks: self.walks_under_way(),
         }

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use rustix::mount::{MountFlags, UnmountFlags};
 use umbrella_fs::pool::Pool;
-use umbrella_fs::spec::{AccessTimes, BranchSpec, DirectoryRule, EnforceSpec, OnBranchError, PoolSpec, StagingSpec};
+use umbrella_fs::spec::{
+    AccessTimes, BranchSpec, DirectoryRule, EnforceSpec, OnBranchError, PoolSpec, StagingSpec, Transport,
+};
 use umbrella_policy::placement::spec::{Comparison, Condition, DestinationSpec, RuleKindSpec, RuleSpec, RulesSpec};
 use umbrella_units::{Amount, ByteSize};
 
@@ -164,6 +166,7 @@ pub(crate) fn assemble(root: &Path, rules: usize, staging: Option<StagingSpec>) 
         probe_interval: Duration::from_secs(1),
         probe_timeout: Duration::from_secs(10),
         threads: 2,
+        transport: Transport::Auto,
         staging,
         access_times: AccessTimes::default(),
     };

@@ -5,7 +5,7 @@
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::Builder;
+use std::thread::{Builder, JoinHandle};
 
 use crate::abi;
 use crate::body::Body;
@@ -36,6 +36,7 @@ pub(crate) struct Readers {
     payload: usize,
     state: Mutex<State>,
     changed: Condvar,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 #[derive(Default)]
@@ -49,8 +50,8 @@ struct State {
 
 impl Readers {
     pub(crate) fn new(device: Arc<Device>, server: Arc<dyn Serve>, crew: Crew, payload: usize) -> Arc<Readers> {
-        let (state, changed) = (Mutex::default(), Condvar::new());
-        Arc::new(Readers { device, server, crew, payload, state, changed })
+        let (state, changed, threads) = (Mutex::default(), Condvar::new(), Mutex::default());
+        Arc::new(Readers { device, server, crew, payload, state, changed, threads })
     }
 
     /// Serves until the connection ends and every handler has returned.
@@ -63,7 +64,15 @@ impl Readers {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let ended = self.changed.wait_while(state, |state| state.all > 0).unwrap_or_else(PoisonError::into_inner);
         let mut ended = ended;
-        ended.failed.take().map_or(Ok(()), Err)
+        let failed = ended.failed.take();
+        drop(ended);
+        // They hold the file system until they are gone.
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            // A panic in it was logged when it happened.
+            let _ = thread.join();
+        }
+        failed.map_or(Ok(()), Err)
     }
 
     fn start(self: &Arc<Readers>) -> io::Result<()> {
@@ -74,13 +83,17 @@ impl Readers {
         });
         let readers = Arc::clone(self);
         let started = Builder::new().name("fuse-dev".to_owned()).spawn(move || readers.read_on(buffer));
-        started.map(drop).inspect_err(|error| {
+        let started = started.inspect_err(|error| {
             tracing::warn!(%error, "no further thread can be started for requests");
             self.change(|state| {
                 state.all -= 1;
                 state.waiting -= 1;
             });
-        })
+        })?;
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        threads.retain(|thread| !thread.is_finished());
+        threads.push(started);
+        Ok(())
     }
 
     fn change<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
