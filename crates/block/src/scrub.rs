@@ -27,6 +27,9 @@ pub trait Scrub: Send + Sync {
 pub struct Scrubbing {
     /// Where it goes on.
     position: Lba,
+    /// Up to here it goes block by block: something could not be read.
+    #[serde(default)]
+    suspect_until: Lba,
     /// Read so far.
     pub read: ByteSize,
     /// What could not be read or was not what had been written, in order.
@@ -36,31 +39,23 @@ pub struct Scrubbing {
 }
 
 impl Scrubbing {
-    /// Reads the next part; how much that was, nothing at the end. What cannot be read as a whole is read block by block.
+    /// Reads the next part; how much that was, nothing at the end. What cannot be read as a whole is read block by block, in steps of their own.
     pub fn step(&mut self, device: &dyn Scrub, buffer: &mut Buffer) -> Option<ByteSize> {
-        let (range, read) = device.scrub(self.position, &mut buffer.0)?;
-        if read.is_err() {
-            self.find_damage(device, range, buffer);
+        let is_suspect = self.position < self.suspect_until;
+        let most = if is_suspect { (BLOCK_SECTORS * SECTOR_BYTES) as usize } else { STEP };
+        let (range, read) = device.scrub(self.position, buffer.0.get_mut(..most)?)?;
+        match read {
+            Err(_) if range.sectors > BLOCK_SECTORS => {
+                self.suspect_until = range.end();
+                return Some(ByteSize(0));
+            }
+            Err(_) => self.note(range),
+            Ok(()) => {}
         }
         self.position = range.end();
         let read = ByteSize(range.sectors * SECTOR_BYTES);
         self.read.0 += read.0;
         Some(read)
-    }
-
-    fn find_damage(&mut self, device: &dyn Scrub, range: SectorRange, buffer: &mut Buffer) {
-        let Some(block) = buffer.0.get_mut(..(BLOCK_SECTORS * SECTOR_BYTES) as usize) else { return };
-        let mut at = range.start;
-        while at < range.end() {
-            let Some((part, read)) = device.scrub(at, block) else { return };
-            if part.start >= range.end() {
-                return;
-            }
-            if read.is_err() {
-                self.note(part);
-            }
-            at = part.end();
-        }
     }
 
     fn note(&mut self, range: SectorRange) {

@@ -1,4 +1,5 @@
-//! What only the flash has, compared with its checksums. The disk is neither woken nor kept awake by it.
+//! What only the flash has, compared with its checksums. The disk is neither woken nor kept awake by it, and what cannot be read is only told: nobody has asked
+//! for it.
 
 use umbrella_policy::flash_cache::Source;
 use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
@@ -31,7 +32,7 @@ impl Scrub for Hybrid {
             if piece.source.at() < state.log.tail() {
                 continue;
             }
-            return Some((range, read.map_err(|failed| shared.unread(&mut state, failed))));
+            return Some((range, read.map_err(|failed| failed.error(&shared.flash))));
         }
     }
 }

@@ -134,25 +134,24 @@ impl Scrubs {
             bail!("{name} is being scrubbed already (`umbrella disk status {name}` says how far that is)");
         };
         let mut scrubbing = self.record.lock().begun.take().filter(|_| !anew).unwrap_or_default();
-        let (begun, before) = (Instant::now(), scrubbing.read);
-        let (mut saved, mut told) = (begun, None::<Instant>);
+        // When the next part may be read: a time in which nothing could be read is not made up for.
+        let mut due = Instant::now();
+        let (mut saved, mut told) = (due, None::<Instant>);
         let mut buffer = Buffer::default();
         loop {
             let Some(now) = disk.upgrade() else {
                 self.interrupt(scrubbing);
                 bail!("{name} is being taken away; the next scrub goes on where this one was");
             };
-            let total = now.checksummed();
+            let (total, began) = (now.checksummed(), Instant::now());
             let read = scrubbing.step(&*now, &mut buffer);
             drop(now);
-            if read.is_none() {
-                return Ok(self.end(scrubbing));
-            }
+            let Some(read) = read else { return Ok(self.end(scrubbing)) };
             if saved.elapsed() >= SAVE_EVERY {
                 saved = Instant::now();
                 self.interrupt(scrubbing.clone());
             }
-            let due = begun + time_for(ByteSize(scrubbing.read.0 - before.0), bandwidth);
+            due = due.max(began) + time_for(read, bandwidth);
             loop {
                 if told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
                     told = Some(Instant::now());
@@ -224,7 +223,7 @@ impl Scrubs {
     fn time_until_due(&self, every: Duration) -> Duration {
         let record = self.record.lock();
         match (&record.begun, &record.last) {
-            (None, Some(last)) => Duration::from_secs((last.ended + every.as_secs()).saturating_sub(now())),
+            (None, Some(last)) => Duration::from_secs(last.ended.saturating_add(every.as_secs()).saturating_sub(now())),
             _ => Duration::ZERO,
         }
     }

@@ -87,7 +87,12 @@ impl AttachArgs {
         if spec.read_only && !status.read_only {
             bail!("{} is served already, and can be written; detach it first to attach it --read-only", spec.name);
         }
-        if status.read_only && !spec.read_only && !self.salvage {
+        if self.salvage {
+            tracing::warn!(
+                "{0} is served already, and --salvage counts when a disk is opened: detach {0} first",
+                spec.name
+            );
+        } else if status.read_only && !spec.read_only {
             tracing::warn!("{} is served read-only, and so is the device", spec.name);
         }
         let outdated = place::outdated(spec, &status);

@@ -140,7 +140,8 @@ fn make_and_join(spec: &DiskSpec, force: bool, made: &mut Vec<Made>) -> anyhow::
         }
         None => (None, size),
     };
-    if spec.cache.is_none() {
+    if spec.cache.is_none() && store.is_some() {
+        // What it was half of is written over.
         remembered::forget(&spec.disk);
     }
     let made = made.iter().map(|made| made.path().display().to_string()).collect();

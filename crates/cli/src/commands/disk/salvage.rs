@@ -20,6 +20,7 @@ use super::progress::View;
 use super::source::SourceArgs;
 use crate::config::disk::DiskSpec;
 use crate::disk::looped::in_use;
+use crate::disk::losses::unknown;
 use crate::disk::open::Part;
 use crate::disk::{log, place};
 use crate::output;
@@ -97,13 +98,16 @@ impl SalvageArgs {
             None => None,
             Some(cache) => Part::open_data(&cache.flash, Access::ReadOnly)?,
         };
+        let mut of_pair = Vec::new();
         let device: Arc<dyn BlockDevice> = match &flash {
             None => Arc::clone(&disk.device),
             Some(flash) => {
                 let pair = hybrid::DamagedPair::open(disk.half(), flash.half());
-                Arc::new(pair.with_context(|| {
+                let pair = pair.with_context(|| {
                     format!("{} and its flash cannot be read together; `umbrella disk check` says more, and `umbrella disk detach --salvage` brings what is whole to the disk", disk.name)
-                })?)
+                })?;
+                of_pair.extend(unknown(&pair.losses()).map(|lost| format!("{lost}; {NOTHING_PROVED}")));
+                Arc::new(pair)
             }
         };
         let is_plain_pair = flash.is_some() && spec.log.is_none() && !log::is_on(&*device, &disk.name).unwrap_or(true);
@@ -113,13 +117,13 @@ impl SalvageArgs {
         };
         let salvaged = if is_plain_pair {
             let size = device.geometry().size();
-            self.write(size, |image| Ok((copy_pair(&*device, image, &mut progress)?, Vec::new())))
+            self.write(size, |image| Ok((copy_pair(&*device, image, &mut progress)?, of_pair)))
         } else {
             let mut salvage = Salvage::open(device, &disk.name)?;
             self.write(salvage.size(), |image| {
                 let write = |block: BlockNo, data: &[u8]| image.write_all_at(data, block.0 * PAGE_BYTES);
                 let report = salvage.copy(write, &mut progress)?;
-                let mut damage: Vec<String> = salvage.damage().iter().map(ToString::to_string).collect();
+                let mut damage: Vec<String> = salvage.damage().iter().map(ToString::to_string).chain(of_pair).collect();
                 if !salvage.has_map() {
                     damage.push(format!("{}: without its map {NOTHING_PROVED}", disk.name));
                 }
