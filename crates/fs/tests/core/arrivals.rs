@@ -4,7 +4,7 @@ use std::io::{Error, ErrorKind};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-use umbrella_fs::control::protocol::BranchState;
+use umbrella_fs::control::protocol::{BranchState, TransportStatus};
 use umbrella_fs::pool::{Kernel, Pool};
 use umbrella_fs::{NodeId, PassthroughToken};
 
@@ -49,6 +49,10 @@ impl Kernel for Watched {
 
     fn is_mounted(&self) -> bool {
         true
+    }
+
+    fn transport(&self) -> TransportStatus {
+        TransportStatus::Dev { reason: None }
     }
 }
 
