@@ -22,6 +22,7 @@ use super::checkpoint::End;
 use super::core::Stop;
 use super::engine::{Shared, State, nanos};
 use super::error::LogStoreError;
+use super::flush::MARK_AFTER;
 use super::format::{BLOCK_BYTES, Checksum, ChunkHeader, Entry};
 use super::life::Life;
 use crate::error::BlockError;
@@ -85,13 +86,23 @@ impl Shared {
             match self.work(&mut state) {
                 Ok(true) => {}
                 Ok(false) if self.mark_flushed(&mut state).unwrap_or(false) => {}
-                Ok(false) => _ = self.keeper.wait_for(&mut state, LOOK),
+                Ok(false) => {
+                    let wait = self.until_mark(&state);
+                    self.keeper.wait_for(&mut state, wait);
+                }
                 Err(error) => {
                     tracing::error!(store = self.named.name, %error, "the log store cannot clean");
                     self.keeper.wait_for(&mut state, LOOK);
                 }
             }
         }
+    }
+
+    /// How long to wait for a call: no longer than until an answered flush is to be marked.
+    fn until_mark(&self, state: &State) -> Duration {
+        let left = MARK_AFTER.saturating_sub(state.answered_at.elapsed());
+        let is_due = state.answered > state.core.marked && !left.is_zero();
+        if is_due { left.min(LOOK) } else { LOOK }
     }
 
     /// Does what is most urgent; whether there was anything.

@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use umbrella_policy::PolicyError;
 use umbrella_policy::log_layout::{Layout, Room, SchemeInfo, SegmentNo, Shape as LogShape, Stream};
-use umbrella_units::{BLOCK_SECTORS, BlockNo, ByteSize, Lba};
+use umbrella_units::{BLOCK_SECTORS, BlockNo, ByteSize, Lba, SECTOR_BYTES};
 use uuid::Uuid;
 
 use super::buffer::CHUNK_BLOCKS;
@@ -17,8 +17,8 @@ use super::checkpoint::{End, Progress, first_image};
 use super::engine::Options;
 use super::error::LogStoreError;
 use super::format::{
-    Area, BLOCK_BYTES, Blocks, Compat, FormatError, Generation, Incompat, PLACE_BITS, Scheme, Shape, Superblock,
-    UnixSeconds, area_segments,
+    Area, BLOCK_BYTES, Blocks, CheckpointHeader, Compat, FormatError, Generation, Incompat, PLACE_BITS, Scheme, Shape,
+    Superblock, UnixSeconds, area_segments,
 };
 use super::named::Named;
 use super::recover::settings;
@@ -185,7 +185,10 @@ fn segment_for(bytes: u64) -> u64 {
     usual.max(bytes.div_ceil(MOST_SEGMENTS).next_power_of_two()).min(MOST_SEGMENT)
 }
 
-/// Refuses a device whose beginning is not empty.
+/// Bytes of a device in which checkpoints of a store are looked for that has lost its superblocks.
+const AREAS: u64 = 16 << 20;
+
+/// Refuses a device whose beginning is not empty, or that has checkpoints of a store: it can be salvaged without its superblocks.
 fn refuse_occupied(named: &Named) -> Result<(), LogStoreError> {
     let bytes = (named.device.geometry().capacity.block().0 * BLOCK_BYTES as u64).min(128 << 10) as usize;
     let mut head = vec![0; bytes];
@@ -198,7 +201,10 @@ fn refuse_occupied(named: &Named) -> Result<(), LogStoreError> {
         Ok(block.iter().any(|byte| *byte != 0))
     };
     let [_, second] = Superblock::COPIES;
-    if head.iter().any(|byte| *byte != 0) || foreign(second)? {
+    let mut areas = vec![0; (named.device.geometry().capacity.0 * SECTOR_BYTES).min(AREAS) as usize];
+    named.device.read(Lba(0), &mut areas)?;
+    let has_checkpoint = areas.chunks_exact(BLOCK_BYTES).any(CheckpointHeader::is_one);
+    if head.iter().any(|byte| *byte != 0) || foreign(second)? || has_checkpoint {
         return Err(LogStoreError::Occupied { device: named.name.clone() });
     }
     Ok(())

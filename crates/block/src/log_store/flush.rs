@@ -13,7 +13,7 @@ use crate::device::Durability;
 use crate::error::{BlockError, Operation};
 
 /// How long after a flush the log says that it had ended, if nothing was written since that says so.
-const MARK_AFTER: Duration = Duration::from_secs(1);
+pub(super) const MARK_AFTER: Duration = Duration::from_secs(1);
 
 impl Shared {
     /// A thread that writes complete chunks, in their order, until the store is closed.

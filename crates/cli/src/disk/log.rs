@@ -249,7 +249,8 @@ pub(crate) fn refuse_other(path: &Path) -> anyhow::Result<()> {
         }
         Ok(data) if data.is_file() && data.len() > MAX_BYTES => bail!(
             "{shown} is no log store (neither superblock is one), and too large for a configuration ({} at most); a plain image is named with --disk, \
-             and where `umbrella disk create` was ended before it was done, create it again with --force",
+             where `umbrella disk create` was ended before it was done, create it again with --force, and where a store has lost its superblocks, \
+             `umbrella disk salvage` gets its data out",
             ByteSize(MAX_BYTES)
         ),
         Ok(data) if data.is_file() && data.len() == 0 && !is_toml => bail!(

@@ -233,7 +233,7 @@ impl Scrubs {
 fn found(name: &DiskName, result: &ScrubResult) -> String {
     let ranges = count(result.ranges(), "range");
     format!(
-        "{name}: the last scrub found {ranges} that cannot be read or are not what was written (`umbrella disk status {name} --json` lists them): restore the files there from a backup"
+        "{name}: the last scrub found {ranges} damaged or unreadable (`umbrella disk status {name} --json` lists them): restore the files there from a backup, and scrub again"
     )
 }
 

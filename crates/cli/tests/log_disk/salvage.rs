@@ -50,6 +50,18 @@ fn a_store_without_a_superblock_is_got_out_as_a_sparse_image() {
 }
 
 #[test]
+fn a_store_whose_beginning_was_written_over_is_not_made_anew_by_following_a_message() {
+    let (house, data) = made();
+    let file = OpenOptions::new().write(true).open(house.path("s.img")).expect("it is there");
+    file.write_all_at(&vec![0; 2 * MIB as usize], 0).expect("there is room");
+    house.refused(&["serve", "s.img", "--daemon"], 1, &["umbrella disk salvage"]);
+    house.refused(&["create", "--kind", "log", "s.img"], 1, &["--force"]);
+    house.given(&["salvage", "s.img", "--to", "out.raw"]);
+    let out = fs::read(house.path("out.raw")).expect("it was written");
+    assert!(out[..data.len()] == data);
+}
+
+#[test]
 fn a_block_that_is_lost_is_named_and_the_command_ends_with_1() {
     let (house, data) = made();
     let image = fs::read(house.path("s.img")).expect("it is there");

@@ -33,7 +33,7 @@ fn a_scrub_of_a_log_store_names_what_is_damaged_and_ends_with_1() {
     let clean = house.given(&["scrub", "s.img", "--bandwidth", "1GiB"]);
     assert!(clean.contains("3 MiB compared") && clean.contains("all as they had been written"), "{clean}");
     flip(&house, "s.img", place_of(&house, "s.img", &data[100 * 4096..]) + 9);
-    house.refused(&["scrub", "s.img"], 1, &["1 range cannot be read", "Restore the files there from a backup"]);
+    house.refused(&["scrub", "s.img"], 1, &["1 range damaged or unreadable", "Restore the files there from a backup"]);
     let status = house.status("s.img");
     let damaged = json!([{ "start": 800, "sectors": 8 }]);
     assert_eq!(status["scrub"]["last"]["damaged"], damaged, "{status}");
@@ -94,7 +94,7 @@ fn a_hybrid_disk_scrubs_its_flash_by_itself_when_it_is_time() {
     house.write("pair", &data);
     assert_eq!(house.json(&["scrub", "pair"])["read"], json!(MIB));
     flip(&house, "flash.img", place_of(&house, "flash.img", &data[8192..]) + 9);
-    house.refused(&["scrub", "pair"], 1, &["1 range cannot be read or are not what was written"]);
+    house.refused(&["scrub", "pair"], 1, &["1 range damaged or unreadable"]);
     assert_eq!(house.status("pair")["power"], "standby", "the disk was not woken");
 }
 

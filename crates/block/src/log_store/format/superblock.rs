@@ -131,10 +131,14 @@ pub struct Chosen {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ChooseError {
     /// There never was a store.
-    #[error("no log store is on this device; `umbrella disk create` makes one")]
+    #[error(
+        "no log store is on this device: neither superblock is one. `umbrella disk create` makes one; where there was one, `umbrella disk salvage` gets its data out"
+    )]
     Foreign,
     /// Both copies are damaged.
-    #[error("both copies of the superblock are damaged (first: {first}; second: {second})")]
+    #[error(
+        "both copies of the superblock are damaged (first: {first}; second: {second}); `umbrella disk salvage` gets the data out"
+    )]
     Damaged {
         /// What is wrong with the first copy.
         first: FormatError,

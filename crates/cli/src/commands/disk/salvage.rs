@@ -14,7 +14,7 @@ use umbrella_block::BlockDevice;
 use umbrella_block::file::Access;
 use umbrella_block::hybrid;
 use umbrella_block::log_store::{Salvage, SalvageReport, Unrecovered, Why};
-use umbrella_units::{BLOCK_SECTORS, BlockNo, ByteSize, Lba, PAGE_BYTES};
+use umbrella_units::{BLOCK_SECTORS, BlockNo, ByteSize, Lba, PAGE_BYTES, SECTOR_BYTES};
 
 use super::progress::View;
 use super::source::SourceArgs;
@@ -219,7 +219,12 @@ fn copy_pair(pair: &dyn BlockDevice, image: &File, progress: &mut dyn FnMut(u64,
             let Some(data) = data.get_mut(own..own + length(block, block + 1)) else { continue };
             if !whole && pair.read(Lba(block * BLOCK_SECTORS), data).is_err() {
                 report.add(BlockNo(block), Why::Lost);
-                continue;
+                // What is lost need not fill its block.
+                for (sector, own) in (block * BLOCK_SECTORS..).zip(data.chunks_mut(SECTOR_BYTES as usize)) {
+                    if pair.read(Lba(sector), own).is_err() {
+                        own.fill(0);
+                    }
+                }
             }
             if data.iter().any(|byte| *byte != 0) {
                 report.copied.0 += data.len() as u64;
@@ -260,7 +265,7 @@ fn summary(salvaged: &Salvaged) -> String {
     }));
     lines.extend(runs.iter().take(MOST_SHOWN).map(Run::shown));
     let more = runs.len().saturating_sub(MOST_SHOWN) as u64;
-    lines.extend((more > 0).then(|| format!("{} more (--json has all)", count(more, "run of blocks"))));
+    lines.extend((more > 0).then(|| format!("and {more} more (--json has all)")));
     let blocks = runs.iter().map(|run| run.blocks).sum();
     let verdict = match blocks {
         _ if salvaged.ok => "every block is what was written last".to_owned(),

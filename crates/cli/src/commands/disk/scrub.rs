@@ -105,7 +105,7 @@ fn summary(name: &str, result: &ScrubResult) -> String {
     }
     let ranges = count(result.ranges(), "range");
     let mut text = format!(
-        "{name}: {read} compared with their checksums; {ranges} cannot be read or are not what was written. Restore the files there from a backup:\n"
+        "{name}: {read} compared with their checksums; {ranges} damaged or unreadable. Restore the files there from a backup:\n"
     );
     for range in damaged.iter().take(MOST_LINES) {
         let _ = writeln!(text, "  {range}");
