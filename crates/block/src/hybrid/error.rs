@@ -212,7 +212,7 @@ pub enum HybridError {
     /// A record that was durable is damaged.
     #[error(
         "{flash}: record {sequence} at sector {} of the log was written and flushed, and is damaged now ({fault}). {}\
-         `umbrella disk check` lists what is lost, `umbrella disk attach --salvage` offers the rest to be read", at.0,
+         `umbrella disk check` lists what is lost, `umbrella disk attach --salvage` goes on without it", at.0,
         range.map(|range| format!("It held {range}. ")).unwrap_or_default()
     )]
     Corrupt {

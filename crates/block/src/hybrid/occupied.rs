@@ -79,7 +79,9 @@ impl Contents {
     /// What to do.
     pub(super) fn remedy(&self) -> &'static str {
         match self {
-            Contents::LogOf(_) | Contents::LogInUse => "end that pair first (`umbrella disk detach --dissolve`)",
+            Contents::LogOf(_) | Contents::LogInUse => {
+                "end that pair first (`umbrella disk detach --dissolve`; where its disk goes on without it, say --force)"
+            }
             Contents::HalfWith(_) => {
                 "bring it to the disk first (`umbrella disk detach`; with --forget-flash if the flash is lost)"
             }

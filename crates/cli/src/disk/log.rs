@@ -115,7 +115,7 @@ impl Log {
         });
         let lost = (stats.lost.0 > 0).then(|| {
             format!(
-                "{} are lost to damage, and cannot be read until they are written again (`umbrella disk check` lists the blocks)",
+                "{} are lost to damage, and cannot be read until they are written again (`umbrella disk scrub` lists them; `umbrella disk check`, when it is detached)",
                 stats.lost
             )
         });

@@ -46,7 +46,10 @@ impl Part {
             && is_missing(path).unwrap_or(false)
             && may_be_made(path)
         {
-            bail!("{} is not there yet: `umbrella disk create CONFIG` makes it", visible_path(path));
+            bail!(
+                "{} is not there yet: `umbrella disk create CONFIG` makes it (if it was there, find it first: it may hold the newest data)",
+                visible_path(path)
+            );
         }
         refuse_looped(spec, access)?;
         match spec {
