@@ -31,7 +31,7 @@ use super::format::{
     BLOCK_BYTES, CheckpointHeader, Chosen, Counters, Field, FormatError, Incompat, Limit, Sequence, Structure,
     Superblock,
 };
-use super::loss::{Loss, Runs};
+use super::loss::{Behind, Loss, Runs};
 use super::mend::told;
 use super::named::{Found, Named};
 use super::pass_over::{Passed, Repair};
@@ -356,9 +356,10 @@ fn replay(
             return Err(LogStoreError::LogLost { device, found, reaches }.into());
         }
     }
-    let abandoned = replay.abandoned();
     // Of a store that was closed in order nothing comes after the checkpoint.
-    let loss = if clean && replayed == 0 { None } else { replay.loss() };
+    let behind = if clean && replayed == 0 { Behind::new() } else { replay.behind() };
+    let loss = replay.loss(&behind);
+    let abandoned = replay.abandoned().max(behind.len() as u64);
     let passed = replay.still_lost();
     let Replay { mut core, unreadable, .. } = replay;
     let unreadable = unreadable.into_values().next();
