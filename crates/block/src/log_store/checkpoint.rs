@@ -43,7 +43,7 @@ const PIECE: usize = 1 << 20;
 /// What a checkpoint says.
 pub(super) struct Image {
     superblock: Superblock,
-    header: CheckpointHeader,
+    pub(super) header: CheckpointHeader,
     index: Vec<Option<IndexEntry>>,
     table: Vec<Segment>,
     pub(super) mark: Mark,
@@ -69,13 +69,14 @@ impl Shared {
         self.trim_map(&mut state, None);
         self.wake_writers(&mut state);
         self.flush_until(&mut state, image.goal)?;
-        let (mark, area) = (image.mark, image.area);
+        let (mark, area, number) = (image.mark, image.area, image.header.number);
         let written = MutexGuard::unlocked(&mut state, || image.write(&self.named));
         match written {
             Ok(()) => {
                 state.core.layout.checkpointed(mark);
                 state.core.covered = image.goal;
                 state.area = area;
+                state.noted = number;
                 state.freed += 1;
                 state.tally.checkpoints += 1;
                 self.room.notify_all();

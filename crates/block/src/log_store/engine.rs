@@ -19,8 +19,8 @@ use super::checkpoint::End;
 use super::core::{Core, Stop};
 use super::error::LogStoreError;
 use super::format::{
-    BLOCK_BYTES, Block, Counters, FormatError, MapEntry as EntryOnDisk, MapPage as PageOnDisk, MapPageNo, Sequence,
-    Superblock,
+    BLOCK_BYTES, Block, CheckpointNo, Counters, FormatError, MapEntry as EntryOnDisk, MapPage as PageOnDisk, MapPageNo,
+    Sequence, Superblock,
 };
 use super::named::Named;
 use super::stats::Tally;
@@ -83,6 +83,8 @@ pub(super) struct State {
     pub(super) threads: bool,
     /// The area that has the last checkpoint.
     pub(super) area: usize,
+    /// Its number.
+    pub(super) noted: CheckpointNo,
     /// Grows whenever segments become free: what was read before may have been overwritten since.
     pub(super) freed: u64,
     /// Segments that could not be read, and are not cleaned.

@@ -207,6 +207,12 @@ pub enum LogStoreError {
         /// The device.
         device: String,
     },
+    /// Something that takes long was given up because the store is being closed.
+    #[error("{device}: the store is being closed")]
+    Closing {
+        /// The device.
+        device: String,
+    },
     /// A thread could not be started.
     #[error("{device}: a thread could not be started: {source}")]
     Thread {

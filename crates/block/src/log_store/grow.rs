@@ -144,7 +144,7 @@ impl Shared {
             image.write(&self.named)?;
             image.area = 0;
         }
-        let (mark, area) = (image.mark, image.area);
+        let (mark, area, number) = (image.mark, image.area, image.header.number);
         image.write(&self.named)?;
         let block = larger.encode().map_err(format)?;
         for copy in Superblock::COPIES.into_iter().rev() {
@@ -153,6 +153,7 @@ impl Shared {
         }
         state.core.layout.checkpointed(mark);
         state.area = area;
+        state.noted = number;
         state.freed += 1;
         self.advertised.store(larger.shape.advertised().0, Ordering::Release);
         self.room.notify_all();

@@ -4,12 +4,14 @@
 //! it was answered, perhaps. Without either nobody was told that it is durable: so a power cut leaves the log.
 //!
 //! Which blocks a chunk held its header says, or the one of the chunk after it. Where both are damaged nobody knows.
+//!
+//! Damage may hide more than one chunk. The search goes on for [`NEAR`] behind what was found last of each stream in its segment, and in the segments beside it that hold nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
 
-use umbrella_policy::log_layout::{Place, SegmentNo};
+use umbrella_policy::log_layout::{Place, Segment, SegmentNo, Shape};
 use umbrella_units::BlockNo;
 
 use super::buffer::CHUNK_BLOCKS;
@@ -17,6 +19,8 @@ use super::follow::Replay;
 use super::format::{ChunkHeader, Entry, Repeat, Sequence, joined};
 use super::headers::headers_in;
 
+/// How far behind the end of a stream later chunks are looked for, in blocks: 64 MiB.
+const NEAR: u32 = 64 << 8;
 /// So many runs of blocks are told.
 const MOST_RUNS: usize = 32;
 
@@ -107,10 +111,9 @@ impl Replay<'_> {
     }
 
     /// What is lost at the end of the log, if anything that was flushed may be.
-    pub(super) fn loss(&self) -> Option<Loss> {
-        let behind = self.behind();
+    pub(super) fn loss(&self, behind: &Behind) -> Option<Loss> {
         let first = self.core.next_sequence;
-        let (flushed, promised) = self.marks(&behind);
+        let (flushed, promised) = self.marks(behind);
         let is_certain = first <= flushed;
         let last = if is_certain { flushed } else { promised };
         if first > last {
@@ -119,7 +122,7 @@ impl Replay<'_> {
         let found = || behind.range(first..=last).map(|(_, (_, header))| header);
         let is_missing = |number: &Sequence| *number >= first && !behind.contains_key(number);
         let missing = behind.range(first..=last.next()).map(|(number, _)| number.before()).filter(is_missing);
-        let repeats: Vec<&Repeat> = missing.filter_map(|number| repeated(&behind, number)).collect();
+        let repeats: Vec<&Repeat> = missing.filter_map(|number| repeated(behind, number)).collect();
         let known = (found().count() + repeats.len()) as u64;
         let unknown = (last.0 - first.0).saturating_add(1).saturating_sub(known);
         let of = |is_exact: bool| {
@@ -131,7 +134,7 @@ impl Replay<'_> {
         Some(Loss { first, last, is_certain, blocks, among, unknown })
     }
 
-    /// The headers of chunks behind the end of the log. A chunk that is damaged hides no more blocks than a chunk has.
+    /// The headers of chunks behind the end of the log, as far as they are near to where it ends.
     pub(super) fn behind(&self) -> Behind {
         let shape = self.core.layout.shape();
         let heads: Vec<_> = self.core.layout.heads().collect();
@@ -139,25 +142,46 @@ impl Replay<'_> {
         let next = heads.iter().filter_map(|head| head.next).map(|segment| (segment, 0));
         let mut places: Vec<(SegmentNo, u32)> = open.chain(next).collect();
         let mut begun: BTreeSet<SegmentNo> = places.iter().map(|(segment, _)| *segment).collect();
-        let counts = |header: &ChunkHeader| self.is_of_this_log(header) && header.sequence >= self.core.next_sequence;
+        let mut beside = self.beside(&begun);
         let mut behind = Behind::new();
-        while let Some((segment, slot)) = places.pop() {
-            let end = shape.segment_blocks.min(slot + CHUNK_BLOCKS + 1);
-            let found = headers_in(self.named, &self.core.superblock, segment, slot..end, counts).chunks;
-            if let Some((place, header)) = found.last() {
-                places.push((segment, shape.slot(*place) + header.blocks()));
+        loop {
+            while let Some((segment, slot)) = places.pop() {
+                let found = self.later_in(segment, slot..shape.segment_blocks.min(slot.saturating_add(NEAR)));
+                if let Some((place, header)) = found.last() {
+                    places.push((segment, shape.slot(*place) + header.blocks()));
+                }
+                let next = found.iter().filter_map(|(_, header)| header.next).filter(|next| begun.insert(*next));
+                places.extend(next.map(|segment| (segment, 0)));
+                for (place, header) in found {
+                    behind.entry(header.sequence).or_insert((place, header));
+                }
             }
-            let next = found.iter().filter_map(|(_, header)| header.next).filter(|next| begun.insert(*next));
-            places.extend(next.map(|segment| (segment, 0)));
-            for (place, header) in found {
-                behind.entry(header.sequence).or_insert((place, header));
-            }
-            // Where a chunk may fill its segment, its header alone says where the log goes on. Such segments are small, and so are stores of them.
-            if places.is_empty() && shape.segment_blocks <= CHUNK_BLOCKS + 1 {
-                let others = (0..shape.segments).map(SegmentNo).filter(|segment| begun.insert(*segment));
-                places.extend(others.map(|segment| (segment, 0)));
+            // The header that says where the log goes on may be damaged too.
+            let Some(segment) = beside.pop_first() else { return behind };
+            if !begun.contains(&segment) && !self.later_in(segment, 0..shape.segment_blocks.min(NEAR)).is_empty() {
+                begun.insert(segment);
+                places.push((segment, 0));
             }
         }
-        behind
+    }
+
+    /// The chunks between two slots of a segment that come behind the end of the log.
+    fn later_in(&self, segment: SegmentNo, slots: Range<u32>) -> Vec<(Place, ChunkHeader)> {
+        let counts = |header: &ChunkHeader| self.is_of_this_log(header) && header.sequence >= self.core.next_sequence;
+        headers_in(self.named, &self.core.superblock, segment, slots, counts).chunks
+    }
+
+    /// The segments beside these in which the log may go on. Where a chunk may fill its segment, its header alone says where it does; such segments are small, and so are stores of them: it is all
+    /// others.
+    fn beside(&self, begun: &BTreeSet<SegmentNo>) -> BTreeSet<SegmentNo> {
+        let Shape { segments, segment_blocks } = self.core.layout.shape();
+        let is_small = segment_blocks <= CHUNK_BLOCKS + 1;
+        let near = if is_small { segments } else { (NEAR / 2).div_ceil(segment_blocks) };
+        let is_beside = |number: u32| begun.iter().any(|begun| begun.0.abs_diff(number) <= near);
+        let may_go_on = |(number, row): &(SegmentNo, &Segment)| {
+            is_beside(number.0) && (is_small || row.live == 0) && !self.core.superblock.is_system(*number)
+        };
+        let rows = (0..).map(SegmentNo).zip(self.core.layout.table());
+        rows.filter(may_go_on).map(|(number, _)| number).collect()
     }
 }

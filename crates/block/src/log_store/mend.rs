@@ -2,7 +2,8 @@
 //!
 //! 1. A checkpoint is made, and no other until this is done: all that it describes stays on the disk, for nothing becomes free meanwhile.
 //! 2. Without the lock, the damaged pages are rebuilt as that checkpoint has them (`rebuild`). Nobody can have changed one since: who wants to change a page needs it in memory.
-//! 3. Those that are rebuilt without a doubt are put into the map, and the next checkpoint writes them. Of others the doubtful blocks are lost if the store may give them up
+//! 3. If pages that are in memory are damaged on the disk they are written anew, and it begins again: else their blocks would be counted among those that are lost.
+//! 4. Those that are rebuilt without a doubt are put into the map, and the next checkpoint writes them. Of others the doubtful blocks are lost if the store may give them up
 //!    ([`Access::Salvage`](super::Access)), or is only looked at; else the page stays unusable.
 //!
 //! Who needs such a page waits; all others go on, as long as there is room.
@@ -16,6 +17,16 @@ use super::error::LogStoreError;
 use super::rebuild::{Rebuilt, rebuild};
 use super::recover::as_noted;
 use crate::error::BlockError;
+
+/// How often pages that are in memory are written anew before others are rebuilt.
+const MOST_ROUNDS: u32 = 3;
+
+impl State {
+    /// Whether a checkpoint can be made.
+    fn is_written(&self) -> bool {
+        !self.read_only && self.poisoned.is_none()
+    }
+}
 
 impl Shared {
     /// Rebuilds what is damaged of the map, this page among it. The lock is let go of meanwhile.
@@ -32,44 +43,80 @@ impl Shared {
             return Ok(());
         }
         state.mending = true;
-        let is_written = !state.read_only && state.poisoned.is_none();
-        let found = MutexGuard::unlocked(state, || {
-            if is_written && !self.checkpoint(End::GoesOn)? {
-                return Err(LogStoreError::NoRoom { device: self.named.name.clone() });
-            }
-            let no_checkpoint = self.checkpointing.lock();
-            let core = as_noted(&self.named, self.options)?;
-            Ok((rebuild(&self.named, &core), no_checkpoint))
-        });
-        let done = found.map(|(rebuilt, no_checkpoint)| {
+        let store = &self.named.name;
+        tracing::warn!(store, page = page.0, %error, "a page of the map is damaged: it is being rebuilt from the log");
+        let done = self.rebuild_absent(state).map(|(rebuilt, no_checkpoint)| {
             self.take_rebuilt(state, rebuilt);
             drop(no_checkpoint);
         });
         state.mending = false;
         self.room.notify_all();
         self.keeper.notify_one();
-        done.map_err(|_| error.clone().on(&self.named.name))?;
+        if let Err(why) = done {
+            tracing::error!(store, page = page.0, error = %why, "a damaged page of the map could not be rebuilt");
+            return Err(error.on(store));
+        }
+        tracing::info!(store, page = page.0, "rebuilding the map has ended");
         if state.core.map.is_absent(page) {
             let error = state.core.unusable.entry(page).or_insert(error).clone();
-            return Err(error.on(&self.named.name));
+            return Err(error.on(store));
         }
         Ok(())
     }
 
+    /// Rebuilds the pages that are damaged on the disk and not in memory. No checkpoint is made as long as the guard is kept.
+    ///
+    /// Who has a page in memory has the right one. It is written anew first: as long as the disk has it damaged, nobody can tell its blocks from those of the lost pages.
+    fn rebuild_absent(
+        &self,
+        state: &mut MutexGuard<'_, State>,
+    ) -> Result<(Rebuilt, MutexGuard<'_, ()>), LogStoreError> {
+        let mut rounds = 0;
+        let was_closing = state.closing;
+        loop {
+            let (mut rebuilt, no_checkpoint) = MutexGuard::unlocked(state, || self.rebuild_as_noted(was_closing))?;
+            rounds += 1;
+            let present: Vec<MapPage> =
+                rebuilt.pages.keys().copied().filter(|page| !state.core.map.is_absent(*page)).collect();
+            present.iter().for_each(|page| state.core.map.mark_dirty(*page));
+            if present.is_empty() || !state.is_written() {
+                rebuilt.retain(|page| state.core.map.is_absent(page));
+                return Ok((rebuilt, no_checkpoint));
+            }
+            if rounds == MOST_ROUNDS {
+                let damaged = rebuilt.pages.into_iter().find(|(page, _)| present.contains(page));
+                return Err(damaged.map_or_else(|| self.closing(), |(_, page)| page.error));
+            }
+        }
+    }
+
+    /// Rebuilds all pages that are damaged on the disk as a checkpoint has them that is made now, if one can be. Ends when the store is being closed, unless it was before: what the end itself
+    /// needs is rebuilt.
+    fn rebuild_as_noted(&self, was_closing: bool) -> Result<(Rebuilt, MutexGuard<'_, ()>), LogStoreError> {
+        let is_written = self.state.lock().is_written();
+        if is_written && !self.checkpoint(End::GoesOn)? {
+            return Err(LogStoreError::NoRoom { device: self.named.name.clone() });
+        }
+        let no_checkpoint = self.checkpointing.lock();
+        let noted = self.state.lock().noted;
+        let core = as_noted(&self.named, self.options, noted)?;
+        let goes_on = || was_closing || !self.state.lock().closing;
+        let rebuilt = rebuild(&self.named, &core, &goes_on).ok_or_else(|| self.closing())?;
+        Ok((rebuilt, no_checkpoint))
+    }
+
+    fn closing(&self) -> LogStoreError {
+        LogStoreError::Closing { device: self.named.name.clone() }
+    }
+
+    /// Puts pages that are absent into the map.
     fn take_rebuilt(&self, state: &mut State, rebuilt: Rebuilt) {
         let gives_up = state.gives_up || state.read_only;
-        // Of pages that are in memory nothing is given up.
-        if gives_up && rebuilt.pages.keys().all(|page| state.core.map.is_absent(*page)) {
+        if gives_up {
             rebuilt.give_up(&mut state.core.layout);
-            let others = state.core.map.lost().saturating_sub(rebuilt.hidden);
-            state.core.map.count_lost(others + rebuilt.doubtful);
+            state.core.map.count_lost(rebuilt.lost_with(&state.core.map));
         }
         for (number, page) in rebuilt.pages {
-            // Who had it in memory has the right one.
-            if !state.core.map.is_absent(number) {
-                state.core.map.mark_dirty(number);
-                continue;
-            }
             let (store, doubtful) = (&self.named.name, page.doubtful());
             if doubtful > 0 && !gives_up {
                 tracing::error!(store, page = number.0, doubtful, error = %page.error, "a page of the map is damaged");

@@ -14,7 +14,9 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use umbrella_policy::log_layout::{Entries, LOST, Layout, MapEntry, MapPage, PAGE_ENTRIES, Place, SegmentNo, State};
+use umbrella_policy::log_layout::{
+    Entries, LOST, Layout, LogicalMap, MapEntry, MapPage, PAGE_ENTRIES, Place, SegmentNo, State,
+};
 
 use super::core::Core;
 use super::error::LogStoreError;
@@ -31,9 +33,10 @@ pub(super) struct Rebuilt {
     pub(super) pages: BTreeMap<MapPage, Page>,
     /// Blocks of these pages of which nobody can tell where they lie. They are lost.
     pub(super) doubtful: u64,
-    /// Blocks that are lost on all other pages, and on these before they were damaged.
-    lost: u64,
-    pub(super) hidden: u64,
+    /// By page, blocks that are lost on all others, where there are any.
+    lost: BTreeMap<MapPage, u64>,
+    /// Blocks that were lost on these before they were damaged.
+    hidden: u64,
     /// By segment, blocks that are live in it, though no page says so any more.
     given_up: BTreeMap<SegmentNo, u32>,
 }
@@ -48,8 +51,12 @@ pub(super) struct Page {
 impl Page {
     /// How many of its blocks are lost.
     pub(super) fn doubtful(&self) -> u64 {
-        self.entries.iter().filter(|word| **word == LOST).count() as u64
+        lost_of(&self.entries)
     }
+}
+
+fn lost_of(entries: &Entries) -> u64 {
+    entries.iter().filter(|word| **word == LOST).count() as u64
 }
 
 /// When something was said of a block: in which chunk, and by which of its entries.
@@ -82,21 +89,22 @@ enum Seen {
     Some,
 }
 
-/// Rebuilds what is damaged of the map of a store as its checkpoint describes it.
-pub(super) fn rebuild(named: &Named, core: &Core) -> Rebuilt {
+/// Rebuilds what is damaged of the map of a store as its checkpoint describes it; nothing if it is not to go on.
+pub(super) fn rebuild(named: &Named, core: &Core, goes_on: &dyn Fn() -> bool) -> Option<Rebuilt> {
     let segments = core.layout.table().len();
     let left = core.layout.table().iter().map(|segment| segment.live).collect();
     let mut counts = Counts { left, found: vec![0; segments], seen: vec![Seen::All; segments] };
     let mut rebuilt = Rebuilt::default();
     for page in (0..core.map.pages()).map(MapPage) {
+        goes_on().then_some(())?;
         rebuilt.look_at(page, named, core, &mut counts.left);
     }
-    rebuilt.hidden = core.map.lost().saturating_sub(rebuilt.lost);
+    rebuilt.hidden = core.map.lost().saturating_sub(rebuilt.lost.values().sum());
     let lost: Vec<MapPage> = rebuilt.pages.keys().copied().collect();
     let shape = core.layout.shape();
     let mut only = None;
     for pages in lost.chunks(WINDOW) {
-        let newest = Newest::of(pages, named, core, &mut counts.seen);
+        let newest = Newest::of(pages, (named, core), &mut counts.seen, goes_on)?;
         for place in newest.places() {
             if let Some(count) = counts.found.get_mut(shape.segment(place).0 as usize) {
                 *count += 1;
@@ -106,11 +114,14 @@ pub(super) fn rebuild(named: &Named, core: &Core) -> Rebuilt {
     }
     let mut seen = vec![Seen::All; segments];
     for pages in lost.chunks(WINDOW) {
-        let newest = only.take().unwrap_or_else(|| Newest::of(pages, named, core, &mut seen));
+        let newest = match only.take() {
+            Some(newest) => newest,
+            None => Newest::of(pages, (named, core), &mut seen, goes_on)?,
+        };
         rebuilt.fill(&newest, core, &counts);
     }
     rebuilt.count(core, counts.left);
-    rebuilt
+    Some(rebuilt)
 }
 
 impl Rebuilt {
@@ -126,7 +137,10 @@ impl Rebuilt {
         take(at);
         match named.page(core, page) {
             Ok(entries) => {
-                self.lost += entries.iter().filter(|word| **word == LOST).count() as u64;
+                let lost = lost_of(&entries);
+                if lost > 0 {
+                    self.lost.insert(page, lost);
+                }
                 entries.iter().filter_map(|word| MapEntry::unpack(*word)).for_each(|entry| take(entry.place));
             }
             Err(error) => {
@@ -178,6 +192,19 @@ impl Rebuilt {
         self.given_up = rest.collect();
     }
 
+    /// Forgets the other pages.
+    pub(super) fn retain(&mut self, is_needed: impl Fn(MapPage) -> bool) {
+        self.pages.retain(|page, _| is_needed(*page));
+        self.doubtful = self.pages.values().map(Page::doubtful).sum();
+    }
+
+    /// How many blocks are lost with these pages: on them, on those that are in memory, and on all others on the disk.
+    pub(super) fn lost_with(&self, map: &LogicalMap) -> u64 {
+        let present: u64 = (0..map.pages()).filter_map(|page| map.entries(MapPage(page))).map(lost_of).sum();
+        let absent: u64 = self.lost.iter().filter(|(page, _)| map.is_absent(**page)).map(|(_, lost)| lost).sum();
+        self.doubtful + present + absent
+    }
+
     /// Takes blocks that are in doubt off what is live.
     pub(super) fn give_up(&self, layout: &mut Layout) {
         for (number, count) in &self.given_up {
@@ -192,7 +219,7 @@ impl Rebuilt {
             return Vec::new();
         }
         self.give_up(&mut core.layout);
-        core.map.count_lost(self.lost + self.doubtful);
+        core.map.count_lost(self.lost_with(&core.map));
         let install = |(number, page): (MapPage, Page)| {
             core.map.install(number, &page.entries);
             // The next checkpoint writes it; and until then it cannot be read.
@@ -206,10 +233,16 @@ impl Rebuilt {
 
 impl<'a> Newest<'a> {
     /// What is newest of the blocks of some pages; notes what is there of the headers of each segment.
-    fn of(pages: &'a [MapPage], named: &Named, core: &Core, seen: &mut [Seen]) -> Newest<'a> {
+    fn of(
+        pages: &'a [MapPage],
+        (named, core): (&Named, &Core),
+        seen: &mut [Seen],
+        goes_on: &dyn Fn() -> bool,
+    ) -> Option<Newest<'a>> {
         let (blocks, gone) = (vec![None; pages.len() * PAGE_ENTRIES], vec![None; pages.len()]);
         let mut newest = Newest { pages, blocks, gone };
         for ((number, segment), seen) in (0..).map(SegmentNo).zip(core.layout.table()).zip(seen) {
+            goes_on().then_some(())?;
             let end = match segment.state {
                 State::Full | State::Closing | State::Leaving | State::Cleaned => core.layout.shape().segment_blocks,
                 State::Open => open_slot(core, number),
@@ -233,7 +266,7 @@ impl<'a> Newest<'a> {
                 Seen::Some
             };
         }
-        newest
+        Some(newest)
     }
 
     fn note(&mut self, place: Place, header: &ChunkHeader) {

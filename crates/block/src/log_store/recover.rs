@@ -28,10 +28,10 @@ use super::engine::{Efforts, HeldBack, LogStore, Options, Shared, State};
 use super::error::LogStoreError;
 use super::follow::{LostPages, Replay};
 use super::format::{
-    BLOCK_BYTES, CheckpointHeader, Chosen, Counters, Field, FormatError, Incompat, Limit, Sequence, Structure,
-    Superblock,
+    BLOCK_BYTES, CheckpointHeader, CheckpointNo, Chosen, Counters, Field, FormatError, Incompat, Limit, Sequence,
+    Structure, Superblock,
 };
-use super::loss::{Loss, Runs};
+use super::loss::{Behind, Loss, Runs};
 use super::mend::told;
 use super::named::{Found, Named};
 use super::pass_over::{Passed, Repair};
@@ -57,6 +57,8 @@ pub(super) struct Recovered {
     pub(super) core: Core,
     pub(super) replayed: u64,
     pub(super) area: usize,
+    /// The checkpoint that it was followed from.
+    pub(super) noted: CheckpointNo,
     pub(super) repair: Option<BlockNo>,
     pub(super) clean: bool,
     /// Chunks that were found behind the end of the log, at least: one that is not whole, or that comes after a gap.
@@ -114,6 +116,7 @@ impl LogStore {
             closing: false,
             threads: false,
             area: recovered.area,
+            noted: recovered.noted,
             freed: 0,
             damaged: Vec::new(),
             wanted: 0,
@@ -244,7 +247,7 @@ pub(super) fn recover(named: &Named, options: Options, access: Access) -> Result
         Ok(recovered) => return Ok(recovered),
     };
     let standing = at_checkpoint(named, options)?;
-    let rebuilt = rebuild(named, &standing.core);
+    let rebuilt = rebuild(named, &standing.core, &|| true).unwrap_or_default();
     let lost_pages = match access {
         Access::ReadWrite if rebuilt.doubtful > 0 => {
             return Err(LogStoreError::Doubtful { source: Box::new(error), blocks: rebuilt.doubtful });
@@ -258,13 +261,18 @@ pub(super) fn recover(named: &Named, options: Options, access: Access) -> Result
 /// The same for who needs all that there is: every page of the map is looked at, and rebuilt if it is damaged.
 pub(super) fn recover_all(named: &Named, superblock: Superblock) -> Result<Recovered, LogStoreError> {
     let standing = standing(named, Options::default(), superblock, None)?;
-    let rebuilt = rebuild(named, &standing.core);
+    let rebuilt = rebuild(named, &standing.core, &|| true).unwrap_or_default();
     replay(named, standing, rebuilt, (Access::ReadOnly, LostPages::PassOver)).map_err(Halted::error)
 }
 
-/// The store as its newest checkpoint describes it.
-pub(super) fn as_noted(named: &Named, options: Options) -> Result<Core, LogStoreError> {
-    at_checkpoint(named, options).map(|standing| standing.core)
+/// The store as its newest checkpoint describes it; an error if that is an older one than `noted`, which is damaged then.
+pub(super) fn as_noted(named: &Named, options: Options, noted: CheckpointNo) -> Result<Core, LogStoreError> {
+    let standing = at_checkpoint(named, options)?;
+    if standing.core.epoch < noted {
+        let unreadable = FormatError::Unreadable { structure: Structure::Checkpoint };
+        return Err(named.format(standing.in_doubt.unwrap_or(unreadable)));
+    }
+    Ok(standing.core)
 }
 
 fn at_checkpoint(named: &Named, options: Options) -> Result<Standing, LogStoreError> {
@@ -356,9 +364,10 @@ fn replay(
             return Err(LogStoreError::LogLost { device, found, reaches }.into());
         }
     }
-    let abandoned = replay.abandoned();
     // Of a store that was closed in order nothing comes after the checkpoint.
-    let loss = if clean && replayed == 0 { None } else { replay.loss() };
+    let behind = if clean && replayed == 0 { Behind::new() } else { replay.behind() };
+    let loss = replay.loss(&behind);
+    let abandoned = replay.abandoned().max(behind.len() as u64);
     let passed = replay.still_lost();
     let Replay { mut core, unreadable, .. } = replay;
     let unreadable = unreadable.into_values().next();
@@ -381,6 +390,7 @@ fn replay(
         core,
         replayed,
         area,
+        noted: first_epoch,
         repair,
         clean,
         abandoned,

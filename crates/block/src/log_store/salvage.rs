@@ -4,11 +4,13 @@
 //! 2. The store is opened for reading, and every damaged page of the map is rebuilt (`rebuild`). Then the map says where each block lies.
 //! 3. If that fails (no checkpoint, or a log that contradicts it) there is no map: of each block the newest entry in any header counts, and nothing is proved.
 //! 4. Some blocks at a time, all headers are read: they have the checksums, and the places of older copies. A block is taken from where the map has it if its checksum is right, else
-//!    the newest older copy whose checksum is. What was found behind the end of the log is newer than all of that.
+//!    the newest older copy whose checksum is. What was found behind the end of the log is newer than all of that: a whole copy from there is taken first. A block that was discarded there, or that a
+//!    chunk without its header held there, as the next header repeats, is not proved to be the newest.
 //!
 //! Cost: all data in use is read once, the headers once for each 4 GiB of the store's size; more often where there are many older copies. Memory: some 200 MiB.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use umbrella_policy::log_layout::{Absent, Place, SegmentNo};
@@ -18,7 +20,7 @@ use super::checkpoint::Progress;
 use super::core::Core;
 use super::error::LogStoreError;
 use super::format::{
-    BLOCK_BYTES, Block, CheckpointNo, Checksum, ChooseError, ChunkHeader, Entry, Sequence, Superblock,
+    BLOCK_BYTES, Block, CheckpointNo, Checksum, ChooseError, ChunkHeader, Entry, Sequence, Superblock, joined,
 };
 use super::guess::guess;
 use super::headers::{Order, headers, order};
@@ -82,7 +84,17 @@ pub struct Salvage {
     superblock: Superblock,
     /// The store as it was opened; without, nothing is proved.
     opened: Option<Recovered>,
+    headless: Headless,
     damage: Vec<LogStoreError>,
+}
+
+/// Chunks behind the end of the log whose headers are lost.
+#[derive(Default)]
+struct Headless {
+    /// Blocks that were written or discarded in them, as the headers after them repeat, in order.
+    blocks: Vec<Range<u64>>,
+    /// How many there are of which no header says that.
+    unknown: u64,
 }
 
 /// What a header says of a block.
@@ -101,7 +113,9 @@ struct Window {
     end: BlockNo,
     /// Sorted: of each block the newest last.
     versions: Vec<Version>,
-    /// By block, and by page of blocks: when it was last discarded, as a whole.
+    /// What comes before this proves nothing of discards.
+    since: Order,
+    /// By block, and by page of blocks: when it was last discarded since, as a whole.
     gone: Vec<Option<(Order, u32)>>,
     gone_pages: Vec<Option<(Order, u32)>>,
 }
@@ -149,7 +163,9 @@ impl Salvage {
                 None
             }
         };
-        Ok(Salvage { named, superblock, opened, damage })
+        let mut salvage = Salvage { named, superblock, opened, headless: Headless::default(), damage };
+        salvage.headless = salvage.headless();
+        Ok(salvage)
     }
 
     /// What the store promises.
@@ -175,7 +191,7 @@ impl Salvage {
     ) -> Result<Report, E> {
         let blocks = self.superblock.shape.advertised().0;
         let abandoned = if self.has_map() { BTreeMap::new() } else { self.timelines() };
-        let mut report = Report { missing_chunks: self.missing_chunks(), ..Report::default() };
+        let mut report = Report { missing_chunks: self.headless.unknown, ..Report::default() };
         let mut ahead = Ahead { start: 0, bytes: Vec::new(), next: 0, block: [0; BLOCK_BYTES] };
         let mut first = 0;
         while first < blocks {
@@ -214,15 +230,19 @@ impl Salvage {
         };
         let core = &mut opened.core;
         let end = end_of(core);
-        let is_behind = |version: &&Version| version.order.0 >= end.0 && version.order.1 >= end.1;
-        if versions.iter().rev().filter(is_behind).any(|version| from.is_whole(version)) {
-            return (true, Some(Why::BehindEnd));
+        let is_behind = |version: &&Version| comes_behind(version.order, end);
+        let gone = window.gone(block);
+        if let Some(found) = versions.iter().rev().filter(is_behind).find(|version| from.is_whole(version)) {
+            let is_gone = gone > Some((found.order, found.nth));
+            return (true, Some(if is_gone { Why::OldOrDiscarded } else { Why::BehindEnd }));
         }
         let is_newest = !versions.iter().any(|version| is_behind(&version));
+        let was_headless = self.headless.has(block);
         let others = versions.iter().rev().filter(|version| !is_behind(version));
         let place = match place_of(core, &self.named, block) {
             Ok(Held::At(place)) => place,
-            Ok(Held::Nothing) => return (false, (!is_newest).then_some(Why::Lost)),
+            Ok(Held::Nothing) if !is_newest => return (false, Some(Why::Lost)),
+            Ok(Held::Nothing) => return (false, was_headless.then_some(Why::MaybeLost)),
             Ok(Held::Lost) | Err(_) => return from.newest(others, Why::OldOrDiscarded, Why::MaybeLost),
         };
         let whole = match versions.iter().find(|version| version.place == place) {
@@ -231,6 +251,7 @@ impl Salvage {
         };
         match whole {
             Some(None) if !is_newest => (true, Some(Why::Old)),
+            Some(None) if was_headless || gone.is_some() => (true, Some(Why::OldOrDiscarded)),
             Some(why) => (true, why),
             None => from.newest(others.filter(|version| version.place != place), Why::Old, Why::Lost),
         }
@@ -246,16 +267,18 @@ impl Salvage {
         }
     }
 
-    /// How many chunks there must have been behind the end of the log whose headers are not found.
-    fn missing_chunks(&self) -> u64 {
-        let Some(Recovered { core, .. }) = &self.opened else { return 0 };
-        let (epoch, first) = end_of(core);
-        let mut behind = BTreeSet::new();
+    /// What there must have been behind the end of the log whose headers are not found.
+    fn headless(&self) -> Headless {
+        let Some(Recovered { core, .. }) = &self.opened else { return Headless::default() };
+        let end @ (_, first) = end_of(core);
+        let (mut behind, mut repeats) = (BTreeSet::new(), BTreeMap::new());
         self.chunks(|_, header| {
-            if header.epoch >= epoch && header.sequence >= first {
+            if comes_behind(order(header), end) {
                 behind.insert(header.sequence);
+                repeats.extend(header.before.as_ref().map(|before| (header.sequence.before(), before.runs.clone())));
             }
         });
+        repeats.retain(|number, _| *number >= first && !behind.contains(number));
         let all = behind.last().map_or(0, |last| (last.0 - first.0).saturating_add(1));
         let is_damaged = || {
             let heads = core.layout.heads().filter_map(|head| head.open);
@@ -265,10 +288,11 @@ impl Salvage {
                 read.is_ok() && ChunkHeader::was_one(&block, &self.superblock, first)
             })
         };
-        match all.saturating_sub(behind.len() as u64) {
+        let unknown = match all.saturating_sub((behind.len() + repeats.len()) as u64) {
             0 if behind.is_empty() && is_damaged() => 1,
-            missing => missing,
-        }
+            unknown => unknown,
+        };
+        Headless { blocks: joined(repeats.into_values().flatten().collect()), unknown }
     }
 
     /// By epoch, the lowest number of a chunk of that epoch or a later one: one of an earlier epoch with as high a number was given up after a crash.
@@ -287,7 +311,9 @@ impl Salvage {
     }
 
     fn window(&self, first: BlockNo, end: BlockNo, timelines: &BTreeMap<CheckpointNo, Sequence>) -> Window {
-        let mut window = Window::new(first, end, !self.has_map());
+        // The map has all discards before the end of the log.
+        let since = self.opened.as_ref().map_or((CheckpointNo(0), Sequence(0)), |opened| end_of(&opened.core));
+        let mut window = Window::new(first, end, since);
         self.chunks(|place, header| {
             let later = timelines.range(header.epoch.next()..).next();
             if later.is_none_or(|(_, lowest)| *lowest > header.sequence) {
@@ -300,10 +326,10 @@ impl Salvage {
 }
 
 impl Window {
-    fn new(first: BlockNo, end: BlockNo, notes_gone: bool) -> Window {
-        let blocks = if notes_gone { (end.0 - first.0) as usize } else { 0 };
+    fn new(first: BlockNo, end: BlockNo, since: Order) -> Window {
+        let blocks = (end.0 - first.0) as usize;
         let (gone, gone_pages) = (vec![None; blocks], vec![None; blocks.div_ceil(PAGE)]);
-        Window { first, end, versions: Vec::new(), gone, gone_pages }
+        Window { first, end, versions: Vec::new(), since, gone, gone_pages }
     }
 
     fn note(&mut self, place: Place, header: &ChunkHeader) {
@@ -319,7 +345,7 @@ impl Window {
                         self.shrink();
                     }
                 }
-                Entry::Unmapped { .. } if !self.gone.is_empty() => self.note_gone(entry, (order, nth)),
+                Entry::Unmapped { .. } if comes_behind(order, self.since) => self.note_gone(entry, (order, nth)),
                 _ => {}
             }
         }
@@ -375,6 +401,18 @@ impl Window {
 /// What comes behind the end of the log has at least this epoch and this number.
 fn end_of(core: &Core) -> Order {
     (CheckpointNo(core.epoch.0.saturating_sub(1)), core.next_sequence)
+}
+
+fn comes_behind(order: Order, end: Order) -> bool {
+    order.0 >= end.0 && order.1 >= end.1
+}
+
+impl Headless {
+    /// Whether a block may have been written or discarded in one of them.
+    fn has(&self, block: BlockNo) -> bool {
+        let nth = self.blocks.partition_point(|run| run.end <= block.0);
+        self.blocks.get(nth).is_some_and(|run| run.contains(&block.0))
+    }
 }
 
 /// What the map says of a block.

@@ -232,3 +232,60 @@ fn looked_at_and_written(device: &Arc<dyn BlockDevice>, old: &Superblock) {
     assert!(copy(0).incompat.has(Incompat::ALL) && copy(0) == copy(256));
     assert_eq!(read(&open(device, by_hand()), 0, 8), numbered(1));
 }
+
+/// A store with segments of 1024 blocks, killed after much had been written in a row and flushed for certain; where the headers of full chunks lie, in the order in which they were written.
+fn of_full_chunks() -> (Vec<u8>, Vec<usize>) {
+    const FULL: u32 = super::super::buffer::CHUNK_BLOCKS;
+    let device: Arc<dyn BlockDevice> = Arc::new(Memory::new(ByteSize(130 << 20)));
+    let options = CreateOptions { segment: Some(ByteSize(4 << 20)), ..small("r_lfs:regions=1") };
+    create(Arc::clone(&device), "disk", &options).expect("it can be made");
+    let store = open(&device, Options { checkpoint_every: ByteSize(1 << 30), ..by_hand() });
+    write(&store, 0..3000, Durability::Cached);
+    store.flush().expect("memory does not fail");
+    write(&store, 3000..3001, Durability::Through);
+    drop(store);
+    let bytes = read(&*device, 0, sectors_of(&*device));
+    let superblock = Superblock::parse(&bytes[..4096], Lba(sectors_of(&*device))).expect("it is whole");
+    let found = (512..bytes.len() as u64 / 4096).filter_map(|at| {
+        let place = at.checked_sub(superblock.first.0).map(format::Place)?;
+        let header = format::ChunkHeader::parse(&bytes[at as usize * 4096..][..4096], &superblock, place).ok()?;
+        (header.blocks() == FULL).then_some((header.sequence, at as usize * 4096))
+    });
+    let mut found: Vec<_> = found.collect();
+    found.sort_unstable();
+    (bytes, found.into_iter().map(|(_, at)| at).collect())
+}
+
+fn assert_told_and_refused(bytes: Vec<u8>, damaged: u64, label: &str) {
+    let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
+    let found = losses(&device);
+    // The header after them says what the last of them held.
+    assert!(found.len() == 1 && found[0].is_certain && found[0].unknown < damaged, "{label}: {found:?}");
+    let refused = LogStore::open(device, "disk", by_hand(), Access::ReadWrite).err();
+    assert!(matches!(refused, Some(LogStoreError::FlushedLost { .. })), "{label}: {refused:?}");
+}
+
+#[test]
+fn adjacent_damaged_headers_of_full_chunks_hide_nothing_that_was_flushed() {
+    let (bytes, headers) = of_full_chunks();
+    assert!(headers.len() > 9, "{} full chunks", headers.len());
+    for damaged in [2, 3] {
+        for (nth, run) in headers.windows(damaged).enumerate() {
+            let mut bytes = bytes.clone();
+            run.iter().for_each(|at| bytes[at + 77] ^= 0x10);
+            assert_told_and_refused(bytes, damaged as u64, &format!("{damaged} from chunk {nth} on"));
+        }
+    }
+}
+
+#[test]
+fn a_garbled_end_of_a_segment_and_all_of_the_next_hide_nothing_that_was_flushed() {
+    let (bytes, headers) = of_full_chunks();
+    for end in 5..headers.len() - 1 {
+        let mut bytes = bytes.clone();
+        bytes[headers[2]..headers[end]].fill(0xa5);
+        let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
+        let found = losses(&device);
+        assert!(found.len() == 1 && found[0].is_certain, "up to chunk {end}: {found:?}");
+    }
+}

@@ -245,3 +245,108 @@ fn a_page_that_cannot_be_read_while_the_log_is_followed_loses_nothing() {
         assert_eq!(read(&store, 600 * 8, 8), numbered(7), "it is what came later");
     }
 }
+
+/// The blocks of page 1 that cannot be read; the others hold what was written.
+fn lost_of_page_1(store: &LogStore) -> Vec<u64> {
+    let is_lost = |block: &u64| {
+        let (mut data, number) = (fill(0, 8), numbered(*block));
+        let is_read = store.read(Lba(block * 8), &mut data).is_ok();
+        assert!(!is_read || data == number, "block {block} is wrong");
+        !is_read
+    };
+    (PAGE..2 * PAGE).filter(is_lost).collect()
+}
+
+fn flip(device: &Arc<dyn BlockDevice>, at: BlockNo) {
+    let mut block = read(&**device, at.0 * 8, 8);
+    block[1234] ^= 0x20;
+    device.write(Lba(at.0 * 8), &block, Durability::Through).expect("memory takes it");
+}
+
+#[test]
+fn what_is_lost_is_counted_also_while_another_damaged_page_is_in_memory() {
+    for access in [Access::ReadOnly, Access::Salvage] {
+        let (device, blocks) = doubtful();
+        let store = LogStore::open(Arc::clone(&device), "disk", by_hand(), access).expect("it can be opened");
+        // Page 2 is read, and damaged on the disk after that.
+        assert_eq!(read(&store, 2 * PAGE * 8, 8), numbered(2 * PAGE));
+        flip(&device, block_of(&store, 2));
+        let lost = lost_of_page_1(&store);
+        assert!(!lost.is_empty() && lost.len() < PAGE as usize, "{access:?}: {} are lost", lost.len());
+        assert_eq!(store.stats().lost, ByteSize(lost.len() as u64 * 4096), "{access:?}");
+        assert_rest_is_read(&store, blocks);
+        store.close().expect("it can be closed");
+        if access == Access::ReadOnly {
+            continue;
+        }
+        let report = check(Arc::clone(&device), "disk", Depth::Structure, &mut |_, _| {}).expect("it can be read");
+        assert!(
+            report
+                .problems
+                .iter()
+                .any(|problem| matches!(problem, Problem::Lost(count, _) if *count == lost.len() as u64))
+        );
+        let is_miscounted = |problem: &Problem| matches!(problem, Problem::Live(..) | Problem::Page(..));
+        assert!(!report.problems.iter().any(is_miscounted), "{:?}", report.problems);
+        // Damaged again, it hides nothing of what was lost.
+        flip(&device, block_of(&looked_at(&device), 1));
+        let again = lost_of_page_1(&looked_at(&device));
+        assert!(lost.iter().all(|block| again.contains(block)), "{again:?} of {lost:?}");
+    }
+}
+
+#[test]
+fn a_page_is_not_rebuilt_from_an_older_checkpoint_than_the_store_has_made() {
+    let (mut bytes, page, _) = used();
+    bytes[page + 1234] ^= 0x20;
+    let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
+    let store = looked_at(&device);
+    let newest = {
+        let state = store.shared.state.lock();
+        let superblock = &state.core.superblock;
+        let first = superblock.areas[state.area].first;
+        superblock.device_block(create::first_place(superblock, first))
+    };
+    flip(&device, newest);
+    let error = store.read(Lba(600 * 8), &mut fill(0, 8)).expect_err("the checkpoint before it has another map");
+    assert!(names_page_1(&error), "{error}");
+}
+
+/// A device on which reading asks for the end of a store that rebuilds its map, and counts what is read after that.
+struct Ends {
+    inner: Memory,
+    store: std::sync::OnceLock<std::sync::Weak<engine::Shared>>,
+    reads: std::sync::atomic::AtomicU64,
+}
+
+impl BlockDevice for Ends {
+    crate::forward!(inner: geometry, write, flush, discard, write_zeroes);
+
+    fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
+        let shared = self.store.get().and_then(std::sync::Weak::upgrade);
+        if let Some(mut state) = shared.as_ref().and_then(|shared| shared.state.try_lock())
+            && state.mending
+        {
+            state.closing = true;
+            self.reads.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+        self.inner.read(at, buffer)
+    }
+}
+
+#[test]
+fn a_store_that_is_closed_does_not_wait_until_its_map_is_rebuilt() {
+    let (mut bytes, page, _) = used();
+    bytes[page + 1234] ^= 0x20;
+    let device =
+        Arc::new(Ends { inner: Memory::from_bytes(bytes), store: std::sync::OnceLock::new(), reads: 0.into() });
+    let as_device: Arc<dyn BlockDevice> = device.clone();
+    let store = open(&as_device, by_hand());
+    device.store.set(Arc::downgrade(&store.shared)).expect("it is set once");
+    store.read(Lba(600 * 8), &mut fill(0, 8)).expect_err("it was given up");
+    let reads = device.reads.load(std::sync::atomic::Ordering::Relaxed);
+    // The superblock and the checkpoint: nothing of the map and the log.
+    assert!((1..20).contains(&reads), "{reads} reads");
+    // What is needed after that is rebuilt.
+    assert_eq!(read(&store, 600 * 8, 8), numbered(600));
+}

@@ -417,6 +417,68 @@ fn what_lies_behind_a_damaged_end_of_the_log_is_got_out_and_told() {
     assert!(why[6..20].iter().all(|why| *why == Some(Why::BehindEnd)), "{why:?}");
 }
 
+/// The device of a store that was killed after `work`, with a byte flipped in what `block` was written to last, or in the header before it.
+fn killed_and_damaged(block: u64, part: Part, work: impl Fn(&LogStore, &dyn Fn(u64, u64))) -> Vec<u8> {
+    let device = made(80, "r_lfs:regions=1");
+    let store = open(&device, by_hand());
+    let place = std::cell::Cell::new(0);
+    let write = |written: u64, number: u64| {
+        store.write(Lba(written * 8), &numbered(number), Durability::Through).expect("there is room");
+        if written == block {
+            let mut state = store.shared.state.lock();
+            let entry = state.core.map.get(BlockNo(block)).expect("it is in memory").expect("it is mapped");
+            place.set(state.core.superblock.device_block(entry.place).0 as usize * 4096);
+        }
+    };
+    (0..10).for_each(|block| write(block, block + 1));
+    work(&store, &write);
+    drop(store);
+    let mut bytes = read(&*device, 0, sectors_of(&*device));
+    let at = if part == Part::Data { place.get() } else { place.get() - 4096 };
+    bytes[at + 77] ^= 1;
+    bytes
+}
+
+#[derive(PartialEq, Eq)]
+enum Part {
+    Data,
+    Header,
+}
+
+#[test]
+fn a_flushed_discard_behind_the_damaged_end_is_told() {
+    let bytes = killed_and_damaged(30, Part::Data, |store, write| {
+        write(30, 31);
+        write(4, 104);
+        store.discard(range(3 * 8, 8)).expect("it is discarded");
+        store.discard(range(4 * 8, 8)).expect("it is discarded");
+        store.discard(range(5 * 8, 8)).expect("it is discarded");
+        store.flush().expect("memory does not fail");
+        write(5, 105);
+    });
+    let (held, why, missing) = got_out(&bytes).expect("it can be opened");
+    let told = |block: usize| (held[block], why[block]);
+    assert_eq!((told(2), missing), ((3, None), 0));
+    assert_eq!(told(3), (4, Some(Why::OldOrDiscarded)));
+    assert_eq!(told(4), (104, Some(Why::OldOrDiscarded)), "it was written and discarded behind the end");
+    assert_eq!(told(5), (105, Some(Why::BehindEnd)), "it was written again after the discard");
+}
+
+#[test]
+fn blocks_of_a_chunk_without_its_header_that_the_next_one_names_are_told() {
+    // Block 3 was written before; block 30 was not.
+    for (block, expected) in [(3, (4, Some(Why::OldOrDiscarded))), (30, (0, Some(Why::MaybeLost)))] {
+        let bytes = killed_and_damaged(block, Part::Header, |_, write| {
+            write(block, 99);
+            write(6, 106);
+        });
+        let (held, why, missing) = got_out(&bytes).expect("it can be opened");
+        let told = |block: usize| (held[block], why[block]);
+        assert_eq!((told(block as usize), missing), (expected, 0), "block {block}");
+        assert_eq!((told(2), told(6)), ((3, None), (106, Some(Why::BehindEnd))));
+    }
+}
+
 #[test]
 fn a_device_without_a_store_is_no_store_to_be_saved() {
     let error = Salvage::open(memory(60), "disk").err().expect("there is none");
