@@ -88,6 +88,9 @@ fn every_key_is_read() {
         clean_share = "50%"
         checkpoint_every = "64MiB"
         quiet = "3s"
+        [scrub]
+        every = "7d"
+        bandwidth = "1MiB"
         [nbd]
         listen = ["unix:/run/slow.nbd", "127.0.0.1:10809", "[::1]:0"]
         connections = 4
@@ -109,6 +112,7 @@ fn every_key_is_read() {
             "scheme": "r_lfs:regions=2", "segment": 1 << 20, "spare": 15, "victim": "greedy", "map_memory": 8 << 20,
             "clean_share": 50, "checkpoint_every": 64 << 20, "quiet": "3s",
         },
+        "scrub": { "every": "7d", "bandwidth": 1 << 20 },
         "nbd": {
             "listen": ["unix:/run/slow.nbd", "127.0.0.1:10809", "[::1]:0"], "connections": 4,
             "tls": { "folder": "/etc/umbrella/tls", "verify_peer": true, "required": true },
@@ -161,7 +165,7 @@ fn mistakes_about_devices_are_found_and_say_what_to_write() {
             "front = \"lop\"\n[disk]\npath = \"/dev/sdb\"\n".into(),
             &["1:9: \"lop\" is not valid here (did you mean \"loop\"?); valid values: \"loop\", \"ublk\""],
         ),
-        ("[dsk]\n".into(), &["1:2: unknown key \"dsk\" (did you mean \"disk\"?); valid keys: name, read_only, front, disk, flash, cache, log, power, nbd"]),
+        ("[dsk]\n".into(), &["1:2: unknown key \"dsk\" (did you mean \"disk\"?); valid keys: name, read_only, front, disk, flash, cache, log, power, scrub, nbd"]),
         ("[disk]\n".into(), &["1:1: a device of kind \"file\" needs \"path\""]),
         (
             "[disk]\npaht = 1\n".into(),
