@@ -78,7 +78,9 @@ impl Shared {
             rounds += 1;
             let present: Vec<MapPage> =
                 rebuilt.pages.keys().copied().filter(|page| !state.core.map.is_absent(*page)).collect();
-            present.iter().for_each(|page| state.core.map.mark_dirty(*page));
+            for page in &present {
+                state.core.map.mark_dirty(*page);
+            }
             if present.is_empty() || !state.is_written() {
                 rebuilt.retain(|page| state.core.map.is_absent(page));
                 return Ok((rebuilt, no_checkpoint));

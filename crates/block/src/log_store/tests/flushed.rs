@@ -272,7 +272,9 @@ fn adjacent_damaged_headers_of_full_chunks_hide_nothing_that_was_flushed() {
     for damaged in [2, 3] {
         for (nth, run) in headers.windows(damaged).enumerate() {
             let mut bytes = bytes.clone();
-            run.iter().for_each(|at| bytes[at + 77] ^= 0x10);
+            for at in run {
+                bytes[at + 77] ^= 0x10;
+            }
             assert_told_and_refused(bytes, damaged as u64, &format!("{damaged} from chunk {nth} on"));
         }
     }

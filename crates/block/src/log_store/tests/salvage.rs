@@ -439,7 +439,7 @@ fn killed_and_damaged(block: u64, part: Part, work: impl Fn(&LogStore, &dyn Fn(u
     bytes
 }
 
-#[derive(PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Data,
     Header,
