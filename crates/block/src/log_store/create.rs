@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use umbrella_policy::PolicyError;
 use umbrella_policy::log_layout::{Layout, Room, SchemeInfo, SegmentNo, Shape as LogShape, Stream};
-use umbrella_units::{BLOCK_SECTORS, BlockNo, ByteSize, Lba, SECTOR_BYTES};
+use umbrella_units::{BLOCK_SECTORS, BlockNo, ByteSize, Lba};
 use uuid::Uuid;
 
 use super::buffer::CHUNK_BLOCKS;
@@ -185,8 +185,10 @@ fn segment_for(bytes: u64) -> u64 {
     usual.max(bytes.div_ceil(MOST_SEGMENTS).next_power_of_two()).min(MOST_SEGMENT)
 }
 
-/// Bytes of a device in which checkpoints of a store are looked for that has lost its superblocks.
-const AREAS: u64 = 16 << 20;
+/// Blocks on either side of the middle of a device in which checkpoints of a store are looked for that has lost its superblocks.
+const AROUND_THE_MIDDLE: u64 = (32 << 20) / BLOCK_BYTES as u64;
+/// Blocks of them that are read at once.
+const PIECE: u64 = 256;
 
 /// Refuses a device whose beginning is not empty, or that has checkpoints of a store: it can be salvaged without its superblocks.
 fn refuse_occupied(named: &Named) -> Result<(), LogStoreError> {
@@ -201,11 +203,23 @@ fn refuse_occupied(named: &Named) -> Result<(), LogStoreError> {
         Ok(block.iter().any(|byte| *byte != 0))
     };
     let [_, second] = Superblock::COPIES;
-    let mut areas = vec![0; (named.device.geometry().capacity.0 * SECTOR_BYTES).min(AREAS) as usize];
-    named.device.read(Lba(0), &mut areas)?;
-    let has_checkpoint = areas.chunks_exact(BLOCK_BYTES).any(CheckpointHeader::is_one);
-    if head.iter().any(|byte| *byte != 0) || foreign(second)? || has_checkpoint {
+    if head.iter().any(|byte| *byte != 0) || foreign(second)? || has_checkpoint(named)? {
         return Err(LogStoreError::Occupied { device: named.name.clone() });
     }
     Ok(())
+}
+
+fn has_checkpoint(named: &Named) -> Result<bool, LogStoreError> {
+    let end = named.device.geometry().capacity.block().0;
+    let middle = end / 2;
+    let (from, to) = (middle.saturating_sub(AROUND_THE_MIDDLE), end.min(middle + AROUND_THE_MIDDLE));
+    let mut blocks = vec![0; PIECE as usize * BLOCK_BYTES];
+    for first in (from..to).step_by(PIECE as usize) {
+        blocks.resize((to - first).min(PIECE) as usize * BLOCK_BYTES, 0);
+        named.device.read(Lba(first * BLOCK_SECTORS), &mut blocks)?;
+        if blocks.chunks_exact(BLOCK_BYTES).any(CheckpointHeader::is_one) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
