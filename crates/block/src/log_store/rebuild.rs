@@ -3,10 +3,10 @@
 //! 1. All pages of the map are read. Of the live blocks that the segment table counts in each segment, those are taken off that the other pages name, and the pages of the map
 //!    themselves: what is left are blocks of the lost pages.
 //! 2. The headers of all segments are read. For each block of the lost pages the newest entry counts.
-//! 3. What a segment says is proved if all of its headers are whole and just as many blocks have their newest entry there as are left of its count: each live block
-//!    has its newest entry where it lies, so these are the live ones. Where none are left none is live.
-//! 4. Blocks whose newest entry lies in a segment that proves nothing are *doubtful*: they were written anew since, or discarded, and the entry that said so is gone. If blocks may be hidden
-//!    behind a damaged header all blocks without an entry are doubtful too; so are they if the checkpoint counts more lost blocks than the other pages have. A doubtful block is lost.
+//! 3. A segment is proved if all of its headers are whole, and if the number of blocks whose newest entry lies there equals what is left of its count. Each of these blocks is live then. If
+//!    nothing is left of the count, no block of the segment is live.
+//! 4. A block whose newest entry lies in a segment that is not proved is *doubtful*: it was written anew or discarded since, and the entry that said so is gone. Blocks without an entry are
+//!    doubtful too if a damaged header may hide one, or if the checkpoint counts more lost blocks than the other pages have. A doubtful block is lost.
 //!
 //! Cost: every page of the map is read, and every header of the log, and if more than 4096 pages are lost twice for each 4096 of them. Memory: 40 bytes for each block of so many pages, and all
 //! lost pages themselves.
