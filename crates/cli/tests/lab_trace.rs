@@ -165,11 +165,7 @@ fn a_binary_file_of_blktrace_is_told_with_the_command_that_makes_text_of_it() {
             let made = run(Command::new("sh").args(["-c", command]));
             assert!(made.status.success(), "{command}: {}", self::said(&made));
             let output = run(trace().arg("info").arg(folder.path().join(text)));
-            assert!(
-                String::from_utf8_lossy(&output.stdout).contains("1 (1 write, 0 reads"),
-                "{}",
-                self::said(&output)
-            );
+            assert!(String::from_utf8_lossy(&output.stdout).contains("1 (1 write, 0 reads"), "{}", self::said(&output));
             fs::remove_file(folder.path().join(text)).unwrap();
         }
     }
