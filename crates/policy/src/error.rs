@@ -3,7 +3,7 @@
 use thiserror::Error;
 use umbrella_units::did_you_mean;
 
-use crate::params::ParamInfo;
+use crate::param_info::ParamInfo;
 
 /// A policy that cannot be made.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

@@ -3,6 +3,7 @@
 mod error;
 pub mod flash_cache;
 pub mod log_layout;
+mod param_info;
 mod params;
 pub mod placement;
 pub mod spin_down;
@@ -10,4 +11,5 @@ pub mod staging;
 pub mod writeback;
 
 pub use error::PolicyError;
-pub use params::{ParamInfo, ParamKind, Params, Spec, Values};
+pub use param_info::{ParamInfo, ParamKind};
+pub use params::{Params, Spec, Values};

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use umbrella_units::{ByteSize, Lba, Nanos, PAGE_BYTES, SECTOR_BYTES, SectorRange};
 
-use super::week;
 use crate::experiment::{LabError, areas};
 use crate::trace::{self, OpenOptions, Summary, TraceOp};
 
@@ -49,11 +48,6 @@ impl Input {
         arrivals.sort_by_key(|arrival| arrival.at);
         let last = arrivals.last().map_or(Nanos(0), |last| last.at);
         Input { name: name.to_owned(), arrivals: arrivals.into(), length: length.max(last), wrapped: false }
-    }
-
-    /// A week of one person's desktop, drawn from a seed.
-    pub fn desktop_week(seed: u64) -> Input {
-        Input::new("desktop_week", week::arrivals(seed), week::LENGTH)
     }
 
     /// A trace on a disk of that capacity: its devices one behind the other; what lies beyond the end begins at the start again. Requests that

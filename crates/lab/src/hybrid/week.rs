@@ -13,14 +13,14 @@
 
 use umbrella_units::{BLOCK_SECTORS, Lba, Nanos, SectorRange};
 
-use super::input::{Arrival, Direction};
+use super::input::{Arrival, Direction, Input};
 use crate::workload::{Dice, Seed, Zipf};
 
 const HOUR: f64 = 3600.0;
 const DAY: f64 = 24.0 * HOUR;
 
 /// How long it is.
-pub(super) const LENGTH: Nanos = Nanos::from_secs(7 * 86_400);
+const LENGTH: Nanos = Nanos::from_secs(7 * 86_400);
 
 /// The first sectors of areas.
 const JOURNAL: u64 = 2_000_000;
@@ -42,7 +42,14 @@ const READ_EVERY: f64 = 0.025;
 const WRITTEN_EVERY: f64 = 5.0;
 const WRITTEN_IN: f64 = 2.0;
 
-pub(super) fn arrivals(seed: u64) -> Vec<Arrival> {
+impl Input {
+    /// A week of one person's desktop, drawn from a seed.
+    pub fn desktop_week(seed: u64) -> Input {
+        Input::new("desktop_week", arrivals(seed), LENGTH)
+    }
+}
+
+fn arrivals(seed: u64) -> Vec<Arrival> {
     let mut week = Week {
         dice: Dice::new(Seed(seed), "desktop_week", 0),
         hot: Zipf::new(HOT_BLOCKS, 1.0),

@@ -1,8 +1,10 @@
+//! Why a store was not simulated.
+
 use thiserror::Error;
 use umbrella_policy::PolicyError;
 use umbrella_units::Pages;
 
-use super::setup::Percent;
+use super::percent::Percent;
 
 /// Why a store was not simulated.
 #[derive(Debug, Error)]

@@ -7,10 +7,7 @@ use umbrella_policy::log_layout::{Room, Scheme, SchemeInfo, Shape, Victim};
 
 use super::error::LogError;
 use super::input::Input;
-
-/// A share in percent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Percent(pub u32);
+use super::percent::Percent;
 
 /// A log.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use umbrella_units::{BlockNo, Extent, Pages};
 
 use super::error::LogError;
 use super::input::{Input, Request};
-use super::setup::Percent;
+use super::percent::Percent;
 use crate::trace::TraceOp;
 use crate::workload::{Dice, Seed, Zipf};
 

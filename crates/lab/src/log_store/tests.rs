@@ -7,7 +7,8 @@ use umbrella_units::{BlockNo, Extent, Pages};
 
 use super::foresight::Deaths;
 use super::input::{Input, Request};
-use super::setup::{Percent, Setup};
+use super::percent::Percent;
+use super::setup::Setup;
 use super::store::Store;
 use super::{Cell, LogError, LogOutcome, run};
 use crate::trace::TraceOp;

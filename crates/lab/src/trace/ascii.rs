@@ -3,8 +3,8 @@
 
 use super::cursor::{Cursor, Fields};
 use super::devices::Devices;
-use super::error::{Excerpt, Problem};
 use super::parse::{Parse, record, sectors};
+use super::problem::{Excerpt, Problem};
 use super::{Record, TraceOp};
 
 /// Whether a line is one.

@@ -7,49 +7,9 @@
 
 use super::cursor::{Cursor, Fields, whole};
 use super::devices::Devices;
-use super::error::{Excerpt, Problem};
-use super::parse::{Parse, record, sectors};
+use super::parse::{Event, Parse, record, sectors};
+use super::problem::{Excerpt, Problem};
 use super::{Record, TraceOp};
-
-/// Which of a request's events is taken for the request.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Event {
-    /// The first of the others that the beginning of the trace has, in this order.
-    #[default]
-    Auto,
-    /// Q: it was asked for.
-    Queue,
-    /// D: it went to the device.
-    Issue,
-    /// I: it went into the scheduler's queue.
-    Insert,
-    /// C: it was done.
-    Complete,
-}
-
-impl Event {
-    /// What it is called on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Event::Auto => "auto",
-            Event::Queue => "queue",
-            Event::Issue => "issue",
-            Event::Insert => "insert",
-            Event::Complete => "complete",
-        }
-    }
-
-    const BY_PREFERENCE: [Event; 4] = [Event::Queue, Event::Issue, Event::Insert, Event::Complete];
-
-    fn action(self) -> &'static [u8] {
-        match self {
-            Event::Auto | Event::Queue => b"Q",
-            Event::Issue => b"D",
-            Event::Insert => b"I",
-            Event::Complete => b"C",
-        }
-    }
-}
 
 /// Reads it.
 #[derive(Debug)]

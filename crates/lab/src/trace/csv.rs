@@ -7,8 +7,8 @@ use std::io::Write as _;
 
 use super::cursor::{Cursor, Fields};
 use super::devices::Devices;
-use super::error::{Excerpt, Problem};
 use super::parse::{Parse, Render, record};
+use super::problem::{Excerpt, Problem};
 use super::{Record, TraceOp, Unwritable};
 
 pub(super) const HEADER: &str = "time_us,dev,op,offset_bytes,size_bytes";

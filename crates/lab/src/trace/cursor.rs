@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::error::{Excerpt, Problem};
+use super::problem::{Excerpt, Problem};
 
 /// Walks over the fields of a line.
 #[derive(Debug, Clone)]

@@ -17,7 +17,7 @@
 
 use super::cursor::Fields;
 use super::error::TraceError;
-use super::frame::MAX_LINE;
+use super::problem::MAX_LINE;
 use super::{Format, ascii, blkparse, blktrace, csv, fio, iotrace, msr, spc, systor, vscsi};
 
 /// How many lines are looked at.

@@ -2,10 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::error::{Excerpt, Problem};
-
-/// The most devices that one trace may have; more is garbage read as names.
-pub const MAX_DEVICES: usize = 65_536;
+use super::problem::{Excerpt, MAX_DEVICES, Problem};
 
 const LONGEST_NAME: usize = 255;
 

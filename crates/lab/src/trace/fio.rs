@@ -10,8 +10,8 @@ use std::io::Write as _;
 
 use super::cursor::{Cursor, whole};
 use super::devices::Devices;
-use super::error::{Excerpt, Problem};
 use super::parse::{Parse, Render, record, time};
+use super::problem::{Excerpt, Problem};
 use super::{Record, TraceOp, Unwritable};
 
 pub(super) const HEADER_2: &[u8] = b"fio version 2 iolog";

@@ -3,11 +3,8 @@
 use std::io::{self, Read as _};
 use std::ops::Range;
 
-use super::error::{Place, Problem};
 use super::input::Source;
-
-/// The longest line, in bytes; more is an error, so that garbage cannot fill the memory.
-pub const MAX_LINE: usize = 64 << 10;
+use super::problem::{MAX_LINE, Place, Problem};
 
 const CAPACITY: usize = 512 << 10;
 

@@ -1,6 +1,5 @@
 //! Where a trace's bytes come from: plain, gzip or Zstandard, told by the first bytes and not by the name.
 
-use std::fmt;
 use std::fs::{File, FileType};
 use std::io::{self, BufReader, Read};
 use std::os::unix::fs::FileTypeExt;
@@ -10,48 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use flate2::read::MultiGzDecoder;
 
-use super::TraceError;
-
-/// How a trace is compressed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Compression {
-    /// Not at all.
-    None,
-    /// gzip, also of several members.
-    Gzip,
-    /// Zstandard, also of several frames.
-    Zstd,
-}
-
-impl Compression {
-    /// By the first bytes.
-    fn of(head: &[u8]) -> Compression {
-        match head {
-            [0x1f, 0x8b, ..] => Compression::Gzip,
-            [0x28, 0xb5, 0x2f, 0xfd, ..] => Compression::Zstd,
-            _ => Compression::None,
-        }
-    }
-
-    /// By the ending of an output's name: `.gz` and `.zst`.
-    pub fn of_name(path: &Path) -> Compression {
-        match path.extension().and_then(|extension| extension.to_str()) {
-            Some("gz") => Compression::Gzip,
-            Some("zst") => Compression::Zstd,
-            _ => Compression::None,
-        }
-    }
-}
-
-impl fmt::Display for Compression {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Compression::None => "plain",
-            Compression::Gzip => "gzip",
-            Compression::Zstd => "Zstandard",
-        })
-    }
-}
+use super::compression::Compression;
+use super::error::TraceError;
 
 /// A source that decompresses.
 pub(super) type Source = Box<dyn Read + Send>;

@@ -4,8 +4,8 @@
 
 use super::cursor::{Cursor, Fields};
 use super::devices::Devices;
-use super::error::Problem;
 use super::parse::{Parse, record, sectors};
+use super::problem::Problem;
 use super::{Record, csv};
 
 pub(super) const HEADER: &str = "time_us,op,lba_512,len_512";

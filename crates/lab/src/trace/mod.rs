@@ -8,6 +8,7 @@
 mod ascii;
 mod blkparse;
 mod blktrace;
+mod compression;
 mod csv;
 mod cursor;
 mod detect;
@@ -24,7 +25,9 @@ mod msr;
 mod order;
 mod pages;
 mod parse;
+mod problem;
 mod reader;
+mod registry;
 mod sort;
 mod spc;
 mod summary;
@@ -36,21 +39,20 @@ mod writer;
 use serde::{Deserialize, Serialize};
 use umbrella_units::{ByteSize, Nanos};
 
-pub use blkparse::Event;
-pub use devices::{Devices, MAX_DEVICES};
+pub use compression::Compression;
+pub use devices::Devices;
 pub use encoder::Encoder;
-pub use error::{Excerpt, Place, Problem, TraceError};
+pub use error::TraceError;
 pub use format::{Format, UnknownFormatName};
-pub use frame::MAX_LINE;
 pub use fuzz::fuzz_one;
-pub use input::Compression;
 pub use pages::{PagePart, Pages, pages};
-pub use parse::MAX_TRANSFER;
-pub use reader::{OpenOptions, Order, Origin, Progress, Reader, Skipped, Strictness, from_reader, open, read_all};
+pub use parse::{Event, Unwritable};
+pub use problem::{Excerpt, MAX_DEVICES, MAX_LINE, MAX_TRANSFER, Place, Problem};
+pub use reader::{OpenOptions, Order, Origin, Progress, Reader, Skipped, Strictness, from_reader, open};
 pub use sort::{Sorted, sort};
-pub use summary::{DeviceSummary, Digest, Gaps, Sizes, Summary};
+pub use summary::{DeviceSummary, Digest, Gaps, Sizes, Summary, read_all};
 pub use tracefs::{BlockEvent, CSV_HEADER, lost_events, parse_trace_pipe};
-pub use writer::{Unwritable, WriteError, Writer};
+pub use writer::{WriteError, Writer};
 
 /// What a traced request did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -7,8 +7,8 @@ use std::io::Write as _;
 
 use super::cursor::{Cursor, Fields};
 use super::devices::Devices;
-use super::error::{Excerpt, Problem};
 use super::parse::{Parse, Render, record, time};
+use super::problem::{Excerpt, Problem};
 use super::{Record, TraceOp, Unwritable};
 
 /// Where written traces begin: 2007-02-22 17:00 UTC, the day of the originals; a trace has no use for its date.

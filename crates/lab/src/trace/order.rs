@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use umbrella_units::Nanos;
 
 use super::Record;
-use super::error::Place;
+use super::problem::Place;
 
 /// A record and where it came from.
 #[derive(Debug, Clone, Copy)]

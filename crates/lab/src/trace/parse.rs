@@ -1,14 +1,73 @@
 //! What every reader of a format does: one line or binary record in, at most one request out.
 
+use thiserror::Error;
 use umbrella_units::{ByteSize, Nanos, SECTOR_BYTES};
 
-use super::blkparse::Event;
 use super::devices::Devices;
-use super::error::{Excerpt, Problem};
+use super::problem::{Excerpt, MAX_TRANSFER, Problem};
 use super::{Record, TraceOp};
 
-/// The most bytes of one read or write: what the 32-bit size of a Linux bio (`bi_size`) holds.
-pub const MAX_TRANSFER: u64 = u32::MAX as u64;
+/// Which of a request's events is taken for the request.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Event {
+    /// The first of the others that the beginning of the trace has, in this order.
+    #[default]
+    Auto,
+    /// Q: it was asked for.
+    Queue,
+    /// D: it went to the device.
+    Issue,
+    /// I: it went into the scheduler's queue.
+    Insert,
+    /// C: it was done.
+    Complete,
+}
+
+impl Event {
+    /// What it is called on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Event::Auto => "auto",
+            Event::Queue => "queue",
+            Event::Issue => "issue",
+            Event::Insert => "insert",
+            Event::Complete => "complete",
+        }
+    }
+
+    /// Those that `Auto` takes, the first first.
+    pub(super) const BY_PREFERENCE: [Event; 4] = [Event::Queue, Event::Issue, Event::Insert, Event::Complete];
+
+    /// Its letter in the text.
+    pub(super) fn action(self) -> &'static [u8] {
+        match self {
+            Event::Auto | Event::Queue => b"Q",
+            Event::Issue => b"D",
+            Event::Insert => b"I",
+            Event::Complete => b"C",
+        }
+    }
+}
+
+/// Why a format cannot hold a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum Unwritable {
+    /// The format knows no discards.
+    #[error("it is a discard, which the format does not have")]
+    Discard,
+    /// The format counts in sectors.
+    #[error("it does not begin on a sector of 512 bytes, and the format counts in sectors")]
+    Misaligned,
+    /// The format's field is too small.
+    #[error("it is larger than the format can say")]
+    TooLarge,
+    /// The format's clock cannot say it, or the record is earlier than the one before.
+    #[error("its time cannot be said in the format, or it is earlier than the one before")]
+    Time,
+    /// The format is of one device only.
+    #[error("it is of a second device, and the format has only one (choose it: --device)")]
+    SecondDevice,
+}
 
 /// A format's reader.
 pub(super) trait Parse: Send {
@@ -27,7 +86,7 @@ pub(super) trait Render: Send {
     fn begin(&mut self, _out: &mut Vec<u8>) {}
 
     /// Writes a record of the named device.
-    fn record(&mut self, out: &mut Vec<u8>, record: &Record, name: &str) -> Result<(), super::Unwritable>;
+    fn record(&mut self, out: &mut Vec<u8>, record: &Record, name: &str) -> Result<(), Unwritable>;
 
     /// What stands behind the last record.
     fn end(&mut self, _out: &mut Vec<u8>) {}

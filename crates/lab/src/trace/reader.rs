@@ -7,15 +7,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use umbrella_units::Nanos;
 
-use super::blkparse::Event;
+use super::compression::Compression;
 use super::devices::Devices;
-use super::error::{Place, Problem, TraceError};
+use super::error::TraceError;
 use super::format::Format;
 use super::frame::{Frame, Frames};
-use super::input::{self, Compression, Counted};
+use super::input::{self, Counted};
 use super::order::{Ordered, Placed, Window};
-use super::parse::Parse;
-use super::{Record, Summary, blktrace};
+use super::parse::{Event, Parse};
+use super::problem::{Place, Problem};
+use super::{Record, blktrace};
 
 /// What to do about records that are wrong.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -165,20 +166,6 @@ pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Reader, Tra
 /// Reads from anything that gives bytes.
 pub fn from_reader(source: impl Read + Send + 'static, options: &OpenOptions) -> Result<Reader, TraceError> {
     reader(source, None, options)
-}
-
-/// Reads all records, and what they sum up to.
-pub fn read_all(path: impl AsRef<Path>, options: &OpenOptions) -> Result<(Vec<Record>, Summary), TraceError> {
-    let mut reader = open(path, options)?;
-    let mut records = Vec::new();
-    let mut summary = Summary::default();
-    for record in &mut reader {
-        let record = record?;
-        summary.add(&record);
-        records.push(record);
-    }
-    summary.finish(&reader);
-    Ok((records, summary))
 }
 
 fn reader(

@@ -2,8 +2,9 @@
 
 use umbrella_units::Nanos;
 
-use super::error::{Place, TraceError};
+use super::error::TraceError;
 use super::order::{Ordered, Placed, Window};
+use super::problem::Place;
 use super::{OpenOptions, Origin, Record, Strictness};
 
 /// Records of a sorted trace.

@@ -8,8 +8,8 @@ use umbrella_units::SECTOR_BYTES;
 
 use super::cursor::{Cursor, Fields};
 use super::devices::Devices;
-use super::error::{Excerpt, Problem};
 use super::parse::{Parse, Render, record, sectors};
+use super::problem::{Excerpt, Problem};
 use super::{Record, TraceOp, Unwritable};
 
 /// Whether a line is one.

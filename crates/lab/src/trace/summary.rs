@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
+use std::path::Path;
 
 use rustc_hash::FxHasher;
 use serde::Serialize;
 use umbrella_units::{BlockNo, ByteSize, Nanos, PAGE_BYTES};
 
-use super::{Reader, Record, Skipped, TraceOp};
+use super::{OpenOptions, Reader, Record, Skipped, TraceError, TraceOp, open};
 
 /// A gap of more than this is counted as idle.
 const IDLE: Nanos = Nanos::from_secs(60);
@@ -256,4 +257,18 @@ impl Summary {
     pub fn span(&self) -> ByteSize {
         self.devices.iter().map(DeviceSummary::span).max().unwrap_or_default()
     }
+}
+
+/// Reads all records, and what they sum up to.
+pub fn read_all(path: impl AsRef<Path>, options: &OpenOptions) -> Result<(Vec<Record>, Summary), TraceError> {
+    let mut reader = open(path, options)?;
+    let mut records = Vec::new();
+    let mut summary = Summary::default();
+    for record in &mut reader {
+        let record = record?;
+        summary.add(&record);
+        records.push(record);
+    }
+    summary.finish(&reader);
+    Ok((records, summary))
 }

@@ -5,8 +5,8 @@
 
 use super::cursor::{Cursor, Fields};
 use super::devices::Devices;
-use super::error::{Excerpt, Problem};
 use super::parse::{Parse, record};
+use super::problem::{Excerpt, Problem};
 use super::{Record, TraceOp};
 
 pub(super) const HEADER: &str = "Timestamp,Response,IOType,LUN,Offset,Size";

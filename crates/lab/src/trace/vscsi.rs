@@ -6,8 +6,8 @@
 use umbrella_units::SECTOR_BYTES;
 
 use super::devices::Devices;
-use super::error::{Excerpt, Problem};
 use super::parse::{Parse, Render, record, sectors, time};
+use super::problem::{Excerpt, Problem};
 use super::{Record, TraceOp, Unwritable};
 
 pub(super) const RECORD_BYTES: usize = 32;

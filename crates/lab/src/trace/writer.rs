@@ -5,28 +5,8 @@ use std::io::{self, Write};
 use rustc_hash::{FxHashMap, FxHashSet};
 use thiserror::Error;
 
-use super::parse::Render;
+use super::parse::{Render, Unwritable};
 use super::{Devices, Format, Record};
-
-/// Why a format cannot hold a record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum Unwritable {
-    /// The format knows no discards.
-    #[error("it is a discard, which the format does not have")]
-    Discard,
-    /// The format counts in sectors.
-    #[error("it does not begin on a sector of 512 bytes, and the format counts in sectors")]
-    Misaligned,
-    /// The format's field is too small.
-    #[error("it is larger than the format can say")]
-    TooLarge,
-    /// The format's clock cannot say it, or the record is earlier than the one before.
-    #[error("its time cannot be said in the format, or it is earlier than the one before")]
-    Time,
-    /// The format is of one device only.
-    #[error("it is of a second device, and the format has only one (choose it: --device)")]
-    SecondDevice,
-}
 
 /// A trace cannot be written.
 #[derive(Debug, Error)]

@@ -7,9 +7,9 @@
 use umbrella_units::{FileId, Nanos};
 
 use super::draw::{Dice, lognormal_sizes};
+use super::entry::{BoxedWorkload, WorkloadEntry};
 use super::kinds::{FILE, IO, PAGE, SIGMA, SOME, param};
 use super::params::ParamKind;
-use super::registry::{BoxedWorkload, WorkloadEntry};
 use super::script::{Act, Ids, Play, Script, Scripted};
 use super::tree::{Branch, grow};
 use super::{ClientId, Params, Scale, Seed, WorkloadError};

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use umbrella_units::{ByteSize, FileId, Nanos};
 
 use super::dbench_load::{Call, Load, PathNo, parse, stand_in};
+use super::entry::{BoxedWorkload, WorkloadEntry};
 use super::kinds::{CLIENTS, param};
 use super::params::ParamKind;
-use super::registry::{BoxedWorkload, WorkloadEntry};
 use super::script::{Act, Ids, Play, Script, Scripted};
 use super::{ClientId, Params, Scale, Seed, Step, WorkloadError};
 

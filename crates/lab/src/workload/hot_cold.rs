@@ -8,9 +8,9 @@
 use umbrella_units::{FileId, Nanos};
 
 use super::draw::Dice;
+use super::entry::{BoxedWorkload, WorkloadEntry};
 use super::kinds::{ANY, FILE, IO, SOME, param};
 use super::params::ParamKind;
-use super::registry::{BoxedWorkload, WorkloadEntry};
 use super::script::{Act, Ids, Play, Script, Scripted};
 use super::{ClientId, Params, Scale, Seed, WorkloadError};
 

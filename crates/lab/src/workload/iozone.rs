@@ -9,9 +9,9 @@
 use umbrella_units::{ByteSize, FileId, Nanos};
 
 use super::draw::{Dice, Zipf};
+use super::entry::{BoxedWorkload, WorkloadEntry};
 use super::kinds::{ANY, CLIENTS, FILE, IO, SHARE, SOME, param};
 use super::params::ParamKind;
-use super::registry::{BoxedWorkload, WorkloadEntry};
 use super::script::{Act, Ids, Play, Script, Scripted};
 use super::{ClientId, Params, Scale, Seed, Step, WorkloadError};
 

@@ -7,6 +7,7 @@ mod data_backup;
 mod dbench;
 mod dbench_load;
 mod draw;
+mod entry;
 mod error;
 mod fileserver;
 mod hot_cold;
@@ -25,9 +26,10 @@ mod videoserver;
 
 pub use draw::Seed;
 pub(crate) use draw::{Dice, Zipf};
+pub use entry::{BoxedWorkload, WorkloadEntry};
 pub use error::WorkloadError;
 pub use params::{Param, ParamKind, Params, Scale, Value};
-pub use registry::{BoxedWorkload, WORKLOADS, WorkloadEntry, build_workload, workload};
+pub use registry::{WORKLOADS, build_workload, workload};
 
 use umbrella_units::{ByteSize, FileId, Nanos};
 

@@ -4,9 +4,9 @@
 use umbrella_units::{ByteSize, FileId, Nanos};
 
 use super::draw::Dice;
+use super::entry::{BoxedWorkload, WorkloadEntry};
 use super::kinds::{FILE, IO, param};
 use super::params::ParamKind;
-use super::registry::{BoxedWorkload, WorkloadEntry};
 use super::script::{Ids, share_of};
 use super::{ClientId, Params, Scale, Seed, Step, Workload, WorkloadError};
 

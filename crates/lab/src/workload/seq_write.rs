@@ -3,9 +3,9 @@
 
 use umbrella_units::{ByteSize, FileId, Nanos};
 
+use super::entry::{BoxedWorkload, WorkloadEntry};
 use super::kinds::{IO, param};
 use super::params::ParamKind;
-use super::registry::{BoxedWorkload, WorkloadEntry};
 use super::script::{Ids, share_of};
 use super::{ClientId, Params, Scale, Seed, Step, Workload, WorkloadError};
 

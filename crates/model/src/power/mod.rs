@@ -11,5 +11,5 @@ mod stats;
 mod tests;
 
 pub use powered::Powered;
-pub use spec::{Energy, Milliwatts, Phase, PowerSpec, SpindleSpec};
-pub use stats::{PowerState, PowerStats};
+pub use spec::{Energy, Milliwatts, Phase, PowerSpec, PowerState, SpindleSpec};
+pub use stats::PowerStats;

@@ -6,8 +6,6 @@ use std::ops::{Add, Mul};
 
 use umbrella_units::Nanos;
 
-use super::PowerState;
-
 /// Thousandths of a watt.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Milliwatts(pub u32);
@@ -58,6 +56,27 @@ impl fmt::Display for Energy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:.3} J", self.joules())
     }
+}
+
+/// What a device does, as far as its supply notices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PowerState {
+    /// It serves something, or writes out what it has buffered.
+    Active,
+    /// It could.
+    Idle,
+    /// Its platters are coming to rest.
+    SpinningDown,
+    /// They stand still.
+    Standby,
+    /// They are coming to speed.
+    SpinningUp,
+}
+
+impl PowerState {
+    /// All of them.
+    pub const ALL: [PowerState; 5] =
+        [PowerState::Active, PowerState::Idle, PowerState::SpinningDown, PowerState::Standby, PowerState::SpinningUp];
 }
 
 /// Something that takes a time, and power while it lasts.

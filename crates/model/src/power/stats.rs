@@ -2,28 +2,7 @@
 
 use umbrella_units::Nanos;
 
-use super::{Energy, PowerSpec};
-
-/// What a device does, as far as its supply notices.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PowerState {
-    /// It serves something, or writes out what it has buffered.
-    Active,
-    /// It could.
-    Idle,
-    /// Its platters are coming to rest.
-    SpinningDown,
-    /// They stand still.
-    Standby,
-    /// They are coming to speed.
-    SpinningUp,
-}
-
-impl PowerState {
-    /// All of them.
-    pub const ALL: [PowerState; 5] =
-        [PowerState::Active, PowerState::Idle, PowerState::SpinningDown, PowerState::Standby, PowerState::SpinningUp];
-}
+use super::{Energy, PowerSpec, PowerState};
 
 /// What a device's motor did, summed over its life.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

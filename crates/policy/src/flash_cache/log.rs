@@ -5,16 +5,10 @@
 
 use std::collections::VecDeque;
 
-use serde::{Deserialize, Serialize};
 use umbrella_units::{ByteSize, SECTOR_BYTES, SectorRange};
 
-use super::map::{LogMap, Source};
+use super::map::{LogMap, LogSector, Source};
 use super::when::Fill;
-
-/// A position in the log, in sectors since it was made; it only grows.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct LogSector(pub u64);
 
 /// A write that the log has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

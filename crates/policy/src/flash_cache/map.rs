@@ -3,9 +3,13 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
+use serde::{Deserialize, Serialize};
 use umbrella_units::{Lba, SectorRange};
 
-use super::log::LogSector;
+/// A position in the log, in sectors since it was made; it only grows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct LogSector(pub u64);
 
 /// Where the data of a run of sectors is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -17,8 +17,8 @@ mod tests;
 mod when;
 
 pub use algorithm::{Algorithm, UnknownAlgorithm};
-pub use log::{Log, LogSector, Logged, WriteRoute};
-pub use map::{LogMap, Piece, Source};
+pub use log::{Log, Logged, WriteRoute};
+pub use map::{LogMap, LogSector, Piece, Source};
 pub use options::{DrainRate, MOST_WRITE, MOST_ZEROED_AT_ONCE, Options, frees, pass_end};
 pub use plan::{Chunk, DiskWrite, FlashRead, Part, Planner};
 pub use when::{Fill, Moment, Percent, UnknownWhen, When};

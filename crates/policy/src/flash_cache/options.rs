@@ -12,7 +12,8 @@ use serde::{Serialize, Serializer};
 use umbrella_units::{ByteSize, Nanos, SECTOR_BYTES, format_duration};
 
 use super::algorithm::Algorithm;
-use super::log::{Log, LogSector};
+use super::log::Log;
+use super::map::LogSector;
 use super::when::{Fill, Moment, Percent, When};
 
 /// The longest write to the disk in one request, in sectors: 1 MiB. What others ask for waits for no more than one.

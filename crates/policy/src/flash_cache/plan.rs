@@ -10,8 +10,8 @@
 use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
 use super::algorithm::Algorithm;
-use super::log::{Log, LogSector, Logged};
-use super::map::{LogMap, Piece, Source};
+use super::log::{Log, Logged};
+use super::map::{LogMap, LogSector, Piece, Source};
 
 /// One read from flash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,7 +8,7 @@
 use umbrella_units::{BranchId, ByteSize, Timestamp};
 
 use super::facts::{BranchView, FileFacts, Resident, view};
-use super::rules::{Choice, Decision, EntryInfo, Rules};
+use super::rules::{Choice, Decision, EntryInfo, Found, Rules};
 
 /// Where an entry sends its files.
 #[derive(Debug, Clone, Copy)]
@@ -121,6 +121,34 @@ pub(super) fn next(
 }
 
 impl Rules {
+    /// Decides where a file belongs. Allocates nothing.
+    pub fn decide(&self, facts: &FileFacts<'_>, branches: &[BranchView], resident: Option<&Resident>) -> Decision {
+        let found = self.entry_for(facts, branches, resident);
+        let (choice, _) = choose(self.destination(found), facts.need(), facts.now, branches, resident);
+        Decision { entry: found.entry, choice }
+    }
+
+    /// The next branch for a file that has to leave those in `excluding`, because they are full: the first of its list (then, if the
+    /// entry may spill, of the default list, then the one with most free space) that has `need` bytes above its `keep_free`; when
+    /// there is none, the first that has them at all.
+    pub fn next_choice(
+        &self,
+        facts: &FileFacts<'_>,
+        branches: &[BranchView],
+        excluding: &[BranchId],
+        need: ByteSize,
+    ) -> Option<BranchId> {
+        let found = self.entry_for(facts, branches, None);
+        next(self.destination(found), need, branches, excluding)
+    }
+
+    pub(super) fn destination(&self, found: Found) -> Destination<'_> {
+        let info = &self.entries[found.entry.index()];
+        let default = &self.entries[self.default_entry().index()].to;
+        let by_default = found.entry == self.default_entry();
+        Destination { to: &info.to, spill: info.spill.then_some(default), by_band: found.by_band, by_default }
+    }
+
     /// Whether a file must not be on a branch: what decides does not let it spill, and its list leaves the branch out.
     pub fn forbids(&self, decision: Decision, branch: BranchId) -> bool {
         self.entries.get(decision.entry.index()).is_some_and(|entry| !entry.spill && !entry.to.contains(&branch))

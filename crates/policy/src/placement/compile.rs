@@ -14,7 +14,14 @@ pub(super) const DEFAULT: &str = "default";
 
 type Resolve<'a> = &'a dyn Fn(&str) -> Option<BranchId>;
 
-pub(super) fn compile(spec: &RulesSpec, resolve: Resolve<'_>) -> Result<Rules, RuleError> {
+impl Rules {
+    /// Compiles rules. `resolve` gives the id of a branch name.
+    pub fn compile(spec: &RulesSpec, resolve: Resolve<'_>) -> Result<Rules, RuleError> {
+        compile(spec, resolve)
+    }
+}
+
+fn compile(spec: &RulesSpec, resolve: Resolve<'_>) -> Result<Rules, RuleError> {
     let mut compiler = Compiler { spec, resolve, entries: Vec::new() };
     let mut ordered = Vec::with_capacity(spec.rules.len());
     let mut table: Option<&str> = None;

@@ -4,16 +4,12 @@
 //! wins. An entry whose first branch is offline is inactive: it is passed over, and revives when the branch returns. One with `spill = false` is
 //! never passed over. What only the default list decides stays on whichever of its branches it is.
 
-use umbrella_units::{BranchId, ByteSize};
+use umbrella_units::BranchId;
 
-use super::choose::{self, Destination};
-use super::compile;
 use super::condition::{Test, Verdict};
-use super::error::RuleError;
 use super::facts::{BranchView, FileFacts, Resident, is_online, view};
 use super::glob::Glob;
 use super::name_table::NameTable;
-use super::spec::RulesSpec;
 
 /// An index into [`Rules::entries`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -144,11 +140,6 @@ impl Names {
 }
 
 impl Rules {
-    /// Compiles rules. `resolve` gives the id of a branch name.
-    pub fn compile(spec: &RulesSpec, resolve: &dyn Fn(&str) -> Option<BranchId>) -> Result<Rules, RuleError> {
-        compile::compile(spec, resolve)
-    }
-
     /// What they look at.
     pub fn asked(&self) -> Asked {
         self.asked
@@ -175,13 +166,6 @@ impl Rules {
     pub fn is_away(&self, entry: EntryId, branches: &[BranchView]) -> bool {
         let info = self.entries.get(entry.index()).filter(|info| !info.spill);
         info.is_some_and(|info| info.to.iter().all(|branch| !is_online(branches, *branch)))
-    }
-
-    /// Decides where a file belongs. Allocates nothing.
-    pub fn decide(&self, facts: &FileFacts<'_>, branches: &[BranchView], resident: Option<&Resident>) -> Decision {
-        let found = self.entry_for(facts, branches, resident);
-        let (choice, _) = choose::choose(self.destination(found), facts.need(), facts.now, branches, resident);
-        Decision { entry: found.entry, choice }
     }
 
     /// Whether a file's place may change with its last access: a rule that asks for that is come to, and all else that it asks for holds.
@@ -232,22 +216,13 @@ impl Rules {
         names.into_iter().min_by_key(|path| (may_spill(path), *path))
     }
 
-    /// The next branch for a file that has to leave those in `excluding`, because they are full: the first of its list (then, if the
-    /// entry may spill, of the default list, then the one with most free space) that has `need` bytes above its `keep_free`; when
-    /// there is none, the first that has them at all.
-    pub fn next_choice(
+    /// The entry that a file falls under.
+    pub(super) fn entry_for(
         &self,
         facts: &FileFacts<'_>,
         branches: &[BranchView],
-        excluding: &[BranchId],
-        need: ByteSize,
-    ) -> Option<BranchId> {
-        let found = self.entry_for(facts, branches, None);
-        choose::next(self.destination(found), need, branches, excluding)
-    }
-
-    /// The entry that a file falls under.
-    fn entry_for(&self, facts: &FileFacts<'_>, branches: &[BranchView], resident: Option<&Resident>) -> Found {
+        resident: Option<&Resident>,
+    ) -> Found {
         let found = self.ordered.iter().find_map(|rule| self.decided_by(rule, facts, branches, resident));
         found.unwrap_or(Found::outright(self.default_entry()))
     }
@@ -279,13 +254,6 @@ impl Rules {
         let may_stay = |branch| view(branches, branch).is_none_or(|view| view.writable || !view.online);
         let listed = |branch| self.entries[when.entry.index()].to.contains(&branch);
         when.has_band && resident.is_some_and(|resident| listed(resident.branch) && may_stay(resident.branch))
-    }
-
-    pub(super) fn destination(&self, found: Found) -> Destination<'_> {
-        let info = &self.entries[found.entry.index()];
-        let default = &self.entries[self.default_entry().index()].to;
-        let by_default = found.entry == self.default_entry();
-        Destination { to: &info.to, spill: info.spill.then_some(default), by_band: found.by_band, by_default }
     }
 
     fn matches(

@@ -2,9 +2,8 @@
 
 use umbrella_units::Nanos;
 
-use super::Timeout;
-use super::registry::SpinDownInfo;
-use crate::params::{ParamInfo, ParamKind};
+use super::{SpinDownInfo, Timeout};
+use crate::param_info::{ParamInfo, ParamKind};
 
 pub(super) const INFO: SpinDownInfo = SpinDownInfo {
     name: "fixed",

@@ -20,10 +20,11 @@ use std::fmt;
 use umbrella_units::Nanos;
 
 use crate::error::PolicyError;
-use crate::params::{Params, Spec};
+use crate::param_info::ParamInfo;
+use crate::params::{Params, Spec, Values};
 
 pub use costs::Costs;
-pub use registry::{SpinDownInfo, find_spin_down, spin_downs};
+pub use registry::{find_spin_down, spin_downs};
 
 /// Chooses timeouts.
 pub trait Timeout: Send {
@@ -36,6 +37,23 @@ pub trait Timeout: Send {
 
     /// Sleeping costs this from now on; what was learned stays.
     fn set_costs(&mut self, _costs: Costs) {}
+}
+
+/// What there is to know of a spin-down policy.
+#[derive(Debug, Clone, Copy)]
+pub struct SpinDownInfo {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub summary: &'static str,
+    /// The paper that it comes from.
+    pub source: &'static str,
+    /// Its parameters.
+    pub params: &'static [ParamInfo],
+    /// Whether it has to be told the future, which only the lab can.
+    pub offline: bool,
+    /// Makes one.
+    pub build: fn(&Values, Costs) -> Box<dyn Timeout>,
 }
 
 /// A period of idleness that is not over.

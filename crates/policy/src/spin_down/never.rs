@@ -2,8 +2,7 @@
 
 use umbrella_units::Nanos;
 
-use super::Timeout;
-use super::registry::SpinDownInfo;
+use super::{SpinDownInfo, Timeout};
 
 pub(super) const INFO: SpinDownInfo = SpinDownInfo {
     name: "never",

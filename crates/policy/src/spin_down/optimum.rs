@@ -2,9 +2,8 @@
 
 use umbrella_units::Nanos;
 
-use super::Timeout;
 use super::costs::Costs;
-use super::registry::SpinDownInfo;
+use super::{SpinDownInfo, Timeout};
 
 pub(super) const INFO: SpinDownInfo = SpinDownInfo {
     name: "optimum",

@@ -1,26 +1,7 @@
 //! The list of spin-down policies. A new policy is one file, and one line here.
 
-use super::costs::Costs;
-use super::{Timeout, adaptive, fixed, never, optimum, rent_to_buy};
+use super::{SpinDownInfo, adaptive, fixed, never, optimum, rent_to_buy};
 use crate::error::PolicyError;
-use crate::params::{ParamInfo, Values};
-
-/// What there is to know of a spin-down policy.
-#[derive(Debug, Clone, Copy)]
-pub struct SpinDownInfo {
-    /// Its name.
-    pub name: &'static str,
-    /// What it does, in a line.
-    pub summary: &'static str,
-    /// The paper that it comes from.
-    pub source: &'static str,
-    /// Its parameters.
-    pub params: &'static [ParamInfo],
-    /// Whether it has to be told the future, which only the lab can.
-    pub offline: bool,
-    /// Makes one.
-    pub build: fn(&Values, Costs) -> Box<dyn Timeout>,
-}
 
 static SPIN_DOWNS: &[SpinDownInfo] = &[never::INFO, fixed::INFO, adaptive::INFO, rent_to_buy::INFO, optimum::INFO];
 

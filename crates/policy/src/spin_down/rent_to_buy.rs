@@ -17,10 +17,9 @@ use std::collections::VecDeque;
 
 use umbrella_units::Nanos;
 
-use super::Timeout;
 use super::costs::Costs;
-use super::registry::SpinDownInfo;
-use crate::params::{ParamInfo, ParamKind};
+use super::{SpinDownInfo, Timeout};
+use crate::param_info::{ParamInfo, ParamKind};
 
 pub(super) const INFO: SpinDownInfo = SpinDownInfo {
     name: "rent_to_buy",

@@ -2,7 +2,8 @@ use proptest::prelude::*;
 
 use super::adaptive::Adaptive;
 use super::{Costs, SpinDown, Timeout, spin_downs};
-use crate::params::{ParamKind, Params};
+use crate::param_info::ParamKind;
+use crate::params::Params;
 use umbrella_units::Nanos;
 
 const COSTS: Costs = Costs { break_even: Nanos::from_secs(10) };

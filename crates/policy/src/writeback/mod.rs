@@ -19,14 +19,15 @@ use std::fmt;
 use umbrella_units::{Nanos, Pages};
 
 pub use crate::error::PolicyError as WriteBackError;
-pub use crate::params::{ParamInfo, ParamKind, Params, Spec, Values};
+pub use crate::param_info::{ParamInfo, ParamKind};
+pub use crate::params::{Params, Spec, Values};
 pub use event::{DirtyPage, Event};
 pub use index::{
     Age, Applied, BlockNeeds, DirtyFile, DirtyIndex, FileOrder, Known, Memory, Needs, Recency, Segments, Usage, Zone,
     ZoneNeeds, ZoneOrder,
 };
-pub use policy::{PageTimes, Policy, Write};
-pub use registry::{PolicyInfo, find_policy, policies};
+pub use policy::{PageTimes, Policy, PolicyInfo, Write};
+pub use registry::{find_policy, policies};
 
 /// A policy with its index of dirty pages.
 pub struct WriteBack {

@@ -4,6 +4,8 @@ use umbrella_units::{BlockNo, FileId, Nanos, PageKey, Pages};
 
 use super::event::DirtyPage;
 use super::index::{DirtyIndex, Needs};
+use crate::param_info::ParamInfo;
+use crate::params::Values;
 
 /// Chooses the dirty pages that go to disk next.
 pub trait Policy: Send {
@@ -73,4 +75,23 @@ impl Goal {
     pub(super) fn is_met(self, out: &[DirtyPage]) -> bool {
         out.len() >= self.until
     }
+}
+
+/// What there is to know of a policy.
+#[derive(Debug, Clone, Copy)]
+pub struct PolicyInfo {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub summary: &'static str,
+    /// The paper and section that it comes from.
+    pub source: &'static str,
+    /// Its parameters.
+    pub params: &'static [ParamInfo],
+    /// Whether it has to be told the future, which only the lab can.
+    pub offline: bool,
+    /// What it keeps of the dirty pages, in words.
+    pub keeps: &'static str,
+    /// Makes one.
+    pub build: fn(&Values) -> Box<dyn Policy>,
 }

@@ -4,28 +4,8 @@ use super::policies::{
     clairvoyant, cscan, file, lrw, recency, segment, sorted, stow, sweep, two_queue, two_queue_sorted, wasl_segment,
     wasl_segment_zone, wasl_zone, wow, write_minimal, zone, zone_segment,
 };
-use super::policy::Policy;
+use super::policy::PolicyInfo;
 use crate::error::PolicyError;
-use crate::params::{ParamInfo, Values};
-
-/// What there is to know of a policy.
-#[derive(Debug, Clone, Copy)]
-pub struct PolicyInfo {
-    /// Its name.
-    pub name: &'static str,
-    /// What it does, in a line.
-    pub summary: &'static str,
-    /// The paper and section that it comes from.
-    pub source: &'static str,
-    /// Its parameters.
-    pub params: &'static [ParamInfo],
-    /// Whether it has to be told the future, which only the lab can.
-    pub offline: bool,
-    /// What it keeps of the dirty pages, in words.
-    pub keeps: &'static str,
-    /// Makes one.
-    pub build: fn(&Values) -> Box<dyn Policy>,
-}
 
 static POLICIES: &[PolicyInfo] = &[
     file::INFO,

@@ -3,10 +3,9 @@
 //!
 //! Source: Chiang, Lee and Chang, "Using Data Clustering to Improve Cleaning Performance for Flash Memory", Software: Practice and Experience 29(3), 1999.
 
-use super::registry::SchemeInfo;
-use super::{Copied, Scheme, Written};
+use super::{Copied, Scheme, SchemeInfo, Written};
 use crate::log_layout::ids::Stream;
-use crate::params::{ParamInfo, ParamKind};
+use crate::param_info::{ParamInfo, ParamKind};
 
 pub(super) const INFO: SchemeInfo = SchemeInfo {
     name: "dac",

@@ -14,11 +14,13 @@ mod sfs;
 #[cfg(test)]
 mod tests;
 
-pub use registry::{SchemeInfo, schemes, schemes_for_disks};
+pub use registry::{schemes, schemes_for_disks};
 
 use super::free::Geography;
 use super::ids::{Clock, Shape, Stream};
 use crate::flash_cache::Percent;
+use crate::param_info::ParamInfo;
+use crate::params::Values;
 
 /// A block that the user writes.
 #[derive(Debug, Clone, Copy)]
@@ -62,6 +64,21 @@ pub struct Reclaimed {
     pub opened: Clock,
     /// Now.
     pub now: Clock,
+}
+
+/// A scheme that can be chosen.
+#[derive(Debug)]
+pub struct SchemeInfo {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub help: &'static str,
+    /// Where it comes from.
+    pub source: &'static str,
+    /// Its parameters.
+    pub params: &'static [ParamInfo],
+    /// Makes one.
+    make: fn(&Values) -> Box<dyn Scheme>,
 }
 
 /// Where blocks are placed. Streams are numbered from cold to hot.

@@ -5,10 +5,9 @@
 //!
 //! Source: the scheme FK of Wang et al. (SepBIT, FAST 2022, section 2.3), whose stretches all have one length (`factor=1`).
 
-use super::registry::SchemeInfo;
-use super::{Copied, Scheme, Written};
+use super::{Copied, Scheme, SchemeInfo, Written};
 use crate::log_layout::ids::{Clock, Shape, Stream};
-use crate::params::{ParamInfo, ParamKind};
+use crate::param_info::{ParamInfo, ParamKind};
 
 pub(super) const INFO: SchemeInfo = SchemeInfo {
     name: "oracle",

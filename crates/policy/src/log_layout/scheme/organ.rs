@@ -14,11 +14,10 @@
 //!
 //! Source: our own, found with the lab (docs/placement-schemes.md); lives inferred as in SepBIT, places as in R-LFS, one step at a time as in DAC.
 
-use super::registry::SchemeInfo;
-use super::{Copied, Scheme, Written};
+use super::{Copied, Scheme, SchemeInfo, Written};
 use crate::log_layout::free::Geography;
 use crate::log_layout::ids::{Shape, Stream};
-use crate::params::{ParamInfo, ParamKind};
+use crate::param_info::{ParamInfo, ParamKind};
 
 pub(super) const INFO: SchemeInfo = SchemeInfo {
     name: "organ",

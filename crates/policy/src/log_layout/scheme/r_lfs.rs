@@ -3,12 +3,11 @@
 //!
 //! Source: Chiang and Huang, "Improving the Performance of Log-Structured File Systems with Adaptive Block Rearrangement", section 2.
 
-use super::registry::SchemeInfo;
-use super::{Copied, Scheme, Written};
+use super::{Copied, Scheme, SchemeInfo, Written};
 use crate::flash_cache::Percent;
 use crate::log_layout::free::Geography;
 use crate::log_layout::ids::Stream;
-use crate::params::{ParamInfo, ParamKind};
+use crate::param_info::{ParamInfo, ParamKind};
 
 pub(super) const INFO: SchemeInfo = SchemeInfo {
     name: "r_lfs",

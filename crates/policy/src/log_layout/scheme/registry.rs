@@ -1,23 +1,8 @@
 //! The schemes by name.
 
-use super::Scheme;
+use super::{Scheme, SchemeInfo};
 use crate::error::PolicyError;
-use crate::params::{ParamInfo, Params, Spec, Values};
-
-/// A scheme that can be chosen.
-#[derive(Debug)]
-pub struct SchemeInfo {
-    /// Its name.
-    pub name: &'static str,
-    /// What it does, in a line.
-    pub help: &'static str,
-    /// Where it comes from.
-    pub source: &'static str,
-    /// Its parameters.
-    pub params: &'static [ParamInfo],
-    /// Makes one.
-    pub(super) make: fn(&Values) -> Box<dyn Scheme>,
-}
+use crate::params::{Params, Spec};
 
 /// All schemes.
 pub fn schemes() -> &'static [SchemeInfo] {

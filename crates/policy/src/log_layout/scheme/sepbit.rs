@@ -9,8 +9,7 @@
 //!
 //! Source: Wang et al., "Separating Data via Block Invalidation Time Inference for Write Amplification Reduction in Log-Structured Storage", FAST 2022, section 3, algorithm 1.
 
-use super::registry::SchemeInfo;
-use super::{Copied, Reclaimed, Scheme, Written};
+use super::{Copied, Reclaimed, Scheme, SchemeInfo, Written};
 use crate::log_layout::ids::Stream;
 
 pub(super) const INFO: SchemeInfo = SchemeInfo {

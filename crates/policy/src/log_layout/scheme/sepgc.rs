@@ -2,8 +2,7 @@
 //!
 //! Source: Van Houdt, "Performance of garbage collection algorithms for flash-based solid state drives with hot/cold data" (double write frontier).
 
-use super::registry::SchemeInfo;
-use super::{Copied, Scheme, Written};
+use super::{Copied, Scheme, SchemeInfo, Written};
 use crate::log_layout::ids::Stream;
 
 pub(super) const INFO: SchemeInfo = SchemeInfo {

@@ -8,10 +8,9 @@
 //!
 //! Source: Min et al., "SFS: Random Write Considered Harmful in Solid State Drives", FAST 2012, sections 3.2 and 3.3.
 
-use super::registry::SchemeInfo;
-use super::{Copied, Scheme, Written};
+use super::{Copied, Scheme, SchemeInfo, Written};
 use crate::log_layout::ids::{Shape, Stream};
-use crate::params::{ParamInfo, ParamKind};
+use crate::param_info::{ParamInfo, ParamKind};
 
 pub(super) const INFO: SchemeInfo = SchemeInfo {
     name: "sfs",

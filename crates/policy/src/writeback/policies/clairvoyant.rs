@@ -8,8 +8,7 @@ use umbrella_units::{Nanos, Pages};
 
 use super::super::event::DirtyPage;
 use super::super::index::{DirtyIndex, Needs};
-use super::super::policy::{Goal, PageTimes, Policy};
-use super::super::registry::PolicyInfo;
+use super::super::policy::{Goal, PageTimes, Policy, PolicyInfo};
 
 pub(in super::super) const INFO: PolicyInfo = PolicyInfo {
     name: "clairvoyant",

@@ -6,8 +6,7 @@ use umbrella_units::{BlockNo, Extent, Nanos, Pages};
 
 use super::super::event::DirtyPage;
 use super::super::index::{BlockNeeds, DirtyIndex, Needs, Segments};
-use super::super::policy::{Goal, Policy};
-use super::super::registry::PolicyInfo;
+use super::super::policy::{Goal, Policy, PolicyInfo};
 
 pub(in super::super) const INFO: PolicyInfo = PolicyInfo {
     name: "cscan",

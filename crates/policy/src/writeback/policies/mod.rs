@@ -19,7 +19,7 @@ pub(super) mod write_minimal;
 pub(super) mod zone;
 pub(super) mod zone_segment;
 
-use crate::params::{ParamInfo, ParamKind};
+use crate::param_info::{ParamInfo, ParamKind};
 
 /// The size of a zone.
 const fn zone_param(default: &'static str) -> ParamInfo {

@@ -4,7 +4,7 @@
 //! Source: UmbrellaFS, chapter IV, figure 11.
 
 use super::super::index::FileOrder;
-use super::super::registry::PolicyInfo;
+use super::super::policy::PolicyInfo;
 use super::two_queue::TwoQueues;
 
 pub(in super::super) const INFO: PolicyInfo = PolicyInfo {

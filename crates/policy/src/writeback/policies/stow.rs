@@ -14,10 +14,9 @@ use umbrella_units::{Nanos, Pages};
 
 use super::super::event::DirtyPage;
 use super::super::index::{BlockNeeds, DirtyIndex, Needs, Segments, Zone, ZoneNeeds, ZoneOrder};
-use super::super::policy::{Goal, Policy, Write};
-use super::super::registry::PolicyInfo;
+use super::super::policy::{Goal, Policy, PolicyInfo, Write};
 use super::wow::Hits;
-use crate::params::{ParamInfo, ParamKind};
+use crate::param_info::{ParamInfo, ParamKind};
 
 pub(in super::super) const INFO: PolicyInfo = PolicyInfo {
     name: "stow",

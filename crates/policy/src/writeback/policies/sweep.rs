@@ -36,9 +36,9 @@ use umbrella_units::{BlockNo, Extent, Nanos, Pages};
 
 use super::super::event::DirtyPage;
 use super::super::index::{BlockNeeds, DirtyIndex, Needs, Segments, Zone, ZoneNeeds, ZoneOrder};
-use super::super::policy::{Goal, Policy};
-use super::super::registry::PolicyInfo;
-use crate::params::{ParamInfo, ParamKind, Values};
+use super::super::policy::{Goal, Policy, PolicyInfo};
+use crate::param_info::{ParamInfo, ParamKind};
+use crate::params::Values;
 
 pub(in super::super) const INFO: PolicyInfo = PolicyInfo {
     name: "sweep",

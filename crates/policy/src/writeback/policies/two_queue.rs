@@ -13,9 +13,8 @@ use umbrella_units::{FileId, Nanos, Pages};
 
 use super::super::event::DirtyPage;
 use super::super::index::{DirtyIndex, FileOrder, Needs};
-use super::super::policy::{Goal, Policy, Write};
-use super::super::registry::PolicyInfo;
-use crate::params::{ParamInfo, ParamKind};
+use super::super::policy::{Goal, Policy, PolicyInfo, Write};
+use crate::param_info::{ParamInfo, ParamKind};
 
 pub(super) const PARAMS: &[ParamInfo] = &[ParamInfo {
     name: "writes",

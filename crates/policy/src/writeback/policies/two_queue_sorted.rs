@@ -1,7 +1,7 @@
 //! `two_queue_sorted`: `two_queue`, each queue in the order of inode numbers. Source: UmbrellaFS, chapter IV, figure 12.
 
 use super::super::index::FileOrder;
-use super::super::registry::PolicyInfo;
+use super::super::policy::PolicyInfo;
 use super::two_queue::{PARAMS, TwoQueues};
 
 pub(in super::super) const INFO: PolicyInfo = PolicyInfo {

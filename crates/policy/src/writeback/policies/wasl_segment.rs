@@ -2,7 +2,7 @@
 //!
 //! Runs are not cut at zones here; only the hybrid of the two knows both. Source: MRAM, 3.2.4 to 3.2.5, figure 3.7.
 
-use super::super::registry::PolicyInfo;
+use super::super::policy::PolicyInfo;
 use super::segment::LongestSegment;
 
 pub(in super::super) const INFO: PolicyInfo = PolicyInfo {

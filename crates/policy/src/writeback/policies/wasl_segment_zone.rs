@@ -12,8 +12,7 @@ use umbrella_units::{Nanos, Pages};
 
 use super::super::event::DirtyPage;
 use super::super::index::{BlockNeeds, DirtyIndex, Needs, Segments, ZoneNeeds, ZoneOrder};
-use super::super::policy::{Goal, Policy};
-use super::super::registry::PolicyInfo;
+use super::super::policy::{Goal, Policy, PolicyInfo};
 
 pub(in super::super) const INFO: PolicyInfo = PolicyInfo {
     name: "wasl_segment_zone",

@@ -3,7 +3,7 @@
 //! Memory that survives a power cut sets no deadline, so the choice is about place alone. Source: MRAM, 3.2.2 to 3.2.3.
 //! (4.5.2 speaks of zones of which a part is written; see `wasl_segment_zone`.)
 
-use super::super::registry::PolicyInfo;
+use super::super::policy::PolicyInfo;
 use super::zone::FullestZone;
 
 pub(in super::super) const INFO: PolicyInfo = PolicyInfo {

@@ -10,8 +10,7 @@ use umbrella_units::{BlockNo, Nanos, Pages};
 
 use super::super::event::DirtyPage;
 use super::super::index::{BlockNeeds, DirtyIndex, Needs, Segments, ZoneNeeds, ZoneOrder};
-use super::super::policy::{Goal, Policy, Write};
-use super::super::registry::PolicyInfo;
+use super::super::policy::{Goal, Policy, PolicyInfo, Write};
 
 pub(in super::super) const INFO: PolicyInfo = PolicyInfo {
     name: "wow",

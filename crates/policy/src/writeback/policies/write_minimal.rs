@@ -11,9 +11,8 @@ use umbrella_units::{Nanos, Pages};
 
 use super::super::event::DirtyPage;
 use super::super::index::{Age, DirtyIndex, Needs};
-use super::super::policy::{Goal, PageTimes, Policy};
-use super::super::registry::PolicyInfo;
-use crate::params::{ParamInfo, ParamKind};
+use super::super::policy::{Goal, PageTimes, Policy, PolicyInfo};
+use crate::param_info::{ParamInfo, ParamKind};
 
 pub(in super::super) const INFO: PolicyInfo = PolicyInfo {
     name: "write_minimal",

@@ -11,9 +11,8 @@ use umbrella_units::{Nanos, Pages};
 
 use super::super::event::DirtyPage;
 use super::super::index::{BlockNeeds, DirtyIndex, Needs, Segments, ZoneNeeds, ZoneOrder};
-use super::super::policy::{Goal, Policy};
-use super::super::registry::PolicyInfo;
-use crate::params::{ParamInfo, ParamKind};
+use super::super::policy::{Goal, Policy, PolicyInfo};
+use crate::param_info::{ParamInfo, ParamKind};
 
 pub(in super::super) const INFO: PolicyInfo = PolicyInfo {
     name: "zone_segment",

@@ -1,6 +1,9 @@
 //! The rules of the house that a compiler does not check: who may stand on whom, what the decisions may not know, how
 //! long a file may be. Each rule is proven able to fail by a test of its scanner below.
 
+mod cycles;
+mod modules;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,52 @@
+//! What reads, writes and recognises each format. A new format is one file, and one line in each list here.
+
+use super::error::TraceError;
+use super::format::Format;
+use super::parse::{Event, Parse, Render};
+use super::{ascii, blkparse, csv, detect, fio, iotrace, msr, spc, systor, vscsi};
+
+impl Format {
+    /// Bytes of a record, for binary formats.
+    pub(super) fn record_bytes(self) -> Option<usize> {
+        (self == Format::Vscsi).then_some(vscsi::RECORD_BYTES)
+    }
+
+    /// A reader of lines or records in this format; `head` is the beginning of the trace.
+    pub(super) fn reader(self, event: Event, head: &[u8]) -> Box<dyn Parse> {
+        match self {
+            Format::Csv => Box::<csv::Reader>::default(),
+            Format::Msr => Box::<msr::Reader>::default(),
+            Format::Spc => Box::<spc::Reader>::default(),
+            Format::Ascii => Box::<ascii::Reader>::default(),
+            Format::IoTrace => Box::<iotrace::Reader>::default(),
+            Format::Blkparse => Box::new(blkparse::Reader::new(event, head)),
+            Format::Fio2 => Box::new(fio::Reader::version_2()),
+            Format::Fio3 => Box::new(fio::Reader::version_3()),
+            Format::Vscsi => Box::<vscsi::Reader>::default(),
+            Format::Systor => Box::<systor::Reader>::default(),
+        }
+    }
+
+    /// A writer of this format, if there is one.
+    pub(super) fn writer(self) -> Option<Box<dyn Render>> {
+        match self {
+            Format::Csv => Some(Box::<csv::Writer>::default()),
+            Format::Msr => Some(Box::<msr::Writer>::default()),
+            Format::Spc => Some(Box::<spc::Writer>::default()),
+            Format::Fio2 => Some(Box::new(fio::Writer::version_2())),
+            Format::Fio3 => Some(Box::new(fio::Writer::version_3())),
+            Format::Vscsi => Some(Box::<vscsi::Writer>::default()),
+            Format::Ascii | Format::IoTrace | Format::Blkparse | Format::Systor => None,
+        }
+    }
+
+    /// The formats that can be written.
+    pub fn writable() -> impl Iterator<Item = Format> {
+        Self::ALL.into_iter().filter(|format| format.writer().is_some())
+    }
+
+    /// Which format the beginning of a trace is in: certain, or an error that says what it may be.
+    pub fn detect(head: &[u8]) -> Result<Format, TraceError> {
+        detect::detect(head)
+    }
+}
